@@ -1,0 +1,112 @@
+//! Servers that are asked, and ports that we listen on (A34).
+
+use std::net::IpAddr;
+
+use super::violations::{Reason, Violations};
+use crate::ClusterDNSSpec;
+use crate::config::{Config, Group, Server, ServiceAddresses, Upstreams};
+use crate::defaults::{DNS_PORT, HTTP_PORT};
+
+/// Adds what is wrong with servers and listeners.
+pub(super) fn check(config: &Config, violations: &mut Violations) {
+    every_server(config, |server, field| transport_and_port(server, field, violations));
+    if let ServiceAddresses::Listed(own) = &config.service_addresses {
+        not_ourselves(config, own, violations);
+    }
+    listeners(config, violations);
+}
+
+/// A34 with what only a cluster knows: the addresses that our Service and listeners turned out to have.
+pub fn check_own_addresses(config: &Config, own: &[IpAddr]) -> Result<(), Violations> {
+    let mut violations = Violations::default();
+    not_ourselves(config, own, &mut violations);
+    violations.or(())
+}
+
+/// The clusterIPs as written are ours also where `serviceAddresses` says something else.
+pub(super) fn cluster_ips_are_not_upstreams(
+    spec: &ClusterDNSSpec,
+    config: &Config,
+    violations: &mut Violations,
+) {
+    let written = spec.service.iter().flat_map(|service| service.cluster_ips.iter().flatten());
+    let mut own: Vec<IpAddr> = written.filter_map(|text| text.parse().ok()).collect();
+    if let ServiceAddresses::Listed(listed) = &config.service_addresses {
+        own.retain(|ip| !listed.contains(ip));
+    }
+    not_ourselves(config, &own, violations);
+}
+
+fn not_ourselves(config: &Config, own: &[IpAddr], violations: &mut Violations) {
+    every_server(config, |server, field| {
+        if own.contains(&server.ip) {
+            let message = format!(
+                "{} is an address of this ClusterDNS itself, so questions would go in circles: write the server behind it",
+                server.ip
+            );
+            violations.add(format!("{field}.address"), Reason::OwnAddress, message);
+        }
+    });
+}
+
+fn every_server(config: &Config, mut visit: impl FnMut(&Server, &str)) {
+    let mut group = |group: &Group, field: &str| {
+        for (index, server) in group.servers.iter().enumerate() {
+            visit(server, &format!("{field}.servers[{index}]"));
+        }
+    };
+    if let Upstreams::Servers(servers) = &config.upstreams {
+        group(servers, "spec.upstreams");
+    }
+    for (index, stub) in config.stub_domains.iter().enumerate() {
+        group(&stub.group, &format!("spec.stubDomains[{index}]"));
+    }
+}
+
+fn transport_and_port(server: &Server, field: &str, violations: &mut Violations) {
+    if server.port == 0 {
+        violations.add(
+            format!("{field}.port"),
+            Reason::OutOfRange,
+            "0 is not in 1-65535: leave port out for the usual one",
+        );
+    }
+    if server.ip.is_unspecified() || server.ip.is_multicast() {
+        let message =
+            format!("{} is not the address of one server: write that of a DNS server", server.ip);
+        violations.add(format!("{field}.address"), Reason::InvalidAddress, message);
+    }
+    match (server.transport.is_encrypted(), &server.tls) {
+        (true, None) => {
+            let message = "an encrypted transport must know whom to expect: add tls: {serverName: <the name in the \
+                           server's certificate>}";
+            violations.add(format!("{field}.tls"), Reason::Missing, message);
+        }
+        (false, Some(_)) => {
+            let message = "tls is for the transports TLS, HTTPS and QUIC: set transport to one of them, or leave tls out";
+            violations.add(format!("{field}.tls"), Reason::Unused, message);
+        }
+        (true, Some(_)) | (false, None) => {}
+    }
+}
+
+fn listeners(config: &Config, violations: &mut Violations) {
+    let tls = config.listeners.tls.as_ref().map(|listener| listener.port);
+    let https = config.listeners.https.as_ref().map(|listener| listener.port);
+    for (name, port) in [("tls", tls), ("https", https)] {
+        let Some(port) = port else { continue };
+        let field = format!("spec.listeners.{name}.port");
+        if port == 0 {
+            violations.add(field, Reason::OutOfRange, "0 is not in 1-65535");
+        } else if u32::from(port) == DNS_PORT || u32::from(port) == HTTP_PORT {
+            let message = format!(
+                "{port} is taken by DNS (53) or metrics (9153): use 853 for TLS, 443 for HTTPS"
+            );
+            violations.add(field, Reason::PortTaken, message);
+        }
+    }
+    if tls.is_some() && tls == https {
+        let message = "DNS over TLS has this port already: use a port each, normally 853 and 443";
+        violations.add("spec.listeners.https.port", Reason::PortTaken, message);
+    }
+}

@@ -1,0 +1,154 @@
+//! How a data plane runs: limits, listeners, snapshots, logs.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::defaults::{self, is_bytes, is_default, is_number};
+
+/// How much at once. Every queue and table of the data plane has its bound here or beside its code.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Limits {
+    /// Forwarded queries in progress (FW52).
+    #[serde(skip_serializing_if = "is_number::<{ defaults::IN_FLIGHT }>")]
+    pub in_flight: u32,
+    /// Of these, per client address.
+    #[serde(skip_serializing_if = "is_number::<{ defaults::IN_FLIGHT_PER_CLIENT }>")]
+    pub in_flight_per_client: u32,
+    /// Inbound TCP connections.
+    #[serde(skip_serializing_if = "is_number::<{ defaults::TCP_CONNECTIONS }>")]
+    pub tcp_connections: u32,
+    /// Of these, per client address.
+    #[serde(skip_serializing_if = "is_number::<{ defaults::TCP_CONNECTIONS_PER_CLIENT }>")]
+    pub tcp_connections_per_client: u32,
+    /// All TCP buffers together (WR44).
+    #[serde(skip_serializing_if = "is_bytes::<{ defaults::TCP_BUFFER_BYTES }>")]
+    pub tcp_buffer_bytes: u64,
+    /// Largest UDP reply, and what is advertised: 512-4096.
+    #[serde(skip_serializing_if = "is_number::<{ defaults::UDP_PAYLOAD_BYTES }>")]
+    pub udp_payload_bytes: u32,
+    /// UDP source ports in use towards upstreams (FW10).
+    #[serde(skip_serializing_if = "is_number::<{ defaults::UPSTREAM_PORTS }>")]
+    pub upstream_ports: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            in_flight: defaults::IN_FLIGHT,
+            in_flight_per_client: defaults::IN_FLIGHT_PER_CLIENT,
+            tcp_connections: defaults::TCP_CONNECTIONS,
+            tcp_connections_per_client: defaults::TCP_CONNECTIONS_PER_CLIENT,
+            tcp_buffer_bytes: defaults::TCP_BUFFER_BYTES,
+            udp_payload_bytes: defaults::UDP_PAYLOAD_BYTES,
+            upstream_ports: defaults::UPSTREAM_PORTS,
+        }
+    }
+}
+
+/// Listeners besides UDP and TCP; absent ones are off.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Listeners {
+    /// DNS over TLS (RFC 7858).
+    #[serde(skip_serializing_if = "is_default")]
+    pub tls: Option<TlsListener>,
+    /// DNS over HTTPS (RFC 8484).
+    #[serde(skip_serializing_if = "is_default")]
+    pub https: Option<HttpsListener>,
+}
+
+/// DNS over TLS.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TlsListener {
+    /// The port, always written.
+    pub port: u16,
+    /// Name of the Secret (type `kubernetes.io/tls`) whose mounted copy is read, and re-read on change.
+    pub certificate: String,
+}
+
+/// DNS over HTTPS.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HttpsListener {
+    /// The port, always written.
+    pub port: u16,
+    /// The path, always written.
+    pub path: String,
+    /// Name of the Secret (type `kubernetes.io/tls`) whose mounted copy is read, and re-read on change.
+    pub certificate: String,
+}
+
+/// Starting from a snapshot (E40-E46).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct WarmStart {
+    /// Older snapshots are ignored; 0: always.
+    #[serde(skip_serializing_if = "is_number::<{ defaults::WARM_START_MAX_AGE_SECONDS }>")]
+    pub max_age_seconds: u32,
+}
+
+impl Default for WarmStart {
+    fn default() -> Self {
+        Self { max_age_seconds: defaults::WARM_START_MAX_AGE_SECONDS }
+    }
+}
+
+/// What is logged.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Logging {
+    /// Which queries get a line.
+    #[serde(skip_serializing_if = "is_default")]
+    pub queries: QueryLog,
+    /// The form of a line.
+    #[serde(skip_serializing_if = "is_default")]
+    pub format: LogFormat,
+    /// The least severe lines that are written.
+    #[serde(skip_serializing_if = "is_default")]
+    pub level: LogLevel,
+}
+
+/// Which queries get a log line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum QueryLog {
+    /// None of them.
+    #[default]
+    None,
+    /// Those answered SERVFAIL, FORMERR, NOTIMP or BADVERS.
+    Errors,
+    /// Those, and the refused ones and NXDOMAIN.
+    Denials,
+    /// All of them.
+    All,
+}
+
+/// The form of a log line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum LogFormat {
+    /// One JSON object a line.
+    #[default]
+    #[serde(rename = "JSON")]
+    Json,
+    /// Text for people.
+    Text,
+}
+
+/// The least severe log lines that are written.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+pub enum LogLevel {
+    /// What needs someone to act.
+    Error,
+    /// And what may soon.
+    Warn,
+    /// And what changed.
+    #[default]
+    Info,
+    /// And why.
+    Debug,
+    /// And every step.
+    Trace,
+}

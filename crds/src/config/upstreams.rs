@@ -1,0 +1,229 @@
+//! What is asked elsewhere: default upstreams, stub domains, their servers, and the cache of what they said.
+
+use std::net::IpAddr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::defaults::{self, is_bytes, is_default, is_flag, is_number};
+
+/// Where names go that are neither ours nor below a stub domain (A19, A20).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Upstreams {
+    /// To the name servers of the pod's resolv.conf (FW3).
+    FromResolvConf(GroupOptions),
+    /// To these.
+    Servers(Group),
+    /// Nowhere: refused.
+    None,
+}
+
+impl Default for Upstreams {
+    fn default() -> Self {
+        Self::FromResolvConf(GroupOptions::default())
+    }
+}
+
+/// A suffix with its own servers (A18).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StubDomain {
+    /// The suffix.
+    pub domain: String,
+    /// Its servers.
+    pub group: Group,
+}
+
+/// The ordered servers of one route, with one policy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Group {
+    /// 1-15 servers, as written.
+    pub servers: Vec<Server>,
+    /// How they are used.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub options: GroupOptions,
+}
+
+/// How the servers of a group are used.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct GroupOptions {
+    /// The order in which they are asked (FW22).
+    #[serde(skip_serializing_if = "is_default")]
+    pub policy: Policy,
+    /// Random case in the names that are asked over UDP (FW14).
+    #[serde(skip_serializing_if = "is_flag::<false>")]
+    pub case_randomisation: bool,
+    /// How much at once.
+    #[serde(skip_serializing_if = "is_default")]
+    pub limits: GroupLimits,
+    /// Bounds of what is cached from this group, within those of the whole cache.
+    #[serde(skip_serializing_if = "is_default")]
+    pub cache: GroupCache,
+}
+
+/// How much a group is asked at once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct GroupLimits {
+    /// Forwarded queries in progress (FW52).
+    #[serde(skip_serializing_if = "is_number::<{ defaults::GROUP_IN_FLIGHT }>")]
+    pub in_flight: u32,
+}
+
+impl Default for GroupLimits {
+    fn default() -> Self {
+        Self { in_flight: defaults::GROUP_IN_FLIGHT }
+    }
+}
+
+/// Bounds of what is cached from one group.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct GroupCache {
+    /// Upper bound of cached TTLs; absent: that of the whole cache.
+    #[serde(rename = "maxTTLSeconds", skip_serializing_if = "is_default")]
+    pub max_ttl_seconds: Option<u32>,
+}
+
+/// The order in which the servers of a group are asked (FW22).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Policy {
+    /// A fresh random order for every lookup.
+    #[default]
+    Random,
+    /// As written, starting one later for every lookup.
+    RoundRobin,
+    /// As written.
+    Sequential,
+    /// By measured latency.
+    Fastest,
+}
+
+/// A DNS server that is asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Server {
+    /// Its address; never a name.
+    pub ip: IpAddr,
+    /// Its port, always written: 53, 853 or 443 by transport when the resource has none.
+    pub port: u16,
+    /// How it is asked.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub transport: Transport,
+    /// Whom to expect there; present exactly for TLS, HTTPS and QUIC.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub tls: Option<ServerTls>,
+}
+
+/// How a server is asked (FW2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum Transport {
+    /// UDP, and TCP where the reply is truncated.
+    #[default]
+    #[serde(rename = "UDP")]
+    Udp,
+    /// TCP only.
+    #[serde(rename = "TCP")]
+    Tcp,
+    /// DNS over TLS only (RFC 7858); never falls back to clear text.
+    #[serde(rename = "TLS")]
+    Tls,
+    /// DNS over HTTPS only (RFC 8484); never falls back to clear text.
+    #[serde(rename = "HTTPS")]
+    Https,
+    /// DNS over QUIC only (RFC 9250); never falls back to clear text.
+    #[serde(rename = "QUIC")]
+    Quic,
+}
+
+impl Transport {
+    /// The port of this transport where none is written.
+    pub const fn default_port(self) -> u16 {
+        let port = match self {
+            Self::Udp | Self::Tcp => defaults::DNS_PORT,
+            Self::Tls | Self::Quic => defaults::TLS_PORT,
+            Self::Https => defaults::HTTPS_PORT,
+        };
+        port as u16
+    }
+
+    /// Does it need to know whom to expect?
+    pub const fn is_encrypted(self) -> bool {
+        match self {
+            Self::Udp | Self::Tcp => false,
+            Self::Tls | Self::Https | Self::Quic => true,
+        }
+    }
+}
+
+/// Whom to expect at a server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServerTls {
+    /// The name its certificate must have.
+    pub server_name: String,
+    /// Who may have signed it; absent: the public authorities.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub ca_bundle: Option<CaBundle>,
+}
+
+/// Authorities that may sign the certificate of a server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum CaBundle {
+    /// A key of a ConfigMap beside the Service. The operator replaces it by its content before a data plane reads it.
+    ConfigMap {
+        /// Its name.
+        name: String,
+        /// The key that holds the PEM text.
+        key: String,
+    },
+    /// The PEM text itself.
+    Pem(String),
+}
+
+/// Bounds of the forward cache; no memory or no entries: no cache.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Cache {
+    /// Memory.
+    #[serde(skip_serializing_if = "is_bytes::<{ defaults::CACHE_BYTES }>")]
+    pub memory_bytes: u64,
+    /// Entries.
+    #[serde(skip_serializing_if = "is_number::<{ defaults::CACHE_ENTRIES }>")]
+    pub entries: u32,
+    /// Upper bound of the TTL of cached answers.
+    #[serde(
+        rename = "maxTTLSeconds",
+        skip_serializing_if = "is_number::<{ defaults::MAX_TTL_SECONDS }>"
+    )]
+    pub max_ttl_seconds: u32,
+    /// Upper bound of the TTL of cached negative answers.
+    #[serde(
+        rename = "maxNegativeTTLSeconds",
+        skip_serializing_if = "is_number::<{ defaults::MAX_NEGATIVE_TTL_SECONDS }>"
+    )]
+    pub max_negative_ttl_seconds: u32,
+    /// How long expired answers may still be served when upstreams fail; 0: never (CA40).
+    #[serde(skip_serializing_if = "is_number::<{ defaults::STALE_SECONDS }>")]
+    pub stale_seconds: u32,
+    /// Asks again for popular answers shortly before they expire (CA30).
+    #[serde(skip_serializing_if = "is_flag::<true>")]
+    pub prefetch: bool,
+}
+
+impl Default for Cache {
+    fn default() -> Self {
+        Self {
+            memory_bytes: defaults::CACHE_BYTES,
+            entries: defaults::CACHE_ENTRIES,
+            max_ttl_seconds: defaults::MAX_TTL_SECONDS,
+            max_negative_ttl_seconds: defaults::MAX_NEGATIVE_TTL_SECONDS,
+            stale_seconds: defaults::STALE_SECONDS,
+            prefetch: true,
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! The language people write to ClusterDNS in, and what it means.
+//!
+//! [`v1alpha1::ClusterDNS`] is what people write; [`check()`] turns its spec into a [`Config`], which is what a data plane
+//! runs: typed, versioned, with a content revision.
+
+pub mod bounds;
+pub mod check;
+pub mod config;
+pub mod defaults;
+pub mod manifest;
+pub mod names;
+pub mod v1alpha1;
+
+pub use check::{check, check_config, check_resource, check_update};
+pub use config::Config;
+pub use v1alpha1::{ClusterDNS, ClusterDNSSpec};
+
+/// The API group of every resource of ours.
+pub const GROUP: &str = "clusterdns.dev";

@@ -1,0 +1,35 @@
+//! `clusterdns.dev/v1alpha1`: ClusterDNS as people write it. Doc comments here become `kubectl explain`.
+//!
+//! Everything is optional and absent by default. Inside unions (`scaling`, `upstreams`) the schema has no defaults: the
+//! API server would store them beside what somebody applies later, and that would be two members; the documented default
+//! is filled in when the resource is read.
+
+mod answers;
+mod crd;
+mod memory;
+mod records;
+mod rules;
+mod running;
+mod scaling;
+mod spec;
+mod status;
+mod upstreams;
+mod workload;
+
+pub use answers::{Access, Exposure, Identity};
+pub use crd::{crd, crd_yaml};
+pub use memory::Memory;
+pub use records::{Host, Record, ServiceTarget};
+pub use running::{
+    Certificate, HttpsListener, Limits, Listeners, Logging, Rollout, TlsListener, WarmStart,
+};
+pub use scaling::{CoreStep, Fixed, Ladder, Load, NodeStep, PerNode, Proportional, Scaling};
+pub use spec::{ClusterDNS, ClusterDNSSpec, ManagementState};
+pub use status::{ClusterDNSStatus, Replicas, Revision, SkippedObject, Violation};
+pub use upstreams::{
+    CaBundle, Cache, GroupCache, GroupLimits, Server, ServerTls, StubDomain, Upstreams,
+};
+pub use workload::{LocalReference, Metrics, Placement, Service, TrafficDistribution};
+
+/// The version of this API.
+pub const VERSION: &str = "v1alpha1";

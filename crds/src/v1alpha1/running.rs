@@ -1,0 +1,193 @@
+//! How a data plane runs.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Memory, rules};
+use crate::bounds;
+use crate::config::{LogFormat, LogLevel, QueryLog};
+use crate::defaults::{self, flag, number};
+use crate::names::DNS_1123_PATTERN;
+
+/// How much at once, per pod.
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Limits {
+    /// Forwarded queries in progress, 1-1000000; more are answered SERVFAIL at once. Default 4096.
+    #[serde(default = "number::<{ defaults::IN_FLIGHT }>")]
+    #[schemars(range(min = 1, max = bounds::IN_FLIGHT))]
+    pub in_flight: u32,
+
+    /// Of these, per client address, 1-1000000. Default 1024.
+    #[serde(default = "number::<{ defaults::IN_FLIGHT_PER_CLIENT }>")]
+    #[schemars(range(min = 1, max = bounds::IN_FLIGHT))]
+    pub in_flight_per_client: u32,
+
+    /// Inbound TCP connections, 1-1000000; the longest idle one is closed for a new one. Default 4096.
+    #[serde(default = "number::<{ defaults::TCP_CONNECTIONS }>")]
+    #[schemars(range(min = 1, max = bounds::TCP_CONNECTIONS))]
+    pub tcp_connections: u32,
+
+    /// Of these, per client address, 1-1000000. Default 256.
+    #[serde(default = "number::<{ defaults::TCP_CONNECTIONS_PER_CLIENT }>")]
+    #[schemars(range(min = 1, max = bounds::TCP_CONNECTIONS))]
+    pub tcp_connections_per_client: u32,
+
+    /// Memory of all TCP buffers together, 1Mi-64Gi. Default 32Mi.
+    #[serde(default = "tcp_buffers")]
+    #[schemars(extend("x-kubernetes-validations" = [rules::tcp_buffers_are_in_range()]))]
+    pub tcp_buffers: Memory,
+
+    /// Largest UDP reply in octets, 512-4096, and what is advertised. Default 1232, which is never fragmented.
+    #[serde(default = "number::<{ defaults::UDP_PAYLOAD_BYTES }>")]
+    #[schemars(range(min = bounds::UDP_PAYLOAD_MIN, max = bounds::UDP_PAYLOAD_MAX))]
+    pub udp_payload_bytes: u32,
+
+    /// UDP source ports in use towards upstreams, 1024-65535; each holds a conntrack entry of the node. Default 8192.
+    #[serde(default = "number::<{ defaults::UPSTREAM_PORTS }>")]
+    #[schemars(range(min = bounds::UPSTREAM_PORTS_MIN, max = bounds::UPSTREAM_PORTS))]
+    pub upstream_ports: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            in_flight: defaults::IN_FLIGHT,
+            in_flight_per_client: defaults::IN_FLIGHT_PER_CLIENT,
+            tcp_connections: defaults::TCP_CONNECTIONS,
+            tcp_connections_per_client: defaults::TCP_CONNECTIONS_PER_CLIENT,
+            tcp_buffers: tcp_buffers(),
+            udp_payload_bytes: defaults::UDP_PAYLOAD_BYTES,
+            upstream_ports: defaults::UPSTREAM_PORTS,
+        }
+    }
+}
+
+/// Listeners besides UDP and TCP port 53.
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [rules::listeners_have_their_own_ports()]))]
+pub struct Listeners {
+    /// DNS over TLS. Default: off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<TlsListener>,
+
+    /// DNS over HTTPS. Default: off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub https: Option<HttpsListener>,
+}
+
+/// DNS over TLS.
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TlsListener {
+    /// The port, 1-65535; not 53 and not 9153. Default 853.
+    #[serde(default = "tls_port")]
+    #[schemars(range(min = 1, max = 65535))]
+    #[schemars(extend("x-kubernetes-validations" = [rules::port_is_free()]))]
+    pub port: u16,
+
+    /// A Secret of type kubernetes.io/tls in the namespace of the Service. It is read again when it changes; a missing
+    /// or bad one turns off this listener only.
+    pub certificate: Certificate,
+}
+
+/// DNS over HTTPS.
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HttpsListener {
+    /// The port, 1-65535; not 53 and not 9153. Default 443.
+    #[serde(default = "https_port")]
+    #[schemars(range(min = 1, max = 65535))]
+    #[schemars(extend("x-kubernetes-validations" = [rules::port_is_free()]))]
+    pub port: u16,
+
+    /// The path, beginning with a slash. Default /dns-query.
+    #[serde(default = "https_path")]
+    #[schemars(length(min = 1, max = bounds::HTTPS_PATH), regex(pattern = "^/[-._~/a-zA-Z0-9]*$"))]
+    pub path: String,
+
+    /// A Secret of type kubernetes.io/tls in the namespace of the Service. It is read again when it changes; a missing
+    /// or bad one turns off this listener only.
+    pub certificate: Certificate,
+}
+
+/// A Secret of type kubernetes.io/tls in the namespace of the Service.
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Certificate {
+    /// Its name. Example: dns-tls.
+    #[schemars(length(min = 1, max = bounds::OBJECT_NAME), regex(pattern = DNS_1123_PATTERN))]
+    pub name: String,
+}
+
+/// How a changed configuration reaches the pods.
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Rollout {
+    /// Gives a changed configuration to one pod first, watches how it answers, and takes it back when it answers worse
+    /// than the others. A canary needs two ready pods. Default true.
+    #[serde(default = "flag::<true>")]
+    pub canary: bool,
+
+    /// Seconds the canary is watched, 5-3600. Default 30.
+    #[serde(default = "number::<{ defaults::OBSERVE_SECONDS }>")]
+    #[schemars(range(min = bounds::OBSERVE_SECONDS_MIN, max = bounds::OBSERVE_SECONDS_MAX))]
+    pub observe_seconds: u32,
+}
+
+impl Default for Rollout {
+    fn default() -> Self {
+        Self { canary: true, observe_seconds: defaults::OBSERVE_SECONDS }
+    }
+}
+
+/// Starting from a snapshot on disk.
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WarmStart {
+    /// Age in seconds up to which a snapshot is used, 0-604800; 0 is never. Default 86400.
+    #[serde(default = "number::<{ defaults::WARM_START_MAX_AGE_SECONDS }>")]
+    #[schemars(range(min = 0, max = bounds::WEEK_SECONDS))]
+    pub max_age_seconds: u32,
+}
+
+impl Default for WarmStart {
+    fn default() -> Self {
+        Self { max_age_seconds: defaults::WARM_START_MAX_AGE_SECONDS }
+    }
+}
+
+/// What is logged.
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Logging {
+    /// Which queries get a line: None, Errors (SERVFAIL, FORMERR, NOTIMP, BADVERS), Denials (these, REFUSED and
+    /// NXDOMAIN) or All. Default None.
+    #[serde(default)]
+    pub queries: QueryLog,
+
+    /// The form of a line: JSON or Text. Default JSON.
+    #[serde(default)]
+    pub format: LogFormat,
+
+    /// The least severe lines that are written: Error, Warn, Info, Debug or Trace. Default Info.
+    #[serde(default)]
+    pub level: LogLevel,
+}
+
+fn tcp_buffers() -> Memory {
+    Memory::of(defaults::TCP_BUFFERS)
+}
+
+const fn tls_port() -> u16 {
+    defaults::TLS_PORT as u16
+}
+
+const fn https_port() -> u16 {
+    defaults::HTTPS_PORT as u16
+}
+
+fn https_path() -> String {
+    defaults::HTTPS_PATH.to_owned()
+}

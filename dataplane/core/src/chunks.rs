@@ -1,0 +1,183 @@
+//! A persistent sorted list of plain rows in chunks: an insertion copies one chunk, so that one
+//! endpoint of five thousand costs what one of five does.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// Rows of a full chunk; one more splits it. 64 rows of 24 octets are copied in about 50 ns.
+const CHUNK: usize = 64;
+
+/// Rows in the order of a comparison that the caller passes, always the same one.
+#[derive(Clone, Debug)]
+pub(crate) struct Chunks<R> {
+    chunks: Vec<Arc<[R]>>,
+    len: usize,
+}
+
+impl<R> Default for Chunks<R> {
+    fn default() -> Self {
+        Chunks { chunks: Vec::new(), len: 0 }
+    }
+}
+
+/// Where a row is, or would be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Position {
+    chunk: usize,
+    row: usize,
+}
+
+impl<R: Copy> Chunks<R> {
+    /// Number of rows.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no row.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The first row that is not before; `order` says how a row lies relative to what is sought.
+    pub(crate) fn seek(&self, order: impl Fn(&R) -> Ordering) -> Position {
+        // The chunk sought is the last whose first row is before; else the first.
+        let after = self.chunks.partition_point(|chunk| order(&chunk[0]) == Ordering::Less);
+        let chunk = after.saturating_sub(1);
+        match self.chunks.get(chunk) {
+            None => Position { chunk: 0, row: 0 },
+            Some(rows) => {
+                let row = rows.partition_point(|row| order(row) == Ordering::Less);
+                if row == rows.len() {
+                    Position { chunk: chunk + 1, row: 0 }
+                } else {
+                    Position { chunk, row }
+                }
+            }
+        }
+    }
+
+    /// The rows from this position to the end.
+    pub(crate) fn from(&self, position: Position) -> impl Iterator<Item = &R> + Clone {
+        let chunks = self.chunks.get(position.chunk..).unwrap_or(&[]);
+        let mut skip = position.row;
+        chunks.iter().flat_map(move |chunk| chunk[std::mem::take(&mut skip)..].iter())
+    }
+
+    /// The rows from number `index` on.
+    pub(crate) fn starting_at(&self, index: usize) -> impl Iterator<Item = &R> + Clone {
+        let mut row = index;
+        let mut chunk = 0;
+        while let Some(rows) = self.chunks.get(chunk)
+            && row >= rows.len()
+        {
+            row -= rows.len();
+            chunk += 1;
+        }
+        self.from(Position { chunk, row: if chunk < self.chunks.len() { row } else { 0 } })
+    }
+
+    /// All rows.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &R> + Clone {
+        self.starting_at(0)
+    }
+
+    /// The row just before this position.
+    pub(crate) fn before(&self, position: Position) -> Option<&R> {
+        if position.row > 0 {
+            return self.chunks.get(position.chunk)?.get(position.row - 1);
+        }
+        self.chunks.get(position.chunk.checked_sub(1)?)?.last()
+    }
+
+    /// The row at this position.
+    pub(crate) fn at(&self, position: Position) -> Option<&R> {
+        self.chunks.get(position.chunk)?.get(position.row)
+    }
+
+    /// Adds a row that is not there yet.
+    pub(crate) fn insert(&mut self, row: R, order: impl Fn(&R, &R) -> Ordering) {
+        let mut at = self.seek(|other| order(other, &row));
+        self.len += 1;
+        if at.row == 0 && at.chunk > 0 {
+            // Between two chunks: grow the one before, so that ascending inserts fill chunks.
+            at = Position { chunk: at.chunk - 1, row: self.chunks[at.chunk - 1].len() };
+        }
+        let Some(chunk) = self.chunks.get_mut(at.chunk) else {
+            self.chunks.push(Arc::from([row].as_slice()));
+            return;
+        };
+        let mut rows = Vec::with_capacity(chunk.len() + 1);
+        rows.extend_from_slice(&chunk[..at.row]);
+        rows.push(row);
+        rows.extend_from_slice(&chunk[at.row..]);
+        if rows.len() <= CHUNK {
+            *chunk = rows.into();
+            return;
+        }
+        // An append leaves a full chunk behind, anything else splits in the middle.
+        let split = if at.row == CHUNK { CHUNK } else { CHUNK / 2 };
+        let tail: Arc<[R]> = Arc::from(&rows[split..]);
+        *chunk = Arc::from(&rows[..split]);
+        self.chunks.insert(at.chunk + 1, tail);
+    }
+
+    /// Removes a row; false if it is not there.
+    pub(crate) fn remove(&mut self, row: &R, order: impl Fn(&R, &R) -> Ordering) -> bool {
+        let at = self.seek(|other| order(other, row));
+        if self.at(at).is_none_or(|found| order(found, row) != Ordering::Equal) {
+            return false;
+        }
+        self.len -= 1;
+        let rows = &self.chunks[at.chunk];
+        if rows.len() == 1 {
+            self.chunks.remove(at.chunk);
+            return true;
+        }
+        let rows = [&rows[..at.row], &rows[at.row + 1..]].concat();
+        // Two small neighbours become one, so that a shrunken list does not keep many chunks.
+        match self.chunks.get(at.chunk + 1) {
+            Some(next) if rows.len() + next.len() <= CHUNK / 2 => {
+                self.chunks[at.chunk] = [&rows, &**next].concat().into();
+                self.chunks.remove(at.chunk + 1);
+            }
+            Some(_) | None => self.chunks[at.chunk] = rows.into(),
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A fixed scramble of 0..n, so that inserts arrive in no order.
+    fn scrambled(n: u32) -> impl Iterator<Item = u32> {
+        (0..n).map(move |i| i.wrapping_mul(7_919) % n)
+    }
+
+    #[test]
+    fn any_insertion_order_gives_the_sorted_list() {
+        let mut list = Chunks::default();
+        scrambled(1_000).for_each(|row| list.insert(row, u32::cmp));
+        assert!(list.iter().copied().eq(0..1_000));
+        assert!(list.starting_at(700).copied().eq(700..1_000));
+        assert!(list.from(list.seek(|row| row.cmp(&333))).copied().eq(333..1_000));
+        assert_eq!(list.before(list.seek(|row| row.cmp(&333))), Some(&332));
+        assert_eq!(list.starting_at(1_000).count(), 0);
+    }
+
+    #[test]
+    fn removals_leave_the_rest_and_old_clones_whole() {
+        let mut list = Chunks::default();
+        (0..1_000).for_each(|row| list.insert(row, u32::cmp));
+        let before = list.clone();
+        for row in scrambled(1_000).filter(|row| row % 10 != 0) {
+            assert!(list.remove(&row, u32::cmp));
+            assert!(!list.remove(&row, u32::cmp));
+        }
+        assert!(list.iter().copied().eq((0..100).map(|row| row * 10)));
+        assert_eq!((list.len(), before.len()), (100, 1_000));
+        assert!(before.iter().copied().eq(0..1_000));
+        assert!(list.chunks.len() <= 8);
+    }
+}

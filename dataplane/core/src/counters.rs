@@ -1,0 +1,190 @@
+//! Why each query was decided as it was: the one source of metric labels, counted per worker.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The reason behind an [`Action`](crate::Action), also the metrics label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Reason {
+    /// N1: fewer than 12 octets.
+    Short,
+    /// N1: QR=1.
+    IsResponse,
+    /// A UDP datagram from source port 0 (§4.1).
+    SourcePortZero,
+    /// N2: opcode other than QUERY.
+    Opcode,
+    /// N3: section counts that no query has.
+    Counts,
+    /// N4: the question cannot be read.
+    Question,
+    /// N5: qtype 0, OPT or TSIG.
+    QueryType,
+    /// N5: the additional section or its OPT cannot be read, or there are two.
+    Additional,
+    /// N6: EDNS version other than 0.
+    EdnsVersion,
+    /// N7: the client is not in the configured list.
+    Client,
+    /// N8: AXFR or IXFR.
+    Transfer,
+    /// N8, A11: class other than IN, or a CHAOS name that is not answered.
+    Class,
+    /// A11: a CHAOS name, answered.
+    Chaos,
+    /// A12: a special-use name, answered with whatever Rcode.
+    SpecialUse,
+    /// N9: ours, but the data it needs is not there yet.
+    NotReady,
+    /// N10: records of the type exist.
+    Found,
+    /// N11: the name exists, the type does not.
+    NoData,
+    /// N12: the name does not exist.
+    NxDomain,
+    /// N13: a CNAME of ours, answered without an upstream.
+    Cname,
+    /// RR48: a CNAME loop or too many of them.
+    CnameLoop,
+    /// N14: not ours and recursion not desired.
+    RecursionNotDesired,
+    /// N15: not ours and no upstream group for it.
+    NoGroup,
+    /// Handed to the forwarder.
+    Forward,
+}
+
+impl Reason {
+    /// Every reason, in the order of their discriminants.
+    pub const ALL: [Reason; 23] = [
+        Reason::Short,
+        Reason::IsResponse,
+        Reason::SourcePortZero,
+        Reason::Opcode,
+        Reason::Counts,
+        Reason::Question,
+        Reason::QueryType,
+        Reason::Additional,
+        Reason::EdnsVersion,
+        Reason::Client,
+        Reason::Transfer,
+        Reason::Class,
+        Reason::Chaos,
+        Reason::SpecialUse,
+        Reason::NotReady,
+        Reason::Found,
+        Reason::NoData,
+        Reason::NxDomain,
+        Reason::Cname,
+        Reason::CnameLoop,
+        Reason::RecursionNotDesired,
+        Reason::NoGroup,
+        Reason::Forward,
+    ];
+
+    /// The metrics label: lower case with underscores.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Reason::Short => "short",
+            Reason::IsResponse => "is_response",
+            Reason::SourcePortZero => "source_port_zero",
+            Reason::Opcode => "opcode",
+            Reason::Counts => "counts",
+            Reason::Question => "question",
+            Reason::QueryType => "query_type",
+            Reason::Additional => "additional",
+            Reason::EdnsVersion => "edns_version",
+            Reason::Client => "client",
+            Reason::Transfer => "transfer",
+            Reason::Class => "class",
+            Reason::Chaos => "chaos",
+            Reason::SpecialUse => "special_use",
+            Reason::NotReady => "not_ready",
+            Reason::Found => "found",
+            Reason::NoData => "no_data",
+            Reason::NxDomain => "nx_domain",
+            Reason::Cname => "cname",
+            Reason::CnameLoop => "cname_loop",
+            Reason::RecursionNotDesired => "recursion_not_desired",
+            Reason::NoGroup => "no_group",
+            Reason::Forward => "forward",
+        }
+    }
+
+    /// Whether the query was answered from our own records (`hits.bind.`, A53).
+    pub const fn is_own_answer(self) -> bool {
+        matches!(
+            self,
+            Reason::SpecialUse
+                | Reason::Found
+                | Reason::NoData
+                | Reason::NxDomain
+                | Reason::Cname
+                | Reason::CnameLoop
+        )
+    }
+}
+
+/// What one worker counts. Only its worker writes, anyone may read; all values only grow.
+#[derive(Debug, Default)]
+pub struct WorkerCounters {
+    reasons: [AtomicU64; Reason::ALL.len()],
+    truncated: AtomicU64,
+    capped_rrsets: AtomicU64,
+    withheld_ptrs: AtomicU64,
+}
+
+/// Adds one where this thread is the only writer: no locked instruction.
+fn bump(counter: &AtomicU64) {
+    counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
+impl WorkerCounters {
+    /// Queries decided for this reason.
+    pub fn count(&self, reason: Reason) -> u64 {
+        self.reasons[reason as usize].load(Ordering::Relaxed)
+    }
+
+    /// UDP replies sent with TC=1 (WR21).
+    pub fn truncated(&self) -> u64 {
+        self.truncated.load(Ordering::Relaxed)
+    }
+
+    /// TCP replies whose answer was cut to what fits in 65,535 octets (WR23).
+    pub fn capped_rrsets(&self) -> u64 {
+        self.capped_rrsets.load(Ordering::Relaxed)
+    }
+
+    /// PTR questions for which at least one name was withheld because its owner cannot be told (RR63).
+    pub fn withheld_ptrs(&self) -> u64 {
+        self.withheld_ptrs.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn add(&self, reason: Reason) {
+        bump(&self.reasons[reason as usize]);
+    }
+
+    pub(crate) fn add_truncated(&self) {
+        bump(&self.truncated);
+    }
+
+    pub(crate) fn add_capped_rrset(&self) {
+        bump(&self.capped_rrsets);
+    }
+
+    pub(crate) fn add_withheld_ptr(&self) {
+        bump(&self.withheld_ptrs);
+    }
+}
+
+/// What `servers.bind.` says of one upstream (A55).
+#[derive(Debug)]
+pub struct ServerCounters {
+    /// Address and port.
+    pub address: SocketAddr,
+    /// Queries sent to it.
+    pub sent: AtomicU64,
+    /// Queries it failed to answer.
+    pub failed: AtomicU64,
+}

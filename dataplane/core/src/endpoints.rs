@@ -1,0 +1,288 @@
+//! The published endpoints of one Service as RRsets need them: distinct addresses, distinct
+//! (name, port) pairs, the rows of one name.
+
+use crate::address::{Address, dashed};
+use crate::records::{Port, Records, Row, ServiceEntry};
+use crate::schema::PortName;
+use crate::text::ShortText;
+
+/// (name, port) pairs looked at for one SRV RRset: more than a TCP reply can hold five times over.
+const MAX_PAIRS: usize = 16_384;
+/// Ports of one endpoint name that are compared one by one; more are marked in a bitmap.
+const FEW_PORTS: usize = 16;
+
+/// One label that may name endpoints.
+#[derive(Clone, Copy)]
+pub(crate) struct EndpointName<'q> {
+    label: &'q [u8],
+    /// The address whose derived name it is.
+    derived: Option<Address>,
+}
+
+impl<'q> EndpointName<'q> {
+    /// Reads a lower-case label. Only the one spelling of RR23 is an endpoint name.
+    pub(crate) fn read(label: &'q [u8]) -> EndpointName<'q> {
+        // The `0` that RR23 adds to a leading or trailing dash reads as part of the same address.
+        let derived = dashed(label).filter(|&a| ShortText::of(a).as_bytes() == label);
+        EndpointName { label, derived }
+    }
+}
+
+impl<'q> EndpointName<'q> {
+    /// The label without its length octet.
+    pub(crate) fn label(&self) -> &'q [u8] {
+        self.label
+    }
+}
+
+/// Who may see a port: all, or the one named in the question.
+#[derive(Clone, Copy)]
+pub(crate) enum PortFilter<'q> {
+    Any,
+    Named(PortName<'q>),
+}
+
+impl PortFilter<'_> {
+    fn passes(&self, port: &Port) -> bool {
+        match self {
+            PortFilter::Any => true,
+            PortFilter::Named(name) => name.matches(port),
+        }
+    }
+}
+
+impl ServiceEntry {
+    /// Whether a published endpoint has such a port.
+    pub(crate) fn has_port(&self, records: &Records, wanted: impl Fn(&Port) -> bool) -> bool {
+        self.slices.iter().any(|&slot| {
+            records
+                .slices
+                .get(slot)
+                .is_some_and(|slice| slice.rows > 0 && slice.ports.iter().any(&wanted))
+        })
+    }
+
+    /// Number of distinct addresses of a family.
+    pub(crate) fn address_count(&self, ipv6: bool) -> usize {
+        if ipv6 {
+            self.by_address.len() - self.v4_rows as usize - self.repeated_v6 as usize
+        } else {
+            self.v4_rows as usize - self.repeated_v4 as usize
+        }
+    }
+
+    /// Rows of one family in address order.
+    fn family(&self, ipv6: bool) -> impl Iterator<Item = &Row> {
+        let v4_rows = self.v4_rows as usize;
+        let (start, count) =
+            if ipv6 { (v4_rows, self.by_address.len() - v4_rows) } else { (0, v4_rows) };
+        self.by_address.starting_at(start).take(count)
+    }
+
+    /// Distinct addresses of a family, starting with number `start` and coming round once (WR24).
+    pub(crate) fn addresses(&self, ipv6: bool, start: usize) -> impl Iterator<Item = Address> {
+        let v4_rows = self.v4_rows as usize;
+        let (first, rows, repeated) = if ipv6 {
+            (v4_rows, self.by_address.len() - v4_rows, self.repeated_v6)
+        } else {
+            (0, v4_rows, self.repeated_v4)
+        };
+        // Without repetitions the row number is the address number: no need to walk there.
+        let direct = if repeated == 0 { start } else { 0 };
+        let from = self.by_address.starting_at(first + direct).take(rows - direct);
+        let tail = distinct(from.map(|row| row.address)).skip(start - direct);
+        tail.chain(distinct(self.family(ipv6).map(|row| row.address)).take(start))
+    }
+
+    /// Distinct addresses of a family whose endpoints have a port (RR36).
+    pub(crate) fn addresses_with_port<'a>(
+        &'a self,
+        records: &'a Records,
+        ipv6: bool,
+        port: PortName<'a>,
+    ) -> impl Iterator<Item = Address> + 'a {
+        let has_port = move |row: &&Row| records.ports(row).iter().any(|p| port.matches(p));
+        distinct(self.family(ipv6).filter(has_port).map(|row| row.address))
+    }
+
+    /// The rows of one endpoint name: those that bear it, then those whose address spells it.
+    pub(crate) fn endpoint_rows<'a>(
+        &'a self,
+        records: &'a Records,
+        name: EndpointName<'a>,
+    ) -> impl Iterator<Item = &'a Row> + Clone + 'a {
+        let at = self.by_name.seek(|row| records.name_of(row).cmp(&Some(name.label)));
+        let named =
+            self.by_name.from(at).take_while(move |row| records.name_of(row) == Some(name.label));
+        let derived = name.derived.into_iter().flat_map(move |address| {
+            let at = self.by_address.seek(|row| row.address.cmp(&address));
+            self.by_address.from(at).take_while(move |row| row.address == address)
+        });
+        named.chain(derived.filter(|row| row.label.is_derived()))
+    }
+
+    /// Distinct addresses of one endpoint name and family (RR25).
+    pub(crate) fn endpoint_addresses<'a>(
+        &'a self,
+        records: &'a Records,
+        name: EndpointName<'a>,
+        ipv6: bool,
+    ) -> impl Iterator<Item = Address> + 'a {
+        // An address with a row that bears its own derived name as hostname is met twice. Looked for
+        // once: both kinds of row may be thousands, written by whoever writes slices.
+        let is_borne = name.derived.is_some_and(|address| {
+            let order =
+                |row: &Row| (records.name_of(row), row.address).cmp(&(Some(name.label), address));
+            let at = self.by_name.seek(order);
+            self.by_name.at(at).is_some_and(|row| order(row).is_eq())
+        });
+        let rows = self.endpoint_rows(records, name);
+        let own = rows.filter(move |row| {
+            row.address.is_v4() != ipv6 && !(row.label.is_derived() && is_borne)
+        });
+        distinct(own.map(|row| row.address))
+    }
+
+    /// Calls `visit` with each distinct (endpoint name, port) pair in a fixed order (RR31-RR33,
+    /// RR37) until it returns false. Ends after a bounded number of pairs.
+    pub(crate) fn visit_pairs<'a>(
+        &'a self,
+        records: &'a Records,
+        filter: PortFilter<'_>,
+        visit: &mut dyn FnMut(&[u8], u16) -> bool,
+    ) {
+        let mut budget = MAX_PAIRS;
+        let mut start = self.by_name.seek(|_| std::cmp::Ordering::Greater);
+        while let Some(first) = self.by_name.at(start)
+            && let Some(name) = records.name_of(first)
+        {
+            let group = self.endpoint_rows(records, EndpointName::read(name));
+            if !visit_ports(records, group, filter, &mut budget, &mut |port| visit(name, port)) {
+                return;
+            }
+            start = self.by_name.seek(|row| match records.name_of(row) <= Some(name) {
+                true => std::cmp::Ordering::Less,
+                false => std::cmp::Ordering::Greater,
+            });
+        }
+        self.visit_derived_pairs(records, filter, budget, visit);
+    }
+
+    /// The pairs of endpoints named by their address.
+    fn visit_derived_pairs<'a>(
+        &'a self,
+        records: &'a Records,
+        filter: PortFilter<'_>,
+        mut budget: usize,
+        visit: &mut dyn FnMut(&[u8], u16) -> bool,
+    ) {
+        let derived = self.by_address.iter().filter(|row| row.label.is_derived());
+        for address in distinct(derived.map(|row| row.address)) {
+            let label = ShortText::of(address);
+            let name = EndpointName { label: label.as_bytes(), derived: Some(address) };
+            // A name that some endpoint bears as hostname was visited with it.
+            if !self.by_name.is_empty()
+                && self
+                    .endpoint_rows(records, EndpointName { derived: None, ..name })
+                    .next()
+                    .is_some()
+            {
+                continue;
+            }
+            let at = self.by_address.seek(|row| row.address.cmp(&address));
+            let rows = self.by_address.from(at).take_while(|row| row.address == address);
+            let rows = rows.filter(|row| row.label.is_derived());
+            let go_on = visit_ports(records, rows, filter, &mut budget, &mut |port| {
+                visit(label.as_bytes(), port)
+            });
+            if !go_on {
+                return;
+            }
+        }
+    }
+
+    /// Calls `visit` with each distinct port of one endpoint name (RR33).
+    pub(crate) fn visit_endpoint_ports(
+        &self,
+        records: &Records,
+        name: EndpointName<'_>,
+        visit: &mut dyn FnMut(u16) -> bool,
+    ) {
+        let mut budget = MAX_PAIRS;
+        let rows = self.endpoint_rows(records, name);
+        visit_ports(records, rows, PortFilter::Any, &mut budget, visit);
+    }
+}
+
+/// Drops repetitions from addresses that come in order.
+fn distinct(addresses: impl Iterator<Item = Address>) -> impl Iterator<Item = Address> {
+    let mut last = None;
+    addresses.filter(move |&address| last.replace(address) != Some(address))
+}
+
+/// Visits the distinct ports of rows that share a name; false when the visitor or the budget ends it.
+fn visit_ports<'a>(
+    records: &'a Records,
+    rows: impl Iterator<Item = &'a Row> + Clone,
+    filter: PortFilter<'_>,
+    budget: &mut usize,
+    visit: &mut dyn FnMut(u16) -> bool,
+) -> bool {
+    let ports = rows
+        .flat_map(|row| records.ports(row))
+        .filter(|port| filter.passes(port))
+        .map(|port| port.number);
+    let total = ports.clone().take(FEW_PORTS + 1).count();
+    if total > FEW_PORTS {
+        return visit_many(ports, budget, visit);
+    }
+    let mut seen = [0; FEW_PORTS];
+    let mut count = 0;
+    for port in ports {
+        if seen[..count].contains(&port) {
+            continue;
+        }
+        seen[count] = port;
+        count += 1;
+        if !spend(budget) || !visit(port) {
+            return false;
+        }
+    }
+    true
+}
+
+/// As above with one bit per port number: 8 KiB on the stack, for crowded names only.
+#[cold]
+fn visit_many(
+    ports: impl Iterator<Item = u16>,
+    budget: &mut usize,
+    visit: &mut dyn FnMut(u16) -> bool,
+) -> bool {
+    let mut seen = [0_u64; 1024];
+    for port in ports {
+        let (word, bit) = (usize::from(port >> 6), 1 << (port & 63));
+        if !spend(budget) {
+            return false;
+        }
+        if seen[word] & bit == 0 {
+            seen[word] |= bit;
+            if !visit(port) {
+                return false;
+            }
+        }
+    }
+    true
+}
+
+fn spend(budget: &mut usize) -> bool {
+    *budget = budget.saturating_sub(1);
+    *budget > 0
+}
+
+impl ServiceEntry {
+    /// Every row of one address, for PTRs.
+    pub(crate) fn rows_at(&self, address: Address) -> impl Iterator<Item = &Row> {
+        let at = self.by_address.seek(|row| row.address.cmp(&address));
+        self.by_address.from(at).take_while(move |row| row.address == address)
+    }
+}

@@ -1,0 +1,233 @@
+//! Objects in, published records out: the writer's side. One change costs what changed, not what
+//! is held: it copies a few nodes and leaves the rest shared with what readers have.
+
+mod export;
+mod held;
+mod namespaces;
+mod pods;
+mod services;
+mod slices;
+
+use std::sync::Arc;
+
+pub use export::Export;
+
+use crate::index::held::{Held, HeldObjects};
+use crate::object::{Change, Key, Object, Problem, Resource};
+use crate::records::{DataSource, Records};
+use crate::settings::Settings;
+use crate::slots::FreeSlots;
+use crate::zone::Zone;
+
+/// What a change did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// Whether any answer may differ now; [`Index::publish`] makes it visible.
+    pub visible: bool,
+    /// What of the object is not served, and why (E15); replaces what was said of it before.
+    pub problems: Vec<Problem>,
+}
+
+impl Applied {
+    fn refused(problem: Problem) -> Applied {
+        Applied { visible: false, problems: vec![problem] }
+    }
+}
+
+/// The writer: holds what is needed to turn the next change into the next records.
+#[derive(Debug)]
+pub struct Index {
+    /// The records in the making; shares with `published` what has not changed since.
+    next: Records,
+    published: Arc<Records>,
+    /// Something visible has changed since the last publish.
+    changed: bool,
+    configured: bool,
+    held: HeldObjects,
+    /// The list that each resource's objects are stamped with (E21).
+    generations: [u32; Resource::ALL.len()],
+    /// The list that came from a snapshot; 0 where there was none.
+    snapshots: [u32; Resource::ALL.len()],
+    free_services: FreeSlots,
+    free_slices: FreeSlots,
+    free_namespaces: FreeSlots,
+    free_pods: FreeSlots,
+}
+
+impl Index {
+    /// An empty index: every resource's source is [`DataSource::None`].
+    pub fn new(settings: Settings) -> Index {
+        let next = Records::empty(Zone::new(settings));
+        Index {
+            published: Arc::new(next.clone()),
+            next,
+            changed: true,
+            configured: true,
+            held: HeldObjects::default(),
+            generations: [0; Resource::ALL.len()],
+            snapshots: [0; Resource::ALL.len()],
+            free_services: FreeSlots::default(),
+            free_slices: FreeSlots::default(),
+            free_namespaces: FreeSlots::default(),
+            free_pods: FreeSlots::default(),
+        }
+    }
+
+    /// Takes another configuration (E5); visible with the next publish. Returns whether it reads
+    /// of objects what was not kept before (labels, Pod names): then apply every Service,
+    /// EndpointSlice and Namespace again before publishing.
+    pub fn configure(&mut self, settings: Settings) -> bool {
+        if settings == self.next.zone.settings {
+            return false;
+        }
+        let old = Arc::clone(&self.next.zone);
+        self.next.zone = Arc::new(Zone::new(settings));
+        self.changed = true;
+        self.configured = true;
+        let new = &self.next.zone.settings;
+        let exposure_changed = new.exposure != old.settings.exposure;
+        let names_change = new.endpoint_names != old.settings.endpoint_names
+            || new.cluster_domain != old.settings.cluster_domain;
+        if exposure_changed {
+            self.select_namespaces();
+            self.select_services();
+        }
+        exposure_changed || names_change
+    }
+
+    /// Applies one change; an object older than the one held (same uid, lower version) is ignored (E14).
+    pub fn apply(&mut self, change: Change) -> Applied {
+        let applied = match change {
+            Change::Apply(Object::Service(service)) => self.apply_service(service),
+            Change::Apply(Object::Slice(slice)) => self.apply_slice(slice),
+            Change::Apply(Object::Namespace(namespace)) => self.apply_namespace(namespace),
+            Change::Apply(Object::Pod(pod)) => self.apply_pod(pod),
+            Change::Delete(resource, key) => {
+                Applied { visible: self.delete(resource, &key), problems: Vec::new() }
+            }
+        };
+        self.changed |= applied.visible;
+        applied
+    }
+
+    fn delete(&mut self, resource: Resource, key: &Key) -> bool {
+        match resource {
+            Resource::Services => self.delete_service(key),
+            Resource::EndpointSlices => self.delete_slice(key),
+            Resource::Namespaces => self.delete_namespace(&key.name),
+            Resource::Pods => self.delete_pod(key),
+        }
+    }
+
+    /// Starts a list of one resource: everything applied from here on belongs to it (E21).
+    pub fn begin_list(&mut self, resource: Resource) {
+        self.generations[resource as usize] += 1;
+    }
+
+    /// Ends a list: what was not applied since it began and is not newer than `list_version`
+    /// (0: no versions) is removed, and the resource has this source now. Returns how many objects were removed.
+    pub fn end_list(&mut self, resource: Resource, list_version: u64, source: DataSource) -> usize {
+        let generation = self.generations[resource as usize];
+        let vanished = self.held.vanished(resource, |held: &Held| {
+            held.generation != generation && (list_version == 0 || held.version <= list_version)
+        });
+        for key in &vanished {
+            self.changed |= self.delete(resource, key);
+        }
+        if matches!(source, DataSource::Snapshot { .. }) {
+            self.snapshots[resource as usize] = generation;
+        }
+        if self.next.sources[resource as usize] != source {
+            self.next.sources[resource as usize] = source;
+            self.changed = true;
+        }
+        vanished.len()
+    }
+
+    /// Removes what came from a snapshot and no live list has confirmed (E42: it is of another
+    /// cluster). Returns how many objects were removed.
+    pub fn forget_snapshot(&mut self) -> usize {
+        let mut removed = 0;
+        for resource in Resource::ALL {
+            let generation = std::mem::take(&mut self.snapshots[resource as usize]);
+            let is_old = |held: &Held| held.generation <= generation;
+            if generation == 0 {
+                continue;
+            }
+            for key in self.held.vanished(resource, is_old) {
+                self.changed |= self.delete(resource, &key);
+                removed += 1;
+            }
+            let source = &mut self.next.sources[resource as usize];
+            if matches!(source, DataSource::Snapshot { .. }) {
+                *source = DataSource::None;
+                self.changed = true;
+            }
+        }
+        removed
+    }
+
+    /// Publishes what has changed, if anything visible has; `now_s` (Unix seconds) becomes the
+    /// serial, which always grows.
+    pub fn publish(&mut self, now_s: u64) -> Option<Arc<Records>> {
+        if !std::mem::take(&mut self.changed) {
+            return None;
+        }
+        // Serial numbers are 32 bits wide and wrap (RFC 1982); seconds reach that in 2106.
+        self.next.serial = (now_s as u32).max(self.next.serial.wrapping_add(1));
+        if std::mem::take(&mut self.configured) {
+            self.next.configuration_serial = self.next.serial;
+        }
+        self.published = Arc::new(self.next.clone());
+        Some(Arc::clone(&self.published))
+    }
+
+    /// The records published last.
+    pub fn records(&self) -> Arc<Records> {
+        Arc::clone(&self.published)
+    }
+
+    /// Objects held, for metrics.
+    pub fn objects(&self, resource: Resource) -> usize {
+        self.held.count(resource)
+    }
+
+    /// The stamp of an object that is applied now; `None` if a newer one is held (E14).
+    fn stamp(&mut self, resource: Resource, key: &Key, uid: u128, version: u64) -> Option<Held> {
+        let generation = self.generations[resource as usize];
+        match self.held.get_mut(resource, key) {
+            Some(held) if held.uid == uid && version != 0 && version < held.version => {
+                // It is still part of the list it came in.
+                held.generation = generation;
+                None
+            }
+            Some(_) | None => Some(Held { uid, version, generation }),
+        }
+    }
+}
+
+/// One DNS label as Kubernetes names are (RFC 1123 §2.1): lower case, digits, inner dashes.
+fn is_label(text: &str) -> bool {
+    let octets = text.as_bytes();
+    (1..=63).contains(&octets.len())
+        && octets.iter().all(|o| o.is_ascii_lowercase() || o.is_ascii_digit() || *o == b'-')
+        && octets[0] != b'-'
+        && octets[octets.len() - 1] != b'-'
+}
+
+/// A label in wire form behind `to`.
+fn push_label(to: &mut Vec<u8>, label: &str) {
+    to.push(label.len() as u8);
+    to.extend(label.bytes().map(|octet| octet.to_ascii_lowercase()));
+}
+
+/// Labels that a selector reads, the only ones that are kept.
+fn kept_labels(
+    labels: &[(Box<str>, Box<str>)],
+    selector: &crate::settings::Selector,
+) -> Box<[(Box<str>, Box<str>)]> {
+    labels.iter().filter(|(key, _)| selector.reads(key)).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests;

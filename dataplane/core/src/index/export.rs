@@ -1,0 +1,184 @@
+//! The objects held, given back one by one: enough of each to rebuild the same answers (E40).
+//!
+//! An export goes in steps with changes in between, so that no event waits for it and nothing is
+//! copied as a whole. Each object is as it was at one moment of the export; what changed behind
+//! its back is a change like any other, which asks for the next export.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use super::Index;
+use super::held::{HeldNamespace, HeldPod, HeldService, HeldSlice};
+use crate::object::{
+    Endpoint, Key, Namespace, Object, Pod, Resource, Service, ServiceKind, ServicePort, Slice,
+    SlicePort, TargetRef,
+};
+use crate::records::{DataSource, Kind, Row};
+
+/// Stands for the namespace of a Pod that is not the slice's own: which one it was is not kept,
+/// and no namespace can have this name.
+const FOREIGN_NAMESPACE: &str = "-";
+
+/// Where an export stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Export {
+    /// Index into [`Resource::ALL`].
+    resource: usize,
+    /// The object given last.
+    after: Option<Key>,
+}
+
+impl Index {
+    /// Gives the next objects of the resources that have data, until their rows and ports exceed
+    /// `budget`. Returns whether there may be more.
+    pub fn export(&self, export: &mut Export, budget: usize, mut to: impl FnMut(Object)) -> bool {
+        let mut left = budget;
+        while let Some(&resource) = Resource::ALL.get(export.resource) {
+            if self.next.source(resource) != DataSource::None {
+                let after = export.after.take();
+                export.after = match resource {
+                    Resource::Services => {
+                        step(&self.held.services, after, &mut left, |key, held| {
+                            self.service_of(key, held, &mut to)
+                        })
+                    }
+                    Resource::EndpointSlices => {
+                        step(&self.held.slices, after, &mut left, |key, held| {
+                            self.slice_of(key, held, &mut to)
+                        })
+                    }
+                    Resource::Namespaces => {
+                        step(&self.held.namespaces, after, &mut left, |key, held| {
+                            to(namespace_of(key, held));
+                            1
+                        })
+                    }
+                    Resource::Pods => step(&self.held.pods, after, &mut left, |key, held| {
+                        to(pod_of(key, held));
+                        1
+                    }),
+                };
+                if export.after.is_some() {
+                    return true;
+                }
+            }
+            export.resource += 1;
+        }
+        false
+    }
+
+    /// Gives a Service; what it cost.
+    fn service_of(&self, key: &Key, held: &HeldService, to: &mut impl FnMut(Object)) -> usize {
+        let entry = self.next.services.get(held.slot);
+        let Some(object) = entry.and_then(|entry| entry.object.as_deref()) else {
+            return 1;
+        };
+        let kind = match &object.kind {
+            Kind::ClusterIp(addresses) => {
+                ServiceKind::ClusterIp(addresses.iter().map(|&address| address.into()).collect())
+            }
+            Kind::Headless => ServiceKind::Headless,
+            Kind::ExternalName(target) => ServiceKind::ExternalName(target.to_string().into()),
+            Kind::Unserved => ServiceKind::ExternalName("".into()),
+        };
+        let ports = object.ports.iter().map(|port| ServicePort {
+            name: text(&port.name),
+            port: port.number,
+            protocol: port.protocol,
+        });
+        to(Object::Service(Service {
+            key: key.clone(),
+            uid: held.held.uid,
+            version: held.held.version,
+            labels: held.labels.to_vec(),
+            kind,
+            ports: ports.collect(),
+        }));
+        1 + object.ports.len()
+    }
+
+    /// Gives a slice; what it cost. Endpoints that are not ready answer nothing and are left out.
+    fn slice_of(&self, key: &Key, held: &HeldSlice, to: &mut impl FnMut(Object)) -> usize {
+        let (Some(service), Some(entry)) =
+            (self.next.services.get(held.service), self.next.slices.get(held.slot))
+        else {
+            return 1;
+        };
+        let ports = entry.ports.iter().map(|port| SlicePort {
+            name: text(&port.name),
+            port: port.number,
+            protocol: port.protocol,
+        });
+        to(Object::Slice(Slice {
+            key: key.clone(),
+            uid: held.held.uid,
+            version: held.held.version,
+            service: text(service.labels().0),
+            ipv6: held.rows.first().is_some_and(|row| !row.address.is_v4()),
+            ports: ports.collect(),
+            endpoints: held.rows.iter().map(|row| self.endpoint_of(row)).collect(),
+        }));
+        1 + entry.ports.len() + held.rows.len()
+    }
+
+    fn endpoint_of(&self, row: &Row) -> Endpoint {
+        let name = self.next.name_of(row).map(text);
+        let (hostname, pod) = match row.label.is_hostname() {
+            true => (name, None),
+            false => (None, name),
+        };
+        let own_pod = row.label.is_own_pod();
+        let target = (own_pod || pod.is_some()).then(|| TargetRef {
+            namespace: if own_pod { "" } else { FOREIGN_NAMESPACE }.into(),
+            name: pod.unwrap_or_default(),
+        });
+        Endpoint { addresses: vec![row.address.into()], ready: true, hostname, target }
+    }
+}
+
+fn namespace_of(key: &Key, held: &HeldNamespace) -> Object {
+    Object::Namespace(Namespace {
+        name: key.name.clone(),
+        uid: held.held.uid,
+        version: held.held.version,
+        labels: held.labels.to_vec(),
+    })
+}
+
+/// A Pod that has finished has no addresses left, which answers the same.
+fn pod_of(key: &Key, held: &HeldPod) -> Object {
+    Object::Pod(Pod {
+        key: key.clone(),
+        uid: held.held.uid,
+        version: held.held.version,
+        addresses: held.addresses.iter().map(|&address| address.into()).collect(),
+        host_network: held.host_network,
+        finished: false,
+    })
+}
+
+/// Gives objects from behind `after` until `left` is used up; the last one given if more follow.
+fn step<T>(
+    objects: &BTreeMap<Key, T>,
+    after: Option<Key>,
+    left: &mut usize,
+    mut give: impl FnMut(&Key, &T) -> usize,
+) -> Option<Key> {
+    let start = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+    for (key, object) in objects.range((start, Bound::Unbounded)) {
+        let cost = give(key, object);
+        *left = left.saturating_sub(cost);
+        if *left == 0 {
+            return Some(key.clone());
+        }
+    }
+    None
+}
+
+/// Names in the records are ASCII labels; what is not cannot have come from Kubernetes.
+fn text(octets: &[u8]) -> Box<str> {
+    String::from_utf8_lossy(octets).into()
+}
+
+#[cfg(test)]
+mod tests;

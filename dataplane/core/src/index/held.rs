@@ -1,0 +1,104 @@
+//! What the writer remembers of each object beside the records: enough to compare, replace and
+//! remove it.
+
+use std::collections::BTreeMap;
+
+use crate::address::Address;
+use crate::object::{Key, Resource};
+use crate::records::Row;
+
+/// Which version of an object is held, and the list it was last seen in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held {
+    pub(super) uid: u128,
+    pub(super) version: u64,
+    pub(super) generation: u32,
+}
+
+/// Labels that are selected on.
+pub(super) type KeptLabels = Box<[(Box<str>, Box<str>)]>;
+
+#[derive(Debug)]
+pub(super) struct HeldService {
+    pub(super) held: Held,
+    pub(super) slot: u32,
+    pub(super) labels: KeptLabels,
+}
+
+#[derive(Debug)]
+pub(super) struct HeldSlice {
+    pub(super) held: Held,
+    /// Place of the slice.
+    pub(super) slot: u32,
+    /// Place of its Service.
+    pub(super) service: u32,
+    /// Its published rows by address order.
+    pub(super) rows: Box<[Row]>,
+}
+
+#[derive(Debug)]
+pub(super) struct HeldNamespace {
+    pub(super) held: Held,
+    pub(super) slot: u32,
+    pub(super) labels: KeptLabels,
+}
+
+#[derive(Debug)]
+pub(super) struct HeldPod {
+    pub(super) held: Held,
+    pub(super) slot: u32,
+    /// Place of its namespace.
+    pub(super) namespace: u32,
+    /// Addresses with a name; none once it has finished.
+    pub(super) addresses: Box<[Address]>,
+    pub(super) host_network: bool,
+}
+
+/// Every object held, by resource and key; in order, so that an export can stop and go on anywhere.
+#[derive(Debug, Default)]
+pub(super) struct HeldObjects {
+    pub(super) services: BTreeMap<Key, HeldService>,
+    pub(super) slices: BTreeMap<Key, HeldSlice>,
+    pub(super) namespaces: BTreeMap<Key, HeldNamespace>,
+    pub(super) pods: BTreeMap<Key, HeldPod>,
+}
+
+impl HeldObjects {
+    pub(super) fn count(&self, resource: Resource) -> usize {
+        match resource {
+            Resource::Services => self.services.len(),
+            Resource::EndpointSlices => self.slices.len(),
+            Resource::Namespaces => self.namespaces.len(),
+            Resource::Pods => self.pods.len(),
+        }
+    }
+
+    pub(super) fn get_mut(&mut self, resource: Resource, key: &Key) -> Option<&mut Held> {
+        match resource {
+            Resource::Services => self.services.get_mut(key).map(|object| &mut object.held),
+            Resource::EndpointSlices => self.slices.get_mut(key).map(|object| &mut object.held),
+            Resource::Namespaces => self.namespaces.get_mut(key).map(|object| &mut object.held),
+            Resource::Pods => self.pods.get_mut(key).map(|object| &mut object.held),
+        }
+    }
+
+    /// The keys of all objects of a resource that are gone, by what is remembered of them.
+    pub(super) fn vanished(&self, resource: Resource, is_gone: impl Fn(&Held) -> bool) -> Vec<Key> {
+        fn keys<'a, T: 'a>(
+            objects: impl Iterator<Item = (&'a Key, &'a T)>,
+            held: impl Fn(&T) -> &Held,
+            is_gone: impl Fn(&Held) -> bool,
+        ) -> Vec<Key> {
+            objects
+                .filter(|(_, object)| is_gone(held(object)))
+                .map(|(key, _)| key.clone())
+                .collect()
+        }
+        match resource {
+            Resource::Services => keys(self.services.iter(), |object| &object.held, is_gone),
+            Resource::EndpointSlices => keys(self.slices.iter(), |object| &object.held, is_gone),
+            Resource::Namespaces => keys(self.namespaces.iter(), |object| &object.held, is_gone),
+            Resource::Pods => keys(self.pods.iter(), |object| &object.held, is_gone),
+        }
+    }
+}

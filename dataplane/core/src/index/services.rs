@@ -1,0 +1,208 @@
+//! Services: their names, kinds and cluster IPs.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use super::held::HeldService;
+use super::{Applied, Index, is_label, kept_labels, push_label};
+use crate::address::Address;
+use crate::chunks::Chunks;
+use crate::name::Name;
+use crate::object::{Key, Problem, Resource, Service, ServiceKind, ServicePort};
+use crate::records::{Kind, Port, ServiceEntry, ServiceObject, hash};
+use crate::settings::ServiceAddresses;
+
+impl Index {
+    pub(super) fn apply_service(&mut self, service: Service) -> Applied {
+        for name in [&service.key.namespace, &service.key.name] {
+            if !is_label(name) {
+                return Applied::refused(Problem::NotALabel(name.clone()));
+            }
+        }
+        let key = service.key.clone();
+        let Some(held) = self.stamp(Resource::Services, &key, service.uid, service.version) else {
+            return Applied::default();
+        };
+        let mut problems = Vec::new();
+        let selector = &self.next.zone.settings.exposure.service_selector;
+        let is_selected = selector.matches(&service.labels);
+        let labels = kept_labels(&service.labels, selector);
+        let object = object_of(service, is_selected, &mut problems);
+        let slot = self.service_slot(&key.namespace, &key.name);
+        self.held.services.insert(key, HeldService { held, slot, labels });
+        let visible = self.set_object(slot, Some(object));
+        Applied { visible, problems }
+    }
+
+    pub(super) fn delete_service(&mut self, key: &Key) -> bool {
+        let Some(gone) = self.held.services.remove(key) else {
+            return false;
+        };
+        let visible = self.set_object(gone.slot, None);
+        self.free_service_if_unused(gone.slot);
+        visible
+    }
+
+    /// Replaces the object of an entry in one step; whether any answer may differ.
+    fn set_object(&mut self, slot: u32, object: Option<ServiceObject>) -> bool {
+        let Some(entry) = self.next.services.get(slot) else {
+            return false;
+        };
+        if entry.object.as_deref() == object.as_ref() {
+            return false;
+        }
+        let was_visible = self.next.visible(entry).is_some();
+        let (namespace, old) = (entry.namespace, entry.object.clone());
+        let (had, has) = (old.is_some(), object.is_some());
+        for &address in cluster_ips(old.as_deref()) {
+            self.next.cluster_ips.remove(address, slot);
+        }
+        for &address in cluster_ips(object.as_ref()) {
+            self.next.cluster_ips.insert(address, slot);
+        }
+        if let Some(entry) = self.next.services.get_mut(slot) {
+            entry.object = object.map(Arc::new);
+        }
+        let namespace_changed = self.change_namespace(namespace, |entry| {
+            entry.services = entry.services + u32::from(has) - u32::from(had);
+        });
+        was_visible || namespace_changed || self.is_visible(slot) || self.is_name_server(slot)
+    }
+
+    /// Whether this Service gives `ns.dns.Z` its addresses, hidden or not (RR72, N43).
+    fn is_name_server(&self, slot: u32) -> bool {
+        let ServiceAddresses::OfService { namespace, name } =
+            &self.next.zone.settings.service_addresses
+        else {
+            return false;
+        };
+        self.next
+            .services
+            .get(slot)
+            .is_some_and(|entry| entry.labels() == (name.as_bytes(), namespace.as_bytes()))
+    }
+
+    pub(super) fn is_visible(&self, slot: u32) -> bool {
+        self.next.services.get(slot).is_some_and(|entry| self.next.visible(entry).is_some())
+    }
+
+    /// The place of a Service, a new one if neither it nor a slice of it is known.
+    pub(super) fn service_slot(&mut self, namespace: &str, name: &str) -> u32 {
+        let mut wire = Vec::with_capacity(namespace.len() + name.len() + 2);
+        push_label(&mut wire, name);
+        push_label(&mut wire, namespace);
+        if let Some((slot, _)) = self.next.service(&wire) {
+            return slot;
+        }
+        let namespace = self.namespace_slot(namespace);
+        self.change_namespace(namespace, |entry| entry.users += 1);
+        let slot = self.free_services.take();
+        self.next.service_names.insert(hash(&self.next.hasher, &wire), slot);
+        let entry = ServiceEntry {
+            wire: wire.into(),
+            namespace,
+            object: None,
+            slices: Vec::new(),
+            by_address: Chunks::default(),
+            by_name: Chunks::default(),
+            v4_rows: 0,
+            repeated_v4: 0,
+            repeated_v6: 0,
+        };
+        self.next.services.set(slot, Some(Arc::new(entry)));
+        slot
+    }
+
+    /// Empties the place of a Service that has neither an object nor slices.
+    pub(super) fn free_service_if_unused(&mut self, slot: u32) {
+        let Some(entry) = self.next.services.get(slot) else {
+            return;
+        };
+        if entry.object.is_some() || !entry.slices.is_empty() {
+            return;
+        }
+        let (key, namespace) = (hash(&self.next.hasher, &entry.wire), entry.namespace);
+        self.next.service_names.remove(key, slot);
+        self.next.services.set(slot, None);
+        self.free_services.give_back(slot);
+        self.change_namespace(namespace, |entry| entry.users -= 1);
+        self.free_namespace_if_unused(namespace);
+    }
+
+    /// Works out which Services match a new selector.
+    pub(super) fn select_services(&mut self) {
+        let zone = Arc::clone(&self.next.zone);
+        let selector = &zone.settings.exposure.service_selector;
+        let selected: Vec<(u32, bool)> = self
+            .held
+            .services
+            .values()
+            .map(|service| (service.slot, selector.matches(&service.labels)))
+            .collect();
+        for (slot, is_selected) in selected {
+            let Some(entry) = self.next.services.get_mut(slot) else {
+                continue;
+            };
+            if let Some(object) = &entry.object
+                && object.is_selected != is_selected
+            {
+                entry.object =
+                    Some(Arc::new(ServiceObject { is_selected, ..object.as_ref().clone() }));
+            }
+        }
+    }
+}
+
+fn cluster_ips(object: Option<&ServiceObject>) -> &[Address] {
+    match object.map(|object| &object.kind) {
+        Some(Kind::ClusterIp(addresses)) => addresses,
+        Some(Kind::Headless | Kind::ExternalName(_) | Kind::Unserved) | None => &[],
+    }
+}
+
+fn object_of(service: Service, is_selected: bool, problems: &mut Vec<Problem>) -> ServiceObject {
+    let kind = match service.kind {
+        ServiceKind::ClusterIp(addresses) => Kind::ClusterIp(distinct(&addresses)),
+        ServiceKind::Headless => Kind::Headless,
+        ServiceKind::ExternalName(name) => match external_name(&name) {
+            Some(target) => Kind::ExternalName(Box::new(target)),
+            None => {
+                problems.push(Problem::BadExternalName(name));
+                Kind::Unserved
+            }
+        },
+    };
+    let ports: Box<[Port]> = service.ports.iter().map(port_of).collect();
+    let mut port_numbers: Vec<u16> = Vec::new();
+    for port in &ports {
+        if !port_numbers.contains(&port.number) {
+            port_numbers.push(port.number);
+        }
+    }
+    ServiceObject { kind, ports, port_numbers: port_numbers.into(), is_selected }
+}
+
+fn port_of(port: &ServicePort) -> Port {
+    Port {
+        name: port.name.to_ascii_lowercase().into_bytes().into(),
+        number: port.port,
+        protocol: port.protocol,
+    }
+}
+
+fn distinct(addresses: &[IpAddr]) -> Box<[Address]> {
+    let mut distinct: Vec<Address> = addresses.iter().map(|&address| address.into()).collect();
+    distinct.sort_unstable();
+    distinct.dedup();
+    distinct.into()
+}
+
+/// The target of an ExternalName Service; `None` for what names nothing (RR47).
+fn external_name(text: &str) -> Option<Name> {
+    let text = text.strip_suffix('.').unwrap_or(text);
+    let is_host = text.bytes().all(|o| o.is_ascii_alphanumeric() || b"-_.".contains(&o));
+    if text.is_empty() || !is_host || text.parse::<IpAddr>().is_ok() {
+        return None;
+    }
+    Name::from_text(text).ok()
+}

@@ -1,0 +1,290 @@
+//! EndpointSlices: the published endpoints of a Service (§3.3), changed row by row.
+
+use std::sync::Arc;
+
+use super::held::HeldSlice;
+use super::{Applied, Index, is_label, push_label};
+use crate::address::{Address, is_publishable};
+use crate::name::MAX_NAME;
+use crate::object::{Endpoint, Key, Problem, Resource, Slice};
+use crate::records::{Port, Row, RowLabel, SliceEntry, address_order, name_order};
+use crate::settings::EndpointNames;
+use crate::text::ShortText;
+
+/// Published addresses of one slice; the API server allows 1,000 endpoints, and ten addresses
+/// each are more than any endpoint has.
+const MAX_ROWS: usize = 10_000;
+/// Ports of one slice, the API server's own limit.
+const MAX_PORTS: usize = 20_000;
+/// Problems told of one object; more say nothing new.
+const MAX_PROBLEMS: usize = 10;
+
+impl Index {
+    pub(super) fn apply_slice(&mut self, slice: Slice) -> Applied {
+        for name in [&slice.key.namespace, &slice.service] {
+            if !is_label(name) {
+                // What it held before belongs to a Service that it no longer names.
+                let visible = self.delete_slice(&slice.key);
+                return Applied { visible, ..Applied::refused(Problem::NotALabel(name.clone())) };
+            }
+        }
+        let key = slice.key.clone();
+        let Some(held) = self.stamp(Resource::EndpointSlices, &key, slice.uid, slice.version)
+        else {
+            return Applied::default();
+        };
+        let mut visible = false;
+        let service = self.service_slot(&slice.key.namespace, &slice.service);
+        let slot = match self.held.slices.get(&key) {
+            Some(old) if old.service == service => old.slot,
+            Some(_) => {
+                visible |= self.delete_slice(&key);
+                self.new_slice(service)
+            }
+            None => self.new_slice(service),
+        };
+        let mut built = Built::new(slot, self.most_label_octets(service));
+        built.read(&slice, self.next.zone.settings.endpoint_names);
+        let old_rows = match self.held.slices.get_mut(&key) {
+            Some(old) => {
+                old.held = held;
+                std::mem::take(&mut old.rows)
+            }
+            None => {
+                let rows = Box::default();
+                self.held.slices.insert(key.clone(), HeldSlice { held, slot, service, rows });
+                Box::default()
+            }
+        };
+        visible |= self.replace_rows(service, slot, &old_rows, &built.rows, built.entry);
+        if let Some(old) = self.held.slices.get_mut(&key) {
+            old.rows = built.rows.into();
+        }
+        Applied { visible, problems: built.problems }
+    }
+
+    pub(super) fn delete_slice(&mut self, key: &Key) -> bool {
+        let Some(gone) = self.held.slices.remove(key) else {
+            return false;
+        };
+        let visible =
+            self.replace_rows(gone.service, gone.slot, &gone.rows, &[], SliceEntry::default());
+        self.next.slices.set(gone.slot, None);
+        self.free_slices.give_back(gone.slot);
+        if let Some(entry) = self.next.services.get_mut(gone.service) {
+            entry.slices.retain(|&slice| slice != gone.slot);
+        }
+        self.free_service_if_unused(gone.service);
+        visible
+    }
+
+    fn new_slice(&mut self, service: u32) -> u32 {
+        let slot = self.free_slices.take();
+        self.next.slices.set(slot, Some(Arc::new(SliceEntry::default())));
+        if let Some(entry) = self.next.services.get_mut(service)
+            && let Err(at) = entry.slices.binary_search(&slot)
+        {
+            entry.slices.insert(at, slot);
+        }
+        slot
+    }
+
+    /// How long an endpoint name of this Service may be, so that the whole name has 255 octets at most.
+    fn most_label_octets(&self, service: u32) -> usize {
+        let wire = self.next.services.get(service).map_or(0, |entry| entry.wire.len());
+        (MAX_NAME - 1).saturating_sub(wire + self.next.zone.svc.len())
+    }
+
+    /// Replaces the rows of a slice, touching only those that differ; whether any answer may differ.
+    fn replace_rows(
+        &mut self,
+        service: u32,
+        slot: u32,
+        old: &[Row],
+        new: &[Row],
+        entry: SliceEntry,
+    ) -> bool {
+        let held = self.next.slices.get(slot);
+        let same_text = held.is_some_and(|held| held.text == entry.text);
+        let same_entry = held.is_some_and(|held| *held == entry);
+        if same_entry && old == new {
+            return false;
+        }
+        let was_visible = self.is_visible(service);
+        // Names are read through the slice's text: rows leave before it changes and come after.
+        let stays = |rows: &[Row], row: &Row| {
+            same_text && rows.binary_search_by(|other| address_order(other, row)).is_ok()
+        };
+        old.iter().filter(|row| !stays(new, row)).for_each(|row| self.remove_row(service, row));
+        if !same_entry {
+            self.next.slices.set(slot, Some(Arc::new(entry)));
+        }
+        new.iter().filter(|row| !stays(old, row)).for_each(|row| self.insert_row(service, row));
+        was_visible || self.is_visible(service)
+    }
+
+    fn insert_row(&mut self, service: u32, row: &Row) {
+        let records = &mut self.next;
+        let Some(entry) = records.services.get_mut(service) else {
+            return;
+        };
+        if entry.shares_address(row) {
+            *entry.repeated(row.address) += 1;
+        } else {
+            records.endpoint_addresses.insert(row.address, service);
+        }
+        entry.v4_rows += u32::from(row.address.is_v4());
+        entry.by_address.insert(*row, address_order);
+        if !row.label.is_derived() {
+            entry.by_name.insert(*row, |a, b| name_order(&records.slices, a, b));
+        }
+    }
+
+    fn remove_row(&mut self, service: u32, row: &Row) {
+        let records = &mut self.next;
+        let Some(entry) = records.services.get_mut(service) else {
+            return;
+        };
+        if !entry.by_address.remove(row, address_order) {
+            return;
+        }
+        entry.v4_rows -= u32::from(row.address.is_v4());
+        if !row.label.is_derived() {
+            entry.by_name.remove(row, |a, b| name_order(&records.slices, a, b));
+        }
+        if entry.shares_address(row) {
+            *entry.repeated(row.address) -= 1;
+        } else {
+            records.endpoint_addresses.remove(row.address, service);
+        }
+    }
+}
+
+impl crate::records::ServiceEntry {
+    /// Whether another row has this row's address.
+    fn shares_address(&self, row: &Row) -> bool {
+        let at = self.by_address.seek(|other| address_order(other, row));
+        let same = |other: Option<&Row>| other.is_some_and(|other| other.address == row.address);
+        same(self.by_address.before(at)) || same(self.by_address.at(at))
+    }
+
+    fn repeated(&mut self, address: Address) -> &mut u32 {
+        if address.is_v4() { &mut self.repeated_v4 } else { &mut self.repeated_v6 }
+    }
+}
+
+/// A slice on its way into the records.
+struct Built {
+    slot: u32,
+    most_label_octets: usize,
+    entry: SliceEntry,
+    rows: Vec<Row>,
+    problems: Vec<Problem>,
+}
+
+impl Built {
+    fn new(slot: u32, most_label_octets: usize) -> Built {
+        let entry = SliceEntry::default();
+        Built { slot, most_label_octets, entry, rows: Vec::new(), problems: Vec::new() }
+    }
+
+    fn read(&mut self, slice: &Slice, names: EndpointNames) {
+        self.entry.ports = self.ports(slice);
+        let mut text = Vec::new();
+        for endpoint in &slice.endpoints {
+            // Names of endpoints that are not ready are kept too: their places do not move when
+            // readiness changes.
+            let name = endpoint_name(endpoint, names);
+            let at = name.as_ref().map(|(name, is_hostname)| {
+                let offset = text.len();
+                push_label(&mut text, name);
+                (offset, *is_hostname)
+            });
+            if endpoint.ready {
+                self.publish(slice, endpoint, at, name.map_or(0, |(name, _)| name.len()));
+            }
+        }
+        self.entry.text = text.into();
+        self.rows.sort_unstable_by(address_order);
+        self.rows.dedup();
+        self.entry.rows = self.rows.len() as u32;
+    }
+
+    fn publish(
+        &mut self,
+        slice: &Slice,
+        endpoint: &Endpoint,
+        name: Option<(usize, bool)>,
+        octets: usize,
+    ) {
+        let own_pod = endpoint.target.as_ref().is_some_and(|target| {
+            target.namespace.is_empty() || target.namespace == slice.key.namespace
+        });
+        for &address in &endpoint.addresses {
+            if !is_publishable(address, slice.ipv6) {
+                self.problem(Problem::BadAddress(address));
+                continue;
+            }
+            if self.rows.len() >= MAX_ROWS {
+                self.problem(Problem::TooMany {
+                    what: "endpoint addresses in one slice",
+                    limit: MAX_ROWS,
+                });
+                return;
+            }
+            let row = Address::from(address);
+            let octets = match name {
+                Some(_) => octets,
+                None => ShortText::of(row).as_bytes().len(),
+            };
+            if octets > self.most_label_octets {
+                self.problem(Problem::NameTooLong(
+                    format!("{address} of {}", slice.service).into(),
+                ));
+                continue;
+            }
+            let label = match name {
+                Some((offset, is_hostname)) => RowLabel::at(offset, is_hostname, own_pod),
+                None => RowLabel::derived(own_pod),
+            };
+            self.rows.push(Row { address: row, slice: self.slot, label });
+        }
+    }
+
+    fn ports(&mut self, slice: &Slice) -> Box<[Port]> {
+        if slice.ports.len() > MAX_PORTS {
+            self.problem(Problem::TooMany { what: "ports in one slice", limit: MAX_PORTS });
+        }
+        let mut ports: Vec<Port> = Vec::new();
+        for port in slice.ports.iter().take(MAX_PORTS) {
+            ports.push(Port {
+                name: port.name.to_ascii_lowercase().into_bytes().into(),
+                number: port.port,
+                protocol: port.protocol,
+            });
+        }
+        let order = |port: &Port| (port.number, port.protocol);
+        ports.sort_by(|a, b| order(a).cmp(&order(b)).then_with(|| a.name.cmp(&b.name)));
+        ports.dedup();
+        ports.into()
+    }
+
+    fn problem(&mut self, problem: Problem) {
+        if self.problems.len() < MAX_PROBLEMS && !self.problems.contains(&problem) {
+            self.problems.push(problem);
+        }
+    }
+}
+
+/// The name of an endpoint that is not made of its address, and whether it is a hostname (RR23).
+fn endpoint_name(endpoint: &Endpoint, names: EndpointNames) -> Option<(Box<str>, bool)> {
+    if let Some(hostname) = &endpoint.hostname {
+        let hostname = hostname.to_ascii_lowercase();
+        if is_label(&hostname) {
+            return Some((hostname.into(), true));
+        }
+    }
+    let target = endpoint.target.as_ref()?;
+    (names == EndpointNames::PodName && is_label(&target.name))
+        .then(|| (target.name.clone(), false))
+}

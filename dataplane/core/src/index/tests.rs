@@ -1,0 +1,174 @@
+//! What the writer promises: nothing changes for nothing, nothing old comes back, everything that
+//! is gone leaves its place, and one change costs what changed.
+
+use std::net::IpAddr;
+
+use super::*;
+use crate::object::{Endpoint, Namespace, Service, ServiceKind, Slice};
+use crate::settings::{Requirement, Selector, SelectorOperator, Settings};
+use crate::testing::settings;
+
+fn namespace(name: &str, hidden: bool) -> Change {
+    let labels = if hidden { vec![("hidden".into(), "true".into())] } else { Vec::new() };
+    Change::Apply(Object::Namespace(Namespace { name: name.into(), uid: 1, version: 1, labels }))
+}
+
+fn service(name: &str, version: u64, kind: ServiceKind) -> Change {
+    let key = Key::new("shop", name);
+    let (labels, ports) = (Vec::new(), Vec::new());
+    Change::Apply(Object::Service(Service { key, uid: 7, version, labels, kind, ports }))
+}
+
+/// Slice number `number` of a Service, with these last octets below 10.1.`number`.
+fn slice(service: &str, number: u8, version: u64, ends: impl Iterator<Item = u8>) -> Change {
+    let endpoint = |end| Endpoint {
+        addresses: vec![IpAddr::from([10, 1, number, end])],
+        ready: true,
+        hostname: None,
+        target: None,
+    };
+    Change::Apply(Object::Slice(Slice {
+        key: Key::new("shop", format!("{service}-{number}")),
+        uid: 100 + u128::from(number),
+        version,
+        service: service.into(),
+        ipv6: false,
+        ports: Vec::new(),
+        endpoints: ends.map(endpoint).collect(),
+    }))
+}
+
+fn hidden_namespaces_stay_hidden() -> Settings {
+    let mut settings = settings();
+    settings.exposure.namespace_selector = Selector(vec![Requirement {
+        key: "hidden".into(),
+        operator: SelectorOperator::DoesNotExist,
+    }]);
+    settings
+}
+
+#[test]
+fn e14_what_nobody_can_see_is_not_published() {
+    let mut index = Index::new(hidden_namespaces_stay_hidden());
+    index.apply(namespace("shop", true));
+    index.publish(100);
+    assert!(!index.apply(service("cart", 1, ServiceKind::Headless)).visible);
+    assert!(!index.apply(slice("cart", 0, 1, 1..9)).visible);
+    assert!(index.publish(200).is_none());
+    assert!(index.apply(namespace("shop", false)).visible, "the label was taken off");
+    assert_eq!(index.publish(300).unwrap().serial(), 300);
+}
+
+#[test]
+fn e14_repeated_events_and_unknown_deletions_change_nothing() {
+    let mut index = Index::new(settings());
+    for change in [service("cart", 1, ServiceKind::Headless), slice("cart", 0, 1, 1..9)] {
+        assert!(index.apply(change.clone()).visible);
+        assert!(!index.apply(change).visible);
+    }
+    index.publish(100);
+    for resource in Resource::ALL {
+        assert!(!index.apply(Change::Delete(resource, Key::new("shop", "unknown"))).visible);
+    }
+    assert!(index.publish(200).is_none());
+}
+
+#[test]
+fn e14_an_older_version_of_the_same_object_is_ignored() {
+    let mut index = Index::new(settings());
+    index.apply(service("cart", 5, ServiceKind::Headless));
+    index.apply(slice("cart", 0, 5, 1..3));
+    assert!(!index.apply(slice("cart", 0, 4, 1..9)).visible);
+    assert!(!index.apply(service("cart", 4, ServiceKind::ClusterIp(Vec::new()))).visible);
+    assert!(index.apply(slice("cart", 0, 6, 1..9)).visible);
+}
+
+#[test]
+fn rr70_the_serial_grows_even_when_the_clock_does_not() {
+    let mut index = Index::new(settings());
+    assert_eq!(index.publish(1_000).unwrap().serial(), 1_000);
+    index.apply(service("cart", 1, ServiceKind::Headless));
+    assert!(index.apply(slice("cart", 0, 1, 1..2)).visible);
+    assert_eq!(index.publish(500).unwrap().serial(), 1_001);
+}
+
+#[test]
+fn e21_a_list_removes_what_is_not_in_it_but_not_what_is_newer() {
+    let mut index = Index::new(settings());
+    for (name, version) in [("old", 3), ("kept", 4), ("newer", 50)] {
+        index.apply(service(
+            name,
+            version,
+            ServiceKind::ClusterIp(vec![IpAddr::from([10, 0, 0, 1])]),
+        ));
+    }
+    index.begin_list(Resource::Services);
+    index.apply(service("kept", 4, ServiceKind::ClusterIp(vec![IpAddr::from([10, 0, 0, 1])])));
+    assert_eq!(index.objects(Resource::Services), 3, "until it is complete nothing goes");
+    assert_eq!(index.end_list(Resource::Services, 40, DataSource::Live), 1);
+    assert_eq!(index.objects(Resource::Services), 2);
+}
+
+#[test]
+fn an_object_that_only_an_older_list_shows_is_still_part_of_it() {
+    let mut index = Index::new(settings());
+    index.apply(service("cart", 5, ServiceKind::Headless));
+    index.begin_list(Resource::Services);
+    index.apply(service("cart", 4, ServiceKind::Headless));
+    assert_eq!(index.end_list(Resource::Services, 100, DataSource::Live), 0);
+}
+
+#[test]
+fn everything_that_leaves_gives_its_place_back() {
+    let mut index = Index::new(settings());
+    for _ in 0..3 {
+        index.apply(namespace("shop", false));
+        index.apply(service("cart", 1, ServiceKind::Headless));
+        index.apply(slice("cart", 0, 1, 1..200));
+        index.apply(Change::Delete(Resource::Services, Key::new("shop", "cart")));
+        index.apply(Change::Delete(Resource::EndpointSlices, Key::new("shop", "cart-0")));
+        index.apply(Change::Delete(Resource::Namespaces, Key::new("", "shop")));
+    }
+    let places = [&index.free_services, &index.free_slices, &index.free_namespaces];
+    assert_eq!(places.map(FreeSlots::bound), [1, 1, 1]);
+    assert!(index.next.namespace(b"\x04shop").is_none());
+    assert!(index.next.service(b"\x04cart\x04shop").is_none());
+    assert!(index.next.endpoint_addresses.get(IpAddr::from([10, 1, 0, 1]).into()).is_empty());
+}
+
+/// Octets allocated by one changed endpoint and its publication, in a Service of so many slices
+/// of 100 endpoints, beside so many other Services.
+fn cost(slices: u8, others: usize) -> u64 {
+    let mut index = Index::new(settings());
+    index.apply(service("big", 1, ServiceKind::Headless));
+    (0..slices).for_each(|number| {
+        index.apply(slice("big", number, 1, 0..100));
+    });
+    for other in 0..others {
+        let address = IpAddr::from((0x0a80_0000 + other as u32).to_be_bytes());
+        index.apply(service(&format!("other-{other}"), 1, ServiceKind::ClusterIp(vec![address])));
+    }
+    index.publish(1);
+    let change = slice("big", slices - 1, 2, 1..101);
+    allocation_counter::measure(|| {
+        index.apply(change);
+        index.publish(2);
+    })
+    .bytes_total
+}
+
+#[test]
+fn k17_one_changed_endpoint_costs_the_same_in_every_service_and_cluster() {
+    let small = cost(1, 10);
+    let large_service = cost(50, 10);
+    let large_cluster = cost(1, 20_000);
+    // What may differ: how full the copied chunks and buckets are, at most a few KiB.
+    assert!(
+        large_service < small + 16_384,
+        "{large_service} octets for 5,000 endpoints, {small} for 100"
+    );
+    assert!(
+        large_cluster < small + 16_384,
+        "{large_cluster} octets beside 20,000 Services, {small} beside 10"
+    );
+}

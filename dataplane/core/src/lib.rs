@@ -1,0 +1,48 @@
+//! All DNS decisions of the data plane: no I/O, no clock, no unsafe, no runtime.
+//!
+//! Kubernetes objects go in as [`Change`]s to the [`Index`], which publishes immutable [`Records`];
+//! [`respond`] turns one query and one `Records` into an [`Action`].
+
+mod address;
+mod answer;
+mod buckets;
+mod chaos;
+mod chunks;
+mod counters;
+mod endpoints;
+mod extra;
+mod index;
+mod message;
+mod name;
+mod object;
+mod records;
+mod relay;
+mod reply;
+mod respond;
+mod reverse;
+mod route;
+mod schema;
+mod settings;
+mod slots;
+#[cfg(test)]
+mod testing;
+mod text;
+mod zone;
+
+pub use counters::{Reason, ServerCounters, WorkerCounters};
+pub use index::{Applied, Export, Index};
+pub use message::{Query, Transport};
+pub use name::{Name, NameError};
+pub use object::{
+    Change, Endpoint, Key, Namespace, Object, Pod, Problem, Protocol, Resource, Service,
+    ServiceKind, ServicePort, Slice, SlicePort, TargetRef,
+};
+pub use records::{DataSource, Records};
+pub use relay::{
+    Discard, Pending, PendingQuestion, RelayError, Relayed, TtlCaps, UpstreamQuery, Verdict,
+};
+pub use respond::{Action, Counters, Forward, Identity, respond};
+pub use settings::{
+    EndpointNames, Exposure, ExtraData, ExtraRecord, PodRecords, Requirement, Selector,
+    SelectorOperator, ServiceAddresses, Settings, SrvData,
+};

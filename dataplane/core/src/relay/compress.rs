@@ -1,0 +1,63 @@
+//! Name compression in linear time: a bounded list of names already written (WR25, row W12).
+
+use crate::name::MAX_NAME;
+
+/// Suffixes remembered: enough for a question, a chain and an SOA. Beyond it names are written in full.
+const MAX_KNOWN: usize = 64;
+/// Pointers have 14 bits (RFC 1035 §4.1.4).
+const MAX_OFFSET: usize = 0x3fff;
+
+/// Names, and all their suffixes, that can be pointed to.
+pub(super) struct Known<'n> {
+    suffixes: [(&'n [u8], u16); MAX_KNOWN],
+    count: usize,
+}
+
+/// How names are compared when one is to be replaced by a pointer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Case {
+    /// Letter case does not matter: owner names.
+    Ignored,
+    /// It must survive: names in RDATA (FW41).
+    Kept,
+}
+
+impl<'n> Known<'n> {
+    pub(super) fn new() -> Known<'n> {
+        Known { suffixes: [(&[], 0); MAX_KNOWN], count: 0 }
+    }
+
+    /// How many are known; [`Known::forget`] goes back to it.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    pub(super) fn forget(&mut self, count: usize) {
+        self.count = count;
+    }
+
+    /// How a name at `at` is to be written: so many of its octets, then a pointer (or nothing when
+    /// the octets end with the root label). What is written becomes known.
+    pub(super) fn place(&mut self, name: &'n [u8], at: usize, case: Case) -> (usize, Option<u16>) {
+        debug_assert!(!name.is_empty() && name.len() <= MAX_NAME);
+        let known = self.count;
+        let mut cut = 0;
+        // The root label is shorter than any pointer.
+        while name[cut] != 0 {
+            let suffix = &name[cut..];
+            let found = self.suffixes[..known].iter().find(|(other, _)| match case {
+                Case::Ignored => other.eq_ignore_ascii_case(suffix),
+                Case::Kept => *other == suffix,
+            });
+            if let Some(&(_, offset)) = found {
+                return (cut, Some(offset));
+            }
+            if self.count < MAX_KNOWN && at + cut <= MAX_OFFSET {
+                self.suffixes[self.count] = (suffix, (at + cut) as u16);
+                self.count += 1;
+            }
+            cut += name[cut] as usize + 1;
+        }
+        (name.len(), None)
+    }
+}

@@ -1,0 +1,467 @@
+//! Writes one reply into a buffer: sections in order, names compressed, whole records only
+//! (dns-rules §5). A record that does not fit leaves no trace.
+
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::counters::ServerCounters;
+use crate::message::{
+    CLASS_CH, CLASS_IN, Edns, HEADER, OPTION_EDE, OPTION_NSID, Question, Rcode, Transport, rtype,
+};
+use crate::text::ShortText;
+
+/// An OPT record without options: root owner, type, class, TTL, length.
+const OPT_OCTETS: usize = 11;
+/// Longest EDE text (WR15).
+const EDE_TEXT: usize = 64;
+/// Octets of an EDE option without text: option code, length, info code.
+const EDE_FIXED: usize = 6;
+/// Room that an NSID must leave behind the question, so that a negative reply always fits (WR22): an SOA
+/// with a pointer as owner (12 octets), `ns.dns.Z` with a `Z` of 121 octets (128), a pointer behind
+/// `hostmaster` (13), and five numbers (20).
+const ROOM_BESIDE_NSID: usize = 12 + 128 + 13 + 20;
+/// Offsets that a compression pointer can hold (RFC 1035 §4.1.4).
+const POINTER_LIMIT: usize = 0x4000;
+/// Names remembered for compression beside the question's; a bound on the work per name.
+const ANCHORS: usize = 24;
+
+/// The sections that records are written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Section {
+    Answer,
+    Authority,
+    Additional,
+}
+
+/// The owner of a record.
+#[derive(Clone, Copy)]
+pub(crate) enum Owner<'a> {
+    /// The question's name as asked (WR3).
+    Question,
+    /// Another name, wire form, lower case.
+    Name(&'a [u8]),
+}
+
+/// The data of a record.
+#[derive(Clone, Copy)]
+pub(crate) enum Rdata<'a> {
+    Octets(&'a [u8]),
+    /// One name that may be compressed: CNAME, PTR, NS (WR25).
+    Name(&'a [u8]),
+    /// SRV, whose target is never compressed (RFC 2782).
+    Srv {
+        priority: u16,
+        weight: u16,
+        port: u16,
+        target: &'a [u8],
+    },
+    /// SOA with the timers of RR70.
+    Soa {
+        mname: &'a [u8],
+        rname: &'a [u8],
+        serial: u32,
+        minimum: u32,
+    },
+    /// Character-strings.
+    Strings(&'a [&'a [u8]]),
+    /// Character-strings in allocated form, as extra records hold them.
+    Texts(&'a [Box<[u8]>]),
+    /// One character-string per upstream server (A55).
+    Servers(&'a [ServerCounters]),
+}
+
+/// A record with a pointer as owner and an IPv4 address.
+const SMALLEST_RECORD: usize = 16;
+/// Timers of every SOA of ours: refresh, retry, expire (RR70).
+const SOA_TIMERS: [u32; 3] = [7200, 1800, 86400];
+
+/// Something did not fit.
+pub(crate) struct Full;
+
+/// A place in the reply to come back to.
+#[derive(Clone, Copy)]
+pub(crate) struct Mark {
+    at: usize,
+    counts: [u16; 3],
+    anchors: usize,
+}
+
+/// One reply in the making.
+pub(crate) struct Reply<'b, 'q> {
+    buffer: &'b mut [u8],
+    question: &'q Question<'q>,
+    at: usize,
+    /// Records end here at the latest; OPT and NSID have room behind it.
+    limit: usize,
+    /// Octets before the limit that additional records leave to an EDE.
+    kept: usize,
+    counts: [u16; 3],
+    /// Message offset and remaining length of label starts written so far.
+    anchors: [(u16, u8); ANCHORS],
+    anchor_count: usize,
+    nsid: &'q [u8],
+    payload_size: u16,
+    transport: Transport,
+    truncated: bool,
+}
+
+/// The largest reply for this question: 65,535 octets over TCP, WR11 over UDP.
+pub(crate) fn size_limit(edns: Option<Edns>, transport: Transport, payload_size: u16) -> usize {
+    match (transport, edns) {
+        (Transport::Tcp, _) => usize::from(u16::MAX),
+        (Transport::Udp, None) => 512,
+        (Transport::Udp, Some(edns)) => usize::from(edns.payload.max(512).min(payload_size)),
+    }
+}
+
+/// Writes the 12 octets of a reply without question (N2-N4); returns their number.
+pub(crate) fn header_only(
+    packet: &[u8],
+    rcode: Rcode,
+    recursion: bool,
+    buffer: &mut [u8],
+) -> usize {
+    buffer[..HEADER].fill(0);
+    buffer[..2].copy_from_slice(&packet[..2]);
+    // Opcode and RD are copied, QR is set (WR1).
+    buffer[2] = packet[2] & 0x79 | 0x80;
+    buffer[3] = packet[3] & 0x10 | rcode as u8 | u8::from(recursion) << 7;
+    HEADER
+}
+
+impl<'b, 'q> Reply<'b, 'q> {
+    /// Starts with header and question; `nsid` is what an NSID option is answered with, empty for none.
+    pub(crate) fn new(
+        question: &'q Question<'q>,
+        transport: Transport,
+        payload_size: u16,
+        nsid: &'q [u8],
+        buffer: &'b mut [u8],
+    ) -> Reply<'b, 'q> {
+        let at = HEADER + question.as_asked.len() + 4;
+        buffer[..at].copy_from_slice(&question.packet[..at]);
+        let mut limit = size_limit(question.edns, transport, payload_size).min(buffer.len());
+        let mut nsid = &nsid[..nsid.len().min(255)];
+        match question.edns {
+            Some(edns) => {
+                limit -= OPT_OCTETS;
+                if !edns.nsid || at + nsid.len() + 4 + ROOM_BESIDE_NSID > limit {
+                    nsid = &[];
+                }
+                if !nsid.is_empty() {
+                    limit -= nsid.len() + 4;
+                }
+            }
+            None => nsid = &[],
+        }
+        Reply {
+            buffer,
+            question,
+            at,
+            limit,
+            kept: 0,
+            counts: [0; 3],
+            anchors: [(0, 0); ANCHORS],
+            anchor_count: 0,
+            nsid,
+            payload_size,
+            transport,
+            truncated: false,
+        }
+    }
+
+    /// Keeps room for an EDE that is written at the end: additional records give way to it (WR20).
+    pub(crate) fn keep_for_ede(&mut self, text_octets: usize) {
+        if self.question.edns.is_some() {
+            self.kept = EDE_FIXED + text_octets;
+        }
+    }
+
+    /// Sets TC (over UDP): something that belongs here did not fit.
+    pub(crate) fn truncate(&mut self) {
+        self.truncated = true;
+    }
+
+    /// Whether another record could still fit.
+    pub(crate) fn has_room(&self) -> bool {
+        self.at + SMALLEST_RECORD <= self.limit
+    }
+
+    /// Whether an answer record did not fit.
+    pub(crate) fn is_truncated(&self) -> bool {
+        self.truncated
+    }
+
+    /// A record of the answer section; one that does not fit sets TC over UDP and ends the section (WR21).
+    pub(crate) fn answer(
+        &mut self,
+        owner: Owner<'_>,
+        rtype: u16,
+        ttl_s: u32,
+        rdata: Rdata<'_>,
+    ) -> Result<(), Full> {
+        if self.truncated {
+            return Err(Full);
+        }
+        let written = self.record(Section::Answer, owner, rtype, CLASS_IN, ttl_s, rdata);
+        self.truncated = written.is_err();
+        written
+    }
+
+    /// A CHAOS answer.
+    pub(crate) fn chaos_answer(&mut self, rdata: Rdata<'_>) -> Result<(), Full> {
+        let written = self.record(Section::Answer, Owner::Question, rtype::TXT, CLASS_CH, 0, rdata);
+        self.truncated = written.is_err();
+        written
+    }
+
+    /// Where we are, for [`Reply::back_to`].
+    pub(crate) fn mark(&self) -> Mark {
+        Mark { at: self.at, counts: self.counts, anchors: self.anchor_count }
+    }
+
+    /// Forgets all that was written since.
+    pub(crate) fn back_to(&mut self, mark: Mark) {
+        self.at = mark.at;
+        self.counts = mark.counts;
+        self.anchor_count = mark.anchors;
+    }
+
+    /// Forgets all records.
+    pub(crate) fn clear(&mut self) {
+        self.at = HEADER + self.question.as_asked.len() + 4;
+        self.counts = [0; 3];
+        self.anchor_count = 0;
+        self.truncated = false;
+    }
+
+    /// A record of any section, whole or not at all.
+    pub(crate) fn record(
+        &mut self,
+        section: Section,
+        owner: Owner<'_>,
+        rtype: u16,
+        class: u16,
+        ttl_s: u32,
+        rdata: Rdata<'_>,
+    ) -> Result<(), Full> {
+        let mark = self.mark();
+        let kept = if section == Section::Additional { self.kept.min(self.limit) } else { 0 };
+        self.limit -= kept;
+        let written = self.try_record(owner, rtype, class, ttl_s, rdata);
+        self.limit += kept;
+        match written {
+            Ok(()) => self.counts[section as usize] += 1,
+            Err(Full) => self.back_to(mark),
+        }
+        written
+    }
+
+    fn try_record(
+        &mut self,
+        owner: Owner<'_>,
+        rtype: u16,
+        class: u16,
+        ttl_s: u32,
+        rdata: Rdata<'_>,
+    ) -> Result<(), Full> {
+        match owner {
+            Owner::Question => self.octets(&[0xc0, HEADER as u8])?,
+            Owner::Name(name) => self.name(name)?,
+        }
+        let [type0, type1] = rtype.to_be_bytes();
+        let [class0, class1] = class.to_be_bytes();
+        let [ttl0, ttl1, ttl2, ttl3] = ttl_s.to_be_bytes();
+        self.octets(&[type0, type1, class0, class1, ttl0, ttl1, ttl2, ttl3, 0, 0])?;
+        let start = self.at;
+        self.rdata(rdata)?;
+        let length = (self.at - start) as u16;
+        self.buffer[start - 2..start].copy_from_slice(&length.to_be_bytes());
+        Ok(())
+    }
+
+    fn rdata(&mut self, rdata: Rdata<'_>) -> Result<(), Full> {
+        match rdata {
+            Rdata::Octets(octets) => self.octets(octets),
+            Rdata::Name(name) => self.name(name),
+            Rdata::Srv { priority, weight, port, target } => {
+                for number in [priority, weight, port] {
+                    self.octets(&number.to_be_bytes())?;
+                }
+                self.whole_name(target)
+            }
+            Rdata::Soa { mname, rname, serial, minimum } => {
+                self.name(mname)?;
+                self.name(rname)?;
+                let [refresh, retry, expire] = SOA_TIMERS;
+                for number in [serial, refresh, retry, expire, minimum] {
+                    self.octets(&number.to_be_bytes())?;
+                }
+                Ok(())
+            }
+            Rdata::Strings(strings) => strings.iter().try_for_each(|text| self.string(text)),
+            Rdata::Texts(strings) => strings.iter().try_for_each(|text| self.string(text)),
+            // A TXT record has one string at least (RFC 1035 §3.3.14).
+            Rdata::Servers([]) => self.string(b""),
+            Rdata::Servers(servers) => servers.iter().try_for_each(|server| self.server(server)),
+        }
+    }
+
+    fn server(&mut self, server: &ServerCounters) -> Result<(), Full> {
+        let mut text = ShortText::EMPTY;
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let (ip, port) = (server.address.ip(), server.address.port());
+        // An IPv6 address and two numbers of a long-lived process have 62 octets or less.
+        let _ = write!(text, "{ip}#{port} {} {}", count(&server.sent), count(&server.failed));
+        self.string(text.as_bytes())
+    }
+
+    fn string(&mut self, text: &[u8]) -> Result<(), Full> {
+        let text = &text[..text.len().min(255)];
+        self.octets(&[text.len() as u8])?;
+        self.octets(text)
+    }
+
+    fn octets(&mut self, octets: &[u8]) -> Result<(), Full> {
+        let end = self.at + octets.len();
+        if end > self.limit {
+            return Err(Full);
+        }
+        self.buffer[self.at..end].copy_from_slice(octets);
+        self.at = end;
+        Ok(())
+    }
+
+    /// A name, its longest known suffix as a pointer.
+    fn name(&mut self, wire: &[u8]) -> Result<(), Full> {
+        let mut start = 0;
+        while wire[start] != 0 {
+            if let Some(offset) = self.known(&wire[start..]) {
+                return self.octets(&(0xc000 | offset).to_be_bytes());
+            }
+            start = self.label(wire, start)?;
+        }
+        self.octets(&[0])
+    }
+
+    /// A name without pointers, but known to later ones.
+    fn whole_name(&mut self, wire: &[u8]) -> Result<(), Full> {
+        let mut start = 0;
+        while wire[start] != 0 {
+            start = self.label(wire, start)?;
+        }
+        self.octets(&[0])
+    }
+
+    /// One label of a name, remembered for compression; returns where the next starts.
+    fn label(&mut self, wire: &[u8], start: usize) -> Result<usize, Full> {
+        let next = start + 1 + wire[start] as usize;
+        if self.anchor_count < ANCHORS && self.at < POINTER_LIMIT {
+            self.anchors[self.anchor_count] = (self.at as u16, (wire.len() - start) as u8);
+            self.anchor_count += 1;
+        }
+        self.octets(&wire[start..next])?;
+        Ok(next)
+    }
+
+    /// The offset of this suffix, if it has been written: in the question or behind an anchor.
+    fn known(&self, suffix: &[u8]) -> Option<u16> {
+        let asked = self.question.name.wire();
+        if let Some(position) = asked.len().checked_sub(suffix.len())
+            && asked[position..] == *suffix
+            && (0..self.question.name.count())
+                .any(|label| self.question.name.start(label) == position)
+        {
+            return Some((HEADER + position) as u16);
+        }
+        self.anchors[..self.anchor_count]
+            .iter()
+            .find(|(offset, length)| {
+                *length as usize == suffix.len() && self.reads(*offset, suffix)
+            })
+            .map(|(offset, _)| *offset)
+    }
+
+    /// Whether the name written at `offset` is this one. What we wrote is valid, so this ends.
+    fn reads(&self, offset: u16, mut name: &[u8]) -> bool {
+        let mut at = offset as usize;
+        loop {
+            let length = self.buffer[at] as usize;
+            if length & 0xc0 == 0xc0 {
+                at = (length & 0x3f) << 8 | self.buffer[at + 1] as usize;
+                continue;
+            }
+            let end = at + 1 + length;
+            // The question is written as asked, everything else in lower case.
+            if end > self.at
+                || name.len() <= length
+                || !self.buffer[at..end].eq_ignore_ascii_case(&name[..=length])
+            {
+                return false;
+            }
+            if length == 0 {
+                return true;
+            }
+            (at, name) = (end, &name[length + 1..]);
+        }
+    }
+
+    /// Ends the reply: truncation, OPT with NSID and EDE, header. Returns its length.
+    pub(crate) fn finish(
+        mut self,
+        rcode: Rcode,
+        authoritative: bool,
+        recursion: bool,
+        ede: Option<(u16, &str)>,
+    ) -> usize {
+        let truncated = self.truncated && self.transport == Transport::Udp;
+        if self.question.edns.is_some() {
+            self.opt(rcode, ede);
+        }
+        let query = self.question.packet;
+        // Opcode 0, RD copied, QR, AA and TC set (WR1, WR4, WR7).
+        self.buffer[2] =
+            0x80 | query[2] & 0x01 | u8::from(authoritative) << 2 | u8::from(truncated) << 1;
+        // RA, CD copied; Z and AD are 0 (WR5, WR6).
+        self.buffer[3] = u8::from(recursion) << 7 | query[3] & 0x10 | rcode as u8 & 0x0f;
+        self.buffer[4..6].copy_from_slice(&[0, 1]);
+        for (index, count) in self.counts.iter().enumerate() {
+            self.buffer[6 + 2 * index..8 + 2 * index].copy_from_slice(&count.to_be_bytes());
+        }
+        self.at
+    }
+
+    /// The OPT record, for which room was kept; EDE text, then EDE, is what gives way (WR15).
+    fn opt(&mut self, rcode: Rcode, ede: Option<(u16, &str)>) {
+        let dnssec_ok = self.question.edns.is_some_and(|edns| edns.dnssec_ok);
+        let [size0, size1] = self.payload_size.to_be_bytes();
+        let nsid_octets = if self.nsid.is_empty() { 0 } else { self.nsid.len() + 4 };
+        self.limit += OPT_OCTETS + nsid_octets;
+        let room = self.limit - self.at - OPT_OCTETS - nsid_octets;
+        let (code, text) = ede.unwrap_or((0, ""));
+        let text = &text.as_bytes()[..text.len().min(EDE_TEXT).min(room.saturating_sub(EDE_FIXED))];
+        let ede = (ede.is_some() && room >= EDE_FIXED).then_some(code);
+        let ede_octets = ede.map_or(0, |_| EDE_FIXED + text.len());
+        let [length0, length1] = ((nsid_octets + ede_octets) as u16).to_be_bytes();
+        let high_rcode = rcode as u8 >> 4;
+        let flags = u8::from(dnssec_ok) << 7;
+        let fixed =
+            [0, 0, rtype::OPT as u8, size0, size1, high_rcode, 0, flags, 0, length0, length1];
+        // Room was kept for all of these: none can fail.
+        let _ = self.octets(&fixed);
+        if !self.nsid.is_empty() {
+            let _ = self.option(OPTION_NSID, &[self.nsid]);
+        }
+        if let Some(code) = ede {
+            let _ = self.option(OPTION_EDE, &[&code.to_be_bytes(), text]);
+        }
+        self.counts[Section::Additional as usize] += 1;
+    }
+
+    fn option(&mut self, code: u16, parts: &[&[u8]]) -> Result<(), Full> {
+        let length: usize = parts.iter().map(|part| part.len()).sum();
+        self.octets(&code.to_be_bytes())?;
+        self.octets(&(length as u16).to_be_bytes())?;
+        parts.iter().try_for_each(|part| self.octets(part))
+    }
+}

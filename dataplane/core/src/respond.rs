@@ -1,0 +1,444 @@
+//! The fate of one query: the whole decision table of dns-rules §4.1, in one function.
+
+use std::fmt::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use crate::answer::Answer;
+use crate::chaos::write_chaos;
+use crate::counters::{Reason, ServerCounters, WorkerCounters};
+use crate::message::{
+    CLASS_CH, CLASS_IN, Labels, Malformed, Query, Question, Rcode, Transport, parse, rtype,
+};
+use crate::name::Name;
+use crate::records::{Needs, Records};
+use crate::relay::{Pending, PendingQuestion};
+use crate::reply::{Owner, Rdata, Reply, Section, header_only, size_limit};
+use crate::reverse::Claims;
+use crate::route::{Route, Soa, SoaKind, route};
+use crate::schema::Node;
+use crate::text::ShortText;
+
+/// CNAMEs of ours in one reply (RR48).
+const MAX_ALIASES: usize = 10;
+/// `snapshot <seconds>s`: ten digits are three hundred years.
+const AGE_OCTETS: usize = 20;
+
+/// Who we say we are.
+#[derive(Clone, Debug, Default)]
+pub struct Identity {
+    /// Version of this program, for `version.bind.`.
+    pub version: String,
+    /// Pod name (else host name), for `hostname.bind.` and NSID; at most 255 octets are used.
+    pub pod_name: String,
+    /// Random per process: the answer to loop probes (A43).
+    pub instance_id: String,
+}
+
+/// What `respond` counts into, and what CHAOS questions read.
+#[derive(Clone, Copy, Debug)]
+pub struct Counters<'a> {
+    /// The counters of the worker that calls.
+    pub own: &'a WorkerCounters,
+    /// Those of all workers, for CHAOS sums.
+    pub all: &'a [Arc<WorkerCounters>],
+    /// Upstream servers, default group first, each once (A55).
+    pub servers: &'a [ServerCounters],
+    /// Who we are.
+    pub identity: &'a Identity,
+}
+
+/// What to do with one query.
+// A box would be an allocation, and nobody keeps these.
+#[allow(clippy::large_enum_variant)]
+#[derive(Debug)]
+pub enum Action {
+    /// Send the first so many octets of the buffer.
+    Reply(usize),
+    /// Send nothing; a TCP connection is closed.
+    Drop,
+    /// Ask an upstream group, then answer with [`Pending`].
+    Forward(Forward),
+}
+
+/// A query that an upstream must answer.
+#[derive(Clone, Debug)]
+pub struct Forward {
+    /// 0 for the default upstreams, `i + 1` for stub domain `i` of the settings.
+    pub group: usize,
+    /// What to ask and how to answer the client; carries the CNAMEs of ours that led here.
+    pub pending: Pending,
+}
+
+/// Extended DNS Error codes that we give (RFC 8914 §4).
+mod ede {
+    pub(super) const OTHER: u16 = 0;
+    pub(super) const STALE_ANSWER: u16 = 3;
+    pub(super) const NOT_READY: u16 = 14;
+    pub(super) const PROHIBITED: u16 = 18;
+    pub(super) const NOT_AUTHORITATIVE: u16 = 20;
+    pub(super) const NOT_SUPPORTED: u16 = 21;
+}
+
+/// Decides the fate of one query. Writes any reply into `buffer`; never allocates, waits or fails.
+///
+/// `buffer` must hold 65,535 octets for TCP and the configured UDP payload size for UDP (4,096 always suffices).
+pub fn respond(
+    records: &Records,
+    query: &Query<'_>,
+    counters: &Counters<'_>,
+    buffer: &mut [u8],
+) -> (Action, Reason) {
+    let mut name = Labels::ROOT;
+    let (fate, reason) = decide(records, query, counters, &mut name, buffer);
+    counters.own.add(reason);
+    match fate {
+        Fate::Reply(octets) => (Action::Reply(octets), reason),
+        Fate::Drop => (Action::Drop, reason),
+        // Read once more instead of carried: an `Action` with a `Pending` has 3 KiB, and handing
+        // that from function to function would cost every reply more than its look-up.
+        Fate::Forward(group) => match parse(query.packet, &mut name) {
+            Ok(question) => {
+                let step = Step { records, query, counters, question: &question };
+                (Action::Forward(Forward { group, pending: step.pending() }), reason)
+            }
+            Err(_) => (Action::Drop, reason),
+        },
+    }
+}
+
+/// What becomes of a query, without what a forwarder needs.
+enum Fate {
+    Reply(usize),
+    Drop,
+    Forward(usize),
+}
+
+fn decide(
+    records: &Records,
+    query: &Query<'_>,
+    counters: &Counters<'_>,
+    name: &mut Labels,
+    buffer: &mut [u8],
+) -> (Fate, Reason) {
+    if query.transport == Transport::Udp && query.client.port() == 0 {
+        return (Fate::Drop, Reason::SourcePortZero);
+    }
+    let question = match parse(query.packet, name) {
+        Ok(question) => question,
+        Err(malformed) => return refuse_malformed(records, query, malformed, counters, buffer),
+    };
+    let step = Step { records, query, counters, question: &question };
+    if !is_allowed(records, query.client) {
+        return step.refuse(ede::PROHIBITED, Reason::Client, buffer);
+    }
+    if matches!(question.qtype, rtype::AXFR | rtype::IXFR) {
+        return step.refuse(ede::NOT_SUPPORTED, Reason::Transfer, buffer);
+    }
+    match question.qclass {
+        CLASS_IN => step.answer(buffer),
+        CLASS_CH => step.chaos(buffer),
+        _ => step.refuse(ede::NOT_SUPPORTED, Reason::Class, buffer),
+    }
+}
+
+/// N1-N6.
+fn refuse_malformed(
+    records: &Records,
+    query: &Query<'_>,
+    malformed: Malformed<'_>,
+    counters: &Counters<'_>,
+    buffer: &mut [u8],
+) -> (Fate, Reason) {
+    let (question, rcode, reason) = match malformed {
+        Malformed::Silence(reason) => return (Fate::Drop, reason),
+        Malformed::HeaderOnly(rcode, reason) => {
+            let octets = header_only(query.packet, rcode, records.zone.recursion, buffer);
+            return (Fate::Reply(octets), reason);
+        }
+        Malformed::WithQuestion(question, reason) => (question, Rcode::FormErr, reason),
+        Malformed::BadVersion(question) => (question, Rcode::BadVers, Reason::EdnsVersion),
+    };
+    let step = Step { records, query, counters, question: &question };
+    let reply = step.reply(buffer);
+    (Fate::Reply(reply.finish(rcode, false, records.zone.recursion, None)), reason)
+}
+
+/// N7: whether the client list lets this client ask.
+fn is_allowed(records: &Records, client: SocketAddr) -> bool {
+    let clients = &records.zone.settings.clients;
+    let address: IpAddr = client.ip().to_canonical();
+    clients.is_empty() || clients.iter().any(|range| range.contains(&address))
+}
+
+/// One readable question and what it is decided with.
+struct Step<'a> {
+    records: &'a Records,
+    query: &'a Query<'a>,
+    counters: &'a Counters<'a>,
+    question: &'a Question<'a>,
+}
+
+impl<'a> Step<'a> {
+    fn reply<'b>(&self, buffer: &'b mut [u8]) -> Reply<'b, 'a> {
+        let settings = &self.records.zone.settings;
+        let nsid: &[u8] =
+            if settings.nsid { self.counters.identity.pod_name.as_bytes() } else { &[] };
+        Reply::new(self.question, self.query.transport, settings.udp_payload_size, nsid, buffer)
+    }
+
+    fn finish(
+        &self,
+        reply: Reply<'_, '_>,
+        rcode: Rcode,
+        authoritative: bool,
+        ede: Option<(u16, &str)>,
+    ) -> Fate {
+        if reply.is_truncated() {
+            match self.query.transport {
+                Transport::Udp => self.counters.own.add_truncated(),
+                Transport::Tcp => self.counters.own.add_capped_rrset(),
+            }
+        }
+        Fate::Reply(reply.finish(rcode, authoritative, self.records.zone.recursion, ede))
+    }
+
+    fn refuse(&self, ede: u16, reason: Reason, buffer: &mut [u8]) -> (Fate, Reason) {
+        let reply = self.reply(buffer);
+        (self.finish(reply, Rcode::Refused, false, Some((ede, ""))), reason)
+    }
+
+    /// A11.
+    fn chaos(&self, buffer: &mut [u8]) -> (Fate, Reason) {
+        let mut reply = self.reply(&mut *buffer);
+        let question = self.question;
+        if !write_chaos(self.records, question.name, question.qtype, self.counters, &mut reply) {
+            return self.refuse(ede::NOT_SUPPORTED, Reason::Class, buffer);
+        }
+        (self.finish(reply, Rcode::NoError, true, None), Reason::Chaos)
+    }
+
+    /// Class IN: follows CNAMEs of ours until a name answers (N9-N15).
+    fn answer(&self, buffer: &mut [u8]) -> (Fate, Reason) {
+        let mut reply = self.reply(buffer);
+        let qtype = self.question.qtype;
+        let mut aliases = Aliases { hops: [None; MAX_ALIASES], count: 0 };
+        let mut needs = Needs::NOTHING;
+        let mut target: Option<(Labels, &Name)> = None;
+        loop {
+            let name = target.as_ref().map_or(self.question.name, |(labels, _)| labels);
+            let owner = match target {
+                None => Owner::Question,
+                Some((_, name)) => Owner::Name(name.wire()),
+            };
+            let (lookup, soa) = match route(self.records, name, qtype) {
+                Route::Own(lookup, soa) => (lookup, soa),
+                Route::Group(group) => return self.forward(reply, group, needs, &aliases),
+                Route::NoGroup => return self.no_group(reply, needs, &aliases),
+            };
+            if self.records.lacks(lookup.needs) {
+                let ede = Some((ede::NOT_READY, "the cluster's data is not complete yet"));
+                return (self.finish(reply, Rcode::ServFail, false, ede), Reason::NotReady);
+            }
+            needs = needs.and(lookup.needs);
+            let Some(node) = lookup.node else {
+                return self.denied(reply, Rcode::NxDomain, soa, needs, &aliases);
+            };
+            if let Node::Alias(next, ttl_s) = node {
+                let _ = reply.answer(owner, rtype::CNAME, ttl_s, Rdata::Name(next.wire()));
+                if matches!(qtype, rtype::CNAME | rtype::ANY) {
+                    return self.found(reply, needs, Reason::Cname);
+                }
+                if !aliases.push(next, ttl_s, self.question) {
+                    reply.clear();
+                    let ede = Some((ede::OTHER, "CNAME loop, or too many CNAMEs"));
+                    return (self.finish(reply, Rcode::ServFail, false, ede), Reason::CnameLoop);
+                }
+                target = Some((Labels::of(next), next));
+                continue;
+            }
+            let answer = Answer {
+                records: self.records,
+                identity: self.counters.identity,
+                seed: self.query.seed,
+                owner,
+                soa,
+            };
+            self.count_withheld(node);
+            if self.records.snapshot(needs).is_some() {
+                reply.keep_for_ede(AGE_OCTETS);
+            }
+            if !answer.write(node, qtype, &mut reply) {
+                return self.denied(reply, Rcode::NoError, soa, needs, &aliases);
+            }
+            let reason = aliases.reason(if soa.kind == SoaKind::SpecialUse {
+                Reason::SpecialUse
+            } else {
+                Reason::Found
+            });
+            return self.found(reply, needs, reason);
+        }
+    }
+
+    fn count_withheld(&self, node: Node<'_, '_>) {
+        if let Node::Pointers(address) = node
+            && Claims::of(self.records, address).withholds
+        {
+            self.counters.own.add_withheld_ptr();
+        }
+    }
+
+    fn found(&self, reply: Reply<'_, '_>, needs: Needs, reason: Reason) -> (Fate, Reason) {
+        let action = self.with_age(needs, |ede| self.finish(reply, Rcode::NoError, true, ede));
+        (action, reason)
+    }
+
+    /// N11, N12, RR45: the SOA of the last name's zone (N30).
+    fn denied(
+        &self,
+        mut reply: Reply<'_, '_>,
+        rcode: Rcode,
+        soa: Soa<'_>,
+        needs: Needs,
+        aliases: &Aliases<'_>,
+    ) -> (Fate, Reason) {
+        let answer = Answer {
+            records: self.records,
+            identity: self.counters.identity,
+            seed: 0,
+            owner: Owner::Question,
+            soa,
+        };
+        if !reply.is_truncated()
+            && !answer.soa_record(Section::Authority, Owner::Name(soa.owner), &mut reply)
+        {
+            // Only behind CNAMEs that fill a datagram: the client asks again over TCP.
+            reply.truncate();
+        }
+        let reason = match (soa.kind, rcode) {
+            (SoaKind::SpecialUse, _) => Reason::SpecialUse,
+            (_, Rcode::NxDomain) => Reason::NxDomain,
+            (_, _) => Reason::NoData,
+        };
+        let action = self.with_age(needs, |ede| self.finish(reply, rcode, true, ede));
+        (action, aliases.reason(reason))
+    }
+
+    /// E42: an answer that rests on a snapshot says how old that is.
+    fn with_age(&self, needs: Needs, finish: impl FnOnce(Option<(u16, &str)>) -> Fate) -> Fate {
+        let Some(confirmed_at_s) = self.records.snapshot(needs) else {
+            return finish(None);
+        };
+        let mut text = ShortText::EMPTY;
+        let _ = write!(text, "snapshot {}s", self.query.now_s.saturating_sub(confirmed_at_s));
+        let text = std::str::from_utf8(text.as_bytes()).unwrap_or_default();
+        finish(Some((ede::STALE_ANSWER, text)))
+    }
+
+    /// N14, RR40, RR43.
+    fn forward(
+        &self,
+        reply: Reply<'_, '_>,
+        group: usize,
+        needs: Needs,
+        aliases: &Aliases<'_>,
+    ) -> (Fate, Reason) {
+        if !self.question.recursion_desired() {
+            return self.not_recursive(reply, needs, aliases);
+        }
+        (Fate::Forward(group), Reason::Forward)
+    }
+
+    /// What must be kept of a query that is forwarded: the question, and the CNAMEs of ours that
+    /// lead to the name to ask.
+    fn pending(&self) -> Pending {
+        let question = self.question;
+        let settings = &self.records.zone.settings;
+        let edns = question.edns;
+        let nsid = (settings.nsid && edns.is_some_and(|edns| edns.nsid))
+            .then_some(self.counters.identity.pod_name.as_bytes());
+        let parts = PendingQuestion {
+            id: question.id(),
+            rd: true,
+            cd: question.checking_disabled(),
+            ad: question.authentic_data(),
+            do_: edns.is_some_and(|edns| edns.dnssec_ok),
+            edns: edns.is_some(),
+            name_as_asked: question.as_asked,
+            qtype: question.qtype,
+            limit: size_limit(edns, self.query.transport, settings.udp_payload_size),
+            udp_payload_size: settings.udp_payload_size,
+            ra: self.records.zone.recursion,
+            nsid,
+        };
+        let mut aliases = Aliases { hops: [None; MAX_ALIASES], count: 0 };
+        let mut target: Option<&Name> = None;
+        let mut labels = question.name.clone();
+        while let Route::Own(lookup, _) = route(self.records, &labels, question.qtype)
+            && let Some(Node::Alias(next, ttl_s)) = lookup.node
+            && aliases.push(next, ttl_s, question)
+        {
+            target = Some(next);
+            labels = Labels::of(next);
+        }
+        let name = target.cloned().unwrap_or_else(|| question.name.to_name());
+        let mut pending = Pending::new(parts, name);
+        for (target, ttl_s) in aliases.hops.iter().flatten() {
+            pending.push_cname(*ttl_s, target);
+        }
+        pending
+    }
+
+    fn not_recursive(
+        &self,
+        mut reply: Reply<'_, '_>,
+        needs: Needs,
+        aliases: &Aliases<'_>,
+    ) -> (Fate, Reason) {
+        if aliases.count > 0 {
+            return self.found(reply, needs, Reason::Cname);
+        }
+        reply.clear();
+        let ede = Some((ede::NOT_AUTHORITATIVE, ""));
+        (self.finish(reply, Rcode::Refused, false, ede), Reason::RecursionNotDesired)
+    }
+
+    /// N15, RR42.
+    fn no_group(
+        &self,
+        reply: Reply<'_, '_>,
+        needs: Needs,
+        aliases: &Aliases<'_>,
+    ) -> (Fate, Reason) {
+        if !self.question.recursion_desired() {
+            return self.not_recursive(reply, needs, aliases);
+        }
+        let rcode = if aliases.count > 0 { Rcode::ServFail } else { Rcode::Refused };
+        let ede = Some((ede::NOT_AUTHORITATIVE, "no upstream for this name"));
+        (self.finish(reply, rcode, false, ede), Reason::NoGroup)
+    }
+}
+
+/// The CNAMEs of ours on the way.
+struct Aliases<'r> {
+    hops: [Option<(&'r Name, u32)>; MAX_ALIASES],
+    count: usize,
+}
+
+impl<'r> Aliases<'r> {
+    /// Adds one; false when it leads back, or there are too many (RR48).
+    fn push(&mut self, target: &'r Name, ttl_s: u32, question: &Question<'_>) -> bool {
+        let known = self.hops[..self.count].iter().flatten().any(|(name, _)| *name == target);
+        if known || target.wire() == question.name.wire() || self.count == MAX_ALIASES {
+            return false;
+        }
+        self.hops[self.count] = Some((target, ttl_s));
+        self.count += 1;
+        true
+    }
+
+    /// The reason behind a reply that begins with our CNAMEs.
+    fn reason(&self, without: Reason) -> Reason {
+        if self.count > 0 { Reason::Cname } else { without }
+    }
+}

@@ -1,0 +1,161 @@
+//! Whose name it is, in the fixed order of dns-rules §2.2: the first step that matches decides.
+
+use crate::address::{Address, ReverseName};
+use crate::extra::ExtraOwner;
+use crate::message::{Labels, rtype};
+use crate::records::{Needs, Records};
+use crate::reverse::{Claims, cluster_ip_owner, pointer_needs};
+use crate::schema::{Lookup, Node, cluster_name, service_needs};
+
+/// Where a name leads.
+pub(crate) enum Route<'r, 'q> {
+    /// It is ours, whatever the outcome.
+    Own(Lookup<'r, 'q>, Soa<'q>),
+    /// An upstream group answers (A18, A19).
+    Group(usize),
+    /// A20.
+    NoGroup,
+}
+
+/// The SOA of the zone a name of ours belongs to (N30).
+#[derive(Clone, Copy)]
+pub(crate) struct Soa<'q> {
+    /// Its owner in wire form.
+    pub(crate) owner: &'q [u8],
+    pub(crate) kind: SoaKind,
+}
+
+/// What decides serial and TTL of an SOA.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SoaKind {
+    /// RR70.
+    Cluster,
+    /// RR83.
+    Extra,
+    /// §2.3.
+    SpecialUse,
+}
+
+/// Decides where a name leads.
+pub(crate) fn route<'r: 'q, 'q>(
+    records: &'r Records,
+    name: &'q Labels,
+    qtype: u16,
+) -> Route<'r, 'q> {
+    if let Some((lookup, owner)) = special_use(name) {
+        return Route::Own(lookup, Soa { owner, kind: SoaKind::SpecialUse });
+    }
+    let zone = &records.zone;
+    if let Some(left) = name.below(zone.apex(), zone.apex_labels) {
+        let lookup = match zone.extra.overriding(name.wire()) {
+            Some(owner) => Lookup::found(extra_node(owner), Needs::NOTHING),
+            None => cluster_name(records, name, left),
+        };
+        return Route::Own(lookup, Soa { owner: zone.apex(), kind: SoaKind::Cluster });
+    }
+    if let Some(reverse) = ReverseName::of(name)
+        && let Some(route) = reverse_name(records, name, reverse, qtype)
+    {
+        return route;
+    }
+    if let Some(owner) = zone.extra.find(name) {
+        let soa = Soa { owner: owner.name.wire(), kind: SoaKind::Extra };
+        return Route::Own(Lookup::found(extra_node(owner), Needs::NOTHING), soa);
+    }
+    match zone.stub_domains.longest(name, 0) {
+        Some(&group) => Route::Group(group),
+        None if zone.settings.default_upstreams => Route::Group(0),
+        None => Route::NoGroup,
+    }
+}
+
+fn extra_node<'r, 'q>(owner: &'r ExtraOwner) -> Node<'r, 'q> {
+    match &owner.cname {
+        Some((target, ttl_s)) => Node::Alias(target, *ttl_s),
+        None => Node::Extra(owner),
+    }
+}
+
+/// A12: names that never leave this process (RFC 6761, §2.3), with the owner of their SOA.
+fn special_use(name: &Labels) -> Option<(Lookup<'static, '_>, &[u8])> {
+    let top = name.count().checked_sub(1)?;
+    let found = |node, apex| Some((Lookup::found(node, Needs::NOTHING), name.suffix(apex)));
+    let missing = |apex| Some((Lookup::missing(Needs::NOTHING), name.suffix(apex)));
+    match name.label(top) {
+        b"localhost" => found(Node::Localhost, top),
+        b"invalid" | b"onion" if top == 0 => found(Node::EmptyNonTerminal, top),
+        b"invalid" | b"onion" => missing(top),
+        b"clusterdns-loop" if top == 0 => found(Node::EmptyNonTerminal, top),
+        b"clusterdns-loop" => found(Node::LoopProbe, top),
+        b"arpa" if top > 0 && name.label(top - 1) == b"resolver" => match top {
+            1 => found(Node::EmptyNonTerminal, top - 1),
+            _ => missing(top - 1),
+        },
+        b"arpa" => loopback_reverse(name),
+        _ => None,
+    }
+}
+
+/// A41.
+fn loopback_reverse(name: &Labels) -> Option<(Lookup<'static, '_>, &[u8])> {
+    let reverse = ReverseName::of(name)?;
+    let apex = reverse.left.checked_sub(reverse.loopback_labels()?)?;
+    let node = match reverse.address() {
+        Some(_) if reverse.is_localhost() => Some(Node::LocalhostPointer),
+        Some(_) => None,
+        None => reverse.is_partial().then_some(Node::EmptyNonTerminal),
+    };
+    Some((Lookup { node, needs: Needs::NOTHING }, name.suffix(apex)))
+}
+
+/// A15 and A16; `None` routes on.
+fn reverse_name<'r: 'q, 'q>(
+    records: &'r Records,
+    name: &'q Labels,
+    reverse: ReverseName,
+    qtype: u16,
+) -> Option<Route<'r, 'q>> {
+    let owned = records
+        .zone
+        .settings
+        .reverse_cidrs
+        .iter()
+        .filter_map(|range| reverse.apex_labels(range))
+        .max();
+    let address = reverse.address().map(Address::from);
+    if owned.is_none() && (qtype != rtype::PTR || address.is_none()) {
+        return None;
+    }
+    let apex = reverse.left - owned.unwrap_or(reverse.left);
+    let soa = Soa { owner: name.suffix(apex), kind: SoaKind::Cluster };
+    let lookup = match address {
+        Some(address) => {
+            let lookup = pointers(records, address);
+            match (&lookup.node, owned) {
+                (None, None) if !records.lacks(lookup.needs) => return None,
+                // Only NXDOMAIN depends on Namespaces (§4.4 note 1).
+                (None, Some(_)) => Lookup::missing(lookup.needs.and(Needs::NAMESPACES)),
+                (None, None) | (Some(_), _) => lookup,
+            }
+        }
+        None if apex == 0 => Lookup::found(Node::Apex, Needs::NOTHING),
+        None if reverse.is_partial() => Lookup::found(Node::EmptyNonTerminal, Needs::NOTHING),
+        None => Lookup::missing(Needs::NOTHING),
+    };
+    Some(Route::Own(lookup, soa))
+}
+
+/// The PTRs of one address: a cluster IP's, else those of endpoints, else automatic ones (RR60-RR64).
+fn pointers<'r, 'q>(records: &Records, address: Address) -> Lookup<'r, 'q> {
+    if cluster_ip_owner(records, address).is_some() {
+        return Lookup::found(Node::Pointers(address), service_needs(records));
+    }
+    let needs = pointer_needs(records);
+    if Claims::of(records, address).any {
+        return Lookup::found(Node::Pointers(address), needs);
+    }
+    if !records.zone.extra.pointers(address).is_empty() {
+        return Lookup::found(Node::ExtraPointers(address), needs);
+    }
+    Lookup::missing(needs)
+}

@@ -1,0 +1,26 @@
+//! What several tests of this crate start from.
+
+use crate::name::Name;
+use crate::settings::{EndpointNames, Exposure, PodRecords, ServiceAddresses, Settings};
+
+/// The defaults, with one upstream group.
+pub(crate) fn settings() -> Settings {
+    Settings {
+        cluster_domain: Name::from_text("cluster.local").unwrap(),
+        ttl_s: 5,
+        pods: PodRecords::Insecure,
+        endpoint_names: EndpointNames::Address,
+        hide_empty_services: false,
+        reverse_cidrs: Vec::new(),
+        service_addresses: ServiceAddresses::Fixed(Vec::new()),
+        exposure: Exposure::default(),
+        extra: Vec::new(),
+        stub_domains: Vec::new(),
+        default_upstreams: true,
+        udp_payload_size: 1232,
+        chaos: true,
+        nsid: true,
+        clients: Vec::new(),
+        cache_entries: 16_384,
+    }
+}

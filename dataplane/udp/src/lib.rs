@@ -1,0 +1,95 @@
+//! Batched UDP sockets behind a safe interface; the only unsafe code.
+//!
+//! The kernel's price for a datagram is more than nine tenths of the cost of an answer, so the one thing worth
+//! doing is to pay it for 32 datagrams at a time: [`Socket::recv`] fills a [`Batch`], [`Batch::answer`] lets the
+//! caller write one reply per datagram, [`Socket::send`] sends them all, each from the address it was sent to.
+//! Other systems than Linux get the same interface over plain `recv_from` and `send_to`.
+#![allow(
+    unsafe_code,
+    reason = "recvmmsg, sendmmsg and their ancillary data have no safe wrapper; the rest of the workspace denies it"
+)]
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+mod descriptors;
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(any(test, not(target_os = "linux")))]
+#[cfg_attr(
+    target_os = "linux",
+    allow(unreachable_pub, dead_code, reason = "on Linux only its tests run")
+)]
+mod portable;
+
+pub use descriptors::raise_descriptor_limit;
+#[cfg(target_os = "linux")]
+pub use linux::{Batch, Socket};
+#[cfg(not(target_os = "linux"))]
+pub use portable::{Batch, Socket};
+
+/// Most octets of a datagram that are read, and of a reply (WR40): a longer datagram is cut, and what is left of
+/// it is for the parser to refuse.
+pub const DATAGRAM_OCTETS: usize = 4096;
+
+/// How a socket is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Several sockets of this user may share the address; the kernel spreads clients over them.
+    pub reuse_port: bool,
+    /// Octets the kernel may queue for us, as far as it lets us: it counts its own overhead in them, so 4 MiB is
+    /// about ten thousand queries, 0.1 s of them at a rate no core keeps up with.
+    pub receive_buffer: usize,
+    /// Octets of replies the kernel may queue.
+    pub send_buffer: usize,
+    /// How long [`Socket::recv`] waits at most before it returns without a datagram.
+    pub wait: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            reuse_port: true,
+            receive_buffer: 4 << 20,
+            send_buffer: 1 << 20,
+            wait: Duration::from_secs(1),
+        }
+    }
+}
+
+/// Our side of one exchange: the address a datagram was sent to, from which its reply must leave (WR8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Local {
+    /// The address; unspecified where the system does not tell, then it chooses.
+    pub address: IpAddr,
+    /// The interface, where the address means nothing without it (IPv6 link-local), else 0.
+    pub interface: u32,
+}
+
+impl From<IpAddr> for Local {
+    fn from(address: IpAddr) -> Self {
+        Self { address, interface: 0 }
+    }
+}
+
+/// One received datagram.
+#[derive(Clone, Copy, Debug)]
+pub struct Datagram<'b> {
+    /// What it says, at most [`DATAGRAM_OCTETS`] of it.
+    pub bytes: &'b [u8],
+    /// Who sent it.
+    pub peer: SocketAddr,
+    /// The address it was sent to.
+    pub local: Local,
+    /// How long it lay in the kernel's queue before this batch was received; 0 where the system does not tell.
+    pub waited: Duration,
+}
+
+/// What became of the replies of one batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Replies the kernel took.
+    pub sent: usize,
+    /// Replies it refused: no route, a full queue, a firewall. Each is given up, the others go on.
+    pub failed: usize,
+}

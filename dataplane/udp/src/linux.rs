@@ -1,0 +1,191 @@
+//! The Linux back end: `recvmmsg` and `sendmmsg` on a blocking socket, one thread per socket.
+
+mod address;
+mod batch;
+mod control;
+
+use std::io;
+use std::mem;
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::{AsRawFd, RawFd};
+
+use socket2::{Domain, Protocol, Type};
+
+use crate::{Local, Options, Sent};
+
+pub use batch::Batch;
+
+/// A bound UDP socket. One thread receives from it; any thread may send on it.
+#[derive(Debug)]
+pub struct Socket {
+    inner: socket2::Socket,
+    local: SocketAddr,
+}
+
+impl Socket {
+    /// Opens a socket on one address; on a wildcard one, datagrams carry the address they were sent to. An IPv6
+    /// socket never takes IPv4.
+    ///
+    /// # Errors
+    /// What the system says: the address is taken, not ours, not permitted, or of a family it does not have.
+    pub fn bind(address: SocketAddr, options: &Options) -> io::Result<Self> {
+        let inner = socket2::Socket::new(
+            Domain::for_address(address),
+            Type::DGRAM.cloexec(),
+            Some(Protocol::UDP),
+        )?;
+        let descriptor = inner.as_raw_fd();
+        if address.is_ipv6() {
+            inner.set_only_v6(true)?;
+        }
+        if address.ip().is_unspecified() {
+            match address {
+                SocketAddr::V4(_) => enable(descriptor, libc::IPPROTO_IP, libc::IP_PKTINFO)?,
+                SocketAddr::V6(_) => {
+                    enable(descriptor, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO)?;
+                }
+            }
+        }
+        inner.set_reuse_port(options.reuse_port)?;
+        inner.set_read_timeout(Some(options.wait))?;
+        // Without the receive time every datagram counts as fresh: worse, but no reason not to serve.
+        let _ = enable(descriptor, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS);
+        enlarge(&inner, options);
+        inner.bind(&address.into())?;
+        let local = inner.local_addr()?.as_socket().ok_or_else(no_address)?;
+        Ok(Self { inner, local })
+    }
+
+    /// The address it is bound to, with the port the system chose where none was asked for.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Waits for a datagram, at most [`Options::wait`], and takes with it what else is queued, up to the size of
+    /// the batch. Returns how many there are: 0 when the time is over or [`Socket::wake`] was called.
+    ///
+    /// # Errors
+    /// Only what says that receiving cannot work at all, such as a lack of memory.
+    pub fn recv(&self, batch: &mut Batch) -> io::Result<usize> {
+        batch.recv(self.inner.as_raw_fd(), self.local)
+    }
+
+    /// Sends the replies of the batch, without waiting. A reply that the system refuses is given up.
+    pub fn send(&self, batch: &mut Batch) -> Sent {
+        batch.send(self.inner.as_raw_fd())
+    }
+
+    /// Sends one reply on its own, without waiting: for answers that come after their batch. May be called from
+    /// any thread.
+    ///
+    /// # Errors
+    /// What the system says; the reply is then lost, as datagrams may be.
+    pub fn send_to(&self, bytes: &[u8], from: Local, peer: SocketAddr) -> io::Result<()> {
+        let mut name = address::Name::ZERO;
+        let name_octets = name.set(peer);
+        let mut control = control::Control::ZERO;
+        let control_octets =
+            if self.local.ip().is_unspecified() { control.set_source(from) } else { 0 };
+        let mut part =
+            libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+        // SAFETY: msghdr is plain integers and pointers, for which zero is valid.
+        let mut header: libc::msghdr = unsafe { mem::zeroed() };
+        header.msg_name = (&raw mut name).cast();
+        header.msg_namelen = name_octets;
+        header.msg_iov = &raw mut part;
+        header.msg_iovlen = 1;
+        header.msg_control = (&raw mut control).cast();
+        header.msg_controllen = control_octets as _;
+        // SAFETY: every pointer in `header` is to a local or to `bytes`, with its right length, and outlives the
+        // call; sendmsg only reads through them.
+        let sent = unsafe {
+            libc::sendmsg(
+                self.inner.as_raw_fd(),
+                &raw const header,
+                libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+            )
+        };
+        if sent < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
+    }
+
+    /// Makes a [`Socket::recv`] in another thread, and all later ones with nothing queued, return at once.
+    pub fn wake(&self) {
+        // On an unconnected socket this reports ENOTCONN and nevertheless wakes the reader; were it not to, the
+        // reader's own waiting time ends it.
+        let _ = self.inner.shutdown(Shutdown::Read);
+    }
+
+    /// Datagrams the kernel dropped because our queue was full, or which were damaged. The kernel counts in 32
+    /// bits; 0 where it does not tell.
+    ///
+    /// Asked for when somebody wants to know, so that no datagram has to carry it (as with SO_RXQ_OVFL, which
+    /// moreover tells only with the next datagram that gets through).
+    pub fn drops(&self) -> u64 {
+        let mut words = [0u32; 16];
+        let mut octets = mem::size_of_val(&words) as libc::socklen_t;
+        // SAFETY: the pointers are to `words` and its length in octets; the kernel writes at most that.
+        let status = unsafe {
+            libc::getsockopt(
+                self.inner.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_MEMINFO,
+                (&raw mut words).cast(),
+                &raw mut octets,
+            )
+        };
+        if status == 0 { u64::from(words[libc::SK_MEMINFO_DROPS as usize]) } else { 0 }
+    }
+}
+
+/// Buffers as large as asked for, if we are privileged, else as large as the system allows everyone. Refusal is no
+/// error: a smaller queue still serves.
+fn enlarge(socket: &socket2::Socket, options: &Options) {
+    let octets = |size: usize| libc::c_int::try_from(size).unwrap_or(libc::c_int::MAX / 2);
+    let descriptor = socket.as_raw_fd();
+    let receive = octets(options.receive_buffer);
+    if set(descriptor, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, receive).is_err() {
+        let _ = set(descriptor, libc::SOL_SOCKET, libc::SO_RCVBUF, receive);
+    }
+    let _ = set(descriptor, libc::SOL_SOCKET, libc::SO_SNDBUF, octets(options.send_buffer));
+}
+
+fn enable(descriptor: RawFd, level: libc::c_int, name: libc::c_int) -> io::Result<()> {
+    set(descriptor, level, name, 1)
+}
+
+fn set(
+    descriptor: RawFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
+    // SAFETY: the pointer is to `value`, an int of the length given, which the call only reads.
+    let status = unsafe {
+        libc::setsockopt(
+            descriptor,
+            level,
+            name,
+            (&raw const value).cast(),
+            mem::size_of_val(&value) as libc::socklen_t,
+        )
+    };
+    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn no_address() -> io::Error {
+    io::Error::other("the socket has no IP address")
+}
+
+#[cfg(test)]
+#[path = "conformance.rs"]
+#[allow(
+    clippy::duplicate_mod,
+    reason = "one set of tests for both back ends, so that they cannot drift"
+)]
+mod conformance;
+
+#[cfg(test)]
+mod tests;

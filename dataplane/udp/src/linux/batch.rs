@@ -1,0 +1,289 @@
+//! One worker's buffers: 32 datagrams and their replies, allocated once and handed to the kernel by address.
+
+use std::alloc::{self, Layout};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+use std::ptr::NonNull;
+use std::time::{Duration, SystemTime};
+
+use super::address::Name;
+use super::control::Control;
+use crate::{DATAGRAM_OCTETS, Datagram, Local, Sent};
+
+/// Datagrams per system call: past it the gain is below the noise, and the delay of the first grows.
+const SLOTS: usize = 32;
+
+/// Received datagrams and the replies to them.
+pub struct Batch {
+    /// Allocated by `new`, never moved and only reached through this pointer: the headers inside hold addresses
+    /// of their neighbours.
+    storage: NonNull<Storage>,
+    /// How many slots hold a datagram that is not answered yet.
+    received: usize,
+    /// How many replies wait for `send`.
+    replies: usize,
+    /// Slots from here on have their headers as `new` and `reset` leave them.
+    used: usize,
+    /// Unix time of the last `recv`.
+    now: Duration,
+    /// Whether the socket's datagrams carry the address they were sent to.
+    wildcard: bool,
+    /// What to say where they do not.
+    local: Local,
+}
+
+/// All of it is plain integers, pointers and octets, for which zero is valid.
+#[repr(C)]
+struct Storage {
+    incoming: [libc::mmsghdr; SLOTS],
+    outgoing: [libc::mmsghdr; SLOTS],
+    in_parts: [libc::iovec; SLOTS],
+    out_parts: [libc::iovec; SLOTS],
+    names: [Name; SLOTS],
+    in_controls: [Control; SLOTS],
+    out_controls: [Control; SLOTS],
+    input: [[u8; DATAGRAM_OCTETS]; SLOTS],
+    output: [[u8; DATAGRAM_OCTETS]; SLOTS],
+}
+
+// SAFETY: a Batch owns its storage alone, the pointers inside it lead nowhere else, and no thread's state is in it.
+unsafe impl Send for Batch {}
+
+impl Batch {
+    /// Allocates the buffers, a quarter of a mebibyte of which the system only backs what is used.
+    pub fn new() -> Self {
+        let layout = Layout::new::<Storage>();
+        // SAFETY: the layout is not of size 0; zeroed memory is a valid Storage (see there).
+        let storage = unsafe { alloc::alloc_zeroed(layout) }.cast::<Storage>();
+        let Some(storage) = NonNull::new(storage) else { alloc::handle_alloc_error(layout) };
+        for slot in 0..SLOTS {
+            connect(storage, slot);
+        }
+        Self {
+            storage,
+            received: 0,
+            replies: 0,
+            used: 0,
+            now: Duration::ZERO,
+            wildcard: true,
+            local: Local::from(std::net::IpAddr::from([0, 0, 0, 0])),
+        }
+    }
+
+    /// Unix time when the batch was received.
+    pub fn now(&self) -> Duration {
+        self.now
+    }
+
+    /// Shows each datagram to `answer` with a buffer of [`DATAGRAM_OCTETS`] for the reply; it returns the octets
+    /// it wrote, 0 for no reply.
+    pub fn answer(&mut self, mut answer: impl FnMut(Datagram<'_>, &mut [u8]) -> usize) {
+        // Taken: a second call finds nothing, so that no datagram is answered twice.
+        for slot in 0..std::mem::take(&mut self.received) {
+            let Some((datagram, output)) = self.slot(slot) else {
+                continue;
+            };
+            let from = datagram.local;
+            let octets = answer(datagram, output).min(DATAGRAM_OCTETS);
+            if octets > 0 {
+                self.queue(slot, octets, from);
+            }
+        }
+    }
+
+    /// The datagram of a slot and the buffer of its reply; nothing when the kernel gave no sender.
+    fn slot(&mut self, slot: usize) -> Option<(Datagram<'_>, &mut [u8])> {
+        assert!(slot < SLOTS);
+        let storage = self.storage.as_ptr();
+        // SAFETY: the slot exists. Header, name and control are read while nobody writes them (`&mut self`); the
+        // two buffers are different fields and borrowed from `self`, so nothing else reaches them meanwhile.
+        let (header, name, control, input, output) = unsafe {
+            (
+                (&raw const (*storage).incoming[slot]).read(),
+                &(*storage).names[slot],
+                &(*storage).in_controls[slot],
+                &(*storage).input[slot],
+                &mut (*storage).output[slot],
+            )
+        };
+        let peer = name.get(header.msg_hdr.msg_namelen)?;
+        let about = control.get(header.msg_hdr.msg_controllen as _);
+        let datagram = Datagram {
+            bytes: &input[..(header.msg_len as usize).min(DATAGRAM_OCTETS)],
+            peer,
+            local: about.local.unwrap_or(self.local),
+            waited: about.at.map_or(Duration::ZERO, |at| self.now.saturating_sub(at)),
+        };
+        Some((datagram, output))
+    }
+
+    pub(super) fn recv(&mut self, descriptor: RawFd, local: SocketAddr) -> io::Result<usize> {
+        for slot in 0..self.used {
+            self.reset(slot);
+        }
+        (self.received, self.replies, self.used) = (0, 0, 0);
+        self.wildcard = local.ip().is_unspecified();
+        self.local = Local::from(local.ip());
+        // SAFETY: `incoming` holds SLOTS headers whose pointers and lengths are those of this storage's names,
+        // parts, controls and input buffers (`connect`, `reset`); none of them is borrowed now.
+        let count = unsafe {
+            libc::recvmmsg(
+                descriptor,
+                (&raw mut (*self.storage.as_ptr()).incoming).cast(),
+                SLOTS as libc::c_uint,
+                libc::MSG_WAITFORONE as _,
+                std::ptr::null_mut(),
+            )
+        };
+        let Ok(count) = usize::try_from(count) else {
+            self.used = SLOTS;
+            return none_or_error(io::Error::last_os_error());
+        };
+        self.now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        self.used = count;
+        if count == 1 && self.is_wake() {
+            return Ok(0);
+        }
+        self.received = count;
+        Ok(count)
+    }
+
+    /// What `shutdown` leaves a reader with: as if a datagram of no octets had come from nobody.
+    fn is_wake(&self) -> bool {
+        // SAFETY: slot 0 exists, and nothing of the storage is borrowed mutably: `recv` has it all.
+        let first = unsafe { (&raw const (*self.storage.as_ptr()).incoming[0]).read() };
+        first.msg_hdr.msg_namelen == 0
+    }
+
+    pub(super) fn send(&mut self, descriptor: RawFd) -> Sent {
+        let count = std::mem::take(&mut self.replies);
+        let mut result = Sent::default();
+        let mut next = 0;
+        while next < count {
+            // SAFETY: `next` is below `count`, and `queue` wrote that many headers, whose pointers and
+            // lengths are those of this storage; none of it is borrowed now, and sendmmsg only writes msg_len.
+            let taken = unsafe {
+                libc::sendmmsg(
+                    descriptor,
+                    (&raw mut (*self.storage.as_ptr()).outgoing[next]).cast(),
+                    (count - next) as libc::c_uint,
+                    (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as _,
+                )
+            };
+            match usize::try_from(taken) {
+                Ok(taken) if taken > 0 => {
+                    result.sent += taken;
+                    next += taken;
+                }
+                _ if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
+                // The error is that of the first: give it up and go on with the others.
+                _ => {
+                    result.failed += 1;
+                    next += 1;
+                }
+            }
+        }
+        result
+    }
+
+    /// Writes the header of the reply to a slot's datagram, behind those already written.
+    fn queue(&mut self, slot: usize, octets: usize, from: Local) {
+        assert!(slot < SLOTS && self.replies <= slot && octets <= DATAGRAM_OCTETS);
+        let storage = self.storage.as_ptr();
+        // SAFETY: both indices are below SLOTS (assertion), nothing of the storage is borrowed (`&mut self`), and
+        // all pointers written are to this storage, with the lengths of their fields.
+        unsafe {
+            let header = &raw mut (*storage).outgoing[self.replies].msg_hdr;
+            let part = &raw mut (*storage).out_parts[self.replies];
+            (*part).iov_base = (&raw mut (*storage).output[slot]).cast();
+            (*part).iov_len = octets;
+            (*header).msg_name = (&raw mut (*storage).names[slot]).cast();
+            (*header).msg_namelen =
+                (&raw const (*storage).incoming[slot].msg_hdr.msg_namelen).read();
+            (*header).msg_iov = part;
+            (*header).msg_iovlen = 1;
+            if self.wildcard {
+                let control = &raw mut (*storage).out_controls[slot];
+                (*header).msg_controllen = (*control).set_source(from) as _;
+                (*header).msg_control = control.cast();
+            } else {
+                (*header).msg_controllen = 0;
+                (*header).msg_control = std::ptr::null_mut();
+            }
+        }
+        self.replies += 1;
+    }
+
+    /// As if the datagram behind this reply had been sent to another address.
+    #[cfg(test)]
+    pub(super) fn pretend_asked_at(&mut self, reply: usize, local: Local) {
+        assert!(reply < self.replies);
+        // SAFETY: the reply exists, so its slot does, and its header points to its control, which is ours.
+        unsafe {
+            let control = &raw mut (*self.storage.as_ptr()).out_controls[reply];
+            (*control).set_source(local);
+        }
+    }
+
+    /// Gives a received header its full lengths back.
+    fn reset(&mut self, slot: usize) {
+        // SAFETY: slots below `used` exist, and nothing of the storage is borrowed: `&mut self`.
+        unsafe {
+            let header = &raw mut (*self.storage.as_ptr()).incoming[slot].msg_hdr;
+            (*header).msg_namelen = Name::OCTETS;
+            (*header).msg_controllen = Control::OCTETS as _;
+            (*header).msg_flags = 0;
+        }
+    }
+}
+
+/// Points a slot's receiving header to its name, buffer and control.
+fn connect(storage: NonNull<Storage>, slot: usize) {
+    let storage = storage.as_ptr();
+    // SAFETY: called by `new` alone, for each slot of a storage that nobody else knows yet.
+    unsafe {
+        let part = &raw mut (*storage).in_parts[slot];
+        (*part).iov_base = (&raw mut (*storage).input[slot]).cast();
+        (*part).iov_len = DATAGRAM_OCTETS;
+        let header = &raw mut (*storage).incoming[slot].msg_hdr;
+        (*header).msg_name = (&raw mut (*storage).names[slot]).cast();
+        (*header).msg_namelen = Name::OCTETS;
+        (*header).msg_iov = part;
+        (*header).msg_iovlen = 1;
+        (*header).msg_control = (&raw mut (*storage).in_controls[slot]).cast();
+        (*header).msg_controllen = Control::OCTETS as _;
+    }
+}
+
+/// Nothing to receive is no error, whatever the reason.
+fn none_or_error(error: io::Error) -> io::Result<usize> {
+    match error.kind() {
+        io::ErrorKind::WouldBlock
+        | io::ErrorKind::TimedOut
+        | io::ErrorKind::Interrupted
+        | io::ErrorKind::ConnectionRefused
+        | io::ErrorKind::HostUnreachable
+        | io::ErrorKind::NetworkUnreachable => Ok(0),
+        _ => Err(error),
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        // SAFETY: allocated by `new` with this layout, and freed only here. Nothing inside needs dropping.
+        unsafe { alloc::dealloc(self.storage.as_ptr().cast(), Layout::new::<Storage>()) };
+    }
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl std::fmt::Debug for Batch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Batch").field("received", &self.received).finish_non_exhaustive()
+    }
+}

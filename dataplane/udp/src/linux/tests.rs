@@ -1,0 +1,202 @@
+//! What only the Linux back end promises.
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{Batch, Socket};
+use crate::{Local, Options};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn bind(address: &str, wait: Duration) -> Socket {
+    let options = Options { wait, ..Options::default() };
+    Socket::bind(address.parse().expect("address"), &options).expect("bind")
+}
+
+fn client() -> UdpSocket {
+    let client = UdpSocket::bind("127.0.0.1:0").expect("client");
+    client.set_read_timeout(Some(PATIENCE)).expect("timeout");
+    client
+}
+
+/// Sends one datagram to each address and answers it; returns where each reply came from.
+fn exchange(socket: &Socket, addresses: &[&str]) -> Vec<IpAddr> {
+    let mut batch = Batch::new();
+    let mut sources = Vec::new();
+    for address in addresses {
+        let client = client();
+        let ip: IpAddr = address.parse().expect("ip");
+        client.send_to(b"q", SocketAddr::new(ip, socket.local_addr().port())).expect("send");
+        assert_eq!(socket.recv(&mut batch).expect("recv"), 1);
+        batch.answer(|datagram, buffer| {
+            assert_eq!(datagram.local, Local::from(ip));
+            buffer[0] = b'r';
+            1
+        });
+        assert_eq!(socket.send(&mut batch).sent, 1);
+        let (_, from) = client.recv_from(&mut [0; 4]).expect("reply");
+        sources.push(from.ip());
+    }
+    sources
+}
+
+#[test]
+fn wr8_a_wildcard_socket_replies_from_the_address_asked() {
+    let socket = bind("0.0.0.0:0", PATIENCE);
+    let asked = ["127.0.0.2", "127.0.0.1", "127.3.3.3"];
+    let from = exchange(&socket, &asked);
+    let asked: Vec<IpAddr> = asked.iter().map(|ip| ip.parse().expect("ip")).collect();
+    assert_eq!(from, asked);
+}
+
+#[test]
+fn wr8_a_late_reply_leaves_from_the_address_asked() {
+    let socket = bind("0.0.0.0:0", PATIENCE);
+    let client = client();
+    let from = Local::from("127.0.0.2".parse::<IpAddr>().expect("ip"));
+    let peer = client.local_addr().expect("address");
+    socket.send_to(b"late", from, peer).expect("send_to");
+    let (_, source) = client.recv_from(&mut [0; 8]).expect("reply");
+    assert_eq!(source.ip(), from.address);
+}
+
+#[test]
+fn a_socket_on_one_address_knows_it_without_asking() {
+    let socket = bind("127.0.0.2:0", PATIENCE);
+    let from = exchange(&socket, &["127.0.0.2"]);
+    assert_eq!(from, ["127.0.0.2".parse::<IpAddr>().expect("ip")]);
+}
+
+#[test]
+fn one_call_takes_what_is_queued_up_to_the_batch() {
+    let socket = bind("127.0.0.1:0", PATIENCE);
+    let client = client();
+    for number in 0..40u8 {
+        client.send_to(&[number], socket.local_addr()).expect("send");
+    }
+    let mut batch = Batch::new();
+    assert_eq!(socket.recv(&mut batch).expect("first"), 32);
+    assert_eq!(socket.recv(&mut batch).expect("second"), 8);
+    let mut numbers = Vec::new();
+    batch.answer(|datagram, _| {
+        numbers.push(datagram.bytes[0]);
+        0
+    });
+    assert_eq!(numbers, (32..40).collect::<Vec<u8>>());
+}
+
+#[test]
+fn l9_the_time_in_the_queue_is_known() {
+    let socket = bind("127.0.0.1:0", PATIENCE);
+    let client = client();
+    client.send_to(b"old", socket.local_addr()).expect("send");
+    let sent = Instant::now();
+    thread::sleep(Duration::from_millis(30));
+    let waited_at_least = sent.elapsed();
+    let mut batch = Batch::new();
+    assert_eq!(socket.recv(&mut batch).expect("recv"), 1);
+    let mut waited = Duration::ZERO;
+    batch.answer(|datagram, _| {
+        waited = datagram.waited;
+        0
+    });
+    // The kernel's clock and ours are not the same one: a millisecond of grace.
+    assert!(waited + Duration::from_millis(1) >= waited_at_least, "{waited:?}");
+    assert!(waited < PATIENCE, "{waited:?}");
+    assert!(batch.now() > Duration::from_secs(1_600_000_000), "Unix time");
+}
+
+#[test]
+fn l10_datagrams_the_kernel_drops_are_counted() {
+    let options = Options { receive_buffer: 4096, ..Options::default() };
+    let socket = Socket::bind("127.0.0.1:0".parse().expect("address"), &options).expect("bind");
+    assert_eq!(socket.drops(), 0);
+    let client = client();
+    for _ in 0..200 {
+        client.send_to(&[0; 500], socket.local_addr()).expect("send");
+    }
+    let (mut batch, mut received) = (Batch::new(), 0);
+    let drops = socket.drops();
+    while received + drops < 200 {
+        let count = socket.recv(&mut batch).expect("recv");
+        assert!(count > 0, "neither received nor counted as dropped");
+        received += count as u64;
+    }
+    assert!(drops > 0 && received + drops == 200, "{received} + {drops}");
+}
+
+#[test]
+fn a_reply_that_cannot_be_sent_does_not_stop_the_others() {
+    let socket = bind("0.0.0.0:0", PATIENCE);
+    let client = client();
+    for number in 0..3u8 {
+        let to = SocketAddr::new("127.0.0.1".parse().expect("ip"), socket.local_addr().port());
+        client.send_to(&[number], to).expect("send");
+    }
+    let mut batch = Batch::new();
+    assert_eq!(socket.recv(&mut batch).expect("recv"), 3);
+    // No such source address: the kernel refuses the second of the three.
+    let mut asked = 0;
+    batch.answer(|_, buffer| {
+        buffer[0] = asked;
+        asked += 1;
+        1
+    });
+    batch.pretend_asked_at(1, "192.0.2.1".parse::<IpAddr>().expect("ip").into());
+    let sent = socket.send(&mut batch);
+    assert_eq!((sent.sent, sent.failed), (2, 1));
+    for number in [0, 2] {
+        let mut buffer = [9; 4];
+        let octets = client.recv(&mut buffer).expect("reply");
+        assert_eq!(buffer[..octets], [number]);
+    }
+}
+
+#[test]
+fn waking_ends_a_wait_and_what_is_queued_is_still_received() {
+    let socket = Arc::new(bind("127.0.0.1:0", Duration::from_secs(3600)));
+    let reader = {
+        let socket = Arc::clone(&socket);
+        thread::spawn(move || socket.recv(&mut Batch::new()))
+    };
+    // Whether the reader already waits or not yet, it must not wait for an hour.
+    socket.wake();
+    let received = reader.join().expect("reader").expect("recv");
+    assert_eq!(received, 0, "a wake is not a datagram");
+
+    let client = client();
+    client.send_to(b"last", socket.local_addr()).expect("send");
+    let (mut batch, mut seen) = (Batch::new(), 0);
+    socket.recv(&mut batch).expect("recv");
+    batch.answer(|datagram, _| {
+        assert_eq!(datagram.bytes, b"last");
+        seen += 1;
+        0
+    });
+    assert_eq!(seen, 1);
+    assert_eq!(socket.recv(&mut batch).expect("recv, at once"), 0);
+}
+
+#[test]
+fn a_batch_may_move_between_threads() {
+    let socket = bind("127.0.0.1:0", PATIENCE);
+    let client = client();
+    let mut batch = Batch::new();
+    for _ in 0..2 {
+        client.send_to(b"x", socket.local_addr()).expect("send");
+        batch = thread::scope(|scope| {
+            let socket = &socket;
+            let reader = scope.spawn(move || {
+                let mut batch = batch;
+                assert_eq!(socket.recv(&mut batch).expect("recv"), 1);
+                batch.answer(|_, _| 1);
+                assert_eq!(socket.send(&mut batch).sent, 1);
+                batch
+            });
+            reader.join().expect("thread")
+        });
+        client.recv(&mut [0; 4]).expect("reply");
+    }
+}

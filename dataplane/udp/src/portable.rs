@@ -1,0 +1,162 @@
+//! The back end for systems without `recvmmsg`: one datagram at a time over the standard library's sockets. Slower,
+//! and a reply from a wildcard socket leaves from the address the system chooses (WR8 needs Linux there).
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::time::{Duration, SystemTime};
+
+use socket2::{Domain, Protocol, Type};
+
+use crate::{DATAGRAM_OCTETS, Datagram, Local, Options, Sent};
+
+/// A bound UDP socket. One thread receives from it; any thread may send on it.
+#[derive(Debug)]
+pub struct Socket {
+    inner: UdpSocket,
+    local: SocketAddr,
+}
+
+impl Socket {
+    /// Opens a socket on one address. An IPv6 socket never takes IPv4.
+    ///
+    /// # Errors
+    /// What the system says: the address is taken, not ours, not permitted, or of a family it does not have.
+    pub fn bind(address: SocketAddr, options: &Options) -> io::Result<Self> {
+        let inner =
+            socket2::Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+        if address.is_ipv6() {
+            inner.set_only_v6(true)?;
+        }
+        inner.set_reuse_port(options.reuse_port)?;
+        inner.set_read_timeout(Some(options.wait))?;
+        // Refusal is no error: a smaller queue still serves.
+        let _ = inner.set_recv_buffer_size(options.receive_buffer);
+        let _ = inner.set_send_buffer_size(options.send_buffer);
+        inner.bind(&address.into())?;
+        let inner = UdpSocket::from(inner);
+        let local = inner.local_addr()?;
+        Ok(Self { inner, local })
+    }
+
+    /// The address it is bound to, with the port the system chose where none was asked for.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Waits for a datagram, at most [`Options::wait`]. Returns how many there are: 0 when the time is over.
+    ///
+    /// # Errors
+    /// Only what says that receiving cannot work at all, such as a lack of memory.
+    pub fn recv(&self, batch: &mut Batch) -> io::Result<usize> {
+        (batch.received, batch.reply) = (None, 0);
+        match self.inner.recv_from(&mut batch.input) {
+            Ok((octets, peer)) => {
+                batch.now =
+                    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+                batch.received = Some((octets, peer, Local::from(self.local.ip())));
+                Ok(1)
+            }
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock
+                | io::ErrorKind::TimedOut
+                | io::ErrorKind::Interrupted
+                | io::ErrorKind::ConnectionRefused
+                | io::ErrorKind::ConnectionReset
+                | io::ErrorKind::HostUnreachable
+                | io::ErrorKind::NetworkUnreachable => Ok(0),
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// Sends the reply of the batch. One that the system refuses is given up.
+    pub fn send(&self, batch: &mut Batch) -> Sent {
+        let octets = std::mem::take(&mut batch.reply);
+        match batch.peer {
+            Some(peer) if octets > 0 => match self.inner.send_to(&batch.output[..octets], peer) {
+                Ok(_) => Sent { sent: 1, failed: 0 },
+                Err(_) => Sent { sent: 0, failed: 1 },
+            },
+            _ => Sent::default(),
+        }
+    }
+
+    /// Sends one reply on its own: for answers that come after their batch. May be called from any thread. The
+    /// system chooses the address it leaves from.
+    ///
+    /// # Errors
+    /// What the system says; the reply is then lost, as datagrams may be.
+    pub fn send_to(&self, bytes: &[u8], from: Local, peer: SocketAddr) -> io::Result<()> {
+        let _ = from;
+        self.inner.send_to(bytes, peer).map(|_| ())
+    }
+
+    /// Nothing portable wakes a reader; its waiting time ends it.
+    pub fn wake(&self) {}
+
+    /// Datagrams the kernel dropped: nothing portable tells.
+    pub fn drops(&self) -> u64 {
+        0
+    }
+}
+
+/// One received datagram and the reply to it.
+pub struct Batch {
+    input: Box<[u8]>,
+    output: Box<[u8]>,
+    received: Option<(usize, SocketAddr, Local)>,
+    peer: Option<SocketAddr>,
+    reply: usize,
+    now: Duration,
+}
+
+impl Batch {
+    /// Allocates the buffers.
+    pub fn new() -> Self {
+        Self {
+            input: vec![0; DATAGRAM_OCTETS].into(),
+            output: vec![0; DATAGRAM_OCTETS].into(),
+            received: None,
+            peer: None,
+            reply: 0,
+            now: Duration::ZERO,
+        }
+    }
+
+    /// Unix time when the batch was received.
+    pub fn now(&self) -> Duration {
+        self.now
+    }
+
+    /// Shows each datagram to `answer` with a buffer of [`DATAGRAM_OCTETS`] for the reply; it returns the octets
+    /// it wrote, 0 for no reply.
+    pub fn answer(&mut self, mut answer: impl FnMut(Datagram<'_>, &mut [u8]) -> usize) {
+        let Some((octets, peer, local)) = self.received.take() else {
+            return;
+        };
+        let datagram =
+            Datagram { bytes: &self.input[..octets], peer, local, waited: Duration::ZERO };
+        self.peer = Some(peer);
+        self.reply = answer(datagram, &mut self.output).min(DATAGRAM_OCTETS);
+    }
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl std::fmt::Debug for Batch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Batch").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[path = "conformance.rs"]
+#[allow(
+    clippy::duplicate_mod,
+    reason = "one set of tests for both back ends, so that they cannot drift"
+)]
+mod conformance;

@@ -1,0 +1,214 @@
+//! Flags, each also an environment variable.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Parser, ValueEnum};
+
+/// The port of DNS, and of `/metrics` where nobody says otherwise (CoreDNS's, which scrapers know).
+const DNS_PORT: u16 = 53;
+const HTTP_PORT: u16 = 9153;
+
+/// More threads than this have no use: queries of one cluster fit on a few cores.
+const MAX_WORKERS: u16 = 64;
+/// Workers where nobody says otherwise: one per core up to this.
+const DEFAULT_WORKERS: usize = 4;
+/// A pod is never given longer to end.
+const MAX_DRAIN_SECONDS: u64 = 3600;
+
+const EXAMPLES: &str = "\
+Examples:
+  Serve a folder of Kubernetes manifests on a port that needs no permission:
+    clusterdns-dataplane --manifests ./manifests --listen 127.0.0.1:5300
+
+  The same on IPv6 too, showing the names that are served:
+    clusterdns-dataplane --manifests ./manifests --listen 127.0.0.1:5300 --listen [::1]:5300 --print-names
+
+  Then ask:
+    dig @127.0.0.1 -p 5300 kubernetes.default.svc.cluster.local
+
+Over HTTP (--http): /livez, /readyz (says why not), /metrics, /config (what runs, what was refused or skipped).
+SIGTERM drains (see --drain-seconds); Ctrl-C ends within a second.";
+
+/// Answers DNS for a Kubernetes cluster: the names of its Services and Pods from memory, everything
+/// else from upstream servers.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "clusterdns-dataplane", version, after_help = EXAMPLES, max_term_width = 100)]
+pub struct Args {
+    /// Folder of Kubernetes manifests (YAML or JSON, searched recursively) to serve. Changes in it
+    /// are live within a second. A ClusterDNS in it is the configuration
+    #[arg(long, value_name = "DIR", env = "CLUSTERDNS_MANIFESTS")]
+    pub manifests: PathBuf,
+
+    /// Address and port to answer on, UDP and TCP; repeat the flag, or separate by commas
+    /// [default: 0.0.0.0:53 and [::]:53, of which the machine may lack one]
+    #[arg(
+        long,
+        value_name = "ADDR:PORT",
+        env = "CLUSTERDNS_LISTEN",
+        value_delimiter = ',',
+        value_parser = socket_address
+    )]
+    pub listen: Vec<SocketAddr>,
+
+    /// Address and port of /livez, /readyz, /metrics and /config [default: port 9153 on every
+    /// address]
+    #[arg(long, value_name = "ADDR:PORT", env = "CLUSTERDNS_HTTP", value_parser = socket_address)]
+    pub http: Option<SocketAddr>,
+
+    /// Threads that answer UDP [default: the cores available, at most 4]
+    #[arg(
+        long,
+        value_name = "N",
+        env = "CLUSTERDNS_WORKERS",
+        value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_WORKERS))
+    )]
+    pub workers: Option<u16>,
+
+    /// How log lines are written
+    #[arg(long, value_enum, default_value_t = LogFormat::Text, env = "CLUSTERDNS_LOG_FORMAT")]
+    pub log_format: LogFormat,
+
+    /// The least severe log lines that are written
+    #[arg(long, value_enum, default_value_t = LogLevel::Info, env = "CLUSTERDNS_LOG_LEVEL")]
+    pub log_level: LogLevel,
+
+    /// After SIGTERM, go on answering for so long, so that no client loses a query while the
+    /// cluster notices
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 20,
+        env = "CLUSTERDNS_DRAIN_SECONDS",
+        value_parser = clap::value_parser!(u64).range(0..=MAX_DRAIN_SECONDS)
+    )]
+    pub drain_seconds: u64,
+
+    /// Folder for what a restart answers from while the API server is away: what is served, and the
+    /// configuration. It is written to all the time and must outlive the container, as an emptyDir
+    /// does. Not with --manifests, which are read at every start anyway
+    #[arg(long, value_name = "DIR", env = "CLUSTERDNS_STATE_DIR", conflicts_with = "manifests")]
+    pub state_dir: Option<PathBuf>,
+
+    /// Print a table of the names that are served, and what to try, once they are
+    #[arg(long)]
+    pub print_names: bool,
+}
+
+/// How log lines are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people
+    Text,
+    /// One JSON object a line
+    Json,
+}
+
+/// The least severe log lines that are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogLevel {
+    /// What needs someone to act
+    Error,
+    /// And what may soon
+    Warn,
+    /// And what changed
+    Info,
+    /// And why
+    Debug,
+    /// And every step
+    Trace,
+}
+
+impl Args {
+    /// Where to answer: as asked, or every address of both families (the machine may lack one).
+    pub fn listeners(&self) -> Vec<SocketAddr> {
+        if !self.listen.is_empty() {
+            return self.listen.clone();
+        }
+        let any: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+        any.map(|address| SocketAddr::new(address, DNS_PORT)).to_vec()
+    }
+
+    /// Where HTTP may be, in order of preference: `[::]` serves both families where there are both.
+    pub fn http_candidates(&self) -> Vec<SocketAddr> {
+        match self.http {
+            Some(address) => vec![address],
+            None => vec![
+                SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), HTTP_PORT),
+                SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), HTTP_PORT),
+            ],
+        }
+    }
+
+    /// Threads that answer UDP.
+    pub fn worker_count(&self) -> usize {
+        match self.workers {
+            Some(workers) => usize::from(workers),
+            None => std::thread::available_parallelism()
+                .map_or(1, |cores| cores.get().min(DEFAULT_WORKERS)),
+        }
+    }
+
+    /// How long to go on answering after SIGTERM.
+    pub fn drain_period(&self) -> Duration {
+        Duration::from_secs(self.drain_seconds)
+    }
+}
+
+/// Addresses of our own that exclude each other. The system would say that the port is taken, and
+/// nobody would find by whom.
+impl Args {
+    /// # Errors
+    /// Which two, and what to write instead.
+    pub fn check_addresses(&self) -> anyhow::Result<()> {
+        for (place, later) in self.listen.iter().enumerate() {
+            if let Some(earlier) = self.listen[..place].iter().find(|e| overlap(**e, *later)) {
+                anyhow::bail!(
+                    "--listen {earlier} and --listen {later} overlap: give one of them, or another port"
+                );
+            }
+            if let Some(http) = self.http.filter(|http| overlap(*http, *later)) {
+                anyhow::bail!(
+                    "--http {http} and --listen {later} overlap (DNS takes TCP too): give --http another port"
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether both cannot be had. Port 0 is any that is free.
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let is_either_wild = one.ip().is_unspecified() || other.ip().is_unspecified();
+    one.port() != 0
+        && one.port() == other.port()
+        && one.is_ipv4() == other.is_ipv4()
+        && (is_either_wild || one.ip() == other.ip())
+}
+
+impl LogLevel {
+    /// As the log library says it.
+    pub fn tracing(self) -> tracing::Level {
+        match self {
+            LogLevel::Error => tracing::Level::ERROR,
+            LogLevel::Warn => tracing::Level::WARN,
+            LogLevel::Info => tracing::Level::INFO,
+            LogLevel::Debug => tracing::Level::DEBUG,
+            LogLevel::Trace => tracing::Level::TRACE,
+        }
+    }
+}
+
+fn socket_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| match text.parse::<IpAddr>() {
+        Ok(IpAddr::V4(_)) => format!("add a port: {text}:5300"),
+        Ok(IpAddr::V6(_)) => format!("add brackets and a port: [{text}]:5300"),
+        Err(_) => "write an IP address and a port, such as 127.0.0.1:5300 or [::1]:5300; names \
+                   such as localhost are not looked up"
+            .to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests;

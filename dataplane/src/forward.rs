@@ -1,0 +1,145 @@
+//! Relays what is not ours: longest stub domain, else the default upstreams, in order, bounded
+//! (dns-rules §6 without cache, health and shared lookups, which are the full forwarder's).
+//!
+//! `respond` decides the group; [`Forwarder::slot`] says whether there is room; [`Forwarder::resolve`]
+//! asks and writes the reply. Nothing here can fail: what cannot be resolved is SERVFAIL.
+
+mod attempt;
+mod limits;
+mod lookup;
+mod own;
+mod plan;
+mod resolv_conf;
+mod upstreams;
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use dataplane_core::{Discard, Forward};
+
+use crate::state::Published;
+use limits::InFlight;
+pub use limits::{Limit, Slot};
+use lookup::Unresolved;
+use own::OwnAddresses;
+pub use resolv_conf::ResolvConf;
+use upstreams::Member;
+pub use upstreams::Upstreams;
+
+/// The forwarding side of the process: limits, shared by every listener.
+#[derive(Debug, Default)]
+pub struct Forwarder {
+    in_flight: InFlight,
+    counts: Counts,
+    own: OnceLock<OwnAddresses>,
+}
+
+/// What the forwarder counts besides each server's own numbers.
+#[derive(Debug, Default)]
+struct Counts {
+    discards: [AtomicU64; Discard::ALL.len()],
+    resolved: AtomicU64,
+    unresolved: [AtomicU64; Unresolved::ALL.len()],
+}
+
+impl Forwarder {
+    /// A forwarder with nothing in progress.
+    pub fn new() -> Arc<Forwarder> {
+        Arc::default()
+    }
+
+    /// Says where this process listens: whatever the configuration says, it is never asked itself
+    /// (A34). Counts for configurations that have not been used yet.
+    pub fn listening_on(&self, addresses: &[SocketAddr]) {
+        // Once per process: a second time changes nothing.
+        let _ = self.own.set(OwnAddresses::new(addresses));
+    }
+
+    /// Takes a place for one query of this client to this group, or `None` at a limit (FW52): the
+    /// caller answers with `pending.fail(0, ..)` at once (N20).
+    pub fn slot(
+        self: &Arc<Self>,
+        upstreams: &Upstreams,
+        group: usize,
+        client: IpAddr,
+    ) -> Option<Slot> {
+        limits::take(self, upstreams, group, client)
+    }
+
+    /// Asks the group and writes the client's reply into `buffer`; returns its length. Never
+    /// fails and never takes longer than the budget (FW24): what cannot be resolved is SERVFAIL.
+    pub async fn resolve(
+        &self,
+        published: &Published,
+        forward: &Forward,
+        slot: Slot,
+        buffer: &mut [u8],
+    ) -> usize {
+        let pending = &forward.pending;
+        let upstreams = &published.upstreams;
+        let outcome = match upstreams.group(forward.group) {
+            Some(group) => {
+                let members = group.askable(|member| self.is_other(upstreams, member));
+                lookup::lookup(upstreams, group, members, pending, &self.counts).await
+            }
+            None => Err(Unresolved::NoServer),
+        };
+        drop(slot);
+        match outcome {
+            Ok(relayed) => {
+                self.counts.resolved.fetch_add(1, Ordering::Relaxed);
+                pending.write(&relayed, random(), buffer)
+            }
+            Err(why) => {
+                self.counts.unresolved[why as usize].fetch_add(1, Ordering::Relaxed);
+                pending.fail(why.ede(), why.text(), buffer)
+            }
+        }
+    }
+
+    fn is_other(&self, upstreams: &Upstreams, member: &Member) -> bool {
+        let address = upstreams.servers()[member.server].address;
+        let is_own = self.own.get().is_some_and(|own| own.contains(address));
+        if is_own {
+            tracing::warn!(
+                "upstream {address} is an address this process answers on: it is not asked, as every query \
+                 would come back; correct upstreams or stubDomains"
+            );
+        }
+        !is_own
+    }
+
+    /// Forwarded queries in progress.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.total()
+    }
+
+    /// Messages from upstreams that were not the reply waited for (FW13).
+    pub fn discarded(&self, reason: Discard) -> u64 {
+        self.counts.discards[reason as usize].load(Ordering::Relaxed)
+    }
+
+    /// Queries turned away at this limit (N20).
+    pub fn limited(&self, limit: Limit) -> u64 {
+        self.in_flight.refused(limit)
+    }
+
+    /// Lookups that ended with a good reply (N17).
+    pub fn resolved(&self) -> u64 {
+        self.counts.resolved.load(Ordering::Relaxed)
+    }
+
+    /// Lookups that ended without one, each with a metrics label (N16, N18).
+    pub fn unresolved(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let count = |why: Unresolved| &self.counts.unresolved[why as usize];
+        Unresolved::ALL
+            .into_iter()
+            .map(move |why| (why.label(), count(why).load(Ordering::Relaxed)))
+    }
+}
+
+/// A number nobody can guess. The system call behind it fails only where it does not exist.
+fn random() -> u64 {
+    getrandom::u64().expect("this system gives random numbers")
+}

@@ -1,0 +1,174 @@
+//! How many forwarded queries may be in progress (FW52): in all, per group, per client.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use super::{Forwarder, Upstreams};
+
+/// The limits that turn a query away, as metrics labels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Limit {
+    /// `maxInFlight`.
+    Total,
+    /// That of the group.
+    Group,
+    /// That of one client address.
+    Client,
+}
+
+impl Limit {
+    /// Every limit, in the order of their discriminants.
+    pub const ALL: [Limit; 3] = [Limit::Total, Limit::Group, Limit::Client];
+
+    /// The metrics label.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Limit::Total => "total",
+            Limit::Group => "group",
+            Limit::Client => "client",
+        }
+    }
+}
+
+/// What is in progress.
+#[derive(Debug, Default)]
+pub(super) struct InFlight {
+    total: AtomicUsize,
+    /// Only clients with a query in progress are in it, so `total` bounds its size.
+    clients: Mutex<HashMap<IpAddr, usize>>,
+    refused: [AtomicU64; Limit::ALL.len()],
+}
+
+/// The right to forward one query; gives its place back when dropped.
+#[derive(Debug)]
+pub struct Slot {
+    forwarder: Arc<Forwarder>,
+    /// Of the group as it was when the slot was taken: a new configuration counts from nothing.
+    group: Arc<AtomicUsize>,
+    client: IpAddr,
+}
+
+impl InFlight {
+    pub(super) fn total(&self) -> usize {
+        self.total.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn refused(&self, limit: Limit) -> u64 {
+        self.refused[limit as usize].load(Ordering::Relaxed)
+    }
+
+    fn enter_client(&self, client: IpAddr, limit: usize) -> bool {
+        let mut clients = self.clients.lock().expect("nothing panics while counting");
+        let count = clients.entry(client).or_insert(0);
+        let free = *count < limit;
+        *count += usize::from(free);
+        if *count == 0 {
+            clients.remove(&client);
+        }
+        free
+    }
+
+    fn leave_client(&self, client: IpAddr) {
+        let mut clients = self.clients.lock().expect("nothing panics while counting");
+        if let Some(count) = clients.get_mut(&client) {
+            *count -= 1;
+            if *count == 0 {
+                clients.remove(&client);
+            }
+        }
+    }
+}
+
+/// Adds one unless the limit is reached.
+fn enter(count: &AtomicUsize, limit: usize) -> bool {
+    let free = |now: usize| (now < limit).then_some(now + 1);
+    count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, free).is_ok()
+}
+
+pub(super) fn take(
+    forwarder: &Arc<Forwarder>,
+    upstreams: &Upstreams,
+    group: usize,
+    client: IpAddr,
+) -> Option<Slot> {
+    let in_flight = &forwarder.in_flight;
+    let refuse = |limit: Limit| {
+        in_flight.refused[limit as usize].fetch_add(1, Ordering::Relaxed);
+        None
+    };
+    let client = client.to_canonical();
+    let (count, group_limit) = match upstreams.group(group) {
+        Some(group) => (group.in_flight.clone(), group.max_in_flight),
+        // No such group: `resolve` says so, and counts against the other limits only.
+        None => (Arc::default(), usize::MAX),
+    };
+    if !enter(&in_flight.total, upstreams.max_in_flight) {
+        return refuse(Limit::Total);
+    }
+    if !enter(&count, group_limit) {
+        in_flight.total.fetch_sub(1, Ordering::Relaxed);
+        return refuse(Limit::Group);
+    }
+    if !in_flight.enter_client(client, upstreams.max_in_flight_per_client) {
+        count.fetch_sub(1, Ordering::Relaxed);
+        in_flight.total.fetch_sub(1, Ordering::Relaxed);
+        return refuse(Limit::Client);
+    }
+    Some(Slot { forwarder: forwarder.clone(), group: count, client })
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let in_flight = &self.forwarder.in_flight;
+        in_flight.leave_client(self.client);
+        self.group.fetch_sub(1, Ordering::Relaxed);
+        in_flight.total.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crds::config::{Config, Group, GroupLimits, GroupOptions, StubDomain};
+
+    fn upstreams(total: u32, group: u32, client: u32) -> Upstreams {
+        let mut config = Config::default();
+        config.limits.in_flight = total;
+        config.limits.in_flight_per_client = client;
+        let limits = GroupLimits { in_flight: group };
+        let options = GroupOptions { limits, ..GroupOptions::default() };
+        let stub = Group { servers: Vec::new(), options };
+        config.stub_domains = vec![StubDomain { domain: "corp.example".into(), group: stub }];
+        Upstreams::of(&config, std::path::Path::new("/nonexistent/resolv.conf"))
+    }
+
+    #[test]
+    fn fw52_each_limit_turns_away_and_gives_back() {
+        for (limit, total, group, client) in
+            [(Limit::Total, 2, 9, 9), (Limit::Group, 9, 2, 9), (Limit::Client, 9, 9, 2)]
+        {
+            let (forwarder, upstreams) = (Forwarder::new(), upstreams(total, group, client));
+            let take = || forwarder.slot(&upstreams, 1, IpAddr::from([10, 0, 0, 1]));
+            let (first, second) = (take(), take());
+            assert!(first.is_some() && second.is_some() && take().is_none(), "{limit:?}");
+            let refused = Limit::ALL.map(|limit| forwarder.limited(limit));
+            assert_eq!(refused, Limit::ALL.map(|other| u64::from(other == limit)));
+            drop(first);
+            assert_eq!(forwarder.in_flight(), 1);
+            assert!(take().is_some(), "{limit:?}");
+            drop(second);
+            assert_eq!(forwarder.in_flight(), 0);
+            assert!(forwarder.in_flight.clients.lock().unwrap().is_empty());
+        }
+    }
+
+    #[test]
+    fn fw52_one_client_cannot_take_the_places_of_another() {
+        let (forwarder, upstreams) = (Forwarder::new(), upstreams(9, 9, 1));
+        let _first = forwarder.slot(&upstreams, 1, "10.0.0.1".parse().unwrap()).unwrap();
+        assert!(forwarder.slot(&upstreams, 1, "::ffff:10.0.0.1".parse().unwrap()).is_none());
+        assert!(forwarder.slot(&upstreams, 1, "10.0.0.2".parse().unwrap()).is_some());
+    }
+}

@@ -1,0 +1,119 @@
+//! The name servers of resolv.conf (FW3): all of them, up to 15; `search` and `options` are ignored.
+
+use std::io::ErrorKind;
+use std::net::IpAddr;
+use std::path::Path;
+
+/// Servers of a group (A34).
+const MAX_SERVERS: usize = 15;
+/// Octets that are read: no real file comes near it.
+const MAX_BYTES: usize = 64 * 1024;
+
+/// What resolv.conf gives us. Compare two to see whether the file changed in a way that matters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResolvConf {
+    /// Name servers in order.
+    pub servers: Vec<IpAddr>,
+    /// What was skipped and why, and what to do about it.
+    pub problems: Vec<String>,
+}
+
+impl ResolvConf {
+    /// Reads the file; one that cannot be read has no servers, and a problem that says so.
+    pub fn read(path: &Path) -> ResolvConf {
+        match std::fs::read(path) {
+            Ok(mut text) => {
+                text.truncate(MAX_BYTES);
+                ResolvConf::parse(&text, path)
+            }
+            Err(error) => {
+                let why = match error.kind() {
+                    ErrorKind::NotFound => "does not exist".to_owned(),
+                    _ => format!("cannot be read ({error})"),
+                };
+                let problem = format!(
+                    "{} {why}: names outside the cluster cannot be resolved; write servers \
+                     under upstreams instead",
+                    path.display()
+                );
+                ResolvConf { servers: Vec::new(), problems: vec![problem] }
+            }
+        }
+    }
+
+    fn parse(text: &[u8], path: &Path) -> ResolvConf {
+        let mut found = ResolvConf::default();
+        // Lines with errors are left out by the parser; those of other keywords do not matter here.
+        let (file, _) = resolv_conf::Config::parse_with_errors(text);
+        for server in file.nameservers {
+            let (address, scope) = match server {
+                resolv_conf::ScopedIp::V4(address) => (IpAddr::V4(address), None),
+                resolv_conf::ScopedIp::V6(address, scope) => (IpAddr::V6(address), scope),
+            };
+            let reason = if address.to_canonical().is_loopback() || address.is_unspecified() {
+                "it is an address of this machine or pod itself, not of a name server"
+            } else if scope.is_some() {
+                "addresses of one link cannot be used"
+            } else if found.servers.contains(&address) {
+                continue;
+            } else if found.servers.len() == MAX_SERVERS {
+                "15 name servers are used and no more"
+            } else {
+                found.servers.push(address);
+                continue;
+            };
+            found.problems.push(format!("{}: nameserver {address}: {reason}", path.display()));
+        }
+        if found.servers.is_empty() {
+            found.problems.push(format!(
+                "{} has no usable nameserver: names outside the cluster cannot be resolved; \
+                 write servers under upstreams instead",
+                path.display()
+            ));
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> (Vec<String>, usize) {
+        let found = ResolvConf::parse(text.as_bytes(), Path::new("resolv.conf"));
+        (found.servers.iter().map(IpAddr::to_string).collect(), found.problems.len())
+    }
+
+    #[test]
+    fn fw3_every_nameserver_line_counts_and_nothing_else() {
+        let text = "search a.example\nnameserver 10.0.0.2\n# nameserver 10.9.9.9\n\
+                    nameserver fd00::2\noptions ndots:5 nonsense:x\nnameserver 10.0.0.4\n\
+                    nameserver 10.0.0.5\nnameserver 10.0.0.2\n";
+        assert_eq!(
+            parse(text),
+            (["10.0.0.2", "fd00::2", "10.0.0.4", "10.0.0.5"].map(String::from).into(), 0)
+        );
+    }
+
+    #[test]
+    fn fw3_loopback_is_skipped_and_reported() {
+        let text = "nameserver 127.0.0.53\nnameserver ::1\nnameserver 10.0.0.2\n";
+        assert_eq!(parse(text), (vec!["10.0.0.2".into()], 2));
+        assert_eq!(parse("nameserver 127.0.0.53\n"), (vec![], 2));
+        assert_eq!(parse(""), (vec![], 1));
+    }
+
+    #[test]
+    fn fw3_fifteen_servers_and_no_more() {
+        let text: String = (1..=20).map(|i| format!("nameserver 10.0.0.{i}\n")).collect();
+        let (servers, problems) = parse(&text);
+        assert_eq!((servers.len(), problems), (15, 5));
+    }
+
+    #[test]
+    fn a_missing_file_is_a_problem_and_not_a_failure() {
+        let found = ResolvConf::read(Path::new("/nonexistent/resolv.conf"));
+        assert!(found.servers.is_empty());
+        assert!(found.problems[0].starts_with("/nonexistent/resolv.conf does not exist"));
+    }
+}

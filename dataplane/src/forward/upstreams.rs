@@ -1,0 +1,278 @@
+//! The upstream groups of one configuration: who may be asked, over what, and what was refused.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use crds::config::{self, Config, GroupOptions, Policy, Server};
+use dataplane_core::{ServerCounters, TtlCaps};
+use tokio::sync::Semaphore;
+
+use super::resolv_conf::ResolvConf;
+
+/// Port of DNS, for the servers of resolv.conf.
+const DNS_PORT: u16 = 53;
+
+/// The upstream groups of one configuration; the default has none.
+#[derive(Debug)]
+pub struct Upstreams {
+    /// Group 0 is that of the default upstreams, `i + 1` that of stub domain `i`.
+    groups: Vec<Option<Group>>,
+    servers: Vec<ServerCounters>,
+    problems: Vec<String>,
+    resolv_conf: Option<ResolvConf>,
+    pub(super) max_in_flight: usize,
+    pub(super) max_in_flight_per_client: usize,
+    /// Sockets towards upstreams (`upstreamPorts`, FW10).
+    pub(super) sockets: Semaphore,
+}
+
+/// The servers of one route.
+#[derive(Debug)]
+pub(super) struct Group {
+    /// Those that can be asked, in configured order.
+    pub(super) members: Vec<Member>,
+    /// Of these the ones that are not ourselves, found at the first lookup.
+    askable: OnceLock<Vec<Member>>,
+    pub(super) policy: Policy,
+    /// Lookups so far, for `roundRobin`.
+    pub(super) lookups: AtomicUsize,
+    pub(super) in_flight: Arc<AtomicUsize>,
+    pub(super) max_in_flight: usize,
+    pub(super) caps: TtlCaps,
+}
+
+/// A server in a group.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Member {
+    /// Its place among [`Upstreams::servers`].
+    pub(super) server: usize,
+    pub(super) transport: Transport,
+}
+
+/// What we can ask over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Transport {
+    Udp,
+    Tcp,
+}
+
+impl Group {
+    /// The members that `is_other` says are not ourselves; looked at once.
+    pub(super) fn askable(&self, is_other: impl Fn(&Member) -> bool) -> &[Member] {
+        self.askable.get_or_init(|| self.members.iter().filter(|m| is_other(m)).copied().collect())
+    }
+}
+
+impl Default for Upstreams {
+    fn default() -> Upstreams {
+        let config = Config { upstreams: config::Upstreams::None, ..Config::default() };
+        Upstreams::of(&config, Path::new(""))
+    }
+}
+
+impl Upstreams {
+    /// Builds the groups; `resolv_conf` is read only if the configuration says so (FW3).
+    pub fn of(config: &Config, resolv_conf: &Path) -> Upstreams {
+        let limits = &config.limits;
+        let mut upstreams = Upstreams {
+            groups: Vec::with_capacity(1 + config.stub_domains.len()),
+            servers: Vec::new(),
+            problems: Vec::new(),
+            resolv_conf: None,
+            max_in_flight: limits.in_flight as usize,
+            max_in_flight_per_client: limits.in_flight_per_client as usize,
+            sockets: Semaphore::new(limits.upstream_ports as usize),
+        };
+        let default = match &config.upstreams {
+            config::Upstreams::FromResolvConf(options) => {
+                let file = ResolvConf::read(resolv_conf);
+                upstreams.problems.extend(file.problems.iter().cloned());
+                let servers: Vec<Server> = file.servers.iter().map(|ip| plain(*ip)).collect();
+                upstreams.resolv_conf = Some(file);
+                Some(upstreams.group_of("upstreams", &servers, options, config))
+            }
+            config::Upstreams::Servers(group) => {
+                Some(upstreams.group_of("upstreams", &group.servers, &group.options, config))
+            }
+            config::Upstreams::None => None,
+        };
+        upstreams.groups.push(default);
+        for stub in &config.stub_domains {
+            let (servers, options) = (&stub.group.servers, &stub.group.options);
+            let place = format!("stub domain {}", stub.domain);
+            let group = upstreams.group_of(&place, servers, options, config);
+            upstreams.groups.push(Some(group));
+        }
+        upstreams
+    }
+
+    /// Takes over what the servers of an earlier configuration had counted: `servers.bind.` counts
+    /// since the process started (§2.4).
+    pub fn continuing(self, earlier: &Upstreams) -> Upstreams {
+        for server in &self.servers {
+            if let Some(same) = earlier.servers.iter().find(|s| s.address == server.address) {
+                server.sent.store(same.sent.load(Ordering::Relaxed), Ordering::Relaxed);
+                server.failed.store(same.failed.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
+        }
+        self
+    }
+
+    /// Each server once, default group first, then stub domains as written (A55).
+    pub fn servers(&self) -> &[ServerCounters] {
+        &self.servers
+    }
+
+    /// Servers that are not used and settings that have no effect: what, why, and what to write.
+    pub fn problems(&self) -> &[String] {
+        &self.problems
+    }
+
+    /// What was read of resolv.conf, if it is used: read again (at least every 5 s, FW3) and
+    /// found different, it means new `Upstreams`.
+    pub fn resolv_conf(&self) -> Option<&ResolvConf> {
+        self.resolv_conf.as_ref()
+    }
+
+    pub(super) fn group(&self, number: usize) -> Option<&Group> {
+        self.groups.get(number)?.as_ref()
+    }
+
+    fn group_of(
+        &mut self,
+        place: &str,
+        servers: &[Server],
+        options: &GroupOptions,
+        config: &Config,
+    ) -> Group {
+        let GroupOptions { policy, case_randomisation, limits, cache } = options;
+        if *case_randomisation {
+            self.problems.push(format!(
+                "{place}: caseRandomisation is not yet supported and has no effect; source ports \
+                 and ids are random all the same"
+            ));
+        }
+        let members = servers.iter().filter_map(|server| self.member(place, server)).collect();
+        let max_s = config.cache.max_ttl_seconds;
+        Group {
+            members,
+            askable: OnceLock::new(),
+            policy: *policy,
+            lookups: AtomicUsize::new(0),
+            in_flight: Arc::default(),
+            max_in_flight: limits.in_flight as usize,
+            caps: TtlCaps {
+                max_s: cache.max_ttl_seconds.map_or(max_s, |own| own.min(max_s)),
+                max_negative_s: config.cache.max_negative_ttl_seconds,
+            },
+        }
+    }
+
+    /// Registers a server; `None` if we cannot ask it the way it must be asked (FW2: never in clear
+    /// text instead).
+    fn member(&mut self, place: &str, server: &Server) -> Option<Member> {
+        let address = SocketAddr::new(server.ip, server.port);
+        let known = self.servers.iter().position(|counters| counters.address == address);
+        let index = known.unwrap_or_else(|| {
+            let (sent, failed) = (AtomicU64::new(0), AtomicU64::new(0));
+            self.servers.push(ServerCounters { address, sent, failed });
+            self.servers.len() - 1
+        });
+        let protocol = match server.transport {
+            config::Transport::Udp => {
+                return Some(Member { server: index, transport: Transport::Udp });
+            }
+            config::Transport::Tcp => {
+                return Some(Member { server: index, transport: Transport::Tcp });
+            }
+            config::Transport::Tls => "TLS",
+            config::Transport::Https => "HTTPS",
+            config::Transport::Quic => "QUIC",
+        };
+        self.problems.push(format!(
+            "{place}: server {address}: transport {protocol} is not yet supported, and the server \
+             is not asked, because it must never be asked in clear text instead; write transport \
+             UDP or TCP if clear text is acceptable"
+        ));
+        None
+    }
+}
+
+fn plain(ip: IpAddr) -> Server {
+    Server { ip, port: DNS_PORT, transport: config::Transport::Udp, tls: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crds::config::{Group as GroupConfig, GroupCache, ServerTls, StubDomain};
+
+    fn server(text: &str, transport: config::Transport) -> Server {
+        let address: SocketAddr = text.parse().unwrap();
+        let tls = transport
+            .is_encrypted()
+            .then(|| ServerTls { server_name: "dns.example".into(), ca_bundle: None });
+        Server { ip: address.ip(), port: address.port(), transport, tls }
+    }
+
+    fn group(servers: &[Server]) -> GroupConfig {
+        GroupConfig { servers: servers.to_vec(), options: GroupOptions::default() }
+    }
+
+    #[test]
+    fn a55_servers_are_listed_once_default_group_first() {
+        let udp = |text| server(text, config::Transport::Udp);
+        let stub = |domain: &str, servers: &[Server]| StubDomain {
+            domain: domain.into(),
+            group: group(servers),
+        };
+        let config = Config {
+            upstreams: config::Upstreams::Servers(group(&[udp("10.0.0.2:53"), udp("10.0.0.3:53")])),
+            stub_domains: vec![
+                stub("corp.example", &[udp("10.20.0.53:53")]),
+                stub("lab.corp.example", &[udp("10.20.0.53:53"), udp("10.20.0.53:5353")]),
+            ],
+            ..Config::default()
+        };
+        let upstreams = Upstreams::of(&config, Path::new(""));
+        let listed: Vec<_> = upstreams.servers().iter().map(|s| s.address.to_string()).collect();
+        assert_eq!(listed, ["10.0.0.2:53", "10.0.0.3:53", "10.20.0.53:53", "10.20.0.53:5353"]);
+        assert_eq!(upstreams.group(2).unwrap().members[0].server, 2);
+        assert!(upstreams.group(3).is_none() && upstreams.problems().is_empty());
+
+        upstreams.servers()[2].sent.store(7, Ordering::Relaxed);
+        let config = Config { upstreams: config::Upstreams::None, ..config };
+        let next = Upstreams::of(&config, Path::new("")).continuing(&upstreams);
+        assert!(next.group(0).is_none());
+        assert_eq!(next.servers()[0].sent.load(Ordering::Relaxed), 7);
+    }
+
+    #[test]
+    fn fw2_encrypted_servers_are_refused_by_name_and_never_asked_in_clear_text() {
+        let transports =
+            [config::Transport::Tls, config::Transport::Https, config::Transport::Quic];
+        let servers = transports.map(|transport| server("192.0.2.1:853", transport));
+        let config =
+            Config { upstreams: config::Upstreams::Servers(group(&servers)), ..Config::default() };
+        let upstreams = Upstreams::of(&config, Path::new(""));
+        assert!(upstreams.group(0).unwrap().members.is_empty());
+        assert_eq!(upstreams.problems().len(), 3);
+        assert!(upstreams.problems()[0].contains("192.0.2.1:853: transport TLS is not yet"));
+    }
+
+    #[test]
+    fn fw44_a_group_may_only_lower_the_cap_of_ttls() {
+        for (own, cap) in [(None, 3600), (Some(60), 60), (Some(90_000), 3600)] {
+            let cache = GroupCache { max_ttl_seconds: own };
+            let options = GroupOptions { cache, ..GroupOptions::default() };
+            let config = Config {
+                upstreams: config::Upstreams::Servers(GroupConfig { servers: Vec::new(), options }),
+                ..Config::default()
+            };
+            let upstreams = Upstreams::of(&config, Path::new(""));
+            assert_eq!(upstreams.group(0).unwrap().caps.max_s, cap);
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! The process that serves: objects from a source, records in memory, answers on sockets.
+
+pub mod args;
+pub mod drain;
+pub mod forward;
+pub mod identity;
+pub mod metrics;
+pub mod names;
+pub mod probes;
+pub mod serve;
+pub mod settings;
+pub mod snapshot;
+pub mod source;
+pub mod state;
+pub mod telemetry;

@@ -1,0 +1,94 @@
+//! `clusterdns-dataplane`: args -> telemetry -> source -> first sync -> bind -> serve -> drain.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context;
+use clap::Parser;
+use dataplane::args::Args;
+use dataplane::drain::{self, Signals};
+use dataplane::forward::Forwarder;
+use dataplane::metrics::{Metrics, Sources};
+use dataplane::probes::{self, Health, Views};
+use dataplane::serve::{self, Serving};
+use dataplane::source::files::Files;
+use dataplane::source::report::Report;
+use dataplane::source::writer::Setup;
+use dataplane::{identity, names, settings, telemetry};
+use tokio::runtime::Runtime;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    telemetry::start(args.log_format, args.log_level.tracing());
+    match run(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            telemetry::fatal(args.log_format, &error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> anyhow::Result<()> {
+    args.check_addresses()?;
+    let (listen, workers) = (args.listeners(), args.worker_count());
+    let runtime = runtime(workers)?;
+    let starting = Signals::catch(&runtime)?.while_starting(&runtime);
+
+    let report = Arc::new(Report::default());
+    let setup = Setup {
+        counters: serve::worker_counters(listen.len(), workers),
+        identity: identity::of_this_process(),
+        resolv_conf: PathBuf::from("/etc/resolv.conf"),
+        report: report.clone(),
+    };
+    let files = Files::open(&args.manifests, setup)?;
+    let (state, configs) = (files.state(), files.configs());
+    let config = configs.borrow().clone();
+
+    let http = probes::bind(&args.http_candidates())?;
+    let http_address = http.local_addr().context("cannot tell the address of HTTP")?;
+    let forwarder = Forwarder::new();
+    let (limits, handle) = (settings::limits(&config), runtime.handle().clone());
+    let serving =
+        Serving::start(&listen, workers, state.clone(), forwarder.clone(), limits, handle)?;
+
+    forwarder.listening_on(serving.local_addrs());
+
+    let health = Arc::new(Health::default());
+    let counted = Sources {
+        state: state.clone(),
+        serving: serving.counters().clone(),
+        forwarder,
+        report: report.clone(),
+    };
+    let metrics = Arc::new(Metrics::new(counted));
+    let views = Views { health: health.clone(), report: report.clone(), metrics };
+    probes::start(http, views)?;
+    health.serving();
+    let signals = starting.served(&runtime)?;
+    tracing::info!(addresses = ?serving.local_addrs(), %http_address, workers, "answering");
+    if args.print_names {
+        print(&names::page(&state, &config, files.objects(), serving.local_addrs()));
+    }
+    let watch = files.watch().context("cannot start the thread that follows the folder")?;
+
+    let period = args.drain_period();
+    let served = drain::serve_until_asked(serving, configs, &health, &report, signals, period);
+    runtime.block_on(served);
+    drop(watch);
+    Ok(())
+}
+
+/// For TCP and for what is asked elsewhere; UDP and HTTP have threads of their own.
+fn runtime(workers: usize) -> anyhow::Result<Runtime> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(workers).enable_all().build().context("cannot start the runtime")
+}
+
+/// To standard output, where a closed pipe is no reason to end.
+fn print(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}

@@ -1,0 +1,267 @@
+//! `/metrics`: read from the counters of every thread when asked, so that answering pays nothing
+//! for it. Label sets are fixed; no name of a query and no client is ever a label (WR47).
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use dataplane_core::{DataSource, Discard, Reason, Resource, WorkerCounters};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+
+use crate::forward::{Forwarder, Limit};
+use crate::serve::{CloseReason, ServeCounters};
+use crate::source::report::Report;
+use crate::state::State;
+
+/// Everything that is counted.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+}
+
+/// Where the numbers are.
+#[derive(Debug)]
+pub struct Sources {
+    /// Counters of the workers, and who we are.
+    pub state: Arc<State>,
+    /// Counters of the sockets.
+    pub serving: Arc<ServeCounters>,
+    /// Counters of the forwarder.
+    pub forwarder: Arc<Forwarder>,
+    /// What the source tells.
+    pub report: Arc<Report>,
+}
+
+impl Metrics {
+    /// Metrics of these sources.
+    pub fn new(sources: Sources) -> Metrics {
+        let mut registry = Registry::with_prefix("clusterdns");
+        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        registry.register_collector(Box::new(Scrape { sources, started_s: started.as_secs_f64() }));
+        Metrics { registry }
+    }
+
+    /// The text that a scraper reads.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry)
+            .expect("writing to a String cannot fail");
+        text
+    }
+}
+
+#[derive(Debug)]
+struct Scrape {
+    sources: Sources,
+    started_s: f64,
+}
+
+impl Collector for Scrape {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let mut page = Page(encoder);
+        self.process(&mut page)?;
+        self.queries(&mut page)?;
+        self.sockets(&mut page)?;
+        self.forwarding(&mut page)?;
+        self.source(&mut page)?;
+        self.snapshot(&mut page)
+    }
+}
+
+impl Scrape {
+    fn process(&self, page: &mut Page<'_>) -> fmt::Result {
+        let version = self.sources.state.identity.version.as_str();
+        page.gauges("build_info", "Version of this program", [([("version", version)], 1.0)])?;
+        let help = "When this process started, in seconds since 1970";
+        page.gauge("process_start_time_seconds", help, self.started_s)
+    }
+
+    /// Every query is counted once, under the reason for what became of it.
+    fn queries(&self, page: &mut Page<'_>) -> fmt::Result {
+        let workers = &self.sources.state.counters;
+        let (tcp, udp) = workers
+            .split_last()
+            .map_or((&[][..], &[][..]), |(last, rest)| (std::slice::from_ref(last), rest));
+        let sum = |workers: &[Arc<WorkerCounters>], value: fn(&WorkerCounters) -> u64| {
+            workers.iter().map(|worker| value(worker)).sum::<u64>()
+        };
+        let mut rows = Vec::with_capacity(2 * Reason::ALL.len());
+        for (transport, workers) in [("udp", udp), ("tcp", tcp)] {
+            for reason in Reason::ALL {
+                let count = workers.iter().map(|worker| worker.count(reason)).sum();
+                rows.push(([("transport", transport), ("reason", reason.label())], count));
+            }
+        }
+        page.counters("queries", "Queries, by the reason for what became of them", rows)?;
+        let help = "UDP replies sent with TC=1";
+        page.counter("truncated_replies", help, sum(workers, WorkerCounters::truncated))?;
+        let help = "Replies over TCP whose RRset was cut to 65,535 octets";
+        page.counter("capped_rrsets", help, sum(workers, WorkerCounters::capped_rrsets))?;
+        let help = "Reverse questions for which a name was withheld, as its owner cannot be told";
+        page.counter("withheld_ptrs", help, sum(workers, WorkerCounters::withheld_ptrs))
+    }
+
+    fn sockets(&self, page: &mut Page<'_>) -> fmt::Result {
+        let serving = &self.sources.serving;
+        let help = "Datagrams the kernel dropped before they were read: its queue was full";
+        page.counter("udp_dropped", help, serving.udp_drops())?;
+        let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        let help = "Datagrams dropped after waiting so long that their client has given up";
+        page.counter("udp_stale", help, load(&serving.udp_stale))?;
+        let help = "UDP replies the system did not take";
+        page.counter("udp_send_failed", help, load(&serving.udp_send_failed))?;
+        let help = "Times receiving from a UDP socket failed";
+        page.counter("udp_receive_failed", help, load(&serving.udp_receive_failed))?;
+        let help = "Messages whose handling panicked, a defect of this program";
+        page.counter("panics", help, load(&serving.panics))?;
+        let help = "TCP connections taken";
+        page.counter("tcp_accepted", help, load(&serving.tcp_accepted))?;
+        let help = "Times taking a TCP connection failed";
+        page.counter("tcp_accept_failed", help, load(&serving.tcp_accept_failed))?;
+        let closed = CloseReason::ALL
+            .map(|reason| ([("reason", reason.label())], serving.tcp_closed(reason)));
+        page.counters("tcp_closed", "TCP connections that ended, by reason", closed)?;
+        let help = "TCP connections open now";
+        page.gauge("tcp_connections", help, load(&serving.tcp_open) as f64)?;
+        let help = "Octets held for TCP connections now";
+        page.gauge("tcp_buffered_bytes", help, load(&serving.tcp_buffered) as f64)
+    }
+
+    fn forwarding(&self, page: &mut Page<'_>) -> fmt::Result {
+        let forwarder = &self.sources.forwarder;
+        let help = "Forwarded queries in progress";
+        page.gauge("forwarded_in_progress", help, forwarder.in_flight() as f64)?;
+        let help = "Lookups that ended with a good reply";
+        page.counter("forwarded_resolved", help, forwarder.resolved())?;
+        let rows = forwarder.unresolved().map(|(reason, count)| ([("reason", reason)], count));
+        page.counters("forwarded_unresolved", "Lookups that ended without one", rows)?;
+        // FW13, FW52.
+        let rows =
+            Discard::ALL.map(|reason| ([("reason", reason.label())], forwarder.discarded(reason)));
+        let help = "Messages from upstreams that were not the reply waited for";
+        page.counters("upstream_discarded", help, rows)?;
+        let rows = Limit::ALL.map(|limit| ([("limit", limit.label())], forwarder.limited(limit)));
+        page.counters("limited", "Queries turned away at a limit of forwarding", rows)?;
+        let published = self.sources.state.published.load();
+        let servers = published.upstreams.servers().iter();
+        let servers: Vec<_> = servers.map(|server| (server.address.to_string(), server)).collect();
+        let rows = servers.iter().map(|(address, server)| {
+            ([("upstream", address.as_str())], server.sent.load(Ordering::Relaxed))
+        });
+        page.counters("upstream_queries", "Queries sent to an upstream", rows)?;
+        let rows = servers.iter().map(|(address, server)| {
+            ([("upstream", address.as_str())], server.failed.load(Ordering::Relaxed))
+        });
+        page.counters("upstream_failures", "Queries an upstream failed to answer", rows)
+    }
+
+    fn source(&self, page: &mut Page<'_>) -> fmt::Result {
+        let told = self.sources.report.read();
+        let objects = Resource::ALL.iter().zip(told.objects);
+        let rows = objects.map(|(kind, count)| ([("resource", kind.plural())], count as f64));
+        page.gauges("objects", "Objects held", rows)?;
+        let help = "Objects that are not served in full; /config names them";
+        page.gauge("skipped_objects", help, told.skipped.len() as f64)?;
+        let help = "Files whose last good content is used, as the present one cannot be";
+        page.gauge("unusable_files", help, told.bad_files.len() as f64)?;
+        page.counter("object_changes", "Objects added, changed or deleted", told.changes)?;
+        let help = "States made visible to clients";
+        page.counter("publications", help, told.publications)?;
+        let revision = told.running.revision.as_str();
+        let help = "The configuration that runs";
+        page.gauges("config_info", help, [([("revision", revision)], 1.0)])?;
+        let help = "Configurations that took over";
+        page.counter("config_accepted", help, told.configurations)?;
+        page.counter("config_rejected", "Configurations refused", told.rejections)?;
+        let help = "1 while the newest configuration is refused and an older one runs";
+        page.gauge("config_is_rejected", help, f64::from(u8::from(told.rejection.is_some())))?;
+        // E50, E51: a folder is one source for all resources.
+        let contact = told.last_contact;
+        if let Some(contact) = contact {
+            let age = contact.elapsed().as_secs_f64();
+            let rows = Resource::ALL.map(|kind| ([("resource", kind.plural())], age));
+            let help = "Seconds since the source of a resource was last heard of";
+            page.gauges("watch_age_seconds", help, rows)?;
+        }
+        let published = self.sources.state.published.load();
+        let rows = Resource::ALL.iter().flat_map(|&kind| {
+            let now = match published.records.source(kind) {
+                DataSource::Live => "live",
+                DataSource::Snapshot { .. } => "snapshot",
+                DataSource::None => "none",
+            };
+            ["live", "snapshot", "none"].map(|source| {
+                let is = f64::from(u8::from(source == now));
+                ([("resource", kind.plural()), ("source", source)], is)
+            })
+        });
+        page.gauges("data_source", "1 for where a resource's data comes from", rows)
+    }
+
+    /// E52; nothing without a folder for it.
+    fn snapshot(&self, page: &mut Page<'_>) -> fmt::Result {
+        let told = self.sources.report.read().snapshot.clone();
+        if told.folder.is_none() {
+            return Ok(());
+        }
+        if let Some(confirmed_at_s) = told.on_disk_confirmed_at_s {
+            let help = "Seconds since the API server last confirmed the snapshot on disk";
+            let age_s = unix_s().saturating_sub(confirmed_at_s);
+            page.gauge("snapshot_age_seconds", help, age_s as f64)?;
+        }
+        page.gauge("snapshot_bytes", "Size of the snapshot on disk", told.octets as f64)?;
+        page.counter("snapshot_writes", "Snapshots written", told.writes)?;
+        let help = "Times a snapshot could not be written; /config says why";
+        page.counter("snapshot_write_failures", help, told.failures)
+    }
+}
+
+fn unix_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// One page of metrics being written.
+struct Page<'a>(DescriptorEncoder<'a>);
+
+impl Page<'_> {
+    fn counter(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
+        let encoder = self.0.encode_descriptor(name, help, None, MetricType::Counter)?;
+        ConstCounter::new(value).encode(encoder)
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: f64) -> fmt::Result {
+        let encoder = self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        ConstGauge::new(value).encode(encoder)
+    }
+
+    fn counters<'l, const N: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+        rows: impl IntoIterator<Item = ([(&'l str, &'l str); N], u64)>,
+    ) -> fmt::Result {
+        let mut family = self.0.encode_descriptor(name, help, None, MetricType::Counter)?;
+        rows.into_iter().try_for_each(|(labels, value)| {
+            ConstCounter::new(value).encode(family.encode_family(&labels)?)
+        })
+    }
+
+    fn gauges<'l, const N: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+        rows: impl IntoIterator<Item = ([(&'l str, &'l str); N], f64)>,
+    ) -> fmt::Result {
+        let mut family: MetricEncoder<'_> =
+            self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        rows.into_iter().try_for_each(|(labels, value)| {
+            ConstGauge::new(value).encode(family.encode_family(&labels)?)
+        })
+    }
+}

@@ -1,0 +1,259 @@
+//! The listening side: UDP and TCP on every address, answering alike (WR40).
+//!
+//! UDP has one blocking thread per worker and address, each with its own socket, buffers and counters, because
+//! waking up and copying is all that an answer costs. TCP has one thread for all connections: they share its
+//! buffers, so that an idle one costs next to nothing. Only queries for an upstream leave these threads.
+
+mod bind;
+mod counters;
+mod desk;
+mod tcp;
+mod udp;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::Context;
+use arc_swap::ArcSwap;
+use dataplane_core::{Reason, WorkerCounters};
+use dataplane_udp::Socket;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+
+use crate::forward::Forwarder;
+use crate::state::State;
+use desk::Desk;
+
+pub use counters::{CloseReason, ServeCounters};
+
+/// What the configuration bounds. New values count for new connections.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Inbound TCP connections at a time (`tcpConnections`, WR44).
+    pub tcp_connections: usize,
+    /// The same, of one client address.
+    pub tcp_connections_per_client: usize,
+    /// Octets held for all TCP connections together, read and not yet answered or answered and not yet written
+    /// (`tcpBufferBytes`, WR44).
+    pub tcp_buffer_bytes: usize,
+    /// How long things may take; not configurable, but tests have no time to wait.
+    pub deadlines: Deadlines,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            tcp_connections: 4096,
+            tcp_connections_per_client: 256,
+            tcp_buffer_bytes: 32 << 20,
+            deadlines: Deadlines::default(),
+        }
+    }
+}
+
+/// The times of WR42, WR45 and WR46.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deadlines {
+    /// A TCP connection with nothing in progress.
+    pub idle: Duration,
+    /// From the first octet of a length prefix to the end of its message.
+    pub message: Duration,
+    /// A write without progress.
+    pub write: Duration,
+    /// The mean age at which a connection with nothing in progress is closed; each has its own, 20 % around it.
+    pub age: Duration,
+    /// What a datagram may have waited in the kernel: its client has given up by then.
+    pub stale: Duration,
+}
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        Self {
+            idle: Duration::from_secs(10),
+            message: Duration::from_secs(3),
+            write: Duration::from_secs(5),
+            age: Duration::from_secs(300),
+            stale: Duration::from_secs(4),
+        }
+    }
+}
+
+/// Counters for the threads that serve this many listening addresses with this many workers each, as
+/// [`State::counters`] must hold them: only their own thread may write to each.
+pub fn worker_counters(addresses: usize, workers: usize) -> Vec<Arc<WorkerCounters>> {
+    (0..addresses * workers + 1).map(|_| Arc::default()).collect()
+}
+
+/// How far the TCP side has come on its way out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Serving,
+    /// Connections close as they fall idle.
+    Draining,
+    /// The same, and no new ones.
+    Stopping,
+    /// At once.
+    Over,
+}
+
+/// Open listeners and the threads behind them. Dropped without [`Serving::stop`], they end at once.
+#[derive(Debug)]
+pub struct Serving {
+    addresses: Vec<SocketAddr>,
+    desk: Arc<Desk>,
+    counters: Arc<ServeCounters>,
+    limits: Arc<ArcSwap<Limits>>,
+    phase: watch::Sender<Phase>,
+    udp_stop: Arc<AtomicBool>,
+    sockets: Vec<Arc<Socket>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Serving {
+    /// Binds every address for UDP and TCP, then serves. Port 0 takes one port for both. An IPv6 wildcard or
+    /// loopback address on a machine without IPv6 (or the reverse) is left out if another address could be bound.
+    ///
+    /// `state.counters` comes from [`worker_counters`]; lookups by `forwarder` run on `runtime`.
+    ///
+    /// # Errors
+    /// An address cannot be bound: the message says which, why, and what to do.
+    pub fn start(
+        listen: &[SocketAddr],
+        workers: usize,
+        state: Arc<State>,
+        forwarder: Arc<Forwarder>,
+        limits: Limits,
+        runtime: Handle,
+    ) -> anyhow::Result<Serving> {
+        anyhow::ensure!(workers > 0, "at least one worker must serve");
+        anyhow::ensure!(
+            state.counters.len() > listen.len() * workers,
+            "{} counters for {} threads: see serve::worker_counters",
+            state.counters.len(),
+            listen.len() * workers + 1,
+        );
+        if let Err(error) = dataplane_udp::raise_descriptor_limit() {
+            tracing::warn!(%error, "the limit on open descriptors stays as it is");
+        }
+        let bound = bind::all(listen, workers)?;
+        let addresses = bound.iter().map(|bound| bound.address).collect();
+        let sockets: Vec<_> = bound.iter().flat_map(|bound| bound.udp.clone()).collect();
+        let counters = Arc::new(ServeCounters::new(sockets.clone()));
+        let desk = Arc::new(Desk::new(state, forwarder, runtime, Arc::clone(&counters)));
+        let limits = Arc::new(ArcSwap::from_pointee(limits));
+        let (phase, phase_seen) = watch::channel(Phase::Serving);
+        let mut serving = Serving {
+            addresses,
+            desk,
+            counters,
+            limits,
+            phase,
+            udp_stop: Arc::default(),
+            sockets,
+            threads: Vec::new(),
+        };
+        let listeners = bound.into_iter().map(|bound| bound.tcp).collect();
+        serving.spawn(listeners, phase_seen)?;
+        Ok(serving)
+    }
+
+    fn spawn(
+        &mut self,
+        listeners: Vec<std::net::TcpListener>,
+        phase: watch::Receiver<Phase>,
+    ) -> anyhow::Result<()> {
+        let stale = self.limits.load().deadlines.stale;
+        for (number, socket) in self.sockets.iter().enumerate() {
+            let worker = udp::Worker::new(
+                Arc::clone(socket),
+                Arc::clone(&self.desk),
+                number,
+                stale,
+                Arc::clone(&self.udp_stop),
+            );
+            let thread = std::thread::Builder::new()
+                .name(format!("udp-{number}"))
+                .spawn(move || worker.run())
+                .context("cannot start a thread for UDP")?;
+            self.threads.push(thread);
+        }
+        let thread = tcp::start(listeners, Arc::clone(&self.desk), Arc::clone(&self.limits), phase)
+            .context("cannot start a thread for TCP")?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// Where we listen, UDP and TCP alike, with the ports that were chosen for port 0.
+    pub fn local_addrs(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// What the sockets have seen, for metrics.
+    pub fn counters(&self) -> &Arc<ServeCounters> {
+        &self.counters
+    }
+
+    /// Queries that came so far, by UDP and TCP; what is no query (N1) does not keep a drain waiting.
+    pub fn queries_seen(&self) -> u64 {
+        let none = |reason: &Reason| {
+            matches!(reason, Reason::Short | Reason::IsResponse | Reason::SourcePortZero)
+        };
+        let reasons = || Reason::ALL.iter().filter(|reason| !none(reason));
+        let workers = self.desk.state.counters.iter();
+        workers.flat_map(|worker| reasons().map(|reason| worker.count(*reason))).sum()
+    }
+
+    /// Takes other limits; connections that are open keep theirs.
+    pub fn set_limits(&self, limits: Limits) {
+        self.limits.store(Arc::new(limits));
+    }
+
+    /// From here on TCP connections are closed as soon as nothing is in progress on them (E45). New ones are
+    /// still taken and answered.
+    pub fn close_idle_tcp(&self) {
+        self.phase.send_if_modified(|phase| {
+            let serving = *phase == Phase::Serving;
+            if serving {
+                *phase = Phase::Draining;
+            }
+            serving
+        });
+    }
+
+    /// Takes nothing new, answers what is queued and in progress for at most `grace`, and ends.
+    pub async fn stop(mut self, grace: Duration) {
+        let threads = std::mem::take(&mut self.threads);
+        self.udp_stop.store(true, Ordering::Release);
+        for socket in &self.sockets {
+            socket.wake();
+        }
+        self.phase.send_replace(Phase::Stopping);
+        let joined = tokio::task::spawn_blocking(move || {
+            for thread in threads {
+                // A thread that panicked has said so itself.
+                let _ = thread.join();
+            }
+        });
+        let finished = tokio::time::timeout(grace, async {
+            // The threads first: they are who starts lookups.
+            let _ = joined.await;
+            self.desk.finish_late().await;
+        });
+        if finished.await.is_err() {
+            tracing::info!("queries in progress were given up at the end of the drain");
+        }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.udp_stop.store(true, Ordering::Release);
+        for socket in &self.sockets {
+            socket.wake();
+        }
+        self.phase.send_replace(Phase::Over);
+    }
+}

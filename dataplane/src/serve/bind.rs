@@ -1,0 +1,254 @@
+//! Opening every listener, and saying what to do when one cannot be opened.
+
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::sync::Arc;
+
+use anyhow::{anyhow, bail};
+use dataplane_udp::{Options, Socket};
+use socket2::{Domain, Protocol, Type};
+
+/// Connections the kernel completes ahead of `accept`.
+const BACKLOG: i32 = 1024;
+
+/// Ports tried for port 0, until one is free for UDP and TCP alike.
+const PORT_ATTEMPTS: usize = 32;
+
+/// One address, open.
+#[derive(Debug)]
+pub(super) struct Bound {
+    pub(super) address: SocketAddr,
+    /// One per worker.
+    pub(super) udp: Vec<Arc<Socket>>,
+    pub(super) tcp: TcpListener,
+}
+
+/// Why one address could not be opened.
+#[derive(Debug)]
+struct Failure {
+    transport: &'static str,
+    address: SocketAddr,
+    error: io::Error,
+}
+
+/// Opens every address, or none.
+pub(super) fn all(listen: &[SocketAddr], workers: usize) -> anyhow::Result<Vec<Bound>> {
+    let mut bound = Vec::new();
+    let mut missing = Vec::new();
+    for &address in listen {
+        match one(address, workers) {
+            Ok(open) => bound.push(open),
+            Err(failure) if failure.family_is_missing() => missing.push(failure),
+            Err(failure) => return Err(failure.explain()),
+        }
+    }
+    if bound.is_empty() {
+        match missing.into_iter().next() {
+            Some(failure) => return Err(failure.explain()),
+            None => bail!("no address to listen on: give one with --listen ADDRESS:PORT"),
+        }
+    }
+    for failure in missing {
+        tracing::info!(address = %failure.address, "not listening there: this machine lacks the address family");
+    }
+    Ok(bound)
+}
+
+fn one(address: SocketAddr, workers: usize) -> Result<Bound, Failure> {
+    if address.port() != 0 {
+        return both(address, workers);
+    }
+    let mut last = None;
+    for _ in 0..PORT_ATTEMPTS {
+        match on_a_free_port(address, workers) {
+            Err(failure) if failure.error.kind() == ErrorKind::AddrInUse => last = Some(failure),
+            result => return result,
+        }
+    }
+    Err(last.unwrap_or_else(|| {
+        let error = io::Error::from(ErrorKind::AddrInUse);
+        Failure::new("UDP", address)(error)
+    }))
+}
+
+/// TCP chooses the port. UDP may share ports among our own sockets, so a socket that shares nothing first makes
+/// sure that nobody else is there.
+fn on_a_free_port(address: SocketAddr, workers: usize) -> Result<Bound, Failure> {
+    let tcp = tcp(address).map_err(Failure::new("TCP", address))?;
+    let address = tcp.local_addr().map_err(Failure::new("TCP", address))?;
+    let alone = Options { reuse_port: false, ..Options::default() };
+    drop(Socket::bind(address, &alone).map_err(Failure::new("UDP", address))?);
+    let udp = udp(address, workers)?;
+    Ok(Bound { address, udp, tcp })
+}
+
+fn both(address: SocketAddr, workers: usize) -> Result<Bound, Failure> {
+    // TCP first: UDP ports are shared, and a second process that opened its UDP sockets before it
+    // failed would have taken queries from the one that serves.
+    let tcp = tcp(address).map_err(Failure::new("TCP", address))?;
+    let udp = udp(address, workers)?;
+    Ok(Bound { address, udp, tcp })
+}
+
+fn udp(address: SocketAddr, workers: usize) -> Result<Vec<Arc<Socket>>, Failure> {
+    (0..workers)
+        .map(|_| Socket::bind(address, &Options::default()).map(Arc::new))
+        .collect::<io::Result<_>>()
+        .map_err(Failure::new("UDP", address))
+}
+
+fn tcp(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket =
+        socket2::Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    // A restart must not wait for connections of the last run to be forgotten.
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+impl Failure {
+    fn new(transport: &'static str, address: SocketAddr) -> impl FnOnce(io::Error) -> Self {
+        move |error| Self { transport, address, error }
+    }
+
+    /// The machine has no such address family, rather than not this address.
+    fn family_is_missing(&self) -> bool {
+        match self.error.raw_os_error() {
+            Some(libc::EAFNOSUPPORT) => true,
+            Some(libc::EADDRNOTAVAIL) => match self.address.ip() {
+                IpAddr::V4(ip) => ip.is_unspecified(),
+                IpAddr::V6(ip) => ip.is_unspecified() || ip.is_loopback(),
+            },
+            _ => false,
+        }
+    }
+
+    fn explain(self) -> anyhow::Error {
+        let family_is_missing = self.family_is_missing();
+        let Failure { transport, address, error } = self;
+        let port = address.port();
+        let advice = match error.kind() {
+            ErrorKind::AddrInUse => {
+                let option = if transport == "UDP" { 'u' } else { 't' };
+                format!(
+                    "another program holds this port (`ss -l{option}np 'sport = :{port}'` shows which): stop it, or choose another port with --listen"
+                )
+            }
+            ErrorKind::PermissionDenied if port < 1024 => format!(
+                "ports below 1024 need permission: choose one from 1024 up with --listen, allow it with `sysctl net.ipv4.ip_unprivileged_port_start={port}`, or grant CAP_NET_BIND_SERVICE"
+            ),
+            _ if family_is_missing => {
+                "this machine lacks the address family: choose an address of the other with --listen".to_owned()
+            }
+            ErrorKind::AddrNotAvailable => {
+                "no interface of this machine has this address (`ip address` lists those it has): correct --listen".to_owned()
+            }
+            _ => "choose another address with --listen if it persists".to_owned(),
+        };
+        anyhow!("cannot listen on {transport} {address}: {error}: {advice}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use super::*;
+
+    fn address(text: &str) -> SocketAddr {
+        text.parse().expect("address")
+    }
+
+    fn failed(transport: &'static str, at: &str, code: i32) -> Failure {
+        Failure::new(transport, address(at))(io::Error::from_raw_os_error(code))
+    }
+
+    #[test]
+    fn port_0_is_one_port_for_both_transports_and_all_workers() {
+        let bound = all(&[address("127.0.0.1:0")], 3).expect("bind");
+        let [bound] = &bound[..] else { panic!("one address") };
+        assert_ne!(bound.address.port(), 0);
+        assert_eq!(bound.tcp.local_addr().expect("tcp"), bound.address);
+        assert_eq!(bound.udp.len(), 3);
+        for socket in &bound.udp {
+            assert_eq!(socket.local_addr(), bound.address);
+        }
+    }
+
+    #[test]
+    fn a_taken_udp_port_is_named_with_the_way_out() {
+        let taken = UdpSocket::bind("127.0.0.1:0").expect("bind");
+        let port = taken.local_addr().expect("address").port();
+        let error = all(&[address(&format!("127.0.0.1:{port}"))], 1).expect_err("taken");
+        let text = error.to_string();
+        assert!(text.contains(&format!("UDP 127.0.0.1:{port}")), "{text}");
+        assert!(text.contains("ss -lunp"), "{text}");
+        assert!(text.contains("--listen"), "{text}");
+    }
+
+    #[test]
+    fn a_taken_tcp_port_is_named_even_where_udp_is_shared() {
+        let first = all(&[address("127.0.0.1:0")], 1).expect("first");
+        let error = all(&[first[0].address], 1).expect_err("second");
+        assert!(error.to_string().contains("TCP 127.0.0.1:"), "{error}");
+        assert!(error.to_string().contains("ss -ltnp"), "{error}");
+    }
+
+    #[test]
+    fn tcp_is_tried_first_as_only_that_cannot_be_shared_with_who_serves() {
+        let tcp = TcpListener::bind("127.0.0.1:0").expect("bind");
+        let at = tcp.local_addr().expect("address");
+        let udp = UdpSocket::bind(at).expect("the same port");
+        let text = all(&[at], 1).expect_err("taken").to_string();
+        assert!(text.contains("TCP 127.0.0.1:"), "{text}");
+        drop((tcp, udp));
+    }
+
+    #[test]
+    fn a_privileged_port_without_permission_says_what_to_allow() {
+        let text = failed("UDP", "0.0.0.0:53", libc::EACCES).explain().to_string();
+        for part in [
+            "UDP 0.0.0.0:53",
+            "1024",
+            "net.ipv4.ip_unprivileged_port_start=53",
+            "CAP_NET_BIND_SERVICE",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+
+    #[test]
+    fn an_address_that_is_not_ours_fails_although_another_is() {
+        // TEST-NET-1: nobody's address.
+        let listen = [address("127.0.0.1:0"), address("192.0.2.1:0")];
+        let error = all(&listen, 1).expect_err("not ours");
+        assert!(error.to_string().contains("192.0.2.1:0"), "{error}");
+        assert!(error.to_string().contains("ip address"), "{error}");
+    }
+
+    #[test]
+    fn a_missing_family_is_told_from_a_wrong_address() {
+        for (at, code, missing) in [
+            ("[::]:53", libc::EAFNOSUPPORT, true),
+            ("[fd00::1]:53", libc::EAFNOSUPPORT, true),
+            ("[::]:53", libc::EADDRNOTAVAIL, true),
+            ("[::1]:53", libc::EADDRNOTAVAIL, true),
+            ("[fd00::1]:53", libc::EADDRNOTAVAIL, false),
+            ("10.0.0.1:53", libc::EADDRNOTAVAIL, false),
+            ("[::]:53", libc::EADDRINUSE, false),
+        ] {
+            let failure = failed("UDP", at, code);
+            assert_eq!(failure.family_is_missing(), missing, "{at} {code}");
+        }
+    }
+
+    #[test]
+    fn nothing_to_listen_on_is_an_error() {
+        assert!(all(&[], 1).expect_err("nothing").to_string().contains("--listen"));
+    }
+}

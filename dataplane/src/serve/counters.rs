@@ -1,0 +1,132 @@
+//! What the sockets see beside the queries themselves; metrics read it at any time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use dataplane_udp::Socket;
+
+/// Why a TCP connection ended, also the metrics label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum CloseReason {
+    /// The client closed it.
+    Client,
+    /// Reading or writing failed: reset, unreachable.
+    Failed,
+    /// WR42: nothing in progress for too long.
+    Idle,
+    /// WR42: a message took too long to arrive.
+    SlowMessage,
+    /// WR42: the client does not read its replies.
+    SlowReader,
+    /// WR43, N1: not a query.
+    NotAQuery,
+    /// WR44: the longest idle, for a new connection.
+    Evicted,
+    /// WR44: the client's own longest idle, for a new one of the same client.
+    EvictedByClient,
+    /// WR44: a limit is reached and nothing is idle; closed unread.
+    Refused,
+    /// WR44: the largest backlog when all buffers together reached their bound.
+    Backlog,
+    /// WR45: old enough to move to another replica.
+    Age,
+    /// E45: this process ends.
+    Drain,
+}
+
+impl CloseReason {
+    /// Every reason, in the order of their discriminants.
+    pub const ALL: [CloseReason; 12] = [
+        CloseReason::Client,
+        CloseReason::Failed,
+        CloseReason::Idle,
+        CloseReason::SlowMessage,
+        CloseReason::SlowReader,
+        CloseReason::NotAQuery,
+        CloseReason::Evicted,
+        CloseReason::EvictedByClient,
+        CloseReason::Refused,
+        CloseReason::Backlog,
+        CloseReason::Age,
+        CloseReason::Drain,
+    ];
+
+    /// The metrics label: lower case with underscores.
+    pub const fn label(self) -> &'static str {
+        match self {
+            CloseReason::Client => "client",
+            CloseReason::Failed => "failed",
+            CloseReason::Idle => "idle",
+            CloseReason::SlowMessage => "slow_message",
+            CloseReason::SlowReader => "slow_reader",
+            CloseReason::NotAQuery => "not_a_query",
+            CloseReason::Evicted => "evicted",
+            CloseReason::EvictedByClient => "evicted_by_client",
+            CloseReason::Refused => "refused",
+            CloseReason::Backlog => "backlog",
+            CloseReason::Age => "age",
+            CloseReason::Drain => "drain",
+        }
+    }
+}
+
+/// Counted by all serving threads; none of it is touched for an ordinary query.
+#[derive(Debug, Default)]
+pub struct ServeCounters {
+    /// WR46: datagrams that had waited too long.
+    pub udp_stale: AtomicU64,
+    /// UDP replies the system did not take.
+    pub udp_send_failed: AtomicU64,
+    /// Times receiving from a UDP socket failed.
+    pub udp_receive_failed: AtomicU64,
+    /// Messages whose handling panicked: a defect of ours that cost these alone.
+    pub panics: AtomicU64,
+    /// TCP connections taken.
+    pub tcp_accepted: AtomicU64,
+    /// Times accepting failed, as without a free descriptor.
+    pub tcp_accept_failed: AtomicU64,
+    /// TCP connections open now.
+    pub tcp_open: AtomicU64,
+    /// Octets held for TCP connections now (WR44).
+    pub tcp_buffered: AtomicU64,
+    tcp_closed: [AtomicU64; CloseReason::ALL.len()],
+    sockets: Vec<Arc<Socket>>,
+}
+
+impl ServeCounters {
+    pub(super) fn new(sockets: Vec<Arc<Socket>>) -> Self {
+        Self { sockets, ..Self::default() }
+    }
+
+    /// TCP connections that ended for this reason.
+    pub fn tcp_closed(&self, reason: CloseReason) -> u64 {
+        self.tcp_closed[reason as usize].load(Ordering::Relaxed)
+    }
+
+    /// Datagrams the kernel dropped before we could read them, as its queue was full (or they were damaged).
+    pub fn udp_drops(&self) -> u64 {
+        self.sockets.iter().map(|socket| socket.drops()).sum()
+    }
+
+    pub(super) fn add_closed(&self, reason: CloseReason) {
+        add(&self.tcp_closed[reason as usize], 1);
+    }
+}
+
+/// For what is rare enough to be shared between threads.
+pub(super) fn add(counter: &AtomicU64, count: usize) {
+    counter.fetch_add(count as u64, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_close_reason_is_at_its_own_place() {
+        for (place, reason) in CloseReason::ALL.into_iter().enumerate() {
+            assert_eq!(reason as usize, place, "{}", reason.label());
+        }
+    }
+}

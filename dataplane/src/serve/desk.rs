@@ -1,0 +1,130 @@
+//! What both transports ask: the core for a decision, and the forwarder where that is what it decided.
+
+use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use dataplane_core::{Action, Counters, Forward, Query, respond};
+use tokio::runtime::Handle;
+use tokio_util::task::TaskTracker;
+
+use super::ServeCounters;
+use crate::forward::{Forwarder, Slot};
+use crate::state::{Published, State};
+
+/// Shared by all serving threads.
+#[derive(Debug)]
+pub(super) struct Desk {
+    pub(super) state: Arc<State>,
+    pub(super) forwarder: Arc<Forwarder>,
+    /// Where lookups run, away from the serving threads.
+    pub(super) runtime: Handle,
+    /// UDP replies still to come.
+    pub(super) late: TaskTracker,
+    pub(super) counters: Arc<ServeCounters>,
+}
+
+/// The fate of one message.
+pub(super) enum Decision {
+    /// The reply's octets in the buffer.
+    Reply(usize),
+    Drop,
+    /// The right to ask an upstream, already taken.
+    Forward(Box<Forward>, Slot),
+}
+
+impl Desk {
+    pub(super) fn new(
+        state: Arc<State>,
+        forwarder: Arc<Forwarder>,
+        runtime: Handle,
+        counters: Arc<ServeCounters>,
+    ) -> Self {
+        Self { state, forwarder, runtime, late: TaskTracker::new(), counters }
+    }
+
+    /// Decides one query; `worker` is whose counters count it. A forward that finds no slot, or no room for its
+    /// reply, is answered at once (N20).
+    pub(super) fn decide(
+        &self,
+        published: &Published,
+        worker: usize,
+        query: &Query<'_>,
+        room: bool,
+        buffer: &mut [u8],
+    ) -> Decision {
+        let counters = Counters {
+            own: &self.state.counters[worker],
+            all: &self.state.counters,
+            servers: published.upstreams.servers(),
+            identity: &self.state.identity,
+        };
+        let (action, _) = respond(&published.records, query, &counters, buffer);
+        match action {
+            Action::Reply(octets) => Decision::Reply(octets),
+            Action::Drop => Decision::Drop,
+            Action::Forward(forward) => {
+                let slot = room.then(|| {
+                    let client = query.client.ip();
+                    self.forwarder.slot(&published.upstreams, forward.group, client)
+                });
+                match slot.flatten() {
+                    Some(slot) => Decision::Forward(Box::new(forward), slot),
+                    None => Decision::Reply(forward.pending.fail(0, "forward limit", buffer)),
+                }
+            }
+        }
+    }
+
+    /// Returns when every late UDP reply is sent.
+    pub(super) async fn finish_late(&self) {
+        self.late.close();
+        self.late.wait().await;
+    }
+}
+
+/// The client as client lists and limits see it: an IPv4-mapped address is the IPv4 one.
+pub(super) fn client(peer: SocketAddr) -> SocketAddr {
+    SocketAddr::new(peer.ip().to_canonical(), peer.port())
+}
+
+/// Random numbers for one thread (wyrand): they order RRsets and spread ages, nothing secret hangs on them.
+#[derive(Debug)]
+pub(super) struct Seeds(u64);
+
+impl Seeds {
+    /// Starts somewhere else each time, by the system's own random numbers.
+    pub(super) fn new() -> Self {
+        Self(RandomState::new().hash_one(std::thread::current().id()))
+    }
+
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0xa076_1d64_78bd_642f);
+        let product = u128::from(self.0) * u128::from(self.0 ^ 0xe703_7ed1_a0b4_28db);
+        (product >> 64) as u64 ^ product as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_over_ipv4_mapped_addresses_count_as_ipv4() {
+        let mapped: SocketAddr = "[::ffff:10.1.2.3]:5353".parse().expect("address");
+        assert_eq!(client(mapped), "10.1.2.3:5353".parse().expect("address"));
+        let six: SocketAddr = "[fd00::2]:5353".parse().expect("address");
+        assert_eq!(client(six), six);
+    }
+
+    #[test]
+    fn seeds_differ_within_and_between_threads() {
+        let (mut one, mut other) = (Seeds::new(), Seeds::new());
+        let mut seen: Vec<u64> = (0..1000).flat_map(|_| [one.next(), other.next()]).collect();
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), 2000);
+        // All residues of a small modulus come up: rotation of small RRsets uses these.
+        assert_eq!((0..200).map(|_| one.next() % 3).filter(|&r| r == 2).count().min(1), 1);
+    }
+}

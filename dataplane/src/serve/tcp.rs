@@ -1,0 +1,235 @@
+//! The TCP side: one thread that accepts, and serves every connection as a small task.
+//!
+//! One thread is enough, as own answers cost a microsecond and lookups run elsewhere, and it is what lets
+//! connections share their read and write buffers and their limits without a lock.
+
+mod connection;
+mod deadline;
+mod frame;
+mod table;
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
+
+use arc_swap::ArcSwap;
+use dataplane_core::{Query, Transport};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::task::LocalSet;
+
+use super::counters::{CloseReason, ServeCounters, add};
+use super::desk::{Decision, Desk, Seeds, client};
+use super::{Limits, Phase};
+use connection::Connection;
+use frame::LATE_OCTETS;
+use table::{Seat, Table};
+
+/// The largest message, and so the largest reply.
+const MESSAGE_OCTETS: usize = 65_535;
+
+/// First and longest pause of accepting when it fails, as without a free descriptor (WR44, T7).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// A reply still to come, with its length in front.
+type Late = Pin<Box<dyn Future<Output = Vec<u8>> + Send>>;
+
+/// The fate of one message.
+enum Outcome {
+    /// The octets of the reply in the buffer.
+    Reply(usize),
+    /// The connection is closed.
+    Close,
+    Late(Late),
+}
+
+/// Decides one message of a client, given whether there is room for a late reply.
+type Answer = Box<dyn Fn(&[u8], SocketAddr, bool, &mut [u8]) -> Outcome>;
+
+/// What all connections share.
+struct Hall {
+    answer: Answer,
+    table: Rc<Table>,
+    limits: Arc<ArcSwap<Limits>>,
+    counters: Arc<ServeCounters>,
+    /// Where late replies are waited for.
+    runtime: Handle,
+    /// Used within one step of one connection at a time, so that none needs its own.
+    scratch: RefCell<Box<[u8]>>,
+    seeds: RefCell<Seeds>,
+    draining: Cell<bool>,
+}
+
+/// Starts the thread that serves these listeners.
+pub(super) fn start(
+    listeners: Vec<std::net::TcpListener>,
+    desk: Arc<Desk>,
+    limits: Arc<ArcSwap<Limits>>,
+    phase: watch::Receiver<Phase>,
+) -> io::Result<JoinHandle<()>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let listeners = {
+        let _inside = runtime.enter();
+        listeners.into_iter().map(TcpListener::from_std).collect::<io::Result<Vec<_>>>()?
+    };
+    std::thread::Builder::new().name("tcp".to_owned()).spawn(move || {
+        let (counters, handle) = (Arc::clone(&desk.counters), desk.runtime.clone());
+        let hall = Hall::new(answer(desk), limits, counters, handle);
+        LocalSet::new().block_on(&runtime, serve(Rc::new(hall), listeners, phase));
+    })
+}
+
+/// The real [`Answer`]: the core's decision, and lookups by the forwarder.
+fn answer(desk: Arc<Desk>) -> Answer {
+    let seeds = RefCell::new(Seeds::new());
+    // By convention the last counters are this thread's.
+    let own = desk.state.counters.len() - 1;
+    Box::new(move |packet, peer, room, buffer| {
+        let published = desk.state.published.load();
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let query = Query {
+            packet,
+            client: client(peer),
+            transport: Transport::Tcp,
+            now_s: now.unwrap_or_default().as_secs(),
+            seed: seeds.borrow_mut().next(),
+        };
+        // A defect that one message brings out costs its own connection, and is counted.
+        let decided =
+            catch_unwind(AssertUnwindSafe(|| desk.decide(&published, own, &query, room, buffer)));
+        match decided {
+            Ok(Decision::Reply(octets)) => Outcome::Reply(octets),
+            Ok(Decision::Drop) => Outcome::Close,
+            Err(_) => {
+                add(&desk.counters.panics, 1);
+                Outcome::Close
+            }
+            Ok(Decision::Forward(forward, slot)) => {
+                let (desk, published) = (Arc::clone(&desk), Arc::clone(&published));
+                Outcome::Late(Box::pin(async move {
+                    let mut reply = vec![0; LATE_OCTETS];
+                    let buffer = &mut reply[frame::PREFIX..];
+                    let octets = desk.forwarder.resolve(&published, &forward, slot, buffer).await;
+                    frame::seal(&mut reply, octets);
+                    reply
+                }))
+            }
+        }
+    })
+}
+
+impl Hall {
+    fn new(
+        answer: Answer,
+        limits: Arc<ArcSwap<Limits>>,
+        counters: Arc<ServeCounters>,
+        runtime: Handle,
+    ) -> Self {
+        Self {
+            answer,
+            table: Rc::new(Table::new(Arc::clone(&counters))),
+            limits,
+            counters,
+            runtime,
+            scratch: RefCell::new(vec![0; MESSAGE_OCTETS].into()),
+            seeds: RefCell::new(Seeds::new()),
+            draining: Cell::new(false),
+        }
+    }
+
+    /// Gives a new connection its place, or closes it if there is none.
+    fn welcome(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr) {
+        add(&self.counters.tcp_accepted, 1);
+        let limits = self.limits.load();
+        let Some(seat) = self.table.admit(client(peer).ip(), &limits) else {
+            self.counters.add_closed(CloseReason::Refused);
+            return;
+        };
+        // Replies are whole messages: nothing is gained by holding one back.
+        let _ = stream.set_nodelay(true);
+        tokio::task::spawn_local(attend(Rc::clone(self), stream, peer, seat));
+    }
+
+    fn drain(&self) {
+        self.draining.set(true);
+        self.table.close_quiet(CloseReason::Drain);
+    }
+}
+
+/// One connection from its first octet to its end.
+async fn attend(hall: Rc<Hall>, stream: TcpStream, peer: SocketAddr, seat: Seat) {
+    let counters = Arc::clone(&hall.counters);
+    let reason = Connection::new(hall, stream, peer, seat).run().await;
+    counters.add_closed(reason);
+}
+
+async fn serve(hall: Rc<Hall>, listeners: Vec<TcpListener>, mut phase: watch::Receiver<Phase>) {
+    let accepting: Vec<_> = listeners
+        .into_iter()
+        .map(|listener| tokio::task::spawn_local(accept(Rc::clone(&hall), listener)))
+        .collect();
+    loop {
+        // Without a sender nobody is left to stop us any other way.
+        let now = match phase.changed().await {
+            Ok(()) => *phase.borrow_and_update(),
+            Err(_) => Phase::Over,
+        };
+        match now {
+            Phase::Serving => {}
+            Phase::Draining => hall.drain(),
+            Phase::Stopping => break,
+            Phase::Over => return,
+        }
+    }
+    for task in accepting {
+        task.abort();
+    }
+    hall.drain();
+    tokio::select! {
+        () = hall.table.empty() => {}
+        _ = phase.wait_for(|phase| *phase == Phase::Over) => {}
+    }
+}
+
+async fn accept(hall: Rc<Hall>, listener: TcpListener) {
+    let mut pause = ACCEPT_PAUSE;
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                pause = ACCEPT_PAUSE;
+                hall.welcome(stream, peer);
+            }
+            // The connection's own misfortune, gone before we took it.
+            Err(error) if is_of_the_connection(&error) => {
+                add(&hall.counters.tcp_accept_failed, 1);
+            }
+            Err(error) => {
+                add(&hall.counters.tcp_accept_failed, 1);
+                if pause == ACCEPT_PAUSE {
+                    tracing::warn!(%error, "cannot accept TCP connections for now; UDP goes on");
+                }
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(ACCEPT_PAUSE_MAX);
+            }
+        }
+    }
+}
+
+fn is_of_the_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::Interrupted
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,295 @@
+//! One TCP connection (RFC 7766): pipelined queries in, replies out as they are ready.
+//!
+//! It owns no buffer while it is idle. Everything it waits for is polled in one place, and everything it does in
+//! between is done at once.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, Sleep};
+
+use super::super::Deadlines;
+use super::super::counters::{CloseReason, add};
+use super::deadline::{Waiting, lifetime};
+use super::frame::{self, Frame, LATE_OCTETS, PREFIX};
+use super::table::Seat;
+use super::{Hall, Outcome};
+
+/// WR41: with so many queries at upstreams, reading pauses.
+const IN_PROGRESS: usize = 64;
+
+/// With so many octets of replies unwritten, reading pauses: one full reply, so that the most a client holds of us
+/// without reading is two.
+const UNWRITTEN_OCTETS: usize = 64 << 10;
+
+/// Octets read at a time.
+const READ_OCTETS: usize = 16 << 10;
+
+/// One client's connection.
+pub(super) struct Connection<S> {
+    stream: S,
+    client: SocketAddr,
+    hall: Rc<Hall>,
+    seat: Seat,
+    deadlines: Deadlines,
+    /// Read and not yet answered.
+    input: Vec<u8>,
+    /// Answered and not yet written, from `written` on.
+    output: Vec<u8>,
+    written: usize,
+    late: JoinSet<Vec<u8>>,
+    /// No more is read: it ends for this reason once everything is answered.
+    ending: Option<CloseReason>,
+    /// Whether any query was answered: a drain lets a new connection ask once.
+    asked: bool,
+    /// Input waits for a limit, not for the client.
+    held_back: bool,
+    message_since: Option<Instant>,
+    write_since: Option<Instant>,
+    old: Instant,
+    timer: Pin<Box<Sleep>>,
+}
+
+/// What a connection waited for.
+enum Event {
+    Read(usize),
+    Wrote(usize),
+    Reply(Vec<u8>),
+    /// What was held back may go on.
+    Resumed,
+    /// A lookup ended without a reply: a defect of ours.
+    NoReply,
+    Failed,
+    Close(CloseReason),
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    pub(super) fn new(hall: Rc<Hall>, stream: S, client: SocketAddr, seat: Seat) -> Self {
+        let deadlines = hall.limits.load().deadlines.clone();
+        let seed = hall.seeds.borrow_mut().next();
+        let now = Instant::now();
+        Self {
+            stream,
+            client,
+            hall,
+            seat,
+            input: Vec::new(),
+            output: Vec::new(),
+            written: 0,
+            late: JoinSet::new(),
+            ending: None,
+            asked: false,
+            held_back: false,
+            message_since: None,
+            write_since: None,
+            old: now + lifetime(deadlines.age, seed),
+            timer: Box::pin(tokio::time::sleep(deadlines.idle)),
+            deadlines,
+        }
+    }
+
+    /// Serves the connection to its end; returns why it ended.
+    pub(super) async fn run(mut self) -> CloseReason {
+        loop {
+            self.answer();
+            self.note();
+            if let Some(reason) = self.over() {
+                return reason;
+            }
+            match std::future::poll_fn(|cx| self.poll_event(cx)).await {
+                Event::Read(0) => self.ending = Some(CloseReason::Client),
+                Event::Read(_) => self.seat.set_quiet_since(None),
+                Event::Wrote(octets) => self.wrote(octets),
+                Event::Reply(reply) => self.push(&reply),
+                Event::Resumed => {}
+                Event::NoReply => add(&self.hall.counters.panics, 1),
+                Event::Failed => return CloseReason::Failed,
+                Event::Close(reason) => return reason,
+            }
+        }
+    }
+
+    /// Answers the complete messages of the input, as far as limits let it.
+    fn answer(&mut self) {
+        let hall = Rc::clone(&self.hall);
+        let input = std::mem::take(&mut self.input);
+        let mut rest = &input[..];
+        while self.may_read() {
+            match frame::first(rest) {
+                Frame::Incomplete => break,
+                Frame::TooShort => self.ending = Some(CloseReason::NotAQuery),
+                Frame::Message(message) => {
+                    rest = &rest[PREFIX + message.len()..];
+                    self.message_since = None;
+                    self.seat.message_came(Instant::now());
+                    self.asked = true;
+                    let mut buffer = hall.scratch.borrow_mut();
+                    let room = self.seat.has_room(LATE_OCTETS);
+                    match (hall.answer)(message, self.client, room, &mut buffer) {
+                        Outcome::Reply(octets) => {
+                            self.push(&frame::prefix(octets));
+                            self.push(&buffer[..octets]);
+                        }
+                        Outcome::Close => self.ending = Some(CloseReason::NotAQuery),
+                        Outcome::Late(late) => {
+                            self.late.spawn_on(late, &hall.runtime);
+                        }
+                    }
+                    self.hold(rest.len());
+                }
+            }
+        }
+        if self.ending.is_none() && !rest.is_empty() {
+            self.input = if rest.len() == input.len() { input } else { rest.to_vec() };
+        }
+    }
+
+    /// Whether more queries may be taken: WR41, WR42, WR44.
+    fn may_read(&self) -> bool {
+        self.ending.is_none()
+            && !self.seat.must_close()
+            && self.late.len() < IN_PROGRESS
+            && self.unwritten() < UNWRITTEN_OCTETS
+            && !self.seat.is_paused()
+    }
+
+    fn unwritten(&self) -> usize {
+        self.output.len() - self.written
+    }
+
+    fn push(&mut self, octets: &[u8]) {
+        if self.output.is_empty() {
+            self.write_since = Some(Instant::now());
+        }
+        self.output.extend_from_slice(octets);
+    }
+
+    fn wrote(&mut self, octets: usize) {
+        self.written += octets;
+        self.write_since = Some(Instant::now());
+        if self.written == self.output.len() {
+            (self.output, self.written) = (Vec::new(), 0);
+            self.write_since = None;
+        } else if self.written >= UNWRITTEN_OCTETS {
+            self.output.drain(..self.written);
+            self.written = 0;
+        }
+    }
+
+    /// Accounts for what is held: buffers as allocated, late replies at their largest.
+    fn hold(&self, input: usize) {
+        let late = self.late.len() * LATE_OCTETS;
+        self.seat.hold(input + self.output.capacity() + late);
+    }
+
+    /// Notes what is waited for from now on.
+    fn note(&mut self) {
+        self.hold(self.input.capacity());
+        let now = Instant::now();
+        let unfinished = !self.input.is_empty() && self.may_read();
+        self.held_back = !self.input.is_empty() && !unfinished;
+        self.message_since = match self.message_since {
+            Some(since) if unfinished => Some(since),
+            None if unfinished => Some(now),
+            _ => None,
+        };
+        let since = match self.seat.quiet_since() {
+            _ if !self.input.is_empty() || !self.is_done() => None,
+            None => Some(now),
+            since => since,
+        };
+        self.seat.set_quiet_since(since);
+    }
+
+    /// Every query taken is answered and every answer written.
+    fn is_done(&self) -> bool {
+        self.late.is_empty() && self.output.is_empty()
+    }
+
+    /// Whether it is time to go, because all is answered and there was a reason to end.
+    fn over(&self) -> Option<CloseReason> {
+        if self.ending.is_some() && self.is_done() {
+            return self.ending;
+        }
+        self.seat.quiet_since()?;
+        if self.hall.draining.get() && self.asked {
+            Some(CloseReason::Drain)
+        } else if self.old <= Instant::now() {
+            Some(CloseReason::Age)
+        } else {
+            None
+        }
+    }
+
+    /// Writing comes first, since it frees what the rest needs.
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
+        if let Poll::Ready(reason) = self.seat.poll_close(cx) {
+            return Poll::Ready(Event::Close(reason));
+        }
+        if self.unwritten() > 0 {
+            let stream = Pin::new(&mut self.stream);
+            match stream.poll_write(cx, &self.output[self.written..]) {
+                Poll::Ready(Ok(octets)) if octets > 0 => return Poll::Ready(Event::Wrote(octets)),
+                Poll::Ready(_) => return Poll::Ready(Event::Failed),
+                Poll::Pending => {}
+            }
+        }
+        if self.unwritten() < UNWRITTEN_OCTETS {
+            match self.late.poll_join_next(cx) {
+                Poll::Ready(Some(Ok(reply))) => return Poll::Ready(Event::Reply(reply)),
+                Poll::Ready(Some(Err(_))) => return Poll::Ready(Event::NoReply),
+                Poll::Ready(None) | Poll::Pending => {}
+            }
+        }
+        if self.may_read() {
+            if self.held_back {
+                return Poll::Ready(Event::Resumed);
+            }
+            if let Poll::Ready(octets) = self.poll_read(cx) {
+                return Poll::Ready(octets.map_or(Event::Failed, Event::Read));
+            }
+        }
+        self.poll_due(cx).map(Event::Close)
+    }
+
+    /// Reads through the shared buffer, so that waiting for a client needs none.
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let mut scratch = self.hall.scratch.borrow_mut();
+        let mut read = ReadBuf::new(&mut scratch[..READ_OCTETS]);
+        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut read))?;
+        self.input.extend_from_slice(read.filled());
+        Poll::Ready(Ok(read.filled().len()))
+    }
+
+    fn poll_due(&mut self, cx: &mut Context<'_>) -> Poll<CloseReason> {
+        let waiting = Waiting {
+            quiet: self.seat.quiet_since(),
+            message: self.message_since,
+            write: self.write_since,
+            old: self.old,
+        };
+        let Some((at, reason)) = waiting.due(&self.deadlines) else {
+            return Poll::Pending;
+        };
+        // The timer moves only when it must come earlier, or came too early: not for every query.
+        if at < self.timer.deadline() {
+            self.timer.as_mut().reset(at);
+        }
+        while self.timer.as_mut().poll(cx).is_ready() {
+            if at <= Instant::now() {
+                return Poll::Ready(reason);
+            }
+            self.timer.as_mut().reset(at);
+        }
+        Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests;

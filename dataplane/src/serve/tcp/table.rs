@@ -1,0 +1,270 @@
+//! Who is connected, what each holds, and who must go when a limit is reached (WR44).
+//!
+//! Limits are looked for by walking all seats, at most 4,096 of them: some ten microseconds, and only when a limit
+//! is reached; what happens per query is a few stores.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::super::counters::{CloseReason, ServeCounters};
+use super::super::{Deadlines, Limits};
+
+/// All connections.
+pub(super) struct Table {
+    entries: RefCell<BTreeMap<u64, Rc<Entry>>>,
+    of_client: RefCell<HashMap<IpAddr, usize>>,
+    next: Cell<u64>,
+    /// Connections whose task has not ended, counted or not.
+    seats: Cell<usize>,
+    /// Octets held by all.
+    held: Cell<usize>,
+    counters: Arc<ServeCounters>,
+    emptied: Notify,
+}
+
+/// One connection, as the others see it.
+struct Entry {
+    client: IpAddr,
+    quiet_since: Cell<Option<Instant>>,
+    /// When its last message came.
+    last_message: Cell<Instant>,
+    held: Cell<usize>,
+    /// Not read because of the bound on all buffers.
+    paused: Cell<bool>,
+    close: Cell<Option<CloseReason>>,
+    waker: RefCell<Waker>,
+}
+
+/// A connection's place at the table; given back when dropped.
+pub(super) struct Seat {
+    number: u64,
+    entry: Rc<Entry>,
+    table: Rc<Table>,
+    bound: usize,
+}
+
+impl Table {
+    pub(super) fn new(counters: Arc<ServeCounters>) -> Self {
+        Self {
+            entries: RefCell::default(),
+            of_client: RefCell::default(),
+            next: Cell::new(0),
+            seats: Cell::new(0),
+            held: Cell::new(0),
+            counters,
+            emptied: Notify::new(),
+        }
+    }
+
+    /// A place for one more connection. At a limit the longest idle gives up its own; `None` if nobody is idle.
+    pub(super) fn admit(self: &Rc<Self>, client: IpAddr, limits: &Limits) -> Option<Seat> {
+        let stuck = limits.deadlines.stuck();
+        let of_client = self.of_client.borrow().get(&client).copied();
+        if of_client.unwrap_or(0) >= limits.tcp_connections_per_client {
+            let idle = self.longest_idle(stuck, |entry| entry.client == client)?;
+            self.evict(idle, CloseReason::EvictedByClient);
+        } else if self.entries.borrow().len() >= limits.tcp_connections {
+            let idle = self.longest_idle(stuck, |_| true)?;
+            self.evict(idle, CloseReason::Evicted);
+        }
+        let number = self.next.replace(self.next.get() + 1);
+        let now = Instant::now();
+        let entry = Rc::new(Entry {
+            client,
+            quiet_since: Cell::new(Some(now)),
+            last_message: Cell::new(now),
+            held: Cell::new(0),
+            paused: Cell::new(false),
+            close: Cell::new(None),
+            waker: RefCell::new(Waker::noop().clone()),
+        });
+        self.entries.borrow_mut().insert(number, Rc::clone(&entry));
+        *self.of_client.borrow_mut().entry(client).or_insert(0) += 1;
+        self.seats.set(self.seats.get() + 1);
+        self.counters.tcp_open.fetch_add(1, Ordering::Relaxed);
+        Some(Seat { number, entry, table: Rc::clone(self), bound: limits.tcp_buffer_bytes })
+    }
+
+    /// The quiet connection that has been so for longest; if none is, the one whose last message is oldest, if
+    /// that is older than any lookup takes: then only its client can be holding it open.
+    fn longest_idle(&self, stuck: Duration, of: impl Fn(&Entry) -> bool) -> Option<u64> {
+        let entries = self.entries.borrow();
+        let of = || entries.iter().filter(|(_, entry)| of(entry));
+        let quiet =
+            of().filter_map(|(number, entry)| Some((entry.quiet_since.get()?, *number))).min();
+        let oldest = || {
+            of().map(|(number, entry)| (entry.last_message.get(), *number))
+                .min()
+                .filter(|(at, _)| at.elapsed() > stuck)
+        };
+        quiet.or_else(oldest).map(|(_, number)| number)
+    }
+
+    /// Takes a connection off the table; its task closes it when it runs next.
+    fn evict(&self, number: u64, reason: CloseReason) {
+        if let Some(entry) = self.remove(number) {
+            entry.ask_to_close(reason);
+        }
+    }
+
+    fn remove(&self, number: u64) -> Option<Rc<Entry>> {
+        let entry = self.entries.borrow_mut().remove(&number)?;
+        let mut of_client = self.of_client.borrow_mut();
+        if let Some(count) = of_client.get_mut(&entry.client) {
+            *count -= 1;
+            if *count == 0 {
+                of_client.remove(&entry.client);
+            }
+        }
+        self.set_held(self.held.get() - entry.held.replace(0));
+        Some(entry)
+    }
+
+    fn set_held(&self, octets: usize) {
+        self.held.set(octets);
+        self.counters.tcp_buffered.store(octets as u64, Ordering::Relaxed);
+    }
+
+    /// Closes every connection with nothing in progress.
+    pub(super) fn close_quiet(&self, reason: CloseReason) {
+        for entry in self.entries.borrow().values() {
+            if entry.quiet_since.get().is_some() {
+                entry.ask_to_close(reason);
+            }
+        }
+    }
+
+    /// Returns when the last connection is gone.
+    pub(super) async fn empty(&self) {
+        while self.seats.get() > 0 {
+            self.emptied.notified().await;
+        }
+    }
+
+    /// Lets those go on that were not read while the buffers were full.
+    fn resume(&self) {
+        for entry in self.entries.borrow().values() {
+            if entry.paused.replace(false) {
+                entry.waker.borrow().wake_by_ref();
+            }
+        }
+    }
+
+    fn largest(&self) -> Option<u64> {
+        let entries = self.entries.borrow();
+        entries.iter().max_by_key(|(_, entry)| entry.held.get()).map(|(number, _)| *number)
+    }
+}
+
+impl Deadlines {
+    /// Past it a connection that has something in progress is held open by its client alone.
+    fn stuck(&self) -> Duration {
+        self.write
+    }
+}
+
+impl Entry {
+    fn ask_to_close(&self, reason: CloseReason) {
+        self.close.set(Some(reason));
+        self.waker.borrow().wake_by_ref();
+    }
+}
+
+/// From here on the connections with the largest backlogs are not read; the rest of the bound is for what the
+/// others still need.
+const fn pause_at(bound: usize) -> usize {
+    bound / 4 * 3
+}
+
+impl Seat {
+    /// Remembers whom to wake, and says whether the connection must close.
+    pub(super) fn poll_close(&self, cx: &Context<'_>) -> Poll<CloseReason> {
+        if let Some(reason) = self.entry.close.get() {
+            return Poll::Ready(reason);
+        }
+        self.entry.waker.borrow_mut().clone_from(cx.waker());
+        Poll::Pending
+    }
+
+    /// Whether it was asked to close.
+    pub(super) fn must_close(&self) -> bool {
+        self.entry.close.get().is_some()
+    }
+
+    pub(super) fn quiet_since(&self) -> Option<Instant> {
+        self.entry.quiet_since.get()
+    }
+
+    pub(super) fn set_quiet_since(&self, since: Option<Instant>) {
+        self.entry.quiet_since.set(since);
+    }
+
+    pub(super) fn message_came(&self, at: Instant) {
+        self.entry.last_message.set(at);
+    }
+
+    /// Says how many octets this connection holds. When all of them together pass the bound, the largest is
+    /// closed.
+    pub(super) fn hold(&self, octets: usize) {
+        if self.must_close() {
+            // Taken off the table, or about to go: no longer counted.
+            return;
+        }
+        let table = &self.table;
+        let before = table.held.get();
+        let after = before - self.entry.held.replace(octets) + octets;
+        table.set_held(after);
+        if after > self.bound
+            && let Some(largest) = table.largest()
+        {
+            table.evict(largest, CloseReason::Backlog);
+        }
+        let pause_at = pause_at(self.bound);
+        if before >= pause_at && table.held.get() < pause_at {
+            table.resume();
+        }
+    }
+
+    /// Whether so many more octets leave room for others.
+    pub(super) fn has_room(&self, octets: usize) -> bool {
+        self.table.held.get() + octets <= pause_at(self.bound)
+    }
+
+    /// Whether this connection must not be read for now: the buffers are nearly full and it holds no less than
+    /// the average, as the largest always does.
+    pub(super) fn is_paused(&self) -> bool {
+        let held = self.table.held.get();
+        let own = self.entry.held.get();
+        let paused = held >= pause_at(self.bound)
+            && own > 0
+            && own.saturating_mul(self.table.entries.borrow().len()) >= held;
+        self.entry.paused.set(paused);
+        paused
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let before = self.table.held.get();
+        self.table.remove(self.number);
+        let pause_at = pause_at(self.bound);
+        if before >= pause_at && self.table.held.get() < pause_at {
+            self.table.resume();
+        }
+        self.table.seats.set(self.table.seats.get() - 1);
+        self.table.counters.tcp_open.fetch_sub(1, Ordering::Relaxed);
+        self.table.emptied.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+//! Limits and evictions, without connections behind the seats.
+
+use super::super::tests::local;
+use super::*;
+
+fn table() -> Rc<Table> {
+    Rc::new(Table::new(Arc::default()))
+}
+
+fn limits(connections: usize, per_client: usize) -> Limits {
+    Limits {
+        tcp_connections: connections,
+        tcp_connections_per_client: per_client,
+        ..Limits::default()
+    }
+}
+
+fn client(last: u8) -> IpAddr {
+    IpAddr::from([10, 0, 0, last])
+}
+
+fn closes(seat: &Seat) -> Option<CloseReason> {
+    seat.entry.close.get()
+}
+
+async fn second() {
+    tokio::time::sleep(Duration::from_secs(1)).await;
+}
+
+#[test]
+fn wr44_t1_a_client_at_its_limit_loses_its_own_longest_idle() {
+    local(async {
+        let (table, limits) = (table(), limits(100, 2));
+        let other = table.admit(client(2), &limits).expect("other");
+        second().await;
+        let first = table.admit(client(1), &limits).expect("first");
+        second().await;
+        let second = table.admit(client(1), &limits).expect("second");
+        let third = table.admit(client(1), &limits).expect("third");
+        assert_eq!(closes(&first), Some(CloseReason::EvictedByClient));
+        for seat in [&other, &second, &third] {
+            assert_eq!(closes(seat), None);
+        }
+        drop(first);
+        let fourth = table.admit(client(1), &limits).expect("fourth");
+        assert_eq!(closes(&second), Some(CloseReason::EvictedByClient));
+        assert_eq!((closes(&third), closes(&fourth)), (None, None));
+    });
+}
+
+#[test]
+fn wr44_t2_at_the_limit_of_all_the_longest_idle_goes() {
+    local(async {
+        let (table, limits) = (table(), limits(3, 3));
+        let mut seats = Vec::new();
+        for number in 0..3 {
+            seats.push(table.admit(client(number), &limits).expect("seat"));
+            second().await;
+        }
+        // The first is busy, the second was used lately: the third has been idle for longest.
+        seats[0].set_quiet_since(None);
+        seats[1].set_quiet_since(Some(Instant::now()));
+        let new = table.admit(client(9), &limits).expect("new");
+        assert_eq!(closes(&seats[2]), Some(CloseReason::Evicted));
+        for seat in [&seats[0], &seats[1], &new] {
+            assert_eq!(closes(seat), None);
+        }
+    });
+}
+
+#[test]
+fn wr44_with_nobody_idle_the_new_connection_is_refused() {
+    local(async {
+        let (table, limits) = (table(), limits(2, 2));
+        let busy: Vec<_> =
+            (0..2).map(|number| table.admit(client(number), &limits).expect("seat")).collect();
+        for seat in &busy {
+            seat.set_quiet_since(None);
+        }
+        assert!(table.admit(client(9), &limits).is_none());
+        assert!(busy.iter().all(|seat| closes(seat).is_none()));
+        // Nothing came from the first for longer than any lookup takes: it only occupies its place.
+        tokio::time::sleep(Duration::from_secs(6)).await;
+        busy[1].message_came(Instant::now());
+        assert!(table.admit(client(9), &limits).is_some());
+        assert_eq!(closes(&busy[0]), Some(CloseReason::Evicted));
+        assert_eq!(closes(&busy[1]), None);
+    });
+}
+
+#[test]
+fn a_seat_given_back_makes_room_and_is_no_longer_counted() {
+    local(async {
+        let (table, limits) = (table(), limits(1, 1));
+        for _ in 0..5 {
+            let seat = table.admit(client(1), &limits).expect("seat");
+            seat.hold(1000);
+            assert_eq!(table.held.get(), 1000);
+            assert_eq!(closes(&seat), None);
+        }
+        assert_eq!(table.held.get(), 0);
+        assert!(table.of_client.borrow().is_empty());
+        assert_eq!(table.counters.tcp_open.load(Ordering::Relaxed), 0);
+        table.empty().await;
+    });
+}
+
+#[test]
+fn wr44_past_the_bound_of_all_buffers_the_largest_backlog_is_closed() {
+    local(async {
+        let limits = Limits { tcp_buffer_bytes: 10_000, ..Limits::default() };
+        let table = table();
+        let seats: Vec<_> =
+            (0..3).map(|number| table.admit(client(number), &limits).expect("seat")).collect();
+        seats[0].hold(1000);
+        seats[1].hold(6000);
+        assert!(!seats[0].is_paused() && !seats[1].is_paused(), "room is left");
+        seats[2].hold(1500);
+        assert!(seats[1].is_paused(), "the largest is not read");
+        assert!(!seats[0].is_paused() && !seats[2].is_paused(), "others are");
+        seats[2].hold(4000);
+        assert_eq!(closes(&seats[1]), Some(CloseReason::Backlog));
+        assert_eq!(table.held.get(), 5000, "it is counted no longer");
+        assert_eq!(closes(&seats[0]), None);
+        assert_eq!(closes(&seats[2]), None);
+        seats[1].hold(9000);
+        assert_eq!(table.held.get(), 5000, "nor is what it still holds");
+    });
+}

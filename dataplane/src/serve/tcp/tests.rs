@@ -1,0 +1,69 @@
+//! A hall whose answers are scripted, for the tests of connections and of the table.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::task::LocalSet;
+
+use super::*;
+
+/// A hall that answers by the octet after the header: `e` echoes the message, `b` replies with 60,000 octets, `l`
+/// echoes after as many seconds as the next octet says, anything else is no query.
+pub(super) fn hall(limits: Limits) -> (Rc<Hall>, Rc<Cell<usize>>) {
+    let asked = Rc::new(Cell::new(0));
+    let count = Rc::clone(&asked);
+    let answer: Answer = Box::new(move |message, _, room, buffer| {
+        count.set(count.get() + 1);
+        match message.get(12) {
+            Some(b'e') => {
+                buffer[..message.len()].copy_from_slice(message);
+                Outcome::Reply(message.len())
+            }
+            Some(b'b') => {
+                buffer[..60_000].fill(0);
+                buffer[..2].copy_from_slice(&message[..2]);
+                Outcome::Reply(60_000)
+            }
+            Some(b'l') if room => {
+                let message = message.to_vec();
+                Outcome::Late(Box::pin(async move {
+                    tokio::time::sleep(Duration::from_secs(message[13].into())).await;
+                    [&frame::prefix(message.len())[..], &message].concat()
+                }))
+            }
+            Some(b'l') => {
+                buffer[..12].fill(0xff);
+                Outcome::Reply(12)
+            }
+            _ => Outcome::Close,
+        }
+    });
+    let hall = Hall::new(
+        answer,
+        Arc::new(ArcSwap::from_pointee(limits)),
+        Arc::default(),
+        Handle::current(),
+    );
+    (Rc::new(hall), asked)
+}
+
+/// A framed message of this id, with what follows the header.
+pub(super) fn message(id: u16, rest: &[u8]) -> Vec<u8> {
+    let mut message = frame::prefix(12 + rest.len()).to_vec();
+    message.extend(id.to_be_bytes());
+    message.extend([0; 10]);
+    message.extend(rest);
+    message
+}
+
+/// Runs a test on one thread, where time passes only when everybody waits.
+pub(super) fn local(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .expect("runtime");
+    LocalSet::new().block_on(&runtime, test);
+}

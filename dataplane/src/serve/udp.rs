@@ -1,0 +1,129 @@
+//! One UDP thread: a batch in, answers beside it, a batch out. Nothing here waits, allocates or takes a lock for
+//! an answer of our own; only what an upstream must answer becomes a task elsewhere.
+
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use dataplane_core::{Forward, Query, Transport};
+use dataplane_udp::{Batch, DATAGRAM_OCTETS, Datagram, Local, Socket};
+
+use super::counters::add;
+use super::desk::{Decision, Desk, Seeds, client};
+use crate::forward::Slot;
+use crate::state::Published;
+
+/// After a failure to receive that is no datagram's fault: long enough not to spin, short enough not to be missed.
+const RECEIVE_PAUSE: Duration = Duration::from_millis(10);
+
+/// One socket and who serves it.
+pub(super) struct Worker {
+    socket: Arc<Socket>,
+    desk: Arc<Desk>,
+    number: usize,
+    stale: Duration,
+    stop: Arc<AtomicBool>,
+    seeds: Seeds,
+}
+
+impl Worker {
+    pub(super) fn new(
+        socket: Arc<Socket>,
+        desk: Arc<Desk>,
+        number: usize,
+        stale: Duration,
+        stop: Arc<AtomicBool>,
+    ) -> Self {
+        Self { socket, desk, number, stale, stop, seeds: Seeds::new() }
+    }
+
+    /// Serves until told to stop, then answers what is queued (D3).
+    pub(super) fn run(mut self) {
+        let mut batch = Batch::new();
+        loop {
+            // Read before receiving: nothing is left behind by a stop that comes in between.
+            let stopping = self.stop.load(Ordering::Acquire);
+            match self.socket.recv(&mut batch) {
+                Ok(0) if stopping => return,
+                Ok(0) => {}
+                Ok(_) => self.answer(&mut batch),
+                Err(error) => {
+                    tracing::warn!(%error, address = %self.socket.local_addr(), "cannot receive");
+                    add(&self.desk.counters.udp_receive_failed, 1);
+                    if stopping {
+                        return;
+                    }
+                    std::thread::sleep(RECEIVE_PAUSE);
+                }
+            }
+        }
+    }
+
+    fn answer(&mut self, batch: &mut Batch) {
+        let desk = Arc::clone(&self.desk);
+        let published = desk.state.published.load();
+        let now_s = batch.now().as_secs();
+        // A defect that one message brings out must not silence a thread, and with it its share of the clients.
+        let answered = catch_unwind(AssertUnwindSafe(|| {
+            batch.answer(|datagram, buffer| self.reply(&published, now_s, datagram, buffer));
+        }));
+        if answered.is_err() {
+            add(&desk.counters.panics, 1);
+        }
+        let sent = self.socket.send(batch);
+        if sent.failed > 0 {
+            add(&desk.counters.udp_send_failed, sent.failed);
+        }
+    }
+
+    /// Octets of the reply to send now, 0 for none.
+    fn reply(
+        &mut self,
+        published: &Arc<Published>,
+        now_s: u64,
+        datagram: Datagram<'_>,
+        buffer: &mut [u8],
+    ) -> usize {
+        if datagram.waited > self.stale {
+            add(&self.desk.counters.udp_stale, 1);
+            return 0;
+        }
+        let query = Query {
+            packet: datagram.bytes,
+            client: client(datagram.peer),
+            transport: Transport::Udp,
+            now_s,
+            seed: self.seeds.next(),
+        };
+        match self.desk.decide(published, self.number, &query, true, buffer) {
+            Decision::Reply(octets) => octets,
+            Decision::Drop => 0,
+            Decision::Forward(forward, slot) => {
+                self.reply_late(published, forward, slot, datagram.local, datagram.peer);
+                0
+            }
+        }
+    }
+
+    fn reply_late(
+        &self,
+        published: &Arc<Published>,
+        forward: Box<Forward>,
+        slot: Slot,
+        from: Local,
+        peer: SocketAddr,
+    ) {
+        let (desk, socket) = (Arc::clone(&self.desk), Arc::clone(&self.socket));
+        let published = Arc::clone(published);
+        let late = async move {
+            let mut buffer = [0; DATAGRAM_OCTETS];
+            let octets = desk.forwarder.resolve(&published, &forward, slot, &mut buffer).await;
+            if socket.send_to(&buffer[..octets], from, peer).is_err() {
+                add(&desk.counters.udp_send_failed, 1);
+            }
+        };
+        self.desk.late.spawn_on(late, &self.desk.runtime);
+    }
+}

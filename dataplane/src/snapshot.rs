@@ -1,0 +1,340 @@
+//! The warm start (E40-E46): what is served is written to a folder of the machine, and a process
+//! that starts while the API server is away answers from it at once.
+//!
+//! The writer of the index gives its objects away in small steps; a thread of its own brings them
+//! to disk. At the next start the file is checked as a whole and applied like a list, marked as
+//! what it is until live lists replace it.
+
+mod due;
+mod format;
+mod read;
+mod write;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, TrySendError};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use crds::Config;
+use dataplane_core::{DataSource, Export, Index, Resource, Selector};
+use serde::Serialize;
+
+use crate::settings;
+use crate::source::report::Report;
+use crate::telemetry::printable;
+use due::{Due, Moment};
+use format::{Head, Kept};
+use write::Part;
+
+pub use read::{Refusal, Stored};
+
+/// The snapshot in its folder, what it is while unfinished, and what becomes of a useless one.
+const FILE: &str = "snapshot";
+const TEMPORARY: &str = "snapshot.new";
+const REJECTED: &str = "snapshot.rejected";
+
+/// Rows and ports exported at a time: well below a millisecond.
+const STEP: usize = 2_000;
+/// When to go on with a snapshot in the making, and when the disk is behind.
+const NEXT_STEP: Duration = Duration::from_millis(1);
+const DISK_IS_BUSY: Duration = Duration::from_millis(50);
+/// How often to look whether one is due.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// Younger snapshots are as good as live data for readiness (E43).
+const FRESH_S: u64 = 300;
+/// With an older one, how long to wait for live data first (E43).
+const MAX_WAIT_FOR_LIVE: Duration = Duration::from_secs(10);
+
+/// What there is to tell of snapshots, part of the report.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Told {
+    /// Where they are; `None` without `--state-dir`.
+    pub folder: Option<PathBuf>,
+    /// When the API server last confirmed what is on disk, in Unix seconds (E52).
+    pub on_disk_confirmed_at_s: Option<u64>,
+    /// Size of it.
+    pub octets: u64,
+    /// Written since start.
+    pub writes: u64,
+    /// Times one could not be written.
+    pub failures: u64,
+    /// Why the last one could not be.
+    pub error: Option<String>,
+    /// What this process started from.
+    pub loaded: Option<Loaded>,
+    /// Why the one found at start was not used.
+    pub refused: Option<String>,
+}
+
+/// A snapshot that this process started from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Loaded {
+    /// When the API server last confirmed all of it, in Unix seconds.
+    pub confirmed_at_s: u64,
+    /// How old it was when it was loaded.
+    pub age_s: u64,
+    /// When it was loaded.
+    #[serde(skip)]
+    pub at: Instant,
+}
+
+/// E43: whether readiness waits for live data although there is a snapshot. `api_answers` is
+/// `None` until it is known.
+pub fn waits_for_live(loaded: Loaded, now: Instant, api_answers: Option<bool>) -> bool {
+    let waited = now.saturating_duration_since(loaded.at);
+    loaded.age_s > FRESH_S && api_answers != Some(false) && waited < MAX_WAIT_FOR_LIVE
+}
+
+/// Opens the snapshot of a folder, at start. One that cannot be used is moved out of the way and
+/// reported; nothing of that is a reason not to start.
+pub fn open(folder: &Path, report: &Report) -> Option<Stored> {
+    report.read().snapshot.folder = Some(folder.to_owned());
+    match Stored::open(&folder.join(FILE)) {
+        Ok(found) => {
+            report.read().snapshot.on_disk_confirmed_at_s =
+                found.as_ref().and_then(Stored::confirmed_at_s);
+            found
+        }
+        Err(refusal) => {
+            set_aside(folder, report, &refusal);
+            None
+        }
+    }
+}
+
+/// Reports why a snapshot is not used. One that is of no use at all is renamed, for a person to
+/// look at; the next such one takes its place.
+pub fn set_aside(folder: &Path, report: &Report, refusal: &Refusal) {
+    let file = folder.join(FILE);
+    let mut text = format!("{} is not used: {refusal}", file.display());
+    if refusal.is_final() {
+        match std::fs::rename(&file, folder.join(REJECTED)) {
+            Ok(()) => text.push_str(&format!("; it is {REJECTED} now")),
+            Err(error) => text.push_str(&format!("; it cannot be renamed: {error}")),
+        }
+    }
+    tracing::warn!("the snapshot {}", printable(&text));
+    report.read().snapshot.refused = Some(text);
+}
+
+/// Writes snapshots from the index, step by step, on the thread that owns it.
+#[derive(Debug)]
+pub struct Snapshots {
+    disk: SyncSender<Part>,
+    report: Arc<Report>,
+    /// The configuration that a restart is to run: the stable one.
+    configuration: Arc<Config>,
+    due: Due,
+    making: Option<Making>,
+    /// Failures that have been noticed.
+    failures: u64,
+}
+
+/// A snapshot in the making.
+#[derive(Debug)]
+struct Making {
+    export: Export,
+    /// What the disk has not taken yet.
+    next: Option<Part>,
+    /// Nothing follows `next`.
+    is_last: bool,
+    confirmed_at_s: u64,
+}
+
+/// What the index cannot say.
+#[derive(Clone, Copy, Debug)]
+pub struct Circumstances<'a> {
+    /// The configuration in use, by which objects are kept.
+    pub config: &'a Config,
+    /// When the API server was last heard of, in Unix seconds and by [`Resource`].
+    pub contacts: [Option<u64>; Resource::ALL.len()],
+    /// Uid of the Namespace `kube-system`.
+    pub kube_system: Option<u128>,
+    /// The time.
+    pub now: Instant,
+}
+
+impl Snapshots {
+    /// Writes to this folder, which is made if need be.
+    ///
+    /// # Errors
+    /// When the folder cannot be made or the thread not started.
+    pub fn new(folder: &Path, config: Arc<Config>, report: Arc<Report>) -> anyhow::Result<Self> {
+        std::fs::create_dir_all(folder).with_context(|| {
+            format!(
+                "cannot make the folder {} (--state-dir): name one that this user may write to",
+                folder.display()
+            )
+        })?;
+        report.read().snapshot.folder = Some(folder.to_owned());
+        let disk = write::start(folder, report.clone())?;
+        let due = Due::default();
+        Ok(Snapshots { disk, report, configuration: config, due, making: None, failures: 0 })
+    }
+
+    /// The configuration that a restart is to run from now on.
+    pub fn keep_configuration(&mut self, config: Arc<Config>) {
+        if self.configuration != config {
+            self.configuration = config;
+            self.due.changed();
+        }
+    }
+
+    /// An answer has changed.
+    pub fn changed(&mut self) {
+        self.due.changed();
+    }
+
+    /// Gives up the snapshot in the making: what it began with is not true any more.
+    pub fn abandon(&mut self) {
+        self.making = None;
+        self.due.changed();
+    }
+
+    /// Does a little of what is to be done; returns when to call again at the latest.
+    pub fn step(&mut self, index: &Index, circumstances: &Circumstances<'_>) -> Duration {
+        if self.making.is_none() {
+            self.begin(index, circumstances);
+        }
+        let Some(mut making) = self.making.take() else {
+            return IDLE;
+        };
+        if let Some(part) = making.next.take() {
+            match self.disk.try_send(part) {
+                Ok(()) if making.is_last => return IDLE,
+                Ok(()) => {}
+                Err(TrySendError::Full(part)) => {
+                    making.next = Some(part);
+                    self.making = Some(making);
+                    return DISK_IS_BUSY;
+                }
+                // The thread has panicked and said so.
+                Err(TrySendError::Disconnected(_)) => return IDLE,
+            }
+        }
+        making.step(index);
+        self.making = Some(making);
+        NEXT_STEP
+    }
+
+    /// Starts a snapshot if one is due.
+    fn begin(&mut self, index: &Index, circumstances: &Circumstances<'_>) {
+        let told = self.report.read();
+        let (failures, is_draining) = (told.snapshot.failures, told.is_draining);
+        drop(told);
+        if failures > self.failures {
+            self.failures = failures;
+            self.due.failed();
+        }
+        let contact_s = latest_contact(index, circumstances).filter(|_| is_synced(index));
+        let now = circumstances.now;
+        if !self.due.start(Moment { now, contact_s, is_draining }) {
+            return;
+        }
+        let confirmed = confirmed(index, circumstances);
+        let oldest = confirmed.iter().flatten().min().copied();
+        // Only a configuration that no ConfigMap could hold makes the head too large.
+        let Some(octets) = format::start(&self.head(circumstances, confirmed)) else { return };
+        self.making = Some(Making {
+            export: Export::default(),
+            next: Some(Part::Start(octets)),
+            is_last: false,
+            confirmed_at_s: oldest.unwrap_or_default(),
+        });
+    }
+
+    fn head(&self, circumstances: &Circumstances<'_>, confirmed: ByResource) -> Head {
+        let rows = Resource::ALL.iter().zip(confirmed);
+        Head {
+            cluster_domain: circumstances.config.domain.clone(),
+            kube_system_uid: circumstances.kube_system.map(|uid| format!("{uid:x}")),
+            confirmed_at_s: rows
+                .filter_map(|(resource, at_s)| Some((resource.plural().to_owned(), at_s?)))
+                .collect(),
+            kept: kept(circumstances.config),
+            configuration: self.configuration.to_json(),
+        }
+    }
+}
+
+impl Making {
+    /// Exports until there is a block for the disk, or enough was done for once.
+    fn step(&mut self, index: &Index) {
+        let mut block = Vec::new();
+        let mut skipped = 0;
+        let has_more = index.export(&mut self.export, STEP, |object| {
+            skipped += usize::from(!format::put_object(&mut block, &object));
+        });
+        if skipped > 0 {
+            tracing::warn!(skipped, "objects too large for a snapshot");
+        }
+        self.next = match (has_more, block.is_empty()) {
+            (_, false) => Some(Part::Objects(block)),
+            (true, true) => None,
+            (false, true) => {
+                self.is_last = true;
+                Some(Part::End(self.confirmed_at_s))
+            }
+        };
+    }
+}
+
+/// Something of each resource.
+type ByResource = [Option<u64>; Resource::ALL.len()];
+
+/// When the API server last confirmed the data of each resource that has any.
+fn confirmed(index: &Index, circumstances: &Circumstances<'_>) -> ByResource {
+    let records = index.records();
+    Resource::ALL.map(|resource| match records.source(resource) {
+        DataSource::None => None,
+        DataSource::Snapshot { confirmed_at_s } => Some(confirmed_at_s),
+        DataSource::Live => Some(circumstances.contacts[resource as usize].unwrap_or(0)),
+    })
+}
+
+/// When the API server was last heard of on behalf of any resource that is live.
+fn latest_contact(index: &Index, circumstances: &Circumstances<'_>) -> Option<u64> {
+    let records = index.records();
+    let live =
+        Resource::ALL.into_iter().filter(|&resource| records.source(resource) == DataSource::Live);
+    live.filter_map(|resource| circumstances.contacts[resource as usize]).max()
+}
+
+/// Whether there is more to write than what was loaded: everything that answers need at all has
+/// data, and some of it is live.
+fn is_synced(index: &Index) -> bool {
+    let records = index.records();
+    let needed = [Resource::Services, Resource::EndpointSlices, Resource::Namespaces];
+    let has_data = |resource: &Resource| records.source(*resource) != DataSource::None;
+    let is_live = |resource: &Resource| records.source(*resource) == DataSource::Live;
+    needed.iter().all(has_data) && Resource::ALL.iter().any(is_live)
+}
+
+/// Whether the index keeps everything under `old` that `new` reads of objects; if not, data whose
+/// objects cannot be applied again is of no use under `new`.
+pub fn keeps_enough(old: &Config, new: &Config) -> bool {
+    old.domain == new.domain && kept(old).is_enough_for(&kept(new))
+}
+
+/// What the index keeps of objects under this configuration.
+fn kept(config: &Config) -> Kept {
+    // A configuration in use has been checked; one that cannot be used keeps nothing.
+    let Ok(settings) = settings::of(config) else {
+        return Kept::default();
+    };
+    let keys = |selector: &Selector| {
+        selector.0.iter().map(|requirement| requirement.key.to_string()).collect()
+    };
+    Kept {
+        namespace_labels: keys(&settings.exposure.namespace_selector),
+        service_labels: keys(&settings.exposure.service_selector),
+        pod_names: settings.endpoint_names == dataplane_core::EndpointNames::PodName,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,256 @@
+//! A snapshot from disk, at start: all of it is checked before any of it is believed (E41), and
+//! nothing of it is held but one object at a time.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::path::Path;
+
+use crds::Config;
+use dataplane_core::{Object, Resource};
+use sha2::{Digest, Sha256};
+
+use super::format::{self, CHECKSUM, FORMAT, Head, Kept, MAGIC, MAX_FILE, MAX_HEAD, MAX_OBJECT};
+
+/// Octets read at a time.
+const BUFFER: usize = 64 << 10;
+
+/// Why a snapshot is not used.
+#[derive(Debug)]
+pub enum Refusal {
+    /// It cannot be read at all.
+    Unreadable(io::Error),
+    /// Not a snapshot.
+    Foreign,
+    /// Of a version of this program that writes them differently.
+    OtherFormat(u32),
+    /// Larger than any this program writes.
+    TooLarge(u64),
+    /// Cut or changed since it was written.
+    Damaged,
+    /// Intact, and yet not understood.
+    Malformed(&'static str),
+    /// Of a cluster with another domain.
+    OtherDomain {
+        /// The domain in the snapshot.
+        snapshot: String,
+        /// That of the configuration.
+        configuration: String,
+    },
+    /// Not confirmed for too long.
+    TooOld {
+        /// Seconds since it was confirmed.
+        age_s: u64,
+        /// `warmStart.maxAgeSeconds`.
+        max_age_s: u64,
+    },
+    /// The configuration reads parts of objects that were not kept.
+    LacksWhatIsRead,
+}
+
+impl Refusal {
+    /// Whether the file is of no use to anyone: then it is moved out of the way. Otherwise another
+    /// configuration might still read it, and the configuration in it is good at any age.
+    pub fn is_final(&self) -> bool {
+        match self {
+            Refusal::Foreign
+            | Refusal::OtherFormat(_)
+            | Refusal::TooLarge(_)
+            | Refusal::Damaged
+            | Refusal::Malformed(_)
+            | Refusal::OtherDomain { .. } => true,
+            Refusal::Unreadable(_) | Refusal::TooOld { .. } | Refusal::LacksWhatIsRead => false,
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Unreadable(error) => write!(f, "it cannot be read: {error}"),
+            Refusal::Foreign => f.write_str("it is not a snapshot of this program"),
+            Refusal::OtherFormat(format) => {
+                write!(f, "it has format {format}, and this version reads format {FORMAT}")
+            }
+            Refusal::TooLarge(octets) => {
+                write!(f, "it has {octets} octets, and the largest that is read has {MAX_FILE}")
+            }
+            Refusal::Damaged => {
+                f.write_str("it is damaged: its checksum is not that of its content")
+            }
+            Refusal::Malformed(what) => write!(f, "{what} is not understood"),
+            Refusal::OtherDomain { snapshot, configuration } => write!(
+                f,
+                "it is of the cluster domain {snapshot}, and the configuration says {configuration}"
+            ),
+            Refusal::TooOld { age_s, max_age_s } => write!(
+                f,
+                "it was last confirmed {age_s} s ago, and warmStart.maxAgeSeconds is {max_age_s}"
+            ),
+            Refusal::LacksWhatIsRead => f.write_str(
+                "it was written under another exposure or endpointNames and lacks labels or names \
+                 that are read now",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl From<io::Error> for Refusal {
+    fn from(error: io::Error) -> Refusal {
+        match error.kind() {
+            // A length that leads beyond the end; the file has shrunk since it was checked.
+            io::ErrorKind::UnexpectedEof => Refusal::Damaged,
+            _ => Refusal::Unreadable(error),
+        }
+    }
+}
+
+/// An intact snapshot, not yet loaded.
+#[derive(Debug)]
+pub struct Stored {
+    head: Head,
+    /// Stands before the first object.
+    objects: BufReader<File>,
+}
+
+impl Stored {
+    /// Opens and checks a file; `None` if there is none.
+    ///
+    /// # Errors
+    /// When it is not an intact snapshot of this format.
+    pub fn open(path: &Path) -> Result<Option<Stored>, Refusal> {
+        let file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let mut file = BufReader::with_capacity(BUFFER, file);
+        let length = file.get_ref().metadata()?.len();
+        check(&mut file, length)?;
+        file.seek(SeekFrom::Start((MAGIC.len() + 4) as u64))?;
+        let head = framed(&mut file, MAX_HEAD)?.ok_or(Refusal::Malformed("its head"))?;
+        let head = serde_json::from_slice(&head).map_err(|_| Refusal::Malformed("its head"))?;
+        Ok(Some(Stored { head, objects: file }))
+    }
+
+    /// The configuration that ran when it was written (E46), checked again by this version.
+    ///
+    /// # Errors
+    /// Why it cannot run any more.
+    pub fn configuration(&self) -> Result<Config, crds::config::ConfigError> {
+        Config::from_json(&self.head.configuration).map(|(config, _)| config)
+    }
+
+    /// The oldest confirmation of anything in it, in Unix seconds.
+    pub fn confirmed_at_s(&self) -> Option<u64> {
+        self.head.confirmed_at_s.values().min().copied()
+    }
+
+    /// Uid of the Namespace `kube-system` of its cluster.
+    pub fn kube_system_uid(&self) -> Option<u128> {
+        u128::from_str_radix(self.head.kube_system_uid.as_deref()?, 16).ok()
+    }
+
+    /// When each resource was confirmed, in Unix seconds and by [`Resource`], for those that this
+    /// configuration may use at this time. A time in the future counts as now.
+    ///
+    /// # Errors
+    /// When there are none.
+    pub fn usable(
+        &self,
+        config: &Config,
+        now_s: u64,
+    ) -> Result<[Option<u64>; Resource::ALL.len()], Refusal> {
+        if self.head.cluster_domain != config.domain {
+            return Err(Refusal::OtherDomain {
+                snapshot: self.head.cluster_domain.clone(),
+                configuration: config.domain.clone(),
+            });
+        }
+        if !self.head.kept.is_enough_for(&super::kept(config)) {
+            return Err(Refusal::LacksWhatIsRead);
+        }
+        let max_age_s = u64::from(config.warm_start.max_age_seconds);
+        let confirmed = Resource::ALL.map(|resource| {
+            let at_s = self.head.confirmed_at_s.get(resource.plural());
+            at_s.map(|&at_s| at_s.min(now_s))
+        });
+        let usable = confirmed.map(|at_s| at_s.filter(|at_s| now_s - at_s < max_age_s));
+        if usable.iter().all(Option::is_none) {
+            let newest = confirmed.iter().flatten().max();
+            let newest = newest.ok_or(Refusal::Malformed("the time of its confirmation"))?;
+            return Err(Refusal::TooOld { age_s: now_s - newest, max_age_s });
+        }
+        Ok(usable)
+    }
+
+    /// Gives every object.
+    ///
+    /// # Errors
+    /// When one is not understood; those before it have been given.
+    pub fn objects(mut self, mut to: impl FnMut(Object)) -> Result<(), Refusal> {
+        while let Some(octets) = framed(&mut self.objects, MAX_OBJECT)? {
+            to(format::object(&octets).ok_or(Refusal::Malformed("an object"))?);
+        }
+        Ok(())
+    }
+}
+
+impl Kept {
+    /// Whether everything that `read` reads was kept.
+    pub(super) fn is_enough_for(&self, read: &Kept) -> bool {
+        let has_all = |kept: &[String], read: &[String]| read.iter().all(|key| kept.contains(key));
+        has_all(&self.namespace_labels, &read.namespace_labels)
+            && has_all(&self.service_labels, &read.service_labels)
+            && (self.pod_names || !read.pod_names)
+    }
+}
+
+/// Magic, format and checksum of the whole.
+fn check(file: &mut BufReader<File>, length: u64) -> Result<(), Refusal> {
+    let mut magic = [0; MAGIC.len()];
+    let mut format = [0; 4];
+    let foreign = |_| Refusal::Foreign;
+    file.read_exact(&mut magic).map_err(foreign)?;
+    file.read_exact(&mut format).map_err(foreign)?;
+    if magic != *MAGIC {
+        return Err(Refusal::Foreign);
+    }
+    if u32::from_le_bytes(format) != FORMAT {
+        return Err(Refusal::OtherFormat(u32::from_le_bytes(format)));
+    }
+    if length > MAX_FILE {
+        return Err(Refusal::TooLarge(length));
+    }
+    let mut hash = Sha256::new();
+    hash.update(magic);
+    hash.update(format);
+    let hashed = (magic.len() + format.len()) as u64;
+    let rest = length.checked_sub(hashed + CHECKSUM as u64).ok_or(Refusal::Damaged)?;
+    let mut content = file.by_ref().take(rest);
+    let mut buffer = vec![0; BUFFER];
+    loop {
+        match content.read(&mut buffer)? {
+            0 => break,
+            octets => hash.update(&buffer[..octets]),
+        }
+    }
+    let mut checksum = [0; CHECKSUM];
+    file.read_exact(&mut checksum)?;
+    if checksum[..] == hash.finalize()[..] { Ok(()) } else { Err(Refusal::Damaged) }
+}
+
+/// The next octets with a length before them; `None` at the end of the objects.
+fn framed(from: &mut impl Read, most: usize) -> Result<Option<Vec<u8>>, Refusal> {
+    let mut length = [0; 4];
+    from.read_exact(&mut length)?;
+    let length = u32::from_le_bytes(length) as usize;
+    if length > most {
+        return Err(Refusal::Malformed("a length"));
+    }
+    let mut octets = vec![0; length];
+    from.read_exact(&mut octets)?;
+    Ok((length > 0).then_some(octets))
+}

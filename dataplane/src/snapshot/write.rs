@@ -1,0 +1,143 @@
+//! The thread that writes snapshots to disk, so that no event ever waits for it: octets come in
+//! blocks through a short queue, and a file appears only when it is whole (E40).
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use anyhow::Context;
+use sha2::{Digest, Sha256};
+
+use super::format::{END, MAX_FILE};
+use super::{FILE, TEMPORARY};
+use crate::source::report::Report;
+
+/// Blocks that wait for the disk; with their size, what a snapshot in the making holds in memory.
+const MAX_BLOCKS: usize = 4;
+
+/// The parts of a snapshot, in their order.
+#[derive(Debug)]
+pub(super) enum Part {
+    /// A new file begins with these octets. One that was not ended is given up.
+    Start(Vec<u8>),
+    /// Objects.
+    Objects(Vec<u8>),
+    /// It is whole; the API server confirmed what is in it at this time (Unix seconds).
+    End(u64),
+}
+
+/// Starts the thread; it ends with the sender.
+pub(super) fn start(folder: &Path, report: Arc<Report>) -> anyhow::Result<SyncSender<Part>> {
+    let (to, from) = sync_channel(MAX_BLOCKS);
+    let folder = folder.to_owned();
+    std::thread::Builder::new()
+        .name("snapshot".into())
+        .spawn(move || run(&folder, &from, &report))
+        .context("cannot start the thread that writes snapshots")?;
+    Ok(to)
+}
+
+fn run(folder: &Path, parts: &Receiver<Part>, report: &Report) {
+    let mut file: Option<Unfinished> = None;
+    for part in parts {
+        let done = match (part, file.take()) {
+            (Part::Start(octets), _) => {
+                Unfinished::create(folder).and_then(|new| new.write(&octets)).map(|new| {
+                    file = Some(new);
+                    None
+                })
+            }
+            (Part::Objects(octets), Some(unfinished)) => unfinished.write(&octets).map(|same| {
+                file = Some(same);
+                None
+            }),
+            (Part::End(confirmed_at_s), Some(unfinished)) => {
+                unfinished.finish().map(|octets| Some((confirmed_at_s, octets)))
+            }
+            // The rest of one that failed.
+            (Part::Objects(_) | Part::End(_), None) => Ok(None),
+        };
+        match done {
+            Ok(None) => {}
+            Ok(Some((confirmed_at_s, octets))) => written(report, confirmed_at_s, octets),
+            Err(error) => failed(report, folder, &error),
+        }
+    }
+}
+
+fn written(report: &Report, confirmed_at_s: u64, octets: u64) {
+    let mut told = report.read();
+    if told.snapshot.error.take().is_some() || told.snapshot.writes == 0 {
+        tracing::info!(octets, "snapshot written: a restart answers from it at once");
+    }
+    told.snapshot.writes += 1;
+    told.snapshot.octets = octets;
+    told.snapshot.on_disk_confirmed_at_s = Some(confirmed_at_s);
+}
+
+fn failed(report: &Report, folder: &Path, error: &io::Error) {
+    let mut told = report.read();
+    told.snapshot.failures += 1;
+    let text = format!("{error}");
+    if told.snapshot.error.as_ref() != Some(&text) {
+        tracing::warn!(
+            folder = %folder.display(),
+            "a snapshot cannot be written, the one before stays: {text}. Make the folder of \
+             --state-dir writable and give it room"
+        );
+        told.snapshot.error = Some(text);
+    }
+}
+
+/// A file that nobody reads yet.
+struct Unfinished {
+    folder: PathBuf,
+    file: File,
+    hash: Sha256,
+    octets: u64,
+}
+
+impl Unfinished {
+    fn create(folder: &Path) -> io::Result<Unfinished> {
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true);
+        // The names of a cluster are nobody else's business.
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(folder.join(TEMPORARY))?;
+        Ok(Unfinished { folder: folder.to_owned(), file, hash: Sha256::new(), octets: 0 })
+    }
+
+    fn write(mut self, octets: &[u8]) -> io::Result<Unfinished> {
+        self.octets += octets.len() as u64;
+        if self.octets > MAX_FILE {
+            return self.give_up(io::Error::new(
+                io::ErrorKind::FileTooLarge,
+                format!("it would have more than {MAX_FILE} octets"),
+            ));
+        }
+        self.hash.update(octets);
+        match self.file.write_all(octets) {
+            Ok(()) => Ok(self),
+            Err(error) => self.give_up(error),
+        }
+    }
+
+    /// Frees the room that it takes.
+    fn give_up(self, error: io::Error) -> io::Result<Unfinished> {
+        let _ = fs::remove_file(self.folder.join(TEMPORARY));
+        Err(error)
+    }
+
+    /// Whole or not at all, even if the power goes: content, then name, then the folder.
+    fn finish(self) -> io::Result<u64> {
+        let mut this = self.write(&END)?;
+        let checksum = this.hash.finalize();
+        this.file.write_all(&checksum)?;
+        this.file.sync_all()?;
+        fs::rename(this.folder.join(TEMPORARY), this.folder.join(FILE))?;
+        File::open(&this.folder)?.sync_all()?;
+        Ok(this.octets + checksum.len() as u64)
+    }
+}

@@ -1,0 +1,176 @@
+//! Many files to one world: which object wins when two files hold it, which ClusterDNS rules, and
+//! the slices that a Service lacks. Pure, and the same for any order of reading.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use dataplane_core::{Key, Object, Resource, ServiceKind, Slice};
+
+use super::documents::{Configuration, Entry, Manifests, Origin};
+use super::{Skipped, derive, slim};
+
+/// Warnings about one folder that are kept; each is one log line.
+const MAX_WARNINGS: usize = 100;
+
+/// Everything a folder says.
+#[derive(Clone, Debug, Default)]
+pub struct World {
+    /// What the index is to hold.
+    pub objects: BTreeMap<(Resource, Key), Arc<Object>>,
+    /// The ClusterDNS to run, unchecked, and the file it is in.
+    pub configuration: Option<(Configuration, String)>,
+    /// What is not served and why, by file.
+    pub skipped: Vec<Skipped>,
+    /// What a person should know, such as an object that two files hold.
+    pub warnings: Vec<String>,
+    /// Objects of kinds that DNS does not read, counted.
+    pub other_kinds: BTreeMap<String, usize>,
+}
+
+/// Puts files together, given by path and in the order of their paths. Of an object that two files
+/// hold the later path wins, as with `kubectl apply -f FOLDER`.
+pub fn assemble<'a>(files: impl Iterator<Item = (&'a str, &'a Manifests)>) -> World {
+    let files: Vec<(&str, &Manifests)> = files.collect();
+    let mut world = World::default();
+    let mut winners: Winners<'_> = BTreeMap::new();
+    for &(path, manifests) in &files {
+        for entry in &manifests.objects {
+            let key = (entry.object.resource(), entry.object.key());
+            if let Some((_, before)) = winners.insert(key.clone(), (entry, path)) {
+                let (resource, key) = (key.0.plural(), key.1);
+                world.warn(match before == path {
+                    true => format!("{resource} {key} is twice in {path}: the later one is served"),
+                    false => format!(
+                        "{resource} {key} is in {before} and in {path}: the one in {path} is served"
+                    ),
+                });
+            }
+        }
+        world.skipped.extend(manifests.skipped.iter().cloned().map(|mut skipped| {
+            if skipped.name.is_empty() {
+                skipped.reason.push_str(&format!(" (in {path})"));
+            }
+            skipped
+        }));
+        for (kind, count) in &manifests.other_kinds {
+            *world.other_kinds.entry(kind.clone()).or_default() += count;
+        }
+    }
+    let objects = winners.iter().map(|(key, (entry, _))| (key.clone(), entry.object.clone()));
+    world.objects = objects.collect();
+    world.choose_configuration(&files);
+    world.complete_slices(&files, &winners);
+    world
+}
+
+/// The entry that is served under each key, and its file.
+type Winners<'a> = BTreeMap<(Resource, Key), (&'a Entry, &'a str)>;
+
+impl World {
+    fn warn(&mut self, warning: String) {
+        if self.warnings.len() < MAX_WARNINGS {
+            self.warnings.push(warning);
+        }
+    }
+
+    /// The first by name; of one name, the later path, as for every object.
+    fn choose_configuration(&mut self, files: &[(&str, &Manifests)]) {
+        let mut by_name: BTreeMap<&str, (&Configuration, &str)> = BTreeMap::new();
+        for &(path, manifests) in files {
+            for found in &manifests.configurations {
+                if let Some((_, before)) = by_name.insert(&found.name, (found, path)) {
+                    self.warn(format!(
+                        "ClusterDNS {:?} is in {before} and in {path}: the one in {path} is used",
+                        found.name
+                    ));
+                }
+            }
+        }
+        let mut names = by_name.into_iter();
+        let Some((name, (configuration, path))) = names.next() else { return };
+        let others: Vec<String> = names.map(|(name, _)| format!("{name:?}")).collect();
+        if !others.is_empty() {
+            self.warn(format!(
+                "one process runs one ClusterDNS: {name:?} is used, being the first by name, and {} \
+                 is not; serve the other from a folder of its own",
+                others.join(", ")
+            ));
+        }
+        self.configuration = Some((configuration.clone(), path.to_owned()));
+    }
+
+    /// Adds slices from Endpoints, else derived from Pods, for Services that have none.
+    fn complete_slices(&mut self, files: &[(&str, &Manifests)], winners: &Winners<'_>) {
+        let sliced: HashSet<Key> = self.objects.values().filter_map(|o| service_of(o)).collect();
+        let mut with_endpoints = HashSet::new();
+        for slice in files.iter().flat_map(|(_, manifests)| &manifests.endpoints) {
+            let service = Key::new(slice.key.namespace.clone(), slice.service.clone());
+            if !sliced.contains(&service) {
+                self.add_slice(Slice::clone(slice));
+                with_endpoints.insert(service);
+            }
+        }
+        let pods = pods_by_namespace(winners);
+        for service in winners.values().filter_map(|(entry, _)| selecting(entry)) {
+            let metadata = &service.metadata;
+            let key = Key::new(metadata.namespace.as_str(), metadata.name.as_str());
+            if sliced.contains(&key) || with_endpoints.contains(&key) {
+                continue;
+            }
+            let pods = pods.get(metadata.namespace.as_str()).into_iter().flatten().copied();
+            let slices = derive::slices(service, pods);
+            self.warn_without_endpoints(&key, &slices);
+            slices.into_iter().for_each(|slice| self.add_slice(slice));
+        }
+    }
+
+    fn add_slice(&mut self, slice: Slice) {
+        let object = Object::Slice(slice);
+        self.objects.insert((object.resource(), object.key()), Arc::new(object));
+    }
+
+    /// A headless Service without endpoints is NXDOMAIN (RR18), which surprises whoever committed
+    /// a StatefulSet and expects its names.
+    fn warn_without_endpoints(&mut self, service: &Key, slices: &[Slice]) {
+        let held = self.objects.get(&(Resource::Services, service.clone()));
+        let is_headless = held.is_some_and(
+            |o| matches!(&**o, Object::Service(held) if held.kind == ServiceKind::Headless),
+        );
+        if is_headless && slices.is_empty() {
+            self.warn(format!(
+                "headless Service {service} has no endpoints in the folder, so its names do not \
+                 exist: add its Pods with status.podIPs, or an EndpointSlice (workloads such as \
+                 StatefulSets hold no addresses)"
+            ));
+        }
+    }
+}
+
+/// The Service that an object's slice belongs to.
+fn service_of(object: &Object) -> Option<Key> {
+    match object {
+        Object::Slice(slice) => Some(Key::new(slice.key.namespace.clone(), slice.service.clone())),
+        Object::Service(_) | Object::Namespace(_) | Object::Pod(_) => None,
+    }
+}
+
+fn selecting(entry: &Entry) -> Option<&slim::Service> {
+    match &entry.origin {
+        Origin::Selecting(service) => Some(service),
+        Origin::Pod(_) | Origin::Other => None,
+    }
+}
+
+/// Pods in the order of their names.
+fn pods_by_namespace<'a>(winners: &Winners<'a>) -> HashMap<&'a str, Vec<&'a slim::Pod>> {
+    let mut by_namespace: HashMap<&str, Vec<&slim::Pod>> = HashMap::new();
+    for (entry, _) in winners.values() {
+        if let Origin::Pod(pod) = &entry.origin {
+            by_namespace.entry(&pod.metadata.namespace).or_default().push(pod);
+        }
+    }
+    by_namespace
+}
+
+#[cfg(test)]
+mod tests;

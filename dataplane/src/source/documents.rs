@@ -1,0 +1,292 @@
+//! The text of one manifest file to objects: YAML or JSON, several documents, `List`s, any kinds.
+//! A text that cannot be parsed is refused as a whole, with the line; an object that cannot be
+//! understood is named and skipped, and the others are kept (E15).
+
+mod syntax;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use dataplane_core::{Object, ServiceKind, Slice};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::Skipped;
+use super::convert::{self, Reasons};
+use super::slim;
+use syntax::first_line;
+
+pub use syntax::{ParseError, Syntax};
+
+/// Namespace of an object that names none, as `kubectl apply` would have it.
+const DEFAULT_NAMESPACE: &str = "default";
+/// `List`s inside `List`s: nobody writes them, so two levels are generous.
+const MAX_LIST_DEPTH: usize = 2;
+
+/// What one text holds.
+#[derive(Debug, Default)]
+pub struct Manifests {
+    /// Services, EndpointSlices, Namespaces and Pods, as written.
+    pub objects: Vec<Entry>,
+    /// Endpoints turned into slices, used for Services without EndpointSlices of their own.
+    pub endpoints: Vec<Arc<Slice>>,
+    /// ClusterDNS objects, unchecked.
+    pub configurations: Vec<Configuration>,
+    /// What is not served and why.
+    pub skipped: Vec<Skipped>,
+    /// Objects of kinds that DNS does not read, counted.
+    pub other_kinds: BTreeMap<String, usize>,
+}
+
+/// One object, and what it was made from where slices may have to be derived.
+#[derive(Debug)]
+pub struct Entry {
+    /// For the index.
+    pub object: Arc<Object>,
+    /// As written.
+    pub origin: Origin,
+}
+
+/// What slices are derived from.
+#[derive(Debug)]
+pub enum Origin {
+    /// A Service with a selector.
+    Selecting(Box<slim::Service>),
+    /// A Pod.
+    Pod(Box<slim::Pod>),
+    /// Anything else.
+    Other,
+}
+
+/// A ClusterDNS object, unchecked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Configuration {
+    /// `metadata.name`.
+    pub name: String,
+    /// The whole object.
+    pub object: Value,
+}
+
+/// Reads a text.
+///
+/// # Errors
+/// When it is not well-formed; then nothing of it is used.
+pub fn parse(text: &str, syntax: Syntax) -> Result<Manifests, ParseError> {
+    let mut manifests = Manifests::default();
+    for document in syntax::read(text, syntax)? {
+        manifests.add(document, None, 0);
+    }
+    Ok(manifests)
+}
+
+impl Manifests {
+    /// Nothing that DNS could serve or run is in it.
+    pub fn is_empty(&self) -> bool {
+        self.objects.is_empty() && self.endpoints.is_empty() && self.configurations.is_empty()
+    }
+
+    /// Sorts one document, or one item of a `List`, by its kind.
+    fn add(&mut self, document: Value, list_of: Option<(&str, &str)>, depth: usize) {
+        if document.is_null() {
+            return;
+        }
+        let text_of = |field: &str| document.get(field).and_then(Value::as_str);
+        // Items of a ServiceList need not repeat what they are.
+        let kind = text_of("kind").or(list_of.map(|(_, kind)| kind)).unwrap_or("").to_owned();
+        let version =
+            text_of("apiVersion").or(list_of.map(|(version, _)| version)).unwrap_or("").to_owned();
+        let group = version.split_once('/').map_or("", |(group, _)| group);
+        match (group, kind.as_str()) {
+            ("", "Service") => self.add_service(document),
+            ("discovery.k8s.io", "EndpointSlice") => self.add_slice(document),
+            ("", "Endpoints") => self.add_endpoints(document),
+            ("", "Namespace") => self.add_namespace(document),
+            ("", "Pod") => self.add_pod(document),
+            (crds::GROUP, "ClusterDNS") => self.add_configuration(document),
+            (_, list) if list.ends_with("List") && depth < MAX_LIST_DEPTH => {
+                self.add_list(document, &version, list, depth);
+            }
+            ("", "") => self.count_other("(not a Kubernetes object)"),
+            ("", kind) => self.count_other(kind),
+            (group, kind) => self.count_other(&format!("{kind}.{group}")),
+        }
+    }
+
+    fn add_list(&mut self, mut list: Value, version: &str, kind: &str, depth: usize) {
+        let Some(Value::Array(items)) = list.get_mut("items").map(Value::take) else {
+            self.count_other(kind);
+            return;
+        };
+        let item_kind = kind.trim_end_matches("List");
+        let list_of = (!item_kind.is_empty()).then_some((version, item_kind));
+        for item in items {
+            self.add(item, list_of, depth + 1);
+        }
+    }
+
+    fn add_service(&mut self, document: Value) {
+        let Some(service) = self.decode::<slim::Service>("Service", document) else { return };
+        let mut reasons = Reasons::default();
+        let converted = convert::service(&service, &mut reasons);
+        if converted.kind == ServiceKind::ClusterIp(Vec::new()) && reasons.text().is_none() {
+            reasons.add(
+                "it needs a clusterIP and has none, so it has no addresses: an API server would \
+                 allocate one; in a file write spec.clusterIP, such as 10.96.0.20, or None for a \
+                 headless Service"
+                    .into(),
+            );
+        }
+        self.report("Service", &service.metadata, &reasons);
+        let origin = match service.spec.selector.is_empty() {
+            true => Origin::Other,
+            false => Origin::Selecting(Box::new(service)),
+        };
+        self.add_object(Object::Service(converted), origin);
+    }
+
+    fn add_slice(&mut self, document: Value) {
+        let kind = "EndpointSlice";
+        let Some(slice) = self.decode::<slim::EndpointSlice>(kind, document) else { return };
+        let mut reasons = Reasons::default();
+        match convert::slice(&slice, &mut reasons) {
+            Ok(Some(converted)) => self.add_object(Object::Slice(converted), Origin::Other),
+            Ok(None) => {}
+            Err(reason) => reasons.add(reason),
+        }
+        self.report(kind, &slice.metadata, &reasons);
+    }
+
+    fn add_endpoints(&mut self, document: Value) {
+        let Some(endpoints) = self.decode::<slim::Endpoints>("Endpoints", document) else { return };
+        let mut reasons = Reasons::default();
+        let slices = convert::slices_of_endpoints(&endpoints, &mut reasons);
+        self.endpoints.extend(slices.into_iter().map(Arc::new));
+        self.report("Endpoints", &endpoints.metadata, &reasons);
+    }
+
+    fn add_namespace(&mut self, document: Value) {
+        let Some(namespace) = self.decode::<slim::Namespace>("Namespace", document) else { return };
+        let converted = convert::namespace(&namespace);
+        self.add_object(Object::Namespace(converted), Origin::Other);
+    }
+
+    fn add_pod(&mut self, document: Value) {
+        let Some(pod) = self.decode::<slim::Pod>("Pod", document) else { return };
+        let mut reasons = Reasons::default();
+        let converted = convert::pod(&pod, &mut reasons);
+        if converted.addresses.is_empty() && !converted.finished && reasons.text().is_none() {
+            reasons.add(
+                "it has no status.podIPs, so no name can point to it: a manifest as committed has \
+                 no status; write the Pod's address there, or an EndpointSlice"
+                    .into(),
+            );
+        }
+        self.report("Pod", &pod.metadata, &reasons);
+        self.add_object(Object::Pod(converted), Origin::Pod(Box::new(pod)));
+    }
+
+    fn add_object(&mut self, object: Object, origin: Origin) {
+        self.objects.push(Entry { object: Arc::new(object), origin });
+    }
+
+    fn add_configuration(&mut self, object: Value) {
+        let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("");
+        self.configurations.push(Configuration { name: name.to_owned(), object });
+    }
+
+    /// Reads an object of a kind we know, or names it among the skipped ones.
+    fn decode<T: DeserializeOwned + HasMetadata>(
+        &mut self,
+        kind: &'static str,
+        document: Value,
+    ) -> Option<T> {
+        let field = |path: &str| document.pointer(path).unwrap_or(&Value::Null);
+        // What is no string is shown all the same, so that it can be found: `name: 123`.
+        let named = |path: &str| match field(path) {
+            Value::Null => String::new(),
+            Value::String(text) => first_line(text),
+            other => first_line(&other.to_string()),
+        };
+        let (namespace, name) = (named("/metadata/namespace"), named("/metadata/name"));
+        let is_nameless = matches!(field("/metadata/name"), Value::Null)
+            || field("/metadata/name").as_str().is_some_and(str::is_empty);
+        let reason = if is_nameless {
+            "it has no metadata.name".to_owned()
+        } else {
+            match serde_path_to_error::deserialize::<_, T>(document) {
+                Ok(mut object) => {
+                    complete(object.metadata(), kind);
+                    return Some(object);
+                }
+                Err(error) => first_line(&error.to_string()),
+            }
+        };
+        self.skipped.push(Skipped { kind, namespace, name, reason });
+        None
+    }
+
+    fn report(&mut self, kind: &'static str, metadata: &slim::Metadata, reasons: &Reasons) {
+        if let Some(reason) = reasons.text() {
+            self.skipped.push(Skipped {
+                kind,
+                namespace: metadata.namespace.clone(),
+                name: metadata.name.clone(),
+                reason: first_line(&reason),
+            });
+        }
+    }
+
+    fn count_other(&mut self, kind: &str) {
+        *self.other_kinds.entry(first_line(kind)).or_default() += 1;
+    }
+}
+
+/// What every kind has.
+trait HasMetadata {
+    fn metadata(&mut self) -> &mut slim::Metadata;
+}
+
+impl HasMetadata for slim::Service {
+    fn metadata(&mut self) -> &mut slim::Metadata {
+        &mut self.metadata
+    }
+}
+
+impl HasMetadata for slim::EndpointSlice {
+    fn metadata(&mut self) -> &mut slim::Metadata {
+        &mut self.metadata
+    }
+}
+
+impl HasMetadata for slim::Endpoints {
+    fn metadata(&mut self) -> &mut slim::Metadata {
+        &mut self.metadata
+    }
+}
+
+impl HasMetadata for slim::Namespace {
+    fn metadata(&mut self) -> &mut slim::Metadata {
+        &mut self.metadata
+    }
+}
+
+impl HasMetadata for slim::Pod {
+    fn metadata(&mut self) -> &mut slim::Metadata {
+        &mut self.metadata
+    }
+}
+
+/// Gives an object from a file what an API server would, and takes what a file cannot vouch for:
+/// going back to an older dump is a change like any other, so E14 must not see its versions.
+fn complete(metadata: &mut slim::Metadata, kind: &str) {
+    metadata.uid = None;
+    metadata.resource_version = None;
+    if kind == "Namespace" {
+        metadata.namespace.clear();
+    } else if metadata.namespace.is_empty() {
+        DEFAULT_NAMESPACE.clone_into(&mut metadata.namespace);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+//! YAML or JSON text to untyped documents, in bounds, with the line of a mistake.
+
+use std::fmt;
+
+use serde_json::Value;
+
+/// Longest reason that is kept.
+const MAX_REASON: usize = 300;
+
+/// Why a text is not a sequence of YAML or JSON documents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseError {
+    /// Line, from 1; 0 when unknown.
+    pub line: u64,
+    /// Column, from 1; 0 when unknown.
+    pub column: u64,
+    /// What is wrong there.
+    pub reason: String,
+}
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.line, self.column) {
+            (0, _) => f.write_str(&self.reason),
+            (line, column) => write!(f, "line {line}, column {column}: {}", self.reason),
+        }
+    }
+}
+
+impl std::error::Error for ParseError {}
+
+/// How a text is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Syntax {
+    /// One or more documents separated by `---`.
+    Yaml,
+    /// One or more JSON values.
+    Json,
+}
+
+/// The documents of a text.
+pub(super) fn read(text: &str, syntax: Syntax) -> Result<Vec<Value>, ParseError> {
+    match syntax {
+        Syntax::Yaml => yaml_documents(text),
+        Syntax::Json => json_documents(text),
+    }
+}
+
+fn yaml_documents(text: &str) -> Result<Vec<Value>, ParseError> {
+    // The defaults suit configuration files; a dump of a cluster of 100,000 endpoints has some
+    // 10 million nodes. The size of a file is bounded before it is read (files/scan.rs); what
+    // aliases may expand to is bounded more tightly than by default, as few manifests have any.
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_events: 64_000_000,
+            max_nodes: 32_000_000,
+            max_documents: 200_000,
+            max_total_scalar_bytes: 256 * 1024 * 1024,
+        },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 100_000 },
+        with_snippet: false,
+    };
+    serde_saphyr::from_multiple_with_options(text, options).map_err(|error| {
+        let location = error.location();
+        ParseError {
+            line: location.map_or(0, |l| l.line()),
+            column: location.map_or(0, |l| l.column()),
+            reason: plain(&error.to_string()),
+        }
+    })
+}
+
+/// What the parser says to the person who wrote the text: without the place, which we tell, and
+/// without advice to programmers.
+fn plain(message: &str) -> String {
+    let line = first_line(message);
+    if line.contains("duplicate mapping key") {
+        let key = line.split(',').next().unwrap_or(&line);
+        return format!("{key} (a key may be written once)");
+    }
+    match line.rsplit_once(" at line ") {
+        Some((reason, place))
+            if place.chars().all(|c| c.is_ascii_digit() || ", column".contains(c)) =>
+        {
+            reason.to_owned()
+        }
+        _ => line,
+    }
+}
+
+fn json_documents(text: &str) -> Result<Vec<Value>, ParseError> {
+    serde_json::Deserializer::from_str(text).into_iter().collect::<Result<_, _>>().map_err(
+        |error| ParseError {
+            line: error.line() as u64,
+            column: error.column() as u64,
+            reason: first_line(&error.to_string()),
+        },
+    )
+}
+
+/// One line of at most [`MAX_REASON`] octets, without control characters: it goes to logs.
+pub(super) fn first_line(text: &str) -> String {
+    let line: String =
+        text.lines().next().unwrap_or("").chars().filter(|c| !c.is_control()).collect();
+    match line.char_indices().find(|(at, _)| *at >= MAX_REASON) {
+        Some((at, _)) => format!("{}…", &line[..at]),
+        None => line,
+    }
+}

@@ -1,0 +1,224 @@
+//! A folder of manifests as the source of objects, for a laptop, a test or a machine without a
+//! cluster. Changes on disk are live within a second, by the file system's events; a scan every
+//! 10 s finds what events miss, as on network file systems.
+//!
+//! Services, EndpointSlices, Endpoints, Namespaces, Pods and a ClusterDNS are read; other kinds are
+//! counted. Workloads (Deployments, StatefulSets) hold no addresses: the endpoints of a Service are
+//! its EndpointSlices, else its Endpoints, else the folder's Pods that its selector matches and
+//! that have `status.podIPs`. Nothing is invented: a Pod without an address gives no name.
+
+mod folder;
+mod scan;
+mod watch;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use anyhow::{Context, bail};
+use dataplane_core::{Change, Key, Object, Resource};
+
+use super::assemble::World;
+use super::report::{Rejection, Report};
+use super::writer::{Setup, Writer};
+use super::{Skipped, configuration, documents};
+use crate::state::State;
+use folder::Folder;
+
+pub use watch::Watch;
+
+const CONFIGURATION_IS_GONE: &str = "the ClusterDNS of the folder is gone: the configuration that \
+     ran goes on; for the defaults write a ClusterDNS with an empty spec, or start again";
+
+/// A folder whose objects have been applied; [`Files::watch`] keeps them up to date.
+#[derive(Debug)]
+pub struct Files {
+    root: PathBuf,
+    folder: Folder,
+    writer: Writer,
+    report: Arc<Report>,
+    /// What the index holds.
+    applied: BTreeMap<(Resource, Key), Arc<Object>>,
+    /// The ClusterDNS looked at last, good or not; `None`: there is none in the folder.
+    looked_at: Option<documents::Configuration>,
+}
+
+impl Files {
+    /// Reads the folder, applies all of it, and publishes.
+    ///
+    /// # Errors
+    /// When the folder cannot be read, or its configuration cannot be used: there is no last good
+    /// one to fall back to yet, and running another than the one written could send private names
+    /// to public servers.
+    pub fn open(root: &Path, setup: Setup) -> anyhow::Result<Files> {
+        std::fs::read_dir(root).with_context(|| {
+            format!(
+                "cannot read the folder {} (--manifests): name a folder of YAML or JSON manifests \
+                 that this user may read",
+                root.display()
+            )
+        })?;
+        tracing::debug!(folder = %root.display(), "reading manifests");
+        let mut folder = Folder::new(root);
+        folder.scan(SystemTime::now());
+        if let Some(hidden) = folder.hidden_configuration() {
+            bail!(
+                "{}: {}. It speaks of a ClusterDNS, so the configuration is not known: correct the \
+                 file, or take it out of the folder",
+                hidden.path,
+                hidden.error
+            );
+        }
+        let world = folder.world();
+        let checked = configuration::of(world.configuration.as_ref()).map_err(refused)?;
+        let report = setup.report.clone();
+        let writer = Writer::new(&checked.config, setup)
+            .map_err(|error| anyhow::anyhow!("the configuration cannot be used: {error}"))?;
+        report.run(checked.running);
+        let looked_at = world.configuration.as_ref().map(|(found, _)| found.clone());
+        let root = root.to_owned();
+        let mut files = Files { root, folder, writer, report, applied: BTreeMap::new(), looked_at };
+        files.apply_first(world);
+        Ok(files)
+    }
+
+    /// What workers read.
+    pub fn state(&self) -> Arc<State> {
+        self.writer.state()
+    }
+
+    /// The configuration in use, and those that take over.
+    pub fn configs(&self) -> tokio::sync::watch::Receiver<Arc<crds::Config>> {
+        self.writer.configs()
+    }
+
+    /// What the folder says, for the table of names.
+    pub fn objects(&self) -> impl Iterator<Item = &Object> {
+        self.applied.values().map(|object| &**object)
+    }
+
+    /// Follows the folder from a thread of its own until the result is dropped.
+    ///
+    /// # Errors
+    /// When the thread cannot be started.
+    pub fn watch(self) -> std::io::Result<Watch> {
+        watch::start(self)
+    }
+
+    /// The first complete list of every resource.
+    fn apply_first(&mut self, world: World) {
+        for resource in Resource::ALL {
+            self.writer.begin(resource);
+        }
+        self.apply(&world, false);
+        for resource in Resource::ALL {
+            self.writer.complete(resource);
+        }
+        self.finish(world);
+        tracing::info!(
+            files = self.folder.len(),
+            objects = self.applied.len(),
+            folder = %self.root.display(),
+            "manifests read"
+        );
+    }
+
+    /// Looks at the folder, and makes visible what changed.
+    fn refresh(&mut self) {
+        let is_changed = self.folder.scan(SystemTime::now());
+        self.report.contact();
+        if is_changed {
+            self.apply_folder();
+        }
+    }
+
+    /// FW3: another resolv.conf means other upstreams, and another list of what is wrong with them.
+    fn refresh_resolv_conf(&mut self) {
+        if self.writer.reread_resolv_conf() {
+            tracing::info!("resolv.conf changed");
+            self.apply_folder();
+        }
+    }
+
+    fn apply_folder(&mut self) {
+        let world = self.folder.world();
+        let all_again = self.configure(&world);
+        self.apply(&world, all_again);
+        self.finish(world);
+    }
+
+    /// Takes the folder's configuration if it is another one; a bad one leaves the last good one.
+    /// Returns whether every object must be applied again.
+    fn configure(&mut self, world: &World) -> bool {
+        let found = world.configuration.as_ref().map(|(found, _)| found);
+        // A ClusterDNS that is gone leaves what runs (E44): with the defaults in its place, names of
+        // its private stub domains would go to public servers while an editor saves the file.
+        if found.is_none() || found == self.looked_at.as_ref() {
+            return false;
+        }
+        self.looked_at = found.cloned();
+        let checked = match configuration::of(world.configuration.as_ref()) {
+            Ok(checked) => checked,
+            Err(rejection) => {
+                self.report.reject(rejection);
+                return false;
+            }
+        };
+        match self.writer.configure(&checked.config) {
+            Ok(apply_again) => {
+                self.report.run(checked.running);
+                apply_again
+            }
+            Err(error) => {
+                self.report.reject(configuration::unusable(checked.running.origin, error));
+                false
+            }
+        }
+    }
+
+    /// Compares with what the index holds and applies the difference. `all_again` applies what is the
+    /// same too, as another configuration may ask; what is gone is deleted either way.
+    fn apply(&mut self, world: &World, all_again: bool) {
+        let mut changes = 0;
+        for (key, object) in &world.objects {
+            let is_same = |held: &Arc<Object>| Arc::ptr_eq(held, object) || held == object;
+            if all_again || !self.applied.get(key).is_some_and(is_same) {
+                self.writer.apply(Change::Apply(Object::clone(object)));
+                changes += 1;
+            }
+        }
+        for (resource, key) in self.applied.keys() {
+            if !world.objects.contains_key(&(*resource, key.clone())) {
+                self.writer.apply(Change::Delete(*resource, key.clone()));
+                changes += 1;
+            }
+        }
+        self.applied.clone_from(&world.objects);
+        if changes > 0 {
+            self.report.read().changes += changes;
+            tracing::debug!(changes, "objects changed");
+        }
+    }
+
+    /// Publishes, and tells what there is to tell.
+    fn finish(&mut self, world: World) {
+        self.writer.publish();
+        self.report.contact();
+        self.report.read().other_kinds = world.other_kinds;
+        let mut skipped: Vec<Skipped> = world.skipped;
+        skipped.extend(self.writer.problems());
+        skipped.sort();
+        skipped.dedup();
+        let mut warnings = world.warnings;
+        if world.configuration.is_none() && self.looked_at.is_some() {
+            warnings.push(CONFIGURATION_IS_GONE.to_owned());
+        }
+        warnings.extend(self.writer.upstream_problems().iter().cloned());
+        self.report.tell(skipped, self.folder.bad_files(), warnings);
+    }
+}
+
+fn refused(rejection: Rejection) -> anyhow::Error {
+    anyhow::anyhow!("the configuration is refused.\n{}", configuration::text(&rejection))
+}

@@ -1,0 +1,222 @@
+//! A folder on disk, changed step by step. `now` is an argument: no test waits for a clock.
+
+use std::fs;
+
+use super::*;
+
+/// A folder of its own, removed at the end.
+struct Disk(PathBuf);
+
+impl Disk {
+    fn new(name: &str) -> Disk {
+        let path = std::env::temp_dir().join(format!("clusterdns-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        Disk(path)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let path = self.0.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn remove(&self, name: &str) {
+        fs::remove_file(self.0.join(name)).unwrap();
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn namespace(name: &str) -> String {
+    format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {name}}}}}\n")
+}
+
+fn held(folder: &Folder) -> Vec<String> {
+    folder.world().objects.keys().map(|(_, key)| key.to_string()).collect()
+}
+
+/// Long after every change, so that stamps are trusted.
+fn later() -> SystemTime {
+    SystemTime::now() + Duration::from_secs(60)
+}
+
+#[test]
+fn manifests_are_found_recursively_and_hidden_or_other_files_are_not() {
+    let disk = Disk::new("recursive");
+    disk.write("a.yaml", &namespace("one"));
+    disk.write("deep/er/b.YML", &namespace("two"));
+    disk.write(
+        "deep/c.json",
+        r#"{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"three"}}"#,
+    );
+    disk.write("README.md", "not a manifest");
+    disk.write(".hidden/d.yaml", &namespace("four"));
+    let mut folder = Folder::new(&disk.0);
+    assert!(folder.scan(later()));
+    assert_eq!(held(&folder), ["one", "three", "two"]);
+    assert_eq!((folder.len(), folder.bad_files()), (3, vec![]));
+}
+
+#[test]
+fn an_unchanged_folder_is_nothing_new() {
+    let disk = Disk::new("unchanged");
+    disk.write("a.yaml", &namespace("one"));
+    let mut folder = Folder::new(&disk.0);
+    assert!(folder.scan(later()));
+    assert!(!folder.scan(later()));
+    disk.write("a.yaml", &namespace("one"));
+    assert!(!folder.scan(later()), "written again with the same content");
+}
+
+#[test]
+fn a_change_behind_the_same_stamp_is_seen_while_the_file_is_young() {
+    let disk = Disk::new("stamp");
+    disk.write("a.yaml", &namespace("one"));
+    let path = disk.0.join("a.yaml");
+    let modified = fs::metadata(&path).unwrap().modified().unwrap();
+    let mut folder = Folder::new(&disk.0);
+    folder.scan(modified);
+    disk.write("a.yaml", &namespace("two"));
+    fs::File::options().write(true).open(&path).unwrap().set_modified(modified).unwrap();
+    assert!(folder.scan(modified));
+    assert_eq!(held(&folder), ["two"]);
+}
+
+#[test]
+fn a_file_that_stops_parsing_keeps_its_last_good_content_and_says_where() {
+    let disk = Disk::new("broken");
+    disk.write("a.yaml", &namespace("one"));
+    disk.write("b.yaml", &namespace("two"));
+    let mut folder = Folder::new(&disk.0);
+    folder.scan(later());
+    disk.write("a.yaml", "kind: Namespace\n  metadata: [\n");
+    assert!(folder.scan(later()));
+    assert_eq!(held(&folder), ["one", "two"]);
+    let bad = folder.bad_files();
+    assert_eq!(bad[0].path, "a.yaml");
+    assert!(bad[0].error.starts_with("line "), "{bad:?}");
+    disk.write("a.yaml", &namespace("three"));
+    folder.scan(later());
+    assert_eq!((held(&folder), folder.bad_files()), (vec!["three".into(), "two".into()], vec![]));
+}
+
+#[test]
+fn a_deleted_file_takes_its_objects_along() {
+    let disk = Disk::new("deleted");
+    disk.write("a.yaml", &namespace("one"));
+    disk.write("b.yaml", &namespace("two"));
+    let mut folder = Folder::new(&disk.0);
+    folder.scan(later());
+    disk.remove("a.yaml");
+    assert!(folder.scan(later()));
+    assert_eq!(held(&folder), ["two"]);
+}
+
+#[test]
+fn a_folder_that_cannot_be_read_any_more_keeps_everything() {
+    let disk = Disk::new("gone");
+    disk.write("a.yaml", &namespace("one"));
+    let mut folder = Folder::new(&disk.0);
+    folder.scan(later());
+    fs::remove_dir_all(&disk.0).unwrap();
+    assert!(folder.scan(later()));
+    assert_eq!(held(&folder), ["one"]);
+    assert_eq!(folder.bad_files()[0].path, ".");
+    assert!(!folder.scan(later()), "the same problem again is nothing new");
+}
+
+#[test]
+fn a_file_that_is_not_text_is_refused_with_its_line() {
+    let disk = Disk::new("binary");
+    fs::write(disk.0.join("a.yaml"), b"kind: Namespace\n\xff\xfe").unwrap();
+    let mut folder = Folder::new(&disk.0);
+    folder.scan(later());
+    assert!(folder.bad_files()[0].error.starts_with("line 2, column 1: it is not UTF-8"));
+}
+
+#[test]
+fn a_broken_file_that_speaks_of_a_cluster_dns_hides_the_configuration() {
+    let disk = Disk::new("hidden");
+    disk.write("a.yaml", "kind: ClusterDNS\n  spec: [\n");
+    let mut folder = Folder::new(&disk.0);
+    folder.scan(later());
+    assert_eq!(folder.hidden_configuration().unwrap().path, "a.yaml");
+    disk.write("a.yaml", "kind: ClusterDNS\n");
+    folder.scan(later());
+    assert_eq!(folder.hidden_configuration(), None);
+}
+
+#[cfg(unix)]
+#[test]
+fn links_that_lead_in_circles_end_and_linked_files_are_read() {
+    let disk = Disk::new("links");
+    disk.write("..data/a.yaml", &namespace("one"));
+    std::os::unix::fs::symlink("..data/a.yaml", disk.0.join("a.yaml")).unwrap();
+    std::os::unix::fs::symlink(".", disk.0.join("circle")).unwrap();
+    std::os::unix::fs::symlink("nowhere", disk.0.join("dangling.yaml")).unwrap();
+    let mut folder = Folder::new(&disk.0);
+    folder.scan(later());
+    assert_eq!((held(&folder), folder.bad_files()), (vec!["one".into()], vec![]));
+}
+
+#[test]
+fn a_file_that_is_emptied_keeps_its_content_until_it_is_written_or_deleted() {
+    let disk = Disk::new("emptied");
+    disk.write("a.yaml", &namespace("one"));
+    disk.write("never.yaml", "");
+    let mut folder = Folder::new(&disk.0);
+    folder.scan(later());
+    assert_eq!(folder.bad_files(), vec![]);
+    disk.write("a.yaml", "");
+    assert!(folder.scan(later()));
+    assert_eq!(held(&folder), ["one"]);
+    let error = &folder.bad_files()[0].error;
+    assert!(error.contains("is empty") && error.contains("stays in use"), "{error}");
+    disk.write("a.yaml", "# nothing, and meant so\n");
+    folder.scan(later());
+    assert_eq!((held(&folder), folder.bad_files()), (vec![], vec![]));
+}
+
+#[cfg(unix)]
+#[test]
+fn another_file_of_the_same_time_and_size_is_seen() {
+    let disk = Disk::new("twins");
+    let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
+    for (name, text) in [("a.yaml", namespace("one")), (".b", namespace("two"))] {
+        disk.write(name, &text);
+        let file = fs::File::options().write(true).open(disk.0.join(name)).unwrap();
+        file.set_modified(old).unwrap();
+    }
+    let mut folder = Folder::new(&disk.0);
+    folder.scan(later());
+    fs::rename(disk.0.join(".b"), disk.0.join("a.yaml")).unwrap();
+    assert!(folder.scan(later()));
+    assert_eq!(held(&folder), ["two"]);
+}
+
+#[test]
+fn a_file_that_was_never_good_says_that_nothing_of_it_is_served() {
+    let disk = Disk::new("never");
+    disk.write("a.yaml", "kind: Namespace\n  metadata: [\n");
+    let mut folder = Folder::new(&disk.0);
+    folder.scan(later());
+    assert!(folder.bad_files()[0].error.ends_with("; nothing of it is served"));
+}
+
+#[test]
+fn a_byte_order_mark_is_no_mistake() {
+    let disk = Disk::new("mark");
+    disk.write("a.yaml", &format!("\u{feff}{}", namespace("one")));
+    disk.write(
+        "b.json",
+        "\u{feff}{\"apiVersion\":\"v1\",\"kind\":\"Namespace\",\"metadata\":{\"name\":\"two\"}}",
+    );
+    let mut folder = Folder::new(&disk.0);
+    folder.scan(later());
+    assert_eq!((held(&folder), folder.bad_files()), (vec!["one".into(), "two".into()], vec![]));
+}

@@ -1,0 +1,199 @@
+//! What the source has to tell people: the configuration that runs, what was refused, what is not
+//! served and why. Written by the source, read by `/config`, `/readyz`, `/metrics` and the log;
+//! never by anything that answers queries.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use dataplane_core::Resource;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::Skipped;
+use crate::telemetry::printable;
+
+/// Lines one update may log about objects or files; the rest is counted in one more line.
+const MAX_LINES: usize = 20;
+
+/// The configuration that runs.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Running {
+    /// Content revision, 12 hex digits.
+    pub revision: String,
+    /// Form of the document.
+    pub format: u32,
+    /// Where it came from, such as `shop.yaml`.
+    pub origin: String,
+    /// The document.
+    pub document: Value,
+    /// Fields that this version does not know and ignores.
+    pub unknown_fields: Vec<String>,
+}
+
+/// A configuration that was refused; the one before goes on running.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Rejection {
+    /// Where it came from.
+    pub origin: String,
+    /// Field, reason and what to write instead.
+    pub violations: Vec<Violation>,
+}
+
+/// One mistake in a configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Violation {
+    /// Path of the field, such as `spec.stubDomains[1].domain`.
+    pub field: String,
+    /// One word.
+    pub reason: String,
+    /// What is wrong and what to write instead.
+    pub message: String,
+}
+
+/// A file whose last good content is used, because its present one cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct BadFile {
+    /// Path within the folder.
+    pub path: String,
+    /// Line and reason.
+    pub error: String,
+}
+
+/// All there is to tell, replaced piece by piece.
+#[derive(Debug, Default)]
+pub struct Told {
+    /// The configuration that runs.
+    pub running: Running,
+    /// The last one refused, until a good one takes over.
+    pub rejection: Option<Rejection>,
+    /// Refused since start.
+    pub rejections: u64,
+    /// Taken over since start.
+    pub configurations: u64,
+    /// Objects, or parts of them, that are not served.
+    pub skipped: Vec<Skipped>,
+    /// Files that cannot be used as they are.
+    pub bad_files: Vec<BadFile>,
+    /// Anything else a person should know.
+    pub warnings: Vec<String>,
+    /// Objects of kinds that DNS does not read.
+    pub other_kinds: BTreeMap<String, usize>,
+    /// Objects held, by [`Resource`].
+    pub objects: [usize; Resource::ALL.len()],
+    /// When the source was last heard of; `None` before the first complete list (E50).
+    pub last_contact: Option<Instant>,
+    /// Changes applied since start.
+    pub changes: u64,
+    /// States published since start.
+    pub publications: u64,
+    /// What the process started from, and what it keeps for the next start.
+    pub snapshot: crate::snapshot::Told,
+    /// Whether the source answers at all, good or bad; `None` until it was tried (E43).
+    pub source_answers: Option<bool>,
+    /// The process was asked to end.
+    pub is_draining: bool,
+}
+
+/// The report, shared.
+#[derive(Debug, Default)]
+pub struct Report(Mutex<Told>);
+
+impl Report {
+    /// What there is to tell now. Hold it briefly: the source waits for it.
+    pub fn read(&self) -> MutexGuard<'_, Told> {
+        // A panic while holding it leaves text, never a half-made decision: go on telling.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes contact with the source, changed or not.
+    pub fn contact(&self) {
+        self.read().last_contact = Some(Instant::now());
+    }
+
+    /// Replaces the lists and logs what is new in them, each thing once.
+    pub fn tell(&self, skipped: Vec<Skipped>, bad_files: Vec<BadFile>, warnings: Vec<String>) {
+        let mut told = self.read();
+        let new_skipped = owned(added(&told.skipped, &skipped));
+        let new_files = owned(added(&told.bad_files, &bad_files));
+        let new_warnings = owned(added(&told.warnings, &warnings));
+        (told.skipped, told.bad_files, told.warnings) = (skipped, bad_files, warnings);
+        // A log that nobody reads may block, and then `/readyz` must not wait for it.
+        drop(told);
+        log(new_skipped.iter().map(|s| {
+            let name = match (s.namespace.as_str(), s.name.as_str()) {
+                (_, "") => "without a name".to_owned(),
+                ("", name) => name.to_owned(),
+                (namespace, name) => format!("{namespace}/{name}"),
+            };
+            format!("not served in full: {} {name}: {}", s.kind, s.reason)
+        }));
+        log(new_files.iter().map(|f| format!("{}: {}", f.path, f.error)));
+        log(new_warnings.into_iter());
+    }
+
+    /// A configuration took over.
+    pub fn run(&self, running: Running) {
+        let mut told = self.read();
+        told.rejection = None;
+        if told.configurations > 0 && told.running.revision == running.revision {
+            told.running = running;
+            return;
+        }
+        tracing::info!(
+            revision = %running.revision,
+            origin = %printable(&running.origin),
+            "configuration in use"
+        );
+        if !running.unknown_fields.is_empty() {
+            let fields = running.unknown_fields.join(", ");
+            tracing::warn!(
+                "the configuration has fields this version does not know and ignores: {}",
+                printable(&fields)
+            );
+        }
+        told.configurations += 1;
+        told.running = running;
+    }
+
+    /// A configuration was refused.
+    pub fn reject(&self, rejection: Rejection) {
+        let mut told = self.read();
+        if told.rejection.as_ref() == Some(&rejection) {
+            return;
+        }
+        for violation in rejection.violations.iter().take(MAX_LINES) {
+            tracing::error!(
+                origin = %printable(&rejection.origin),
+                field = %printable(&violation.field),
+                reason = %violation.reason,
+                "configuration refused, the last good one stays in use: {}",
+                printable(&violation.message)
+            );
+        }
+        told.rejections += 1;
+        told.rejection = Some(rejection);
+    }
+}
+
+/// What is in `after` and was not in `before`.
+fn added<'a, T: Ord>(before: &[T], after: &'a [T]) -> Vec<&'a T> {
+    let before: std::collections::BTreeSet<&T> = before.iter().collect();
+    after.iter().filter(|item| !before.contains(item)).collect()
+}
+
+fn owned<T: Clone>(items: Vec<&T>) -> Vec<T> {
+    items.into_iter().cloned().collect()
+}
+
+fn log(lines: impl ExactSizeIterator<Item = String>) {
+    let more = lines.len().saturating_sub(MAX_LINES);
+    for line in lines.take(MAX_LINES) {
+        tracing::warn!("{}", printable(&line));
+    }
+    if more > 0 {
+        tracing::warn!("and {more} more: see /config");
+    }
+}

@@ -1,0 +1,160 @@
+//! The warm start, seen from the writer: the index filled from a snapshot, and given to the next
+//! one (E40-E46).
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crds::Config;
+use dataplane_core::{Change, DataSource, Object, Resource};
+
+use super::{Writer, unix_s};
+use crate::snapshot::{self, Circumstances, Loaded, Refusal, Snapshots, Stored};
+
+/// The Namespace whose uid names a cluster.
+const KUBE_SYSTEM: &str = "kube-system";
+
+/// What the writer remembers for snapshots.
+#[derive(Debug, Default)]
+pub(super) struct Warm {
+    /// When the source was last heard of, in Unix seconds and by [`Resource`].
+    contacts: [Option<u64>; Resource::ALL.len()],
+    /// Uid of the Namespace `kube-system`, once it is known.
+    kube_system: Option<u128>,
+    /// Where snapshots are kept.
+    snapshots: Option<Snapshots>,
+}
+
+impl Warm {
+    /// An answer has changed.
+    pub(super) fn changed(&mut self) {
+        if let Some(snapshots) = &mut self.snapshots {
+            snapshots.changed();
+        }
+    }
+}
+
+impl Writer {
+    /// The source was heard of on behalf of this resource: what is held of it is confirmed.
+    pub fn contact(&mut self, resource: Resource) {
+        self.warm.contacts[resource as usize] = Some(unix_s());
+    }
+
+    /// E42: the live cluster has this uid. If the snapshot is of another, nothing of it stays.
+    pub fn is_of_cluster(&mut self, kube_system: u128) {
+        if self.warm.kube_system.is_some_and(|known| known != kube_system) {
+            tracing::warn!(
+                "the Namespace kube-system has another uid than in the snapshot: it is of another \
+                 cluster, and all of it is dropped"
+            );
+            self.forget_snapshot();
+        }
+        self.warm.kube_system = Some(kube_system);
+    }
+
+    /// Removes what came from a snapshot and no live list has confirmed; visible with the next
+    /// publication.
+    fn forget_snapshot(&mut self) {
+        self.index.forget_snapshot();
+        self.report.read().snapshot.loaded = None;
+        if let Some(snapshots) = &mut self.warm.snapshots {
+            snapshots.abandon();
+        }
+    }
+
+    /// Fills the empty index from a snapshot of `folder` and publishes it, if it may be used under
+    /// the configuration that runs (E41). Returns whether it is.
+    pub fn load(&mut self, folder: &Path, stored: Stored) -> bool {
+        let now_s = unix_s();
+        match self.try_load(stored, now_s) {
+            Ok(loaded) => {
+                self.report.read().snapshot.loaded = Some(loaded);
+                self.publish();
+                let objects: usize =
+                    Resource::ALL.map(|kind| self.index.objects(kind)).iter().sum();
+                let age_s = loaded.age_s;
+                tracing::info!(age_s, objects, "answering from the snapshot until lists are live");
+                true
+            }
+            Err(refusal) => {
+                snapshot::set_aside(folder, &self.report, &refusal);
+                false
+            }
+        }
+    }
+
+    fn try_load(&mut self, stored: Stored, now_s: u64) -> Result<Loaded, Refusal> {
+        let usable = stored.usable(&self.configs.borrow(), now_s)?;
+        self.warm.kube_system = stored.kube_system_uid();
+        for resource in Resource::ALL {
+            self.index.begin_list(resource);
+        }
+        let read = stored.objects(|object| {
+            if usable[object.resource() as usize].is_some() {
+                // What of it is not served is told when it is live.
+                self.index.apply(Change::Apply(object));
+            }
+        });
+        for (resource, confirmed_at_s) in Resource::ALL.into_iter().zip(usable) {
+            if let Some(confirmed_at_s) = confirmed_at_s {
+                self.index.end_list(resource, 0, DataSource::Snapshot { confirmed_at_s });
+            }
+        }
+        if let Err(refusal) = read {
+            self.index.forget_snapshot();
+            self.warm.kube_system = None;
+            return Err(refusal);
+        }
+        let confirmed_at_s = usable.into_iter().flatten().min().unwrap_or(now_s);
+        Ok(Loaded { confirmed_at_s, age_s: now_s - confirmed_at_s, at: Instant::now() })
+    }
+
+    /// From here on snapshots are written to this folder (E40), by [`Writer::step_snapshot`].
+    ///
+    /// # Errors
+    /// When the folder cannot be made or a thread not started.
+    pub fn keep_snapshots(&mut self, folder: &Path) -> anyhow::Result<()> {
+        let config = self.configs.borrow().clone();
+        self.warm.snapshots = Some(Snapshots::new(folder, config, self.report.clone())?);
+        Ok(())
+    }
+
+    /// The configuration that a restart is to run, where it is not the one in use: during a canary
+    /// the stable one.
+    pub fn keep_configuration(&mut self, config: Arc<Config>) {
+        if let Some(snapshots) = &mut self.warm.snapshots {
+            snapshots.keep_configuration(config);
+        }
+    }
+
+    /// Does a little for the snapshot, if there is anything to do; returns when to call again at
+    /// the latest, or `None` where none are kept. It never waits for the disk.
+    pub fn step_snapshot(&mut self) -> Option<Duration> {
+        let snapshots = self.warm.snapshots.as_mut()?;
+        let circumstances = Circumstances {
+            config: &self.configs.borrow(),
+            contacts: self.warm.contacts,
+            kube_system: self.warm.kube_system,
+            now: Instant::now(),
+        };
+        Some(snapshots.step(&self.index, &circumstances))
+    }
+
+    /// Drops the snapshot if it lacks what this configuration reads and the one before did not: its
+    /// objects cannot be applied again, and no answer is better than a wrong one.
+    pub(super) fn forget_what_lacks(&mut self, old: &Config, new: &Config) {
+        if !snapshot::keeps_enough(old, new) {
+            self.forget_snapshot();
+        }
+    }
+
+    /// Learns from a live change which cluster this is.
+    pub(super) fn look_for_cluster(&mut self, change: &Change) {
+        if let Change::Apply(Object::Namespace(namespace)) = change
+            && &*namespace.name == KUBE_SYSTEM
+            && namespace.uid != 0
+        {
+            self.is_of_cluster(namespace.uid);
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! What every serving thread reads: records and upstream groups, swapped together so that a
+//! group number in a decision always means the group of the same configuration.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use dataplane_core::{Identity, Records, WorkerCounters};
+
+use crate::forward::Upstreams;
+
+/// One published state.
+#[derive(Debug)]
+pub struct Published {
+    /// What we answer from.
+    pub records: Arc<Records>,
+    /// Whom we ask for the rest; group numbers are those of `records`.
+    pub upstreams: Arc<Upstreams>,
+}
+
+/// Shared by all serving threads for the life of the process.
+#[derive(Debug)]
+pub struct State {
+    /// Swapped by the source, loaded by workers once per batch.
+    pub published: ArcSwap<Published>,
+    /// One per serving thread, as [`crate::serve::worker_counters`] makes them: UDP threads first, the TCP one's last.
+    pub counters: Vec<Arc<WorkerCounters>>,
+    /// Who we say we are.
+    pub identity: Identity,
+}

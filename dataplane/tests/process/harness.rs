@@ -1,0 +1,253 @@
+//! One data plane as a process of its own, on ports that were free, over a folder of its own.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// Generous: machines that build are slow at times.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+const POLL: Duration = Duration::from_millis(20);
+
+/// A folder of its own, removed at the end.
+pub(crate) struct Folder(pub(crate) PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Folder {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path =
+            std::env::temp_dir().join(format!("clusterdns-it-{}-{number}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        fs::write(self.0.join(name), text).unwrap();
+    }
+
+    pub(crate) fn rename(&self, from: &str, to: &str) {
+        fs::rename(self.0.join(from), self.0.join(to)).unwrap();
+    }
+
+    pub(crate) fn remove(&self, name: &str) {
+        fs::remove_file(self.0.join(name)).unwrap();
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The program with no environment of ours.
+fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_clusterdns-dataplane"));
+    command.env_clear();
+    command
+}
+
+/// Runs to the end, for command lines that fail at once.
+pub(crate) fn run(flags: &[&str]) -> Output {
+    program().args(flags).output().unwrap()
+}
+
+/// A data plane that serves; killed if it is still there at the end.
+pub(crate) struct Process {
+    child: Child,
+    pub(crate) dns: SocketAddr,
+    pub(crate) http: SocketAddr,
+    log: Arc<Mutex<String>>,
+    output: Arc<Mutex<String>>,
+}
+
+/// Collects what comes, from a thread of its own.
+fn collect(source: impl Read + Send + 'static) -> Arc<Mutex<String>> {
+    let collected = Arc::new(Mutex::new(String::new()));
+    let kept = collected.clone();
+    std::thread::spawn(move || {
+        for line in BufReader::new(source).lines().map_while(Result::ok) {
+            let mut text = kept.lock().unwrap();
+            text.push_str(&line);
+            text.push('\n');
+        }
+    });
+    collected
+}
+
+fn spawn(folder: &Path, more: &[&str]) -> Child {
+    program()
+        .arg("--manifests")
+        .arg(folder)
+        .args(["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--workers", "1"])
+        .args(["--log-format", "json"])
+        .args(more)
+        .stderr(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Of DNS and HTTP, if this is the line that tells them.
+fn addresses(line: &str) -> Option<(SocketAddr, SocketAddr)> {
+    let line = serde_json::from_str::<Value>(line).ok()?;
+    if line["message"] != "answering" {
+        return None;
+    }
+    let http = line["http_address"].as_str()?.parse().ok()?;
+    Some((line["addresses"].as_str()?.trim_matches(['[', ']']).parse().ok()?, http))
+}
+
+impl Process {
+    /// Starts, and waits until it says that it answers.
+    pub(crate) fn start(folder: &Path, more: &[&str]) -> Process {
+        let mut child = spawn(folder, more);
+        let log = collect(child.stderr.take().unwrap());
+        let output = collect(child.stdout.take().unwrap());
+        let addresses = || log.lock().unwrap().lines().find_map(addresses);
+        let (dns, http) = wait_for("the program to answer", addresses);
+        Process { child, dns, http, log, output }
+    }
+
+    /// The same; from then on nobody reads its log, or can.
+    pub(crate) fn start_unread(folder: &Path) -> Process {
+        let mut child = spawn(folder, &[]);
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let (dns, http) = lines.find_map(|line| addresses(&line.unwrap())).expect("it answers");
+        let output = collect(child.stdout.take().unwrap());
+        Process { child, dns, http, log: Arc::default(), output }
+    }
+
+    /// Starts, and waits only until it is there: it does not answer yet.
+    pub(crate) fn start_reading(folder: &Path) -> Process {
+        let mut child = spawn(folder, &["--log-level", "debug"]);
+        let log = collect(child.stderr.take().unwrap());
+        let output = collect(child.stdout.take().unwrap());
+        let is_begun = || log.lock().unwrap().contains("reading manifests").then_some(());
+        wait_for("the program to begin", is_begun);
+        let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        Process { child, dns: nowhere, http: nowhere, log, output }
+    }
+
+    pub(crate) fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    /// Standard output so far.
+    pub(crate) fn output(&self) -> String {
+        self.output.lock().unwrap().clone()
+    }
+
+    pub(crate) fn signal(&self, signal: &str) {
+        let pid = self.child.id().to_string();
+        let status = Command::new("kill").args([&format!("-{signal}"), &pid]).status().unwrap();
+        assert!(status.success());
+    }
+
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        let child = &mut self.child;
+        wait_for("the program to end", || child.try_wait().unwrap())
+    }
+
+    /// Status and body of a GET.
+    pub(crate) fn get(&self, path: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(self.http).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+    }
+
+    pub(crate) fn config(&self) -> Value {
+        let (status, body) = self.get("/config");
+        assert_eq!(status, 200);
+        serde_json::from_str(&body).unwrap()
+    }
+
+    /// The value of one line of `/metrics`.
+    pub(crate) fn metric(&self, series: &str) -> f64 {
+        let (_, text) = self.get("/metrics");
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("{series} ")));
+        line.unwrap_or_else(|| panic!("no {series} in\n{text}")).parse().unwrap()
+    }
+
+    /// What an A question is answered.
+    pub(crate) fn ask(&self, name: &str) -> Answer {
+        let mut packet = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+        for label in name.split('.') {
+            packet.push(label.len() as u8);
+            packet.extend_from_slice(label.as_bytes());
+        }
+        packet.extend_from_slice(&[0, 0, 1, 0, 1]);
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.send_to(&packet, self.dns).unwrap();
+        let mut reply = [0; 1500];
+        let (length, _) = socket.recv_from(&mut reply).unwrap();
+        let reply = &reply[..length];
+        assert_eq!(reply[..2], packet[..2]);
+        match (reply[3] & 0x0f, reply[7]) {
+            (0, 0) => Answer::NoData,
+            // One record is all these tests ask for, and its address comes last.
+            (0, _) => Answer::Address(<[u8; 4]>::try_from(&reply[length - 4..]).unwrap().into()),
+            (3, _) => Answer::NxDomain,
+            (rcode, _) => Answer::Other(rcode),
+        }
+    }
+
+    /// Asks until this is the answer.
+    pub(crate) fn wait_for_answer(&self, name: &str, expected: Answer) {
+        wait_for(&format!("{name} to be {expected:?}"), || {
+            (self.ask(name) == expected).then_some(())
+        });
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("{}", self.log());
+        }
+    }
+}
+
+/// What came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Address(Ipv4Addr),
+    NoData,
+    NxDomain,
+    Other(u8),
+}
+
+pub(crate) fn address(text: &str) -> Answer {
+    Answer::Address(text.parse().unwrap())
+}
+
+/// Polls, and fails after [`PATIENCE`].
+pub(crate) fn wait_for<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(value) = found() {
+            return value;
+        }
+        assert!(start.elapsed() < PATIENCE, "waited too long for {what}");
+        std::thread::sleep(POLL);
+    }
+}

@@ -1,0 +1,397 @@
+//! The program as people run it: flags, a folder that changes, signals.
+#![allow(clippy::print_stderr)]
+
+mod harness;
+
+use std::io::Write;
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use harness::{Answer, Folder, Process, address, run, wait_for};
+
+fn service(name: &str, ip: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Service\nmetadata: {{name: {name}, namespace: shop}}\nspec: {{clusterIP: {ip}}}\n---\n"
+    )
+}
+
+fn cluster_dns(spec: &str) -> String {
+    format!(
+        "apiVersion: clusterdns.dev/v1alpha1\nkind: ClusterDNS\nmetadata: {{name: main}}\nspec: {spec}\n"
+    )
+}
+
+const CART: &str = "cart.shop.svc.cluster.local";
+
+#[test]
+fn what_cannot_work_fails_at_once_and_says_what_to_do() {
+    let folder = Folder::new();
+    folder.write("a.yaml", &service("cart", "10.96.0.1"));
+    let broken = Folder::new();
+    broken.write("dns.yaml", "kind: ClusterDNS\n  spec: [\n");
+    let refused = Folder::new();
+    refused.write("dns.yaml", &cluster_dns("{ttlSeconds: 4000}"));
+    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = tcp.local_addr().unwrap().to_string();
+    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let taken_udp = udp.local_addr().unwrap().to_string();
+    let [good, broken, refused] = [&folder, &broken, &refused].map(|f| f.0.to_str().unwrap());
+    let free = "127.0.0.1:0";
+    let rows: [(&[&str], &str); 12] = [
+        (&[], "--manifests <DIR>"),
+        (&["--manifests", "/no/such/folder"], "cannot read the folder /no/such/folder"),
+        (&["--manifests", good, "--listen", "localhost:53"], "names such as localhost"),
+        (&["--manifests", good, "--workers", "many"], "invalid value 'many'"),
+        (&["--manifests", good, "--listen", &taken, "--http", free], &taken),
+        (&["--manifests", good, "--listen", &taken_udp, "--http", free], &taken_udp),
+        (&["--manifests", good, "--listen", free, "--http", &taken], "choose another with --http"),
+        (
+            &["--manifests", good, "--listen", "127.0.0.1:9,127.0.0.1:9"],
+            "--listen 127.0.0.1:9 and --listen 127.0.0.1:9 overlap",
+        ),
+        (
+            &["--manifests", good, "--listen", "0.0.0.0:9", "--listen", "127.0.0.1:9"],
+            "--listen 0.0.0.0:9 and --listen 127.0.0.1:9 overlap",
+        ),
+        (
+            &["--manifests", good, "--listen", "127.0.0.1:9", "--http", "127.0.0.1:9"],
+            "--http 127.0.0.1:9 and --listen 127.0.0.1:9 overlap",
+        ),
+        (&["--manifests", broken, "--listen", free, "--http", free], "dns.yaml: line 2"),
+        (&["--manifests", refused, "--listen", free, "--http", free], "spec.ttlSeconds"),
+    ];
+    for (flags, expected) in rows {
+        let output = run(flags);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{flags:?} must not succeed");
+        assert!(message.contains(expected), "{flags:?}: {message}");
+        let errors = message.lines().filter(|line| line.starts_with("error: "));
+        assert_eq!(errors.count(), 1, "one clear message: {message}");
+    }
+}
+
+#[test]
+fn version_and_help_are_told() {
+    let version = String::from_utf8(run(&["--version"]).stdout).unwrap();
+    assert_eq!(version, format!("clusterdns-dataplane {}\n", env!("CARGO_PKG_VERSION")));
+    let help = String::from_utf8(run(&["--help"]).stdout).unwrap();
+    assert!(help.contains("--drain-seconds") && help.contains("Examples:"), "{help}");
+}
+
+#[test]
+fn changes_on_disk_are_live() {
+    let folder = Folder::new();
+    folder.write("a.yaml", &service("cart", "10.96.0.1"));
+    let process = Process::start(&folder.0, &[]);
+    assert_eq!(process.ask(CART), address("10.96.0.1"));
+    folder.write("a.yaml", &service("cart", "10.96.0.2"));
+    process.wait_for_answer(CART, address("10.96.0.2"));
+    folder.write("b.yaml", &service("web", "10.96.0.3"));
+    process.wait_for_answer("web.shop.svc.cluster.local", address("10.96.0.3"));
+    folder.remove("a.yaml");
+    process.wait_for_answer(CART, Answer::NxDomain);
+    assert_eq!(process.ask("web.shop.svc.cluster.local"), address("10.96.0.3"));
+    assert_eq!(process.metric("clusterdns_objects{resource=\"services\"}"), 1.0);
+}
+
+#[test]
+fn a_file_that_stops_parsing_keeps_its_last_good_content() {
+    let folder = Folder::new();
+    folder.write("a.yaml", &service("cart", "10.96.0.1"));
+    let process = Process::start(&folder.0, &[]);
+    folder.write("a.yaml", "kind: Service\n  metadata: [\n");
+    let files = wait_for("the broken file to be told", || {
+        let files = process.config()["files"].clone();
+        (!files.as_array().unwrap().is_empty()).then_some(files)
+    });
+    assert_eq!(files[0]["path"], "a.yaml");
+    assert!(files[0]["error"].as_str().unwrap().starts_with("line 2"), "{files}");
+    assert_eq!(process.ask(CART), address("10.96.0.1"));
+    assert_eq!(process.get("/readyz").0, 200, "D5");
+    assert!(process.log().contains("a.yaml: line 2"), "{}", process.log());
+    folder.write("a.yaml", &service("cart", "10.96.0.9"));
+    process.wait_for_answer(CART, address("10.96.0.9"));
+    assert_eq!(process.metric("clusterdns_unusable_files"), 0.0);
+}
+
+#[test]
+fn a_bad_cluster_dns_keeps_the_last_good_configuration() {
+    let folder = Folder::new();
+    folder.write("a.yaml", &service("cart", "10.96.0.1"));
+    let good = "{hosts: [{name: registry.corp.example, addresses: [10.20.0.5]}]}";
+    folder.write("dns.yaml", &cluster_dns(good));
+    let process = Process::start(&folder.0, &[]);
+    let revision = process.config()["revision"].clone();
+    assert_eq!(process.ask("registry.corp.example"), address("10.20.0.5"));
+
+    folder.write(
+        "dns.yaml",
+        &cluster_dns("{stubDomains: [{domain: cluster.local, servers: [{address: 10.0.0.1}]}]}"),
+    );
+    let rejection = wait_for("the rejection to be told", || {
+        let rejection = process.config()["rejection"].clone();
+        (!rejection.is_null()).then_some(rejection)
+    });
+    assert_eq!(rejection["violations"][0]["field"], "spec.stubDomains[0].domain");
+    assert_eq!(process.config()["revision"], revision);
+    assert_eq!(process.ask("registry.corp.example"), address("10.20.0.5"));
+    assert_eq!(process.metric("clusterdns_config_rejected_total"), 1.0);
+    assert_eq!(process.metric("clusterdns_config_is_rejected"), 1.0);
+    assert_eq!(process.get("/readyz").0, 200, "D5");
+    assert!(process.log().contains("configuration refused"), "{}", process.log());
+
+    folder.write(
+        "dns.yaml",
+        &cluster_dns("{hosts: [{name: registry.corp.example, addresses: [10.20.0.6]}]}"),
+    );
+    process.wait_for_answer("registry.corp.example", address("10.20.0.6"));
+    assert!(process.config()["rejection"].is_null());
+    assert_eq!(process.metric("clusterdns_config_is_rejected"), 0.0);
+}
+
+#[test]
+fn what_is_deleted_together_with_a_change_of_configuration_is_gone() {
+    let folder = Folder::new();
+    folder.write("a.yaml", &service("cart", "10.96.0.1"));
+    folder.write("b.yaml", &service("old", "10.96.0.2"));
+    let process = Process::start(&folder.0, &[]);
+    assert_eq!(process.ask("old.shop.svc.cluster.local"), address("10.96.0.2"));
+    // In one step, as a mounted ConfigMap changes: hidden files are not read.
+    folder.write(".next", &cluster_dns("{domain: other.test}"));
+    folder.remove("b.yaml");
+    folder.rename(".next", "dns.yaml");
+    process.wait_for_answer("cart.shop.svc.other.test", address("10.96.0.1"));
+    process.wait_for_answer("old.shop.svc.other.test", Answer::NxDomain);
+    assert_eq!(process.metric("clusterdns_objects{resource=\"services\"}"), 1.0);
+}
+
+#[test]
+fn e44_a_cluster_dns_that_is_deleted_leaves_the_configuration_that_ran() {
+    let folder = Folder::new();
+    folder.write("a.yaml", &service("cart", "10.96.0.1"));
+    folder.write("dns.yaml", &cluster_dns("{domain: other.test}"));
+    let process = Process::start(&folder.0, &[]);
+    folder.remove("dns.yaml");
+    let warnings = wait_for("the loss to be told", || {
+        let warnings = process.config()["warnings"].clone();
+        (!warnings.as_array().unwrap().is_empty()).then_some(warnings)
+    });
+    assert!(warnings[0].as_str().unwrap().contains("is gone"), "{warnings}");
+    assert_eq!(process.ask("cart.shop.svc.other.test"), address("10.96.0.1"));
+    folder.write("dns.yaml", &cluster_dns("{}"));
+    process.wait_for_answer(CART, address("10.96.0.1"));
+    assert_eq!(process.config()["warningCount"], 0);
+}
+
+#[test]
+fn a34_an_upstream_that_is_the_process_itself_is_not_asked() {
+    let folder = Folder::new();
+    let process = Process::start(&folder.0, &[]);
+    let port = process.dns.port();
+    let upstreams = format!("{{upstreams: {{servers: [{{address: 127.0.0.1, port: {port}}}]}}}}");
+    folder.write("dns.yaml", &cluster_dns(&upstreams));
+    wait_for("the upstream", || {
+        process.config()["document"]["upstreams"].is_object().then_some(())
+    });
+    assert_eq!(process.ask("www.example.org"), Answer::Other(2), "SERVFAIL");
+    let forwarded = "clusterdns_queries_total{transport=\"udp\",reason=\"forward\"}";
+    assert_eq!(process.metric(forwarded), 1.0, "and did not come back");
+    assert!(process.log().contains("is an address this process answers on"), "{}", process.log());
+}
+
+#[test]
+fn a_folder_that_is_deleted_keeps_answering_and_one_made_again_is_followed() {
+    let above = Folder::new();
+    let folder = above.0.join("manifests");
+    let write = |ip: &str| {
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("a.yaml"), service("cart", ip)).unwrap();
+    };
+    write("10.96.0.1");
+    let process = Process::start(&folder, &[]);
+    std::fs::remove_dir_all(&folder).unwrap();
+    wait_for("the loss to be told", || {
+        (process.metric("clusterdns_unusable_files") == 1.0).then_some(())
+    });
+    assert_eq!(process.ask(CART), address("10.96.0.1"));
+    write("10.96.0.2");
+    process.wait_for_answer(CART, address("10.96.0.2"));
+    assert_eq!(process.metric("clusterdns_unusable_files"), 0.0);
+}
+
+#[test]
+fn a_log_that_nobody_reads_any_more_stops_nothing() {
+    let folder = Folder::new();
+    folder.write("a.yaml", &service("cart", "10.96.0.1"));
+    let mut process = Process::start_unread(&folder.0);
+    folder.write("a.yaml", "kind: Service\n  metadata: [\n");
+    wait_for("the mistake to be told", || {
+        (process.metric("clusterdns_unusable_files") == 1.0).then_some(())
+    });
+    folder.write("a.yaml", &service("cart", "10.96.0.2"));
+    process.wait_for_answer(CART, address("10.96.0.2"));
+    process.signal("INT");
+    assert_eq!(process.wait().code(), Some(0));
+}
+
+#[test]
+fn e15_what_is_not_served_is_named_and_the_rest_is_served() {
+    let folder = Folder::new();
+    let malformed = "apiVersion: v1\nkind: Service\nmetadata: {name: bad, namespace: shop}\nspec: {ports: [{port: http}]}\n---\n";
+    folder.write("a.yaml", &format!("{malformed}{}", service("cart", "10.96.0.1")));
+    folder.write("b.yaml", &service("pending", "''"));
+    folder.write(
+        "c.yaml",
+        &service("byip", "10.96.0.2")
+            .replace("clusterIP: 10.96.0.2", "type: ExternalName, externalName: 192.0.2.77"),
+    );
+    let process = Process::start(&folder.0, &[]);
+    assert_eq!(process.ask(CART), address("10.96.0.1"));
+    let config = process.config();
+    let listed: Vec<String> = config["skippedObjects"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|s| s["name"].to_string())
+        .collect();
+    assert_eq!(listed, ["\"bad\"", "\"byip\"", "\"pending\""]);
+    assert_eq!(config["skippedObjectCount"], 3);
+    assert_eq!(process.log().matches("not served in full: Service shop/bad").count(), 1);
+}
+
+#[test]
+fn http_says_how_it_is_and_nothing_more() {
+    let folder = Folder::new();
+    folder.write("a.yaml", &service("cart", "10.96.0.1"));
+    let process = Process::start(&folder.0, &[]);
+    assert_eq!(process.get("/livez"), (200, "ok\n".to_owned()));
+    assert_eq!(process.get("/readyz"), (200, "ready\n".to_owned()));
+    for absent in ["/", "/debug/pprof/", "/debug/vars", "/quit"] {
+        assert_eq!(process.get(absent).0, 404, "S11: {absent}");
+    }
+    process.ask(CART);
+    process.ask("nothere.shop.svc.cluster.local");
+    let found = "clusterdns_queries_total{transport=\"udp\",reason=\"found\"}";
+    assert_eq!(process.metric(found), 1.0);
+    assert_eq!(
+        process.metric("clusterdns_data_source{resource=\"services\",source=\"live\"}"),
+        1.0
+    );
+    let (_, metrics) = process.get("/metrics");
+    assert!(!metrics.contains("cart") && !metrics.contains("nothere"), "WR47: no names");
+}
+
+#[test]
+fn d6_whoever_holds_every_http_connection_open_cannot_keep_probes_out() {
+    let folder = Folder::new();
+    let process = Process::start(&folder.0, &[]);
+    let held: Vec<TcpStream> = (0..300)
+        .map(|_| {
+            let mut stream = TcpStream::connect(process.http).unwrap();
+            stream.write_all(b"GET /livez HT").unwrap();
+            stream
+        })
+        .collect();
+    assert_eq!(process.get("/livez").0, 200);
+    assert_eq!(process.get("/readyz").0, 200);
+    drop(held);
+}
+
+#[test]
+fn e45_sigterm_answers_for_the_whole_period_and_ends_well() {
+    let folder = Folder::new();
+    folder.write("a.yaml", &service("cart", "10.96.0.1"));
+    let mut process = Process::start(&folder.0, &["--drain-seconds", "2"]);
+    process.signal("TERM");
+    let start = Instant::now();
+    let mut answered = 0;
+    while start.elapsed() < Duration::from_millis(1900) {
+        assert_eq!(process.ask(CART), address("10.96.0.1"), "every query is answered");
+        answered += 1;
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(answered > 0 && !process.has_ended(), "the period is not over");
+    assert_eq!(process.get("/readyz").0, 200, "not before 5 s");
+    let status = process.wait();
+    assert!(start.elapsed() >= Duration::from_millis(2800), "a second without a query");
+    assert_eq!(status.code(), Some(0));
+}
+
+#[test]
+fn a_signal_while_manifests_are_read_ends_the_process_at_once() {
+    let folder = Folder::new();
+    // Long enough to read that the signal comes first, on any machine.
+    let many: String = (0..100_000).map(|n| service(&format!("s{n}"), "10.96.0.1")).collect();
+    folder.write("a.yaml", &many);
+    for signal in ["INT", "TERM"] {
+        let mut process = Process::start_reading(&folder.0);
+        process.signal(signal);
+        assert_eq!(process.wait().code(), Some(0), "{signal}");
+        assert!(!process.log().contains("manifests read"), "{}", process.log());
+    }
+}
+
+#[test]
+fn sigint_ends_well_and_hurries_a_drain() {
+    let folder = Folder::new();
+    folder.write("a.yaml", &service("cart", "10.96.0.1"));
+    let mut process = Process::start(&folder.0, &[]);
+    process.signal("INT");
+    assert_eq!(process.wait().code(), Some(0));
+
+    let mut process = Process::start(&folder.0, &["--drain-seconds", "3600"]);
+    process.signal("TERM");
+    wait_for("the drain to begin", || process.log().contains("draining").then_some(()));
+    process.signal("INT");
+    assert_eq!(process.wait().code(), Some(0));
+}
+
+#[test]
+fn s13_names_cannot_forge_log_lines() {
+    let folder = Folder::new();
+    let evil = "{\"apiVersion\":\"v1\",\"kind\":\"Service\",\"metadata\":{\"name\":\"a\\r\\n\\u001b[31mready\",\"namespace\":\"x\"},\"spec\":{\"clusterIP\":\"nowhere\"}}";
+    folder.write("a.json", evil);
+    // Reads the folder, tells what is wrong in it, and ends, as the port is taken.
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = run(&["--manifests", folder.0.to_str().unwrap(), "--http", &address]);
+    let log = String::from_utf8(output.stderr).unwrap();
+    assert!(log.contains("ready: clusterIP \"nowhere\" is not an IP address"), "{log}");
+    assert!(!log.contains('\u{1b}') && !log.contains('\r'), "{log:?}");
+    assert!(!log.lines().any(|line| line.starts_with("ready")), "{log:?}");
+}
+
+#[test]
+fn the_quickstart_is_served_without_a_complaint_and_shown_as_a_table() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crds/examples/quickstart");
+    let process = Process::start(&folder, &["--print-names"]);
+    let config = process.config();
+    for complaint in ["skippedObjects", "files", "warnings", "unknownFields"] {
+        assert_eq!(config[complaint].as_array().unwrap().len(), 0, "{complaint}: {config}");
+    }
+    let table = wait_for("the table", || {
+        let output = process.output();
+        output.contains("Ctrl-C").then_some(output)
+    });
+    let rows = [
+        ("cart.shop.svc.cluster.local", "A", "10.96.10.1"),
+        ("api.shop.svc.cluster.local", "AAAA", "fd00:96::102"),
+        ("db-0.db.data.svc.cluster.local", "A", "10.244.1.21"),
+        ("mail.shop.svc.cluster.local", "CNAME", "mail.example.com"),
+        ("_http._tcp.cart.shop.svc.cluster.local", "SRV", "port 80 of cart.shop.svc.cluster.local"),
+        ("registry.corp.example", "A", "10.20.0.5"),
+    ];
+    for (name, kind, answer) in rows {
+        let is_row = |line: &str| {
+            let (left, right) = line.split_once("  ").unwrap_or_default();
+            left == name
+                && right.trim_start().starts_with(kind)
+                && line.ends_with(&format!("  {answer}"))
+        };
+        assert!(table.lines().any(is_row), "{name} {kind} {answer} in\n{table}");
+    }
+    assert!(!table.contains("db-2."), "an endpoint that is not ready has no name");
+    assert_eq!(table.lines().filter(|line| line.starts_with("  dig @127.0.0.1 -p ")).count(), 3);
+    assert_eq!(process.ask("cart.shop.svc.cluster.local"), address("10.96.10.1"));
+}

@@ -1,0 +1,7 @@
+//! The listening side over real sockets: one Service of our own, and an upstream that answers when it is told to.
+
+mod descriptors;
+mod harness;
+mod stop;
+mod tcp;
+mod udp;

@@ -1,0 +1,175 @@
+//! What the sources of each package must not say, line by line.
+
+use std::env;
+
+use super::{files, quoted, read, rust_files, table};
+
+/// More lines than this need a reason in ARCHITECTURE.md.
+const LONG: usize = 400;
+
+/// Sockets, files, clocks, threads, locks, waiting, failing: none has a place among DNS decisions.
+const NOT_IN_THE_CORE: [&str; 25] = [
+    "std::fs",
+    "std::io",
+    "std::env",
+    "std::process",
+    "std::thread",
+    "std::time",
+    "TcpStream",
+    "TcpListener",
+    "UdpSocket",
+    "Instant",
+    "SystemTime",
+    "Mutex",
+    "RwLock",
+    "Condvar",
+    "OnceLock",
+    "LazyLock",
+    "tokio",
+    "kube::",
+    "async ",
+    ".await",
+    ".unwrap()",
+    ".expect(",
+    "panic!",
+    "unreachable!",
+    "println!",
+];
+
+/// Besides `source/`, and why each may read a file.
+const MAY_READ_FILES: [&str; 3] = [
+    // The state folder (E40).
+    "dataplane/src/snapshot",
+    // The name servers of resolv.conf (FW3).
+    "dataplane/src/forward/resolv_conf.rs",
+    // The host name, where no environment variable tells the pod's.
+    "dataplane/src/identity.rs",
+];
+
+/// The code of a line: what is before a comment.
+fn code(line: &str) -> &str {
+    let comment =
+        line.match_indices("//").find(|(at, _)| line[..*at].matches('"').count().is_multiple_of(2));
+    comment.map_or(line, |(at, _)| &line[..at])
+}
+
+/// The lines of a file that are part of the program: no comments, and not the tests at its end.
+fn program(path: &str) -> Vec<(usize, String)> {
+    let text = read(path);
+    let lines: Vec<&str> = text.lines().collect();
+    let is_end = |at: usize| {
+        let next = lines.get(at + 1).unwrap_or(&"");
+        lines[at] == "#[cfg(test)]" && next.starts_with("mod ") && next.ends_with('{')
+    };
+    let end = (0..lines.len()).find(|at| is_end(*at)).unwrap_or(lines.len());
+    (0..end).map(|at| (at + 1, code(lines[at]).to_owned())).collect()
+}
+
+/// Fails for every line of these files that says one of these words.
+fn nowhere(paths: impl IntoIterator<Item = String>, words: &[&str], why: &str) {
+    let mut found = Vec::new();
+    let is_test = |path: &String| ["tests.rs", "testing.rs"].iter().any(|end| path.ends_with(end));
+    for path in paths.into_iter().filter(|path| !is_test(path)) {
+        for (number, line) in program(&path) {
+            if words.iter().any(|word| line.contains(word)) {
+                found.push(format!("{path}:{number}: {}", line.trim()));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{why}:\n{}", found.join("\n"));
+}
+
+#[test]
+fn the_core_names_no_socket_file_clock_thread_or_lock_and_never_panics() {
+    nowhere(rust_files("dataplane/core/src/"), &NOT_IN_THE_CORE, "not in the core");
+}
+
+#[test]
+fn only_source_names_kube_in_the_data_plane() {
+    let others = rust_files("dataplane/src/").into_iter().filter(|path| !is_source(path));
+    nowhere(others, &["kube::", "use kube", "k8s_openapi"], "only source/ names kube");
+}
+
+#[test]
+fn only_source_and_three_more_name_files_in_the_data_plane() {
+    let others = rust_files("dataplane/src/")
+        .into_iter()
+        .filter(|path| !is_source(path) && !MAY_READ_FILES.iter().any(|may| path.starts_with(may)));
+    nowhere(others, &["std::fs", "tokio::fs", "fs::", "File::"], "only source/ names files");
+    for may in MAY_READ_FILES {
+        let needs_it = rust_files(may).iter().any(|path| read(path).contains("fs::"));
+        assert!(needs_it, "{may} names no file: it needs no exception");
+    }
+}
+
+fn is_source(path: &str) -> bool {
+    path.starts_with("dataplane/src/source/") || path == "dataplane/src/source.rs"
+}
+
+#[test]
+fn only_the_sockets_have_unsafe() {
+    for path in rust_files("").iter().filter(|path| !path.starts_with("dataplane/udp/")) {
+        for (number, line) in program(path) {
+            // Not what is between quotes.
+            let mut words = line.split('"').step_by(2).flat_map(|code| {
+                code.split(|character: char| !(character.is_alphanumeric() || character == '_'))
+            });
+            let word = words.find(|word| ["unsafe", "unsafe_code"].contains(word));
+            assert!(word.is_none(), "{path}:{number}: {}", line.trim());
+        }
+    }
+    let linux = read("dataplane/udp/src/linux.rs");
+    assert!(linux.contains("unsafe {"), "none at all: this test looks in the wrong place");
+}
+
+#[test]
+fn every_file_opens_with_why_it_exists() {
+    for path in rust_files("") {
+        let text = read(&path);
+        let first = text.lines().find(|line| !line.is_empty() && !line.starts_with("#!["));
+        assert!(first.is_some_and(|line| line.starts_with("//! ")), "{path}: {first:?}");
+    }
+}
+
+#[test]
+fn nothing_is_left_to_do_in_the_code() {
+    let words = [concat!("to", "do!("), concat!("unimplement", "ed!("), concat!("TO", "DO")];
+    nowhere(rust_files(""), &words, "write it, or an issue");
+}
+
+#[test]
+fn long_files_are_few_and_each_has_a_reason() {
+    let rows = table("ARCHITECTURE.md", "### Long files");
+    let explained: Vec<&str> = rows.iter().flat_map(|row| quoted(&row[0])).collect();
+    for path in rust_files("") {
+        let lines = read(&path).lines().count();
+        let is_explained = explained.contains(&path.as_str());
+        assert!(
+            lines <= LONG || is_explained,
+            "{path} has {lines} lines: split it, or say why not"
+        );
+    }
+    for path in explained {
+        read(path);
+    }
+}
+
+#[test]
+fn no_file_names_a_folder_of_somebodys_machine() {
+    let mut folders: Vec<String> = ["/home/", "/Users/"].map(str::to_owned).to_vec();
+    // Short ones, such as `/` or `/src`, are words of other meanings too.
+    let own = [super::root().to_str().map(str::to_owned), env::var("HOME").ok()];
+    folders.extend(own.into_iter().flatten().filter(|path| path.len() > 6));
+    let is_text = |path: &String| {
+        let name = path.rsplit('/').next().unwrap_or_default();
+        [".rs", ".toml", ".md", ".yaml", ".txt", ".mk", ".sh"].iter().any(|end| name.ends_with(end))
+            || ["Makefile", "Dockerfile", "build", "run"].contains(&name)
+    };
+    let this = "tests/it/architecture/sources.rs";
+    for path in files().into_iter().filter(is_text).filter(|path| path != this) {
+        let text = read(&path);
+        for folder in &folders {
+            assert!(!text.contains(folder.as_str()), "{path} names {folder}");
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! The forwarder against scripted upstreams on loopback: rows F, and the golden examples that need no cache.
+//! Lookups that nobody answers take their whole budget of 4 s.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crds::config::{self, Config, Group, GroupOptions, Policy, Server, StubDomain};
+use dataplane::forward::{Forwarder, Upstreams};
+use dataplane::state::Published;
+use dataplane_core::{Discard, Forward, Index, Name, Pending, PendingQuestion};
+use hickory_proto::op::{Message, ResponseCode};
+use hickory_proto::rr::RecordType;
+use hickory_proto::rr::rdata::opt::{EdnsCode, EdnsOption};
+use tests::upstream::{Script, ScriptedUpstream, Transport};
+
+/// The upstreams of dns-rules 9.1.
+const GOLDEN: &str = include_str!("../scenarios/upstreams.txt");
+const FIRST: [u8; 4] = [10, 0, 0, 2];
+const SECOND: [u8; 4] = [10, 0, 0, 3];
+
+/// Scripted upstreams, and a forwarder that knows them: group 0 asks 10.0.0.2, then 10.0.0.3 (those
+/// there are a script for), group 1 is 10.20.0.53, group 2 is 10.30.0.53.
+struct Stage {
+    upstreams: BTreeMap<IpAddr, ScriptedUpstream>,
+    published: Published,
+    forwarder: Arc<Forwarder>,
+}
+
+impl Stage {
+    fn new(scripts: &str) -> Stage {
+        Stage::with(scripts, |_| {})
+    }
+
+    fn with(scripts: &str, change: impl FnOnce(&mut Config)) -> Stage {
+        let scripts = Script::parse(scripts).unwrap();
+        let start = |(ip, script)| (ip, ScriptedUpstream::start(script).unwrap());
+        let upstreams: BTreeMap<IpAddr, ScriptedUpstream> =
+            scripts.into_iter().map(start).collect();
+        let group = |servers: &[[u8; 4]]| {
+            let addresses = servers.iter().filter_map(|ip| upstreams.get(&IpAddr::from(*ip)));
+            let servers = addresses.map(|upstream| server(upstream.address())).collect();
+            let options = GroupOptions { policy: Policy::Sequential, ..GroupOptions::default() };
+            Group { servers, options }
+        };
+        let stub = |domain: &str, ip| StubDomain { domain: domain.into(), group: group(&[ip]) };
+        let mut config = Config {
+            upstreams: config::Upstreams::Servers(group(&[FIRST, SECOND])),
+            stub_domains: vec![
+                stub("corp.example", [10, 20, 0, 53]),
+                stub("lab.corp.example", [10, 30, 0, 53]),
+            ],
+            ..Config::default()
+        };
+        change(&mut config);
+        let records = Index::new(dataplane::settings::of(&config).unwrap()).records();
+        let of_config = Arc::new(Upstreams::of(&config, Path::new("/nonexistent")));
+        let published = Published { records, upstreams: of_config };
+        Stage { upstreams, published, forwarder: Forwarder::new() }
+    }
+
+    fn upstream(&self, ip: [u8; 4]) -> &ScriptedUpstream {
+        &self.upstreams[&IpAddr::from(ip)]
+    }
+
+    async fn ask(&self, group: usize, name: &str, qtype: RecordType) -> Message {
+        self.resolve(group, pending(name, qtype)).await
+    }
+
+    async fn resolve(&self, group: usize, pending: Pending) -> Message {
+        let client = IpAddr::from(Ipv4Addr::LOCALHOST);
+        let slot = self.forwarder.slot(&self.published.upstreams, group, client).unwrap();
+        let mut buffer = [0; 4096];
+        let forward = Forward { group, pending };
+        let length = self.forwarder.resolve(&self.published, &forward, slot, &mut buffer).await;
+        assert_eq!(self.forwarder.in_flight(), 0, "the slot is given back");
+        let reply = Message::from_vec(&buffer[..length]).unwrap();
+        assert_eq!(reply.metadata.id, 0xbeef);
+        reply
+    }
+
+    /// Queries sent and failed, server by server.
+    fn counters(&self) -> Vec<(u64, u64)> {
+        let load = |s: &dataplane_core::ServerCounters| {
+            (s.sent.load(Ordering::Relaxed), s.failed.load(Ordering::Relaxed))
+        };
+        self.published.upstreams.servers().iter().map(load).collect()
+    }
+}
+
+fn server(address: SocketAddr) -> Server {
+    let (ip, port) = (address.ip(), address.port());
+    Server { ip, port, transport: config::Transport::Udp, tls: None }
+}
+
+fn servers(config: &mut Config) -> &mut Vec<Server> {
+    match &mut config.upstreams {
+        config::Upstreams::Servers(group) => &mut group.servers,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn pending(name: &str, qtype: RecordType) -> Pending {
+    let name = Name::from_text(name).unwrap();
+    let question = PendingQuestion {
+        id: 0xbeef,
+        rd: true,
+        cd: false,
+        ad: false,
+        do_: false,
+        edns: true,
+        name_as_asked: name.wire(),
+        qtype: qtype.into(),
+        limit: 1232,
+        udp_payload_size: 1232,
+        ra: true,
+        nsid: None,
+    };
+    Pending::new(question, name.clone())
+}
+
+/// The data of the answer section, sorted: RRsets are rotated.
+fn answers(reply: &Message) -> Vec<String> {
+    let mut data: Vec<String> = reply.answers.iter().map(|r| r.data.to_string()).collect();
+    data.sort();
+    data
+}
+
+/// Rcode and Extended DNS Error.
+fn failure(reply: &Message) -> (ResponseCode, Option<u16>) {
+    let options = reply.edns.as_ref().map(|edns| edns.options());
+    let code = options.and_then(|options| match options.get(EdnsCode::Unknown(15)) {
+        Some(EdnsOption::Unknown(_, octets)) => Some(u16::from_be_bytes([octets[0], octets[1]])),
+        _ => None,
+    });
+    (reply.metadata.response_code, code)
+}
+
+#[tokio::test]
+async fn g94_stub_domains_are_asked_at_their_own_servers() {
+    let stage = Stage::new(GOLDEN);
+    assert_eq!(answers(&stage.ask(1, "wiki.corp.example", RecordType::A).await), ["10.20.0.90"]);
+    assert_eq!(answers(&stage.ask(2, "host.lab.corp.example", RecordType::A).await), ["10.30.0.7"]);
+    let www = stage.ask(0, "www.example.org", RecordType::A).await;
+    assert_eq!(answers(&www), ["192.0.2.80", "192.0.2.81"]);
+    assert_eq!(www.answers[0].ttl, 600);
+    assert_eq!(stage.upstream(FIRST).asked().len(), 1);
+    assert_eq!(stage.upstream(SECOND).asked().len(), 0);
+    assert_eq!(stage.upstream([10, 20, 0, 53]).asked().len(), 1);
+    assert_eq!(stage.upstream([10, 30, 0, 53]).asked().len(), 1);
+}
+
+#[tokio::test]
+async fn g95_an_nxdomain_of_a_stub_domain_is_final() {
+    let stage = Stage::new(GOLDEN);
+    let reply = stage.ask(1, "nothere.corp.example", RecordType::A).await;
+    assert_eq!(failure(&reply), (ResponseCode::NXDomain, None));
+    assert_eq!((reply.authorities.len(), reply.authorities[0].ttl), (1, 30));
+    assert_eq!(stage.upstream(FIRST).asked().len(), 0);
+}
+
+#[tokio::test]
+async fn g96_a_silent_stub_domain_is_servfail_and_its_names_go_nowhere_else() {
+    let stage = Stage::new(GOLDEN);
+    let reply = stage.ask(1, "slow.corp.example", RecordType::A).await;
+    assert_eq!(failure(&reply), (ResponseCode::ServFail, Some(22)));
+    assert_eq!(stage.upstream(FIRST).asked().len(), 0);
+    // Three datagrams, then one query over TCP (FW23).
+    let upstream = stage.upstream([10, 20, 0, 53]);
+    assert_eq!(upstream.times_asked_over("slow.corp.example.", Transport::Udp), 3);
+    assert_eq!(upstream.times_asked_over("slow.corp.example.", Transport::Tcp), 1);
+}
+
+#[tokio::test]
+async fn g64_a_silent_target_keeps_our_cname() {
+    let stage = Stage::new(GOLDEN);
+    let mut pending = pending("dead.example.net", RecordType::A);
+    pending.push_cname(5, &Name::from_text("dead.example.net").unwrap());
+    let reply = stage.resolve(0, pending).await;
+    assert_eq!(failure(&reply), (ResponseCode::ServFail, Some(22)));
+    assert_eq!(answers(&reply), ["dead.example.net."]);
+    assert!(!reply.metadata.authoritative && reply.authorities.is_empty());
+    // G129: both servers in turn over UDP, then each once over TCP.
+    for server in [FIRST, SECOND] {
+        let upstream = stage.upstream(server);
+        assert_eq!(upstream.times_asked_over("dead.example.net.", Transport::Udp), 3);
+        assert_eq!(upstream.times_asked_over("dead.example.net.", Transport::Tcp), 1);
+    }
+    assert_eq!(stage.counters()[..2], [(4, 4), (4, 4)]);
+}
+
+#[tokio::test]
+async fn g126_a_truncated_reply_is_asked_again_over_tcp_and_never_relayed() {
+    let stage = Stage::new(GOLDEN);
+    let reply = stage.ask(0, "huge.example.org", RecordType::TXT).await;
+    // 3,000 octets do not fit in the client's 1,232: TC, and no half of a record.
+    assert!(reply.metadata.truncation && reply.answers.is_empty());
+    let upstream = stage.upstream(FIRST);
+    assert_eq!(upstream.times_asked_over("huge.example.org.", Transport::Udp), 1);
+    assert_eq!(upstream.times_asked_over("huge.example.org.", Transport::Tcp), 1);
+    assert_eq!(stage.forwarder.resolved(), 1);
+}
+
+#[tokio::test]
+async fn g127_after_an_error_the_next_server_is_asked() {
+    let stage = Stage::new(GOLDEN);
+    let reply = stage.ask(0, "mixed.example.net", RecordType::A).await;
+    assert_eq!(answers(&reply), ["192.0.2.84"]);
+    assert_eq!(stage.upstream(FIRST).times_asked("mixed.example.net."), 1);
+    assert_eq!(stage.upstream(SECOND).times_asked("mixed.example.net."), 1);
+    assert_eq!(stage.counters()[..2], [(1, 1), (1, 0)]);
+}
+
+#[tokio::test]
+async fn g128_only_errors_are_servfail_and_each_server_is_asked_once() {
+    let stage = Stage::new(GOLDEN);
+    let reply = stage.ask(0, "bad.example.net", RecordType::A).await;
+    assert_eq!(failure(&reply), (ResponseCode::ServFail, Some(23)));
+    assert_eq!(stage.upstream(FIRST).times_asked("bad.example.net."), 1);
+    assert_eq!(stage.upstream(SECOND).times_asked("bad.example.net."), 1);
+    assert_eq!(stage.forwarder.unresolved().find(|(why, _)| *why == "errors").unwrap().1, 1);
+}
+
+#[tokio::test]
+async fn f1_f2_wrong_replies_are_counted_and_waited_past() {
+    let stage = Stage::new(GOLDEN);
+    let reply = stage.ask(0, "wrong.example.net", RecordType::A).await;
+    assert_eq!(failure(&reply), (ResponseCode::NoError, None));
+    assert_eq!(answers(&reply), ["192.0.2.85"]);
+    let discarded = Discard::ALL.map(|reason| stage.forwarder.discarded(reason));
+    assert_eq!(discarded, [0, 1, 1], "malformed, id, question");
+    assert_eq!(stage.upstream(FIRST).asked().len(), 1);
+}
+
+#[tokio::test]
+async fn f1_after_three_wrong_replies_the_server_is_asked_over_tcp() {
+    let script = "server 10.0.0.2\nspoofed.example. A\n  first wrong-id\n  first wrong-id\n  \
+                  first wrong-id\n  answer @ 60 A 192.0.2.1";
+    let stage = Stage::new(script);
+    let reply = stage.ask(0, "spoofed.example", RecordType::A).await;
+    assert_eq!(answers(&reply), ["192.0.2.1"]);
+    assert_eq!(stage.upstream(FIRST).times_asked_over("spoofed.example.", Transport::Tcp), 1);
+    assert_eq!(stage.forwarder.discarded(Discard::Id), 3);
+}
+
+#[tokio::test]
+async fn f7_malformed_and_cut_replies_are_waited_past() {
+    for decoy in ["garbage", "half", "query"] {
+        let script = format!(
+            "server 10.0.0.2\nbroken.example. A\n  first {decoy}\n  answer @ 60 A 192.0.2.1"
+        );
+        let stage = Stage::new(&script);
+        let reply = stage.ask(0, "broken.example", RecordType::A).await;
+        assert_eq!(answers(&reply), ["192.0.2.1"], "{decoy}");
+        assert_eq!(stage.forwarder.discarded(Discard::Malformed), 1, "{decoy}");
+        assert_eq!(stage.upstream(FIRST).asked().len(), 1, "{decoy}");
+    }
+}
+
+#[tokio::test]
+async fn f9_a_truncated_reply_whose_stream_fails_moves_on() {
+    for stream in ["close", "half", "hang"] {
+        let script = format!(
+            "server 10.0.0.2\nh.example. A\n  udp truncated\n  tcp {stream}\n  \
+             answer @ 60 A 192.0.2.1\n\
+             server 10.0.0.3\nh.example. A\n  answer @ 60 A 192.0.2.2"
+        );
+        let stage = Stage::new(&script);
+        let reply = stage.ask(0, "h.example", RecordType::A).await;
+        assert_eq!(answers(&reply), ["192.0.2.2"], "{stream}");
+        assert_eq!(stage.upstream(FIRST).times_asked_over("h.example.", Transport::Tcp), 1);
+    }
+}
+
+#[tokio::test]
+async fn f10_a_dead_or_closed_server_leaves_the_answer_to_the_next() {
+    let script = "server 10.0.0.2\n* *\n  silent\n\
+                  server 10.0.0.3\na.example. A\n  answer @ 60 A 192.0.2.1";
+    let dead = Stage::new(script);
+    assert_eq!(answers(&dead.ask(0, "a.example", RecordType::A).await), ["192.0.2.1"]);
+    assert_eq!(dead.counters()[..2], [(1, 1), (1, 0)]);
+
+    // A port where nobody listens: the system says so at once.
+    let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed = Stage::with(script, |config| servers(config)[0] = server(free));
+    assert_eq!(answers(&closed.ask(0, "a.example", RecordType::A).await), ["192.0.2.1"]);
+    assert_eq!(closed.counters()[..2], [(1, 1), (1, 0)]);
+}
+
+#[tokio::test]
+async fn f14_records_off_the_chain_do_not_reach_the_client() {
+    let stage = Stage::new(GOLDEN);
+    let reply = stage.ask(0, "junk.example.net", RecordType::A).await;
+    assert_eq!(answers(&reply), ["192.0.2.86"]);
+    assert!(reply.authorities.is_empty() && reply.additionals.is_empty());
+}
+
+#[tokio::test]
+async fn f15_an_endless_chain_fails_the_attempt() {
+    let script = "server 10.0.0.2\na.example. A\n  answer @ 60 CNAME b.example.\n  \
+                  answer b.example. 60 CNAME a.example.";
+    let stage = Stage::new(script);
+    let reply = stage.ask(0, "a.example", RecordType::A).await;
+    assert_eq!(failure(&reply), (ResponseCode::ServFail, Some(23)));
+}
+
+#[tokio::test]
+async fn n16_without_a_usable_server_it_is_servfail_at_once() {
+    let stage = Stage::with(GOLDEN, |config| servers(config).clear());
+    let reply = stage.ask(0, "www.example.org", RecordType::A).await;
+    assert_eq!(failure(&reply), (ResponseCode::ServFail, Some(0)));
+}
+
+#[tokio::test]
+async fn fw2_a_server_to_be_asked_over_tls_is_never_asked_in_clear_text() {
+    let stage = Stage::with(GOLDEN, |config| {
+        for server in servers(config) {
+            server.transport = config::Transport::Tls;
+        }
+    });
+    let reply = stage.ask(0, "www.example.org", RecordType::A).await;
+    assert_eq!(failure(&reply), (ResponseCode::ServFail, Some(0)));
+    assert_eq!(stage.upstream(FIRST).asked().len() + stage.upstream(SECOND).asked().len(), 0);
+    assert_eq!(stage.published.upstreams.problems().len(), 2);
+}
+
+#[tokio::test]
+async fn fw2_a_tcp_server_is_asked_over_tcp_only() {
+    let stage = Stage::with(GOLDEN, |config| {
+        servers(config)[0].transport = config::Transport::Tcp;
+    });
+    let reply = stage.ask(0, "www.example.org", RecordType::A).await;
+    assert_eq!(answers(&reply), ["192.0.2.80", "192.0.2.81"]);
+    let upstream = stage.upstream(FIRST);
+    assert_eq!(upstream.times_asked_over("www.example.org.", Transport::Tcp), 1);
+    assert_eq!(upstream.times_asked_over("www.example.org.", Transport::Udp), 0);
+}
+
+#[tokio::test]
+async fn f5_ports_and_ids_are_drawn_from_the_whole_range() {
+    const LOOKUPS: usize = 400;
+    let stage = Stage::new(GOLDEN);
+    for _ in 0..LOOKUPS {
+        stage.ask(0, "www.example.org", RecordType::A).await;
+    }
+    let asked = stage.upstream(FIRST).asked();
+    let ports: Vec<u16> = asked.iter().map(|asked| asked.from.port()).collect();
+    let ids: Vec<u16> =
+        asked.iter().map(|a| u16::from_be_bytes([a.packet[0], a.packet[1]])).collect();
+    for (what, values, lowest) in [("ports", ports, 1024), ("ids", ids, 0)] {
+        // 400 draws of 64,512: about 1.2 pairs meet; every eighth of the range is hit, or the
+        // chance is below 10^-22 each.
+        let distinct: BTreeSet<u16> = values.iter().copied().collect();
+        assert!(distinct.len() > LOOKUPS - 20, "{what}: {} distinct", distinct.len());
+        assert!(values.iter().all(|value| *value >= lowest), "{what}");
+        let eighths: BTreeSet<u16> = values.iter().map(|value| value / 8192).collect();
+        assert_eq!(eighths.len(), 8, "{what}: {eighths:?}");
+    }
+}

@@ -1,0 +1,12 @@
+//! Ring 1: promises kept in process and over loopback sockets. Needs nothing but this machine.
+
+mod architecture;
+mod counters;
+mod forward;
+mod rotation;
+mod rows;
+mod scenarios;
+mod sizes;
+mod snapshot;
+mod tcp;
+mod wire;

@@ -1,0 +1,170 @@
+//! The same final objects by different ways: another order, duplicates, objects that came and
+//! went, and a resync. Answers must not depend on the way.
+
+use std::fmt;
+
+use dataplane_core::{Change, DataSource, Object, Resource, Settings};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use tests::oracle::compare::Actual;
+use tests::oracle::expected::{Data, Question, Record};
+
+use crate::configurations::{ZONES, settings};
+use crate::questions::question;
+use crate::subject::Subject;
+use crate::universe::{describe, object, stamped};
+
+/// Newer than everything that came and went.
+const LIST_VERSION: u64 = 1_000_000;
+
+/// One final state and a second way to it.
+#[derive(Clone)]
+pub(crate) struct Arrival {
+    settings: Settings,
+    objects: Vec<Object>,
+    /// The same with duplicates, in another order.
+    shuffled: Vec<Object>,
+    /// What was there before.
+    gone: Vec<Object>,
+    lists: Vec<Resource>,
+    questions: Vec<Question>,
+}
+
+/// The last of each key, with versions that grow.
+fn final_objects(objects: Vec<Object>) -> Vec<Object> {
+    let mut held: Vec<Object> = Vec::new();
+    for (at, object) in objects.into_iter().enumerate() {
+        let number = 1000 + at as u64;
+        held.retain(|other| (other.resource(), other.key()) != (object.resource(), object.key()));
+        held.push(stamped(object, u128::from(number), number));
+    }
+    held
+}
+
+pub(crate) fn arrival(questions: usize) -> impl Strategy<Value = Arrival> {
+    let zone = ZONES[0];
+    let objects = vec(object(zone), 4..40).prop_map(final_objects);
+    let objects = objects.prop_flat_map(|objects| {
+        let twice = objects.iter().step_by(3).chain(&objects).cloned().collect::<Vec<_>>();
+        (Just(objects), Just(twice).prop_shuffle())
+    });
+    let gone = vec(object(zone), 0..10);
+    let lists = Just(Resource::ALL.to_vec()).prop_shuffle();
+    (settings(zone), objects, gone, lists, vec(question(zone), questions)).prop_map(
+        |(settings, (objects, shuffled), gone, lists, questions)| Arrival {
+            settings,
+            objects,
+            shuffled,
+            gone,
+            lists,
+            questions,
+        },
+    )
+}
+
+fn apply(subject: &mut Subject, objects: &[Object]) {
+    for object in objects {
+        subject.index.apply(Change::Apply(object.clone()));
+    }
+}
+
+fn list(subject: &mut Subject, resources: &[Resource], objects: &[Object]) -> usize {
+    for resource in resources {
+        subject.index.begin_list(*resource);
+    }
+    apply(subject, objects);
+    let end =
+        |resource: &Resource| subject.index.end_list(*resource, LIST_VERSION, DataSource::Live);
+    resources.iter().map(end).sum()
+}
+
+impl Arrival {
+    pub(crate) fn run(&self) -> Result<(), String> {
+        let mut straight = Subject::new(self.settings.clone());
+        list(&mut straight, &Resource::ALL, &self.objects);
+        straight.publish();
+
+        let mut crooked = Subject::new(self.settings.clone());
+        for (at, object) in self.gone.iter().enumerate() {
+            let object = stamped(object.clone(), at as u128 + 1, at as u64 + 1);
+            crooked.index.apply(Change::Apply(object));
+            crooked.publish();
+        }
+        list(&mut crooked, &self.lists, &self.shuffled);
+        crooked.publish();
+        self.compare(&mut straight, &mut crooked)?;
+
+        // A resync is silent and changes nothing (E14, E21).
+        let removed = list(&mut crooked, &self.lists, &self.shuffled);
+        if removed > 0 {
+            return Err(format!("a resync removed {removed} objects"));
+        }
+        if crooked.publish() {
+            return Err("a resync that changes nothing published something".into());
+        }
+        self.compare(&mut straight, &mut crooked)
+    }
+
+    fn compare(&self, straight: &mut Subject, crooked: &mut Subject) -> Result<(), String> {
+        for question in &self.questions {
+            let (one, other) = (straight.ask(question, 1)?, crooked.ask(question, 2)?);
+            let (one, other) = (normalised(&one), normalised(&other));
+            if one != other {
+                return Err(format!("{question:?}\nin order: {one:#?}\nshuffled: {other:#?}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What must not differ: everything but serials, counters and the order inside rotated RRsets.
+/// Which records fit a truncated reply is a matter of that order, so only their number counts.
+fn normalised(actual: &Actual) -> Vec<String> {
+    let reply = match actual {
+        Actual::Drop => return vec!["dropped".into()],
+        Actual::Forward { group, name, qtype, failure } => {
+            return vec![format!("group {group} {name} {qtype} {:?}", failure.answer)];
+        }
+        Actual::Reply(reply) => reply,
+    };
+    let mut lines = vec![format!("rcode {} aa {} tc {}", reply.rcode, reply.aa, reply.tc)];
+    lines.push(format!("{:?}", reply.opt));
+    if reply.tc {
+        lines.push(format!("{} records", reply.answer.len()));
+        return lines;
+    }
+    lines.extend(section(&reply.answer));
+    lines.extend(section(&reply.authority));
+    lines.extend(section(&reply.additional));
+    lines
+}
+
+fn section(records: &[Record]) -> Vec<String> {
+    let mut records = records.to_vec();
+    for record in &mut records {
+        if let Data::Soa(_, _, serial, _) = &mut record.data {
+            *serial = None;
+        }
+    }
+    let rotates = |record: &Record| matches!(record.data, Data::Address(_) | Data::Srv(..));
+    if records.iter().any(rotates) {
+        records.sort_by_key(|record| (!matches!(record.data, Data::Cname(_)), record.clone()));
+    }
+    records.iter().map(|record| format!("{record:?}")).collect()
+}
+
+impl fmt::Debug for Arrival {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "\nunder {:?}", self.settings)?;
+        for object in &self.gone {
+            writeln!(f, "  before: {}", describe(object))?;
+        }
+        for object in &self.objects {
+            writeln!(f, "  in order: {}", describe(object))?;
+        }
+        for object in &self.shuffled {
+            writeln!(f, "  shuffled: {}", describe(object))?;
+        }
+        write!(f, "asked {:?}", self.questions)
+    }
+}

@@ -1,0 +1,63 @@
+//! Every scenario against the core, and against a data plane over UDP and TCP.
+
+use tests::client::{Question, Transport};
+use tests::scenario::{Block, Cluster, Core, Plane};
+
+/// Fails with every difference there is, so that one run shows them all.
+fn none(differences: Vec<String>) {
+    assert!(differences.is_empty(), "\n{}", differences.join("\n"));
+}
+
+fn in_the_core(transport: Transport) {
+    let mut differences = Vec::new();
+    for cluster in Cluster::all().unwrap() {
+        let core = Core::new(&cluster.objects).unwrap();
+        let mut seed = 0;
+        let mut ask = |question: &Question, transport| {
+            seed += 1;
+            core.ask(&question.packet, transport, seed)
+        };
+        for mut scenario in cluster.scenarios {
+            if transport == Transport::Udp && std::env::var_os("UPDATE_EXPECT").is_some() {
+                scenario.update(&core.names(), &mut ask).unwrap();
+            }
+            let ask = |question: &Question, _: &Block| ask(question, transport);
+            differences.extend(scenario.check(transport, &core.names(), ask).unwrap());
+        }
+    }
+    none(differences);
+}
+
+fn over_sockets(transport: Transport) {
+    let mut differences = Vec::new();
+    for cluster in Cluster::all().unwrap() {
+        let plane = Plane::start(&cluster.objects).unwrap();
+        let ask = |question: &Question, block: &Block| {
+            plane.ask(&question.packet, transport, block.expects_silence())
+        };
+        for scenario in cluster.scenarios {
+            differences.extend(scenario.check(transport, plane.names(), ask).unwrap());
+        }
+    }
+    none(differences);
+}
+
+#[test]
+fn every_scenario_holds_in_the_core_asked_over_udp() {
+    in_the_core(Transport::Udp);
+}
+
+#[test]
+fn every_scenario_holds_in_the_core_asked_over_tcp() {
+    in_the_core(Transport::Tcp);
+}
+
+#[test]
+fn every_scenario_holds_over_udp_sockets() {
+    over_sockets(Transport::Udp);
+}
+
+#[test]
+fn every_scenario_holds_over_tcp_sockets() {
+    over_sockets(Transport::Tcp);
+}

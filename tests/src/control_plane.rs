@@ -1,0 +1,164 @@
+//! A real Kubernetes control plane for one test: etcd, kube-apiserver and, unless not wanted,
+//! kube-controller-manager, on loopback, with certificates of its own, up in seconds and gone with the test.
+//!
+//! `CLUSTERDNS_TEST_KUBECONFIG=FILE` lets the same tests run against any other cluster; only those that must stop or
+//! configure the API server still start their own.
+
+pub(crate) mod authority;
+pub(crate) mod kubeconfig;
+mod namespace;
+mod ours;
+mod programs;
+
+use std::path::{Path, PathBuf};
+
+use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use tokio::sync::OnceCell;
+
+use crate::scratch::Scratch;
+pub use namespace::TestNamespace;
+use ours::Ours;
+use programs::Programs;
+pub use programs::path_of;
+
+/// Names a cluster to test against instead of starting one.
+pub const GIVEN_CLUSTER: &str = "CLUSTERDNS_TEST_KUBECONFIG";
+
+/// What a control plane started here consists of.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Whether kube-controller-manager runs: without it no EndpointSlices, ServiceAccounts (hence no Pods) or
+    /// garbage collection come by themselves, and the start takes 3 s instead of 8.
+    pub controllers: bool,
+    /// More flags for kube-apiserver, such as `--feature-gates=WatchList=false`.
+    pub api_server_flags: Vec<String>,
+}
+
+impl Default for Setup {
+    fn default() -> Setup {
+        Setup { controllers: true, api_server_flags: Vec::new() }
+    }
+}
+
+/// A cluster to test against; one that was started here ends when this is dropped.
+#[derive(Debug)]
+pub struct ControlPlane {
+    kubeconfig: PathBuf,
+    ours: Option<Ours>,
+    scratch: Scratch,
+}
+
+impl ControlPlane {
+    /// The cluster that `CLUSTERDNS_TEST_KUBECONFIG` names, or one with controllers that this test process starts
+    /// once: for tests that keep to a [`ControlPlane::namespace`] of their own.
+    ///
+    /// None, after saying so, when the programs have not been built: the test returns then. With CI set that panics.
+    pub async fn shared() -> Option<&'static ControlPlane> {
+        // Never dropped; it ends with the process all the same, see `Process`.
+        static SHARED: OnceCell<Option<ControlPlane>> = OnceCell::const_new();
+        let shared = SHARED.get_or_init(async || match std::env::var_os(GIVEN_CLUSTER) {
+            Some(kubeconfig) => Some(ControlPlane::given(kubeconfig.into())),
+            None => ControlPlane::start_if_built(Setup::default()).await,
+        });
+        match shared.await {
+            Some(plane) => Some(plane),
+            None => {
+                programs::report_not_run();
+                None
+            }
+        }
+    }
+
+    /// One started now, whatever the environment says: for tests that need it set up so, or break it.
+    ///
+    /// None as with [`ControlPlane::shared`].
+    pub async fn start(setup: Setup) -> Option<ControlPlane> {
+        let started = ControlPlane::start_if_built(setup).await;
+        if started.is_none() {
+            programs::report_not_run();
+        }
+        started
+    }
+
+    async fn start_if_built(setup: Setup) -> Option<ControlPlane> {
+        let programs = Programs::find()?;
+        let scratch = Scratch::new("control-plane").expect("a scratch directory");
+        let ours = match Ours::start(programs, setup, &scratch).await {
+            Ok(ours) => ours,
+            Err(error) => panic!("the control plane did not start: {error:#}"),
+        };
+        Some(ControlPlane { kubeconfig: ours.kubeconfig().to_owned(), ours: Some(ours), scratch })
+    }
+
+    fn given(kubeconfig: PathBuf) -> ControlPlane {
+        let scratch = Scratch::new("control-plane").expect("a scratch directory");
+        ControlPlane { kubeconfig, ours: None, scratch }
+    }
+
+    /// A kubeconfig file with every right.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// A kubeconfig file for whoever holds this bearer token.
+    pub fn kubeconfig_with_token(&self, token: &str) -> PathBuf {
+        let cluster =
+            kubeconfig::cluster_of(&self.kubeconfig).expect("the kubeconfig names a cluster");
+        let name = format!("token-{:x}.kubeconfig", fingerprint(token));
+        self.scratch
+            .write(&name, kubeconfig::document(&cluster, Some(token)))
+            .expect("the scratch directory is ours")
+    }
+
+    /// A client with every right.
+    pub async fn client(&self) -> kube::Client {
+        client(&self.kubeconfig).await
+    }
+
+    /// Ends the API server, as in an outage. It keeps its address for [`ControlPlane::start_api_server`].
+    pub fn stop_api_server(&mut self) {
+        self.ours_or_panic().stop_api_server();
+    }
+
+    /// Starts it again on the same address and data; returns when it is ready.
+    pub async fn start_api_server(&mut self) {
+        let started = self.ours_or_panic().start_api_server().await;
+        started.unwrap_or_else(|error| panic!("the API server did not start again: {error:#}"));
+    }
+
+    fn is_given(&self) -> bool {
+        self.ours.is_none()
+    }
+
+    fn has_controllers(&self) -> bool {
+        self.ours.as_ref().is_none_or(Ours::has_controllers)
+    }
+
+    fn ours_or_panic(&mut self) -> &mut Ours {
+        self.ours.as_mut().expect("only a control plane from `start` can be stopped")
+    }
+}
+
+/// A client for what a kubeconfig file names.
+pub async fn client(kubeconfig: &Path) -> kube::Client {
+    let config = client_config(kubeconfig)
+        .await
+        .unwrap_or_else(|error| panic!("{}: {error:#}", kubeconfig.display()));
+    kube::Client::try_from(config).expect("a client for this configuration")
+}
+
+/// The configuration of such a client. Failures reach the test at once instead of being retried for minutes.
+pub(crate) async fn client_config(kubeconfig: &Path) -> anyhow::Result<Config> {
+    let file = Kubeconfig::read_from(kubeconfig)?;
+    let mut config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+    config.default_retry = false;
+    Ok(config)
+}
+
+/// Enough to keep files of different tokens apart.
+fn fingerprint(token: &str) -> u64 {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    token.hash(&mut hasher);
+    hasher.finish()
+}

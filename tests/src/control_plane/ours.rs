@@ -1,0 +1,225 @@
+//! The control plane that is started here: which programs, with which flags, in which order, and when it is ready.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use hyper::Request;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::Api;
+use socket2::{Domain, Socket, Type};
+
+use super::authority::Authority;
+use super::programs::Programs;
+use super::{Setup, client_config, kubeconfig};
+use crate::process::Process;
+use crate::scratch::Scratch;
+
+/// Static tokens: who is who on an API server that only this machine reaches. Token, user, uid, groups.
+const TOKENS: &str = "admin-token,admin,1,system:masters\n\
+                      controller-manager-token,system:kube-controller-manager,2\n\
+                      scheduler-token,system:kube-scheduler,3\n";
+/// Go reads the host and port of a unix URL as a file name: sockets in the scratch directory, hence no ports to find.
+const ETCD_CLIENTS: &str = "unix://etcd:0";
+const ETCD_PEERS: &str = "unix://peers:0";
+/// Takes 3 s on two idle cores; ten times that and more when many tests start at once.
+const READY_WITHIN: Duration = Duration::from_secs(120);
+const POLL: Duration = Duration::from_millis(50);
+
+/// The running programs. Fields are dropped in order: what depends on something ends before it.
+#[derive(Debug)]
+pub(super) struct Ours {
+    controller_manager: Option<Process>,
+    api_server: Option<Process>,
+    etcd: Process,
+    programs: Programs,
+    setup: Setup,
+    directory: PathBuf,
+    kubeconfig: PathBuf,
+    address: SocketAddr,
+    _port: Socket,
+}
+
+impl Ours {
+    pub(super) async fn start(
+        programs: Programs,
+        setup: Setup,
+        scratch: &Scratch,
+    ) -> anyhow::Result<Ours> {
+        let (port, address) = reserve_port()?;
+        let kubeconfig = write_credentials(scratch, address)?;
+        let directory = scratch.path().to_owned();
+        let etcd = Process::start(&programs.etcd, &etcd_flags(), &directory)?;
+        let mut ours = Ours {
+            controller_manager: None,
+            api_server: None,
+            etcd,
+            programs,
+            setup,
+            directory,
+            kubeconfig,
+            address,
+            _port: port,
+        };
+        ours.start_api_server().await?;
+        if ours.setup.controllers {
+            ours.start_controller_manager().await?;
+        }
+        Ok(ours)
+    }
+
+    pub(super) fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    pub(super) fn has_controllers(&self) -> bool {
+        self.setup.controllers
+    }
+
+    pub(super) fn stop_api_server(&mut self) {
+        if let Some(mut api_server) = self.api_server.take() {
+            api_server.stop();
+        }
+    }
+
+    pub(super) async fn start_api_server(&mut self) -> anyhow::Result<()> {
+        let flags = api_server_flags(self.address, &self.setup);
+        let mut api_server = Process::start(&self.programs.api_server, &flags, &self.directory)?;
+        let client = self.client().await?;
+        let deadline = Instant::now() + READY_WITHIN;
+        while !is_ready(&client).await {
+            self.etcd.ensure_running()?;
+            api_server.ensure_running()?;
+            anyhow::ensure!(
+                Instant::now() < deadline,
+                "not ready in time; {}",
+                api_server.log_tail()
+            );
+            tokio::time::sleep(POLL).await;
+        }
+        self.api_server = Some(api_server);
+        Ok(())
+    }
+
+    /// Ready when it has made the first ServiceAccount: without one no Pod can be created.
+    async fn start_controller_manager(&mut self) -> anyhow::Result<()> {
+        let program = &self.programs.controller_manager;
+        let mut controller_manager =
+            Process::start(program, &controller_manager_flags(), &self.directory)?;
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client().await?, "default");
+        let deadline = Instant::now() + READY_WITHIN;
+        while accounts.get_opt("default").await?.is_none() {
+            controller_manager.ensure_running()?;
+            anyhow::ensure!(
+                Instant::now() < deadline,
+                "not ready in time; {}",
+                controller_manager.log_tail()
+            );
+            tokio::time::sleep(POLL).await;
+        }
+        self.controller_manager = Some(controller_manager);
+        Ok(())
+    }
+
+    async fn client(&self) -> anyhow::Result<kube::Client> {
+        Ok(kube::Client::try_from(client_config(&self.kubeconfig).await?)?)
+    }
+}
+
+/// A free port that stays ours, also while no API server runs: bound here with SO_REUSEPORT and never listened on,
+/// so that every connection goes to the API server, which shares it with `--permit-port-sharing`.
+fn reserve_port() -> anyhow::Result<(Socket, SocketAddr)> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.set_reuse_port(true)?;
+    socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
+    let address = socket.local_addr()?.as_socket().context("an IPv4 socket has an address")?;
+    Ok((socket, address))
+}
+
+/// Writes keys, certificates, tokens and a kubeconfig for each program; returns the one with every right.
+fn write_credentials(scratch: &Scratch, address: SocketAddr) -> anyhow::Result<PathBuf> {
+    let authority = Authority::new("control plane under test")?;
+    let server =
+        authority.issue(&["127.0.0.1", "localhost", "kubernetes.default.svc", "10.96.0.1"])?;
+    let accounts = rcgen::KeyPair::generate()?;
+    let authority_file = scratch.write("ca.pem", authority.pem())?;
+    scratch.write("server.pem", server.certificate.pem())?;
+    scratch.write("server.key", server.key.serialize_pem())?;
+    scratch.write("accounts.pub", accounts.public_key_pem())?;
+    scratch.write("accounts.key", accounts.serialize_pem())?;
+    scratch.write("tokens.csv", TOKENS)?;
+    let cluster = kubeconfig::cluster(&format!("https://{address}"), &authority_file);
+    let write = |user: &str| {
+        let document = kubeconfig::document(&cluster, Some(&format!("{user}-token")));
+        scratch.write(&format!("{user}.kubeconfig"), document)
+    };
+    write("controller-manager")?;
+    write("scheduler")?;
+    Ok(write("admin")?)
+}
+
+async fn is_ready(client: &kube::Client) -> bool {
+    let request = Request::get("/readyz").body(Vec::new()).expect("a well-formed request");
+    client.request_text(request).await.is_ok()
+}
+
+fn etcd_flags() -> Vec<String> {
+    [
+        "--name=test".into(),
+        "--data-dir=etcd.data".into(),
+        format!("--listen-client-urls={ETCD_CLIENTS}"),
+        format!("--advertise-client-urls={ETCD_CLIENTS}"),
+        format!("--listen-peer-urls={ETCD_PEERS}"),
+        format!("--initial-advertise-peer-urls={ETCD_PEERS}"),
+        format!("--initial-cluster=test={ETCD_PEERS}"),
+        // The data lives as long as the test: nothing of it needs to survive a power cut.
+        "--unsafe-no-fsync".into(),
+        "--log-level=warn".into(),
+    ]
+    .into()
+}
+
+fn api_server_flags(address: SocketAddr, setup: &Setup) -> Vec<String> {
+    let mut flags: Vec<String> = [
+        format!("--etcd-servers={ETCD_CLIENTS}"),
+        format!("--bind-address={}", address.ip()),
+        format!("--advertise-address={}", address.ip()),
+        format!("--secure-port={}", address.port()),
+        "--permit-port-sharing".into(),
+        // The Service `kubernetes` would get an EndpointSlice, which may not hold a loopback address.
+        "--endpoint-reconciler-type=none".into(),
+        "--service-cluster-ip-range=10.96.0.0/16,fd00:96::/112".into(),
+        "--authorization-mode=Node,RBAC".into(),
+        "--token-auth-file=tokens.csv".into(),
+        "--tls-cert-file=server.pem".into(),
+        "--tls-private-key-file=server.key".into(),
+        "--cert-dir=api-server.certs".into(),
+        "--service-account-issuer=https://kubernetes.default.svc".into(),
+        "--service-account-key-file=accounts.pub".into(),
+        "--service-account-signing-key-file=accounts.key".into(),
+        "--profiling=false".into(),
+    ]
+    .into();
+    flags.extend(setup.api_server_flags.iter().cloned());
+    flags
+}
+
+fn controller_manager_flags() -> Vec<String> {
+    [
+        "--kubeconfig=controller-manager.kubeconfig",
+        "--leader-elect=false",
+        // No port: nobody asks it anything.
+        "--secure-port=0",
+        // Each controller gets the rights it has in a real cluster; the program's own user has few.
+        "--use-service-account-credentials=true",
+        "--root-ca-file=ca.pem",
+        "--service-account-private-key-file=accounts.key",
+        "--kube-api-qps=500",
+        "--kube-api-burst=1000",
+        // Nodes here are objects only. These would notice that no kubelet renews them and take their pods away.
+        "--controllers=*,-node-lifecycle-controller,-taint-eviction-controller",
+    ]
+    .map(String::from)
+    .into()
+}

@@ -1,0 +1,49 @@
+//! Where the real programs are that `tests/tools/build` built, and what happens when they are not.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The programs of a control plane.
+#[derive(Clone, Debug)]
+pub(crate) struct Programs {
+    pub(crate) etcd: PathBuf,
+    pub(crate) api_server: PathBuf,
+    pub(crate) controller_manager: PathBuf,
+}
+
+impl Programs {
+    /// None when one of them has not been built.
+    pub(crate) fn find() -> Option<Programs> {
+        let programs = Programs {
+            etcd: path_of("etcd"),
+            api_server: path_of("kube-apiserver"),
+            controller_manager: path_of("kube-controller-manager"),
+        };
+        let built = [&programs.etcd, &programs.api_server, &programs.controller_manager]
+            .iter()
+            .all(|p| p.exists());
+        built.then_some(programs)
+    }
+}
+
+/// The path that the build script gives a program, built or not.
+pub fn path_of(program: &str) -> PathBuf {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/build");
+    let output = Command::new(&script).args(["--where", program]).output();
+    let output =
+        output.unwrap_or_else(|error| panic!("{} does not run: {error}", script.display()));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())
+}
+
+/// Says that the test running on this thread does not run. Where CI is set that is a failure: nobody reads the output
+/// of a passing run.
+pub(crate) fn report_not_run() {
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("a test");
+    let message = format!("NOT RUN: {test} needs a real API server; `make tools` builds one\n");
+    assert!(std::env::var_os("CI").is_none_or(|ci| ci.is_empty()), "{message}");
+    // Not eprint!, whose output the test runner drops when a test passes.
+    let _ = std::io::stderr().write_all(message.as_bytes());
+}

@@ -1,0 +1,221 @@
+//! A proxy between a client and a real API server that breaks the way between them, on cue from a test.
+//!
+//! Two layers can fail. The **link** is cut or hangs for everything at once, as when a node or a network goes. A
+//! **fault** touches the requests it is told to, also those whose watch streams are open already: it refuses, delays,
+//! stops, slows, cuts or ends them. What went through is recorded, so that a test can count lists and read the
+//! resourceVersions they asked for.
+//!
+//! The client reaches it with [`FaultProxy::kubeconfig`]. A bearer token of the client's is passed on; a client
+//! without one gets every right, because the proxy has them.
+
+mod connection;
+mod forward;
+mod relay;
+mod rules;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio_rustls::rustls::{ServerConfig, crypto};
+
+use crate::control_plane::authority::Authority;
+use crate::control_plane::{ControlPlane, kubeconfig};
+use crate::scratch::Scratch;
+use forward::Upstream;
+use rules::Rules;
+pub use rules::{Requests, Seen};
+
+/// What happens to a request, or to a watch stream that is open.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fault {
+    /// Answers with this status and a Kubernetes `Status` object, without asking the API server.
+    Answer {
+        /// The HTTP status, such as 403, 410, 429, 500 or 503.
+        status: u16,
+        /// The `Retry-After` header, in seconds.
+        retry_after_s: Option<u32>,
+    },
+    /// Passes the request on only after this time.
+    Delay(Duration),
+    /// Never answers; an open stream stops. Both go on when the fault is healed.
+    Hang,
+    /// Resets the connection (RST), in the middle of a stream where one is open.
+    Reset,
+    /// Ends the body in order, as an API server ends a watch whose time is over.
+    End,
+    /// Passes on half of the next chunk of the body, then ends it.
+    Truncate,
+    /// Puts an event of the test's own into a watch stream, once per stream.
+    Event(serde_json::Value),
+    /// Lets this many bytes of each body through per second.
+    Throttle {
+        /// Bytes per second, at least 10.
+        bytes_per_s: usize,
+    },
+}
+
+impl Fault {
+    /// Answers with this status and no `Retry-After`.
+    pub fn status(status: u16) -> Fault {
+        Fault::Answer { status, retry_after_s: None }
+    }
+
+    /// The event by which a watch learns that its resourceVersion is too old: `410 Gone` inside a stream.
+    pub fn expired() -> Fault {
+        let status = rules::status_object(410, "too old resource version (said the test)");
+        Fault::Event(serde_json::json!({"type": "ERROR", "object": status}))
+    }
+}
+
+/// The way to the API server as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// Everything passes.
+    Up,
+    /// Open connections are reset, and so is each new one.
+    Cut,
+    /// Connections are accepted and stay open; nothing moves on them until the link is up again.
+    Hung,
+}
+
+/// The running proxy; it ends when dropped, and its connections with it.
+#[derive(Debug)]
+pub struct FaultProxy {
+    address: SocketAddr,
+    rules: Arc<Rules>,
+    kubeconfig: PathBuf,
+    scratch: Scratch,
+    end: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl FaultProxy {
+    /// Starts one in front of this control plane, on a thread of its own: a test that blocks does not stop it.
+    pub async fn start(plane: &ControlPlane) -> FaultProxy {
+        FaultProxy::start_before(plane.kubeconfig()).await.expect("a fault proxy starts")
+    }
+
+    async fn start_before(target: &Path) -> anyhow::Result<FaultProxy> {
+        let upstream = Upstream::new(target).await?;
+        let scratch = Scratch::new("fault-proxy")?;
+        let authority = Authority::new("fault proxy")?;
+        let tls = acceptor(&authority)?;
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let authority_file = scratch.write("ca.pem", authority.pem())?;
+        let cluster = kubeconfig::cluster(&format!("https://{address}"), &authority_file);
+        let kubeconfig = scratch.write("kubeconfig", kubeconfig::document(&cluster, None))?;
+        let rules = Arc::new(Rules::default());
+        let (end, ended) = oneshot::channel();
+        let serving = serve(listener, tls, upstream, Arc::clone(&rules), ended);
+        let thread = std::thread::Builder::new().name("fault-proxy".into()).spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("a runtime").block_on(serving);
+        })?;
+        Ok(FaultProxy { address, rules, kubeconfig, scratch, end: Some(end), thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// A kubeconfig file that leads here, with every right.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// A kubeconfig file that leads here, for whoever holds this bearer token.
+    pub fn kubeconfig_with_token(&self, token: &str) -> PathBuf {
+        let cluster =
+            kubeconfig::cluster_of(&self.kubeconfig).expect("our own kubeconfig names a cluster");
+        let document = kubeconfig::document(&cluster, Some(token));
+        self.scratch.write("token.kubeconfig", document).expect("the scratch directory is ours")
+    }
+
+    /// Changes the whole link, at once.
+    pub fn link(&self, link: Link) {
+        self.rules.set_link(link);
+    }
+
+    /// Lets matching requests fail like this until [`FaultProxy::heal`]. A later fault comes before an earlier one.
+    pub fn fault(&self, requests: Requests, fault: Fault) {
+        self.rules.add(requests, fault, None);
+    }
+
+    /// The same for the next `times` matching requests (or open streams) only.
+    pub fn fault_times(&self, times: usize, requests: Requests, fault: Fault) {
+        self.rules.add(requests, fault, Some(times));
+    }
+
+    /// Takes every fault back and brings the link up.
+    pub fn heal(&self) {
+        self.rules.heal();
+    }
+
+    /// The requests so far that match, oldest first.
+    pub fn seen(&self, requests: &Requests) -> Vec<Seen> {
+        self.rules.seen(requests)
+    }
+
+    /// How many requests so far match.
+    pub fn count(&self, requests: &Requests) -> usize {
+        self.seen(requests).len()
+    }
+}
+
+impl Drop for FaultProxy {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic in the proxy has been printed; a second one here would hide what the test itself says.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Accepts until the other end of `ended` is dropped. Dropping the runtime then ends every connection.
+async fn serve(
+    listener: std::net::TcpListener,
+    tls: TlsAcceptor,
+    upstream: Upstream,
+    rules: Arc<Rules>,
+    ended: oneshot::Receiver<()>,
+) {
+    let listener = TcpListener::from_std(listener).expect("a listener");
+    let upstream = Arc::new(upstream);
+    let accepting = async {
+        loop {
+            let Ok((stream, _)) = listener.accept().await else { continue };
+            tokio::spawn(connection::serve(
+                stream,
+                tls.clone(),
+                Arc::clone(&upstream),
+                Arc::clone(&rules),
+            ));
+        }
+    };
+    tokio::select! {
+        () = accepting => {}
+        _ = ended => {}
+    }
+}
+
+fn acceptor(authority: &Authority) -> anyhow::Result<TlsAcceptor> {
+    let server = authority.issue(&["127.0.0.1", "localhost"])?;
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(server.key.serialize_der()));
+    let provider = Arc::new(crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(vec![server.certificate.der().clone()], key)?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}

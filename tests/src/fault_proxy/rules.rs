@@ -1,0 +1,252 @@
+//! What the test has asked for, and what has been asked of the proxy: the only state that the two share.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use hyper::http::request::Parts;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::{Fault, Link};
+
+/// Requests remembered for the test; a test that makes more sees the newest.
+const SEEN_LIMIT: usize = 100_000;
+
+/// Which requests a fault or a count is about.
+#[derive(Clone, Debug, Default)]
+pub struct Requests {
+    path: String,
+    watch: Option<bool>,
+    query: Option<String>,
+}
+
+impl Requests {
+    /// Every request.
+    pub fn all() -> Requests {
+        Requests::default()
+    }
+
+    /// Those whose path starts so, such as `/api/v1/services`.
+    pub fn to(path: &str) -> Requests {
+        Requests { path: path.to_owned(), ..Requests::default() }
+    }
+
+    /// Only watches.
+    pub fn watches(self) -> Requests {
+        Requests { watch: Some(true), ..self }
+    }
+
+    /// Only what is no watch: lists and single objects.
+    pub fn lists(self) -> Requests {
+        Requests { watch: Some(false), ..self }
+    }
+
+    /// Only those whose query contains this text, such as `continue=`.
+    pub fn with(self, query: &str) -> Requests {
+        Requests { query: Some(query.to_owned()), ..self }
+    }
+
+    fn match_seen(&self, seen: &Seen) -> bool {
+        seen.path.starts_with(&self.path)
+            && self.watch.is_none_or(|watch| watch == seen.is_watch())
+            && self.query.as_ref().is_none_or(|query| seen.query.contains(query.as_str()))
+    }
+}
+
+/// One request that reached the proxy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// `GET`, `POST` and so on.
+    pub method: String,
+    /// The path, without the query.
+    pub path: String,
+    /// The query as sent, percent-encoded; empty without one.
+    pub query: String,
+}
+
+impl Seen {
+    pub(super) fn of(request: &Parts) -> Seen {
+        Seen {
+            method: request.method.to_string(),
+            path: request.uri.path().to_owned(),
+            query: request.uri.query().unwrap_or_default().to_owned(),
+        }
+    }
+
+    /// The value of a query parameter, as sent.
+    pub fn parameter(&self, name: &str) -> Option<&str> {
+        let mut pairs = self.query.split('&').filter_map(|pair| pair.split_once('='));
+        pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
+    }
+
+    /// Whether it asks for a watch.
+    pub fn is_watch(&self) -> bool {
+        matches!(self.parameter("watch"), Some("true" | "1"))
+    }
+}
+
+/// A fault in force. The id tells a stream which ones it has been through.
+#[derive(Clone, Debug)]
+pub(super) struct Rule {
+    pub(super) id: u64,
+    pub(super) fault: Fault,
+    requests: Requests,
+    times_left: Option<usize>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Newest last.
+    rules: Vec<Rule>,
+    next_id: u64,
+    seen: VecDeque<Seen>,
+}
+
+/// Shared by the test and every connection.
+#[derive(Debug)]
+pub(super) struct Rules {
+    state: Mutex<State>,
+    /// Wakes those that wait for a change: open streams, hung requests.
+    changes: watch::Sender<()>,
+    link: watch::Sender<Link>,
+}
+
+impl Default for Rules {
+    fn default() -> Rules {
+        Rules {
+            state: Mutex::default(),
+            changes: watch::Sender::new(()),
+            link: watch::Sender::new(Link::Up),
+        }
+    }
+}
+
+impl Rules {
+    pub(super) fn set_link(&self, link: Link) {
+        self.link.send_replace(link);
+    }
+
+    pub(super) fn add(&self, requests: Requests, fault: Fault, times_left: Option<usize>) {
+        let mut state = self.state();
+        let id = state.next_id;
+        state.next_id += 1;
+        state.rules.push(Rule { id, fault, requests, times_left });
+        drop(state);
+        self.changes.send_replace(());
+    }
+
+    pub(super) fn heal(&self) {
+        self.state().rules.clear();
+        self.changes.send_replace(());
+        self.set_link(Link::Up);
+    }
+
+    pub(super) fn seen(&self, requests: &Requests) -> Vec<Seen> {
+        self.state().seen.iter().filter(|seen| requests.match_seen(seen)).cloned().collect()
+    }
+
+    pub(super) fn record(&self, seen: Seen) {
+        let mut state = self.state();
+        if state.seen.len() == SEEN_LIMIT {
+            state.seen.pop_front();
+        }
+        state.seen.push_back(seen);
+    }
+
+    /// The newest rule about this request that `fits`, used up by one.
+    pub(super) fn take(&self, request: &Seen, fits: impl Fn(&Rule) -> bool) -> Option<Rule> {
+        let mut state = self.state();
+        let matching = |rule: &&mut Rule| {
+            rule.requests.match_seen(request) && rule.times_left != Some(0) && fits(rule)
+        };
+        let rule = state.rules.iter_mut().rev().find(matching)?;
+        if let Some(times) = &mut rule.times_left {
+            *times -= 1;
+        }
+        Some(rule.clone())
+    }
+
+    /// Whether a rule, used up or not, has not been healed yet.
+    pub(super) fn in_force(&self, id: u64) -> bool {
+        self.state().rules.iter().any(|rule| rule.id == id)
+    }
+
+    pub(super) fn changes(&self) -> watch::Receiver<()> {
+        self.changes.subscribe()
+    }
+
+    pub(super) fn link(&self) -> watch::Receiver<Link> {
+        self.link.subscribe()
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().expect("nothing panics while holding this lock")
+    }
+}
+
+/// What an API server says with an error status.
+pub(super) fn status_object(code: u16, message: &str) -> Value {
+    let reason = match code {
+        400 => "BadRequest",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "NotFound",
+        409 => "Conflict",
+        410 => "Expired",
+        422 => "Invalid",
+        429 => "TooManyRequests",
+        500 => "InternalError",
+        503 => "ServiceUnavailable",
+        504 => "Timeout",
+        _ => "Unknown",
+    };
+    json!({
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": reason,
+        "code": code,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn watch_of_services() -> Seen {
+        Seen {
+            method: "GET".into(),
+            path: "/api/v1/services".into(),
+            query: "watch=true&resourceVersion=7&allowWatchBookmarks=true".into(),
+        }
+    }
+
+    #[test]
+    fn requests_are_told_apart_by_path_kind_and_query() {
+        let seen = watch_of_services();
+        assert_eq!(seen.parameter("resourceVersion"), Some("7"));
+        assert!(Requests::all().match_seen(&seen));
+        assert!(Requests::to("/api/v1/services").watches().match_seen(&seen));
+        assert!(!Requests::to("/api/v1/services").lists().match_seen(&seen));
+        assert!(!Requests::to("/api/v1/pods").match_seen(&seen));
+        assert!(Requests::all().with("resourceVersion=7").match_seen(&seen));
+        assert!(!Requests::all().with("continue=").match_seen(&seen));
+    }
+
+    #[test]
+    fn the_newest_rule_comes_first_and_is_used_up() {
+        let rules = Rules::default();
+        rules.add(Requests::all(), Fault::Hang, None);
+        rules.add(Requests::to("/api/v1/services"), Fault::status(503), Some(1));
+
+        let take = || rules.take(&watch_of_services(), |_| true).map(|rule| rule.fault);
+
+        assert_eq!(take(), Some(Fault::status(503)));
+        assert_eq!(take(), Some(Fault::Hang));
+        assert_eq!(take(), Some(Fault::Hang));
+        rules.heal();
+        assert_eq!(take(), None);
+    }
+}

@@ -1,0 +1,63 @@
+//! Creating objects in a real cluster the way its users and kubelets would: manifests in, a Pod that runs without a
+//! node out.
+
+use std::fmt::Debug;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::Client;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::core::{NamespaceResourceScope, Resource};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+/// Generous: a busy machine may run several control planes at once.
+const APPEARS_WITHIN: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(20);
+
+/// Creates a namespaced object from its manifest, which names its namespace.
+pub async fn create<K>(client: &Client, manifest: Value) -> K
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Serialize,
+{
+    let object: K = serde_json::from_value(manifest).expect("the manifest has this kind's form");
+    let namespace = object.meta().namespace.clone().expect("the manifest names its namespace");
+    let api: Api<K> = Api::namespaced(client.clone(), &namespace);
+    api.create(&PostParams::default(), &object).await.expect("the API server takes the manifest")
+}
+
+/// Says for the kubelet that this Pod runs, is ready, and has these addresses.
+pub async fn run_pod(client: &Client, pod: &Pod, addresses: &[IpAddr]) {
+    let namespace = pod.metadata.namespace.as_deref().expect("a Pod has a namespace");
+    let name = pod.metadata.name.as_deref().expect("a Pod has a name");
+    let status = json!({"status": {
+        "phase": "Running",
+        "podIP": addresses[0],
+        "podIPs": addresses.iter().map(|address| json!({"ip": address})).collect::<Vec<_>>(),
+        "conditions": [{"type": "Ready", "status": "True"}, {"type": "ContainersReady", "status": "True"}],
+    }});
+    let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let patched = api.patch_status(name, &PatchParams::default(), &Patch::Merge(&status)).await;
+    patched.expect("the API server takes a Pod's status");
+}
+
+/// Asks again and again until there is an answer.
+pub async fn wait_for<T, F: Future<Output = Option<T>>>(
+    what: &str,
+    mut ask: impl FnMut() -> F,
+) -> T {
+    let deadline = Instant::now() + APPEARS_WITHIN;
+    loop {
+        if let Some(found) = ask().await {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "{what}: not within {APPEARS_WITHIN:?}");
+        tokio::time::sleep(POLL).await;
+    }
+}

@@ -1,0 +1,377 @@
+//! A naive oracle of the rules: what must be answered, by brute force over plain lists of objects.
+//!
+//! Written from the rules alone and sharing no code with the index, so that the two can only
+//! agree when both are right. Clarity over speed: every question walks every object.
+
+pub mod compare;
+pub mod decode;
+mod endpoints;
+pub mod expected;
+mod extra;
+pub mod names;
+mod pods;
+mod reverse;
+mod special;
+pub mod store;
+mod visible;
+mod zone;
+
+use std::net::IpAddr;
+
+use dataplane_core::{DataSource, Resource, ServiceAddresses, ServiceKind, Settings};
+
+use expected::{Data, Edns, Expected, Question, Record, Reply, RrSet, rtype};
+use names::Name;
+use store::Store;
+
+pub use special::Identity;
+
+const NOERROR: u16 = 0;
+const FORMERR: u16 = 1;
+const SERVFAIL: u16 = 2;
+const NXDOMAIN: u16 = 3;
+const REFUSED: u16 = 5;
+const BADVERS: u16 = 16;
+
+/// RR48: more CNAMEs of ours than this are an error.
+const MAX_CNAMES: usize = 10;
+
+/// The objects, the configuration and the rules.
+#[derive(Clone, Debug)]
+pub struct Oracle {
+    /// The objects.
+    pub store: Store,
+    /// The configuration.
+    pub settings: Settings,
+    /// Who we say we are, for CHAOS names and loop probes.
+    pub identity: Identity,
+}
+
+/// All records at a name, or that there are none.
+enum Node {
+    /// Neither the name nor anything below it exists.
+    Missing,
+    /// The name exists; without records it is an empty non-terminal, or a Service without data.
+    Exists(Vec<RrSet>),
+    /// The name is an alias, for every type.
+    Alias(Record),
+}
+
+/// The verdict on a name of ours.
+struct Local {
+    node: Node,
+    /// What a negative answer carries.
+    soa: Record,
+    /// The resources whose data the verdict depends on (§4.4).
+    needs: Vec<Resource>,
+    /// Resources whose data the verdict may be said to depend on: §4.4 leaves the case out.
+    may_need: Vec<Resource>,
+}
+
+/// Where a name belongs (§2.2).
+enum Route {
+    Ours(Box<Local>),
+    Group(usize),
+    Nobody,
+}
+
+impl Oracle {
+    /// An oracle without objects.
+    pub fn new(settings: Settings, identity: Identity) -> Oracle {
+        Oracle { store: Store::default(), settings, identity }
+    }
+
+    /// `Z`.
+    fn zone(&self) -> Name {
+        Name::of(&self.settings.cluster_domain)
+    }
+
+    /// `labels.Z`
+    fn in_zone(&self, labels: &str) -> Name {
+        let mut name = Name::text(labels);
+        name.0.extend(self.zone().0);
+        name
+    }
+
+    /// `N` of RR70 and N31.
+    fn negative_ttl(&self) -> u32 {
+        self.settings.ttl_s.min(5)
+    }
+
+    /// The SOA of a zone of ours (RR70).
+    fn soa(&self, owner: Name) -> Record {
+        let negative = self.negative_ttl();
+        let timers = [7200, 1800, 86400, negative];
+        let (mname, rname) = (self.in_zone("ns.dns"), self.in_zone("hostmaster"));
+        let data = Data::Soa(mname, rname, None, timers);
+        Record { owner, class: rtype::CLASS_IN, ttl: negative, data }
+    }
+
+    /// An RRset derived from Kubernetes (RR74); empty data gives no RRset.
+    fn kubernetes(&self, owner: &Name, data: Vec<Data>) -> Option<RrSet> {
+        rrset(owner, self.settings.ttl_s, data)
+    }
+
+    /// A and AAAA RRsets of these addresses, duplicates dropped.
+    fn addresses(&self, owner: &Name, addresses: &[IpAddr], ttl: u32) -> Vec<RrSet> {
+        let of = |v4: bool| {
+            let wanted = addresses.iter().filter(|address| address.is_ipv4() == v4);
+            rrset(owner, ttl, wanted.map(|address| Data::Address(*address)).collect())
+        };
+        [of(true), of(false)].into_iter().flatten().collect()
+    }
+
+    /// The addresses of `ns.dns.Z` (RR72), whoever may see that Service (N43).
+    fn service_addresses(&self) -> Vec<IpAddr> {
+        match &self.settings.service_addresses {
+            ServiceAddresses::Fixed(addresses) => addresses.clone(),
+            ServiceAddresses::OfService { namespace, name } => self
+                .services()
+                .find(|service| service.key.namespace == *namespace && service.key.name == *name)
+                .map(|service| match &service.kind {
+                    ServiceKind::ClusterIp(addresses) => addresses.clone(),
+                    ServiceKind::Headless | ServiceKind::ExternalName(_) => Vec::new(),
+                })
+                .unwrap_or_default(),
+        }
+    }
+
+    /// The decision table of §4.1, first match wins. The packet itself is well-formed.
+    pub fn answer(&self, question: &Question) -> Expected {
+        let settings = &self.settings;
+        let error =
+            |rcode, ede: &[u16]| Reply { rcode, opt: true, ede: ede.to_vec(), ..Reply::default() };
+        // N5
+        if matches!(question.qtype, 0 | rtype::OPT | rtype::TSIG) {
+            return Reply { opt: false, ..error(FORMERR, &[]) }.into();
+        }
+        // N6
+        if question.edns.is_some_and(|edns: Edns| edns.version != 0) {
+            return error(BADVERS, &[]).into();
+        }
+        // N7
+        let client = question.client.ip().to_canonical();
+        if !settings.clients.is_empty() && !settings.clients.iter().any(|net| net.contains(&client))
+        {
+            return error(REFUSED, &[18]).into();
+        }
+        // N8
+        if matches!(question.qtype, rtype::AXFR | rtype::IXFR) {
+            return error(REFUSED, &[21]).into();
+        }
+        let name = Name::wire(&question.name);
+        match question.class {
+            rtype::CLASS_IN => self.resolve(name, question.qtype, question.rd),
+            rtype::CLASS_CH => match self.chaos(&name, question.qtype) {
+                Some(answer) => Reply { aa: true, answer, ..error(NOERROR, &[]) }.into(),
+                None => error(REFUSED, &[21]).into(),
+            },
+            _ => error(REFUSED, &[21]).into(),
+        }
+    }
+
+    /// Routing and answer of one name, and of the names its CNAMEs lead to (§2.2, §3.5).
+    fn resolve(&self, asked: Name, qtype: u16, rd: bool) -> Expected {
+        let mut cnames: Vec<Record> = Vec::new();
+        let mut needs: Vec<Resource> = Vec::new();
+        let mut may_need: Vec<Resource> = Vec::new();
+        let mut name = asked.clone();
+        loop {
+            let local = match self.route(&name, qtype) {
+                Route::Ours(local) => *local,
+                // N14, RR43
+                Route::Group(_) | Route::Nobody if !rd => {
+                    return self.elsewhere(cnames, &needs, REFUSED, NOERROR);
+                }
+                // N15, RR42
+                Route::Nobody => return self.elsewhere(cnames, &needs, REFUSED, SERVFAIL),
+                Route::Group(group) => return Expected::Forward { group, name, cnames },
+            };
+            needs.extend(&local.needs);
+            // N9
+            if needs.iter().any(|resource| self.store.source(*resource) == DataSource::None) {
+                return Reply {
+                    rcode: SERVFAIL,
+                    opt: true,
+                    answer: chain(&cnames),
+                    answer_may_be_empty: true,
+                    ede: vec![14],
+                    ..Reply::default()
+                }
+                .into();
+            }
+            let ede = self.snapshot_ede(&needs);
+            let mut reply = Reply { aa: true, opt: true, ede, ..Reply::default() };
+            may_need.extend(&local.may_need);
+            reply.may_be_not_ready = !self.ready(&may_need);
+            reply.ede_allowed = self.snapshot_ede(&may_need);
+            match local.node {
+                Node::Alias(cname) => {
+                    let Data::Cname(target) = cname.data.clone() else { unreachable!() };
+                    cnames.push(cname);
+                    // RR46
+                    if matches!(qtype, rtype::CNAME | rtype::ANY) {
+                        return Reply { answer: chain(&cnames), ..reply }.into();
+                    }
+                    // RR48
+                    let looped = cnames.iter().any(|record| record.owner == target);
+                    if looped || cnames.len() > MAX_CNAMES {
+                        let ede_allowed = reply.ede;
+                        let ede = vec![0];
+                        return Reply { rcode: SERVFAIL, aa: false, ede, ede_allowed, ..reply }
+                            .into();
+                    }
+                    name = target;
+                }
+                Node::Missing => {
+                    let (answer, soa) = (chain(&cnames), Some(local.soa));
+                    return Reply { rcode: NXDOMAIN, answer, soa, ..reply }.into();
+                }
+                Node::Exists(sets) => {
+                    let found = self.select(&name, qtype, sets);
+                    let mut answer = chain(&cnames);
+                    let Some(found) = found else {
+                        return Reply { answer, soa: Some(local.soa), ..reply }.into();
+                    };
+                    let (additional, needs) = self.additional(&found);
+                    reply.ede_allowed.extend(self.snapshot_ede(&needs));
+                    answer.push(found);
+                    return Reply { answer, additional, ..reply }.into();
+                }
+            }
+        }
+    }
+
+    /// A name that is not ours and is not asked elsewhere: N14, N15, or the same behind a CNAME of ours.
+    fn elsewhere(
+        &self,
+        cnames: Vec<Record>,
+        needs: &[Resource],
+        plain: u16,
+        behind_cname: u16,
+    ) -> Expected {
+        let rcode = if cnames.is_empty() { plain } else { behind_cname };
+        let snapshot = self.snapshot_ede(needs);
+        let ede = if rcode == NOERROR { snapshot.clone() } else { vec![20] };
+        Reply {
+            rcode,
+            aa: rcode == NOERROR,
+            opt: true,
+            answer: chain(&cnames),
+            ede,
+            ede_allowed: snapshot,
+            ..Reply::default()
+        }
+        .into()
+    }
+
+    /// EDE 3 while data the answer depends on is from a snapshot (E42).
+    fn snapshot_ede(&self, needs: &[Resource]) -> Vec<u16> {
+        let snapshot = |resource: &Resource| {
+            matches!(self.store.source(*resource), DataSource::Snapshot { .. })
+        };
+        if needs.iter().any(snapshot) { vec![3] } else { Vec::new() }
+    }
+
+    /// The RRset of the type at a name; HINFO for ANY where there is any (WR30).
+    fn select(&self, name: &Name, qtype: u16, sets: Vec<RrSet>) -> Option<RrSet> {
+        if qtype == rtype::ANY {
+            let data = Data::Hinfo(b"RFC8482".to_vec(), Vec::new());
+            return if sets.is_empty() { None } else { self.kubernetes(name, vec![data]) };
+        }
+        sets.into_iter().find(|set| set.records[0].data.rtype() == qtype)
+    }
+
+    /// Addresses of the targets of SRV and NS records, as far as they are ours (RR38, RR71, RR78).
+    fn additional(&self, found: &RrSet) -> (Vec<RrSet>, Vec<Resource>) {
+        let mut targets: Vec<&Name> = Vec::new();
+        for record in &found.records {
+            if let Data::Srv(_, _, _, target) | Data::Ns(target) = &record.data
+                && !targets.contains(&target)
+            {
+                targets.push(target);
+            }
+        }
+        let mut additional = Vec::new();
+        let mut needs = Vec::new();
+        for target in targets {
+            // The route of A and AAAA is the same: only PTR has one of its own.
+            if let Route::Ours(local) = self.route(target, rtype::A)
+                && self.ready(&local.needs)
+                && let Node::Exists(sets) = local.node
+            {
+                let is_address = |set: &RrSet| matches!(set.records[0].data, Data::Address(_));
+                additional.extend(sets.into_iter().filter(is_address));
+                needs.extend(&local.needs);
+            }
+        }
+        (additional, needs)
+    }
+
+    fn ready(&self, needs: &[Resource]) -> bool {
+        needs.iter().all(|resource| self.store.source(*resource) != DataSource::None)
+    }
+
+    /// The order of §2.2: the first step that matches decides.
+    fn route(&self, name: &Name, qtype: u16) -> Route {
+        let settings = &self.settings;
+        // A12
+        if let Some(local) = self.special_use(name) {
+            return Route::Ours(Box::new(local));
+        }
+        // A13, A14
+        if let Some(labels) = name.left_of(&self.zone()) {
+            if let Some(local) = self.overriding_extra(name) {
+                return Route::Ours(Box::new(local));
+            }
+            return Route::Ours(Box::new(self.cluster_zone(name, labels)));
+        }
+        // A15, A16
+        if let Some(local) = self.reverse(name, qtype) {
+            return Route::Ours(Box::new(local));
+        }
+        // A17
+        if let Some(local) = self.extra(name) {
+            return Route::Ours(Box::new(local));
+        }
+        // A18: the longest suffix
+        let stub = (0..settings.stub_domains.len())
+            .map(|group| (Name::of(&settings.stub_domains[group]), group + 1))
+            .filter(|(suffix, _)| name.left_of(suffix).is_some())
+            .max_by_key(|(suffix, _)| suffix.0.len());
+        match stub {
+            Some((_, group)) => Route::Group(group),
+            None if settings.default_upstreams => Route::Group(0), // A19
+            None => Route::Nobody,                                 // A20
+        }
+    }
+}
+
+impl From<Reply> for Expected {
+    fn from(reply: Reply) -> Expected {
+        Expected::Reply(Box::new(reply))
+    }
+}
+
+/// A record of class IN.
+fn record(owner: &Name, ttl: u32, data: Data) -> Record {
+    Record { owner: owner.clone(), class: rtype::CLASS_IN, ttl, data }
+}
+
+/// One RRset: duplicates dropped; PTR and TXT keep their order (WR24).
+fn rrset(owner: &Name, ttl: u32, data: Vec<Data>) -> Option<RrSet> {
+    let mut records: Vec<Record> = Vec::new();
+    for data in data {
+        let record = record(owner, ttl, data);
+        if !records.contains(&record) {
+            records.push(record);
+        }
+    }
+    let ordered = matches!(records.first()?.data.rtype(), rtype::PTR | rtype::TXT);
+    Some(RrSet { records, ordered })
+}
+
+/// CNAMEs of a chain, in order.
+fn chain(cnames: &[Record]) -> Vec<RrSet> {
+    cnames.iter().map(|cname| RrSet { records: vec![cname.clone()], ordered: true }).collect()
+}

@@ -1,0 +1,125 @@
+//! A scenario's objects in a running data plane: manifests in a folder, UDP and TCP on loopback, and a scripted server in
+//! the place of every upstream.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use dataplane::forward::Forwarder;
+use dataplane::serve::{Limits, Serving, worker_counters};
+use dataplane::source::files::Files;
+use dataplane::source::writer::Setup;
+use dataplane_core::Identity;
+use serde_json::Value;
+
+use super::{Outcome, folder, objects};
+use crate::client::{self, Names, Transport};
+use crate::scratch::Scratch;
+use crate::upstream::{Script, ScriptedUpstream};
+
+/// "One worker" (§9.2), so that what follows from one socket is answered in order.
+const WORKERS: usize = 1;
+
+/// A data plane that ends when dropped. Fields are dropped in order.
+#[derive(Debug)]
+pub struct Plane {
+    serving: Serving,
+    /// By the address that the configuration writes, in its order.
+    upstreams: Vec<(IpAddr, ScriptedUpstream)>,
+    names: Names,
+    _manifests: Scratch,
+    _runtime: tokio::runtime::Runtime,
+}
+
+impl Plane {
+    /// Serves the objects from a folder of manifests.
+    ///
+    /// # Errors
+    /// The configuration is refused, an upstream has no script, or loopback has no free port.
+    pub fn start(from: &[Value]) -> Result<Plane> {
+        let upstreams = upstreams(from)?;
+        let twins: BTreeMap<IpAddr, SocketAddr> =
+            upstreams.iter().map(|(address, twin)| (*address, twin.address())).collect();
+        let mut from = from.to_vec();
+        objects::redirect(&mut from, &twins)?;
+        let manifests = Scratch::new("scenario")?;
+        let documents: Vec<String> = from.iter().map(Value::to_string).collect();
+        manifests.write("objects.yaml", documents.join("\n---\n"))?;
+
+        let identity = Identity {
+            version: "1.2.3".into(),
+            pod_name: "clusterdns-7d4b9".into(),
+            instance_id: "0123456789abcdef".into(),
+        };
+        let names =
+            Names { version: identity.version.clone(), pod_name: identity.pod_name.clone() };
+        let setup = Setup {
+            counters: worker_counters(1, WORKERS),
+            identity,
+            resolv_conf: manifests.path().join("no-resolv.conf"),
+            report: Arc::default(),
+        };
+        let files = Files::open(manifests.path(), setup)?;
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let serving = Serving::start(
+            &[(Ipv4Addr::LOCALHOST, 0).into()],
+            WORKERS,
+            files.state(),
+            Forwarder::new(),
+            Limits::default(),
+            runtime.handle().clone(),
+        )?;
+        Ok(Plane { serving, upstreams, names, _manifests: manifests, _runtime: runtime })
+    }
+
+    /// Where it answers, UDP and TCP alike.
+    pub fn address(&self) -> SocketAddr {
+        self.serving.local_addrs()[0]
+    }
+
+    /// Where the scripted twin of an upstream listens.
+    pub fn twin_of(&self, server: IpAddr) -> Option<SocketAddr> {
+        let twin = self.upstreams.iter().find(|(address, _)| *address == server)?;
+        Some(twin.1.address())
+    }
+
+    /// What it calls itself.
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// Asks one question; `silence` says that no reply is expected.
+    ///
+    /// # Errors
+    /// The sockets fail, or an expected reply does not come.
+    pub fn ask(&self, packet: &[u8], over: Transport, silence: bool) -> Result<Outcome> {
+        let asked = |upstream: &ScriptedUpstream| upstream.asked().len();
+        let before: Vec<usize> = self.upstreams.iter().map(|(_, twin)| asked(twin)).collect();
+        let reply = match over {
+            Transport::Udp => client::ask_udp(self.address(), packet, silence),
+            Transport::Tcp => client::ask_tcp(self.address(), packet),
+        }?;
+        let after = self.upstreams.iter().zip(before);
+        let forwarded_to = after
+            .filter(|((_, twin), before)| asked(twin) > *before)
+            .map(|((address, _), _)| *address)
+            .collect();
+        Ok(Outcome { reply, forwarded_to })
+    }
+}
+
+/// The scripted twin of every upstream server.
+fn upstreams(objects: &[Value]) -> Result<Vec<(IpAddr, ScriptedUpstream)>> {
+    let text = std::fs::read_to_string(folder().join("upstreams.txt"))?;
+    let mut scripts = Script::parse(&text)?;
+    objects::upstream_servers(objects)?
+        .into_iter()
+        .map(|address| {
+            let script =
+                scripts.remove(&address).with_context(|| format!("no script for {address}"))?;
+            Ok((address, ScriptedUpstream::start(script)?))
+        })
+        .collect()
+}

@@ -1,0 +1,300 @@
+//! A scripted upstream: a DNS server on loopback that answers what a text says, well or badly,
+//! and remembers what it was asked, so that a test can say "10.0.0.2 was never asked".
+//!
+//! It runs in a thread of its own and can be used from tests with and without a runtime.
+
+mod reply;
+mod script;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, RwLock};
+use std::thread::JoinHandle;
+
+use anyhow::{Context, Result};
+use hickory_proto::op::Message;
+use hickory_proto::rr::RecordType;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::sync::oneshot;
+
+use reply::{Reaction, react};
+pub use script::Script;
+use script::Stream;
+
+/// Queries remembered; later ones are answered but not kept.
+const MAX_REMEMBERED: usize = 200_000;
+/// Ports tried before giving up: one must be free for UDP and TCP alike.
+const PORT_ATTEMPTS: usize = 64;
+
+/// What carried a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Transport {
+    /// A datagram.
+    Udp,
+    /// A stream.
+    Tcp,
+}
+
+/// One query that the upstream received.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// The name as written in the question, with a trailing dot.
+    pub name: String,
+    /// The type in the question.
+    pub qtype: RecordType,
+    /// What carried it.
+    pub transport: Transport,
+    /// Where it came from.
+    pub from: SocketAddr,
+    /// The message.
+    pub packet: Vec<u8>,
+}
+
+/// A running upstream; it stops when dropped.
+#[derive(Debug)]
+pub struct ScriptedUpstream {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    script: RwLock<Script>,
+    asked: Mutex<Vec<Asked>>,
+}
+
+impl ScriptedUpstream {
+    /// Starts a server on a free port of 127.0.0.1, UDP and TCP.
+    ///
+    /// # Errors
+    /// No port is free, or no thread can be started.
+    pub fn start(script: Script) -> Result<ScriptedUpstream> {
+        // Bound here and now, without a runtime: the caller may have one of its own.
+        let (udp, tcp) = bind()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let address = udp.local_addr()?;
+        let shared =
+            Arc::new(Shared { script: RwLock::new(script), asked: Mutex::new(Vec::new()) });
+        let (stop, stopped) = oneshot::channel();
+        let of_thread = shared.clone();
+        let thread = std::thread::Builder::new().name("upstream".into()).spawn(move || {
+            runtime.block_on(async move {
+                let udp = UdpSocket::from_std(udp).expect("a socket that does not block");
+                let tcp = TcpListener::from_std(tcp).expect("a socket that does not block");
+                tokio::select! {
+                    () = serve_udp(&of_thread, udp) => {}
+                    () = serve_tcp(&of_thread, tcp) => {}
+                    _ = stopped => {}
+                }
+            });
+        })?;
+        Ok(ScriptedUpstream { address, shared, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Answers by another script from now on.
+    pub fn play(&self, script: Script) {
+        *self.shared.script.write().expect("no panic while writing") = script;
+    }
+
+    /// Every query received so far, in order.
+    pub fn asked(&self) -> Vec<Asked> {
+        self.shared.asked.lock().expect("no panic while pushing").clone()
+    }
+
+    /// How often a name was asked, whatever the type, case and transport.
+    pub fn times_asked(&self, name: &str) -> usize {
+        self.count(|asked| asked.name.eq_ignore_ascii_case(name))
+    }
+
+    /// How often a name was asked over one transport.
+    pub fn times_asked_over(&self, name: &str, transport: Transport) -> usize {
+        self.count(|asked| asked.transport == transport && asked.name.eq_ignore_ascii_case(name))
+    }
+
+    fn count(&self, matches: impl Fn(&Asked) -> bool) -> usize {
+        let asked = self.shared.asked.lock().expect("no panic while pushing");
+        asked.iter().filter(|asked| matches(asked)).count()
+    }
+}
+
+impl Drop for ScriptedUpstream {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread has already been printed; the test fails on missing replies.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Script {
+    /// What comes back over UDP in the end, without sockets and time; `None` is silence.
+    pub fn reply(&self, packet: &[u8]) -> Option<Vec<u8>> {
+        let anyone = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        react(self, packet, &asked(packet, anyone, Transport::Udp)?)?.reply
+    }
+}
+
+/// UDP and TCP on one port.
+fn bind() -> Result<(std::net::UdpSocket, std::net::TcpListener)> {
+    for _ in 0..PORT_ATTEMPTS {
+        let tcp = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        if let Ok(udp) = std::net::UdpSocket::bind(tcp.local_addr()?) {
+            udp.set_nonblocking(true)?;
+            tcp.set_nonblocking(true)?;
+            return Ok((udp, tcp));
+        }
+    }
+    anyhow::bail!("no port of 127.0.0.1 is free for UDP and TCP")
+}
+
+impl Shared {
+    /// Remembers a query and says what to do about it.
+    fn receive(&self, packet: &[u8], from: SocketAddr, transport: Transport) -> Option<Reaction> {
+        let asked = asked(packet, from, transport)?;
+        let reaction = react(&self.script.read().expect("no panic while writing"), packet, &asked);
+        let mut log = self.asked.lock().expect("no panic while pushing");
+        if log.len() < MAX_REMEMBERED {
+            log.push(asked);
+        }
+        reaction
+    }
+}
+
+/// What a message asks; `None` if it has no question that can be read.
+fn asked(packet: &[u8], from: SocketAddr, transport: Transport) -> Option<Asked> {
+    let query = Message::from_vec(packet).ok()?;
+    let question = query.queries.first()?;
+    Some(Asked {
+        name: question.name().to_ascii(),
+        qtype: question.query_type(),
+        transport,
+        from,
+        packet: packet.to_vec(),
+    })
+}
+
+async fn serve_udp(shared: &Arc<Shared>, socket: UdpSocket) {
+    let socket = Arc::new(socket);
+    let mut buffer = vec![0; 65_535];
+    loop {
+        // An ICMP error of an earlier reply: the client has gone, the next may be there.
+        let Ok((length, from)) = socket.recv_from(&mut buffer).await else { continue };
+        let Some(reaction) = shared.receive(&buffer[..length], from, Transport::Udp) else {
+            continue;
+        };
+        let socket = socket.clone();
+        tokio::spawn(async move {
+            for decoy in &reaction.decoys {
+                let _ = socket.send_to(decoy, from).await;
+            }
+            tokio::time::sleep(reaction.delay).await;
+            if let Some(reply) = &reaction.reply {
+                let _ = socket.send_to(reply, from).await;
+            }
+        });
+    }
+}
+
+async fn serve_tcp(shared: &Arc<Shared>, listener: TcpListener) {
+    loop {
+        let Ok((stream, from)) = listener.accept().await else { continue };
+        let shared = shared.clone();
+        tokio::spawn(async move {
+            // The client closes, or breaks off: both end the connection.
+            let _ = serve_stream(&shared, stream, from).await;
+        });
+    }
+}
+
+async fn serve_stream(shared: &Shared, mut stream: TcpStream, from: SocketAddr) -> Result<()> {
+    loop {
+        let length = stream.read_u16().await?;
+        let mut packet = vec![0; length as usize];
+        stream.read_exact(&mut packet).await?;
+        let reaction =
+            shared.receive(&packet, from, Transport::Tcp).context("not a query: close")?;
+        tokio::time::sleep(reaction.delay).await;
+        let Some(reply) = reaction.reply else { continue };
+        match reaction.stream {
+            Stream::Answer => {
+                stream.write_u16(u16::try_from(reply.len())?).await?;
+                stream.write_all(&reply).await?;
+            }
+            Stream::Close => return Ok(()),
+            Stream::Hang => std::future::pending().await,
+            Stream::Half => {
+                stream.write_u16(u16::try_from(reply.len())?).await?;
+                stream.write_all(&reply[..reply.len() / 2]).await?;
+                return Ok(());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hickory_proto::op::{Query, ResponseCode};
+    use hickory_proto::rr::Name;
+    use std::time::Duration;
+
+    fn query(name: &str, qtype: RecordType) -> Vec<u8> {
+        let mut message = Message::query();
+        message.add_query(Query::query(Name::from_ascii(name).unwrap(), qtype));
+        message.to_vec().unwrap()
+    }
+
+    #[test]
+    fn answers_over_udp_as_written_and_remembers_what_was_asked() {
+        let script = Script::one(
+            "a.example. A\n  first wrong-id\n  answer @ 60 A 192.0.2.1\nb.example. *\n  silent",
+        );
+        let upstream = ScriptedUpstream::start(script.unwrap()).unwrap();
+        let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let packet = query("A.example.", RecordType::A);
+        client.send_to(&query("b.example.", RecordType::A), upstream.address()).unwrap();
+        client.send_to(&packet, upstream.address()).unwrap();
+        let mut buffer = [0; 1232];
+        let mut receive = || {
+            let length = client.recv(&mut buffer).unwrap();
+            Message::from_vec(&buffer[..length]).unwrap()
+        };
+        let id = u16::from_be_bytes([packet[0], packet[1]]);
+        assert_ne!(receive().metadata.id, id);
+        let reply = receive();
+        assert_eq!((reply.metadata.id, reply.answers.len()), (id, 1));
+        assert_eq!(reply.answers[0].name.to_ascii(), "A.example.");
+        assert_eq!(upstream.times_asked("a.example."), 1);
+        assert_eq!(upstream.times_asked("b.example."), 1);
+        assert_eq!(upstream.times_asked("c.example."), 0);
+    }
+
+    #[test]
+    fn truncates_over_udp_and_answers_over_tcp() {
+        use std::io::{Read, Write};
+        let text = "h.example. TXT\n  udp truncated\n  answer @ 60 TXT *3000";
+        let upstream = ScriptedUpstream::start(Script::one(text).unwrap()).unwrap();
+        let packet = query("h.example.", RecordType::TXT);
+        let mut stream = std::net::TcpStream::connect(upstream.address()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        stream.write_all(&(packet.len() as u16).to_be_bytes()).unwrap();
+        stream.write_all(&packet).unwrap();
+        let mut length = [0; 2];
+        stream.read_exact(&mut length).unwrap();
+        let mut reply = vec![0; u16::from_be_bytes(length) as usize];
+        stream.read_exact(&mut reply).unwrap();
+        let reply = Message::from_vec(&reply).unwrap();
+        assert_eq!((reply.metadata.response_code, reply.answers.len()), (ResponseCode::NoError, 1));
+        assert_eq!(upstream.times_asked_over("h.example.", Transport::Tcp), 1);
+        assert_eq!(upstream.times_asked_over("h.example.", Transport::Udp), 0);
+    }
+}

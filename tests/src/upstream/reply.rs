@@ -1,0 +1,87 @@
+//! From a query and its rule to the messages that a scripted upstream sends.
+
+use hickory_proto::op::{Edns, Message, MessageType, Query, ResponseCode};
+use hickory_proto::rr::Name;
+
+use super::script::{Decoy, Rule, Script, Stream};
+use super::{Asked, Transport};
+
+/// What to send for one query, in order.
+pub(super) struct Reaction {
+    pub(super) delay: std::time::Duration,
+    pub(super) decoys: Vec<Vec<u8>>,
+    pub(super) reply: Option<Vec<u8>>,
+    pub(super) stream: Stream,
+}
+
+/// The reaction to a query; `None` if it is not a query with one question.
+pub(super) fn react(script: &Script, packet: &[u8], asked: &Asked) -> Option<Reaction> {
+    let query = Message::from_vec(packet).ok()?;
+    let [question] = query.queries.as_slice() else { return None };
+    let fallback = Rule { rcode: ResponseCode::Refused, ..Rule::default() };
+    let rule = script.rule(question.name(), question.query_type()).unwrap_or(&fallback);
+    let reply = full_reply(&query, question, rule, asked.transport);
+    let wire = reply.to_vec().expect("a scripted reply can be written");
+    let over_udp = asked.transport == Transport::Udp;
+    let decoys = rule.first.iter().filter(|_| over_udp).map(|d| decoy(*d, &reply, &wire)).collect();
+    Some(Reaction {
+        delay: rule.delay,
+        decoys,
+        reply: (!rule.silent).then_some(wire),
+        stream: if over_udp { Stream::Answer } else { rule.tcp },
+    })
+}
+
+fn full_reply(query: &Message, question: &Query, rule: &Rule, transport: Transport) -> Message {
+    let mut reply = Message::new(query.metadata.id, MessageType::Response, query.metadata.op_code);
+    reply.metadata.recursion_desired = query.metadata.recursion_desired;
+    reply.metadata.checking_disabled = query.metadata.checking_disabled;
+    reply.metadata.recursion_available = true;
+    reply.metadata.authoritative = rule.authoritative;
+    reply.metadata.authentic_data = rule.authentic;
+    reply.metadata.response_code = rule.rcode;
+    if !rule.no_question {
+        reply.add_query(question.clone());
+    }
+    if let Some(asked) = &query.edns {
+        let mut edns = Edns::new();
+        edns.set_max_payload(1232).set_dnssec_ok(asked.flags().dnssec_ok);
+        reply.set_edns(edns);
+    }
+    if rule.udp_truncated && transport == Transport::Udp {
+        reply.metadata.truncation = true;
+        return reply;
+    }
+    reply.add_answers(rule.answer.iter().map(|record| record.at(question.name())));
+    reply.add_authorities(rule.authority.iter().map(|record| record.at(question.name())));
+    reply.add_additionals(rule.additional.iter().map(|record| record.at(question.name())));
+    reply
+}
+
+fn decoy(kind: Decoy, reply: &Message, wire: &[u8]) -> Vec<u8> {
+    let mut other = reply.clone();
+    match kind {
+        Decoy::WrongId => other.metadata.id = !other.metadata.id,
+        Decoy::WrongQuestion => {
+            other.queries[0].set_name(Name::from_ascii("decoy.example.").expect("a name"));
+        }
+        Decoy::WrongCase => {
+            let name = other.queries[0].name().to_ascii().to_uppercase();
+            other.queries[0].set_name(Name::from_ascii(name).expect("a name"));
+        }
+        Decoy::Query => other.metadata.message_type = MessageType::Query,
+        // The header and question of the right reply, 65,535 answers announced, then nothing sensible.
+        Decoy::Garbage => {
+            other.answers.clear();
+            other.authorities.clear();
+            other.additionals.clear();
+            other.edns = None;
+            let mut wire = other.to_vec().expect("a decoy can be written");
+            wire[6..8].fill(0xff);
+            wire.extend([0xff; 40]);
+            return wire;
+        }
+        Decoy::Half => return wire[..wire.len() / 2].to_vec(),
+    }
+    other.to_vec().expect("a decoy can be written")
+}

@@ -1,0 +1,333 @@
+//! What a scripted upstream answers, as text that reads like the tables of dns-rules.md.
+//!
+//! ```text
+//! server 10.0.0.2 10.0.0.3          rules up to the next `server` line are those of these servers
+//! www.example.org. A                a rule: name and type; `*` is any type, `* *` any question.
+//!     answer @ 600 A 192.0.2.80     The exact type wins over `*`, a name over `* *`; no rule: REFUSED
+//!     answer @ 60 TXT *3000         TXT data of so many octets in all
+//!     answer @ 60 DNAME b.example.  hickory-proto cannot write this one; we do
+//!     answer @ 60 TYPE1000 c000     data of any type, in hexadecimal
+//! ```
+//! `@` is the name as asked. What a rule may say besides `answer`, `authority`, `additional`:
+//! `rcode NXDOMAIN` · `silent` · `delay 300ms` · `flags aa ad` · `no-question` ·
+//! `udp truncated` (TC and no records) · `tcp close|hang|half` ·
+//! `first wrong-id|wrong-question|wrong-case|query|garbage|half` (sent over UDP before the reply, repeatable).
+//! Text from `#` at the start of a line is a comment.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use hickory_proto::op::ResponseCode;
+use hickory_proto::rr::rdata::{NULL, TXT};
+use hickory_proto::rr::{Name, RData, Record, RecordType};
+use hickory_proto::serialize::binary::BinEncodable;
+
+/// The rules of one server, keyed by lower-case name (or `*`) and type (`None` is any).
+#[derive(Clone, Debug, Default)]
+pub struct Script {
+    rules: Rules,
+}
+
+type Rules = BTreeMap<(String, Option<RecordType>), Rule>;
+
+/// What one question gets.
+#[derive(Clone, Debug)]
+pub(super) struct Rule {
+    pub(super) rcode: ResponseCode,
+    pub(super) answer: Vec<ScriptedRecord>,
+    pub(super) authority: Vec<ScriptedRecord>,
+    pub(super) additional: Vec<ScriptedRecord>,
+    pub(super) silent: bool,
+    pub(super) delay: Duration,
+    pub(super) authoritative: bool,
+    pub(super) authentic: bool,
+    pub(super) no_question: bool,
+    pub(super) udp_truncated: bool,
+    pub(super) tcp: Stream,
+    pub(super) first: Vec<Decoy>,
+}
+
+/// A record; no owner means the name as asked.
+#[derive(Clone, Debug)]
+pub(super) struct ScriptedRecord {
+    owner: Option<Name>,
+    ttl_s: u32,
+    data: RData,
+}
+
+/// How a stream is treated once the query has been read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stream {
+    Answer,
+    Close,
+    Hang,
+    /// Half of the reply, then close.
+    Half,
+}
+
+/// A datagram sent before the right one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Decoy {
+    WrongId,
+    WrongQuestion,
+    /// The name in another case.
+    WrongCase,
+    /// QR=0.
+    Query,
+    /// Not a message, but with our id.
+    Garbage,
+    /// The first half of the right reply.
+    Half,
+}
+
+impl ScriptedRecord {
+    pub(super) fn at(&self, asked: &Name) -> Record {
+        let owner = self.owner.clone().unwrap_or_else(|| asked.clone());
+        Record::from_rdata(owner, self.ttl_s, self.data.clone())
+    }
+}
+
+impl Script {
+    /// Reads a file of several servers.
+    ///
+    /// # Errors
+    /// Names the line that cannot be read and why.
+    pub fn parse(text: &str) -> Result<BTreeMap<IpAddr, Script>> {
+        let mut reader = Reader::default();
+        for (number, line) in text.lines().enumerate() {
+            reader.line(line).with_context(|| format!("line {}: {line}", number + 1))?;
+        }
+        Ok(reader.scripts)
+    }
+
+    /// Reads rules without a `server` line: those of one server.
+    ///
+    /// # Errors
+    /// Names the line that cannot be read and why.
+    pub fn one(rules: &str) -> Result<Script> {
+        let anyone = IpAddr::from([0, 0, 0, 0]);
+        let mut scripts = Script::parse(&format!("server {anyone}\n{rules}"))?;
+        scripts.remove(&anyone).context("no rules")
+    }
+
+    pub(super) fn rule(&self, name: &Name, qtype: RecordType) -> Option<&Rule> {
+        let name = name.to_lowercase().to_ascii();
+        [(name.as_str(), Some(qtype)), (&name, None), ("*", None)]
+            .into_iter()
+            .find_map(|(name, qtype)| self.rules.get(&(name.to_owned(), qtype)))
+    }
+}
+
+/// What has been read so far, and to whom the next line belongs.
+#[derive(Default)]
+struct Reader {
+    scripts: BTreeMap<IpAddr, Script>,
+    servers: Vec<IpAddr>,
+    key: Option<(String, Option<RecordType>)>,
+}
+
+impl Reader {
+    fn line(&mut self, line: &str) -> Result<()> {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match (line.starts_with(char::is_whitespace), words.as_slice()) {
+            (_, []) => {}
+            (_, [comment, ..]) if comment.starts_with('#') => {}
+            (false, ["server", addresses @ ..]) => {
+                self.servers = addresses.iter().map(|a| a.parse()).collect::<Result<_, _>>()?;
+                self.key = None;
+                for server in &self.servers {
+                    self.scripts.entry(*server).or_default();
+                }
+            }
+            (false, [name, qtype]) => {
+                let key = rule_key(name, qtype)?;
+                self.each_rules(|rules| {
+                    rules.insert(key.clone(), Rule::default());
+                    Ok(())
+                })?;
+                self.key = Some(key);
+            }
+            (true, words) => {
+                let key = self.key.clone().context("not below a rule")?;
+                self.each_rules(|rules| {
+                    rules.get_mut(&key).context("not below a rule")?.read(words)
+                })?;
+            }
+            (false, _) => bail!("neither `server`, nor a name and a type"),
+        }
+        Ok(())
+    }
+
+    fn each_rules(&mut self, change: impl Fn(&mut Rules) -> Result<()>) -> Result<()> {
+        for server in &self.servers {
+            change(&mut self.scripts.entry(*server).or_default().rules)?;
+        }
+        Ok(())
+    }
+}
+
+fn rule_key(name: &str, qtype: &str) -> Result<(String, Option<RecordType>)> {
+    let name = match name {
+        "*" => name.to_owned(),
+        name if name.ends_with('.') => Name::from_ascii(name)?.to_lowercase().to_ascii(),
+        _ => bail!("the name must end with a dot"),
+    };
+    let qtype = if qtype == "*" { None } else { Some(record_type(qtype)?) };
+    Ok((name, qtype))
+}
+
+fn record_type(text: &str) -> Result<RecordType> {
+    match text.strip_prefix("TYPE") {
+        Some(number) => Ok(RecordType::from(number.parse::<u16>()?)),
+        None => Ok(text.parse()?),
+    }
+}
+
+impl Default for Rule {
+    fn default() -> Rule {
+        Rule {
+            rcode: ResponseCode::NoError,
+            answer: Vec::new(),
+            authority: Vec::new(),
+            additional: Vec::new(),
+            silent: false,
+            delay: Duration::ZERO,
+            authoritative: false,
+            authentic: false,
+            no_question: false,
+            udp_truncated: false,
+            tcp: Stream::Answer,
+            first: Vec::new(),
+        }
+    }
+}
+
+impl Rule {
+    fn read(&mut self, words: &[&str]) -> Result<()> {
+        match words {
+            ["answer", record @ ..] => self.answer.push(scripted_record(record)?),
+            ["authority", record @ ..] => self.authority.push(scripted_record(record)?),
+            ["additional", record @ ..] => self.additional.push(scripted_record(record)?),
+            ["rcode", name] => self.rcode = rcode(name)?,
+            ["silent"] => self.silent = true,
+            ["delay", time] => {
+                let ms = time.strip_suffix("ms").context("a delay is written like 300ms")?;
+                self.delay = Duration::from_millis(ms.parse()?);
+            }
+            ["flags", flags @ ..] => {
+                for flag in flags {
+                    match *flag {
+                        "aa" => self.authoritative = true,
+                        "ad" => self.authentic = true,
+                        other => bail!("unknown flag {other}"),
+                    }
+                }
+            }
+            ["no-question"] => self.no_question = true,
+            ["udp", "truncated"] => self.udp_truncated = true,
+            ["tcp", "close"] => self.tcp = Stream::Close,
+            ["tcp", "hang"] => self.tcp = Stream::Hang,
+            ["tcp", "half"] => self.tcp = Stream::Half,
+            ["first", decoy] => self.first.push(match *decoy {
+                "wrong-id" => Decoy::WrongId,
+                "wrong-question" => Decoy::WrongQuestion,
+                "wrong-case" => Decoy::WrongCase,
+                "query" => Decoy::Query,
+                "garbage" => Decoy::Garbage,
+                "half" => Decoy::Half,
+                other => bail!("unknown decoy {other}"),
+            }),
+            _ => bail!("unknown directive"),
+        }
+        Ok(())
+    }
+}
+
+fn rcode(name: &str) -> Result<ResponseCode> {
+    Ok(match name {
+        "NOERROR" => ResponseCode::NoError,
+        "FORMERR" => ResponseCode::FormErr,
+        "SERVFAIL" => ResponseCode::ServFail,
+        "NXDOMAIN" => ResponseCode::NXDomain,
+        "NOTIMP" => ResponseCode::NotImp,
+        "REFUSED" => ResponseCode::Refused,
+        "YXDOMAIN" => ResponseCode::YXDomain,
+        other => bail!("unknown rcode {other}"),
+    })
+}
+
+fn scripted_record(words: &[&str]) -> Result<ScriptedRecord> {
+    let [owner, ttl, kind, data @ ..] = words else {
+        bail!("a record is written as owner, TTL, type, data");
+    };
+    let owner = if *owner == "@" { None } else { Some(Name::from_ascii(owner)?) };
+    let kind_number = record_type(kind)?;
+    let data = match (*kind, data) {
+        ("TXT", [size]) if size.starts_with('*') => RData::TXT(long_text(size[1..].parse()?)),
+        ("DNAME", [target]) => opaque(kind_number, Name::from_ascii(target)?.to_bytes()?),
+        (kind, hex) if kind.starts_with("TYPE") => opaque(kind_number, from_hex(&hex.concat())?),
+        _ => RData::try_from_str(kind_number, &data.join(" "))?,
+    };
+    Ok(ScriptedRecord { owner, ttl_s: ttl.parse()?, data })
+}
+
+fn opaque(code: RecordType, octets: Vec<u8>) -> RData {
+    RData::Unknown { code, rdata: NULL::with(octets) }
+}
+
+fn from_hex(text: &str) -> Result<Vec<u8>> {
+    if !text.is_ascii() || !text.len().is_multiple_of(2) {
+        bail!("hexadecimal data has two digits per octet");
+    }
+    (0..text.len()).step_by(2).map(|at| Ok(u8::from_str_radix(&text[at..at + 2], 16)?)).collect()
+}
+
+/// TXT data of exactly `size` octets, lengths of the character-strings included.
+fn long_text(size: usize) -> TXT {
+    let mut strings = Vec::new();
+    let mut left = size;
+    while left > 0 {
+        let octets = (left - 1).min(255);
+        strings.push(vec![b'x'; octets]);
+        left -= octets + 1;
+    }
+    TXT::from_bytes(strings.iter().map(Vec::as_slice).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_script_of_the_golden_examples_reads() {
+        let scripts = Script::parse(include_str!("../../scenarios/upstreams.txt")).unwrap();
+        assert_eq!(scripts.len(), 4);
+        let name = Name::from_ascii("WWW.example.org.").unwrap();
+        let rule = |server: [u8; 4], name: &Name, qtype| {
+            scripts[&IpAddr::from(server)].rule(name, qtype).unwrap().clone()
+        };
+        assert_eq!(rule([10, 0, 0, 3], &name, RecordType::A).answer.len(), 2);
+        assert_eq!(rule([10, 0, 0, 3], &name, RecordType::AAAA).authority.len(), 1);
+        assert_eq!(rule([10, 20, 0, 53], &name, RecordType::A).rcode, ResponseCode::NXDomain);
+        let mixed = Name::from_ascii("mixed.example.net.").unwrap();
+        assert_eq!(rule([10, 0, 0, 2], &mixed, RecordType::A).rcode, ResponseCode::Refused);
+        assert_eq!(rule([10, 0, 0, 3], &mixed, RecordType::A).rcode, ResponseCode::NoError);
+    }
+
+    #[test]
+    fn long_text_has_the_size_asked_for() {
+        for size in [1, 256, 257, 3000] {
+            assert_eq!(long_text(size).to_bytes().unwrap().len(), size);
+        }
+    }
+
+    #[test]
+    fn a_bad_line_is_named() {
+        let error = Script::one("a.example. A\n    anwser @ 1 A 192.0.2.1").unwrap_err();
+        assert!(format!("{error:#}").contains("anwser"), "{error:#}");
+        assert!(Script::one("    silent").is_err());
+        assert!(Script::one("no-dot A").is_err());
+    }
+}

@@ -1,0 +1,232 @@
+//! The CustomResourceDefinition on a real API server: what it takes, what it refuses, and that the largest legal
+//! resource stays within the cost and size that an API server allows.
+
+use crds::bounds::CONFIG_BYTES;
+use crds::{ClusterDNS, check_resource};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Client, ResourceExt};
+use serde_json::{Value, json};
+use tests::control_plane::ControlPlane;
+use tests::crd::{FIELD_MANAGER, install};
+
+/// The rows of the package `crds`: what `check` says about each, and what the API server must do with it.
+#[path = "../../crds/tests/table/mod.rs"]
+#[allow(dead_code, reason = "the tests of crds read the other columns")]
+mod table;
+const RULES: &str = include_str!("../../crds/tests/rules.yaml");
+const LEGAL: &str = include_str!("../../crds/tests/legal.yaml");
+
+#[tokio::test]
+async fn o1_the_api_server_refuses_the_mistakes_it_can_see_and_names_the_field() {
+    let Some(client) = cluster().await else { return };
+    let mut wrong = Vec::new();
+    for (number, row) in table::rows(RULES).iter().enumerate() {
+        let outcome = match row.old_document() {
+            Some(old) => change(&client, &format!("row-{number}"), old, row.document()).await,
+            None => create(&client, row.document(), true).await,
+        };
+        let right = match row.server.as_str() {
+            "Accepts" => outcome.is_ok(),
+            _ => outcome.as_ref().is_err_and(|error| names_field(error, &row.field)),
+        };
+        if !right {
+            wrong.push(format!("{}\n  {} at {}, but {outcome:?}", row.rule, row.server, row.field));
+        }
+    }
+    assert!(wrong.is_empty(), "{} rows:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[tokio::test]
+async fn the_api_server_takes_what_only_looks_wrong() {
+    let Some(client) = cluster().await else { return };
+    for row in table::rows(LEGAL) {
+        let outcome = create(&client, row.document(), true).await;
+        assert!(outcome.is_ok(), "{}: {outcome:?}", row.rule);
+    }
+}
+
+#[tokio::test]
+async fn defaults_may_be_written_down_later_and_a_cluster_ip_set_once() {
+    let Some(client) = cluster().await else { return };
+    for (number, (before, after)) in [
+        (json!({}), json!({"domain": "cluster.local", "service": {"name": "kube-dns", "namespace": "kube-system"}})),
+        (json!({}), json!({"service": {"clusterIPs": ["10.96.0.10"]}})),
+        (json!({"service": {"clusterIPs": []}}), json!({"service": {"clusterIPs": ["10.96.0.10"]}})),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = format!("changed-{number}");
+        let outcome = change(&client, &name, resource(&name, before), resource(&name, after)).await;
+        assert!(outcome.is_ok(), "{outcome:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_largest_legal_resources_are_taken_and_can_be_changed() {
+    let Some(client) = cluster().await else { return };
+    let all: Api<ClusterDNS> = Api::all(client);
+    let apply = PatchParams::apply(FIELD_MANAGER);
+    for (name, mut largest) in largest() {
+        let dns: ClusterDNS = serde_json::from_value(largest.clone()).expect("a ClusterDNS");
+        let config = check_resource(&dns)
+            .unwrap_or_else(|violations| panic!("{name} is not legal: {violations}"));
+        let size = serde_json::to_vec(&config).expect("a Config is JSON").len();
+        assert!(size > CONFIG_BYTES / 2, "{name} is no longer large: {size} bytes");
+        let applied = all.patch(name, &apply, &Patch::Apply(&largest)).await;
+        applied.unwrap_or_else(|error| panic!("{name} at first: {error}"));
+        // The rules about changes see the old and the new one at once.
+        largest["spec"]["ttlSeconds"] = json!(7);
+        let applied = all.patch(name, &apply, &Patch::Apply(&largest)).await;
+        applied.unwrap_or_else(|error| panic!("{name} changed: {error}"));
+        all.delete(name, &DeleteParams::default()).await.expect("it can be deleted");
+    }
+}
+
+#[tokio::test]
+async fn two_owners_apply_a_stub_domain_each() {
+    let Some(client) = cluster().await else { return };
+    let all: Api<ClusterDNS> = Api::all(client);
+    for (owner, domain) in [("team-a", "a.example"), ("team-b", "b.example")] {
+        let stub_domains = json!([{"domain": domain, "servers": [{"address": "10.0.0.1"}]}]);
+        let one = resource("shared", json!({"stubDomains": stub_domains}));
+        all.patch("shared", &PatchParams::apply(owner), &Patch::Apply(&one))
+            .await
+            .expect("each owns its entry");
+    }
+    let domains = async || {
+        let stub_domains =
+            all.get("shared").await.expect("it is there").spec.stub_domains.unwrap_or_default();
+        stub_domains.into_iter().map(|stub| stub.domain).collect::<Vec<_>>()
+    };
+    assert_eq!(domains().await, ["a.example", "b.example"]);
+
+    let nothing = resource("shared", json!({}));
+    all.patch("shared", &PatchParams::apply("team-a"), &Patch::Apply(&nothing))
+        .await
+        .expect("team-a lets go");
+    assert_eq!(domains().await, ["b.example"]);
+    all.delete("shared", &DeleteParams::default()).await.expect("it can be deleted");
+}
+
+/// A cluster that knows the resource.
+async fn cluster() -> Option<Client> {
+    let client = ControlPlane::shared().await?.client().await;
+    install(&client).await;
+    Some(client)
+}
+
+fn resource(name: &str, spec: Value) -> Value {
+    json!({"apiVersion": "clusterdns.dev/v1alpha1", "kind": "ClusterDNS", "metadata": {"name": name}, "spec": spec})
+}
+
+/// Creates it, or only asks whether it could be. Sent as written: our own types would not even hold some mistakes.
+async fn create(client: &Client, resource: Value, dry_run: bool) -> kube::Result<()> {
+    let api = kube::discovery::ApiResource::erase::<ClusterDNS>(&());
+    let all: Api<kube::core::DynamicObject> = Api::all_with(client.clone(), &api);
+    let object = serde_json::from_value(resource).expect("an object");
+    let params = PostParams { dry_run, ..PostParams::default() };
+    all.create(&params, &object).await.map(|_| ())
+}
+
+/// Replaces one by the other, under this name.
+async fn change(
+    client: &Client,
+    name: &str,
+    mut before: Value,
+    mut after: Value,
+) -> kube::Result<()> {
+    before["metadata"]["name"] = json!(name);
+    after["metadata"]["name"] = json!(name);
+    create(client, before, false).await.expect("the state before is legal");
+    let all: Api<ClusterDNS> = Api::all(client.clone());
+    let mut changed: ClusterDNS = serde_json::from_value(after).expect("a ClusterDNS");
+    changed.metadata.resource_version =
+        all.get(name).await.expect("it is there").resource_version();
+    let outcome = all.replace(name, &PostParams::default(), &changed).await.map(|_| ());
+    all.delete(name, &DeleteParams::default()).await.expect("it can be deleted");
+    outcome
+}
+
+/// Whether the refusal points at this field: at itself, or at what it is in, for lists too long for a rule that names
+/// the entry. A rule about metadata has no field for the API server; its message says the name.
+fn names_field(refusal: &kube::Error, field: &str) -> bool {
+    let kube::Error::Api(refusal) = refusal else { return false };
+    let causes =
+        refusal.details.as_ref().map(|details| details.causes.as_slice()).unwrap_or_default();
+    let points_at_it = |cause: &kube::core::response::StatusCause| match cause.field.as_str() {
+        "<nil>" => cause.message.contains(field),
+        named => named.len() > "spec".len() && field.starts_with(named),
+    };
+    causes.iter().any(points_at_it)
+}
+
+/// Resources at every bound at once. Extra records and the size of the configuration limit each other, so there is one
+/// of many small records and one of few large ones.
+fn largest() -> Vec<(&'static str, Value)> {
+    let host = |number: usize| json!({"name": format!("h{number}.x"), "addresses": ["10.0.0.1"]});
+    let many = json!({"hosts": (0..4_096).map(host).collect::<Vec<_>>(), "stubDomains": stub_domains(100, 3)});
+
+    let record =
+        |number: usize| json!({"name": format!("r{number}.x"), "type": "TXT", "strings": ["a"]});
+    let many_records = json!({"records": (0..4_096).map(record).collect::<Vec<_>>()});
+
+    let long =
+        |number: usize| format!("{number:04}{}", ".abcdefghijklmnopqrstuvwxyz0123".repeat(8));
+    let wide_host = |number: usize| {
+        let addresses: Vec<String> = (0..64)
+            .map(|last| format!("fd00:aaaa:bbbb:cccc:dddd:eeee:{number:x}:{last:x}"))
+            .collect();
+        json!({"name": long(number), "addresses": addresses, "ttlSeconds": 86400})
+    };
+    let wide = json!({"hosts": (0..100).map(wide_host).collect::<Vec<_>>()});
+
+    let stub_domains = json!({"stubDomains": stub_domains(100, 15)});
+    [
+        ("many-hosts", many),
+        ("many-records", many_records),
+        ("wide-hosts", wide),
+        ("many-servers", stub_domains),
+    ]
+    .map(|(name, spec)| (name, at_every_other_bound(name, spec)))
+    .into()
+}
+
+fn stub_domains(number: usize, servers: usize) -> Vec<Value> {
+    let server = |last: usize| {
+        json!({
+            "address": format!("fd00:1111:2222:3333:4444:5555:6666:{last:x}"),
+            "transport": "TLS",
+            "tls": {"serverName": format!("s{last}.dns.example"), "caBundle": {"name": "ca"}},
+        })
+    };
+    let stub = |number: usize| json!({"domain": format!("stub-{number}.example"), "servers": (0..servers).map(server).collect::<Vec<_>>()});
+    (0..number).map(stub).collect()
+}
+
+fn at_every_other_bound(name: &str, mut spec: Value) -> Value {
+    let v4 = |count: usize| {
+        (0..count).map(|n| format!("10.{}.{}.0/24", n / 256, n % 256)).collect::<Vec<_>>()
+    };
+    let addresses =
+        |count: usize| (0..count).map(|n| format!("fd00:96::{n:x}")).collect::<Vec<_>>();
+    let values: Vec<String> = (0..64).map(|n| format!("value-{n}")).collect();
+    let requirement = |n: usize| json!({"key": format!("example.com/key-{n}"), "operator": "In", "values": values});
+    let selector = json!({"matchExpressions": (0..32).map(requirement).collect::<Vec<_>>()});
+    let step = |unit: &str| (1..=64).map(|n| json!({unit: n, "replicas": n})).collect::<Vec<_>>();
+    let upstream = |n: usize| json!({"address": format!("192.0.2.{n}")});
+    let others = json!({
+        "reverseCIDRs": v4(64),
+        "serviceAddresses": addresses(8),
+        "exposure": {"namespaces": (0..1_024).map(|n| format!("namespace-{n}")).collect::<Vec<_>>(),
+            "namespaceSelector": selector, "serviceSelector": selector},
+        "access": {"clients": v4(256)},
+        "upstreams": {"servers": (1..=15).map(upstream).collect::<Vec<_>>()},
+        "service": {"clusterIPs": ["10.96.0.10", "fd00:96::a:a"]},
+        "scaling": {"ladder": {"coresToReplicas": step("cores"), "nodesToReplicas": step("nodes")}},
+        "listeners": {"tls": {"certificate": {"name": "dns-tls"}}, "https": {"certificate": {"name": "dns-tls"}}},
+    });
+    let others = others.as_object().expect("an object").clone();
+    spec.as_object_mut().expect("an object").extend(others);
+    json!({"apiVersion": "clusterdns.dev/v1alpha1", "kind": "ClusterDNS", "metadata": {"name": name}, "spec": spec})
+}

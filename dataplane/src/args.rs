@@ -4,7 +4,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::Context;
 use clap::{Parser, ValueEnum};
+
+use crate::source::api::{Credentials, Options, Wanted};
 
 /// The port of DNS, and of `/metrics` where nobody says otherwise (CoreDNS's, which scrapers know).
 const DNS_PORT: u16 = 53;
@@ -25,6 +28,9 @@ Examples:
   The same on IPv6 too, showing the names that are served:
     clusterdns-dataplane --manifests ./manifests --listen 127.0.0.1:5300 --listen [::1]:5300 --print-names
 
+  Answer for a real cluster from a laptop; nothing is written to it:
+    clusterdns-dataplane --kubeconfig ~/.kube/config --listen 127.0.0.1:5300 --http 127.0.0.1:9153
+
   Then ask:
     dig @127.0.0.1 -p 5300 kubernetes.default.svc.cluster.local
 
@@ -38,8 +44,60 @@ SIGTERM drains (see --drain-seconds); Ctrl-C ends within a second.";
 pub struct Args {
     /// Folder of Kubernetes manifests (YAML or JSON, searched recursively) to serve. Changes in it
     /// are live within a second. A ClusterDNS in it is the configuration
-    #[arg(long, value_name = "DIR", env = "CLUSTERDNS_MANIFESTS")]
-    pub manifests: PathBuf,
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "CLUSTERDNS_MANIFESTS",
+        conflicts_with_all = ["kubeconfig", "context", "config_map", "config", "config_dir"]
+    )]
+    pub manifests: Option<PathBuf>,
+
+    /// Watch the cluster that this kubeconfig names; nothing is written to it [default: what
+    /// KUBECONFIG names, else the service account of the pod]
+    #[arg(long, value_name = "FILE", env = "CLUSTERDNS_KUBECONFIG")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// Context of the kubeconfig [default: its current one]
+    #[arg(long, value_name = "NAME", env = "CLUSTERDNS_CONTEXT")]
+    pub context: Option<String>,
+
+    /// ConfigMap with the configuration, as the operator writes it. Until it is known nothing is
+    /// forwarded
+    #[arg(
+        long,
+        value_name = "NAMESPACE/NAME",
+        env = "CLUSTERDNS_CONFIG_MAP",
+        value_parser = object_name,
+        conflicts_with = "config"
+    )]
+    pub config_map: Option<(String, String)>,
+
+    /// File with a ClusterDNS, the configuration where there is no operator [default: defaults]
+    #[arg(long, value_name = "FILE", env = "CLUSTERDNS_CONFIG")]
+    pub config: Option<PathBuf>,
+
+    /// Mounted copy of the ConfigMap, read at start when the API server does not give it within 2 s
+    #[arg(long, value_name = "DIR", env = "CLUSTERDNS_CONFIG_DIR", requires = "config_map")]
+    pub config_dir: Option<PathBuf>,
+
+    /// Name of this pod, for NSID and hostname.bind [default: POD_NAME, else the host's name]
+    #[arg(long, value_name = "NAME", env = "CLUSTERDNS_POD_NAME")]
+    pub pod_name: Option<String>,
+
+    /// uid of this pod: decides whether it tries a new configuration first
+    #[arg(long, value_name = "UID", env = "CLUSTERDNS_POD_UID")]
+    pub pod_uid: Option<String>,
+
+    /// Lists that a configuration asks of all pods at once begin at random within this time
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 60,
+        env = "CLUSTERDNS_LIST_SPREAD_SECONDS",
+        value_parser = clap::value_parser!(u64).range(0..=MAX_DRAIN_SECONDS),
+        hide = true
+    )]
+    pub list_spread_seconds: u64,
 
     /// Address and port to answer on, UDP and TCP; repeat the flag, or separate by commas
     /// [default: 0.0.0.0:53 and [::]:53, of which the machine may lack one]
@@ -92,8 +150,17 @@ pub struct Args {
     pub state_dir: Option<PathBuf>,
 
     /// Print a table of the names that are served, and what to try, once they are
-    #[arg(long)]
+    #[arg(long, requires = "manifests")]
     pub print_names: bool,
+}
+
+/// Where objects come from.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// A folder.
+    Manifests(PathBuf),
+    /// An API server.
+    Api(Options),
 }
 
 /// How log lines are written.
@@ -121,6 +188,47 @@ pub enum LogLevel {
 }
 
 impl Args {
+    /// Where objects come from: exactly one of a folder and an API server.
+    ///
+    /// # Errors
+    /// None is named and none is at hand.
+    pub fn source(&self) -> anyhow::Result<Source> {
+        if let Some(folder) = &self.manifests {
+            return Ok(Source::Manifests(folder.clone()));
+        }
+        let credentials = self.credentials().context(
+            "no source of objects: --manifests DIR serves a folder, --kubeconfig FILE (or \
+             KUBECONFIG) watches a cluster; a pod with a service account needs neither",
+        )?;
+        let wanted = match (&self.config_map, &self.config) {
+            (Some((namespace, name)), _) => Wanted::ConfigMap {
+                namespace: namespace.clone(),
+                name: name.clone(),
+                mounted: self.config_dir.clone(),
+            },
+            (None, Some(file)) => Wanted::File(file.clone()),
+            (None, None) => Wanted::Defaults,
+        };
+        Ok(Source::Api(Options {
+            credentials,
+            wanted,
+            pod_uid: self.pod_uid.clone().filter(|uid| !uid.is_empty()),
+            state_dir: self.state_dir.clone(),
+            spread: Duration::from_secs(self.list_spread_seconds),
+        }))
+    }
+
+    fn credentials(&self) -> Option<Credentials> {
+        // As kubectl has it: the flag, then the variable. A flag for the variable itself would be
+        // in the way of --manifests on every machine where it is set.
+        let is_named = std::env::var_os("KUBECONFIG").is_some_and(|files| !files.is_empty());
+        if self.kubeconfig.is_some() || self.context.is_some() || is_named {
+            let (file, context) = (self.kubeconfig.clone(), self.context.clone());
+            return Some(Credentials::Kubeconfig { file, context });
+        }
+        Credentials::are_in_cluster().then_some(Credentials::InCluster)
+    }
+
     /// Where to answer: as asked, or every address of both families (the machine may lack one).
     pub fn listeners(&self) -> Vec<SocketAddr> {
         if !self.listen.is_empty() {
@@ -197,6 +305,22 @@ impl LogLevel {
             LogLevel::Debug => tracing::Level::DEBUG,
             LogLevel::Trace => tracing::Level::TRACE,
         }
+    }
+}
+
+/// Both end up in a path and a selector: only names that objects can have.
+fn object_name(text: &str) -> Result<(String, String), String> {
+    let is_name = |part: &str| {
+        !part.is_empty()
+            && part
+                .bytes()
+                .all(|o| o.is_ascii_lowercase() || o.is_ascii_digit() || b"-.".contains(&o))
+    };
+    match text.split_once('/') {
+        Some((namespace, name)) if is_name(namespace) && is_name(name) => {
+            Ok((namespace.to_owned(), name.to_owned()))
+        }
+        Some(_) | None => Err("write NAMESPACE/NAME, such as kube-system/clusterdns".to_owned()),
     }
 }
 

@@ -7,11 +7,12 @@ use dataplane_core::Identity;
 /// Longest pod name that is told (NSID and CHAOS answers hold one character-string).
 const MAX_POD_NAME: usize = 255;
 
-/// The identity of this process.
-pub fn of_this_process() -> Identity {
+/// The identity of this process; `pod_name` is that of `--pod-name`.
+pub fn of_this_process(pod_name: Option<&str>) -> Identity {
     let named = |variable| std::env::var(variable).ok().filter(|name: &String| !name.is_empty());
     let host_file = || std::fs::read_to_string("/etc/hostname").ok();
-    let name = named("POD_NAME").or_else(|| named("HOSTNAME")).or_else(host_file);
+    let given = pod_name.map(str::to_owned);
+    let name = given.or_else(|| named("POD_NAME")).or_else(|| named("HOSTNAME")).or_else(host_file);
     let mut pod_name = name.unwrap_or_default().trim().to_owned();
     if pod_name.len() > MAX_POD_NAME || !pod_name.is_ascii() {
         pod_name.clear();
@@ -34,9 +35,10 @@ mod tests {
 
     #[test]
     fn a43_every_process_has_an_id_of_its_own() {
-        let (one, other) = (of_this_process(), of_this_process());
+        let (one, other) = (of_this_process(None), of_this_process(Some("dns-1")));
         assert_eq!(one.instance_id.len(), 32);
         assert_ne!(one.instance_id, other.instance_id);
         assert!(!one.version.is_empty());
+        assert_eq!(other.pod_name, "dns-1");
     }
 }

@@ -7,17 +7,21 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use clap::Parser;
-use dataplane::args::Args;
+use crds::Config;
+use dataplane::args::{Args, Source};
 use dataplane::drain::{self, Signals};
 use dataplane::forward::Forwarder;
 use dataplane::metrics::{Metrics, Sources};
 use dataplane::probes::{self, Health, Views};
 use dataplane::serve::{self, Serving};
-use dataplane::source::files::Files;
+use dataplane::source::api::Api;
+use dataplane::source::files::{Files, Watch};
 use dataplane::source::report::Report;
 use dataplane::source::writer::Setup;
+use dataplane::state::State;
 use dataplane::{identity, names, settings, telemetry};
 use tokio::runtime::Runtime;
+use tokio::sync::watch;
 
 fn main() -> ExitCode {
     let args = Args::parse();
@@ -40,12 +44,12 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let report = Arc::new(Report::default());
     let setup = Setup {
         counters: serve::worker_counters(listen.len(), workers),
-        identity: identity::of_this_process(),
+        identity: identity::of_this_process(args.pod_name.as_deref()),
         resolv_conf: PathBuf::from("/etc/resolv.conf"),
         report: report.clone(),
     };
-    let files = Files::open(&args.manifests, setup)?;
-    let (state, configs) = (files.state(), files.configs());
+    let source = Opened::open(args.source()?, setup)?;
+    let (state, configs) = source.views();
     let config = configs.borrow().clone();
 
     let http = probes::bind(&args.http_candidates())?;
@@ -70,16 +74,54 @@ fn run(args: &Args) -> anyhow::Result<()> {
     health.serving();
     let signals = starting.served(&runtime)?;
     tracing::info!(addresses = ?serving.local_addrs(), %http_address, workers, "answering");
-    if args.print_names {
+    if let (true, Opened::Files(files)) = (args.print_names, &source) {
         print(&names::page(&state, &config, files.objects(), serving.local_addrs()));
     }
-    let watch = files.watch().context("cannot start the thread that follows the folder")?;
+    let following = source.follow()?;
 
     let period = args.drain_period();
     let served = drain::serve_until_asked(serving, configs, &health, &report, signals, period);
     runtime.block_on(served);
-    drop(watch);
+    drop(following);
     Ok(())
+}
+
+/// The source, with as much of it read as answering needs.
+enum Opened {
+    Files(Box<Files>),
+    Api(Api),
+}
+
+/// What keeps a source going; only ever dropped.
+#[allow(dead_code)]
+enum Following {
+    Files(Watch),
+    Api(Api),
+}
+
+impl Opened {
+    fn open(source: Source, setup: Setup) -> anyhow::Result<Opened> {
+        Ok(match source {
+            Source::Manifests(folder) => Opened::Files(Box::new(Files::open(&folder, setup)?)),
+            Source::Api(options) => Opened::Api(Api::open(options, setup)?),
+        })
+    }
+
+    fn views(&self) -> (Arc<State>, watch::Receiver<Arc<Config>>) {
+        match self {
+            Opened::Files(files) => (files.state(), files.configs()),
+            Opened::Api(api) => (api.state(), api.configs()),
+        }
+    }
+
+    fn follow(self) -> anyhow::Result<Following> {
+        Ok(match self {
+            Opened::Files(files) => Following::Files(
+                files.watch().context("cannot start the thread that follows the folder")?,
+            ),
+            Opened::Api(api) => Following::Api(api),
+        })
+    }
 }
 
 /// For TCP and for what is asked elsewhere; UDP and HTTP have threads of their own.

@@ -16,6 +16,8 @@ use prometheus_client::registry::Registry;
 
 use crate::forward::{Forwarder, Limit};
 use crate::serve::{CloseReason, ServeCounters};
+use crate::source::delay::Delay;
+use crate::source::feed::Feed;
 use crate::source::report::Report;
 use crate::state::State;
 
@@ -181,27 +183,56 @@ impl Scrape {
         page.counter("config_rejected", "Configurations refused", told.rejections)?;
         let help = "1 while the newest configuration is refused and an older one runs";
         page.gauge("config_is_rejected", help, f64::from(u8::from(told.rejection.is_some())))?;
-        // E50, E51: a folder is one source for all resources.
-        let contact = told.last_contact;
-        if let Some(contact) = contact {
-            let age = contact.elapsed().as_secs_f64();
-            let rows = Resource::ALL.map(|kind| ([("resource", kind.plural())], age));
-            let help = "Seconds since the source of a resource was last heard of";
-            page.gauges("watch_age_seconds", help, rows)?;
-        }
-        let published = self.sources.state.published.load();
-        let rows = Resource::ALL.iter().flat_map(|&kind| {
-            let now = match published.records.source(kind) {
-                DataSource::Live => "live",
-                DataSource::Snapshot { .. } => "snapshot",
-                DataSource::None => "none",
+        drop(told);
+        self.feeds(page)
+    }
+
+    /// E50, E51, E54: one stream per resource, and one for the configuration where the API has it.
+    fn feeds(&self, page: &mut Page<'_>) -> fmt::Result {
+        let told = self.sources.report.read();
+        let resources = Resource::ALL.iter().map(|kind| kind.plural()).zip(&told.feeds);
+        let all: Vec<(&str, &Feed)> = resources
+            .clone()
+            .chain(told.configuration.iter().map(|feed| ("configmaps", feed)))
+            .collect();
+        let ages = all
+            .iter()
+            .filter_map(|(name, feed)| Some(([("resource", *name)], feed.age()?.as_secs_f64())));
+        let help = "Seconds since the source of a resource was last heard of; healthy below 180";
+        page.gauges("watch_age_seconds", help, ages)?;
+        let rows = resources.flat_map(|(name, feed)| {
+            let (live, snapshot, none) = match feed.source {
+                DataSource::Live => (1.0, 0.0, 0.0),
+                DataSource::Snapshot { .. } => (0.0, 1.0, 0.0),
+                DataSource::None => (0.0, 0.0, 1.0),
             };
-            ["live", "snapshot", "none"].map(|source| {
-                let is = f64::from(u8::from(source == now));
-                ([("resource", kind.plural()), ("source", source)], is)
-            })
+            [("live", live), ("snapshot", snapshot), ("none", none)]
+                .map(|(source, is)| ([("resource", name), ("source", source)], is))
         });
-        page.gauges("data_source", "1 for where a resource's data comes from", rows)
+        page.gauges("data_source", "1 for where a resource's data comes from", rows)?;
+        type Count = fn(&Feed) -> u64;
+        let counts: [(&str, &str, Count); 5] = [
+            ("watch_events", "Events taken, bookmarks aside", |feed| feed.events),
+            ("relists", "Complete lists after the first", |feed| feed.relists),
+            ("watch_failures", "Lists and watches that failed", |feed| feed.failures),
+            ("decode_failures", "Objects that could not be read", |feed| feed.undecodable),
+            ("relist_differences", "What lists for comparison found different", |feed| {
+                feed.differences
+            }),
+        ];
+        for (name, help, count) in counts {
+            let rows = all.iter().map(|(resource, feed)| ([("resource", *resource)], count(feed)));
+            page.counters(name, help, rows)?;
+        }
+        let help = "1 while a configuration is expected and none is known: nothing is forwarded";
+        page.gauge("config_is_missing", help, f64::from(u8::from(told.is_unconfigured)))?;
+        drop(told);
+        // E53, E13.
+        let report = &self.sources.report;
+        let help = "From an event received to its effect visible to clients";
+        page.histogram("event_to_visible_seconds", help, &report.event_to_visible)?;
+        let help = "From the change behind an EndpointSlice, by its annotation, to visible";
+        page.histogram("change_to_visible_seconds", help, &report.change_to_visible)
     }
 
     /// E52; nothing without a folder for it.
@@ -233,6 +264,11 @@ impl Page<'_> {
     fn counter(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
         let encoder = self.0.encode_descriptor(name, help, None, MetricType::Counter)?;
         ConstCounter::new(value).encode(encoder)
+    }
+
+    fn histogram(&mut self, name: &str, help: &str, delay: &Delay) -> fmt::Result {
+        let encoder = self.0.encode_descriptor(name, help, None, MetricType::Histogram)?;
+        delay.0.encode(encoder)
     }
 
     fn gauge(&mut self, name: &str, help: &str, value: f64) -> fmt::Result {

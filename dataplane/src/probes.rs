@@ -15,7 +15,7 @@ use axum::extract::State as From;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use dataplane_core::Resource;
+use dataplane_core::{DataSource, Resource};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -24,6 +24,7 @@ use bounded::Bounded;
 use crate::metrics::Metrics;
 use crate::snapshot::waits_for_live;
 use crate::source::Skipped;
+use crate::source::feed::Feed;
 use crate::source::report::{BadFile, Rejection, Report, Told};
 
 /// Skipped objects, files and warnings that `/config` lists: the log names the first few only, so
@@ -154,43 +155,73 @@ async fn readyz(From(views): From<Views>) -> (StatusCode, String) {
 }
 
 /// E43: never because of what is refused or away, once ready.
-fn why_not_ready(health: &Health, report: &Report) -> Vec<&'static str> {
+pub fn why_not_ready(health: &Health, report: &Report) -> Vec<String> {
     let mut reasons = Vec::new();
+    if let Some(reason) = why_no_configuration(&report.read()) {
+        reasons.push(reason);
+    }
     if !health.had_data.load(Ordering::Relaxed) {
-        match why_no_data(&report.read()) {
-            Some(reason) => reasons.push(reason),
-            None => health.had_data.store(true, Ordering::Relaxed),
-        }
+        let lacks = why_no_data(&report.read());
+        health.had_data.store(lacks.is_empty(), Ordering::Relaxed);
+        reasons.extend(lacks);
     }
     if !health.is_serving.load(Ordering::Relaxed) {
-        reasons.push("the DNS sockets are not open yet");
+        reasons.push("the DNS sockets are not open yet".to_owned());
     }
     if health.is_leaving.load(Ordering::Relaxed) {
-        reasons.push("draining: the process was asked to end");
+        reasons.push("draining: the process was asked to end".to_owned());
     }
     reasons
 }
 
-/// Live, or from a snapshot that is young enough or has waited long enough.
-fn why_no_data(told: &Told) -> Option<&'static str> {
-    match (told.last_contact, told.snapshot.loaded) {
-        (Some(_), _) => None,
-        (None, None) => Some("no complete list of objects has been read yet"),
-        (None, Some(loaded)) => waits_for_live(loaded, Instant::now(), told.source_answers)
-            .then_some("the snapshot is more than 5 min old: live data gets 10 s to arrive"),
+/// E44; nothing once there was one.
+fn why_no_configuration(told: &Told) -> Option<String> {
+    if !told.is_unconfigured {
+        return None;
     }
+    let refused = told.rejection.iter().flat_map(|rejection| &rejection.violations);
+    let refused: Vec<&str> = refused.map(|violation| violation.message.as_str()).collect();
+    let why = match refused.is_empty() {
+        true => told.configuration.as_ref().map(Feed::explanation).unwrap_or_default(),
+        false => refused.join("; "),
+    };
+    Some(format!("the configuration is not known, so nothing is answered: {why}"))
+}
+
+/// Live, or from a snapshot that is young enough or has waited long enough.
+fn why_no_data(told: &Told) -> Vec<String> {
+    if is_live(told) {
+        return Vec::new();
+    }
+    if let Some(loaded) = told.snapshot.loaded
+        && waits_for_live(loaded, Instant::now(), told.source_answers)
+    {
+        return vec![
+            "the snapshot is more than 5 min old: live data gets 10 s to arrive".to_owned(),
+        ];
+    }
+    let lacking = Resource::ALL.iter().zip(&told.feeds).filter(|(_, feed)| !feed.is_answerable());
+    let reason = |(resource, feed): (&Resource, &Feed)| {
+        let (resource, why) = (resource.plural(), feed.explanation());
+        format!("no complete list of {resource} has been read yet: {why}")
+    };
+    lacking.map(reason).collect()
+}
+
+fn is_live(told: &Told) -> bool {
+    told.feeds.iter().all(|feed| !feed.is_wanted || feed.source == DataSource::Live)
 }
 
 /// What a person should know of data that is not live, a line of its own.
 fn snapshot_note(report: &Report) -> String {
     let told = report.read();
-    match (told.last_contact, told.snapshot.loaded) {
-        (None, Some(loaded)) => format!(
+    match told.snapshot.loaded {
+        Some(loaded) if !is_live(&told) => format!(
             "answers come from a snapshot that was confirmed {} s ago: no complete list of objects \
              has been read yet\n",
             loaded.age_s + loaded.at.elapsed().as_secs()
         ),
-        (Some(_), _) | (None, None) => String::new(),
+        Some(_) | None => String::new(),
     }
 }
 
@@ -209,6 +240,9 @@ struct Shown<'a> {
     document: &'a Value,
     unknown_fields: &'a [String],
     rejection: Option<&'a Rejection>,
+    is_configured: bool,
+    role: &'a str,
+    watches: Vec<Watch<'a>>,
     objects: serde_json::Map<String, Value>,
     skipped_objects: &'a [Skipped],
     skipped_object_count: usize,
@@ -218,6 +252,45 @@ struct Shown<'a> {
     other_kinds: &'a std::collections::BTreeMap<String, usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     snapshot: Option<&'a crate::snapshot::Told>,
+}
+
+/// One stream of objects, as `/config` shows it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Watch<'a> {
+    resource: &'static str,
+    is_wanted: bool,
+    source: &'static str,
+    seconds_since_contact: Option<u64>,
+    /// What is wrong, since when.
+    trouble: Option<&'a str>,
+    trouble_seconds: Option<u64>,
+    events: u64,
+    relists: u64,
+    failures: u64,
+    decode_failures: u64,
+}
+
+fn watches(told: &Told) -> Vec<Watch<'_>> {
+    let resources = Resource::ALL.iter().map(|resource| resource.plural()).zip(&told.feeds);
+    let all = resources.chain(told.configuration.iter().map(|feed| ("configmaps", feed)));
+    all.map(|(resource, feed)| Watch {
+        resource,
+        is_wanted: feed.is_wanted,
+        source: match feed.source {
+            DataSource::None => "none",
+            DataSource::Snapshot { .. } => "snapshot",
+            DataSource::Live => "live",
+        },
+        seconds_since_contact: feed.age().map(|age| age.as_secs()),
+        trouble: feed.trouble.as_ref().map(|trouble| trouble.reason.as_str()),
+        trouble_seconds: feed.trouble.as_ref().map(|trouble| trouble.since.elapsed().as_secs()),
+        events: feed.events,
+        relists: feed.relists,
+        failures: feed.failures,
+        decode_failures: feed.undecodable,
+    })
+    .collect()
 }
 
 async fn config(From(views): From<Views>) -> Response {
@@ -230,6 +303,9 @@ async fn config(From(views): From<Views>) -> Response {
         document: &told.running.document,
         unknown_fields: &told.running.unknown_fields,
         rejection: told.rejection.as_ref(),
+        is_configured: !told.is_unconfigured,
+        role: &told.role,
+        watches: watches(&told),
         objects: objects.map(|(kind, count)| (kind.plural().into(), count.into())).collect(),
         skipped_objects: &told.skipped[..told.skipped.len().min(MAX_LISTED)],
         skipped_object_count: told.skipped.len(),
@@ -251,7 +327,13 @@ mod tests {
     #[test]
     fn e43_readiness_explains_itself() {
         let (health, report) = (Health::default(), Report::default());
-        assert_eq!(why_not_ready(&health, &report).len(), 2);
+        report.read().feeds[0].failed("403".into());
+        let reasons = why_not_ready(&health, &report);
+        assert_eq!(reasons.len(), 1 + Resource::ALL.len());
+        assert!(
+            reasons[0].contains("services") && reasons[0].ends_with("for 0 s: 403"),
+            "{reasons:?}"
+        );
         report.contact();
         assert_eq!(why_not_ready(&health, &report), ["the DNS sockets are not open yet"]);
         health.serving();
@@ -269,6 +351,13 @@ mod tests {
         assert!(why_not_ready(&health, &report).is_empty());
     }
 
+    fn is_loaded(report: &Report, age_s: u64) {
+        let mut told = report.read();
+        told.snapshot.loaded = Some(loaded(age_s));
+        let source = DataSource::Snapshot { confirmed_at_s: 0 };
+        told.feeds.iter_mut().for_each(|feed| feed.source = source);
+    }
+
     fn loaded(age_s: u64) -> crate::snapshot::Loaded {
         crate::snapshot::Loaded { confirmed_at_s: 0, age_s, at: Instant::now() }
     }
@@ -277,7 +366,7 @@ mod tests {
     fn k2_a_snapshot_is_enough_and_says_that_it_is_one() {
         let (health, report) = (Health::default(), Report::default());
         health.serving();
-        report.read().snapshot.loaded = Some(loaded(90));
+        is_loaded(&report, 90);
         assert!(why_not_ready(&health, &report).is_empty());
         assert!(snapshot_note(&report).contains("confirmed 9"));
         report.contact();
@@ -288,7 +377,7 @@ mod tests {
     fn e43_with_an_old_snapshot_live_data_comes_first_if_the_source_answers() {
         let (health, report) = (Health::default(), Report::default());
         health.serving();
-        report.read().snapshot.loaded = Some(loaded(301));
+        is_loaded(&report, 301);
         assert_eq!(why_not_ready(&health, &report).len(), 1, "not tried yet");
         report.read().source_answers = Some(true);
         assert_eq!(why_not_ready(&health, &report).len(), 1);

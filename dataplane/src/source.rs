@@ -1,12 +1,15 @@
 //! Where objects come from. Each source is a module of its own and the only place that knows its
-//! world (the file system; in a later version the Kubernetes API); all of them hand the core's
+//! world (the file system, the Kubernetes API); all of them hand the core's
 //! objects to one writer, which owns the index and publishes.
 
+pub mod api;
 pub mod assemble;
 pub mod configuration;
 pub mod convert;
+pub mod delay;
 pub mod derive;
 pub mod documents;
+pub mod feed;
 pub mod files;
 pub mod report;
 pub mod slim;

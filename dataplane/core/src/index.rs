@@ -73,13 +73,23 @@ impl Index {
         }
     }
 
+    /// An empty index where a configuration is expected and not known yet (E44): everything but
+    /// special-use names and class CH is "not ready", nothing is forwarded. [`Index::configure`] ends that.
+    pub fn unconfigured(settings: Settings) -> Index {
+        let mut index = Index::new(settings);
+        index.next.is_configured = false;
+        index.published = Arc::new(index.next.clone());
+        index
+    }
+
     /// Takes another configuration (E5); visible with the next publish. Returns whether it reads
     /// of objects what was not kept before (labels, Pod names): then apply every Service,
     /// EndpointSlice and Namespace again before publishing.
     pub fn configure(&mut self, settings: Settings) -> bool {
-        if settings == self.next.zone.settings {
+        if settings == self.next.zone.settings && self.next.is_configured {
             return false;
         }
+        self.next.is_configured = true;
         let old = Arc::clone(&self.next.zone);
         self.next.zone = Arc::new(Zone::new(settings));
         self.changed = true;
@@ -185,6 +195,16 @@ impl Index {
     /// The records published last.
     pub fn records(&self) -> Arc<Records> {
         Arc::clone(&self.published)
+    }
+
+    /// Where the data of a resource comes from, published or not.
+    pub fn source(&self, resource: Resource) -> DataSource {
+        self.next.source(resource)
+    }
+
+    /// uid and version of an object held, as they were applied.
+    pub fn held(&self, resource: Resource, key: &Key) -> Option<(u128, u64)> {
+        self.held.get(resource, key).map(|held| (held.uid, held.version))
     }
 
     /// Objects held, for metrics.

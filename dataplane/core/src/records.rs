@@ -41,6 +41,8 @@ impl Needs {
     pub(crate) const SLICES: Needs = Needs(1 << Resource::EndpointSlices as u8);
     pub(crate) const NAMESPACES: Needs = Needs(1 << Resource::Namespaces as u8);
     pub(crate) const PODS: Needs = Needs(1 << Resource::Pods as u8);
+    /// Which names are ours at all (E44).
+    pub(crate) const CONFIGURATION: Needs = Needs(1 << Resource::ALL.len());
 
     pub(crate) const fn and(self, other: Needs) -> Needs {
         Needs(self.0 | other.0)
@@ -218,6 +220,8 @@ pub struct Records {
     /// Pod address → Pods.
     pub(crate) pod_addresses: Buckets<Address, PodHolder>,
     pub(crate) sources: [DataSource; Resource::ALL.len()],
+    /// Whether the zone is that of a configuration; if not, nobody knows what is ours (E44).
+    pub(crate) is_configured: bool,
     /// Unix seconds of the last visible change (RR70).
     pub(crate) serial: u32,
     /// The same of the last change of configuration (RR83).
@@ -239,6 +243,7 @@ impl Records {
             endpoint_addresses: Buckets::new(hasher.clone()),
             pod_addresses: Buckets::new(hasher.clone()),
             sources: [DataSource::None; Resource::ALL.len()],
+            is_configured: true,
             serial: 0,
             configuration_serial: 0,
             hasher,
@@ -257,9 +262,11 @@ impl Records {
 
     /// The resources of a set that have no data (N9).
     pub(crate) fn lacks(&self, needs: Needs) -> bool {
-        Resource::ALL.iter().any(|&resource| {
-            needs.0 >> resource as u8 & 1 == 1 && self.source(resource) == DataSource::None
-        })
+        let needs_configuration = needs.0 & Needs::CONFIGURATION.0 != 0;
+        (needs_configuration && !self.is_configured)
+            || Resource::ALL.iter().any(|&resource| {
+                needs.0 >> resource as u8 & 1 == 1 && self.source(resource) == DataSource::None
+            })
     }
 
     /// When the oldest snapshot that a set depends on was confirmed, in Unix seconds (E42).

@@ -46,6 +46,10 @@ pub(crate) fn route<'r: 'q, 'q>(
         return Route::Own(lookup, Soa { owner, kind: SoaKind::SpecialUse });
     }
     let zone = &records.zone;
+    if !records.is_configured {
+        let soa = Soa { owner: zone.apex(), kind: SoaKind::Cluster };
+        return Route::Own(Lookup::missing(Needs::CONFIGURATION), soa);
+    }
     if let Some(left) = name.below(zone.apex(), zone.apex_labels) {
         let lookup = match zone.extra.overriding(name.wire()) {
             Some(owner) => Lookup::found(extra_node(owner), Needs::NOTHING),

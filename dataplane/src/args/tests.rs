@@ -3,7 +3,7 @@
 use super::*;
 
 fn parse(flags: &[&str]) -> Result<Args, String> {
-    let command = ["clusterdns-dataplane", "--manifests", "m"];
+    let command = ["clusterdns-dataplane"];
     Args::try_parse_from(command.iter().chain(flags)).map_err(|error| error.to_string())
 }
 
@@ -32,7 +32,7 @@ fn listeners_are_repeated_or_separated_by_commas() {
 
 #[test]
 fn mistakes_say_what_to_write_instead() {
-    let rows: [(&[&str], &str); 8] = [
+    let rows: [(&[&str], &str); 13] = [
         (&["--listen", "127.0.0.1"], "add a port: 127.0.0.1:5300"),
         (&["--listen", "::1"], "add brackets and a port: [::1]:5300"),
         (&["--listen", "localhost:53"], "names such as localhost are not looked up"),
@@ -40,6 +40,11 @@ fn mistakes_say_what_to_write_instead() {
         (&["--workers", "0"], "0 is not in 1..=64"),
         (&["--drain-seconds", "-1"], "unexpected argument"),
         (&["--log-format", "xml"], "possible values: text, json"),
+        (&["--manifests", "m", "--kubeconfig", "k"], "cannot be used with"),
+        (&["--config-map", "dns/main", "--config", "f"], "cannot be used with"),
+        (&["--config-map", "main"], "write NAMESPACE/NAME"),
+        (&["--config-map", "dns/a&b"], "write NAMESPACE/NAME"),
+        (&["--config-dir", "d"], "--config-map"),
         (&["--manifest", "x"], "unexpected argument '--manifest'"),
     ];
     for (flags, expected) in rows {

@@ -40,7 +40,7 @@ fn writer(config: &Config) -> (Writer, Arc<Report>) {
     let report = Arc::<Report>::default();
     let setup = Setup {
         counters: Vec::new(),
-        identity: crate::identity::of_this_process(),
+        identity: crate::identity::of_this_process(None),
         resolv_conf: PathBuf::from("/nonexistent"),
         report: report.clone(),
     };
@@ -73,7 +73,7 @@ fn complete(writer: &mut Writer, objects: Vec<Object>) {
         writer.apply(Change::Apply(object));
     }
     for resource in Resource::ALL {
-        writer.complete(resource);
+        writer.complete(resource, 0);
     }
     writer.publish();
 }
@@ -293,7 +293,7 @@ fn e40_nothing_is_written_before_the_first_sync() {
     writer.keep_snapshots(&folder.0).unwrap();
     for resource in [Resource::Services, Resource::Namespaces] {
         writer.begin(resource);
-        writer.complete(resource);
+        writer.complete(resource, 0);
     }
     writer.publish();
     for _ in 0..100 {

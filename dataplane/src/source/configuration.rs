@@ -1,5 +1,6 @@
 //! A ClusterDNS object of a folder to the configuration that runs, by the same check as everywhere.
 
+use crds::config::ConfigError;
 use crds::{ClusterDNS, Config};
 use serde_json::Value;
 
@@ -36,6 +37,41 @@ pub fn of(found: Option<&(Configuration, String)>) -> Result<Checked, Rejection>
         Ok(config) => Ok(checked(config, origin, unknown_fields)),
         Err(violations) => Err(Rejection { origin, violations }),
     }
+}
+
+/// The configuration in use without any that was written.
+pub fn defaults(origin: &str) -> Checked {
+    checked(Config::default(), origin.to_owned(), Vec::new())
+}
+
+/// Reads what an operator wrote: a checked configuration, not a ClusterDNS.
+///
+/// # Errors
+/// Why it cannot be run, by field where that is known.
+pub fn of_document(text: &str, origin: String) -> Result<Checked, Rejection> {
+    let error = match Config::from_json(text) {
+        Ok((config, unknown)) => return Ok(checked(config, origin, unknown.paths)),
+        Err(error) => error,
+    };
+    let violations = match &error {
+        ConfigError::Invalid(violations) => {
+            let listed = violations.listed().iter();
+            listed.map(|v| violation(&v.field, &v.reason.to_string(), v.message.clone())).collect()
+        }
+        // Not about one field.
+        _ => vec![violation("", "Malformed", error.to_string())],
+    };
+    Err(Rejection { origin, violations })
+}
+
+/// One that was kept on disk, checked already.
+pub fn stored(config: Config, origin: String) -> Checked {
+    checked(config, origin, Vec::new())
+}
+
+/// Where a configuration should be there is none.
+pub fn missing(origin: String, message: String) -> Rejection {
+    Rejection { origin, violations: vec![violation("", "Missing", message)] }
 }
 
 /// A configuration that passed the check and cannot be used all the same.

@@ -113,7 +113,7 @@ impl Files {
         }
         self.apply(&world, false);
         for resource in Resource::ALL {
-            self.writer.complete(resource);
+            self.writer.complete(resource, 0);
         }
         self.finish(world);
         tracing::info!(

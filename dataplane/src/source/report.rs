@@ -4,13 +4,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
-use dataplane_core::Resource;
+use dataplane_core::{DataSource, Resource};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::Skipped;
+use super::delay::Delay;
+use super::feed::Feed;
 use crate::telemetry::printable;
 
 /// Lines one update may log about objects or files; the rest is counted in one more line.
@@ -83,8 +84,16 @@ pub struct Told {
     pub other_kinds: BTreeMap<String, usize>,
     /// Objects held, by [`Resource`].
     pub objects: [usize; Resource::ALL.len()],
-    /// When the source was last heard of; `None` before the first complete list (E50).
-    pub last_contact: Option<Instant>,
+    /// What is known of each resource's stream, by [`Resource`].
+    pub feeds: [Feed; Resource::ALL.len()],
+    /// The same of the configuration, where the API server has it.
+    pub configuration: Option<Feed>,
+    /// Every resource that is needed has, or had, data; never false again (E43).
+    pub is_answerable: bool,
+    /// A configuration is expected and not known yet (E44).
+    pub is_unconfigured: bool,
+    /// What this pod runs of a rollout, such as `stable`; empty without an operator.
+    pub role: String,
     /// Changes applied since start.
     pub changes: u64,
     /// States published since start.
@@ -99,18 +108,27 @@ pub struct Told {
 
 /// The report, shared.
 #[derive(Debug, Default)]
-pub struct Report(Mutex<Told>);
+pub struct Report {
+    told: Mutex<Told>,
+    /// From an event received to its effect visible (E53).
+    pub event_to_visible: Delay,
+    /// From what made a slice change, by its annotation, to visible.
+    pub change_to_visible: Delay,
+}
 
 impl Report {
     /// What there is to tell now. Hold it briefly: the source waits for it.
     pub fn read(&self) -> MutexGuard<'_, Told> {
         // A panic while holding it leaves text, never a half-made decision: go on telling.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes contact with the source, changed or not.
+    /// Notes contact with a source that is one for all resources, changed or not.
     pub fn contact(&self) {
-        self.read().last_contact = Some(Instant::now());
+        for feed in &mut self.read().feeds {
+            feed.source = DataSource::Live;
+            feed.heard();
+        }
     }
 
     /// Replaces the lists and logs what is new in them, each thing once.

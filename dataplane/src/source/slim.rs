@@ -1,8 +1,11 @@
 //! The part of each Kubernetes object that DNS reads (dns-rules §3), and nothing else: whatever
 //! is not listed here is skipped while decoding and never held in memory.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 
+use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 /// Kubernetes writes an absent list as `null` as often as it leaves it out.
@@ -30,6 +33,41 @@ pub struct Metadata {
     pub labels: BTreeMap<String, String>,
     /// Set once deletion was asked for.
     pub deletion_timestamp: Option<String>,
+    /// When what a slice follows from changed last, RFC 3339; the only annotation that is kept.
+    #[serde(rename = "annotations", deserialize_with = "last_change")]
+    pub last_change: Option<String>,
+}
+
+/// Set by the slice controller.
+const LAST_CHANGE: &str = "endpoints.kubernetes.io/last-change-trigger-time";
+
+/// Reads one annotation; the others may be a megabyte, and are passed over (K20).
+fn last_change<'de, D: Deserializer<'de>>(value: D) -> Result<Option<String>, D::Error> {
+    struct Annotations;
+    impl<'de> Visitor<'de> for Annotations {
+        type Value = Option<String>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("annotations")
+        }
+
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(None)
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut found = None;
+            while let Some(key) = map.next_key::<Cow<'_, str>>()? {
+                if key == LAST_CHANGE {
+                    found = map.next_value()?;
+                } else {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+            Ok(found)
+        }
+    }
+    value.deserialize_any(Annotations)
 }
 
 /// A Service.

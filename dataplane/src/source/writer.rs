@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crds::Config;
-use dataplane_core::{Change, DataSource, Identity, Index, Key, Resource, WorkerCounters};
+use dataplane_core::{
+    Change, DataSource, Identity, Index, Key, Resource, Settings, WorkerCounters,
+};
 use tokio::sync::watch;
 
 use super::Skipped;
@@ -34,6 +36,8 @@ pub struct Setup {
 #[derive(Debug)]
 pub struct Writer {
     index: Index,
+    /// Takes over when it is complete.
+    renewal: Option<Renewal>,
     state: Arc<State>,
     upstreams: Arc<Upstreams>,
     resolv_conf: PathBuf,
@@ -48,19 +52,57 @@ pub struct Writer {
     warm: warm::Warm,
 }
 
+/// An index under another configuration that reads of objects what was not kept (labels, Pod
+/// names): filled from new lists beside the one that answers, which it replaces in one step (E5).
+#[derive(Debug)]
+struct Renewal {
+    index: Index,
+    config: Arc<Config>,
+    /// A list that began before does not fill it.
+    has_begun: [bool; Resource::ALL.len()],
+}
+
+/// What a change did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Effect {
+    /// An answer may differ.
+    pub is_visible: bool,
+    /// What is not served of the object is another.
+    pub is_problem_new: bool,
+}
+
 impl Writer {
     /// A writer of an empty index, which is published already: its questions are "not ready".
     ///
     /// # Errors
     /// When the configuration cannot be used.
     pub fn new(config: &Config, setup: Setup) -> Result<Writer, String> {
+        Writer::of(config, setup, Index::new)
+    }
+
+    /// A writer that expects a configuration and has none yet (E44): nothing is forwarded, and
+    /// nothing is known to be ours.
+    ///
+    /// # Errors
+    /// Never in fact: the defaults can be used.
+    pub fn unconfigured(setup: Setup) -> Result<Writer, String> {
+        setup.report.read().is_unconfigured = true;
+        Writer::of(&Config::default(), setup, Index::unconfigured)
+    }
+
+    fn of(
+        config: &Config,
+        setup: Setup,
+        index: impl FnOnce(Settings) -> Index,
+    ) -> Result<Writer, String> {
         let Setup { counters, identity, resolv_conf, report } = setup;
-        let index = Index::new(settings::of(config)?);
+        let index = index(settings::of(config)?);
         let upstreams = Arc::new(Upstreams::of(config, &resolv_conf));
         let published = Published { records: index.records(), upstreams: upstreams.clone() };
         let state = State { published: Arc::new(published).into(), counters, identity };
         Ok(Writer {
             index,
+            renewal: None,
             state: Arc::new(state),
             upstreams,
             resolv_conf,
@@ -89,12 +131,47 @@ impl Writer {
     /// When the configuration cannot be used; then nothing changed.
     pub fn configure(&mut self, config: &Config) -> Result<bool, String> {
         let settings = settings::of(config)?;
+        self.renewal = None;
         self.take_upstreams(config);
         let new = Arc::new(config.clone());
         let old = self.configs.send_replace(new.clone());
+        self.report.read().is_unconfigured = false;
         self.forget_what_lacks(&old, &new);
         self.keep_configuration(new);
         Ok(self.index.configure(settings))
+    }
+
+    /// Whether this configuration needs new lists of everything that is held, see [`Writer::renew`].
+    pub fn needs_renewal(&self, config: &Config) -> bool {
+        let now = self.configs.borrow();
+        let has_data =
+            Resource::ALL.iter().any(|&resource| self.source(resource) != DataSource::None);
+        let reads_more = now.exposure != config.exposure
+            || now.endpoint_names != config.endpoint_names
+            || now.domain != config.domain;
+        has_data && reads_more
+    }
+
+    /// Takes another configuration over once every resource that has data now has been listed
+    /// again; until then the present one answers.
+    ///
+    /// # Errors
+    /// When the configuration cannot be used; then nothing changed.
+    pub fn renew(&mut self, config: &Config) -> Result<(), String> {
+        let index = Index::new(settings::of(config)?);
+        let has_begun = [false; Resource::ALL.len()];
+        self.renewal = Some(Renewal { index, config: Arc::new(config.clone()), has_begun });
+        Ok(())
+    }
+
+    /// A configuration waits for lists, see [`Writer::renew`].
+    pub fn is_renewing(&self) -> bool {
+        self.renewal.is_some()
+    }
+
+    /// Where the data of a resource comes from.
+    pub fn source(&self, resource: Resource) -> DataSource {
+        self.index.source(resource)
     }
 
     /// Looks at resolv.conf again (FW3); another one is visible with the next publication. Returns
@@ -125,35 +202,92 @@ impl Writer {
     /// A complete list of this resource begins.
     pub fn begin(&mut self, resource: Resource) {
         self.index.begin_list(resource);
+        if let Some(renewal) = &mut self.renewal {
+            renewal.index.begin_list(resource);
+            renewal.has_begun[resource as usize] = true;
+        }
     }
 
     /// Applies one change.
-    pub fn apply(&mut self, change: Change) {
+    pub fn apply(&mut self, change: Change) -> Effect {
         self.look_for_cluster(&change);
         let key = match &change {
             Change::Apply(object) => (object.resource(), object.key()),
             Change::Delete(resource, key) => (*resource, key.clone()),
         };
-        let problems = self.index.apply(change).problems;
-        if problems.is_empty() {
-            self.problems.remove(&key);
-        } else {
-            let reasons: Vec<String> = problems.iter().map(ToString::to_string).collect();
-            self.problems.insert(key, reasons.join("; "));
+        if let Some(renewal) = &mut self.renewal {
+            renewal.index.apply(change.clone());
+        }
+        let applied = self.index.apply(change);
+        let reasons: Vec<String> = applied.problems.iter().map(ToString::to_string).collect();
+        let problem = (!reasons.is_empty()).then(|| reasons.join("; "));
+        let before = match problem.clone() {
+            None => self.problems.remove(&key),
+            Some(problem) => self.problems.insert(key, problem),
+        };
+        Effect { is_visible: applied.visible, is_problem_new: before != problem }
+    }
+
+    /// Applies a deletion that an event told of, unless a newer object has taken the name (K7).
+    pub fn delete(&mut self, resource: Resource, key: Key, version: u64) -> Effect {
+        match self.index.held(resource, &key) {
+            Some((_, held)) if version != 0 && held > version => Effect::default(),
+            Some(_) | None => self.apply(Change::Delete(resource, key)),
         }
     }
 
-    /// Everything of this resource has been applied: it is live.
-    pub fn complete(&mut self, resource: Resource) {
-        self.index.end_list(resource, 0, DataSource::Live);
+    /// Everything of this resource has been applied, as of this version (0: there are none): it is
+    /// live. What vanished is removed (E21). Returns how many objects that is.
+    pub fn complete(&mut self, resource: Resource, list_version: u64) -> usize {
+        let removed = self.index.end_list(resource, list_version, DataSource::Live);
+        self.report.read().feeds[resource as usize].heard();
         self.contact(resource);
+        if let Some(renewal) = &mut self.renewal
+            && renewal.has_begun[resource as usize]
+        {
+            renewal.index.end_list(resource, list_version, DataSource::Live);
+        }
+        self.take_renewal();
+        let index = &self.index;
+        self.problems.retain(|(of, key), _| *of != resource || index.held(*of, key).is_some());
+        removed
+    }
+
+    /// Removes everything of a resource that is not needed any more.
+    pub fn forget(&mut self, resource: Resource) {
+        self.index.begin_list(resource);
+        self.index.end_list(resource, 0, DataSource::None);
+        self.problems.retain(|(of, _), _| *of != resource);
+        self.take_renewal();
+    }
+
+    /// E5: in one step, once the new index lacks nothing that the old one has.
+    fn take_renewal(&mut self) {
+        let Some(renewal) = &self.renewal else { return };
+        let has = |index: &Index, resource| index.source(resource) != DataSource::None;
+        let is_complete = Resource::ALL
+            .iter()
+            .all(|&resource| has(&renewal.index, resource) || !has(&self.index, resource));
+        if is_complete && let Some(renewal) = self.renewal.take() {
+            self.index = renewal.index;
+            self.take_upstreams(&renewal.config);
+            self.configs.send_replace(renewal.config.clone());
+            self.keep_configuration(renewal.config);
+            tracing::info!("every object was read again: the configuration is in effect");
+        }
     }
 
     /// Makes what changed visible, records and upstreams together, if anything visible did.
     pub fn publish(&mut self) {
-        let published = self.index.publish(unix_s());
+        // An index that took over has not counted before: serial numbers grow all the same (RR70).
+        let last = self.state.published.load().records.serial();
+        let published = self.index.publish(unix_s().max(u64::from(last) + 1));
         let mut told = self.report.read();
         told.objects = Resource::ALL.map(|resource| self.index.objects(resource));
+        for (feed, resource) in told.feeds.iter_mut().zip(Resource::ALL) {
+            feed.source = self.index.source(resource);
+        }
+        told.is_answerable |= told.feeds.iter().all(super::feed::Feed::is_answerable);
         if published.is_none() && !self.is_reconfigured {
             return;
         }
@@ -167,12 +301,17 @@ impl Writer {
 
     /// What the index does not serve.
     pub fn problems(&self) -> impl Iterator<Item = Skipped> {
-        self.problems.iter().map(|((resource, key), reason)| Skipped {
-            kind: kind(*resource),
-            namespace: key.namespace.to_string(),
-            name: key.name.to_string(),
-            reason: reason.clone(),
-        })
+        self.problems.iter().map(|((resource, key), reason)| skipped(*resource, key, reason))
+    }
+}
+
+/// An object that is not served, for people.
+pub(super) fn skipped(resource: Resource, key: &Key, reason: &str) -> Skipped {
+    Skipped {
+        kind: kind(resource),
+        namespace: key.namespace.to_string(),
+        name: key.name.to_string(),
+        reason: reason.to_owned(),
     }
 }
 

@@ -38,8 +38,9 @@ fn what_cannot_work_fails_at_once_and_says_what_to_do() {
     let taken_udp = udp.local_addr().unwrap().to_string();
     let [good, broken, refused] = [&folder, &broken, &refused].map(|f| f.0.to_str().unwrap());
     let free = "127.0.0.1:0";
-    let rows: [(&[&str], &str); 12] = [
-        (&[], "--manifests <DIR>"),
+    let rows: [(&[&str], &str); 13] = [
+        (&["--kubeconfig", "/no/such/file"], "cannot use the kubeconfig /no/such/file"),
+        (&[], "--manifests DIR serves a folder"),
         (&["--manifests", "/no/such/folder"], "cannot read the folder /no/such/folder"),
         (&["--manifests", good, "--listen", "localhost:53"], "names such as localhost"),
         (&["--manifests", good, "--workers", "many"], "invalid value 'many'"),

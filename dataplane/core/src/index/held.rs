@@ -73,6 +73,15 @@ impl HeldObjects {
         }
     }
 
+    pub(super) fn get(&self, resource: Resource, key: &Key) -> Option<&Held> {
+        match resource {
+            Resource::Services => self.services.get(key).map(|object| &object.held),
+            Resource::EndpointSlices => self.slices.get(key).map(|object| &object.held),
+            Resource::Namespaces => self.namespaces.get(key).map(|object| &object.held),
+            Resource::Pods => self.pods.get(key).map(|object| &object.held),
+        }
+    }
+
     pub(super) fn get_mut(&mut self, resource: Resource, key: &Key) -> Option<&mut Held> {
         match resource {
             Resource::Services => self.services.get_mut(key).map(|object| &mut object.held),

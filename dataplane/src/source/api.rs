@@ -1,0 +1,263 @@
+//! The Kubernetes API as the source of objects. One thread lists, watches, decodes and writes; the
+//! records are never more than one list behind, and when the API server is gone they stay.
+//!
+//! Nothing is written to the API server, and nothing but Services, EndpointSlices, the metadata of
+//! Namespaces, Pods (verified pod records only) and one ConfigMap is read.
+
+mod client;
+mod configuration;
+mod decode;
+mod desk;
+mod pulse;
+mod rollout;
+mod supervise;
+mod watch;
+mod watched;
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use crds::Config;
+use dataplane_core::Resource;
+use kube::Client;
+use tokio::sync::{oneshot, watch as channel};
+use tokio::task::LocalSet;
+
+use super::configuration::Checked;
+use super::writer::{Setup, Writer};
+use crate::snapshot;
+use crate::state::State;
+use configuration::Settling;
+use desk::Desk;
+use watch::Stream;
+use watched::Watched;
+
+pub use client::Credentials;
+pub use configuration::Wanted;
+
+/// How long a start waits for a ConfigMap before it goes on with less.
+const FIRST_CONFIGURATION: Duration = Duration::from_secs(2);
+/// How often it is looked whether time alone changed something.
+const TICK: Duration = Duration::from_millis(100);
+/// How often what is not served is told.
+const TELL: Duration = Duration::from_secs(1);
+
+/// What this source needs to know.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Who we are to which API server.
+    pub credentials: Credentials,
+    /// Where the configuration comes from.
+    pub wanted: Wanted,
+    /// Decides whether a canary is ours.
+    pub pod_uid: Option<String>,
+    /// Where the warm start is kept, if it is.
+    pub state_dir: Option<PathBuf>,
+    /// Lists that a configuration asks of all pods at once begin at random within this time (E43).
+    pub spread: Duration,
+}
+
+/// The running source; it ends with this.
+#[derive(Debug)]
+pub struct Api {
+    state: Arc<State>,
+    configs: channel::Receiver<Arc<Config>>,
+    _end: oneshot::Sender<()>,
+}
+
+/// What the thread says once it runs.
+type Opened = anyhow::Result<(Arc<State>, channel::Receiver<Arc<Config>>)>;
+
+impl Api {
+    /// Starts to list and watch. Returns once a configuration is known, or is not to be had within
+    /// 2 s: never later, because what needs none is to be answered.
+    ///
+    /// # Errors
+    /// The credentials or `--config` cannot be used. An API server that is away is no error.
+    pub fn open(options: Options, setup: Setup) -> anyhow::Result<Api> {
+        let (end, ended) = oneshot::channel();
+        let (opened, opening) = mpsc::sync_channel(1);
+        std::thread::Builder::new()
+            .name("source".into())
+            .spawn(move || run(options, setup, &opened, ended))
+            .context("cannot start the thread that watches the API server")?;
+        let (state, configs) =
+            opening.recv().context("the thread that watches the API server ended")??;
+        Ok(Api { state, configs, _end: end })
+    }
+
+    /// What workers read.
+    pub fn state(&self) -> Arc<State> {
+        self.state.clone()
+    }
+
+    /// The configuration in use, and those that take over.
+    pub fn configs(&self) -> channel::Receiver<Arc<Config>> {
+        self.configs.clone()
+    }
+}
+
+fn run(
+    options: Options,
+    setup: Setup,
+    opened: &mpsc::SyncSender<Opened>,
+    ended: oneshot::Receiver<()>,
+) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = match runtime.context("cannot start the runtime of the source") {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            let _ = opened.send(Err(error));
+            return;
+        }
+    };
+    LocalSet::new().block_on(&runtime, async {
+        match open(options, setup).await {
+            Ok((client, desk)) => {
+                let running = {
+                    let desk = desk.borrow();
+                    (desk.writer.state(), desk.writer.configs())
+                };
+                let work = tokio::task::spawn_local(follow(client, desk, running, opened.clone()));
+                tokio::select! {
+                    _ = ended => {}
+                    ended = work => {
+                        // Nothing in there returns: this is a defect, and answers go on all the same.
+                        tracing::error!(?ended, "the watches ended: what is known stays in use");
+                    }
+                }
+            }
+            Err(error) => {
+                let _ = opened.send(Err(error));
+            }
+        }
+    });
+}
+
+/// What does not need the API server to be there.
+async fn open(options: Options, setup: Setup) -> anyhow::Result<(Client, Rc<RefCell<Desk>>)> {
+    let Options { credentials, wanted, pod_uid, state_dir, spread } = options;
+    let stored = state_dir.as_deref().and_then(|folder| snapshot::open(folder, &setup.report));
+    let first = match configuration::first(&wanted) {
+        Err(error) if stored.as_ref().is_some_and(|stored| stored.configuration().is_ok()) => {
+            // E46: the one in the snapshot is used, and the refusal reported.
+            let rejection = super::configuration::unusable("--config".into(), format!("{error:#}"));
+            setup.report.reject(rejection);
+            None
+        }
+        first => first?,
+    };
+    let client = client::connect(&credentials).await?;
+    let report = setup.report.clone();
+    let unusable = |error| anyhow::anyhow!("the configuration cannot be used: {error}");
+    let writer = match &first {
+        Some(Checked { config, .. }) => Writer::new(config, setup).map_err(unusable)?,
+        None => Writer::unconfigured(setup).map_err(unusable)?,
+    };
+    let mut desk = Desk::new(writer, report, Settling::new(wanted.clone(), pod_uid, spread));
+    if let Wanted::ConfigMap { namespace, name, .. } = wanted {
+        desk.follow_config_map(Watched::ConfigMap { namespace, name });
+    }
+    if let Some(checked) = first {
+        desk.adopt(checked);
+    }
+    desk.state_dir = state_dir.map(|folder| (folder, stored));
+    Ok((client, Rc::new(RefCell::new(desk))))
+}
+
+/// Every stream, until the thread ends.
+async fn follow(
+    client: Client,
+    desk: Rc<RefCell<Desk>>,
+    running: (Arc<State>, channel::Receiver<Arc<Config>>),
+    opened: mpsc::SyncSender<Opened>,
+) {
+    let (dead, _) = channel::channel(0);
+    let stream = |watched| Stream::new(watched, client.clone(), desk.clone(), dead.subscribe());
+    let config_map = desk.borrow().config_map.clone();
+    if let Some(watched) = config_map {
+        tokio::task::spawn_local(stream(watched).follow());
+        wait_for_configuration(&desk, FIRST_CONFIGURATION).await;
+        if !desk.borrow().is_configured() {
+            desk.borrow_mut().take_mounted();
+        }
+    }
+    desk.borrow_mut().warm_start();
+    let _ = opened.send(Ok(running));
+    tokio::task::spawn_local(pulse::beat(client.clone(), dead.clone()));
+    tokio::task::spawn_local(tick(desk.clone()));
+    // Without a configuration nothing would be answered from them (E44), and which are needed is
+    // not known either.
+    wait_for_configuration(&desk, Duration::MAX).await;
+    desk.borrow_mut().warm_start();
+    tokio::task::spawn_local(keep_snapshots(desk.clone()));
+    for resource in [Resource::Services, Resource::EndpointSlices, Resource::Namespaces] {
+        tokio::task::spawn_local(stream(Watched::Objects(resource)).follow());
+    }
+    follow_pods(&desk, || stream(Watched::Objects(Resource::Pods))).await;
+}
+
+async fn wait_for_configuration(desk: &Rc<RefCell<Desk>>, at_most: Duration) {
+    let begun = Instant::now();
+    while !desk.borrow().is_configured() && begun.elapsed() < at_most {
+        tokio::time::sleep(TICK).await;
+    }
+}
+
+/// Pods are watched only while a configuration verifies pod records.
+async fn follow_pods(desk: &Rc<RefCell<Desk>>, stream: impl Fn() -> Stream) {
+    let mut wanted = desk.borrow().pods_wanted.subscribe();
+    let mut is_start = true;
+    loop {
+        if !*wanted.borrow_and_update() {
+            is_start = false;
+            if wanted.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+            continue;
+        }
+        let spread = if is_start { Duration::ZERO } else { desk.borrow().settling.spread() };
+        let work = async {
+            tokio::time::sleep(spread.mul_f64(chance())).await;
+            stream().follow().await;
+        };
+        tokio::select! {
+            () = work => {}
+            _ = wanted.wait_for(|wanted| !wanted) => desk.borrow_mut().forget(Resource::Pods),
+        }
+    }
+}
+
+/// E40: a little at a time, between events.
+async fn keep_snapshots(desk: Rc<RefCell<Desk>>) {
+    loop {
+        let next = desk.borrow_mut().writer.step_snapshot();
+        // At the latest: a drain writes one more, at once.
+        tokio::time::sleep(next.unwrap_or(TICK).min(TICK)).await;
+    }
+}
+
+async fn tick(desk: Rc<RefCell<Desk>>) {
+    let mut told = Instant::now();
+    loop {
+        tokio::time::sleep(TICK).await;
+        let now = Instant::now();
+        let mut desk = desk.borrow_mut();
+        desk.tick(now);
+        if now - told >= TELL {
+            told = now;
+            desk.tell();
+        }
+    }
+}
+
+/// In [0, 1), different in every process.
+fn chance() -> f64 {
+    let random = getrandom::u64().expect("this system gives random numbers");
+    (random >> 11) as f64 / (1_u64 << 53) as f64
+}

@@ -1,0 +1,188 @@
+//! JSON from the API server to objects of the core, straight from the text: no generic value, no
+//! copy of a page. What one object has wrong is said of that object only (E15).
+
+use std::borrow::Cow;
+
+use dataplane_core::{Key, Object, Resource};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use crate::source::convert::{self, Reasons};
+use crate::source::slim;
+
+/// A page of a list.
+#[derive(Debug, Deserialize)]
+pub(super) struct Page<'a> {
+    /// Version and token.
+    #[serde(default)]
+    pub(super) metadata: PageMetadata,
+    /// The objects, unread; `null` where there is none.
+    #[serde(borrow, default)]
+    pub(super) items: Option<Vec<&'a RawValue>>,
+}
+
+/// `metadata` of a list.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct PageMetadata {
+    /// What the list shows.
+    pub(super) resource_version: String,
+    /// Leads to the next page.
+    #[serde(rename = "continue")]
+    pub(super) token: Option<String>,
+}
+
+/// A line of a watch.
+#[derive(Debug, Deserialize)]
+pub(super) struct Line<'a> {
+    /// `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK` or `ERROR`.
+    #[serde(rename = "type", borrow)]
+    pub(super) kind: Cow<'a, str>,
+    /// The object, unread.
+    #[serde(borrow)]
+    pub(super) object: &'a RawValue,
+}
+
+/// What every object has.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Named {
+    /// Metadata.
+    #[serde(default)]
+    pub(super) metadata: slim::Metadata,
+}
+
+/// What the API server says instead of an object.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Status {
+    /// As HTTP's.
+    pub(super) code: u16,
+    /// For people.
+    pub(super) message: String,
+}
+
+/// A ConfigMap.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct ConfigMap {
+    /// Texts by name.
+    #[serde(default)]
+    pub(super) data: Option<std::collections::BTreeMap<String, String>>,
+}
+
+/// One object, read.
+#[derive(Debug)]
+pub(super) struct Decoded {
+    /// Its key.
+    pub(super) key: Key,
+    /// For the index; `None` for one that gives no names, such as a slice of type FQDN.
+    pub(super) object: Option<Object>,
+    /// What is not served of it.
+    pub(super) reasons: Option<String>,
+    /// When what it follows from changed.
+    pub(super) last_change: Option<String>,
+}
+
+/// An object that cannot be understood at all.
+#[derive(Debug)]
+pub(super) struct Undecodable {
+    /// Its key, where at least that can be read.
+    pub(super) key: Option<Key>,
+    /// Why.
+    pub(super) error: String,
+}
+
+/// Reads one object.
+///
+/// # Errors
+/// Whose fields have types they cannot have: nothing of it is served.
+pub(super) fn object(resource: Resource, text: &str) -> Result<Decoded, Undecodable> {
+    let mut reasons = Reasons::default();
+    let (metadata, object) = match resource {
+        Resource::Services => {
+            let from: slim::Service = read(text)?;
+            let service = convert::service(&from, &mut reasons);
+            (from.metadata, Some(Object::Service(service)))
+        }
+        Resource::EndpointSlices => {
+            let from: slim::EndpointSlice = read(text)?;
+            let slice = convert::slice(&from, &mut reasons).unwrap_or_else(|reason| {
+                reasons.add(reason);
+                None
+            });
+            (from.metadata, slice.map(Object::Slice))
+        }
+        Resource::Namespaces => {
+            let from: slim::Namespace = read(text)?;
+            let namespace = convert::namespace(&from);
+            (from.metadata, Some(Object::Namespace(namespace)))
+        }
+        Resource::Pods => {
+            let from: slim::Pod = read(text)?;
+            let pod = convert::pod(&from, &mut reasons);
+            (from.metadata, Some(Object::Pod(pod)))
+        }
+    };
+    Ok(Decoded {
+        key: convert::key(&metadata),
+        object,
+        reasons: reasons.text(),
+        last_change: metadata.last_change,
+    })
+}
+
+fn read<T: DeserializeOwned>(text: &str) -> Result<T, Undecodable> {
+    serde_json::from_str(text).map_err(|error| Undecodable {
+        key: named(text).map(|named| convert::key(&named.metadata)),
+        error: error.to_string(),
+    })
+}
+
+/// The metadata of anything.
+pub(super) fn named(text: &str) -> Option<Named> {
+    serde_json::from_str(text).ok()
+}
+
+/// A resourceVersion as a number; 0 for one that is none.
+pub(super) fn version(text: Option<&str>) -> u64 {
+    text.and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_object_of_a_page_that_cannot_be_read_is_named_and_the_others_are_kept() {
+        let text = r#"{"metadata":{"resourceVersion":"7","continue":"t"},"items":[
+            {"metadata":{"name":"good","namespace":"shop","resourceVersion":"5"},"spec":{"clusterIP":"10.96.0.1"}},
+            {"metadata":{"name":"bad","namespace":"shop"},"spec":{"ports":"none"}}]}"#;
+        let page: Page<'_> = serde_json::from_str(text).unwrap();
+        assert_eq!(page.metadata.resource_version, "7");
+        assert_eq!(page.metadata.token.as_deref(), Some("t"));
+        let items = page.items.unwrap();
+        let good = object(Resource::Services, items[0].get()).unwrap();
+        assert_eq!(good.key.to_string(), "shop/good");
+        let bad = object(Resource::Services, items[1].get()).unwrap_err();
+        assert_eq!(bad.key.unwrap().to_string(), "shop/bad");
+        assert!(bad.error.contains("invalid type"), "{}", bad.error);
+    }
+
+    #[test]
+    fn k20_of_annotations_only_the_last_change_is_kept() {
+        let text = format!(
+            r#"{{"metadata":{{"name":"a","annotations":{{"big":"{}","endpoints.kubernetes.io/last-change-trigger-time":"2026-01-01T00:00:00Z"}}}},
+            "addressType":"IPv4"}}"#,
+            "x".repeat(1 << 20)
+        );
+        let decoded = object(Resource::EndpointSlices, &text).unwrap();
+        assert_eq!(decoded.last_change.as_deref(), Some("2026-01-01T00:00:00Z"));
+        assert!(decoded.object.is_none() && decoded.reasons.unwrap().contains("service-name"));
+    }
+
+    #[test]
+    fn an_empty_list_may_be_null() {
+        let page: Page<'_> = serde_json::from_str(r#"{"metadata":{},"items":null}"#).unwrap();
+        assert!(page.items.is_none());
+    }
+}

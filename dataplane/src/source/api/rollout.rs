@@ -1,0 +1,134 @@
+//! Which of the ConfigMap's documents this pod runs: `stable.json`, or `canary.json` where the
+//! operator chose this pod to try it. Pure; time is the pod's monotonic clock.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+
+/// What every pod runs.
+pub(super) const STABLE: &str = "stable.json";
+/// What one pod tries.
+pub(super) const CANARY: &str = "canary.json";
+/// Who tries it, and for how long.
+pub(super) const ROLLOUT: &str = "rollout.json";
+
+/// An operator that is away promotes nothing: so long after the time to observe is over, the pod
+/// goes back by itself.
+const GRACE: Duration = Duration::from_secs(300);
+
+/// The texts of a ConfigMap, by key.
+pub(super) type Texts = BTreeMap<String, String>;
+
+/// `rollout.json`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Rollout {
+    /// Revision that every pod runs.
+    stable: Option<String>,
+    /// Revision that is tried.
+    canary: Option<String>,
+    canary_pod: Option<CanaryPod>,
+    /// Another time is a renewal.
+    started_at: Option<String>,
+    observe_seconds: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+struct CanaryPod {
+    name: String,
+    uid: String,
+}
+
+/// What to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Choice {
+    /// Key of the document.
+    pub(super) key: &'static str,
+    /// For people.
+    pub(super) role: &'static str,
+    /// When to choose again although nothing changed.
+    pub(super) until: Option<Instant>,
+}
+
+/// Remembers since when this pod runs a canary.
+#[derive(Debug, Default)]
+pub(super) struct Canary {
+    since: Option<(Rollout, Instant)>,
+}
+
+impl Canary {
+    /// Chooses for the pod with this uid.
+    pub(super) fn choose(&mut self, texts: &Texts, pod_uid: Option<&str>, now: Instant) -> Choice {
+        let stable = Choice { key: STABLE, role: "stable", until: None };
+        let rollout: Rollout =
+            texts.get(ROLLOUT).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+        let is_chosen = rollout
+            .canary_pod
+            .as_ref()
+            .is_some_and(|pod| !pod.uid.is_empty() && Some(pod.uid.as_str()) == pod_uid);
+        if !is_chosen || !texts.contains_key(CANARY) {
+            self.since = None;
+            return stable;
+        }
+        let length = Duration::from_secs(rollout.observe_seconds.min(u64::from(u32::MAX))) + GRACE;
+        let begun = match &self.since {
+            Some((known, since)) if *known == rollout => *since,
+            Some(_) | None => {
+                self.since = Some((rollout, now));
+                now
+            }
+        };
+        let until = begun + length;
+        if now >= until {
+            let role = "stable: the canary was neither promoted nor renewed in time";
+            return Choice { role, ..stable };
+        }
+        Choice { key: CANARY, role: "canary", until: Some(until) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(rollout: &str) -> Texts {
+        let text = |key: &str, text: &str| (key.to_owned(), text.to_owned());
+        [text(STABLE, "{}"), text(CANARY, "{}"), text(ROLLOUT, rollout)].into()
+    }
+
+    const ROLLING: &str = r#"{"stable":"a","canary":"b","canaryPod":{"name":"dns-1","uid":"u1"},
+        "startedAt":"2026-01-01T00:00:00Z","observeSeconds":60}"#;
+
+    #[test]
+    fn only_the_chosen_pod_runs_the_canary() {
+        let now = Instant::now();
+        let key = |uid| Canary::default().choose(&texts(ROLLING), uid, now).key;
+        assert_eq!(key(Some("u1")), CANARY);
+        assert_eq!(key(Some("u2")), STABLE);
+        assert_eq!(key(None), STABLE);
+        for rollout in ["{}", "", r#"{"canaryPod":{"uid":""}}"#] {
+            assert_eq!(Canary::default().choose(&texts(rollout), Some(""), now).key, STABLE);
+        }
+        let mut without = texts(ROLLING);
+        without.remove(CANARY);
+        assert_eq!(Canary::default().choose(&without, Some("u1"), now).key, STABLE);
+    }
+
+    #[test]
+    fn a_canary_that_nobody_promotes_or_renews_returns_to_stable() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut canary = Canary::default();
+        let chosen = canary.choose(&texts(ROLLING), Some("u1"), start);
+        assert_eq!(chosen.until, Some(at(360)));
+        assert_eq!(canary.choose(&texts(ROLLING), Some("u1"), at(359)).key, CANARY);
+        assert_eq!(canary.choose(&texts(ROLLING), Some("u1"), at(360)).key, STABLE);
+        assert_eq!(canary.choose(&texts(ROLLING), Some("u1"), at(9999)).key, STABLE);
+        let renewed = texts(&ROLLING.replace("2026", "2027"));
+        assert_eq!(canary.choose(&renewed, Some("u1"), at(400)).key, CANARY);
+        assert_eq!(canary.choose(&renewed, Some("u1"), at(400 + 359)).key, CANARY);
+        assert_eq!(canary.choose(&renewed, Some("u1"), at(400 + 360)).key, STABLE);
+    }
+}

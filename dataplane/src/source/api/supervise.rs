@@ -1,0 +1,279 @@
+//! What to do after a request or a stream failed: wait how long, and then go on from the last
+//! version or list again (E23). Pure: time and chance are arguments.
+
+use std::time::{Duration, Instant};
+
+/// The first wait is anywhere below this, the next ones below its doubles ...
+const FIRST_WAIT: Duration = Duration::from_millis(200);
+/// ... up to this.
+const MAX_WAIT: Duration = Duration::from_secs(5);
+/// Doublings until the longest wait.
+const MAX_DOUBLINGS: u32 = 5;
+/// A server's Retry-After is honoured up to this: longer than that nobody means it.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(120);
+/// After so long without a failure, the next one counts as the first.
+const HEALTHY_AFTER: Duration = Duration::from_secs(60);
+/// A watch that ends in order sooner than this is a failure: the server would be asked in a loop.
+const SHORTEST_WATCH: Duration = Duration::from_secs(5);
+/// Watches that fail to start at one version: then the version itself is in doubt.
+const MAX_STARTS_AT_ONE_VERSION: u32 = 5;
+
+/// Why a list or a watch did not go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// The API server said so.
+    Status {
+        /// HTTP status, or the `code` of an error event.
+        code: u16,
+        /// What it said.
+        message: String,
+        /// When to come back.
+        retry_after: Option<Duration>,
+    },
+    /// No connection, or none any more.
+    Link(String),
+    /// An answer that is none.
+    Garbage(String),
+    /// A watch ended in order.
+    End,
+    /// It is time to list again, or somebody asked for it.
+    Relist,
+}
+
+/// What was going on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum During {
+    /// A list.
+    List,
+    /// A watch that was not accepted yet.
+    Start,
+    /// An accepted watch, since then.
+    Watch {
+        /// When it was accepted.
+        since: Instant,
+    },
+}
+
+/// What to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Next {
+    /// How long to wait first.
+    pub(super) after: Duration,
+    /// List; otherwise watch from the last version.
+    pub(super) relist: bool,
+}
+
+/// The memory of one stream's failures.
+#[derive(Debug, Default)]
+pub(super) struct Supervisor {
+    failures: u32,
+    failed_starts: u32,
+}
+
+impl Supervisor {
+    /// The data moved on: another version is held now.
+    pub(super) fn moved(&mut self) {
+        self.failed_starts = 0;
+    }
+
+    /// Decides; `chance` is in [0, 1).
+    pub(super) fn next(
+        &mut self,
+        failure: &Failure,
+        during: During,
+        now: Instant,
+        chance: f64,
+    ) -> Next {
+        let was_healthy = match during {
+            During::Watch { since } => now.saturating_duration_since(since) >= HEALTHY_AFTER,
+            During::List | During::Start => false,
+        };
+        if was_healthy {
+            self.failures = 0;
+        }
+        let relist = during == During::List || self.is_version_lost(failure, during);
+        if relist {
+            self.failed_starts = 0;
+        }
+        let is_harmless = match (failure, during) {
+            (Failure::Relist, _) => true,
+            (Failure::End, During::Watch { since }) => {
+                now.saturating_duration_since(since) >= SHORTEST_WATCH
+            }
+            _ => false,
+        };
+        let after = if is_harmless { Duration::ZERO } else { self.wait(failure, chance) };
+        Next { after, relist }
+    }
+
+    /// HTTP 410, and what servers say instead of it; a watch that cannot start at a version will
+    /// not start there later.
+    fn is_version_lost(&mut self, failure: &Failure, during: During) -> bool {
+        match failure {
+            Failure::Relist => true,
+            Failure::Status { code: 400 | 410 | 422, .. } => true,
+            Failure::Status { code: 504, message, .. }
+                if message.to_ascii_lowercase().contains("too large resource version") =>
+            {
+                true
+            }
+            // Not about the version: no right, no patience, no server.
+            Failure::Status { code: 401 | 403 | 429, .. } | Failure::Link(_) | Failure::End => {
+                false
+            }
+            Failure::Status { .. } | Failure::Garbage(_) => {
+                if matches!(during, During::Start | During::Watch { .. }) {
+                    self.failed_starts += 1;
+                }
+                self.failed_starts >= MAX_STARTS_AT_ONE_VERSION
+            }
+        }
+    }
+
+    /// Full jitter: many clients that failed together come back apart.
+    fn wait(&mut self, failure: &Failure, chance: f64) -> Duration {
+        let most = (FIRST_WAIT * (1 << self.failures.min(MAX_DOUBLINGS))).min(MAX_WAIT);
+        self.failures = self.failures.saturating_add(1);
+        let jitter = most.mul_f64(chance);
+        match failure {
+            Failure::Status { retry_after: Some(asked), .. } => {
+                (*asked).min(MAX_RETRY_AFTER) + jitter
+            }
+            _ => jitter,
+        }
+    }
+}
+
+impl Failure {
+    /// For people.
+    pub(super) fn text(&self, what: &str) -> String {
+        match self {
+            Failure::Status { code: 401, message, .. } => {
+                format!("the API server does not accept the credentials (401): {message}")
+            }
+            Failure::Status { code: 403, message, .. } => format!(
+                "no permission to list and watch {what} (403): {message}; give the service account the \
+                 data plane's ClusterRole and Role"
+            ),
+            Failure::Status { code, message, .. } => {
+                format!("the API server answers {code}: {message}")
+            }
+            Failure::Link(error) => format!("the API server is not reached: {error}"),
+            Failure::Garbage(error) => {
+                format!("the API server's answer is not understood: {error}")
+            }
+            Failure::End => "the API server ended the watch at once".to_owned(),
+            Failure::Relist => "listed again".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(code: u16, message: &str) -> Failure {
+        Failure::Status { code, message: message.into(), retry_after: None }
+    }
+
+    fn next(supervisor: &mut Supervisor, failure: &Failure, during: During) -> Next {
+        supervisor.next(failure, during, Instant::now(), 0.5)
+    }
+
+    #[test]
+    fn e23_waits_double_to_five_seconds_with_full_jitter() {
+        let mut supervisor = Supervisor::default();
+        let link = Failure::Link("refused".into());
+        let waits: Vec<u128> =
+            (0..8).map(|_| next(&mut supervisor, &link, During::Start).after.as_millis()).collect();
+        assert_eq!(waits, [100, 200, 400, 800, 1600, 2500, 2500, 2500]);
+        assert_eq!(
+            supervisor.next(&link, During::Start, Instant::now(), 0.0).after,
+            Duration::ZERO
+        );
+    }
+
+    #[test]
+    fn e23_a_minute_of_health_resets_the_wait() {
+        let mut supervisor = Supervisor::default();
+        let link = Failure::Link("reset".into());
+        for _ in 0..6 {
+            next(&mut supervisor, &link, During::Start);
+        }
+        let since = Instant::now();
+        let short = supervisor.next(&link, During::Watch { since }, since + HEALTHY_AFTER / 2, 0.5);
+        assert_eq!(short.after.as_millis(), 2500);
+        let healthy = supervisor.next(&link, During::Watch { since }, since + HEALTHY_AFTER, 0.5);
+        assert_eq!(healthy.after.as_millis(), 100);
+    }
+
+    #[test]
+    fn k9_retry_after_is_honoured_and_bounded() {
+        let mut supervisor = Supervisor::default();
+        let asked = |seconds| Failure::Status {
+            code: 429,
+            message: String::new(),
+            retry_after: Some(Duration::from_secs(seconds)),
+        };
+        let wait = next(&mut supervisor, &asked(7), During::List).after;
+        assert_eq!(wait, Duration::from_millis(7100));
+        assert!(
+            next(&mut supervisor, &asked(86_400), During::List).after < Duration::from_secs(126)
+        );
+    }
+
+    #[test]
+    fn k5_what_says_that_the_version_is_lost_leads_to_a_list() {
+        let watch = During::Watch { since: Instant::now() };
+        let lost = [
+            status(410, "Expired"),
+            status(400, "invalid"),
+            status(422, "invalid"),
+            status(504, "Too large resource version: 9, current: 7"),
+        ];
+        for failure in lost {
+            for during in [During::Start, watch] {
+                assert!(next(&mut Supervisor::default(), &failure, during).relist, "{failure:?}");
+            }
+        }
+        let kept = [status(503, ""), status(504, "timeout"), status(403, ""), status(401, "")];
+        for failure in kept {
+            assert!(!next(&mut Supervisor::default(), &failure, During::Start).relist);
+        }
+        assert!(!next(&mut Supervisor::default(), &Failure::End, watch).relist);
+        assert!(next(&mut Supervisor::default(), &status(503, ""), During::List).relist);
+    }
+
+    #[test]
+    fn k5_five_refusals_at_one_version_lead_to_a_list_an_outage_does_not() {
+        let refusals = |failure: Failure| {
+            let mut supervisor = Supervisor::default();
+            (0..20)
+                .map(|_| next(&mut supervisor, &failure, During::Start).relist)
+                .collect::<Vec<_>>()
+        };
+        let refused = refusals(status(500, "boom"));
+        assert_eq!(refused.iter().position(|relist| *relist), Some(4));
+        assert!(refused[9], "and again after five more");
+        for harmless in [status(403, ""), status(429, ""), Failure::Link("refused".into())] {
+            assert!(!refusals(harmless).contains(&true));
+        }
+        let mut supervisor = Supervisor::default();
+        for _ in 0..20 {
+            assert!(!next(&mut supervisor, &status(500, ""), During::Start).relist);
+            supervisor.moved();
+        }
+    }
+
+    #[test]
+    fn a_watch_that_ends_in_order_goes_on_at_once_unless_it_was_short() {
+        let since = Instant::now();
+        let mut supervisor = Supervisor::default();
+        let end = |supervisor: &mut Supervisor, seconds| {
+            let now = since + Duration::from_secs(seconds);
+            supervisor.next(&Failure::End, During::Watch { since }, now, 0.5).after
+        };
+        assert_eq!(end(&mut supervisor, 180), Duration::ZERO);
+        assert!(end(&mut supervisor, 0) > Duration::ZERO);
+    }
+}

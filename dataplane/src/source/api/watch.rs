@@ -1,0 +1,407 @@
+//! One stream: list, remove what vanished, watch from there, and after whatever happens go on as
+//! the supervisor says (E20-E24). A loop of our own on kube's client instead of kube-runtime's
+//! `watcher`: that one hides HTTP statuses, Retry-After and the list's version, which decide here.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use http_body_util::BodyExt;
+use hyper::header::RETRY_AFTER;
+use hyper::{Request, Response, StatusCode};
+use kube::Client;
+use kube::client::Body;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::decode::{self, Line, Page, Status};
+use super::desk::Desk;
+use super::supervise::{During, Failure, Next, Supervisor};
+use super::watched::Watched;
+use super::{chance, pulse};
+
+/// An answer begins within this time, and a list goes on.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// A watch without a word for so long is dead: bookmarks come every minute.
+const SILENCE: Duration = Duration::from_secs(90);
+/// An object in etcd has 1.5 MiB at most; a line that is longer is none.
+const MAX_LINE: usize = 8 << 20;
+/// A page of the largest objects there can be.
+const MAX_PAGE: usize = 256 << 20;
+/// An error body that is read for its message.
+const MAX_ERROR: usize = 64 << 10;
+/// E25: a list for comparison after 5 to 7 hours.
+const COMPARE_AFTER: Duration = Duration::from_secs(5 * 3600);
+const COMPARE_SPREAD: Duration = Duration::from_secs(2 * 3600);
+
+/// Follows one thing for ever.
+pub(super) struct Stream {
+    watched: Watched,
+    client: Client,
+    desk: Rc<RefCell<Desk>>,
+    /// Counts the times that the way to the API server was found dead.
+    dead: watch::Receiver<u64>,
+    relists: watch::Receiver<u64>,
+    supervisor: Supervisor,
+    /// The version that is held; `None` before the first complete list.
+    version: Option<String>,
+    compare_at: Instant,
+    is_comparing: bool,
+}
+
+impl Stream {
+    pub(super) fn new(
+        watched: Watched,
+        client: Client,
+        desk: Rc<RefCell<Desk>>,
+        dead: watch::Receiver<u64>,
+    ) -> Stream {
+        let relists = desk.borrow().relists.subscribe();
+        Stream {
+            watched,
+            client,
+            desk,
+            dead,
+            relists,
+            supervisor: Supervisor::default(),
+            version: None,
+            compare_at: next_comparison(),
+            is_comparing: false,
+        }
+    }
+
+    /// List, watch, and so on.
+    pub(super) async fn follow(mut self) {
+        let mut relist = true;
+        loop {
+            let (failure, during) = if relist {
+                match self.list().await {
+                    Ok(()) => {
+                        relist = false;
+                        continue;
+                    }
+                    Err(failure) => (failure, During::List),
+                }
+            } else {
+                self.watch().await
+            };
+            let next = self.supervisor.next(&failure, during, Instant::now(), chance());
+            self.tell(&failure, next);
+            relist = next.relist;
+            tokio::time::sleep(next.after).await;
+        }
+    }
+
+    /// Says what failed, once for as long as it is the same.
+    fn tell(&mut self, failure: &Failure, next: Next) {
+        if next.after == Duration::ZERO && matches!(failure, Failure::End | Failure::Relist) {
+            return;
+        }
+        let what = self.watched.plural();
+        let text = failure.text(what);
+        let is_news = self.desk.borrow().feed(&self.watched, |feed| feed.failed(text.clone()));
+        if is_news {
+            tracing::warn!(
+                resource = what,
+                relist = next.relist,
+                "{text}; what is known stays in use"
+            );
+        } else {
+            tracing::debug!(resource = what, relist = next.relist, "{text}");
+        }
+    }
+
+    /// Pages of one consistent list. What is not in them is removed only at their end (E21).
+    async fn list(&mut self) -> Result<(), Failure> {
+        self.relists.mark_unchanged();
+        let mut differences = 0;
+        let mut token: Option<String> = None;
+        let mut version: Option<String> = None;
+        self.desk.borrow_mut().begin(&self.watched);
+        loop {
+            let body = self.page(token.as_deref()).await?;
+            let page: Page<'_> = serde_json::from_slice(&body)
+                .map_err(|error| Failure::Garbage(error.to_string()))?;
+            let mut desk = self.desk.borrow_mut();
+            for item in page.items.unwrap_or_default() {
+                differences += u64::from(desk.apply(&self.watched, item));
+            }
+            // Of the first page: objects of later ones are as of then too.
+            version.get_or_insert(page.metadata.resource_version);
+            token = page.metadata.token.filter(|token| !token.is_empty());
+            if token.is_none() {
+                break;
+            }
+        }
+        let version = version.unwrap_or_default();
+        let mut desk = self.desk.borrow_mut();
+        let removed = desk.complete(&self.watched, &version);
+        if std::mem::take(&mut self.is_comparing) {
+            // Most are events that were on their way; a number that grows every time is a defect.
+            let differences = differences + removed as u64;
+            desk.feed(&self.watched, |feed| feed.differences += differences);
+            if differences > 0 {
+                let resource = self.watched.plural();
+                tracing::info!(resource, differences, "a list for comparison differed");
+            }
+        }
+        drop(desk);
+        self.compare_at = next_comparison();
+        self.supervisor.moved();
+        self.version = Some(version);
+        Ok(())
+    }
+
+    async fn page(&mut self, token: Option<&str>) -> Result<Vec<u8>, Failure> {
+        let request = self.watched.list(token);
+        let mut body = self.send(request).await?.into_body();
+        let mut page = Vec::new();
+        loop {
+            match timeout(ANSWER_TIMEOUT, body.frame()).await {
+                Err(_) => return Err(silent(ANSWER_TIMEOUT)),
+                Ok(None) => return Ok(page),
+                Ok(Some(Err(error))) => return Err(Failure::Link(chain(&error))),
+                Ok(Some(Ok(frame))) => {
+                    page.extend_from_slice(frame.data_ref().map_or(&[][..], |d| d))
+                }
+            }
+            if page.len() > MAX_PAGE {
+                return Err(Failure::Garbage("a page of a list is too long".into()));
+            }
+        }
+    }
+
+    /// Sends a request; an answer that is an error is a failure.
+    async fn send(&mut self, request: Request<Body>) -> Result<Response<Body>, Failure> {
+        self.dead.mark_unchanged();
+        let answered = tokio::select! {
+            answered = timeout(ANSWER_TIMEOUT, self.client.send(request)) => answered,
+            () = died(&mut self.dead) => return Err(silent(pulse::PATIENCE)),
+        };
+        let response = match answered {
+            Err(_) => Err(silent(ANSWER_TIMEOUT)),
+            Ok(Err(error)) => Err(Failure::Link(chain(&error))),
+            Ok(Ok(response)) => Ok(response),
+        };
+        // A refusal is an answer (E43).
+        self.desk.borrow().report.read().source_answers = Some(response.is_ok());
+        let response = response?;
+        match response.status() {
+            StatusCode::OK => Ok(response),
+            code => Err(refusal(code, response).await),
+        }
+    }
+
+    async fn watch(&mut self) -> (Failure, During) {
+        let request = self.watched.watch(self.version.as_deref().unwrap_or_default());
+        let mut body = match self.send(request).await {
+            Ok(response) => response.into_body(),
+            Err(failure) => return (failure, During::Start),
+        };
+        let since = Instant::now();
+        let is_recovered = self.desk.borrow_mut().heard(&self.watched, 0);
+        if is_recovered {
+            tracing::info!(resource = self.watched.plural(), "watching again");
+        }
+        let mut lines = Lines::default();
+        loop {
+            match self.chunk(&mut body).await {
+                Err(failure) => return (failure, During::Watch { since }),
+                Ok(chunk) => {
+                    if let Err(failure) = self.take(&mut lines, &chunk) {
+                        return (failure, During::Watch { since });
+                    }
+                }
+            }
+        }
+    }
+
+    /// What comes next in a watch.
+    async fn chunk(&mut self, body: &mut Body) -> Result<Vec<u8>, Failure> {
+        let compare_in = self.compare_at.saturating_duration_since(Instant::now());
+        let begun = Instant::now();
+        loop {
+            return tokio::select! {
+                frame = timeout(SILENCE, body.frame()) => match frame {
+                    Err(_) => Err(silent(SILENCE)),
+                    Ok(None) => Err(Failure::End),
+                    Ok(Some(Err(error))) => Err(Failure::Link(chain(&error))),
+                    Ok(Some(Ok(frame))) => Ok(frame.into_data().unwrap_or_default().to_vec()),
+                },
+                () = died(&mut self.dead) => {
+                    // Another connection is dead; this one may have just spoken.
+                    if begun.elapsed() < pulse::QUIET {
+                        continue;
+                    }
+                    Err(silent(pulse::PATIENCE))
+                }
+                _ = self.relists.changed() => Err(Failure::Relist),
+                () = tokio::time::sleep(compare_in) => {
+                    self.is_comparing = true;
+                    Err(Failure::Relist)
+                }
+            };
+        }
+    }
+
+    /// Applies the events of one chunk and makes them visible together.
+    fn take(&mut self, lines: &mut Lines, chunk: &[u8]) -> Result<(), Failure> {
+        let received = Instant::now();
+        lines.add(chunk)?;
+        let mut events = 0;
+        let mut outcome = Ok(());
+        while let Some(line) = lines.next() {
+            match self.event(&line) {
+                Ok(is_event) => events += u64::from(is_event),
+                Err(failure) => {
+                    outcome = Err(failure);
+                    break;
+                }
+            }
+        }
+        let mut desk = self.desk.borrow_mut();
+        if events > 0 {
+            desk.publish_since(received);
+        }
+        desk.heard(&self.watched, events);
+        outcome
+    }
+
+    /// One line. Returns whether it was about an object.
+    fn event(&mut self, line: &[u8]) -> Result<bool, Failure> {
+        if line.is_empty() {
+            return Ok(false);
+        }
+        let read: Line<'_> =
+            serde_json::from_slice(line).map_err(|error| Failure::Garbage(error.to_string()))?;
+        if read.kind == "ERROR" {
+            let status: Status = serde_json::from_str(read.object.get()).unwrap_or_default();
+            let Status { code, message } = status;
+            return Err(Failure::Status { code, message, retry_after: None });
+        }
+        let named = decode::named(read.object.get()).unwrap_or_default();
+        let version = named.metadata.resource_version;
+        // Versions of one resource only grow (K7): an event from before what is held is an echo.
+        let (held, new) =
+            (decode::version(self.version.as_deref()), decode::version(version.as_deref()));
+        if new != 0 && new < held {
+            return Ok(false);
+        }
+        let mut desk = self.desk.borrow_mut();
+        let is_event = match &*read.kind {
+            "ADDED" | "MODIFIED" => {
+                desk.apply(&self.watched, read.object);
+                true
+            }
+            "DELETED" => {
+                desk.delete(&self.watched, read.object);
+                true
+            }
+            "BOOKMARK" => false,
+            other => return Err(Failure::Garbage(format!("an event of type {other:?}"))),
+        };
+        drop(desk);
+        if version.is_some() && version != self.version {
+            self.version = version;
+            self.supervisor.moved();
+        }
+        Ok(is_event)
+    }
+}
+
+/// Waits until the way to the API server is found dead.
+async fn died(dead: &mut watch::Receiver<u64>) {
+    if dead.changed().await.is_err() {
+        // The pulse has ended with the source: nothing will say so any more.
+        std::future::pending::<()>().await;
+    }
+}
+
+fn next_comparison() -> Instant {
+    Instant::now() + COMPARE_AFTER + COMPARE_SPREAD.mul_f64(chance())
+}
+
+fn silent(duration: Duration) -> Failure {
+    Failure::Link(format!("nothing came from it for {} s", duration.as_secs()))
+}
+
+async fn refusal(code: StatusCode, response: Response<Body>) -> Failure {
+    let seconds = response.headers().get(RETRY_AFTER);
+    let seconds = seconds.and_then(|value| value.to_str().ok()?.parse().ok());
+    let body = http_body_util::Limited::new(response.into_body(), MAX_ERROR);
+    let body = timeout(ANSWER_TIMEOUT, body.collect()).await;
+    let body = body.ok().and_then(Result::ok).map(|body| body.to_bytes()).unwrap_or_default();
+    let status: Status = serde_json::from_slice(&body).unwrap_or_default();
+    Failure::Status {
+        code: code.as_u16(),
+        message: status.message,
+        retry_after: seconds.map(Duration::from_secs),
+    }
+}
+
+/// An error and what caused it.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        cause = error.source();
+    }
+    text
+}
+
+/// Octets to lines.
+#[derive(Debug, Default)]
+struct Lines {
+    buffer: Vec<u8>,
+    taken: usize,
+}
+
+impl Lines {
+    fn add(&mut self, chunk: &[u8]) -> Result<(), Failure> {
+        self.buffer.drain(..self.taken);
+        self.taken = 0;
+        self.buffer.extend_from_slice(chunk);
+        match self.buffer.len() > MAX_LINE + chunk.len() {
+            true => Err(Failure::Garbage("an event is too long".into())),
+            false => Ok(()),
+        }
+    }
+
+    /// The next whole line; what has no end yet stays.
+    fn next(&mut self) -> Option<Vec<u8>> {
+        let rest = &self.buffer[self.taken..];
+        let end = rest.iter().position(|&octet| octet == b'\n')?;
+        let line = rest[..end].to_vec();
+        self.taken += end + 1;
+        Some(line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_put_together_from_chunks() {
+        let mut lines = Lines::default();
+        lines.add(b"{\"a\":1}\n{\"b\"").unwrap();
+        assert_eq!(lines.next().unwrap(), b"{\"a\":1}");
+        assert_eq!(lines.next(), None);
+        lines.add(b":2}\n").unwrap();
+        assert_eq!(lines.next().unwrap(), b"{\"b\":2}");
+        assert_eq!(lines.next(), None);
+    }
+
+    #[test]
+    fn a_line_without_end_is_refused() {
+        let mut lines = Lines::default();
+        let chunk = vec![b'x'; 1 << 20];
+        let refused = (0..20).any(|_| lines.add(&chunk).is_err());
+        assert!(refused);
+    }
+}

@@ -1,0 +1,153 @@
+//! What is watched, and how it is asked for.
+
+use dataplane_core::Resource;
+use kube::api::{ListParams, Request, WatchParams};
+use kube::client::Body;
+
+use crate::source::convert::SERVICE_NAME_LABEL;
+
+/// The server ends a watch after so long (E24): below the 240 s after which load balancers drop an
+/// idle connection and say nothing.
+const WATCH_TIMEOUT_S: u32 = 180;
+/// Objects in a page, which is held whole.
+const PAGE: u32 = 500;
+/// A full EndpointSlice has 35 KB of JSON, and so up to 3.5 MB a page.
+const PAGE_OF_SLICES: u32 = 100;
+/// A Pod has 5-10 KB.
+const PAGE_OF_PODS: u32 = 250;
+
+/// One thing to list and watch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Watched {
+    /// Objects for the index.
+    Objects(Resource),
+    /// The configuration that an operator writes.
+    ConfigMap {
+        /// Its namespace, one label.
+        namespace: String,
+        /// Its name, a DNS name.
+        name: String,
+    },
+}
+
+impl Watched {
+    /// For people and metrics.
+    pub(super) fn plural(&self) -> &'static str {
+        match self {
+            Watched::Objects(resource) => resource.plural(),
+            Watched::ConfigMap { .. } => "configmaps",
+        }
+    }
+
+    fn path(&self) -> String {
+        match self {
+            Watched::Objects(Resource::Services) => "/api/v1/services".into(),
+            Watched::Objects(Resource::EndpointSlices) => {
+                "/apis/discovery.k8s.io/v1/endpointslices".into()
+            }
+            Watched::Objects(Resource::Namespaces) => "/api/v1/namespaces".into(),
+            Watched::Objects(Resource::Pods) => "/api/v1/pods".into(),
+            Watched::ConfigMap { namespace, .. } => {
+                format!("/api/v1/namespaces/{namespace}/configmaps")
+            }
+        }
+    }
+
+    /// Slices of no Service give no names.
+    fn label_selector(&self) -> Option<String> {
+        (*self == Watched::Objects(Resource::EndpointSlices)).then(|| SERVICE_NAME_LABEL.to_owned())
+    }
+
+    /// RBAC narrows list and watch to one name only where the request says so too (S6).
+    fn field_selector(&self) -> Option<String> {
+        match self {
+            Watched::Objects(_) => None,
+            Watched::ConfigMap { name, .. } => Some(format!("metadata.name={name}")),
+        }
+    }
+
+    fn page(&self) -> u32 {
+        match self {
+            Watched::Objects(Resource::EndpointSlices) => PAGE_OF_SLICES,
+            Watched::Objects(Resource::Pods) => PAGE_OF_PODS,
+            Watched::Objects(Resource::Services | Resource::Namespaces)
+            | Watched::ConfigMap { .. } => PAGE,
+        }
+    }
+
+    /// Of a Namespace nothing but its metadata is asked for.
+    fn is_metadata_only(&self) -> bool {
+        *self == Watched::Objects(Resource::Namespaces)
+    }
+
+    /// The first page, or the one behind `token`. Without a resourceVersion: a consistent read,
+    /// because what a list lacks is removed, and a list from a server that lags would lack names
+    /// that live.
+    pub(super) fn list(&self, token: Option<&str>) -> hyper::Request<Body> {
+        let parameters = ListParams {
+            label_selector: self.label_selector(),
+            field_selector: self.field_selector(),
+            limit: Some(self.page()),
+            continue_token: token.map(str::to_owned),
+            ..ListParams::default()
+        };
+        let request = Request::new(self.path());
+        let built = match self.is_metadata_only() {
+            true => request.list_metadata(&parameters),
+            false => request.list(&parameters),
+        };
+        built.expect("parameters that fit together").map(Body::from)
+    }
+
+    /// What changes after this version.
+    pub(super) fn watch(&self, version: &str) -> hyper::Request<Body> {
+        let parameters = WatchParams {
+            label_selector: self.label_selector(),
+            field_selector: self.field_selector(),
+            timeout: Some(WATCH_TIMEOUT_S),
+            bookmarks: true,
+            ..WatchParams::default()
+        };
+        let request = Request::new(self.path());
+        let built = match self.is_metadata_only() {
+            true => request.watch_metadata(&parameters, version),
+            false => request.watch(&parameters, version),
+        };
+        built.expect("parameters that fit together").map(Body::from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_consistent_reads_in_pages() {
+        let request = Watched::Objects(Resource::Services).list(None);
+        let text = request.uri().to_string();
+        assert!(text.contains("limit=500") && !text.contains("resourceVersion"), "{text}");
+        let next = Watched::Objects(Resource::Services).list(Some("a+b="));
+        assert!(next.uri().to_string().contains("continue=a%2Bb%3D"));
+    }
+
+    #[test]
+    fn watches_end_before_load_balancers_drop_them_and_have_bookmarks() {
+        let text = Watched::Objects(Resource::Pods).watch("7").uri().to_string();
+        for part in ["timeoutSeconds=180", "allowWatchBookmarks=true", "resourceVersion=7"] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+    }
+
+    #[test]
+    fn s6_no_more_is_asked_for_than_the_roles_allow() {
+        let map = Watched::ConfigMap { namespace: "dns".into(), name: "main".into() };
+        let text = map.watch("7").uri().to_string();
+        assert!(text.starts_with("/api/v1/namespaces/dns/configmaps?"), "{text}");
+        assert!(text.contains("fieldSelector=metadata.name%3Dmain"), "{text}");
+        let slices = Watched::Objects(Resource::EndpointSlices).list(None).uri().to_string();
+        assert!(slices.contains("labelSelector=kubernetes.io%2Fservice-name"), "{slices}");
+        let namespaces = Watched::Objects(Resource::Namespaces).list(None);
+        let accept = namespaces.headers()["accept"].to_str().unwrap();
+        assert!(accept.contains("PartialObjectMetadataList"), "{accept}");
+    }
+}

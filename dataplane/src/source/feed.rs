@@ -1,0 +1,110 @@
+//! What is known of one stream of objects: whether it is complete, when it was last heard of, and
+//! what is wrong with it. `/readyz`, `/config` and the metrics read it (E50, E51).
+
+use std::time::{Duration, Instant};
+
+use dataplane_core::DataSource;
+
+/// One resource, or the configuration.
+#[derive(Clone, Debug)]
+pub struct Feed {
+    /// Whether it is needed now; Pods are not unless pod records are verified.
+    pub is_wanted: bool,
+    /// Where the data comes from.
+    pub source: DataSource,
+    /// The last event, bookmark, completed list or accepted watch request.
+    pub last_contact: Option<Instant>,
+    /// What keeps it from being heard of.
+    pub trouble: Option<Trouble>,
+    /// Events taken since start, bookmarks aside.
+    pub events: u64,
+    /// Complete lists after the first.
+    pub relists: u64,
+    /// Requests and streams that failed.
+    pub failures: u64,
+    /// Objects that were not understood at all.
+    pub undecodable: u64,
+    /// What a list for comparison found to be different (E54).
+    pub differences: u64,
+}
+
+/// What is wrong with a stream.
+#[derive(Clone, Debug)]
+pub struct Trouble {
+    /// Since when.
+    pub since: Instant,
+    /// The last failure, and what to do about it where that is known.
+    pub reason: String,
+}
+
+impl Default for Feed {
+    fn default() -> Feed {
+        Feed {
+            is_wanted: true,
+            source: DataSource::None,
+            last_contact: None,
+            trouble: None,
+            events: 0,
+            relists: 0,
+            failures: 0,
+            undecodable: 0,
+            differences: 0,
+        }
+    }
+}
+
+impl Feed {
+    /// There is data to answer from, or none is needed.
+    pub fn is_answerable(&self) -> bool {
+        !self.is_wanted || self.source != DataSource::None
+    }
+
+    /// It was heard of, and all is well.
+    pub fn heard(&mut self) {
+        self.last_contact = Some(Instant::now());
+        self.trouble = None;
+    }
+
+    /// It failed. Returns whether that is news.
+    pub fn failed(&mut self, reason: String) -> bool {
+        self.failures += 1;
+        let before = self.trouble.replace(Trouble { since: Instant::now(), reason });
+        let (Some(before), Some(now)) = (before, &mut self.trouble) else { return true };
+        now.since = before.since;
+        now.reason != before.reason
+    }
+
+    /// How long nothing was heard.
+    pub fn age(&self) -> Option<Duration> {
+        self.last_contact.map(|contact| contact.elapsed())
+    }
+
+    /// One line for a person: why it is not complete.
+    pub fn explanation(&self) -> String {
+        match &self.trouble {
+            Some(trouble) => {
+                format!("failing for {} s: {}", trouble.since.elapsed().as_secs(), trouble.reason)
+            }
+            None => "the first list is being read".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_trouble_is_news_once_and_keeps_its_beginning() {
+        let mut feed = Feed::default();
+        assert!(feed.failed("refused".into()));
+        let since = feed.trouble.as_ref().unwrap().since;
+        assert!(!feed.failed("refused".into()));
+        assert!(feed.failed("403".into()));
+        assert_eq!(feed.trouble.as_ref().unwrap().since, since);
+        assert!(feed.explanation().ends_with("403"));
+        feed.heard();
+        assert!(feed.trouble.is_none() && feed.age().is_some());
+        assert_eq!(feed.failures, 3);
+    }
+}

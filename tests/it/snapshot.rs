@@ -40,7 +40,7 @@ fn keep(folder: &Path, config: &Config, objects: Vec<Object>) {
         writer.apply(Change::Apply(object));
     }
     for resource in Resource::ALL {
-        writer.complete(resource);
+        writer.complete(resource, 0);
     }
     writer.publish();
     let begin = Instant::now();

@@ -103,7 +103,6 @@ impl FaultProxy {
     }
 
     async fn start_before(target: &Path) -> anyhow::Result<FaultProxy> {
-        let upstream = Upstream::new(target).await?;
         let scratch = Scratch::new("fault-proxy")?;
         let authority = Authority::new("fault proxy")?;
         let tls = acceptor(&authority)?;
@@ -115,11 +114,24 @@ impl FaultProxy {
         let kubeconfig = scratch.write("kubeconfig", kubeconfig::document(&cluster, None))?;
         let rules = Arc::new(Rules::default());
         let (end, ended) = oneshot::channel();
-        let serving = serve(listener, tls, upstream, Arc::clone(&rules), ended);
+        let (ready, is_ready) = oneshot::channel();
+        let (target, shared) = (target.to_owned(), Arc::clone(&rules));
         let thread = std::thread::Builder::new().name("fault-proxy".into()).spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.expect("a runtime").block_on(serving);
+            runtime.expect("a runtime").block_on(async {
+                // Made here: a client of kube has tasks on the runtime that it is made on.
+                match Upstream::new(&target).await {
+                    Ok(upstream) => {
+                        let _ = ready.send(Ok(()));
+                        serve(listener, tls, upstream, shared, ended).await;
+                    }
+                    Err(error) => {
+                        let _ = ready.send(Err(error));
+                    }
+                }
+            });
         })?;
+        is_ready.await??;
         Ok(FaultProxy { address, rules, kubeconfig, scratch, end: Some(end), thread: Some(thread) })
     }
 

@@ -5,6 +5,7 @@ pub mod control_plane;
 pub mod crd;
 pub mod fault_proxy;
 pub mod fuzzing;
+pub mod live;
 pub mod mutate;
 pub mod objects;
 pub mod oracle;

@@ -32,6 +32,41 @@ where
     api.create(&PostParams::default(), &object).await.expect("the API server takes the manifest")
 }
 
+/// Creates what a manifest of any kind that DNS reads says, a Pod with its status. One that is there already is left
+/// as it is.
+///
+/// # Errors
+/// The API server refuses it, and why.
+pub async fn create_any(client: &Client, manifest: &Value) -> Result<(), String> {
+    let (kind, namespace) = (manifest["kind"].as_str(), manifest["metadata"]["namespace"].as_str());
+    let namespace = namespace.unwrap_or("default");
+    let path = match kind {
+        Some("Namespace") => "/api/v1/namespaces".to_owned(),
+        Some("Service") => format!("/api/v1/namespaces/{namespace}/services"),
+        Some("Pod") => format!("/api/v1/namespaces/{namespace}/pods"),
+        Some("ConfigMap") => format!("/api/v1/namespaces/{namespace}/configmaps"),
+        Some("EndpointSlice") => {
+            format!("/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices")
+        }
+        other => return Err(format!("a manifest of kind {other:?}")),
+    };
+    let request = hyper::Request::post(path).body(manifest.to_string().into_bytes());
+    let created = client.request::<Value>(request.expect("a well-formed request")).await;
+    match created {
+        Ok(_) => {}
+        Err(kube::Error::Api(status)) if status.code == 409 => return Ok(()),
+        Err(error) => return Err(format!("{}: {error}", manifest["metadata"])),
+    }
+    if kind == Some("Pod") && !manifest["status"].is_null() {
+        let name = manifest["metadata"]["name"].as_str().unwrap_or_default();
+        let status = json!({"status": manifest["status"]});
+        let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
+        let patched = api.patch_status(name, &PatchParams::default(), &Patch::Merge(&status)).await;
+        patched.map_err(|error| format!("status of {name}: {error}"))?;
+    }
+    Ok(())
+}
+
 /// Says for the kubelet that this Pod runs, is ready, and has these addresses.
 pub async fn run_pod(client: &Client, pod: &Pod, addresses: &[IpAddr]) {
     let namespace = pod.metadata.namespace.as_deref().expect("a Pod has a namespace");

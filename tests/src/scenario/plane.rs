@@ -1,35 +1,45 @@
-//! A scenario's objects in a running data plane: manifests in a folder, UDP and TCP on loopback, and a scripted server in
-//! the place of every upstream.
+//! A scenario's objects in a running data plane: from a folder of manifests or from an API server, UDP and TCP on
+//! loopback, and a scripted server in the place of every upstream.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use dataplane::forward::Forwarder;
 use dataplane::serve::{Limits, Serving, worker_counters};
+use dataplane::source::api::{Api, Options, Wanted};
 use dataplane::source::files::Files;
+use dataplane::source::report::Report;
 use dataplane::source::writer::Setup;
 use dataplane_core::Identity;
 use serde_json::Value;
 
 use super::{Outcome, folder, objects};
 use crate::client::{self, Names, Transport};
+use crate::live;
 use crate::scratch::Scratch;
 use crate::upstream::{Script, ScriptedUpstream};
 
 /// "One worker" (§9.2), so that what follows from one socket is answered in order.
 const WORKERS: usize = 1;
+/// Generous: a busy machine runs several control planes at once.
+const READY_WITHIN: Duration = Duration::from_secs(90);
 
 /// A data plane that ends when dropped. Fields are dropped in order.
 #[derive(Debug)]
 pub struct Plane {
     serving: Serving,
+    /// Where objects come from, if not from the folder.
+    _api: Option<Api>,
+    report: Arc<Report>,
     /// By the address that the configuration writes, in its order.
     upstreams: Vec<(IpAddr, ScriptedUpstream)>,
     names: Names,
     _manifests: Scratch,
-    _runtime: tokio::runtime::Runtime,
+    _runtime: live::Background,
 }
 
 impl Plane {
@@ -38,14 +48,35 @@ impl Plane {
     /// # Errors
     /// The configuration is refused, an upstream has no script, or loopback has no free port.
     pub fn start(from: &[Value]) -> Result<Plane> {
+        Plane::from(from, None)
+    }
+
+    /// Serves what this cluster has; of `from` only the ClusterDNS is used.
+    ///
+    /// # Errors
+    /// As [`Plane::start`].
+    pub fn watching(kubeconfig: &Path, from: &[Value]) -> Result<Plane> {
+        let plane = Plane::from(from, Some(kubeconfig))?;
+        let deadline = Instant::now() + READY_WITHIN;
+        while !plane.report.read().is_answerable {
+            anyhow::ensure!(Instant::now() < deadline, "{:#?}", plane.report.read());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(plane)
+    }
+
+    fn from(from: &[Value], kubeconfig: Option<&Path>) -> Result<Plane> {
         let upstreams = upstreams(from)?;
         let twins: BTreeMap<IpAddr, SocketAddr> =
             upstreams.iter().map(|(address, twin)| (*address, twin.address())).collect();
         let mut from = from.to_vec();
         objects::redirect(&mut from, &twins)?;
         let manifests = Scratch::new("scenario")?;
+        if kubeconfig.is_some() {
+            from.retain(|object| object["kind"] == "ClusterDNS");
+        }
         let documents: Vec<String> = from.iter().map(Value::to_string).collect();
-        manifests.write("objects.yaml", documents.join("\n---\n"))?;
+        let file = manifests.write("objects.yaml", documents.join("\n---\n"))?;
 
         let identity = Identity {
             version: "1.2.3".into(),
@@ -54,24 +85,40 @@ impl Plane {
         };
         let names =
             Names { version: identity.version.clone(), pod_name: identity.pod_name.clone() };
+        let report: Arc<Report> = Arc::default();
         let setup = Setup {
             counters: worker_counters(1, WORKERS),
             identity,
             resolv_conf: manifests.path().join("no-resolv.conf"),
-            report: Arc::default(),
+            report: report.clone(),
         };
-        let files = Files::open(manifests.path(), setup)?;
+        let (state, api) = match kubeconfig {
+            None => (Files::open(manifests.path(), setup)?.state(), None),
+            Some(kubeconfig) => {
+                let options = Options { wanted: Wanted::File(file), ..live::options(kubeconfig) };
+                let api = Api::open(options, setup)?;
+                (api.state(), Some(api))
+            }
+        };
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let serving = Serving::start(
             &[(Ipv4Addr::LOCALHOST, 0).into()],
             WORKERS,
-            files.state(),
+            state,
             Forwarder::new(),
             Limits::default(),
             runtime.handle().clone(),
         )?;
-        Ok(Plane { serving, upstreams, names, _manifests: manifests, _runtime: runtime })
+        Ok(Plane {
+            serving,
+            _api: api,
+            report,
+            upstreams,
+            names,
+            _manifests: manifests,
+            _runtime: live::Background(Some(runtime)),
+        })
     }
 
     /// Where it answers, UDP and TCP alike.

@@ -1,0 +1,209 @@
+//! A data plane in this process that watches an API server, real or behind a fault proxy.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use dataplane::forward::Forwarder;
+use dataplane::metrics::{Metrics, Sources};
+use dataplane::probes::{Health, why_not_ready};
+use dataplane::serve::{Limits, Serving, worker_counters};
+use dataplane::source::api::{Api, Credentials, Options, Wanted};
+use dataplane::source::report::Report;
+use dataplane::source::writer::Setup;
+use dataplane_core::{Identity, Resource};
+
+use crate::client::{self, Names, Question, Section, Text, Transport};
+use crate::scratch::Scratch;
+
+/// "One worker" (§9.2), so that what follows from one socket is answered in order.
+const WORKERS: usize = 1;
+/// Generous: a busy machine runs several control planes at once.
+const PATIENCE: Duration = Duration::from_secs(90);
+const POLL: Duration = Duration::from_millis(20);
+
+/// The data plane; it ends when dropped. Fields are dropped in order.
+#[derive(Debug)]
+pub struct Live {
+    serving: Serving,
+    _api: Api,
+    report: Arc<Report>,
+    metrics: Metrics,
+    health: Health,
+    names: Names,
+    _files: Scratch,
+    _runtime: Background,
+}
+
+/// A runtime that may be dropped inside another one, as at the end of an async test.
+#[derive(Debug)]
+pub(crate) struct Background(pub(crate) Option<tokio::runtime::Runtime>);
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Options for a kubeconfig file, the defaults for the rest, and no waiting for others.
+pub fn options(kubeconfig: &Path) -> Options {
+    let file = Some(PathBuf::from(kubeconfig));
+    Options {
+        credentials: Credentials::Kubeconfig { file, context: None },
+        wanted: Wanted::Defaults,
+        pod_uid: None,
+        state_dir: None,
+        spread: Duration::ZERO,
+    }
+}
+
+impl Live {
+    /// Starts one with the defaults as configuration.
+    pub fn start(kubeconfig: &Path) -> Live {
+        Live::with(options(kubeconfig)).expect("a data plane starts")
+    }
+
+    /// Starts one.
+    ///
+    /// # Errors
+    /// Options that cannot be used; an API server that is away is none.
+    pub fn with(options: Options) -> Result<Live> {
+        let files = Scratch::new("live")?;
+        let identity = Identity {
+            version: "1.2.3".into(),
+            pod_name: "clusterdns-7d4b9".into(),
+            instance_id: "0123456789abcdef".into(),
+        };
+        let names =
+            Names { version: identity.version.clone(), pod_name: identity.pod_name.clone() };
+        let report: Arc<Report> = Arc::default();
+        let setup = Setup {
+            counters: worker_counters(1, WORKERS),
+            identity,
+            resolv_conf: files.path().join("no-resolv.conf"),
+            report: report.clone(),
+        };
+        let api = Api::open(options, setup)?;
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let forwarder = Forwarder::new();
+        let serving = Serving::start(
+            &[(Ipv4Addr::LOCALHOST, 0).into()],
+            WORKERS,
+            api.state(),
+            forwarder.clone(),
+            Limits::default(),
+            runtime.handle().clone(),
+        )?;
+        let metrics = Metrics::new(Sources {
+            state: api.state(),
+            serving: serving.counters().clone(),
+            forwarder,
+            report: report.clone(),
+        });
+        let health = Health::default();
+        health.serving();
+        Ok(Live {
+            serving,
+            _api: api,
+            report,
+            metrics,
+            health,
+            names,
+            _files: files,
+            _runtime: Background(Some(runtime)),
+        })
+    }
+
+    /// Where it answers, UDP and TCP alike.
+    pub fn address(&self) -> SocketAddr {
+        self.serving.local_addrs()[0]
+    }
+
+    /// What it calls itself.
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// What its source tells.
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
+
+    /// Why `/readyz` says no; nothing when it says yes.
+    pub fn why_not_ready(&self) -> Vec<String> {
+        why_not_ready(&self.health, &self.report)
+    }
+
+    /// Asks over UDP.
+    pub fn ask(&self, question: &str) -> Text {
+        let question = Question::parse(question).expect("a question");
+        let reply = client::ask_udp(self.address(), &question.packet, false).expect("a reply");
+        client::read(&question, reply.as_deref(), Transport::Udp, &self.names)
+    }
+
+    /// The A records of a name below the cluster domain, as addresses; `Err` is the status of a denial.
+    pub fn a(&self, name: &str) -> Result<Vec<IpAddr>, String> {
+        let text = self.ask(&format!("{name}.svc.cluster.local. A"));
+        let answers = &text.records[Section::Answer as usize];
+        if answers.is_empty() {
+            let status = text
+                .status
+                .split_whitespace()
+                .find(|word| ["NOERROR", "NXDOMAIN", "SERVFAIL", "REFUSED"].contains(word));
+            return Err(status.unwrap_or(&text.status).to_owned());
+        }
+        let last = |record: &String| record.rsplit(' ').next()?.parse().ok();
+        let mut addresses: Vec<IpAddr> = answers.iter().filter_map(last).collect();
+        addresses.sort();
+        Ok(addresses)
+    }
+
+    /// The value of one line of `/metrics`.
+    pub fn metric(&self, series: &str) -> Option<f64> {
+        let text = self.metrics.text();
+        let line = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        line.and_then(|value| value.trim().parse().ok())
+    }
+
+    /// Waits until it is ready.
+    pub fn wait_until_ready(&self) {
+        self.wait("readiness", || self.why_not_ready().is_empty());
+    }
+
+    /// Waits until this is so; says what it knows when it never is.
+    pub fn wait(&self, what: &str, mut is_so: impl FnMut() -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !is_so() {
+            assert!(Instant::now() < deadline, "{what}: never\n{:#?}", self.report.read());
+            std::thread::sleep(POLL);
+        }
+    }
+
+    /// Waits until a name has exactly these addresses.
+    pub fn wait_for(&self, name: &str, addresses: &[&str]) {
+        let expected: Vec<IpAddr> =
+            addresses.iter().map(|address| address.parse().expect("an address")).collect();
+        self.wait(name, || self.a(name).as_ref() == Ok(&expected));
+    }
+
+    /// Waits until a name is denied with this status.
+    pub fn wait_for_denial(&self, name: &str, status: &str) {
+        self.wait(name, || self.a(name) == Err(status.to_owned()));
+    }
+
+    /// Why a watch is in trouble.
+    pub fn trouble(&self, resource: Resource) -> Option<String> {
+        let told = self.report.read();
+        told.feeds[resource as usize].trouble.as_ref().map(|trouble| trouble.reason.clone())
+    }
+
+    /// Complete lists after the first.
+    pub fn relists(&self, resource: Resource) -> u64 {
+        self.report.read().feeds[resource as usize].relists
+    }
+}

@@ -16,6 +16,7 @@ mod workload;
 
 pub use servers::check_own_addresses;
 pub use update::check_update;
+pub(crate) use violations::shown;
 pub use violations::{Reason, Violation, Violations};
 
 use crate::bounds as limit;

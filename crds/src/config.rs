@@ -173,12 +173,18 @@ impl Config {
 
     /// Names this content: the first 12 hex digits of the SHA-256 of [`Config::to_json`].
     pub fn revision(&self) -> String {
-        let digest = Sha256::digest(self.to_json());
-        digest[..6].iter().fold(String::with_capacity(12), |mut text, octet| {
-            let _ = write!(text, "{octet:02x}");
-            text
-        })
+        revision_of(&self.to_json())
     }
+}
+
+/// The revision of a document that [`Config::to_json`] wrote, in whatever version: a reader that knows fewer fields would
+/// write, and so name, another one.
+pub fn revision_of(text: &str) -> String {
+    let digest = Sha256::digest(text);
+    digest[..6].iter().fold(String::with_capacity(12), |mut text, octet| {
+        let _ = write!(text, "{octet:02x}");
+        text
+    })
 }
 
 /// Fields of a document that this version does not know: the first ones by path, and how many in all.

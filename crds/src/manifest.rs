@@ -3,75 +3,182 @@
 //! Such files have no API server to default and prune them: serde fills in the same defaults, and fields that nobody
 //! knows are listed, because a misspelled section would otherwise be silently absent.
 
-use serde::Deserialize;
-use serde_json::Value;
+mod places;
+mod shape;
+
+use std::fmt::{self, Display};
+
+use serde_json::{Map, Value};
 
 use crate::ClusterDNS;
 use crate::config::UnknownFields;
 use crate::v1alpha1::VERSION;
 
+pub use places::{Place, Places, places};
+
+/// A ClusterDNS as it was read.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The resource, defaults filled in, unchecked.
+    pub resource: ClusterDNS,
+    /// Fields that this version does not know and ignores.
+    pub unknown: UnknownFields,
+    /// Where its fields are written, for messages about them.
+    pub places: Places,
+}
+
+/// Why a document is not a ClusterDNS: one mistake or more, one a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManifestError {
+    file: String,
+    mistakes: Vec<Mistake>,
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// Where in the file, where that is known.
+    pub place: Option<Place>,
+    /// The field, such as `spec.ttlSeconds`; empty where it is not about one.
+    pub field: String,
+    /// What is wrong, and what to write.
+    pub message: String,
+}
+
 /// Reads one YAML or JSON document. `file` is for the message only.
+///
+/// # Errors
+/// What is wrong, and where.
 pub fn read(text: &str, file: &str) -> Result<(ClusterDNS, UnknownFields), ManifestError> {
-    let at = |error: serde_saphyr::Error| {
-        let place = error
-            .location()
-            .map(|place| format!(":{}:{}", place.line(), place.column()))
-            .unwrap_or_default();
-        // The rest of the message is an excerpt of the file.
-        let reason = error.without_snippet().to_string();
-        ManifestError(format!("{file}{place}: {reason}"))
+    let document = serde_saphyr::from_str(text).map_err(|error| not_yaml(&error, file))?;
+    let places = places(text).into_iter().next().unwrap_or_default();
+    read_value(document).map_err(|error| error.at(file, &places))
+}
+
+/// Reads every ClusterDNS of a text of any documents and `List`s; other kinds are passed over. `file` is for the
+/// messages only.
+pub fn read_all(text: &str, file: &str) -> Vec<Result<Found, ManifestError>> {
+    let documents: Vec<Value> = match serde_saphyr::from_multiple(text) {
+        Ok(documents) => documents,
+        Err(error) => return vec![Err(not_yaml(&error, file))],
     };
-    let head: Head = serde_saphyr::from_str(text).map_err(at)?;
-    head.check().map_err(|reason| ManifestError(format!("{file}: {reason}")))?;
-    let mut unknown = UnknownFields::default();
-    let resource = serde_saphyr::with_deserializer_from_str(text, |document| {
-        serde_ignored::deserialize(document, |path| add(&mut unknown, &path))
-    })
-    .map_err(at)?;
-    Ok((resource, unknown))
+    let mut places = places(text).into_iter();
+    let of_document = |mut document: Value| match document.get_mut("items").map(Value::take) {
+        Some(Value::Array(items)) => items,
+        Some(_) | None => vec![document],
+    };
+    let all = documents.into_iter().flat_map(of_document);
+    all.filter(|document| document["kind"] == "ClusterDNS")
+        .map(|document| {
+            let places = places.next().unwrap_or_default();
+            match read_value(document) {
+                Ok((resource, unknown)) => Ok(Found { resource, unknown, places }),
+                Err(error) => Err(error.at(file, &places)),
+            }
+        })
+        .collect()
 }
 
 /// Reads a document that was parsed already, for example one of many in a folder.
-pub fn read_value(value: Value) -> Result<(ClusterDNS, UnknownFields), ManifestError> {
-    let head = Head::deserialize(&value).map_err(|error| ManifestError(error.to_string()))?;
-    head.check().map_err(ManifestError)?;
+///
+/// # Errors
+/// What is wrong, by field.
+pub fn read_value(document: Value) -> Result<(ClusterDNS, UnknownFields), ManifestError> {
+    check_head(&document)?;
+    // The type has the two as constants; an absent spec is an empty one, as every field has a default.
+    let mut fields = document.as_object().cloned().unwrap_or_default();
+    fields.retain(|key, value| !matches!(key.as_str(), "apiVersion" | "kind") && !value.is_null());
+    fields.entry("spec").or_insert_with(|| Value::Object(Map::new()));
     let mut unknown = UnknownFields::default();
-    let resource = serde_ignored::deserialize(value, |path| add(&mut unknown, &path))
-        .map_err(|error: serde_json::Error| ManifestError(error.to_string()))?;
-    Ok((resource, unknown))
+    let mut track = serde_path_to_error::Track::new();
+    let reader = serde_path_to_error::Deserializer::new(Value::Object(fields), &mut track);
+    let read = serde_ignored::deserialize(reader, |path| unknown.add(path.to_string()));
+    let refused = track.path().to_string();
+    let mistakes = match &read {
+        Ok(_) => shape::lists_for_fields(&document),
+        Err(_) => shape::mistakes(&document, &refused),
+    };
+    match (read, mistakes.is_empty()) {
+        (Ok(resource), true) => Ok((resource, unknown)),
+        // The schema sees nothing: the reader's own words.
+        (Err(error), true) => Err(ManifestError::of(&refused, error.to_string())),
+        (_, false) => Err(misshapen(mistakes)),
+    }
 }
 
-/// Why a document is not a ClusterDNS: place, and what is wrong.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct ManifestError(String);
-
-#[derive(Deserialize)]
-struct Head {
-    #[serde(default, rename = "apiVersion")]
-    api_version: String,
-    #[serde(default)]
-    kind: String,
+fn misshapen(mistakes: Vec<shape::Misshapen>) -> ManifestError {
+    let mistake = |found: shape::Misshapen| Mistake {
+        place: None,
+        field: found.field,
+        message: found.message,
+    };
+    ManifestError { file: String::new(), mistakes: mistakes.into_iter().map(mistake).collect() }
 }
 
-impl Head {
-    fn check(&self) -> Result<(), String> {
-        let expected = format!("{}/{VERSION}", crate::GROUP);
-        if self.api_version == expected && self.kind == "ClusterDNS" {
-            Ok(())
-        } else {
-            Err(format!(
-                "apiVersion {:?} and kind {:?} are not a ClusterDNS: write apiVersion: {expected} and kind: ClusterDNS",
-                self.api_version, self.kind
-            ))
+fn check_head(document: &Value) -> Result<(), ManifestError> {
+    let expected = format!("{}/{VERSION}", crate::GROUP);
+    let text = |field: &str| document[field].as_str().unwrap_or_default();
+    let (version, kind) = (text("apiVersion"), text("kind"));
+    if version == expected && kind == "ClusterDNS" {
+        return Ok(());
+    }
+    let message = format!(
+        "apiVersion {version:?} and kind {kind:?} are not a ClusterDNS this program reads: write apiVersion: {expected} and kind: ClusterDNS"
+    );
+    Err(ManifestError::of(if version == expected { "kind" } else { "apiVersion" }, message))
+}
+
+/// Not a document at all.
+fn not_yaml(error: &serde_saphyr::Error, file: &str) -> ManifestError {
+    let place = |place: serde_saphyr::Location| Place {
+        line: usize::try_from(place.line()).unwrap_or(usize::MAX),
+        column: usize::try_from(place.column()).unwrap_or(usize::MAX),
+    };
+    // The rest of the message is an excerpt of the file.
+    let message = error.without_snippet().to_string();
+    let mistake = Mistake { place: error.location().map(place), field: String::new(), message };
+    ManifestError { file: file.to_owned(), mistakes: vec![mistake] }
+}
+
+impl ManifestError {
+    fn of(field: &str, message: String) -> ManifestError {
+        let mistake = Mistake { place: None, field: field.to_owned(), message };
+        ManifestError { file: String::new(), mistakes: vec![mistake] }
+    }
+
+    /// The same, of this file.
+    fn at(mut self, file: &str, places: &Places) -> ManifestError {
+        file.clone_into(&mut self.file);
+        for mistake in &mut self.mistakes {
+            mistake.place = places.of(&mistake.field);
         }
+        self
+    }
+
+    /// What is wrong; never empty.
+    pub fn mistakes(&self) -> &[Mistake] {
+        &self.mistakes
     }
 }
 
-/// The two fields of [`Head`] are unknown to the resource's own type, which has them as constants.
-fn add(unknown: &mut UnknownFields, path: &serde_ignored::Path<'_>) {
-    let path = path.to_string();
-    if path != "apiVersion" && path != "kind" {
-        unknown.add(path);
+impl Display for ManifestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, mistake) in self.mistakes.iter().enumerate() {
+            if position > 0 {
+                f.write_str("\n")?;
+            }
+            match (self.file.as_str(), mistake.place) {
+                ("", _) => {}
+                (file, None) => write!(f, "{file}: ")?,
+                (file, Some(place)) => write!(f, "{file}:{place}: ")?,
+            }
+            if !mistake.field.is_empty() {
+                write!(f, "{}: ", mistake.field)?;
+            }
+            f.write_str(&mistake.message)?;
+        }
+        Ok(())
     }
 }
+
+impl std::error::Error for ManifestError {}

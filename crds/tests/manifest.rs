@@ -39,7 +39,7 @@ fn another_kind_or_version_is_refused_with_what_to_write() {
 fn a_misspelled_field_is_listed() {
     let text = format!("{HEAD}spec:\n  stubDomain: []\n  cache: {{memroy: 1Mi}}\n");
     let (_, unknown) = manifest::read(&text, "dns.yaml").expect("readable");
-    assert_eq!(unknown.paths, ["spec.stubDomain", "spec.cache.memroy"]);
+    assert_eq!(unknown.paths, ["spec.cache.memroy", "spec.stubDomain"]);
 }
 
 #[test]
@@ -52,4 +52,67 @@ fn json_is_read_too_and_a_status_does_no_harm() {
         manifest::read_value(serde_json::from_str(text).expect("JSON")).expect("a ClusterDNS");
     assert_eq!(from_text, from_value);
     assert_eq!(from_text.metadata.name.as_deref(), Some("a"));
+}
+
+#[test]
+fn a_field_of_the_wrong_shape_says_what_to_write() {
+    let rows = [
+        (
+            "ttlSeconds: soon",
+            "5:15: spec.ttlSeconds: expected a whole number from 0 to 3600, found \"soon\"",
+        ),
+        (
+            "ttlSeconds: -1",
+            "5:15: spec.ttlSeconds: expected a whole number from 0 to 3600, found -1",
+        ),
+        (
+            "ttlSeconds:",
+            "5:13: spec.ttlSeconds: expected a whole number from 0 to 3600, found nothing: leave the field out for its default",
+        ),
+        (
+            "podRecords: Maybe",
+            "5:15: spec.podRecords: expected one of Disabled, Insecure, Verified, found \"Maybe\"",
+        ),
+        ("domain: 5", "5:11: spec.domain: expected text, found 5"),
+        ("cache: []", "5:3: spec.cache: expected fields (name: value), found a list"),
+        (
+            "stubDomains: [{domain: a.example}]",
+            "5:17: spec.stubDomains[0].servers: is missing: write a list",
+        ),
+        (
+            "hideEmptyServices: yes please",
+            "5:22: spec.hideEmptyServices: expected true or false, found \"yes please\"",
+        ),
+        (
+            "reverseCIDRs: 10.0.0.0/8",
+            "5:17: spec.reverseCIDRs: expected a list, each entry text, found \"10.0.0.0/8\"",
+        ),
+    ];
+    for (spec, expected) in rows {
+        let message = error(&format!("{HEAD}spec:\n  {spec}\n"));
+        assert!(
+            message.starts_with(&format!("dns.yaml:{expected}")),
+            "{spec}:\n{message}\n{expected}"
+        );
+    }
+    let both = error(&format!("{HEAD}spec:\n  ttlSeconds: soon\n  domain: 5\n"));
+    assert_eq!(both.lines().count(), 2, "all of them at once: {both}");
+}
+
+#[test]
+fn every_cluster_dns_of_a_file_is_read_with_its_places_and_other_kinds_are_passed_over() {
+    let text = format!(
+        "kind: Service\n---\n{HEAD}spec:\n  ttlSeconds: 9\n---\n{HEAD}spec: {{ttlSeconds: x}}\n---\nkind: List\nitems:\n- apiVersion: clusterdns.dev/v1alpha1\n  kind: ClusterDNS\n  metadata: {{name: c}}\n"
+    );
+    let found = manifest::read_all(&text, "all.yaml");
+    let [one, two, three] = &found[..] else { panic!("three: {found:?}") };
+    let one = one.as_ref().expect("good");
+    assert_eq!(one.resource.spec.ttl_seconds, 9);
+    assert_eq!(one.places.of("spec.ttlSeconds").map(|place| place.line), Some(7));
+    let two = two.as_ref().expect_err("misshapen").to_string();
+    assert!(two.starts_with("all.yaml:12:20: spec.ttlSeconds: "), "{two}");
+    let three = three.as_ref().expect("good");
+    assert_eq!(three.places.of("metadata.name").map(|place| place.line), Some(18));
+    let broken = manifest::read_all("kind: [\n", "all.yaml");
+    assert!(broken[0].as_ref().expect_err("no YAML").to_string().starts_with("all.yaml:"));
 }

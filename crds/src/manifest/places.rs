@@ -1,0 +1,201 @@
+//! Where in a file each field of a ClusterDNS is written: a mistake is found after the text has become a value, and
+//! values have no lines.
+
+use std::collections::HashMap;
+use std::fmt::{self, Display};
+
+use serde_saphyr::granit_parser::{Event, Marker, Parser};
+
+/// Fields of one document whose places are kept; a ClusterDNS at its limits has a quarter of them.
+const MAX_PLACES: usize = 100_000;
+
+/// A line and a column, both from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The line.
+    pub line: usize,
+    /// The column, in characters.
+    pub column: usize,
+}
+
+impl Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.line, self.column)
+    }
+}
+
+/// The places of the fields of one ClusterDNS.
+#[derive(Clone, Debug, Default)]
+pub struct Places(HashMap<String, Place>);
+
+impl Places {
+    /// Where this field is written, by a path such as `spec.stubDomains[1].domain`; where it is absent, the field it
+    /// would be in.
+    pub fn of(&self, field: &str) -> Option<Place> {
+        let mut path = field;
+        loop {
+            if let Some(place) = self.0.get(path) {
+                return Some(*place);
+            }
+            path = match path.rfind(['.', '[']) {
+                Some(end) => &path[..end],
+                None if path.is_empty() => return None,
+                None => "",
+            };
+        }
+    }
+}
+
+/// The places of every ClusterDNS of a text, also of those in a `List`, in their order. A text that is not YAML has
+/// those before the mistake.
+pub fn places(text: &str) -> Vec<Places> {
+    let mut found = Vec::new();
+    let mut document = Document::default();
+    for next in Parser::new_from_str(text) {
+        let Ok((event, span)) = next else { break };
+        match event {
+            Event::Scalar(text, ..) => document.scalar(&text, span.start),
+            Event::Alias(_) => document.scalar("", span.start),
+            Event::MappingStart(..) => document.begin(false, span.start),
+            Event::SequenceStart(..) => document.begin(true, span.start),
+            Event::MappingEnd | Event::SequenceEnd => document.end(),
+            Event::DocumentEnd => found.extend(std::mem::take(&mut document).configurations()),
+            _ => {}
+        }
+    }
+    found
+}
+
+/// One document while it is read.
+#[derive(Default)]
+struct Document {
+    open: Vec<Open>,
+    places: HashMap<String, Place>,
+    /// Paths of what says that it is a ClusterDNS, in order.
+    configurations: Vec<String>,
+}
+
+/// A mapping or a sequence that has not ended.
+struct Open {
+    path: String,
+    is_sequence: bool,
+    /// Entries so far.
+    count: usize,
+    /// The key whose value comes next.
+    key: Option<(String, Place)>,
+}
+
+impl Document {
+    fn scalar(&mut self, text: &str, at: Marker) {
+        let at = place(at);
+        if let Some(open) = self.open.last_mut()
+            && !open.is_sequence
+            && open.key.is_none()
+        {
+            open.key = Some((text.to_owned(), at));
+            return;
+        }
+        if let Some(open) = self.open.last()
+            && open.key.as_ref().is_some_and(|(key, _)| key == "kind")
+            && text == "ClusterDNS"
+        {
+            self.configurations.push(open.path.clone());
+        }
+        let (path, _) = self.here(at);
+        self.keep(path, at);
+        self.is_done();
+    }
+
+    /// A collection is where its key is, else where it begins.
+    fn begin(&mut self, is_sequence: bool, at: Marker) {
+        let (path, at) = self.here(place(at));
+        self.keep(path.clone(), at);
+        self.open.push(Open { path, is_sequence, count: 0, key: None });
+    }
+
+    fn end(&mut self) {
+        self.open.pop();
+        self.is_done();
+    }
+
+    /// The path of what comes now.
+    fn here(&self, at: Place) -> (String, Place) {
+        match self.open.last() {
+            None => (String::new(), at),
+            Some(open) if open.is_sequence => (format!("{}[{}]", open.path, open.count), at),
+            Some(open) => {
+                // A key that is no text: no field of ours has one.
+                let (key, at) = open.key.as_ref().map_or(("?", at), |(key, at)| (key, *at));
+                let dot = if open.path.is_empty() { "" } else { "." };
+                (format!("{}{dot}{key}", open.path), at)
+            }
+        }
+    }
+
+    fn is_done(&mut self) {
+        if let Some(open) = self.open.last_mut() {
+            open.count += 1;
+            open.key = match (open.is_sequence, open.key.take()) {
+                (false, None) => Some(("?".to_owned(), Place { line: 0, column: 0 })),
+                _ => None,
+            };
+        }
+    }
+
+    fn keep(&mut self, path: String, at: Place) {
+        if self.places.len() < MAX_PLACES {
+            self.places.insert(path, at);
+        }
+    }
+
+    fn configurations(self) -> Vec<Places> {
+        let is_one = |path: &&String| {
+            path.is_empty()
+                || path
+                    .strip_prefix("items[")
+                    .is_some_and(|rest| rest.ends_with(']') && !rest.contains('.'))
+        };
+        let of = |prefix: &String| {
+            let own = self.places.iter().filter_map(|(path, place)| {
+                let rest = path.strip_prefix(prefix)?;
+                Some((rest.strip_prefix('.').unwrap_or(rest).to_owned(), *place))
+            });
+            Places(own.collect())
+        };
+        self.configurations.iter().filter(is_one).map(of).collect()
+    }
+}
+
+fn place(at: Marker) -> Place {
+    Place { line: at.line(), column: at.col() + 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_found_in_every_document_and_every_style() {
+        let text = "kind: Service\n---\nkind: ClusterDNS\nspec:\n  ttlSeconds: 5\n  hosts:\n  - name: a.example\n    addresses: [10.0.0.1, x]\n---\n{\"kind\": \"List\", \"items\": [{\"kind\": \"ClusterDNS\",\n \"spec\": {\"domain\": \"b\"}}]}\n";
+        let found = places(text);
+        assert_eq!(found.len(), 2);
+        let rows = [
+            (0, "spec.ttlSeconds", "5:15"),
+            (0, "spec.hosts", "6:3"),
+            (0, "spec.hosts[0].name", "7:11"),
+            (0, "spec.hosts[0].addresses[1]", "8:27"),
+            (0, "spec.hosts[0].absent", "7:5"),
+            (0, "spec.stubDomains[3].domain", "4:1"),
+            (1, "spec.domain", "11:21"),
+        ];
+        for (document, field, expected) in rows {
+            assert_eq!(found[document].of(field).unwrap().to_string(), expected, "{field}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_yaml_has_the_documents_before_it() {
+        assert_eq!(places("kind: ClusterDNS\n---\nspec: [\n").len(), 1);
+        assert!(places("kind: Service\n").is_empty());
+    }
+}

@@ -17,10 +17,13 @@ fn by_outcome(c: &mut Criterion) {
     let records: Arc<Records> = index.records();
     let own = WorkerCounters::default();
     let mut buffer = vec![0; 4096];
-    for (outcome, packets) in cases() {
+    for (outcome, questions) in cases(10_000) {
         let mut turn = 0;
         c.bench_function(outcome, |b| {
-            b.iter(|| ask(&records, &packets, &own, &mut buffer, &mut turn))
+            b.iter(|| {
+                turn += 1;
+                ask(&records, &questions, &own, &mut buffer, turn)
+            })
         });
     }
 }

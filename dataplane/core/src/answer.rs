@@ -9,7 +9,7 @@ use crate::message::{CLASS_IN, rtype};
 use crate::records::{Kind, Records};
 use crate::reply::{Owner, Rdata, Reply, Section};
 use crate::respond::Identity;
-use crate::reverse::write_pointers;
+use crate::reverse::{write_cluster_ip_pointer, write_pointers};
 use crate::route::{Soa, SoaKind};
 use crate::schema::Node;
 
@@ -73,8 +73,12 @@ impl Answer<'_> {
             (Node::Endpoint(entry, name), rtype::SRV) => {
                 self.write_endpoint_ports(entry, name, reply)
             }
-            (Node::Pointers(address), rtype::PTR) => {
-                write_pointers(self.records, address, self.owner, reply);
+            (Node::ClusterIpPointer(entry), rtype::PTR) => {
+                write_cluster_ip_pointer(self.records, entry, self.owner, reply);
+                true
+            }
+            (Node::Pointers(address, claims), rtype::PTR) => {
+                write_pointers(self.records, address, &claims, self.owner, reply);
                 true
             }
             (Node::ExtraPointers(address), rtype::PTR) => {
@@ -113,7 +117,8 @@ impl Answer<'_> {
             | Node::Alias(..)
             | Node::PodAddress(_)
             | Node::Extra(_)
-            | Node::Pointers(_)
+            | Node::ClusterIpPointer(_)
+            | Node::Pointers(..)
             | Node::ExtraPointers(_)
             | Node::Localhost
             | Node::LocalhostPointer

@@ -11,6 +11,7 @@ mod chunks;
 mod counters;
 mod endpoints;
 mod extra;
+mod few;
 mod index;
 mod message;
 mod name;

@@ -11,6 +11,7 @@ use foldhash::fast::RandomState;
 use crate::address::Address;
 use crate::buckets::Buckets;
 use crate::chunks::Chunks;
+use crate::few::Few;
 use crate::name::Name;
 use crate::object::{Protocol, Resource};
 use crate::slots::Slots;
@@ -68,11 +69,16 @@ pub(crate) struct NamespaceEntry {
     pub(crate) visible: bool,
 }
 
+/// Two wire-form labels; 46 octets hold nearly all, and make 48 with what says how many.
+pub(crate) type ServiceWire = Few<u8, 46>;
+/// Cluster IPs: the API server allows one of each family.
+pub(crate) type ClusterIps = Few<Address, 2>;
+
 /// A Service, and the published endpoints of its slices; either may come first.
 #[derive(Clone, Debug)]
 pub(crate) struct ServiceEntry {
     /// Two wire-form labels: its name and its namespace's.
-    pub(crate) wire: Arc<[u8]>,
+    pub(crate) wire: ServiceWire,
     /// Place of its namespace.
     pub(crate) namespace: u32,
     pub(crate) object: Option<Arc<ServiceObject>>,
@@ -112,7 +118,7 @@ pub(crate) struct ServiceObject {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Cluster IPs in our order.
-    ClusterIp(Box<[Address]>),
+    ClusterIp(ClusterIps),
     Headless,
     ExternalName(Box<Name>),
     /// An externalName that names nothing: not in DNS (RR47).

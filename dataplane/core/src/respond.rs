@@ -14,7 +14,6 @@ use crate::name::Name;
 use crate::records::{Needs, Records};
 use crate::relay::{Pending, PendingQuestion};
 use crate::reply::{Owner, Rdata, Reply, Section, header_only, size_limit};
-use crate::reverse::Claims;
 use crate::route::{Route, Soa, SoaKind, route};
 use crate::schema::Node;
 use crate::text::ShortText;
@@ -281,8 +280,8 @@ impl<'a> Step<'a> {
     }
 
     fn count_withheld(&self, node: Node<'_, '_>) {
-        if let Node::Pointers(address) = node
-            && Claims::of(self.records, address).withholds
+        if let Node::Pointers(_, claims) = node
+            && claims.withholds
         {
             self.counters.own.add_withheld_ptr();
         }

@@ -33,7 +33,8 @@ pub(crate) fn cluster_ip_owner(records: &Records, address: Address) -> Option<&S
         .min_by(|a, b| text(b"", a).cmp(text(b"", b)))
 }
 
-/// Who may have PTRs of an address (RR63).
+/// Who may have PTRs of an address (RR63); worked out once for each question.
+#[derive(Clone, Copy)]
 pub(crate) struct Claims {
     /// Pods hold the address, and only the namespaces of those may claim it.
     held: bool,
@@ -41,8 +42,11 @@ pub(crate) struct Claims {
     /// Whether anybody who publishes the address goes without.
     pub(crate) withholds: bool,
     pub(crate) any: bool,
+    /// How many rows publish the address.
+    rows: usize,
 }
 
+#[derive(Clone, Copy)]
 enum Rule {
     /// Everybody who publishes it.
     All,
@@ -56,8 +60,9 @@ impl Claims {
     pub(crate) fn of(records: &Records, address: Address) -> Claims {
         let held = is_held(records, address);
         let rule = rule(records, address, held);
-        let mut claims = Claims { held, rule, withholds: false, any: false };
+        let mut claims = Claims { held, rule, withholds: false, any: false, rows: 0 };
         visit_published(records, address, &mut |entry, _, row| {
+            claims.rows += 1;
             if claims.allows(records, address, entry, row) {
                 claims.any = true;
             } else {
@@ -186,23 +191,28 @@ fn text<'a>(label: &'a [u8], entry: &'a ServiceEntry) -> impl Iterator<Item = u8
     [label, b".", service, b".", namespace, b"."].into_iter().flatten().copied()
 }
 
-/// Writes the PTRs of an address from Kubernetes, in the order of RR62.
-pub(crate) fn write_pointers(
+/// Writes the PTR of a cluster IP (RR60).
+pub(crate) fn write_cluster_ip_pointer(
     records: &Records,
-    address: Address,
+    entry: &ServiceEntry,
     owner: Owner<'_>,
     reply: &mut Reply<'_, '_>,
 ) {
-    if let Some(entry) = cluster_ip_owner(records, address) {
-        let _ = write_pointer(records, &[&entry.wire, &records.zone.svc], owner, reply);
-        return;
-    }
-    let mut rows = 0;
-    visit_published(records, address, &mut |_, _, _| rows += 1);
-    if rows <= FEW_POINTERS {
-        write_sorted::<FEW_POINTERS>(records, address, owner, reply);
+    let _ = write_pointer(records, &[&entry.wire, &records.zone.svc], owner, reply);
+}
+
+/// Writes the PTRs of an address of endpoints, in the order of RR62.
+pub(crate) fn write_pointers(
+    records: &Records,
+    address: Address,
+    claims: &Claims,
+    owner: Owner<'_>,
+    reply: &mut Reply<'_, '_>,
+) {
+    if claims.rows <= FEW_POINTERS {
+        write_sorted::<FEW_POINTERS>(records, address, claims, owner, reply);
     } else {
-        write_sorted::<MAX_POINTERS>(records, address, owner, reply);
+        write_sorted::<MAX_POINTERS>(records, address, claims, owner, reply);
     }
 }
 
@@ -210,10 +220,10 @@ pub(crate) fn write_pointers(
 fn write_sorted<const N: usize>(
     records: &Records,
     address: Address,
+    claims: &Claims,
     owner: Owner<'_>,
     reply: &mut Reply<'_, '_>,
 ) {
-    let claims = Claims::of(records, address);
     let mut pointers: [Option<Pointer<'_>>; N] = [None; N];
     let mut count = 0;
     visit_published(records, address, &mut |entry, headless, row| {

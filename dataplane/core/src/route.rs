@@ -150,13 +150,14 @@ fn reverse_name<'r: 'q, 'q>(
 }
 
 /// The PTRs of one address: a cluster IP's, else those of endpoints, else automatic ones (RR60-RR64).
-fn pointers<'r, 'q>(records: &Records, address: Address) -> Lookup<'r, 'q> {
-    if cluster_ip_owner(records, address).is_some() {
-        return Lookup::found(Node::Pointers(address), service_needs(records));
+fn pointers<'r, 'q>(records: &'r Records, address: Address) -> Lookup<'r, 'q> {
+    if let Some(entry) = cluster_ip_owner(records, address) {
+        return Lookup::found(Node::ClusterIpPointer(entry), service_needs(records));
     }
     let needs = pointer_needs(records);
-    if Claims::of(records, address).any {
-        return Lookup::found(Node::Pointers(address), needs);
+    let claims = Claims::of(records, address);
+    if claims.any {
+        return Lookup::found(Node::Pointers(address, claims), needs);
     }
     if !records.zone.extra.pointers(address).is_empty() {
         return Lookup::found(Node::ExtraPointers(address), needs);

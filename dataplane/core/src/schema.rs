@@ -8,6 +8,7 @@ use crate::message::Labels;
 use crate::name::Name;
 use crate::object::Protocol;
 use crate::records::{Kind, Needs, Records, ServiceEntry, ServiceObject};
+use crate::reverse::Claims;
 use crate::settings::PodRecords;
 
 /// What lies at an existing name.
@@ -37,8 +38,10 @@ pub(crate) enum Node<'r, 'q> {
     PodAddress(Address),
     /// Extra records.
     Extra(&'r ExtraOwner),
-    /// A reverse name with PTRs from Kubernetes.
-    Pointers(Address),
+    /// The reverse name of a cluster IP, and whose it is (RR60).
+    ClusterIpPointer(&'r ServiceEntry),
+    /// A reverse name with PTRs of endpoints, and who may have them.
+    Pointers(Address, Claims),
     /// A reverse name with PTRs from extra records only (RR64).
     ExtraPointers(Address),
     /// `localhost.` or below (A40).

@@ -94,7 +94,8 @@ impl Answer<'_> {
             | Node::Alias(..)
             | Node::PodAddress(_)
             | Node::Extra(_)
-            | Node::Pointers(_)
+            | Node::ClusterIpPointer(_)
+            | Node::Pointers(..)
             | Node::ExtraPointers(_)
             | Node::Localhost
             | Node::LocalhostPointer
@@ -159,7 +160,8 @@ impl Answer<'_> {
             | Node::EmptyNonTerminal
             | Node::Version
             | Node::Alias(..)
-            | Node::Pointers(_)
+            | Node::ClusterIpPointer(_)
+            | Node::Pointers(..)
             | Node::ExtraPointers(_)
             | Node::LocalhostPointer
             | Node::LoopProbe => {}

@@ -9,7 +9,7 @@ use crate::address::Address;
 use crate::chunks::Chunks;
 use crate::name::Name;
 use crate::object::{Key, Problem, Resource, Service, ServiceKind, ServicePort};
-use crate::records::{Kind, Port, ServiceEntry, ServiceObject, hash};
+use crate::records::{ClusterIps, Kind, Port, ServiceEntry, ServiceObject, ServiceWire, hash};
 use crate::settings::ServiceAddresses;
 
 impl Index {
@@ -99,7 +99,7 @@ impl Index {
         let slot = self.free_services.take();
         self.next.service_names.insert(hash(&self.next.hasher, &wire), slot);
         let entry = ServiceEntry {
-            wire: wire.into(),
+            wire: ServiceWire::new(&wire, 0),
             namespace,
             object: None,
             slices: Vec::new(),
@@ -190,11 +190,11 @@ fn port_of(port: &ServicePort) -> Port {
     }
 }
 
-fn distinct(addresses: &[IpAddr]) -> Box<[Address]> {
+fn distinct(addresses: &[IpAddr]) -> ClusterIps {
     let mut distinct: Vec<Address> = addresses.iter().map(|&address| address.into()).collect();
     distinct.sort_unstable();
     distinct.dedup();
-    distinct.into()
+    ClusterIps::new(&distinct, IpAddr::from([0; 4]).into())
 }
 
 /// The target of an ExternalName Service; `None` for what names nothing (RR47).

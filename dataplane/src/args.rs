@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::{Parser, ValueEnum};
 
-use crate::source::api::{Credentials, Options, Wanted};
+use crate::source::api::{Credentials, Options, Pace, Wanted};
 
 /// The port of DNS, and of `/metrics` where nobody says otherwise (CoreDNS's, which scrapers know).
 const DNS_PORT: u16 = 53;
@@ -214,7 +214,7 @@ impl Args {
             wanted,
             pod_uid: self.pod_uid.clone().filter(|uid| !uid.is_empty()),
             state_dir: self.state_dir.clone(),
-            spread: Duration::from_secs(self.list_spread_seconds),
+            pace: Pace::with_spread(Duration::from_secs(self.list_spread_seconds)),
         }))
     }
 
@@ -276,9 +276,13 @@ impl Args {
                     "--listen {earlier} and --listen {later} overlap: give one of them, or another port"
                 );
             }
-            if let Some(http) = self.http.filter(|http| overlap(*http, *later)) {
+            if let Some(http) = self.http_candidates().iter().find(|http| covers(**http, *later)) {
+                let http = match self.http {
+                    Some(_) => format!("--http {http}"),
+                    None => format!("the port of HTTP, {HTTP_PORT} unless --http says otherwise,"),
+                };
                 anyhow::bail!(
-                    "--http {http} and --listen {later} overlap (DNS takes TCP too): give --http another port"
+                    "{http} and --listen {later} overlap (DNS takes TCP too): give --http another port"
                 );
             }
         }
@@ -293,6 +297,12 @@ fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
         && one.port() == other.port()
         && one.is_ipv4() == other.is_ipv4()
         && (is_either_wild || one.ip() == other.ip())
+}
+
+/// The same for HTTP, whose `[::]` is every IPv4 address too.
+fn covers(http: SocketAddr, listen: SocketAddr) -> bool {
+    let is_any = http.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+    overlap(http, listen) || (is_any && http.port() != 0 && http.port() == listen.port())
 }
 
 impl LogLevel {

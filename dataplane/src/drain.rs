@@ -17,6 +17,7 @@ use crate::probes::Health;
 use crate::serve::Serving;
 use crate::settings;
 use crate::source::report::Report;
+use crate::telemetry;
 
 /// `/readyz` says no from here on. Not at once: a pod that is being deleted leaves its Service
 /// without it, and while it counts as serving kube-proxy can fall back to it (E45).
@@ -140,6 +141,7 @@ impl Signals {
             tokio::select! {
                 signal = self.next() => {
                     tracing::info!(?signal, "asked to end before anything was served");
+                    telemetry::flush();
                     std::process::exit(0)
                 }
                 _ = is_served => self,

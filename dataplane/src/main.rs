@@ -1,9 +1,9 @@
-//! `clusterdns-dataplane`: args -> telemetry -> source -> first sync -> bind -> serve -> drain.
+//! `clusterdns-dataplane`: args -> telemetry -> probes -> source -> first sync -> bind -> serve -> drain.
 
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use anyhow::Context;
 use clap::Parser;
@@ -26,13 +26,15 @@ use tokio::sync::watch;
 fn main() -> ExitCode {
     let args = Args::parse();
     telemetry::start(args.log_format, args.log_level.tracing());
-    match run(&args) {
+    let code = match run(&args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             telemetry::fatal(args.log_format, &error);
             ExitCode::FAILURE
         }
-    }
+    };
+    telemetry::flush();
+    code
 }
 
 fn run(args: &Args) -> anyhow::Result<()> {
@@ -41,7 +43,17 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let runtime = runtime(workers)?;
     let starting = Signals::catch(&runtime)?.while_starting(&runtime);
 
-    let report = Arc::new(Report::default());
+    // What cannot be had fails before anything is read, which may take long; the sockets themselves
+    // are opened when there is something to answer with.
+    serve::check(&listen)?;
+    let http = probes::bind(&args.http_candidates())?;
+    let http_address = http.local_addr().context("cannot tell the address of HTTP")?;
+    let (health, report) = (Arc::new(Health::default()), Arc::new(Report::default()));
+    let metrics = Arc::new(OnceLock::new());
+    let views = Views { health: health.clone(), report: report.clone(), metrics: metrics.clone() };
+    probes::start(http, views)?;
+    tracing::debug!(%http_address, "probes are answered");
+
     let setup = Setup {
         counters: serve::worker_counters(listen.len(), workers),
         identity: identity::of_this_process(args.pod_name.as_deref()),
@@ -52,8 +64,6 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let (state, configs) = source.views();
     let config = configs.borrow().clone();
 
-    let http = probes::bind(&args.http_candidates())?;
-    let http_address = http.local_addr().context("cannot tell the address of HTTP")?;
     let forwarder = Forwarder::new();
     let (limits, handle) = (settings::limits(&config), runtime.handle().clone());
     let serving =
@@ -61,21 +71,19 @@ fn run(args: &Args) -> anyhow::Result<()> {
 
     forwarder.listening_on(serving.local_addrs());
 
-    let health = Arc::new(Health::default());
     let counted = Sources {
         state: state.clone(),
         serving: serving.counters().clone(),
         forwarder,
         report: report.clone(),
     };
-    let metrics = Arc::new(Metrics::new(counted));
-    let views = Views { health: health.clone(), report: report.clone(), metrics };
-    probes::start(http, views)?;
+    // It is set here only, and once.
+    let _ = metrics.set(Metrics::new(counted));
     health.serving();
     let signals = starting.served(&runtime)?;
     tracing::info!(addresses = ?serving.local_addrs(), %http_address, workers, "answering");
     if let (true, Opened::Files(files)) = (args.print_names, &source) {
-        print(&names::page(&state, &config, files.objects(), serving.local_addrs()));
+        print(names::page(&state, &config, files.objects(), serving.local_addrs()))?;
     }
     let following = source.follow()?;
 
@@ -130,7 +138,12 @@ fn runtime(workers: usize) -> anyhow::Result<Runtime> {
     builder.worker_threads(workers).enable_all().build().context("cannot start the runtime")
 }
 
-/// To standard output, where a closed pipe is no reason to end.
-fn print(text: &str) {
-    let _ = std::io::stdout().write_all(text.as_bytes());
+/// To standard output, where a closed pipe is no reason to end, and one that nobody reads none to wait.
+fn print(text: String) -> anyhow::Result<()> {
+    let write = move || {
+        let mut out = std::io::stdout();
+        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    };
+    let started = std::thread::Builder::new().name("names".into()).spawn(write);
+    started.map(drop).context("cannot start a thread for the table of names")
 }

@@ -20,6 +20,7 @@ use crate::source::delay::Delay;
 use crate::source::feed::Feed;
 use crate::source::report::Report;
 use crate::state::State;
+use crate::telemetry::lost_lines;
 
 /// Everything that is counted.
 #[derive(Debug)]
@@ -81,7 +82,9 @@ impl Scrape {
         let version = self.sources.state.identity.version.as_str();
         page.gauges("build_info", "Version of this program", [([("version", version)], 1.0)])?;
         let help = "When this process started, in seconds since 1970";
-        page.gauge("process_start_time_seconds", help, self.started_s)
+        page.gauge("process_start_time_seconds", help, self.started_s)?;
+        let help = "Log lines that were lost because nobody read standard error";
+        page.counter("log_lines_lost", help, lost_lines())
     }
 
     /// Every query is counted once, under the reason for what became of it.

@@ -1,12 +1,11 @@
 //! `/livez /readyz /metrics /config` on a thread of their own, so that a flood of queries cannot
 //! make a probe fail (D6).
 
+mod bind;
 mod bounded;
 
-use std::io;
-use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use anyhow::Context;
@@ -21,6 +20,8 @@ use serde_json::Value;
 
 use bounded::Bounded;
 
+pub use bind::bind;
+
 use crate::metrics::Metrics;
 use crate::snapshot::waits_for_live;
 use crate::source::Skipped;
@@ -30,8 +31,9 @@ use crate::source::report::{BadFile, Rejection, Report, Told};
 /// Skipped objects, files and warnings that `/config` lists: the log names the first few only, so
 /// this is where a person finds the others. All of them are counted.
 const MAX_LISTED: usize = 1000;
-/// Connections that may wait to be accepted.
-const BACKLOG: i32 = 128;
+/// What there is to see until the source has been opened; `/livez` and `/readyz` have an answer from the start.
+const STARTING: (StatusCode, &str) =
+    (StatusCode::SERVICE_UNAVAILABLE, "starting: the source is being read\n");
 
 /// What decides `/readyz` besides the source.
 #[derive(Debug, Default)]
@@ -61,51 +63,8 @@ pub struct Views {
     pub health: Arc<Health>,
     /// What the source tells.
     pub report: Arc<Report>,
-    /// Numbers.
-    pub metrics: Arc<Metrics>,
-}
-
-/// Takes the first address that can be had, of those that mean the same.
-///
-/// # Errors
-/// When none can: the message says why and what to do.
-pub fn bind(candidates: &[SocketAddr]) -> anyhow::Result<std::net::TcpListener> {
-    let mut last = None;
-    for &address in candidates {
-        match listen(address) {
-            Ok(listener) => return Ok(listener),
-            Err(error) => last = Some((address, error)),
-        }
-    }
-    let (address, error) = last.context("no address for HTTP")?;
-    let advice = match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            "another process has this port: stop it, or choose another with --http"
-        }
-        io::ErrorKind::PermissionDenied => {
-            "this user may not have ports below 1024: choose another with --http"
-        }
-        io::ErrorKind::AddrNotAvailable => {
-            "this machine does not have this address: correct --http"
-        }
-        _ => "choose another address with --http",
-    };
-    Err(error).with_context(|| format!("cannot listen for HTTP on {address}: {advice}"))
-}
-
-fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
-    use socket2::{Domain, Protocol, Socket, Type};
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    if address.is_ipv6() {
-        // [::] is every address of the machine, IPv4 ones too.
-        socket.set_only_v6(false)?;
-    }
-    // A restart must not wait for the connections of the process before it.
-    socket.set_reuse_address(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    socket.set_nonblocking(true)?;
-    Ok(socket.into())
+    /// Numbers; none until there are sockets to count for.
+    pub metrics: Arc<OnceLock<Metrics>>,
 }
 
 /// Serves until the process ends.
@@ -226,8 +185,9 @@ fn snapshot_note(report: &Report) -> String {
 }
 
 async fn metrics(From(views): From<Views>) -> Response {
+    let Some(metrics) = views.metrics.get() else { return STARTING.into_response() };
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, kind)], views.metrics.text()).into_response()
+    ([(header::CONTENT_TYPE, kind)], metrics.text()).into_response()
 }
 
 /// What `/config` shows. Lists are cut to [`MAX_LISTED`]; counts are not.
@@ -236,6 +196,8 @@ async fn metrics(From(views): From<Views>) -> Response {
 struct Shown<'a> {
     revision: &'a str,
     format: u32,
+    /// The highest format that this version reads: an operator writes no higher one.
+    max_format: u32,
     origin: &'a str,
     document: &'a Value,
     unknown_fields: &'a [String],
@@ -294,11 +256,15 @@ fn watches(told: &Told) -> Vec<Watch<'_>> {
 }
 
 async fn config(From(views): From<Views>) -> Response {
+    if views.metrics.get().is_none() {
+        return STARTING.into_response();
+    }
     let told = views.report.read();
     let objects = Resource::ALL.iter().zip(told.objects);
     let shown = Shown {
         revision: &told.running.revision,
         format: told.running.format,
+        max_format: crds::config::FORMAT,
         origin: &told.running.origin,
         document: &told.running.document,
         unknown_fields: &told.running.unknown_fields,
@@ -321,78 +287,4 @@ async fn config(From(views): From<Views>) -> Response {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn e43_readiness_explains_itself() {
-        let (health, report) = (Health::default(), Report::default());
-        report.read().feeds[0].failed("403".into());
-        let reasons = why_not_ready(&health, &report);
-        assert_eq!(reasons.len(), 1 + Resource::ALL.len());
-        assert!(
-            reasons[0].contains("services") && reasons[0].ends_with("for 0 s: 403"),
-            "{reasons:?}"
-        );
-        report.contact();
-        assert_eq!(why_not_ready(&health, &report), ["the DNS sockets are not open yet"]);
-        health.serving();
-        assert!(why_not_ready(&health, &report).is_empty());
-        health.leaving();
-        assert_eq!(why_not_ready(&health, &report), ["draining: the process was asked to end"]);
-    }
-
-    #[test]
-    fn d5_readiness_never_drops_for_a_refused_configuration() {
-        let (health, report) = (Health::default(), Report::default());
-        report.contact();
-        health.serving();
-        report.reject(Rejection { origin: "a.yaml".into(), violations: Vec::new() });
-        assert!(why_not_ready(&health, &report).is_empty());
-    }
-
-    fn is_loaded(report: &Report, age_s: u64) {
-        let mut told = report.read();
-        told.snapshot.loaded = Some(loaded(age_s));
-        let source = DataSource::Snapshot { confirmed_at_s: 0 };
-        told.feeds.iter_mut().for_each(|feed| feed.source = source);
-    }
-
-    fn loaded(age_s: u64) -> crate::snapshot::Loaded {
-        crate::snapshot::Loaded { confirmed_at_s: 0, age_s, at: Instant::now() }
-    }
-
-    #[test]
-    fn k2_a_snapshot_is_enough_and_says_that_it_is_one() {
-        let (health, report) = (Health::default(), Report::default());
-        health.serving();
-        is_loaded(&report, 90);
-        assert!(why_not_ready(&health, &report).is_empty());
-        assert!(snapshot_note(&report).contains("confirmed 9"));
-        report.contact();
-        assert_eq!(snapshot_note(&report), "");
-    }
-
-    #[test]
-    fn e43_with_an_old_snapshot_live_data_comes_first_if_the_source_answers() {
-        let (health, report) = (Health::default(), Report::default());
-        health.serving();
-        is_loaded(&report, 301);
-        assert_eq!(why_not_ready(&health, &report).len(), 1, "not tried yet");
-        report.read().source_answers = Some(true);
-        assert_eq!(why_not_ready(&health, &report).len(), 1);
-        report.read().source_answers = Some(false);
-        assert!(why_not_ready(&health, &report).is_empty());
-        report.read().source_answers = Some(true);
-        assert!(why_not_ready(&health, &report).is_empty(), "once reached it does not drop");
-    }
-
-    #[test]
-    fn a_taken_port_says_what_to_do() {
-        let taken = listen("127.0.0.1:0".parse().unwrap()).unwrap();
-        let address = taken.local_addr().unwrap();
-        let message = format!("{:#}", bind(&[address]).unwrap_err());
-        assert!(message.contains("another process has this port"), "{message}");
-        assert!(message.contains(&address.to_string()), "{message}");
-    }
-}
+mod tests;

@@ -87,6 +87,14 @@ pub fn worker_counters(addresses: usize, workers: usize) -> Vec<Arc<WorkerCounte
     (0..addresses * workers + 1).map(|_| Arc::default()).collect()
 }
 
+/// Whether these addresses can be had, for a start that fails before anything is read; none is kept.
+///
+/// # Errors
+/// One cannot: the message says which, why, and what to do.
+pub fn check(listen: &[SocketAddr]) -> anyhow::Result<()> {
+    bind::check(listen)
+}
+
 /// How far the TCP side has come on its way out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {

@@ -39,7 +39,7 @@ pub struct Skipped {
 /// When the text is not YAML.
 pub fn objects_from_yaml(text: &str) -> Result<(Vec<Object>, Vec<Skipped>), documents::ParseError> {
     let manifests = documents::parse(text, documents::Syntax::Yaml)?;
-    let world = assemble::assemble(std::iter::once(("text", &manifests)));
+    let world = assemble::assemble(std::iter::once(("text", &manifests)), None);
     let objects = world.objects.into_values().map(|object| Object::clone(&object)).collect();
     Ok((objects, world.skipped))
 }

@@ -1,11 +1,24 @@
 //! Log lines on standard error, as text or JSON; no line per query.
 
+mod queue;
+
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::panic::PanicHookInfo;
+use std::time::Duration;
 
 use tracing::Level;
 
 use crate::args::LogFormat;
+use queue::Queue;
+
+/// Lines on their way to standard error; one per process, as logging is.
+static QUEUE: Queue = Queue::new();
+
+/// How long the end of the process waits for whoever reads the log.
+const FLUSH_WITHIN: Duration = Duration::from_secs(1);
 
 /// Starts logging; once per process.
 pub fn start(format: LogFormat, level: Level) {
@@ -17,6 +30,46 @@ pub fn start(format: LogFormat, level: Level) {
         }
         LogFormat::Json => builder.json().flatten_event(true).with_target(false).init(),
     }
+    QUEUE.follow(true);
+    // Unlocked, unlike `io::stderr()`: a write that blocks must not hold the lock that a panic wants.
+    let out = io::stderr().as_fd().try_clone_to_owned().map(io::PipeWriter::from);
+    let write = |out| {
+        let write = move || QUEUE.write_to(out, tell_lost);
+        std::thread::Builder::new().name("log".into()).spawn(write)
+    };
+    if let Err(error) = out.and_then(write) {
+        QUEUE.follow(false);
+        tracing::warn!(%error, "there is no thread for the log: whoever logs waits for its reader");
+    }
+    std::panic::set_hook(Box::new(log_panic));
+}
+
+/// Waits, within bounds, until what was logged is written: for the end of the process.
+pub fn flush() {
+    QUEUE.flush(FLUSH_WITHIN);
+}
+
+/// Lines that were lost because nobody read the log.
+pub fn lost_lines() -> u64 {
+    QUEUE.lost_since_start()
+}
+
+fn tell_lost(lines: u64) {
+    tracing::warn!(lines, "log lines were lost before this one: nobody read them in time");
+}
+
+/// A thread that panics must not wait for whoever reads the log either: others may go on.
+fn log_panic(panic: &PanicHookInfo<'_>) {
+    let text = panic.to_string().replacen(":\n", ": ", 1);
+    let backtrace = Backtrace::capture();
+    match backtrace.status() {
+        BacktraceStatus::Captured => tracing::error!("{}\n{backtrace}", printable(&text)),
+        _ => tracing::error!("{}", printable(&text)),
+    }
+    if std::thread::current().name() == Some("main") {
+        // The process ends by it.
+        flush();
+    }
 }
 
 /// Standard error, where a line that nobody takes is lost. Failing would not do: the log library
@@ -26,8 +79,10 @@ struct Lines;
 
 impl Write for Lines {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        // In one piece, so that lines of several threads do not mix.
-        let _ = io::stderr().lock().write_all(text);
+        if !QUEUE.push(text) {
+            // In one piece, so that lines of several threads do not mix.
+            let _ = io::stderr().lock().write_all(text);
+        }
         Ok(text.len())
     }
 
@@ -44,7 +99,7 @@ pub fn fatal(format: LogFormat, error: &anyhow::Error) {
         LogFormat::Text => {
             let lines: Vec<_> = text.lines().map(printable).collect();
             // Nothing is left to be told if this fails.
-            let _ = writeln!(std::io::stderr(), "error: {}", lines.join("\n"));
+            let _ = writeln!(Lines, "error: {}", lines.join("\n"));
         }
     }
 }

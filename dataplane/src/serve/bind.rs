@@ -33,25 +33,47 @@ struct Failure {
 
 /// Opens every address, or none.
 pub(super) fn all(listen: &[SocketAddr], workers: usize) -> anyhow::Result<Vec<Bound>> {
-    let mut bound = Vec::new();
+    let (bound, missing) = every(listen, |address| one(address, workers))?;
+    for address in missing {
+        tracing::info!(%address, "not listening there: this machine lacks the address family");
+    }
+    Ok(bound)
+}
+
+/// Whether every address can be had. None is kept: what came to a socket that nobody reads yet would be lost or
+/// answered late, and in a rollout the kernel would take it from the process that still serves.
+pub(super) fn check(listen: &[SocketAddr]) -> anyhow::Result<()> {
+    every(listen, try_out).map(drop)
+}
+
+/// Opens each address by `open`; with those whose family the machine lacks, unless it lacks all of them.
+fn every<T>(
+    listen: &[SocketAddr],
+    open: impl Fn(SocketAddr) -> Result<T, Failure>,
+) -> anyhow::Result<(Vec<T>, Vec<SocketAddr>)> {
+    let mut opened = Vec::new();
     let mut missing = Vec::new();
     for &address in listen {
-        match one(address, workers) {
-            Ok(open) => bound.push(open),
+        match open(address) {
+            Ok(open) => opened.push(open),
             Err(failure) if failure.family_is_missing() => missing.push(failure),
             Err(failure) => return Err(failure.explain()),
         }
     }
-    if bound.is_empty() {
-        match missing.into_iter().next() {
-            Some(failure) => return Err(failure.explain()),
-            None => bail!("no address to listen on: give one with --listen ADDRESS:PORT"),
-        }
+    let addresses = missing.iter().map(|failure| failure.address).collect();
+    match (opened.is_empty(), missing.into_iter().next()) {
+        (false, _) => Ok((opened, addresses)),
+        (true, Some(failure)) => Err(failure.explain()),
+        (true, None) => bail!("no address to listen on: give one with --listen ADDRESS:PORT"),
     }
-    for failure in missing {
-        tracing::info!(address = %failure.address, "not listening there: this machine lacks the address family");
-    }
-    Ok(bound)
+}
+
+/// Binds both transports and lets go of them. TCP first, as in [`both`], and without listening: a client that
+/// connected would be cut off.
+fn try_out(address: SocketAddr) -> Result<(), Failure> {
+    drop(bound_tcp(address).map_err(Failure::new("TCP", address))?);
+    drop(Socket::bind(address, &Options::default()).map_err(Failure::new("UDP", address))?);
+    Ok(())
 }
 
 fn one(address: SocketAddr, workers: usize) -> Result<Bound, Failure> {
@@ -98,6 +120,12 @@ fn udp(address: SocketAddr, workers: usize) -> Result<Vec<Arc<Socket>>, Failure>
 }
 
 fn tcp(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = bound_tcp(address)?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+fn bound_tcp(address: SocketAddr) -> io::Result<socket2::Socket> {
     let socket =
         socket2::Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     if address.is_ipv6() {
@@ -107,8 +135,7 @@ fn tcp(address: SocketAddr) -> io::Result<TcpListener> {
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(socket.into())
+    Ok(socket)
 }
 
 impl Failure {
@@ -248,7 +275,35 @@ mod tests {
     }
 
     #[test]
+    fn a_listening_family_that_is_missing_is_no_error_unless_it_is_the_only_one() {
+        let without_ipv6 = |address: SocketAddr| match address {
+            SocketAddr::V4(_) => Ok(address),
+            SocketAddr::V6(_) => Err(failed("UDP", &address.to_string(), libc::EAFNOSUPPORT)),
+        };
+        let (ipv4, ipv6) = (address("0.0.0.0:53"), address("[::]:53"));
+        let (opened, missing) = every(&[ipv6, ipv4], without_ipv6).expect("IPv4 is enough");
+        assert_eq!((opened, missing), (vec![ipv4], vec![ipv6]));
+        let error = every(&[ipv6], without_ipv6).expect_err("nothing is left");
+        assert!(error.to_string().contains("lacks the address family"), "{error}");
+    }
+
+    #[test]
+    fn a_check_finds_what_is_taken_and_leaves_what_is_free() {
+        let free = all(&[address("127.0.0.1:0")], 1).expect("bind")[0].address;
+        check(&[free]).expect("free again");
+        all(&[free], 1).expect("the check keeps nothing");
+        let tcp = TcpListener::bind(free).expect("bind");
+        assert!(check(&[free]).expect_err("taken").to_string().contains("TCP"));
+        drop(tcp);
+        let udp = UdpSocket::bind(free).expect("bind");
+        assert!(check(&[free]).expect_err("taken").to_string().contains("UDP"));
+        drop(udp);
+        assert!(check(&[address("192.0.2.1:0")]).is_err(), "nobody's address");
+    }
+
+    #[test]
     fn nothing_to_listen_on_is_an_error() {
+        assert!(check(&[]).is_err());
         assert!(all(&[], 1).expect_err("nothing").to_string().contains("--listen"));
     }
 }

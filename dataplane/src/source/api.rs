@@ -13,6 +13,7 @@ mod rollout;
 mod supervise;
 mod watch;
 mod watched;
+mod way;
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -24,7 +25,6 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use crds::Config;
 use dataplane_core::Resource;
-use kube::Client;
 use tokio::sync::{oneshot, watch as channel};
 use tokio::task::LocalSet;
 
@@ -36,6 +36,7 @@ use configuration::Settling;
 use desk::Desk;
 use watch::Stream;
 use watched::Watched;
+use way::Way;
 
 pub use client::Credentials;
 pub use configuration::Wanted;
@@ -46,6 +47,8 @@ const FIRST_CONFIGURATION: Duration = Duration::from_secs(2);
 const TICK: Duration = Duration::from_millis(100);
 /// How often what is not served is told.
 const TELL: Duration = Duration::from_secs(1);
+/// E25: a list for comparison after 5 to 7 hours.
+const COMPARE_AFTER: Duration = Duration::from_secs(5 * 3600);
 
 /// What this source needs to know.
 #[derive(Clone, Debug)]
@@ -58,8 +61,26 @@ pub struct Options {
     pub pod_uid: Option<String>,
     /// Where the warm start is kept, if it is.
     pub state_dir: Option<PathBuf>,
+    /// Times that tests cannot wait for.
+    pub pace: Pace,
+}
+
+/// How slowly what may be slow is done.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
     /// Lists that a configuration asks of all pods at once begin at random within this time (E43).
     pub spread: Duration,
+    /// Everything is listed for comparison after this time, or up to four tenths later (E25).
+    pub compare_after: Duration,
+    /// A canary that is neither promoted nor renewed ends so long after the time to observe it.
+    pub canary_grace: Duration,
+}
+
+impl Pace {
+    /// What pods keep, but for the spread, which is a flag.
+    pub fn with_spread(spread: Duration) -> Pace {
+        Pace { spread, compare_after: COMPARE_AFTER, canary_grace: rollout::GRACE }
+    }
 }
 
 /// The running source; it ends with this.
@@ -118,12 +139,12 @@ fn run(
     };
     LocalSet::new().block_on(&runtime, async {
         match open(options, setup).await {
-            Ok((client, desk)) => {
+            Ok((way, desk)) => {
                 let running = {
                     let desk = desk.borrow();
                     (desk.writer.state(), desk.writer.configs())
                 };
-                let work = tokio::task::spawn_local(follow(client, desk, running, opened.clone()));
+                let work = tokio::task::spawn_local(follow(way, desk, running, opened.clone()));
                 tokio::select! {
                     _ = ended => {}
                     ended = work => {
@@ -140,8 +161,8 @@ fn run(
 }
 
 /// What does not need the API server to be there.
-async fn open(options: Options, setup: Setup) -> anyhow::Result<(Client, Rc<RefCell<Desk>>)> {
-    let Options { credentials, wanted, pod_uid, state_dir, spread } = options;
+async fn open(options: Options, setup: Setup) -> anyhow::Result<(Rc<Way>, Rc<RefCell<Desk>>)> {
+    let Options { credentials, wanted, pod_uid, state_dir, pace } = options;
     let stored = state_dir.as_deref().and_then(|folder| snapshot::open(folder, &setup.report));
     let first = match configuration::first(&wanted) {
         Err(error) if stored.as_ref().is_some_and(|stored| stored.configuration().is_ok()) => {
@@ -152,14 +173,14 @@ async fn open(options: Options, setup: Setup) -> anyhow::Result<(Client, Rc<RefC
         }
         first => first?,
     };
-    let client = client::connect(&credentials).await?;
+    let way = Rc::new(Way::open(credentials).await?);
     let report = setup.report.clone();
     let unusable = |error| anyhow::anyhow!("the configuration cannot be used: {error}");
     let writer = match &first {
         Some(Checked { config, .. }) => Writer::new(config, setup).map_err(unusable)?,
         None => Writer::unconfigured(setup).map_err(unusable)?,
     };
-    let mut desk = Desk::new(writer, report, Settling::new(wanted.clone(), pod_uid, spread));
+    let mut desk = Desk::new(writer, report, Settling::new(wanted.clone(), pod_uid, pace));
     if let Wanted::ConfigMap { namespace, name, .. } = wanted {
         desk.follow_config_map(Watched::ConfigMap { namespace, name });
     }
@@ -167,18 +188,19 @@ async fn open(options: Options, setup: Setup) -> anyhow::Result<(Client, Rc<RefC
         desk.adopt(checked);
     }
     desk.state_dir = state_dir.map(|folder| (folder, stored));
-    Ok((client, Rc::new(RefCell::new(desk))))
+    Ok((way, Rc::new(RefCell::new(desk))))
 }
 
 /// Every stream, until the thread ends.
 async fn follow(
-    client: Client,
+    way: Rc<Way>,
     desk: Rc<RefCell<Desk>>,
     running: (Arc<State>, channel::Receiver<Arc<Config>>),
     opened: mpsc::SyncSender<Opened>,
 ) {
+    tokio::task::spawn_local(way::renew(way.clone()));
     let (dead, _) = channel::channel(0);
-    let stream = |watched| Stream::new(watched, client.clone(), desk.clone(), dead.subscribe());
+    let stream = |watched| Stream::new(watched, way.clone(), desk.clone(), dead.subscribe());
     let config_map = desk.borrow().config_map.clone();
     if let Some(watched) = config_map {
         tokio::task::spawn_local(stream(watched).follow());
@@ -189,7 +211,7 @@ async fn follow(
     }
     desk.borrow_mut().warm_start();
     let _ = opened.send(Ok(running));
-    tokio::task::spawn_local(pulse::beat(client.clone(), dead.clone()));
+    tokio::task::spawn_local(pulse::beat(way.clone(), dead.clone()));
     tokio::task::spawn_local(tick(desk.clone()));
     // Without a configuration nothing would be answered from them (E44), and which are needed is
     // not known either.
@@ -221,7 +243,7 @@ async fn follow_pods(desk: &Rc<RefCell<Desk>>, stream: impl Fn() -> Stream) {
             }
             continue;
         }
-        let spread = if is_start { Duration::ZERO } else { desk.borrow().settling.spread() };
+        let spread = if is_start { Duration::ZERO } else { desk.borrow().settling.pace.spread };
         let work = async {
             tokio::time::sleep(spread.mul_f64(chance())).await;
             stream().follow().await;

@@ -28,8 +28,12 @@ pub struct World {
 }
 
 /// Puts files together, given by path and in the order of their paths. Of an object that two files
-/// hold the later path wins, as with `kubectl apply -f FOLDER`.
-pub fn assemble<'a>(files: impl Iterator<Item = (&'a str, &'a Manifests)>) -> World {
+/// hold the later path wins, as with `kubectl apply -f FOLDER`. Of several ClusterDNS the one named `in_use`
+/// stays: a file that is added must not take over a cluster's DNS by its name.
+pub fn assemble<'a>(
+    files: impl Iterator<Item = (&'a str, &'a Manifests)>,
+    in_use: Option<&str>,
+) -> World {
     let files: Vec<(&str, &Manifests)> = files.collect();
     let mut world = World::default();
     let mut winners: Winners<'_> = BTreeMap::new();
@@ -58,7 +62,7 @@ pub fn assemble<'a>(files: impl Iterator<Item = (&'a str, &'a Manifests)>) -> Wo
     }
     let objects = winners.iter().map(|(key, (entry, _))| (key.clone(), entry.object.clone()));
     world.objects = objects.collect();
-    world.choose_configuration(&files);
+    world.choose_configuration(&files, in_use);
     world.complete_slices(&files, &winners);
     world
 }
@@ -73,8 +77,8 @@ impl World {
         }
     }
 
-    /// The first by name; of one name, the later path, as for every object.
-    fn choose_configuration(&mut self, files: &[(&str, &Manifests)]) {
+    /// The one in use, else the first by name; of one name, the later path, as for every object.
+    fn choose_configuration(&mut self, files: &[(&str, &Manifests)], in_use: Option<&str>) {
         let mut by_name: BTreeMap<&str, (&Configuration, &str)> = BTreeMap::new();
         for &(path, manifests) in files {
             for found in &manifests.configurations {
@@ -86,13 +90,19 @@ impl World {
                 }
             }
         }
-        let mut names = by_name.into_iter();
-        let Some((name, (configuration, path))) = names.next() else { return };
-        let others: Vec<String> = names.map(|(name, _)| format!("{name:?}")).collect();
+        let stays = in_use.and_then(|name| by_name.remove_entry(name));
+        let (why, chosen) = match stays {
+            Some(stays) => ("as it is in use already", Some(stays)),
+            None => ("being the first by name", by_name.pop_first()),
+        };
+        let Some((name, (configuration, path))) = chosen else { return };
+        let other =
+            |(name, (_, path)): (&&str, &(&Configuration, &str))| format!("{name:?} in {path}");
+        let others: Vec<String> = by_name.iter().map(other).collect();
         if !others.is_empty() {
             self.warn(format!(
-                "one process runs one ClusterDNS: {name:?} is used, being the first by name, and {} \
-                 is not; serve the other from a folder of its own",
+                "one process runs one ClusterDNS: {name:?} in {path} is used, {why}, and {} is not; \
+                 serve the other from a folder of its own, or delete the one in use",
                 others.join(", ")
             ));
         }
@@ -102,14 +112,7 @@ impl World {
     /// Adds slices from Endpoints, else derived from Pods, for Services that have none.
     fn complete_slices(&mut self, files: &[(&str, &Manifests)], winners: &Winners<'_>) {
         let sliced: HashSet<Key> = self.objects.values().filter_map(|o| service_of(o)).collect();
-        let mut with_endpoints = HashSet::new();
-        for slice in files.iter().flat_map(|(_, manifests)| &manifests.endpoints) {
-            let service = Key::new(slice.key.namespace.clone(), slice.service.clone());
-            if !sliced.contains(&service) {
-                self.add_slice(Slice::clone(slice));
-                with_endpoints.insert(service);
-            }
-        }
+        let with_endpoints = self.add_endpoints(files, &sliced);
         let pods = pods_by_namespace(winners);
         for service in winners.values().filter_map(|(entry, _)| selecting(entry)) {
             let metadata = &service.metadata;
@@ -122,6 +125,42 @@ impl World {
             self.warn_without_endpoints(&key, &slices);
             slices.into_iter().for_each(|slice| self.add_slice(slice));
         }
+    }
+
+    /// Endpoints of Services without slices, by Service; of two files with the same ones the later path wins.
+    /// An object may have become several slices, none of which may stay when another object takes its place.
+    fn add_endpoints(
+        &mut self,
+        files: &[(&str, &Manifests)],
+        sliced: &HashSet<Key>,
+    ) -> HashSet<Key> {
+        let mut by_service: BTreeMap<Key, (&str, Vec<&Slice>)> = BTreeMap::new();
+        for &(path, manifests) in files {
+            for slice in &manifests.endpoints {
+                let service = Key::new(slice.key.namespace.clone(), slice.service.clone());
+                if sliced.contains(&service) {
+                    continue;
+                }
+                let (before, slices) =
+                    by_service.entry(service.clone()).or_insert_with(|| (path, Vec::new()));
+                if *before != path {
+                    self.warn(format!(
+                        "endpoints {service} is in {before} and in {path}: the one in {path} is served"
+                    ));
+                    (*before, *slices) = (path, Vec::new());
+                } else if slices.iter().any(|held| held.key == slice.key) {
+                    self.warn(format!(
+                        "endpoints {service} is twice in {path}: the later one is served"
+                    ));
+                    slices.clear();
+                }
+                slices.push(slice);
+            }
+        }
+        let slices: Vec<&Slice> =
+            by_service.values().flat_map(|(_, slices)| slices.clone()).collect();
+        slices.into_iter().for_each(|slice| self.add_slice(slice.clone()));
+        by_service.into_keys().collect()
     }
 
     fn add_slice(&mut self, slice: Slice) {

@@ -1,16 +1,12 @@
 //! A ClusterDNS object of a folder to the configuration that runs, by the same check as everywhere.
 
+use crds::Config;
 use crds::config::ConfigError;
-use crds::{ClusterDNS, Config};
 use serde_json::Value;
 
 use super::documents::Configuration;
 use super::report::{Rejection, Running, Violation};
 
-/// The version of the resource that is read.
-const API_VERSION: &str = "clusterdns.dev/v1alpha1";
-/// Unknown fields that are listed.
-const MAX_UNKNOWN: usize = 32;
 /// What runs when the folder has no ClusterDNS.
 const DEFAULTS: &str = "defaults: the folder has no ClusterDNS";
 
@@ -33,7 +29,7 @@ pub fn of(found: Option<&(Configuration, String)>) -> Result<Checked, Rejection>
     };
     let origin = format!("ClusterDNS {:?} in {path}", configuration.name);
     let mut unknown_fields = Vec::new();
-    match config(&configuration.object, &mut unknown_fields) {
+    match config(configuration, &mut unknown_fields) {
         Ok(config) => Ok(checked(config, origin, unknown_fields)),
         Err(violations) => Err(Rejection { origin, violations }),
     }
@@ -76,15 +72,15 @@ pub fn missing(origin: String, message: String) -> Rejection {
 
 /// A configuration that passed the check and cannot be used all the same.
 pub fn unusable(origin: String, error: String) -> Rejection {
-    let violation = Violation { field: "spec".into(), reason: "Unusable".into(), message: error };
-    Rejection { origin, violations: vec![violation] }
+    Rejection { origin, violations: vec![violation("spec", "Unusable", error)] }
 }
 
 /// A rejection for a terminal: one line per violation.
 pub fn text(rejection: &Rejection) -> String {
     let mut text = format!("{}:", rejection.origin);
     for violation in &rejection.violations {
-        text.push_str(&format!("\n  {}: {}", violation.field, violation.message));
+        let line = violation.line.map(|line| format!("line {line}: ")).unwrap_or_default();
+        text.push_str(&format!("\n  {line}{}: {}", violation.field, violation.message));
     }
     text
 }
@@ -100,41 +96,29 @@ fn checked(config: Config, origin: String, unknown_fields: Vec<String>) -> Check
     Checked { config, running }
 }
 
-fn config(object: &Value, unknown: &mut Vec<String>) -> Result<Config, Vec<Violation>> {
-    let version = object["apiVersion"].as_str().unwrap_or("");
-    if version != API_VERSION {
-        let message =
-            format!("{version:?} is not a version this program reads: write {API_VERSION}");
-        return Err(vec![violation("apiVersion", "Invalid", message)]);
-    }
-    let dns = resource(object, unknown)?;
+fn config(found: &Configuration, unknown: &mut Vec<String>) -> Result<Config, Vec<Violation>> {
+    let line = |field: &str| found.places.of(field).map(|place| place.line);
+    let (dns, ignored) = crds::manifest::read_value(found.object.clone()).map_err(|error| {
+        let mistakes = error.mistakes().iter();
+        mistakes
+            .map(|m| Violation {
+                line: line(&m.field),
+                ..violation(&m.field, "Malformed", m.message.clone())
+            })
+            .collect::<Vec<_>>()
+    })?;
+    *unknown = ignored.paths;
     crds::check_resource(&dns).map_err(|violations| {
-        let listed = violations.listed().iter();
-        listed.map(|v| violation(&v.field, &v.reason.to_string(), v.message.clone())).collect()
-    })
-}
-
-/// The object as its type, with the field of the first mistake; fields nobody knows are listed,
-/// because a misspelled section would otherwise be silently absent.
-fn resource(object: &Value, unknown: &mut Vec<String>) -> Result<ClusterDNS, Vec<Violation>> {
-    // The type has the two as constants; an absent spec is an empty one, as every field has a default.
-    let mut fields = object.as_object().cloned().unwrap_or_default();
-    fields.retain(|key, value| !matches!(key.as_str(), "apiVersion" | "kind") && !value.is_null());
-    fields.entry("spec").or_insert_with(|| Value::Object(serde_json::Map::new()));
-    let mut track = serde_path_to_error::Track::new();
-    let reader = serde_path_to_error::Deserializer::new(Value::Object(fields), &mut track);
-    let read = serde_ignored::deserialize(reader, |path| {
-        if unknown.len() < MAX_UNKNOWN {
-            unknown.push(path.to_string());
-        }
-    });
-    read.map_err(|error: serde_json::Error| {
-        vec![violation(&track.path().to_string(), "Malformed", error.to_string())]
+        let at = |v: &crds::check::Violation| Violation {
+            line: line(&v.field),
+            ..violation(&v.field, &v.reason.to_string(), v.message.clone())
+        };
+        violations.listed().iter().map(at).collect()
     })
 }
 
 fn violation(field: &str, reason: &str, message: String) -> Violation {
-    Violation { field: field.to_owned(), reason: reason.to_owned(), message }
+    Violation { field: field.to_owned(), reason: reason.to_owned(), message, line: None }
 }
 
 #[cfg(test)]
@@ -143,8 +127,11 @@ mod tests {
 
     fn of_yaml(text: &str) -> Result<Checked, Rejection> {
         let object: Value = serde_saphyr::from_str(text).expect(text);
-        of(Some(&(Configuration { name: "main".into(), object }, "dns.yaml".into())))
+        let places = crds::manifest::places(text).pop().unwrap_or_default();
+        of(Some(&(Configuration { name: "main".into(), object, places }, "dns.yaml".into())))
     }
+
+    const API_VERSION: &str = "clusterdns.dev/v1alpha1";
 
     fn with_spec(spec: &str) -> String {
         format!(
@@ -192,6 +179,7 @@ mod tests {
         for (text, field) in rows {
             let rejection = of_yaml(&text).unwrap_err();
             assert_eq!(rejection.violations[0].field, field, "{rejection:?}");
+            assert_eq!(rejection.violations[0].line, Some(1), "{rejection:?}");
             assert_eq!(rejection.origin, "ClusterDNS \"main\" in dns.yaml");
         }
     }

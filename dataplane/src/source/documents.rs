@@ -7,6 +7,7 @@ mod syntax;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crds::manifest::{self, Places};
 use dataplane_core::{Object, ServiceKind, Slice};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -22,6 +23,8 @@ pub use syntax::{ParseError, Syntax};
 const DEFAULT_NAMESPACE: &str = "default";
 /// `List`s inside `List`s: nobody writes them, so two levels are generous.
 const MAX_LIST_DEPTH: usize = 2;
+/// Longest text in which the lines of a ClusterDNS are looked up.
+const MAX_PLACED: usize = 4 << 20;
 
 /// What one text holds.
 #[derive(Debug, Default)]
@@ -59,12 +62,22 @@ pub enum Origin {
 }
 
 /// A ClusterDNS object, unchecked.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Configuration {
     /// `metadata.name`.
     pub name: String,
     /// The whole object.
     pub object: Value,
+    /// Where its fields are written.
+    pub places: Places,
+}
+
+/// The same content: lines that moved are no other configuration.
+impl PartialEq for Configuration {
+    fn eq(&self, other: &Configuration) -> bool {
+        let Configuration { name, object, places: _ } = self;
+        *name == other.name && *object == other.object
+    }
 }
 
 /// Reads a text.
@@ -76,6 +89,7 @@ pub fn parse(text: &str, syntax: Syntax) -> Result<Manifests, ParseError> {
     for document in syntax::read(text, syntax)? {
         manifests.add(document, None, 0);
     }
+    manifests.place_configurations(text);
     Ok(manifests)
 }
 
@@ -191,7 +205,22 @@ impl Manifests {
 
     fn add_configuration(&mut self, object: Value) {
         let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("");
-        self.configurations.push(Configuration { name: name.to_owned(), object });
+        let (name, places) = (name.to_owned(), Places::default());
+        self.configurations.push(Configuration { name, object, places });
+    }
+
+    /// For messages: the text is read once more, so only where there is a ClusterDNS and not in a dump of a cluster.
+    fn place_configurations(&mut self, text: &str) {
+        if self.configurations.is_empty() || text.len() > MAX_PLACED {
+            return;
+        }
+        let places = manifest::places(text);
+        // Else something is called ClusterDNS and is not ours: a wrong line is worse than none.
+        if places.len() == self.configurations.len() {
+            for (configuration, places) in self.configurations.iter_mut().zip(places) {
+                configuration.places = places;
+            }
+        }
     }
 
     /// Reads an object of a kind we know, or names it among the skipped ones.

@@ -70,7 +70,7 @@ impl Files {
                 hidden.error
             );
         }
-        let world = folder.world();
+        let world = folder.world(None);
         let checked = configuration::of(world.configuration.as_ref()).map_err(refused)?;
         let report = setup.report.clone();
         let writer = Writer::new(&checked.config, setup)
@@ -142,7 +142,8 @@ impl Files {
     }
 
     fn apply_folder(&mut self) {
-        let world = self.folder.world();
+        let in_use = self.looked_at.as_ref().map(|found| found.name.as_str());
+        let world = self.folder.world(in_use);
         let all_again = self.configure(&world);
         self.apply(&world, all_again);
         self.finish(world);

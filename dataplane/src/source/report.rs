@@ -52,6 +52,9 @@ pub struct Violation {
     pub reason: String,
     /// What is wrong and what to write instead.
     pub message: String,
+    /// The line of the file, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<usize>,
 }
 
 /// A file whose last good content is used, because its present one cannot be.
@@ -186,6 +189,7 @@ impl Report {
             tracing::error!(
                 origin = %printable(&rejection.origin),
                 field = %printable(&violation.field),
+                line = violation.line,
                 reason = %violation.reason,
                 "configuration refused, the last good one stays in use: {}",
                 printable(&violation.message)

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -59,6 +59,30 @@ pub(crate) fn run(flags: &[&str]) -> Output {
     program().args(flags).output().unwrap()
 }
 
+/// The program, started by another one.
+fn program_by(by: &[&str]) -> Command {
+    let [by, with @ ..] = by else { return program() };
+    let mut command = Command::new(by);
+    command.args(with).arg(env!("CARGO_BIN_EXE_clusterdns-dataplane"));
+    command
+}
+
+/// Runs, by way of the command `by`, until its log says this.
+pub(crate) fn log_until(by: &[&str], flags: &[&str], expected: &str) -> String {
+    let mut child = program_by(by).args(flags).stderr(Stdio::piped()).spawn().unwrap();
+    let mut log = String::new();
+    for line in BufReader::new(child.stderr.take().unwrap()).lines() {
+        log.push_str(&line.unwrap());
+        log.push('\n');
+        if log.contains(expected) {
+            break;
+        }
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    log
+}
+
 /// A data plane that serves; killed if it is still there at the end.
 pub(crate) struct Process {
     child: Child,
@@ -83,7 +107,11 @@ fn collect(source: impl Read + Send + 'static) -> Arc<Mutex<String>> {
 }
 
 fn spawn(folder: &Path, more: &[&str]) -> Child {
-    program()
+    spawn_by(&[], folder, more)
+}
+
+fn spawn_by(by: &[&str], folder: &Path, more: &[&str]) -> Child {
+    program_by(by)
         .arg("--manifests")
         .arg(folder)
         .args(["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--workers", "1"])
@@ -108,12 +136,27 @@ fn addresses(line: &str) -> Option<(SocketAddr, SocketAddr)> {
 impl Process {
     /// Starts, and waits until it says that it answers.
     pub(crate) fn start(folder: &Path, more: &[&str]) -> Process {
-        let mut child = spawn(folder, more);
+        Process::start_by(&[], folder, more)
+    }
+
+    /// The same, started by another program.
+    pub(crate) fn start_by(by: &[&str], folder: &Path, more: &[&str]) -> Process {
+        let mut child = spawn_by(by, folder, more);
         let log = collect(child.stderr.take().unwrap());
         let output = collect(child.stdout.take().unwrap());
         let addresses = || log.lock().unwrap().lines().find_map(addresses);
         let (dns, http) = wait_for("the program to answer", addresses);
         Process { child, dns, http, log, output }
+    }
+
+    /// The same; from then on nobody reads its log, but the pipe stays open for the result.
+    pub(crate) fn start_blocking(folder: &Path) -> (Process, ChildStderr) {
+        let mut child = spawn(folder, &[]);
+        let mut lines = BufReader::with_capacity(1, child.stderr.take().unwrap());
+        let (dns, http) =
+            lines.by_ref().lines().find_map(|line| addresses(&line.unwrap())).expect("it answers");
+        let output = collect(child.stdout.take().unwrap());
+        (Process { child, dns, http, log: Arc::default(), output }, lines.into_inner())
     }
 
     /// The same; from then on nobody reads its log, or can.
@@ -133,11 +176,22 @@ impl Process {
         let is_begun = || log.lock().unwrap().contains("reading manifests").then_some(());
         wait_for("the program to begin", is_begun);
         let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        Process { child, dns: nowhere, http: nowhere, log, output }
+        let of_probes = |line: &str| {
+            let line = serde_json::from_str::<Value>(line).ok()?;
+            let is_it = line["message"] == "probes are answered";
+            is_it.then(|| line["http_address"].as_str()?.parse().ok())?
+        };
+        let http = log.lock().unwrap().lines().find_map(of_probes).expect("told before");
+        Process { child, dns: nowhere, http, log, output }
     }
 
     pub(crate) fn log(&self) -> String {
         self.log.lock().unwrap().clone()
+    }
+
+    /// Waits for a line: the log is written beside what it tells of.
+    pub(crate) fn wait_for_log(&self, text: &str) {
+        wait_for(text, || self.log().contains(text).then_some(()));
     }
 
     /// Standard output so far.
@@ -238,6 +292,20 @@ pub(crate) enum Answer {
 
 pub(crate) fn address(text: &str) -> Answer {
     Answer::Address(text.parse().unwrap())
+}
+
+/// The command that runs a script in namespaces of its own and then the program, where the kernel lets us.
+pub(crate) fn in_namespaces(
+    which: &'static str,
+    script: &'static str,
+) -> Option<[&'static str; 6]> {
+    let by = ["unshare", which, "sh", "-c", script, "sh"];
+    let probed = Command::new(by[0]).args(&by[1..]).arg("true").output();
+    let is_possible = probed.is_ok_and(|output| output.status.success());
+    if !is_possible {
+        eprintln!("NOT RUN: no namespace can be made here");
+    }
+    is_possible.then_some(by)
 }
 
 /// Polls, and fails after [`PATIENCE`].

@@ -10,10 +10,10 @@ use crds::Config;
 use crds::config::PodRecords;
 use dataplane_core::{DataSource, Resource};
 
-use super::chance;
 use super::decode;
 use super::desk::Desk;
 use super::rollout::{CANARY, Canary, ROLLOUT, STABLE, Texts};
+use super::{Pace, chance};
 use crate::source::configuration::{self, Checked};
 use crate::source::documents::{self, Syntax};
 use crate::source::report::Running;
@@ -46,8 +46,7 @@ pub enum Wanted {
 pub(super) struct Settling {
     wanted: Wanted,
     pod_uid: Option<String>,
-    /// Pods that would all list again start at random within this time.
-    spread: Duration,
+    pub(super) pace: Pace,
     /// The list that is being read has the ConfigMap.
     pub(super) listed: bool,
     texts: Option<Texts>,
@@ -67,14 +66,14 @@ pub(super) struct Settling {
 }
 
 impl Settling {
-    pub(super) fn new(wanted: Wanted, pod_uid: Option<String>, spread: Duration) -> Settling {
+    pub(super) fn new(wanted: Wanted, pod_uid: Option<String>, pace: Pace) -> Settling {
         Settling {
             wanted,
             pod_uid,
-            spread,
+            pace,
             listed: false,
             texts: None,
-            canary: Canary::default(),
+            canary: Canary::with_grace(pace.canary_grace),
             choose_at: None,
             looked_at: None,
             next_look: Instant::now() + FILE_INTERVAL,
@@ -83,10 +82,6 @@ impl Settling {
             awaits_pods: None,
             pod_records: None,
         }
-    }
-
-    pub(super) fn spread(&self) -> Duration {
-        self.spread
     }
 }
 
@@ -175,10 +170,20 @@ impl Desk {
         let is_good = self.look_at(choice.key, choice.role, texts.get(choice.key));
         if !is_good && choice.key == CANARY && !self.is_configured() {
             // There is no last good one, and the other pods run this.
-            self.look_at(STABLE, "stable: the canary is refused", texts.get(STABLE));
+            self.instead(|desk| {
+                desk.look_at(STABLE, "stable: the canary is refused", texts.get(STABLE))
+            });
         }
         self.settling.texts = Some(texts);
         self.keep_stable();
+    }
+
+    /// Runs a configuration because another was refused; that stays told (E46).
+    pub(super) fn instead(&mut self, run: impl FnOnce(&mut Desk) -> bool) {
+        let refused = self.report.read().rejection.clone();
+        if run(self) && refused.is_some() {
+            self.report.read().rejection = refused;
+        }
     }
 
     /// While a canary runs, a restart is to run what every other pod runs.
@@ -223,7 +228,7 @@ impl Desk {
         self.settling.postponed = None;
         self.settling.renewing = None;
         if self.is_configured() && self.writer.needs_renewal(&config) {
-            let at = Instant::now() + self.settling.spread.mul_f64(chance());
+            let at = Instant::now() + self.settling.pace.spread.mul_f64(chance());
             tracing::info!(
                 revision = %running.revision,
                 "a configuration that needs every object again: it takes over when they are read"

@@ -253,7 +253,7 @@ impl Desk {
             match stored.configuration() {
                 Ok(config) => {
                     let origin = format!("the snapshot in {}", folder.display());
-                    self.adopt(configuration::stored(config, origin));
+                    self.instead(|desk| desk.adopt(configuration::stored(config, origin)));
                 }
                 Err(error) => {
                     tracing::warn!("the configuration in the snapshot cannot run: {error}")

@@ -2,13 +2,15 @@
 //! so silence says nothing; a small request that is not answered does (E24). Where the system sees
 //! a dead peer, its keepalive is as fast; a peer that hangs only this can see.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use hyper::Request;
-use kube::Client;
 use kube::client::Body;
 use tokio::sync::watch;
 use tokio::time::timeout;
+
+use super::way::Way;
 
 /// How often it asks.
 const INTERVAL: Duration = Duration::from_secs(8);
@@ -19,12 +21,12 @@ pub(super) const QUIET: Duration = Duration::from_secs(8);
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Asks for ever; counts up in `dead` whenever there is no answer. Any answer will do, a refusal too.
-pub(super) async fn beat(client: Client, dead: watch::Sender<u64>) {
+pub(super) async fn beat(way: Rc<Way>, dead: watch::Sender<u64>) {
     loop {
         tokio::time::sleep(INTERVAL).await;
         let request = Request::get("/version").body(Body::empty()).expect("a well-formed request");
         // An error is an answer as well: the streams have met it themselves.
-        if timeout(PATIENCE, client.send(request)).await.is_err() {
+        if timeout(PATIENCE, way.client().send(request)).await.is_err() {
             tracing::debug!("the API server does not answer");
             dead.send_modify(|count| *count += 1);
         }

@@ -15,7 +15,7 @@ pub(super) const ROLLOUT: &str = "rollout.json";
 
 /// An operator that is away promotes nothing: so long after the time to observe is over, the pod
 /// goes back by itself.
-const GRACE: Duration = Duration::from_secs(300);
+pub(super) const GRACE: Duration = Duration::from_secs(300);
 
 /// The texts of a ConfigMap, by key.
 pub(super) type Texts = BTreeMap<String, String>;
@@ -53,12 +53,19 @@ pub(super) struct Choice {
 }
 
 /// Remembers since when this pod runs a canary.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Canary {
+    /// See [`GRACE`].
+    grace: Duration,
     since: Option<(Rollout, Instant)>,
 }
 
 impl Canary {
+    /// No canary runs.
+    pub(super) fn with_grace(grace: Duration) -> Canary {
+        Canary { grace, since: None }
+    }
+
     /// Chooses for the pod with this uid.
     pub(super) fn choose(&mut self, texts: &Texts, pod_uid: Option<&str>, now: Instant) -> Choice {
         let stable = Choice { key: STABLE, role: "stable", until: None };
@@ -72,7 +79,8 @@ impl Canary {
             self.since = None;
             return stable;
         }
-        let length = Duration::from_secs(rollout.observe_seconds.min(u64::from(u32::MAX))) + GRACE;
+        let length =
+            Duration::from_secs(rollout.observe_seconds.min(u64::from(u32::MAX))) + self.grace;
         let begun = match &self.since {
             Some((known, since)) if *known == rollout => *since,
             Some(_) | None => {
@@ -104,23 +112,26 @@ mod tests {
     #[test]
     fn only_the_chosen_pod_runs_the_canary() {
         let now = Instant::now();
-        let key = |uid| Canary::default().choose(&texts(ROLLING), uid, now).key;
+        let key = |uid| Canary::with_grace(GRACE).choose(&texts(ROLLING), uid, now).key;
         assert_eq!(key(Some("u1")), CANARY);
         assert_eq!(key(Some("u2")), STABLE);
         assert_eq!(key(None), STABLE);
         for rollout in ["{}", "", r#"{"canaryPod":{"uid":""}}"#] {
-            assert_eq!(Canary::default().choose(&texts(rollout), Some(""), now).key, STABLE);
+            assert_eq!(
+                Canary::with_grace(GRACE).choose(&texts(rollout), Some(""), now).key,
+                STABLE
+            );
         }
         let mut without = texts(ROLLING);
         without.remove(CANARY);
-        assert_eq!(Canary::default().choose(&without, Some("u1"), now).key, STABLE);
+        assert_eq!(Canary::with_grace(GRACE).choose(&without, Some("u1"), now).key, STABLE);
     }
 
     #[test]
     fn a_canary_that_nobody_promotes_or_renews_returns_to_stable() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        let mut canary = Canary::default();
+        let mut canary = Canary::with_grace(GRACE);
         let chosen = canary.choose(&texts(ROLLING), Some("u1"), start);
         assert_eq!(chosen.until, Some(at(360)));
         assert_eq!(canary.choose(&texts(ROLLING), Some("u1"), at(359)).key, CANARY);

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use http_body_util::BodyExt;
 use hyper::header::RETRY_AFTER;
 use hyper::{Request, Response, StatusCode};
-use kube::Client;
 use kube::client::Body;
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -18,6 +17,7 @@ use super::decode::{self, Line, Page, Status};
 use super::desk::Desk;
 use super::supervise::{During, Failure, Next, Supervisor};
 use super::watched::Watched;
+use super::way::Way;
 use super::{chance, pulse};
 
 /// An answer begins within this time, and a list goes on.
@@ -30,14 +30,13 @@ const MAX_LINE: usize = 8 << 20;
 const MAX_PAGE: usize = 256 << 20;
 /// An error body that is read for its message.
 const MAX_ERROR: usize = 64 << 10;
-/// E25: a list for comparison after 5 to 7 hours.
-const COMPARE_AFTER: Duration = Duration::from_secs(5 * 3600);
-const COMPARE_SPREAD: Duration = Duration::from_secs(2 * 3600);
+/// Lists for comparison are so much of their interval apart at random: many pods start together.
+const COMPARE_SPREAD: f64 = 0.4;
 
 /// Follows one thing for ever.
 pub(super) struct Stream {
     watched: Watched,
-    client: Client,
+    way: Rc<Way>,
     desk: Rc<RefCell<Desk>>,
     /// Counts the times that the way to the API server was found dead.
     dead: watch::Receiver<u64>,
@@ -45,6 +44,7 @@ pub(super) struct Stream {
     supervisor: Supervisor,
     /// The version that is held; `None` before the first complete list.
     version: Option<String>,
+    compare_after: Duration,
     compare_at: Instant,
     is_comparing: bool,
 }
@@ -52,20 +52,22 @@ pub(super) struct Stream {
 impl Stream {
     pub(super) fn new(
         watched: Watched,
-        client: Client,
+        way: Rc<Way>,
         desk: Rc<RefCell<Desk>>,
         dead: watch::Receiver<u64>,
     ) -> Stream {
         let relists = desk.borrow().relists.subscribe();
+        let compare_after = desk.borrow().settling.pace.compare_after;
         Stream {
             watched,
-            client,
+            way,
             desk,
             dead,
             relists,
             supervisor: Supervisor::default(),
             version: None,
-            compare_at: next_comparison(),
+            compare_after,
+            compare_at: next_comparison(compare_after),
             is_comparing: false,
         }
     }
@@ -146,7 +148,7 @@ impl Stream {
             }
         }
         drop(desk);
-        self.compare_at = next_comparison();
+        self.compare_at = next_comparison(self.compare_after);
         self.supervisor.moved();
         self.version = Some(version);
         Ok(())
@@ -174,8 +176,9 @@ impl Stream {
     /// Sends a request; an answer that is an error is a failure.
     async fn send(&mut self, request: Request<Body>) -> Result<Response<Body>, Failure> {
         self.dead.mark_unchanged();
+        let client = self.way.client();
         let answered = tokio::select! {
-            answered = timeout(ANSWER_TIMEOUT, self.client.send(request)) => answered,
+            answered = timeout(ANSWER_TIMEOUT, client.send(request)) => answered,
             () = died(&mut self.dead) => return Err(silent(pulse::PATIENCE)),
         };
         let response = match answered {
@@ -185,6 +188,9 @@ impl Stream {
         };
         // A refusal is an answer (E43).
         self.desk.borrow().report.read().source_answers = Some(response.is_ok());
+        if !response.as_ref().is_ok_and(|answer| answer.status() != StatusCode::UNAUTHORIZED) {
+            self.way.doubt();
+        }
         let response = response?;
         match response.status() {
             StatusCode::OK => Ok(response),
@@ -317,8 +323,8 @@ async fn died(dead: &mut watch::Receiver<u64>) {
     }
 }
 
-fn next_comparison() -> Instant {
-    Instant::now() + COMPARE_AFTER + COMPARE_SPREAD.mul_f64(chance())
+fn next_comparison(after: Duration) -> Instant {
+    Instant::now() + after.mul_f64(1.0 + COMPARE_SPREAD * chance())
 }
 
 fn silent(duration: Duration) -> Failure {

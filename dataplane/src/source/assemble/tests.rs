@@ -4,9 +4,13 @@ use super::super::documents::{Syntax, parse};
 use super::*;
 
 fn world(files: &[(&str, &str)]) -> World {
+    world_beside(files, None)
+}
+
+fn world_beside(files: &[(&str, &str)], in_use: Option<&str>) -> World {
     let parsed: Vec<(&str, Manifests)> =
         files.iter().map(|(path, text)| (*path, parse(text, Syntax::Yaml).expect(text))).collect();
-    assemble(parsed.iter().map(|(path, manifests)| (*path, manifests)))
+    assemble(parsed.iter().map(|(path, manifests)| (*path, manifests)), in_use)
 }
 
 fn service(name: &str, spec: &str) -> String {
@@ -84,8 +88,38 @@ fn the_first_cluster_dns_by_name_is_used_and_the_other_named() {
     let world = world(&[("a.yaml", &dns("second", 1)), ("b.yaml", &dns("first", 2))]);
     let (configuration, path) = world.configuration.unwrap();
     assert_eq!((configuration.name.as_str(), path.as_str()), ("first", "b.yaml"));
-    assert!(world.warnings[0].contains("\"first\" is used"), "{:?}", world.warnings);
-    assert!(world.warnings[0].contains("\"second\" is not"), "{:?}", world.warnings);
+    let told = &world.warnings[0];
+    assert!(told.contains("\"first\" in b.yaml is used, being the first by name"), "{told}");
+    assert!(told.contains("\"second\" in a.yaml is not"), "{told}");
+}
+
+#[test]
+fn a_cluster_dns_in_use_stays_when_one_with_an_earlier_name_comes() {
+    let files = [("a.yaml", dns("first", 1)), ("b.yaml", dns("second", 2))];
+    let files = files.each_ref().map(|(path, text)| (*path, text.as_str()));
+    let both = world_beside(&files, Some("second"));
+    assert_eq!(both.configuration.unwrap().1, "b.yaml");
+    let told = &both.warnings[0];
+    assert!(told.contains("\"second\" in b.yaml is used, as it is in use already"), "{told}");
+    assert!(told.contains("\"first\" in a.yaml is not"), "{told}");
+    let gone = world_beside(&files[..1], Some("second"));
+    assert_eq!(gone.configuration.unwrap().1, "a.yaml");
+    assert_eq!(gone.warnings, Vec::<String>::new());
+}
+
+#[test]
+fn of_two_files_with_the_same_endpoints_the_later_path_wins_with_a_warning() {
+    // Two subsets, so two slices: neither may stay.
+    let old = ENDPOINTS
+        .replace("]}\n", ", {addresses: [{ip: 10.244.1.4}], ports: [{port: 80}]}]}\n")
+        .replace("}]}], {", "}]}, {");
+    let world = world(&[("a.yaml", &old), ("b.yaml", ENDPOINTS)]);
+    assert_eq!(published(&world), ["10.244.1.3"]);
+    let expected = "endpoints data/db is in a.yaml and in b.yaml: the one in b.yaml is served";
+    assert_eq!(world.warnings, [expected]);
+    let world = world_beside(&[("a.yaml", &format!("{old}{ENDPOINTS}"))], None);
+    assert_eq!(published(&world), ["10.244.1.3"]);
+    assert_eq!(world.warnings, ["endpoints data/db is twice in a.yaml: the later one is served"]);
 }
 
 #[test]

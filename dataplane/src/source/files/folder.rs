@@ -129,9 +129,10 @@ impl Folder {
         true
     }
 
-    /// Everything the folder says.
-    pub(super) fn world(&self) -> World {
-        assemble(self.files.iter().map(|(name, file)| (name.as_str(), &file.manifests)))
+    /// Everything the folder says; the ClusterDNS named `in_use` stays while it is there.
+    pub(super) fn world(&self, in_use: Option<&str>) -> World {
+        let files = self.files.iter().map(|(name, file)| (name.as_str(), &file.manifests));
+        assemble(files, in_use)
     }
 
     /// Files whose present content is not used, and why.

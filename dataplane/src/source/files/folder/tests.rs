@@ -37,7 +37,7 @@ fn namespace(name: &str) -> String {
 }
 
 fn held(folder: &Folder) -> Vec<String> {
-    folder.world().objects.keys().map(|(_, key)| key.to_string()).collect()
+    folder.world(None).objects.keys().map(|(_, key)| key.to_string()).collect()
 }
 
 /// Long after every change, so that stamps are trusted.

@@ -1,0 +1,67 @@
+//! The way to the API server, which outlives what it is made of: tokens, certificates and authorities
+//! are replaced while we run (K10). kube re-reads a pod's own token and CA file once a minute, and of
+//! a kubeconfig nothing but a token file; here a refused request is reason enough to read all of it
+//! again, whatever it came from.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use kube::Client;
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+use super::client::{Credentials, connect};
+
+/// At most so often are credentials read again; some kinds start a program.
+const RENEW_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Shared by the streams of one thread.
+pub(super) struct Way {
+    credentials: Credentials,
+    client: RefCell<Client>,
+    doubted: Notify,
+}
+
+impl Way {
+    /// A way that nobody has gone yet.
+    ///
+    /// # Errors
+    /// The credentials cannot be read, and which.
+    pub(super) async fn open(credentials: Credentials) -> anyhow::Result<Way> {
+        let client = RefCell::new(connect(&credentials).await?);
+        Ok(Way { credentials, client, doubted: Notify::new() })
+    }
+
+    /// For one request. Connections of earlier clients go on until they end.
+    pub(super) fn client(&self) -> Client {
+        self.client.borrow().clone()
+    }
+
+    /// A request got no answer, or its sender was not believed.
+    pub(super) fn doubt(&self) {
+        self.doubted.notify_one();
+    }
+}
+
+/// Reads the credentials again whenever they are doubted; those that cannot be read change nothing.
+pub(super) async fn renew(way: Rc<Way>) {
+    loop {
+        way.doubted.notified().await;
+        let credentials = way.credentials.clone();
+        let runtime = tokio::runtime::Handle::current();
+        // Off this thread: it may start a program, and events of other streams go on meanwhile.
+        let connecting =
+            tokio::task::spawn_blocking(move || runtime.block_on(connect(&credentials)));
+        match connecting.await {
+            Ok(Ok(client)) => drop(way.client.replace(client)),
+            Ok(Err(error)) => {
+                tracing::warn!(
+                    "the credentials cannot be read again, the old ones stay: {error:#}"
+                );
+            }
+            Err(error) => tracing::error!("reading the credentials ended: {error}"),
+        }
+        sleep(RENEW_INTERVAL).await;
+    }
+}

@@ -1,0 +1,185 @@
+//! Log lines on their way to standard error. Whoever logs only puts its line here; a thread of its own
+//! writes, so that a pipe that nobody reads stops that thread and no other. What does not fit is counted.
+//!
+//! `tracing-appender` does much the same and is not used: its end prints to a standard stream, which can
+//! block or panic on the very pipe this is about; it bounds lines rather than octets; and it brings two more
+//! crates.
+
+use std::io::Write;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Octets that may wait; as many again may be on their way. Some five thousand lines: more than an update
+/// of the largest folder logs, so lines are lost only where nobody reads.
+pub(super) const MAX_OCTETS: usize = 1 << 20;
+
+/// Lines between those who log and the thread that writes.
+#[derive(Debug)]
+pub(super) struct Queue {
+    lines: Mutex<Lines>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct Lines {
+    /// There is a thread that takes them.
+    is_followed: bool,
+    /// Whole lines.
+    waiting: Vec<u8>,
+    /// The thread has some that are not written yet.
+    is_writing: bool,
+    /// Did not fit, since the last line that says so.
+    lost: u64,
+    /// The same since start.
+    lost_in_all: u64,
+}
+
+impl Queue {
+    pub(super) const fn new() -> Queue {
+        let lines = Lines {
+            is_followed: false,
+            waiting: Vec::new(),
+            is_writing: false,
+            lost: 0,
+            lost_in_all: 0,
+        };
+        Queue { lines: Mutex::new(lines), changed: Condvar::new() }
+    }
+
+    /// Takes a line, or counts it. Returns false if nobody follows: then it is for the caller to write.
+    pub(super) fn push(&self, line: &[u8]) -> bool {
+        let mut lines = self.lock();
+        if !lines.is_followed {
+            return false;
+        }
+        if lines.waiting.len() + line.len() > MAX_OCTETS {
+            lines.lost += 1;
+            lines.lost_in_all += 1;
+            return true;
+        }
+        lines.waiting.extend_from_slice(line);
+        self.changed.notify_all();
+        true
+    }
+
+    /// Lines are kept from here on, for a thread that is about to [`Queue::write_to`].
+    pub(super) fn follow(&self, is_followed: bool) {
+        self.lock().is_followed = is_followed;
+    }
+
+    /// Writes lines as they come, for ever. After a gap, `tell` says how many are missing.
+    pub(super) fn write_to(&self, mut out: impl Write, tell: impl Fn(u64)) -> ! {
+        loop {
+            let mut lines = self.lock();
+            while lines.waiting.is_empty() {
+                lines = self.changed.wait(lines).unwrap_or_else(PoisonError::into_inner);
+            }
+            let batch = std::mem::take(&mut lines.waiting);
+            lines.is_writing = true;
+            drop(lines);
+            // Lines that nobody takes are lost: there is no place left to say so.
+            let _ = out.write_all(&batch);
+            let mut lines = self.lock();
+            lines.is_writing = false;
+            let lost = std::mem::take(&mut lines.lost);
+            drop(lines);
+            self.changed.notify_all();
+            if lost > 0 {
+                tell(lost);
+            }
+        }
+    }
+
+    /// Waits until everything is written, but no longer than this.
+    pub(super) fn flush(&self, within: Duration) {
+        let is_busy = |lines: &mut Lines| {
+            lines.is_followed && (lines.is_writing || !lines.waiting.is_empty())
+        };
+        // A timeout means that nobody reads; the process must end all the same.
+        let _ = self.changed.wait_timeout_while(self.lock(), within, is_busy);
+    }
+
+    /// Lines that did not fit, since start.
+    pub(super) fn lost_since_start(&self) -> u64 {
+        self.lock().lost_in_all
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Lines> {
+        // Nothing in here is ever half-done.
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, BufRead, BufReader};
+    use std::sync::{Arc, mpsc};
+
+    use super::*;
+
+    /// Generous: only a failure takes so long.
+    const PATIENCE: Duration = Duration::from_secs(30);
+    const LINE: &[u8] = b"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcde\n";
+
+    /// A queue whose thread writes into a pipe; that thread stays until the tests end.
+    fn piped() -> (&'static Queue, io::PipeReader, mpsc::Receiver<u64>) {
+        let queue: &'static Queue = Box::leak(Box::new(Queue::new()));
+        let (reader, writer) = io::pipe().unwrap();
+        let (told, gaps) = mpsc::channel();
+        queue.follow(true);
+        std::thread::spawn(move || queue.write_to(writer, |lost| told.send(lost).unwrap()));
+        (queue, reader, gaps)
+    }
+
+    /// Takes its time.
+    struct Slow(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Slow {
+        fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+            std::thread::sleep(Duration::from_millis(50));
+            self.0.lock().unwrap().extend_from_slice(text);
+            Ok(text.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lines_arrive_whole_in_order_and_before_the_flush_ends() {
+        let queue: &'static Queue = Box::leak(Box::new(Queue::new()));
+        let written = Arc::default();
+        let out = Slow(Arc::clone(&written));
+        queue.follow(true);
+        std::thread::spawn(move || queue.write_to(out, |_| unreachable!("nothing is lost")));
+        for line in ["one\n", "two\n", "three\n"] {
+            assert!(queue.push(line.as_bytes()));
+        }
+        queue.flush(PATIENCE);
+        assert_eq!(*written.lock().unwrap(), b"one\ntwo\nthree\n");
+    }
+
+    #[test]
+    fn a_pipe_that_nobody_reads_holds_nobody_up_and_what_is_lost_is_counted() {
+        let (queue, reader, gaps) = piped();
+        // More than the pipe, what is on its way and what may wait hold together.
+        let pushed = 8 * MAX_OCTETS / LINE.len();
+        for _ in 0..pushed {
+            assert!(queue.push(LINE));
+        }
+        let lost = queue.lost_since_start();
+        assert!(lost > 0);
+        queue.flush(Duration::from_millis(10));
+        let kept = BufReader::new(reader).lines().take(pushed - usize::try_from(lost).unwrap());
+        assert!(kept.map(Result::unwrap).all(|line| line.as_bytes() == &LINE[..LINE.len() - 1]));
+        assert_eq!(gaps.recv_timeout(PATIENCE).unwrap(), lost, "told once someone reads again");
+    }
+
+    #[test]
+    fn without_a_thread_lines_are_for_the_caller() {
+        let queue = Queue::new();
+        assert!(!queue.push(LINE));
+        queue.flush(PATIENCE);
+    }
+}

@@ -1,0 +1,81 @@
+//! Standard error: nobody who serves waits for its reader, and names cannot forge it.
+
+use super::harness::{Folder, Process, address, log_until, wait_for};
+use super::{CART, service};
+
+#[test]
+fn e15_of_many_malformed_objects_the_log_names_twenty_once_and_config_the_rest() {
+    let folder = Folder::new();
+    let text: String = (0..150).map(|n| service(&format!("bad{n:03}"), "nowhere")).collect();
+    folder.write("a.yaml", &text);
+    let process = Process::start(&folder.0, &[]);
+    let listed = process.config()["skippedObjects"].clone();
+    let mut named: Vec<_> =
+        listed.as_array().unwrap().iter().map(|s| s["name"].as_str().unwrap().to_owned()).collect();
+    named.sort();
+    let all: Vec<String> = (0..150).map(|n| format!("bad{n:03}")).collect();
+    assert_eq!(named, all, "each once");
+    // Looked at again, with another object in it: what was named is not named again.
+    folder.write("b.yaml", &service("late", "nowhere"));
+    process.wait_for_log("shop/late");
+    let log = process.log();
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains("not served in full")).collect();
+    assert_eq!(lines.len(), 21, "{log}");
+    assert_eq!(log.matches("and 130 more: see /config").count(), 1, "{log}");
+    let times =
+        |name: &String| lines.iter().filter(|line| line.contains(&format!("/{name}:"))).count();
+    assert!(all.iter().all(|name| times(name) <= 1), "{log}");
+}
+
+#[test]
+fn a_log_pipe_that_is_full_stops_nothing() {
+    let folder = Folder::new();
+    folder.write("a.yaml", &service("cart", "10.96.0.1"));
+    let (mut process, pipe) = Process::start_blocking(&folder.0);
+    // Twenty lines an update, each of other objects: twice what the pipe holds.
+    let long = "x".repeat(200);
+    for round in 0..20 {
+        let bad = |n| service(&format!("bad{round}-{n:02}"), &format!("nowhere{long}"));
+        let text: String = (0..20).map(bad).collect();
+        folder.write("b.yaml", &text);
+        wait_for("the mistakes to be told", || {
+            let first = process.config()["skippedObjects"][0]["name"].clone();
+            (first == format!("bad{round}-00")).then_some(())
+        });
+    }
+    assert_eq!(process.metric("clusterdns_log_lines_lost_total"), 0.0, "they fit in the queue");
+    folder.write("a.yaml", &service("cart", "10.96.0.2"));
+    process.wait_for_answer(CART, address("10.96.0.2"));
+    process.signal("INT");
+    assert_eq!(process.wait().code(), Some(0));
+    drop(pipe);
+}
+
+#[test]
+fn a_log_that_nobody_reads_any_more_stops_nothing() {
+    let folder = Folder::new();
+    folder.write("a.yaml", &service("cart", "10.96.0.1"));
+    let mut process = Process::start_unread(&folder.0);
+    folder.write("a.yaml", "kind: Service\n  metadata: [\n");
+    wait_for("the mistake to be told", || {
+        (process.metric("clusterdns_unusable_files") == 1.0).then_some(())
+    });
+    folder.write("a.yaml", &service("cart", "10.96.0.2"));
+    process.wait_for_answer(CART, address("10.96.0.2"));
+    process.signal("INT");
+    assert_eq!(process.wait().code(), Some(0));
+}
+
+#[test]
+fn s13_names_cannot_forge_log_lines() {
+    let folder = Folder::new();
+    let evil = "{\"apiVersion\":\"v1\",\"kind\":\"Service\",\"metadata\":{\"name\":\"a\\r\\n\\u001b[31mready\",\"namespace\":\"x\"},\"spec\":{\"clusterIP\":\"nowhere\"}}";
+    folder.write("a.json", evil);
+    let folder = folder.0.to_str().unwrap();
+    let any = "127.0.0.1:0";
+    let flags = ["--manifests", folder, "--http", any, "--listen", any];
+    let log = log_until(&[], &flags, "is not an IP address");
+    assert!(log.contains("ready: clusterIP \"nowhere\" is not an IP address"), "{log}");
+    assert!(!log.contains('\u{1b}') && !log.contains('\r'), "{log:?}");
+    assert!(!log.lines().any(|line| line.starts_with("ready")), "{log:?}");
+}

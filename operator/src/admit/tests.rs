@@ -1,0 +1,1 @@
+//! What is refused although the spec is valid, row by row.

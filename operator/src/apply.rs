@@ -1,0 +1,257 @@
+//! Makes what is desired so: server-side apply in order, prune last, and nothing at all when everything is as it should
+//! be. What fails is told and tried again with the next reconcile; nothing is ever deleted to be created anew.
+
+pub mod memory;
+mod order;
+mod owned;
+pub mod service;
+mod whose;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crds::ClusterDNS;
+use kube::ResourceExt;
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy};
+use kube::core::DynamicObject;
+use serde_json::json;
+
+use crate::context::Context;
+use crate::controller::triggers;
+use crate::desired::{Desired, Kind};
+use crate::lease::NotLeading;
+use crate::names;
+use crate::observed::{Child, Observed};
+use crate::plan::{Plan, SelectorPatch, ServicePlan, Size};
+use crate::resources;
+use crate::status::Applied;
+use crate::write::WriteError;
+use whose::Whose;
+
+/// What came of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// For status.
+    pub applied: Applied,
+    /// What was written: kind and name.
+    pub written: Vec<String>,
+    /// What was deleted.
+    pub pruned: Vec<Child>,
+    failed: BTreeSet<Kind>,
+}
+
+impl Outcome {
+    /// Whether everything is as it should be.
+    pub fn is_complete(&self) -> bool {
+        self.failed.is_empty()
+    }
+
+    fn failed(&mut self, kind: Kind, namespace: &str, name: &str, why: String) {
+        let what = told(kind, namespace, name);
+        tracing::warn!("{what} could not be written: {why}");
+        self.failed.insert(kind);
+        self.applied.failures.push((what, why));
+    }
+}
+
+/// Applies, patches and prunes.
+///
+/// # Errors
+/// Only when this process may not write any more.
+pub async fn apply(
+    ctx: &Context,
+    dns: &ClusterDNS,
+    desired: &Desired,
+    observed: &Observed,
+    plan: &Plan,
+) -> Result<Outcome, NotLeading> {
+    let mut outcome = Outcome::default();
+    for (kind, object) in &desired.objects {
+        let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+        if let Some(lacking) = order::needs(*kind).iter().find(|kind| outcome.failed.contains(kind))
+        {
+            let why = format!("waits for the {} before it", resources::name(*lacking));
+            outcome.failed(*kind, &namespace, &name, why);
+            continue;
+        }
+        match apply_one(ctx, dns, (*kind, object), observed, plan).await {
+            Ok(false) => {}
+            Ok(true) => outcome.written.push(told(*kind, &namespace, &name)),
+            Err(Failure::NotLeading(lost)) => return Err(lost),
+            Err(Failure::Other(why)) => outcome.failed(*kind, &namespace, &name, why),
+        }
+    }
+    if let ServicePlan::Adopted { patch: Some(patch), .. }
+    | ServicePlan::Released { patch: Some(patch), .. } = &plan.service
+    {
+        switch(ctx, dns, patch, &mut outcome).await?;
+    }
+    prune(ctx, desired, observed, &mut outcome).await?;
+    Ok(outcome)
+}
+
+enum Failure {
+    NotLeading(NotLeading),
+    Other(String),
+}
+
+impl From<WriteError> for Failure {
+    fn from(error: WriteError) -> Failure {
+        match error {
+            WriteError::NotLeading(lost) => Failure::NotLeading(lost),
+            WriteError::NoAnswer | WriteError::Refused(_) => Failure::Other(explained(&error)),
+        }
+    }
+}
+
+/// Whether it was written.
+async fn apply_one(
+    ctx: &Context,
+    dns: &ClusterDNS,
+    (kind, wanted): (Kind, &DynamicObject),
+    observed: &Observed,
+    plan: &Plan,
+) -> Result<bool, Failure> {
+    let (namespace, name) = (wanted.namespace().unwrap_or_default(), wanted.name_any());
+    let live = live(ctx, kind, &namespace, &name)
+        .await
+        .map_err(|why| Failure::Other(format!("{why:#}")))?;
+    match live.as_ref().map(|live| whose::whose(live, dns)) {
+        None | Some(Whose::Ours) => {}
+        Some(Whose::Previous) => {
+            let why = "it belongs to a deleted ClusterDNS of the same name and is about to go; this is tried again";
+            return Err(Failure::Other(why.to_owned()));
+        }
+        Some(Whose::Theirs) => {
+            let why = "it exists and is not ours: rename it, delete it, or give this ClusterDNS another name";
+            return Err(Failure::Other(why.to_owned()));
+        }
+    }
+    let Some(why) = ctx.memory.why(kind, wanted, live.as_deref()) else { return Ok(false) };
+    tracing::debug!(?why, "applying {}", told(kind, &namespace, &name));
+    if kind == Kind::Deployment && live.is_some() {
+        hold_replicas(ctx, (&namespace, &name), plan).await?;
+    }
+    let mut sent = wanted.clone();
+    // Not one that was deleted and created since we looked.
+    sent.metadata.uid = live.as_ref().and_then(|live| live.uid());
+    // O9: what was decided from what was seen is written only over that.
+    sent.metadata.resource_version = match kind {
+        Kind::ConfigMap => observed.config_map.as_ref().and_then(|map| map.resource_version()),
+        Kind::Service => observed.service.as_ref().and_then(|service| service.resource_version()),
+        _ => None,
+    };
+    let params = PatchParams::apply(names::FIELD_MANAGER).force();
+    let objects = resources::api(&ctx.client, kind, &namespace);
+    let body = Patch::Apply(&sent);
+    let made = ctx.writes.send(resources::name(kind), objects.patch(&name, &params, &body)).await?;
+    ctx.memory.applied(kind, wanted, &made);
+    Ok(true)
+}
+
+/// What a watch keeps; before something is created, what there really is.
+async fn live(
+    ctx: &Context,
+    kind: Kind,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<Arc<DynamicObject>>, kube::Error> {
+    match ctx.caches.object(kind, namespace, name) {
+        Some(kept) => Ok(Some(kept)),
+        None => Ok(resources::api(&ctx.client, kind, namespace).get_opt(name).await?.map(Arc::new)),
+    }
+}
+
+/// A field whose only owner lets go falls back to its default, which is 1 pod: a second manager holds what runs until
+/// the autoscaler has written its own number.
+async fn hold_replicas(
+    ctx: &Context,
+    (namespace, name): (&str, &str),
+    plan: &Plan,
+) -> Result<(), Failure> {
+    let Size::Autoscaled { hold: Some(replicas), .. } = plan.size else { return Ok(()) };
+    let body = json!({"apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": name, "namespace": namespace}, "spec": {"replicas": replicas}});
+    let params = PatchParams::apply(names::HANDOVER_MANAGER).force();
+    let deployments = resources::api(&ctx.client, Kind::Deployment, namespace);
+    ctx.writes.send("Deployment", deployments.patch(name, &params, &Patch::Apply(&body))).await?;
+    Ok(())
+}
+
+/// Moves an adopted Service. The rollout's state has remembered it by now.
+async fn switch(
+    ctx: &Context,
+    dns: &ClusterDNS,
+    patch: &SelectorPatch,
+    outcome: &mut Outcome,
+) -> Result<(), NotLeading> {
+    if outcome.failed.contains(&Kind::ConfigMap) {
+        return Ok(());
+    }
+    let (namespace, name) = triggers::service_of(dns);
+    let patched = service::patch_selector(
+        &ctx.client,
+        &ctx.writes,
+        (&namespace, &name),
+        &dns.name_any(),
+        patch,
+    )
+    .await;
+    match patched {
+        Ok(_) => outcome.written.push(told(Kind::Service, &namespace, &name)),
+        Err(WriteError::NotLeading(lost)) => return Err(lost),
+        Err(error) => outcome.failed(Kind::Service, &namespace, &name, explained(&error)),
+    }
+    Ok(())
+}
+
+/// Only after everything else is as it should be.
+async fn prune(
+    ctx: &Context,
+    desired: &Desired,
+    observed: &Observed,
+    outcome: &mut Outcome,
+) -> Result<(), NotLeading> {
+    if outcome.failed.iter().any(|kind| !resources::MONITORING.contains(kind)) {
+        return Ok(());
+    }
+    for child in order::superfluous(desired, observed) {
+        let Child { kind, namespace, name, uid } = &child;
+        let params = DeleteParams {
+            preconditions: Some(Preconditions { uid: Some(uid.clone()), resource_version: None }),
+            propagation_policy: Some(PropagationPolicy::Background),
+            ..DeleteParams::default()
+        };
+        let objects = resources::api(&ctx.client, *kind, namespace);
+        match ctx.writes.send(resources::name(*kind), objects.delete(name, &params)).await {
+            Err(WriteError::NotLeading(lost)) => return Err(lost),
+            // Gone already, or another of the same name by now.
+            Err(error) if matches!(error.code(), Some(404 | 409)) => {}
+            Err(error) => outcome.failed(*kind, namespace, name, explained(&error)),
+            Ok(_) => {
+                ctx.memory.forget(*kind, namespace, name);
+                outcome.pruned.push(child);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn told(kind: Kind, namespace: &str, name: &str) -> String {
+    match namespace {
+        "" => format!("{} {name}", resources::name(kind)),
+        namespace => format!("{} {namespace}/{name}", resources::name(kind)),
+    }
+}
+
+/// What the API server said, and what to do where that is not plain.
+fn explained(error: &WriteError) -> String {
+    match error.code() {
+        Some(422) if error.to_string().contains("immutable") => format!(
+            "{error}. It is left as it is and never replaced by itself: undo the change, or delete the object when an \
+             interruption suits you"
+        ),
+        Some(403) => format!("{error}. The operator's role lacks this right: upgrade the chart"),
+        Some(_) | None => error.to_string(),
+    }
+}

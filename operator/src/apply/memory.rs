@@ -1,0 +1,219 @@
+//! What was applied and what came of it, so that nothing is written when nothing has changed. Lost with the process: a
+//! new leader applies everything once, which changes nothing either.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Mutex;
+
+use kube::ResourceExt;
+use kube::core::DynamicObject;
+
+use super::owned;
+use crate::desired::Kind;
+
+/// Objects that are remembered; a ClusterDNS has about a dozen.
+const MAX_REMEMBERED: usize = 10_000;
+
+type Key = (Kind, String, String);
+
+/// One object after we applied it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Remembered {
+    /// What was sent.
+    sent: u64,
+    /// What the API server made of it.
+    uid: String,
+    version: String,
+    /// Our fields in it.
+    owned: Option<u64>,
+}
+
+/// Everything that was applied.
+#[derive(Debug, Default)]
+pub struct Memory {
+    objects: Mutex<HashMap<Key, Remembered>>,
+}
+
+/// Why something is applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// It does not exist.
+    Missing,
+    /// We have not applied it since we lead.
+    FirstTime,
+    /// It should say something else now.
+    Wanted,
+    /// Somebody has changed a field of ours.
+    Edited,
+}
+
+impl Memory {
+    /// Why it should be applied; none: it is as it should be.
+    pub fn why(
+        &self,
+        kind: Kind,
+        wanted: &DynamicObject,
+        live: Option<&DynamicObject>,
+    ) -> Option<Why> {
+        let Some(live) = live else { return Some(Why::Missing) };
+        let mut objects = self.lock();
+        let Some(remembered) = objects.get_mut(&key(kind, wanted)) else {
+            return Some(Why::FirstTime);
+        };
+        let live_uid = live.metadata.uid.as_deref().unwrap_or_default();
+        if live_uid != remembered.uid
+            && !is_older(&live.metadata.resource_version, &remembered.version)
+        {
+            return Some(Why::FirstTime);
+        }
+        if remembered.sent != hash(wanted) {
+            return Some(Why::Wanted);
+        }
+        let version = live.resource_version().unwrap_or_default();
+        // What a watch shows may be older than what we wrote last.
+        if version == remembered.version
+            || is_older(&live.metadata.resource_version, &remembered.version)
+        {
+            return None;
+        }
+        if fingerprint(live) != remembered.owned {
+            return Some(Why::Edited);
+        }
+        remembered.version = version;
+        None
+    }
+
+    /// The API server made this of what was sent.
+    pub fn applied(&self, kind: Kind, sent: &DynamicObject, made: &DynamicObject) {
+        let remembered = Remembered {
+            sent: hash(sent),
+            uid: made.uid().unwrap_or_default(),
+            version: made.resource_version().unwrap_or_default(),
+            owned: fingerprint(made),
+        };
+        let mut objects = self.lock();
+        if objects.len() >= MAX_REMEMBERED {
+            objects.clear();
+        }
+        objects.insert(key(kind, sent), remembered);
+    }
+
+    /// Whether what a watch keeps is older than our own last write, or may be.
+    pub fn is_behind(
+        &self,
+        kind: Kind,
+        namespace: &str,
+        name: &str,
+        kept: Option<&DynamicObject>,
+    ) -> bool {
+        let objects = self.lock();
+        let Some(remembered) = objects.get(&(kind, namespace.to_owned(), name.to_owned())) else {
+            return false;
+        };
+        kept.is_none_or(|kept| is_older(&kept.metadata.resource_version, &remembered.version))
+    }
+
+    /// It is gone, or not ours any more.
+    pub fn forget(&self, kind: Kind, namespace: &str, name: &str) {
+        self.lock().remove(&(kind, namespace.to_owned(), name.to_owned()));
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Remembered>> {
+        self.objects.lock().expect("nothing panics while holding this lock")
+    }
+}
+
+fn key(kind: Kind, object: &DynamicObject) -> Key {
+    (kind, object.namespace().unwrap_or_default(), object.name_any())
+}
+
+/// Versions of one resource are numbers that grow; where they are not, nothing is known to be older.
+fn is_older(kept: &Option<String>, than: &str) -> bool {
+    let number = |version: &str| version.parse::<u128>().ok();
+    match (kept.as_deref().and_then(number), number(than)) {
+        (Some(kept), Some(than)) => kept < than,
+        (None | Some(_), None | Some(_)) => false,
+    }
+}
+
+fn hash(object: &DynamicObject) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    serde_json::to_string(object).expect("a Kubernetes object is JSON").hash(&mut hasher);
+    hasher.finish()
+}
+
+fn fingerprint(object: &DynamicObject) -> Option<u64> {
+    owned::fingerprint(&serde_json::to_value(object).expect("a Kubernetes object is JSON"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn object(value: Value) -> DynamicObject {
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn wanted(value: &str) -> DynamicObject {
+        object(
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "n"},
+            "data": {"k": value}}),
+        )
+    }
+
+    fn live(version: &str, value: &str, extra: &str) -> DynamicObject {
+        object(
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"k": value, "extra": extra},
+            "metadata": {"name": "c", "namespace": "n", "uid": "u", "resourceVersion": version, "managedFields": [
+                {"manager": "clusterdns-operator", "operation": "Apply", "fieldsV1": {"f:data": {"f:k": {}}}}]}}),
+        )
+    }
+
+    #[test]
+    fn o13_nothing_is_applied_without_a_reason() {
+        let memory = Memory::default();
+        let why = |wanted: &DynamicObject, live: Option<&DynamicObject>| {
+            memory.why(Kind::ConfigMap, wanted, live)
+        };
+        assert_eq!(why(&wanted("a"), None), Some(Why::Missing));
+        assert_eq!(why(&wanted("a"), Some(&live("5", "a", ""))), Some(Why::FirstTime));
+
+        memory.applied(Kind::ConfigMap, &wanted("a"), &live("10", "a", ""));
+        assert_eq!(why(&wanted("a"), Some(&live("10", "a", ""))), None);
+        assert_eq!(
+            why(&wanted("a"), Some(&live("9", "old", ""))),
+            None,
+            "the watch is behind our own write"
+        );
+        assert_eq!(
+            why(&wanted("a"), Some(&live("11", "a", "theirs"))),
+            None,
+            "others edit what is theirs"
+        );
+        assert_eq!(why(&wanted("a"), Some(&live("12", "b", ""))), Some(Why::Edited));
+        assert_eq!(why(&wanted("b"), Some(&live("11", "a", ""))), Some(Why::Wanted));
+        assert_eq!(why(&wanted("a"), None), Some(Why::Missing));
+        let mut another = live("20", "a", "");
+        another.metadata.uid = Some("v".into());
+        assert_eq!(
+            why(&wanted("a"), Some(&another)),
+            Some(Why::FirstTime),
+            "deleted and created by somebody"
+        );
+    }
+
+    #[test]
+    fn a_watch_behind_our_own_write_is_noticed() {
+        let memory = Memory::default();
+        let is_behind =
+            |kept: Option<&DynamicObject>| memory.is_behind(Kind::ConfigMap, "n", "c", kept);
+        assert!(!is_behind(None), "nothing was written");
+        memory.applied(Kind::ConfigMap, &wanted("a"), &live("10", "a", ""));
+        assert!(is_behind(None), "not seen yet, or deleted");
+        assert!(is_behind(Some(&live("9", "", ""))));
+        assert!(!is_behind(Some(&live("10", "", ""))));
+        memory.forget(Kind::ConfigMap, "n", "c");
+        assert!(!is_behind(None));
+    }
+}

@@ -1,0 +1,143 @@
+//! What must have been written before what, and what may go only when something else serves. Pure.
+
+use std::collections::BTreeSet;
+
+use kube::ResourceExt;
+
+use crate::desired::{Desired, Kind};
+use crate::observed::{Child, Observed};
+use crate::pods;
+
+/// What a failure of these keeps from being written. Everything else goes on: a PodMonitor that is refused must not keep
+/// a repaired configuration from the pods.
+pub(super) const fn needs(kind: Kind) -> &'static [Kind] {
+    const RIGHTS: &[Kind] = &[
+        Kind::ServiceAccount,
+        Kind::ClusterRole,
+        Kind::ClusterRoleBinding,
+        Kind::Role,
+        Kind::RoleBinding,
+    ];
+    const CONFIGURED: &[Kind] = &[
+        Kind::ServiceAccount,
+        Kind::ClusterRole,
+        Kind::ClusterRoleBinding,
+        Kind::Role,
+        Kind::RoleBinding,
+        Kind::ConfigMap,
+    ];
+    match kind {
+        // A configuration that needs more rights comes after them.
+        Kind::ConfigMap => RIGHTS,
+        Kind::Deployment | Kind::DaemonSet => CONFIGURED,
+        // The rollout's state in the ConfigMap remembers what was done to the Service.
+        Kind::Service => &[Kind::ConfigMap],
+        Kind::ServiceAccount
+        | Kind::ClusterRole
+        | Kind::ClusterRoleBinding
+        | Kind::Role
+        | Kind::RoleBinding
+        | Kind::PodDisruptionBudget
+        | Kind::NetworkPolicy
+        | Kind::HorizontalPodAutoscaler
+        | Kind::PodMonitor
+        | Kind::PrometheusRule => &[],
+    }
+}
+
+/// What exists, is ours and is wanted no more, in the order of deletion: the newest layer first.
+pub(super) fn superfluous(desired: &Desired, observed: &Observed) -> Vec<Child> {
+    let wanted: BTreeSet<(Kind, String, String)> = desired
+        .objects
+        .iter()
+        .map(|(kind, object)| (*kind, object.namespace().unwrap_or_default(), object.name_any()))
+        .collect();
+    let is_wanted = |child: &&Child| {
+        wanted.contains(&(child.kind, child.namespace.clone(), child.name.clone()))
+    };
+    let mut found: Vec<Child> =
+        observed.children.iter().filter(|child| !is_wanted(child)).cloned().collect();
+    found.retain(|child| may_go(child.kind, desired, observed));
+    found.sort_by_key(|child| std::cmp::Reverse(child.kind));
+    found
+}
+
+/// A workload stays until the one that replaces it is fully rolled out and ready; rights and configuration stay as long
+/// as any workload does.
+fn may_go(kind: Kind, desired: &Desired, observed: &Observed) -> bool {
+    let wants = |kind| desired.objects.iter().any(|(wanted, _)| *wanted == kind);
+    match kind {
+        Kind::Deployment => wants(Kind::DaemonSet) && pods::progress(observed, true).is_complete(),
+        Kind::DaemonSet => wants(Kind::Deployment) && pods::progress(observed, false).is_complete(),
+        Kind::ServiceAccount
+        | Kind::ClusterRole
+        | Kind::ClusterRoleBinding
+        | Kind::Role
+        | Kind::RoleBinding
+        | Kind::ConfigMap
+        | Kind::Service => wants(kind),
+        Kind::PodDisruptionBudget
+        | Kind::NetworkPolicy
+        | Kind::HorizontalPodAutoscaler
+        | Kind::PodMonitor
+        | Kind::PrometheusRule => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::core::DynamicObject;
+    use serde_json::json;
+
+    fn desired(kinds: &[Kind]) -> Desired {
+        let object = |kind: &Kind| {
+            let value = json!({"metadata": {"name": "clusterdns-a", "namespace": "n"}});
+            (*kind, serde_json::from_value::<DynamicObject>(value).unwrap())
+        };
+        Desired { objects: kinds.iter().map(object).collect() }
+    }
+
+    fn child(kind: Kind) -> Child {
+        Child { kind, namespace: "n".into(), name: "clusterdns-a".into(), uid: "u".into() }
+    }
+
+    fn daemon_set(ready: i32) -> Observed {
+        let set = json!({"metadata": {"generation": 2}, "spec": {"selector": {}, "template": {}},
+            "status": {"observedGeneration": 2, "desiredNumberScheduled": 3, "updatedNumberScheduled": 3,
+                "currentNumberScheduled": 3, "numberMisscheduled": 0, "numberReady": ready, "numberAvailable": ready}});
+        Observed { daemon_set: Some(serde_json::from_value(set).unwrap()), ..Observed::default() }
+    }
+
+    #[test]
+    fn a_workload_goes_only_when_its_successor_serves() {
+        let kinds = |desired: &Desired, mut observed: Observed| {
+            observed.children = vec![
+                child(Kind::ServiceAccount),
+                child(Kind::Deployment),
+                child(Kind::NetworkPolicy),
+            ];
+            superfluous(desired, &observed).into_iter().map(|child| child.kind).collect::<Vec<_>>()
+        };
+        let to_daemon_set = desired(&[Kind::ServiceAccount, Kind::DaemonSet]);
+        assert_eq!(kinds(&to_daemon_set, daemon_set(2)), [Kind::NetworkPolicy]);
+        assert_eq!(kinds(&to_daemon_set, daemon_set(3)), [Kind::Deployment, Kind::NetworkPolicy]);
+        let nothing = desired(&[]);
+        assert_eq!(
+            kinds(&nothing, daemon_set(3)),
+            [Kind::NetworkPolicy],
+            "an empty plan takes no pod"
+        );
+    }
+
+    #[test]
+    fn rights_come_before_the_configuration_and_both_before_pods() {
+        assert!(needs(Kind::ConfigMap).contains(&Kind::ClusterRole));
+        assert!(needs(Kind::Deployment).contains(&Kind::ConfigMap));
+        assert!(!needs(Kind::Deployment).contains(&Kind::PodMonitor));
+        // Whatever is needed is written earlier.
+        for kind in crate::resources::NAMESPACED.into_iter().chain(crate::resources::CLUSTER) {
+            assert!(needs(kind).iter().all(|needed| *needed < kind), "{kind:?}");
+        }
+    }
+}

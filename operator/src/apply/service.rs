@@ -1,0 +1,58 @@
+//! The one change that is ever made to somebody else's Service: our key comes into its selector or leaves it, and an
+//! annotation says whose it is. A merge patch with the version that was looked at; nothing of it is applied.
+
+use k8s_openapi::api::core::v1::Service;
+use kube::Client;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::{Value, json};
+
+use crate::names;
+use crate::plan::SelectorPatch;
+use crate::write::{WriteError, Writes};
+
+/// Sends it.
+///
+/// # Errors
+/// A conflict when the Service has changed since it was looked at: look again.
+pub async fn patch_selector(
+    client: &Client,
+    writes: &Writes,
+    (namespace, name): (&str, &str),
+    instance: &str,
+    patch: &SelectorPatch,
+) -> Result<Service, WriteError> {
+    let services = Api::<Service>::namespaced(client.clone(), namespace);
+    let params = PatchParams {
+        field_manager: Some(names::FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    let body = Patch::Merge(body(instance, patch));
+    writes.send("Service", services.patch(name, &params, &body)).await
+}
+
+fn body(instance: &str, patch: &SelectorPatch) -> Value {
+    let value = match patch.add {
+        true => json!(instance),
+        false => Value::Null,
+    };
+    json!({
+        "metadata": {"resourceVersion": patch.resource_version, "annotations": {names::ADOPTED_BY: value}},
+        "spec": {"selector": {names::INSTANCE: value}},
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn o15_key_and_annotation_come_and_go_together_and_name_the_version() {
+        let add = SelectorPatch { resource_version: "7".into(), add: true };
+        let expected = json!({"metadata": {"resourceVersion": "7", "annotations": {"clusterdns.dev/adopted-by": "a"}},
+            "spec": {"selector": {"clusterdns.dev/instance": "a"}}});
+        assert_eq!(body("a", &add), expected);
+        let remove = SelectorPatch { add: false, ..add };
+        assert_eq!(body("a", &remove)["spec"]["selector"]["clusterdns.dev/instance"], Value::Null);
+        assert!(body("a", &remove)["metadata"]["annotations"].as_object().unwrap().len() == 1);
+    }
+}

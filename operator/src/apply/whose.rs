@@ -1,0 +1,66 @@
+//! Whether an object of the name that we want is ours to apply. Pure.
+
+use crds::ClusterDNS;
+use kube::core::DynamicObject;
+use kube::{Resource, ResourceExt};
+
+use crate::names;
+use crate::observe::is_owned;
+
+/// Whose an object is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// This ClusterDNS's, or left behind by one of its name that was deleted without its children: taken over.
+    Ours,
+    /// Of a ClusterDNS of the same name before this one: the garbage collector is about to delete it.
+    Previous,
+    /// Somebody else's.
+    Theirs,
+}
+
+/// Whose it is.
+pub(super) fn whose(live: &DynamicObject, dns: &ClusterDNS) -> Whose {
+    if is_owned(live, dns) {
+        return Whose::Ours;
+    }
+    let kind = ClusterDNS::kind(&());
+    if live
+        .owner_references()
+        .iter()
+        .any(|owner| owner.kind == kind && owner.name == dns.name_any())
+    {
+        return Whose::Previous;
+    }
+    let has = |key: &str, value: &str| live.labels().get(key).is_some_and(|label| label == value);
+    let is_orphan = live.owner_references().is_empty()
+        && has(names::MANAGED_BY, names::FIELD_MANAGER)
+        && has(names::INSTANCE, &dns.name_any());
+    match is_orphan {
+        true => Whose::Ours,
+        false => Whose::Theirs,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn only_what_is_ours_is_applied() {
+        let mut dns = ClusterDNS::default();
+        (dns.metadata.name, dns.metadata.uid) = (Some("a".into()), Some("new".into()));
+        let owner = |uid: &str| json!([{"apiVersion": "clusterdns.dev/v1alpha1", "kind": "ClusterDNS", "name": "a", "uid": uid}]);
+        let labels = json!({"app.kubernetes.io/managed-by": "clusterdns-operator", "clusterdns.dev/instance": "a"});
+        let case = |owners: Value, labels: &Value| {
+            let object = json!({"metadata": {"name": "clusterdns-a", "ownerReferences": owners, "labels": labels}});
+            whose(&serde_json::from_value(object).unwrap(), &dns)
+        };
+        assert_eq!(case(owner("new"), &labels), Whose::Ours);
+        assert_eq!(case(owner("old"), &labels), Whose::Previous);
+        assert_eq!(case(json!([]), &labels), Whose::Ours);
+        assert_eq!(case(json!([]), &json!({})), Whose::Theirs);
+        let stranger = json!([{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "n"}]);
+        assert_eq!(case(stranger, &labels), Whose::Theirs);
+    }
+}

@@ -1,0 +1,283 @@
+//! Subcommands and flags; each flag of `run` is also an environment variable.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args as Flags, Parser, Subcommand, ValueEnum};
+
+use crate::settings::Settings;
+
+/// The image of the data plane where nobody names one: this version's. Both programs are in one image.
+pub const DATAPLANE_IMAGE: &str = concat!("clusterdns:", env!("CARGO_PKG_VERSION"));
+
+const EXAMPLES: &str = "\
+Examples:
+  See what a ClusterDNS would create, without a cluster:
+    clusterdns-operator render -f dns.yaml
+
+  Check every manifest of a GitOps repository; other kinds are passed over:
+    clusterdns-operator check -f clusters/*/*.yaml
+
+  Run from a laptop against the cluster of a kubeconfig:
+    clusterdns-operator run --kubeconfig ~/.kube/config --namespace clusterdns-system";
+
+const CHECK_STATUS: &str = "\
+Exit status: 0 nothing is wrong (there may be warnings), 1 something is, 2 something could not be read.";
+
+/// Turns ClusterDNS resources into a running, scaled, reported DNS service. It is never asked a
+/// DNS question itself.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "clusterdns-operator", version, after_help = EXAMPLES, max_term_width = 100)]
+pub struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    /// Reconcile every ClusterDNS of a cluster until told to stop
+    Run(Run),
+    /// Print every object that a ClusterDNS would create, as YAML, without a cluster
+    Render(Render),
+    /// Say what is wrong, and what is legal but unwise, in ClusterDNS manifests
+    #[command(after_help = CHECK_STATUS)]
+    Check(Check),
+}
+
+/// Flags of `run`.
+#[derive(Clone, Debug, Flags)]
+pub struct Run {
+    /// Image of the data plane where spec.image names none
+    #[arg(
+        long,
+        value_name = "IMAGE",
+        env = "CLUSTERDNS_DATAPLANE_IMAGE",
+        default_value = DATAPLANE_IMAGE
+    )]
+    pub dataplane_image: String,
+
+    /// Namespaces in which it may create a data plane; another spec.service.namespace is refused.
+    /// Separate by commas
+    #[arg(
+        long,
+        value_name = "NAMESPACE",
+        env = "CLUSTERDNS_WORKLOAD_NAMESPACES",
+        value_delimiter = ',',
+        default_value = crds::defaults::SERVICE_NAMESPACE
+    )]
+    pub workload_namespaces: Vec<String>,
+
+    /// Names of the ClusterDNS that it may act on, separated by commas [default: any]
+    #[arg(long, value_name = "NAME", env = "CLUSTERDNS_INSTANCES", value_delimiter = ',')]
+    pub instances: Vec<String>,
+
+    /// Namespace of the lease, by which one of several operators acts: its own
+    #[arg(
+        long,
+        value_name = "NAMESPACE",
+        env = "CLUSTERDNS_NAMESPACE",
+        default_value = "clusterdns-system"
+    )]
+    pub namespace: String,
+
+    /// Who it is, in the lease and in Events [default: POD_NAME, else the host's name]
+    #[arg(long, value_name = "NAME", env = "CLUSTERDNS_POD_NAME")]
+    pub pod_name: Option<String>,
+
+    /// Address and port of /livez, /readyz and /metrics
+    #[arg(long, value_name = "ADDR:PORT", env = "CLUSTERDNS_HTTP", default_value = "0.0.0.0:8080")]
+    pub http: SocketAddr,
+
+    /// Which cluster.
+    #[command(flatten)]
+    pub cluster: Cluster,
+
+    /// How log lines are written
+    #[arg(long, value_enum, default_value_t = LogFormat::Text, env = "CLUSTERDNS_LOG_FORMAT")]
+    pub log_format: LogFormat,
+
+    /// The least severe log lines that are written
+    #[arg(long, value_enum, default_value_t = LogLevel::Info, env = "CLUSTERDNS_LOG_LEVEL")]
+    pub log_level: LogLevel,
+}
+
+/// Which cluster.
+#[derive(Clone, Debug, Default, Flags)]
+pub struct Cluster {
+    /// The cluster that this kubeconfig names [default: what KUBECONFIG names, else the service
+    /// account of the pod]
+    #[arg(long, value_name = "FILE", env = "CLUSTERDNS_KUBECONFIG")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// Context of the kubeconfig [default: its current one]
+    #[arg(long, value_name = "NAME", env = "CLUSTERDNS_CONTEXT")]
+    pub context: Option<String>,
+}
+
+/// Flags of `render`.
+#[derive(Clone, Debug, Flags)]
+pub struct Render {
+    /// Manifest with one or more ClusterDNS, `-` for standard input; other kinds in it are passed
+    /// over
+    #[arg(short, long, value_name = "FILE", required = true, num_args = 1..)]
+    pub file: Vec<PathBuf>,
+
+    /// Image of the data plane where spec.image names none
+    #[arg(
+        long,
+        value_name = "IMAGE",
+        env = "CLUSTERDNS_DATAPLANE_IMAGE",
+        default_value = DATAPLANE_IMAGE
+    )]
+    pub dataplane_image: String,
+
+    /// Namespace of the operator, which a NetworkPolicy admits
+    #[arg(
+        long,
+        value_name = "NAMESPACE",
+        env = "CLUSTERDNS_NAMESPACE",
+        default_value = "clusterdns-system"
+    )]
+    pub namespace: String,
+}
+
+/// Flags of `check`.
+#[derive(Clone, Debug, Flags)]
+pub struct Check {
+    /// Manifests, `-` for standard input. Documents of other kinds are passed over, so that every
+    /// file of a repository can be named
+    #[arg(short, long, value_name = "FILE", required = true, num_args = 1..)]
+    pub file: Vec<PathBuf>,
+
+    /// Look at a cluster too: whether its kubelets use the clusterIPs written. Nothing is written
+    /// to it. Without this flag no cluster is asked
+    #[arg(long)]
+    pub cluster: bool,
+
+    /// Which cluster.
+    #[command(flatten)]
+    pub which: Cluster,
+}
+
+/// How log lines are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people
+    Text,
+    /// One JSON object a line
+    Json,
+}
+
+/// The least severe log lines that are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogLevel {
+    /// What needs someone to act
+    Error,
+    /// And what may soon
+    Warn,
+    /// And what changed
+    Info,
+    /// And why
+    Debug,
+    /// And every step
+    Trace,
+}
+
+impl LogLevel {
+    /// As the log library says it.
+    pub fn tracing(self) -> tracing::Level {
+        match self {
+            LogLevel::Error => tracing::Level::ERROR,
+            LogLevel::Warn => tracing::Level::WARN,
+            LogLevel::Info => tracing::Level::INFO,
+            LogLevel::Debug => tracing::Level::DEBUG,
+            LogLevel::Trace => tracing::Level::TRACE,
+        }
+    }
+}
+
+impl Run {
+    /// As far as decisions need it. An empty name, as an empty variable gives, is none.
+    pub fn settings(&self) -> Settings {
+        let named = |names: &[String]| {
+            names
+                .iter()
+                .map(|name| name.trim().to_owned())
+                .filter(|name| !name.is_empty())
+                .collect()
+        };
+        Settings {
+            dataplane_image: self.dataplane_image.clone(),
+            workload_namespaces: named(&self.workload_namespaces),
+            instances: named(&self.instances),
+            own_namespace: Some(self.namespace.clone()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(flags: &[&str]) -> Result<Command, String> {
+        let command = ["clusterdns-operator"];
+        Args::try_parse_from(command.iter().chain(flags))
+            .map(|args| args.command)
+            .map_err(|error| error.to_string())
+    }
+
+    fn run(flags: &[&str]) -> Run {
+        match parse(&[&["run"], flags].concat()) {
+            Ok(Command::Run(run)) => run,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn run_needs_no_flag() {
+        let run = run(&[]);
+        assert_eq!(run.http, "0.0.0.0:8080".parse().unwrap());
+        let expected = Settings {
+            dataplane_image: DATAPLANE_IMAGE.to_owned(),
+            workload_namespaces: vec!["kube-system".to_owned()],
+            instances: Vec::new(),
+            own_namespace: Some("clusterdns-system".to_owned()),
+        };
+        assert_eq!(run.settings(), expected);
+    }
+
+    #[test]
+    fn lists_are_separated_by_commas_and_an_empty_one_is_none() {
+        let settings =
+            run(&["--workload-namespaces", "kube-system,dns", "--instances", "a, b"]).settings();
+        assert_eq!(settings.workload_namespaces, ["kube-system", "dns"]);
+        assert_eq!(settings.instances, ["a", "b"]);
+        assert!(run(&["--instances", ""]).settings().instances.is_empty());
+    }
+
+    #[test]
+    fn every_flag_of_run_has_an_environment_variable() {
+        use clap::CommandFactory;
+        let command = Args::command();
+        let run = command.find_subcommand("run").expect("run");
+        for argument in run.get_arguments().filter(|argument| argument.get_id() != "help") {
+            let variable = format!("CLUSTERDNS_{}", argument.get_id().as_str().to_uppercase());
+            assert_eq!(argument.get_env().and_then(|v| v.to_str()), Some(variable.as_str()));
+        }
+    }
+
+    #[test]
+    fn offline_commands_take_many_files_and_need_one() {
+        match parse(&["check", "-f", "a.yaml", "b.yaml", "-f", "-"]) {
+            Ok(Command::Check(check)) => {
+                assert_eq!(check.file, ["a.yaml", "b.yaml", "-"].map(PathBuf::from));
+                assert!(!check.cluster, "offline unless asked");
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(parse(&["render"]).unwrap_err().contains("--file"));
+        assert!(parse(&[]).unwrap_err().contains("Usage"));
+    }
+}

@@ -1,0 +1,65 @@
+//! What every reconcile works with.
+
+use std::sync::{Arc, RwLock};
+
+use kube::Client;
+
+use crate::answers::Answers;
+use crate::apply::memory::Memory;
+use crate::controller::backoff::Backoff;
+use crate::events::Events;
+use crate::metrics::Metrics;
+use crate::observe::caches::Caches;
+use crate::observe::foreign::Foreign;
+use crate::observed::Offers;
+use crate::report::Reported;
+use crate::settings::Settings;
+use crate::write::Writes;
+
+/// What every reconcile works with.
+pub struct Context {
+    /// For reads; writes go through [`Context::writes`].
+    pub client: Client,
+    /// What the operator was started with.
+    pub settings: Settings,
+    /// The one way to write.
+    pub writes: Writes,
+    /// What watches keep.
+    pub caches: Caches,
+    /// The other DNS server's pods.
+    pub foreign: Foreign,
+    /// What our pods say.
+    pub answers: Answers,
+    /// What was applied.
+    pub memory: Memory,
+    /// What was reported.
+    pub reported: Reported,
+    /// How long to wait after failures.
+    pub backoff: Backoff,
+    /// What people are told.
+    pub events: Events,
+    /// Numbers.
+    pub metrics: Arc<Metrics>,
+    pub(crate) offers: RwLock<Offers>,
+}
+
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context").finish_non_exhaustive()
+    }
+}
+
+impl Context {
+    /// What the API server offers.
+    pub fn offers(&self) -> Offers {
+        *self.offers.read().expect("nothing panics while holding this lock")
+    }
+
+    /// It offers this now; whether that is news.
+    pub fn offered(&self, offers: Offers) -> bool {
+        let mut known = self.offers.write().expect("nothing panics while holding this lock");
+        let is_new = *known != offers;
+        *known = offers;
+        is_new
+    }
+}

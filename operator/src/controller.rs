@@ -1,0 +1,210 @@
+//! reconcile(): observe -> check -> decide -> desire -> apply -> report. Assumes nothing about why it was called.
+
+pub mod backoff;
+pub mod departed;
+pub mod triggers;
+
+use std::sync::{Arc, RwLock};
+use std::time::{Duration, Instant};
+
+use crds::v1alpha1::ManagementState;
+use crds::{ClusterDNS, check_resource};
+use futures::StreamExt;
+use jiff::Timestamp;
+use kube::api::Api;
+use kube::runtime::Controller;
+use kube::runtime::controller::{Action, Config};
+use kube::runtime::watcher;
+use kube::{Client, ResourceExt};
+
+use crate::answers::Answers;
+use crate::apply::memory::Memory;
+use crate::apply::{Outcome, apply};
+use crate::context::Context;
+use crate::decide::decide;
+use crate::desired::Desired;
+use crate::events::Events;
+use crate::metrics::Metrics;
+use crate::observe::caches::Caches;
+use crate::observe::foreign::Foreign;
+use crate::observe::{observe, offers};
+use crate::observed::Offers;
+use crate::report::{Reported, report};
+use crate::settings::Settings;
+use crate::status;
+use crate::write::Writes;
+use backoff::Backoff;
+use triggers::Triggers;
+
+/// ClusterDNS that are looked at side by side.
+const CONCURRENCY: u16 = 4;
+/// Also when nothing has changed: pods are asked what they run, and that comes by no watch.
+const AGAIN: Duration = Duration::from_secs(30);
+/// Between two attempts to learn what the API server offers, at the start.
+const OFFERS_RETRY: Duration = Duration::from_secs(2);
+
+/// Reconciles until told to stop; what runs then is finished.
+pub async fn run(
+    client: Client,
+    settings: Settings,
+    writes: Writes,
+    events: Events,
+    metrics: Arc<Metrics>,
+    stop: impl Future<Output = ()> + Send + Sync + Clone + 'static,
+) {
+    let controller = Controller::new(
+        Api::<ClusterDNS>::all(client.clone()),
+        watcher::Config::default().timeout(180),
+    );
+    let triggers = Arc::new(Triggers::default());
+    let namespaces = &settings.workload_namespaces;
+    let caches = Caches::start(
+        client.clone(),
+        namespaces,
+        controller.store(),
+        triggers.clone(),
+        metrics.clone(),
+    );
+    let ctx = Arc::new(Context {
+        client,
+        settings,
+        writes,
+        caches,
+        foreign: Foreign::default(),
+        answers: Answers::default(),
+        memory: Memory::default(),
+        reported: Reported::default(),
+        backoff: Backoff::default(),
+        events,
+        metrics,
+        offers: RwLock::new(Offers::default()),
+    });
+    tokio::select! {
+        () = prepare(&ctx) => {}
+        () = stop.clone() => return,
+    }
+    tracing::info!("reconciling");
+    let reconciling = controller
+        .with_config(Config::default().concurrency(CONCURRENCY))
+        .reconcile_all_on(triggers.clone().stream())
+        .graceful_shutdown_on(stop)
+        .run(reconcile, after_failure, ctx.clone())
+        .for_each(|outcome| async {
+            // Deleted in the meantime, or a watch that begins again: both come by themselves.
+            if let Err(error) = outcome {
+                tracing::debug!("{error}");
+            }
+        });
+    tokio::select! {
+        () = reconciling => {}
+        () = departed::follow(&ctx) => {}
+        () = follow_offers(&ctx, &triggers) => {}
+    }
+}
+
+/// Everything that decisions need has been read once.
+async fn prepare(ctx: &Context) {
+    while let Err(error) = read_offers(ctx).await {
+        tracing::warn!("cannot learn what the API server offers: {error:#}");
+        tokio::time::sleep(OFFERS_RETRY).await;
+    }
+    ctx.caches.wait_until_ready().await;
+}
+
+/// Whether it offers something else than before.
+async fn read_offers(ctx: &Context) -> anyhow::Result<bool> {
+    let offers = offers::read(&ctx.client).await?;
+    ctx.caches.keep_monitoring(offers::monitoring(&offers));
+    Ok(ctx.offered(offers))
+}
+
+async fn follow_offers(ctx: &Context, triggers: &Triggers) {
+    loop {
+        tokio::time::sleep(offers::EVERY).await;
+        match read_offers(ctx).await {
+            Ok(true) => {
+                let all = ctx.caches.resources.state();
+                triggers.tell(&all, all.iter().map(|dns| dns.name_any()));
+            }
+            Ok(false) => {}
+            Err(error) => tracing::warn!("cannot learn what the API server offers: {error:#}"),
+        }
+    }
+}
+
+/// Only so that the controller's types are satisfied: failures are told and waited for by [`reconcile`] itself.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Never(String);
+
+fn after_failure(_: Arc<ClusterDNS>, _: &Never, _: Arc<Context>) -> Action {
+    Action::requeue(AGAIN)
+}
+
+async fn reconcile(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Result<Action, Never> {
+    let (name, began) = (dns.name_any(), Instant::now());
+    if let Err(wait) = ctx.backoff.begin(&name, began) {
+        return Ok(Action::requeue(wait));
+    }
+    // On its way out: what is ours goes with it, and writing would bring some of it back.
+    if dns.metadata.deletion_timestamp.is_some() {
+        return Ok(Action::await_change());
+    }
+    let dns = ctx.reported.newest(&dns);
+    let (outcome, again) = match turn(&dns, &ctx).await {
+        Ok(Turn { again, is_complete: true }) => {
+            ctx.backoff.succeeded(&name);
+            ("done", again.unwrap_or(AGAIN).min(AGAIN))
+        }
+        Ok(Turn { again, is_complete: false }) => {
+            let wait = ctx.backoff.failed(&name);
+            ("incomplete", again.map_or(wait, |again| again.min(wait)))
+        }
+        Err(error) => {
+            tracing::warn!("the ClusterDNS {name} could not be reconciled: {error:#}");
+            ("failed", ctx.backoff.failed(&name))
+        }
+    };
+    ctx.metrics.reconciled(outcome, began.elapsed());
+    Ok(Action::requeue(again))
+}
+
+/// What came of one turn.
+struct Turn {
+    again: Option<Duration>,
+    is_complete: bool,
+}
+
+async fn turn(dns: &ClusterDNS, ctx: &Context) -> anyhow::Result<Turn> {
+    let observed = observe(ctx, dns).await?;
+    let now = Timestamp::now();
+    let settled = Turn { again: None, is_complete: true };
+    let config = match check_resource(dns) {
+        Ok(config) => config,
+        Err(violations) => {
+            report(ctx, dns, status::rejected(dns, &violations, &observed, now)).await?;
+            return Ok(settled);
+        }
+    };
+    let (config, plan) = match decide(dns, &config, &observed, &ctx.settings, now) {
+        Ok(decided) => decided,
+        Err(refusal) => {
+            report(ctx, dns, status::refused(dns, &refusal, &observed, now)).await?;
+            ctx.events.warn(dns, refusal.reason, &refusal.message).await;
+            return Ok(settled);
+        }
+    };
+    let outcome = match dns.spec.management_state {
+        ManagementState::Managed => {
+            let desired = Desired::build(dns, &config, &observed, &plan, &ctx.settings);
+            apply(ctx, dns, &desired, &observed, &plan).await?
+        }
+        ManagementState::Unmanaged => Outcome::default(),
+    };
+    if !outcome.written.is_empty() || !outcome.pruned.is_empty() {
+        tracing::info!(name = dns.name_any(), written = ?outcome.written, pruned = ?outcome.pruned, "applied");
+    }
+    report(ctx, dns, status::of(dns, &config, &plan, &outcome.applied, &observed, now)).await?;
+    ctx.events.tell(dns, &plan.rollout.notices).await;
+    Ok(Turn { again: plan.rollout.again_in, is_complete: outcome.is_complete() })
+}

@@ -1,0 +1,80 @@
+//! An adopted Service whose ClusterDNS is gone, live or while no operator ran: our key leaves its selector, so that it
+//! selects the pods it selected before. There is no finalizer that could make deleting hang.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use crds::ClusterDNS;
+use k8s_openapi::api::core::v1::Service;
+use kube::ResourceExt;
+use kube::api::Api;
+
+use crate::adoption;
+use crate::apply::service;
+use crate::context::Context;
+use crate::desired::Kind;
+use crate::names;
+
+/// How often the kept Services are looked at; that asks nobody.
+const EVERY: Duration = Duration::from_secs(1);
+/// After a failure.
+const RETRY: Duration = Duration::from_secs(10);
+
+/// Runs until dropped.
+pub async fn follow(ctx: &Context) {
+    let _ = ctx.caches.resources.wait_until_ready().await;
+    let mut known = BTreeSet::new();
+    loop {
+        let wait = match leave_all(ctx).await {
+            Ok(()) => EVERY,
+            Err(error) => {
+                tracing::warn!("cannot give back an adopted Service: {error:#}");
+                RETRY
+            }
+        };
+        let now: BTreeSet<String> = instances(ctx).into_iter().collect();
+        for name in known.difference(&now) {
+            ctx.metrics.gone(name);
+            ctx.backoff.forget(name);
+            ctx.reported.forget(name);
+        }
+        known = now;
+        tokio::time::sleep(wait).await;
+    }
+}
+
+fn instances(ctx: &Context) -> Vec<String> {
+    ctx.caches.resources.state().iter().map(|dns| dns.name_any()).collect()
+}
+
+async fn leave_all(ctx: &Context) -> anyhow::Result<()> {
+    let instances = instances(ctx);
+    for namespace in ctx.caches.namespaces() {
+        for object in ctx.caches.objects(Kind::Service, namespace) {
+            let Some(owner) = object.annotations().get(names::ADOPTED_BY) else { continue };
+            if instances.contains(owner) {
+                continue;
+            }
+            let service: Service = object.as_ref().clone().try_parse()?;
+            let Some(patch) = adoption::leave(&service, &instances) else { continue };
+            // A watch may be behind, and taking a Service from a ClusterDNS that exists would be an outage.
+            let owners = Api::<ClusterDNS>::all(ctx.client.clone());
+            if owners
+                .get_opt(owner)
+                .await
+                .with_context(|| format!("cannot look for the ClusterDNS {owner}"))?
+                .is_some()
+            {
+                continue;
+            }
+            let name = service.name_any();
+            service::patch_selector(&ctx.client, &ctx.writes, (namespace, &name), owner, &patch)
+                .await?;
+            tracing::info!(
+                "the Service {namespace}/{name} was given back: the ClusterDNS {owner:?} is gone"
+            );
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,34 @@
+//! All decisions of one reconcile, in their order: may it be acted on, with what certificates, whose Service, how many pods,
+//! which revision. Pure.
+
+use crds::{ClusterDNS, Config};
+use jiff::Timestamp;
+
+use crate::observed::Observed;
+use crate::plan::{Plan, Refusal};
+use crate::settings::Settings;
+use crate::{admit, adoption, rollout, scale};
+
+/// What is to be done for a ClusterDNS that [`crds::check_resource`] found to mean `config`; the Config that comes back has
+/// its certificates.
+///
+/// # Errors
+/// Why nothing is done: what runs is left as it is.
+pub fn decide(
+    dns: &ClusterDNS,
+    config: &Config,
+    observed: &Observed,
+    settings: &Settings,
+    now: Timestamp,
+) -> Result<(Config, Plan), Refusal> {
+    admit::admit(dns, config, observed, settings)?;
+    let config = admit::with_bundles(config, observed)?;
+    let service = adoption::plan(dns, observed, settings, now)?;
+    let plan = Plan {
+        budget: adoption::budget(dns, observed, &service),
+        size: scale::size(&dns.spec, observed),
+        rollout: rollout::plan(dns, &config, observed, now),
+        service,
+    };
+    Ok((config, plan))
+}

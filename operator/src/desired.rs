@@ -1,0 +1,128 @@
+//! The objects that should exist for one ClusterDNS, in the order in which they are applied. Pure: no Kubernetes object
+//! is built anywhere else.
+
+mod autoscaler;
+mod cluster_role;
+mod config_map;
+mod container;
+mod daemon_set;
+mod deployment;
+mod disruption_budget;
+mod instance;
+mod network_policy;
+mod pod_monitor;
+mod pod_template;
+pub mod ports;
+mod prometheus_rule;
+mod role;
+mod service;
+mod service_account;
+mod volumes;
+
+pub use autoscaler::QUERIES_PER_SECOND;
+pub use container::CONTAINER;
+pub use volumes::{CERTIFICATES, CONFIGURATION, STATE};
+
+use crds::{ClusterDNS, Config};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::ResourceExt;
+use kube::core::{DynamicObject, TypeMeta};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::names;
+use crate::observed::Observed;
+use crate::plan::Plan;
+use crate::settings::Settings;
+use instance::Instance;
+
+/// What we create; the order is that of application: rights before what needs them, the configuration before the pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// The pods' identity.
+    ServiceAccount,
+    /// What the pods may read of the whole cluster.
+    ClusterRole,
+    /// Who may.
+    ClusterRoleBinding,
+    /// The one ConfigMap the pods may read.
+    Role,
+    /// Who may.
+    RoleBinding,
+    /// The configuration.
+    ConfigMap,
+    /// What clients ask, unless it is adopted.
+    Service,
+    /// How many pods an eviction may take.
+    PodDisruptionBudget,
+    /// Who may connect.
+    NetworkPolicy,
+    /// The pods.
+    Deployment,
+    /// The pods, one per node.
+    DaemonSet,
+    /// Who says how many.
+    HorizontalPodAutoscaler,
+    /// Scraping.
+    PodMonitor,
+    /// Alerts.
+    PrometheusRule,
+}
+
+/// What should exist.
+#[derive(Clone, Debug, Default)]
+pub struct Desired {
+    /// Complete objects with apiVersion, kind, labels and owner reference, in the order of [`Kind`].
+    pub objects: Vec<(Kind, DynamicObject)>,
+}
+
+impl Desired {
+    /// What should exist for this ClusterDNS, whose spec means `config`.
+    pub fn build(
+        dns: &ClusterDNS,
+        config: &Config,
+        observed: &Observed,
+        plan: &Plan,
+        settings: &Settings,
+    ) -> Desired {
+        let name = dns.name_any();
+        let child = names::child(&name);
+        let service = dns.spec.service.clone().unwrap_or_default();
+        let of = &Instance { dns, config, observed, plan, settings, service, name, child };
+        let objects = [
+            typed(Kind::ServiceAccount, Some(service_account::service_account(of))),
+            typed(Kind::ClusterRole, Some(cluster_role::cluster_role(of))),
+            typed(Kind::ClusterRoleBinding, Some(cluster_role::cluster_role_binding(of))),
+            typed(Kind::Role, Some(role::role(of))),
+            typed(Kind::RoleBinding, Some(role::role_binding(of))),
+            typed(Kind::ConfigMap, Some(config_map::config_map(of))),
+            typed(Kind::Service, service::service(of)),
+            typed(Kind::PodDisruptionBudget, disruption_budget::disruption_budget(of)),
+            typed(Kind::NetworkPolicy, network_policy::network_policy(of)),
+            typed(Kind::Deployment, deployment::deployment(of)),
+            typed(Kind::DaemonSet, daemon_set::daemon_set(of)),
+            typed(Kind::HorizontalPodAutoscaler, autoscaler::autoscaler(of)),
+            typed(Kind::PodMonitor, pod_monitor::pod_monitor(of)),
+            typed(Kind::PrometheusRule, prometheus_rule::prometheus_rule(of)),
+        ];
+        Desired { objects: objects.into_iter().flatten().collect() }
+    }
+
+    /// The object of this kind, if there should be one.
+    pub fn get(&self, kind: Kind) -> Option<&DynamicObject> {
+        self.objects.iter().find(|(other, _)| *other == kind).map(|(_, object)| object)
+    }
+}
+
+/// One form for all, so that one loop can apply them.
+fn typed(kind: Kind, object: Option<impl Serialize>) -> Option<(Kind, DynamicObject)> {
+    let object = serde_json::to_value(object?).expect("a Kubernetes object is JSON");
+    let object = serde_json::from_value(object).expect("a Kubernetes object has kind and metadata");
+    Some((kind, object))
+}
+
+/// An object whose type is not one of Kubernetes itself.
+fn with_data(api_version: &str, kind: &str, metadata: ObjectMeta, spec: Value) -> DynamicObject {
+    let types = TypeMeta { api_version: api_version.to_owned(), kind: kind.to_owned() };
+    DynamicObject { types: Some(types), metadata, data: json!({"spec": spec}) }
+}

@@ -1,0 +1,21 @@
+//! The configuration: the contract between the planes. Which document is in it was decided before (`plan`).
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+
+use super::instance::Instance;
+use crate::rollout::{CANARY, ROLLOUT, STABLE};
+
+pub(super) fn config_map(of: &Instance<'_>) -> ConfigMap {
+    let rollout = &of.plan.rollout;
+    let state = serde_json::to_string(&rollout.state).expect("texts and numbers are JSON");
+    let mut data: BTreeMap<String, String> =
+        [(STABLE.to_owned(), rollout.stable.clone()), (ROLLOUT.to_owned(), state)].into();
+    data.extend(rollout.canary.clone().map(|canary| (CANARY.to_owned(), canary)));
+    let mut metadata = of.metadata();
+    // Of two operators that both think they lead, the one that looked at an older state is refused (O9).
+    metadata.resource_version =
+        of.observed.config_map.as_ref().and_then(|seen| seen.metadata.resource_version.clone());
+    ConfigMap { metadata, data: Some(data), ..ConfigMap::default() }
+}

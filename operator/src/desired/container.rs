@@ -1,0 +1,110 @@
+//! The data plane's container: its command line, ports, probes and confinement.
+
+use crds::defaults::DNS_PORT;
+use k8s_openapi::api::core::v1::{
+    Capabilities, Container, ContainerPort, EnvVar, EnvVarSource, HTTPGetAction,
+    ObjectFieldSelector, Probe, ResourceRequirements, SecurityContext,
+};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use super::instance::Instance;
+use super::{ports, volumes};
+
+/// The container's name.
+pub const CONTAINER: &str = "clusterdns";
+/// Where the image has the program; both planes are in one image.
+const PROGRAM: &str = "/clusterdns-dataplane";
+
+/// Like a restart, being taken out of the Service is for pods that cannot serve, not for an API server that is away.
+const READINESS: Rhythm = Rhythm { period: 2, failures: 2, timeout: 1 };
+/// A minute without one answer of a thread that has nothing else to do.
+const LIVENESS: Rhythm = Rhythm { period: 10, failures: 6, timeout: 5 };
+/// A start takes as long as reading the last snapshot from disk: seconds, and minutes on a bad disk.
+const STARTUP: Rhythm = Rhythm { period: 1, failures: 120, timeout: 1 };
+
+/// How often a probe asks, in seconds, and how often it may fail.
+struct Rhythm {
+    period: i32,
+    failures: i32,
+    timeout: i32,
+}
+
+pub(super) fn container(of: &Instance<'_>, resources: ResourceRequirements) -> Container {
+    let image = of.dns.spec.image.as_ref().unwrap_or(&of.settings.dataplane_image);
+    Container {
+        name: CONTAINER.to_owned(),
+        image: Some(image.clone()),
+        command: Some(vec![PROGRAM.to_owned()]),
+        args: Some(arguments(of)),
+        env: Some(vec![downward("POD_NAME", "metadata.name"), downward("POD_UID", "metadata.uid")]),
+        ports: Some(ports::of(&of.dns.spec).iter().map(container_port).collect()),
+        startup_probe: Some(probe("/livez", &STARTUP)),
+        liveness_probe: Some(probe("/livez", &LIVENESS)),
+        readiness_probe: Some(probe("/readyz", &READINESS)),
+        resources: Some(resources),
+        security_context: Some(confinement()),
+        volume_mounts: Some(volumes::mounts(of)),
+        ..Container::default()
+    }
+}
+
+/// Flags whose value is the default are written out only where a default of the data plane could change what the pod
+/// promises. Log level and form follow the configuration, so they are not here.
+fn arguments(of: &Instance<'_>) -> Vec<String> {
+    let mut flags = vec![
+        format!("--config-map={}/{}", of.namespace(), of.child),
+        format!("--config-dir={}", volumes::CONFIGURATION),
+        format!("--state-dir={}", volumes::STATE),
+        "--pod-name=$(POD_NAME)".to_owned(),
+        "--pod-uid=$(POD_UID)".to_owned(),
+        format!("--drain-seconds={}", of.dns.spec.drain_seconds),
+        "--log-format=json".to_owned(),
+    ];
+    // Both families, of which the node may lack one; the data plane's default is the same on port 53.
+    let port = of.service.pod_port;
+    if u32::from(port) != DNS_PORT {
+        flags.push(format!("--listen=0.0.0.0:{port},[::]:{port}"));
+    }
+    flags
+}
+
+fn downward(name: &str, path: &str) -> EnvVar {
+    let field = ObjectFieldSelector { field_path: path.to_owned(), api_version: None };
+    EnvVar {
+        name: name.to_owned(),
+        value_from: Some(EnvVarSource { field_ref: Some(field), ..EnvVarSource::default() }),
+        value: None,
+    }
+}
+
+fn container_port(port: &ports::Port) -> ContainerPort {
+    ContainerPort {
+        name: Some(port.name.to_owned()),
+        container_port: port.pod.into(),
+        protocol: Some(port.protocol.to_owned()),
+        ..ContainerPort::default()
+    }
+}
+
+fn probe(path: &str, rhythm: &Rhythm) -> Probe {
+    Probe {
+        http_get: Some(HTTPGetAction {
+            path: Some(path.to_owned()),
+            port: IntOrString::String(ports::METRICS.to_owned()),
+            ..HTTPGetAction::default()
+        }),
+        period_seconds: Some(rhythm.period),
+        failure_threshold: Some(rhythm.failures),
+        timeout_seconds: Some(rhythm.timeout),
+        ..Probe::default()
+    }
+}
+
+fn confinement() -> SecurityContext {
+    SecurityContext {
+        allow_privilege_escalation: Some(false),
+        capabilities: Some(Capabilities { drop: Some(vec!["ALL".to_owned()]), add: None }),
+        read_only_root_filesystem: Some(true),
+        ..SecurityContext::default()
+    }
+}

@@ -1,0 +1,32 @@
+//! The pods, one on every node.
+
+use k8s_openapi::api::apps::v1::{
+    DaemonSet, DaemonSetSpec, DaemonSetUpdateStrategy, RollingUpdateDaemonSet,
+};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use super::instance::Instance;
+use super::pod_template::{Spread, pod_template};
+use crate::plan::Size;
+
+pub(super) fn daemon_set(of: &Instance<'_>) -> Option<DaemonSet> {
+    match of.plan.size {
+        Size::Replicas(_) | Size::Autoscaled { .. } => return None,
+        Size::PerNode => {}
+    }
+    // A node's new pod is ready before its old one goes: nothing of it is on a port of the node.
+    let rolling = RollingUpdateDaemonSet {
+        max_surge: Some(IntOrString::Int(1)),
+        max_unavailable: Some(IntOrString::Int(0)),
+    };
+    let spec = DaemonSetSpec {
+        selector: of.selector(),
+        update_strategy: Some(DaemonSetUpdateStrategy {
+            type_: Some("RollingUpdate".to_owned()),
+            rolling_update: Some(rolling),
+        }),
+        template: pod_template(of, Spread::OnePerNode),
+        ..DaemonSetSpec::default()
+    };
+    Some(DaemonSet { metadata: of.metadata(), spec: Some(spec), status: None })
+}

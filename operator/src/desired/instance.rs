@@ -1,0 +1,70 @@
+//! One ClusterDNS as all of its objects see it: what it was read from, and how they are called, labelled and owned.
+
+use crds::{ClusterDNS, Config};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
+use kube::Resource;
+
+use crate::names;
+use crate::observed::Observed;
+use crate::plan::Plan;
+use crate::settings::Settings;
+
+/// One ClusterDNS as all of its objects see it.
+pub(super) struct Instance<'a> {
+    pub(super) dns: &'a ClusterDNS,
+    pub(super) config: &'a Config,
+    pub(super) observed: &'a Observed,
+    pub(super) plan: &'a Plan,
+    pub(super) settings: &'a Settings,
+    /// `spec.service` with its defaults.
+    pub(super) service: crds::v1alpha1::Service,
+    /// Name of the ClusterDNS.
+    pub(super) name: String,
+    /// Name of every child but the Service.
+    pub(super) child: String,
+}
+
+impl Instance<'_> {
+    /// Where the pods are.
+    pub(super) fn namespace(&self) -> &str {
+        &self.service.namespace
+    }
+
+    /// Metadata of a child with a namespace.
+    pub(super) fn metadata(&self) -> ObjectMeta {
+        self.called(&self.child, Some(self.namespace()))
+    }
+
+    /// Metadata of a child without a namespace.
+    pub(super) fn cluster_metadata(&self) -> ObjectMeta {
+        self.called(&self.child, None)
+    }
+
+    /// Metadata of a child with a name of its own.
+    pub(super) fn called(&self, name: &str, namespace: Option<&str>) -> ObjectMeta {
+        ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: namespace.map(str::to_owned),
+            labels: Some(names::labels(&self.name)),
+            owner_references: self.owner().map(|owner| vec![owner]),
+            ..ObjectMeta::default()
+        }
+    }
+
+    /// Deleting the ClusterDNS deletes its children. Offline there is no uid, so nobody owns what is printed.
+    fn owner(&self) -> Option<OwnerReference> {
+        Some(OwnerReference {
+            api_version: ClusterDNS::api_version(&()).into_owned(),
+            kind: ClusterDNS::kind(&()).into_owned(),
+            name: self.name.clone(),
+            uid: self.dns.metadata.uid.clone()?,
+            controller: Some(true),
+            block_owner_deletion: Some(true),
+        })
+    }
+
+    /// Our pods, by our own key only: selectors never change.
+    pub(super) fn selector(&self) -> LabelSelector {
+        LabelSelector { match_labels: Some(names::selector(&self.name)), match_expressions: None }
+    }
+}

@@ -1,0 +1,77 @@
+//! Who may connect, where that is asked for (S10): DNS from anywhere, HTTP from operator, monitoring and nodes. No egress
+//! rules: the addresses of the API server and of resolv.conf's servers cannot be expressed.
+
+use k8s_openapi::api::networking::v1::{
+    NetworkPolicy, NetworkPolicyIngressRule, NetworkPolicyPeer, NetworkPolicyPort,
+    NetworkPolicySpec,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use super::instance::Instance;
+use super::ports::{self, Port};
+
+/// What the pods of scrapers are called by those who package them. Nothing secret is behind HTTP (S11), so that somebody
+/// else's pod may call itself so does no harm.
+const SCRAPERS: [&str; 5] =
+    ["prometheus", "vmagent", "alloy", "grafana-agent", "opentelemetry-collector"];
+/// On a namespace whose pods scrape and have other names.
+const SCRAPES: &str = "clusterdns.dev/scrapes";
+/// The label that every namespace has.
+const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
+
+pub(super) fn network_policy(of: &Instance<'_>) -> Option<NetworkPolicy> {
+    if !of.dns.spec.network_policy {
+        return None;
+    }
+    let (dns, http): (Vec<Port>, Vec<Port>) =
+        ports::of(&of.dns.spec).into_iter().partition(Port::is_dns);
+    let from_anyone = NetworkPolicyIngressRule { ports: Some(numbers(&dns)), from: None };
+    let from_some = NetworkPolicyIngressRule { ports: Some(numbers(&http)), from: Some(peers(of)) };
+    let spec = NetworkPolicySpec {
+        pod_selector: Some(of.selector()),
+        policy_types: Some(vec!["Ingress".to_owned()]),
+        ingress: Some(vec![from_anyone, from_some]),
+        egress: None,
+    };
+    Some(NetworkPolicy { metadata: of.metadata(), spec: Some(spec) })
+}
+
+/// Nodes need no rule: what comes from a pod's own node, as kubelet's probes do, is always let through.
+fn peers(of: &Instance<'_>) -> Vec<NetworkPolicyPeer> {
+    let operator = of.settings.own_namespace.as_ref().map(|namespace| NetworkPolicyPeer {
+        namespace_selector: Some(labelled(NAMESPACE_NAME, namespace)),
+        ..NetworkPolicyPeer::default()
+    });
+    let scrapers = NetworkPolicyPeer {
+        namespace_selector: Some(LabelSelector::default()),
+        pod_selector: Some(LabelSelector {
+            match_expressions: Some(vec![LabelSelectorRequirement {
+                key: "app.kubernetes.io/name".to_owned(),
+                operator: "In".to_owned(),
+                values: Some(SCRAPERS.map(str::to_owned).to_vec()),
+            }]),
+            match_labels: None,
+        }),
+        ip_block: None,
+    };
+    let namespaces = NetworkPolicyPeer {
+        namespace_selector: Some(labelled(SCRAPES, "true")),
+        ..NetworkPolicyPeer::default()
+    };
+    operator.into_iter().chain([scrapers, namespaces]).collect()
+}
+
+fn labelled(key: &str, value: &str) -> LabelSelector {
+    let labels = [(key.to_owned(), value.to_owned())].into();
+    LabelSelector { match_labels: Some(labels), match_expressions: None }
+}
+
+fn numbers(ports: &[Port]) -> Vec<NetworkPolicyPort> {
+    let port = |port: &Port| NetworkPolicyPort {
+        port: Some(IntOrString::Int(port.pod.into())),
+        protocol: Some(port.protocol.to_owned()),
+        end_port: None,
+    };
+    ports.iter().map(port).collect()
+}

@@ -1,0 +1,148 @@
+//! The pod, the same below a Deployment and a DaemonSet. It passes Pod Security `restricted` (S8), and nothing in it
+//! depends on the configuration, which pods take while they run: only resources, listeners and images roll them.
+
+use std::collections::BTreeMap;
+
+use crds::defaults::RESOURCES;
+use k8s_openapi::api::core::v1::{
+    LocalObjectReference, PodSecurityContext, PodSpec, PodTemplateSpec, ResourceRequirements,
+    SeccompProfile, Sysctl, Toleration, TopologySpreadConstraint,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use super::container::container;
+use super::instance::Instance;
+use super::{ports, volumes};
+use crate::names;
+use crate::plan::ServicePlan;
+
+/// The user of the image, by number: a name could be root's.
+const USER: i64 = 65532;
+/// After the drain period, the time to close connections and write the last snapshot (D7).
+const GRACE_AFTER_DRAIN_SECONDS: i64 = 10;
+/// Where pods are spread over: nodes first, and zones where there are any.
+const TOPOLOGIES: [&str; 2] = ["kubernetes.io/hostname", "topology.kubernetes.io/zone"];
+
+/// Whether pods have to be told to keep apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spread {
+    /// Unless the spec says otherwise.
+    OverNodesAndZones,
+    /// A DaemonSet does that.
+    OnePerNode,
+}
+
+pub(super) fn pod_template(of: &Instance<'_>, spread: Spread) -> PodTemplateSpec {
+    let annotations = of.dns.spec.placement.as_ref().and_then(|p| p.pod_annotations.clone());
+    let metadata = ObjectMeta {
+        labels: Some(labels(of)),
+        annotations: annotations.filter(|annotations| !annotations.is_empty()),
+        ..ObjectMeta::default()
+    };
+    PodTemplateSpec { metadata: Some(metadata), spec: Some(pod(of, spread)) }
+}
+
+/// The later the stronger: what people add, what we call things, what the adopted Service selects by, and our own key.
+fn labels(of: &Instance<'_>) -> BTreeMap<String, String> {
+    let mut labels =
+        of.dns.spec.placement.as_ref().and_then(|p| p.pod_labels.clone()).unwrap_or_default();
+    labels.extend(names::labels(&of.name));
+    match &of.plan.service {
+        ServicePlan::Own => {}
+        ServicePlan::Adopted { labels: theirs, patch: _ }
+        | ServicePlan::Released { labels: theirs, patch: _ } => labels.extend(theirs.clone()),
+    }
+    labels.extend(names::selector(&of.name));
+    labels
+}
+
+fn pod(of: &Instance<'_>, spread: Spread) -> PodSpec {
+    let spec = &of.dns.spec;
+    let placement = spec.placement.clone().unwrap_or_default();
+    let mut node_selector = placement.node_selector.unwrap_or_default();
+    node_selector.insert("kubernetes.io/os".to_owned(), "linux".to_owned());
+    let is_spread = placement.topology_spread && spread == Spread::OverNodesAndZones;
+    PodSpec {
+        service_account_name: Some(of.child.clone()),
+        automount_service_account_token: Some(true),
+        // With ClusterFirst, resolv.conf would name our own Service.
+        dns_policy: Some("Default".to_owned()),
+        // A variable per Service of the namespace, and there are many in kube-system.
+        enable_service_links: Some(false),
+        termination_grace_period_seconds: Some(
+            i64::from(spec.drain_seconds) + GRACE_AFTER_DRAIN_SECONDS,
+        ),
+        priority_class_name: Some(placement.priority_class_name),
+        security_context: Some(security(of)),
+        node_selector: Some(node_selector),
+        tolerations: Some(placement.tolerations.unwrap_or_else(tolerations)),
+        affinity: placement.affinity,
+        topology_spread_constraints: is_spread
+            .then(|| TOPOLOGIES.map(|key| constraint(key, of)).to_vec()),
+        image_pull_secrets: placement.image_pull_secrets.map(|secrets| {
+            secrets.into_iter().map(|secret| LocalObjectReference { name: secret.name }).collect()
+        }),
+        containers: vec![container(of, resources(of))],
+        volumes: Some(volumes::volumes(of)),
+        ..PodSpec::default()
+    }
+}
+
+/// Port 53 of the pod matters: network policies match the pod's port after address translation, and users' say 53. The
+/// sysctl that allows it without a capability is safe, so `restricted` admits it.
+fn security(of: &Instance<'_>) -> PodSecurityContext {
+    let start = |port: u16| Sysctl {
+        name: "net.ipv4.ip_unprivileged_port_start".to_owned(),
+        value: port.to_string(),
+    };
+    PodSecurityContext {
+        run_as_non_root: Some(true),
+        run_as_user: Some(USER),
+        run_as_group: Some(USER),
+        seccomp_profile: Some(SeccompProfile {
+            type_: "RuntimeDefault".to_owned(),
+            ..SeccompProfile::default()
+        }),
+        sysctls: ports::unprivileged_from(&of.dns.spec).map(|port| vec![start(port)]),
+        ..PodSecurityContext::default()
+    }
+}
+
+fn tolerations() -> Vec<Toleration> {
+    let taint = |key: &str, effect: Option<&str>| Toleration {
+        key: Some(key.to_owned()),
+        operator: Some("Exists".to_owned()),
+        effect: effect.map(str::to_owned),
+        ..Toleration::default()
+    };
+    vec![
+        taint("CriticalAddonsOnly", None),
+        taint("node-role.kubernetes.io/control-plane", Some("NoSchedule")),
+    ]
+}
+
+/// Pods of one template only: those of the template that goes would push the new ones away.
+fn constraint(topology: &str, of: &Instance<'_>) -> TopologySpreadConstraint {
+    TopologySpreadConstraint {
+        max_skew: 1,
+        topology_key: topology.to_owned(),
+        when_unsatisfiable: "ScheduleAnyway".to_owned(),
+        label_selector: Some(of.selector()),
+        match_label_keys: Some(vec!["pod-template-hash".to_owned()]),
+        ..TopologySpreadConstraint::default()
+    }
+}
+
+fn resources(of: &Instance<'_>) -> ResourceRequirements {
+    if let Some(resources) = &of.dns.spec.resources {
+        return resources.clone();
+    }
+    let quantity = |name: &str, text: &str| (name.to_owned(), Quantity(text.to_owned()));
+    let limits = RESOURCES.iter().filter_map(|(name, _, limit)| Some(quantity(name, (*limit)?)));
+    ResourceRequirements {
+        requests: Some(RESOURCES.iter().map(|(name, least, _)| quantity(name, least)).collect()),
+        limits: Some(limits.collect()),
+        claims: None,
+    }
+}

@@ -1,0 +1,76 @@
+//! Which ports the pods serve: the one list behind containers, Services and network policies, and what an adopted
+//! Service may point to.
+
+use crds::ClusterDNSSpec;
+use crds::defaults::{DNS_PORT, HTTP_PORT};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+/// Below this, a process needs permission: the default of `net.ipv4.ip_unprivileged_port_start`.
+const UNPRIVILEGED: u16 = 1024;
+
+/// The container port with DNS over UDP; names are those of existing kube-dns Services.
+const DNS: &str = "dns";
+/// The container port with DNS over TCP.
+const DNS_TCP: &str = "dns-tcp";
+/// The container port with `/livez`, `/readyz`, `/metrics` and `/config`.
+pub const METRICS: &str = "metrics";
+/// The container port with DNS over TLS.
+const DNS_TLS: &str = "dns-tls";
+/// The container port with DNS over HTTPS.
+const DNS_HTTPS: &str = "dns-https";
+
+/// One port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// Its name, in the container and in our own Service.
+    pub name: &'static str,
+    /// `UDP` or `TCP`.
+    pub protocol: &'static str,
+    /// Its number in our own Service.
+    pub service: u16,
+    /// Its number in the pod.
+    pub pod: u16,
+}
+
+impl Port {
+    /// Whether DNS is asked here.
+    pub fn is_dns(&self) -> bool {
+        self.name != METRICS
+    }
+
+    /// Whether a Service with this target port and protocol reaches it.
+    pub fn is_target(&self, target: &IntOrString, protocol: &str) -> bool {
+        let matches = match target {
+            IntOrString::Int(number) => *number == i32::from(self.pod),
+            IntOrString::String(name) => name == self.name,
+        };
+        matches && protocol == self.protocol
+    }
+}
+
+/// Every port that pods of this spec serve.
+pub fn of(spec: &ClusterDNSSpec) -> Vec<Port> {
+    let dns = spec.service.as_ref().map_or(DNS_PORT as u16, |service| service.pod_port);
+    let fixed =
+        |name, protocol, service: u32, pod| Port { name, protocol, service: service as u16, pod };
+    let mut ports = vec![
+        fixed(DNS, "UDP", DNS_PORT, dns),
+        fixed(DNS_TCP, "TCP", DNS_PORT, dns),
+        fixed(METRICS, "TCP", HTTP_PORT, HTTP_PORT as u16),
+    ];
+    let same = |name, port| Port { name, protocol: "TCP", service: port, pod: port };
+    if let Some(listeners) = &spec.listeners {
+        ports.extend(listeners.tls.as_ref().map(|tls| same(DNS_TLS, tls.port)));
+        ports.extend(listeners.https.as_ref().map(|https| same(DNS_HTTPS, https.port)));
+    }
+    ports
+}
+
+/// The least port that needs permission, which the pod's sysctl then starts at. Whoever moves DNS to a port that needs
+/// none has a container runtime that refuses sysctls: none is asked for then.
+pub fn unprivileged_from(spec: &ClusterDNSSpec) -> Option<u16> {
+    let ports = of(spec);
+    let dns = ports.iter().find(|port| port.name == DNS)?;
+    let least = ports.iter().map(|port| port.pod).min()?;
+    (dns.pod < UNPRIVILEGED).then_some(least)
+}

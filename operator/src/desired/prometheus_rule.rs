@@ -1,0 +1,117 @@
+//! Alerts, where the kind exists: those people have for cluster DNS, said with our own metrics. What cannot be measured
+//! yet (how long an answer took) has none.
+
+use kube::core::DynamicObject;
+use serde_json::{Value, json};
+
+use super::instance::Instance;
+use super::with_data;
+
+/// One alert; `{job}` in the expression stands for the label that the PodMonitor gives.
+struct Alert {
+    name: &'static str,
+    severity: &'static str,
+    expression: &'static str,
+    minutes: u32,
+    summary: &'static str,
+    description: &'static str,
+}
+
+const ALERTS: [Alert; 9] = [
+    Alert {
+        name: "ClusterDNSDown",
+        severity: "critical",
+        expression: "absent(up{{job}} == 1)",
+        minutes: 5,
+        summary: "No DNS pod is scraped.",
+        description: "Not one pod answered Prometheus for 5 minutes: look at the pods and their readiness.",
+    },
+    Alert {
+        name: "ClusterDNSErrorsHigh",
+        severity: "critical",
+        expression: "(sum(rate(clusterdns_queries_total{{job}reason=\"not_ready\"}[5m])) + sum(rate(clusterdns_forwarded_unresolved_total{{job}}[5m]))) / sum(rate(clusterdns_queries_total{{job}}[5m])) > 0.03",
+        minutes: 10,
+        summary: "More than 3 % of queries are answered SERVFAIL.",
+        description: "clusterdns_forwarded_unresolved_total says why by reason, clusterdns_upstream_failures_total whose fault it is.",
+    },
+    Alert {
+        name: "ClusterDNSErrorsHigh",
+        severity: "warning",
+        expression: "(sum(rate(clusterdns_queries_total{{job}reason=\"not_ready\"}[5m])) + sum(rate(clusterdns_forwarded_unresolved_total{{job}}[5m]))) / sum(rate(clusterdns_queries_total{{job}}[5m])) > 0.01",
+        minutes: 10,
+        summary: "More than 1 % of queries are answered SERVFAIL.",
+        description: "clusterdns_forwarded_unresolved_total says why by reason, clusterdns_upstream_failures_total whose fault it is.",
+    },
+    Alert {
+        name: "ClusterDNSUpstreamErrorsHigh",
+        severity: "warning",
+        expression: "sum by (upstream) (rate(clusterdns_upstream_failures_total{{job}}[5m])) / sum by (upstream) (rate(clusterdns_upstream_queries_total{{job}}[5m])) > 0.05",
+        minutes: 10,
+        summary: "An upstream fails more than 5 % of what it is asked.",
+        description: "{{ $labels.upstream }} is in spec.upstreams, in spec.stubDomains or in resolv.conf; others of its group are asked instead, if there are any.",
+    },
+    Alert {
+        name: "ClusterDNSForwardingLimited",
+        severity: "warning",
+        expression: "sum by (limit) (rate(clusterdns_limited_total{{job}}[5m])) > 0",
+        minutes: 10,
+        summary: "Queries are turned away at a limit of forwarding.",
+        description: "Limit {{ $labels.limit }}: upstreams are slow, one client asks a lot, or spec.limits is too small.",
+    },
+    Alert {
+        name: "ClusterDNSStale",
+        severity: "warning",
+        expression: "max by (pod, resource) (clusterdns_watch_age_seconds{{job}}) > 600",
+        minutes: 5,
+        summary: "A pod has not heard from the API server for 10 minutes.",
+        description: "{{ $labels.pod }} answers from what it knew: changes of {{ $labels.resource }} are not in DNS.",
+    },
+    Alert {
+        name: "ClusterDNSPropagationSlow",
+        severity: "warning",
+        expression: "histogram_quantile(0.99, sum by (le) (rate(clusterdns_event_to_visible_seconds_bucket{{job}}[5m]))) > 1",
+        minutes: 10,
+        summary: "Changes take more than a second to be visible.",
+        description: "The 99th percentile from an event to its effect in answers: the pods lack CPU, or too much changes.",
+    },
+    Alert {
+        name: "ClusterDNSConfigurationRejected",
+        severity: "warning",
+        expression: "max by (pod) (clusterdns_config_is_rejected{{job}}) > 0 or max by (pod) (clusterdns_config_is_missing{{job}}) > 0",
+        minutes: 5,
+        summary: "A pod does not run the configuration it was given.",
+        description: "{{ $labels.pod }} says why at /config; an older configuration runs there, or none.",
+    },
+    Alert {
+        name: "ClusterDNSQueriesDropped",
+        severity: "warning",
+        expression: "sum by (pod) (rate(clusterdns_udp_dropped_total{{job}}[5m])) > 1",
+        minutes: 10,
+        summary: "The kernel drops queries before they are read.",
+        description: "{{ $labels.pod }} has more queries than CPU: more pods, or a larger CPU request.",
+    },
+];
+
+pub(super) fn prometheus_rule(of: &Instance<'_>) -> Option<DynamicObject> {
+    let is_wanted = of.dns.spec.metrics.as_ref().is_none_or(|metrics| metrics.prometheus_rule);
+    let rules: Vec<Value> = ALERTS.iter().map(|alert| rule(alert, of)).collect();
+    let spec = json!({"groups": [{"name": of.child, "rules": rules}]});
+    (is_wanted && of.observed.offers.prometheus_rule)
+        .then(|| with_data("monitoring.coreos.com/v1", "PrometheusRule", of.metadata(), spec))
+}
+
+fn rule(alert: &Alert, of: &Instance<'_>) -> Value {
+    let Alert { name, severity, expression, minutes, summary, description } = alert;
+    // What the PodMonitor of ours is called by Prometheus.
+    let job = format!("job=\"{}/{}\"", of.namespace(), of.child);
+    let expression = expression
+        .replace("{{job}}", &format!("{{{job}}}"))
+        .replace("{{job}", &format!("{{{job},"));
+    json!({
+        "alert": name,
+        "expr": expression,
+        "for": format!("{minutes}m"),
+        "labels": {"severity": severity, "clusterdns": of.name},
+        "annotations": {"summary": summary, "description": description},
+    })
+}

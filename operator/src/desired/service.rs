@@ -1,0 +1,91 @@
+//! The Service that clients ask, where it is ours. One that is adopted is never applied.
+
+use std::net::IpAddr;
+
+use crds::v1alpha1::TrafficDistribution;
+use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use super::instance::Instance;
+use super::ports;
+use crate::names;
+use crate::plan::{ServicePlan, Size};
+
+/// The minor version that knows PreferSameZone and PreferSameNode by default; before, PreferClose is the zone.
+const KNOWS_SAME_NODE: u32 = 34;
+
+pub(super) fn service(of: &Instance<'_>) -> Option<Service> {
+    match of.plan.service {
+        ServicePlan::Own => Some(own(of)),
+        ServicePlan::Adopted { .. } | ServicePlan::Released { .. } => None,
+    }
+}
+
+fn own(of: &Instance<'_>) -> Service {
+    let mut metadata = of.called(&of.service.name, Some(of.namespace()));
+    metadata.resource_version =
+        of.observed.service.as_ref().and_then(|seen| seen.metadata.resource_version.clone());
+    metadata.labels.get_or_insert_default().extend(discovered_by(of));
+    let ips = of.service.cluster_ips.as_deref().filter(|ips| !ips.is_empty());
+    let spec = ServiceSpec {
+        type_: Some("ClusterIP".to_owned()),
+        cluster_ip: ips.map(|ips| ips[0].clone()),
+        cluster_ips: ips.map(<[String]>::to_vec),
+        ip_families: ips.map(|ips| ips.iter().map(|ip| family(ip).to_owned()).collect()),
+        ip_family_policy: ips.map(|ips| policy(ips.len()).to_owned()),
+        ports: Some(service_ports(of)),
+        selector: Some(names::selector(&of.name)),
+        traffic_distribution: traffic_distribution(of).map(str::to_owned),
+        ..ServiceSpec::default()
+    };
+    Service { metadata, spec: Some(spec), status: None }
+}
+
+/// What dashboards and addons find the cluster's DNS by: only on the one that is called so, or a second ClusterDNS on
+/// trial would be taken for it.
+fn discovered_by(of: &Instance<'_>) -> Vec<(String, String)> {
+    let label = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+    if of.service.name == crds::defaults::SERVICE_NAME {
+        vec![label("k8s-app", "kube-dns"), label("kubernetes.io/name", "ClusterDNS")]
+    } else {
+        Vec::new()
+    }
+}
+
+/// `check` has made sure that it is an address.
+fn family(ip: &str) -> &'static str {
+    match ip.parse() {
+        Ok(IpAddr::V6(_)) => "IPv6",
+        Ok(IpAddr::V4(_)) | Err(_) => "IPv4",
+    }
+}
+
+fn policy(addresses: usize) -> &'static str {
+    if addresses > 1 { "RequireDualStack" } else { "SingleStack" }
+}
+
+fn service_ports(of: &Instance<'_>) -> Vec<ServicePort> {
+    let port = |port: &ports::Port| ServicePort {
+        name: Some(port.name.to_owned()),
+        port: port.service.into(),
+        protocol: Some(port.protocol.to_owned()),
+        target_port: Some(IntOrString::String(port.name.to_owned())),
+        ..ServicePort::default()
+    };
+    ports::of(&of.dns.spec).iter().map(port).collect()
+}
+
+/// Never internalTrafficPolicy Local: a node whose pod is down would have no DNS.
+fn traffic_distribution(of: &Instance<'_>) -> Option<&'static str> {
+    let wanted = match (of.service.traffic_distribution, of.plan.size) {
+        (Some(wanted), _) => wanted,
+        (None, Size::PerNode) => TrafficDistribution::PreferSameNode,
+        (None, Size::Replicas(_) | Size::Autoscaled { .. }) => return None,
+    };
+    let knows = of.observed.offers.minor >= KNOWS_SAME_NODE;
+    Some(match wanted {
+        TrafficDistribution::PreferSameNode if knows => "PreferSameNode",
+        TrafficDistribution::PreferSameZone if knows => "PreferSameZone",
+        TrafficDistribution::PreferSameNode | TrafficDistribution::PreferSameZone => "PreferClose",
+    })
+}

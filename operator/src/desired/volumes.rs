@@ -1,0 +1,79 @@
+//! What the pod has on disk: a place for the warm start, the configuration for a start without the API server, and
+//! certificates.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::{
+    ConfigMapVolumeSource, EmptyDirVolumeSource, SecretVolumeSource, Volume, VolumeMount,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
+use super::instance::Instance;
+
+/// Where the snapshot is.
+pub const STATE: &str = "/var/lib/clusterdns";
+/// Where the mounted copy of the ConfigMap is.
+pub const CONFIGURATION: &str = "/etc/clusterdns/config";
+/// Where the Secrets of listeners are, each in a folder of its name.
+pub const CERTIFICATES: &str = "/etc/clusterdns/certificates";
+
+/// A snapshot has at most 256 MiB; there are the present one, the next one, and one that was rejected. Whoever exceeds
+/// the limit is evicted, so it is no tighter than needed.
+const STATE_LIMIT: &str = "1Gi";
+
+/// Names of the Secrets of listeners, each once.
+fn certificates<'a>(of: &Instance<'a>) -> BTreeSet<&'a str> {
+    let listeners = &of.config.listeners;
+    let tls = listeners.tls.iter().map(|tls| tls.certificate.as_str());
+    tls.chain(listeners.https.iter().map(|https| https.certificate.as_str())).collect()
+}
+
+pub(super) fn volumes(of: &Instance<'_>) -> Vec<Volume> {
+    let state = Volume {
+        name: "state".to_owned(),
+        empty_dir: Some(EmptyDirVolumeSource {
+            size_limit: Some(Quantity(STATE_LIMIT.to_owned())),
+            medium: None,
+        }),
+        ..Volume::default()
+    };
+    let configuration = Volume {
+        name: "config".to_owned(),
+        // A pod whose ConfigMap is gone starts and says so, instead of hanging.
+        config_map: Some(ConfigMapVolumeSource {
+            name: of.child.clone(),
+            optional: Some(true),
+            ..ConfigMapVolumeSource::default()
+        }),
+        ..Volume::default()
+    };
+    let certificate = |(index, secret): (usize, &str)| Volume {
+        name: format!("certificate-{index}"),
+        // A missing one disables its listener only.
+        secret: Some(SecretVolumeSource {
+            secret_name: Some(secret.to_owned()),
+            optional: Some(true),
+            ..SecretVolumeSource::default()
+        }),
+        ..Volume::default()
+    };
+    let certificates = certificates(of).into_iter().enumerate().map(certificate);
+    [state, configuration].into_iter().chain(certificates).collect()
+}
+
+pub(super) fn mounts(of: &Instance<'_>) -> Vec<VolumeMount> {
+    let mount = |name: &str, path: String, read_only: bool| VolumeMount {
+        name: name.to_owned(),
+        mount_path: path,
+        read_only: read_only.then_some(true),
+        ..VolumeMount::default()
+    };
+    let certificate = |(index, secret): (usize, &str)| {
+        mount(&format!("certificate-{index}"), format!("{CERTIFICATES}/{secret}"), true)
+    };
+    let certificates = certificates(of).into_iter().enumerate().map(certificate);
+    [mount("state", STATE.to_owned(), false), mount("config", CONFIGURATION.to_owned(), true)]
+        .into_iter()
+        .chain(certificates)
+        .collect()
+}

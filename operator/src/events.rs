@@ -1,0 +1,131 @@
+//! Kubernetes Events about a ClusterDNS: each piece of news once, a few a minute at most. Losing one is no failure.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use crds::ClusterDNS;
+use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::{Client, Resource};
+
+use crate::names;
+use crate::plan::Notice;
+use crate::write::Writes;
+
+/// The same news again only after this time.
+const SAME_AGAIN: Duration = Duration::from_secs(3_600);
+/// Events in [`WINDOW`].
+const MOST: usize = 20;
+const WINDOW: Duration = Duration::from_secs(60);
+/// What was told and is remembered.
+const MAX_REMEMBERED: usize = 200;
+
+/// Tells people.
+pub struct Events {
+    recorder: Recorder,
+    writes: Writes,
+    told: Mutex<Told>,
+}
+
+impl std::fmt::Debug for Events {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Events").field("told", &self.told).finish_non_exhaustive()
+    }
+}
+
+/// What was told when, oldest first.
+#[derive(Debug, Default)]
+struct Told(VecDeque<(Instant, String)>);
+
+impl Told {
+    /// Whether this may be told now; then it counts as told.
+    fn admit(&mut self, what: String, now: Instant) -> bool {
+        let age = |at: &Instant| now.saturating_duration_since(*at);
+        self.0.retain(|(at, _)| age(at) < SAME_AGAIN);
+        let is_new = self.0.iter().all(|(_, told)| *told != what);
+        let recent = self.0.iter().filter(|(at, _)| age(at) < WINDOW).count();
+        if !is_new || recent >= MOST {
+            return false;
+        }
+        if self.0.len() >= MAX_REMEMBERED {
+            self.0.pop_front();
+        }
+        self.0.push_back((now, what));
+        true
+    }
+}
+
+impl Events {
+    /// Told in the name of this process.
+    pub fn new(client: Client, process: &str, writes: Writes) -> Events {
+        let reporter = Reporter {
+            controller: names::FIELD_MANAGER.to_owned(),
+            instance: Some(process.to_owned()),
+        };
+        Events { recorder: Recorder::new(client, reporter), writes, told: Mutex::default() }
+    }
+
+    /// Tells what was decided to be told.
+    pub async fn tell(&self, dns: &ClusterDNS, notices: &[Notice]) {
+        for notice in notices {
+            self.send(dns, notice.is_warning, notice.reason, &notice.message).await;
+        }
+    }
+
+    /// Tells of something that stands in the way.
+    pub async fn warn(&self, dns: &ClusterDNS, reason: &str, message: &str) {
+        self.send(dns, true, reason, message).await;
+    }
+
+    async fn send(&self, dns: &ClusterDNS, is_warning: bool, reason: &str, message: &str) {
+        let uid = dns.metadata.uid.as_deref().unwrap_or_default();
+        let what = format!("{uid} {reason} {message}");
+        let is_admitted = self.told.lock().expect("not poisoned").admit(what, Instant::now());
+        if !is_admitted {
+            return;
+        }
+        let event = Event {
+            type_: if is_warning { EventType::Warning } else { EventType::Normal },
+            reason: reason.to_owned(),
+            note: Some(shortened(message)),
+            action: "Reconcile".to_owned(),
+            secondary: None,
+        };
+        let reference = dns.object_ref(&());
+        if let Err(error) =
+            self.writes.send("Event", self.recorder.publish(&event, &reference)).await
+        {
+            tracing::debug!("an Event was not written: {error}");
+        }
+    }
+}
+
+/// The API server takes 1,024 octets.
+fn shortened(message: &str) -> String {
+    let mut short = String::with_capacity(message.len().min(1_024));
+    for character in message.chars() {
+        if short.len() + character.len_utf8() > 1_000 {
+            short.push_str(" ...");
+            break;
+        }
+        short.push(character);
+    }
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_news_is_told_once_an_hour_and_not_too_much_at_once() {
+        let (mut told, begin) = (Told::default(), Instant::now());
+        assert!(told.admit("a".into(), begin));
+        assert!(!told.admit("a".into(), begin + Duration::from_secs(3_599)));
+        assert!(told.admit("a".into(), begin + SAME_AGAIN));
+        let later = begin + SAME_AGAIN * 3;
+        let admitted = (0..100).filter(|n| told.admit(format!("n{n}"), later)).count();
+        assert_eq!(admitted, MOST);
+        assert!(told.admit("n99".into(), later + WINDOW), "what was not told may be told later");
+    }
+}

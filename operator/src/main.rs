@@ -1,0 +1,68 @@
+//! `clusterdns-operator`: args -> telemetry -> client -> lease -> controller.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::Context;
+use clap::Parser;
+use operator::args::{Args, Command, LogFormat, Run};
+use operator::events::Events;
+use operator::lease::{Elector, Leadership};
+use operator::metrics::Metrics;
+use operator::write::Writes;
+use operator::{cluster, controller, offline, probes, telemetry};
+
+fn main() -> ExitCode {
+    match Args::parse().command {
+        Command::Run(args) => {
+            telemetry::start(args.log_format == LogFormat::Json, args.log_level.tracing());
+            match start(&args) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    tracing::error!("{error:#}");
+                    ExitCode::FAILURE
+                }
+            }
+        }
+        Command::Render(args) => offline::run_render(&args),
+        Command::Check(args) => offline::run_check(&args),
+    }
+}
+
+/// Two threads: the lease is renewed beside whatever else is computed.
+fn start(args: &Run) -> anyhow::Result<()> {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime =
+        runtime.worker_threads(2).enable_all().build().context("cannot start the runtime")?;
+    let outcome = runtime.block_on(run(args));
+    // What is still on its way is of no use any more.
+    runtime.shutdown_background();
+    outcome
+}
+
+async fn run(args: &Run) -> anyhow::Result<()> {
+    let stop = cluster::asked_to_stop()?;
+    let client = cluster::client(&args.cluster).await?;
+    let metrics = Arc::new(Metrics::default());
+    probes::start(args.http, metrics.clone()).await?;
+
+    let name = cluster::own_name(args.pod_name.as_deref());
+    let leadership = Arc::new(Leadership::new(Instant::now));
+    let mut elector = Elector::new(client.clone(), &args.namespace, &name, leadership.clone());
+    tokio::select! {
+        () = elector.acquire() => metrics.leads(true),
+        () = stop.clone() => return Ok(()),
+    }
+
+    let writes = Writes::new(leadership, metrics.clone());
+    let events = Events::new(client.clone(), &name, writes.clone());
+    tokio::select! {
+        biased;
+        lost = elector.hold() => anyhow::bail!("{lost}: another may lead, so this process ends"),
+        () = controller::run(client, args.settings(), writes, events, metrics, stop.clone()) => {}
+        () = cluster::time_to_finish(stop) => tracing::warn!("some reconciles did not finish in time"),
+    }
+    elector.release().await;
+    Ok(())
+}

@@ -1,0 +1,38 @@
+//! How what we create is called and labelled. Label selectors never change: they are in a Deployment for ever.
+
+use std::collections::BTreeMap;
+
+/// Who owns the fields that we apply.
+pub const FIELD_MANAGER: &str = "clusterdns-operator";
+/// Who holds `replicas` while an autoscaler takes it over.
+pub const HANDOVER_MANAGER: &str = "clusterdns-operator-handover";
+/// Which ClusterDNS an object belongs to; the only key of our matchLabels, and what the switch adds to the selector of
+/// an adopted Service.
+pub const INSTANCE: &str = "clusterdns.dev/instance";
+/// On an adopted Service: whose it is, for an operator that starts after its ClusterDNS has gone.
+pub const ADOPTED_BY: &str = "clusterdns.dev/adopted-by";
+/// On what we create.
+pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+
+/// The name of every child of a ClusterDNS except the Service.
+pub fn child(instance: &str) -> String {
+    format!("clusterdns-{instance}")
+}
+
+/// Labels of everything we create for a ClusterDNS.
+pub fn labels(instance: &str) -> BTreeMap<String, String> {
+    let label = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+    [
+        label(INSTANCE, instance),
+        label(MANAGED_BY, FIELD_MANAGER),
+        label("app.kubernetes.io/name", "clusterdns"),
+        label("app.kubernetes.io/instance", instance),
+        label("app.kubernetes.io/component", "dataplane"),
+    ]
+    .into()
+}
+
+/// What our workload and our own Service select by.
+pub fn selector(instance: &str) -> BTreeMap<String, String> {
+    [(INSTANCE.to_owned(), instance.to_owned())].into()
+}

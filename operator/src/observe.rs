@@ -1,0 +1,145 @@
+//! Reads what exists and what the spec refers to, for one ClusterDNS: from what watches keep, and from the pods
+//! themselves. What a write depends on is read again where the watch may be behind a write of ours.
+
+pub mod authorities;
+pub mod caches;
+pub mod foreign;
+pub mod offers;
+mod size;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use crds::ClusterDNS;
+use k8s_openapi::api::core::v1::{ConfigMap, Service};
+use kube::core::DynamicObject;
+use kube::{Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+
+use crate::compare::compare;
+use crate::context::Context;
+use crate::controller::triggers;
+use crate::desired::Kind;
+use crate::observed::{Child, Observed};
+use crate::{names, resources};
+
+/// One look.
+///
+/// # Errors
+/// When something that decisions need could not be read: better none than a wrong one.
+pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed> {
+    let caches = &ctx.caches;
+    let instance = dns.name_any();
+    let name = names::child(&instance);
+    let (namespace, service_name) = triggers::service_of(dns);
+    let of = |kind, name: &str| caches.object(kind, &namespace, name);
+
+    let service = typed::<Service>(of(Kind::Service, &service_name))?;
+    let foreign_pods = match &service {
+        Some(service) if !is_owned(service, dns) => ctx.foreign.pods(&ctx.client, service).await?,
+        Some(_) | None => Vec::new(),
+    };
+    let pods = caches.pods(&namespace, &instance);
+    let config_map = fresh_config_map(ctx, &namespace, &name).await?;
+    let answers = ctx.answers.read(&pods, config_map.as_ref()).await;
+    let budgets = caches.objects(Kind::PodDisruptionBudget, &namespace);
+    let bundle = |map: &str| typed::<ConfigMap>(of(Kind::ConfigMap, map)).ok().flatten();
+
+    let mut observed = Observed {
+        others: others(ctx, dns),
+        slices: caches.slices(&namespace, &service_name),
+        deployment: typed(of(Kind::Deployment, &name))?,
+        replica_sets: caches.replica_sets(&namespace, &instance),
+        daemon_set: typed(of(Kind::DaemonSet, &name))?,
+        autoscaler: typed(of(Kind::HorizontalPodAutoscaler, &name))?,
+        ca_bundles: authorities::read(authorities::of(dns), bundle),
+        size: caches.size(),
+        placeable_nodes: Some(caches.placeable_nodes(&placement(dns))),
+        budgets: budgets.into_iter().filter_map(|budget| typed(Some(budget)).ok()?).collect(),
+        children: children(ctx, dns),
+        offers: ctx.offers(),
+        comparison: None,
+        service,
+        config_map,
+        pods,
+        foreign_pods,
+        answers,
+    };
+    // Asks pods that were chosen from what they have just said.
+    observed.comparison = compare(dns, &observed).await;
+    Ok(observed)
+}
+
+/// Whether this ClusterDNS, and not one of the same name before it, owns something.
+pub fn is_owned(object: &impl Resource, dns: &ClusterDNS) -> bool {
+    let uid = dns.metadata.uid.as_deref().unwrap_or_default();
+    object.owner_references().iter().any(|owner| owner.uid == uid)
+}
+
+/// Labels that a node must have to run our pods.
+fn placement(dns: &ClusterDNS) -> BTreeMap<String, String> {
+    let wanted = dns.spec.placement.as_ref().and_then(|placement| placement.node_selector.clone());
+    let mut wanted = wanted.unwrap_or_default();
+    wanted.insert("kubernetes.io/os".to_owned(), "linux".to_owned());
+    wanted
+}
+
+fn others(ctx: &Context, dns: &ClusterDNS) -> Vec<ClusterDNS> {
+    let is_other = |other: &Arc<ClusterDNS>| other.metadata.name != dns.metadata.name;
+    let mut others: Vec<ClusterDNS> = ctx
+        .caches
+        .resources
+        .state()
+        .into_iter()
+        .filter(is_other)
+        .map(Arc::unwrap_or_clone)
+        .collect();
+    others.sort_by_key(ResourceExt::name_any);
+    others
+}
+
+fn children(ctx: &Context, dns: &ClusterDNS) -> Vec<Child> {
+    let mut children = Vec::new();
+    for (kind, namespace) in ctx.caches.places() {
+        let objects = ctx.caches.objects(kind, &namespace);
+        let owned = objects.iter().filter(|object| {
+            is_owned(object.as_ref(), dns)
+                && triggers::label(object.meta(), names::INSTANCE).is_some()
+        });
+        children.extend(owned.map(|object| Child {
+            kind,
+            namespace: namespace.clone(),
+            name: object.name_any(),
+            uid: object.uid().unwrap_or_default(),
+        }));
+    }
+    children.sort_by(|a, b| (a.kind, &a.namespace, &a.name).cmp(&(b.kind, &b.namespace, &b.name)));
+    children
+}
+
+/// The rollout's state is in it: deciding from one that is older than our own last write would begin a rollout twice.
+async fn fresh_config_map(
+    ctx: &Context,
+    namespace: &str,
+    name: &str,
+) -> anyhow::Result<Option<ConfigMap>> {
+    let kept = ctx.caches.object(Kind::ConfigMap, namespace, name);
+    if !ctx.memory.is_behind(Kind::ConfigMap, namespace, name, kept.as_deref()) {
+        return typed(kept);
+    }
+    let read = resources::api(&ctx.client, Kind::ConfigMap, namespace).get_opt(name).await;
+    typed(
+        read.with_context(|| format!("cannot read the ConfigMap {namespace}/{name}"))?
+            .map(Arc::new),
+    )
+}
+
+fn typed<K: Resource + DeserializeOwned>(
+    object: Option<Arc<DynamicObject>>,
+) -> anyhow::Result<Option<K>> {
+    let Some(object) = object else { return Ok(None) };
+    let name = object.name_any();
+    let parsed = Arc::unwrap_or_clone(object).try_parse();
+    parsed.map(Some).with_context(|| format!("{name} cannot be understood"))
+}

@@ -1,0 +1,312 @@
+//! What watches keep of the cluster, so that looking costs the API server nothing. One watch per kind and namespace
+//! feeds a store and says which ClusterDNS should look again; the store has the change before anyone is told.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::Duration;
+
+use crds::ClusterDNS;
+use futures::StreamExt;
+use k8s_openapi::api::apps::v1::ReplicaSet;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::api::Api;
+use kube::core::DynamicObject;
+use kube::runtime::reflector::store::Writer;
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use tokio::task::JoinSet;
+
+use super::size::SlimNode;
+use crate::controller::triggers::{self, Triggers};
+use crate::desired::Kind;
+use crate::metrics::Metrics;
+use crate::{names, resources};
+
+/// Cloud load balancers drop idle links at 240 s and say nothing: a watch ends before.
+const WATCH_S: u32 = 180;
+/// Objects per page of a list.
+const PAGE: u32 = 500;
+/// How often changes of nodes are added up; kubelets write their status all the time.
+const NODES_EVERY: Duration = Duration::from_secs(5);
+
+/// Everything that is watched.
+pub struct Caches {
+    client: Client,
+    metrics: Arc<Metrics>,
+    triggers: Arc<Triggers>,
+    namespaces: Vec<String>,
+    /// Every ClusterDNS; fed by the controller.
+    pub resources: Store<ClusterDNS>,
+    children: RwLock<HashMap<(Kind, String), Store<DynamicObject>>>,
+    slices: HashMap<String, Store<EndpointSlice>>,
+    pods: HashMap<String, Store<Pod>>,
+    replica_sets: HashMap<String, Store<ReplicaSet>>,
+    nodes: Store<SlimNode>,
+    watches: Mutex<JoinSet<()>>,
+}
+
+impl std::fmt::Debug for Caches {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Caches").finish_non_exhaustive()
+    }
+}
+
+impl Caches {
+    /// Starts every watch but those of kinds that may not exist.
+    pub fn start(
+        client: Client,
+        namespaces: &[String],
+        resources: Store<ClusterDNS>,
+        triggers: Arc<Triggers>,
+        metrics: Arc<Metrics>,
+    ) -> Caches {
+        let (nodes, writer) = (Writer::new(()), JoinSet::new());
+        let mut caches = Caches {
+            client: client.clone(),
+            metrics,
+            triggers,
+            namespaces: namespaces.to_vec(),
+            resources,
+            children: RwLock::default(),
+            slices: HashMap::new(),
+            pods: HashMap::new(),
+            replica_sets: HashMap::new(),
+            nodes: nodes.as_reader(),
+            watches: Mutex::new(writer),
+        };
+        caches.keep(nodes, Api::all(client.clone()), watch(), drop_annotations, |_, _| Vec::new());
+        for namespace in namespaces {
+            caches.keep_namespace(&client, namespace);
+        }
+        for kind in resources::CLUSTER {
+            caches.keep_children(kind, "");
+        }
+        caches.watch_nodes();
+        caches
+    }
+
+    fn keep_namespace(&mut self, client: &Client, namespace: &str) {
+        let key = namespace.to_owned();
+        for kind in resources::NAMESPACED {
+            self.keep_children(kind, namespace);
+        }
+        let labelled = || watch().labels(names::INSTANCE);
+        let writer = Writer::new(());
+        self.pods.insert(key.clone(), writer.as_reader());
+        let pods = Api::namespaced(client.clone(), namespace);
+        self.keep(writer, pods, labelled(), drop_managed_fields, |_, pod: &Pod| {
+            triggers::by_label(pod.meta())
+        });
+        let writer = Writer::new(());
+        self.replica_sets.insert(key.clone(), writer.as_reader());
+        let sets = Api::namespaced(client.clone(), namespace);
+        self.keep(writer, sets, labelled(), drop_managed_fields, |_, set: &ReplicaSet| {
+            triggers::by_label(set.meta())
+        });
+        let writer = Writer::new(());
+        self.slices.insert(key, writer.as_reader());
+        let slices = Api::namespaced(client.clone(), namespace);
+        self.keep(
+            writer,
+            slices,
+            watch().labels(triggers::SERVICE_NAME),
+            drop_managed_fields,
+            triggers::of_slice,
+        );
+    }
+
+    /// Starts the watches of kinds that have come to exist.
+    pub fn keep_monitoring(&self, kinds: impl IntoIterator<Item = Kind>) {
+        for kind in kinds {
+            for namespace in &self.namespaces {
+                let key = (kind, namespace.clone());
+                if !self.children.read().expect("not poisoned").contains_key(&key) {
+                    self.keep_children(kind, namespace);
+                }
+            }
+        }
+    }
+
+    fn keep_children(&self, kind: Kind, namespace: &str) {
+        let writer = Writer::new(resources::resource(kind));
+        let key = (kind, namespace.to_owned());
+        self.children.write().expect("not poisoned").insert(key, writer.as_reader());
+        // Services, ConfigMaps and budgets of others matter too: the one to adopt, authorities, the one that selects ours.
+        let config = match kind {
+            Kind::Service | Kind::ConfigMap | Kind::PodDisruptionBudget => watch(),
+            _ => watch().labels(names::INSTANCE),
+        };
+        let api = resources::api(&self.client, kind, namespace);
+        self.keep(
+            writer,
+            api,
+            config,
+            |_| {},
+            move |all, object| triggers::of_child(kind, all, object),
+        );
+    }
+
+    fn keep<K>(
+        &self,
+        writer: Writer<K>,
+        api: Api<K>,
+        config: watcher::Config,
+        slim: fn(&mut K),
+        whose: impl Fn(&[Arc<ClusterDNS>], &K) -> Vec<String> + Send + Sync + 'static,
+    ) where
+        K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+        K::DynamicType: Clone + Eq + Hash + Send + Sync,
+    {
+        let (all, told, metrics) =
+            (self.resources.clone(), self.triggers.clone(), self.metrics.clone());
+        let what = api.resource_url().to_owned();
+        let events = watcher(api, config).default_backoff().modify(slim).reflect(writer);
+        let following = async move {
+            let mut events = std::pin::pin!(events.touched_objects());
+            while let Some(event) = events.next().await {
+                match event {
+                    Ok(object) => {
+                        let all = all.state();
+                        told.tell(&all, whose(&all, &object));
+                    }
+                    Err(error) => {
+                        metrics.watch_failed();
+                        tracing::warn!("the watch of {what} broke and begins again: {error}");
+                    }
+                }
+            }
+        };
+        self.watches.lock().expect("not poisoned").spawn(following);
+    }
+
+    /// Everybody looks again when the size of the cluster has changed.
+    fn watch_nodes(&self) {
+        let (nodes, all, told) =
+            (self.nodes.clone(), self.resources.clone(), self.triggers.clone());
+        self.watches.lock().expect("not poisoned").spawn(async move {
+            let mut before = None;
+            loop {
+                tokio::time::sleep(NODES_EVERY).await;
+                let size = super::size::of(nodes.state().iter().map(AsRef::as_ref));
+                if before.replace(size).is_some_and(|before| before != size) {
+                    let all = all.state();
+                    told.tell(&all, all.iter().map(|dns| dns.name_any()));
+                }
+            }
+        });
+    }
+
+    /// Returns when every store has had its first complete list.
+    pub async fn wait_until_ready(&self) {
+        let children: Vec<_> =
+            self.children.read().expect("not poisoned").values().cloned().collect();
+        for store in &children {
+            let _ = store.wait_until_ready().await;
+        }
+        for store in self.pods.values() {
+            let _ = store.wait_until_ready().await;
+        }
+        for store in self.replica_sets.values() {
+            let _ = store.wait_until_ready().await;
+        }
+        for store in self.slices.values() {
+            let _ = store.wait_until_ready().await;
+        }
+        let _ = self.nodes.wait_until_ready().await;
+    }
+
+    /// One object.
+    pub fn object(&self, kind: Kind, namespace: &str, name: &str) -> Option<Arc<DynamicObject>> {
+        let children = self.children.read().expect("not poisoned");
+        let store = children.get(&(kind, namespace.to_owned()))?;
+        let reference = ObjectRef::new_with(name, resources::resource(kind));
+        store.get(&match namespace {
+            "" => reference,
+            namespace => reference.within(namespace),
+        })
+    }
+
+    /// All objects of a kind that are kept.
+    pub fn objects(&self, kind: Kind, namespace: &str) -> Vec<Arc<DynamicObject>> {
+        let children = self.children.read().expect("not poisoned");
+        children.get(&(kind, namespace.to_owned())).map(Store::state).unwrap_or_default()
+    }
+
+    /// Where objects are kept: kind and namespace, empty for kinds without.
+    pub fn places(&self) -> Vec<(Kind, String)> {
+        let mut places: Vec<_> =
+            self.children.read().expect("not poisoned").keys().cloned().collect();
+        places.sort();
+        places
+    }
+
+    /// Our pods.
+    pub fn pods(&self, namespace: &str, instance: &str) -> Vec<Pod> {
+        labelled(self.pods.get(namespace), instance)
+    }
+
+    /// ReplicaSets of our Deployment.
+    pub fn replica_sets(&self, namespace: &str, instance: &str) -> Vec<ReplicaSet> {
+        labelled(self.replica_sets.get(namespace), instance)
+    }
+
+    /// The EndpointSlices of a Service.
+    pub fn slices(&self, namespace: &str, service: &str) -> Vec<EndpointSlice> {
+        let Some(store) = self.slices.get(namespace) else { return Vec::new() };
+        let label = Some(service);
+        let is_its =
+            |slice: &EndpointSlice| triggers::label(slice.meta(), triggers::SERVICE_NAME) == label;
+        sorted(store.state_filter(is_its))
+    }
+
+    /// How big the cluster is.
+    pub fn size(&self) -> crate::observed::ClusterSize {
+        super::size::of(self.nodes.state().iter().map(AsRef::as_ref))
+    }
+
+    /// Nodes with these labels.
+    pub fn placeable_nodes(&self, labels: &BTreeMap<String, String>) -> u32 {
+        let nodes = self.nodes.state_filter(|node: &SlimNode| node.has(labels));
+        u32::try_from(nodes.len()).unwrap_or(u32::MAX)
+    }
+
+    /// The namespaces that are watched.
+    pub fn namespaces(&self) -> &[String] {
+        &self.namespaces
+    }
+}
+
+fn watch() -> watcher::Config {
+    watcher::Config::default().timeout(WATCH_S).page_size(PAGE)
+}
+
+fn labelled<K>(store: Option<&Store<K>>, instance: &str) -> Vec<K>
+where
+    K: Resource<DynamicType = ()> + Clone,
+{
+    let Some(store) = store else { return Vec::new() };
+    sorted(store.state_filter(|object: &K| {
+        triggers::label(object.meta(), names::INSTANCE) == Some(instance)
+    }))
+}
+
+/// Stores have no order; decisions must not depend on chance.
+fn sorted<K: Resource<DynamicType = ()> + Clone>(found: Vec<Arc<K>>) -> Vec<K> {
+    let mut found: Vec<K> = found.into_iter().map(Arc::unwrap_or_clone).collect();
+    found.sort_by(|a, b| a.meta().name.cmp(&b.meta().name));
+    found
+}
+
+fn drop_managed_fields<K: Resource>(object: &mut K) {
+    object.meta_mut().managed_fields = None;
+}
+
+fn drop_annotations<K: Resource>(object: &mut K) {
+    object.meta_mut().managed_fields = None;
+    object.meta_mut().annotations = None;
+}

@@ -1,0 +1,85 @@
+//! What the program does without a cluster, for people and for the pipelines of GitOps repositories: `render` prints
+//! what would be applied, `check` says what is wrong with what is written.
+
+mod assumed;
+mod check;
+mod documents;
+mod kubelets;
+mod places;
+mod render;
+mod unwise;
+
+pub use check::check;
+pub use documents::{Document, documents};
+pub use places::Places;
+pub use render::{render, rendered};
+pub use unwise::{Warning, unwise};
+
+use std::io::{self, Read};
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::args;
+
+/// What was found, the worst of all files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Outcome {
+    /// Nothing, or warnings.
+    Fine,
+    /// Something is wrong with a ClusterDNS.
+    Wrong,
+    /// Something could not be read.
+    Unreadable,
+}
+
+impl From<Outcome> for ExitCode {
+    fn from(outcome: Outcome) -> ExitCode {
+        match outcome {
+            Outcome::Fine => ExitCode::SUCCESS,
+            Outcome::Wrong => ExitCode::from(1),
+            Outcome::Unreadable => ExitCode::from(2),
+        }
+    }
+}
+
+/// `render`, on standard output and standard error.
+pub fn run_render(args: &args::Render) -> ExitCode {
+    ended(render(args, &mut io::stdout().lock(), &mut io::stderr().lock()))
+}
+
+/// `check`, on standard output.
+pub fn run_check(args: &args::Check) -> ExitCode {
+    ended(check(args, &mut io::stdout().lock()))
+}
+
+/// A closed pipe, as `| head` makes one, is no failure of ours.
+fn ended(outcome: io::Result<Outcome>) -> ExitCode {
+    outcome.map_or(ExitCode::from(2), ExitCode::from)
+}
+
+/// Larger manifests are not read: the API server would not take one object of this size.
+const MAX_FILE_BYTES: u64 = 16 << 20;
+
+/// The text of a file, `-` for standard input, and how to call it.
+fn text_of(path: &Path) -> Result<(String, String), String> {
+    let is_stdin = path == Path::new("-");
+    let name = if is_stdin { "standard input".to_owned() } else { path.display().to_string() };
+    let read = if is_stdin {
+        read_to_limit(io::stdin().lock())
+    } else {
+        std::fs::File::open(path).and_then(read_to_limit)
+    };
+    match read {
+        Ok(text) if text.len() as u64 > MAX_FILE_BYTES => {
+            Err(format!("{name}: larger than {MAX_FILE_BYTES} bytes: split it"))
+        }
+        Ok(text) => Ok((name, text)),
+        Err(error) => Err(format!("{name}: cannot be read: {error}")),
+    }
+}
+
+fn read_to_limit(from: impl Read) -> io::Result<String> {
+    let mut text = String::new();
+    from.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
+    Ok(text)
+}

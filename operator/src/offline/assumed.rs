@@ -1,0 +1,95 @@
+//! What `render` assumes of a cluster that it does not look at: two nodes, the newest Kubernetes, Prometheus's kinds, and
+//! the Service that is to be adopted. Decisions are made from it by the same functions as in a cluster.
+
+use std::collections::BTreeMap;
+
+use crds::ClusterDNS;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use crate::observed::{ClusterSize, Observed, Offers};
+use crate::plan::{Plan, Refusal};
+use crate::settings::Settings;
+use crate::{adoption, rollout, scale};
+
+/// The least cluster in which nothing has to be left out.
+const NODES: u32 = 2;
+const CORES_PER_NODE: u32 = 4;
+/// The newest minor version whose names we know.
+const MINOR: u32 = 36;
+/// What kubeadm gives it, for a Service whose address is not written.
+const CLUSTER_IP: &str = "10.96.0.10";
+
+/// A cluster that never was.
+pub(super) fn observed(dns: &ClusterDNS) -> Observed {
+    let cores = NODES * CORES_PER_NODE;
+    let size =
+        ClusterSize { nodes: NODES, schedulable_nodes: NODES, cores, schedulable_cores: cores };
+    let offers = Offers {
+        pod_monitor: true,
+        prometheus_rule: true,
+        custom_metrics: true,
+        minor: MINOR,
+        crd_is_outdated: false,
+    };
+    let service = dns.spec.service.clone().unwrap_or_default();
+    Observed {
+        size,
+        offers,
+        service: service.adopt.then(|| existing(service)),
+        ..Observed::default()
+    }
+}
+
+/// The decisions, as at the first visit. Certificates of private authorities are in the cluster, so they stay names.
+pub(super) fn plan(
+    dns: &ClusterDNS,
+    config: &crds::Config,
+    observed: &Observed,
+    settings: &Settings,
+) -> Result<Plan, Refusal> {
+    let now = Timestamp::UNIX_EPOCH;
+    let service = adoption::plan(dns, observed, settings, now)?;
+    Ok(Plan {
+        budget: adoption::budget(dns, observed, &service),
+        size: scale::size(&dns.spec, observed),
+        rollout: rollout::plan(dns, config, observed, now),
+        service,
+    })
+}
+
+/// A Service as kubeadm, kube-dns and CoreDNS's manifests create it.
+fn existing(service: crds::v1alpha1::Service) -> Service {
+    let ports = [("dns", "UDP", 53), ("dns-tcp", "TCP", 53), ("metrics", "TCP", 9153)];
+    // Only the names are sure: a pod that serves DNS on another port has a Service that leads there.
+    let port = |(name, protocol, number): (&str, &str, i32)| ServicePort {
+        name: Some(name.to_owned()),
+        protocol: Some(protocol.to_owned()),
+        port: number,
+        target_port: Some(IntOrString::String(name.to_owned())),
+        ..ServicePort::default()
+    };
+    let ips = service.cluster_ips.filter(|ips| !ips.is_empty());
+    let ips = ips.unwrap_or_else(|| vec![CLUSTER_IP.to_owned()]);
+    let selector: BTreeMap<String, String> = [("k8s-app".to_owned(), "kube-dns".to_owned())].into();
+    Service {
+        metadata: ObjectMeta {
+            name: Some(service.name),
+            namespace: Some(service.namespace),
+            resource_version: Some("1".to_owned()),
+            labels: Some(selector.clone()),
+            ..ObjectMeta::default()
+        },
+        spec: Some(ServiceSpec {
+            cluster_ip: ips.first().cloned(),
+            cluster_ips: Some(ips),
+            ports: Some(ports.map(port).to_vec()),
+            selector: Some(selector),
+            type_: Some("ClusterIP".to_owned()),
+            ..ServiceSpec::default()
+        }),
+        status: None,
+    }
+}

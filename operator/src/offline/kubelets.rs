@@ -1,0 +1,104 @@
+//! Which DNS servers the kubelets of a cluster tell pods to ask: the one question `check --cluster` has. Nothing is
+//! written there.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Node};
+use kube::api::{Api, ListParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config, ResourceExt};
+use serde_json::Value;
+
+use crate::args::Cluster;
+
+/// Nodes that are asked: kubelets of one cluster are alike.
+const NODES: u32 = 3;
+/// For everything; people wait for it.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// The addresses, or why they are not known.
+pub(super) fn cluster_dns(which: &Cluster) -> Result<BTreeSet<String>, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| format!("cannot start: {error}"))?;
+    let answer = runtime.block_on(async { tokio::time::timeout(PATIENCE, ask(which)).await });
+    match answer {
+        Ok(answer) => answer,
+        Err(_) => Err(format!("no answer within {} s", PATIENCE.as_secs())),
+    }
+}
+
+async fn ask(which: &Cluster) -> Result<BTreeSet<String>, String> {
+    let client = client(which).await?;
+    let said = match from_kubelets(&client).await {
+        Ok(said) if !said.is_empty() => said,
+        // Reading a kubelet's configuration is a right that few have.
+        Ok(_) | Err(_) => from_kubeadm(&client).await?,
+    };
+    if said.is_empty() {
+        return Err(
+            "neither its kubelets nor kubeadm's ConfigMap kubelet-config name a clusterDNS"
+                .to_owned(),
+        );
+    }
+    Ok(said)
+}
+
+async fn client(which: &Cluster) -> Result<Client, String> {
+    let options =
+        KubeConfigOptions { context: which.context.clone(), ..KubeConfigOptions::default() };
+    let config = match &which.kubeconfig {
+        Some(file) => {
+            let kubeconfig = Kubeconfig::read_from(file).map_err(|error| error.to_string())?;
+            Config::from_custom_kubeconfig(kubeconfig, &options).await
+        }
+        None => Config::from_kubeconfig(&options).await,
+    };
+    let config = config.map_err(|error| format!("no usable kubeconfig: {error}"))?;
+    Client::try_from(config).map_err(|error| error.to_string())
+}
+
+async fn from_kubelets(client: &Client) -> Result<BTreeSet<String>, kube::Error> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let mut said = BTreeSet::new();
+    for node in nodes.list_metadata(&ListParams::default().limit(NODES)).await? {
+        let path = format!("/api/v1/nodes/{}/proxy/configz", node.name_any());
+        let request = hyper::Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
+        let answer: Value = client.request(request).await?;
+        said.extend(addresses(&answer["kubeletconfig"]["clusterDNS"]));
+    }
+    Ok(said)
+}
+
+async fn from_kubeadm(client: &Client) -> Result<BTreeSet<String>, String> {
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "kube-system");
+    let map = maps
+        .get_opt("kubelet-config")
+        .await
+        .map_err(|error| format!("the configuration of its kubelets cannot be read: {error}"))?;
+    let text = map.and_then(|map| map.data?.remove("kubelet")).unwrap_or_default();
+    Ok(in_kubelet_configuration(&text))
+}
+
+fn in_kubelet_configuration(text: &str) -> BTreeSet<String> {
+    let configuration: Value = serde_saphyr::from_str(text).unwrap_or_default();
+    addresses(&configuration["clusterDNS"]).collect()
+}
+
+fn addresses(list: &Value) -> impl Iterator<Item = String> {
+    list.as_array().into_iter().flatten().filter_map(|address| Some(address.as_str()?.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_kubelet_configuration;
+
+    #[test]
+    fn the_configuration_of_a_kubelet_names_its_dns_servers() {
+        let text = "apiVersion: kubelet.config.k8s.io/v1beta1\nclusterDNS:\n- 10.96.0.10\nclusterDomain: cluster.local\n";
+        assert!(in_kubelet_configuration(text).iter().eq(["10.96.0.10"]));
+        assert!(in_kubelet_configuration("").is_empty());
+    }
+}

@@ -1,0 +1,120 @@
+//! `render`: every object that a ClusterDNS would create, as YAML, in the order in which they are applied.
+
+use std::fmt::Write as _;
+use std::io::Write;
+use std::path::Path;
+
+use crds::ClusterDNS;
+use crds::v1alpha1::ManagementState;
+use kube::ResourceExt;
+
+use super::documents::documents;
+use super::{Outcome, assumed, text_of};
+use crate::args;
+use crate::desired::Desired;
+use crate::plan::ServicePlan;
+use crate::settings::Settings;
+
+/// Prints the objects of every ClusterDNS in these files to `out`, and what is wrong to `problems`.
+///
+/// # Errors
+/// Nothing can be written there any more.
+pub fn render(
+    args: &args::Render,
+    out: &mut dyn Write,
+    problems: &mut dyn Write,
+) -> std::io::Result<Outcome> {
+    let settings = Settings {
+        dataplane_image: args.dataplane_image.clone(),
+        workload_namespaces: Vec::new(),
+        instances: Vec::new(),
+        own_namespace: Some(args.namespace.clone()),
+    };
+    let mut outcome = Outcome::Fine;
+    let mut count = 0;
+    for path in &args.file {
+        for result in of_file(path, &settings) {
+            match result {
+                Ok(text) => {
+                    count += 1;
+                    out.write_all(text.as_bytes())?;
+                }
+                Err((worse, message)) => {
+                    outcome = outcome.max(worse);
+                    writeln!(problems, "{message}")?;
+                }
+            }
+        }
+    }
+    if count == 0 && outcome == Outcome::Fine {
+        writeln!(
+            problems,
+            "no ClusterDNS in these files: write apiVersion: clusterdns.dev/v1alpha1 and kind: ClusterDNS"
+        )?;
+        outcome = Outcome::Unreadable;
+    }
+    Ok(outcome)
+}
+
+/// What is to be printed for each ClusterDNS of a file, or why nothing is.
+fn of_file(path: &Path, settings: &Settings) -> Vec<Result<String, (Outcome, String)>> {
+    let (name, text) = match text_of(path) {
+        Ok(text) => text,
+        Err(why) => return vec![Err((Outcome::Unreadable, why))],
+    };
+    let one = |document: super::Document| {
+        let (dns, _) = document.read.map_err(|(field, why)| {
+            let line = document.places.line(&field);
+            (Outcome::Unreadable, format!("{name}:{line}: {field}: {why}"))
+        })?;
+        rendered(&dns, settings).map_err(|why| (Outcome::Wrong, format!("{name}: {why}")))
+    };
+    match documents(&text) {
+        Ok(found) => found.into_iter().map(one).collect(),
+        Err((line, why)) => vec![Err((Outcome::Unreadable, format!("{name}:{line}: {why}")))],
+    }
+}
+
+/// The objects of one ClusterDNS as YAML documents, with what they assume in front.
+///
+/// # Errors
+/// What is wrong with it, one a line.
+pub fn rendered(dns: &ClusterDNS, settings: &Settings) -> Result<String, String> {
+    let config = crds::check_resource(dns).map_err(|violations| violations.to_string())?;
+    let observed = assumed::observed(dns);
+    let plan = assumed::plan(dns, &config, &observed, settings)
+        .map_err(|refusal| format!("{}: {}: {}", refusal.field, refusal.reason, refusal.message))?;
+    let mut text = assumptions(dns, &plan.service);
+    for (_, object) in Desired::build(dns, &config, &observed, &plan, settings).objects {
+        let yaml = serde_saphyr::to_string(&object).expect("a Kubernetes object is YAML");
+        let _ = write!(text, "---\n{}\n", yaml.trim_end());
+    }
+    Ok(text)
+}
+
+/// Said before the objects, because a reader would take them for more than they are.
+fn assumptions(dns: &ClusterDNS, service: &ServicePlan) -> String {
+    let mut text = format!(
+        "# ClusterDNS {}: what is applied for it in a new cluster of two nodes, owner references aside.\n",
+        dns.name_any()
+    );
+    let of_spec = dns.spec.service.clone().unwrap_or_default();
+    match service {
+        ServicePlan::Own => {}
+        ServicePlan::Adopted { .. } | ServicePlan::Released { .. } => {
+            let (namespace, name) = (&of_spec.namespace, &of_spec.name);
+            let _ = writeln!(
+                text,
+                "# Service {namespace}/{name} exists and is adopted: nothing of it is applied. Its selector is taken to be \
+                 k8s-app: kube-dns."
+            );
+        }
+    }
+    match dns.spec.management_state {
+        ManagementState::Managed => {}
+        ManagementState::Unmanaged => {
+            text.push_str("# It is Unmanaged: as long as it is, none of this is applied.\n");
+        }
+    }
+    text
+}

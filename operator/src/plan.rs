@@ -1,0 +1,200 @@
+//! What was decided from what was observed: everything that the desired objects need besides spec and Config. Data only;
+//! `scale`, `rollout`, `adoption` and `admit` fill it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// All decisions of one reconcile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Whose the Service is, and what happens to its selector.
+    pub service: ServicePlan,
+    /// How many pods run, and who says so.
+    pub size: Size,
+    /// Which revision which pod runs.
+    pub rollout: RolloutPlan,
+    /// Whether a PodDisruptionBudget of ours is wanted: not while another selects our pods.
+    pub budget: bool,
+}
+
+/// Whose the Service is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServicePlan {
+    /// Ours: created and applied by us.
+    Own,
+    /// Somebody else's. Its spec is never applied; our pods carry the labels of its selector.
+    Adopted {
+        /// Labels of its present selector without our own key: what our pods carry besides ours.
+        labels: BTreeMap<String, String>,
+        /// One merge patch, with the resourceVersion that was looked at.
+        patch: Option<SelectorPatch>,
+    },
+    /// `adopt: false` on a Service that is not ours: our key goes from its selector, then the labels from our pods.
+    Released {
+        /// Labels that our pods still carry: until the selector has lost our key.
+        labels: BTreeMap<String, String>,
+        /// One merge patch, with the resourceVersion that was looked at.
+        patch: Option<SelectorPatch>,
+    },
+}
+
+/// A change of an adopted Service's selector and annotation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SelectorPatch {
+    /// The Service as it was looked at; another version refuses the patch.
+    pub resource_version: String,
+    /// Adds our key (true) or removes it.
+    pub add: bool,
+}
+
+/// How many pods run, and who says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// A Deployment with this many.
+    Replicas(u32),
+    /// A Deployment whose `replicas` an autoscaler owns.
+    Autoscaled {
+        /// Fewest.
+        min: u32,
+        /// Most.
+        max: u32,
+        /// Average CPU in thousandths of a core.
+        cpu_millicores: u32,
+        /// Average queries per second, where the metrics API offers them.
+        queries_per_second: Option<u32>,
+        /// What runs now and must be held under a second field manager before ours lets go; for a Deployment that does not
+        /// exist yet: what ours creates it with, to be handed over at the next look.
+        hold: Option<u32>,
+    },
+    /// A DaemonSet.
+    PerNode,
+}
+
+/// What the configuration ConfigMap should hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RolloutPlan {
+    /// `stable.json`: what every pod runs.
+    pub stable: String,
+    /// `canary.json`: what one pod tries.
+    pub canary: Option<String>,
+    /// `rollout.json`.
+    pub state: RolloutState,
+    /// Revision that the spec asks for.
+    pub desired_revision: String,
+    /// Whether RBAC must be wide enough for both documents: pods are watched by either.
+    pub needs_pods: bool,
+    /// When to look again although nothing changed.
+    pub again_in: Option<Duration>,
+    /// What to tell people now, once.
+    pub notices: Vec<Notice>,
+}
+
+/// `rollout.json`: all state of a rollout, so that a new leader goes on. Data planes read the first five fields.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RolloutState {
+    /// Revision of `stable.json`.
+    pub stable: String,
+    /// Revision of `canary.json`; empty: none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub canary: String,
+    /// Who tries it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub canary_pod: Option<CanaryPod>,
+    /// When the observation began, RFC 3339.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub started_at: String,
+    /// How long it is observed.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub observe_seconds: u32,
+    /// Canary pods lost or restarted while on trial; the third fails the revision.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub losses: u32,
+    /// Restarts of the canary's container when it was named, to notice another.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub restarts: u32,
+    /// Revision that failed: not tried again until the spec changes.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub failed: String,
+    /// Why it failed, for status.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub failure: String,
+    /// Generation of the spec that failed: a later one is tried again, whatever it changes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed_generation: Option<i64>,
+    /// Some pod may run a document that needs pods, so RBAC stays wide.
+    #[serde(skip_serializing_if = "is_false")]
+    pub needs_pods: bool,
+    /// What must be remembered of an adopted Service. It is in here because it must outlive a leader, and others may replace
+    /// the Service with every annotation on it.
+    #[serde(skip_serializing_if = "Switch::is_untouched")]
+    pub switch: Switch,
+}
+
+/// What was done to the selector of an adopted Service, so that a reset is noticed and never fought.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Switch {
+    /// Our key was seen in the selector, or a patch that adds it was decided on.
+    #[serde(skip_serializing_if = "is_false")]
+    pub is_made: bool,
+    /// The resourceVersion of the Service that the last patch was for: if it is still that, the patch was never applied.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub patched_version: String,
+    /// How often in a row somebody took our key out.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub resets: u32,
+    /// When the last of these was noticed, RFC 3339.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub reset_at: String,
+}
+
+impl Switch {
+    /// Is there nothing to remember?
+    pub fn is_untouched(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// The pod that tries a configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CanaryPod {
+    /// Its name.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+}
+
+/// Something people should be told once: a Kubernetes Event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// A warning, rather than news.
+    pub is_warning: bool,
+    /// One CamelCase word.
+    pub reason: &'static str,
+    /// What happened and what to do.
+    pub message: String,
+}
+
+/// Why a valid spec is not acted on: `Accepted=False`. What runs is left as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The condition's reason: Conflict, NamespaceNotManaged, NameNotManaged, ServicePortsUnserved, ServiceExists,
+    /// PerNodeTooLarge, CABundleMissing, UpstreamIsOwnService, ...
+    pub reason: &'static str,
+    /// The field that is to be changed, such as `spec.service.adopt`.
+    pub field: String,
+    /// What is wrong and what to write instead.
+    pub message: String,
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}

@@ -1,0 +1,40 @@
+//! `/livez /readyz /metrics` of the operator. A standby is ready: it is there to take over.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::Context;
+use axum::Router;
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+
+use crate::metrics::Metrics;
+
+/// Serves until the process ends.
+///
+/// # Errors
+/// When the address cannot be had.
+pub async fn start(address: SocketAddr, metrics: Arc<Metrics>) -> anyhow::Result<()> {
+    let listener = tokio::net::TcpListener::bind(address).await;
+    let listener = listener.with_context(|| {
+        format!("cannot listen for HTTP on {address}: choose another with --http")
+    })?;
+    let router = Router::new()
+        .route("/livez", get(|| async { "ok\n" }))
+        .route("/readyz", get(|| async { "ok\n" }))
+        .route("/metrics", get(page))
+        .with_state(metrics);
+    tokio::spawn(async move {
+        if let Err(error) = axum::serve(listener, router).await {
+            tracing::error!(%error, "the HTTP listener ended: probes and metrics are gone");
+        }
+    });
+    Ok(())
+}
+
+async fn page(State(metrics): State<Arc<Metrics>>) -> Response {
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind)], metrics.text()).into_response()
+}

@@ -1,0 +1,226 @@
+//! One pod tries a configuration: who, for how long, and what ends it.
+
+use std::time::Duration;
+
+use crds::ClusterDNS;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Pod;
+
+use super::{Asked, LOOK_EVERY, PODS_TO_TRY, at_once, keep};
+use crate::adoption::is_per_node;
+use crate::observed::{Check, Observed, Said};
+use crate::plan::{CanaryPod, Notice, RolloutPlan, RolloutState};
+use crate::pods;
+
+/// Canary pods that may be lost: the third fails the revision.
+const MAX_LOSSES: u32 = 3;
+/// So long after its time is over, a canary that nobody could judge counts as lost. A pod goes back to stable by itself
+/// 300 s after its time, so this comes first.
+const OVERDUE: SignedDuration = SignedDuration::from_secs(120);
+/// Octets of what is kept of why a revision failed.
+const MAX_FAILURE: usize = 512;
+
+/// All that a trial depends on.
+#[derive(Clone, Copy)]
+pub(super) struct Trial<'a> {
+    pub(super) dns: &'a ClusterDNS,
+    pub(super) observe_seconds: u32,
+    pub(super) asked: &'a Asked,
+    pub(super) stable: &'a str,
+    pub(super) state: &'a RolloutState,
+    pub(super) observed: &'a Observed,
+    pub(super) now: Timestamp,
+}
+
+/// What becomes of the canary.
+enum Verdict {
+    /// It is watched for so long still.
+    Watched(SignedDuration),
+    /// It answered as well as the others for all its time.
+    Passed,
+    /// It answered worse.
+    Failed(String),
+    /// Its pod is gone, was restarted, or could not be judged.
+    Lost(&'static str),
+}
+
+impl<'a> Trial<'a> {
+    /// Goes on with the trial of this revision, or begins one.
+    pub(super) fn plan(self) -> RolloutPlan {
+        let is_on_trial = self.state.canary == self.asked.revision;
+        let losses = if is_on_trial { self.state.losses } else { 0 };
+        let Some(pod) = self.state.canary_pod.as_ref().filter(|_| is_on_trial) else {
+            return self.begin(losses);
+        };
+        match self.verdict(pod) {
+            Verdict::Watched(left) => self.go_on(left),
+            Verdict::Passed => {
+                let why = format!("pod {} answered with it as well as the others", pod.name);
+                at_once(self.asked, Some(&why))
+            }
+            Verdict::Failed(why) => self.fail(&pod.name, &why),
+            Verdict::Lost(why) if losses + 1 >= MAX_LOSSES => {
+                let why = format!(
+                    "{MAX_LOSSES} pods in a row were lost with it, the last because it {why}"
+                );
+                self.fail(&pod.name, &why)
+            }
+            Verdict::Lost(_) => self.begin(losses + 1),
+        }
+    }
+
+    fn verdict(self, canary: &CanaryPod) -> Verdict {
+        let Some(pod) = self.observed.pods.iter().find(|pod| pods::uid(pod) == canary.uid) else {
+            return Verdict::Lost("went away");
+        };
+        if pods::is_leaving(pod) {
+            return Verdict::Lost("went away");
+        }
+        if pods::restarts(pod) > self.state.restarts {
+            return Verdict::Lost("was restarted");
+        }
+        let Ok(started) = self.state.started_at.parse::<Timestamp>() else {
+            return Verdict::Lost("was named at no known time");
+        };
+        let said = self.said_since(pod, started);
+        let runs_it = said.is_some_and(|said| said.revision == self.asked.revision);
+        // It was named while it refused nothing, so what it refuses now is what it was given.
+        if let Some(why) = said.and_then(|said| said.rejection.as_ref()).filter(|_| !runs_it) {
+            return Verdict::Failed(format!("the pod refuses it: {why}"));
+        }
+        let checks = if runs_it { self.checks(canary) } else { &[] };
+        // A check counts only if the stable pod passes it now: a dead upstream must not block the change that repairs it.
+        let worse = checks.iter().find(|check| check.stable.is_ok() && check.canary.is_err());
+        if let Some(Check { what, canary: Err(why), .. }) = worse {
+            return Verdict::Failed(format!("{what}: {why}, while a stable pod answers rightly"));
+        }
+        let end = started + SignedDuration::from_secs(self.state.observe_seconds.into());
+        if self.now < end {
+            Verdict::Watched(end.duration_since(self.now))
+        } else if checks.iter().any(|check| check.canary.is_ok()) {
+            Verdict::Passed
+        } else if self.now < end + OVERDUE {
+            Verdict::Watched(SignedDuration::ZERO)
+        } else {
+            Verdict::Lost("was not seen to run it and to answer")
+        }
+    }
+
+    /// What was asked of this canary, with this revision, in this look.
+    fn checks(self, canary: &CanaryPod) -> &'a [Check] {
+        let comparison = self.observed.comparison.as_ref().filter(|comparison| {
+            comparison.canary_uid == canary.uid && comparison.revision == self.asked.revision
+        });
+        comparison.map(|comparison| comparison.checks.as_slice()).unwrap_or_default()
+    }
+
+    fn go_on(self, left: SignedDuration) -> RolloutPlan {
+        let left = Duration::try_from(left).unwrap_or(LOOK_EVERY);
+        RolloutPlan {
+            canary: Some(self.asked.text.clone()),
+            state: self.state.clone(),
+            again_in: Some(left.clamp(Duration::from_secs(1), LOOK_EVERY)),
+            ..keep(self.stable, self.state)
+        }
+    }
+
+    /// Ends what was tried before and names a pod.
+    fn begin(self, losses: u32) -> RolloutPlan {
+        let Some(pod) = self.candidate(losses) else {
+            return self.wait(losses);
+        };
+        let named = CanaryPod { name: pods::name(pod).to_owned(), uid: pods::uid(pod).to_owned() };
+        let message = format!(
+            "pod {} tries configuration {} for {} s before the others get it",
+            named.name, self.asked.revision, self.observe_seconds
+        );
+        RolloutPlan {
+            canary: Some(self.asked.text.clone()),
+            notices: vec![Notice { is_warning: false, reason: "CanaryStarted", message }],
+            state: RolloutState {
+                stable: self.state.stable.clone(),
+                canary: self.asked.revision.clone(),
+                canary_pod: Some(named),
+                started_at: self.now.to_string(),
+                observe_seconds: self.observe_seconds,
+                losses,
+                restarts: pods::restarts(pod),
+                ..RolloutState::default()
+            },
+            again_in: Some(LOOK_EVERY),
+            ..keep(self.stable, self.state)
+        }
+    }
+
+    /// Nobody can try it now. What was lost is not forgotten, or a revision that takes its pods down would look like a new one
+    /// in a cluster with too few pods to compare.
+    fn wait(self, losses: u32) -> RolloutPlan {
+        let mut plan = keep(self.stable, self.state);
+        plan.again_in = Some(LOOK_EVERY);
+        if losses > 0 {
+            plan.state.losses = losses;
+            plan.state.canary = self.asked.revision.clone();
+        }
+        plan
+    }
+
+    /// The pod that tries it: the present canary if it tries something older, else the longest-ready one that runs stable.
+    /// None while the workload rolls, whose pods come and go, or while no other pod could answer.
+    fn candidate(self, losses: u32) -> Option<&'a Pod> {
+        let ready: Vec<&Pod> = pods::ready(self.observed).collect();
+        let progress = pods::progress(self.observed, is_per_node(self.dns));
+        if ready.len() < PODS_TO_TRY || !progress.has_newest_pods() {
+            return None;
+        }
+        let newest =
+            || ready.iter().copied().filter(|pod| pods::is_of_newest_template(pod, self.observed));
+        let before = self.state.canary_pod.as_ref().map(|canary| canary.uid.as_str());
+        let present = newest().filter(|_| losses == 0).find(|pod| {
+            let refuses = self.said(pod).is_some_and(|said| said.rejection.is_some());
+            Some(pods::uid(pod)) == before && pods::restarts(pod) <= self.state.restarts && !refuses
+        });
+        let runs_stable = |pod: &&Pod| {
+            let said = self.said(pod);
+            said.is_some_and(|said| said.revision == self.state.stable && said.rejection.is_none())
+        };
+        present.or_else(|| {
+            newest()
+                .filter(runs_stable)
+                .filter(|pod| Some(pods::uid(pod)) != before)
+                .min_by_key(|pod| (pods::ready_since(pod), pods::name(pod)))
+        })
+    }
+
+    fn fail(self, pod: &str, why: &str) -> RolloutPlan {
+        let mut plan = keep(self.stable, self.state);
+        let message = format!(
+            "configuration {} was taken back from pod {pod}: {why}; every pod goes on with {}; correct the spec, or set \
+             spec.rollout.canary to false to give it to every pod",
+            self.asked.revision, self.state.stable
+        );
+        plan.notices.push(Notice { is_warning: true, reason: "CanaryFailed", message });
+        plan.state.failed = self.asked.revision.clone();
+        plan.state.failed_generation = self.dns.metadata.generation;
+        plan.state.failure = shortened(format!("pod {pod}: {why}"));
+        plan
+    }
+
+    fn said(self, pod: &Pod) -> Option<&'a Said> {
+        self.observed.answers.get(pods::uid(pod))?.said.as_ref().ok()
+    }
+
+    /// What it said after it was named.
+    fn said_since(self, pod: &Pod, started: Timestamp) -> Option<&'a Said> {
+        let age = self.observed.answers.get(pods::uid(pod))?.age;
+        let since = Duration::try_from(self.now.duration_since(started)).unwrap_or_default();
+        self.said(pod).filter(|_| age <= since)
+    }
+}
+
+fn shortened(mut text: String) -> String {
+    if text.len() > MAX_FAILURE {
+        let end = (0..=MAX_FAILURE).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        text.truncate(end);
+    }
+    text
+}

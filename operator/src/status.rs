@@ -1,0 +1,323 @@
+//! What is reported: conditions, revisions, pods, violations, from what was applied and observed, given `now`. Pure.
+//!
+//! `Ready` is what Argo CD and Flux compute health from. Besides the four conditions of the API, two that are there only
+//! while they are true are what kstatus reads: `Reconciling` (it is on its way) and `Stalled` (it waits for a person).
+//! No counters and no timestamps: an unchanged cluster has an unchanged status, which is not written.
+
+mod conditions;
+mod troubles;
+
+use std::collections::BTreeSet;
+
+use crds::bounds::{MESSAGE, REPORTED};
+use crds::check::Violations;
+use crds::v1alpha1::{ClusterDNSStatus, Replicas, Revision, SkippedObject, Violation};
+use crds::{ClusterDNS, Config};
+use jiff::Timestamp;
+
+use crate::observed::Observed;
+use crate::plan::{Plan, Refusal, ServicePlan, Size};
+use crate::{adoption, pods, rollout};
+use conditions::{Conditions, Told};
+use troubles::troubles;
+
+/// What the API server took and what it refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// Objects that could not be written, such as `Deployment kube-system/clusterdns-default`, and why.
+    pub failures: Vec<(String, String)>,
+}
+
+/// The spec says something that cannot be meant. What runs goes on.
+pub fn rejected(
+    dns: &ClusterDNS,
+    violations: &Violations,
+    observed: &Observed,
+    now: Timestamp,
+) -> ClusterDNSStatus {
+    let first = violations.listed().first();
+    let reason = first.map_or_else(|| "Invalid".to_owned(), |first| first.reason.to_string());
+    let shown =
+        first.map(|first| format!("{}: {}", first.field, first.message)).unwrap_or_default();
+    let more = match violations.count().saturating_sub(1) {
+        0 => String::new(),
+        more => format!(" (and {more} more)"),
+    };
+    let listed = violations.listed().iter().take(REPORTED).map(Violation::from).collect();
+    not_accepted(dns, &reason, &format!("{shown}{more}"), listed, observed, now)
+}
+
+/// The spec is valid, and not acted on in this cluster. What runs goes on.
+pub fn refused(
+    dns: &ClusterDNS,
+    refusal: &Refusal,
+    observed: &Observed,
+    now: Timestamp,
+) -> ClusterDNSStatus {
+    let Refusal { reason, field, message } = refusal;
+    let violation =
+        Violation { field: field.clone(), reason: (*reason).to_owned(), message: message.clone() };
+    not_accepted(dns, reason, &format!("{field}: {message}"), vec![violation], observed, now)
+}
+
+fn not_accepted(
+    dns: &ClusterDNS,
+    reason: &str,
+    why: &str,
+    violations: Vec<Violation>,
+    observed: &Observed,
+    now: Timestamp,
+) -> ClusterDNSStatus {
+    let before = dns.status.clone().unwrap_or_default();
+    let state = rollout::state(observed);
+    let ready = count(pods::ready(observed));
+    let goes_on = match ready {
+        0 => "nothing of it runs".to_owned(),
+        ready => format!("what ran before goes on unchanged on {ready} pods"),
+    };
+    let mut conditions = Conditions::of(dns, now);
+    conditions.set("Accepted", Told::no(reason, why));
+    conditions
+        .set("Ready", Told::no("NotAccepted", &format!("the spec is not acted on, and {goes_on}")));
+    conditions
+        .set("Progressing", Told::no("NotAccepted", "it waits for a spec that can be acted on"));
+    conditions.set("Degraded", Told::yes(reason, why));
+    conditions.set_if("Stalled", Some(Told::yes(reason, why)));
+    conditions.set_if("Reconciling", None);
+    ClusterDNSStatus {
+        observed_generation: dns.metadata.generation,
+        domain: before.domain,
+        cluster_ips: before.cluster_ips,
+        revision: (!state.stable.is_empty()).then_some(Revision {
+            desired: String::new(),
+            stable: state.stable.clone(),
+            canary: state.canary.clone(),
+        }),
+        replicas: Some(replicas(live_size(observed), &state.stable, observed)),
+        conditions: conditions.listed(),
+        violations,
+        skipped_objects: skipped(observed),
+    }
+}
+
+/// The spec was acted on.
+pub fn of(
+    dns: &ClusterDNS,
+    config: &Config,
+    plan: &Plan,
+    applied: &Applied,
+    observed: &Observed,
+    now: Timestamp,
+) -> ClusterDNSStatus {
+    let state = &plan.rollout.state;
+    let replicas = replicas(wanted(&plan.size, observed), &state.stable, observed);
+    let troubles = troubles(dns, plan, applied, observed, now);
+    let way = on_its_way(dns, plan, observed);
+    let mut conditions = Conditions::of(dns, now);
+    conditions.set("Accepted", Told::yes("Valid", "the spec is valid and acted on"));
+    conditions
+        .set("Ready", readiness(dns, plan, observed, &replicas, conditions.was_true("Ready")));
+    conditions.set(
+        "Progressing",
+        way.clone().unwrap_or_else(|| Told::no("Complete", "everything is as the spec says")),
+    );
+    let degraded =
+        troubles.iter().map(|trouble| trouble.message.as_str()).collect::<Vec<_>>().join("; ");
+    conditions.set(
+        "Degraded",
+        match troubles.first() {
+            Some(first) => Told::yes(first.reason, &degraded),
+            None => Told::no("AsExpected", "nothing stands in the way"),
+        },
+    );
+    let stalled = troubles.iter().find(|trouble| trouble.needs_a_person);
+    conditions
+        .set_if("Stalled", stalled.map(|trouble| Told::yes(trouble.reason, &trouble.message)));
+    conditions.set_if("Reconciling", way);
+    ClusterDNSStatus {
+        observed_generation: dns.metadata.generation,
+        domain: Some(config.domain.clone()),
+        cluster_ips: cluster_ips(observed, &plan.service),
+        revision: Some(Revision {
+            desired: plan.rollout.desired_revision.clone(),
+            stable: state.stable.clone(),
+            canary: plan.rollout.canary.as_ref().map(|_| state.canary.clone()).unwrap_or_default(),
+        }),
+        replicas: Some(replicas),
+        conditions: conditions.listed(),
+        violations: Vec::new(),
+        skipped_objects: skipped(observed),
+    }
+}
+
+/// Does the service answer? Once it does, it does for as long as one pod is ready behind it: a rollout, a drained node or a
+/// larger number of pods do not change that.
+fn readiness(
+    dns: &ClusterDNS,
+    plan: &Plan,
+    observed: &Observed,
+    replicas: &Replicas,
+    was_ready: bool,
+) -> Told {
+    let Replicas { desired, ready, summary, .. } = replicas;
+    if observed.service.is_none() {
+        return Told::no("ServiceMissing", "the Service does not exist yet");
+    }
+    let (namespace, name) = {
+        let service = dns.spec.service.clone().unwrap_or_default();
+        (service.namespace, service.name)
+    };
+    let enough = if was_ready { 1 } else { (desired - (desired / 4).max(1).min(*desired)).max(1) };
+    match &plan.service {
+        ServicePlan::Released { patch: None, labels } if labels.is_empty() => Told::yes(
+            "Released",
+            &format!(
+                "Service {namespace}/{name} is left to the other DNS server; this ClusterDNS may be deleted"
+            ),
+        ),
+        ServicePlan::Released { .. } => {
+            Told::no("Releasing", &format!("Service {namespace}/{name} is being given back"))
+        }
+        _ if *ready < enough => Told::no(
+            if *ready == 0 { "NoPodReady" } else { "TooFewPodsReady" },
+            &format!("{summary} pods are ready: kubectl -n {namespace} get pods says why"),
+        ),
+        ServicePlan::Adopted { .. }
+            if adoption::standing(dns, observed.service.as_ref())
+                != adoption::Standing::Switched =>
+        {
+            Told::no(
+                "NotSwitched",
+                &format!(
+                    "Service {namespace}/{name} still leads to the pods of the other DNS server too: it moves when every pod \
+                     of ours is ready"
+                ),
+            )
+        }
+        ServicePlan::Own | ServicePlan::Adopted { .. } => {
+            Told::yes("Serving", &format!("Service {namespace}/{name} answers"))
+        }
+    }
+}
+
+/// What it is doing to become what the spec says; none: it is.
+fn on_its_way(dns: &ClusterDNS, plan: &Plan, observed: &Observed) -> Option<Told> {
+    let rollout = &plan.rollout;
+    let state = &rollout.state;
+    let progress = pods::progress(observed, adoption::is_per_node(dns));
+    let was_complete = Conditions::of(dns, Timestamp::UNIX_EPOCH).was_true("Ready");
+    if !progress.has_newest_pods() {
+        let message =
+            format!("{} of {} pods are of the newest template", progress.updated, progress.desired);
+        return Some(Told::yes("RollingOut", &message));
+    }
+    if !was_complete && !progress.is_complete() {
+        return Some(Told::yes(
+            "Starting",
+            &format!("{} of {} pods are ready", progress.available, progress.desired),
+        ));
+    }
+    if let Some(pod) = state.canary_pod.as_ref().filter(|_| rollout.canary.is_some()) {
+        let message = format!("pod {} tries configuration {}", pod.name, state.canary);
+        return Some(Told::yes("CanaryOnTrial", &message));
+    }
+    if rollout.desired_revision != state.stable && state.failed != rollout.desired_revision {
+        let message = format!(
+            "configuration {} waits for two ready pods that say what they run",
+            rollout.desired_revision
+        );
+        return Some(Told::yes("WaitingForCanary", &message));
+    }
+    match &plan.service {
+        ServicePlan::Adopted { .. }
+            if adoption::standing(dns, observed.service.as_ref())
+                != adoption::Standing::Switched =>
+        {
+            Some(Told::yes("Switching", "the Service moves to our pods when all of them are ready"))
+        }
+        ServicePlan::Released { patch: Some(_), .. } => {
+            Some(Told::yes("Releasing", "the Service is given back"))
+        }
+        ServicePlan::Released { .. } | ServicePlan::Adopted { .. } | ServicePlan::Own => None,
+    }
+}
+
+/// How many pods there should be, as far as that is ours to say.
+fn wanted(size: &Size, observed: &Observed) -> u32 {
+    match size {
+        Size::Replicas(count) => *count,
+        Size::Autoscaled { min, .. } => live_size(observed).max(*min),
+        Size::PerNode => {
+            let status = observed.daemon_set.as_ref().and_then(|set| set.status.as_ref());
+            status.map_or(0, |status| u32::try_from(status.desired_number_scheduled).unwrap_or(0))
+        }
+    }
+}
+
+fn live_size(observed: &Observed) -> u32 {
+    let deployment =
+        observed.deployment.as_ref().and_then(|deployment| deployment.spec.as_ref()?.replicas);
+    let daemon_set = observed.daemon_set.as_ref().and_then(|set| set.status.as_ref());
+    let number = deployment.or(daemon_set.map(|status| status.desired_number_scheduled));
+    u32::try_from(number.unwrap_or(0)).unwrap_or(0)
+}
+
+fn replicas(desired: u32, stable: &str, observed: &Observed) -> Replicas {
+    let ready = count(pods::ready(observed));
+    let on_stable = pods::ready(observed).filter(|pod| {
+        let said =
+            observed.answers.get(pods::uid(pod)).and_then(|answer| answer.said.as_ref().ok());
+        said.is_some_and(|said| said.revision == stable)
+    });
+    Replicas {
+        desired,
+        ready,
+        on_stable_revision: count(on_stable),
+        summary: format!("{ready}/{desired}"),
+    }
+}
+
+fn count<T>(all: impl Iterator<Item = T>) -> u32 {
+    u32::try_from(all.count()).unwrap_or(u32::MAX)
+}
+
+fn cluster_ips(observed: &Observed, service: &ServicePlan) -> Vec<String> {
+    match service {
+        ServicePlan::Own | ServicePlan::Adopted { .. } => {
+            let real = observed.service.iter().flat_map(adoption::cluster_ips);
+            real.map(|ip| ip.to_string()).collect()
+        }
+        ServicePlan::Released { .. } => Vec::new(),
+    }
+}
+
+/// What pods could not serve, each object once, in an order that does not change.
+fn skipped(observed: &Observed) -> Vec<SkippedObject> {
+    let all = observed
+        .answers
+        .values()
+        .filter_map(|answer| answer.said.as_ref().ok())
+        .flat_map(|said| &said.skipped);
+    let mut seen = BTreeSet::new();
+    let mut listed: Vec<SkippedObject> = all
+        .filter(|object| seen.insert((&object.kind, &object.namespace, &object.name)))
+        .map(|object| SkippedObject {
+            reason: shortened(&object.reason, MESSAGE),
+            ..object.clone()
+        })
+        .collect();
+    listed.sort_by(|a, b| (&a.kind, &a.namespace, &a.name).cmp(&(&b.kind, &b.namespace, &b.name)));
+    listed.truncate(REPORTED);
+    listed
+}
+
+fn shortened(text: &str, octets: usize) -> String {
+    if text.len() <= octets {
+        return text.to_owned();
+    }
+    let end = (0..=octets - 3).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    format!("{}...", &text[..end])
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,74 @@
+//! Conditions as the Kubernetes API conventions have them: a transition is a change of the value, nothing else.
+
+use crds::ClusterDNS;
+use crds::bounds::MESSAGE;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+use super::shortened;
+
+/// What one condition says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Told {
+    is_true: bool,
+    reason: String,
+    message: String,
+}
+
+impl Told {
+    pub(super) fn yes(reason: &str, message: &str) -> Self {
+        Self { is_true: true, reason: reason.to_owned(), message: shortened(message, MESSAGE) }
+    }
+
+    pub(super) fn no(reason: &str, message: &str) -> Self {
+        Self { is_true: false, ..Self::yes(reason, message) }
+    }
+}
+
+/// The conditions of a status: those before, and those that take their place.
+pub(super) struct Conditions<'a> {
+    dns: &'a ClusterDNS,
+    now: Timestamp,
+    listed: Vec<Condition>,
+}
+
+impl<'a> Conditions<'a> {
+    pub(super) fn of(dns: &'a ClusterDNS, now: Timestamp) -> Self {
+        Self { dns, now, listed: Vec::new() }
+    }
+
+    fn before(&self, kind: &str) -> Option<&Condition> {
+        self.dns.status.as_ref()?.conditions.iter().find(|condition| condition.type_ == kind)
+    }
+
+    pub(super) fn was_true(&self, kind: &str) -> bool {
+        self.before(kind).is_some_and(|condition| condition.status == "True")
+    }
+
+    pub(super) fn set(&mut self, kind: &str, told: Told) {
+        let Told { is_true, reason, message } = told;
+        let status = if is_true { "True" } else { "False" };
+        let before = self.before(kind).filter(|condition| condition.status == status);
+        let since =
+            before.map_or(Time(self.now), |condition| condition.last_transition_time.clone());
+        self.listed.push(Condition {
+            type_: kind.to_owned(),
+            status: status.to_owned(),
+            reason,
+            message,
+            observed_generation: self.dns.metadata.generation,
+            last_transition_time: since,
+        });
+    }
+
+    /// A condition that is there only while it is true.
+    pub(super) fn set_if(&mut self, kind: &str, told: Option<Told>) {
+        if let Some(told) = told {
+            self.set(kind, told);
+        }
+    }
+
+    pub(super) fn listed(self) -> Vec<Condition> {
+        self.listed
+    }
+}

@@ -1,0 +1,174 @@
+//! What stands in the way, the worst first: the reasons of `Degraded`.
+
+use std::collections::BTreeMap;
+
+use crds::ClusterDNS;
+use jiff::Timestamp;
+
+use super::Applied;
+use crate::adoption::{self, is_per_node};
+use crate::observed::{Observed, Said};
+use crate::plan::Plan;
+use crate::pods;
+
+/// Objects, pods and upstreams that a message names.
+const MAX_NAMED: usize = 3;
+
+/// One thing that stands in the way.
+pub(super) struct Trouble {
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+    /// Nothing changes before a person changes something.
+    pub(super) needs_a_person: bool,
+}
+
+/// All of it.
+pub(super) fn troubles(
+    dns: &ClusterDNS,
+    plan: &Plan,
+    applied: &Applied,
+    observed: &Observed,
+    now: Timestamp,
+) -> Vec<Trouble> {
+    [
+        apply_failed(applied),
+        canary_failed(plan),
+        pods_refuse(plan, observed),
+        too_few_pods(dns, observed),
+        selector_reset(dns, observed, now),
+        upstream_down(observed),
+        crd_outdated(observed),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn trouble(reason: &'static str, message: String) -> Option<Trouble> {
+    Some(Trouble { reason, message, needs_a_person: false })
+}
+
+fn apply_failed(applied: &Applied) -> Option<Trouble> {
+    if applied.failures.is_empty() {
+        return None;
+    }
+    let all = applied.failures.iter().map(|(object, why)| format!("{object}: {why}"));
+    trouble("ApplyFailed", format!("not written: {}", named(all.collect())))
+}
+
+fn canary_failed(plan: &Plan) -> Option<Trouble> {
+    let state = &plan.rollout.state;
+    if state.failed.is_empty() {
+        return None;
+    }
+    let message = format!(
+        "configuration {} is not rolled out: {}; every pod runs {}. Correct the spec, or set spec.rollout.canary to false to \
+         give it to every pod",
+        state.failed, state.failure, state.stable
+    );
+    Some(Trouble { reason: "CanaryFailed", message, needs_a_person: true })
+}
+
+/// O5: pods that keep what they ran before, because they cannot run what they were given.
+fn pods_refuse(plan: &Plan, observed: &Observed) -> Option<Trouble> {
+    let canary = plan.rollout.state.canary_pod.as_ref().map(|pod| pod.uid.as_str());
+    let refusing =
+        pods::ready(observed).filter(|pod| Some(pods::uid(pod)) != canary).filter_map(|pod| {
+            let why = said(observed, pods::uid(pod))?.rejection.as_ref()?;
+            Some(format!("{} ({why})", pods::name(pod)))
+        });
+    let refusing: Vec<String> = refusing.collect();
+    if refusing.is_empty() {
+        return None;
+    }
+    trouble(
+        "PodsRefuse",
+        format!(
+            "{} pods refuse their configuration and keep the last good one: {}",
+            refusing.len(),
+            named(refusing)
+        ),
+    )
+}
+
+/// Fewer than half of the pods that there are supposed to be, while none of them is just being replaced or added.
+fn too_few_pods(dns: &ClusterDNS, observed: &Observed) -> Option<Trouble> {
+    let progress = pods::progress(observed, is_per_node(dns));
+    let was_ready = dns
+        .status
+        .iter()
+        .flat_map(|status| &status.conditions)
+        .any(|condition| condition.type_ == "Ready" && condition.status == "True");
+    if !was_ready
+        || !progress.has_newest_pods()
+        || progress.available.saturating_mul(2) >= progress.desired
+    {
+        return None;
+    }
+    trouble(
+        "TooFewPodsReady",
+        format!(
+            "{} of {} pods are ready: kubectl get pods says why",
+            progress.available, progress.desired
+        ),
+    )
+}
+
+fn selector_reset(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Option<Trouble> {
+    let (manager, until) = adoption::reset_by(dns, observed, now)?;
+    // The time it was noticed, not the time until then: a status that is looked at again must not differ.
+    let again = until.map(|until| format!(" not before {until:.0}")).unwrap_or_default();
+    trouble(
+        "SelectorReset",
+        format!(
+            "field manager {manager} took our key out of the selector of the Service, so the other DNS server answers too; it \
+             is put in again{again}. Stop that manager from managing this Service, or use a Service of our own"
+        ),
+    )
+}
+
+/// Down for most pods: what only a few see is their node's trouble. Pods say so after 60 s only.
+fn upstream_down(observed: &Observed) -> Option<Trouble> {
+    let asked: Vec<&Said> =
+        pods::ready(observed).filter_map(|pod| said(observed, pods::uid(pod))).collect();
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for said in &asked {
+        for upstream in &said.upstreams_down {
+            *counts.entry(upstream).or_default() += 1;
+        }
+    }
+    let down = counts.into_iter().filter(|(_, count)| count * 2 > asked.len());
+    let down: Vec<String> = down.map(|(upstream, _)| upstream.to_owned()).collect();
+    if down.is_empty() {
+        return None;
+    }
+    trouble(
+        "UpstreamDown",
+        format!("for most pods these servers have answered nothing for 60 s: {}", named(down)),
+    )
+}
+
+fn crd_outdated(observed: &Observed) -> Option<Trouble> {
+    if !observed.offers.crd_is_outdated {
+        return None;
+    }
+    trouble(
+        "CRDOutdated",
+        "the CustomResourceDefinition lacks fields that this operator knows, so the API server drops them: apply the \
+         clusterdns.yaml of this version with kubectl apply --server-side"
+            .to_owned(),
+    )
+}
+
+fn said<'a>(observed: &'a Observed, uid: &str) -> Option<&'a Said> {
+    observed.answers.get(uid)?.said.as_ref().ok()
+}
+
+fn named(all: Vec<String>) -> String {
+    let more = all.len().saturating_sub(MAX_NAMED);
+    let mut text = all[..all.len().min(MAX_NAMED)].join(", ");
+    if more > 0 {
+        text.push_str(&format!(" and {more} more"));
+    }
+    text
+}

@@ -1,0 +1,58 @@
+{{/* One operator per cluster: its objects have fixed names, and Helm refuses a second release that would share them.
+Cluster-wide ones have a colon, which no `clusterdns-<name>` of a ClusterDNS can have. */}}
+{{- define "clusterdns.operator" -}}
+clusterdns-operator
+{{- end }}
+
+{{/* What the Deployment selects by: for ever. */}}
+{{- define "clusterdns.selector" -}}
+app.kubernetes.io/name: {{ include "clusterdns.operator" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "clusterdns.labels" -}}
+{{ include "clusterdns.selector" . }}
+app.kubernetes.io/component: operator
+app.kubernetes.io/part-of: clusterdns
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{- define "clusterdns.image" -}}
+{{- with .Values.image -}}
+{{- if .digest -}}
+{{ .repository }}@{{ .digest }}
+{{- else -}}
+{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* Narrows a rule, where the values name instances, to the objects of those. A line of its own, or nothing. */}}
+{{- define "clusterdns.ofInstances" -}}
+{{- if .Values.instances }}
+  resourceNames: [clusterdns-{{ join ", clusterdns-" .Values.instances }}]
+{{- end }}
+{{- end }}
+
+{{/* The operator's ServiceAccount as the subject of a binding. */}}
+{{- define "clusterdns.subject" -}}
+subjects:
+- kind: ServiceAccount
+  name: {{ include "clusterdns.operator" . }}
+  namespace: {{ .Release.Namespace }}
+{{- end }}
+
+{{/* What Pod Security `restricted` asks of a pod, and of a container. */}}
+{{- define "clusterdns.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+{{- define "clusterdns.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end }}

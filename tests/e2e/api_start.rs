@@ -110,7 +110,7 @@ async fn e44_e46_a_bad_or_deleted_configmap_leaves_what_runs_and_is_told() {
     let is_served = || live.ask("a.corp.example. A").to_string().contains("192.0.2.1");
     assert!(is_served());
 
-    let bad = json!({"format": 1, "stubDomains": [{"domain": "svc.cluster.local", "servers": [{"address": "10.0.0.1"}]}]});
+    let bad = json!({"format": 1, "stubDomains": [{"domain": "svc.cluster.local", "group": {"servers": [{"ip": "10.0.0.1", "port": 53}]}}]});
     patch(plane, name, json!({"stable.json": bad.to_string()})).await;
     live.wait("the refusal", || live.report().read().rejection.is_some());
     assert!(is_served() && live.why_not_ready().is_empty());

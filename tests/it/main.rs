@@ -1,8 +1,11 @@
 //! Ring 1: promises kept in process and over loopback sockets. Needs nothing but this machine.
 
 mod architecture;
+mod charts;
 mod counters;
+mod desired;
 mod forward;
+mod offline;
 mod rotation;
 mod rows;
 mod scenarios;

@@ -8,8 +8,9 @@ pub(crate) mod authority;
 pub(crate) mod kubeconfig;
 mod namespace;
 mod ours;
-mod programs;
+pub(crate) mod programs;
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
@@ -32,11 +33,22 @@ pub struct Setup {
     pub controllers: bool,
     /// More flags for kube-apiserver, such as `--feature-gates=WatchList=false`.
     pub api_server_flags: Vec<String>,
+    /// Where kube-apiserver listens: loopback, unless pods with networks of their own must reach it.
+    pub listen: IpAddr,
 }
 
 impl Default for Setup {
     fn default() -> Setup {
-        Setup { controllers: true, api_server_flags: Vec::new() }
+        let listen = Ipv4Addr::LOCALHOST.into();
+        Setup { controllers: true, api_server_flags: Vec::new(), listen }
+    }
+}
+
+impl Setup {
+    /// One that the pods of [`crate::kubelet`] reach at 10.96.0.1. Only [`inside`](crate::netns::inside) a network
+    /// namespace, where "every address" is nobody else's.
+    pub fn for_pods() -> Setup {
+        Setup { listen: Ipv4Addr::UNSPECIFIED.into(), ..Setup::default() }
     }
 }
 
@@ -110,6 +122,17 @@ impl ControlPlane {
             .expect("the scratch directory is ours")
     }
 
+    /// A kubeconfig file that names a file with a token, which [`ControlPlane::renew_credentials`] replaces.
+    pub fn kubeconfig_with_token_file(&self) -> PathBuf {
+        let cluster =
+            kubeconfig::cluster_of(&self.kubeconfig).expect("the kubeconfig names a cluster");
+        let file = self.scratch.path().join(ours::REPLACED_TOKEN);
+        let document = kubeconfig::document_with_token_file(&cluster, &file);
+        self.scratch
+            .write("token-file.kubeconfig", document)
+            .expect("the scratch directory is ours")
+    }
+
     /// A client with every right.
     pub async fn client(&self) -> kube::Client {
         client(&self.kubeconfig).await
@@ -124,6 +147,19 @@ impl ControlPlane {
     pub async fn start_api_server(&mut self) {
         let started = self.ours_or_panic().start_api_server().await;
         started.unwrap_or_else(|error| panic!("the API server did not start again: {error:#}"));
+    }
+
+    /// The port of its API server, on every address it listens on.
+    pub fn port(&self) -> u16 {
+        self.ours.as_ref().expect("a control plane from `start`").port()
+    }
+
+    /// Replaces what the API server and its clients know each other by: its certificate, the authority behind it, and
+    /// the token in [`ControlPlane::kubeconfig_with_token_file`]. Returns when it is ready again.
+    pub async fn renew_credentials(&mut self) {
+        let ours = self.ours.as_mut().expect("only a control plane from `start` can be changed");
+        let renewed = ours.renew_credentials(&self.scratch).await;
+        renewed.unwrap_or_else(|error| panic!("the API server did not start again: {error:#}"));
     }
 
     fn is_given(&self) -> bool {

@@ -30,6 +30,7 @@ use crate::control_plane::{ControlPlane, kubeconfig};
 use crate::scratch::Scratch;
 use forward::Upstream;
 use rules::Rules;
+pub(crate) use rules::status_object;
 pub use rules::{Requests, Seen};
 
 /// What happens to a request, or to a watch stream that is open.
@@ -99,7 +100,12 @@ pub struct FaultProxy {
 impl FaultProxy {
     /// Starts one in front of this control plane, on a thread of its own: a test that blocks does not stop it.
     pub async fn start(plane: &ControlPlane) -> FaultProxy {
-        FaultProxy::start_before(plane.kubeconfig()).await.expect("a fault proxy starts")
+        FaultProxy::before(plane.kubeconfig()).await
+    }
+
+    /// The same before whatever API server a kubeconfig file names.
+    pub async fn before(target: &Path) -> FaultProxy {
+        FaultProxy::start_before(target).await.expect("a fault proxy starts")
     }
 
     async fn start_before(target: &Path) -> anyhow::Result<FaultProxy> {

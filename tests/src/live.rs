@@ -10,7 +10,7 @@ use dataplane::forward::Forwarder;
 use dataplane::metrics::{Metrics, Sources};
 use dataplane::probes::{Health, why_not_ready};
 use dataplane::serve::{Limits, Serving, worker_counters};
-use dataplane::source::api::{Api, Credentials, Options, Wanted};
+use dataplane::source::api::{Api, Credentials, Options, Pace, Wanted};
 use dataplane::source::report::Report;
 use dataplane::source::writer::Setup;
 use dataplane_core::{Identity, Resource};
@@ -57,7 +57,7 @@ pub fn options(kubeconfig: &Path) -> Options {
         wanted: Wanted::Defaults,
         pod_uid: None,
         state_dir: None,
-        spread: Duration::ZERO,
+        pace: Pace::with_spread(Duration::ZERO),
     }
 }
 

@@ -23,6 +23,7 @@ use crate::client::{Names, Question, Text, Transport, read};
 pub use answers::{Answers, Block};
 pub use core::{Core, config};
 pub use plane::Plane;
+pub(crate) use plane::upstreams;
 
 /// A cluster and the scenarios that take place in it: those with the same `objects.yaml`, which so share one server.
 #[derive(Debug)]

@@ -71,8 +71,16 @@ impl ScriptedUpstream {
     /// # Errors
     /// No port is free, or no thread can be started.
     pub fn start(script: Script) -> Result<ScriptedUpstream> {
+        ScriptedUpstream::start_at((Ipv4Addr::LOCALHOST, 0).into(), script)
+    }
+
+    /// Starts a server on this address, UDP and TCP; port 0 is one that is free.
+    ///
+    /// # Errors
+    /// The port is taken, or no thread can be started.
+    pub fn start_at(at: SocketAddr, script: Script) -> Result<ScriptedUpstream> {
         // Bound here and now, without a runtime: the caller may have one of its own.
-        let (udp, tcp) = bind()?;
+        let (udp, tcp) = bind(at)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let address = udp.local_addr()?;
         let shared =
@@ -143,16 +151,16 @@ impl Script {
 }
 
 /// UDP and TCP on one port.
-fn bind() -> Result<(std::net::UdpSocket, std::net::TcpListener)> {
+fn bind(at: SocketAddr) -> Result<(std::net::UdpSocket, std::net::TcpListener)> {
     for _ in 0..PORT_ATTEMPTS {
-        let tcp = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let tcp = std::net::TcpListener::bind(at)?;
         if let Ok(udp) = std::net::UdpSocket::bind(tcp.local_addr()?) {
             udp.set_nonblocking(true)?;
             tcp.set_nonblocking(true)?;
             return Ok((udp, tcp));
         }
     }
-    anyhow::bail!("no port of 127.0.0.1 is free for UDP and TCP")
+    anyhow::bail!("no port of {at} is free for UDP and TCP")
 }
 
 impl Shared {

@@ -1,7 +1,7 @@
 //! Asking over real sockets: a new socket for every question, so that no reply is taken for another.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -22,7 +22,7 @@ const SENTINEL: &[u8] =
 /// # Errors
 /// The socket fails, or an expected reply does not come.
 pub fn ask_udp(server: SocketAddr, packet: &[u8], silence: bool) -> Result<Option<Vec<u8>>> {
-    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let socket = UdpSocket::bind((any_of_its_family(server), 0))?;
     socket.connect(server)?;
     socket.set_read_timeout(Some(PATIENCE))?;
     socket.send(packet)?;
@@ -34,6 +34,14 @@ pub fn ask_udp(server: SocketAddr, packet: &[u8], silence: bool) -> Result<Optio
     buffer.truncate(length);
     let is_sentinel = silence && buffer.starts_with(&SENTINEL_ID);
     Ok((!is_sentinel).then_some(buffer))
+}
+
+/// The system chooses our address when the socket is connected: loopback where the server is.
+fn any_of_its_family(server: SocketAddr) -> IpAddr {
+    match server {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
 }
 
 /// Asks over a TCP connection of its own; `None` when the server closes it without a reply.

@@ -27,10 +27,21 @@ pub(crate) fn cluster_of(kubeconfig: &Path) -> anyhow::Result<Value> {
 
 /// A whole file, as JSON, which is YAML too. Without a token it carries no identity at all.
 pub(crate) fn document(cluster: &Value, token: Option<&str>) -> String {
-    let user = match token {
-        Some(token) => json!({"token": token}),
-        None => json!({}),
-    };
+    of_user(
+        cluster,
+        &match token {
+            Some(token) => json!({"token": token}),
+            None => json!({}),
+        },
+    )
+}
+
+/// The same for whoever holds the token in a file.
+pub(crate) fn document_with_token_file(cluster: &Value, file: &Path) -> String {
+    of_user(cluster, &json!({"tokenFile": file}))
+}
+
+fn of_user(cluster: &Value, user: &Value) -> String {
     let document = json!({
         "apiVersion": "v1",
         "kind": "Config",

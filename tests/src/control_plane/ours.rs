@@ -1,6 +1,6 @@
 //! The control plane that is started here: which programs, with which flags, in which order, and when it is ready.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,8 @@ use crate::scratch::Scratch;
 const TOKENS: &str = "admin-token,admin,1,system:masters\n\
                       controller-manager-token,system:kube-controller-manager,2\n\
                       scheduler-token,system:kube-scheduler,3\n";
+/// One more, that is replaced now and then; a file holds the current one.
+pub(super) const REPLACED_TOKEN: &str = "replaced.token";
 /// Go reads the host and port of a unix URL as a file name: sockets in the scratch directory, hence no ports to find.
 const ETCD_CLIENTS: &str = "unix://etcd:0";
 const ETCD_PEERS: &str = "unix://peers:0";
@@ -38,6 +40,7 @@ pub(super) struct Ours {
     directory: PathBuf,
     kubeconfig: PathBuf,
     address: SocketAddr,
+    renewals: u32,
     _port: Socket,
 }
 
@@ -47,7 +50,7 @@ impl Ours {
         setup: Setup,
         scratch: &Scratch,
     ) -> anyhow::Result<Ours> {
-        let (port, address) = reserve_port()?;
+        let (port, address) = reserve_port(setup.listen)?;
         let kubeconfig = write_credentials(scratch, address)?;
         let directory = scratch.path().to_owned();
         let etcd = Process::start(&programs.etcd, &etcd_flags(), &directory)?;
@@ -60,6 +63,7 @@ impl Ours {
             directory,
             kubeconfig,
             address,
+            renewals: 0,
             _port: port,
         };
         ours.start_api_server().await?;
@@ -71,6 +75,10 @@ impl Ours {
 
     pub(super) fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.address.port()
     }
 
     pub(super) fn has_controllers(&self) -> bool {
@@ -102,6 +110,16 @@ impl Ours {
         Ok(())
     }
 
+    /// Another serving certificate, by another authority, and another token; the API server starts anew with them.
+    /// Every file that clients read is there already when it does.
+    pub(super) async fn renew_credentials(&mut self, scratch: &Scratch) -> anyhow::Result<()> {
+        self.stop_api_server();
+        write_authority(scratch)?;
+        self.renewals += 1;
+        write_tokens(scratch, self.renewals)?;
+        self.start_api_server().await
+    }
+
     /// Ready when it has made the first ServiceAccount: without one no Pod can be created.
     async fn start_controller_manager(&mut self) -> anyhow::Result<()> {
         let program = &self.programs.controller_manager;
@@ -129,26 +147,22 @@ impl Ours {
 
 /// A free port that stays ours, also while no API server runs: bound here with SO_REUSEPORT and never listened on,
 /// so that every connection goes to the API server, which shares it with `--permit-port-sharing`.
-fn reserve_port() -> anyhow::Result<(Socket, SocketAddr)> {
+fn reserve_port(on: IpAddr) -> anyhow::Result<(Socket, SocketAddr)> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     socket.set_reuse_port(true)?;
-    socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
-    let address = socket.local_addr()?.as_socket().context("an IPv4 socket has an address")?;
-    Ok((socket, address))
+    socket.bind(&SocketAddr::from((on, 0)).into())?;
+    let bound = socket.local_addr()?.as_socket().context("an IPv4 socket has an address")?;
+    // Its own clients use loopback, wherever else it listens.
+    Ok((socket, SocketAddr::from((Ipv4Addr::LOCALHOST, bound.port()))))
 }
 
 /// Writes keys, certificates, tokens and a kubeconfig for each program; returns the one with every right.
 fn write_credentials(scratch: &Scratch, address: SocketAddr) -> anyhow::Result<PathBuf> {
-    let authority = Authority::new("control plane under test")?;
-    let server =
-        authority.issue(&["127.0.0.1", "localhost", "kubernetes.default.svc", "10.96.0.1"])?;
     let accounts = rcgen::KeyPair::generate()?;
-    let authority_file = scratch.write("ca.pem", authority.pem())?;
-    scratch.write("server.pem", server.certificate.pem())?;
-    scratch.write("server.key", server.key.serialize_pem())?;
+    let authority_file = write_authority(scratch)?;
+    write_tokens(scratch, 0)?;
     scratch.write("accounts.pub", accounts.public_key_pem())?;
     scratch.write("accounts.key", accounts.serialize_pem())?;
-    scratch.write("tokens.csv", TOKENS)?;
     let cluster = kubeconfig::cluster(&format!("https://{address}"), &authority_file);
     let write = |user: &str| {
         let document = kubeconfig::document(&cluster, Some(&format!("{user}-token")));
@@ -157,6 +171,23 @@ fn write_credentials(scratch: &Scratch, address: SocketAddr) -> anyhow::Result<P
     write("controller-manager")?;
     write("scheduler")?;
     Ok(write("admin")?)
+}
+
+/// An authority, and a serving certificate by it; returns what clients read.
+fn write_authority(scratch: &Scratch) -> anyhow::Result<PathBuf> {
+    let authority = Authority::new("control plane under test")?;
+    let server =
+        authority.issue(&["127.0.0.1", "localhost", "kubernetes.default.svc", "10.96.0.1"])?;
+    scratch.write("server.pem", server.certificate.pem())?;
+    scratch.write("server.key", server.key.serialize_pem())?;
+    Ok(scratch.write("ca.pem", authority.pem())?)
+}
+
+fn write_tokens(scratch: &Scratch, renewals: u32) -> anyhow::Result<()> {
+    let replaced = format!("replaced-token-{renewals}");
+    scratch.write("tokens.csv", format!("{TOKENS}{replaced},replaced,4,system:masters\n"))?;
+    scratch.write(REPLACED_TOKEN, replaced)?;
+    Ok(())
 }
 
 async fn is_ready(client: &kube::Client) -> bool {
@@ -183,7 +214,7 @@ fn etcd_flags() -> Vec<String> {
 fn api_server_flags(address: SocketAddr, setup: &Setup) -> Vec<String> {
     let mut flags: Vec<String> = [
         format!("--etcd-servers={ETCD_CLIENTS}"),
-        format!("--bind-address={}", address.ip()),
+        format!("--bind-address={}", setup.listen),
         format!("--advertise-address={}", address.ip()),
         format!("--secure-port={}", address.port()),
         "--permit-port-sharing".into(),

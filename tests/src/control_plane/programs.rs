@@ -40,9 +40,14 @@ pub fn path_of(program: &str) -> PathBuf {
 /// Says that the test running on this thread does not run. Where CI is set that is a failure: nobody reads the output
 /// of a passing run.
 pub(crate) fn report_not_run() {
+    not_run("a real API server; `make tools` builds one");
+}
+
+/// The same for whatever else a test needs.
+pub(crate) fn not_run(needs: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("a test");
-    let message = format!("NOT RUN: {test} needs a real API server; `make tools` builds one\n");
+    let message = format!("NOT RUN: {test} needs {needs}\n");
     assert!(std::env::var_os("CI").is_none_or(|ci| ci.is_empty()), "{message}");
     // Not eprint!, whose output the test runner drops when a test passes.
     let _ = std::io::stderr().write_all(message.as_bytes());

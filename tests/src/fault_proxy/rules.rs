@@ -65,7 +65,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    pub(super) fn of(request: &Parts) -> Seen {
+    pub(crate) fn of(request: &Parts) -> Seen {
         Seen {
             method: request.method.to_string(),
             path: request.uri.path().to_owned(),
@@ -185,7 +185,7 @@ impl Rules {
 }
 
 /// What an API server says with an error status.
-pub(super) fn status_object(code: u16, message: &str) -> Value {
+pub(crate) fn status_object(code: u16, message: &str) -> Value {
     let reason = match code {
         400 => "BadRequest",
         401 => "Unauthorized",

@@ -158,7 +158,7 @@ impl Plane {
 }
 
 /// The scripted twin of every upstream server.
-fn upstreams(objects: &[Value]) -> Result<Vec<(IpAddr, ScriptedUpstream)>> {
+pub(crate) fn upstreams(objects: &[Value]) -> Result<Vec<(IpAddr, ScriptedUpstream)>> {
     let text = std::fs::read_to_string(folder().join("upstreams.txt"))?;
     let mut scripts = Script::parse(&text)?;
     objects::upstream_servers(objects)?

@@ -1,0 +1,65 @@
+//! S12: who may write a ClusterDNS decides what names mean, and nobody may because of what he may do already.
+
+use kube::Client;
+use kube::api::{Api, PostParams};
+use serde_json::json;
+use tests::objects::wait_for;
+
+use super::Site;
+
+async fn may(client: &Client, user: &str, verb: &str, group: &str, resource: &str) -> bool {
+    let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "metadata": {},
+        "spec": {"user": user, "groups": ["system:authenticated"],
+        "resourceAttributes": {"group": group, "resource": resource, "verb": verb}}});
+    let review = serde_json::from_value(review).expect("a review");
+    let reviews: Api<k8s_openapi::api::authorization::v1::SubjectAccessReview> =
+        Api::all(client.clone());
+    let review = reviews.create(&PostParams::default(), &review).await.expect("an answer");
+    review.status.expect("an answer").allowed
+}
+
+const READS: [&str; 3] = ["get", "list", "watch"];
+const WRITES: [&str; 4] = ["create", "update", "patch", "delete"];
+
+#[tokio::test]
+async fn s12_only_those_who_are_told_may_write_a_cluster_dns() {
+    let Some(site) = Site::start().await else { return };
+    site.helm("install", &[]);
+    let client = site.plane.client().await;
+    // In the whole cluster: as much as such a role can ever give.
+    for role in ["view", "edit", "admin", "clusterdns:view", "clusterdns:admin"] {
+        let (binding, user) = (format!("people-{role}"), format!("--user={role}"));
+        site.run(
+            "kubectl",
+            &["create", "clusterrolebinding", &binding, &format!("--clusterrole={role}"), &user],
+        );
+    }
+    wait_for("the bindings", async || {
+        let usual = may(&client, "edit", "create", "apps", "deployments").await
+            && may(&client, "admin", "create", "apps", "deployments").await
+            && may(&client, "view", "list", "apps", "deployments").await;
+        (usual && may(&client, "clusterdns:view", "list", "clusterdns.dev", "clusterdnses").await)
+            .then_some(())
+    })
+    .await;
+    for verb in READS.into_iter().chain(WRITES) {
+        for user in ["view", "edit", "admin", "somebody", "clusterdns:view", "clusterdns:admin"] {
+            let wanted = match user {
+                "clusterdns:admin" => true,
+                "clusterdns:view" => READS.contains(&verb),
+                _ => false,
+            };
+            let allowed = may(&client, user, verb, "clusterdns.dev", "clusterdnses").await;
+            assert_eq!(allowed, wanted, "{user} {verb}");
+        }
+    }
+
+    site.helm("upgrade", &["--set", "people.aggregateToView=true"]);
+    wait_for("everybody who may view reads", async || {
+        may(&client, "edit", "list", "clusterdns.dev", "clusterdnses").await.then_some(())
+    })
+    .await;
+    for verb in WRITES {
+        assert!(!may(&client, "admin", verb, "clusterdns.dev", "clusterdnses").await, "{verb}");
+    }
+}

@@ -1,0 +1,180 @@
+//! The chart without a cluster: what it renders to, what it lets the operator do, and that everything made from it or
+//! for it is up to date. `make manifests` (UPDATE_EXPECT=1) writes those files anew.
+
+mod readme;
+mod rights;
+mod workload;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+use serde_json::Value;
+use tests::control_plane::path_of;
+
+use crate::architecture::{read, root};
+
+/// Where the plain YAML installs.
+const NAMESPACE: &str = "clusterdns-system";
+const GOLDEN: &str = "tests/golden/chart";
+/// Labels that are about Helm; the plain YAML is without them.
+const OF_HELM: [&str; 2] = ["helm.sh/chart: ", "app.kubernetes.io/managed-by: Helm"];
+
+/// The real helm, or None after saying that the test did not run. Where CI is set that is a failure.
+fn helm() -> Option<PathBuf> {
+    let helm = path_of("helm");
+    if helm.exists() {
+        return Some(helm);
+    }
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("a test");
+    let message = format!("NOT RUN: {test} needs helm; `tests/tools/build helm` builds it\n");
+    assert!(env::var_os("CI").is_none_or(|ci| ci.is_empty()), "{message}");
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), message.as_bytes());
+    None
+}
+
+/// Runs helm at the repository's root: what it printed, or what it complained about.
+fn run(helm: &Path, arguments: &[&str]) -> Result<String, String> {
+    let output = Command::new(helm).args(arguments).current_dir(root()).output().expect("it runs");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    match output.status.success() {
+        true => Ok(text(&output.stdout)),
+        false => Err(text(&output.stdout) + &text(&output.stderr)),
+    }
+}
+
+fn template(helm: &Path, more: &[&str]) -> Result<String, String> {
+    let arguments = ["template", "clusterdns", "charts/clusterdns", "--namespace", NAMESPACE];
+    run(helm, &[&arguments[..], more].concat())
+}
+
+/// Every object of a rendered chart, or of plain YAML.
+fn objects(yaml: &str) -> Vec<Value> {
+    let documents = yaml.split("\n---").map(serde_saphyr::from_str::<Value>);
+    documents.map(|object| object.expect("YAML")).filter(Value::is_object).collect()
+}
+
+/// The rendered charts that are committed, with their names.
+fn golden() -> Vec<(String, String)> {
+    let files = fs::read_dir(root().join(GOLDEN)).expect("golden charts");
+    let mut cases: Vec<String> = files
+        .map(|file| file.expect("a file").file_name().to_string_lossy().into_owned())
+        .filter_map(|name| name.strip_suffix(".values.yaml").map(str::to_owned))
+        .collect();
+    cases.sort();
+    assert!(cases.len() > 3, "{cases:?}");
+    cases
+        .into_iter()
+        .map(|case| (read(&format!("{GOLDEN}/{case}.yaml")), case))
+        .map(|(text, case)| (case, text))
+        .collect()
+}
+
+/// The object of this kind and name.
+fn object<'o>(objects: &'o [Value], kind: &str, name: &str) -> &'o Value {
+    let is_it = |object: &&Value| object["kind"] == kind && object["metadata"]["name"] == name;
+    objects.iter().find(is_it).unwrap_or_else(|| panic!("no {kind} {name}"))
+}
+
+/// Compares a committed file with what it should be, or writes it.
+fn expect(path: &str, wanted: &str) {
+    if env::var_os("UPDATE_EXPECT").is_some() {
+        fs::write(root().join(path), wanted).expect("the file is writable");
+    }
+    let found = fs::read_to_string(root().join(path)).unwrap_or_default();
+    let line = found.lines().zip(wanted.lines()).position(|(found, wanted)| found != wanted);
+    assert!(found == wanted, "{path} is not up to date (line {line:?}): run `make manifests`");
+}
+
+#[test]
+fn the_chart_installs_the_crd_of_the_types() {
+    expect("charts/clusterdns/crds/clusterdns.yaml", &read("crds/clusterdns.yaml"));
+}
+
+#[test]
+fn the_chart_has_the_version_of_the_programs() {
+    let chart: Value = serde_saphyr::from_str(&read("charts/clusterdns/Chart.yaml")).unwrap();
+    assert_eq!(chart["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(chart["appVersion"], env!("CARGO_PKG_VERSION"));
+    assert!(read("Dockerfile").contains(concat!("ARG VERSION=", env!("CARGO_PKG_VERSION"), "\n")));
+}
+
+#[test]
+fn helm_finds_nothing_to_complain_about() {
+    let Some(helm) = helm() else { return };
+    for case in golden().into_iter().map(|(case, _)| case) {
+        let values = format!("{GOLDEN}/{case}.values.yaml");
+        let linted = run(&helm, &["lint", "--strict", "charts/clusterdns", "--values", &values]);
+        linted.unwrap_or_else(|complaint| panic!("{case}: {complaint}"));
+    }
+}
+
+#[test]
+fn the_chart_renders_to_what_is_committed() {
+    let Some(helm) = helm() else { return };
+    let files = fs::read_dir(root().join(GOLDEN)).expect("golden charts");
+    for file in files.map(|file| file.expect("a file").file_name()) {
+        let file = file.to_string_lossy().into_owned();
+        let Some(case) = file.strip_suffix(".values.yaml") else { continue };
+        let rendered = template(&helm, &["--values", &format!("{GOLDEN}/{file}")]);
+        let rendered = rendered.unwrap_or_else(|complaint| panic!("{case}: {complaint}"));
+        expect(&format!("{GOLDEN}/{case}.yaml"), &rendered);
+    }
+}
+
+#[test]
+fn the_plain_manifests_are_the_chart() {
+    let Some(helm) = helm() else { return };
+    let rendered = template(&helm, &["--skip-tests"]).expect("defaults render");
+    let of_helm = |line: &&str| !OF_HELM.iter().any(|label| line.contains(label));
+    let plain: Vec<&str> = rendered.lines().filter(of_helm).collect();
+    let wanted = format!(
+        "# Written by `make manifests` from charts/clusterdns; install it by\n\
+         #   kubectl apply --server-side -f charts/clusterdns/crds -f charts/manifests\n{}\n",
+        plain.join("\n")
+    );
+    expect("charts/manifests/operator.yaml", &wanted);
+}
+
+#[test]
+fn the_default_cluster_dns_outlives_the_release_and_is_no_hook() {
+    for (case, text) in golden().into_iter().filter(|(_, text)| text.contains("kind: ClusterDNS\n"))
+    {
+        let objects = objects(&text);
+        let dns = objects.iter().find(|object| object["kind"] == "ClusterDNS").unwrap();
+        let annotations = &dns["metadata"]["annotations"];
+        assert_eq!(annotations["helm.sh/resource-policy"], "keep", "{case}");
+        assert!(annotations.get("helm.sh/hook").is_none(), "{case}");
+        let dns: crds::ClusterDNS = serde_json::from_value(dns.clone()).expect("a ClusterDNS");
+        crds::check_resource(&dns).unwrap_or_else(|violations| panic!("{case}: {violations}"));
+    }
+}
+
+#[test]
+fn values_that_cannot_work_are_refused_and_say_what_to_write() {
+    let Some(helm) = helm() else { return };
+    for (set, says) in [
+        (
+            "clusterDNS.name=other",
+            "clusterDNS.name: the operator may not run a ClusterDNS \"other\": add it to instances",
+        ),
+        (
+            "clusterDNS.spec.service.namespace=dns",
+            "has no rights in \"dns\": add it to workloadNamespaces",
+        ),
+        (
+            "clusterDNS.spec.service.name=dns",
+            "may not change a Service \"dns\": add it to services",
+        ),
+        ("instances={operator}", "instances/0"),
+        ("replica=3", "'replica' not allowed"),
+        ("workloadNamespaces=null", "workloadNamespaces"),
+        ("image.digest=latest", "image/digest"),
+        ("http.port=80", "http/port"),
+    ] {
+        let refusal = template(&helm, &["--set", "clusterDNS.create=true", "--set", set]);
+        let refusal = refusal.expect_err(set);
+        assert!(refusal.contains(says), "{set}: {refusal}");
+    }
+}

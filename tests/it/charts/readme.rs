@@ -1,0 +1,94 @@
+//! The chart's README: its table of values is made of the comments in values.yaml.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use super::{expect, read};
+
+const PAGE: &str = "charts/clusterdns/README.md";
+const VALUES: &str = "charts/clusterdns/values.yaml";
+/// Between these lines stands the table.
+const BEGIN: &str = "<!-- values: made from values.yaml by `make manifests` -->\n";
+const END: &str = "<!-- end of values -->\n";
+
+/// A key with the comment right above it.
+struct Documented {
+    /// As in `image.tag`.
+    path: Vec<String>,
+    comment: String,
+}
+
+/// Every key of a map that has a comment right above it, in the order of the file.
+fn documented(yaml: &str) -> Vec<Documented> {
+    let mut found = Vec::new();
+    let mut comment: Vec<&str> = Vec::new();
+    let mut parents: Vec<(usize, String)> = Vec::new();
+    for line in yaml.lines() {
+        let text = line.trim_start();
+        let indent = line.len() - text.len();
+        if let Some(words) = text.strip_prefix("# ") {
+            comment.push(words);
+            continue;
+        }
+        if let Some((key, _)) = text.split_once(':').filter(|_| !text.starts_with("- ")) {
+            parents.retain(|(depth, _)| *depth < indent);
+            parents.push((indent, key.to_owned()));
+            if !comment.is_empty() {
+                let path = parents.iter().map(|(_, key)| key.clone()).collect();
+                found.push(Documented { path, comment: comment.join(" ") });
+            }
+        }
+        comment.clear();
+    }
+    found
+}
+
+fn default_of<'v>(values: &'v Value, path: &[String]) -> &'v Value {
+    path.iter().fold(values, |value, key| &value[key.as_str()])
+}
+
+fn rows() -> String {
+    let text = read(VALUES);
+    let values: Value = serde_saphyr::from_str(&text).expect("YAML");
+    let mut rows = String::from("| Value | Default | What it is for |\n|---|---|---|\n");
+    for Documented { path, comment } in documented(&text) {
+        let default = default_of(&values, &path);
+        assert!(!comment.contains('|') && !default.to_string().contains('|'), "{path:?}");
+        writeln!(rows, "| `{}` | `{default}` | {comment} |", path.join(".")).unwrap();
+    }
+    rows
+}
+
+#[test]
+fn the_readme_of_the_chart_explains_its_values() {
+    let page = read(PAGE);
+    let (before, rest) = page.split_once(BEGIN).expect("the table begins");
+    let (_, after) = rest.split_once(END).expect("the table ends");
+    expect(PAGE, &format!("{before}{BEGIN}{}{END}{after}", rows()));
+}
+
+/// The leaves of the values, a list being one.
+fn leaves(value: &Value, path: Vec<String>, found: &mut Vec<Vec<String>>) {
+    match value.as_object().filter(|map| !map.is_empty()) {
+        Some(map) => {
+            for (key, value) in map {
+                leaves(value, [path.clone(), vec![key.clone()]].concat(), found);
+            }
+        }
+        None => found.push(path),
+    }
+}
+
+#[test]
+fn every_value_has_a_comment() {
+    let text = read(VALUES);
+    let mut all = Vec::new();
+    leaves(&serde_saphyr::from_str(&text).expect("YAML"), Vec::new(), &mut all);
+    let documented = documented(&text);
+    for leaf in all {
+        // Its own, or that of a map shown as a whole, such as `resources`.
+        let is_documented = documented.iter().any(|entry| leaf.starts_with(&entry.path));
+        assert!(is_documented, "{VALUES}: no comment right above {}", leaf.join("."));
+    }
+}

@@ -1,0 +1,232 @@
+//! The pods: D7, S8, their command line, and what may and may not roll them.
+
+use clap::Parser;
+use dataplane::args::Args;
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use operator::desired::{Desired, Kind};
+use operator::plan::{ServicePlan, Size};
+
+use super::*;
+
+fn arguments(desired: &Desired) -> Args {
+    let written = pod(desired).containers[0].args.clone().unwrap();
+    // As kubelet fills them in.
+    let filled =
+        written.iter().map(|flag| flag.replace("$(POD_NAME)", "p").replace("$(POD_UID)", "u"));
+    Args::try_parse_from(["clusterdns-dataplane".to_owned()].into_iter().chain(filled))
+        .unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn d7_no_rollout_and_no_eviction_takes_the_service_away() {
+    for (name, dns, desired) in all() {
+        let pod = pod(&desired);
+        assert_eq!(pod.priority_class_name.as_deref(), Some("system-cluster-critical"), "{name}");
+        let grace = pod.termination_grace_period_seconds.expect("a grace period");
+        assert!(grace > i64::from(dns.spec.drain_seconds), "{name}");
+        let budget: PodDisruptionBudget = object(&desired, Kind::PodDisruptionBudget);
+        let budget = budget.spec.unwrap();
+        assert_eq!(budget.max_unavailable, Some(IntOrString::Int(1)), "{name}");
+        assert_eq!(budget.unhealthy_pod_eviction_policy.as_deref(), Some("AlwaysAllow"), "{name}");
+        if desired.get(Kind::DaemonSet).is_some() {
+            let set: DaemonSet = object(&desired, Kind::DaemonSet);
+            let rolling = set.spec.unwrap().update_strategy.unwrap().rolling_update.unwrap();
+            assert_eq!(rolling.max_unavailable, Some(IntOrString::Int(0)), "{name}");
+            assert_eq!(rolling.max_surge, Some(IntOrString::Int(1)), "{name}");
+            continue;
+        }
+        let deployment: Deployment = object(&desired, Kind::Deployment);
+        let rolling = deployment.spec.unwrap().strategy.unwrap().rolling_update.unwrap();
+        assert_eq!(rolling.max_unavailable, Some(IntOrString::Int(0)), "{name}");
+        assert!(matches!(rolling.max_surge, Some(IntOrString::Int(1..=4))), "{name}");
+        let spread = pod.topology_spread_constraints.expect("spread");
+        let keys: Vec<&str> = spread.iter().map(|s| s.topology_key.as_str()).collect();
+        assert_eq!(keys, ["kubernetes.io/hostname", "topology.kubernetes.io/zone"], "{name}");
+        assert!(spread.iter().all(|s| s.when_unsatisfiable == "ScheduleAnyway"), "{name}");
+        let of_one_template = Some(vec!["pod-template-hash".to_owned()]);
+        assert!(spread.iter().all(|s| s.match_label_keys == of_one_template), "{name}");
+    }
+}
+
+#[test]
+fn d7_a_surge_is_a_quarter_and_four_pods_at_most() {
+    for (replicas, expected) in [(1, 1), (4, 1), (5, 2), (16, 4), (200, 4)] {
+        let desired = desired(&dns("{}"), &observed(), |plan| plan.size = Size::Replicas(replicas));
+        let deployment: Deployment = object(&desired, Kind::Deployment);
+        let rolling = deployment.spec.unwrap().strategy.unwrap().rolling_update.unwrap();
+        assert_eq!(rolling.max_surge, Some(IntOrString::Int(expected)), "{replicas}");
+    }
+}
+
+#[test]
+fn s8_pods_are_restricted() {
+    for (name, _, desired) in all() {
+        let pod = pod(&desired);
+        for shared in [pod.host_network, pod.host_pid, pod.host_ipc] {
+            assert_ne!(shared, Some(true), "{name}");
+        }
+        let security = pod.security_context.unwrap();
+        assert_eq!(security.run_as_non_root, Some(true), "{name}");
+        assert!(security.run_as_user.is_some_and(|user| user > 0), "{name}");
+        assert_eq!(security.seccomp_profile.unwrap().type_, "RuntimeDefault", "{name}");
+        let sysctls = security.sysctls.unwrap_or_default();
+        assert!(sysctls.iter().all(|s| s.name == "net.ipv4.ip_unprivileged_port_start"), "{name}");
+        for volume in pod.volumes.unwrap() {
+            let is_allowed = volume.empty_dir.is_some()
+                || volume.config_map.is_some()
+                || volume.secret.is_some();
+            assert!(is_allowed, "{name}: {}", volume.name);
+        }
+        let [container] = &pod.containers[..] else { panic!("{name}: one container") };
+        let confinement = container.security_context.as_ref().unwrap();
+        assert_eq!(confinement.allow_privilege_escalation, Some(false), "{name}");
+        assert_eq!(confinement.read_only_root_filesystem, Some(true), "{name}");
+        assert_ne!(confinement.privileged, Some(true), "{name}");
+        let capabilities = confinement.capabilities.as_ref().unwrap();
+        assert_eq!(capabilities.drop, Some(vec!["ALL".to_owned()]), "{name}");
+        assert_eq!(capabilities.add, None, "{name}");
+        assert!(container.ports.iter().flatten().all(|port| port.host_port.is_none()), "{name}");
+    }
+}
+
+#[test]
+fn the_data_plane_understands_its_command_line() {
+    for (name, dns, desired) in all() {
+        let args = arguments(&desired);
+        args.check_addresses().unwrap_or_else(|error| panic!("{name}: {error}"));
+        let child = format!("clusterdns-{}", dns.metadata.name.unwrap());
+        assert_eq!(args.config_map, Some(("kube-system".to_owned(), child)), "{name}");
+        assert_eq!(args.drain_period().as_secs(), u64::from(dns.spec.drain_seconds), "{name}");
+        assert_eq!((args.pod_name.as_deref(), args.pod_uid.as_deref()), (Some("p"), Some("u")));
+        let container = &pod(&desired).containers[0];
+        let mounted = |folder: &std::path::Path| {
+            container
+                .volume_mounts
+                .iter()
+                .flatten()
+                .any(|m| std::path::Path::new(&m.mount_path) == folder)
+        };
+        assert!(args.state_dir.is_some_and(|folder| mounted(&folder)), "{name}");
+        assert!(args.config_dir.is_some_and(|folder| mounted(&folder)), "{name}");
+    }
+}
+
+#[test]
+fn the_data_plane_answers_on_the_ports_that_are_told() {
+    for port in [53, 1053] {
+        let spec = format!("{{service: {{podPort: {port}}}}}");
+        let desired = desired(&dns(&spec), &observed(), |_| ());
+        let args = arguments(&desired);
+        let listeners = args.listeners();
+        assert_eq!(
+            listeners,
+            [format!("0.0.0.0:{port}").parse().unwrap(), format!("[::]:{port}").parse().unwrap()]
+        );
+        let pod = pod(&desired);
+        let numbers = |of: &str| {
+            let ports = pod.containers[0].ports.clone().unwrap();
+            ports.iter().find(|port| port.name.as_deref() == Some(of)).unwrap().container_port
+        };
+        assert_eq!((numbers("dns"), numbers("dns-tcp")), (port, port));
+        assert!(
+            args.http_candidates().iter().all(|http| i32::from(http.port()) == numbers("metrics"))
+        );
+        // Who moves DNS away from 53 has a container runtime that refuses sysctls.
+        let sysctls = pod.security_context.unwrap().sysctls;
+        let value = sysctls.map(|sysctls| sysctls[0].value.clone());
+        assert_eq!(value.as_deref(), (port == 53).then_some("53"));
+    }
+}
+
+#[test]
+fn a_changed_configuration_does_not_change_the_pods() {
+    let before = template(&desired(&dns("{}"), &observed(), |_| ()));
+    let configured = dns(
+        "{podRecords: Verified, ttlSeconds: 9, hosts: [{name: a.example, addresses: [10.0.0.1]}], \
+         stubDomains: [{domain: b.example, servers: [{address: 10.0.0.2}]}], limits: {inFlight: 9}, \
+         logging: {format: Text, level: Debug}, warmStart: {maxAgeSeconds: 0}}",
+    );
+    let after = template(&desired(&configured, &observed(), |plan| plan.rollout.needs_pods = true));
+    assert_eq!(before, after);
+    for rolls in [
+        "{resources: {requests: {cpu: 1}}}",
+        "{image: 'a:b'}",
+        "{listeners: {tls: {certificate: {name: c}}}}",
+    ] {
+        assert_ne!(before, template(&desired(&dns(rolls), &observed(), |_| ())), "{rolls}");
+    }
+}
+
+#[test]
+fn selectors_never_change_whatever_the_pods_are_labelled() {
+    let spec = "{placement: {podLabels: {team: a, k8s-app: mine}}, service: {adopt: true}}";
+    let desired = desired(&dns(spec), &observed(), |plan| {
+        let labels = [("k8s-app", "kube-dns"), ("app.kubernetes.io/name", "coredns")];
+        let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+        plan.service = ServicePlan::Adopted { labels, patch: None };
+    });
+    let deployment: Deployment = object(&desired, Kind::Deployment);
+    let selector = deployment.spec.unwrap().selector;
+    let ours = [("clusterdns.dev/instance".to_owned(), "default".to_owned())].into();
+    assert_eq!((selector.match_labels, selector.match_expressions), (Some(ours), None));
+    let labels = template(&desired).metadata.unwrap().labels.unwrap();
+    let carried = ["team", "k8s-app", "app.kubernetes.io/name", "clusterdns.dev/instance"];
+    assert_eq!(carried.map(|key| labels[key].as_str()), ["a", "kube-dns", "coredns", "default"]);
+}
+
+#[test]
+fn replicas_are_the_autoscalers_once_there_is_one() {
+    let size = |hold| Size::Autoscaled {
+        min: 3,
+        max: 9,
+        cpu_millicores: 300,
+        queries_per_second: Some(1000),
+        hold,
+    };
+    let replicas = |observed: &Observed, hold| {
+        let desired = desired(&dns("{}"), observed, |plan| plan.size = size(hold));
+        object::<Deployment>(&desired, Kind::Deployment).spec.unwrap().replicas
+    };
+    assert_eq!(replicas(&observed(), Some(3)), Some(3), "a new one begins with the least");
+    let mut running = observed();
+    running.deployment = Some(Deployment::default());
+    assert_eq!(replicas(&running, Some(5)), None, "a second field manager holds them");
+    assert_eq!(replicas(&running, None), None);
+
+    let metrics = |custom_metrics| {
+        let mut observed = observed();
+        observed.offers.custom_metrics = custom_metrics;
+        let desired = desired(&dns("{}"), &observed, |plan| plan.size = size(None));
+        let autoscaler: HorizontalPodAutoscaler = object(&desired, Kind::HorizontalPodAutoscaler);
+        let spec = autoscaler.spec.unwrap();
+        assert_eq!((spec.min_replicas, spec.max_replicas), (Some(3), 9));
+        spec.metrics.unwrap().iter().map(|metric| metric.type_.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(metrics(false), ["Resource"]);
+    assert_eq!(metrics(true), ["Resource", "Pods"]);
+}
+
+#[test]
+fn an_api_server_that_is_away_restarts_no_pod() {
+    let pod = pod(&desired(&dns("{}"), &observed(), |_| ()));
+    let container = &pod.containers[0];
+    let path = |probe: &Option<k8s_openapi::api::core::v1::Probe>| {
+        probe.as_ref().unwrap().http_get.as_ref().unwrap().path.clone().unwrap()
+    };
+    assert_eq!(path(&container.liveness_probe), "/livez");
+    assert_eq!(path(&container.startup_probe), "/livez");
+    assert_eq!(path(&container.readiness_probe), "/readyz");
+    assert_eq!(container.readiness_probe.as_ref().unwrap().period_seconds, Some(2));
+    // Its own Service would be asked for the names of its upstreams.
+    assert_eq!(pod.dns_policy.as_deref(), Some("Default"));
+    assert_eq!(pod.enable_service_links, Some(false));
+}
+
+#[test]
+fn without_a_wish_for_a_budget_there_is_none() {
+    let desired = desired(&dns("{}"), &observed(), |plan| plan.budget = false);
+    assert!(desired.get(Kind::PodDisruptionBudget).is_none());
+}

@@ -8,7 +8,7 @@ SHELL := /bin/sh
 PORT ?= 5300
 HTTP_PORT ?= 9153
 
-.PHONY: help run test lint bench check-tools
+.PHONY: help run test lint bench manifests charts check-tools
 
 include tests/tools/tools.mk
 
@@ -16,7 +16,8 @@ help:
 	@echo "make run    serve crds/examples/quickstart/ on 127.0.0.1:$(PORT), and show the names (Ctrl-C ends)"
 	@echo "make test   format check, clippy, cargo-deny if installed, all tests"
 	@echo "make bench  time answers, one change, and the octets an endpoint takes (builds with optimisation)"
-	@echo "make tools  build the real kube-apiserver and etcd that some tests run against (needs Go, once)"
+	@echo "make charts lint the chart and compare everything made from it; make manifests writes it anew (both need Go, once)"
+	@echo "make tools  build the real kube-apiserver, etcd and helm that some tests run against (needs Go, once)"
 	@echo
 	@echo "make run PORT=5454 HTTP_PORT=9154 uses other ports."
 
@@ -40,15 +41,28 @@ run: check-tools
 test: check-tools lint tools
 	cargo test --workspace --locked
 
-# cargo-deny needs its database of advisories, which is fetched; without a network its other checks still count.
+# cargo-deny fetches its database of advisories; where it cannot, its other checks still count.
 lint: check-tools
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- --deny warnings
 	@if command -v cargo-deny >/dev/null 2>&1; then \
-	  echo cargo deny check; cargo deny --locked check; \
+	  echo cargo deny check && cargo deny --locked check bans licenses sources && \
+	  if cargo deny --locked fetch db >/dev/null 2>&1; then cargo deny --locked check advisories; \
+	  else echo "cargo-deny cannot fetch its database: advisories are not checked"; fi; \
 	else \
 	  echo "cargo-deny is not installed: licences and advisories are not checked (cargo install cargo-deny)"; \
 	fi
 
+# The second says by how much a reply has become dearer since benches/instructions.txt, and fails at +2 %.
 bench: check-tools
-	cargo bench --locked --package dataplane-core
+	cargo bench --locked --package dataplane-core --bench respond
+	cargo bench --locked --package dataplane-core --bench instructions
+
+# What is made from others: the chart's copy of the CRD, its README, the plain YAML, and what the chart renders to.
+manifests: check-tools
+	@tests/tools/build helm
+	UPDATE_EXPECT=1 cargo test --quiet --locked --package tests --test it charts::
+
+charts: check-tools
+	@tests/tools/build helm
+	cargo test --quiet --locked --package tests --test it charts::

@@ -190,9 +190,16 @@ fn write_tokens(scratch: &Scratch, renewals: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The API server makes its own Service some time after it says that it is ready; what lists Services counts on it.
 async fn is_ready(client: &kube::Client) -> bool {
-    let request = Request::get("/readyz").body(Vec::new()).expect("a well-formed request");
-    client.request_text(request).await.is_ok()
+    let own_service = "/api/v1/namespaces/default/services/kubernetes";
+    for path in ["/readyz", own_service] {
+        let request = Request::get(path).body(Vec::new()).expect("a well-formed request");
+        if client.request_text(request).await.is_err() {
+            return false;
+        }
+    }
+    true
 }
 
 fn etcd_flags() -> Vec<String> {

@@ -4,6 +4,8 @@
 
 /// Octets of `metadata.name`: children are called `clusterdns-<name>-...` and names of Services end at 63.
 pub const NAME: usize = 40;
+/// `metadata.name` that nobody may have: its children would be called `clusterdns-operator`, as the operator's own.
+pub const RESERVED_NAME: &str = "operator";
 /// Octets of the cluster domain: leaves room for `_port._proto.service.namespace.svc.` in 253.
 pub const DOMAIN: usize = 120;
 /// Octets of a domain name as text without a trailing dot; 255 on the wire (RFC 1035 §3.1).

@@ -47,6 +47,12 @@ pub fn check_resource(dns: &ClusterDNS) -> Result<Config, Violations> {
         );
         violations.add("metadata.name", Reason::InvalidName, message);
     }
+    if name == limit::RESERVED_NAME {
+        let message = format!(
+            "what is created would be called clusterdns-{name}, as the operator's own: use another name, such as default"
+        );
+        violations.add("metadata.name", Reason::ReservedName, message);
+    }
     match check(&dns.spec) {
         Ok(config) => violations.or(config),
         Err(more) => {

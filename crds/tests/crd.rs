@@ -192,7 +192,7 @@ fn kubectl_get_shows_domain_replicas_revision_ready_and_age() {
     let crd = crd();
     let columns = crd.spec.versions[0].additional_printer_columns.as_ref().expect("columns");
     let names: Vec<_> = columns.iter().map(|column| column.name.as_str()).collect();
-    assert_eq!(names, ["Domain", "Replicas", "Revision", "Ready", "Age"]);
+    assert_eq!(names, ["Domain", "Replicas", "Revision", "Ready", "Reason", "Message", "Age"]);
     assert_eq!(crd.spec.names.plural, "clusterdnses");
     assert_eq!(crd.spec.names.short_names.as_deref(), Some(["cdns".to_owned()].as_slice()));
     assert_eq!(crd.spec.names.categories.as_deref(), Some(["dns".to_owned()].as_slice()));

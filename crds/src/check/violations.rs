@@ -45,7 +45,7 @@ pub enum Reason {
     PortTaken,
     /// A label of ours.
     ReservedLabel,
-    /// A name of the cluster domain's own (A30).
+    /// A name of the cluster domain's own (A30), or of the operator's.
     ReservedName,
     /// A name that is answered locally or follows from addresses (A31).
     SpecialName,

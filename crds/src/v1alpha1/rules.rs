@@ -34,6 +34,16 @@ pub(super) fn name() -> Rule {
     )
 }
 
+pub(super) fn name_is_not_reserved() -> Rule {
+    let reserved = bounds::RESERVED_NAME;
+    rule(
+        format!("self.metadata.name != '{reserved}'"),
+        format!(
+            "metadata.name: what is created would be called clusterdns-{reserved}, as the operator's own: use another name, such as default"
+        ),
+    )
+}
+
 // --- what cannot be changed ----------------------------------------------------------------------------------------
 
 pub(super) fn domain_is_immutable() -> Rule {

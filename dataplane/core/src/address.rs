@@ -3,6 +3,7 @@
 
 use std::cmp::Ordering;
 use std::fmt::Write;
+use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::message::Labels;
@@ -12,8 +13,15 @@ use crate::text::ShortText;
 const MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
 
 /// An IPv4 or IPv6 address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Address([u8; 16]);
+
+impl Hash for Address {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // One number instead of a length and a list.
+        state.write_u128(u128::from_ne_bytes(self.0));
+    }
+}
 
 impl Address {
     pub(crate) fn is_v4(self) -> bool {
@@ -69,14 +77,16 @@ impl ShortText {
     /// from starting or ending with one (RR23).
     pub(crate) fn of(address: Address) -> ShortText {
         let mut label = ShortText::EMPTY;
-        // 39 octets of IPv6 text and two zeros always fit: writing cannot fail.
-        let _ = match IpAddr::from(address) {
-            IpAddr::V4(v4) => {
-                let [a, b, c, d] = v4.octets();
-                write!(label, "{a}-{b}-{c}-{d}")
+        if let &[a, b, c, d] = address.octets() {
+            label.push_decimal(a);
+            for octet in [b, c, d] {
+                label.push(b'-');
+                label.push_decimal(octet);
             }
-            IpAddr::V6(v6) => label.write_v6(v6),
-        };
+        } else {
+            // 39 octets of text and two zeros always fit: writing cannot fail.
+            let _ = label.write_v6(Ipv6Addr::from(address.0));
+        }
         label
     }
 
@@ -122,13 +132,17 @@ fn dashed_v4(label: &[u8]) -> Option<Address> {
 
 /// 0 to 255 in decimal without leading zeros.
 fn decimal(text: &[u8]) -> Option<u8> {
-    if text.is_empty() || text.len() > 3 || (text.len() > 1 && text[0] == b'0') {
-        return None;
-    }
-    text.iter().try_fold(0_u8, |number, digit| {
-        let digit = digit.checked_sub(b'0').filter(|digit| *digit < 10)?;
-        number.checked_mul(10)?.checked_add(digit)
-    })
+    let number = match *text {
+        [ones @ b'0'..=b'9'] => u16::from(ones - b'0'),
+        [tens @ b'1'..=b'9', ones @ b'0'..=b'9'] => {
+            u16::from(tens - b'0') * 10 + u16::from(ones - b'0')
+        }
+        [hundreds @ b'1'..=b'9', tens @ b'0'..=b'9', ones @ b'0'..=b'9'] => {
+            u16::from(hundreds - b'0') * 100 + u16::from(tens - b'0') * 10 + u16::from(ones - b'0')
+        }
+        _ => return None,
+    };
+    u8::try_from(number).ok()
 }
 
 fn nibble(text: &[u8]) -> Option<u8> {
@@ -151,18 +165,14 @@ pub(crate) struct ReverseName {
     pub(crate) spelled: usize,
 }
 
-/// `in-addr.arpa.` in wire form.
-const IN_ADDR: &[u8] = b"\x07in-addr\x04arpa\x00";
-/// `ip6.arpa.` in wire form.
-const IP6: &[u8] = b"\x03ip6\x04arpa\x00";
-
 impl ReverseName {
     /// Reads a name; `None` when it is not below a reverse zone.
     pub(crate) fn of(name: &Labels) -> Option<ReverseName> {
-        let (left, ipv6) = match (name.below(IN_ADDR, 2), name.below(IP6, 2)) {
-            (Some(left), _) => (left, false),
-            (None, Some(left)) => (left, true),
-            (None, None) => return None,
+        let left = name.count().checked_sub(2)?;
+        let ipv6 = match (name.label(left), name.label(left + 1)) {
+            (b"in-addr", b"arpa") => false,
+            (b"ip6", b"arpa") => true,
+            (_, _) => return None,
         };
         let mut reverse = ReverseName { octets: [0; 16], ipv6, left, spelled: 0 };
         for index in 0..left.min(reverse.full()) {

@@ -77,8 +77,8 @@ impl Answer<'_> {
                 write_cluster_ip_pointer(self.records, entry, self.owner, reply);
                 true
             }
-            (Node::Pointers(address, claims), rtype::PTR) => {
-                write_pointers(self.records, address, &claims, self.owner, reply);
+            (Node::Pointers(claims), rtype::PTR) => {
+                write_pointers(self.records, &claims, self.owner, reply);
                 true
             }
             (Node::ExtraPointers(address), rtype::PTR) => {
@@ -105,7 +105,7 @@ impl Answer<'_> {
                 self.address_count(node, false) + self.address_count(node, true) > 0
             }
             Node::ClusterIp(_, object) => {
-                !object.ports.is_empty()
+                !object.ports.all.is_empty()
                     || matches!(&object.kind, Kind::ClusterIp(addresses) if !addresses.is_empty())
             }
             Node::Apex
@@ -118,7 +118,7 @@ impl Answer<'_> {
             | Node::PodAddress(_)
             | Node::Extra(_)
             | Node::ClusterIpPointer(_)
-            | Node::Pointers(..)
+            | Node::Pointers(_)
             | Node::ExtraPointers(_)
             | Node::Localhost
             | Node::LocalhostPointer
@@ -139,6 +139,13 @@ impl Answer<'_> {
         reply: &mut Reply<'_, '_>,
     ) -> bool {
         let zone = &self.records.zone;
+        if section == Section::Authority
+            && self.soa.kind == SoaKind::Cluster
+            && self.soa.owner == zone.apex()
+            && let Some(written) = reply.cluster_soa(zone, self.records.serial)
+        {
+            return written.is_ok();
+        }
         let (serial, ttl_s) = match self.soa.kind {
             SoaKind::Cluster => (self.records.serial, zone.negative_ttl_s),
             SoaKind::Extra => (self.records.configuration_serial, zone.negative_ttl_s),

@@ -1,142 +1,144 @@
-//! A persistent hash multimap of small plain rows: sorted buckets without a heap object per row.
-//! A change copies one bucket and two or three nodes, whatever the number of rows.
+//! A persistent hash multimap of small plain rows: sorted leaves without a heap object per row.
+//! A change copies one leaf and a node of each level above it, whatever the number of rows.
 
-use std::hash::{BuildHasher, Hash};
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
-/// Children of the two upper levels: 4,096 buckets.
-const WIDTH: usize = 64;
-/// Rows of a bucket before it is split; with its parts the map holds four million rows in
-/// buckets of this size.
-const FULL: usize = 64;
-/// Parts of a split bucket.
-const PARTS: usize = 16;
+use crate::address::Address;
 
-/// Rows sorted by key, then value.
-type Rows<K, V> = Option<Arc<[(K, V)]>>;
+/// Children of a node: narrow for the reason given in [`slots`](crate::slots).
+const WIDTH: usize = 8;
+/// Rows of a leaf before it is split: few, because a reader looks at them one by one, and each line
+/// of memory that nobody has read lately costs more than all instructions of the search.
+const FULL: usize = 8;
+/// Bits of a hash that one level reads, and the levels that all of them lead through.
+const DIGIT: u32 = WIDTH.ilog2();
+const LEVELS: u32 = u32::BITS.div_ceil(DIGIT);
 
-#[derive(Clone, Debug)]
-enum Bucket<K, V> {
-    Whole(Rows<K, V>),
-    /// By further bits of the hash.
-    Split(Arc<[Rows<K, V>; PARTS]>),
+/// What rows are found by.
+pub(crate) trait BucketKey: Copy + Ord {
+    /// Where it belongs: equal for equal keys, otherwise at random.
+    fn spread(self, hasher: &RandomState) -> u32;
+}
+
+/// A hash, as [`hash`](crate::records::hash) makes it of names.
+impl BucketKey for u32 {
+    fn spread(self, _: &RandomState) -> u32 {
+        self
+    }
+}
+
+impl BucketKey for Address {
+    fn spread(self, hasher: &RandomState) -> u32 {
+        (hasher.hash_one(self) >> 32) as u32
+    }
 }
 
 #[derive(Clone, Debug)]
-struct Branch<K, V>([Bucket<K, V>; WIDTH]);
-
-#[derive(Clone, Debug)]
-struct Root<K, V>([Option<Arc<Branch<K, V>>>; WIDTH]);
+enum Node<K, V> {
+    /// Sorted by key, then value.
+    Leaf(Arc<[(K, V)]>),
+    Branch(Arc<[Node<K, V>; WIDTH]>),
+}
 
 /// The multimap. Clones share everything and hash alike.
 #[derive(Clone, Debug)]
 pub(crate) struct Buckets<K, V> {
-    root: Arc<Root<K, V>>,
+    root: Node<K, V>,
     hasher: RandomState,
 }
 
-/// Where a key belongs on each level.
-#[derive(Clone, Copy)]
-struct Path {
-    branch: usize,
-    bucket: usize,
-    part: usize,
-}
-
-impl Path {
-    fn of(hash: u64) -> Path {
-        Path {
-            branch: (hash >> 58) as usize,
-            bucket: (hash >> 52) as usize % WIDTH,
-            part: (hash >> 48) as usize % PARTS,
-        }
-    }
-}
-
-impl<K: Copy + Ord + Hash, V: Copy + Ord> Buckets<K, V> {
+impl<K: BucketKey, V: Copy + Ord> Buckets<K, V> {
     /// An empty map that hashes with this state.
     pub(crate) fn new(hasher: RandomState) -> Self {
-        Buckets { root: Arc::new(Root([const { None }; WIDTH])), hasher }
+        Buckets { root: Node::Leaf(Arc::default()), hasher }
     }
 
     /// All rows of this key, sorted by value.
     pub(crate) fn get(&self, key: K) -> &[(K, V)] {
-        let path = Path::of(self.hasher.hash_one(key));
-        let Some(branch) = &self.root.0[path.branch] else {
-            return &[];
-        };
-        let rows = match &branch.0[path.bucket] {
-            Bucket::Whole(rows) => rows,
-            Bucket::Split(parts) => &parts[path.part],
-        };
-        let rows = rows.as_deref().unwrap_or(&[]);
-        let rest = &rows[rows.partition_point(|row| row.0 < key)..];
-        let end = rest.iter().position(|row| row.0 != key).unwrap_or(rest.len());
-        &rest[..end]
+        let mut path = key.spread(&self.hasher);
+        let mut node = &self.root;
+        loop {
+            match node {
+                Node::Branch(children) => node = &children[path as usize % WIDTH],
+                Node::Leaf(rows) => return of_key(rows, key),
+            }
+            path >>= DIGIT;
+        }
     }
 
     /// Adds a row; false if it was there.
     pub(crate) fn insert(&mut self, key: K, value: V) -> bool {
-        let place = self.place(key);
-        let old = place.as_deref().unwrap_or(&[]);
-        let Err(at) = old.binary_search(&(key, value)) else {
-            return false;
-        };
-        let mut rows = Vec::with_capacity(old.len() + 1);
-        rows.extend_from_slice(&old[..at]);
-        rows.push((key, value));
-        rows.extend_from_slice(&old[at..]);
-        let is_full = rows.len() > FULL;
-        *place = Some(rows.into());
-        if is_full {
-            self.split(key);
-        }
-        true
+        let path = key.spread(&self.hasher);
+        let hasher = &self.hasher;
+        self.root.change(path, 0, |rows, level| {
+            let at = rows.binary_search(&(key, value)).err()?;
+            let rows = [&rows[..at], &[(key, value)], &rows[at..]].concat();
+            Some(Node::of(rows, level, hasher))
+        })
     }
 
     /// Removes a row; false if it was not there.
     pub(crate) fn remove(&mut self, key: K, value: V) -> bool {
-        let place = self.place(key);
-        let old = place.as_deref().unwrap_or(&[]);
-        let Ok(at) = old.binary_search(&(key, value)) else {
-            return false;
-        };
-        let rows = [&old[..at], &old[at + 1..]].concat();
-        *place = (!rows.is_empty()).then(|| rows.into());
-        true
+        let path = key.spread(&self.hasher);
+        self.root.change(path, 0, |rows, _| {
+            let at = rows.binary_search(&(key, value)).ok()?;
+            Some(Node::Leaf([&rows[..at], &rows[at + 1..]].concat().into()))
+        })
+    }
+}
+
+impl<K: BucketKey, V: Copy + Ord> Node<K, V> {
+    /// Sorted rows as a leaf of this level, or as many leaves below it as they need.
+    fn of(rows: Vec<(K, V)>, level: u32, hasher: &RandomState) -> Node<K, V> {
+        // Rows of one key cannot be told apart by its hash.
+        let is_one_key = rows.first().map(|row| row.0) == rows.last().map(|row| row.0);
+        if rows.len() <= FULL || is_one_key || level == LEVELS {
+            return Node::Leaf(rows.into());
+        }
+        let mut parts = [const { Vec::new() }; WIDTH];
+        for row in rows {
+            parts[(row.0.spread(hasher) >> (level * DIGIT)) as usize % WIDTH].push(row);
+        }
+        Node::Branch(Arc::new(parts.map(|rows| Node::of(rows, level + 1, hasher))))
     }
 
-    fn bucket(&mut self, path: Path) -> &mut Bucket<K, V> {
-        let branch = Arc::make_mut(&mut self.root).0[path.branch]
-            .get_or_insert_with(|| Arc::new(Branch([const { Bucket::Whole(None) }; WIDTH])));
-        &mut Arc::make_mut(branch).0[path.bucket]
-    }
-
-    /// Where the rows of a key are.
-    fn place(&mut self, key: K) -> &mut Rows<K, V> {
-        let path = Path::of(self.hasher.hash_one(key));
-        match self.bucket(path) {
-            Bucket::Whole(rows) => rows,
-            Bucket::Split(parts) => &mut Arc::make_mut(parts)[path.part],
+    /// Replaces the leaf that a path leads to by what `new` makes of its rows and level, if anything;
+    /// whether it did.
+    fn change(
+        &mut self,
+        path: u32,
+        level: u32,
+        new: impl FnOnce(&[(K, V)], u32) -> Option<Node<K, V>>,
+    ) -> bool {
+        match self {
+            Node::Branch(children) => {
+                let child = &mut Arc::make_mut(children)[path as usize % WIDTH];
+                child.change(path >> DIGIT, level + 1, new)
+            }
+            Node::Leaf(rows) => match new(rows, level) {
+                Some(changed) => {
+                    *self = changed;
+                    true
+                }
+                None => false,
+            },
         }
     }
+}
 
-    /// Splits the bucket of a key, unless that has been done.
-    fn split(&mut self, key: K) {
-        let hasher = self.hasher.clone();
-        let bucket = self.bucket(Path::of(hasher.hash_one(key)));
-        let Bucket::Whole(Some(rows)) = bucket else {
-            return;
-        };
-        let mut parts = [const { Vec::new() }; PARTS];
-        for row in rows.iter() {
-            parts[Path::of(hasher.hash_one(row.0)).part].push(*row);
-        }
-        let parts = parts.map(|rows| (!rows.is_empty()).then(|| Arc::from(rows)));
-        *bucket = Bucket::Split(Arc::new(parts));
-    }
+/// The rows of a key among those of its leaf.
+fn of_key<K: BucketKey, V>(rows: &[(K, V)], key: K) -> &[(K, V)] {
+    let start = match rows.len() <= FULL {
+        // One after the other: the processor reads ahead, which it cannot in a binary search.
+        true => rows.iter().position(|row| row.0 == key).unwrap_or(rows.len()),
+        false => rows.partition_point(|row| row.0 < key),
+    };
+    let rest = &rows[start..];
+    let end = rest.iter().position(|row| row.0 != key).unwrap_or(rest.len());
+    &rest[..end]
 }
 
 #[cfg(test)]
@@ -145,19 +147,37 @@ mod tests {
 
     #[test]
     fn rows_come_and_go_in_order_and_clones_keep_theirs() {
-        let mut map = Buckets::new(RandomState::default());
-        for key in 0..300_000_u32 {
+        let hasher = RandomState::default();
+        let mut map = Buckets::new(hasher.clone());
+        let keys = (0..300_000_u32)
+            .map(|number| Address::from(std::net::IpAddr::from(number.to_be_bytes())));
+        for key in keys.clone() {
             assert!(map.insert(key, 2));
             assert!(map.insert(key, 1));
             assert!(!map.insert(key, 1));
         }
         let before = map.clone();
-        for key in 0..300_000 {
+        for key in keys.clone() {
             assert!(map.remove(key, 2));
             assert!(!map.remove(key, 2));
         }
-        assert_eq!(before.get(77), [(77, 1), (77, 2)]);
-        assert_eq!(map.get(77), [(77, 1)]);
-        assert_eq!(map.get(300_000), []);
+        for key in keys {
+            assert_eq!(before.get(key), [(key, 1), (key, 2)]);
+            assert_eq!(map.get(key), [(key, 1)]);
+        }
+        assert_eq!(map.get(Address::from(std::net::IpAddr::from([255, 0, 0, 1]))), []);
+    }
+
+    #[test]
+    fn keys_of_one_hash_and_many_rows_of_one_key_have_their_leaf() {
+        let mut map = Buckets::new(RandomState::default());
+        for value in 0..1_000_u32 {
+            assert!(map.insert(7, value));
+            assert!(map.insert(7 + (1 << 31), value));
+        }
+        assert!(map.get(7).iter().copied().eq((0..1_000).map(|value| (7, value))));
+        assert!(map.remove(7, 500));
+        assert_eq!((map.get(7).len(), map.get(7 + (1 << 31)).len()), (999, 1_000));
+        assert_eq!(map.get(8), []);
     }
 }

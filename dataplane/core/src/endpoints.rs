@@ -58,7 +58,7 @@ impl ServiceEntry {
             records
                 .slices
                 .get(slot)
-                .is_some_and(|slice| slice.rows > 0 && slice.ports.iter().any(&wanted))
+                .is_some_and(|slice| slice.rows > 0 && slice.ports.all.iter().any(&wanted))
         })
     }
 
@@ -201,15 +201,16 @@ impl ServiceEntry {
         }
     }
 
-    /// Calls `visit` with each distinct port of one endpoint name (RR33).
+    /// The same for the ports of one endpoint name (RR33).
     pub(crate) fn visit_endpoint_ports(
         &self,
         records: &Records,
         name: EndpointName<'_>,
-        visit: &mut dyn FnMut(u16) -> bool,
+        visit: &mut dyn FnMut(&[u8], u16) -> bool,
     ) {
         let mut budget = MAX_PAIRS;
         let rows = self.endpoint_rows(records, name);
+        let visit = &mut |port| visit(name.label, port);
         visit_ports(records, rows, PortFilter::Any, &mut budget, visit);
     }
 }
@@ -277,12 +278,4 @@ fn visit_many(
 fn spend(budget: &mut usize) -> bool {
     *budget = budget.saturating_sub(1);
     *budget > 0
-}
-
-impl ServiceEntry {
-    /// Every row of one address, for PTRs.
-    pub(crate) fn rows_at(&self, address: Address) -> impl Iterator<Item = &Row> {
-        let at = self.by_address.seek(|row| row.address.cmp(&address));
-        self.by_address.from(at).take_while(move |row| row.address == address)
-    }
 }

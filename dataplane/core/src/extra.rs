@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use crate::address::Address;
 use crate::message::Labels;
@@ -45,9 +46,17 @@ impl<V> NameTable<V> {
 
     /// The value of the longest suffix without the first `skip` labels or more (A17, A18).
     pub(crate) fn longest(&self, name: &Labels, skip: usize) -> Option<&V> {
-        (skip..=name.count())
-            .filter(|index| self.depths >> (name.count() - index) & 1 == 1)
-            .find_map(|index| self.by_wire.get(name.suffix(index)))
+        let most = name.count().checked_sub(skip)?;
+        // A name has at most 127 labels, so that the shift is at most 127.
+        let mut depths = self.depths & (u128::MAX >> (127 - most));
+        while depths != 0 {
+            let depth = depths.ilog2();
+            if let Some(value) = self.by_wire.get(name.suffix(name.count() - depth as usize)) {
+                return Some(value);
+            }
+            depths &= !(1 << depth);
+        }
+        None
     }
 }
 
@@ -60,7 +69,7 @@ pub(crate) struct ExtraOwner {
     pub(crate) overrides: bool,
     /// A and AAAA, each with its TTL.
     pub(crate) addresses: Vec<(Address, u32)>,
-    pub(crate) cname: Option<(Name, u32)>,
+    pub(crate) cname: Option<(Arc<Name>, u32)>,
     pub(crate) txt: Option<(Vec<Box<[u8]>>, u32)>,
     pub(crate) srv: Option<(Box<[SrvData]>, u32)>,
 }
@@ -116,7 +125,9 @@ impl Extra {
                     }
                 }
             }
-            ExtraData::Cname(target) => owner.cname = Some((target.clone(), record.ttl_s)),
+            ExtraData::Cname(target) => {
+                owner.cname = Some((Arc::new(target.clone()), record.ttl_s))
+            }
             ExtraData::Txt(strings) => owner.txt = Some((strings.clone(), record.ttl_s)),
             ExtraData::Srv(services) => owner.srv = Some((services.clone().into(), record.ttl_s)),
         }

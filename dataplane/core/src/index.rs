@@ -3,8 +3,10 @@
 
 mod export;
 mod held;
+mod kept;
 mod namespaces;
 mod pods;
+mod ports;
 mod services;
 mod slices;
 
@@ -13,6 +15,7 @@ use std::sync::Arc;
 pub use export::Export;
 
 use crate::index::held::{Held, HeldObjects};
+use crate::index::ports::PortLists;
 use crate::object::{Change, Key, Object, Problem, Resource};
 use crate::records::{DataSource, Records};
 use crate::settings::Settings;
@@ -44,6 +47,7 @@ pub struct Index {
     changed: bool,
     configured: bool,
     held: HeldObjects,
+    ports: PortLists,
     /// The list that each resource's objects are stamped with (E21).
     generations: [u32; Resource::ALL.len()],
     /// The list that came from a snapshot; 0 where there was none.
@@ -64,6 +68,7 @@ impl Index {
             changed: true,
             configured: true,
             held: HeldObjects::default(),
+            ports: PortLists::default(),
             generations: [0; Resource::ALL.len()],
             snapshots: [0; Resource::ALL.len()],
             free_services: FreeSlots::default(),
@@ -77,7 +82,7 @@ impl Index {
     /// special-use names and class CH is "not ready", nothing is forwarded. [`Index::configure`] ends that.
     pub fn unconfigured(settings: Settings) -> Index {
         let mut index = Index::new(settings);
-        index.next.is_configured = false;
+        index.next.set_configured(false);
         index.published = Arc::new(index.next.clone());
         index
     }
@@ -86,10 +91,10 @@ impl Index {
     /// of objects what was not kept before (labels, Pod names): then apply every Service,
     /// EndpointSlice and Namespace again before publishing.
     pub fn configure(&mut self, settings: Settings) -> bool {
-        if settings == self.next.zone.settings && self.next.is_configured {
+        if settings == self.next.zone.settings && self.next.is_configured() {
             return false;
         }
-        self.next.is_configured = true;
+        self.next.set_configured(true);
         let old = Arc::clone(&self.next.zone);
         self.next.zone = Arc::new(Zone::new(settings));
         self.changed = true;
@@ -147,8 +152,8 @@ impl Index {
         if matches!(source, DataSource::Snapshot { .. }) {
             self.snapshots[resource as usize] = generation;
         }
-        if self.next.sources[resource as usize] != source {
-            self.next.sources[resource as usize] = source;
+        if self.next.source(resource) != source {
+            self.next.set_source(resource, source);
             self.changed = true;
         }
         vanished.len()
@@ -168,9 +173,8 @@ impl Index {
                 self.changed |= self.delete(resource, &key);
                 removed += 1;
             }
-            let source = &mut self.next.sources[resource as usize];
-            if matches!(source, DataSource::Snapshot { .. }) {
-                *source = DataSource::None;
+            if matches!(self.next.source(resource), DataSource::Snapshot { .. }) {
+                self.next.set_source(resource, DataSource::None);
                 self.changed = true;
             }
         }

@@ -136,6 +136,11 @@ impl Labels {
         if index < self.count() { self.starts[index] as usize } else { self.len as usize - 1 }
     }
 
+    /// Whether a label starts here; not the root label.
+    pub(crate) fn is_start(&self, position: usize) -> bool {
+        self.starts[..self.count()].iter().any(|&start| usize::from(start) == position)
+    }
+
     /// The name without its first `index` labels, in wire form.
     pub(crate) fn suffix(&self, index: usize) -> &[u8] {
         &self.wire()[self.start(index)..]
@@ -154,7 +159,7 @@ impl Labels {
 
     /// The name as a value of its own.
     pub(crate) fn to_name(&self) -> Name {
-        Name::from_wire(self.wire()).unwrap_or(Name::ROOT)
+        Name::compose(&[self.wire()]).unwrap_or(Name::ROOT)
     }
 }
 
@@ -287,6 +292,13 @@ enum Opt {
 /// Walks the records behind the question; `None` when they are unreadable (N5). Octets behind the
 /// counted records are ignored.
 fn read_opt(packet: &[u8], mut at: usize, authority: u16, additional: u16) -> Option<Opt> {
+    // What nearly every client sends: one OPT of version 0 without options, or no record at all.
+    if let (0, 1, Some(&[0, 0, 41, size0, size1, _, 0, flags, _, 0, 0])) =
+        (authority, additional, packet.get(at..).and_then(|rest| rest.first_chunk()))
+    {
+        let payload = u16::from_be_bytes([size0, size1]);
+        return Some(Opt::Version0(Edns { payload, dnssec_ok: flags & 0x80 != 0, nsid: false }));
+    }
     let mut opt = Opt::Absent;
     for index in 0..u32::from(authority) + u32::from(additional) {
         let owner_is_root = packet.get(at) == Some(&0);

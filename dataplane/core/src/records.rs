@@ -3,6 +3,8 @@
 //! Services, namespaces and slices lie in numbered places; hash multimaps lead there from names
 //! and addresses. The next state shares whatever did not change.
 
+mod entries;
+
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -10,13 +12,15 @@ use foldhash::fast::RandomState;
 
 use crate::address::Address;
 use crate::buckets::Buckets;
-use crate::chunks::Chunks;
-use crate::few::Few;
-use crate::name::Name;
-use crate::object::{Protocol, Resource};
+use crate::object::Resource;
 use crate::slots::Slots;
 use crate::text::ShortText;
 use crate::zone::Zone;
+
+pub(crate) use entries::{
+    ClusterIps, Kind, NamespaceEntry, PodHolder, Port, Ports, Publisher, Row, RowLabel,
+    ServiceEntry, ServiceObject, ServiceWire, SliceEntry, SlicePlaces,
+};
 
 /// Where the data of one resource comes from at the moment (§4.4, E51).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,167 +49,16 @@ impl Needs {
     /// Which names are ours at all (E44).
     pub(crate) const CONFIGURATION: Needs = Needs(1 << Resource::ALL.len());
 
+    /// Every resource.
+    const OBJECTS: Needs = Needs((1 << Resource::ALL.len()) - 1);
+
     pub(crate) const fn and(self, other: Needs) -> Needs {
         Needs(self.0 | other.0)
     }
-}
 
-/// A namespace that has an object or a Service.
-#[derive(Clone, Debug)]
-pub(crate) struct NamespaceEntry {
-    /// One wire-form label.
-    pub(crate) label: Box<[u8]>,
-    /// Its Namespace object is known.
-    pub(crate) has_object: bool,
-    /// Its labels match the namespace selector.
-    pub(crate) is_selected: bool,
-    /// It is in the list of exposed namespaces, if there is one.
-    pub(crate) is_listed: bool,
-    /// Services known in it.
-    pub(crate) services: u32,
-    /// Service entries and Pods that refer to this place; the writer empties it at 0 without object.
-    pub(crate) users: u32,
-    /// Whether anything in it is visible (N40, §4.4 note 1); follows from the rest.
-    pub(crate) visible: bool,
-}
-
-/// Two wire-form labels; 46 octets hold nearly all, and make 48 with what says how many.
-pub(crate) type ServiceWire = Few<u8, 46>;
-/// Cluster IPs: the API server allows one of each family.
-pub(crate) type ClusterIps = Few<Address, 2>;
-
-/// A Service, and the published endpoints of its slices; either may come first.
-#[derive(Clone, Debug)]
-pub(crate) struct ServiceEntry {
-    /// Two wire-form labels: its name and its namespace's.
-    pub(crate) wire: ServiceWire,
-    /// Place of its namespace.
-    pub(crate) namespace: u32,
-    pub(crate) object: Option<Arc<ServiceObject>>,
-    /// Places of its slices, ascending.
-    pub(crate) slices: Vec<u32>,
-    /// Published endpoints by (address, slice, label).
-    pub(crate) by_address: Chunks<Row>,
-    /// Those with a name that is not made of the address, by (name, address, slice).
-    pub(crate) by_name: Chunks<Row>,
-    /// Rows with an IPv4 address: the first so many.
-    pub(crate) v4_rows: u32,
-    /// Rows whose address is that of the row before.
-    pub(crate) repeated_v4: u32,
-    pub(crate) repeated_v6: u32,
-}
-
-impl ServiceEntry {
-    /// The labels of its name and its namespace's, without length octets.
-    pub(crate) fn labels(&self) -> (&[u8], &[u8]) {
-        let (service, namespace) = self.wire.split_at(usize::from(self.wire[0]) + 1);
-        (&service[1..], &namespace[1..])
+    const fn without(self, other: Needs) -> Needs {
+        Needs(self.0 & !other.0)
     }
-}
-
-/// What the Service object says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ServiceObject {
-    pub(crate) kind: Kind,
-    pub(crate) ports: Box<[Port]>,
-    /// Port numbers, each once, as written.
-    pub(crate) port_numbers: Box<[u16]>,
-    /// It matches the Service selector (N40).
-    pub(crate) is_selected: bool,
-}
-
-/// The kinds of Service that DNS tells apart (§3.2).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Cluster IPs in our order.
-    ClusterIp(ClusterIps),
-    Headless,
-    ExternalName(Box<Name>),
-    /// An externalName that names nothing: not in DNS (RR47).
-    Unserved,
-}
-
-/// A port of a Service or a slice.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Port {
-    /// Lower case, empty when unnamed.
-    pub(crate) name: Box<[u8]>,
-    pub(crate) number: u16,
-    pub(crate) protocol: Protocol,
-}
-
-/// What the rows of one slice share.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct SliceEntry {
-    pub(crate) ports: Box<[Port]>,
-    /// How many rows it has.
-    pub(crate) rows: u32,
-    /// Endpoint names in wire form, one behind the other.
-    pub(crate) text: Box<[u8]>,
-}
-
-/// One published endpoint address in one slice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Row {
-    pub(crate) address: Address,
-    /// Place of the slice.
-    pub(crate) slice: u32,
-    pub(crate) label: RowLabel,
-}
-
-/// Where a row's endpoint name stands, and two facts about the endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct RowLabel(u32);
-
-impl RowLabel {
-    const OWN_POD: u32 = 1 << 31;
-    const HOSTNAME: u32 = 1 << 30;
-    const DERIVED: u32 = HOSTNAME_FREE - 1;
-
-    /// A name made of the address.
-    pub(crate) fn derived(own_pod: bool) -> RowLabel {
-        RowLabel(Self::DERIVED | if own_pod { Self::OWN_POD } else { 0 })
-    }
-
-    /// A name at this offset of the slice's text.
-    pub(crate) fn at(offset: usize, hostname: bool, own_pod: bool) -> RowLabel {
-        RowLabel(
-            offset as u32
-                | if hostname { Self::HOSTNAME } else { 0 }
-                | if own_pod { Self::OWN_POD } else { 0 },
-        )
-    }
-
-    pub(crate) fn is_derived(self) -> bool {
-        self.0 & Self::DERIVED == Self::DERIVED
-    }
-
-    /// The name came from `hostname`, not from the Pod's name or the address (RR62).
-    pub(crate) fn is_hostname(self) -> bool {
-        self.0 & Self::HOSTNAME != 0
-    }
-
-    /// The endpoint's targetRef is a Pod of the slice's own namespace (RR63).
-    pub(crate) fn is_own_pod(self) -> bool {
-        self.0 & Self::OWN_POD != 0
-    }
-
-    fn offset(self) -> usize {
-        (self.0 & Self::DERIVED) as usize
-    }
-}
-
-/// The offsets of names end here: the two bits above are flags.
-const HOSTNAME_FREE: u32 = 1 << 30;
-
-/// A Pod that holds an address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct PodHolder {
-    /// Place of its namespace.
-    pub(crate) namespace: u32,
-    pub(crate) host_network: bool,
-    /// Place of the Pod, so that two Pods of one namespace are two rows.
-    pub(crate) pod: u32,
 }
 
 /// One published state of the index: readers take one and answer from it.
@@ -216,18 +69,19 @@ pub struct Records {
     pub(crate) services: Slots<ServiceEntry>,
     pub(crate) slices: Slots<SliceEntry>,
     /// Hash of a namespace's label → places.
-    pub(crate) namespace_names: Buckets<u64, u32>,
+    pub(crate) namespace_names: Buckets<u32, u32>,
     /// Hash of a Service's two labels → places.
-    pub(crate) service_names: Buckets<u64, u32>,
-    /// Cluster IP → Services.
-    pub(crate) cluster_ips: Buckets<Address, u32>,
-    /// Endpoint address → Services.
-    pub(crate) endpoint_addresses: Buckets<Address, u32>,
+    pub(crate) service_names: Buckets<u32, u32>,
+    /// Cluster IP → Services; endpoint address → the rows that publish it.
+    pub(crate) addresses: Buckets<Address, Publisher>,
     /// Pod address → Pods.
     pub(crate) pod_addresses: Buckets<Address, PodHolder>,
-    pub(crate) sources: [DataSource; Resource::ALL.len()],
+    sources: [DataSource; Resource::ALL.len()],
     /// Whether the zone is that of a configuration; if not, nobody knows what is ours (E44).
-    pub(crate) is_configured: bool,
+    is_configured: bool,
+    /// What has no data, and what has it from a snapshot; both follow from the above.
+    missing: Needs,
+    from_snapshots: Needs,
     /// Unix seconds of the last visible change (RR70).
     pub(crate) serial: u32,
     /// The same of the last change of configuration (RR83).
@@ -245,11 +99,12 @@ impl Records {
             slices: Slots::default(),
             namespace_names: Buckets::new(hasher.clone()),
             service_names: Buckets::new(hasher.clone()),
-            cluster_ips: Buckets::new(hasher.clone()),
-            endpoint_addresses: Buckets::new(hasher.clone()),
+            addresses: Buckets::new(hasher.clone()),
             pod_addresses: Buckets::new(hasher.clone()),
             sources: [DataSource::None; Resource::ALL.len()],
             is_configured: true,
+            missing: Needs::OBJECTS,
+            from_snapshots: Needs::NOTHING,
             serial: 0,
             configuration_serial: 0,
             hasher,
@@ -261,6 +116,33 @@ impl Records {
         self.sources[resource as usize]
     }
 
+    pub(crate) fn set_source(&mut self, resource: Resource, source: DataSource) {
+        self.sources[resource as usize] = source;
+        let of = |resource| Needs(1 << resource as u8);
+        self.missing = self.missing.without(of(resource));
+        self.from_snapshots = self.from_snapshots.without(of(resource));
+        match source {
+            DataSource::None => self.missing = self.missing.and(of(resource)),
+            DataSource::Snapshot { .. } => {
+                self.from_snapshots = self.from_snapshots.and(of(resource));
+            }
+            DataSource::Live => {}
+        }
+    }
+
+    /// Whether the zone is that of a configuration (E44).
+    pub(crate) fn is_configured(&self) -> bool {
+        self.is_configured
+    }
+
+    pub(crate) fn set_configured(&mut self, is_configured: bool) {
+        self.is_configured = is_configured;
+        self.missing = match is_configured {
+            true => self.missing.without(Needs::CONFIGURATION),
+            false => self.missing.and(Needs::CONFIGURATION),
+        };
+    }
+
     /// The serial of the SOA records (RR70).
     pub fn serial(&self) -> u32 {
         self.serial
@@ -268,15 +150,14 @@ impl Records {
 
     /// The resources of a set that have no data (N9).
     pub(crate) fn lacks(&self, needs: Needs) -> bool {
-        let needs_configuration = needs.0 & Needs::CONFIGURATION.0 != 0;
-        (needs_configuration && !self.is_configured)
-            || Resource::ALL.iter().any(|&resource| {
-                needs.0 >> resource as u8 & 1 == 1 && self.source(resource) == DataSource::None
-            })
+        needs.0 & self.missing.0 != 0
     }
 
     /// When the oldest snapshot that a set depends on was confirmed, in Unix seconds (E42).
     pub(crate) fn snapshot(&self, needs: Needs) -> Option<u64> {
+        if needs.0 & self.from_snapshots.0 == 0 {
+            return None;
+        }
         Resource::ALL
             .iter()
             .filter(|&&resource| needs.0 >> resource as u8 & 1 == 1)
@@ -307,7 +188,7 @@ impl Records {
 
     /// The object of a Service, if clients may see it (N40, N41).
     pub(crate) fn visible<'r>(&'r self, entry: &'r ServiceEntry) -> Option<&'r ServiceObject> {
-        let object = entry.object.as_deref()?;
+        let object = entry.object.as_ref()?;
         let namespace = self.namespaces.get(entry.namespace)?;
         let hidden_when_empty = self.zone.settings.hide_empty_services
             && matches!(object.kind, Kind::ClusterIp(_))
@@ -337,14 +218,17 @@ impl Records {
 
     /// The ports of the slice that a row came in.
     pub(crate) fn ports(&self, row: &Row) -> &[Port] {
-        self.slices.get(row.slice).map_or(&[], |slice| &slice.ports)
+        self.slices.get(row.slice).map_or(&[], |slice| &slice.ports.all)
     }
 }
 
 /// Hash of wire-form labels.
-pub(crate) fn hash(hasher: &RandomState, wire: &[u8]) -> u64 {
-    use std::hash::BuildHasher;
-    hasher.hash_one(wire)
+pub(crate) fn hash(hasher: &RandomState, wire: &[u8]) -> u32 {
+    use std::hash::{BuildHasher, Hasher};
+    // Without the length that slices are hashed with: names say themselves where they end.
+    let mut state = hasher.build_hasher();
+    state.write(wire);
+    (state.finish() >> 32) as u32
 }
 
 /// The endpoint name of a row that has one of its own.

@@ -13,6 +13,8 @@ mod select;
 mod tests;
 mod write;
 
+use std::sync::Arc;
+
 use crate::message::{CLASS_IN, HEADER};
 use crate::name::{MAX_NAME, Name};
 
@@ -40,8 +42,8 @@ const AD: u8 = 0x20;
 /// CD, in the fourth octet.
 const CD: u8 = 0x10;
 
-/// What must be kept of a client's query while an upstream is asked; plain data, no borrow of
-/// records and no allocation, about 3 KiB.
+/// What must be kept of a client's query while an upstream is asked: no borrow of records and no
+/// allocation, about 1 KiB.
 #[derive(Clone, Debug)]
 pub struct Pending {
     id: u16,
@@ -59,8 +61,9 @@ pub struct Pending {
     nsid: Option<Octets<255>>,
     /// What the upstream is asked: the question's name, or the outside target of a CNAME of ours.
     target: Name,
-    /// For each CNAME of ours: TTL (4 octets), then its target in wire form.
-    cnames: Octets<{ MAX_OWN_CNAMES * (4 + MAX_NAME) }>,
+    /// TTL and target of each CNAME of ours; the targets are shared with the records, because ten
+    /// names in place are more than all the rest.
+    cnames: [Option<(u32, Arc<Name>)>; MAX_OWN_CNAMES],
     cname_count: u8,
 }
 
@@ -184,7 +187,7 @@ impl Pending {
             question: Octets::of(query.name_as_asked),
             nsid: query.nsid.map(Octets::of),
             target,
-            cnames: Octets::of(&[]),
+            cnames: [const { None }; MAX_OWN_CNAMES],
             cname_count: 0,
         }
     }
@@ -192,11 +195,10 @@ impl Pending {
     /// Adds a CNAME of ours. The first is owned by the question's name, each later one by the
     /// target of the one before; the last leads to the name that the upstream is asked.
     /// `respond` ends chains of more than 10 (RR48) before they get here.
-    pub fn push_cname(&mut self, ttl_s: u32, target: &Name) {
+    pub fn push_cname(&mut self, ttl_s: u32, target: impl Into<Arc<Name>>) {
         debug_assert!((self.cname_count as usize) < MAX_OWN_CNAMES, "RR48 is decided before");
-        if (self.cname_count as usize) < MAX_OWN_CNAMES {
-            self.cnames.push(&ttl_s.to_be_bytes());
-            self.cnames.push(target.wire());
+        if let Some(place) = self.cnames.get_mut(usize::from(self.cname_count)) {
+            *place = Some((ttl_s, target.into()));
             self.cname_count += 1;
         }
     }
@@ -263,13 +265,7 @@ impl Pending {
 
     /// TTL and target of each CNAME of ours, in order.
     fn own_cnames(&self) -> impl Iterator<Item = (u32, &[u8])> {
-        let mut rest = self.cnames.get();
-        std::iter::from_fn(move || {
-            let (ttl, tail) = rest.split_first_chunk::<4>()?;
-            let (name, tail) = tail.split_at(read::uncompressed_length(tail)?);
-            rest = tail;
-            Some((u32::from_be_bytes(*ttl), name))
-        })
+        self.cnames.iter().flatten().map(|(ttl_s, target)| (*ttl_s, target.wire()))
     }
 
     /// Whether the reply goes over a stream: no TC, and 65,535 octets (WR23).

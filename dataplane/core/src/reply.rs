@@ -1,6 +1,8 @@
 //! Writes one reply into a buffer: sections in order, names compressed, whole records only
 //! (dns-rules §5). A record that does not fit leaves no trace.
 
+mod names;
+
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,6 +11,7 @@ use crate::message::{
     CLASS_CH, CLASS_IN, Edns, HEADER, OPTION_EDE, OPTION_NSID, Question, Rcode, Transport, rtype,
 };
 use crate::text::ShortText;
+use crate::zone::{MAILBOX_LABEL, NAME_SERVER_LABELS, Zone};
 
 /// An OPT record without options: root owner, type, class, TTL, length.
 const OPT_OCTETS: usize = 11;
@@ -20,8 +23,6 @@ const EDE_FIXED: usize = 6;
 /// with a pointer as owner (12 octets), `ns.dns.Z` with a `Z` of 121 octets (128), a pointer behind
 /// `hostmaster` (13), and five numbers (20).
 const ROOM_BESIDE_NSID: usize = 12 + 128 + 13 + 20;
-/// Offsets that a compression pointer can hold (RFC 1035 §4.1.4).
-const POINTER_LIMIT: usize = 0x4000;
 /// Names remembered for compression beside the question's; a bound on the work per name.
 const ANCHORS: usize = 24;
 
@@ -75,6 +76,20 @@ const SMALLEST_RECORD: usize = 16;
 /// Timers of every SOA of ours: refresh, retry, expire (RR70).
 const SOA_TIMERS: [u32; 3] = [7200, 1800, 86400];
 
+/// Where the question's name stands, as the second octet of a pointer.
+const QUESTION: u8 = HEADER as u8;
+
+/// The five numbers at the end of an SOA.
+fn soa_numbers(serial: u32, minimum: u32) -> [u8; 20] {
+    let [refresh, retry, expire] = SOA_TIMERS;
+    let mut octets = [0; 20];
+    let numbers = [serial, refresh, retry, expire, minimum];
+    for (place, number) in octets.chunks_exact_mut(4).zip(numbers) {
+        place.copy_from_slice(&number.to_be_bytes());
+    }
+    octets
+}
+
 /// Something did not fit.
 pub(crate) struct Full;
 
@@ -96,8 +111,10 @@ pub(crate) struct Reply<'b, 'q> {
     /// Octets before the limit that additional records leave to an EDE.
     kept: usize,
     counts: [u16; 3],
-    /// Message offset and remaining length of label starts written so far.
-    anchors: [(u16, u8); ANCHORS],
+    /// Message offset of label starts written so far, and the length of the name from there: two
+    /// lists, because pairs have holes, which are slow to clear.
+    anchors: [u16; ANCHORS],
+    anchor_lengths: [u8; ANCHORS],
     anchor_count: usize,
     nsid: &'q [u8],
     payload_size: u16,
@@ -161,7 +178,8 @@ impl<'b, 'q> Reply<'b, 'q> {
             limit,
             kept: 0,
             counts: [0; 3],
-            anchors: [(0, 0); ANCHORS],
+            anchors: [0; ANCHORS],
+            anchor_lengths: [0; ANCHORS],
             anchor_count: 0,
             nsid,
             payload_size,
@@ -203,7 +221,19 @@ impl<'b, 'q> Reply<'b, 'q> {
         if self.truncated {
             return Err(Full);
         }
-        let written = self.record(Section::Answer, owner, rtype, CLASS_IN, ttl_s, rdata);
+        let written = match (owner, rdata) {
+            // An A record of the question's name in one piece: most of what is ever written.
+            (Owner::Question, Rdata::Octets(&[a, b, c, d])) => {
+                let [type0, type1] = rtype.to_be_bytes();
+                let [ttl0, ttl1, ttl2, ttl3] = ttl_s.to_be_bytes();
+                let written = self.array([
+                    0xc0, QUESTION, type0, type1, 0, 1, ttl0, ttl1, ttl2, ttl3, 0, 4, a, b, c, d,
+                ]);
+                self.counts[Section::Answer as usize] += u16::from(written.is_ok());
+                written
+            }
+            (_, _) => self.record(Section::Answer, owner, rtype, CLASS_IN, ttl_s, rdata),
+        };
         self.truncated = written.is_err();
         written
     }
@@ -265,14 +295,14 @@ impl<'b, 'q> Reply<'b, 'q> {
         ttl_s: u32,
         rdata: Rdata<'_>,
     ) -> Result<(), Full> {
-        match owner {
-            Owner::Question => self.octets(&[0xc0, HEADER as u8])?,
-            Owner::Name(name) => self.name(name)?,
-        }
         let [type0, type1] = rtype.to_be_bytes();
         let [class0, class1] = class.to_be_bytes();
         let [ttl0, ttl1, ttl2, ttl3] = ttl_s.to_be_bytes();
-        self.octets(&[type0, type1, class0, class1, ttl0, ttl1, ttl2, ttl3, 0, 0])?;
+        match owner {
+            Owner::Question => self.array([0xc0, QUESTION])?,
+            Owner::Name(name) => self.name(name)?,
+        }
+        self.array([type0, type1, class0, class1, ttl0, ttl1, ttl2, ttl3, 0, 0])?;
         let start = self.at;
         self.rdata(rdata)?;
         let length = (self.at - start) as u16;
@@ -280,24 +310,46 @@ impl<'b, 'q> Reply<'b, 'q> {
         Ok(())
     }
 
+    /// The SOA of the cluster's zone in the authority section, when its names can be compressed
+    /// against nothing but the zone's name in the question, as in nearly every denial; `None`
+    /// otherwise. The same octets as by [`Reply::record`], without a search.
+    pub(crate) fn cluster_soa(&mut self, zone: &Zone, serial: u32) -> Option<Result<(), Full>> {
+        let name = self.question.name;
+        let left = name.below(zone.apex(), zone.apex_labels)?;
+        let beside = left > 0 && matches!(name.label(left - 1), b"dns" | b"hostmaster");
+        if beside || zone.apex_labels == 0 || self.anchor_count > 0 {
+            return None;
+        }
+        let start = (HEADER + name.start(left)) as u16;
+        let [zone0, zone1] = (0xc000 | start).to_be_bytes();
+        let ttl_s = zone.negative_ttl_s;
+        let [ttl0, ttl1, ttl2, ttl3] = ttl_s.to_be_bytes();
+        let mut soa = [0; 54];
+        let fixed = [zone0, zone1, 0, 6, 0, 1, ttl0, ttl1, ttl2, ttl3, 0, 42];
+        soa[..12].copy_from_slice(&fixed);
+        soa[12..19].copy_from_slice(NAME_SERVER_LABELS);
+        soa[19..21].copy_from_slice(&[zone0, zone1]);
+        soa[21..32].copy_from_slice(MAILBOX_LABEL);
+        soa[32..34].copy_from_slice(&[zone0, zone1]);
+        soa[34..].copy_from_slice(&soa_numbers(serial, ttl_s));
+        let written = self.array(soa);
+        self.counts[Section::Authority as usize] += u16::from(written.is_ok());
+        Some(written)
+    }
+
     fn rdata(&mut self, rdata: Rdata<'_>) -> Result<(), Full> {
         match rdata {
             Rdata::Octets(octets) => self.octets(octets),
             Rdata::Name(name) => self.name(name),
             Rdata::Srv { priority, weight, port, target } => {
-                for number in [priority, weight, port] {
-                    self.octets(&number.to_be_bytes())?;
-                }
+                let [[a, b], [c, d], [e, f]] = [priority, weight, port].map(u16::to_be_bytes);
+                self.array([a, b, c, d, e, f])?;
                 self.whole_name(target)
             }
             Rdata::Soa { mname, rname, serial, minimum } => {
                 self.name(mname)?;
                 self.name(rname)?;
-                let [refresh, retry, expire] = SOA_TIMERS;
-                for number in [serial, refresh, retry, expire, minimum] {
-                    self.octets(&number.to_be_bytes())?;
-                }
-                Ok(())
+                self.array(soa_numbers(serial, minimum))
             }
             Rdata::Strings(strings) => strings.iter().try_for_each(|text| self.string(text)),
             Rdata::Texts(strings) => strings.iter().try_for_each(|text| self.string(text)),
@@ -322,6 +374,18 @@ impl<'b, 'q> Reply<'b, 'q> {
         self.octets(text)
     }
 
+    /// As many octets as the compiler knows: one comparison and one move.
+    #[inline(always)]
+    fn array<const N: usize>(&mut self, octets: [u8; N]) -> Result<(), Full> {
+        let end = self.at + N;
+        if end > self.limit {
+            return Err(Full);
+        }
+        self.buffer[self.at..end].copy_from_slice(&octets);
+        self.at = end;
+        Ok(())
+    }
+
     fn octets(&mut self, octets: &[u8]) -> Result<(), Full> {
         let end = self.at + octets.len();
         if end > self.limit {
@@ -332,83 +396,9 @@ impl<'b, 'q> Reply<'b, 'q> {
         Ok(())
     }
 
-    /// A name, its longest known suffix as a pointer.
-    fn name(&mut self, wire: &[u8]) -> Result<(), Full> {
-        let mut start = 0;
-        while wire[start] != 0 {
-            if let Some(offset) = self.known(&wire[start..]) {
-                return self.octets(&(0xc000 | offset).to_be_bytes());
-            }
-            start = self.label(wire, start)?;
-        }
-        self.octets(&[0])
-    }
-
-    /// A name without pointers, but known to later ones.
-    fn whole_name(&mut self, wire: &[u8]) -> Result<(), Full> {
-        let mut start = 0;
-        while wire[start] != 0 {
-            start = self.label(wire, start)?;
-        }
-        self.octets(&[0])
-    }
-
-    /// One label of a name, remembered for compression; returns where the next starts.
-    fn label(&mut self, wire: &[u8], start: usize) -> Result<usize, Full> {
-        let next = start + 1 + wire[start] as usize;
-        if self.anchor_count < ANCHORS && self.at < POINTER_LIMIT {
-            self.anchors[self.anchor_count] = (self.at as u16, (wire.len() - start) as u8);
-            self.anchor_count += 1;
-        }
-        self.octets(&wire[start..next])?;
-        Ok(next)
-    }
-
-    /// The offset of this suffix, if it has been written: in the question or behind an anchor.
-    fn known(&self, suffix: &[u8]) -> Option<u16> {
-        let asked = self.question.name.wire();
-        if let Some(position) = asked.len().checked_sub(suffix.len())
-            && asked[position..] == *suffix
-            && (0..self.question.name.count())
-                .any(|label| self.question.name.start(label) == position)
-        {
-            return Some((HEADER + position) as u16);
-        }
-        self.anchors[..self.anchor_count]
-            .iter()
-            .find(|(offset, length)| {
-                *length as usize == suffix.len() && self.reads(*offset, suffix)
-            })
-            .map(|(offset, _)| *offset)
-    }
-
-    /// Whether the name written at `offset` is this one. What we wrote is valid, so this ends.
-    fn reads(&self, offset: u16, mut name: &[u8]) -> bool {
-        let mut at = offset as usize;
-        loop {
-            let length = self.buffer[at] as usize;
-            if length & 0xc0 == 0xc0 {
-                at = (length & 0x3f) << 8 | self.buffer[at + 1] as usize;
-                continue;
-            }
-            let end = at + 1 + length;
-            // The question is written as asked, everything else in lower case.
-            if end > self.at
-                || name.len() <= length
-                || !self.buffer[at..end].eq_ignore_ascii_case(&name[..=length])
-            {
-                return false;
-            }
-            if length == 0 {
-                return true;
-            }
-            (at, name) = (end, &name[length + 1..]);
-        }
-    }
-
     /// Ends the reply: truncation, OPT with NSID and EDE, header. Returns its length.
     pub(crate) fn finish(
-        mut self,
+        &mut self,
         rcode: Rcode,
         authoritative: bool,
         recursion: bool,
@@ -420,14 +410,12 @@ impl<'b, 'q> Reply<'b, 'q> {
         }
         let query = self.question.packet;
         // Opcode 0, RD copied, QR, AA and TC set (WR1, WR4, WR7).
-        self.buffer[2] =
+        let third =
             0x80 | query[2] & 0x01 | u8::from(authoritative) << 2 | u8::from(truncated) << 1;
         // RA, CD copied; Z and AD are 0 (WR5, WR6).
-        self.buffer[3] = u8::from(recursion) << 7 | query[3] & 0x10 | rcode as u8 & 0x0f;
-        self.buffer[4..6].copy_from_slice(&[0, 1]);
-        for (index, count) in self.counts.iter().enumerate() {
-            self.buffer[6 + 2 * index..8 + 2 * index].copy_from_slice(&count.to_be_bytes());
-        }
+        let fourth = u8::from(recursion) << 7 | query[3] & 0x10 | rcode as u8 & 0x0f;
+        let [[a, b], [c, d], [e, f]] = self.counts.map(u16::to_be_bytes);
+        self.buffer[2..HEADER].copy_from_slice(&[third, fourth, 0, 1, a, b, c, d, e, f]);
         self.at
     }
 
@@ -448,7 +436,7 @@ impl<'b, 'q> Reply<'b, 'q> {
         let fixed =
             [0, 0, rtype::OPT as u8, size0, size1, high_rcode, 0, flags, 0, length0, length1];
         // Room was kept for all of these: none can fail.
-        let _ = self.octets(&fixed);
+        let _ = self.array(fixed);
         if !self.nsid.is_empty() {
             let _ = self.option(OPTION_NSID, &[self.nsid]);
         }

@@ -89,85 +89,79 @@ pub fn respond(
     buffer: &mut [u8],
 ) -> (Action, Reason) {
     let mut name = Labels::ROOT;
-    let (fate, reason) = decide(records, query, counters, &mut name, buffer);
-    counters.own.add(reason);
-    match fate {
-        Fate::Reply(octets) => (Action::Reply(octets), reason),
-        Fate::Drop => (Action::Drop, reason),
-        // Read once more instead of carried: an `Action` with a `Pending` has 3 KiB, and handing
-        // that from function to function would cost every reply more than its look-up.
-        Fate::Forward(group) => match parse(query.packet, &mut name) {
-            Ok(question) => {
-                let step = Step { records, query, counters, question: &question };
-                (Action::Forward(Forward { group, pending: step.pending() }), reason)
-            }
-            Err(_) => (Action::Drop, reason),
-        },
-    }
-}
-
-/// What becomes of a query, without what a forwarder needs.
-enum Fate {
-    Reply(usize),
-    Drop,
-    Forward(usize),
-}
-
-fn decide(
-    records: &Records,
-    query: &Query<'_>,
-    counters: &Counters<'_>,
-    name: &mut Labels,
-    buffer: &mut [u8],
-) -> (Fate, Reason) {
-    if query.transport == Transport::Udp && query.client.port() == 0 {
-        return (Fate::Drop, Reason::SourcePortZero);
-    }
-    let question = match parse(query.packet, name) {
+    let question = match read(query, &mut name) {
         Ok(question) => question,
-        Err(malformed) => return refuse_malformed(records, query, malformed, counters, buffer),
+        Err(malformed) => {
+            let (fate, reason) = refuse_malformed(records, query, malformed, counters, buffer);
+            counters.own.add(reason);
+            return match fate {
+                Some(octets) => (Action::Reply(octets), reason),
+                None => (Action::Drop, reason),
+            };
+        }
     };
     let step = Step { records, query, counters, question: &question };
-    if !is_allowed(records, query.client) {
-        return step.refuse(ede::PROHIBITED, Reason::Client, buffer);
+    let (fate, reason) = step.decide(buffer);
+    counters.own.add(reason);
+    // Each arm writes its own result: one value for both would be moved about as a kilobyte.
+    match fate {
+        Fate::Reply(octets) => (Action::Reply(octets), reason),
+        Fate::Forward { group, behind_cname } => {
+            let pending = step.pending(behind_cname);
+            (Action::Forward(Forward { group, pending }), reason)
+        }
     }
-    if matches!(question.qtype, rtype::AXFR | rtype::IXFR) {
-        return step.refuse(ede::NOT_SUPPORTED, Reason::Transfer, buffer);
-    }
-    match question.qclass {
-        CLASS_IN => step.answer(buffer),
-        CLASS_CH => step.chaos(buffer),
-        _ => step.refuse(ede::NOT_SUPPORTED, Reason::Class, buffer),
-    }
+}
+
+/// What becomes of a readable query, without what a forwarder needs: handing a kilobyte from
+/// function to function would cost every reply more than its look-up.
+enum Fate {
+    Reply(usize),
+    Forward {
+        group: usize,
+        /// CNAMEs of ours lead to the name to ask.
+        behind_cname: bool,
+    },
 }
 
 /// N1-N6.
+fn read<'p>(query: &Query<'p>, name: &'p mut Labels) -> Result<Question<'p>, Malformed<'p>> {
+    if query.transport == Transport::Udp && query.client.port() == 0 {
+        return Err(Malformed::Silence(Reason::SourcePortZero));
+    }
+    parse(query.packet, name)
+}
+
+/// What an unreadable query gets: so many octets, or nothing.
 fn refuse_malformed(
     records: &Records,
     query: &Query<'_>,
     malformed: Malformed<'_>,
     counters: &Counters<'_>,
     buffer: &mut [u8],
-) -> (Fate, Reason) {
+) -> (Option<usize>, Reason) {
     let (question, rcode, reason) = match malformed {
-        Malformed::Silence(reason) => return (Fate::Drop, reason),
+        Malformed::Silence(reason) => return (None, reason),
         Malformed::HeaderOnly(rcode, reason) => {
             let octets = header_only(query.packet, rcode, records.zone.recursion, buffer);
-            return (Fate::Reply(octets), reason);
+            return (Some(octets), reason);
         }
         Malformed::WithQuestion(question, reason) => (question, Rcode::FormErr, reason),
         Malformed::BadVersion(question) => (question, Rcode::BadVers, Reason::EdnsVersion),
     };
     let step = Step { records, query, counters, question: &question };
-    let reply = step.reply(buffer);
-    (Fate::Reply(reply.finish(rcode, false, records.zone.recursion, None)), reason)
+    let mut reply = step.reply(buffer);
+    (Some(reply.finish(rcode, false, records.zone.recursion, None)), reason)
 }
 
 /// N7: whether the client list lets this client ask.
 fn is_allowed(records: &Records, client: SocketAddr) -> bool {
     let clients = &records.zone.settings.clients;
+    if clients.is_empty() {
+        return true;
+    }
     let address: IpAddr = client.ip().to_canonical();
-    clients.is_empty() || clients.iter().any(|range| range.contains(&address))
+    clients.iter().any(|range| range.contains(&address))
 }
 
 /// One readable question and what it is decided with.
@@ -179,6 +173,21 @@ struct Step<'a> {
 }
 
 impl<'a> Step<'a> {
+    /// N7, N8.
+    fn decide(&self, buffer: &mut [u8]) -> (Fate, Reason) {
+        if !is_allowed(self.records, self.query.client) {
+            return self.refuse(ede::PROHIBITED, Reason::Client, buffer);
+        }
+        if matches!(self.question.qtype, rtype::AXFR | rtype::IXFR) {
+            return self.refuse(ede::NOT_SUPPORTED, Reason::Transfer, buffer);
+        }
+        match self.question.qclass {
+            CLASS_IN => self.answer(buffer),
+            CLASS_CH => self.chaos(buffer),
+            _ => self.refuse(ede::NOT_SUPPORTED, Reason::Class, buffer),
+        }
+    }
+
     fn reply<'b>(&self, buffer: &'b mut [u8]) -> Reply<'b, 'a> {
         let settings = &self.records.zone.settings;
         let nsid: &[u8] =
@@ -188,7 +197,7 @@ impl<'a> Step<'a> {
 
     fn finish(
         &self,
-        reply: Reply<'_, '_>,
+        reply: &mut Reply<'_, '_>,
         rcode: Rcode,
         authoritative: bool,
         ede: Option<(u16, &str)>,
@@ -203,7 +212,7 @@ impl<'a> Step<'a> {
     }
 
     fn refuse(&self, ede: u16, reason: Reason, buffer: &mut [u8]) -> (Fate, Reason) {
-        let reply = self.reply(buffer);
+        let reply = &mut self.reply(buffer);
         (self.finish(reply, Rcode::Refused, false, Some((ede, ""))), reason)
     }
 
@@ -214,12 +223,12 @@ impl<'a> Step<'a> {
         if !write_chaos(self.records, question.name, question.qtype, self.counters, &mut reply) {
             return self.refuse(ede::NOT_SUPPORTED, Reason::Class, buffer);
         }
-        (self.finish(reply, Rcode::NoError, true, None), Reason::Chaos)
+        (self.finish(&mut reply, Rcode::NoError, true, None), Reason::Chaos)
     }
 
     /// Class IN: follows CNAMEs of ours until a name answers (N9-N15).
     fn answer(&self, buffer: &mut [u8]) -> (Fate, Reason) {
-        let mut reply = self.reply(buffer);
+        let reply = &mut self.reply(buffer);
         let qtype = self.question.qtype;
         let mut aliases = Aliases { hops: [None; MAX_ALIASES], count: 0 };
         let mut needs = Needs::NOTHING;
@@ -267,7 +276,7 @@ impl<'a> Step<'a> {
             if self.records.snapshot(needs).is_some() {
                 reply.keep_for_ede(AGE_OCTETS);
             }
-            if !answer.write(node, qtype, &mut reply) {
+            if !answer.write(node, qtype, reply) {
                 return self.denied(reply, Rcode::NoError, soa, needs, &aliases);
             }
             let reason = aliases.reason(if soa.kind == SoaKind::SpecialUse {
@@ -280,14 +289,14 @@ impl<'a> Step<'a> {
     }
 
     fn count_withheld(&self, node: Node<'_, '_>) {
-        if let Node::Pointers(_, claims) = node
+        if let Node::Pointers(claims) = node
             && claims.withholds
         {
             self.counters.own.add_withheld_ptr();
         }
     }
 
-    fn found(&self, reply: Reply<'_, '_>, needs: Needs, reason: Reason) -> (Fate, Reason) {
+    fn found(&self, reply: &mut Reply<'_, '_>, needs: Needs, reason: Reason) -> (Fate, Reason) {
         let action = self.with_age(needs, |ede| self.finish(reply, Rcode::NoError, true, ede));
         (action, reason)
     }
@@ -295,7 +304,7 @@ impl<'a> Step<'a> {
     /// N11, N12, RR45: the SOA of the last name's zone (N30).
     fn denied(
         &self,
-        mut reply: Reply<'_, '_>,
+        reply: &mut Reply<'_, '_>,
         rcode: Rcode,
         soa: Soa<'_>,
         needs: Needs,
@@ -309,7 +318,7 @@ impl<'a> Step<'a> {
             soa,
         };
         if !reply.is_truncated()
-            && !answer.soa_record(Section::Authority, Owner::Name(soa.owner), &mut reply)
+            && !answer.soa_record(Section::Authority, Owner::Name(soa.owner), reply)
         {
             // Only behind CNAMEs that fill a datagram: the client asks again over TCP.
             reply.truncate();
@@ -337,7 +346,7 @@ impl<'a> Step<'a> {
     /// N14, RR40, RR43.
     fn forward(
         &self,
-        reply: Reply<'_, '_>,
+        reply: &mut Reply<'_, '_>,
         group: usize,
         needs: Needs,
         aliases: &Aliases<'_>,
@@ -345,12 +354,13 @@ impl<'a> Step<'a> {
         if !self.question.recursion_desired() {
             return self.not_recursive(reply, needs, aliases);
         }
-        (Fate::Forward(group), Reason::Forward)
+        let behind_cname = aliases.count > 0;
+        (Fate::Forward { group, behind_cname }, Reason::Forward)
     }
 
     /// What must be kept of a query that is forwarded: the question, and the CNAMEs of ours that
     /// lead to the name to ask.
-    fn pending(&self) -> Pending {
+    fn pending(&self, behind_cname: bool) -> Pending {
         let question = self.question;
         let settings = &self.records.zone.settings;
         let edns = question.edns;
@@ -370,6 +380,9 @@ impl<'a> Step<'a> {
             ra: self.records.zone.recursion,
             nsid,
         };
+        if !behind_cname {
+            return Pending::new(parts, question.name.to_name());
+        }
         let mut aliases = Aliases { hops: [None; MAX_ALIASES], count: 0 };
         let mut target: Option<&Name> = None;
         let mut labels = question.name.clone();
@@ -383,14 +396,14 @@ impl<'a> Step<'a> {
         let name = target.cloned().unwrap_or_else(|| question.name.to_name());
         let mut pending = Pending::new(parts, name);
         for (target, ttl_s) in aliases.hops.iter().flatten() {
-            pending.push_cname(*ttl_s, target);
+            pending.push_cname(*ttl_s, Arc::clone(target));
         }
         pending
     }
 
     fn not_recursive(
         &self,
-        mut reply: Reply<'_, '_>,
+        reply: &mut Reply<'_, '_>,
         needs: Needs,
         aliases: &Aliases<'_>,
     ) -> (Fate, Reason) {
@@ -405,7 +418,7 @@ impl<'a> Step<'a> {
     /// N15, RR42.
     fn no_group(
         &self,
-        reply: Reply<'_, '_>,
+        reply: &mut Reply<'_, '_>,
         needs: Needs,
         aliases: &Aliases<'_>,
     ) -> (Fate, Reason) {
@@ -420,13 +433,13 @@ impl<'a> Step<'a> {
 
 /// The CNAMEs of ours on the way.
 struct Aliases<'r> {
-    hops: [Option<(&'r Name, u32)>; MAX_ALIASES],
+    hops: [Option<(&'r Arc<Name>, u32)>; MAX_ALIASES],
     count: usize,
 }
 
 impl<'r> Aliases<'r> {
     /// Adds one; false when it leads back, or there are too many (RR48).
-    fn push(&mut self, target: &'r Name, ttl_s: u32, question: &Question<'_>) -> bool {
+    fn push(&mut self, target: &'r Arc<Name>, ttl_s: u32, question: &Question<'_>) -> bool {
         let known = self.hops[..self.count].iter().flatten().any(|(name, _)| *name == target);
         if known || target.wire() == question.name.wire() || self.count == MAX_ALIASES {
             return false;

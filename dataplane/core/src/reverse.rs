@@ -4,7 +4,7 @@ use crate::address::Address;
 use crate::message::rtype;
 use crate::name::Name;
 use crate::object::Resource;
-use crate::records::{DataSource, Kind, Needs, Records, Row, ServiceEntry};
+use crate::records::{DataSource, Kind, Needs, Publisher, Records, Row, ServiceEntry};
 use crate::reply::{Full, Owner, Rdata, Reply};
 use crate::schema::service_needs;
 use crate::settings::PodRecords;
@@ -13,7 +13,7 @@ use crate::text::ShortText;
 /// Names considered for the PTRs of one address; few addresses have more than a handful.
 const MAX_POINTERS: usize = 1024;
 /// What nearly all addresses have at most: kept small, because it is cleared for each reply.
-const FEW_POINTERS: usize = 8;
+const FEW_POINTERS: usize = 4;
 
 /// What every PTR verdict that is not a cluster IP depends on (§4.4).
 pub(crate) fn pointer_needs(records: &Records) -> Needs {
@@ -25,25 +25,29 @@ pub(crate) fn pointer_needs(records: &Records) -> Needs {
 }
 
 /// The visible Service whose cluster IP this is; the first by name should there be two (RR60).
-pub(crate) fn cluster_ip_owner(records: &Records, address: Address) -> Option<&ServiceEntry> {
-    let holders = records.cluster_ips.get(address).iter();
+pub(crate) fn cluster_ip_owner<'r>(
+    records: &'r Records,
+    holders: &[(Address, Publisher)],
+) -> Option<&'r ServiceEntry> {
     holders
-        .filter_map(|row| records.services.get(row.1))
+        .iter()
+        .filter(|(_, holder)| holder.is_cluster_ip())
+        .filter_map(|(_, holder)| records.services.get(holder.service))
         .filter(|entry| records.visible(entry).is_some())
         .min_by(|a, b| text(b"", a).cmp(text(b"", b)))
 }
 
 /// Who may have PTRs of an address (RR63); worked out once for each question.
 #[derive(Clone, Copy)]
-pub(crate) struct Claims {
+pub(crate) struct Claims<'r> {
+    /// What publishes it, visible or not.
+    published: &'r [(Address, Publisher)],
     /// Pods hold the address, and only the namespaces of those may claim it.
     held: bool,
     rule: Rule,
     /// Whether anybody who publishes the address goes without.
     pub(crate) withholds: bool,
     pub(crate) any: bool,
-    /// How many rows publish the address.
-    rows: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -56,29 +60,35 @@ enum Rule {
     Nobody,
 }
 
-impl Claims {
-    pub(crate) fn of(records: &Records, address: Address) -> Claims {
+impl<'r> Claims<'r> {
+    /// Those of an address that these publish.
+    pub(crate) fn of(
+        records: &'r Records,
+        address: Address,
+        published: &'r [(Address, Publisher)],
+    ) -> Claims<'r> {
         let held = is_held(records, address);
-        let rule = rule(records, address, held);
-        let mut claims = Claims { held, rule, withholds: false, any: false, rows: 0 };
-        visit_published(records, address, &mut |entry, _, row| {
-            claims.rows += 1;
-            if claims.allows(records, address, entry, row) {
+        // Of one row nobody else can claim the address: the rule is not worth a second look.
+        let rule = if published.len() < 2 { Rule::All } else { rule(records, published, held) };
+        let mut claims = Claims { published, held, rule, withholds: false, any: false };
+        for pointer in visible_rows(records, published) {
+            if claims.allows(records, &pointer) {
                 claims.any = true;
             } else {
                 claims.withholds = true;
             }
-        });
+        }
         claims
     }
 
-    fn allows(&self, records: &Records, address: Address, entry: &ServiceEntry, row: &Row) -> bool {
-        if self.held && !is_holder(records, address, entry.namespace) {
+    fn allows(&self, records: &Records, pointer: &Pointer<'_>) -> bool {
+        let (address, namespace) = (pointer.row.address, pointer.entry.namespace);
+        if self.held && !is_holder(records, address, namespace) {
             return false;
         }
         match self.rule {
             Rule::All => true,
-            Rule::OwnPods => row.label.is_own_pod(),
+            Rule::OwnPods => pointer.row.label.is_own_pod(),
             Rule::Nobody => false,
         }
     }
@@ -97,17 +107,17 @@ fn is_holder(records: &Records, address: Address, namespace: u32) -> bool {
     pods.any(|(_, pod)| !pod.host_network && pod.namespace == namespace)
 }
 
-fn rule(records: &Records, address: Address, held: bool) -> Rule {
+fn rule(records: &Records, published: &[(Address, Publisher)], held: bool) -> Rule {
     let (mut namespaces, mut owners) = (Several::default(), Several::default());
-    visit_published(records, address, &mut |entry, _, row| {
-        if held && !is_holder(records, address, entry.namespace) {
-            return;
+    for Pointer { entry, row, .. } in visible_rows(records, published) {
+        if held && !is_holder(records, row.address, entry.namespace) {
+            continue;
         }
         namespaces.add(entry.namespace);
         if row.label.is_own_pod() {
             owners.add(entry.namespace);
         }
-    });
+    }
     match (namespaces, owners) {
         (Several::None | Several::One(_), _) | (_, Several::None) => Rule::All,
         (Several::Many, Several::One(_)) => Rule::OwnPods,
@@ -135,29 +145,27 @@ impl Several {
 }
 
 /// Every row of an address in visible Services (RR61, RR65).
-fn visit_published<'r>(
+fn visible_rows<'r>(
     records: &'r Records,
-    address: Address,
-    visit: &mut dyn FnMut(&'r ServiceEntry, bool, &'r Row),
-) {
-    for (_, slot) in records.endpoint_addresses.get(address) {
-        let Some(entry) = records.services.get(*slot) else {
-            continue;
+    published: &'r [(Address, Publisher)],
+) -> impl Iterator<Item = Pointer<'r>> {
+    let rows = published.iter().filter(|(_, publisher)| !publisher.is_cluster_ip());
+    rows.filter_map(|&(address, Publisher { service, slice, label })| {
+        let entry = records.services.get(service)?;
+        let headless = match records.visible(entry)?.kind {
+            Kind::Headless => true,
+            Kind::ClusterIp(_) => false,
+            Kind::ExternalName(_) | Kind::Unserved => return None,
         };
-        let headless = match records.visible(entry).map(|object| &object.kind) {
-            Some(Kind::Headless) => true,
-            Some(Kind::ClusterIp(_)) => false,
-            Some(Kind::ExternalName(_) | Kind::Unserved) | None => continue,
-        };
-        entry.rows_at(address).for_each(|row| visit(entry, headless, row));
-    }
+        Some(Pointer { entry, row: Row { address, slice, label }, headless })
+    })
 }
 
 /// One candidate for a PTR.
 #[derive(Clone, Copy)]
 struct Pointer<'r> {
     entry: &'r ServiceEntry,
-    row: &'r Row,
+    row: Row,
     headless: bool,
 }
 
@@ -173,15 +181,15 @@ impl Pointer<'_> {
 
     fn order_of_names(&self, other: &Pointer<'_>, records: &Records) -> std::cmp::Ordering {
         let (mut own, mut others) = (ShortText::EMPTY, ShortText::EMPTY);
-        let own_label = records.label(self.row, &mut own);
-        let other_label = records.label(other.row, &mut others);
+        let own_label = records.label(&self.row, &mut own);
+        let other_label = records.label(&other.row, &mut others);
         text(own_label, self.entry).cmp(text(other_label, other.entry))
     }
 
     fn same_name(&self, other: &Pointer<'_>, records: &Records) -> bool {
         let (mut own, mut others) = (ShortText::EMPTY, ShortText::EMPTY);
         std::ptr::eq(self.entry, other.entry)
-            && records.label(self.row, &mut own) == records.label(other.row, &mut others)
+            && records.label(&self.row, &mut own) == records.label(&other.row, &mut others)
     }
 }
 
@@ -204,34 +212,30 @@ pub(crate) fn write_cluster_ip_pointer(
 /// Writes the PTRs of an address of endpoints, in the order of RR62.
 pub(crate) fn write_pointers(
     records: &Records,
-    address: Address,
-    claims: &Claims,
+    claims: &Claims<'_>,
     owner: Owner<'_>,
     reply: &mut Reply<'_, '_>,
 ) {
-    if claims.rows <= FEW_POINTERS {
-        write_sorted::<FEW_POINTERS>(records, address, claims, owner, reply);
-    } else {
-        write_sorted::<MAX_POINTERS>(records, address, claims, owner, reply);
+    match claims.published.len() {
+        0..=FEW_POINTERS => write_sorted::<FEW_POINTERS>(records, claims, owner, reply),
+        _ => write_sorted::<MAX_POINTERS>(records, claims, owner, reply),
     }
 }
 
 #[inline(never)]
 fn write_sorted<const N: usize>(
     records: &Records,
-    address: Address,
-    claims: &Claims,
+    claims: &Claims<'_>,
     owner: Owner<'_>,
     reply: &mut Reply<'_, '_>,
 ) {
     let mut pointers: [Option<Pointer<'_>>; N] = [None; N];
     let mut count = 0;
-    visit_published(records, address, &mut |entry, headless, row| {
-        if count < N && claims.allows(records, address, entry, row) {
-            pointers[count] = Some(Pointer { entry, row, headless });
-            count += 1;
-        }
-    });
+    let rows = visible_rows(records, claims.published);
+    for pointer in rows.filter(|pointer| claims.allows(records, pointer)).take(N) {
+        pointers[count] = Some(pointer);
+        count += 1;
+    }
     let pointers = &mut pointers[..count];
     pointers.sort_unstable_by(|a, b| match (a, b) {
         (Some(a), Some(b)) => a.order(b, records),
@@ -245,7 +249,7 @@ fn write_sorted<const N: usize>(
             continue;
         }
         let mut place = ShortText::EMPTY;
-        let label = records.label(pointer.row, &mut place);
+        let label = records.label(&pointer.row, &mut place);
         let parts = [&[label.len() as u8], label, &pointer.entry.wire, &records.zone.svc];
         if write_pointer(records, &parts, owner, reply).is_err() {
             return;

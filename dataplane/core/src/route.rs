@@ -42,11 +42,12 @@ pub(crate) fn route<'r: 'q, 'q>(
     name: &'q Labels,
     qtype: u16,
 ) -> Route<'r, 'q> {
-    if let Some((lookup, owner)) = special_use(name) {
+    let reverse = ReverseName::of(name);
+    if let Some((lookup, owner)) = special_use(name, reverse.as_ref()) {
         return Route::Own(lookup, Soa { owner, kind: SoaKind::SpecialUse });
     }
     let zone = &records.zone;
-    if !records.is_configured {
+    if !records.is_configured() {
         let soa = Soa { owner: zone.apex(), kind: SoaKind::Cluster };
         return Route::Own(Lookup::missing(Needs::CONFIGURATION), soa);
     }
@@ -57,7 +58,7 @@ pub(crate) fn route<'r: 'q, 'q>(
         };
         return Route::Own(lookup, Soa { owner: zone.apex(), kind: SoaKind::Cluster });
     }
-    if let Some(reverse) = ReverseName::of(name)
+    if let Some(reverse) = reverse
         && let Some(route) = reverse_name(records, name, reverse, qtype)
     {
         return route;
@@ -81,7 +82,10 @@ fn extra_node<'r, 'q>(owner: &'r ExtraOwner) -> Node<'r, 'q> {
 }
 
 /// A12: names that never leave this process (RFC 6761, §2.3), with the owner of their SOA.
-fn special_use(name: &Labels) -> Option<(Lookup<'static, '_>, &[u8])> {
+fn special_use<'q>(
+    name: &'q Labels,
+    reverse: Option<&ReverseName>,
+) -> Option<(Lookup<'static, 'q>, &'q [u8])> {
     let top = name.count().checked_sub(1)?;
     let found = |node, apex| Some((Lookup::found(node, Needs::NOTHING), name.suffix(apex)));
     let missing = |apex| Some((Lookup::missing(Needs::NOTHING), name.suffix(apex)));
@@ -95,14 +99,16 @@ fn special_use(name: &Labels) -> Option<(Lookup<'static, '_>, &[u8])> {
             1 => found(Node::EmptyNonTerminal, top - 1),
             _ => missing(top - 1),
         },
-        b"arpa" => loopback_reverse(name),
+        b"arpa" => loopback_reverse(name, reverse?),
         _ => None,
     }
 }
 
 /// A41.
-fn loopback_reverse(name: &Labels) -> Option<(Lookup<'static, '_>, &[u8])> {
-    let reverse = ReverseName::of(name)?;
+fn loopback_reverse<'q>(
+    name: &'q Labels,
+    reverse: &ReverseName,
+) -> Option<(Lookup<'static, 'q>, &'q [u8])> {
     let apex = reverse.left.checked_sub(reverse.loopback_labels()?)?;
     let node = match reverse.address() {
         Some(_) if reverse.is_localhost() => Some(Node::LocalhostPointer),
@@ -151,13 +157,14 @@ fn reverse_name<'r: 'q, 'q>(
 
 /// The PTRs of one address: a cluster IP's, else those of endpoints, else automatic ones (RR60-RR64).
 fn pointers<'r, 'q>(records: &'r Records, address: Address) -> Lookup<'r, 'q> {
-    if let Some(entry) = cluster_ip_owner(records, address) {
+    let published = records.addresses.get(address);
+    if let Some(entry) = cluster_ip_owner(records, published) {
         return Lookup::found(Node::ClusterIpPointer(entry), service_needs(records));
     }
     let needs = pointer_needs(records);
-    let claims = Claims::of(records, address);
+    let claims = Claims::of(records, address, published);
     if claims.any {
-        return Lookup::found(Node::Pointers(address, claims), needs);
+        return Lookup::found(Node::Pointers(claims), needs);
     }
     if !records.zone.extra.pointers(address).is_empty() {
         return Lookup::found(Node::ExtraPointers(address), needs);

@@ -1,6 +1,8 @@
 //! The Kubernetes DNS specification 1.1.0 as code: which names exist below the cluster domain and
 //! what lies at each (dns-rules §3.1), one function per section.
 
+use std::sync::Arc;
+
 use crate::address::{Address, dashed};
 use crate::endpoints::EndpointName;
 use crate::extra::ExtraOwner;
@@ -33,7 +35,7 @@ pub(crate) enum Node<'r, 'q> {
     /// An endpoint name (RR8).
     Endpoint(&'r ServiceEntry, EndpointName<'q>),
     /// A name that is an alias: ExternalName, or a CNAME among the extra records.
-    Alias(&'r Name, u32),
+    Alias(&'r Arc<Name>, u32),
     /// A pod name (§3.6).
     PodAddress(Address),
     /// Extra records.
@@ -41,7 +43,7 @@ pub(crate) enum Node<'r, 'q> {
     /// The reverse name of a cluster IP, and whose it is (RR60).
     ClusterIpPointer(&'r ServiceEntry),
     /// A reverse name with PTRs of endpoints, and who may have them.
-    Pointers(Address, Claims),
+    Pointers(Claims<'r>),
     /// A reverse name with PTRs from extra records only (RR64).
     ExtraPointers(Address),
     /// `localhost.` or below (A40).
@@ -186,11 +188,12 @@ fn cluster_ip<'r, 'q>(
     match below_service(name, left) {
         Below::Service => Lookup::found(Node::ClusterIp(entry, object), needs),
         Below::Protocol(protocol) => {
-            let exists = object.ports.iter().any(|p| !p.name.is_empty() && p.protocol == protocol);
+            let exists =
+                object.ports.all.iter().any(|p| !p.name.is_empty() && p.protocol == protocol);
             Lookup::found_if(exists, Node::EmptyNonTerminal, needs)
         }
         Below::Port(port) => {
-            let exists = object.ports.iter().any(|p| port.matches(p));
+            let exists = object.ports.all.iter().any(|p| port.matches(p));
             Lookup::found_if(exists, Node::ClusterIpPort(entry, object, port), needs)
         }
         Below::Endpoint(label) => endpoint(entry, records, label, needs.and(Needs::SLICES)),

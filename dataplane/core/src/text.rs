@@ -15,6 +15,25 @@ pub(crate) struct ShortText {
 impl ShortText {
     pub(crate) const EMPTY: ShortText = ShortText { octets: [0; CAPACITY], len: 0 };
 
+    /// A number in decimal; what does not fit is left out. Formatting costs ten times as much.
+    pub(crate) fn push_decimal(&mut self, number: u8) {
+        if number >= 100 {
+            self.push(b'0' + number / 100);
+        }
+        if number >= 10 {
+            self.push(b'0' + number / 10 % 10);
+        }
+        self.push(b'0' + number % 10);
+    }
+
+    /// One octet, if there is room.
+    pub(crate) fn push(&mut self, octet: u8) {
+        if let Some(place) = self.octets.get_mut(usize::from(self.len)) {
+            *place = octet;
+            self.len += 1;
+        }
+    }
+
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.octets[..self.len as usize]
     }

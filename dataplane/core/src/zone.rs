@@ -9,6 +9,10 @@ use crate::settings::{ServiceAddresses, Settings};
 /// Longest TTL of a negative answer in seconds (N31).
 const MAX_NEGATIVE_TTL_S: u32 = 5;
 
+/// `ns.dns` and `hostmaster`, which stand before `Z`.
+pub(crate) const NAME_SERVER_LABELS: &[u8; 7] = b"\x02ns\x03dns";
+pub(crate) const MAILBOX_LABEL: &[u8; 11] = b"\x0ahostmaster";
+
 /// One configuration, compiled.
 #[derive(Debug)]
 pub(crate) struct Zone {
@@ -45,8 +49,8 @@ impl Zone {
         }
         Zone {
             apex_labels: settings.cluster_domain.labels().count(),
-            name_server: below(b"\x02ns\x03dns"),
-            mailbox: below(b"\x0ahostmaster"),
+            name_server: below(NAME_SERVER_LABELS),
+            mailbox: below(MAILBOX_LABEL),
             svc: [b"\x03svc", apex].concat().into(),
             negative_ttl_s: settings.ttl_s.min(MAX_NEGATIVE_TTL_S),
             extra: Extra::new(&settings.extra, &settings.cluster_domain),

@@ -18,10 +18,7 @@ impl Answer<'_> {
         reply: &mut Reply<'_, '_>,
     ) -> bool {
         let ipv6 = qtype == rtype::AAAA;
-        if let Node::ClusterIp(_, object) = node
-            && let [address] = cluster_ips(object)
-        {
-            // What is asked most: one address, nothing to count or rotate.
+        if let Some(address) = only_address(node) {
             let ttl_s = self.records.zone.settings.ttl_s;
             let found = address.is_v4() != ipv6;
             let rdata = Rdata::Octets(address.octets());
@@ -52,6 +49,15 @@ impl Answer<'_> {
         reply: &mut Reply<'_, '_>,
     ) {
         if reply.is_truncated() {
+            return;
+        }
+        if let Some(address) = only_address(node) {
+            let ttl_s = self.records.zone.settings.ttl_s;
+            let qtype = if address.is_v4() { rtype::A } else { rtype::AAAA };
+            let rdata = Rdata::Octets(address.octets());
+            let (section, owner) = (Section::Additional, Owner::Name(owner));
+            // What does not fit leaves no trace.
+            let _ = reply.record(section, owner, qtype, CLASS_IN, ttl_s, rdata);
             return;
         }
         for (ipv6, qtype) in [(false, rtype::A), (true, rtype::AAAA)] {
@@ -95,7 +101,7 @@ impl Answer<'_> {
             | Node::PodAddress(_)
             | Node::Extra(_)
             | Node::ClusterIpPointer(_)
-            | Node::Pointers(..)
+            | Node::Pointers(_)
             | Node::ExtraPointers(_)
             | Node::Localhost
             | Node::LocalhostPointer
@@ -161,7 +167,7 @@ impl Answer<'_> {
             | Node::Version
             | Node::Alias(..)
             | Node::ClusterIpPointer(_)
-            | Node::Pointers(..)
+            | Node::Pointers(_)
             | Node::ExtraPointers(_)
             | Node::LocalhostPointer
             | Node::LoopProbe => {}
@@ -192,7 +198,18 @@ impl Answer<'_> {
         let wire = &wire.wire()[..wire.wire().len() - 1];
         let entry = self.records.service(wire).map(|(_, entry)| entry);
         // Not subject to exposure (N43).
-        entry.and_then(|entry| entry.object.as_deref()).map_or(&[], cluster_ips)
+        entry.and_then(|entry| entry.object.as_ref()).map_or(&[], cluster_ips)
+    }
+}
+
+/// The address of a node that has one for sure: what is asked most, and nothing to count or rotate.
+fn only_address<'r>(node: Node<'r, '_>) -> Option<&'r Address> {
+    let (Node::ClusterIp(_, object) | Node::ClusterIpPort(_, object, _)) = node else {
+        return None;
+    };
+    match cluster_ips(object) {
+        [address] => Some(address),
+        [] | [_, _, ..] => None,
     }
 }
 

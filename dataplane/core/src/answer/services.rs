@@ -15,6 +15,27 @@ use crate::schema::Node;
 const SRV_PRIORITY: u16 = 0;
 const SRV_WEIGHT: u16 = 100;
 
+/// Shows (endpoint name, port) pairs in a fixed order until it is told to stop.
+type Walk<'a> = &'a dyn Fn(&mut dyn FnMut(&[u8], u16) -> bool);
+
+/// A walk from pair number `start` on, coming round once.
+fn walk_round(walk: Walk<'_>, start: usize, visit: &mut dyn FnMut(&[u8], u16) -> bool) {
+    let mut index = 0;
+    let mut goes_on = true;
+    walk(&mut |label, port| {
+        index += 1;
+        goes_on = index <= start || visit(label, port);
+        goes_on
+    });
+    let mut left = if goes_on { start } else { 0 };
+    if left > 0 {
+        walk(&mut |label, port| {
+            left -= 1;
+            visit(label, port) && left > 0
+        });
+    }
+}
+
 impl Answer<'_> {
     /// RR30, RR32: the Service's ports, with itself as target.
     pub(super) fn write_service_ports(
@@ -29,7 +50,7 @@ impl Answer<'_> {
         };
         let found = match filter {
             PortFilter::Any => {
-                let numbers = &object.port_numbers[..];
+                let numbers = &object.ports.numbers[..];
                 let start = self.start(numbers.len());
                 for number in numbers[start..].iter().chain(&numbers[..start]) {
                     self.write_service(target.wire(), *number, reply);
@@ -38,7 +59,7 @@ impl Answer<'_> {
             }
             PortFilter::Named(port) => {
                 // The name may stand twice in an object from a file; each number is one record.
-                let matching = || object.ports.iter().filter(|p| port.matches(p));
+                let matching = || object.ports.all.iter().filter(|p| port.matches(p));
                 for (index, port) in matching().enumerate() {
                     if !matching().take(index).any(|other| other.number == port.number) {
                         self.write_service(target.wire(), port.number, reply);
@@ -65,31 +86,33 @@ impl Answer<'_> {
         filter: PortFilter<'_>,
         reply: &mut Reply<'_, '_>,
     ) -> bool {
-        let records = self.records;
+        let walk: Walk<'_> = &|visit| entry.visit_pairs(self.records, filter, visit);
+        let Some(start) = self.write_walked(entry, walk, reply) else {
+            return false;
+        };
+        self.add_endpoint_targets(entry, walk, start, reply);
+        true
+    }
+
+    /// An SRV record for each (endpoint name, port) pair of a walk, from a random one on; which one,
+    /// or `None` when there is no pair.
+    fn write_walked(
+        &self,
+        entry: &ServiceEntry,
+        walk: Walk<'_>,
+        reply: &mut Reply<'_, '_>,
+    ) -> Option<usize> {
         let mut count = 0;
-        entry.visit_pairs(records, filter, &mut |_, _| {
+        walk(&mut |_, _| {
             count += 1;
             true
         });
-        if count == 0 {
-            return false;
-        }
-        let start = self.start(count);
-        for (from, to) in [(start, count), (0, start)] {
-            let mut index = 0;
-            entry.visit_pairs(records, filter, &mut |label, port| {
-                index += 1;
-                if index > to {
-                    return false;
-                }
-                index <= from
-                    || self
-                        .endpoint_target(entry, label)
-                        .is_none_or(|target| self.write_service(target.wire(), port, reply))
-            });
-        }
-        self.add_endpoint_targets(entry, filter, start, reply);
-        true
+        let start = (count > 0).then(|| self.start(count))?;
+        walk_round(walk, start, &mut |label, port| {
+            self.endpoint_target(entry, label)
+                .is_none_or(|target| self.write_service(target.wire(), port, reply))
+        });
+        Some(start)
     }
 
     /// RR38: the addresses of every target, once each, in the order of the answer section, so that
@@ -97,7 +120,7 @@ impl Answer<'_> {
     fn add_endpoint_targets(
         &self,
         entry: &ServiceEntry,
-        filter: PortFilter<'_>,
+        walk: Walk<'_>,
         start: usize,
         reply: &mut Reply<'_, '_>,
     ) {
@@ -105,29 +128,19 @@ impl Answer<'_> {
             return;
         }
         let (mut first, mut last): (Option<Name>, Option<Name>) = (None, None);
-        for (from, to) in [(start, usize::MAX), (0, start)] {
-            let mut index = 0;
-            entry.visit_pairs(self.records, filter, &mut |label, _| {
-                index += 1;
-                if index > to {
-                    return false;
-                }
-                if index <= from {
-                    return true;
-                }
-                let Some(target) = self.endpoint_target(entry, label) else {
-                    return true;
-                };
-                // The pairs of one name follow one another; those of the first may come round again.
-                if last.as_ref() != Some(&target) && first.as_ref() != Some(&target) {
-                    let node = Node::Endpoint(entry, EndpointName::read(label));
-                    self.add_target(target.wire(), node, reply);
-                    first.get_or_insert_with(|| target.clone());
-                    last = Some(target);
-                }
-                reply.has_room()
-            });
-        }
+        walk_round(walk, start, &mut |label, _| {
+            let Some(target) = self.endpoint_target(entry, label) else {
+                return true;
+            };
+            // The pairs of one name follow one another; those of the first may come round again.
+            if last.as_ref() != Some(&target) && first.as_ref() != Some(&target) {
+                let node = Node::Endpoint(entry, EndpointName::read(label));
+                self.add_target(target.wire(), node, reply);
+                first.get_or_insert_with(|| target.clone());
+                last = Some(target);
+            }
+            reply.has_room()
+        });
     }
 
     fn endpoint_target(&self, entry: &ServiceEntry, label: &[u8]) -> Option<Name> {
@@ -144,21 +157,9 @@ impl Answer<'_> {
         let Some(target) = self.endpoint_target(entry, name.label()) else {
             return false;
         };
-        let mut count = 0;
-        entry.visit_endpoint_ports(self.records, name, &mut |_| {
-            count += 1;
-            true
-        });
-        if count == 0 {
+        let walk: Walk<'_> = &|visit| entry.visit_endpoint_ports(self.records, name, visit);
+        if self.write_walked(entry, walk, reply).is_none() {
             return false;
-        }
-        let start = self.start(count);
-        for (from, to) in [(start, count), (0, start)] {
-            let mut index = 0;
-            entry.visit_endpoint_ports(self.records, name, &mut |port| {
-                index += 1;
-                index <= to && (index <= from || self.write_service(target.wire(), port, reply))
-            });
         }
         self.add_target(target.wire(), Node::Endpoint(entry, name), reply);
         true

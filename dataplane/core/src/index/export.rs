@@ -4,11 +4,9 @@
 //! copied as a whole. Each object is as it was at one moment of the export; what changed behind
 //! its back is a change like any other, which asks for the next export.
 
-use std::collections::BTreeMap;
-use std::ops::Bound;
-
 use super::Index;
 use super::held::{HeldNamespace, HeldPod, HeldService, HeldSlice};
+use super::kept::Kept;
 use crate::object::{
     Endpoint, Key, Namespace, Object, Pod, Resource, Service, ServiceKind, ServicePort, Slice,
     SlicePort, TargetRef,
@@ -24,8 +22,8 @@ const FOREIGN_NAMESPACE: &str = "-";
 pub struct Export {
     /// Index into [`Resource::ALL`].
     resource: usize,
-    /// The object given last.
-    after: Option<Key>,
+    /// The place that the next object is looked for from.
+    place: u32,
 }
 
 impl Index {
@@ -35,30 +33,31 @@ impl Index {
         let mut left = budget;
         while let Some(&resource) = Resource::ALL.get(export.resource) {
             if self.next.source(resource) != DataSource::None {
-                let after = export.after.take();
-                export.after = match resource {
+                let from = std::mem::take(&mut export.place);
+                let next = match resource {
                     Resource::Services => {
-                        step(&self.held.services, after, &mut left, |key, held| {
+                        step(&self.held.services, from, &mut left, |key, held| {
                             self.service_of(key, held, &mut to)
                         })
                     }
                     Resource::EndpointSlices => {
-                        step(&self.held.slices, after, &mut left, |key, held| {
+                        step(&self.held.slices, from, &mut left, |key, held| {
                             self.slice_of(key, held, &mut to)
                         })
                     }
                     Resource::Namespaces => {
-                        step(&self.held.namespaces, after, &mut left, |key, held| {
+                        step(&self.held.namespaces, from, &mut left, |key, held| {
                             to(namespace_of(key, held));
                             1
                         })
                     }
-                    Resource::Pods => step(&self.held.pods, after, &mut left, |key, held| {
+                    Resource::Pods => step(&self.held.pods, from, &mut left, |key, held| {
                         to(pod_of(key, held));
                         1
                     }),
                 };
-                if export.after.is_some() {
+                if let Some(next) = next {
+                    export.place = next;
                     return true;
                 }
             }
@@ -70,7 +69,7 @@ impl Index {
     /// Gives a Service; what it cost.
     fn service_of(&self, key: &Key, held: &HeldService, to: &mut impl FnMut(Object)) -> usize {
         let entry = self.next.services.get(held.slot);
-        let Some(object) = entry.and_then(|entry| entry.object.as_deref()) else {
+        let Some(object) = entry.and_then(|entry| entry.object.as_ref()) else {
             return 1;
         };
         let kind = match &object.kind {
@@ -81,7 +80,7 @@ impl Index {
             Kind::ExternalName(target) => ServiceKind::ExternalName(target.to_string().into()),
             Kind::Unserved => ServiceKind::ExternalName("".into()),
         };
-        let ports = object.ports.iter().map(|port| ServicePort {
+        let ports = object.ports.all.iter().map(|port| ServicePort {
             name: text(&port.name),
             port: port.number,
             protocol: port.protocol,
@@ -94,7 +93,7 @@ impl Index {
             kind,
             ports: ports.collect(),
         }));
-        1 + object.ports.len()
+        1 + object.ports.all.len()
     }
 
     /// Gives a slice; what it cost. Endpoints that are not ready answer nothing and are left out.
@@ -104,7 +103,7 @@ impl Index {
         else {
             return 1;
         };
-        let ports = entry.ports.iter().map(|port| SlicePort {
+        let ports = entry.ports.all.iter().map(|port| SlicePort {
             name: text(&port.name),
             port: port.number,
             protocol: port.protocol,
@@ -118,7 +117,7 @@ impl Index {
             ports: ports.collect(),
             endpoints: held.rows.iter().map(|row| self.endpoint_of(row)).collect(),
         }));
-        1 + entry.ports.len() + held.rows.len()
+        1 + entry.ports.all.len() + held.rows.len()
     }
 
     fn endpoint_of(&self, row: &Row) -> Endpoint {
@@ -157,19 +156,18 @@ fn pod_of(key: &Key, held: &HeldPod) -> Object {
     })
 }
 
-/// Gives objects from behind `after` until `left` is used up; the last one given if more follow.
+/// Gives objects from a place on until `left` is used up; where more may follow.
 fn step<T>(
-    objects: &BTreeMap<Key, T>,
-    after: Option<Key>,
+    objects: &Kept<T>,
+    from: u32,
     left: &mut usize,
     mut give: impl FnMut(&Key, &T) -> usize,
-) -> Option<Key> {
-    let start = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
-    for (key, object) in objects.range((start, Bound::Unbounded)) {
+) -> Option<u32> {
+    for (place, key, object) in objects.from(from) {
         let cost = give(key, object);
         *left = left.saturating_sub(cost);
         if *left == 0 {
-            return Some(key.clone());
+            return Some(place + 1);
         }
     }
     None

@@ -1,8 +1,7 @@
 //! What the writer remembers of each object beside the records: enough to compare, replace and
 //! remove it.
 
-use std::collections::BTreeMap;
-
+use super::kept::Kept;
 use crate::address::Address;
 use crate::object::{Key, Resource};
 use crate::records::Row;
@@ -54,13 +53,13 @@ pub(super) struct HeldPod {
     pub(super) host_network: bool,
 }
 
-/// Every object held, by resource and key; in order, so that an export can stop and go on anywhere.
+/// Every object held, by resource and key.
 #[derive(Debug, Default)]
 pub(super) struct HeldObjects {
-    pub(super) services: BTreeMap<Key, HeldService>,
-    pub(super) slices: BTreeMap<Key, HeldSlice>,
-    pub(super) namespaces: BTreeMap<Key, HeldNamespace>,
-    pub(super) pods: BTreeMap<Key, HeldPod>,
+    pub(super) services: Kept<HeldService>,
+    pub(super) slices: Kept<HeldSlice>,
+    pub(super) namespaces: Kept<HeldNamespace>,
+    pub(super) pods: Kept<HeldPod>,
 }
 
 impl HeldObjects {

@@ -9,7 +9,10 @@ use crate::address::Address;
 use crate::chunks::Chunks;
 use crate::name::Name;
 use crate::object::{Key, Problem, Resource, Service, ServiceKind, ServicePort};
-use crate::records::{ClusterIps, Kind, Port, ServiceEntry, ServiceObject, ServiceWire, hash};
+use crate::records::{
+    ClusterIps, Kind, Port, Ports, Publisher, ServiceEntry, ServiceObject, ServiceWire,
+    SlicePlaces, hash,
+};
 use crate::settings::ServiceAddresses;
 
 impl Index {
@@ -27,7 +30,8 @@ impl Index {
         let selector = &self.next.zone.settings.exposure.service_selector;
         let is_selected = selector.matches(&service.labels);
         let labels = kept_labels(&service.labels, selector);
-        let object = object_of(service, is_selected, &mut problems);
+        let ports = self.ports.shared(service.ports.iter().map(port_of).collect());
+        let object = object_of(service.kind, ports, is_selected, &mut problems);
         let slot = self.service_slot(&key.namespace, &key.name);
         self.held.services.insert(key, HeldService { held, slot, labels });
         let visible = self.set_object(slot, Some(object));
@@ -48,20 +52,20 @@ impl Index {
         let Some(entry) = self.next.services.get(slot) else {
             return false;
         };
-        if entry.object.as_deref() == object.as_ref() {
+        if entry.object == object {
             return false;
         }
         let was_visible = self.next.visible(entry).is_some();
         let (namespace, old) = (entry.namespace, entry.object.clone());
         let (had, has) = (old.is_some(), object.is_some());
-        for &address in cluster_ips(old.as_deref()) {
-            self.next.cluster_ips.remove(address, slot);
+        for &address in cluster_ips(old.as_ref()) {
+            self.next.addresses.remove(address, Publisher::cluster_ip(slot));
         }
         for &address in cluster_ips(object.as_ref()) {
-            self.next.cluster_ips.insert(address, slot);
+            self.next.addresses.insert(address, Publisher::cluster_ip(slot));
         }
         if let Some(entry) = self.next.services.get_mut(slot) {
-            entry.object = object.map(Arc::new);
+            entry.object = object;
         }
         let namespace_changed = self.change_namespace(namespace, |entry| {
             entry.services = entry.services + u32::from(has) - u32::from(had);
@@ -102,7 +106,7 @@ impl Index {
             wire: ServiceWire::new(&wire, 0),
             namespace,
             object: None,
-            slices: Vec::new(),
+            slices: SlicePlaces::new(&[], 0),
             by_address: Chunks::default(),
             by_name: Chunks::default(),
             v4_rows: 0,
@@ -143,11 +147,8 @@ impl Index {
             let Some(entry) = self.next.services.get_mut(slot) else {
                 continue;
             };
-            if let Some(object) = &entry.object
-                && object.is_selected != is_selected
-            {
-                entry.object =
-                    Some(Arc::new(ServiceObject { is_selected, ..object.as_ref().clone() }));
+            if let Some(object) = &mut entry.object {
+                object.is_selected = is_selected;
             }
         }
     }
@@ -160,26 +161,24 @@ fn cluster_ips(object: Option<&ServiceObject>) -> &[Address] {
     }
 }
 
-fn object_of(service: Service, is_selected: bool, problems: &mut Vec<Problem>) -> ServiceObject {
-    let kind = match service.kind {
+fn object_of(
+    kind: ServiceKind,
+    ports: Arc<Ports>,
+    is_selected: bool,
+    problems: &mut Vec<Problem>,
+) -> ServiceObject {
+    let kind = match kind {
         ServiceKind::ClusterIp(addresses) => Kind::ClusterIp(distinct(&addresses)),
         ServiceKind::Headless => Kind::Headless,
         ServiceKind::ExternalName(name) => match external_name(&name) {
-            Some(target) => Kind::ExternalName(Box::new(target)),
+            Some(target) => Kind::ExternalName(Arc::new(target)),
             None => {
                 problems.push(Problem::BadExternalName(name));
                 Kind::Unserved
             }
         },
     };
-    let ports: Box<[Port]> = service.ports.iter().map(port_of).collect();
-    let mut port_numbers: Vec<u16> = Vec::new();
-    for port in &ports {
-        if !port_numbers.contains(&port.number) {
-            port_numbers.push(port.number);
-        }
-    }
-    ServiceObject { kind, ports, port_numbers: port_numbers.into(), is_selected }
+    ServiceObject { kind, ports, is_selected }
 }
 
 fn port_of(port: &ServicePort) -> Port {

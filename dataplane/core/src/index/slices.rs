@@ -7,7 +7,7 @@ use super::{Applied, Index, is_label, push_label};
 use crate::address::{Address, is_publishable};
 use crate::name::MAX_NAME;
 use crate::object::{Endpoint, Key, Problem, Resource, Slice};
-use crate::records::{Port, Row, RowLabel, SliceEntry, address_order, name_order};
+use crate::records::{Port, Publisher, Row, RowLabel, SliceEntry, address_order, name_order};
 use crate::settings::EndpointNames;
 use crate::text::ShortText;
 
@@ -45,6 +45,7 @@ impl Index {
         };
         let mut built = Built::new(slot, self.most_label_octets(service));
         built.read(&slice, self.next.zone.settings.endpoint_names);
+        built.entry.ports = self.ports.shared(built.ports(&slice));
         let old_rows = match self.held.slices.get_mut(&key) {
             Some(old) => {
                 old.held = held;
@@ -58,7 +59,8 @@ impl Index {
         };
         visible |= self.replace_rows(service, slot, &old_rows, &built.rows, built.entry);
         if let Some(old) = self.held.slices.get_mut(&key) {
-            old.rows = built.rows.into();
+            // A relist brings most slices as they were: their rows stay where they lie.
+            old.rows = if *old_rows == built.rows[..] { old_rows } else { built.rows.into() };
         }
         Applied { visible, problems: built.problems }
     }
@@ -71,8 +73,10 @@ impl Index {
             self.replace_rows(gone.service, gone.slot, &gone.rows, &[], SliceEntry::default());
         self.next.slices.set(gone.slot, None);
         self.free_slices.give_back(gone.slot);
-        if let Some(entry) = self.next.services.get_mut(gone.service) {
-            entry.slices.retain(|&slice| slice != gone.slot);
+        if let Some(entry) = self.next.services.get_mut(gone.service)
+            && let Ok(at) = entry.slices.binary_search(&gone.slot)
+        {
+            entry.slices = entry.slices.replaced(at, 1, &[]);
         }
         self.free_service_if_unused(gone.service);
         visible
@@ -84,7 +88,7 @@ impl Index {
         if let Some(entry) = self.next.services.get_mut(service)
             && let Err(at) = entry.slices.binary_search(&slot)
         {
-            entry.slices.insert(at, slot);
+            entry.slices = entry.slices.replaced(at, 0, &[slot]);
         }
         slot
     }
@@ -130,9 +134,8 @@ impl Index {
         };
         if entry.shares_address(row) {
             *entry.repeated(row.address) += 1;
-        } else {
-            records.endpoint_addresses.insert(row.address, service);
         }
+        records.addresses.insert(row.address, row.publisher(service));
         entry.v4_rows += u32::from(row.address.is_v4());
         entry.by_address.insert(*row, address_order);
         if !row.label.is_derived() {
@@ -154,9 +157,8 @@ impl Index {
         }
         if entry.shares_address(row) {
             *entry.repeated(row.address) -= 1;
-        } else {
-            records.endpoint_addresses.remove(row.address, service);
         }
+        records.addresses.remove(row.address, row.publisher(service));
     }
 }
 
@@ -170,6 +172,12 @@ impl crate::records::ServiceEntry {
 
     fn repeated(&mut self, address: Address) -> &mut u32 {
         if address.is_v4() { &mut self.repeated_v4 } else { &mut self.repeated_v6 }
+    }
+}
+
+impl Row {
+    fn publisher(&self, service: u32) -> Publisher {
+        Publisher { service, slice: self.slice, label: self.label }
     }
 }
 
@@ -189,7 +197,6 @@ impl Built {
     }
 
     fn read(&mut self, slice: &Slice, names: EndpointNames) {
-        self.entry.ports = self.ports(slice);
         let mut text = Vec::new();
         for endpoint in &slice.endpoints {
             // Names of endpoints that are not ready are kept too: their places do not move when
@@ -251,7 +258,7 @@ impl Built {
         }
     }
 
-    fn ports(&mut self, slice: &Slice) -> Box<[Port]> {
+    fn ports(&mut self, slice: &Slice) -> Vec<Port> {
         if slice.ports.len() > MAX_PORTS {
             self.problem(Problem::TooMany { what: "ports in one slice", limit: MAX_PORTS });
         }
@@ -266,7 +273,7 @@ impl Built {
         let order = |port: &Port| (port.number, port.protocol);
         ports.sort_by(|a, b| order(a).cmp(&order(b)).then_with(|| a.name.cmp(&b.name)));
         ports.dedup();
-        ports.into()
+        ports
     }
 
     fn problem(&mut self, problem: Problem) {

@@ -133,7 +133,7 @@ fn everything_that_leaves_gives_its_place_back() {
     assert_eq!(places.map(FreeSlots::bound), [1, 1, 1]);
     assert!(index.next.namespace(b"\x04shop").is_none());
     assert!(index.next.service(b"\x04cart\x04shop").is_none());
-    assert!(index.next.endpoint_addresses.get(IpAddr::from([10, 1, 0, 1]).into()).is_empty());
+    assert!(index.next.addresses.get(IpAddr::from([10, 1, 0, 1]).into()).is_empty());
 }
 
 /// Octets allocated by one changed endpoint and its publication, in a Service of so many slices

@@ -462,8 +462,8 @@ fn wr10_no_opt_without_opt_and_nsid_where_asked() {
 
 fn legacy(query: PendingQuestion<'_>) -> Pending {
     let mut pending = Pending::new(query, name("mail.example.com"));
-    pending.push_cname(5, &name("alias.shop.svc.cluster.local"));
-    pending.push_cname(30, &name("mail.example.com"));
+    pending.push_cname(5, name("alias.shop.svc.cluster.local"));
+    pending.push_cname(30, name("mail.example.com"));
     pending
 }
 
@@ -669,7 +669,7 @@ fn ten_cnames_of_the_longest_names_fit_in_pending() {
         plain(PendingQuestion { limit: 65_535, ..client("a.example.", RecordType::A) });
     let long = ["l".repeat(63), "m".repeat(63), "n".repeat(63), "o".repeat(60)].join(".");
     for i in 0..10 {
-        pending.push_cname(i, &name(&format!("{}{i}", &long[..long.len() - 1])));
+        pending.push_cname(i, name(&format!("{}{i}", &long[..long.len() - 1])));
     }
     let reply = fail(&Pending { limit: 4096, ..pending }, 0, "");
     assert_eq!(reply.answers.len(), 10);
@@ -686,7 +686,7 @@ fn mutated_replies_never_panic_and_never_make_us_write_nonsense() {
         plain(PendingQuestion { qtype: 255, edns: false, ..query }),
     ];
     let mut behind = Pending::new(query, name("www.old.example"));
-    behind.push_cname(5, &name("www.old.example"));
+    behind.push_cname(5, name("www.old.example"));
     client_queries.push(behind);
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut random = move || {

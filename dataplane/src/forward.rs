@@ -5,6 +5,7 @@
 //! asks and writes the reply. Nothing here can fail: what cannot be resolved is SERVFAIL.
 
 mod attempt;
+mod down;
 mod limits;
 mod lookup;
 mod own;
@@ -19,6 +20,7 @@ use std::sync::{Arc, OnceLock};
 use dataplane_core::{Discard, Forward};
 
 use crate::state::Published;
+pub use down::Down;
 use limits::InFlight;
 pub use limits::{Limit, Slot};
 use lookup::Unresolved;

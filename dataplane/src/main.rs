@@ -12,7 +12,7 @@ use dataplane::args::{Args, Source};
 use dataplane::drain::{self, Signals};
 use dataplane::forward::Forwarder;
 use dataplane::metrics::{Metrics, Sources};
-use dataplane::probes::{self, Health, Views};
+use dataplane::probes::{self, Health, Running, Views};
 use dataplane::serve::{self, Serving};
 use dataplane::source::api::Api;
 use dataplane::source::files::{Files, Watch};
@@ -49,8 +49,8 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let http = probes::bind(&args.http_candidates())?;
     let http_address = http.local_addr().context("cannot tell the address of HTTP")?;
     let (health, report) = (Arc::new(Health::default()), Arc::new(Report::default()));
-    let metrics = Arc::new(OnceLock::new());
-    let views = Views { health: health.clone(), report: report.clone(), metrics: metrics.clone() };
+    let running = Arc::new(OnceLock::new());
+    let views = Views { health: health.clone(), report: report.clone(), running: running.clone() };
     probes::start(http, views)?;
     tracing::debug!(%http_address, "probes are answered");
 
@@ -78,7 +78,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
         report: report.clone(),
     };
     // It is set here only, and once.
-    let _ = metrics.set(Metrics::new(counted));
+    let _ = running.set(Running { metrics: Metrics::new(counted), state: state.clone() });
     health.serving();
     let signals = starting.served(&runtime)?;
     tracing::info!(addresses = ?serving.local_addrs(), %http_address, workers, "answering");

@@ -3,6 +3,7 @@
 
 mod bind;
 mod bounded;
+mod shown;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -15,8 +16,6 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use dataplane_core::{DataSource, Resource};
-use serde::Serialize;
-use serde_json::Value;
 
 use bounded::Bounded;
 
@@ -24,13 +23,10 @@ pub use bind::bind;
 
 use crate::metrics::Metrics;
 use crate::snapshot::waits_for_live;
-use crate::source::Skipped;
 use crate::source::feed::Feed;
-use crate::source::report::{BadFile, Rejection, Report, Told};
+use crate::source::report::{Report, Told};
+use crate::state::State;
 
-/// Skipped objects, files and warnings that `/config` lists: the log names the first few only, so
-/// this is where a person finds the others. All of them are counted.
-const MAX_LISTED: usize = 1000;
 /// What there is to see until the source has been opened; `/livez` and `/readyz` have an answer from the start.
 const STARTING: (StatusCode, &str) =
     (StatusCode::SERVICE_UNAVAILABLE, "starting: the source is being read\n");
@@ -63,8 +59,17 @@ pub struct Views {
     pub health: Arc<Health>,
     /// What the source tells.
     pub report: Arc<Report>,
-    /// Numbers; none until there are sockets to count for.
-    pub metrics: Arc<OnceLock<Metrics>>,
+    /// What there is once there are sockets; nothing until then.
+    pub running: Arc<OnceLock<Running>>,
+}
+
+/// What a process has that answers DNS.
+#[derive(Debug)]
+pub struct Running {
+    /// Numbers.
+    pub metrics: Metrics,
+    /// Whom the forwarder asks.
+    pub state: Arc<State>,
 }
 
 /// Serves until the process ends.
@@ -98,7 +103,7 @@ fn router(views: Views) -> Router {
         .route("/livez", get(|| async { "ok\n" }))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
-        .route("/config", get(config))
+        .route("/config", get(shown::config))
         .with_state(views)
 }
 
@@ -185,105 +190,9 @@ fn snapshot_note(report: &Report) -> String {
 }
 
 async fn metrics(From(views): From<Views>) -> Response {
-    let Some(metrics) = views.metrics.get() else { return STARTING.into_response() };
+    let Some(running) = views.running.get() else { return STARTING.into_response() };
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, kind)], metrics.text()).into_response()
-}
-
-/// What `/config` shows. Lists are cut to [`MAX_LISTED`]; counts are not.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Shown<'a> {
-    revision: &'a str,
-    format: u32,
-    /// The highest format that this version reads: an operator writes no higher one.
-    max_format: u32,
-    origin: &'a str,
-    document: &'a Value,
-    unknown_fields: &'a [String],
-    rejection: Option<&'a Rejection>,
-    is_configured: bool,
-    role: &'a str,
-    watches: Vec<Watch<'a>>,
-    objects: serde_json::Map<String, Value>,
-    skipped_objects: &'a [Skipped],
-    skipped_object_count: usize,
-    files: &'a [BadFile],
-    warnings: &'a [String],
-    warning_count: usize,
-    other_kinds: &'a std::collections::BTreeMap<String, usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    snapshot: Option<&'a crate::snapshot::Told>,
-}
-
-/// One stream of objects, as `/config` shows it.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Watch<'a> {
-    resource: &'static str,
-    is_wanted: bool,
-    source: &'static str,
-    seconds_since_contact: Option<u64>,
-    /// What is wrong, since when.
-    trouble: Option<&'a str>,
-    trouble_seconds: Option<u64>,
-    events: u64,
-    relists: u64,
-    failures: u64,
-    decode_failures: u64,
-}
-
-fn watches(told: &Told) -> Vec<Watch<'_>> {
-    let resources = Resource::ALL.iter().map(|resource| resource.plural()).zip(&told.feeds);
-    let all = resources.chain(told.configuration.iter().map(|feed| ("configmaps", feed)));
-    all.map(|(resource, feed)| Watch {
-        resource,
-        is_wanted: feed.is_wanted,
-        source: match feed.source {
-            DataSource::None => "none",
-            DataSource::Snapshot { .. } => "snapshot",
-            DataSource::Live => "live",
-        },
-        seconds_since_contact: feed.age().map(|age| age.as_secs()),
-        trouble: feed.trouble.as_ref().map(|trouble| trouble.reason.as_str()),
-        trouble_seconds: feed.trouble.as_ref().map(|trouble| trouble.since.elapsed().as_secs()),
-        events: feed.events,
-        relists: feed.relists,
-        failures: feed.failures,
-        decode_failures: feed.undecodable,
-    })
-    .collect()
-}
-
-async fn config(From(views): From<Views>) -> Response {
-    if views.metrics.get().is_none() {
-        return STARTING.into_response();
-    }
-    let told = views.report.read();
-    let objects = Resource::ALL.iter().zip(told.objects);
-    let shown = Shown {
-        revision: &told.running.revision,
-        format: told.running.format,
-        max_format: crds::config::FORMAT,
-        origin: &told.running.origin,
-        document: &told.running.document,
-        unknown_fields: &told.running.unknown_fields,
-        rejection: told.rejection.as_ref(),
-        is_configured: !told.is_unconfigured,
-        role: &told.role,
-        watches: watches(&told),
-        objects: objects.map(|(kind, count)| (kind.plural().into(), count.into())).collect(),
-        skipped_objects: &told.skipped[..told.skipped.len().min(MAX_LISTED)],
-        skipped_object_count: told.skipped.len(),
-        files: &told.bad_files[..told.bad_files.len().min(MAX_LISTED)],
-        warnings: &told.warnings[..told.warnings.len().min(MAX_LISTED)],
-        warning_count: told.warnings.len(),
-        other_kinds: &told.other_kinds,
-        snapshot: told.snapshot.folder.is_some().then_some(&told.snapshot),
-    };
-    let mut text = serde_json::to_string_pretty(&shown).expect("strings and numbers only");
-    text.push('\n');
-    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
+    ([(header::CONTENT_TYPE, kind)], running.metrics.text()).into_response()
 }
 
 #[cfg(test)]

@@ -55,6 +55,9 @@ pub struct Told {
     pub folder: Option<PathBuf>,
     /// When the API server last confirmed what is on disk, in Unix seconds (E52).
     pub on_disk_confirmed_at_s: Option<u64>,
+    /// Revision of the configuration with what this process has written there: what a restart runs while there is no
+    /// other good one.
+    pub on_disk_revision: Option<String>,
     /// Size of it.
     pub octets: u64,
     /// Written since start.
@@ -143,6 +146,8 @@ struct Making {
     /// Nothing follows `next`.
     is_last: bool,
     confirmed_at_s: u64,
+    /// Of the configuration in it.
+    revision: String,
 }
 
 /// What the index cannot say.
@@ -180,7 +185,7 @@ impl Snapshots {
     pub fn keep_configuration(&mut self, config: Arc<Config>) {
         if self.configuration != config {
             self.configuration = config;
-            self.due.changed();
+            self.due.configured();
         }
     }
 
@@ -244,6 +249,7 @@ impl Snapshots {
             next: Some(Part::Start(octets)),
             is_last: false,
             confirmed_at_s: oldest.unwrap_or_default(),
+            revision: self.configuration.revision(),
         });
     }
 
@@ -277,7 +283,8 @@ impl Making {
             (true, true) => None,
             (false, true) => {
                 self.is_last = true;
-                Some(Part::End(self.confirmed_at_s))
+                let confirmed_at_s = self.confirmed_at_s;
+                Some(Part::End { confirmed_at_s, revision: self.revision.clone() })
             }
         };
     }

@@ -11,6 +11,7 @@ use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
+use super::down::Failing;
 use super::upstreams::Transport;
 use super::{lookup, random};
 
@@ -27,6 +28,7 @@ const MAX_DATAGRAM: usize = 4096;
 pub(super) struct Ask<'a> {
     pub(super) pending: &'a Pending,
     pub(super) server: &'a ServerCounters,
+    pub(super) failing: &'a Failing,
     pub(super) caps: &'a TtlCaps,
     pub(super) discards: &'a [AtomicU64; Discard::ALL.len()],
     pub(super) sockets: &'a Semaphore,
@@ -51,7 +53,7 @@ impl From<io::Error> for Failure {
 impl Ask<'_> {
     /// Asks; over UDP also over TCP where the reply is truncated or wrong replies keep coming.
     pub(super) async fn over(self, transport: Transport) -> Result<Relayed, Failure> {
-        let mut sent = Sent::new(self.server, self.expired);
+        let mut sent = Sent::new(self.server, self.failing, self.expired);
         let result = match transport {
             Transport::Udp => match self.over_udp().await {
                 Ok(Datagram::Good(relayed)) => Ok(relayed),
@@ -176,20 +178,29 @@ async fn bind(server: SocketAddr) -> io::Result<UdpSocket> {
 /// faster, which is this server's failure only if it had its time.
 struct Sent<'a> {
     server: &'a ServerCounters,
+    failing: &'a Failing,
     expired: &'a AtomicBool,
     at: Instant,
     settled: bool,
 }
 
 impl<'a> Sent<'a> {
-    fn new(server: &'a ServerCounters, expired: &'a AtomicBool) -> Sent<'a> {
+    fn new(server: &'a ServerCounters, failing: &'a Failing, expired: &'a AtomicBool) -> Sent<'a> {
         server.sent.fetch_add(1, Ordering::Relaxed);
-        Sent { server, expired, at: Instant::now(), settled: false }
+        Sent { server, failing, expired, at: Instant::now(), settled: false }
     }
 
     fn settle(&mut self, answered: bool) {
         self.settled = true;
-        self.server.failed.fetch_add(u64::from(!answered), Ordering::Relaxed);
+        match answered {
+            true => self.failing.answered(),
+            false => self.failed(),
+        }
+    }
+
+    fn failed(&self) {
+        self.server.failed.fetch_add(1, Ordering::Relaxed);
+        self.failing.failed(Instant::now().into_std());
     }
 }
 
@@ -198,7 +209,7 @@ impl Drop for Sent<'_> {
         let had_its_time =
             || self.expired.load(Ordering::Relaxed) || self.at.elapsed() >= lookup::HEDGE;
         if !self.settled && had_its_time() {
-            self.server.failed.fetch_add(1, Ordering::Relaxed);
+            self.failed();
         }
     }
 }
@@ -219,6 +230,27 @@ mod tests {
         socket.send(b"anybody there?").await.unwrap();
         let waited = tokio::time::timeout(PATIENCE, wait(&socket)).await.expect("an ICMP error");
         assert_eq!(waited.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn attempts_that_fail_for_a_minute_make_a_server_down_and_one_reply_ends_it() {
+        let address = "192.0.2.1:53".parse().unwrap();
+        let (sent, failed) = (AtomicU64::new(0), AtomicU64::new(0));
+        let server = ServerCounters { address, sent, failed };
+        let (failing, expired) = (Failing::default(), AtomicBool::new(false));
+        let attempt = || Sent::new(&server, &failing, &expired);
+        let is_down = || failing.down_for(Instant::now().into_std()).is_some();
+        attempt().settle(false);
+        tokio::time::advance(Duration::from_secs(61)).await;
+        attempt().settle(false);
+        drop(attempt());
+        assert!(!is_down(), "dropped for a faster one: no failure");
+        let late = attempt();
+        tokio::time::advance(lookup::HEDGE).await;
+        drop(late);
+        assert!(is_down());
+        attempt().settle(true);
+        assert!(!is_down());
     }
 
     #[tokio::test]

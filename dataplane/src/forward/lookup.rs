@@ -97,6 +97,7 @@ pub(super) async fn lookup(
                     let ask = Ask {
                         pending,
                         server: &upstreams.servers()[member.server],
+                        failing: upstreams.failing(member),
                         caps: &group.caps,
                         discards: &counts.discards,
                         sockets: &upstreams.sockets,

@@ -4,15 +4,19 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use crds::config::{self, Config, GroupOptions, Policy, Server};
 use dataplane_core::{ServerCounters, TtlCaps};
 use tokio::sync::Semaphore;
 
+use super::down::{Down, Failing};
 use super::resolv_conf::ResolvConf;
 
 /// Port of DNS, for the servers of resolv.conf.
 const DNS_PORT: u16 = 53;
+/// What the group of the default upstreams is called.
+const DEFAULT_GROUP: &str = "upstreams";
 
 /// The upstream groups of one configuration; the default has none.
 #[derive(Debug)]
@@ -20,6 +24,8 @@ pub struct Upstreams {
     /// Group 0 is that of the default upstreams, `i + 1` that of stub domain `i`.
     groups: Vec<Option<Group>>,
     servers: Vec<ServerCounters>,
+    /// One for each of `servers`.
+    failing: Vec<Failing>,
     problems: Vec<String>,
     resolv_conf: Option<ResolvConf>,
     pub(super) max_in_flight: usize,
@@ -31,6 +37,8 @@ pub struct Upstreams {
 /// The servers of one route.
 #[derive(Debug)]
 pub(super) struct Group {
+    /// `upstreams`, or the stub domain.
+    name: String,
     /// Those that can be asked, in configured order.
     pub(super) members: Vec<Member>,
     /// Of these the ones that are not ourselves, found at the first lookup.
@@ -79,6 +87,7 @@ impl Upstreams {
         let mut upstreams = Upstreams {
             groups: Vec::with_capacity(1 + config.stub_domains.len()),
             servers: Vec::new(),
+            failing: Vec::new(),
             problems: Vec::new(),
             resolv_conf: None,
             max_in_flight: limits.in_flight as usize,
@@ -91,18 +100,17 @@ impl Upstreams {
                 upstreams.problems.extend(file.problems.iter().cloned());
                 let servers: Vec<Server> = file.servers.iter().map(|ip| plain(*ip)).collect();
                 upstreams.resolv_conf = Some(file);
-                Some(upstreams.group_of("upstreams", &servers, options, config))
+                Some(upstreams.group_of(DEFAULT_GROUP, &servers, options, config))
             }
             config::Upstreams::Servers(group) => {
-                Some(upstreams.group_of("upstreams", &group.servers, &group.options, config))
+                Some(upstreams.group_of(DEFAULT_GROUP, &group.servers, &group.options, config))
             }
             config::Upstreams::None => None,
         };
         upstreams.groups.push(default);
         for stub in &config.stub_domains {
             let (servers, options) = (&stub.group.servers, &stub.group.options);
-            let place = format!("stub domain {}", stub.domain);
-            let group = upstreams.group_of(&place, servers, options, config);
+            let group = upstreams.group_of(&stub.domain, servers, options, config);
             upstreams.groups.push(Some(group));
         }
         upstreams
@@ -111,8 +119,10 @@ impl Upstreams {
     /// Takes over what the servers of an earlier configuration had counted: `servers.bind.` counts
     /// since the process started (§2.4).
     pub fn continuing(self, earlier: &Upstreams) -> Upstreams {
-        for server in &self.servers {
-            if let Some(same) = earlier.servers.iter().find(|s| s.address == server.address) {
+        for (server, failing) in self.servers.iter().zip(&self.failing) {
+            if let Some(place) = earlier.servers.iter().position(|s| s.address == server.address) {
+                let same = &earlier.servers[place];
+                failing.continue_from(&earlier.failing[place]);
                 server.sent.store(same.sent.load(Ordering::Relaxed), Ordering::Relaxed);
                 server.failed.store(same.failed.load(Ordering::Relaxed), Ordering::Relaxed);
             }
@@ -136,17 +146,38 @@ impl Upstreams {
         self.resolv_conf.as_ref()
     }
 
+    pub(super) fn failing(&self, member: Member) -> &Failing {
+        &self.failing[member.server]
+    }
+
+    /// Servers that have failed every attempt for at least a minute, in each group that they are in; at most `most`.
+    pub fn down(&self, now: Instant, most: usize) -> Vec<Down> {
+        let members = self
+            .groups
+            .iter()
+            .flatten()
+            .flat_map(|group| group.members.iter().map(move |member| (&group.name, *member)));
+        let down = members.filter_map(|(group, member)| {
+            let seconds = self.failing(member).down_for(now)?.as_secs();
+            let server = self.servers[member.server].address.to_string();
+            Some(Down { group: group.clone(), server, seconds })
+        });
+        down.take(most).collect()
+    }
+
     pub(super) fn group(&self, number: usize) -> Option<&Group> {
         self.groups.get(number)?.as_ref()
     }
 
     fn group_of(
         &mut self,
-        place: &str,
+        name: &str,
         servers: &[Server],
         options: &GroupOptions,
         config: &Config,
     ) -> Group {
+        let stub_domain = format!("stub domain {name}");
+        let place = if name == DEFAULT_GROUP { name } else { &stub_domain };
         let GroupOptions { policy, case_randomisation, limits, cache } = options;
         if *case_randomisation {
             self.problems.push(format!(
@@ -157,6 +188,7 @@ impl Upstreams {
         let members = servers.iter().filter_map(|server| self.member(place, server)).collect();
         let max_s = config.cache.max_ttl_seconds;
         Group {
+            name: name.to_owned(),
             members,
             askable: OnceLock::new(),
             policy: *policy,
@@ -178,6 +210,7 @@ impl Upstreams {
         let index = known.unwrap_or_else(|| {
             let (sent, failed) = (AtomicU64::new(0), AtomicU64::new(0));
             self.servers.push(ServerCounters { address, sent, failed });
+            self.failing.push(Failing::default());
             self.servers.len() - 1
         });
         let protocol = match server.transport {
@@ -243,10 +276,23 @@ mod tests {
         assert!(upstreams.group(3).is_none() && upstreams.problems().is_empty());
 
         upstreams.servers()[2].sent.store(7, Ordering::Relaxed);
+        let long = std::time::Duration::from_secs(60);
+        let now = Instant::now();
+        (0..3).for_each(|minute| upstreams.failing[2].failed(now + long * minute));
+        let down = |group: &str| Down {
+            group: group.into(),
+            server: "10.20.0.53:53".into(),
+            seconds: 120,
+        };
+        let both = [down("corp.example"), down("lab.corp.example")];
+        assert_eq!(upstreams.down(now + 2 * long, 9), both);
+        assert_eq!(upstreams.down(now + 2 * long, 1), both[..1]);
+
         let config = Config { upstreams: config::Upstreams::None, ..config };
         let next = Upstreams::of(&config, Path::new("")).continuing(&upstreams);
         assert!(next.group(0).is_none());
         assert_eq!(next.servers()[0].sent.load(Ordering::Relaxed), 7);
+        assert_eq!(next.down(now + 2 * long, 9), both);
     }
 
     #[test]

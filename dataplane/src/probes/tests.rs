@@ -1,6 +1,7 @@
 //! Why a process is not ready, in words, and what holds it so.
 
 use super::*;
+use crate::source::report::Rejection;
 
 #[test]
 fn e43_readiness_explains_itself() {

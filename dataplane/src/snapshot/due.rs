@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 /// Between the starts of two snapshots, so that a cluster that changes all the time does not write
 /// all the time; well within the 60 s after a change that E40 allows.
 const MIN_INTERVAL: Duration = Duration::from_secs(10);
+/// After a change of the configuration, which is rare: a restart while the next one is bad must find the last good one.
+const MIN_CONFIGURATION_INTERVAL: Duration = Duration::from_secs(1);
 /// While nothing changes the confirmation is renewed when it is this old.
 const RENEW_AFTER_S: u64 = 600;
 /// After a failure, which is mostly a full disk.
@@ -15,6 +17,8 @@ const RETRY: Duration = Duration::from_secs(60);
 pub(super) struct Due {
     /// Something that it would contain has changed.
     is_changed: bool,
+    /// And among that the configuration.
+    is_configured: bool,
     started: Option<Instant>,
     /// The latest contact before it, in Unix seconds.
     contact_s: u64,
@@ -38,6 +42,11 @@ impl Due {
         self.is_changed = true;
     }
 
+    /// The configuration that a restart is to run changed.
+    pub(super) fn configured(&mut self) {
+        (self.is_changed, self.is_configured) = (true, true);
+    }
+
     /// The snapshot that was started last could not be written.
     pub(super) fn failed(&mut self) {
         (self.is_changed, self.has_failed) = (true, true);
@@ -50,7 +59,7 @@ impl Due {
             return false;
         };
         let started = Some(moment.now);
-        *self = Due { is_changed: false, started, contact_s, has_failed: false };
+        *self = Due { started, contact_s, ..Due::default() };
         true
     }
 
@@ -67,6 +76,7 @@ impl Due {
         match moment.is_draining {
             // The last one: for the process that takes over, its age counts too.
             true => is_worth_it || renewed_s > 0,
+            false if self.is_configured => since_start >= MIN_CONFIGURATION_INTERVAL,
             false => is_worth_it && since_start >= MIN_INTERVAL,
         }
     }
@@ -101,6 +111,22 @@ mod tests {
             (100, Some(100), false, false, false),
             (101, Some(101), true, false, true),
         ]);
+    }
+
+    #[test]
+    fn e40_o6_a_changed_configuration_is_written_soon() {
+        let (begin, mut due) = (Instant::now(), Due::default());
+        let mut starts = |second, is_configured| {
+            if is_configured {
+                due.configured();
+            }
+            let now = begin + Duration::from_secs(second);
+            due.start(Moment { now, contact_s: Some(0), is_draining: false })
+        };
+        assert!(starts(0, false));
+        assert!(!starts(0, true));
+        assert!(starts(1, false));
+        assert!(!starts(2, false), "it was written");
     }
 
     #[test]

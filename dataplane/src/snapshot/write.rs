@@ -24,8 +24,13 @@ pub(super) enum Part {
     Start(Vec<u8>),
     /// Objects.
     Objects(Vec<u8>),
-    /// It is whole; the API server confirmed what is in it at this time (Unix seconds).
-    End(u64),
+    /// It is whole.
+    End {
+        /// When the API server confirmed what is in it, in Unix seconds.
+        confirmed_at_s: u64,
+        /// Of the configuration in it.
+        revision: String,
+    },
 }
 
 /// Starts the thread; it ends with the sender.
@@ -53,21 +58,21 @@ fn run(folder: &Path, parts: &Receiver<Part>, report: &Report) {
                 file = Some(same);
                 None
             }),
-            (Part::End(confirmed_at_s), Some(unfinished)) => {
-                unfinished.finish().map(|octets| Some((confirmed_at_s, octets)))
+            (Part::End { confirmed_at_s, revision }, Some(unfinished)) => {
+                unfinished.finish().map(|octets| Some((confirmed_at_s, revision, octets)))
             }
             // The rest of one that failed.
-            (Part::Objects(_) | Part::End(_), None) => Ok(None),
+            (Part::Objects(_) | Part::End { .. }, None) => Ok(None),
         };
         match done {
             Ok(None) => {}
-            Ok(Some((confirmed_at_s, octets))) => written(report, confirmed_at_s, octets),
+            Ok(Some(done)) => written(report, done),
             Err(error) => failed(report, folder, &error),
         }
     }
 }
 
-fn written(report: &Report, confirmed_at_s: u64, octets: u64) {
+fn written(report: &Report, (confirmed_at_s, revision, octets): (u64, String, u64)) {
     let mut told = report.read();
     if told.snapshot.error.take().is_some() || told.snapshot.writes == 0 {
         tracing::info!(octets, "snapshot written: a restart answers from it at once");
@@ -75,6 +80,7 @@ fn written(report: &Report, confirmed_at_s: u64, octets: u64) {
     told.snapshot.writes += 1;
     told.snapshot.octets = octets;
     told.snapshot.on_disk_confirmed_at_s = Some(confirmed_at_s);
+    told.snapshot.on_disk_revision = Some(revision);
 }
 
 fn failed(report: &Report, folder: &Path, error: &io::Error) {

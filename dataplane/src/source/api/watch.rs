@@ -22,7 +22,7 @@ use super::{chance, pulse};
 
 /// An answer begins within this time, and a list goes on.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
-/// A watch without a word for so long is dead: bookmarks come every minute.
+/// A watch without a word for so long is begun again, for it may be dead: bookmarks come about every minute.
 const SILENCE: Duration = Duration::from_secs(90);
 /// An object in etcd has 1.5 MiB at most; a line that is longer is none.
 const MAX_LINE: usize = 8 << 20;
@@ -119,9 +119,11 @@ impl Stream {
         let mut differences = 0;
         let mut token: Option<String> = None;
         let mut version: Option<String> = None;
+        // One for all pages: what is kept of objects would otherwise come to lie where the last one was.
+        let mut body = Vec::new();
         self.desk.borrow_mut().begin(&self.watched);
         loop {
-            let body = self.page(token.as_deref()).await?;
+            self.page(token.as_deref(), &mut body).await?;
             let page: Page<'_> = serde_json::from_slice(&body)
                 .map_err(|error| Failure::Garbage(error.to_string()))?;
             let mut desk = self.desk.borrow_mut();
@@ -154,14 +156,14 @@ impl Stream {
         Ok(())
     }
 
-    async fn page(&mut self, token: Option<&str>) -> Result<Vec<u8>, Failure> {
+    async fn page(&mut self, token: Option<&str>, page: &mut Vec<u8>) -> Result<(), Failure> {
         let request = self.watched.list(token);
         let mut body = self.send(request).await?.into_body();
-        let mut page = Vec::new();
+        page.clear();
         loop {
             match timeout(ANSWER_TIMEOUT, body.frame()).await {
                 Err(_) => return Err(silent(ANSWER_TIMEOUT)),
-                Ok(None) => return Ok(page),
+                Ok(None) => return Ok(()),
                 Ok(Some(Err(error))) => return Err(Failure::Link(chain(&error))),
                 Ok(Some(Ok(frame))) => {
                     page.extend_from_slice(frame.data_ref().map_or(&[][..], |d| d))
@@ -229,8 +231,9 @@ impl Stream {
         loop {
             return tokio::select! {
                 frame = timeout(SILENCE, body.frame()) => match frame {
-                    Err(_) => Err(silent(SILENCE)),
-                    Ok(None) => Err(Failure::End),
+                    // Not told as a failure: where hardly anything changes, bookmarks may take longer. If something
+                    // is wrong, the next watch says what.
+                    Err(_) | Ok(None) => Err(Failure::End),
                     Ok(Some(Err(error))) => Err(Failure::Link(chain(&error))),
                     Ok(Some(Ok(frame))) => Ok(frame.into_data().unwrap_or_default().to_vec()),
                 },

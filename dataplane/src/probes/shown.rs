@@ -1,0 +1,118 @@
+//! `/config`: what this process runs, since when it lacks what, and what it could not serve.
+
+use std::time::Instant;
+
+use axum::extract::State as From;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use dataplane_core::{DataSource, Resource};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{STARTING, Views};
+use crate::forward::Down;
+use crate::source::Skipped;
+use crate::source::report::{BadFile, Rejection, Told};
+
+/// Skipped objects, files and warnings that `/config` lists: the log names the first few only, so
+/// this is where a person finds the others. All of them are counted.
+const MAX_LISTED: usize = 1000;
+
+/// What `/config` shows. Lists are cut to [`MAX_LISTED`]; counts are not.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown<'a> {
+    revision: &'a str,
+    format: u32,
+    /// The highest format that this version reads: an operator writes no higher one.
+    max_format: u32,
+    origin: &'a str,
+    document: &'a Value,
+    unknown_fields: &'a [String],
+    rejection: Option<&'a Rejection>,
+    is_configured: bool,
+    role: &'a str,
+    watches: Vec<Watch<'a>>,
+    objects: serde_json::Map<String, Value>,
+    skipped_objects: &'a [Skipped],
+    skipped_object_count: usize,
+    files: &'a [BadFile],
+    warnings: &'a [String],
+    warning_count: usize,
+    /// Servers that have failed every attempt for a minute or more.
+    upstreams_down: Vec<Down>,
+    other_kinds: &'a std::collections::BTreeMap<String, usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    snapshot: Option<&'a crate::snapshot::Told>,
+}
+
+/// One stream of objects, as `/config` shows it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Watch<'a> {
+    resource: &'static str,
+    is_wanted: bool,
+    source: &'static str,
+    seconds_since_contact: Option<u64>,
+    /// What is wrong, since when.
+    trouble: Option<&'a str>,
+    trouble_seconds: Option<u64>,
+    events: u64,
+    relists: u64,
+    failures: u64,
+    decode_failures: u64,
+}
+
+fn watches(told: &Told) -> Vec<Watch<'_>> {
+    let resources = Resource::ALL.iter().map(|resource| resource.plural()).zip(&told.feeds);
+    let all = resources.chain(told.configuration.iter().map(|feed| ("configmaps", feed)));
+    all.map(|(resource, feed)| Watch {
+        resource,
+        is_wanted: feed.is_wanted,
+        source: match feed.source {
+            DataSource::None => "none",
+            DataSource::Snapshot { .. } => "snapshot",
+            DataSource::Live => "live",
+        },
+        seconds_since_contact: feed.age().map(|age| age.as_secs()),
+        trouble: feed.trouble.as_ref().map(|trouble| trouble.reason.as_str()),
+        trouble_seconds: feed.trouble.as_ref().map(|trouble| trouble.since.elapsed().as_secs()),
+        events: feed.events,
+        relists: feed.relists,
+        failures: feed.failures,
+        decode_failures: feed.undecodable,
+    })
+    .collect()
+}
+
+/// `/config`.
+pub(super) async fn config(From(views): From<Views>) -> Response {
+    let Some(running) = views.running.get() else { return STARTING.into_response() };
+    let upstreams = running.state.published.load().upstreams.clone();
+    let told = views.report.read();
+    let objects = Resource::ALL.iter().zip(told.objects);
+    let shown = Shown {
+        revision: &told.running.revision,
+        format: told.running.format,
+        max_format: crds::config::FORMAT,
+        origin: &told.running.origin,
+        document: &told.running.document,
+        unknown_fields: &told.running.unknown_fields,
+        rejection: told.rejection.as_ref(),
+        is_configured: !told.is_unconfigured,
+        role: &told.role,
+        watches: watches(&told),
+        objects: objects.map(|(kind, count)| (kind.plural().into(), count.into())).collect(),
+        skipped_objects: &told.skipped[..told.skipped.len().min(MAX_LISTED)],
+        skipped_object_count: told.skipped.len(),
+        files: &told.bad_files[..told.bad_files.len().min(MAX_LISTED)],
+        warnings: &told.warnings[..told.warnings.len().min(MAX_LISTED)],
+        warning_count: told.warnings.len(),
+        upstreams_down: upstreams.down(Instant::now(), MAX_LISTED),
+        other_kinds: &told.other_kinds,
+        snapshot: told.snapshot.folder.is_some().then_some(&told.snapshot),
+    };
+    let mut text = serde_json::to_string_pretty(&shown).expect("strings and numbers only");
+    text.push('\n');
+    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
+}

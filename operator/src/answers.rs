@@ -75,6 +75,14 @@ impl Answers {
         sample.iter().filter_map(answer).collect()
     }
 
+    /// What this pod says now, however young its last answer is.
+    pub async fn read_now(&self, pod: &Pod) -> PodAnswer {
+        let said = self.asker.ask(ask::address(pod)).await;
+        let kept = Kept { said: said.clone(), at: Instant::now() };
+        self.lock().insert(pods::uid(pod).to_owned(), kept);
+        PodAnswer { said, age: Duration::ZERO }
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Kept>> {
         self.kept.lock().expect("nothing panics while holding this lock")
     }

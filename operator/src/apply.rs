@@ -9,6 +9,7 @@ mod whose;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crds::ClusterDNS;
 use kube::ResourceExt;
@@ -37,6 +38,8 @@ pub struct Outcome {
     pub written: Vec<String>,
     /// What was deleted.
     pub pruned: Vec<Child>,
+    /// The API server asked not to be bothered for so long.
+    pub retry_after: Option<Duration>,
     failed: BTreeSet<Kind>,
 }
 
@@ -51,6 +54,11 @@ impl Outcome {
         tracing::warn!("{what} could not be written: {why}");
         self.failed.insert(kind);
         self.applied.failures.push((what, why));
+    }
+
+    fn refused(&mut self, kind: Kind, namespace: &str, name: &str, error: &WriteError) {
+        self.retry_after = self.retry_after.max(error.retry_after());
+        self.failed(kind, namespace, name, explained(error));
     }
 }
 
@@ -78,6 +86,7 @@ pub async fn apply(
             Ok(false) => {}
             Ok(true) => outcome.written.push(told(*kind, &namespace, &name)),
             Err(Failure::NotLeading(lost)) => return Err(lost),
+            Err(Failure::Refused(error)) => outcome.refused(*kind, &namespace, &name, &error),
             Err(Failure::Other(why)) => outcome.failed(*kind, &namespace, &name, why),
         }
     }
@@ -92,6 +101,7 @@ pub async fn apply(
 
 enum Failure {
     NotLeading(NotLeading),
+    Refused(WriteError),
     Other(String),
 }
 
@@ -99,7 +109,7 @@ impl From<WriteError> for Failure {
     fn from(error: WriteError) -> Failure {
         match error {
             WriteError::NotLeading(lost) => Failure::NotLeading(lost),
-            WriteError::NoAnswer | WriteError::Refused(_) => Failure::Other(explained(&error)),
+            WriteError::NoAnswer | WriteError::Refused(_) => Failure::Refused(error),
         }
     }
 }
@@ -200,7 +210,7 @@ async fn switch(
     match patched {
         Ok(_) => outcome.written.push(told(Kind::Service, &namespace, &name)),
         Err(WriteError::NotLeading(lost)) => return Err(lost),
-        Err(error) => outcome.failed(Kind::Service, &namespace, &name, explained(&error)),
+        Err(error) => outcome.refused(Kind::Service, &namespace, &name, &error),
     }
     Ok(())
 }
@@ -227,7 +237,7 @@ async fn prune(
             Err(WriteError::NotLeading(lost)) => return Err(lost),
             // Gone already, or another of the same name by now.
             Err(error) if matches!(error.code(), Some(404 | 409)) => {}
-            Err(error) => outcome.failed(*kind, namespace, name, explained(&error)),
+            Err(error) => outcome.refused(*kind, namespace, name, &error),
             Ok(_) => {
                 ctx.memory.forget(*kind, namespace, name);
                 outcome.pruned.push(child);

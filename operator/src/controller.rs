@@ -32,7 +32,7 @@ use crate::observed::Offers;
 use crate::report::{Reported, report};
 use crate::settings::Settings;
 use crate::status;
-use crate::write::Writes;
+use crate::write::{WriteError, Writes};
 use backoff::Backoff;
 use triggers::Triggers;
 
@@ -120,7 +120,7 @@ async fn read_offers(ctx: &Context) -> anyhow::Result<bool> {
 
 async fn follow_offers(ctx: &Context, triggers: &Triggers) {
     loop {
-        tokio::time::sleep(offers::EVERY).await;
+        tokio::time::sleep(offers::again_in(&ctx.offers())).await;
         match read_offers(ctx).await {
             Ok(true) => {
                 let all = ctx.caches.resources.state();
@@ -142,8 +142,8 @@ fn after_failure(_: Arc<ClusterDNS>, _: &Never, _: Arc<Context>) -> Action {
 }
 
 async fn reconcile(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Result<Action, Never> {
-    let (name, began) = (dns.name_any(), Instant::now());
-    if let Err(wait) = ctx.backoff.begin(&name, began) {
+    let (name, generation, began) = (dns.name_any(), dns.metadata.generation, Instant::now());
+    if let Err(wait) = ctx.backoff.begin(&name, generation, began) {
         return Ok(Action::requeue(wait));
     }
     // On its way out: what is ours goes with it, and writing would bring some of it back.
@@ -152,17 +152,18 @@ async fn reconcile(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Result<Action, Ne
     }
     let dns = ctx.reported.newest(&dns);
     let (outcome, again) = match turn(&dns, &ctx).await {
-        Ok(Turn { again, is_complete: true }) => {
+        Ok(Turn { again, is_complete: true, .. }) => {
             ctx.backoff.succeeded(&name);
             ("done", again.unwrap_or(AGAIN).min(AGAIN))
         }
-        Ok(Turn { again, is_complete: false }) => {
-            let wait = ctx.backoff.failed(&name);
+        Ok(Turn { again, is_complete: false, retry_after }) => {
+            let wait = ctx.backoff.failed(&name, generation, Instant::now(), retry_after);
             ("incomplete", again.map_or(wait, |again| again.min(wait)))
         }
         Err(error) => {
             tracing::warn!("the ClusterDNS {name} could not be reconciled: {error:#}");
-            ("failed", ctx.backoff.failed(&name))
+            let asked = error.downcast_ref().and_then(WriteError::retry_after);
+            ("failed", ctx.backoff.failed(&name, generation, Instant::now(), asked))
         }
     };
     ctx.metrics.reconciled(outcome, began.elapsed());
@@ -173,12 +174,13 @@ async fn reconcile(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Result<Action, Ne
 struct Turn {
     again: Option<Duration>,
     is_complete: bool,
+    retry_after: Option<Duration>,
 }
 
 async fn turn(dns: &ClusterDNS, ctx: &Context) -> anyhow::Result<Turn> {
     let observed = observe(ctx, dns).await?;
     let now = Timestamp::now();
-    let settled = Turn { again: None, is_complete: true };
+    let settled = Turn { again: None, is_complete: true, retry_after: None };
     let config = match check_resource(dns) {
         Ok(config) => config,
         Err(violations) => {
@@ -206,5 +208,9 @@ async fn turn(dns: &ClusterDNS, ctx: &Context) -> anyhow::Result<Turn> {
     }
     report(ctx, dns, status::of(dns, &config, &plan, &outcome.applied, &observed, now)).await?;
     ctx.events.tell(dns, &plan.rollout.notices).await;
-    Ok(Turn { again: plan.rollout.again_in, is_complete: outcome.is_complete() })
+    Ok(Turn {
+        again: plan.rollout.again_in,
+        is_complete: outcome.is_complete(),
+        retry_after: outcome.retry_after,
+    })
 }

@@ -22,7 +22,8 @@ const MAX_REMEMBERED: usize = 200;
 
 /// Tells people.
 pub struct Events {
-    recorder: Recorder,
+    client: Client,
+    reporter: Reporter,
     writes: Writes,
     told: Mutex<Told>,
 }
@@ -62,7 +63,7 @@ impl Events {
             controller: names::FIELD_MANAGER.to_owned(),
             instance: Some(process.to_owned()),
         };
-        Events { recorder: Recorder::new(client, reporter), writes, told: Mutex::default() }
+        Events { client, reporter, writes, told: Mutex::default() }
     }
 
     /// Tells what was decided to be told.
@@ -92,9 +93,10 @@ impl Events {
             secondary: None,
         };
         let reference = dns.object_ref(&());
-        if let Err(error) =
-            self.writes.send("Event", self.recorder.publish(&event, &reference)).await
-        {
+        // A recorder that lives on would count other news of the same reason as the same and keep the old text.
+        let recorder = Recorder::new(self.client.clone(), self.reporter.clone());
+        let published = self.writes.send("Event", recorder.publish(&event, &reference)).await;
+        if let Err(error) = published {
             tracing::debug!("an Event was not written: {error}");
         }
     }

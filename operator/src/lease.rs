@@ -7,13 +7,15 @@
 
 mod decide;
 mod leadership;
+mod owner;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, OwnerReference};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, ObjectMeta, PostParams};
 use kube::{Client, ResourceExt};
@@ -37,8 +39,14 @@ const ATTEMPT: Duration = Duration::from_secs(4);
 #[derive(Debug)]
 pub struct Elector {
     leases: Api<Lease>,
+    reviews: Api<SelfSubjectReview>,
+    namespace: String,
     me: String,
+    /// Our ServiceAccount, if we have one; None until it is known.
+    owner: Option<Option<OwnerReference>>,
     seen: Option<Seen>,
+    /// Of the Lease as it was last seen: what others write there stays.
+    metadata: ObjectMeta,
     leadership: Arc<Leadership>,
 }
 
@@ -51,9 +59,16 @@ impl Elector {
         name: &str,
         leadership: Arc<Leadership>,
     ) -> Elector {
-        let leases = Api::namespaced(client, namespace);
-        let me = format!("{name}_{:016x}", random());
-        Elector { leases, me, seen: None, leadership }
+        Elector {
+            leases: Api::namespaced(client.clone(), namespace),
+            reviews: Api::all(client),
+            namespace: namespace.to_owned(),
+            me: format!("{name}_{:016x}", random()),
+            owner: None,
+            seen: None,
+            metadata: ObjectMeta::default(),
+            leadership,
+        }
     }
 
     /// Returns when this process leads.
@@ -112,12 +127,24 @@ impl Elector {
 
     /// One look and at most one write.
     async fn try_once(&mut self) -> kube::Result<bool> {
+        if self.owner.is_none() {
+            self.owner = Some(owner::owner(&self.reviews, &self.namespace).await?);
+        }
         // Counted from before the request: whoever sees the record sees it later.
         let started = self.leadership.now();
         // The holder writes without looking first; a conflict makes it look.
         if !self.is_mine() {
             let lease = self.leases.get_opt(NAME).await?;
             self.observe(lease, started);
+        }
+        if let Some(Some(owner)) = &self.owner
+            && owner::is_of_another_installation(&self.metadata, owner)
+        {
+            // Taken, it would be deleted under us, and another could take its successor at once.
+            tracing::info!(
+                "the lease {NAME} is of an installation that is gone: waiting until it is collected"
+            );
+            return Ok(false);
         }
         let (version, transitions) = match next(self.seen.as_ref(), &self.me, started) {
             Move::Wait => return Ok(false),
@@ -146,6 +173,8 @@ impl Elector {
     }
 
     fn observe(&mut self, lease: Option<Lease>, now: Instant) {
+        let metadata = lease.as_ref().map(|lease| lease.metadata.clone()).unwrap_or_default();
+        self.metadata = ObjectMeta { managed_fields: None, ..metadata };
         self.seen = lease.map(|lease| {
             let version = lease.resource_version().unwrap_or_default();
             decide::observe(self.seen.take(), lease.spec.unwrap_or_default(), version, now)
@@ -153,10 +182,15 @@ impl Elector {
     }
 
     async fn write(&self, version: Option<&str>, spec: LeaseSpec) -> kube::Result<Lease> {
-        let metadata = ObjectMeta {
-            name: Some(NAME.to_owned()),
-            resource_version: version.map(str::to_owned),
-            ..ObjectMeta::default()
+        let metadata = match version {
+            None => ObjectMeta {
+                name: Some(NAME.to_owned()),
+                owner_references: self.owner.clone().flatten().map(|owner| vec![owner]),
+                ..ObjectMeta::default()
+            },
+            Some(version) => {
+                ObjectMeta { resource_version: Some(version.to_owned()), ..self.metadata.clone() }
+            }
         };
         let lease = Lease { metadata, spec: Some(spec) };
         match version {

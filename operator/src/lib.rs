@@ -16,6 +16,8 @@ pub mod controller;
 pub mod decide;
 pub mod desired;
 pub mod events;
+#[cfg(test)]
+mod fixtures;
 pub mod lease;
 pub mod metrics;
 pub mod names;

@@ -21,8 +21,8 @@ use crate::compare::compare;
 use crate::context::Context;
 use crate::controller::triggers;
 use crate::desired::Kind;
-use crate::observed::{Child, Observed};
-use crate::{names, resources};
+use crate::observed::{Check, Child, Observed};
+use crate::{names, pods, resources};
 
 /// One look.
 ///
@@ -37,7 +37,10 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
 
     let service = typed::<Service>(of(Kind::Service, &service_name))?;
     let foreign_pods = match &service {
-        Some(service) if !is_owned(service, dns) => ctx.foreign.pods(&ctx.client, service).await?,
+        Some(service) if !is_owned(service, dns) => {
+            let is_given_back = !dns.spec.service.clone().unwrap_or_default().adopt;
+            ctx.foreign.pods(&ctx.client, service, is_given_back).await?
+        }
         Some(_) | None => Vec::new(),
     };
     let pods = caches.pods(&namespace, &instance);
@@ -68,7 +71,23 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
     };
     // Asks pods that were chosen from what they have just said.
     observed.comparison = compare(dns, &observed).await;
+    is_the_canary_there(ctx, &mut observed, (&namespace, &instance)).await;
     Ok(observed)
+}
+
+/// A pod that died while it was asked was silent too. That is a loss and no fault of what it tried, so what it answered
+/// worse counts only if it still says that it runs it.
+async fn is_the_canary_there(
+    ctx: &Context,
+    observed: &mut Observed,
+    (namespace, instance): (&str, &str),
+) {
+    let worse = observed.comparison.as_ref().filter(|it| it.checks.iter().any(Check::is_worse));
+    let Some(uid) = worse.map(|it| it.canary_uid.clone()) else { return };
+    let Some(canary) = observed.pods.iter().find(|pod| pods::uid(pod) == uid) else { return };
+    let answer = ctx.answers.read_now(canary).await;
+    observed.answers.insert(uid, answer);
+    observed.pods = ctx.caches.pods(namespace, instance);
 }
 
 /// Whether this ClusterDNS, and not one of the same name before it, owns something.

@@ -133,6 +133,14 @@ pub struct Check {
     pub stable: Result<(), String>,
 }
 
+impl Check {
+    /// Does it count against the canary? Not if the stable pod fails it too: a dead upstream must not block the change
+    /// that repairs it.
+    pub fn is_worse(&self) -> bool {
+        self.stable.is_ok() && self.canary.is_err()
+    }
+}
+
 /// One round of checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {

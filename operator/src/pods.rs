@@ -7,6 +7,7 @@ use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::observed::Observed;
+use crate::plan::RolloutState;
 
 /// The label by which a Deployment tells the pods of its templates apart.
 const TEMPLATE_HASH: &str = "pod-template-hash";
@@ -53,6 +54,20 @@ pub fn name(pod: &Pod) -> &str {
 pub fn has_labels(pod: &Pod, labels: &BTreeMap<String, String>) -> bool {
     labels.iter().all(|(key, value)| {
         pod.metadata.labels.as_ref().and_then(|own| own.get(key)) == Some(value)
+    })
+}
+
+/// Ready pods that have said that they run something else than every pod is to run, without a reason.
+pub fn behind<'a>(
+    observed: &'a Observed,
+    state: &'a RolloutState,
+) -> impl Iterator<Item = &'a Pod> {
+    let canary = state.canary_pod.as_ref().map(|pod| pod.uid.as_str());
+    ready(observed).filter(move |pod| {
+        let said = observed.answers.get(uid(pod)).and_then(|answer| answer.said.as_ref().ok());
+        let is_other =
+            said.is_some_and(|said| said.revision != state.stable && said.rejection.is_none());
+        is_other && Some(uid(pod)) != canary
     })
 }
 

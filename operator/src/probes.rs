@@ -21,6 +21,10 @@ pub async fn start(address: SocketAddr, metrics: Arc<Metrics>) -> anyhow::Result
     let listener = listener.with_context(|| {
         format!("cannot listen for HTTP on {address}: choose another with --http")
     })?;
+    // With port 0 nobody else knows it.
+    if let Ok(address) = listener.local_addr() {
+        tracing::info!(%address, "serving probes and metrics");
+    }
     let router = Router::new()
         .route("/livez", get(|| async { "ok\n" }))
         .route("/readyz", get(|| async { "ok\n" }))

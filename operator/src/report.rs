@@ -71,14 +71,20 @@ pub async fn report(
     let body = json!({
         "apiVersion": format!("{}/{}", crds::GROUP, crds::v1alpha1::VERSION),
         "kind": "ClusterDNS",
-        // Not one of the same name that was created since.
-        "metadata": {"name": dns.name_any(), "uid": dns.metadata.uid},
+        // Not one of the same name that was created since, nor over what another leader has said: a conflict is with
+        // something newer, which the watch brings.
+        "metadata": {"name": dns.name_any(), "uid": dns.metadata.uid,
+            "resourceVersion": dns.metadata.resource_version},
         "status": status,
     });
     let resources = Api::<ClusterDNS>::all(ctx.client.clone());
     let (name, params) = (dns.name_any(), PatchParams::apply(names::FIELD_MANAGER).force());
     let patch = Patch::Apply(&body);
-    match ctx.writes.send("ClusterDNS", resources.patch_status(&name, &params, &patch)).await {
+    match ctx
+        .writes
+        .send_versioned("ClusterDNS", resources.patch_status(&name, &params, &patch))
+        .await
+    {
         Ok(written) => ctx.reported.remember(written),
         Err(error) if matches!(error.code(), Some(404 | 409)) => {
             tracing::debug!("no status: {error}")

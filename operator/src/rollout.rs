@@ -36,6 +36,9 @@ pub fn plan(dns: &ClusterDNS, config: &Config, observed: &Observed, now: Timesta
     plan.state.needs_pods = plan.needs_pods;
     plan.state.switch = adoption::remember(dns, observed, now);
     plan.desired_revision = asked.revision;
+    if pods::behind(observed, &plan.state).next().is_some() {
+        plan.again_in = Some(plan.again_in.map_or(LOOK_EVERY, |again| again.min(LOOK_EVERY)));
+    }
     plan
 }
 

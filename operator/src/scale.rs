@@ -54,7 +54,7 @@ impl Cluster {
         }
     }
 
-    /// By [`SLACK_PERCENT`], and by a node at least: one node that comes and goes must not matter in a small cluster either.
+    /// By [`SLACK_PERCENT`], and by a whole node at least, with its cores: one node that comes and goes must not matter in a small cluster either.
     fn larger(self) -> Self {
         let nodes = self.nodes + (self.nodes * SLACK_PERCENT).div_ceil(100).max(1);
         let by_percent = self.cores + (self.cores * SLACK_PERCENT).div_ceil(100);
@@ -137,3 +137,6 @@ fn is_ours(deployment: &Deployment) -> bool {
         fields.is_some_and(|fields| fields.pointer("/f:spec/f:replicas").is_some())
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -228,6 +228,12 @@ fn on_its_way(dns: &ClusterDNS, plan: &Plan, observed: &Observed) -> Option<Told
         );
         return Some(Told::yes("WaitingForCanary", &message));
     }
+    let behind = pods::behind(observed, state).count();
+    if behind > 0 {
+        let message =
+            format!("{behind} ready pods have yet to take configuration {}", state.stable);
+        return Some(Told::yes("TakingOver", &message));
+    }
     match &plan.service {
         ServicePlan::Adopted { .. }
             if adoption::standing(dns, observed.service.as_ref())

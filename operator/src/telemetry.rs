@@ -6,10 +6,11 @@ use tracing::Level;
 
 /// Starts logging; once per process.
 pub fn start(is_json: bool, level: Level) {
+    // What libraries do is of interest only when they say that something is wrong; kube's failures are told by us.
     let filter = tracing_subscriber::filter::Targets::new()
-        .with_target("kube_runtime", tracing::level_filters::LevelFilter::ERROR)
-        .with_target("kube_client", tracing::level_filters::LevelFilter::ERROR)
-        .with_default(level);
+        .with_targets([("operator", level), ("clusterdns_operator", level)])
+        .with_targets([("kube_runtime", Level::ERROR), ("kube_client", Level::ERROR)])
+        .with_default(level.min(Level::WARN));
     use tracing_subscriber::layer::SubscriberExt;
     use tracing_subscriber::util::SubscriberInitExt;
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);

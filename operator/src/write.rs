@@ -12,6 +12,11 @@ use crate::metrics::Metrics;
 /// A write that has no answer by then has failed.
 pub const WRITE_TIMEOUT: Duration = Duration::from_secs(4);
 
+/// The same for a write that names the resourceVersion it was made for: one that arrives when another leads is refused.
+/// An API server may need seconds for the status of a ClusterDNS with thousands of records, all of whose rules it asks
+/// again.
+pub const VERSIONED_WRITE_TIMEOUT: Duration = Duration::from_secs(20);
+
 // A write that starts just before the lease is too old has ended when another may take it.
 const _: () =
     assert!(lease::RENEW_DEADLINE.as_secs() + WRITE_TIMEOUT.as_secs() < lease::DURATION.as_secs());
@@ -38,9 +43,7 @@ impl fmt::Display for WriteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             WriteError::NotLeading(lost) => write!(f, "{lost}"),
-            WriteError::NoAnswer => {
-                write!(f, "the API server did not answer within {} s", WRITE_TIMEOUT.as_secs())
-            }
+            WriteError::NoAnswer => f.write_str("the API server did not answer in time"),
             WriteError::Refused(error) => match error.as_ref() {
                 kube::Error::Api(status) => f.write_str(&status.message),
                 other => write!(f, "{other}"),
@@ -61,6 +64,14 @@ impl WriteError {
             },
             WriteError::NotLeading(_) | WriteError::NoAnswer => None,
         }
+    }
+
+    /// How long the API server wants to be left alone.
+    pub fn retry_after(&self) -> Option<Duration> {
+        let WriteError::Refused(error) = self else { return None };
+        let kube::Error::Api(status) = error.as_ref() else { return None };
+        let seconds = status.details.as_ref()?.retry_after_seconds;
+        (seconds > 0).then(|| Duration::from_secs(seconds.into()))
     }
 
     /// One word, for a condition and a metric.
@@ -95,9 +106,30 @@ impl Writes {
         kind: &'static str,
         request: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, WriteError> {
+        self.send_within(WRITE_TIMEOUT, kind, request).await
+    }
+
+    /// Sends one request that names a resourceVersion.
+    ///
+    /// # Errors
+    /// See [`WriteError`].
+    pub async fn send_versioned<T>(
+        &self,
+        kind: &'static str,
+        request: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, WriteError> {
+        self.send_within(VERSIONED_WRITE_TIMEOUT, kind, request).await
+    }
+
+    async fn send_within<T>(
+        &self,
+        time: Duration,
+        kind: &'static str,
+        request: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, WriteError> {
         let outcome = match self.leadership.ensure() {
             Err(lost) => Err(WriteError::NotLeading(lost)),
-            Ok(()) => match tokio::time::timeout(WRITE_TIMEOUT, request).await {
+            Ok(()) => match tokio::time::timeout(time, request).await {
                 Ok(Ok(written)) => Ok(written),
                 Ok(Err(error)) => Err(WriteError::Refused(Box::new(error))),
                 Err(_) => Err(WriteError::NoAnswer),

@@ -54,12 +54,7 @@ fn copy_into(group: &mut Group, field: &str, bundles: &Bundles) -> Result<(), Re
                 let message = format!("ConfigMap {name}, key {key}: {what}");
                 refusal("CABundleInvalid", &field, message)
             })?,
-            Some(Err(why)) => {
-                let message = format!(
-                    "ConfigMap {name}, key {key}: {why}: create it beside the Service, or correct the name"
-                );
-                return Err(refusal("CABundleMissing", &field, message));
-            }
+            Some(Err(why)) => return Err(refusal("CABundleMissing", &field, why.clone())),
             None => {
                 let message = format!(
                     "ConfigMap {name} with key {key} was not found beside the Service: create it"

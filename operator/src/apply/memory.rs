@@ -136,9 +136,12 @@ fn is_older(kept: &Option<String>, than: &str) -> bool {
     }
 }
 
+/// Which version it is to be written over is no part of what it says: or a change by somebody else would cause a write.
 fn hash(object: &DynamicObject) -> u64 {
     let mut hasher = DefaultHasher::new();
-    serde_json::to_string(object).expect("a Kubernetes object is JSON").hash(&mut hasher);
+    let mut object = object.clone();
+    object.metadata.resource_version = None;
+    serde_json::to_string(&object).expect("a Kubernetes object is JSON").hash(&mut hasher);
     hasher.finish()
 }
 
@@ -193,6 +196,9 @@ mod tests {
         );
         assert_eq!(why(&wanted("a"), Some(&live("12", "b", ""))), Some(Why::Edited));
         assert_eq!(why(&wanted("b"), Some(&live("11", "a", ""))), Some(Why::Wanted));
+        let mut over_another = wanted("a");
+        over_another.metadata.resource_version = Some("11".into());
+        assert_eq!(why(&over_another, Some(&live("11", "a", "theirs"))), None);
         assert_eq!(why(&wanted("a"), None), Some(Why::Missing));
         let mut another = live("20", "a", "");
         another.metadata.uid = Some("v".into());

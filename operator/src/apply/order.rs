@@ -62,8 +62,8 @@ pub(super) fn superfluous(desired: &Desired, observed: &Observed) -> Vec<Child> 
     found
 }
 
-/// A workload stays until the one that replaces it is fully rolled out and ready; rights and configuration stay as long
-/// as any workload does.
+/// A workload stays until the one that replaces it is fully rolled out and ready. What every ClusterDNS has, under a name
+/// that never changes, goes with it and not before: the chart gives no right to delete it.
 fn may_go(kind: Kind, desired: &Desired, observed: &Observed) -> bool {
     let wants = |kind| desired.objects.iter().any(|(wanted, _)| *wanted == kind);
     match kind {
@@ -75,7 +75,7 @@ fn may_go(kind: Kind, desired: &Desired, observed: &Observed) -> bool {
         | Kind::Role
         | Kind::RoleBinding
         | Kind::ConfigMap
-        | Kind::Service => wants(kind),
+        | Kind::Service => false,
         Kind::PodDisruptionBudget
         | Kind::NetworkPolicy
         | Kind::HorizontalPodAutoscaler
@@ -128,6 +128,14 @@ mod tests {
             [Kind::NetworkPolicy],
             "an empty plan takes no pod"
         );
+    }
+
+    #[test]
+    fn what_every_cluster_dns_has_is_never_deleted() {
+        let kinds = [Kind::ServiceAccount, Kind::Role, Kind::ConfigMap, Kind::Service];
+        let mut observed = daemon_set(3);
+        observed.children = kinds.map(|kind| Child { name: "other".into(), ..child(kind) }).into();
+        assert_eq!(superfluous(&desired(&kinds), &observed), []);
     }
 
     #[test]

@@ -7,10 +7,16 @@ use std::time::{Duration, Instant};
 
 /// After the first failure.
 const FIRST: Duration = Duration::from_secs(1);
-/// At most: what people repair is seen by a watch anyway, except on the far side of the API server.
-const LONGEST: Duration = Duration::from_secs(300);
+/// At most: what was repaired elsewhere is noticed after that time.
+const LONGEST: Duration = Duration::from_secs(60);
 /// Looks begin no closer to each other, so that a burst of changes costs one look, not one each.
 const APART: Duration = Duration::from_millis(300);
+/// Nor more often than this for long: somebody who undoes what we write must not get an answer each time (O13).
+const SUSTAINED: Duration = Duration::from_secs(1);
+/// Looks beyond that rate, when it was quiet before: a rollout has so many steps that follow each other quickly.
+const BURST: u32 = 15;
+/// A request to wait longer than this is not honoured: an hour without a look is an outage of its own.
+const LONGEST_ASKED: Duration = Duration::from_secs(300);
 /// ClusterDNS that are remembered.
 const MAX_REMEMBERED: usize = 1_000;
 
@@ -18,6 +24,10 @@ const MAX_REMEMBERED: usize = 1_000;
 struct History {
     failures: u32,
     began: Option<Instant>,
+    /// When the looks so far would have been over at the sustained rate.
+    paid_until: Option<Instant>,
+    /// The generation of the spec that failed, and when it may be tried again.
+    failed: Option<(Option<i64>, Instant)>,
 }
 
 /// Remembers failures by name.
@@ -27,31 +37,57 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// A look begins, or how long it has to wait.
-    pub fn begin(&self, name: &str, now: Instant) -> Result<(), Duration> {
+    /// A look begins, or how long it has to wait. After a failure nothing but another spec is a reason to be early: what
+    /// else changes may be the failure's own doing.
+    pub fn begin(&self, name: &str, generation: Option<i64>, now: Instant) -> Result<(), Duration> {
         self.with(name, |history| {
-            let since = history.began.map(|began| now.saturating_duration_since(began));
-            match since {
-                Some(since) if since < APART => Err(APART - since),
-                Some(_) | None => {
-                    history.began = Some(now);
-                    Ok(())
-                }
+            if let Some((failed, not_before)) = history.failed
+                && failed == generation
+                && now < not_before
+            {
+                return Err(not_before - now);
             }
+            let since = history.began.map(|began| now.saturating_duration_since(began));
+            if let Some(since) = since
+                && since < APART
+            {
+                return Err(APART - since);
+            }
+            let paid_until = history.paid_until.map_or(now, |until| until.max(now));
+            let ahead = paid_until - now;
+            if ahead > SUSTAINED * BURST {
+                return Err(ahead - SUSTAINED * BURST);
+            }
+            (history.began, history.paid_until) = (Some(now), Some(paid_until + SUSTAINED));
+            Ok(())
         })
     }
 
-    /// It failed: how long to wait.
-    pub fn failed(&self, name: &str) -> Duration {
+    /// It failed: how long to wait, at least as long as the API server has asked for.
+    pub fn failed(
+        &self,
+        name: &str,
+        generation: Option<i64>,
+        now: Instant,
+        asked: Option<Duration>,
+    ) -> Duration {
         self.with(name, |history| {
-            history.failures = history.failures.saturating_add(1);
-            with_jitter(after(history.failures))
+            // Another spec has failures of its own.
+            let before = match history.failed {
+                Some((failed, _)) if failed == generation => history.failures,
+                Some(_) | None => 0,
+            };
+            history.failures = before.saturating_add(1);
+            let asked = asked.unwrap_or_default().min(LONGEST_ASKED);
+            let wait = with_jitter(after(history.failures).max(asked));
+            history.failed = Some((generation, now + wait));
+            wait
         })
     }
 
     /// It did not.
     pub fn succeeded(&self, name: &str) {
-        self.with(name, |history| history.failures = 0);
+        self.with(name, |history| (history.failures, history.failed) = (0, None));
     }
 
     /// It is gone.
@@ -84,29 +120,67 @@ fn with_jitter(wait: Duration) -> Duration {
 mod tests {
     use super::*;
 
+    fn failed(backoff: &Backoff, name: &str, generation: i64, now: Instant) -> Duration {
+        backoff.failed(name, Some(generation), now, None)
+    }
+
     #[test]
-    fn o13_each_failure_waits_longer_up_to_five_minutes() {
-        let waits: Vec<u64> = [1, 2, 3, 8, 9, 10, 1_000].map(|n| after(n).as_secs()).into();
-        assert_eq!(waits, [1, 2, 4, 128, 256, 300, 300]);
-        let backoff = Backoff::default();
+    fn o13_each_failure_waits_longer_up_to_a_minute() {
+        let waits: Vec<u64> = [1, 2, 3, 6, 7, 1_000].map(|n| after(n).as_secs()).into();
+        assert_eq!(waits, [1, 2, 4, 32, 60, 60]);
+        let (backoff, now) = (Backoff::default(), Instant::now());
         for _ in 0..20 {
-            let wait = backoff.failed("a");
+            let wait = failed(&backoff, "a", 1, now);
             assert!(wait >= FIRST && wait <= LONGEST.mul_f64(1.25), "{wait:?}");
         }
-        assert!(backoff.failed("b") < FIRST * 2, "each by itself");
+        assert!(failed(&backoff, "b", 1, now) < FIRST * 2, "each by itself");
         backoff.succeeded("a");
-        assert!(backoff.failed("a") < FIRST * 2);
+        assert!(failed(&backoff, "a", 1, now) < FIRST * 2);
+    }
+
+    #[test]
+    fn o13_events_do_not_shorten_the_wait_and_another_spec_does() {
+        let (backoff, now) = (Backoff::default(), Instant::now());
+        let wait = failed(&backoff, "a", 1, now);
+        assert_eq!(backoff.begin("a", Some(1), now), Err(wait));
+        assert_eq!(backoff.begin("a", Some(2), now), Ok(()));
+        assert_eq!(backoff.begin("a", Some(1), now + wait), Ok(()));
+        let second = failed(&backoff, "a", 1, now);
+        assert!(second >= FIRST * 2 && failed(&backoff, "a", 2, now) < FIRST * 2);
+    }
+
+    #[test]
+    fn o13_the_api_server_may_ask_for_more_patience_within_reason() {
+        let (backoff, now) = (Backoff::default(), Instant::now());
+        let asked = |seconds| {
+            backoff.failed("a", Some(1), now, Some(Duration::from_secs(seconds))).as_secs()
+        };
+        assert!((20..=25).contains(&asked(20)));
+        assert!((2..=3).contains(&asked(0)));
+        assert!((300..=375).contains(&asked(86_400)));
+    }
+
+    #[test]
+    fn o13_somebody_who_undoes_everything_gets_one_look_a_second() {
+        let (backoff, begin) = (Backoff::default(), Instant::now());
+        let (mut now, mut looks) = (begin, 0);
+        while now < begin + Duration::from_secs(600) {
+            match backoff.begin("a", Some(1), now) {
+                Ok(()) => looks += 1,
+                Err(wait) => assert!(wait <= SUSTAINED, "{wait:?}"),
+            }
+            now += Duration::from_millis(10);
+        }
+        assert!((600..=600 + BURST + 1).contains(&looks), "{looks}");
     }
 
     #[test]
     fn looks_keep_their_distance() {
         let (backoff, now) = (Backoff::default(), Instant::now());
-        assert_eq!(backoff.begin("a", now), Ok(()));
-        assert_eq!(
-            backoff.begin("a", now + Duration::from_millis(100)),
-            Err(Duration::from_millis(200))
-        );
-        assert_eq!(backoff.begin("b", now), Ok(()));
-        assert_eq!(backoff.begin("a", now + APART), Ok(()));
+        let begin = |name, after| backoff.begin(name, Some(1), now + Duration::from_millis(after));
+        assert_eq!(begin("a", 0), Ok(()));
+        assert_eq!(begin("a", 100), Err(Duration::from_millis(200)));
+        assert_eq!(begin("b", 0), Ok(()));
+        assert_eq!(begin("a", 300), Ok(()));
     }
 }

@@ -25,8 +25,11 @@ pub fn read(
     find: impl Fn(&str) -> Option<ConfigMap>,
 ) -> BTreeMap<(String, String), Result<String, String>> {
     let text = |name: &str, key: &str| {
-        let map = find(name)
-            .ok_or_else(|| format!("there is no ConfigMap {name} beside the Service: create it"))?;
+        let map = find(name).ok_or_else(|| {
+            format!(
+                "there is no ConfigMap {name} in the namespace of the Service: create it with the key {key}, or correct the name"
+            )
+        })?;
         let text = map.data.and_then(|mut data| data.remove(key));
         let text = text.ok_or_else(|| {
             format!("the ConfigMap {name} has no key {key}: add it, or name another")

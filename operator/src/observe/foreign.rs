@@ -1,5 +1,6 @@
 //! The pods of the other DNS server: those that the Service would select without our key. They carry labels of somebody
-//! else's choice, so no watch of ours covers them; they are listed, from the API server's cache and at most every 10 s.
+//! else's choice, so no watch of ours covers them; they are listed, from the API server's cache and at most every 10 s while
+//! the Service is ours to keep.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -28,14 +29,21 @@ pub struct Foreign {
 }
 
 impl Foreign {
-    /// Pods that this Service would select without our key and that are not ours.
+    /// Pods that this Service would select without our key and that are not ours. `must_be_new`: a Service is about to be
+    /// left to them, so what was listed before does not count.
     ///
     /// # Errors
     /// When the API server does not answer.
-    pub async fn pods(&self, client: &Client, service: &Service) -> anyhow::Result<Vec<Pod>> {
+    pub async fn pods(
+        &self,
+        client: &Client,
+        service: &Service,
+        must_be_new: bool,
+    ) -> anyhow::Result<Vec<Pod>> {
         let Some(selector) = without_ours(service) else { return Ok(Vec::new()) };
         let key = (service.namespace().unwrap_or_default(), selector);
-        if let Some((at, pods)) = self.lock().get(&key)
+        if !must_be_new
+            && let Some((at, pods)) = self.lock().get(&key)
             && at.elapsed() < YOUNG
         {
             return Ok(pods.clone());

@@ -12,9 +12,16 @@ use crate::desired::Kind;
 use crate::observed::Offers;
 
 /// How often.
-pub const EVERY: Duration = Duration::from_secs(300);
+const EVERY: Duration = Duration::from_secs(300);
+/// While the schema is outdated: somebody is about to apply the new one, and looks whether that helped.
+const EVERY_WHILE_OUTDATED: Duration = Duration::from_secs(10);
 const MONITORING: &str = "monitoring.coreos.com";
 const CUSTOM_METRICS: &str = "custom.metrics.k8s.io";
+
+/// When to ask again.
+pub fn again_in(offers: &Offers) -> Duration {
+    if offers.crd_is_outdated { EVERY_WHILE_OUTDATED } else { EVERY }
+}
 
 /// Asks the API server.
 ///

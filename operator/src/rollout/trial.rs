@@ -89,8 +89,7 @@ impl<'a> Trial<'a> {
             return Verdict::Failed(format!("the pod refuses it: {why}"));
         }
         let checks = if runs_it { self.checks(canary) } else { &[] };
-        // A check counts only if the stable pod passes it now: a dead upstream must not block the change that repairs it.
-        let worse = checks.iter().find(|check| check.stable.is_ok() && check.canary.is_err());
+        let worse = checks.iter().find(|check| check.is_worse());
         if let Some(Check { what, canary: Err(why), .. }) = worse {
             return Verdict::Failed(format!("{what}: {why}, while a stable pod answers rightly"));
         }

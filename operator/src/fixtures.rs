@@ -1,0 +1,144 @@
+//! Clusters for tests, as small as they can be written.
+
+use crds::{ClusterDNS, Config};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
+use serde_json::{Value, json};
+
+use crate::observed::{Check, Comparison, Observed, PodAnswer, Said};
+use crate::plan::RolloutPlan;
+use crate::settings::Settings;
+
+/// A ClusterDNS called `default` with this spec, as YAML.
+pub(crate) fn dns(spec: &str) -> ClusterDNS {
+    let spec: Value = serde_saphyr::from_str(spec).expect(spec);
+    from(
+        json!({"apiVersion": "clusterdns.dev/v1alpha1", "kind": "ClusterDNS", "spec": spec, "metadata": {
+        "name": "default", "uid": "dns-uid", "generation": 1, "creationTimestamp": "2026-01-01T00:00:00Z"}}),
+    )
+}
+
+/// What it means.
+pub(crate) fn config(dns: &ClusterDNS) -> Config {
+    crds::check_resource(dns).expect("a valid ClusterDNS")
+}
+
+/// Seconds after the beginning of the story.
+pub(crate) fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(1_790_000_000 + seconds).expect("a time")
+}
+
+/// An operator that may do everything in kube-system.
+pub(crate) fn settings() -> Settings {
+    Settings {
+        dataplane_image: "clusterdns:test".to_owned(),
+        workload_namespaces: vec!["kube-system".to_owned()],
+        instances: Vec::new(),
+        own_namespace: None,
+    }
+}
+
+/// A ready pod of ours.
+pub(crate) fn pod(name: &str, ready_since: i64, restarts: u32) -> Pod {
+    let mut labels = crate::names::labels("default");
+    labels.insert("k8s-app".to_owned(), "kube-dns".to_owned());
+    labels.insert("pod-template-hash".to_owned(), "new".to_owned());
+    from(json!({"metadata": {"name": name, "uid": format!("{name}-uid"), "labels": labels},
+        "status": {"podIP": "10.244.0.9",
+            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": at(ready_since).to_string()}],
+            "containerStatuses": [{"name": "dns", "ready": true, "restartCount": restarts, "image": "", "imageID": ""}]}}))
+}
+
+/// The same, not ready.
+pub(crate) fn unready(mut pod: Pod) -> Pod {
+    let conditions =
+        pod.status.as_mut().and_then(|status| status.conditions.as_mut()).expect("conditions");
+    conditions[0].status = "False".to_owned();
+    pod
+}
+
+/// A Deployment that is fully rolled out with so many pods, which carry the label of kube-dns.
+pub(crate) fn deploy(observed: &mut Observed, count: u32) {
+    let labels = pod("x", 0, 0).metadata.labels;
+    observed.deployment = Some(from(
+        json!({"metadata": {"name": "clusterdns-default", "generation": 1},
+        "spec": {"replicas": count, "selector": {}, "template": {"metadata": {"labels": labels}}},
+        "status": {"observedGeneration": 1, "replicas": count, "updatedReplicas": count, "readyReplicas": count}}),
+    ));
+    observed.pods = (0..count).map(|n| pod(&format!("dns-{n}"), n.into(), 0)).collect();
+}
+
+/// The Service of our own.
+pub(crate) fn own_service() -> Service {
+    let owner = json!({"apiVersion": "clusterdns.dev/v1alpha1", "kind": "ClusterDNS", "name": "default", "uid": "dns-uid"});
+    from(
+        json!({"metadata": {"name": "kube-dns", "namespace": "kube-system", "ownerReferences": [owner]},
+        "spec": {"clusterIP": "10.96.0.10", "clusterIPs": ["10.96.0.10"]}}),
+    )
+}
+
+/// The kube-dns Service of another DNS server.
+pub(crate) fn kube_dns() -> Service {
+    from(
+        json!({"metadata": {"name": "kube-dns", "namespace": "kube-system", "resourceVersion": "100",
+            "managedFields": [{"manager": "kubeadm", "operation": "Update", "time": at(0).to_string(),
+                "fieldsV1": {"f:spec": {"f:selector": {}}}}]},
+        "spec": {"clusterIP": "10.96.0.10", "clusterIPs": ["10.96.0.10"], "selector": {"k8s-app": "kube-dns"},
+            "ports": [{"name": "dns", "port": 53, "protocol": "UDP", "targetPort": 53},
+                {"name": "dns-tcp", "port": 53, "protocol": "TCP", "targetPort": 53},
+                {"name": "metrics", "port": 9153, "protocol": "TCP", "targetPort": 9153}]}}),
+    )
+}
+
+/// A ready pod of that server.
+pub(crate) fn foreign_pod() -> Pod {
+    let mut pod = pod("coredns-1", 0, 0);
+    pod.metadata.labels = Some([("k8s-app".to_owned(), "kube-dns".to_owned())].into());
+    pod
+}
+
+/// Writes what was planned, as the operator does.
+pub(crate) fn write(observed: &mut Observed, plan: &RolloutPlan) {
+    let mut data = json!({"stable.json": plan.stable, "rollout.json": serde_json::to_string(&plan.state).expect("JSON")});
+    if let Some(canary) = &plan.canary {
+        data["canary.json"] = json!(canary);
+    }
+    observed.config_map = Some(from::<ConfigMap>(json!({"data": data})));
+}
+
+/// What pods say when they run this revision.
+pub(crate) fn says(observed: &mut Observed, pod: &str, revision: &str) {
+    let said = Said {
+        revision: revision.to_owned(),
+        max_format: 1,
+        role: "stable".to_owned(),
+        ..Said::default()
+    };
+    let answer = PodAnswer { said: Ok(said), age: std::time::Duration::ZERO };
+    observed.answers.insert(format!("{pod}-uid"), answer);
+}
+
+/// The same of a change of what it said.
+pub(crate) fn said<'a>(observed: &'a mut Observed, pod: &str) -> &'a mut Said {
+    let answer = observed.answers.get_mut(&format!("{pod}-uid")).expect("an answer");
+    answer.said.as_mut().expect("it said something")
+}
+
+/// One round with one check, which the canary and the stable pod pass or do not.
+pub(crate) fn compared(pod: &str, revision: &str, canary: bool, stable: bool) -> Comparison {
+    let result = |passed: bool| if passed { Ok(()) } else { Err("SERVFAIL".to_owned()) };
+    Comparison {
+        canary_uid: format!("{pod}-uid"),
+        revision: revision.to_owned(),
+        checks: vec![Check {
+            what: "example.com. A".to_owned(),
+            canary: result(canary),
+            stable: result(stable),
+        }],
+    }
+}
+
+/// Reads an object from JSON.
+pub(crate) fn from<T: serde::de::DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).expect("an object")
+}

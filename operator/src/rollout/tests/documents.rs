@@ -1,0 +1,51 @@
+//! What is written besides the trial: rights, formats, and what others wrote into it.
+
+use super::*;
+
+#[test]
+fn rights_are_wide_before_a_document_needs_them_and_until_no_pod_runs_one() {
+    const VERIFIED: &str = "{podRecords: Verified}";
+    let mut story = Story::with_pods(3);
+    assert!(!story.look(1).needs_pods);
+    story.edit(VERIFIED);
+    let plan = story.look(100);
+    assert!(plan.needs_pods && plan.canary.is_some(), "one pod will need them");
+    story.pods_follow();
+    story.compare(true, true);
+    assert!(story.look(130).needs_pods);
+    story.pods_follow();
+    story.edit("{podRecords: Insecure, rollout: {canary: false}}");
+    assert!(story.look(200).needs_pods, "pods still run the old one");
+    assert!(story.look(201).needs_pods);
+    story.pods_follow();
+    assert!(!story.look(202).needs_pods);
+}
+
+#[test]
+fn o4_a_foreign_edit_of_the_configuration_is_undone() {
+    let mut story = Story::with_pods(3);
+    let data = story.observed.config_map.as_mut().unwrap().data.as_mut().unwrap();
+    data.insert("stable.json".to_owned(), "{\"format\":1,\"ttlSeconds\":99}".to_owned());
+    let plan = story.look(10);
+    assert_eq!(
+        (plan.stable, plan.state.stable),
+        (crate::fixtures::config(&dns(OLD)).to_json(), revision(OLD))
+    );
+    let data = story.observed.config_map.as_mut().unwrap().data.as_mut().unwrap();
+    data.remove("rollout.json");
+    assert_eq!(story.look(11).state.stable, revision(OLD));
+    let data = story.observed.config_map.as_mut().unwrap().data.as_mut().unwrap();
+    data.insert("stable.json".to_owned(), "not JSON".to_owned());
+    assert_eq!(story.look(12).state.stable, revision(OLD));
+}
+
+#[test]
+fn the_format_is_the_newest_that_all_pods_know() {
+    let mut story = Story::with_pods(2);
+    let of = |story: &Story| format(&Written::read(&story.observed), &story.observed);
+    assert_eq!(of(&story), config::FORMAT);
+    said(&mut story.observed, "dns-0").max_format = 99;
+    assert_eq!(of(&story), config::FORMAT, "never one that we do not know");
+    said(&mut story.observed, "dns-0").max_format = 0;
+    assert_eq!(of(&story), OLDEST_FORMAT);
+}

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use futures::stream::BoxStream;
 use futures::{AsyncReadExt, StreamExt};
 use k8s_openapi::api::core::v1::Service;
-use kube::api::{Api, ListParams, Request, WatchEvent, WatchParams};
+use kube::api::{Api, DeleteParams, ListParams, PostParams, Request, WatchEvent, WatchParams};
 use serde_json::json;
 use tests::control_plane::{ControlPlane, TestNamespace, client};
 use tests::fault_proxy::{Fault, FaultProxy, Link, Requests};
@@ -179,6 +179,35 @@ async fn a_delay_and_a_throttle_take_their_time_and_keep_every_byte() {
     // The list of one Service is more than 350 bytes.
     assert_eq!(way.list().await.expect("a list"), ["slow"]);
     assert!(began.elapsed() >= Duration::from_secs(1));
+}
+
+#[tokio::test]
+async fn a_lost_request_was_never_made_and_a_lost_reply_was_to_one_that_was() {
+    let Some(way) = Way::new().await else { return };
+    let writes = || way.services().writes();
+    for (fault, name) in [(Fault::LoseRequest, "unheard"), (Fault::LoseReply, "unanswered")] {
+        way.proxy.fault_at(1, writes(), fault);
+        let service = json!({"metadata": {"name": name},
+            "spec": {"type": "ExternalName", "externalName": "example.com"}});
+        let service = serde_json::from_value(service).expect("a Service");
+        let (api, parameters) = (way.api().await, PostParams::default());
+        let mut creating = pin!(api.create(&parameters, &service));
+        let deadline = Instant::now() + DEADLINE;
+        while way.proxy.lost(&writes()) == 0 {
+            assert!(Instant::now() < deadline, "{name} is not lost");
+            let answer = tokio::time::timeout(Duration::from_millis(50), &mut creating).await;
+            assert!(answer.is_err(), "{name}: {answer:?}");
+        }
+        way.proxy.heal();
+        let answer = tokio::time::timeout(NOTHING_FOR, &mut creating).await;
+        assert!(answer.is_err(), "{name}, healed: {answer:?}");
+    }
+    assert_eq!(way.list().await.expect("a list"), ["unanswered"]);
+    let answered = way.proxy.answered(&writes());
+    assert_eq!(answered.iter().map(|answered| answered.status).collect::<Vec<_>>(), [201]);
+    // The next one passes.
+    way.proxy.fault_at(2, writes(), Fault::LoseRequest);
+    way.api().await.delete("unanswered", &DeleteParams::default()).await.expect("an answer");
 }
 
 /// A namespace of a control plane, with a proxy on the way to it.

@@ -1,7 +1,6 @@
 //! The chart in a real cluster by the real helm: it installs, upgrades and leaves what it should; and its rights, asked
 //! of the API server.
 
-mod journey;
 mod people;
 mod rights;
 
@@ -109,13 +108,6 @@ async fn helm_installs_upgrades_and_leaves_only_what_keeps_dns_running() {
     let replicas = ["get", "deployment", "clusterdns-operator", "--namespace", NAMESPACE];
     let replicas = [&replicas[..], &["--output=jsonpath={.spec.replicas}"]].concat();
     assert_eq!(site.run("kubectl", &replicas), "3");
-
-    // The operator renews the lease by replacing it, and so without what Helm wrote on it.
-    let lease = "apiVersion: coordination.k8s.io/v1\nkind: Lease\nmetadata: {name: clusterdns-operator}\n\
-                 spec: {holderIdentity: somebody}\n";
-    let lease = site.home.write("lease.yaml", lease).expect("the folder is ours");
-    let lease = lease.to_str().expect("a path in UTF-8");
-    site.run("kubectl", &["replace", "--namespace", NAMESPACE, "--filename", lease]);
 
     // Taken out of the values it stays as well.
     site.helm("upgrade", &[]);

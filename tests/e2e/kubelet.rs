@@ -18,14 +18,14 @@ use tests::netns::inside;
 use tests::objects::wait_for;
 
 /// In the namespace `dns` everything has this name.
-const NAME: &str = "clusterdns";
+pub(crate) const NAME: &str = "clusterdns";
 
-fn manifest(value: &Value) -> String {
+pub(crate) fn manifest(value: &Value) -> String {
     format!("---\n{value}\n")
 }
 
 /// What a data plane needs besides its workload: the rights of `dataplane/rbac`, a Service, a configuration.
-fn surroundings() -> String {
+pub(crate) fn surroundings() -> String {
     let subjects = json!([{"kind": "ServiceAccount", "name": NAME, "namespace": "dns"}]);
     let binding = |kind: &str, name: &str| {
         json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": format!("{kind}Binding"),
@@ -86,7 +86,7 @@ fn template() -> Value {
     })
 }
 
-fn deployment(replicas: u32) -> String {
+pub(crate) fn deployment(replicas: u32) -> String {
     manifest(
         &json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": NAME, "namespace": "dns"},
         "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": NAME}}, "template": template(),
@@ -94,7 +94,7 @@ fn deployment(replicas: u32) -> String {
     )
 }
 
-async fn wait_for_endpoints(
+pub(crate) async fn wait_for_endpoints(
     client: &Client,
     count: usize,
     kubelet: &Kubelet,
@@ -117,7 +117,7 @@ async fn wait_for_endpoints(
     }
 }
 
-async fn pod_names(client: &Client) -> Vec<String> {
+pub(crate) async fn pod_names(client: &Client) -> Vec<String> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), "dns");
     let pods = pods.list(&ListParams::default()).await.expect("a list").items;
     pods.into_iter().filter_map(|pod| pod.metadata.name).collect()

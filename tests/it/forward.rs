@@ -177,7 +177,7 @@ async fn g96_a_silent_stub_domain_is_servfail_and_its_names_go_nowhere_else() {
 async fn g64_a_silent_target_keeps_our_cname() {
     let stage = Stage::new(GOLDEN);
     let mut pending = pending("dead.example.net", RecordType::A);
-    pending.push_cname(5, &Name::from_text("dead.example.net").unwrap());
+    pending.push_cname(5, Name::from_text("dead.example.net").unwrap());
     let reply = stage.resolve(0, pending).await;
     assert_eq!(failure(&reply), (ResponseCode::ServFail, Some(22)));
     assert_eq!(answers(&reply), ["dead.example.net."]);

@@ -31,7 +31,7 @@ use crate::scratch::Scratch;
 use forward::Upstream;
 use rules::Rules;
 pub(crate) use rules::status_object;
-pub use rules::{Requests, Seen};
+pub use rules::{Answered, Requests, Seen};
 
 /// What happens to a request, or to a watch stream that is open.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,6 +47,10 @@ pub enum Fault {
     Delay(Duration),
     /// Never answers; an open stream stops. Both go on when the fault is healed.
     Hang,
+    /// The request is lost on its way: the API server never hears of it and nobody answers, also after healing.
+    LoseRequest,
+    /// The API server does what it is asked, and its reply is lost: nobody answers, also after healing.
+    LoseReply,
     /// Resets the connection (RST), in the middle of a stream where one is open.
     Reset,
     /// Ends the body in order, as an API server ends a watch whose time is over.
@@ -174,6 +178,16 @@ impl FaultProxy {
         self.rules.add(requests, fault, Some(times));
     }
 
+    /// The same from the `first` matching request on that is still to come.
+    pub fn fault_from(&self, first: usize, requests: Requests, fault: Fault) {
+        self.rules.add_after(first, requests, fault, None);
+    }
+
+    /// The same for nothing but the `number`th matching request that is still to come.
+    pub fn fault_at(&self, number: usize, requests: Requests, fault: Fault) {
+        self.rules.add_after(number, requests, fault, Some(1));
+    }
+
     /// Takes every fault back and brings the link up.
     pub fn heal(&self) {
         self.rules.heal();
@@ -182,6 +196,17 @@ impl FaultProxy {
     /// The requests so far that match, oldest first.
     pub fn seen(&self, requests: &Requests) -> Vec<Seen> {
         self.rules.seen(requests)
+    }
+
+    /// The matching requests that the API server itself has answered, oldest first: with its status, also where the
+    /// reply was lost afterwards.
+    pub fn answered(&self, requests: &Requests) -> Vec<Answered> {
+        self.rules.answered(requests)
+    }
+
+    /// How many matching requests were lost, or their replies, since the last [`FaultProxy::heal`].
+    pub fn lost(&self, requests: &Requests) -> usize {
+        self.rules.lost(requests)
     }
 
     /// How many requests so far match.

@@ -41,7 +41,7 @@ use tokio::task::JoinHandle;
 pub use binaries::program;
 pub use nodes::FakeNode;
 pub use recorder::{Moment, Recorder};
-pub use through::{ask_through, endpoints, through_service};
+pub use through::{ask, ask_through, endpoints, through_service};
 
 use crate::control_plane::ControlPlane;
 use crate::process::Process;
@@ -195,6 +195,21 @@ impl Kubelet {
                 process.signal(signal);
             }
         });
+    }
+
+    /// Writes its volumes again while it runs, as a kubelet does when a token is due or a ConfigMap has changed.
+    ///
+    /// # Panics
+    /// What is to be in them is not to be had.
+    pub async fn renew_volumes(&self, namespace: &str, pod: &str) {
+        let log = self.with(namespace, pod, |ran| ran.log.clone()).expect("it has been started");
+        let object = {
+            let pods = self.shared.pods.lock().expect("no panic");
+            let found = pods.values().find(|of| of.namespace == namespace && of.name == pod);
+            found.and_then(|of| of.latest.borrow().clone()).expect("its object is there")
+        };
+        let wrote = container::write_volumes(&self.shared, &object, &log).await;
+        wrote.unwrap_or_else(|error| panic!("{namespace}/{pod}: {error:#}"));
     }
 
     /// Everything that its process printed, over all restarts.

@@ -1,21 +1,29 @@
 //! Promises kept between the packages: the harness that the tests of all rings share.
 
 pub mod client;
+pub mod cluster;
 pub mod control_plane;
 pub mod crd;
+pub mod data_plane;
 pub mod fault_proxy;
 pub mod fuzzing;
 pub mod golden;
 pub mod helm;
+mod in_process;
+pub mod kstatus;
 pub mod kubelet;
+pub mod largest;
 pub mod live;
 pub mod mutate;
 pub mod netns;
 pub mod objects;
+pub mod operator;
 pub mod oracle;
 pub mod process;
+pub mod scale;
 pub mod scenario;
 pub mod scratch;
 pub mod scripted_api;
 pub mod snapshot_file;
 pub mod upstream;
+pub mod usage;

@@ -13,9 +13,11 @@ use dataplane::serve::{Limits, Serving, worker_counters};
 use dataplane::source::api::{Api, Credentials, Options, Pace, Wanted};
 use dataplane::source::report::Report;
 use dataplane::source::writer::Setup;
-use dataplane_core::{Identity, Resource};
+use dataplane::state::State;
+use dataplane_core::Resource;
 
 use crate::client::{self, Names, Question, Section, Text, Transport};
+use crate::in_process::{identity, names};
 use crate::scratch::Scratch;
 
 /// "One worker" (§9.2), so that what follows from one socket is answered in order.
@@ -39,7 +41,7 @@ pub struct Live {
 
 /// A runtime that may be dropped inside another one, as at the end of an async test.
 #[derive(Debug)]
-pub(crate) struct Background(pub(crate) Option<tokio::runtime::Runtime>);
+pub(crate) struct Background(Option<tokio::runtime::Runtime>);
 
 impl Drop for Background {
     fn drop(&mut self) {
@@ -61,6 +63,35 @@ pub fn options(kubeconfig: &Path) -> Options {
     }
 }
 
+/// What a source starts from, with a name server file in `folder` that is not there, and the names
+/// that answers tell.
+pub(crate) fn setup(folder: &Path) -> (Setup, Names) {
+    let identity = identity();
+    let names = names(&identity);
+    let setup = Setup {
+        counters: worker_counters(1, WORKERS),
+        identity,
+        resolv_conf: folder.join("no-resolv.conf"),
+        report: Arc::default(),
+    };
+    (setup, names)
+}
+
+/// Serves on a free port of loopback, UDP and TCP.
+pub(crate) fn serve(state: Arc<State>, forwarder: Arc<Forwarder>) -> Result<(Serving, Background)> {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let serving = Serving::start(
+        &[(Ipv4Addr::LOCALHOST, 0).into()],
+        WORKERS,
+        state,
+        forwarder,
+        Limits::default(),
+        runtime.handle().clone(),
+    )?;
+    Ok((serving, Background(Some(runtime))))
+}
+
 impl Live {
     /// Starts one with the defaults as configuration.
     pub fn start(kubeconfig: &Path) -> Live {
@@ -73,32 +104,11 @@ impl Live {
     /// Options that cannot be used; an API server that is away is none.
     pub fn with(options: Options) -> Result<Live> {
         let files = Scratch::new("live")?;
-        let identity = Identity {
-            version: "1.2.3".into(),
-            pod_name: "clusterdns-7d4b9".into(),
-            instance_id: "0123456789abcdef".into(),
-        };
-        let names =
-            Names { version: identity.version.clone(), pod_name: identity.pod_name.clone() };
-        let report: Arc<Report> = Arc::default();
-        let setup = Setup {
-            counters: worker_counters(1, WORKERS),
-            identity,
-            resolv_conf: files.path().join("no-resolv.conf"),
-            report: report.clone(),
-        };
+        let (setup, names) = setup(files.path());
+        let report = setup.report.clone();
         let api = Api::open(options, setup)?;
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let forwarder = Forwarder::new();
-        let serving = Serving::start(
-            &[(Ipv4Addr::LOCALHOST, 0).into()],
-            WORKERS,
-            api.state(),
-            forwarder.clone(),
-            Limits::default(),
-            runtime.handle().clone(),
-        )?;
+        let (serving, runtime) = serve(api.state(), forwarder.clone())?;
         let metrics = Metrics::new(Sources {
             state: api.state(),
             serving: serving.counters().clone(),
@@ -115,7 +125,7 @@ impl Live {
             health,
             names,
             _files: files,
-            _runtime: Background(Some(runtime)),
+            _runtime: runtime,
         })
     }
 

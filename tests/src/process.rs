@@ -68,6 +68,18 @@ impl Process {
         Ok(Process { name, supervisor, signals, log })
     }
 
+    /// The id of the program itself, while it runs.
+    pub fn pid(&self) -> Option<u32> {
+        let supervisor = self.supervisor.id();
+        let children = format!("/proc/{supervisor}/task/{supervisor}/children");
+        let children = fs::read_to_string(children).ok()?;
+        // The other child is the shell that waits to kill it.
+        children.split_whitespace().filter_map(|pid| pid.parse().ok()).find(|pid: &u32| {
+            let program = fs::read_link(format!("/proc/{pid}/exe"));
+            program.is_ok_and(|program| program.file_name().is_some_and(|file| file == &*self.name))
+        })
+    }
+
     /// How it ended, if it did. Ended by signal N is the shell's 128 + N.
     pub fn exited(&mut self) -> Option<ExitStatus> {
         self.supervisor.try_wait().expect("a child can be waited for")
@@ -108,10 +120,14 @@ impl Process {
         }
     }
 
+    /// Everything that it has printed.
+    pub fn printed(&self) -> String {
+        String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
+    }
+
     /// The last lines of what it printed.
     pub fn log_tail(&self) -> String {
-        let log = fs::read(&self.log).unwrap_or_default();
-        let log = String::from_utf8_lossy(&log);
+        let log = self.printed();
         let lines: Vec<&str> = log.lines().collect();
         let tail = &lines[lines.len().saturating_sub(LOG_TAIL_LINES)..];
         format!("the end of {}.log:\n{}", self.name, tail.join("\n"))

@@ -269,7 +269,7 @@ async fn serve(
                     let (parts, body) = request.into_parts();
                     let _ = body.collect().await;
                     let mut shared = shared.lock().expect("nothing panics while holding it");
-                    Ok::<_, Infallible>(shared.answer(&Seen::of(&parts)))
+                    Ok::<_, Infallible>(shared.answer(&Seen::of(&parts.method, &parts.uri)))
                 }
             });
             // Clients that give up in the middle are part of the tests.

@@ -46,6 +46,27 @@ const MAY_READ_FILES: [&str; 3] = [
     "dataplane/src/identity.rs",
 ];
 
+/// Who may write to the API server, and what with; everything goes through `write.rs`, which knows who leads.
+const MAY_WRITE: [&str; 6] = [
+    "operator/src/apply.rs",
+    "operator/src/apply/service.rs",
+    "operator/src/lease.rs",
+    // The question who we are, which has the form of a write.
+    "operator/src/lease/owner.rs",
+    "operator/src/report.rs",
+    "operator/src/events.rs",
+];
+
+/// Besides `desired/`, and why each may build an object.
+const MAY_BUILD: [&str; 3] = [
+    // The lease is the operator's own.
+    "operator/src/lease.rs",
+    // What `render` takes to be in a cluster it does not ask.
+    "operator/src/offline/assumed.rs",
+    // Tests only.
+    "operator/src/fixtures.rs",
+];
+
 /// The code of a line: what is before a comment.
 fn code(line: &str) -> &str {
     let comment =
@@ -104,6 +125,50 @@ fn only_source_and_three_more_name_files_in_the_data_plane() {
 
 fn is_source(path: &str) -> bool {
     path.starts_with("dataplane/src/source/") || path == "dataplane/src/source.rs"
+}
+
+#[test]
+fn only_apply_the_lease_the_status_and_events_write_to_the_api_server() {
+    let words =
+        ["PatchParams", "PostParams", "DeleteParams", "Recorder", "Method::P", "Request::p"];
+    let others =
+        rust_files("operator/src/").into_iter().filter(|path| !MAY_WRITE.contains(&path.as_str()));
+    nowhere(others, &words, "this does not write to the API server");
+    for may in MAY_WRITE {
+        let text = read(may);
+        assert!(words.iter().any(|word| text.contains(word)), "{may} writes nothing");
+    }
+}
+
+#[test]
+fn no_object_is_built_outside_desired() {
+    let is_desired = |path: &String| path.starts_with("operator/src/desired");
+    let others = rust_files("operator/src/")
+        .into_iter()
+        .filter(|path| !is_desired(path) && !MAY_BUILD.contains(&path.as_str()));
+    let parts = [
+        "PodSpec {",
+        "DeploymentSpec {",
+        "ServiceSpec {",
+        "PolicyRule {",
+        "Container {",
+        "ObjectMeta {",
+    ];
+    nowhere(others, &parts, "built in desired/");
+}
+
+#[test]
+fn deciding_reads_no_clock_and_asks_nobody() {
+    let deciding = ["admit", "adoption", "decide", "desired", "plan", "rollout", "scale", "status"];
+    let pure = rust_files("operator/src/").into_iter().filter(|path| {
+        let path = path.trim_start_matches("operator/src/");
+        deciding
+            .iter()
+            .any(|name| path == format!("{name}.rs") || path.starts_with(&format!("{name}/")))
+    });
+    let words =
+        ["Instant::now", "Timestamp::now", "SystemTime", "Client", ".await", "std::fs", "Api<"];
+    nowhere(pure, &words, "a decision is given what it needs");
 }
 
 #[test]

@@ -57,26 +57,33 @@ pub(super) async fn answer(
     rules: Arc<Rules>,
     reset: Arc<Notify>,
 ) -> Result<Reply, Infallible> {
-    let (parts, body) = request.into_parts();
-    let seen = Seen::of(&parts);
+    let seen = Seen::of(request.method(), request.uri());
     rules.record(seen.clone());
+    // Read to its end before anything is held back: who sent it may be stopped or gone by the time it passes.
+    let Ok(request) = outgoing(request).await else { return reset_now(&reset).await };
+    let mut loses_reply = false;
     let at_start = rules.take(&seen, |rule| acts_at_start(&rule.fault));
     if let Some(rule) = at_start {
         match rule.fault {
             Fault::Answer { status, retry_after_s } => return Ok(refusal(status, retry_after_s)),
             Fault::Delay(time) => tokio::time::sleep(time).await,
             Fault::Hang => until_healed(&rules, rule.id).await,
+            Fault::LoseRequest => return lose(&rules, &seen).await,
+            Fault::LoseReply => loses_reply = true,
             Fault::Reset => return reset_now(&reset).await,
             Fault::End | Fault::Truncate | Fault::Event(_) | Fault::Throttle { .. } => {
                 unreachable!("not at start")
             }
         }
     }
-    let request = match outgoing(Request::from_parts(parts, body)).await {
-        Ok(request) => request,
-        Err(_) => return reset_now(&reset).await,
-    };
-    match upstream.send(request).await {
+    let response = upstream.send(request).await;
+    if let Ok(response) = &response {
+        rules.record_answer(seen.clone(), response.status().as_u16());
+    }
+    if loses_reply {
+        return lose(&rules, &seen).await;
+    }
+    match response {
         Ok(response) => Ok(pass_back(response, Stream { request: seen, rules, reset })),
         // To the client, an API server that is not there and a dead proxy are the same.
         Err(_) => reset_now(&reset).await,
@@ -86,7 +93,12 @@ pub(super) async fn answer(
 /// The others act on the body, see `relay`.
 fn acts_at_start(fault: &Fault) -> bool {
     match fault {
-        Fault::Answer { .. } | Fault::Delay(_) | Fault::Hang | Fault::Reset => true,
+        Fault::Answer { .. }
+        | Fault::Delay(_)
+        | Fault::Hang
+        | Fault::LoseRequest
+        | Fault::LoseReply
+        | Fault::Reset => true,
         Fault::End | Fault::Truncate | Fault::Event(_) | Fault::Throttle { .. } => false,
     }
 }
@@ -101,6 +113,12 @@ async fn until_healed(rules: &Rules, id: u64) {
 /// Never returns: the connection drops this future when it is reset.
 async fn reset_now(reset: &Notify) -> Result<Reply, Infallible> {
     reset.notify_one();
+    std::future::pending().await
+}
+
+/// Never returns: nobody answers.
+async fn lose(rules: &Rules, request: &Seen) -> Result<Reply, Infallible> {
+    rules.lose(request.clone());
     std::future::pending().await
 }
 
@@ -126,7 +144,10 @@ fn pass_back(response: Response<Body>, stream: Stream) -> Reply {
 }
 
 fn refusal(status: u16, retry_after_s: Option<u32>) -> Reply {
-    let object = status_object(status, "refused by the fault proxy");
+    let mut object = status_object(status, "refused by the fault proxy");
+    if let Some(seconds) = retry_after_s {
+        object["details"] = serde_json::json!({"retryAfterSeconds": seconds});
+    }
     let body = Full::new(Bytes::from(object.to_string())).map_err(|never| match never {});
     let mut response = Response::builder().status(status).header(CONTENT_TYPE, "application/json");
     if let Some(seconds) = retry_after_s {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
-use hyper::http::request::Parts;
+use hyper::{Method, Uri};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -16,8 +16,11 @@ const SEEN_LIMIT: usize = 100_000;
 #[derive(Clone, Debug, Default)]
 pub struct Requests {
     path: String,
+    part: Option<String>,
     watch: Option<bool>,
     query: Option<String>,
+    writes: bool,
+    except: Vec<String>,
 }
 
 impl Requests {
@@ -29,6 +32,11 @@ impl Requests {
     /// Those whose path starts so, such as `/api/v1/services`.
     pub fn to(path: &str) -> Requests {
         Requests { path: path.to_owned(), ..Requests::default() }
+    }
+
+    /// Only those whose path contains this, such as the name of an object.
+    pub fn naming(self, part: &str) -> Requests {
+        Requests { part: Some(part.to_owned()), ..self }
     }
 
     /// Only watches.
@@ -46,9 +54,23 @@ impl Requests {
         Requests { query: Some(query.to_owned()), ..self }
     }
 
+    /// Only what changes something.
+    pub fn writes(self) -> Requests {
+        Requests { writes: true, ..self }
+    }
+
+    /// Only those whose path does not start so.
+    pub fn except(mut self, path: &str) -> Requests {
+        self.except.push(path.to_owned());
+        self
+    }
+
     fn match_seen(&self, seen: &Seen) -> bool {
         seen.path.starts_with(&self.path)
             && self.watch.is_none_or(|watch| watch == seen.is_watch())
+            && (!self.writes || seen.method != "GET")
+            && self.part.as_ref().is_none_or(|part| seen.path.contains(part.as_str()))
+            && self.except.iter().all(|path| !seen.path.starts_with(path.as_str()))
             && self.query.as_ref().is_none_or(|query| seen.query.contains(query.as_str()))
     }
 }
@@ -65,11 +87,11 @@ pub struct Seen {
 }
 
 impl Seen {
-    pub(crate) fn of(request: &Parts) -> Seen {
+    pub(crate) fn of(method: &Method, uri: &Uri) -> Seen {
         Seen {
-            method: request.method.to_string(),
-            path: request.uri.path().to_owned(),
-            query: request.uri.query().unwrap_or_default().to_owned(),
+            method: method.to_string(),
+            path: uri.path().to_owned(),
+            query: uri.query().unwrap_or_default().to_owned(),
         }
     }
 
@@ -85,6 +107,15 @@ impl Seen {
     }
 }
 
+/// One request that the API server answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// What was asked.
+    pub request: Seen,
+    /// The HTTP status.
+    pub status: u16,
+}
+
 /// A fault in force. The id tells a stream which ones it has been through.
 #[derive(Clone, Debug)]
 pub(super) struct Rule {
@@ -92,6 +123,8 @@ pub(super) struct Rule {
     pub(super) fault: Fault,
     requests: Requests,
     times_left: Option<usize>,
+    /// Matching requests until it acts; the last of them is the first that it acts on.
+    to_come: usize,
 }
 
 #[derive(Debug, Default)]
@@ -100,6 +133,8 @@ struct State {
     rules: Vec<Rule>,
     next_id: u64,
     seen: VecDeque<Seen>,
+    answered: VecDeque<Answered>,
+    lost: VecDeque<Seen>,
 }
 
 /// Shared by the test and every connection.
@@ -127,16 +162,29 @@ impl Rules {
     }
 
     pub(super) fn add(&self, requests: Requests, fault: Fault, times_left: Option<usize>) {
+        self.add_after(0, requests, fault, times_left);
+    }
+
+    pub(super) fn add_after(
+        &self,
+        to_come: usize,
+        requests: Requests,
+        fault: Fault,
+        times_left: Option<usize>,
+    ) {
         let mut state = self.state();
         let id = state.next_id;
         state.next_id += 1;
-        state.rules.push(Rule { id, fault, requests, times_left });
+        state.rules.push(Rule { id, fault, requests, times_left, to_come });
         drop(state);
         self.changes.send_replace(());
     }
 
     pub(super) fn heal(&self) {
-        self.state().rules.clear();
+        let mut state = self.state();
+        state.rules.clear();
+        state.lost.clear();
+        drop(state);
         self.changes.send_replace(());
         self.set_link(Link::Up);
     }
@@ -150,14 +198,45 @@ impl Rules {
         if state.seen.len() == SEEN_LIMIT {
             state.seen.pop_front();
         }
+        for rule in state.rules.iter_mut().filter(|rule| rule.requests.match_seen(&seen)) {
+            rule.to_come = rule.to_come.saturating_sub(1);
+        }
         state.seen.push_back(seen);
+    }
+
+    pub(super) fn record_answer(&self, request: Seen, status: u16) {
+        let mut state = self.state();
+        if state.answered.len() == SEEN_LIMIT {
+            state.answered.pop_front();
+        }
+        state.answered.push_back(Answered { request, status });
+    }
+
+    pub(super) fn answered(&self, requests: &Requests) -> Vec<Answered> {
+        let matches = |answered: &&Answered| requests.match_seen(&answered.request);
+        self.state().answered.iter().filter(matches).cloned().collect()
+    }
+
+    pub(super) fn lose(&self, request: Seen) {
+        let mut state = self.state();
+        if state.lost.len() == SEEN_LIMIT {
+            state.lost.pop_front();
+        }
+        state.lost.push_back(request);
+    }
+
+    pub(super) fn lost(&self, requests: &Requests) -> usize {
+        self.state().lost.iter().filter(|lost| requests.match_seen(lost)).count()
     }
 
     /// The newest rule about this request that `fits`, used up by one.
     pub(super) fn take(&self, request: &Seen, fits: impl Fn(&Rule) -> bool) -> Option<Rule> {
         let mut state = self.state();
         let matching = |rule: &&mut Rule| {
-            rule.requests.match_seen(request) && rule.times_left != Some(0) && fits(rule)
+            rule.requests.match_seen(request)
+                && rule.to_come == 0
+                && rule.times_left != Some(0)
+                && fits(rule)
         };
         let rule = state.rules.iter_mut().rev().find(matching)?;
         if let Some(times) = &mut rule.times_left {
@@ -233,6 +312,23 @@ mod tests {
         assert!(!Requests::to("/api/v1/pods").match_seen(&seen));
         assert!(Requests::all().with("resourceVersion=7").match_seen(&seen));
         assert!(!Requests::all().with("continue=").match_seen(&seen));
+    }
+
+    #[test]
+    fn a_rule_may_let_some_requests_pass_before_it_acts() {
+        let rules = Rules::default();
+        rules.add_after(3, Requests::all().writes(), Fault::Hang, None);
+        let write = || Seen { method: "PATCH".into(), ..watch_of_services() };
+        let ask = |seen: Seen| {
+            rules.record(seen.clone());
+            rules.take(&seen, |_| true).map(|rule| rule.fault)
+        };
+        assert_eq!(ask(write()), None);
+        assert_eq!(ask(watch_of_services()), None);
+        assert_eq!(ask(write()), None);
+        assert_eq!(ask(write()), Some(Fault::Hang));
+        assert_eq!(ask(write()), Some(Fault::Hang));
+        assert_eq!(ask(watch_of_services()), None);
     }
 
     #[test]

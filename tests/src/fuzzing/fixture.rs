@@ -1,41 +1,31 @@
 //! A small cluster in the core with one of everything that is answered in its own way, and the questions of it that
 //! are forwarded.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
 use dataplane_core::{
-    Action, Change, Counters, DataSource, Endpoint, EndpointNames, Exposure, ExtraData,
-    ExtraRecord, Identity, Index, Key, Name, Namespace, Object, Pending, PodRecords, Protocol,
-    Query, Reason, Records, Resource, Service, ServiceAddresses, ServiceKind, ServicePort,
-    Settings, Slice, SlicePort, SrvData, Transport, WorkerCounters, respond,
+    Action, Change, DataSource, Endpoint, EndpointNames, Exposure, ExtraData, ExtraRecord, Index,
+    Key, Name, Namespace, Object, Pending, PodRecords, Protocol, Reason, Records, Resource,
+    Service, ServiceAddresses, ServiceKind, ServicePort, Settings, Slice, SlicePort, SrvData,
+    Transport,
 };
+
+use crate::in_process::InProcess;
 
 /// The ID of our queries to upstreams.
 pub const UPSTREAM_ID: u16 = 0x1001;
 /// Endpoints of `big.shop`: more than a datagram holds.
 const BIG: u16 = 200;
 
-/// The cluster, and what `respond` needs beside it.
+/// The cluster, to be asked.
 #[derive(Debug)]
-pub struct Fixture {
-    records: Arc<Records>,
-    counters: [Arc<WorkerCounters>; 1],
-    identity: Identity,
-}
+pub struct Fixture(InProcess);
 
 /// The one fixture of this process.
 pub fn fixture() -> &'static Fixture {
     static FIXTURE: OnceLock<Fixture> = OnceLock::new();
-    FIXTURE.get_or_init(|| Fixture {
-        records: records(),
-        counters: [Arc::default()],
-        identity: Identity {
-            version: "1.2.3".into(),
-            pod_name: "clusterdns-7d4b9".into(),
-            instance_id: "0123456789abcdef".into(),
-        },
-    })
+    FIXTURE.get_or_init(|| Fixture(InProcess::new(records())))
 }
 
 impl Fixture {
@@ -47,15 +37,7 @@ impl Fixture {
         seed: u64,
         buffer: &mut [u8],
     ) -> (Action, Reason) {
-        let client = SocketAddr::from(([10, 244, 1, 99], 40_000));
-        let query = Query { packet, client, transport, now_s: 1_760_000_000, seed };
-        let counters = Counters {
-            own: &self.counters[0],
-            all: &self.counters,
-            servers: &[],
-            identity: &self.identity,
-        };
-        respond(&self.records, &query, &counters, buffer)
+        self.0.decide(packet, transport, seed, buffer)
     }
 }
 

@@ -25,7 +25,27 @@ pub fn program(name: &str) -> PathBuf {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     // The whole workspace's features, as in `cargo test --workspace`, or dependencies would be built again.
     cargo.args(["build", "--quiet", "--offline", "--workspace", "--bin", name]);
+    // Cargo's own about the test: to build scripts that look at them they would be a change, and all that depends on those
+    // would be built again.
+    for (variable, _) in std::env::vars_os() {
+        let name = variable.to_string_lossy();
+        if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|start| name.starts_with(start)) {
+            cargo.env_remove(&variable);
+        }
+    }
     cargo.arg("--target-dir").arg(folder.parent().expect("the target folder"));
+    // What Cargo told this test about itself would be told to build scripts: ring's looks at it, and half of the tree
+    // would be built again, now and by the Cargo around us the next time.
+    for (name, _) in std::env::vars_os() {
+        let of_this_test =
+            ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_"];
+        if name
+            .to_str()
+            .is_some_and(|name| of_this_test.iter().any(|start| name.starts_with(start)))
+        {
+            cargo.env_remove(name);
+        }
+    }
     if folder.ends_with("release") {
         cargo.arg("--release");
     }

@@ -21,6 +21,9 @@ const IMAGE_USER: i64 = 65532;
 const CLUSTER_DNS: &str =
     "nameserver 10.96.0.10\nsearch svc.cluster.local cluster.local\noptions ndots:5\n";
 
+/// The folder of a Pod's volumes, below its own.
+const VOLUMES: &str = "volumes";
+
 /// ROOT PROGRAM USER HOSTNAME [FROM PATH ro|rw]... -- ARGUMENTS. It replaces itself by the program, so that signals for
 /// it reach the program. Making something read-only is refused to users without root for some mounts.
 const ENTER: &str = r#"set -eu
@@ -69,7 +72,7 @@ pub(super) async fn start(
 ) -> Result<Process> {
     let spec = pod.spec.as_ref().context("a Pod has a spec")?;
     let container = spec.containers.first().context("a Pod has a container")?;
-    let (root, mounted) = (folder.join("root"), folder.join("volumes"));
+    let (root, mounted) = (folder.join("root"), folder.join(VOLUMES));
     std::fs::create_dir_all(&root)?;
     volumes::write(&shared.client, pod, &mounted).await?;
     let resolv_conf = folder.join("resolv.conf");
@@ -97,6 +100,12 @@ pub(super) async fn start(
     let arguments = command.chain(container.args.iter().flatten());
     words.extend(arguments.map(|argument| expand(argument, &environment)));
     Process::start(Path::new("nsenter"), &words, folder)
+}
+
+/// Writes the volumes of a Pod that has been started again, by where its log is.
+pub(super) async fn write_volumes(shared: &Shared, pod: &Pod, log: &Path) -> Result<()> {
+    let folder = log.parent().context("a log is in a folder")?;
+    volumes::write(&shared.client, pod, &folder.join(VOLUMES)).await
 }
 
 /// Where [`start`] leaves what the program prints.

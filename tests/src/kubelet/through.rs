@@ -81,7 +81,11 @@ pub async fn through_service(
     endpoints.into_iter().map(|server| Ok((server, ask(server, question)?))).collect()
 }
 
-fn ask(server: SocketAddr, question: &str) -> Result<Text> {
+/// Asks one endpoint over UDP.
+///
+/// # Errors
+/// No reply comes.
+pub fn ask(server: SocketAddr, question: &str) -> Result<Text> {
     let question = Question::parse(question)?;
     let reply = client::ask_udp(server, &question.packet, false)
         .with_context(|| format!("{} of {server}", question.text))?;

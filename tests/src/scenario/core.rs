@@ -2,22 +2,21 @@
 //! neither time nor sockets and asks the scripts.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use dataplane_core::{
-    Action, Change, Counters, DataSource, Forward, Identity, Index, Query, Reason, Records,
-    Resource, Transport, TtlCaps, Verdict, WorkerCounters, respond,
+    Action, Change, DataSource, Forward, Index, Reason, Records, Resource, Transport, TtlCaps,
+    Verdict,
 };
 use serde_json::Value;
 
 use super::{Outcome, folder};
 use crate::client;
+use crate::in_process::{InProcess, NOW_S, identity, names};
 use crate::upstream::Script;
 
-/// The time of every question, and of the one change there was: any Unix time will do.
-const NOW_S: u64 = 1_760_000_000;
 /// Nobody answered, and only errors came (N18).
 const NO_REACHABLE_AUTHORITY: u16 = 22;
 const NETWORK_ERROR: u16 = 23;
@@ -25,12 +24,10 @@ const NETWORK_ERROR: u16 = 23;
 /// The core with a scenario's objects, all of them live.
 #[derive(Debug)]
 pub struct Core {
-    records: Arc<Records>,
+    records: InProcess,
     /// Servers by group: the default upstreams, then the stub domains.
     groups: Vec<Vec<IpAddr>>,
     scripts: BTreeMap<IpAddr, Script>,
-    counters: [Arc<WorkerCounters>; 1],
-    identity: Identity,
 }
 
 impl Core {
@@ -59,27 +56,20 @@ impl Core {
         index.publish(NOW_S);
         let scripts = std::fs::read_to_string(folder().join("upstreams.txt"))?;
         Ok(Core {
-            records: index.records(),
+            records: InProcess::new(index.records()),
             groups: groups(&config),
             scripts: Script::parse(&scripts)?,
-            counters: [Arc::default()],
-            identity: Identity {
-                version: "1.2.3".into(),
-                pod_name: "clusterdns-7d4b9".into(),
-                instance_id: "0123456789abcdef".into(),
-            },
         })
     }
 
     /// The same, answering from other records.
     pub fn with_records(self, records: Arc<Records>) -> Core {
-        Core { records, ..self }
+        Core { records: InProcess::new(records), ..self }
     }
 
     /// What it calls itself.
     pub fn names(&self) -> client::Names {
-        let Identity { version, pod_name, instance_id: _ } = self.identity.clone();
-        client::Names { version, pod_name }
+        names(&identity())
     }
 
     /// Asks one question. The seed decides the rotation of RRsets (WR24).
@@ -110,15 +100,7 @@ impl Core {
             client::Transport::Udp => Transport::Udp,
             client::Transport::Tcp => Transport::Tcp,
         };
-        let client = SocketAddr::from(([10, 244, 1, 99], 40_000));
-        let query = Query { packet, client, transport, now_s: NOW_S, seed };
-        let counters = Counters {
-            own: &self.counters[0],
-            all: &self.counters,
-            servers: &[],
-            identity: &self.identity,
-        };
-        respond(&self.records, &query, &counters, buffer)
+        self.records.decide(packet, transport, seed, buffer)
     }
 
     /// Asks the group's servers in order until one gives something that can be relayed.

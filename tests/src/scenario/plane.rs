@@ -2,19 +2,17 @@
 //! loopback, and a scripted server in the place of every upstream.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use dataplane::forward::Forwarder;
-use dataplane::serve::{Limits, Serving, worker_counters};
+use dataplane::serve::Serving;
 use dataplane::source::api::{Api, Options, Wanted};
 use dataplane::source::files::Files;
 use dataplane::source::report::Report;
-use dataplane::source::writer::Setup;
-use dataplane_core::Identity;
 use serde_json::Value;
 
 use super::{Outcome, folder, objects};
@@ -23,8 +21,6 @@ use crate::live;
 use crate::scratch::Scratch;
 use crate::upstream::{Script, ScriptedUpstream};
 
-/// "One worker" (§9.2), so that what follows from one socket is answered in order.
-const WORKERS: usize = 1;
 /// Generous: a busy machine runs several control planes at once.
 const READY_WITHIN: Duration = Duration::from_secs(90);
 
@@ -78,20 +74,8 @@ impl Plane {
         let documents: Vec<String> = from.iter().map(Value::to_string).collect();
         let file = manifests.write("objects.yaml", documents.join("\n---\n"))?;
 
-        let identity = Identity {
-            version: "1.2.3".into(),
-            pod_name: "clusterdns-7d4b9".into(),
-            instance_id: "0123456789abcdef".into(),
-        };
-        let names =
-            Names { version: identity.version.clone(), pod_name: identity.pod_name.clone() };
-        let report: Arc<Report> = Arc::default();
-        let setup = Setup {
-            counters: worker_counters(1, WORKERS),
-            identity,
-            resolv_conf: manifests.path().join("no-resolv.conf"),
-            report: report.clone(),
-        };
+        let (setup, names) = live::setup(manifests.path());
+        let report = setup.report.clone();
         let (state, api) = match kubeconfig {
             None => (Files::open(manifests.path(), setup)?.state(), None),
             Some(kubeconfig) => {
@@ -100,16 +84,7 @@ impl Plane {
                 (api.state(), Some(api))
             }
         };
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        let serving = Serving::start(
-            &[(Ipv4Addr::LOCALHOST, 0).into()],
-            WORKERS,
-            state,
-            Forwarder::new(),
-            Limits::default(),
-            runtime.handle().clone(),
-        )?;
+        let (serving, runtime) = live::serve(state, Forwarder::new())?;
         Ok(Plane {
             serving,
             _api: api,
@@ -117,7 +92,7 @@ impl Plane {
             upstreams,
             names,
             _manifests: manifests,
-            _runtime: live::Background(Some(runtime)),
+            _runtime: runtime,
         })
     }
 

@@ -1,0 +1,50 @@
+//! Asking in a loop until an answer is there, with little between two questions.
+
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use tests::client::Question;
+
+/// Between two questions: the precision of what is measured, and a few percent of a core.
+const PAUSE: Duration = Duration::from_micros(100);
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The query message for `NAME TYPE`.
+pub(crate) fn packet(question: &str) -> Vec<u8> {
+    Question::parse(question).expect("a question").packet
+}
+
+/// The A records of a name below `svc.cluster.local`.
+pub(crate) fn a(name: &str) -> Vec<u8> {
+    packet(&format!("{name}.svc.cluster.local. A"))
+}
+
+/// A socket for questions to this server.
+pub(crate) fn socket(server: SocketAddr) -> UdpSocket {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    socket.connect(server).expect("a connected socket");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    socket
+}
+
+/// Whether a reply says NOERROR and has this address in it.
+pub(crate) fn has(reply: &[u8], address: Ipv4Addr) -> bool {
+    let is_found = reply.get(3).is_some_and(|octet| octet & 15 == 0);
+    is_found && reply.windows(4).any(|octets| octets == address.octets())
+}
+
+/// Asks until the answer has this address; says when it did.
+pub(crate) fn until(server: SocketAddr, packet: &[u8], address: Ipv4Addr) -> Instant {
+    let (socket, begun) = (socket(server), Instant::now());
+    let mut buffer = [0; 4096];
+    loop {
+        socket.send(packet).expect("a question is sent");
+        let octets = socket.recv(&mut buffer).expect("a reply");
+        let now = Instant::now();
+        if has(&buffer[..octets], address) {
+            return now;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{address} was never answered");
+        std::thread::sleep(PAUSE);
+    }
+}

@@ -1,0 +1,333 @@
+//! O7: a changed configuration goes to one pod first, and to the others only when that one answers as well as they do.
+//! Three real data planes; every pod is asked all the time what it runs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{Api, ListParams};
+use kube::{Client, ResourceExt};
+use serde_json::{Value, json};
+use tests::kubelet::{FakeNode, Settings};
+use tests::netns::{NODE_ADDRESS, inside};
+use tests::operator::{NAMESPACE, Scene, apply, config_of, revisions_in};
+use tests::upstream::{Script, ScriptedUpstream};
+use tokio::task::JoinHandle;
+
+const NAME: &str = "a";
+/// What the operator asks of the world.
+const GOOD: &str = "example.com. A\n  answer @ 60 A 192.0.2.80";
+const BAD: &str = "example.com. *\n  rcode SERVFAIL";
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// With an extra record at this address, an upstream on this port, and so many seconds on trial.
+fn spec(host: &str, upstream: SocketAddr, seconds: u32) -> Value {
+    json!({"service": {"name": "dns", "namespace": NAMESPACE}, "scaling": {"fixed": {"replicas": 3}},
+        "drainSeconds": 5, "rollout": {"observeSeconds": seconds},
+        "hosts": [{"name": "git.corp.example", "addresses": [host]}],
+        "upstreams": {"servers": [{"address": upstream.ip(), "port": upstream.port()}]}})
+}
+
+struct Stage {
+    scene: Scene,
+    good: ScriptedUpstream,
+    bad: ScriptedUpstream,
+    watch: Watch,
+}
+
+impl Stage {
+    /// Three pods that run one configuration.
+    async fn start() -> Option<Stage> {
+        let scene = Scene::start(&FakeNode::several("node", 3), Settings::default()).await?;
+        let upstream = |script| {
+            let at = SocketAddr::new(NODE_ADDRESS.parse().expect("an address"), 0);
+            ScriptedUpstream::start_at(at, Script::one(script).expect("a script")).expect("a port")
+        };
+        let (good, bad) = (upstream(GOOD), upstream(BAD));
+        apply(&scene.client, NAME, spec("192.0.2.1", good.address(), 5)).await;
+        scene.until_condition(NAME, "Ready", "True", "Serving").await;
+        scene.until_condition(NAME, "Progressing", "False", "Complete").await;
+        let first = stable(&scene).await;
+        let stage = Stage { watch: Watch::start(&scene.client, first), scene, good, bad };
+        stage.all_run_stable().await;
+        Some(stage)
+    }
+
+    async fn apply(&self, host: &str, upstream: &ScriptedUpstream, seconds: u32) {
+        apply(&self.scene.client, NAME, spec(host, upstream.address(), seconds)).await;
+    }
+
+    /// Waits until a pod that is none of these tries something; returns the pod and what it tries.
+    async fn until_tried_by(&self, none_of: &[&String]) -> (String, String) {
+        self.scene
+            .until("a canary", async || {
+                let state = self.state().await;
+                let pod = state["canaryPod"]["name"].as_str()?.to_owned();
+                let revision = state["canary"].as_str()?.to_owned();
+                (!none_of.contains(&&pod)).then_some((pod, revision))
+            })
+            .await
+    }
+
+    /// Kills a pod that tries this, once it runs it.
+    async fn lose(&self, canary: &str, revision: &str) {
+        self.scene
+            .until("the canary runs it", async || {
+                self.ever_ran(revision).await.contains(canary).then_some(())
+            })
+            .await;
+        self.scene.kubelet.kill(NAMESPACE, canary);
+    }
+
+    async fn state(&self) -> Value {
+        self.scene.document(NAME, "rollout.json").await.unwrap_or_default()
+    }
+
+    async fn pods(&self) -> Vec<Pod> {
+        self.scene.pods(NAME).await
+    }
+
+    /// Waits until every pod says that it runs what is stable now.
+    async fn all_run_stable(&self) {
+        self.scene
+            .until("one revision on all pods", async || {
+                let stable = stable(&self.scene).await;
+                let runs = |pod: &Pod| {
+                    config_of(pod).is_ok_and(|said| said["revision"] == stable.as_str())
+                };
+                let pods = self.pods().await;
+                (pods.len() == 3 && pods.iter().all(runs)).then_some(())
+            })
+            .await;
+    }
+
+    /// Waits until all pods run another revision than this; returns it.
+    async fn until_promoted(&self, other_than: &str) -> String {
+        let promoted = async || Some(stable(&self.scene).await).filter(|it| it != other_than);
+        let revision = self.scene.until("a promotion", promoted).await;
+        self.all_run_stable().await;
+        assert!(self.scene.document(NAME, "canary.json").await.is_none());
+        revision
+    }
+
+    /// The pods whose logs say that they ever ran this.
+    async fn ever_ran(&self, revision: &str) -> BTreeSet<String> {
+        let names = self.scene.kubelet.pods(NAMESPACE).into_keys();
+        let ran = |name: &String| {
+            revisions_in(&self.scene.kubelet.log(NAMESPACE, name)).iter().any(|it| it == revision)
+        };
+        names.filter(ran).collect()
+    }
+
+    async fn events(&self, reason: &str) -> Vec<String> {
+        let events = Api::<Event>::namespaced(self.scene.client.clone(), "default");
+        let events = events.list(&ListParams::default()).await.expect("Events can be listed");
+        let about = events.items.into_iter().filter(|event| {
+            event.reason.as_deref() == Some(reason)
+                && event.regarding.as_ref().and_then(|it| it.name.as_deref()) == Some(NAME)
+        });
+        about.filter_map(|event| event.note).collect()
+    }
+}
+
+async fn stable(scene: &Scene) -> String {
+    let state = scene.document(NAME, "rollout.json").await.unwrap_or_default();
+    state["stable"].as_str().unwrap_or_default().to_owned()
+}
+
+/// What pods ran while a revision was on trial: revision to the pods that were seen to run it before it was stable.
+type Tried = BTreeMap<String, BTreeSet<String>>;
+
+/// Asks every pod all the time what it runs.
+struct Watch {
+    tried: Arc<Mutex<Tried>>,
+    most_at_once: Arc<Mutex<usize>>,
+    watching: JoinHandle<()>,
+}
+
+impl Watch {
+    fn start(client: &Client, first: String) -> Watch {
+        let (tried, most_at_once) =
+            (Arc::<Mutex<Tried>>::default(), Arc::<Mutex<usize>>::default());
+        let (client, of_task, most) = (client.clone(), tried.clone(), most_at_once.clone());
+        let watching = tokio::spawn(async move {
+            let mut stable_before = first;
+            loop {
+                tokio::time::sleep(LOOK_EVERY).await;
+                let pods = Api::<Pod>::namespaced(client.clone(), NAMESPACE);
+                let of_it =
+                    ListParams::default().labels(&format!("clusterdns.dev/instance={NAME}"));
+                let Ok(pods) = pods.list(&of_it).await else { continue };
+                let mut running = Tried::new();
+                for pod in &pods.items {
+                    let Ok(said) = config_of(pod) else { continue };
+                    let revision = said["revision"].as_str().unwrap_or_default().to_owned();
+                    running.entry(revision).or_default().insert(pod.name_any());
+                }
+                // Read after the pods were asked: what is not stable yet now, none of them ran as such.
+                let Some(stable) = stable_of(&client).await else { continue };
+                running.retain(|revision, _| *revision != stable && *revision != stable_before);
+                let count = running.values().map(BTreeSet::len).sum();
+                let mut most = most.lock().expect("no panic");
+                *most = (*most).max(count);
+                for (revision, pods) in running {
+                    of_task.lock().expect("no panic").entry(revision).or_default().extend(pods);
+                }
+                stable_before = stable;
+            }
+        });
+        Watch { tried, most_at_once, watching }
+    }
+
+    /// The pods that ran it while it was on trial.
+    fn tried(&self, revision: &str) -> BTreeSet<String> {
+        self.tried.lock().expect("no panic").get(revision).cloned().unwrap_or_default()
+    }
+
+    fn most_at_once(&self) -> usize {
+        *self.most_at_once.lock().expect("no panic")
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.watching.abort();
+    }
+}
+
+async fn stable_of(client: &Client) -> Option<String> {
+    let maps = Api::<k8s_openapi::api::core::v1::ConfigMap>::namespaced(client.clone(), NAMESPACE);
+    let map = maps.get(&format!("clusterdns-{NAME}")).await.ok()?;
+    let state: Value = serde_json::from_str(map.data?.get("rollout.json")?).ok()?;
+    state["stable"].as_str().map(str::to_owned)
+}
+
+#[test]
+fn o7_a_change_is_tried_by_one_pod_and_reaches_the_others_only_when_it_is_good() {
+    inside(async || {
+        let Some(stage) = Stage::start().await else { return };
+        let first = stable(&stage.scene).await;
+
+        // Good: one pod, then all.
+        stage.apply("192.0.2.2", &stage.good, 5).await;
+        let revision = stage.until_promoted(&first).await;
+        assert_eq!(stage.watch.tried(&revision).len(), 1, "{:?}", stage.watch.tried);
+        assert_eq!(stage.ever_ran(&revision).await.len(), 3);
+
+        // Bad: one pod, then none.
+        stage.apply("192.0.2.3", &stage.bad, 60).await;
+        let why = stage.scene.until_condition(NAME, "Degraded", "True", "CanaryFailed").await;
+        let bad = stage.state().await["failed"].as_str().expect("what failed").to_owned();
+        assert!(why.contains(&bad) && why.contains("SERVFAIL"), "{why}");
+        assert!(stage.scene.document(NAME, "canary.json").await.is_none());
+        stage.all_run_stable().await;
+        assert_eq!(stable(&stage.scene).await, revision);
+        let canary = stage.ever_ran(&bad).await;
+        assert_eq!(canary.len(), 1, "{canary:?}");
+        stage.scene.until("an Event", async || stage.events("CanaryFailed").await.pop()).await;
+
+        // Not again, whoever leads, until the spec changes.
+        let mut stage = stage;
+        stage.scene.stop_operator().await;
+        stage.scene.start_operator();
+        stage
+            .scene
+            .until("a new leader", async || {
+                (stage.scene.operator.log().contains("reconciling")).then_some(())
+            })
+            .await;
+        tests::operator::quiet(&stage.scene.proxy).await;
+        assert!(stage.scene.document(NAME, "canary.json").await.is_none());
+        assert_eq!(stage.events("CanaryFailed").await.len(), 1);
+
+        // The correction is tried in its turn.
+        stage.apply("192.0.2.3", &stage.good, 5).await;
+        let corrected = stage.until_promoted(&revision).await;
+        stage.scene.until_condition(NAME, "Degraded", "False", "AsExpected").await;
+        assert!(stage.watch.most_at_once() <= 1, "{:?}", stage.watch.tried);
+        assert_eq!(stage.ever_ran(&bad).await, canary, "no other pod has ever run it");
+
+        // A dead upstream does not stand in the way of the change that repairs it.
+        stage.good.play(Script::one(BAD).expect("a script"));
+        stage.bad.play(Script::one(GOOD).expect("a script"));
+        stage.apply("192.0.2.3", &stage.bad, 5).await;
+        stage.until_promoted(&corrected).await;
+    });
+}
+
+#[test]
+fn o7_a_trial_outlives_its_pod_and_its_operator() {
+    inside(async || {
+        let Some(mut stage) = Stage::start().await else { return };
+        let first = stable(&stage.scene).await;
+
+        // The canary is killed: another one is named, and its time begins anew.
+        stage.apply("192.0.2.2", &stage.good, 20).await;
+        let (canary, revision) = stage.until_tried_by(&[]).await;
+        stage.lose(&canary, &revision).await;
+        let (second, same) = stage.until_tried_by(&[&canary]).await;
+        assert_eq!(same, revision);
+        assert_eq!(stage.state().await["losses"], 1);
+
+        // The operator is killed: the next one goes on with the same pod.
+        stage
+            .scene
+            .until("both are told", async || {
+                (stage.events("CanaryStarted").await.len() == 2).then_some(())
+            })
+            .await;
+        stage.scene.operator.process().kill();
+        free_the_lease(&stage.scene.client).await;
+        stage.scene.start_operator();
+        assert_eq!(stage.until_promoted(&first).await, revision);
+        let tried = stage.watch.tried(&revision);
+        assert!(tried.is_subset(&[canary, second].into()), "{tried:?}");
+        let started = stage.events("CanaryStarted").await;
+        assert_eq!(started.len(), 2, "named twice, not once more by the next leader: {started:#?}");
+
+        // A newer edit takes the place of what is on trial, and one back to stable ends it.
+        stage.apply("192.0.2.3", &stage.good, 300).await;
+        let (_, older) = stage.until_tried_by(&[]).await;
+        stage.apply("192.0.2.4", &stage.good, 300).await;
+        stage
+            .scene
+            .until("the newer one", async || {
+                stage.state().await["canary"].as_str().filter(|it| *it != older).map(drop)
+            })
+            .await;
+        stage.apply("192.0.2.2", &stage.good, 300).await;
+        stage
+            .scene
+            .until("the end of the trial", async || {
+                stage.scene.document(NAME, "canary.json").await.is_none().then_some(())
+            })
+            .await;
+        stage.all_run_stable().await;
+        assert_eq!(stable(&stage.scene).await, revision);
+
+        // Three pods are lost with one: that one is why.
+        stage.apply("192.0.2.5", &stage.good, 300).await;
+        let mut lost = Vec::new();
+        for _ in 0..3 {
+            let before: Vec<&String> = lost.iter().collect();
+            let (canary, fatal) = stage.until_tried_by(&before).await;
+            stage.lose(&canary, &fatal).await;
+            lost = vec![canary];
+        }
+        let why = stage.scene.until_condition(NAME, "Degraded", "True", "CanaryFailed").await;
+        assert!(why.contains("3 pods in a row were lost"), "{why}");
+        stage.all_run_stable().await;
+        assert_eq!(stable(&stage.scene).await, revision);
+        assert!(stage.watch.most_at_once() <= 1, "{:?}", stage.watch.tried);
+    });
+}
+
+/// The lease of a killed operator lasts 15 s more; this is not what is tested.
+async fn free_the_lease(client: &Client) {
+    let leases =
+        Api::<k8s_openapi::api::coordination::v1::Lease>::namespaced(client.clone(), NAMESPACE);
+    let _ = leases.delete("clusterdns-operator", &Default::default()).await;
+}

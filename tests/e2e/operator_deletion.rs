@@ -1,0 +1,176 @@
+//! O10: what is deleted goes, with and without the operator, and what was only taken over stays. Nothing hangs.
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Namespace, Service};
+use kube::api::{Api, DeleteParams};
+use kube::{Client, ResourceExt};
+use operator::desired::Kind;
+use serde_json::{Value, json};
+use tests::control_plane::{ControlPlane, Setup};
+use tests::fault_proxy::FaultProxy;
+use tests::helm::Tools;
+use tests::kubelet::{FakeNode, Kubelet, Play, Settings, endpoints};
+use tests::netns::inside;
+use tests::objects::{create_any, wait_for};
+use tests::operator::{
+    Operator, apply, children, condition, free_the_lease, prepare, quiet, wait_until_accepted,
+};
+
+const NAMESPACE: &str = "dns";
+
+fn spec(service: &str) -> Value {
+    json!({"service": {"name": service, "namespace": NAMESPACE}, "scaling": {"fixed": {"replicas": 2}},
+        "rollout": {"canary": false}})
+}
+
+/// Deletes a ClusterDNS; returns when it and all that is labelled as its own has gone.
+async fn delete(client: &Client, name: &str) {
+    let all = Api::<crds::ClusterDNS>::all(client.clone());
+    all.delete(name, &DeleteParams::default()).await.expect("it can be deleted");
+    wait_for("no ClusterDNS", async || all.get_opt(name).await.ok()?.is_none().then_some(())).await;
+    wait_for("no children", async || {
+        children(client, NAMESPACE, name).await.is_empty().then_some(())
+    })
+    .await;
+}
+
+async fn delete_namespace(client: &Client) {
+    let namespaces = Api::<Namespace>::all(client.clone());
+    namespaces.delete(NAMESPACE, &DeleteParams::default()).await.expect("it can be deleted");
+    wait_for("no namespace", async || {
+        namespaces.get_opt(NAMESPACE).await.ok()?.is_none().then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn o10_resources_and_their_namespace_can_be_deleted_with_and_without_the_operator() {
+    let Some(plane) = ControlPlane::start(Setup::default()).await else { return };
+    let client = plane.client().await;
+    prepare(&client, NAMESPACE).await;
+    let proxy = FaultProxy::start(&plane).await;
+    let mut operator = Operator::start(proxy.kubeconfig(), NAMESPACE);
+    for name in ["a", "b", "c"] {
+        apply(&client, name, spec(&format!("dns-{name}"))).await;
+        wait_until_accepted(&client, name).await;
+    }
+    quiet(&proxy).await;
+    delete(&client, "c").await;
+
+    // The namespace under its feet: it says so, and makes everything anew when there is one again.
+    delete_namespace(&client).await;
+    wait_for("Degraded", async || {
+        condition(&client, "a", "Degraded").await.filter(|(status, _)| status == "True")
+    })
+    .await;
+    operator.process().ensure_running().expect("the operator runs");
+    let namespace =
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
+    create_any(&client, &namespace).await.expect("a namespace");
+    for name in ["a", "b"] {
+        wait_for("all children again", async || {
+            (children(&client, NAMESPACE, name).await.len() == 9).then_some(())
+        })
+        .await;
+    }
+    quiet(&proxy).await;
+    assert_eq!(children(&client, NAMESPACE, "c").await.len(), 0, "nothing of it came back");
+
+    // It hands the lease over and ends in order.
+    operator.process().signal("TERM");
+    assert_eq!(operator.ended().await, Some(0), "{}", operator.log());
+    let leases = Api::<Lease>::namespaced(client.clone(), "kube-system");
+    let lease = leases.get("clusterdns-operator").await.expect("a Lease").spec.expect("a spec");
+    assert_eq!(lease.holder_identity.as_deref(), Some(""));
+
+    // Nobody is there who could hold anything up.
+    delete(&client, "a").await;
+    assert_eq!(children(&client, NAMESPACE, "b").await.len(), 9, "each owns its own");
+    delete_namespace(&client).await;
+    delete(&client, "b").await;
+}
+
+fn adopting() -> Value {
+    let mut adopting = spec("kube-dns");
+    adopting["service"]["adopt"] = json!(true);
+    adopting
+}
+
+/// The DNS of the cluster before us.
+fn old_dns() -> String {
+    let labels = json!({"k8s-app": "kube-dns"});
+    let objects = [
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "kube-dns", "namespace": NAMESPACE},
+            "spec": {"clusterIP": "10.96.0.10", "selector": labels, "ports": [
+                {"name": "dns", "port": 53, "protocol": "UDP", "targetPort": 53},
+                {"name": "dns-tcp", "port": 53, "protocol": "TCP", "targetPort": 53}]}}),
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "coredns", "namespace": NAMESPACE},
+            "spec": {"replicas": 2, "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels},
+                "spec": {"containers": [{"name": "coredns", "image": "coredns"}]}}}}),
+    ];
+    objects.iter().map(|object| format!("---\n{object}\n")).collect()
+}
+
+async fn wait_until_moved(client: &Client, is_ours: bool) -> Service {
+    let services = Api::<Service>::namespaced(client.clone(), NAMESPACE);
+    wait_for(if is_ours { "our selector" } else { "the old selector" }, async || {
+        let service = services.get("kube-dns").await.ok()?;
+        let selector = service.spec.clone()?.selector?;
+        (selector.contains_key("clusterdns.dev/instance") == is_ours).then_some(service)
+    })
+    .await
+}
+
+/// Name, addresses and ports are what they were, and nobody owns it.
+fn is_the_same(now: &Service, before: &Service) {
+    let (now_spec, before_spec) = (now.spec.clone().unwrap(), before.spec.clone().unwrap());
+    assert_eq!(now.uid(), before.uid());
+    assert_eq!(now_spec.cluster_ip, before_spec.cluster_ip);
+    assert_eq!(now_spec.ports, before_spec.ports);
+    assert!(now.owner_references().is_empty());
+}
+
+#[test]
+fn o10_an_adopted_service_survives_its_cluster_dns_with_and_without_the_operator() {
+    inside(async || {
+        let Some(plane) = ControlPlane::start(Setup::for_pods()).await else { return };
+        let Some(tools) = Tools::new(plane.kubeconfig()) else { return };
+        let client = plane.client().await;
+        prepare(&client, NAMESPACE).await;
+        let play = Box::new(|_: &_| Play::Pretend { ready_after: Some(Default::default()) });
+        let settings = Settings { play, ..Settings::default() };
+        let _kubelet = Kubelet::start(&plane, &FakeNode::several("node", 2), settings).await;
+        tools.apply(&old_dns()).ok();
+        let before = wait_until_moved(&client, false).await;
+        let mut operator = Operator::start(plane.kubeconfig(), NAMESPACE);
+        apply(&client, "a", adopting()).await;
+        wait_until_moved(&client, true).await;
+
+        // Deleted while nobody looks: its pods go, the Service stays, and the next operator gives it back.
+        operator.process().kill();
+        delete(&client, "a").await;
+        is_the_same(&wait_until_moved(&client, true).await, &before);
+        free_the_lease(&client).await;
+        let operator = Operator::start(plane.kubeconfig(), NAMESPACE);
+        is_the_same(&wait_until_moved(&client, false).await, &before);
+        wait_for("the old pods behind it", async || {
+            let behind = endpoints(&client, NAMESPACE, "kube-dns").await.ok()?;
+            (behind.len() == 2).then_some(())
+        })
+        .await;
+
+        // And deleted before its eyes.
+        apply(&client, "a", adopting()).await;
+        wait_until_moved(&client, true).await;
+        delete(&client, "a").await;
+        let after = wait_until_moved(&client, false).await;
+        is_the_same(&after, &before);
+        assert!(
+            !after.annotations().contains_key("clusterdns.dev/adopted-by"),
+            "{}",
+            operator.log()
+        );
+        let left = children(&client, NAMESPACE, "a").await;
+        assert!(left.keys().all(|(kind, _)| *kind == Kind::Service), "{:?}", left.keys());
+    });
+}

@@ -1,0 +1,191 @@
+//! What we show people works: every example becomes Ready in a real cluster, and `check --cluster` knows that cluster.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use tests::cluster::{Cluster, NAMESPACE};
+use tests::control_plane::{ControlPlane, Setup};
+use tests::helm::Tools;
+use tests::kubelet::{FakeNode, Play, Settings, program};
+use tests::netns::inside;
+use tests::objects::wait_for;
+use tests::operator::{Operator, children};
+
+/// What stands in the examples and is somebody else's to bring: a Service to adopt, nodes with a label, an authority.
+const ADOPTED: &str = r#"
+apiVersion: v1
+kind: Service
+metadata: {name: kube-dns, namespace: kube-system}
+spec:
+  clusterIP: 10.96.0.10
+  selector: {k8s-app: kube-dns}
+  ports:
+  - {name: dns, port: 53, protocol: UDP, targetPort: 53}
+  - {name: dns-tcp, port: 53, protocol: TCP, targetPort: 53}
+"#;
+
+/// The kinds of the Prometheus operator, as far as the API server must know them.
+fn monitoring() -> String {
+    let kind = |kind: &str, plural: &str| {
+        format!(
+            "---\n\
+             apiVersion: apiextensions.k8s.io/v1\n\
+             kind: CustomResourceDefinition\n\
+             metadata: {{name: {plural}.monitoring.coreos.com}}\n\
+             spec:\n  \
+               group: monitoring.coreos.com\n  \
+               names: {{kind: {kind}, plural: {plural}, singular: {}}}\n  \
+               scope: Namespaced\n  \
+               versions:\n  \
+               - name: v1\n    \
+                 served: true\n    \
+                 storage: true\n    \
+                 schema: {{openAPIV3Schema: {{type: object, x-kubernetes-preserve-unknown-fields: true}}}}\n",
+            kind.to_lowercase()
+        )
+    };
+    kind("PodMonitor", "podmonitors") + &kind("PrometheusRule", "prometheusrules")
+}
+
+fn examples() -> Vec<(PathBuf, String)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crds/examples");
+    let files = std::fs::read_dir(folder).expect("the examples");
+    let files = files.map(|file| file.expect("a file").path());
+    let mut files: Vec<PathBuf> =
+        files.filter(|path| path.extension().is_some_and(|end| end == "yaml")).collect();
+    files.sort();
+    let with_text = |path: PathBuf| {
+        let text = std::fs::read_to_string(&path).expect("an example");
+        (path, text)
+    };
+    files.into_iter().map(with_text).collect()
+}
+
+#[test]
+fn every_example_becomes_ready_and_goes_again() {
+    inside(async || {
+        let pretend = |_: &Pod| Play::Pretend { ready_after: Some(Duration::ZERO) };
+        let settings = Settings { play: Box::new(pretend), ..Settings::default() };
+        let nodes =
+            FakeNode::several("node", 3).into_iter().map(|node| node.label("pool", "infra"));
+        let nodes: Vec<FakeNode> = nodes.collect();
+        let Some(cluster) = Cluster::start(&nodes, settings).await else { return };
+        cluster.install_resource();
+        cluster.tools.apply(&monitoring()).ok();
+        let authority =
+            rcgen::generate_simple_self_signed(["corp".to_owned()]).expect("a certificate");
+        let bundle = serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "corp-ca", "namespace": NAMESPACE}, "data": {"ca.crt": authority.cert.pem()}});
+        cluster.tools.apply(&bundle.to_string()).ok();
+        let _operator = Operator::start(cluster.plane.kubeconfig(), NAMESPACE);
+
+        for (path, text) in examples() {
+            let file = path.to_str().expect("a path in UTF-8");
+            let is_adopted = text.contains("adopt: true");
+            if is_adopted {
+                cluster.tools.apply(ADOPTED).ok();
+            }
+            cluster.tools.kubectl(&["apply", "--server-side", "--filename", file]).ok();
+            let name = if text.contains("name: trial") { "trial" } else { "default" };
+            let dns = cluster.wait_until_ready(name).await;
+            let replicas = &dns["status"]["replicas"];
+            assert_eq!(replicas["ready"], replicas["desired"], "{file}: {dns:#}");
+            assert!(replicas["desired"].as_u64() >= Some(2), "{file}: {dns:#}");
+            let domain = &dns["spec"]["domain"];
+            let table = cluster.tools.kubectl(&["get", "cdns", "--no-headers"]).ok();
+            let row: Vec<&str> = table.split_whitespace().collect();
+            assert_eq!(
+                [row[0], row[1], row[4], row[5]],
+                [name, domain.as_str().unwrap(), "True", "Serving"],
+                "{table}"
+            );
+
+            cluster.tools.kubectl(&["delete", "clusterdns", name, "--timeout=60s"]).ok();
+            wait_for(&format!("nothing of {file}"), async || {
+                let left = children(&cluster.client, NAMESPACE, name).await;
+                (left.is_empty() && cluster.kubelet.pods(NAMESPACE).is_empty()).then_some(())
+            })
+            .await;
+            if is_adopted {
+                let selector = [
+                    "get",
+                    "service",
+                    "kube-dns",
+                    "--namespace",
+                    NAMESPACE,
+                    "--output=jsonpath={.spec.selector}",
+                ];
+                wait_for("its Service is given back", async || {
+                    (cluster.tools.kubectl(&selector).ok() == r#"{"k8s-app":"kube-dns"}"#)
+                        .then_some(())
+                })
+                .await;
+                cluster
+                    .tools
+                    .kubectl(&["delete", "service", "kube-dns", "--namespace", NAMESPACE])
+                    .ok();
+            }
+        }
+    });
+}
+
+/// What `check` said, and how it ended.
+fn check(kubeconfig: &Path, file: &Path) -> (String, Option<i32>) {
+    let output = Command::new(program("clusterdns-operator"))
+        .args(["check", "--cluster", "--kubeconfig"])
+        .arg(kubeconfig)
+        .arg("-f")
+        .arg(file)
+        .output()
+        .expect("it runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    (text + &String::from_utf8_lossy(&output.stderr), output.status.code())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn check_with_a_cluster_knows_which_address_its_kubelets_hand_out() {
+    let Some(mut plane) = ControlPlane::start(Setup::default()).await else { return };
+    let Some(tools) = Tools::new(plane.kubeconfig()) else { return };
+    let file = |name: &str, spec: &str| {
+        let path = tools.folder().join(name);
+        let text = format!(
+            "apiVersion: clusterdns.dev/v1alpha1\nkind: ClusterDNS\nmetadata:\n  name: default\nspec:\n  \
+             reverseCIDRs: [10.96.0.0/16]\n  podRecords: Disabled\n{spec}"
+        );
+        std::fs::write(&path, text).expect("the folder is ours");
+        path
+    };
+    let unused = file("unused.yaml", "  service:\n    clusterIPs: [10.96.0.11]\n");
+    let used = file("used.yaml", "  service:\n    clusterIPs: [10.96.0.10]\n");
+    let kubeconfig = plane.kubeconfig().to_owned();
+
+    // Nobody says what kubelets do: that is told, and is no success.
+    let (said, code) = check(&kubeconfig, &used);
+    assert!(said.contains("neither its kubelets nor kubeadm's ConfigMap kubelet-config"), "{said}");
+    assert_eq!(code, Some(2), "{said}");
+
+    // As kubeadm leaves it.
+    let configuration = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nclusterDNS:\n- 10.96.0.10\n";
+    let map = serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "kubelet-config", "namespace": NAMESPACE}, "data": {"kubelet": configuration}});
+    tools.apply(&map.to_string()).ok();
+    let (said, code) = check(&kubeconfig, &unused);
+    let warning = "unused.yaml:9: warning: spec.service.clusterIPs: NotUsedByKubelets: kubelets of this cluster tell pods to ask 10.96.0.10";
+    assert!(said.contains(warning), "{said}");
+    assert_eq!(code, Some(0), "a warning is no failure: {said}");
+    let (said, code) = check(&kubeconfig, &used);
+    assert!(!said.contains("warning") && said.contains("nothing is wrong"), "{said}");
+    assert_eq!(code, Some(0));
+
+    // Files are checked all the same when the cluster is away.
+    let wrong = file("wrong.yaml", "  hosts:\n  - {name: a.example, addresses: [no]}\n");
+    plane.stop_api_server();
+    let (said, code) = check(&kubeconfig, &wrong);
+    assert!(
+        said.contains("the cluster (--cluster): ") && said.contains("spec.hosts[0].addresses[0]"),
+        "{said}"
+    );
+    assert_eq!(code, Some(2), "{said}");
+}

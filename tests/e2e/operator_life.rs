@@ -1,0 +1,334 @@
+//! The life of an installation as people have it: helm, kubectl, and pods with exactly the rights of the chart, in a
+//! cluster whose DNS was something else before and is again afterwards.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::Service;
+use kube::api::Api;
+use serde_json::{Value, json};
+use tests::cluster::{Cluster, NAMESPACE, Phases};
+use tests::helm::Tools;
+use tests::kstatus::Kstatus;
+use tests::kubelet::{FakeNode, Settings, endpoints};
+use tests::netns::inside;
+use tests::objects::wait_for;
+use tests::operator::children;
+
+/// Where the operator is.
+const SYSTEM: &str = "clusterdns-system";
+const KUBERNETES: &str = "kubernetes.default.svc.cluster.local. A";
+const GIT: &str = "git.lab.example. A";
+
+/// As kubeadm leaves it; nobody answers at these pods, so that every answer is ours.
+const BEFORE: &str = r#"
+apiVersion: v1
+kind: Service
+metadata: {name: kube-dns, namespace: kube-system, labels: {k8s-app: kube-dns}}
+spec:
+  clusterIP: 10.96.0.10
+  selector: {k8s-app: kube-dns}
+  ports:
+  - {name: dns, port: 53, protocol: UDP, targetPort: 53}
+  - {name: dns-tcp, port: 53, protocol: TCP, targetPort: 53}
+  - {name: metrics, port: 9153, protocol: TCP, targetPort: 9153}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: coredns, namespace: kube-system, labels: {k8s-app: kube-dns}}
+spec:
+  replicas: 2
+  selector: {matchLabels: {k8s-app: kube-dns}}
+  template:
+    metadata: {labels: {k8s-app: kube-dns}}
+    spec:
+      containers:
+      - {name: coredns, image: "registry.k8s.io/coredns/coredns:v1.13.1"}
+"#;
+
+/// A ClusterDNS with a stub domain, and these fields in the place of its own.
+fn manifest(port: u16, fields: Value) -> String {
+    let mut spec = json!({
+        "service": {"adopt": true},
+        "rollout": {"canary": false},
+        "drainSeconds": 2,
+        "scaling": {"fixed": {"replicas": 2}},
+        "stubDomains": [{"domain": "lab.example", "servers": [{"address": "192.0.2.1", "port": port}]}],
+    });
+    for (field, value) in fields.as_object().expect("fields") {
+        spec[field] = value.clone();
+    }
+    named("default", &spec)
+}
+
+fn named(name: &str, spec: &Value) -> String {
+    let metadata = json!({"name": name});
+    json!({"apiVersion": "clusterdns.dev/v1alpha1", "kind": "ClusterDNS", "metadata": metadata, "spec": spec})
+        .to_string()
+}
+
+fn install(cluster: &Cluster) {
+    let chart = Tools::chart();
+    let chart = chart.to_str().expect("a path in UTF-8");
+    cluster
+        .tools
+        .helm(&["install", "clusterdns", chart, "--namespace", SYSTEM, "--create-namespace"])
+        .ok();
+    let rolled_out = [
+        "rollout",
+        "status",
+        "--namespace",
+        SYSTEM,
+        "deployment/clusterdns-operator",
+        "--timeout=120s",
+    ];
+    let ran = cluster.tools.kubectl(&rolled_out);
+    assert!(ran.success, "{ran:?}\n{}", cluster.kubelet.logs());
+}
+
+async fn uninstall(cluster: &Cluster) {
+    cluster.tools.helm(&["uninstall", "clusterdns", "--namespace", SYSTEM, "--wait=legacy"]).ok();
+    wait_for("the operator to end", async || cluster.kubelet.pods(SYSTEM).is_empty().then_some(()))
+        .await;
+}
+
+/// Everything that is called after us, as `kind/name`, Events left aside: they pass by themselves.
+fn ours(tools: &Tools) -> BTreeSet<String> {
+    let kinds = tools.kubectl(&["api-resources", "--verbs=list", "--output=name"]).ok();
+    let kinds: Vec<&str> = kinds.lines().filter(|kind| !kind.starts_with("events")).collect();
+    let all = tools.kubectl(&["get", &kinds.join(","), "--all-namespaces", "--output=name"]).ok();
+    all.lines().filter(|name| name.contains("clusterdns")).map(str::to_owned).collect()
+}
+
+async fn service(cluster: &Cluster) -> Service {
+    let services = Api::<Service>::namespaced(cluster.client.clone(), NAMESPACE);
+    services.get("kube-dns").await.expect("the Service is there")
+}
+
+/// O1: what the API server does not take, and the words that say why.
+fn refused_at_write() -> Vec<(Value, &'static str)> {
+    let server = json!({"address": "192.0.2.1"});
+    vec![
+        (
+            json!({"hosts": [{"name": "a.example", "addresses": ["10.20.0.300"]}]}),
+            "spec.hosts[0].addresses",
+        ),
+        (json!({"ttlSeconds": 3601}), "spec.ttlSeconds"),
+        (json!({"reverseCIDRs": ["10.96.0.1/16"]}), "spec.reverseCIDRs"),
+        (
+            json!({"stubDomains": [{"domain": "svc.cluster.local", "servers": [server]}]}),
+            "spec.stubDomains",
+        ),
+        (
+            json!({"upstreams": {"servers": [server], "none": true}}),
+            "choose one of servers, fromResolvConf and none",
+        ),
+        (json!({"scaling": {"fixed": {"replicas": 2}, "perNode": {}}}), "spec.scaling"),
+        (json!({"domain": "other.example"}), "spec.domain"),
+        (json!({"service": {"adopt": true, "name": "dns"}}), "spec.service.name"),
+        (json!({"colour": "red"}), "spec.colour"),
+    ]
+}
+
+/// O2: what only the operator can see, its reason, and the field that the message names.
+fn refused_by_the_operator() -> Vec<(Value, &'static str, &'static str)> {
+    let tls = json!({"serverName": "dns.example", "caBundle": {"name": "no-such-bundle"}});
+    vec![
+        (
+            json!({"records": [{"name": "a.example", "type": "CNAME", "target": "b.example"},
+                {"name": "a.example", "type": "TXT", "strings": ["x"]}]}),
+            "AliasBesideOtherData",
+            "spec.records[1].name",
+        ),
+        (
+            json!({"upstreams": {"servers": [{"address": "10.96.0.10"}]}}),
+            "UpstreamIsOwnService",
+            "spec.upstreams.servers[0]",
+        ),
+        (
+            json!({"stubDomains": [{"domain": "lab.example",
+                "servers": [{"address": "192.0.2.1", "transport": "TLS", "tls": tls}]}]}),
+            "CABundleMissing",
+            "spec.stubDomains",
+        ),
+        (
+            json!({"placement": {"nodeSelector": {"pool": "none"}}}),
+            "PlacementMatchesNoNode",
+            "spec.placement.nodeSelector",
+        ),
+    ]
+}
+
+/// What stands in stable.json when somebody writes it by hand, and why a pod does not take it.
+fn unusable() -> [(&'static str, &'static str); 3] {
+    [
+        (r#"{"format": 1, "domain"#, "not understood"),
+        (r#"{"format": 99}"#, "99"),
+        (r#"{"format": 1, "domain": "localhost"}"#, "localhost"),
+    ]
+}
+
+/// Two pods, as they are for the whole test.
+struct Pods {
+    names: Vec<String>,
+}
+
+impl Pods {
+    async fn answer_as_before(&self, cluster: &Cluster) {
+        cluster.still_answers("kube-dns", GIT, "10.30.0.3").await;
+        cluster.still_answers("kube-dns", KUBERNETES, "10.96.0.1").await;
+        assert_eq!(cluster.pods_of("default").await, self.names);
+        let ready = endpoints(&cluster.client, NAMESPACE, "kube-dns").await.expect("a Service");
+        assert_eq!(ready.len(), 2);
+        for name in &self.names {
+            assert_eq!(cluster.kubelet.restarts(NAMESPACE, name), 0, "{name}");
+        }
+    }
+}
+
+#[test]
+fn o1_o2_o5_o6_o10_o14_an_installation_lives_through_mistakes_and_leaves_what_it_found() {
+    inside(async || {
+        let nodes = FakeNode::several("node", 2);
+        let Some(cluster) = Cluster::start(&nodes, Settings::default()).await else { return };
+        let lab = cluster.upstream(5303, "* *\n    answer @ 60 A 10.30.0.3\n");
+        let new_lab = cluster.upstream(5304, "* *\n    answer @ 60 A 10.30.0.4\n");
+        cluster.tools.apply(BEFORE).ok();
+        let before = service(&cluster).await;
+
+        // Installed, applied, answering.
+        install(&cluster);
+        let phases = Phases::start(&cluster.client, "default").await;
+        cluster.tools.apply(&manifest(5304, json!({}))).ok();
+        cluster.wait_until_ready("default").await;
+        cluster.answers("kube-dns", KUBERNETES, "10.96.0.1").await;
+        cluster.answers("kube-dns", GIT, "10.30.0.4").await;
+        assert_eq!(
+            service(&cluster).await.spec.and_then(|spec| spec.cluster_ip).as_deref(),
+            Some("10.96.0.10")
+        );
+
+        // Edited: the other upstream answers, by the same processes.
+        let pods = Pods { names: cluster.pods_of("default").await };
+        cluster.tools.apply(&manifest(5303, json!({}))).ok();
+        cluster.answers("kube-dns", GIT, "10.30.0.3").await;
+        pods.answer_as_before(&cluster).await;
+        cluster.wait_until_ready("default").await;
+
+        // Broken, in every way: refused where it is written, or by the operator; nothing else changes.
+        for (fields, words) in refused_at_write() {
+            let refusal = cluster.tools.apply(&manifest(5303, fields.clone())).refused();
+            assert!(refusal.contains(words), "{fields}: {refusal}");
+        }
+        pods.answer_as_before(&cluster).await;
+        for (fields, reason, field) in refused_by_the_operator() {
+            cluster.tools.apply(&manifest(5303, fields)).ok();
+            let message = cluster.wait_until_refused("default", reason).await;
+            assert!(message.starts_with(field), "{message}");
+            pods.answer_as_before(&cluster).await;
+        }
+        cluster.tools.apply(&named("other", &json!({"service": {"name": "dns-other"}}))).ok();
+        cluster.wait_until_refused("other", "NameNotManaged").await;
+        cluster.tools.kubectl(&["delete", "clusterdns", "other", "--timeout=60s"]).ok();
+        cluster.tools.apply(&manifest(5303, json!({}))).ok();
+        let last = cluster.wait_until_ready("default").await;
+        pods.answer_as_before(&cluster).await;
+
+        // O14: nobody who waited was ever told too early that it is done, nor that it failed when it did not.
+        let last = last["metadata"]["generation"].as_i64().expect("a generation");
+        let refusals = i64::try_from(refused_by_the_operator().len()).expect("a few");
+        for generation in 1..=last {
+            let is_refused = (last - refusals..last).contains(&generation);
+            let end = if is_refused { Kstatus::Failed } else { Kstatus::Current };
+            let said = phases.of_generation(generation);
+            assert_eq!(said, [Kstatus::InProgress, end], "{generation}: {:#?}", phases.all());
+        }
+
+        // Without an operator it goes on, and nothing that somebody writes by hand breaks it.
+        uninstall(&cluster).await;
+        pods.answer_as_before(&cluster).await;
+        let runs = cluster.config_of(&pods.names[0])["revision"].clone();
+        for (document, words) in unusable() {
+            let patch = json!({"data": {"stable.json": document}}).to_string();
+            let arguments = [
+                "patch",
+                "configmap",
+                "clusterdns-default",
+                "--namespace",
+                NAMESPACE,
+                "--type=merge",
+                "--patch",
+                &patch,
+            ];
+            cluster.tools.kubectl(&arguments).ok();
+            for pod in &pods.names {
+                let refuses = |said: &Value| {
+                    said["revision"] == runs && said["rejection"].to_string().contains(words)
+                };
+                cluster.wait_until_it_says(pod, document, refuses).await;
+            }
+            pods.answer_as_before(&cluster).await;
+        }
+
+        // O6: neither does a restart then.
+        let killed = &pods.names[0];
+        let is_kept = |said: &Value| said["snapshot"]["onDiskRevision"] == runs;
+        cluster.wait_until_it_says(killed, "what it runs is on disk", is_kept).await;
+        cluster.kubelet.kill(NAMESPACE, killed);
+        wait_for("a restart", async || {
+            let is_again = cluster.kubelet.restarts(NAMESPACE, killed) == 1;
+            let ready = endpoints(&cluster.client, NAMESPACE, "kube-dns").await.ok()?;
+            (is_again && ready.len() == 2).then_some(())
+        })
+        .await;
+        cluster.answers("kube-dns", GIT, "10.30.0.3").await;
+        cluster.answers("kube-dns", KUBERNETES, "10.96.0.1").await;
+        let said = cluster.config_of(killed);
+        assert_eq!(said["revision"], runs, "{said:#}");
+        assert!(said["rejection"].is_object(), "{said:#}");
+
+        // The next operator puts it right.
+        install(&cluster);
+        for pod in &pods.names {
+            let is_content = |said: &Value| said["revision"] == runs && said["rejection"].is_null();
+            cluster.wait_until_it_says(pod, "what it ran before", is_content).await;
+        }
+        cluster.wait_until_ready("default").await;
+
+        // Deleted: everything of ours goes, and the Service is as it was found.
+        cluster.tools.kubectl(&["delete", "clusterdns", "default", "--timeout=60s"]).ok();
+        wait_for("nothing of ours", async || {
+            let is_clean = children(&cluster.client, NAMESPACE, "default").await.is_empty()
+                && cluster.kubelet.pods(NAMESPACE).keys().all(|name| name.starts_with("coredns"));
+            is_clean.then_some(())
+        })
+        .await;
+        let after = wait_for("the Service of before", async || {
+            let now = service(&cluster).await;
+            let selector = |service: &Service| service.spec.clone().and_then(|spec| spec.selector);
+            (selector(&now) == selector(&before)).then_some(now)
+        })
+        .await;
+        assert_eq!(after.metadata.uid, before.metadata.uid);
+        assert_eq!(after.spec, before.spec);
+        assert_eq!(after.metadata.annotations, before.metadata.annotations);
+        wait_for("the pods of before", async || {
+            let ready = endpoints(&cluster.client, NAMESPACE, "kube-dns").await.ok()?;
+            (ready.len() == 2).then_some(())
+        })
+        .await;
+
+        uninstall(&cluster).await;
+        let kept = [
+            // Of the CustomResourceDefinition, by the API server.
+            "apiservice.apiregistration.k8s.io/v1alpha1.clusterdns.dev",
+            "customresourcedefinition.apiextensions.k8s.io/clusterdnses.clusterdns.dev",
+            "namespace/clusterdns-system",
+        ];
+        let kept: BTreeSet<String> = kept.map(str::to_owned).into();
+        wait_for(&format!("only {kept:?}, not {:?}", ours(&cluster.tools)), async || {
+            (ours(&cluster.tools) == kept).then_some(())
+        })
+        .await;
+        drop((lab, new_lab));
+    });
+}

@@ -1,0 +1,163 @@
+//! The operator against a real API server: what it writes, what it leaves alone, and what remains without it. No pod
+//! runs here: Deployments stay without ready pods.
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use kube::{Client, ResourceExt};
+use operator::desired::Kind;
+use serde_json::{Value, json};
+use tests::control_plane::{ControlPlane, Setup};
+use tests::fault_proxy::FaultProxy;
+use tests::objects::wait_for;
+use tests::operator::{
+    Operator, apply, children, condition, prepare, quiet, versions, wait_until_accepted, writes,
+};
+
+const NAMESPACE: &str = "dns";
+const CONTAINER: &str = "clusterdns";
+
+fn spec() -> Value {
+    json!({"service": {"name": "dns", "namespace": NAMESPACE}, "scaling": {"fixed": {"replicas": 3}}})
+}
+
+struct Started {
+    plane: ControlPlane,
+    client: Client,
+    proxy: FaultProxy,
+    operator: Operator,
+}
+
+/// A cluster with an operator that has nothing to do any more for the ClusterDNS `a`.
+async fn settled() -> Option<Started> {
+    let plane = ControlPlane::start(Setup::default()).await?;
+    let client = plane.client().await;
+    prepare(&client, NAMESPACE).await;
+    let proxy = FaultProxy::start(&plane).await;
+    apply(&client, "a", spec()).await;
+    let operator = Operator::start(proxy.kubeconfig(), NAMESPACE);
+    wait_until_accepted(&client, "a").await;
+    quiet(&proxy).await;
+    Some(Started { plane, client, proxy, operator })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn o13_everything_is_created_once_and_then_nothing_is_written() {
+    let Some(Started { client, proxy, operator, plane: _plane }) = settled().await else { return };
+    let made = children(&client, NAMESPACE, "a").await;
+    let kinds: Vec<Kind> = made.keys().map(|(kind, _)| *kind).collect();
+    let expected = [
+        Kind::ServiceAccount,
+        Kind::ClusterRole,
+        Kind::ClusterRoleBinding,
+        Kind::Role,
+        Kind::RoleBinding,
+        Kind::ConfigMap,
+        Kind::Service,
+        Kind::PodDisruptionBudget,
+        Kind::Deployment,
+    ];
+    assert_eq!(kinds, expected, "{}", operator.log());
+    for ((kind, name), object) in &made {
+        assert_eq!(object["metadata"]["ownerReferences"][0]["name"], "a", "{kind:?} {name}");
+    }
+
+    // Reasons to look again: somebody's label on the ClusterDNS, and on a child.
+    let (before, written) = (versions(&made), proxy.count(&writes()));
+    for round in 0..3 {
+        let label = json!({"metadata": {"labels": {"round": round.to_string()}}});
+        let all = Api::<crds::ClusterDNS>::all(client.clone());
+        all.patch("a", &PatchParams::default(), &Patch::Merge(&label)).await.expect("a label");
+        quiet(&proxy).await;
+    }
+    assert_eq!(versions(&children(&client, NAMESPACE, "a").await), before);
+    let seen = proxy.seen(&writes());
+    assert_eq!(seen.len(), written, "{:?}", &seen[written..]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn o4_a_foreign_edit_is_undone_and_foreign_fields_stay() {
+    let Some(Started { client, proxy, mut operator, plane: _plane }) = settled().await else {
+        return;
+    };
+    let deployments = Api::<Deployment>::namespaced(client.clone(), NAMESPACE);
+    let image = async || {
+        let deployment = deployments.get("clusterdns-a").await.expect("a Deployment");
+        let template = deployment.spec.expect("a spec").template;
+        template.spec.expect("a pod").containers[0].image.clone().expect("an image")
+    };
+    let ours = image().await;
+
+    let edit = json!({
+        "metadata": {"annotations": {"example.com/theirs": "stays"}},
+        "spec": {"revisionHistoryLimit": 3, "template": {"metadata": {"annotations": {"restarted": "now"}},
+            "spec": {"containers": [{"name": CONTAINER, "image": "example.com/other:1"}]}}},
+    });
+    let params =
+        PatchParams { field_manager: Some("kubectl-edit".into()), ..PatchParams::default() };
+    let edited = deployments.patch("clusterdns-a", &params, &Patch::Strategic(&edit)).await;
+    let containers = edited.expect("an edit").spec.unwrap().template.spec.unwrap().containers;
+    assert_eq!(containers.len(), 1, "the edit was about our container");
+
+    wait_for("our image again", async || (image().await == ours).then_some(())).await;
+    quiet(&proxy).await;
+    let after = deployments.get("clusterdns-a").await.expect("a Deployment");
+    assert_eq!(after.annotations()["example.com/theirs"], "stays", "{}", operator.log());
+    let after = after.spec.expect("a spec");
+    assert_eq!(after.revision_history_limit, Some(3));
+    let template = after.template.metadata.expect("metadata");
+    assert_eq!(template.annotations.expect("annotations")["restarted"], "now");
+
+    // What is deleted comes back.
+    let maps = Api::<ConfigMap>::namespaced(client.clone(), NAMESPACE);
+    let before = maps.get("clusterdns-a").await.expect("a ConfigMap");
+    maps.delete("clusterdns-a", &DeleteParams::default()).await.expect("it can be deleted");
+    let again =
+        wait_for("the ConfigMap again", async || maps.get_opt("clusterdns-a").await.ok()?).await;
+    assert_eq!(
+        again.data.as_ref().map(|data| &data["stable.json"]),
+        before.data.as_ref().map(|data| &data["stable.json"])
+    );
+    operator.process().ensure_running().expect("the operator runs");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unmanaged_writes_nothing_but_status() {
+    let Some(Started { client, proxy, operator: _operator, plane: _plane }) = settled().await
+    else {
+        return;
+    };
+    let before = versions(&children(&client, NAMESPACE, "a").await);
+    let mut unmanaged = spec();
+    unmanaged["managementState"] = json!("Unmanaged");
+    unmanaged["hosts"] = json!([{"name": "git.corp.example", "addresses": ["192.0.2.7"]}]);
+    apply(&client, "a", unmanaged).await;
+    wait_until_accepted(&client, "a").await;
+    quiet(&proxy).await;
+    assert_eq!(versions(&children(&client, NAMESPACE, "a").await), before);
+
+    let mut managed = spec();
+    managed["hosts"] = json!([{"name": "git.corp.example", "addresses": ["192.0.2.7"]}]);
+    apply(&client, "a", managed).await;
+    wait_for("the configuration", async || {
+        (versions(&children(&client, NAMESPACE, "a").await) != before).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn o3_the_older_claim_to_a_service_wins() {
+    let Some(Started { client, proxy, operator: _operator, plane: _plane }) = settled().await
+    else {
+        return;
+    };
+    apply(&client, "b", spec()).await;
+    let refused = wait_for("a refusal", async || {
+        condition(&client, "b", "Accepted").await.filter(|(status, _)| status == "False")
+    })
+    .await;
+    assert_eq!(refused.1, "Conflict");
+    assert_eq!(children(&client, NAMESPACE, "b").await.len(), 0);
+    quiet(&proxy).await;
+    assert_eq!(condition(&client, "a", "Accepted").await.expect("a condition").0, "True");
+}

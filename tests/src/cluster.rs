@@ -1,0 +1,242 @@
+//! A cluster that runs pods, and people with kubectl and helm before it: what end-to-end tests of the operator are told in.
+
+mod phases;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crds::ClusterDNS;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Client;
+use kube::api::{Api, ListParams};
+use serde_json::Value;
+
+pub use phases::{Phase, Phases};
+
+use crate::client::Text;
+use crate::control_plane::{ControlPlane, Setup};
+use crate::helm::Tools;
+use crate::kstatus::{Kstatus, kstatus};
+use crate::kubelet::{FakeNode, Kubelet, Settings, through_service};
+use crate::netns::NODE_ADDRESS;
+use crate::upstream::{Script, ScriptedUpstream};
+
+/// Generous: several pods start at once, beside other tests.
+const PATIENCE: Duration = Duration::from_secs(120);
+const POLL: Duration = Duration::from_millis(100);
+/// Where DNS is installed unless somebody says otherwise.
+pub const NAMESPACE: &str = "kube-system";
+/// Of the data plane: probes, metrics, `/config`.
+const HTTP_PORT: u16 = 9153;
+
+/// One control plane, its nodes, and the tools of people.
+pub struct Cluster {
+    /// First, so that pods end before what they talk to.
+    pub kubelet: Kubelet,
+    /// helm and kubectl with every right.
+    pub tools: Tools,
+    /// A client with every right.
+    pub client: Client,
+    /// The API server and its controllers.
+    pub plane: ControlPlane,
+}
+
+impl Cluster {
+    /// Call it [`inside`](crate::netns::inside) a network namespace. None, after saying so, when programs have not been
+    /// built.
+    pub async fn start(nodes: &[FakeNode], settings: Settings) -> Option<Cluster> {
+        Cluster::start_with(Setup::for_pods(), nodes, settings).await
+    }
+
+    /// With an API server set up in another way.
+    pub async fn start_with(
+        setup: Setup,
+        nodes: &[FakeNode],
+        settings: Settings,
+    ) -> Option<Cluster> {
+        let plane = ControlPlane::start(setup).await?;
+        let tools = Tools::new(plane.kubeconfig())?;
+        let client = plane.client().await;
+        let kubelet = Kubelet::start(&plane, nodes, settings).await;
+        Some(Cluster { kubelet, tools, client, plane })
+    }
+
+    /// Applies the CustomResourceDefinition of this repository, as README says.
+    pub fn install_resource(&self) {
+        let crd = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crds/clusterdns.yaml");
+        let crd = crd.to_str().expect("a path in UTF-8");
+        self.tools.kubectl(&["apply", "--server-side", "--filename", crd]).ok();
+        let established = [
+            "wait",
+            "--for=condition=Established",
+            "--timeout=60s",
+            "crd/clusterdnses.clusterdns.dev",
+        ];
+        self.tools.kubectl(&established).ok();
+    }
+
+    /// The object as it is now.
+    pub async fn clusterdns(&self, name: &str) -> Option<Value> {
+        let dns = Api::<ClusterDNS>::all(self.client.clone()).get(name).await.ok()?;
+        serde_json::to_value(dns).ok()
+    }
+
+    /// Waits until what was asked for last is there, for people and for kstatus alike.
+    pub async fn wait_until_ready(&self, name: &str) -> Value {
+        self.wait_until(&format!("ClusterDNS {name} is Ready"), name, |dns| {
+            dns["status"]["observedGeneration"] == dns["metadata"]["generation"]
+                && is_true(dns, "Ready")
+                && kstatus(dns) == Kstatus::Current
+        })
+        .await
+    }
+
+    /// Waits until the spec of now was refused for this reason; what the conditions then say.
+    pub async fn wait_until_refused(&self, name: &str, reason: &str) -> String {
+        let what = format!("ClusterDNS {name} is refused as {reason}");
+        let dns = self
+            .wait_until(&what, name, |dns| {
+                let accepted = condition(dns, "Accepted");
+                dns["status"]["observedGeneration"] == dns["metadata"]["generation"]
+                    && accepted["status"] == "False"
+                    && accepted["reason"] == reason
+            })
+            .await;
+        assert_eq!(kstatus(&dns), Kstatus::Failed, "{dns:#}");
+        condition(&dns, "Accepted")["message"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Waits until the object is so.
+    pub async fn wait_until(
+        &self,
+        what: &str,
+        name: &str,
+        is_so: impl Fn(&Value) -> bool,
+    ) -> Value {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let dns = self.clusterdns(name).await;
+            if let Some(dns) = dns.filter(&is_so) {
+                return dns;
+            }
+            if Instant::now() >= deadline {
+                panic!("not within {PATIENCE:?}: {what}\n{}", self.story(name).await);
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// Waits until every ready pod behind the Service says this in its reply.
+    pub async fn answers(&self, service: &str, question: &str, expected: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let replies = through_service(&self.client, NAMESPACE, service, question).await;
+            if replies.as_ref().is_ok_and(|replies| all_say(replies, expected)) {
+                return;
+            }
+            if Instant::now() >= deadline {
+                let story = self.story("default").await;
+                panic!("{question} of {service}: {replies:#?}, not {expected}\n{story}");
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// What each pod behind the Service says now, without waiting.
+    ///
+    /// # Panics
+    /// One of them does not answer so.
+    pub async fn still_answers(&self, service: &str, question: &str, expected: &str) {
+        let replies = through_service(&self.client, NAMESPACE, service, question).await;
+        let replies = replies.unwrap_or_else(|error| panic!("{question} of {service}: {error:#}"));
+        assert!(
+            all_say(&replies, expected),
+            "{question} of {service}: {replies:#?}, not {expected}"
+        );
+    }
+
+    /// Names of the pods with this label, those that are on their way out left aside.
+    pub async fn pods(&self, namespace: &str, selector: &str) -> Vec<String> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let listed = pods.list(&ListParams::default().labels(selector)).await;
+        let items = listed.map(|listed| listed.items).unwrap_or_default();
+        let stays = |pod: &Pod| pod.metadata.deletion_timestamp.is_none();
+        items.into_iter().filter(stays).filter_map(|pod| pod.metadata.name).collect()
+    }
+
+    /// The pods of a ClusterDNS.
+    pub async fn pods_of(&self, name: &str) -> Vec<String> {
+        self.pods(NAMESPACE, &format!("clusterdns.dev/instance={name}")).await
+    }
+
+    /// What a pod of ours says at `/config`.
+    pub fn config_of(&self, pod: &str) -> Value {
+        let address = self.kubelet.addresses(NAMESPACE, pod)[0];
+        let asked = get((address, HTTP_PORT).into(), "/config");
+        let text = asked.unwrap_or_else(|error| panic!("/config of {pod}: {error}"));
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+    }
+
+    /// Waits until a pod of ours says so at `/config`.
+    pub async fn wait_until_it_says(&self, pod: &str, what: &str, is_so: impl Fn(&Value) -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let said = self.config_of(pod);
+            if is_so(&said) {
+                return;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "{pod}, not {what}: {said:#}\n{}",
+                self.kubelet.logs()
+            );
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// An upstream for pods: on the node's address, on this port.
+    pub fn upstream(&self, port: u16, rules: &str) -> ScriptedUpstream {
+        let at: SocketAddr = format!("{NODE_ADDRESS}:{port}").parse().expect("an address");
+        let script = Script::one(rules).unwrap_or_else(|error| panic!("{rules}: {error:#}"));
+        ScriptedUpstream::start_at(at, script).expect("the port is free")
+    }
+
+    /// Everything there is to see, for the message of a test that fails.
+    pub async fn story(&self, name: &str) -> String {
+        let said = |arguments: &[&str]| {
+            let ran = self.tools.kubectl(arguments);
+            ran.stdout + &ran.stderr
+        };
+        let described = said(&["describe", "clusterdns", name]);
+        let pods = said(&["get", "pods", "--all-namespaces", "--output=wide"]);
+        let events = said(&["get", "events", "--all-namespaces"]);
+        format!("{described}\n{pods}\n{events}\n{}", self.kubelet.logs())
+    }
+}
+
+/// The body of a reply over HTTP.
+fn get(server: SocketAddr, path: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(server)?;
+    // Of version 1.0: the body ends with the connection.
+    stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes())?;
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply)?;
+    let (_, body) = reply.split_once("\r\n\r\n").unwrap_or_default();
+    Ok(body.to_owned())
+}
+
+fn all_say(replies: &[(SocketAddr, Text)], expected: &str) -> bool {
+    !replies.is_empty() && replies.iter().all(|(_, text)| text.to_string().contains(expected))
+}
+
+/// A condition of an object, or null.
+pub fn condition<'a>(object: &'a Value, kind: &str) -> &'a Value {
+    let mut conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.find(|condition| condition["type"] == kind).unwrap_or(&Value::Null)
+}
+
+fn is_true(object: &Value, kind: &str) -> bool {
+    condition(object, kind)["status"] == "True"
+}

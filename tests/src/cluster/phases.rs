@@ -1,0 +1,91 @@
+//! Every state that a ClusterDNS was seen in, as those who wait for it see it.
+
+use std::sync::{Arc, Mutex};
+
+use crds::ClusterDNS;
+use futures::StreamExt;
+use kube::Client;
+use kube::api::{Api, ListParams, WatchEvent, WatchParams};
+use serde_json::Value;
+use tokio::task::JoinHandle;
+
+use super::condition;
+use crate::kstatus::{Kstatus, kstatus};
+use crate::objects::wait_for;
+
+/// One state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Phase {
+    /// Generation of the spec.
+    pub generation: i64,
+    /// What kstatus makes of it.
+    pub kstatus: Kstatus,
+    /// Status of the condition Ready; empty: there is none.
+    pub ready: String,
+    /// Its reason.
+    pub reason: String,
+}
+
+/// Watches one ClusterDNS until it is dropped.
+pub struct Phases {
+    seen: Arc<Mutex<Vec<Phase>>>,
+    watching: JoinHandle<()>,
+}
+
+impl Phases {
+    /// From before it exists.
+    pub async fn start(client: &Client, name: &str) -> Phases {
+        let all: Api<ClusterDNS> = Api::all(client.clone());
+        // The API server needs a moment for a resource that it has just been told of.
+        let from = wait_for("the resource to be served", async || {
+            all.list(&ListParams::default()).await.ok()
+        })
+        .await;
+        let version = from.metadata.resource_version.unwrap_or_default();
+        let of_it = WatchParams::default().fields(&format!("metadata.name={name}"));
+        let events = all.watch(&of_it, &version).await.expect("it can be watched");
+        let seen: Arc<Mutex<Vec<Phase>>> = Arc::default();
+        let of_task = seen.clone();
+        let watching = tokio::spawn(async move {
+            let mut events = events.boxed();
+            while let Some(Ok(event)) = events.next().await {
+                let (WatchEvent::Added(dns) | WatchEvent::Modified(dns)) = event else { continue };
+                let dns = serde_json::to_value(dns).expect("it is JSON");
+                of_task.lock().expect("no panic").push(phase(&dns));
+            }
+        });
+        Phases { seen, watching }
+    }
+
+    /// All of them in order, each different from the one before.
+    pub fn all(&self) -> Vec<Phase> {
+        let mut seen = self.seen.lock().expect("no panic").clone();
+        seen.dedup();
+        seen
+    }
+
+    /// What kstatus said of one generation of the spec, in order, each different from the one before.
+    pub fn of_generation(&self, generation: i64) -> Vec<Kstatus> {
+        let phases = self.all().into_iter().filter(|phase| phase.generation == generation);
+        let mut said: Vec<Kstatus> = phases.map(|phase| phase.kstatus).collect();
+        said.dedup();
+        said
+    }
+}
+
+impl Drop for Phases {
+    fn drop(&mut self) {
+        self.watching.abort();
+    }
+}
+
+fn phase(dns: &Value) -> Phase {
+    let ready = condition(dns, "Ready");
+    let text = |field: &str| ready[field].as_str().unwrap_or_default().to_owned();
+    Phase {
+        generation: dns["metadata"]["generation"].as_i64().unwrap_or_default(),
+        kstatus: kstatus(dns),
+        ready: text("status"),
+        reason: text("reason"),
+    }
+}

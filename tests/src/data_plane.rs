@@ -1,0 +1,143 @@
+//! The program `clusterdns-dataplane` as a process of its own, watching an API server: what it answers, what it says
+//! over HTTP, and what it takes of the machine.
+
+use std::fmt::Debug;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::client::{self, Names, Question, Section, Text, Transport};
+use crate::kubelet::program;
+use crate::process::Process;
+use crate::scratch::Scratch;
+use crate::usage::Usage;
+
+const PATIENCE: Duration = Duration::from_secs(90);
+const POLL: Duration = Duration::from_millis(20);
+
+/// A running one; it ends when dropped.
+#[derive(Debug)]
+pub struct DataPlane {
+    /// To be killed, or sent signals.
+    pub process: Process,
+    dns: SocketAddr,
+    http: SocketAddr,
+    _files: Scratch,
+}
+
+impl DataPlane {
+    /// Starts it with one worker and these flags besides; returns when its sockets are open.
+    ///
+    /// # Panics
+    /// It does not start.
+    pub fn start(kubeconfig: &Path, flags: &[&str]) -> DataPlane {
+        let files = Scratch::new("data-plane").expect("a scratch directory");
+        let kubeconfig = kubeconfig.display().to_string();
+        let mut all = vec!["--kubeconfig", &kubeconfig, "--workers", "1"];
+        all.extend(["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--log-format", "json"]);
+        all.extend(flags);
+        let program = program("clusterdns-dataplane");
+        let process = Process::start(&program, &all, files.path()).expect("it starts");
+        let log = files.path().join("clusterdns-dataplane.log");
+        let (dns, http) = wait_for("the sockets", || {
+            std::fs::read_to_string(&log).ok()?.lines().find_map(addresses)
+        });
+        DataPlane { process, dns, http, _files: files }
+    }
+
+    /// Where it answers, UDP and TCP alike.
+    pub fn address(&self) -> SocketAddr {
+        self.dns
+    }
+
+    /// What it takes of the machine.
+    pub fn usage(&self) -> Usage {
+        Usage::of(self.process.pid().expect("it runs"))
+    }
+
+    /// Status and body of a GET.
+    ///
+    /// # Panics
+    /// HTTP is not answered.
+    pub fn get(&self, path: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(self.http).expect("HTTP is open");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("a request");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("a reply");
+        let (head, body) = text.split_once("\r\n\r\n").expect("a head");
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+        (status.expect("a status"), body.to_owned())
+    }
+
+    /// The value of one line of `/metrics`.
+    pub fn metric(&self, series: &str) -> Option<f64> {
+        let (_, text) = self.get("/metrics");
+        let line = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        line.and_then(|value| value.trim().parse().ok())
+    }
+
+    /// Complete lists of a resource after the first.
+    pub fn relists(&self, plural: &str) -> f64 {
+        self.metric(&format!("clusterdns_relists_total{{resource=\"{plural}\"}}")).unwrap_or(0.0)
+    }
+
+    /// Asks, `NAME TYPE`.
+    ///
+    /// # Panics
+    /// No reply comes.
+    pub fn ask(&self, question: &str, transport: Transport) -> Text {
+        let question = Question::parse(question).expect("a question");
+        let reply = match transport {
+            Transport::Udp => client::ask_udp(self.dns, &question.packet, false),
+            Transport::Tcp => client::ask_tcp(self.dns, &question.packet),
+        };
+        let names = Names { version: String::new(), pod_name: String::new() };
+        client::read(&question, reply.expect("a reply").as_deref(), transport, &names)
+    }
+
+    /// Asks for the A records of a name below the cluster domain.
+    pub fn ask_a(&self, name: &str) -> Text {
+        self.ask(&format!("{name}.svc.cluster.local. A"), Transport::Udp)
+    }
+
+    /// Whether this address is among those of a name below the cluster domain.
+    pub fn answers(&self, name: &str, address: &str) -> bool {
+        let records = &self.ask_a(name).records[Section::Answer as usize];
+        records.iter().any(|record| record.rsplit(' ').next() == Some(address))
+    }
+
+    /// Waits until it says that it is ready.
+    pub fn wait_until_ready(&self) {
+        wait_for("readiness", || (self.get("/readyz").0 == 200).then_some(()));
+    }
+}
+
+/// Of DNS and HTTP, if this is the line that tells them.
+fn addresses(line: &str) -> Option<(SocketAddr, SocketAddr)> {
+    let line = serde_json::from_str::<Value>(line).ok()?;
+    if line["message"] != "answering" {
+        return None;
+    }
+    let http = line["http_address"].as_str()?.parse().ok()?;
+    Some((line["addresses"].as_str()?.trim_matches(['[', ']']).parse().ok()?, http))
+}
+
+/// Asks again and again until there is an answer.
+///
+/// # Panics
+/// There is none for a long time.
+pub fn wait_for<T: Debug>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(value) = found() {
+            return value;
+        }
+        assert!(start.elapsed() < PATIENCE, "waited too long for {what}");
+        std::thread::sleep(POLL);
+    }
+}

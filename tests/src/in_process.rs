@@ -1,0 +1,61 @@
+//! Records that are asked without a socket, and what every data plane of the tests calls itself.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use dataplane_core::{
+    Action, Counters, Identity, Query, Reason, Records, Transport, WorkerCounters, respond,
+};
+
+use crate::client::Names;
+
+/// The time of every question, and of the one change there was: any Unix time will do.
+pub(crate) const NOW_S: u64 = 1_760_000_000;
+
+/// What it calls itself.
+pub(crate) fn identity() -> Identity {
+    Identity {
+        version: "1.2.3".into(),
+        pod_name: "clusterdns-7d4b9".into(),
+        instance_id: "0123456789abcdef".into(),
+    }
+}
+
+/// The part of an identity that answers tell.
+pub(crate) fn names(identity: &Identity) -> Names {
+    Names { version: identity.version.clone(), pod_name: identity.pod_name.clone() }
+}
+
+/// Records, and what `respond` needs beside them.
+#[derive(Debug)]
+pub(crate) struct InProcess {
+    records: Arc<Records>,
+    counters: [Arc<WorkerCounters>; 1],
+    identity: Identity,
+}
+
+impl InProcess {
+    /// Answers from these.
+    pub(crate) fn new(records: Arc<Records>) -> InProcess {
+        InProcess { records, counters: [Arc::default()], identity: identity() }
+    }
+
+    /// What becomes of one message from a pod.
+    pub(crate) fn decide(
+        &self,
+        packet: &[u8],
+        transport: Transport,
+        seed: u64,
+        buffer: &mut [u8],
+    ) -> (Action, Reason) {
+        let client = SocketAddr::from(([10, 244, 1, 99], 40_000));
+        let query = Query { packet, client, transport, now_s: NOW_S, seed };
+        let counters = Counters {
+            own: &self.counters[0],
+            all: &self.counters,
+            servers: &[],
+            identity: &self.identity,
+        };
+        respond(&self.records, &query, &counters, buffer)
+    }
+}

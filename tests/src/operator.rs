@@ -1,0 +1,219 @@
+//! The operator as a process beside the test, and what a test asks about its work.
+
+mod asking;
+mod running;
+mod scene;
+mod sizes;
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crds::ClusterDNS;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+use kube::{Client, ResourceExt};
+use operator::desired::Kind;
+use operator::{names, resources};
+use serde_json::{Value, json};
+
+pub use asking::{Asking, Heard};
+pub use running::{config_of, revisions_in};
+pub use scene::{NAMESPACE, Scene};
+pub use sizes::Sizes;
+
+use crate::crd::{FIELD_MANAGER, install};
+use crate::fault_proxy::{FaultProxy, Requests};
+use crate::kubelet::program;
+use crate::objects::wait_for;
+use crate::process::Process;
+use crate::scratch::Scratch;
+
+/// Nothing is written for so long: a settled operator looks again every 30 s, an unsettled one every few.
+const QUIET: Duration = Duration::from_secs(4);
+const PATIENCE: Duration = Duration::from_secs(90);
+const POLL: Duration = Duration::from_millis(100);
+
+/// A running operator; killed when dropped.
+#[derive(Debug)]
+pub struct Operator {
+    process: Process,
+    _scratch: Scratch,
+}
+
+impl Operator {
+    /// Starts one that leads in `kube-system` and manages workloads in these namespaces.
+    pub fn start(kubeconfig: &Path, namespaces: &str) -> Operator {
+        Operator::start_in("kube-system", kubeconfig, namespaces)
+    }
+
+    /// Starts one that leads in this namespace.
+    pub fn start_in(own: &str, kubeconfig: &Path, namespaces: &str) -> Operator {
+        let scratch = Scratch::new("operator").expect("a scratch directory");
+        let flags = [
+            "run",
+            "--kubeconfig",
+            &kubeconfig.display().to_string(),
+            "--namespace",
+            own,
+            "--http=127.0.0.1:0",
+            "--log-level=debug",
+            "--workload-namespaces",
+            namespaces,
+        ];
+        let process = Process::start(&program("clusterdns-operator"), &flags, scratch.path());
+        Operator { process: process.expect("the operator starts"), _scratch: scratch }
+    }
+
+    /// The value of a series of its `/metrics`; 0 where it says nothing yet.
+    ///
+    /// # Panics
+    /// It does not answer.
+    pub fn metric(&self, series: &str) -> f64 {
+        let page = self.metrics();
+        let value = page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        value.map_or(0.0, |value| value.trim().parse().expect("a number"))
+    }
+
+    /// How often it has looked at a ClusterDNS.
+    pub fn reconciles(&self) -> f64 {
+        self.metric("clusterdns_operator_reconcile_duration_seconds_count")
+    }
+
+    fn metrics(&self) -> String {
+        let address = self.http_address();
+        let asked = TcpStream::connect(address).and_then(|mut stream| {
+            stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+            stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n")?;
+            let mut page = String::new();
+            stream.read_to_string(&mut page).map(|_| page)
+        });
+        asked.unwrap_or_else(|error| panic!("{address}: {error}\n{}", self.log()))
+    }
+
+    /// What it chose for port 0, from its log.
+    fn http_address(&self) -> SocketAddr {
+        let log = self.process.printed();
+        let told = log.lines().find(|line| line.contains("serving probes and metrics"));
+        let told = told.and_then(|line| line.split("127.0.0.1:").nth(1));
+        let digits = told.map(|rest| rest.chars().take_while(char::is_ascii_digit).collect());
+        let digits: String = digits.unwrap_or_else(|| panic!("no address in the log\n{log}"));
+        SocketAddr::from(([127, 0, 0, 1], digits.parse().expect("a port")))
+    }
+
+    /// Its process.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    /// The end of its log, for messages.
+    pub fn log(&self) -> String {
+        self.process.log_tail()
+    }
+
+    /// Waits until it ends by itself; returns the exit code.
+    pub async fn ended(&mut self) -> Option<i32> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.process.exited() {
+                return status.code();
+            }
+            assert!(Instant::now() < deadline, "the operator did not end\n{}", self.log());
+            tokio::time::sleep(POLL).await;
+        }
+    }
+}
+
+/// Frees the lease of an operator that was killed, which lasts 15 s more.
+pub async fn free_the_lease(client: &Client) {
+    let leases = Api::<Lease>::namespaced(client.clone(), "kube-system");
+    let _ = leases.delete(operator::lease::NAME, &DeleteParams::default()).await;
+}
+
+/// What changes something in the cluster; renewing the lease does not count, nor the question who asks.
+pub fn writes() -> Requests {
+    let writes = Requests::all().writes();
+    writes.except("/apis/coordination.k8s.io").except("/apis/authentication.k8s.io")
+}
+
+/// Makes a cluster ready for the operator: the resource, and a namespace for pods besides `kube-system`.
+pub async fn prepare(client: &Client, namespace: &str) {
+    install(client).await;
+    let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+    crate::objects::create_any(client, &object).await.expect("a namespace");
+}
+
+/// Applies a ClusterDNS.
+pub async fn apply(client: &Client, name: &str, spec: Value) -> ClusterDNS {
+    let object = json!({"apiVersion": "clusterdns.dev/v1alpha1", "kind": "ClusterDNS",
+        "metadata": {"name": name}, "spec": spec});
+    let all = Api::<ClusterDNS>::all(client.clone());
+    let params = PatchParams::apply(FIELD_MANAGER).force();
+    let applied = all.patch(name, &params, &Patch::Apply(&object)).await;
+    applied.unwrap_or_else(|error| panic!("the API server takes {object}: {error}"))
+}
+
+/// The status and reason of a condition about the present spec.
+pub async fn condition(client: &Client, name: &str, kind: &str) -> Option<(String, String)> {
+    let dns = Api::<ClusterDNS>::all(client.clone()).get(name).await.ok()?;
+    let status =
+        dns.status.filter(|status| status.observed_generation == dns.metadata.generation)?;
+    let condition = status.conditions.into_iter().find(|condition| condition.type_ == kind)?;
+    Some((condition.status, condition.reason))
+}
+
+/// Waits until the present spec was accepted and acted on.
+pub async fn wait_until_accepted(client: &Client, name: &str) {
+    wait_for("Accepted", async || {
+        condition(client, name, "Accepted").await.filter(|(status, _)| status == "True")
+    })
+    .await;
+}
+
+/// Every child of a ClusterDNS, by label: kind and name to the object.
+pub async fn children(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+) -> BTreeMap<(Kind, String), Value> {
+    let mut found = BTreeMap::new();
+    let namespaced = resources::NAMESPACED.map(|kind| (kind, namespace));
+    let cluster = resources::CLUSTER.map(|kind| (kind, ""));
+    let params = ListParams::default().labels(&format!("{}={name}", names::INSTANCE));
+    for (kind, namespace) in namespaced.into_iter().chain(cluster) {
+        let listed = resources::api(client, kind, namespace).list(&params).await;
+        for object in listed.unwrap_or_else(|error| panic!("{kind:?} can be listed: {error}")) {
+            let key = (kind, object.name_any());
+            found.insert(key, serde_json::to_value(object).expect("an object is JSON"));
+        }
+    }
+    found
+}
+
+/// Their resourceVersions.
+pub fn versions(children: &BTreeMap<(Kind, String), Value>) -> BTreeMap<String, String> {
+    let version = |object: &Value| object["metadata"]["resourceVersion"].to_string();
+    children
+        .iter()
+        .map(|((kind, name), object)| (format!("{kind:?} {name}"), version(object)))
+        .collect()
+}
+
+/// Waits until nothing was written for a while; returns how many writes there were in all.
+pub async fn quiet(proxy: &FaultProxy) -> usize {
+    let deadline = Instant::now() + PATIENCE;
+    let (mut count, mut since) = (proxy.count(&writes()), Instant::now());
+    while since.elapsed() < QUIET {
+        let newest = proxy.seen(&writes());
+        let newest: Vec<_> = newest.iter().rev().take(20).collect();
+        assert!(Instant::now() < deadline, "it never comes to rest: {newest:#?}");
+        tokio::time::sleep(POLL).await;
+        let now = proxy.count(&writes());
+        if now != count {
+            (count, since) = (now, Instant::now());
+        }
+    }
+    count
+}

@@ -44,14 +44,15 @@ async fn patch_slice(client: &Client, namespace: &str, name: &str, endpoints: &[
     slices.patch(name, &PatchParams::default(), &patch).await.expect("the API server takes it");
 }
 
-struct Scene {
-    namespace: TestNamespace,
-    client: Client,
-    live: Live,
+/// A namespace of the cluster that tests share, and a data plane that watches it.
+pub(crate) struct Scene {
+    pub(crate) namespace: TestNamespace,
+    pub(crate) client: Client,
+    pub(crate) live: Live,
 }
 
 impl Scene {
-    async fn new(name: &str) -> Option<Scene> {
+    pub(crate) async fn new(name: &str) -> Option<Scene> {
         let plane = ControlPlane::shared().await?;
         let namespace = plane.namespace(name).await;
         let live = Live::start(plane.kubeconfig());

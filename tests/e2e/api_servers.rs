@@ -2,13 +2,12 @@
 
 use dataplane_core::Resource;
 use k8s_openapi::api::core::v1::Service;
-use kube::Client;
 use serde_json::json;
-use tests::control_plane::{ControlPlane, Setup, TestNamespace, client};
+use tests::control_plane::{ControlPlane, Setup, client};
 use tests::live::Live;
 use tests::objects::{create, create_any};
 
-use super::api_objects::{at, headless, service, slice};
+use super::api_objects::{Scene, at, headless, service, slice};
 
 /// An API server that does not stream lists, as those before 1.32.
 #[tokio::test]
@@ -49,22 +48,6 @@ async fn k10_new_certificates_authorities_and_tokens_are_taken_without_a_restart
     live.wait_for(&format!("before.{namespace}"), &[&before]);
     for resource in [Resource::Services, Resource::EndpointSlices, Resource::Namespaces] {
         live.wait("every watch", || live.trouble(resource).is_none());
-    }
-}
-
-struct Scene {
-    namespace: TestNamespace,
-    client: Client,
-    live: Live,
-}
-
-impl Scene {
-    async fn new(name: &str) -> Option<Scene> {
-        let plane = ControlPlane::shared().await?;
-        let namespace = plane.namespace(name).await;
-        let live = Live::start(plane.kubeconfig());
-        live.wait_until_ready();
-        Some(Scene { namespace, client: plane.client().await, live })
     }
 }
 

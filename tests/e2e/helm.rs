@@ -5,12 +5,10 @@ mod people;
 mod rights;
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use tests::control_plane::{ControlPlane, Setup, path_of};
+use tests::control_plane::{ControlPlane, Setup};
+use tests::helm::Tools;
 use tests::objects::wait_for;
-use tests::scratch::Scratch;
 
 /// Where the operator is installed.
 const NAMESPACE: &str = "clusterdns-system";
@@ -20,58 +18,40 @@ const OPERATOR: &str = "system:serviceaccount:clusterdns-system:clusterdns-opera
 /// A cluster of the test's own, for the chart's objects have fixed names, and the programs that people install with.
 struct Site {
     plane: ControlPlane,
-    home: Scratch,
+    tools: Tools,
 }
 
 impl Site {
     /// None, after saying so, when a program has not been built.
     async fn start() -> Option<Site> {
-        if !path_of("helm").exists() || !path_of("kubectl").exists() {
-            let ci = std::env::var_os("CI").is_some_and(|ci| !ci.is_empty());
-            assert!(!ci, "helm and kubectl are not built: tests/tools/build helm kubectl");
-            let message = "NOT RUN: a test of the chart needs helm: tests/tools/build helm\n";
-            let _ = std::io::Write::write_all(&mut std::io::stderr(), message.as_bytes());
-            return None;
-        }
         // As some distributions have it: owner references that block deletion need a right of their own.
         let flag = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement";
         let setup = Setup { api_server_flags: vec![flag.into()], ..Setup::default() };
         let plane = ControlPlane::start(setup).await?;
-        Some(Site { plane, home: Scratch::new("helm").expect("a scratch directory") })
+        let tools = Tools::new(plane.kubeconfig())?;
+        Some(Site { plane, tools })
     }
 
-    /// What the program printed; panics where it fails.
-    fn run(&self, program: &str, arguments: &[&str]) -> String {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository");
-        let mut command = Command::new(path_of(program));
-        command.args(arguments).current_dir(root).env("KUBECONFIG", self.plane.kubeconfig());
-        // Nothing of this machine's own settings is read, nor written.
-        for variable in ["HOME", "HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {
-            command.env(variable, self.home.path());
-        }
-        let output = command.output().expect("it runs");
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let (printed, complaint) = (text(&output.stdout), text(&output.stderr));
-        assert!(output.status.success(), "{program} {arguments:?}: {printed}{complaint}");
-        printed
+    fn kubectl(&self, arguments: &[&str]) -> String {
+        self.tools.kubectl(arguments).ok()
     }
 
     fn helm(&self, verb: &str, more: &[&str]) -> String {
-        let chart = "charts/clusterdns";
+        let chart = &in_repository("charts/clusterdns");
         let common: &[&str] = match verb {
             "uninstall" => &["clusterdns", "--namespace", NAMESPACE],
             "install" => &["clusterdns", chart, "--namespace", NAMESPACE, "--create-namespace"],
             _ => &["clusterdns", chart, "--namespace", NAMESPACE],
         };
-        self.run("helm", &[&[verb], common, more].concat())
+        self.tools.helm(&[&[verb], common, more].concat()).ok()
     }
 
     /// Everything in the cluster that is called after us, as `kind/name`; no Events, which pass by themselves.
     fn ours(&self) -> BTreeSet<String> {
-        let kinds = self.run("kubectl", &["api-resources", "--verbs=list", "--output=name"]);
+        let kinds = self.kubectl(&["api-resources", "--verbs=list", "--output=name"]);
         let kinds: Vec<&str> = kinds.lines().filter(|kind| !kind.starts_with("events")).collect();
         let arguments = ["get", &kinds.join(","), "--all-namespaces", "--output=name"];
-        let all = self.run("kubectl", &arguments);
+        let all = self.kubectl(&arguments);
         all.lines().filter(|name| name.contains("clusterdns")).map(str::to_owned).collect()
     }
 
@@ -102,23 +82,23 @@ async fn helm_installs_upgrades_and_leaves_only_what_keeps_dns_running() {
     let notes = site.helm("install", &with_dns);
     assert!(notes.contains("kubectl wait --for=condition=Ready"), "{notes}");
     let ttl = ["get", "clusterdns", "default", "--output=jsonpath={.spec.ttlSeconds}"];
-    assert_eq!(site.run("kubectl", &ttl), "7");
+    assert_eq!(site.kubectl(&ttl), "7");
 
     site.helm("upgrade", &[&with_dns[..], &["--set", "replicas=3"]].concat());
     let replicas = ["get", "deployment", "clusterdns-operator", "--namespace", NAMESPACE];
     let replicas = [&replicas[..], &["--output=jsonpath={.spec.replicas}"]].concat();
-    assert_eq!(site.run("kubectl", &replicas), "3");
+    assert_eq!(site.kubectl(&replicas), "3");
 
     // Taken out of the values it stays as well.
     site.helm("upgrade", &[]);
-    assert_eq!(site.run("kubectl", &ttl), "7");
+    assert_eq!(site.kubectl(&ttl), "7");
 
     site.helm("uninstall", &["--wait=legacy"]);
     site.wait_until_ours_are("only what is to be kept", &KEPT).await;
 
     // And a release of the same name takes it up again.
     site.helm("install", &with_dns);
-    assert_eq!(site.run("kubectl", &ttl), "7");
+    assert_eq!(site.kubectl(&ttl), "7");
     site.helm("uninstall", &["--wait=legacy"]);
     site.wait_until_ours_are("only what is to be kept, again", &KEPT).await;
 }
@@ -126,34 +106,29 @@ async fn helm_installs_upgrades_and_leaves_only_what_keeps_dns_running() {
 #[tokio::test]
 async fn s8_the_plain_manifests_install_and_their_pods_are_admitted_as_restricted() {
     let Some(site) = Site::start().await else { return };
-    let apply = |path: &str| site.run("kubectl", &["apply", "--server-side", "--filename", path]);
+    let apply = |path: &str| {
+        let path = in_repository(path);
+        site.kubectl(&["apply", "--server-side", "--filename", &path])
+    };
     apply("charts/clusterdns/crds");
     apply("charts/manifests");
     // A second time changes nothing.
     assert!(apply("charts/manifests").contains("clusterdns-operator serverside-applied"));
     let enforced = ["get", "namespace", NAMESPACE, "--output=jsonpath={.metadata.labels}"];
     assert!(
-        site.run("kubectl", &enforced)
-            .contains(r#""pod-security.kubernetes.io/enforce":"restricted""#)
+        site.kubectl(&enforced).contains(r#""pod-security.kubernetes.io/enforce":"restricted""#)
     );
     wait_for("two pods of the operator", async || {
-        let pods = site.run("kubectl", &["get", "pods", "--namespace", NAMESPACE, "--output=name"]);
+        let pods = site.kubectl(&["get", "pods", "--namespace", NAMESPACE, "--output=name"]);
         (pods.lines().count() == 2).then_some(())
     })
     .await;
     // What `helm test` would run, in the same namespace.
-    let test = site.run(
-        "helm",
-        &[
-            "template",
-            "clusterdns",
-            "charts/clusterdns",
-            "--namespace",
-            NAMESPACE,
-            "--show-only",
-            "templates/tests/resolves.yaml",
-        ],
-    );
-    let file: PathBuf = site.home.write("test.yaml", test).expect("the folder is ours");
-    apply(file.to_str().expect("a path in UTF-8"));
+    let test = site.helm("template", &["--show-only", "templates/tests/resolves.yaml"]);
+    site.tools.apply(&test).ok();
+}
+
+/// A path of this repository, for programs that run elsewhere.
+fn in_repository(path: &str) -> String {
+    format!("{}/../{path}", env!("CARGO_MANIFEST_DIR"))
 }

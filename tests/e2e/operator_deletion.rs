@@ -13,7 +13,8 @@ use tests::kubelet::{FakeNode, Kubelet, Play, Settings, endpoints};
 use tests::netns::inside;
 use tests::objects::{create_any, wait_for};
 use tests::operator::{
-    Operator, apply, children, condition, free_the_lease, prepare, quiet, wait_until_accepted,
+    Operator, apply, children, condition, free_the_lease, old_dns, prepare, quiet,
+    wait_until_accepted,
 };
 
 const NAMESPACE: &str = "dns";
@@ -96,21 +97,6 @@ fn adopting() -> Value {
     adopting
 }
 
-/// The DNS of the cluster before us.
-fn old_dns() -> String {
-    let labels = json!({"k8s-app": "kube-dns"});
-    let objects = [
-        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "kube-dns", "namespace": NAMESPACE},
-            "spec": {"clusterIP": "10.96.0.10", "selector": labels, "ports": [
-                {"name": "dns", "port": 53, "protocol": "UDP", "targetPort": 53},
-                {"name": "dns-tcp", "port": 53, "protocol": "TCP", "targetPort": 53}]}}),
-        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "coredns", "namespace": NAMESPACE},
-            "spec": {"replicas": 2, "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels},
-                "spec": {"containers": [{"name": "coredns", "image": "coredns"}]}}}}),
-    ];
-    objects.iter().map(|object| format!("---\n{object}\n")).collect()
-}
-
 async fn wait_until_moved(client: &Client, is_ours: bool) -> Service {
     let services = Api::<Service>::namespaced(client.clone(), NAMESPACE);
     wait_for(if is_ours { "our selector" } else { "the old selector" }, async || {
@@ -140,7 +126,7 @@ fn o10_an_adopted_service_survives_its_cluster_dns_with_and_without_the_operator
         let play = Box::new(|_: &_| Play::Pretend { ready_after: Some(Default::default()) });
         let settings = Settings { play, ..Settings::default() };
         let _kubelet = Kubelet::start(&plane, &FakeNode::several("node", 2), settings).await;
-        tools.apply(&old_dns()).ok();
+        tools.apply(&old_dns(NAMESPACE)).ok();
         let before = wait_until_moved(&client, false).await;
         let mut operator = Operator::start(plane.kubeconfig(), NAMESPACE);
         apply(&client, "a", adopting()).await;

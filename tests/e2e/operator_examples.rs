@@ -11,43 +11,7 @@ use tests::helm::Tools;
 use tests::kubelet::{FakeNode, Play, Settings, program};
 use tests::netns::inside;
 use tests::objects::wait_for;
-use tests::operator::{Operator, children};
-
-/// What stands in the examples and is somebody else's to bring: a Service to adopt, nodes with a label, an authority.
-const ADOPTED: &str = r#"
-apiVersion: v1
-kind: Service
-metadata: {name: kube-dns, namespace: kube-system}
-spec:
-  clusterIP: 10.96.0.10
-  selector: {k8s-app: kube-dns}
-  ports:
-  - {name: dns, port: 53, protocol: UDP, targetPort: 53}
-  - {name: dns-tcp, port: 53, protocol: TCP, targetPort: 53}
-"#;
-
-/// The kinds of the Prometheus operator, as far as the API server must know them.
-fn monitoring() -> String {
-    let kind = |kind: &str, plural: &str| {
-        format!(
-            "---\n\
-             apiVersion: apiextensions.k8s.io/v1\n\
-             kind: CustomResourceDefinition\n\
-             metadata: {{name: {plural}.monitoring.coreos.com}}\n\
-             spec:\n  \
-               group: monitoring.coreos.com\n  \
-               names: {{kind: {kind}, plural: {plural}, singular: {}}}\n  \
-               scope: Namespaced\n  \
-               versions:\n  \
-               - name: v1\n    \
-                 served: true\n    \
-                 storage: true\n    \
-                 schema: {{openAPIV3Schema: {{type: object, x-kubernetes-preserve-unknown-fields: true}}}}\n",
-            kind.to_lowercase()
-        )
-    };
-    kind("PodMonitor", "podmonitors") + &kind("PrometheusRule", "prometheusrules")
-}
+use tests::operator::{MONITORING_KINDS, OLD_SERVICE, Operator, children};
 
 fn examples() -> Vec<(PathBuf, String)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crds/examples");
@@ -73,7 +37,7 @@ fn every_example_becomes_ready_and_goes_again() {
         let nodes: Vec<FakeNode> = nodes.collect();
         let Some(cluster) = Cluster::start(&nodes, settings).await else { return };
         cluster.install_resource();
-        cluster.tools.apply(&monitoring()).ok();
+        cluster.tools.apply(MONITORING_KINDS).ok();
         let authority =
             rcgen::generate_simple_self_signed(["corp".to_owned()]).expect("a certificate");
         let bundle = serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap",
@@ -85,7 +49,7 @@ fn every_example_becomes_ready_and_goes_again() {
             let file = path.to_str().expect("a path in UTF-8");
             let is_adopted = text.contains("adopt: true");
             if is_adopted {
-                cluster.tools.apply(ADOPTED).ok();
+                cluster.tools.apply(OLD_SERVICE).ok();
             }
             cluster.tools.kubectl(&["apply", "--server-side", "--filename", file]).ok();
             let name = if text.contains("name: trial") { "trial" } else { "default" };

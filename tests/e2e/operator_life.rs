@@ -12,38 +12,12 @@ use tests::kstatus::Kstatus;
 use tests::kubelet::{FakeNode, Settings, endpoints};
 use tests::netns::inside;
 use tests::objects::wait_for;
-use tests::operator::children;
+use tests::operator::{children, old_dns};
 
 /// Where the operator is.
 const SYSTEM: &str = "clusterdns-system";
 const KUBERNETES: &str = "kubernetes.default.svc.cluster.local. A";
 const GIT: &str = "git.lab.example. A";
-
-/// As kubeadm leaves it; nobody answers at these pods, so that every answer is ours.
-const BEFORE: &str = r#"
-apiVersion: v1
-kind: Service
-metadata: {name: kube-dns, namespace: kube-system, labels: {k8s-app: kube-dns}}
-spec:
-  clusterIP: 10.96.0.10
-  selector: {k8s-app: kube-dns}
-  ports:
-  - {name: dns, port: 53, protocol: UDP, targetPort: 53}
-  - {name: dns-tcp, port: 53, protocol: TCP, targetPort: 53}
-  - {name: metrics, port: 9153, protocol: TCP, targetPort: 9153}
----
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: coredns, namespace: kube-system, labels: {k8s-app: kube-dns}}
-spec:
-  replicas: 2
-  selector: {matchLabels: {k8s-app: kube-dns}}
-  template:
-    metadata: {labels: {k8s-app: kube-dns}}
-    spec:
-      containers:
-      - {name: coredns, image: "registry.k8s.io/coredns/coredns:v1.13.1"}
-"#;
 
 /// A ClusterDNS with a stub domain, and these fields in the place of its own.
 fn manifest(port: u16, fields: Value) -> String {
@@ -192,7 +166,8 @@ fn o1_o2_o5_o6_o10_o14_an_installation_lives_through_mistakes_and_leaves_what_it
         let Some(cluster) = Cluster::start(&nodes, Settings::default()).await else { return };
         let lab = cluster.upstream(5303, "* *\n    answer @ 60 A 10.30.0.3\n");
         let new_lab = cluster.upstream(5304, "* *\n    answer @ 60 A 10.30.0.4\n");
-        cluster.tools.apply(BEFORE).ok();
+        // Nobody answers at these pods, so that every answer is ours.
+        cluster.tools.apply(&old_dns(NAMESPACE)).ok();
         let before = service(&cluster).await;
 
         // Installed, applied, answering.

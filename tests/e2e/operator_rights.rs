@@ -19,7 +19,7 @@ use tests::helm::Tools;
 use tests::kubelet::{FakeNode, Kubelet, Play, Settings};
 use tests::netns::inside;
 use tests::objects::wait_for;
-use tests::operator::{Operator, apply, condition, wait_until_accepted};
+use tests::operator::{MONITORING_KINDS, Operator, apply, condition, old_dns, wait_until_accepted};
 
 use needs::{Right, needs, rights};
 
@@ -44,37 +44,6 @@ fn play(pod: &Pod) -> Play {
         Some(OWN) => Play::Ignore,
         Some(_) | None => Play::Pretend { ready_after: Some(Default::default()) },
     }
-}
-
-/// Kinds of the Prometheus operator, as far as we need them.
-fn monitoring_kinds() -> String {
-    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
-    let version = json!({"name": "v1", "served": true, "storage": true, "schema": schema});
-    let kinds = [("podmonitors", "PodMonitor"), ("prometheusrules", "PrometheusRule")];
-    let definition = |(plural, kind): (&str, &str)| {
-        let object = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-            "metadata": {"name": format!("{plural}.monitoring.coreos.com"),
-                "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"}},
-            "spec": {"group": "monitoring.coreos.com", "scope": "Namespaced", "versions": [version],
-                "names": {"plural": plural, "singular": kind.to_lowercase(), "kind": kind}}});
-        format!("---\n{object}\n")
-    };
-    kinds.map(definition).concat()
-}
-
-/// The DNS of the cluster before us.
-fn old_dns() -> String {
-    let labels = json!({"k8s-app": "kube-dns"});
-    let objects = [
-        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "kube-dns", "namespace": NAMESPACE},
-            "spec": {"clusterIP": "10.96.0.10", "selector": labels, "ports": [
-                {"name": "dns", "port": 53, "protocol": "UDP", "targetPort": 53},
-                {"name": "dns-tcp", "port": 53, "protocol": "TCP", "targetPort": 53}]}}),
-        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "coredns", "namespace": NAMESPACE},
-            "spec": {"replicas": 2, "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels},
-                "spec": {"containers": [{"name": "coredns", "image": "coredns"}]}}}}),
-    ];
-    objects.iter().map(|object| format!("---\n{object}\n")).collect()
 }
 
 /// A ClusterDNS with this besides.
@@ -202,7 +171,7 @@ const PODS_MAY: [&str; 4] = [
 fn s6_s7_a_full_life_needs_every_right_of_the_chart_and_no_other() {
     inside(async || {
         let Some(life) = Life::begin().await else { return };
-        life.tools.apply(&monitoring_kinds()).ok();
+        life.tools.apply(MONITORING_KINDS).ok();
         let established = ["wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"];
         life.tools.kubectl(&established).ok();
         let chart = Tools::chart().display().to_string();
@@ -272,7 +241,7 @@ fn s6_s7_a_full_life_needs_every_right_of_the_chart_and_no_other() {
         let all = Api::<crds::ClusterDNS>::all(life.client.clone());
         all.delete(NAME, &DeleteParams::default()).await.expect("it can be deleted");
         life.wait_for_children(&[], &[Kind::Service, Kind::Deployment, Kind::ClusterRole]).await;
-        life.tools.apply(&old_dns()).ok();
+        life.tools.apply(&old_dns(NAMESPACE)).ok();
         let services = Api::<Service>::namespaced(life.client.clone(), NAMESPACE);
         for adopts in [true, false, true] {
             life.becomes(json!({"service": {"adopt": adopts}})).await;

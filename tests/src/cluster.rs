@@ -2,8 +2,7 @@
 
 mod phases;
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -18,6 +17,7 @@ pub use phases::{Phase, Phases};
 use crate::client::Text;
 use crate::control_plane::{ControlPlane, Setup};
 use crate::helm::Tools;
+use crate::http;
 use crate::kstatus::{Kstatus, kstatus};
 use crate::kubelet::{FakeNode, Kubelet, Settings, through_service};
 use crate::netns::NODE_ADDRESS;
@@ -174,8 +174,8 @@ impl Cluster {
     /// What a pod of ours says at `/config`.
     pub fn config_of(&self, pod: &str) -> Value {
         let address = self.kubelet.addresses(NAMESPACE, pod)[0];
-        let asked = get((address, HTTP_PORT).into(), "/config");
-        let text = asked.unwrap_or_else(|error| panic!("/config of {pod}: {error}"));
+        let asked = http::get((address, HTTP_PORT).into(), "/config");
+        let (_, text) = asked.unwrap_or_else(|error| panic!("/config of {pod}: {error:#}"));
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
     }
 
@@ -214,17 +214,6 @@ impl Cluster {
         let events = said(&["get", "events", "--all-namespaces"]);
         format!("{described}\n{pods}\n{events}\n{}", self.kubelet.logs())
     }
-}
-
-/// The body of a reply over HTTP.
-fn get(server: SocketAddr, path: &str) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect(server)?;
-    // Of version 1.0: the body ends with the connection.
-    stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes())?;
-    let mut reply = String::new();
-    stream.read_to_string(&mut reply)?;
-    let (_, body) = reply.split_once("\r\n\r\n").unwrap_or_default();
-    Ok(body.to_owned())
 }
 
 fn all_say(replies: &[(SocketAddr, Text)], expected: &str) -> bool {

@@ -2,14 +2,14 @@
 //! over HTTP, and what it takes of the machine.
 
 use std::fmt::Debug;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::client::{self, Names, Question, Section, Text, Transport};
+use crate::http;
 use crate::kubelet::program;
 use crate::process::Process;
 use crate::scratch::Scratch;
@@ -63,22 +63,12 @@ impl DataPlane {
     /// # Panics
     /// HTTP is not answered.
     pub fn get(&self, path: &str) -> (u16, String) {
-        let mut stream = TcpStream::connect(self.http).expect("HTTP is open");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).expect("a request");
-        let mut text = String::new();
-        stream.read_to_string(&mut text).expect("a reply");
-        let (head, body) = text.split_once("\r\n\r\n").expect("a head");
-        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
-        (status.expect("a status"), body.to_owned())
+        http::get(self.http, path).unwrap_or_else(|error| panic!("{path}: {error:#}"))
     }
 
     /// The value of one line of `/metrics`.
     pub fn metric(&self, series: &str) -> Option<f64> {
-        let (_, text) = self.get("/metrics");
-        let line = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
-        line.and_then(|value| value.trim().parse().ok())
+        http::metric(&self.get("/metrics").1, series)
     }
 
     /// Complete lists of a resource after the first.

@@ -19,7 +19,7 @@ pub use promises::{Limit, keeps_its_promises};
 ///
 /// The reader is private to the core; the reason that `respond` gives says exactly what it made of the message.
 pub fn query(message: &[u8]) -> Option<&'static Difference> {
-    let (_, reason) = fixture().ask(message, Transport::Tcp, 0, &mut vec![0; 65_535]);
+    let (_, reason) = fixture().decide(message, Transport::Tcp, 0, &mut vec![0; 65_535]);
     differences::between(message, reason)
 }
 
@@ -31,7 +31,7 @@ pub fn respond(input: &[u8]) -> Option<Reason> {
     let seed = u64::from(first >> 1) << 57;
     // What is in the buffer before must never show.
     let (mut buffer, mut again) = (vec![0xa5; 65_535], vec![0x5a; 65_535]);
-    let (action, reason) = fixture().ask(message, transport, seed, &mut buffer);
+    let (action, reason) = fixture().decide(message, transport, seed, &mut buffer);
     match action {
         Action::Drop => {
             let is_query = message.len() >= 12 && message[2] & 0x80 == 0;
@@ -39,7 +39,7 @@ pub fn respond(input: &[u8]) -> Option<Reason> {
         }
         Action::Reply(length) => {
             keeps_its_promises(message, Limit::of(message, transport), &buffer[..length]);
-            let _ = fixture().ask(message, transport, seed, &mut again);
+            let _ = fixture().decide(message, transport, seed, &mut again);
             // Counters show in CHAOS answers, so asking changes those.
             assert!(reason == Reason::Chaos || buffer[..length] == again[..length], "{reason:?}");
         }

@@ -28,7 +28,7 @@ pub(crate) fn names(identity: &Identity) -> Names {
 
 /// Records, and what `respond` needs beside them.
 #[derive(Debug)]
-pub(crate) struct InProcess {
+pub struct InProcess {
     records: Arc<Records>,
     counters: [Arc<WorkerCounters>; 1],
     identity: Identity,
@@ -41,7 +41,7 @@ impl InProcess {
     }
 
     /// What becomes of one message from a pod.
-    pub(crate) fn decide(
+    pub fn decide(
         &self,
         packet: &[u8],
         transport: Transport,

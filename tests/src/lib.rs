@@ -9,6 +9,7 @@ pub mod fault_proxy;
 pub mod fuzzing;
 pub mod golden;
 pub mod helm;
+pub mod http;
 mod in_process;
 pub mod kstatus;
 pub mod kubelet;

@@ -1,13 +1,13 @@
 //! The operator as a process beside the test, and what a test asks about its work.
 
+mod around;
 mod asking;
 mod running;
 mod scene;
 mod sizes;
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,7 @@ use operator::desired::Kind;
 use operator::{names, resources};
 use serde_json::{Value, json};
 
+pub use around::{MONITORING_KINDS, OLD_SERVICE, old_dns};
 pub use asking::{Asking, Heard};
 pub use running::{config_of, revisions_in};
 pub use scene::{NAMESPACE, Scene};
@@ -26,6 +27,7 @@ pub use sizes::Sizes;
 
 use crate::crd::{FIELD_MANAGER, install};
 use crate::fault_proxy::{FaultProxy, Requests};
+use crate::http;
 use crate::kubelet::program;
 use crate::objects::wait_for;
 use crate::process::Process;
@@ -72,25 +74,15 @@ impl Operator {
     /// # Panics
     /// It does not answer.
     pub fn metric(&self, series: &str) -> f64 {
-        let page = self.metrics();
-        let value = page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
-        value.map_or(0.0, |value| value.trim().parse().expect("a number"))
+        let address = self.http_address();
+        let (_, page) = http::get(address, "/metrics")
+            .unwrap_or_else(|error| panic!("{address}: {error:#}\n{}", self.log()));
+        http::metric(&page, series).unwrap_or(0.0)
     }
 
     /// How often it has looked at a ClusterDNS.
     pub fn reconciles(&self) -> f64 {
         self.metric("clusterdns_operator_reconcile_duration_seconds_count")
-    }
-
-    fn metrics(&self) -> String {
-        let address = self.http_address();
-        let asked = TcpStream::connect(address).and_then(|mut stream| {
-            stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-            stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n")?;
-            let mut page = String::new();
-            stream.read_to_string(&mut page).map(|_| page)
-        });
-        asked.unwrap_or_else(|error| panic!("{address}: {error}\n{}", self.log()))
     }
 
     /// What it chose for port 0, from its log.

@@ -1,21 +1,13 @@
 //! S12: who may write a ClusterDNS decides what names mean, and nobody may because of what he may do already.
 
 use kube::Client;
-use kube::api::{Api, PostParams};
-use serde_json::json;
 use tests::objects::wait_for;
 
 use super::Site;
+use super::rights::Right;
 
 async fn may(client: &Client, user: &str, verb: &str, group: &str, resource: &str) -> bool {
-    let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "metadata": {},
-        "spec": {"user": user, "groups": ["system:authenticated"],
-        "resourceAttributes": {"group": group, "resource": resource, "verb": verb}}});
-    let review = serde_json::from_value(review).expect("a review");
-    let reviews: Api<k8s_openapi::api::authorization::v1::SubjectAccessReview> =
-        Api::all(client.clone());
-    let review = reviews.create(&PostParams::default(), &review).await.expect("an answer");
-    review.status.expect("an answer").allowed
+    Right { verb, group, resource, namespace: "", name: "" }.is_held(client, user).await
 }
 
 const READS: [&str; 3] = ["get", "list", "watch"];
@@ -29,10 +21,13 @@ async fn s12_only_those_who_are_told_may_write_a_cluster_dns() {
     // In the whole cluster: as much as such a role can ever give.
     for role in ["view", "edit", "admin", "clusterdns:view", "clusterdns:admin"] {
         let (binding, user) = (format!("people-{role}"), format!("--user={role}"));
-        site.run(
-            "kubectl",
-            &["create", "clusterrolebinding", &binding, &format!("--clusterrole={role}"), &user],
-        );
+        site.kubectl(&[
+            "create",
+            "clusterrolebinding",
+            &binding,
+            &format!("--clusterrole={role}"),
+            &user,
+        ]);
     }
     wait_for("the bindings", async || {
         let usual = may(&client, "edit", "create", "apps", "deployments").await

@@ -10,16 +10,16 @@ use tests::objects::wait_for;
 use super::{NAMESPACE, OPERATOR, Site};
 
 /// One verb on one resource, with or without a name, in all namespaces or one: empty is any.
-struct Right<'a> {
-    verb: &'a str,
-    group: &'a str,
-    resource: &'a str,
-    namespace: &'a str,
-    name: &'a str,
+pub(super) struct Right<'a> {
+    pub(super) verb: &'a str,
+    pub(super) group: &'a str,
+    pub(super) resource: &'a str,
+    pub(super) namespace: &'a str,
+    pub(super) name: &'a str,
 }
 
 impl Right<'_> {
-    async fn is_held(&self, client: &Client, user: &str) -> bool {
+    pub(super) async fn is_held(&self, client: &Client, user: &str) -> bool {
         let (resource, subresource) = self.resource.split_once('/').unwrap_or((self.resource, ""));
         let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "metadata": {},
             "spec": {"user": user, "groups": ["system:authenticated"], "resourceAttributes": {

@@ -6,9 +6,8 @@ use std::sync::{Arc, OnceLock};
 
 use dataplane_core::{
     Action, Change, DataSource, Endpoint, EndpointNames, Exposure, ExtraData, ExtraRecord, Index,
-    Key, Name, Namespace, Object, Pending, PodRecords, Protocol, Reason, Records, Resource,
-    Service, ServiceAddresses, ServiceKind, ServicePort, Settings, Slice, SlicePort, SrvData,
-    Transport,
+    Key, Name, Namespace, Object, Pending, PodRecords, Protocol, Records, Resource, Service,
+    ServiceAddresses, ServiceKind, ServicePort, Settings, Slice, SlicePort, SrvData, Transport,
 };
 
 use crate::in_process::InProcess;
@@ -18,27 +17,10 @@ pub const UPSTREAM_ID: u16 = 0x1001;
 /// Endpoints of `big.shop`: more than a datagram holds.
 const BIG: u16 = 200;
 
-/// The cluster, to be asked.
-#[derive(Debug)]
-pub struct Fixture(InProcess);
-
-/// The one fixture of this process.
-pub fn fixture() -> &'static Fixture {
-    static FIXTURE: OnceLock<Fixture> = OnceLock::new();
-    FIXTURE.get_or_init(|| Fixture(InProcess::new(records())))
-}
-
-impl Fixture {
-    /// What becomes of one message.
-    pub fn ask(
-        &self,
-        packet: &[u8],
-        transport: Transport,
-        seed: u64,
-        buffer: &mut [u8],
-    ) -> (Action, Reason) {
-        self.0.decide(packet, transport, seed, buffer)
-    }
+/// The one cluster of this process, to be asked.
+pub fn fixture() -> &'static InProcess {
+    static FIXTURE: OnceLock<InProcess> = OnceLock::new();
+    FIXTURE.get_or_init(|| InProcess::new(records()))
 }
 
 /// A question that is forwarded.
@@ -55,7 +37,7 @@ impl Asked {
     /// # Panics
     /// The core does not forward it.
     pub fn pending(&self, transport: Transport) -> Pending {
-        match fixture().ask(&self.packet, transport, 0, &mut vec![0; 65_535]) {
+        match fixture().decide(&self.packet, transport, 0, &mut vec![0; 65_535]) {
             (Action::Forward(forward), _) => forward.pending,
             (_, reason) => panic!("{} is not forwarded: {reason:?}", self.name),
         }

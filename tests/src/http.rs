@@ -1,0 +1,32 @@
+//! One HTTP GET, for what programs say about themselves: `/readyz`, `/metrics`, `/config`.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+/// Generous: a busy machine is no sick program.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Status and body.
+///
+/// # Errors
+/// It is not answered, or not with HTTP.
+pub fn get(server: SocketAddr, path: &str) -> Result<(u16, String)> {
+    let mut stream = TcpStream::connect_timeout(&server, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    // The end of the reply is the end of the connection.
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {server}\r\nConnection: close\r\n\r\n")?;
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply)?;
+    let (head, body) = reply.split_once("\r\n\r\n").context("no head")?;
+    let status = head.split(' ').nth(1).context("no status")?.parse()?;
+    Ok((status, body.to_owned()))
+}
+
+/// The value of a series on a page of metrics.
+pub fn metric(page: &str, series: &str) -> Option<f64> {
+    let value = page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+    value.and_then(|value| value.trim().parse().ok())
+}

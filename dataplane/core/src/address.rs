@@ -168,6 +168,10 @@ pub(crate) struct ReverseName {
 impl ReverseName {
     /// Reads a name; `None` when it is not below a reverse zone.
     pub(crate) fn of(name: &Labels) -> Option<ReverseName> {
+        // What most names are told from before any label is looked up.
+        if !name.wire().ends_with(b"\x04arpa\0") {
+            return None;
+        }
         let left = name.count().checked_sub(2)?;
         let ipv6 = match (name.label(left), name.label(left + 1)) {
             (b"in-addr", b"arpa") => false,

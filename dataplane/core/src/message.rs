@@ -69,10 +69,15 @@ pub(crate) enum Rcode {
     BadVers = 16,
 }
 
+/// Room for a name, in whole [`WORD`]s.
+const ROOM: usize = (MAX_NAME + 1).next_multiple_of(WORD);
+/// Octets that a processor changes to lower case at once.
+const WORD: usize = 16;
+
 /// A name in lower case with the place of each label, so that suffixes are compared as slices.
 #[derive(Clone)]
 pub(crate) struct Labels {
-    wire: [u8; MAX_NAME],
+    wire: [u8; ROOM],
     len: u8,
     starts: [u8; 128],
     count: u8,
@@ -80,8 +85,7 @@ pub(crate) struct Labels {
 
 impl Labels {
     /// The root, to be read into: a name has nearly 400 octets, which nobody should move.
-    pub(crate) const ROOT: Labels =
-        Labels { wire: [0; MAX_NAME], len: 1, starts: [0; 128], count: 0 };
+    pub(crate) const ROOT: Labels = Labels { wire: [0; ROOM], len: 1, starts: [0; 128], count: 0 };
 
     /// Reads an uncompressed name at `at`; `None` when it is unreadable (N4).
     fn read(&mut self, packet: &[u8], at: usize) -> Option<()> {
@@ -90,19 +94,26 @@ impl Labels {
         loop {
             let length = *packet.get(end)? as usize;
             // Compression pointers and label types 01 and 10 are all above 63.
-            if length > MAX_LABEL || end + length + 1 - at > MAX_NAME {
+            if length > MAX_LABEL {
                 return None;
             }
-            end += length + 1;
             if length == 0 {
                 break;
             }
-            self.starts[count] = (end - at - length - 1) as u8;
+            // Names of more labels than there are places are too long, too.
+            *self.starts.get_mut(count)? = (end - at) as u8;
             count += 1;
+            end += length + 1;
         }
-        let from = packet.get(at..end)?;
-        // Lengths are below 64 and so below 'A': lower-casing everything touches letters only.
-        self.wire.iter_mut().zip(from).for_each(|(to, from)| *to = from.to_ascii_lowercase());
+        let from = packet.get(at..=end)?;
+        if from.len() > MAX_NAME {
+            return None;
+        }
+        self.wire[..from.len()].copy_from_slice(from);
+        // Whole words, whatever lies behind the name. Lengths are below 64 and so below 'A': lower-casing
+        // everything touches letters only.
+        let (words, _) = self.wire[..from.len().next_multiple_of(WORD)].as_chunks_mut::<WORD>();
+        words.iter_mut().for_each(|word| word.make_ascii_lowercase());
         (self.len, self.count) = (from.len() as u8, count as u8);
         Some(())
     }

@@ -423,27 +423,33 @@ impl<'b, 'q> Reply<'b, 'q> {
     fn opt(&mut self, rcode: Rcode, ede: Option<(u16, &str)>) {
         let dnssec_ok = self.question.edns.is_some_and(|edns| edns.dnssec_ok);
         let [size0, size1] = self.payload_size.to_be_bytes();
-        let nsid_octets = if self.nsid.is_empty() { 0 } else { self.nsid.len() + 4 };
-        self.limit += OPT_OCTETS + nsid_octets;
-        let room = self.limit - self.at - OPT_OCTETS - nsid_octets;
-        let (code, text) = ede.unwrap_or((0, ""));
-        let text = &text.as_bytes()[..text.len().min(EDE_TEXT).min(room.saturating_sub(EDE_FIXED))];
-        let ede = (ede.is_some() && room >= EDE_FIXED).then_some(code);
-        let ede_octets = ede.map_or(0, |_| EDE_FIXED + text.len());
-        let [length0, length1] = ((nsid_octets + ede_octets) as u16).to_be_bytes();
         let high_rcode = rcode as u8 >> 4;
         let flags = u8::from(dnssec_ok) << 7;
-        let fixed =
-            [0, 0, rtype::OPT as u8, size0, size1, high_rcode, 0, flags, 0, length0, length1];
+        let start = self.at;
+        self.limit += OPT_OCTETS;
         // Room was kept for all of these: none can fail.
-        let _ = self.array(fixed);
+        let _ = self.array([0, 0, rtype::OPT as u8, size0, size1, high_rcode, 0, flags, 0, 0, 0]);
+        self.counts[Section::Additional as usize] += 1;
+        if !self.nsid.is_empty() || ede.is_some() {
+            self.options(ede);
+            let length = (self.at - start - OPT_OCTETS) as u16;
+            self.buffer[start + OPT_OCTETS - 2..start + OPT_OCTETS]
+                .copy_from_slice(&length.to_be_bytes());
+        }
+    }
+
+    fn options(&mut self, ede: Option<(u16, &str)>) {
         if !self.nsid.is_empty() {
+            self.limit += self.nsid.len() + 4;
             let _ = self.option(OPTION_NSID, &[self.nsid]);
         }
-        if let Some(code) = ede {
+        let room = self.limit - self.at;
+        if let Some((code, text)) = ede
+            && room >= EDE_FIXED
+        {
+            let text = &text.as_bytes()[..text.len().min(EDE_TEXT).min(room - EDE_FIXED)];
             let _ = self.option(OPTION_EDE, &[&code.to_be_bytes(), text]);
         }
-        self.counts[Section::Additional as usize] += 1;
     }
 
     fn option(&mut self, code: u16, parts: &[&[u8]]) -> Result<(), Full> {

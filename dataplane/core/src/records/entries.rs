@@ -37,7 +37,7 @@ pub(crate) type SlicePlaces = Few<u32, 5>;
 
 /// A Service, and the published endpoints of its slices; either may come first.
 // In this order, because what most replies read lies in the first lines of memory then.
-#[repr(C)]
+#[repr(C, align(64))]
 #[derive(Clone, Debug)]
 pub(crate) struct ServiceEntry {
     /// Two wire-form labels: its name and its namespace's.

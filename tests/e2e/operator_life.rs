@@ -6,9 +6,10 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::core::v1::Service;
 use kube::api::Api;
 use serde_json::{Value, json};
+use tests::argo_cd::healths;
 use tests::cluster::{Cluster, NAMESPACE, Phases};
 use tests::helm::Tools;
-use tests::kstatus::Kstatus;
+use tests::kstatus::{Kstatus, kstatus};
 use tests::kubelet::{FakeNode, Settings, endpoints};
 use tests::netns::inside;
 use tests::objects::wait_for;
@@ -18,6 +19,22 @@ use tests::operator::{children, old_dns};
 const SYSTEM: &str = "clusterdns-system";
 const KUBERNETES: &str = "kubernetes.default.svc.cluster.local. A";
 const GIT: &str = "git.lab.example. A";
+
+/// Who waits with Argo CD is told what who waits with Flux is told, in every state that was seen.
+fn argo_cd_says_the_same(objects: &[Value]) {
+    let Some(healths) = healths(objects) else { return };
+    for (object, health) in objects.iter().zip(&healths) {
+        let expected = match kstatus(object) {
+            Kstatus::Current => "Healthy",
+            Kstatus::InProgress => "Progressing",
+            Kstatus::Failed => "Degraded",
+            // Argo CD asks no check about what is being deleted.
+            Kstatus::Terminating => continue,
+        };
+        assert_eq!(health, expected, "{object:#}");
+    }
+    assert_eq!(healths.len(), objects.len());
+}
 
 /// A ClusterDNS with a stub domain, and these fields in the place of its own.
 fn manifest(port: u16, fields: Value) -> String {
@@ -217,6 +234,7 @@ fn o1_o2_o5_o6_o10_o14_an_installation_lives_through_mistakes_and_leaves_what_it
             let said = phases.of_generation(generation);
             assert_eq!(said, [Kstatus::InProgress, end], "{generation}: {:#?}", phases.all());
         }
+        argo_cd_says_the_same(&phases.objects());
 
         // Without an operator it goes on, and nothing that somebody writes by hand breaks it.
         uninstall(&cluster).await;

@@ -1,6 +1,7 @@
 //! Ring 1: promises kept in process and over loopback sockets. Needs nothing but this machine.
 
 mod architecture;
+mod argo_cd;
 mod charts;
 mod counters;
 mod desired;

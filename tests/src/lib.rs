@@ -1,5 +1,6 @@
 //! Promises kept between the packages: the harness that the tests of all rings share.
 
+pub mod argo_cd;
 pub mod client;
 pub mod cluster;
 pub mod control_plane;

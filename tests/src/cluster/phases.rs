@@ -28,7 +28,7 @@ pub struct Phase {
 
 /// Watches one ClusterDNS until it is dropped.
 pub struct Phases {
-    seen: Arc<Mutex<Vec<Phase>>>,
+    seen: Arc<Mutex<Vec<Value>>>,
     watching: JoinHandle<()>,
 }
 
@@ -44,24 +44,29 @@ impl Phases {
         let version = from.metadata.resource_version.unwrap_or_default();
         let of_it = WatchParams::default().fields(&format!("metadata.name={name}"));
         let events = all.watch(&of_it, &version).await.expect("it can be watched");
-        let seen: Arc<Mutex<Vec<Phase>>> = Arc::default();
+        let seen: Arc<Mutex<Vec<Value>>> = Arc::default();
         let of_task = seen.clone();
         let watching = tokio::spawn(async move {
             let mut events = events.boxed();
             while let Some(Ok(event)) = events.next().await {
                 let (WatchEvent::Added(dns) | WatchEvent::Modified(dns)) = event else { continue };
                 let dns = serde_json::to_value(dns).expect("it is JSON");
-                of_task.lock().expect("no panic").push(phase(&dns));
+                of_task.lock().expect("no panic").push(dns);
             }
         });
         Phases { seen, watching }
     }
 
+    /// The object in each state, in order, as the API server sent it.
+    pub fn objects(&self) -> Vec<Value> {
+        self.seen.lock().expect("no panic").clone()
+    }
+
     /// All of them in order, each different from the one before.
     pub fn all(&self) -> Vec<Phase> {
-        let mut seen = self.seen.lock().expect("no panic").clone();
-        seen.dedup();
-        seen
+        let mut phases: Vec<Phase> = self.objects().iter().map(phase).collect();
+        phases.dedup();
+        phases
     }
 
     /// What kstatus said of one generation of the spec, in order, each different from the one before.

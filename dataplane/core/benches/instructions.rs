@@ -120,7 +120,7 @@ fn price(outcome: &'static str, text: &str) -> Price {
 }
 
 fn answer_everything() {
-    let records = fixture::cluster(SERVICES).records();
+    let records = fixture::cluster_with_crowd(SERVICES).records();
     let own = WorkerCounters::default();
     let mut buffer = vec![0; 4096];
     for (_, questions) in fixture::cases(SERVICES) {

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use criterion::{Criterion, criterion_group, criterion_main};
 use dataplane_core::{Change, Object, Records, Slice, WorkerCounters};
 
-use crate::fixture::{ENDPOINTS_PER_SERVICE, ask, cases, cluster, slice};
+use crate::fixture::{ENDPOINTS_PER_SERVICE, ask, cases, cluster, cluster_with_crowd, slice};
 
 fn by_outcome(c: &mut Criterion) {
-    let index = cluster(10_000);
+    let index = cluster_with_crowd(10_000);
     let records: Arc<Records> = index.records();
     let own = WorkerCounters::default();
     let mut buffer = vec![0; 4096];

@@ -19,7 +19,7 @@ fn main() {
     let wanted = args.next().unwrap_or_else(|| "all".into());
     let mut number = |default| args.next().and_then(|text| text.parse().ok()).unwrap_or(default);
     let (rounds, services) = (number(200), number(10_000));
-    let records = fixture::cluster(services).records();
+    let records = fixture::cluster_with_crowd(services).records();
     let own = dataplane_core::WorkerCounters::default();
     let mut buffer = vec![0; 4096];
     for (outcome, questions) in fixture::cases(services) {

@@ -116,7 +116,8 @@ impl<R: Copy> Chunks<R> {
     }
 
     /// All rows.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &R> + Clone {
+    #[cfg(test)]
+    fn iter(&self) -> impl Iterator<Item = &R> + Clone {
         self.starting_at(0)
     }
 

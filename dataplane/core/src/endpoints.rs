@@ -1,15 +1,14 @@
-//! The published endpoints of one Service as RRsets need them: distinct addresses, distinct
-//! (name, port) pairs, the rows of one name.
+//! The published endpoints of one Service as RRsets need them: distinct addresses, the rows of one name,
+//! and in `pairs` what SRV records are made of.
+
+mod pairs;
 
 use crate::address::{Address, dashed};
 use crate::records::{Port, Records, Row, ServiceEntry};
 use crate::schema::PortName;
 use crate::text::ShortText;
 
-/// (name, port) pairs looked at for one SRV RRset: more than a TCP reply can hold five times over.
-const MAX_PAIRS: usize = 16_384;
-/// Ports of one endpoint name that are compared one by one; more are marked in a bitmap.
-const FEW_PORTS: usize = 16;
+pub(crate) use pairs::scaled;
 
 /// One label that may name endpoints.
 #[derive(Clone, Copy)]
@@ -52,6 +51,15 @@ impl PortFilter<'_> {
 }
 
 impl ServiceEntry {
+    /// Whether all published endpoints have such a port.
+    pub(crate) fn has_port_everywhere(&self, records: &Records, port: PortName<'_>) -> bool {
+        self.slices.iter().all(|&slot| {
+            records.slices.get(slot).is_none_or(|slice| {
+                slice.rows == 0 || slice.ports.all.iter().any(|p| port.matches(p))
+            })
+        })
+    }
+
     /// Whether a published endpoint has such a port.
     pub(crate) fn has_port(&self, records: &Records, wanted: impl Fn(&Port) -> bool) -> bool {
         self.slices.iter().any(|&slot| {
@@ -114,11 +122,16 @@ impl ServiceEntry {
         let at = self.by_name.seek(|row| records.name_of(row).cmp(&Some(name.label)));
         let named =
             self.by_name.from(at).take_while(move |row| records.name_of(row) == Some(name.label));
-        let derived = name.derived.into_iter().flat_map(move |address| {
+        named.chain(self.spelling(name.derived))
+    }
+
+    /// The rows whose name is made of this address, if it is one.
+    fn spelling(&self, address: Option<Address>) -> impl Iterator<Item = &Row> + Clone {
+        let rows = address.into_iter().flat_map(move |address| {
             let at = self.by_address.seek(|row| row.address.cmp(&address));
             self.by_address.from(at).take_while(move |row| row.address == address)
         });
-        named.chain(derived.filter(|row| row.label.is_derived()))
+        rows.filter(|row| row.label.is_derived())
     }
 
     /// Distinct addresses of one endpoint name and family (RR25).
@@ -142,140 +155,10 @@ impl ServiceEntry {
         });
         distinct(own.map(|row| row.address))
     }
-
-    /// Calls `visit` with each distinct (endpoint name, port) pair in a fixed order (RR31-RR33,
-    /// RR37) until it returns false. Ends after a bounded number of pairs.
-    pub(crate) fn visit_pairs<'a>(
-        &'a self,
-        records: &'a Records,
-        filter: PortFilter<'_>,
-        visit: &mut dyn FnMut(&[u8], u16) -> bool,
-    ) {
-        let mut budget = MAX_PAIRS;
-        let mut start = self.by_name.seek(|_| std::cmp::Ordering::Greater);
-        while let Some(first) = self.by_name.at(start)
-            && let Some(name) = records.name_of(first)
-        {
-            let group = self.endpoint_rows(records, EndpointName::read(name));
-            if !visit_ports(records, group, filter, &mut budget, &mut |port| visit(name, port)) {
-                return;
-            }
-            start = self.by_name.seek(|row| match records.name_of(row) <= Some(name) {
-                true => std::cmp::Ordering::Less,
-                false => std::cmp::Ordering::Greater,
-            });
-        }
-        self.visit_derived_pairs(records, filter, budget, visit);
-    }
-
-    /// The pairs of endpoints named by their address.
-    fn visit_derived_pairs<'a>(
-        &'a self,
-        records: &'a Records,
-        filter: PortFilter<'_>,
-        mut budget: usize,
-        visit: &mut dyn FnMut(&[u8], u16) -> bool,
-    ) {
-        let derived = self.by_address.iter().filter(|row| row.label.is_derived());
-        for address in distinct(derived.map(|row| row.address)) {
-            let label = ShortText::of(address);
-            let name = EndpointName { label: label.as_bytes(), derived: Some(address) };
-            // A name that some endpoint bears as hostname was visited with it.
-            if !self.by_name.is_empty()
-                && self
-                    .endpoint_rows(records, EndpointName { derived: None, ..name })
-                    .next()
-                    .is_some()
-            {
-                continue;
-            }
-            let at = self.by_address.seek(|row| row.address.cmp(&address));
-            let rows = self.by_address.from(at).take_while(|row| row.address == address);
-            let rows = rows.filter(|row| row.label.is_derived());
-            let go_on = visit_ports(records, rows, filter, &mut budget, &mut |port| {
-                visit(label.as_bytes(), port)
-            });
-            if !go_on {
-                return;
-            }
-        }
-    }
-
-    /// The same for the ports of one endpoint name (RR33).
-    pub(crate) fn visit_endpoint_ports(
-        &self,
-        records: &Records,
-        name: EndpointName<'_>,
-        visit: &mut dyn FnMut(&[u8], u16) -> bool,
-    ) {
-        let mut budget = MAX_PAIRS;
-        let rows = self.endpoint_rows(records, name);
-        let visit = &mut |port| visit(name.label, port);
-        visit_ports(records, rows, PortFilter::Any, &mut budget, visit);
-    }
 }
 
 /// Drops repetitions from addresses that come in order.
 fn distinct(addresses: impl Iterator<Item = Address>) -> impl Iterator<Item = Address> {
     let mut last = None;
     addresses.filter(move |&address| last.replace(address) != Some(address))
-}
-
-/// Visits the distinct ports of rows that share a name; false when the visitor or the budget ends it.
-fn visit_ports<'a>(
-    records: &'a Records,
-    rows: impl Iterator<Item = &'a Row> + Clone,
-    filter: PortFilter<'_>,
-    budget: &mut usize,
-    visit: &mut dyn FnMut(u16) -> bool,
-) -> bool {
-    let ports = rows
-        .flat_map(|row| records.ports(row))
-        .filter(|port| filter.passes(port))
-        .map(|port| port.number);
-    let total = ports.clone().take(FEW_PORTS + 1).count();
-    if total > FEW_PORTS {
-        return visit_many(ports, budget, visit);
-    }
-    let mut seen = [0; FEW_PORTS];
-    let mut count = 0;
-    for port in ports {
-        if seen[..count].contains(&port) {
-            continue;
-        }
-        seen[count] = port;
-        count += 1;
-        if !spend(budget) || !visit(port) {
-            return false;
-        }
-    }
-    true
-}
-
-/// As above with one bit per port number: 8 KiB on the stack, for crowded names only.
-#[cold]
-fn visit_many(
-    ports: impl Iterator<Item = u16>,
-    budget: &mut usize,
-    visit: &mut dyn FnMut(u16) -> bool,
-) -> bool {
-    let mut seen = [0_u64; 1024];
-    for port in ports {
-        let (word, bit) = (usize::from(port >> 6), 1 << (port & 63));
-        if !spend(budget) {
-            return false;
-        }
-        if seen[word] & bit == 0 {
-            seen[word] |= bit;
-            if !visit(port) {
-                return false;
-            }
-        }
-    }
-    true
-}
-
-fn spend(budget: &mut usize) -> bool {
-    *budget = budget.saturating_sub(1);
-    *budget > 0
 }

@@ -1,5 +1,7 @@
 //! Whose name it is, in the fixed order of dns-rules §2.2: the first step that matches decides.
 
+use std::net::IpAddr;
+
 use crate::address::{Address, ReverseName};
 use crate::extra::ExtraOwner;
 use crate::message::{Labels, rtype};
@@ -132,7 +134,8 @@ fn reverse_name<'r: 'q, 'q>(
         .iter()
         .filter_map(|range| reverse.apex_labels(range))
         .max();
-    let address = reverse.address().map(Address::from);
+    // A mapped address is not the IPv4 address that it spells, and nothing has it (RR20).
+    let address = reverse.address().filter(|address| !is_mapped(*address)).map(Address::from);
     if owned.is_none() && (qtype != rtype::PTR || address.is_none()) {
         return None;
     }
@@ -153,6 +156,10 @@ fn reverse_name<'r: 'q, 'q>(
         None => Lookup::missing(Needs::NOTHING),
     };
     Some(Route::Own(lookup, soa))
+}
+
+fn is_mapped(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some())
 }
 
 /// The PTRs of one address: a cluster IP's, else those of endpoints, else automatic ones (RR60-RR64).

@@ -2,6 +2,7 @@
 
 use crate::address::Address;
 use crate::answer::{Answer, LOCALHOST_TTL_S};
+use crate::endpoints::scaled;
 use crate::message::{CLASS_IN, rtype};
 use crate::name::Name;
 use crate::object::Resource;
@@ -25,6 +26,13 @@ impl Answer<'_> {
             let _ = found && reply.answer(self.owner, qtype, ttl_s, rdata).is_ok();
             return found;
         }
+        let node = match node {
+            // As nearly always: then they are known without a look at each.
+            Node::HeadlessPort(entry, port) if entry.has_port_everywhere(self.records, port) => {
+                Node::Headless(entry)
+            }
+            other => other,
+        };
         let count = self.address_count(node, ipv6);
         if count == 0 {
             return false;
@@ -37,8 +45,7 @@ impl Answer<'_> {
 
     /// A uniformly random position in an RRset (WR24).
     pub(super) fn start(&self, count: usize) -> usize {
-        // The high part of a wide product is uniform up to count / 2^64.
-        ((u128::from(self.seed) * count as u128) >> 64) as usize
+        scaled(self.seed, count)
     }
 
     /// Adds A and AAAA of a node to the additional section, each whole or not at all (WR22).

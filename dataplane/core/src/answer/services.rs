@@ -86,33 +86,39 @@ impl Answer<'_> {
         filter: PortFilter<'_>,
         reply: &mut Reply<'_, '_>,
     ) -> bool {
-        let walk: Walk<'_> = &|visit| entry.visit_pairs(self.records, filter, visit);
-        let Some(start) = self.write_walked(entry, walk, reply) else {
+        let first = entry.draw_pair(self.records, filter, self.seed);
+        let walk: Walk<'_> = &|visit| entry.visit_pairs(self.records, filter, first, visit);
+        let start = if first.is_some() { Some(0) } else { self.drawn_of_all(walk) };
+        let Some(start) = start else {
             return false;
         };
+        self.write_walked(entry, walk, start, reply);
         self.add_endpoint_targets(entry, walk, start, reply);
         true
     }
 
-    /// An SRV record for each (endpoint name, port) pair of a walk, from a random one on; which one,
-    /// or `None` when there is no pair.
-    fn write_walked(
-        &self,
-        entry: &ServiceEntry,
-        walk: Walk<'_>,
-        reply: &mut Reply<'_, '_>,
-    ) -> Option<usize> {
+    /// The number of a random pair of a walk; `None` when it has none.
+    fn drawn_of_all(&self, walk: Walk<'_>) -> Option<usize> {
         let mut count = 0;
         walk(&mut |_, _| {
             count += 1;
             true
         });
-        let start = (count > 0).then(|| self.start(count))?;
+        (count > 0).then(|| self.start(count))
+    }
+
+    /// An SRV record for each (endpoint name, port) pair of a walk, from pair number `start` on.
+    fn write_walked(
+        &self,
+        entry: &ServiceEntry,
+        walk: Walk<'_>,
+        start: usize,
+        reply: &mut Reply<'_, '_>,
+    ) {
         walk_round(walk, start, &mut |label, port| {
             self.endpoint_target(entry, label)
                 .is_none_or(|target| self.write_service(target.wire(), port, reply))
         });
-        Some(start)
     }
 
     /// RR38: the addresses of every target, once each, in the order of the answer section, so that
@@ -158,9 +164,10 @@ impl Answer<'_> {
             return false;
         };
         let walk: Walk<'_> = &|visit| entry.visit_endpoint_ports(self.records, name, visit);
-        if self.write_walked(entry, walk, reply).is_none() {
+        let Some(start) = self.drawn_of_all(walk) else {
             return false;
-        }
+        };
+        self.write_walked(entry, walk, start, reply);
         self.add_target(target.wire(), Node::Endpoint(entry, name), reply);
         true
     }

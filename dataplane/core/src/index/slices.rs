@@ -109,22 +109,25 @@ impl Index {
         entry: SliceEntry,
     ) -> bool {
         let held = self.next.slices.get(slot);
-        let same_text = held.is_some_and(|held| held.text == entry.text);
+        // Names of endpoints that are not ready come behind those that rows point to.
+        let offsets_hold = held.is_some_and(|held| entry.text.starts_with(&held.text));
+        let same_ports = held.is_some_and(|held| held.ports == entry.ports);
         let same_entry = held.is_some_and(|held| *held == entry);
-        if same_entry && old == new {
+        let same_answers = old == new && (new.is_empty() || offsets_hold && same_ports);
+        if same_entry && same_answers {
             return false;
         }
         let was_visible = self.is_visible(service);
         // Names are read through the slice's text: rows leave before it changes and come after.
         let stays = |rows: &[Row], row: &Row| {
-            same_text && rows.binary_search_by(|other| address_order(other, row)).is_ok()
+            offsets_hold && rows.binary_search_by(|other| address_order(other, row)).is_ok()
         };
         old.iter().filter(|row| !stays(new, row)).for_each(|row| self.remove_row(service, row));
         if !same_entry {
             self.next.slices.set(slot, Some(Arc::new(entry)));
         }
         new.iter().filter(|row| !stays(old, row)).for_each(|row| self.insert_row(service, row));
-        was_visible || self.is_visible(service)
+        !same_answers && (was_visible || self.is_visible(service))
     }
 
     fn insert_row(&mut self, service: u32, row: &Row) {

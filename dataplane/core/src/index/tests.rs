@@ -60,6 +60,40 @@ fn e14_what_nobody_can_see_is_not_published() {
 }
 
 #[test]
+fn e14_a_named_endpoint_that_is_not_ready_yet_changes_nothing_and_then_one_name() {
+    let slice_of = |version, ready: &[bool]| {
+        let endpoint = |(number, &ready): (usize, &bool)| Endpoint {
+            addresses: vec![IpAddr::from([10, 1, 0, number as u8 + 1])],
+            ready,
+            hostname: Some(format!("db-{number}").into()),
+            target: None,
+        };
+        Change::Apply(Object::Slice(Slice {
+            key: Key::new("shop", "db-x"),
+            uid: 9,
+            version,
+            service: "db".into(),
+            ipv6: false,
+            ports: Vec::new(),
+            endpoints: ready.iter().enumerate().map(endpoint).collect(),
+        }))
+    };
+    let mut index = Index::new(settings());
+    index.apply(service("db", 1, ServiceKind::Headless));
+    assert!(!index.apply(slice_of(1, &[false])).visible, "nothing is ready");
+    assert!(index.apply(slice_of(2, &[true])).visible);
+    index.publish(100);
+    assert!(!index.apply(slice_of(3, &[true, false])).visible, "db-1 starts");
+    assert!(index.publish(200).is_none());
+    assert!(index.apply(slice_of(4, &[true, true])).visible, "db-1 is ready");
+    let records = index.publish(300).unwrap();
+    let (_, entry) = records.service(b"\x02db\x04shop").unwrap();
+    let names = entry.by_address.starting_at(0).map(|row| records.name_of(row).unwrap());
+    assert!(names.eq([b"db-0", b"db-1"]));
+    assert!(index.apply(slice_of(5, &[true])).visible, "db-1 is gone");
+}
+
+#[test]
 fn e14_repeated_events_and_unknown_deletions_change_nothing() {
     let mut index = Index::new(settings());
     for change in [service("cart", 1, ServiceKind::Headless), slice("cart", 0, 1, 1..9)] {

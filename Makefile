@@ -8,13 +8,14 @@ SHELL := /bin/sh
 PORT ?= 5300
 HTTP_PORT ?= 9153
 
-.PHONY: help run test lint bench manifests charts check-tools
+.PHONY: help run test node lint bench manifests charts check-tools
 
 include tests/tools/tools.mk
 
 help:
 	@echo "make run    serve crds/examples/quickstart/ on 127.0.0.1:$(PORT), and show the names (Ctrl-C ends)"
 	@echo "make test   format check, clippy, cargo-deny if installed, all tests"
+	@echo "make node   the chart on a real node: containerd, kubelet, kube-proxy (Linux, root, Go; installs packages; some 3 minutes)"
 	@echo "make bench  time answers and changes, and what a cluster of 10,000 Services takes (optimised; some 15 minutes)"
 	@echo "make charts lint the chart and compare everything made from it; make manifests writes it anew (both need Go, once)"
 	@echo "make tools  build the real kube-apiserver, etcd and helm that some tests run against (needs Go, once)"
@@ -35,6 +36,13 @@ run: check-tools
 	@exec cargo run --quiet --locked --package dataplane --bin clusterdns-dataplane -- \
 	  --manifests crds/examples/quickstart --listen 127.0.0.1:$(PORT) --listen "[::1]:$(PORT)" \
 	  --http 127.0.0.1:$(HTTP_PORT) --log-level warn --print-names
+
+# Its own containerd, kubelet and kube-proxy, in namespaces of the test: nothing of the machine is set but one cgroup, which
+# is removed. Prints what it measured.
+node: check-tools
+	@tests/tools/node-packages
+	@tests/tools/build etcd kube-apiserver kube-controller-manager kube-scheduler kubectl helm kubelet kube-proxy
+	cargo test --quiet --locked --package tests --test node -- --include-ignored --exact on_a_real_node
 
 # In this order: what fails soonest comes first. Without Go, the tests that need a real API server say that they did not
 # run; where CI is set, that is a failure.

@@ -18,6 +18,7 @@ pub mod largest;
 pub mod live;
 pub mod mutate;
 pub mod netns;
+pub mod node;
 pub mod objects;
 pub mod operator;
 pub mod oracle;

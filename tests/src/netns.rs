@@ -17,6 +17,8 @@ const INSIDE: &str = "CLUSTERDNS_TEST_NETNS";
 pub const NODE_ADDRESS: &str = "192.0.2.1";
 /// The Service `kubernetes`: the API server of the test, on its own port.
 pub const API_SERVER_ADDRESS: &str = "10.96.0.1";
+/// What begins a line that a passing test wants to be read, too.
+pub const MEASURED: &str = "MEASURED";
 /// Threads of the test's runtime: tests ask over blocking sockets while what they started must go on.
 const RUNTIME_THREADS: usize = 4;
 
@@ -144,7 +146,8 @@ fn run_again(unshare: &[String], name: &str) {
     let said = said(&output);
     assert!(output.status.success(), "{name} failed in its network namespace:\n{said}");
     assert!(said.contains("1 passed"), "the binary knows no test {name}:\n{said}");
-    for line in said.lines().filter(|line| line.starts_with("NOT RUN")) {
+    let to_be_read = |line: &&str| line.starts_with("NOT RUN") || line.starts_with(MEASURED);
+    for line in said.lines().filter(to_be_read) {
         let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
     }
 }

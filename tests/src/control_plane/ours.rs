@@ -19,7 +19,9 @@ use crate::scratch::Scratch;
 /// Static tokens: who is who on an API server that only this machine reaches. Token, user, uid, groups.
 const TOKENS: &str = "admin-token,admin,1,system:masters\n\
                       controller-manager-token,system:kube-controller-manager,2\n\
-                      scheduler-token,system:kube-scheduler,3\n";
+                      scheduler-token,system:kube-scheduler,3\n\
+                      kubelet-token,system:node:node-1,4,system:nodes\n\
+                      kube-proxy-token,system:kube-proxy,5\n";
 /// One more, that is replaced now and then; a file holds the current one.
 pub(super) const REPLACED_TOKEN: &str = "replaced.token";
 /// Go reads the host and port of a unix URL as a file name: sockets in the scratch directory, hence no ports to find.
@@ -185,7 +187,7 @@ fn write_authority(scratch: &Scratch) -> anyhow::Result<PathBuf> {
 
 fn write_tokens(scratch: &Scratch, renewals: u32) -> anyhow::Result<()> {
     let replaced = format!("replaced-token-{renewals}");
-    scratch.write("tokens.csv", format!("{TOKENS}{replaced},replaced,4,system:masters\n"))?;
+    scratch.write("tokens.csv", format!("{TOKENS}{replaced},replaced,6,system:masters\n"))?;
     scratch.write(REPLACED_TOKEN, replaced)?;
     Ok(())
 }

@@ -1,0 +1,29 @@
+//! On a real node: what a stand-in for the kubelet cannot show. `make node` runs it; it needs root and what
+//! `tests/tools/node-packages` installs. One cluster for everything, for it takes longer to start than to ask.
+
+mod draining;
+mod installed;
+mod resolving;
+mod site;
+
+use site::Site;
+use tests::netns::inside;
+
+#[test]
+#[ignore = "needs root and a container runtime: make node"]
+fn on_a_real_node() {
+    inside(async || {
+        let Some(site) = Site::start().await else { return };
+        site.say("the node is ready");
+        installed::helm_installs_what_runs_as_restricted(&site).await;
+        resolving::pods_resolve_through_kube_proxy(&site).await;
+        draining::pods_come_and_go(&site).await;
+    });
+}
+
+/// Only what the test above starts inside the network of a Pod.
+#[test]
+#[ignore = "part of on_a_real_node"]
+fn a_client_that_asks_steadily() {
+    tests::node::steady::run_if_client();
+}

@@ -1,0 +1,56 @@
+//! Clients in Pods: what kubelet writes into their resolv.conf leads through kube-proxy's rules to our pods.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tests::node::steady::Steady;
+use tests::node::{BUSYBOX, CLUSTER_DNS};
+
+use crate::site::{Site, text};
+
+/// Long enough for some hundred questions.
+const A_WHILE: Duration = Duration::from_secs(2);
+/// A name, and what it must lead to: the API server's Service.
+const QUESTION: (&str, Ipv4Addr) =
+    ("kubernetes.default.svc.cluster.local. A", Ipv4Addr::new(10, 96, 0, 1));
+
+fn client_pod() -> String {
+    format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: client, namespace: default, labels: {{app: client}}}}\n\
+         spec:\n  terminationGracePeriodSeconds: 0\n  containers:\n  - {{name: client, image: '{BUSYBOX}'}}\n"
+    )
+}
+
+/// The network of the Pod that asks.
+fn client_network(site: &Site) -> PathBuf {
+    let pod = site.get("pod client --namespace default");
+    site.node.network_of(text(&pod, "/status/podIP").parse().expect("an address"))
+}
+
+pub(crate) async fn pods_resolve_through_kube_proxy(site: &Site) {
+    site.tools.apply(&client_pod()).ok();
+    site.until_ready("default", "app=client", 1).await;
+    let resolv_conf = site.kubectl("exec client -- cat /etc/resolv.conf");
+    for line in [
+        &format!("nameserver {CLUSTER_DNS}"),
+        "search default.svc.cluster.local svc.cluster.local cluster.local",
+        "options ndots:5",
+    ] {
+        assert!(resolv_conf.lines().any(|it| it.trim() == line), "no {line:?} in\n{resolv_conf}");
+    }
+    let shown = site.kubectl("exec client -- nslookup kubernetes.default.svc.cluster.local.");
+    assert!(shown.contains("10.96.0.1"), "{shown}");
+
+    let asking = ask_steadily(site);
+    tokio::time::sleep(A_WHILE).await;
+    let tallies = asking.stop();
+    site.say(&format!("in peace: {}", tallies.summary()));
+    tallies.lost_nothing("in peace");
+}
+
+/// From the Pod that asks, what [`QUESTION`] asks.
+pub(crate) fn ask_steadily(site: &Site) -> Steady {
+    let server = SocketAddr::new(CLUSTER_DNS.parse().expect("an address"), 53);
+    Steady::start(&client_network(site), "a_client_that_asks_steadily", server, QUESTION)
+}

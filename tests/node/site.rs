@@ -1,0 +1,122 @@
+//! The cluster of this test: a real control plane, a real node, helm and kubectl.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tests::control_plane::ControlPlane;
+use tests::helm::Tools;
+use tests::netns::MEASURED;
+use tests::node::{Node, setup};
+
+/// For what a cluster does by itself, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+const POLL: Duration = Duration::from_millis(200);
+
+/// All of it; gone when dropped.
+pub(crate) struct Site {
+    pub(crate) node: Node,
+    pub(crate) tools: Tools,
+    began: Instant,
+    _plane: ControlPlane,
+}
+
+impl Site {
+    pub(crate) async fn start() -> Option<Site> {
+        let began = Instant::now();
+        let plane = ControlPlane::start(setup()).await?;
+        let tools = Tools::new(plane.kubeconfig())?;
+        let node = Node::start(&plane).await?;
+        Some(Site { node, tools, began, _plane: plane })
+    }
+
+    /// Prints what was measured: nothing depends on it.
+    pub(crate) fn say(&self, what: &str) {
+        let at = self.began.elapsed().as_secs_f32();
+        let _ = writeln!(std::io::stdout(), "{MEASURED} {at:6.1} s: {what}");
+    }
+
+    pub(crate) fn kubectl(&self, words: &str) -> String {
+        self.tools.kubectl(&words.split_whitespace().collect::<Vec<_>>()).ok()
+    }
+
+    /// Whether it works; nothing is said when it does not.
+    pub(crate) fn does(&self, words: &str) -> Option<String> {
+        let ran = self.tools.kubectl(&words.split_whitespace().collect::<Vec<_>>());
+        ran.success.then_some(ran.stdout)
+    }
+
+    /// An object as it is now.
+    pub(crate) fn get(&self, words: &str) -> Value {
+        let text = self.kubectl(&format!("get --output=json {words}"));
+        serde_json::from_str(&text).expect("JSON")
+    }
+
+    /// Pods with a label that are not told to stop.
+    pub(crate) fn pods(&self, namespace: &str, label: &str) -> Vec<Value> {
+        let list = self.get(&format!("pods --namespace {namespace} --selector {label}"));
+        let pods = list["items"].as_array().cloned().unwrap_or_default();
+        pods.into_iter().filter(|pod| pod["metadata"]["deletionTimestamp"].is_null()).collect()
+    }
+
+    /// Waits for so many of them, all ready.
+    pub(crate) async fn until_ready(
+        &self,
+        namespace: &str,
+        label: &str,
+        count: usize,
+    ) -> Vec<Value> {
+        let what = format!("{count} ready pods {label} in {namespace}");
+        self.until(&what, || {
+            let pods = self.pods(namespace, label);
+            (pods.len() == count && pods.iter().all(is_ready)).then_some(pods)
+        })
+        .await
+    }
+
+    /// Waits until the present spec of the ClusterDNS `default` has this condition.
+    pub(crate) async fn until_condition(&self, kind: &str, status: &str, reason: &str) {
+        self.until(&format!("{kind}={status}, {reason}"), || {
+            let dns = self.get("clusterdns default");
+            let is_of_now = dns["status"]["observedGeneration"] == dns["metadata"]["generation"];
+            let mut conditions = dns["status"]["conditions"].as_array().into_iter().flatten();
+            let found = conditions
+                .any(|it| it["type"] == kind && it["status"] == status && it["reason"] == reason);
+            (is_of_now && found).then_some(())
+        })
+        .await;
+    }
+
+    /// # Panics
+    /// With all that is known, when it does not happen.
+    pub(crate) async fn until<T>(&self, what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(found) = ask() {
+                return found;
+            }
+            assert!(Instant::now() < deadline, "{what}: not in time\n{}", self.story());
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    fn story(&self) -> String {
+        let all = "get pods,deployments,services,events --all-namespaces --output=wide";
+        let all = self.tools.kubectl(&all.split(' ').collect::<Vec<_>>());
+        let dns = self.does("get clusterdns --output=yaml").unwrap_or_default();
+        let logs = "logs --namespace clusterdns-system --selector app.kubernetes.io/name=clusterdns-operator --tail=30";
+        let logs = self.does(logs).unwrap_or_default();
+        format!("{}\n{}\n{dns}\n{logs}\n{}", all.stdout, all.stderr, self.node.logs())
+    }
+}
+
+/// What kubelet says of a pod.
+pub(crate) fn is_ready(pod: &Value) -> bool {
+    let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.any(|it| it["type"] == "Ready" && it["status"] == "True")
+}
+
+/// A text in an object, empty where there is none.
+pub(crate) fn text<'v>(object: &'v Value, pointer: &str) -> &'v str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}

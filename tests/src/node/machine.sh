@@ -1,0 +1,34 @@
+# Process 1 of the machine that is the node: a container runtime, kubelet and kube-proxy. Run below
+# `unshare --pid --fork --kill-child --mount-proc`, so that all of it, down to the last container, ends with it.
+#   machine.sh DIRECTORY KUBELET KUBE-PROXY
+set -eu
+directory=$1 kubelet=$2 kube_proxy=$3
+PATH=$PATH:/usr/sbin:/sbin
+cd "$directory"
+
+# What these programs write outside of the directory is gone with this mount namespace.
+mount -t tmpfs tmpfs /var/lib
+mount -t tmpfs tmpfs /var/log
+# kubelet sets these for the whole machine unless they are so already: here they look as if they were.
+pretend() {
+    echo "$2" >"sysctl-$1"
+    [ ! -e "/proc/sys/$(echo "$1" | tr . /)" ] || mount --bind "sysctl-$1" "/proc/sys/$(echo "$1" | tr . /)"
+}
+pretend vm.overcommit_memory 1
+pretend vm.panic_on_oom 0
+pretend kernel.panic 10
+pretend kernel.panic_on_oops 1
+pretend kernel.keys.root_maxkeys 1000000
+pretend kernel.keys.root_maxbytes 25000000
+
+containerd --config containerd.toml >containerd.log 2>&1 &
+until ctr version >/dev/null 2>&1; do sleep 0.05; done
+for image in *.image.tar; do
+    ctr --namespace k8s.io images import "$image"
+done
+"$kubelet" --config=kubelet.yaml --kubeconfig=kubelet.kubeconfig --hostname-override=node-1 --node-ip=192.0.2.1 \
+    >kubelet.log 2>&1 &
+"$kube_proxy" --config=kube-proxy.yaml >kube-proxy.log 2>&1 &
+echo "all started"
+# Also takes leave of the processes of containers whose parents are gone.
+while :; do wait; sleep 1; done

@@ -41,7 +41,7 @@ run: check-tools
 # is removed. Prints what it measured.
 node: check-tools
 	@tests/tools/node-packages
-	@tests/tools/build etcd kube-apiserver kube-controller-manager kube-scheduler kubectl helm kubelet kube-proxy
+	@tests/tools/build etcd kube-apiserver kube-controller-manager kube-scheduler kubectl helm kubelet kube-proxy coredns
 	cargo test --quiet --locked --package tests --test node -- --include-ignored --exact on_a_real_node
 
 # In this order: what fails soonest comes first. Without Go, the tests that need a real API server say that they did not

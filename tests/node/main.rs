@@ -1,8 +1,11 @@
 //! On a real node: what a stand-in for the kubelet cannot show. `make node` runs it; it needs root and what
 //! `tests/tools/node-packages` installs. One cluster for everything, for it takes longer to start than to ask.
 
+mod adopting;
+mod checking;
 mod draining;
 mod installed;
+mod leaving;
 mod resolving;
 mod site;
 
@@ -17,7 +20,11 @@ fn on_a_real_node() {
         site.say("the node is ready");
         installed::helm_installs_what_runs_as_restricted(&site).await;
         resolving::pods_resolve_through_kube_proxy(&site).await;
+        checking::check_asks_the_kubelet(&site);
         draining::pods_come_and_go(&site).await;
+        leaving::dns_outlives_the_release(&site).await;
+        leaving::a_deleted_cluster_dns_leaves_nothing(&site).await;
+        adopting::coredns_hands_over_and_takes_back(&site).await;
     });
 }
 

@@ -10,7 +10,7 @@ use tests::node::{BUSYBOX, CLUSTER_DNS};
 use crate::site::{Site, text};
 
 /// Long enough for some hundred questions.
-const A_WHILE: Duration = Duration::from_secs(2);
+pub(crate) const A_WHILE: Duration = Duration::from_secs(2);
 /// A name, and what it must lead to: the API server's Service.
 const QUESTION: (&str, Ipv4Addr) =
     ("kubernetes.default.svc.cluster.local. A", Ipv4Addr::new(10, 96, 0, 1));

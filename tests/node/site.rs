@@ -1,6 +1,7 @@
 //! The cluster of this test: a real control plane, a real node, helm and kubectl.
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -17,6 +18,7 @@ const POLL: Duration = Duration::from_millis(200);
 pub(crate) struct Site {
     pub(crate) node: Node,
     pub(crate) tools: Tools,
+    pub(crate) kubeconfig: PathBuf,
     began: Instant,
     _plane: ControlPlane,
 }
@@ -27,7 +29,8 @@ impl Site {
         let plane = ControlPlane::start(setup()).await?;
         let tools = Tools::new(plane.kubeconfig())?;
         let node = Node::start(&plane).await?;
-        Some(Site { node, tools, began, _plane: plane })
+        let kubeconfig = plane.kubeconfig().to_owned();
+        Some(Site { node, tools, kubeconfig, began, _plane: plane })
     }
 
     /// Prints what was measured: nothing depends on it.
@@ -74,6 +77,15 @@ impl Site {
         .await
     }
 
+    /// Waits until none is left, also none that still ends.
+    pub(crate) async fn until_none(&self, namespace: &str, label: &str) {
+        self.until(&format!("the end of the pods {label} in {namespace}"), || {
+            let list = self.get(&format!("pods --namespace {namespace} --selector {label}"));
+            list["items"].as_array().is_none_or(Vec::is_empty).then_some(())
+        })
+        .await;
+    }
+
     /// Waits until the present spec of the ClusterDNS `default` has this condition.
     pub(crate) async fn until_condition(&self, kind: &str, status: &str, reason: &str) {
         self.until(&format!("{kind}={status}, {reason}"), || {
@@ -100,7 +112,7 @@ impl Site {
         }
     }
 
-    fn story(&self) -> String {
+    pub(crate) fn story(&self) -> String {
         let all = "get pods,deployments,services,events --all-namespaces --output=wide";
         let all = self.tools.kubectl(&all.split(' ').collect::<Vec<_>>());
         let dns = self.does("get clusterdns --output=yaml").unwrap_or_default();

@@ -26,7 +26,7 @@ use crate::objects::create_any;
 use crate::process::Process;
 use crate::scratch::Scratch;
 use cgroup::Cgroup;
-pub use images::{BUSYBOX, OURS_NAME, OURS_TAG};
+pub use images::{BUSYBOX, COREDNS, OURS_NAME, OURS_TAG};
 
 /// The only node.
 pub const NAME: &str = "node-1";
@@ -82,7 +82,7 @@ impl Node {
             not_run("root: `make node` as root");
             return None;
         }
-        let programs = ["kubelet", "kube-proxy", "kube-scheduler"].map(path_of);
+        let programs = ["kubelet", "kube-proxy", "kube-scheduler", "coredns"].map(path_of);
         let needed = programs.iter().cloned().chain(PACKAGES.map(PathBuf::from));
         for program in needed {
             if !program.exists() {
@@ -90,11 +90,11 @@ impl Node {
                 return None;
             }
         }
-        let [kubelet, kube_proxy, scheduler] = programs;
+        let [kubelet, kube_proxy, scheduler, coredns] = programs;
         let scratch = Scratch::new("node").expect("a scratch directory");
         let cgroup = Cgroup::new().expect("a cgroup (version 1) that root may create");
         write_files(&scratch, plane, &cgroup).expect("the scratch directory is ours");
-        images::write(scratch.path()).expect("the images can be made");
+        images::write(scratch.path(), &coredns).expect("the images can be made");
         route_api_server(plane).await.expect("a route to the API server");
         let scheduler = Process::start(
             &scheduler,

@@ -1,4 +1,4 @@
-//! The two images of the node, as tars that containerd imports: our programs as the Dockerfile lays them out, and
+//! The images of the node, as tars that containerd imports: our programs as the Dockerfile lays them out, CoreDNS, and
 //! busybox, which clients are made of and which holds the network of each Pod. Nothing is pulled from anywhere.
 //!
 //! Ours has the development build with the libraries that it loads, where the Dockerfile has a static release: that is
@@ -20,13 +20,19 @@ pub const OURS_NAME: &str = "clusterdns.test/clusterdns";
 pub const OURS_TAG: &str = "node";
 /// An image with a shell and `nslookup`.
 pub const BUSYBOX: &str = "clusterdns.test/busybox:1";
+/// The DNS server that a cluster has had so far.
+pub const COREDNS: &str = "clusterdns.test/coredns:1";
 /// A static one.
 pub(super) const BUSYBOX_PROGRAM: &str = "/usr/bin/busybox";
 /// What the second image calls it.
 const APPLETS: [&str; 8] = ["sh", "sleep", "cat", "nslookup", "wget", "id", "ls", "grep"];
 
 /// Writes `NAME.image.tar` for each.
-pub(super) fn write(directory: &Path) -> Result<()> {
+pub(super) fn write(directory: &Path, coredns: &Path) -> Result<()> {
+    let old = Root::new(directory, "coredns")?;
+    old.copy(coredns, Path::new("coredns"))?;
+    old.pack(COREDNS, &json!({"Entrypoint": ["/coredns"]}))?;
+
     let ours = Root::new(directory, "ours")?;
     for name in ["clusterdns-operator", "clusterdns-dataplane"] {
         let source = program(name);

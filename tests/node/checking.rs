@@ -1,0 +1,33 @@
+//! `clusterdns-operator check --cluster` asks a real kubelet, through the API server, whom it sends pods to.
+
+use std::process::Command;
+
+use tests::kubelet::program;
+use tests::node::CLUSTER_DNS;
+
+use crate::installed::cluster_dns;
+use crate::site::Site;
+
+pub(crate) fn check_asks_the_kubelet(site: &Site) {
+    let fits = check(site, CLUSTER_DNS);
+    assert!(!fits.contains("NotUsedByKubelets") && fits.contains("nothing is wrong"), "{fits}");
+    let differs = check(site, "10.96.0.11");
+    let warning = differs.lines().find(|line| line.contains("NotUsedByKubelets"));
+    let warning = warning.unwrap_or_else(|| panic!("no warning in\n{differs}"));
+    assert!(warning.contains(&format!("pods to ask {CLUSTER_DNS},")), "{warning}");
+    // No kubeadm here: the kubelet itself has said it.
+    assert!(site.does("get configmap kubelet-config --namespace kube-system").is_none());
+    site.say("check --cluster read clusterDNS from the kubelet");
+}
+
+fn check(site: &Site, address: &str) -> String {
+    let file = site.tools.folder().join("check.yaml");
+    let document = cluster_dns(&format!("{{clusterIPs: [{address}]}}"));
+    std::fs::write(&file, document).expect("the folder is ours");
+    let mut command = Command::new(program("clusterdns-operator"));
+    command.args(["check", "--cluster", "--kubeconfig"]).arg(&site.kubeconfig);
+    let output = command.arg("--file").arg(file).output().expect("the operator's program");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    said
+}

@@ -38,7 +38,7 @@ run: check-tools
 	  --http 127.0.0.1:$(HTTP_PORT) --log-level warn --print-names
 
 # Its own containerd, kubelet and kube-proxy, in namespaces of the test: nothing of the machine is set but one cgroup, which
-# is removed. Prints what it measured.
+# is removed. Prints what it measured. CLUSTERDNS_TEST_PROXY_MODE=nftables has kube-proxy write its rules so.
 node: check-tools
 	@tests/tools/node-packages
 	@tests/tools/build etcd kube-apiserver kube-controller-manager kube-scheduler kubectl helm kubelet kube-proxy coredns

@@ -2,6 +2,7 @@
 //! `tests/tools/node-packages` installs. One cluster for everything, for it takes longer to start than to ask.
 
 mod adopting;
+mod changing;
 mod checking;
 mod draining;
 mod installed;
@@ -21,6 +22,7 @@ fn on_a_real_node() {
         installed::helm_installs_what_runs_as_restricted(&site).await;
         resolving::pods_resolve_through_kube_proxy(&site).await;
         checking::check_asks_the_kubelet(&site);
+        changing::one_pod_tries_an_edit_and_all_have_it(&site).await;
         draining::pods_come_and_go(&site).await;
         leaving::dns_outlives_the_release(&site).await;
         leaving::a_deleted_cluster_dns_leaves_nothing(&site).await;

@@ -32,6 +32,8 @@ pub use images::{BUSYBOX, COREDNS, OURS_NAME, OURS_TAG};
 pub const NAME: &str = "node-1";
 /// Whom kubelet sends Pods to for DNS.
 pub const CLUSTER_DNS: &str = "10.96.0.10";
+/// Says how kube-proxy writes its rules where that is not `iptables`: `nftables` works too.
+pub const PROXY_MODE: &str = "CLUSTERDNS_TEST_PROXY_MODE";
 /// It takes 12 s on two idle cores.
 const READY_WITHIN: Duration = Duration::from_secs(180);
 const POLL: Duration = Duration::from_millis(200);
@@ -221,7 +223,9 @@ fn write_files(scratch: &Scratch, plane: &ControlPlane, cgroup: &Cgroup) -> Resu
     };
     scratch.write("containerd.toml", fill(include_str!("node/containerd.toml")))?;
     scratch.write("kubelet.yaml", fill(include_str!("node/kubelet.yaml")))?;
-    scratch.write("kube-proxy.yaml", include_str!("node/kube-proxy.yaml"))?;
+    let mode = std::env::var(PROXY_MODE).unwrap_or_else(|_| "iptables".to_owned());
+    let kube_proxy = include_str!("node/kube-proxy.yaml").replace("{mode}", &mode);
+    scratch.write("kube-proxy.yaml", kube_proxy)?;
     std::fs::create_dir(scratch.path().join("cni"))?;
     scratch.write("cni/10-pods.conflist", include_str!("node/cni.conflist"))?;
     // What a node's own resolver asks: something that the test serves, or nobody.

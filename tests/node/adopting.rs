@@ -4,7 +4,7 @@
 use tests::node::{CLUSTER_DNS, COREDNS};
 
 use crate::installed::{DNS_NAMESPACE, DNS_PODS, REPLICAS, cluster_dns};
-use crate::resolving::{A_WHILE, ask_steadily};
+use crate::resolving::{A_WHILE, ask_steadily, until_rules_lead_there};
 use crate::site::Site;
 
 const OLD_PODS: &str = "k8s-app=kube-dns,!clusterdns.dev/instance";
@@ -55,6 +55,7 @@ async fn coredns_serves(site: &Site) {
     site.tools.apply(&manifest).ok();
     site.until_ready(DNS_NAMESPACE, OLD_PODS, 2).await;
     site.say("two CoreDNS pods are ready");
+    until_rules_lead_there(site).await;
     let asking = ask_steadily(site);
     tokio::time::sleep(A_WHILE).await;
     let tallies = asking.stop();

@@ -84,6 +84,10 @@ impl Node {
             not_run("root: `make node` as root");
             return None;
         }
+        if !cgroup::is_version_1() {
+            not_run("cgroups of version 1");
+            return None;
+        }
         let programs = ["kubelet", "kube-proxy", "kube-scheduler", "coredns"].map(path_of);
         let needed = programs.iter().cloned().chain(PACKAGES.map(PathBuf::from));
         for program in needed {

@@ -54,6 +54,12 @@ impl Drop for Cgroup {
     }
 }
 
+/// Whether this machine has a hierarchy for each controller. Where there is one for all, this file has never run, and what
+/// lies below is not hierarchies but groups of others.
+pub(super) fn is_version_1() -> bool {
+    !Path::new(HIERARCHIES).join("cgroup.controllers").exists() && !hierarchies().is_empty()
+}
+
 /// Every hierarchy that is mounted; runc also makes groups in the one of version 2, where that has no controllers.
 fn hierarchies() -> Vec<PathBuf> {
     let all = fs::read_dir(HIERARCHIES).into_iter().flatten().flatten().map(|entry| entry.path());

@@ -18,7 +18,6 @@ use tests::netns::inside;
 fn on_a_real_node() {
     inside(async || {
         let Some(site) = Site::start().await else { return };
-        site.say("the node is ready");
         installed::helm_installs_what_runs_as_restricted(&site).await;
         resolving::pods_resolve_through_kube_proxy(&site).await;
         checking::check_asks_the_kubelet(&site);

@@ -11,7 +11,7 @@ use tests::netns::MEASURED;
 use tests::node::{Node, setup};
 
 /// For what a cluster does by itself, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(180);
 const POLL: Duration = Duration::from_millis(200);
 
 /// All of it; gone when dropped.
@@ -28,15 +28,16 @@ impl Site {
         let began = Instant::now();
         let plane = ControlPlane::start(setup()).await?;
         let tools = Tools::new(plane.kubeconfig())?;
+        say_at(began, "the control plane is ready");
         let node = Node::start(&plane).await?;
+        say_at(began, "the node is ready");
         let kubeconfig = plane.kubeconfig().to_owned();
         Some(Site { node, tools, kubeconfig, began, _plane: plane })
     }
 
     /// Prints what was measured: nothing depends on it.
     pub(crate) fn say(&self, what: &str) {
-        let at = self.began.elapsed().as_secs_f32();
-        let _ = writeln!(std::io::stdout(), "{MEASURED} {at:6.1} s: {what}");
+        say_at(self.began, what);
     }
 
     pub(crate) fn kubectl(&self, words: &str) -> String {
@@ -120,6 +121,11 @@ impl Site {
         let logs = self.does(logs).unwrap_or_default();
         format!("{}\n{}\n{dns}\n{logs}\n{}", all.stdout, all.stderr, self.node.logs())
     }
+}
+
+fn say_at(began: Instant, what: &str) {
+    let at = began.elapsed().as_secs_f32();
+    let _ = writeln!(std::io::stdout(), "{MEASURED} {at:6.1} s: {what}");
 }
 
 /// What kubelet says of a pod.

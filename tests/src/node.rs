@@ -35,7 +35,7 @@ pub const CLUSTER_DNS: &str = "10.96.0.10";
 /// Says how kube-proxy writes its rules where that is not `iptables`: `nftables` works too.
 pub const PROXY_MODE: &str = "CLUSTERDNS_TEST_PROXY_MODE";
 /// It takes 12 s on two idle cores.
-const READY_WITHIN: Duration = Duration::from_secs(180);
+const READY_WITHIN: Duration = Duration::from_secs(300);
 const POLL: Duration = Duration::from_millis(200);
 /// What must be there besides our own tools; `tests/tools/node-packages` installs it.
 const PACKAGES: [&str; 8] = [

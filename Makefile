@@ -8,7 +8,12 @@ SHELL := /bin/sh
 PORT ?= 5300
 HTTP_PORT ?= 9153
 
-.PHONY: help run test node lint bench manifests charts check-tools
+# What `make image` makes, and with what: the first that runs (`docker version` asks its daemon).
+IMAGE ?= clusterdns:$(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+BUILDER ?= $(shell for it in docker podman buildah; do $$it version >/dev/null 2>&1 && { echo $$it; break; }; done)
+BUILD_FLAGS ?=
+
+.PHONY: help run test lint bench image manifests charts check-tools
 
 include tests/tools/tools.mk
 
@@ -18,6 +23,7 @@ help:
 	@echo "make node   the chart on a real node: containerd, kubelet, kube-proxy (Linux, root, Go; installs packages; some 3 minutes)"
 	@echo "make bench  time answers and changes, and what a cluster of 10,000 Services takes (optimised; some 15 minutes)"
 	@echo "make charts lint the chart and compare everything made from it; make manifests writes it anew (both need Go, once)"
+	@echo "make image  build the container image $(IMAGE) with docker, podman or buildah"
 	@echo "make tools  build the real kube-apiserver, etcd and helm that some tests run against (needs Go, once)"
 	@echo
 	@echo "make run PORT=5454 HTTP_PORT=9154 uses other ports."
@@ -67,6 +73,12 @@ bench: check-tools tools
 	cargo bench --locked --package dataplane-core --bench respond
 	cargo bench --locked --package dataplane-core --bench instructions
 	cargo bench --locked --package tests --bench scale
+
+# Any builder of Dockerfiles does; buildah and podman need no daemon.
+image:
+	@test -n "$(BUILDER)" || { \
+	  echo "No docker, podman or buildah runs here: apt install buildah, dnf install buildah, or start the docker daemon."; exit 1; }
+	$(BUILDER) build --tag $(IMAGE) --build-arg REVISION="$$(git rev-parse HEAD 2>/dev/null)" $(BUILD_FLAGS) .
 
 # What is made from others: the chart's copy of the CRD, its README, the plain YAML, and what the chart renders to.
 manifests: check-tools

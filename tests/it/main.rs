@@ -6,6 +6,7 @@ mod charts;
 mod counters;
 mod desired;
 mod forward;
+mod image;
 mod offline;
 mod rotation;
 mod rows;

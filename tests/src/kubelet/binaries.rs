@@ -5,6 +5,9 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::time::SystemTime;
 
+/// A folder with programs to take instead, such as those of the image: they are used as they are.
+const GIVEN_PROGRAMS: &str = "CLUSTERDNS_PROGRAMS";
+
 /// One build at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
@@ -12,8 +15,13 @@ static TURN: Mutex<()> = Mutex::new(());
 /// only this package is tested, it may be missing or older than its sources, and is built now.
 ///
 /// # Panics
-/// It does not build.
+/// It does not build, or is not in the folder of `CLUSTERDNS_PROGRAMS`.
 pub fn program(name: &str) -> PathBuf {
+    if let Some(folder) = std::env::var_os(GIVEN_PROGRAMS) {
+        let program = Path::new(&folder).join(name);
+        assert!(program.exists(), "{GIVEN_PROGRAMS} has no {name}");
+        return program;
+    }
     let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let test = std::env::current_exe().expect("the test binary");
     let folder = test.ancestors().nth(2).expect("target/PROFILE/deps/TEST");
@@ -25,14 +33,6 @@ pub fn program(name: &str) -> PathBuf {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     // The whole workspace's features, as in `cargo test --workspace`, or dependencies would be built again.
     cargo.args(["build", "--quiet", "--offline", "--workspace", "--bin", name]);
-    // Cargo's own about the test: to build scripts that look at them they would be a change, and all that depends on those
-    // would be built again.
-    for (variable, _) in std::env::vars_os() {
-        let name = variable.to_string_lossy();
-        if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|start| name.starts_with(start)) {
-            cargo.env_remove(&variable);
-        }
-    }
     cargo.arg("--target-dir").arg(folder.parent().expect("the target folder"));
     // What Cargo told this test about itself would be told to build scripts: ring's looks at it, and half of the tree
     // would be built again, now and by the Cargo around us the next time.

@@ -5,6 +5,7 @@
 
 mod places;
 mod shape;
+mod yaml;
 
 use std::fmt::{self, Display};
 
@@ -15,6 +16,7 @@ use crate::config::UnknownFields;
 use crate::v1alpha1::VERSION;
 
 pub use places::{Place, Places, places};
+pub use yaml::not_yaml;
 
 /// A ClusterDNS as it was read.
 #[derive(Clone, Debug)]
@@ -50,33 +52,37 @@ pub struct Mistake {
 /// # Errors
 /// What is wrong, and where.
 pub fn read(text: &str, file: &str) -> Result<(ClusterDNS, UnknownFields), ManifestError> {
-    let document = serde_saphyr::from_str(text).map_err(|error| not_yaml(&error, file))?;
+    let document =
+        serde_saphyr::from_str(text).map_err(|error| ManifestError::no_document(&error, file))?;
     let places = places(text).into_iter().next().unwrap_or_default();
     read_value(document).map_err(|error| error.at(file, &places))
 }
 
 /// Reads every ClusterDNS of a text of any documents and `List`s; other kinds are passed over. `file` is for the
 /// messages only.
-pub fn read_all(text: &str, file: &str) -> Vec<Result<Found, ManifestError>> {
-    let documents: Vec<Value> = match serde_saphyr::from_multiple(text) {
-        Ok(documents) => documents,
-        Err(error) => return vec![Err(not_yaml(&error, file))],
-    };
+///
+/// # Errors
+/// The text is not YAML: nothing of it was read.
+pub fn read_all(
+    text: &str,
+    file: &str,
+) -> Result<Vec<Result<Found, ManifestError>>, ManifestError> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(text)
+        .map_err(|error| ManifestError::no_document(&error, file))?;
     let mut places = places(text).into_iter();
     let of_document = |mut document: Value| match document.get_mut("items").map(Value::take) {
         Some(Value::Array(items)) => items,
         Some(_) | None => vec![document],
     };
     let all = documents.into_iter().flat_map(of_document);
-    all.filter(|document| document["kind"] == "ClusterDNS")
-        .map(|document| {
-            let places = places.next().unwrap_or_default();
-            match read_value(document) {
-                Ok((resource, unknown)) => Ok(Found { resource, unknown, places }),
-                Err(error) => Err(error.at(file, &places)),
-            }
-        })
-        .collect()
+    let found = all.filter(|document| document["kind"] == "ClusterDNS").map(|document| {
+        let places = places.next().unwrap_or_default();
+        match read_value(document) {
+            Ok((resource, unknown)) => Ok(Found { resource, unknown, places }),
+            Err(error) => Err(error.at(file, &places)),
+        }
+    });
+    Ok(found.collect())
 }
 
 /// Reads a document that was parsed already, for example one of many in a folder.
@@ -120,7 +126,13 @@ fn check_head(document: &Value) -> Result<(), ManifestError> {
     let text = |field: &str| document[field].as_str().unwrap_or_default();
     let (version, kind) = (text("apiVersion"), text("kind"));
     if version == expected && kind == "ClusterDNS" {
-        return Ok(());
+        return match &document["metadata"] {
+            Value::Null => {
+                let message = "is missing: write metadata: {name: default}".to_owned();
+                Err(ManifestError::of("metadata", message))
+            }
+            _ => Ok(()),
+        };
     }
     let message = format!(
         "apiVersion {version:?} and kind {kind:?} are not a ClusterDNS this program reads: write apiVersion: {expected} and kind: ClusterDNS"
@@ -128,22 +140,17 @@ fn check_head(document: &Value) -> Result<(), ManifestError> {
     Err(ManifestError::of(if version == expected { "kind" } else { "apiVersion" }, message))
 }
 
-/// Not a document at all.
-fn not_yaml(error: &serde_saphyr::Error, file: &str) -> ManifestError {
-    let place = |place: serde_saphyr::Location| Place {
-        line: usize::try_from(place.line()).unwrap_or(usize::MAX),
-        column: usize::try_from(place.column()).unwrap_or(usize::MAX),
-    };
-    // The rest of the message is an excerpt of the file.
-    let message = error.without_snippet().to_string();
-    let mistake = Mistake { place: error.location().map(place), field: String::new(), message };
-    ManifestError { file: file.to_owned(), mistakes: vec![mistake] }
-}
-
 impl ManifestError {
     fn of(field: &str, message: String) -> ManifestError {
         let mistake = Mistake { place: None, field: field.to_owned(), message };
         ManifestError { file: String::new(), mistakes: vec![mistake] }
+    }
+
+    /// Not a document at all.
+    fn no_document(error: &serde_saphyr::Error, file: &str) -> ManifestError {
+        let (place, message) = not_yaml(error);
+        let mistake = Mistake { place, field: String::new(), message };
+        ManifestError { file: file.to_owned(), mistakes: vec![mistake] }
     }
 
     /// The same, of this file.

@@ -104,7 +104,7 @@ fn every_cluster_dns_of_a_file_is_read_with_its_places_and_other_kinds_are_passe
     let text = format!(
         "kind: Service\n---\n{HEAD}spec:\n  ttlSeconds: 9\n---\n{HEAD}spec: {{ttlSeconds: x}}\n---\nkind: List\nitems:\n- apiVersion: clusterdns.dev/v1alpha1\n  kind: ClusterDNS\n  metadata: {{name: c}}\n"
     );
-    let found = manifest::read_all(&text, "all.yaml");
+    let found = manifest::read_all(&text, "all.yaml").expect("YAML");
     let [one, two, three] = &found[..] else { panic!("three: {found:?}") };
     let one = one.as_ref().expect("good");
     assert_eq!(one.resource.spec.ttl_seconds, 9);
@@ -113,6 +113,39 @@ fn every_cluster_dns_of_a_file_is_read_with_its_places_and_other_kinds_are_passe
     assert!(two.starts_with("all.yaml:12:20: spec.ttlSeconds: "), "{two}");
     let three = three.as_ref().expect("good");
     assert_eq!(three.places.of("metadata.name").map(|place| place.line), Some(18));
-    let broken = manifest::read_all("kind: [\n", "all.yaml");
-    assert!(broken[0].as_ref().expect_err("no YAML").to_string().starts_with("all.yaml:"));
+    let broken = manifest::read_all("kind: [\n", "all.yaml").expect_err("no YAML");
+    assert!(broken.to_string().starts_with("all.yaml:"), "{broken}");
+}
+
+#[test]
+fn what_is_no_yaml_is_told_in_words_for_the_person_who_wrote_it() {
+    let nine = |name: char| format!("[{}]", vec![format!("*{name}"); 9].join(", "));
+    let bomb: String = ('b'..='i')
+        .map(|name| format!("{name}: &{name} {}\n", nine(char::from(name as u8 - 1))))
+        .collect();
+    let rows = [
+        (
+            format!("{HEAD}spec:\n  domain: a.example\n  domain: b.example\n"),
+            "dns.yaml:6:3: \"domain\" is written twice: leave one out",
+        ),
+        (
+            format!("{HEAD}a: &a {}\n{bomb}", ["x"; 9].join(" ")),
+            "dns.yaml:10:16: more than is read of one file, aliases (*) written out: split it",
+        ),
+        (
+            format!("{HEAD}spec:\n  domain: a.example\n\tx: 1\n"),
+            "dns.yaml:5:11: while scanning a plain scalar, found a tab",
+        ),
+    ];
+    for (text, expected) in rows {
+        assert_eq!(error(&text), expected);
+    }
+    let deep = error(&format!("{HEAD}spec: {}", "[".repeat(10_000)));
+    assert!(deep.starts_with("dns.yaml:4:"), "{deep}");
+}
+
+#[test]
+fn a_resource_without_a_name_says_what_to_write() {
+    let text = "apiVersion: clusterdns.dev/v1alpha1\nkind: ClusterDNS\nspec: {}\n";
+    assert_eq!(error(text), "dns.yaml:1:1: metadata: is missing: write metadata: {name: default}");
 }

@@ -87,7 +87,8 @@ pub struct Run {
     pub pod_name: Option<String>,
 
     /// Address and port of /livez, /readyz and /metrics
-    #[arg(long, value_name = "ADDR:PORT", env = "CLUSTERDNS_HTTP", default_value = "0.0.0.0:8080")]
+    #[arg(long, value_name = "ADDR:PORT", env = "CLUSTERDNS_HTTP", default_value = "0.0.0.0:8080",
+        value_parser = socket_address)]
     pub http: SocketAddr,
 
     /// Which cluster.
@@ -217,6 +218,11 @@ impl Run {
     }
 }
 
+fn socket_address(text: &str) -> Result<SocketAddr, String> {
+    let example = "write an IP address and a port, such as 0.0.0.0:8080 or [::]:8080";
+    text.parse().map_err(|_| example.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -233,6 +239,12 @@ mod tests {
             Ok(Command::Run(run)) => run,
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn an_address_without_a_port_says_what_to_write() {
+        let message = parse(&["run", "--http", "127.0.0.1"]).unwrap_err();
+        assert!(message.contains("such as 0.0.0.0:8080"), "{message}");
     }
 
     #[test]

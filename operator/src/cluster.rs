@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use futures::FutureExt;
 use futures::future::Shared;
 use kube::Client;
@@ -25,16 +25,19 @@ pub type Stop = Shared<futures::future::BoxFuture<'static, ()>>;
 pub async fn client(cluster: &Cluster) -> anyhow::Result<Client> {
     let options =
         KubeConfigOptions { context: cluster.context.clone(), ..KubeConfigOptions::default() };
+    // In one piece: what these errors stand on is in their own words already.
     let mut config = match &cluster.kubeconfig {
         Some(file) => {
-            let read = Kubeconfig::read_from(file);
-            let read = read.with_context(|| format!("cannot read the kubeconfig {}", file.display()))?;
-            Config::from_custom_kubeconfig(read, &options).await?
+            let unusable = |error| anyhow!("cannot use the kubeconfig {}: {error}", file.display());
+            let read = Kubeconfig::read_from(file).map_err(unusable)?;
+            Config::from_custom_kubeconfig(read, &options).await.map_err(unusable)?
         }
-        None if cluster.context.is_some() => Config::from_kubeconfig(&options).await?,
-        None => Config::infer().await.context(
-            "no cluster: name a kubeconfig with --kubeconfig or KUBECONFIG, or run in a pod with a service account",
-        )?,
+        None if cluster.context.is_some() => Config::from_kubeconfig(&options)
+            .await
+            .map_err(|error| anyhow!("cannot use the kubeconfig: {error}"))?,
+        None => Config::infer().await.map_err(|error| {
+            anyhow!("no cluster: name a kubeconfig with --kubeconfig or KUBECONFIG, or run in a pod with a service account: {error}")
+        })?,
     };
     config.default_retry = false;
     Ok(Client::try_from(config)?)

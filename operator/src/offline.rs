@@ -3,21 +3,19 @@
 
 mod assumed;
 mod check;
-mod documents;
 mod kubelets;
-mod places;
 mod render;
 mod unwise;
 
 pub use check::check;
-pub use documents::{Document, documents};
-pub use places::Places;
 pub use render::{render, rendered};
 pub use unwise::{Warning, unwise};
 
 use std::io::{self, Read};
 use std::path::Path;
 use std::process::ExitCode;
+
+use crds::manifest::{self, Found, ManifestError};
 
 use crate::args;
 
@@ -74,8 +72,25 @@ fn text_of(path: &Path) -> Result<(String, String), String> {
             Err(format!("{name}: larger than {MAX_FILE_BYTES} bytes: split it"))
         }
         Ok(text) => Ok((name, text)),
-        Err(error) => Err(format!("{name}: cannot be read: {error}")),
+        Err(error) => Err(format!("{name}: {}", unreadable(&error))),
     }
+}
+
+fn unreadable(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::IsADirectory => "is a folder: name the files in it".to_owned(),
+        io::ErrorKind::InvalidData => "is not text in UTF-8".to_owned(),
+        _ => format!("cannot be read: {error}"),
+    }
+}
+
+/// Every ClusterDNS of a text. One that does not name our group is passed over unread: a template of Helm, or what else
+/// is in a repository, need not be YAML.
+fn cluster_dns(text: &str, name: &str) -> Result<Vec<Result<Found, ManifestError>>, String> {
+    if !text.contains(crds::GROUP) {
+        return Ok(Vec::new());
+    }
+    manifest::read_all(text, name).map_err(|error| error.to_string())
 }
 
 fn read_to_limit(from: impl Read) -> io::Result<String> {

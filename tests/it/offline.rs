@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use operator::args::{Check, Cluster, Render};
 use operator::offline::{Outcome, check, render};
+use tests::scratch::Scratch;
 
 use crate::desired::is_golden;
 
@@ -37,7 +38,7 @@ fn other_kinds_and_templates_are_passed_over() {
     let (outcome, text) = checked(&["others.yaml"]);
     assert_eq!(
         (outcome, text.as_str()),
-        (Outcome::Fine, "0 ClusterDNS checked in 1 files: nothing is wrong\n")
+        (Outcome::Fine, "0 ClusterDNS checked in 1 file: nothing is wrong\n")
     );
 }
 
@@ -45,9 +46,24 @@ fn other_kinds_and_templates_are_passed_over() {
 fn what_cannot_be_read_is_told_apart_from_what_is_wrong() {
     let (outcome, text) = checked(&["wrong.yaml", "broken.yaml", "absent.yaml"]);
     assert_eq!(outcome, Outcome::Unreadable);
-    assert!(text.contains("broken.yaml:7: "), "{text}");
+    assert!(text.contains("broken.yaml:7:"), "{text}");
     assert!(text.contains("absent.yaml: cannot be read"), "{text}");
+    assert!(checked(&["."]).1.contains("is a folder: name the files in it"));
     assert!(text.contains("wrong.yaml:"), "the others are checked nevertheless: {text}");
+}
+
+#[test]
+fn what_somebody_wrote_reaches_no_terminal_as_control_characters() {
+    let folder = Scratch::new("check").unwrap();
+    let file = folder.path().join("dns.yaml");
+    let text = "apiVersion: clusterdns.dev/v1alpha1\nkind: ClusterDNS\nmetadata: {name: a}\nspec: {\"x\\e[31m\\ny\": 1}\n";
+    std::fs::write(&file, text).unwrap();
+    let mut out = Vec::new();
+    let args = Check { file: vec![file], cluster: false, which: Cluster::default() };
+    assert_eq!(check(&args, &mut out).unwrap(), Outcome::Wrong);
+    let text = String::from_utf8(out).unwrap();
+    assert!(text.contains("UnknownField") && !text.contains('\u{1b}'), "{text:?}");
+    assert!(!text.contains("\ny"), "{text:?}");
 }
 
 #[test]
@@ -80,7 +96,12 @@ fn render_says_what_stands_in_the_way() {
     assert_eq!((outcome, problems.as_str()), (Outcome::Fine, ""));
     let documents: Vec<serde_json::Value> = serde_saphyr::from_multiple(&objects).unwrap();
     assert!(documents.iter().all(|object| object["metadata"]["name"].is_string()), "{objects}");
-    assert_eq!(rendered("wrong.yaml").0, Outcome::Unreadable);
+    let (outcome, _, problems) = rendered("wrong.yaml");
+    assert_eq!(outcome, Outcome::Wrong);
+    let expected = std::fs::read_to_string(folder.join("wrong.txt")).unwrap();
+    let expected: Vec<&str> = expected.lines().filter(|line| line.contains(": error: ")).collect();
+    let problems = problems.replace(&format!("{}/", folder.display()), "");
+    assert_eq!(problems.lines().collect::<Vec<_>>(), expected, "what `check` calls an error");
     let (outcome, objects, problems) = rendered("others.yaml");
     assert_eq!((outcome, objects.as_str()), (Outcome::Unreadable, ""));
     assert!(problems.contains("no ClusterDNS in these files"), "{problems}");

@@ -7,13 +7,13 @@ use std::io::Write;
 use std::path::Path;
 
 use crds::ClusterDNS;
+use crds::manifest::{Found, ManifestError, Place, Places};
 
-use super::documents::{Document, documents};
-use super::{Outcome, kubelets, text_of, unwise};
+use super::{Outcome, cluster_dns, kubelets, text_of, unwise};
 use crate::args;
 
 /// One thing to say about a file.
-struct Finding {
+pub(super) struct Finding {
     line: usize,
     severity: &'static str,
     field: String,
@@ -24,7 +24,9 @@ struct Finding {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Finding { line, severity, field, reason, message } = self;
-        write!(f, "{line}: {severity}: {field}: {reason}: {message}")
+        // Names of fields are as somebody wrote them.
+        let text = format!("{line}: {severity}: {field}: {reason}: {message}");
+        f.write_str(&text.replace(|c: char| c.is_control(), "\u{fffd}"))
     }
 }
 
@@ -61,7 +63,11 @@ pub fn check(args: &args::Check, out: &mut dyn Write) -> std::io::Result<Outcome
             });
         }
     }
-    writeln!(out, "{count} ClusterDNS checked in {} files: {}", args.file.len(), verdict(outcome))?;
+    let files = match args.file.len() {
+        1 => "1 file".to_owned(),
+        several => format!("{several} files"),
+    };
+    writeln!(out, "{count} ClusterDNS checked in {files}: {}", verdict(outcome))?;
     Ok(outcome)
 }
 
@@ -77,45 +83,80 @@ type Checked = (String, Vec<Finding>, usize);
 
 fn of_file(path: &Path, kubelets: Option<&BTreeSet<String>>) -> Result<Checked, String> {
     let (name, text) = text_of(path)?;
-    let found = documents(&text).map_err(|(line, why)| format!("{name}:{line}: {why}"))?;
+    let found = cluster_dns(&text, &name)?;
     let count = found.len();
-    let findings = found.iter().flat_map(|document| findings(document, kubelets)).collect();
+    let findings = found.iter().flat_map(|read| findings(read, kubelets)).collect();
     Ok((name, findings, count))
 }
 
-fn findings(document: &Document, kubelets: Option<&BTreeSet<String>>) -> Vec<Finding> {
-    let at = |severity, field: &str, reason: &str, message: &str| Finding {
-        line: document.places.line(field),
-        severity,
-        field: field.to_owned(),
-        reason: reason.to_owned(),
-        message: message.to_owned(),
+fn findings(
+    read: &Result<Found, ManifestError>,
+    kubelets: Option<&BTreeSet<String>>,
+) -> Vec<Finding> {
+    let mut findings = errors(read);
+    if let Ok(found) = read {
+        let outside = kubelets.and_then(|used| unused_by_kubelets(&found.resource, used));
+        let warnings = unwise(&found.resource).into_iter().chain(outside);
+        let at = |w: unwise::Warning| {
+            let line = line(found.places.of(w.field));
+            finding(line, "warning", w.field, w.reason, &w.message)
+        };
+        findings.extend(warnings.map(at));
+    }
+    findings.sort_by_key(|finding| finding.line);
+    findings
+}
+
+/// What is wrong with one ClusterDNS, read or unreadable.
+pub(super) fn errors(read: &Result<Found, ManifestError>) -> Vec<Finding> {
+    let found = match read {
+        Ok(found) => found,
+        Err(error) => {
+            let mistakes = error.mistakes().iter();
+            let error = |m: &crds::manifest::Mistake| {
+                finding(line(m.place), "error", &m.field, "Unreadable", &m.message)
+            };
+            return mistakes.map(error).collect();
+        }
     };
-    let (dns, unknown) = match &document.read {
-        Ok(read) => read,
-        Err((field, why)) => return vec![at("error", field, "Unreadable", why)],
+    let at = |places: &Places, field: &str, reason: &str, message: &str| {
+        finding(line(places.of(field)), "error", field, reason, message)
     };
-    let mut findings: Vec<Finding> = unknown
+    let mut errors: Vec<Finding> = found
+        .unknown
         .paths
         .iter()
         .map(|path| {
             let message = "no such field, so it has no effect: correct its name, or leave it out";
-            at("error", &indexed(path), "UnknownField", message)
+            at(&found.places, &indexed(path), "UnknownField", message)
         })
         .collect();
-    if let Err(violations) = crds::check_resource(dns) {
-        let found = violations.listed().iter();
-        findings.extend(found.map(|v| at("error", &v.field, &v.reason.to_string(), &v.message)));
+    if let Err(violations) = crds::check_resource(&found.resource) {
+        let listed = violations.listed().iter();
+        errors
+            .extend(listed.map(|v| at(&found.places, &v.field, &v.reason.to_string(), &v.message)));
         if violations.count() > violations.listed().len() {
             let more = format!("and {} more", violations.count() - violations.listed().len());
-            findings.push(at("error", "spec", "More", &more));
+            errors.push(at(&found.places, "spec", "More", &more));
         }
     }
-    let outside = kubelets.and_then(|used| unused_by_kubelets(dns, used));
-    let warnings = unwise(dns).into_iter().chain(outside);
-    findings.extend(warnings.map(|w| at("warning", w.field, w.reason, &w.message)));
-    findings.sort_by_key(|finding| finding.line);
-    findings
+    errors.sort_by_key(|error| error.line);
+    errors
+}
+
+fn finding(
+    line: usize,
+    severity: &'static str,
+    field: &str,
+    reason: &str,
+    message: &str,
+) -> Finding {
+    let [field, reason, message] = [field, reason, message].map(str::to_owned);
+    Finding { line, severity, field, reason, message }
+}
+
+fn line(place: Option<Place>) -> usize {
+    place.map_or(1, |place| place.line)
 }
 
 /// `spec.stubDomains.0.colour` as fields are written everywhere else.

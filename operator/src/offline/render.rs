@@ -5,11 +5,12 @@ use std::io::Write;
 use std::path::Path;
 
 use crds::ClusterDNS;
+use crds::manifest::{Found, ManifestError};
 use crds::v1alpha1::ManagementState;
 use kube::ResourceExt;
 
-use super::documents::documents;
-use super::{Outcome, assumed, text_of};
+use super::check::errors;
+use super::{Outcome, assumed, cluster_dns, text_of};
 use crate::args;
 use crate::desired::Desired;
 use crate::plan::ServicePlan;
@@ -62,16 +63,18 @@ fn of_file(path: &Path, settings: &Settings) -> Vec<Result<String, (Outcome, Str
         Ok(text) => text,
         Err(why) => return vec![Err((Outcome::Unreadable, why))],
     };
-    let one = |document: super::Document| {
-        let (dns, _) = document.read.map_err(|(field, why)| {
-            let line = document.places.line(&field);
-            (Outcome::Unreadable, format!("{name}:{line}: {field}: {why}"))
-        })?;
-        rendered(&dns, settings).map_err(|why| (Outcome::Wrong, format!("{name}: {why}")))
+    let one = |read: Result<Found, ManifestError>| {
+        let errors: Vec<String> =
+            errors(&read).iter().map(|error| format!("{name}:{error}")).collect();
+        match read {
+            Ok(found) if errors.is_empty() => rendered(&found.resource, settings)
+                .map_err(|why| (Outcome::Wrong, format!("{name}: {why}"))),
+            Ok(_) | Err(_) => Err((Outcome::Wrong, errors.join("\n"))),
+        }
     };
-    match documents(&text) {
+    match cluster_dns(&text, &name) {
         Ok(found) => found.into_iter().map(one).collect(),
-        Err((line, why)) => vec![Err((Outcome::Unreadable, format!("{name}:{line}: {why}")))],
+        Err(why) => vec![Err((Outcome::Unreadable, why))],
     }
 }
 

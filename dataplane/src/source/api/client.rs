@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use kube::Client;
@@ -85,13 +85,18 @@ async fn config(credentials: &Credentials) -> anyhow::Result<Config> {
     let Credentials::Kubeconfig { file, context } = credentials else {
         return Config::incluster().context("the pod's service account cannot be used");
     };
+    let named = file.as_ref().map_or_else(
+        || "the kubeconfig".to_owned(),
+        |file| format!("the kubeconfig {}", file.display()),
+    );
+    // In one piece: what these errors stand on is in their own words already.
+    let unusable = |error| anyhow!("cannot use {named}: {error}");
     let read = match file {
-        Some(file) => Kubeconfig::read_from(file)
-            .with_context(|| format!("cannot use the kubeconfig {}", file.display()))?,
-        None => Kubeconfig::read().context("cannot use the kubeconfig")?,
+        Some(file) => Kubeconfig::read_from(file).map_err(unusable)?,
+        None => Kubeconfig::read().map_err(unusable)?,
     };
     let options = KubeConfigOptions { context: context.clone(), ..KubeConfigOptions::default() };
-    Config::from_custom_kubeconfig(read, &options).await.context("cannot use the kubeconfig")
+    Config::from_custom_kubeconfig(read, &options).await.map_err(unusable)
 }
 
 #[cfg(target_os = "linux")]

@@ -61,31 +61,10 @@ fn yaml_documents(text: &str) -> Result<Vec<Value>, ParseError> {
         with_snippet: false,
     };
     serde_saphyr::from_multiple_with_options(text, options).map_err(|error| {
-        let location = error.location();
-        ParseError {
-            line: location.map_or(0, |l| l.line()),
-            column: location.map_or(0, |l| l.column()),
-            reason: plain(&error.to_string()),
-        }
+        let (place, reason) = crds::manifest::not_yaml(&error);
+        let (line, column) = place.map_or((0, 0), |place| (place.line as u64, place.column as u64));
+        ParseError { line, column, reason: first_line(&reason) }
     })
-}
-
-/// What the parser says to the person who wrote the text: without the place, which we tell, and
-/// without advice to programmers.
-fn plain(message: &str) -> String {
-    let line = first_line(message);
-    if line.contains("duplicate mapping key") {
-        let key = line.split(',').next().unwrap_or(&line);
-        return format!("{key} (a key may be written once)");
-    }
-    match line.rsplit_once(" at line ") {
-        Some((reason, place))
-            if place.chars().all(|c| c.is_ascii_digit() || ", column".contains(c)) =>
-        {
-            reason.to_owned()
-        }
-        _ => line,
-    }
 }
 
 fn json_documents(text: &str) -> Result<Vec<Value>, ParseError> {

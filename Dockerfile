@@ -8,7 +8,7 @@ FROM rust:${RUST}-slim-trixie AS build
 WORKDIR /source
 COPY . .
 # With an explicit target the flag is for the programs alone; without, procedural macros would get it and not load.
-# Without debug information, which is nine tenths of a program; names of functions stay, for backtraces.
+# Without debug information, which is three quarters of a program; names of functions stay, for backtraces.
 # A program that asks for an interpreter or a library would not start on an empty root: that is looked at here.
 RUN target="$(rustc --print host-tuple)" \
  && export RUSTFLAGS='-C target-feature=+crt-static' CARGO_PROFILE_RELEASE_DEBUG=false \

@@ -20,7 +20,6 @@ use crate::desired::ports as served;
 use crate::names::{ADOPTED_BY, INSTANCE};
 use crate::observed::Observed;
 use crate::plan::{Refusal, SelectorPatch, ServicePlan, Size};
-use crate::settings::Settings;
 use crate::{pods, scale};
 
 /// Pods that must be ready before a Service moves to ours, unless the spec asks for fewer.
@@ -53,12 +52,7 @@ pub(crate) fn standing(dns: &ClusterDNS, service: Option<&Service>) -> Standing 
 ///
 /// # Errors
 /// Why it can be neither created nor adopted nor given back.
-pub fn plan(
-    dns: &ClusterDNS,
-    observed: &Observed,
-    _settings: &Settings,
-    now: Timestamp,
-) -> Result<ServicePlan, Refusal> {
+pub fn plan(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Result<ServicePlan, Refusal> {
     let standing = standing(dns, observed.service.as_ref());
     let Some(service) = observed.service.as_ref().filter(|_| standing != Standing::Own) else {
         return Ok(ServicePlan::Own);

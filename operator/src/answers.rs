@@ -134,7 +134,11 @@ mod tests {
     }
 
     fn on_trial() -> RolloutState {
-        let canary = Some(crate::plan::CanaryPod { name: "p099".into(), uid: "p099".into() });
+        let canary = Some(crate::plan::CanaryPod {
+            name: "p099".into(),
+            uid: "p099".into(),
+            ..Default::default()
+        });
         RolloutState {
             stable: "s".into(),
             canary: "c".into(),

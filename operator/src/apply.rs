@@ -24,6 +24,7 @@ use crate::lease::NotLeading;
 use crate::names;
 use crate::observed::{Child, Observed};
 use crate::plan::{Plan, SelectorPatch, ServicePlan, Size};
+use crate::read::within;
 use crate::resources;
 use crate::status::Applied;
 use crate::write::WriteError;
@@ -165,11 +166,12 @@ async fn live(
     kind: Kind,
     namespace: &str,
     name: &str,
-) -> Result<Option<Arc<DynamicObject>>, kube::Error> {
-    match ctx.caches.object(kind, namespace, name) {
-        Some(kept) => Ok(Some(kept)),
-        None => Ok(resources::api(&ctx.client, kind, namespace).get_opt(name).await?.map(Arc::new)),
+) -> anyhow::Result<Option<Arc<DynamicObject>>> {
+    if let Some(kept) = ctx.caches.object(kind, namespace, name) {
+        return Ok(Some(kept));
     }
+    let objects = resources::api(&ctx.client, kind, namespace);
+    Ok(within(objects.get_opt(name)).await?.map(Arc::new))
 }
 
 /// A field whose only owner lets go falls back to its default, which is 1 pod: a second manager holds what runs until

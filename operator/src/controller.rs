@@ -79,10 +79,10 @@ pub async fn run(
         metrics,
         offers: RwLock::new(Offers::default()),
     });
-    tokio::select! {
-        () = prepare(&ctx) => {}
+    let offers_again_in = tokio::select! {
+        again_in = prepare(&ctx) => again_in,
         () = stop.clone() => return,
-    }
+    };
     tracing::info!("reconciling");
     let reconciling = controller
         .with_config(Config::default().concurrency(CONCURRENCY))
@@ -98,35 +98,44 @@ pub async fn run(
     tokio::select! {
         () = reconciling => {}
         () = departed::follow(&ctx) => {}
-        () = follow_offers(&ctx, &triggers) => {}
+        () = follow_offers(&ctx, &triggers, offers_again_in) => {}
     }
 }
 
-/// Everything that decisions need has been read once.
-async fn prepare(ctx: &Context) {
-    while let Err(error) = read_offers(ctx).await {
-        tracing::warn!("cannot learn what the API server offers: {error:#}");
-        tokio::time::sleep(OFFERS_RETRY).await;
-    }
-    ctx.caches.wait_until_ready().await;
-}
-
-/// Whether it offers something else than before.
-async fn read_offers(ctx: &Context) -> anyhow::Result<bool> {
-    let offers = offers::read(&ctx.client).await?;
-    ctx.caches.keep_monitoring(offers::monitoring(&offers));
-    Ok(ctx.offered(offers))
-}
-
-async fn follow_offers(ctx: &Context, triggers: &Triggers) {
-    loop {
-        tokio::time::sleep(offers::again_in(&ctx.offers())).await;
+/// Everything that decisions need has been read once. Returns when to ask again what the API server offers.
+async fn prepare(ctx: &Context) -> Duration {
+    let again_in = loop {
         match read_offers(ctx).await {
-            Ok(true) => {
-                let all = ctx.caches.resources.state();
-                triggers.tell(&all, all.iter().map(|dns| dns.name_any()));
+            Ok((_, again_in)) => break again_in,
+            Err(error) => tracing::warn!("cannot learn what the API server offers: {error:#}"),
+        }
+        tokio::time::sleep(OFFERS_RETRY).await;
+    };
+    ctx.caches.wait_until_ready().await;
+    again_in
+}
+
+/// Whether it offers something else than before, and when to ask again.
+async fn read_offers(ctx: &Context) -> anyhow::Result<(bool, Duration)> {
+    let look = offers::read(&ctx.client, ctx.offers()).await?;
+    for why in &look.unread {
+        tracing::warn!("what the API server offers is not known in full: {why}");
+    }
+    ctx.caches.keep_monitoring(&offers::monitoring(&look.offers));
+    Ok((ctx.offered(look.offers), look.again_in()))
+}
+
+async fn follow_offers(ctx: &Context, triggers: &Triggers, mut again_in: Duration) {
+    loop {
+        tokio::time::sleep(again_in).await;
+        match read_offers(ctx).await {
+            Ok((is_new, next)) => {
+                again_in = next;
+                if is_new {
+                    let all = ctx.caches.resources.state();
+                    triggers.tell(&all, all.iter().map(|dns| dns.name_any()));
+                }
             }
-            Ok(false) => {}
             Err(error) => tracing::warn!("cannot learn what the API server offers: {error:#}"),
         }
     }

@@ -23,12 +23,25 @@ pub fn decide(
 ) -> Result<(Config, Plan), Refusal> {
     admit::admit(dns, config, observed, settings)?;
     let config = admit::with_bundles(config, observed)?;
-    let service = adoption::plan(dns, observed, settings, now)?;
-    let plan = Plan {
+    let plan = plan(dns, &config, observed, now)?;
+    Ok((config, plan))
+}
+
+/// The same of one that is admitted; `config` has what certificates it is to have.
+///
+/// # Errors
+/// Why its Service can be neither created nor adopted nor given back.
+pub fn plan(
+    dns: &ClusterDNS,
+    config: &Config,
+    observed: &Observed,
+    now: Timestamp,
+) -> Result<Plan, Refusal> {
+    let service = adoption::plan(dns, observed, now)?;
+    Ok(Plan {
         budget: adoption::budget(dns, observed, &service),
         size: scale::size(&dns.spec, observed),
-        rollout: rollout::plan(dns, &config, observed, now),
+        rollout: rollout::plan(dns, config, observed, now),
         service,
-    };
-    Ok((config, plan))
+    })
 }

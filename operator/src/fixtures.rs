@@ -109,6 +109,7 @@ pub(crate) fn write(observed: &mut Observed, plan: &RolloutPlan) {
 /// What pods say when they run this revision.
 pub(crate) fn says(observed: &mut Observed, pod: &str, revision: &str) {
     let said = Said {
+        process: format!("{pod}-process"),
         revision: revision.to_owned(),
         max_format: 1,
         role: "stable".to_owned(),

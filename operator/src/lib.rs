@@ -27,6 +27,7 @@ pub mod offline;
 pub mod plan;
 pub mod pods;
 pub mod probes;
+pub mod read;
 pub mod report;
 pub mod resources;
 pub mod rollout;

@@ -21,7 +21,8 @@ use crate::compare::compare;
 use crate::context::Context;
 use crate::controller::triggers;
 use crate::desired::Kind;
-use crate::observed::{Check, Child, Observed};
+use crate::observed::{Child, Observed};
+use crate::read::within;
 use crate::{names, pods, resources};
 
 /// One look.
@@ -75,15 +76,14 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
     Ok(observed)
 }
 
-/// A pod that died while it was asked was silent too. That is a loss and no fault of what it tried, so what it answered
-/// worse counts only if it still says that it runs it.
+/// What the canary answered counts only if the process that said before that it runs what is tried still says so: one that
+/// died meanwhile was silent, which is a loss and no fault of what it tried, and the one after it proves nothing.
 async fn is_the_canary_there(
     ctx: &Context,
     observed: &mut Observed,
     (namespace, instance): (&str, &str),
 ) {
-    let worse = observed.comparison.as_ref().filter(|it| it.checks.iter().any(Check::is_worse));
-    let Some(uid) = worse.map(|it| it.canary_uid.clone()) else { return };
+    let Some(uid) = observed.comparison.as_ref().map(|it| it.canary_uid.clone()) else { return };
     let Some(canary) = observed.pods.iter().find(|pod| pods::uid(pod) == uid) else { return };
     let answer = ctx.answers.read_now(canary).await;
     observed.answers.insert(uid, answer);
@@ -147,11 +147,10 @@ async fn fresh_config_map(
     if !ctx.memory.is_behind(Kind::ConfigMap, namespace, name, kept.as_deref()) {
         return typed(kept);
     }
-    let read = resources::api(&ctx.client, Kind::ConfigMap, namespace).get_opt(name).await;
-    typed(
-        read.with_context(|| format!("cannot read the ConfigMap {namespace}/{name}"))?
-            .map(Arc::new),
-    )
+    let maps = resources::api(&ctx.client, Kind::ConfigMap, namespace);
+    let read = within(maps.get_opt(name)).await;
+    let read = read.with_context(|| format!("cannot read the ConfigMap {namespace}/{name}"))?;
+    typed(read.map(Arc::new))
 }
 
 fn typed<K: Resource + DeserializeOwned>(

@@ -108,6 +108,8 @@ pub struct PodAnswer {
 /// `/config` of one pod, as far as the operator reads it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Said {
+    /// Which process said it: random, another after each restart. Empty: its version does not say.
+    pub process: String,
     /// Revision that it runs.
     pub revision: String,
     /// The highest Config format that it reads.

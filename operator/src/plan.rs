@@ -166,6 +166,10 @@ pub struct CanaryPod {
     pub name: String,
     /// Its uid.
     pub uid: String,
+    /// The process in it that was named, as it calls itself at `/config`: another one is another canary. Empty: not known
+    /// yet, or never.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub process: String,
 }
 
 /// Something people should be told once: a Kubernetes Event.

@@ -72,14 +72,13 @@ impl Stage {
             .await
     }
 
-    /// Kills a pod that tries this, once it runs it.
-    async fn lose(&self, canary: &str, revision: &str) {
+    /// Waits until a pod that tries this says that it runs it.
+    async fn until_run_by(&self, canary: &str, revision: &str) {
         self.scene
             .until("the canary runs it", async || {
                 self.ever_ran(revision).await.contains(canary).then_some(())
             })
             .await;
-        self.scene.kubelet.kill(NAMESPACE, canary);
     }
 
     async fn state(&self) -> Value {
@@ -267,7 +266,12 @@ fn o7_a_trial_outlives_its_pod_and_its_operator() {
         // The canary is killed: another one is named, and its time begins anew.
         stage.apply("192.0.2.2", &stage.good, 20).await;
         let (canary, revision) = stage.until_tried_by(&[]).await;
-        stage.lose(&canary, &revision).await;
+        stage.until_run_by(&canary, &revision).await;
+        let pods = stage.pods().await;
+        let pod = pods.iter().find(|pod| pod.name_any() == canary).expect("the canary");
+        let named = stage.state().await["canaryPod"]["process"].clone();
+        assert_eq!(config_of(pod).expect("an answer")["instanceId"], named, "which process it is");
+        stage.scene.kubelet.kill(NAMESPACE, &canary);
         let (second, same) = stage.until_tried_by(&[&canary]).await;
         assert_eq!(same, revision);
         assert_eq!(stage.state().await["losses"], 1);
@@ -308,13 +312,17 @@ fn o7_a_trial_outlives_its_pod_and_its_operator() {
         stage.all_run_stable().await;
         assert_eq!(stable(&stage.scene).await, revision);
 
-        // Three pods are lost with one: that one is why.
+        // Three pods are lost with one: that one is why. Whether a kubelet has noticed makes no difference.
         stage.apply("192.0.2.5", &stage.good, 300).await;
         let mut lost = Vec::new();
-        for _ in 0..3 {
+        for is_noticed in [true, false, true] {
             let before: Vec<&String> = lost.iter().collect();
             let (canary, fatal) = stage.until_tried_by(&before).await;
-            stage.lose(&canary, &fatal).await;
+            stage.until_run_by(&canary, &fatal).await;
+            match is_noticed {
+                true => stage.scene.kubelet.kill(NAMESPACE, &canary),
+                false => stage.scene.kubelet.restart_unnoticed(NAMESPACE, &canary),
+            }
             lost = vec![canary];
         }
         let why = stage.scene.until_condition(NAME, "Degraded", "True", "CanaryFailed").await;

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Service};
-use kube::api::{Api, DeleteParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use operator::desired::Kind;
 use serde_json::{Value, json};
@@ -27,7 +27,8 @@ fn spec(service: &str) -> Value {
 /// Deletes a ClusterDNS; returns when it and all that is labelled as its own has gone.
 async fn delete(client: &Client, name: &str) {
     let all = Api::<crds::ClusterDNS>::all(client.clone());
-    all.delete(name, &DeleteParams::default()).await.expect("it can be deleted");
+    // It may be on its way out already.
+    let _ = all.delete(name, &DeleteParams::default()).await;
     wait_for("no ClusterDNS", async || all.get_opt(name).await.ok()?.is_none().then_some(())).await;
     wait_for("no children", async || {
         children(client, NAMESPACE, name).await.is_empty().then_some(())
@@ -144,6 +145,19 @@ fn o10_an_adopted_service_survives_its_cluster_dns_with_and_without_the_operator
             (behind.len() == 2).then_some(())
         })
         .await;
+
+        // As soon as it is on its way out, whatever holds it up: its pods may go before it does.
+        apply(&client, "a", adopting()).await;
+        wait_until_moved(&client, true).await;
+        let all = Api::<crds::ClusterDNS>::all(client.clone());
+        let held = |by: &[&str]| Patch::Merge(json!({"metadata": {"finalizers": by}}));
+        let hold = held(&["example.com/held-up"]);
+        all.patch("a", &PatchParams::default(), &hold).await.expect("a finalizer");
+        all.delete("a", &DeleteParams::default()).await.expect("it can be deleted");
+        is_the_same(&wait_until_moved(&client, false).await, &before);
+        assert!(all.get("a").await.is_ok(), "it is still there");
+        all.patch("a", &PatchParams::default(), &held(&[])).await.expect("no finalizer");
+        delete(&client, "a").await;
 
         // And deleted before its eyes.
         apply(&client, "a", adopting()).await;

@@ -22,8 +22,6 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
-use tokio_rustls::rustls::{ServerConfig, crypto};
 
 use crate::control_plane::authority::Authority;
 use crate::control_plane::{ControlPlane, kubeconfig};
@@ -115,7 +113,7 @@ impl FaultProxy {
     async fn start_before(target: &Path) -> anyhow::Result<FaultProxy> {
         let scratch = Scratch::new("fault-proxy")?;
         let authority = Authority::new("fault proxy")?;
-        let tls = acceptor(&authority)?;
+        let tls = authority.acceptor(&["127.0.0.1", "localhost"])?;
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
@@ -250,15 +248,4 @@ async fn serve(
         () = accepting => {}
         _ = ended => {}
     }
-}
-
-fn acceptor(authority: &Authority) -> anyhow::Result<TlsAcceptor> {
-    let server = authority.issue(&["127.0.0.1", "localhost"])?;
-    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(server.key.serialize_der()));
-    let provider = Arc::new(crypto::ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
-        .with_single_cert(vec![server.certificate.der().clone()], key)?;
-    Ok(TlsAcceptor::from(Arc::new(config)))
 }

@@ -16,6 +16,7 @@ pub mod kstatus;
 pub mod kubelet;
 pub mod largest;
 pub mod live;
+pub mod metrics_api;
 pub mod mutate;
 pub mod netns;
 pub mod node;

@@ -22,6 +22,8 @@ const MAX_LISTED: usize = 1000;
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Shown<'a> {
+    /// Random, another one in each process: tells a restart from a process that went on.
+    instance_id: &'a str,
     revision: &'a str,
     format: u32,
     /// The highest format that this version reads: an operator writes no higher one.
@@ -92,6 +94,7 @@ pub(super) async fn config(From(views): From<Views>) -> Response {
     let told = views.report.read();
     let objects = Resource::ALL.iter().zip(told.objects);
     let shown = Shown {
+        instance_id: &running.state.identity.instance_id,
         revision: &told.running.revision,
         format: told.running.format,
         max_format: crds::config::FORMAT,

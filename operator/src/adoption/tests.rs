@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::fixtures::{
-    at, config, deploy, dns, foreign_pod, from, kube_dns, own_service, settings, unready, write,
+    at, config, deploy, dns, foreign_pod, from, kube_dns, own_service, unready, write,
 };
 use crate::plan::RolloutPlan;
 use crate::rollout;
@@ -11,7 +11,7 @@ use serde_json::json;
 const ADOPT: &str = "{service: {adopt: true}}";
 
 fn planned(spec: &str, observed: &Observed) -> Result<ServicePlan, &'static str> {
-    plan(&dns(spec), observed, &settings(), at(0)).map_err(|refusal| {
+    plan(&dns(spec), observed, at(0)).map_err(|refusal| {
         assert!(refusal.field.starts_with("spec.service."), "{refusal:?}");
         refusal.reason
     })
@@ -203,7 +203,7 @@ impl Story {
     fn look(&mut self, seconds: i64) -> Option<SelectorPatch> {
         let dns = dns(ADOPT);
         let now = at(seconds);
-        let service = plan(&dns, &self.observed, &settings(), now).unwrap();
+        let service = plan(&dns, &self.observed, now).unwrap();
         let rollout: RolloutPlan = rollout::plan(&dns, &config(&dns), &self.observed, now);
         write(&mut self.observed, &rollout);
         match service {

@@ -83,6 +83,8 @@ pub(super) fn address(pod: &Pod) -> Option<String> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Shown {
+    #[serde(default)]
+    instance_id: String,
     revision: String,
     max_format: u32,
     #[serde(default)]
@@ -114,8 +116,15 @@ struct Down {
 }
 
 fn read(body: &[u8]) -> serde_json::Result<Said> {
-    let Shown { revision, max_format, role, rejection, mut skipped_objects, upstreams_down } =
-        serde_json::from_slice(body)?;
+    let Shown {
+        instance_id,
+        revision,
+        max_format,
+        role,
+        rejection,
+        mut skipped_objects,
+        upstreams_down,
+    } = serde_json::from_slice(body)?;
     skipped_objects.truncate(MAX_SKIPPED);
     let violations = |rejection: Rejection| {
         let each = rejection.violations.into_iter().map(|v| format!("{}: {}", v.field, v.message));
@@ -123,6 +132,7 @@ fn read(body: &[u8]) -> serde_json::Result<Said> {
     };
     let down = upstreams_down.into_iter().filter(|down| down.seconds >= DOWN_S);
     Ok(Said {
+        process: instance_id,
         revision,
         max_format,
         role,
@@ -146,6 +156,11 @@ mod tests {
             "upstreamsDown": [{"group": "default", "server": "192.0.2.1", "seconds": 61},
                 {"group": "default", "server": "192.0.2.2", "seconds": 59}]});
         let said = read(shown.to_string().as_bytes()).unwrap();
+        assert_eq!(said.process, "", "as of a version that does not say");
+        let mut newer = shown.clone();
+        newer["instanceId"] = json!("5e11");
+        newer["fromTheFuture"] = json!({});
+        assert_eq!(read(newer.to_string().as_bytes()).unwrap().process, "5e11");
         assert_eq!(
             (said.revision.as_str(), said.max_format, said.role.as_str()),
             ("0123456789ab", 2, "stable")

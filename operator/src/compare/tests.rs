@@ -132,7 +132,11 @@ fn on_trial() -> Observed {
     let state = RolloutState {
         stable: "s".to_owned(),
         canary: canary.revision(),
-        canary_pod: Some(CanaryPod { name: "dns-1".to_owned(), uid: "dns-1-uid".to_owned() }),
+        canary_pod: Some(CanaryPod {
+            name: "dns-1".to_owned(),
+            uid: "dns-1-uid".to_owned(),
+            ..CanaryPod::default()
+        }),
         ..RolloutState::default()
     };
     let plan = RolloutPlan {

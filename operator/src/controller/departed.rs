@@ -9,12 +9,14 @@ use crds::ClusterDNS;
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt;
 use kube::api::Api;
+use kube::core::DynamicObject;
 
 use crate::adoption;
 use crate::apply::service;
 use crate::context::Context;
 use crate::desired::Kind;
 use crate::names;
+use crate::read::within;
 
 /// How often the kept Services are looked at; that asks nobody.
 const EVERY: Duration = Duration::from_secs(1);
@@ -44,37 +46,50 @@ pub async fn follow(ctx: &Context) {
     }
 }
 
+/// Those that stay. One that is being deleted does not come back, and its pods may go before it does: whoever deletes in
+/// the foreground deletes them first.
 fn instances(ctx: &Context) -> Vec<String> {
-    ctx.caches.resources.state().iter().map(|dns| dns.name_any()).collect()
+    let all = ctx.caches.resources.state();
+    all.iter().filter(|dns| stays(dns)).map(|dns| dns.name_any()).collect()
 }
 
+fn stays(dns: &ClusterDNS) -> bool {
+    dns.metadata.deletion_timestamp.is_none()
+}
+
+/// Gives back what it can.
+///
+/// # Errors
+/// The first that could not be given back; the others were.
 async fn leave_all(ctx: &Context) -> anyhow::Result<()> {
     let instances = instances(ctx);
+    let mut outcome = Ok(());
     for namespace in ctx.caches.namespaces() {
         for object in ctx.caches.objects(Kind::Service, namespace) {
-            let Some(owner) = object.annotations().get(names::ADOPTED_BY) else { continue };
-            if instances.contains(owner) {
-                continue;
-            }
-            let service: Service = object.as_ref().clone().try_parse()?;
-            let Some(patch) = adoption::leave(&service, &instances) else { continue };
-            // A watch may be behind, and taking a Service from a ClusterDNS that exists would be an outage.
-            let owners = Api::<ClusterDNS>::all(ctx.client.clone());
-            if owners
-                .get_opt(owner)
-                .await
-                .with_context(|| format!("cannot look for the ClusterDNS {owner}"))?
-                .is_some()
-            {
-                continue;
-            }
-            let name = service.name_any();
-            service::patch_selector(&ctx.client, &ctx.writes, (namespace, &name), owner, &patch)
-                .await?;
-            tracing::info!(
-                "the Service {namespace}/{name} was given back: the ClusterDNS {owner:?} is gone"
-            );
+            outcome = outcome.and(leave(ctx, &object, &instances).await);
         }
     }
+    outcome
+}
+
+async fn leave(ctx: &Context, object: &DynamicObject, instances: &[String]) -> anyhow::Result<()> {
+    let Some(owner) = object.annotations().get(names::ADOPTED_BY) else { return Ok(()) };
+    if instances.contains(owner) {
+        return Ok(());
+    }
+    let service: Service = object.clone().try_parse()?;
+    let Some(patch) = adoption::leave(&service, instances) else { return Ok(()) };
+    // A watch may be behind, and taking a Service from a ClusterDNS that exists would be an outage.
+    let owners = Api::<ClusterDNS>::all(ctx.client.clone());
+    let live = within(owners.get_opt(owner)).await;
+    let live = live.with_context(|| format!("cannot look for the ClusterDNS {owner}"))?;
+    if live.as_ref().is_some_and(stays) {
+        return Ok(());
+    }
+    let (namespace, name) = (service.namespace().unwrap_or_default(), service.name_any());
+    service::patch_selector(&ctx.client, &ctx.writes, (&namespace, &name), owner, &patch).await?;
+    tracing::info!(
+        "the Service {namespace}/{name} was given back: the ClusterDNS {owner:?} is gone"
+    );
     Ok(())
 }

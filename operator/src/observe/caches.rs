@@ -19,7 +19,7 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
 use super::size::SlimNode;
 use crate::controller::triggers::{self, Triggers};
@@ -42,12 +42,18 @@ pub struct Caches {
     namespaces: Vec<String>,
     /// Every ClusterDNS; fed by the controller.
     pub resources: Store<ClusterDNS>,
-    children: RwLock<HashMap<(Kind, String), Store<DynamicObject>>>,
+    children: RwLock<HashMap<(Kind, String), Kept>>,
     slices: HashMap<String, Store<EndpointSlice>>,
     pods: HashMap<String, Store<Pod>>,
     replica_sets: HashMap<String, Store<ReplicaSet>>,
     nodes: Store<SlimNode>,
     watches: Mutex<JoinSet<()>>,
+}
+
+/// Children of one kind in one namespace, and what keeps them.
+struct Kept {
+    store: Store<DynamicObject>,
+    watch: AbortHandle,
 }
 
 impl std::fmt::Debug for Caches {
@@ -120,13 +126,20 @@ impl Caches {
         );
     }
 
-    /// Starts the watches of kinds that have come to exist.
-    pub fn keep_monitoring(&self, kinds: impl IntoIterator<Item = Kind>) {
-        for kind in kinds {
+    /// Starts the watches of these kinds, which may come to exist, and ends those of kinds that have gone: what was kept of
+    /// them is gone as well.
+    pub fn keep_monitoring(&self, exist: &[Kind]) {
+        for kind in resources::MONITORING {
             for namespace in &self.namespaces {
                 let key = (kind, namespace.clone());
-                if !self.children.read().expect("not poisoned").contains_key(&key) {
-                    self.keep_children(kind, namespace);
+                let is_kept = self.children.read().expect("not poisoned").contains_key(&key);
+                match (exist.contains(&kind), is_kept) {
+                    (true, false) => self.keep_children(kind, namespace),
+                    (false, true) => {
+                        let gone = self.children.write().expect("not poisoned").remove(&key);
+                        gone.inspect(|kept| kept.watch.abort());
+                    }
+                    (true, true) | (false, false) => {}
                 }
             }
         }
@@ -134,21 +147,22 @@ impl Caches {
 
     fn keep_children(&self, kind: Kind, namespace: &str) {
         let writer = Writer::new(resources::resource(kind));
-        let key = (kind, namespace.to_owned());
-        self.children.write().expect("not poisoned").insert(key, writer.as_reader());
+        let store = writer.as_reader();
         // Services, ConfigMaps and budgets of others matter too: the one to adopt, authorities, the one that selects ours.
         let config = match kind {
             Kind::Service | Kind::ConfigMap | Kind::PodDisruptionBudget => watch(),
             _ => watch().labels(names::INSTANCE),
         };
         let api = resources::api(&self.client, kind, namespace);
-        self.keep(
+        let watch = self.keep(
             writer,
             api,
             config,
             |_| {},
             move |all, object| triggers::of_child(kind, all, object),
         );
+        let key = (kind, namespace.to_owned());
+        self.children.write().expect("not poisoned").insert(key, Kept { store, watch });
     }
 
     fn keep<K>(
@@ -158,7 +172,8 @@ impl Caches {
         config: watcher::Config,
         slim: fn(&mut K),
         whose: impl Fn(&[Arc<ClusterDNS>], &K) -> Vec<String> + Send + Sync + 'static,
-    ) where
+    ) -> AbortHandle
+    where
         K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
         K::DynamicType: Clone + Eq + Hash + Send + Sync,
     {
@@ -181,7 +196,10 @@ impl Caches {
                 }
             }
         };
-        self.watches.lock().expect("not poisoned").spawn(following);
+        let mut watches = self.watches.lock().expect("not poisoned");
+        // Those that were ended.
+        while watches.try_join_next().is_some() {}
+        watches.spawn(following)
     }
 
     /// Everybody looks again when the size of the cluster has changed.
@@ -201,10 +219,15 @@ impl Caches {
         });
     }
 
-    /// Returns when every store has had its first complete list.
+    /// Returns when every store has had its first complete list, but for kinds that others bring: what is broken with them
+    /// must not keep anything else waiting.
     pub async fn wait_until_ready(&self) {
-        let children: Vec<_> =
-            self.children.read().expect("not poisoned").values().cloned().collect();
+        let children: Vec<_> = {
+            let children = self.children.read().expect("not poisoned");
+            let needed = |kind: Kind| !resources::MONITORING.contains(&kind);
+            let needed = children.iter().filter(|((kind, _), _)| needed(*kind));
+            needed.map(|(_, kept)| kept.store.clone()).collect()
+        };
         for store in &children {
             let _ = store.wait_until_ready().await;
         }
@@ -223,7 +246,7 @@ impl Caches {
     /// One object.
     pub fn object(&self, kind: Kind, namespace: &str, name: &str) -> Option<Arc<DynamicObject>> {
         let children = self.children.read().expect("not poisoned");
-        let store = children.get(&(kind, namespace.to_owned()))?;
+        let store = &children.get(&(kind, namespace.to_owned()))?.store;
         let reference = ObjectRef::new_with(name, resources::resource(kind));
         store.get(&match namespace {
             "" => reference,
@@ -234,7 +257,8 @@ impl Caches {
     /// All objects of a kind that are kept.
     pub fn objects(&self, kind: Kind, namespace: &str) -> Vec<Arc<DynamicObject>> {
         let children = self.children.read().expect("not poisoned");
-        children.get(&(kind, namespace.to_owned())).map(Store::state).unwrap_or_default()
+        let kept = children.get(&(kind, namespace.to_owned()));
+        kept.map(|kept| kept.store.state()).unwrap_or_default()
     }
 
     /// Where objects are kept: kind and namespace, empty for kinds without.

@@ -12,6 +12,7 @@ use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
 
 use crate::names;
+use crate::read::within;
 
 const YOUNG: Duration = Duration::from_secs(10);
 /// More pods than any Service of cluster DNS has; the rest is not looked at.
@@ -49,7 +50,8 @@ impl Foreign {
             return Ok(pods.clone());
         }
         let params = ListParams::default().labels(&key.1).limit(PAGE).match_any();
-        let listed = Api::<Pod>::namespaced(client.clone(), &key.0).list(&params).await;
+        let pods = Api::<Pod>::namespaced(client.clone(), &key.0);
+        let listed = within(pods.list(&params)).await;
         let listed = listed.context("cannot list the pods that the Service selects")?;
         let is_foreign = |pod: &Pod| !pod.labels().contains_key(names::INSTANCE);
         let pods: Vec<Pod> = listed.items.into_iter().filter(is_foreign).collect();

@@ -1,4 +1,6 @@
-//! What this API server offers, read every few minutes: kinds come with their CRDs, and CRDs with upgrades.
+//! What this API server offers, read every few minutes: kinds come with their CRDs, and CRDs with upgrades. A broken API
+//! behind it is the commonest broken thing in clusters, so nothing here waits for one: its own list of groups tells that
+//! there is a metrics API, and what else cannot be read is taken to be as it was.
 
 use std::time::Duration;
 
@@ -10,45 +12,82 @@ use serde_json::Value;
 
 use crate::desired::Kind;
 use crate::observed::Offers;
+use crate::read::within;
 
 /// How often.
 const EVERY: Duration = Duration::from_secs(300);
-/// While the schema is outdated: somebody is about to apply the new one, and looks whether that helped.
-const EVERY_WHILE_OUTDATED: Duration = Duration::from_secs(10);
+/// While the schema is outdated: somebody is about to apply the new one, and looks whether that helped. And while
+/// something could not be read.
+const SOON: Duration = Duration::from_secs(10);
 const MONITORING: &str = "monitoring.coreos.com";
 const CUSTOM_METRICS: &str = "custom.metrics.k8s.io";
 
-/// When to ask again.
-pub fn again_in(offers: &Offers) -> Duration {
-    if offers.crd_is_outdated { EVERY_WHILE_OUTDATED } else { EVERY }
+/// What was read.
+#[derive(Debug)]
+pub struct Look {
+    /// What is offered; what could not be read is as before.
+    pub offers: Offers,
+    /// What could not be read, and why.
+    pub unread: Vec<String>,
+}
+
+impl Look {
+    /// When to look again.
+    pub fn again_in(&self) -> Duration {
+        let is_settled = self.unread.is_empty() && !self.offers.crd_is_outdated;
+        if is_settled { EVERY } else { SOON }
+    }
 }
 
 /// Asks the API server.
 ///
 /// # Errors
-/// When it does not answer; what was known before stays true enough.
-pub async fn read(client: &Client) -> anyhow::Result<Offers> {
-    let version = client.apiserver_version().await.context("cannot read its version")?;
-    let groups = client.list_api_groups().await.context("cannot read its API groups")?;
-    let versions = |name: &str| {
-        let group = groups.groups.iter().find(|group| group.name == name);
-        group.map(|group| group.versions.as_slice()).unwrap_or_default()
+/// When it does not answer what it knows by itself; what was known before stays true enough.
+pub async fn read(client: &Client, before: Offers) -> anyhow::Result<Look> {
+    let version = client.apiserver_version();
+    let version = within(version).await.context("cannot read its version")?;
+    let groups = client.list_api_groups();
+    let groups = within(groups).await.context("cannot read its API groups")?.groups;
+    let serves = |name: &str, version: Option<&str>| {
+        let mut versions =
+            groups.iter().filter(|group| group.name == name).flat_map(|group| &group.versions);
+        versions.any(|served| version.is_none_or(|version| served.version == version))
     };
-    let mut offers = Offers {
+    let (monitoring, crd_is_outdated) = futures::join!(
+        monitoring_kinds(client, serves(MONITORING, Some("v1"))),
+        crd_is_outdated(client)
+    );
+    let mut unread = Vec::new();
+    let (pod_monitor, prometheus_rule) =
+        or_before(monitoring, (before.pod_monitor, before.prometheus_rule), &mut unread);
+    let offers = Offers {
+        pod_monitor,
+        prometheus_rule,
+        custom_metrics: serves(CUSTOM_METRICS, None),
         minor: minor(&version.minor),
-        custom_metrics: !versions(CUSTOM_METRICS).is_empty(),
-        crd_is_outdated: crd_is_outdated(client).await?,
-        ..Offers::default()
+        crd_is_outdated: or_before(crd_is_outdated, before.crd_is_outdated, &mut unread),
     };
-    if versions(MONITORING).iter().any(|version| version.version == "v1") {
-        let resources = client.list_api_group_resources(&format!("{MONITORING}/v1")).await;
-        let resources =
-            resources.context("cannot read the kinds of monitoring.coreos.com")?.resources;
-        let has = |kind: &str| resources.iter().any(|resource| resource.kind == kind);
-        offers.pod_monitor = has("PodMonitor");
-        offers.prometheus_rule = has("PrometheusRule");
+    Ok(Look { offers, unread })
+}
+
+fn or_before<T>(read: anyhow::Result<T>, before: T, unread: &mut Vec<String>) -> T {
+    read.unwrap_or_else(|error| {
+        unread.push(format!("{error:#}"));
+        before
+    })
+}
+
+/// Whether PodMonitor and PrometheusRule exist.
+async fn monitoring_kinds(client: &Client, is_served: bool) -> anyhow::Result<(bool, bool)> {
+    if !is_served {
+        return Ok((false, false));
     }
-    Ok(offers)
+    let group = format!("{MONITORING}/v1");
+    let resources = within(client.list_api_group_resources(&group)).await;
+    let resources =
+        resources.with_context(|| format!("cannot read the kinds of {group}"))?.resources;
+    let has = |kind: &str| resources.iter().any(|resource| resource.kind == kind);
+    Ok((has("PodMonitor"), has("PrometheusRule")))
 }
 
 /// Kinds of the Prometheus operator that exist.
@@ -67,7 +106,8 @@ fn minor(text: &str) -> u32 {
 async fn crd_is_outdated(client: &Client) -> anyhow::Result<bool> {
     let known = crds::v1alpha1::crd();
     let name = known.metadata.name.clone().unwrap_or_default();
-    let served = Api::<CustomResourceDefinition>::all(client.clone()).get(&name).await;
+    let all = Api::<CustomResourceDefinition>::all(client.clone());
+    let served = within(all.get(&name)).await;
     let served =
         served.with_context(|| format!("cannot read the CustomResourceDefinition {name}"))?;
     Ok(lacks(&schema(&served), &schema(&known)))

@@ -4,15 +4,11 @@
 use std::collections::BTreeMap;
 
 use crds::ClusterDNS;
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::observed::{ClusterSize, Observed, Offers};
-use crate::plan::{Plan, Refusal};
-use crate::settings::Settings;
-use crate::{adoption, rollout, scale};
 
 /// The least cluster in which nothing has to be left out.
 const NODES: u32 = 2;
@@ -41,23 +37,6 @@ pub(super) fn observed(dns: &ClusterDNS) -> Observed {
         service: service.adopt.then(|| existing(service)),
         ..Observed::default()
     }
-}
-
-/// The decisions, as at the first visit. Certificates of private authorities are in the cluster, so they stay names.
-pub(super) fn plan(
-    dns: &ClusterDNS,
-    config: &crds::Config,
-    observed: &Observed,
-    settings: &Settings,
-) -> Result<Plan, Refusal> {
-    let now = Timestamp::UNIX_EPOCH;
-    let service = adoption::plan(dns, observed, settings, now)?;
-    Ok(Plan {
-        budget: adoption::budget(dns, observed, &service),
-        size: scale::size(&dns.spec, observed),
-        rollout: rollout::plan(dns, config, observed, now),
-        service,
-    })
 }
 
 /// A Service as kubeadm, kube-dns and CoreDNS's manifests create it.

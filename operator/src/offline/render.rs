@@ -7,11 +7,13 @@ use std::path::Path;
 use crds::ClusterDNS;
 use crds::manifest::{Found, ManifestError};
 use crds::v1alpha1::ManagementState;
+use jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::check::errors;
 use super::{Outcome, assumed, cluster_dns, text_of};
 use crate::args;
+use crate::decide;
 use crate::desired::Desired;
 use crate::plan::ServicePlan;
 use crate::settings::Settings;
@@ -85,7 +87,8 @@ fn of_file(path: &Path, settings: &Settings) -> Vec<Result<String, (Outcome, Str
 pub fn rendered(dns: &ClusterDNS, settings: &Settings) -> Result<String, String> {
     let config = crds::check_resource(dns).map_err(|violations| violations.to_string())?;
     let observed = assumed::observed(dns);
-    let plan = assumed::plan(dns, &config, &observed, settings)
+    // As at the first visit. Certificates of private authorities are in the cluster, so they stay names.
+    let plan = decide::plan(dns, &config, &observed, Timestamp::UNIX_EPOCH)
         .map_err(|refusal| format!("{}: {}: {}", refusal.field, refusal.reason, refusal.message))?;
     let mut text = assumptions(dns, &plan.service);
     for (_, object) in Desired::build(dns, &config, &observed, &plan, settings).objects {

@@ -1,6 +1,7 @@
 //! Stories of a changed configuration, look by look.
 
 mod documents;
+mod losses;
 
 use super::*;
 use crate::fixtures::{at, compared, deploy, dns, from, pod, said, says, unready, write};
@@ -242,68 +243,6 @@ fn o5_a_pod_that_refuses_the_canary_fails_it() {
     let plan = story.look(101);
     assert_eq!(plan.state.failed, revision(NEW));
     assert!(plan.state.failure.contains("refuses it: ttlSeconds: no"));
-}
-
-#[test]
-fn a_lost_canary_is_replaced_and_the_third_loss_fails_the_revision() {
-    let mut story = Story::with_pods(5);
-    story.edit(NEW);
-    story.look(100);
-    story.pods_follow();
-    story.remove("dns-0");
-    let plan = story.look(110);
-    assert_eq!(story.canary().as_deref(), Some("dns-1"));
-    assert_eq!(
-        (plan.state.started_at.as_str(), plan.state.losses),
-        (at(110).to_string().as_str(), 1),
-        "anew"
-    );
-    story.pods_follow();
-    story.compare(true, true);
-    assert_eq!(story.look(139).state.stable, revision(OLD), "a whole observation");
-    // A restart is a loss: what is in memory now is not what was watched.
-    story.observed.pods[0] = pod("dns-1", 120, 1);
-    story.observed.comparison = None;
-    assert_eq!(story.look(140).state.losses, 2);
-    assert_eq!(story.canary().as_deref(), Some("dns-2"));
-    story.pods_follow();
-    let leaving = json!("2026-01-01T00:00:00Z");
-    story.observed.pods[1].metadata.deletion_timestamp = Some(from(leaving));
-    let plan = story.look(150);
-    assert_eq!(plan.state.failed, revision(NEW));
-    assert!(plan.state.failure.contains("3 pods in a row"), "{}", plan.state.failure);
-}
-
-#[test]
-fn a_configuration_that_takes_its_pod_down_never_reaches_the_last_pod() {
-    let mut story = Story::with_pods(2);
-    story.edit(NEW);
-    for round in 0..3 {
-        let begun = story.look(100 + round * 100);
-        let canary = begun.state.canary_pod.expect("two pods are ready").name;
-        story.pods_follow();
-        let place = story.observed.pods.iter().position(|pod| pods::name(pod) == canary).unwrap();
-        let restarts = pods::restarts(&story.observed.pods[place]) + 1;
-        story.observed.pods[place] = unready(pod(&canary, 0, restarts));
-        for second in 1..60 {
-            let plan = story.look(100 + round * 100 + second);
-            assert_eq!(plan.state.stable, revision(OLD));
-            assert_eq!(plan.canary, None, "one ready pod is left, and it keeps what works");
-        }
-        story.observed.pods[place] = pod(&canary, 100 + round * 100 + 60, restarts);
-        story.pods_follow();
-    }
-    assert_eq!(story.look(500).state.failed, revision(NEW));
-}
-
-#[test]
-fn a_canary_that_cannot_be_judged_is_lost_in_the_end() {
-    let mut story = Story::with_pods(3);
-    story.edit(NEW);
-    story.look(100);
-    assert!(story.look(249).state.losses == 0);
-    assert_eq!(story.look(250).state.losses, 1);
-    assert_eq!(story.canary().as_deref(), Some("dns-1"));
 }
 
 #[test]

@@ -53,7 +53,7 @@ impl<'a> Trial<'a> {
             return self.begin(losses);
         };
         match self.verdict(pod) {
-            Verdict::Watched(left) => self.go_on(left),
+            Verdict::Watched(left) => self.go_on(pod, left),
             Verdict::Passed => {
                 let why = format!("pod {} answered with it as well as the others", pod.name);
                 at_once(self.asked, Some(&why))
@@ -76,7 +76,7 @@ impl<'a> Trial<'a> {
         if pods::is_leaving(pod) {
             return Verdict::Lost("went away");
         }
-        if pods::restarts(pod) > self.state.restarts {
+        if pods::restarts(pod) > self.state.restarts || self.is_another_process(pod, canary) {
             return Verdict::Lost("was restarted");
         }
         let Ok(started) = self.state.started_at.parse::<Timestamp>() else {
@@ -113,11 +113,17 @@ impl<'a> Trial<'a> {
         comparison.map(|comparison| comparison.checks.as_slice()).unwrap_or_default()
     }
 
-    fn go_on(self, left: SignedDuration) -> RolloutPlan {
+    fn go_on(self, canary: &CanaryPod, left: SignedDuration) -> RolloutPlan {
         let left = Duration::try_from(left).unwrap_or(LOOK_EVERY);
+        // Named by an operator that did not know of processes.
+        let process = match canary.process.as_str() {
+            "" => self.process(&canary.uid).to_owned(),
+            known => known.to_owned(),
+        };
+        let canary_pod = Some(CanaryPod { process, ..canary.clone() });
         RolloutPlan {
             canary: Some(self.asked.text.clone()),
-            state: self.state.clone(),
+            state: RolloutState { canary_pod, ..self.state.clone() },
             again_in: Some(left.clamp(Duration::from_secs(1), LOOK_EVERY)),
             ..keep(self.stable, self.state)
         }
@@ -128,7 +134,11 @@ impl<'a> Trial<'a> {
         let Some(pod) = self.candidate(losses) else {
             return self.wait(losses);
         };
-        let named = CanaryPod { name: pods::name(pod).to_owned(), uid: pods::uid(pod).to_owned() };
+        let named = CanaryPod {
+            name: pods::name(pod).to_owned(),
+            uid: pods::uid(pod).to_owned(),
+            process: self.process(pods::uid(pod)).to_owned(),
+        };
         let message = format!(
             "pod {} tries configuration {} for {} s before the others get it",
             named.name, self.asked.revision, self.observe_seconds
@@ -173,10 +183,15 @@ impl<'a> Trial<'a> {
         }
         let newest =
             || ready.iter().copied().filter(|pod| pods::is_of_newest_template(pod, self.observed));
-        let before = self.state.canary_pod.as_ref().map(|canary| canary.uid.as_str());
+        let canary = self.state.canary_pod.as_ref();
+        let before = canary.map(|canary| canary.uid.as_str());
         let present = newest().filter(|_| losses == 0).find(|pod| {
             let refuses = self.said(pod).is_some_and(|said| said.rejection.is_some());
-            Some(pods::uid(pod)) == before && pods::restarts(pod) <= self.state.restarts && !refuses
+            let is_another = canary.is_some_and(|canary| self.is_another_process(pod, canary));
+            Some(pods::uid(pod)) == before
+                && pods::restarts(pod) <= self.state.restarts
+                && !is_another
+                && !refuses
         });
         let runs_stable = |pod: &&Pod| {
             let said = self.said(pod);
@@ -202,6 +217,19 @@ impl<'a> Trial<'a> {
         plan.state.failed_generation = self.dns.metadata.generation;
         plan.state.failure = shortened(format!("pod {pod}: {why}"));
         plan
+    }
+
+    /// A container that is started again within a moment is ready before its restart is counted anywhere. What answers then
+    /// has an empty cache, and perhaps an older configuration: it is not what was named.
+    fn is_another_process(self, pod: &Pod, canary: &CanaryPod) -> bool {
+        let process = self.process(pods::uid(pod));
+        !process.is_empty() && !canary.process.is_empty() && process != canary.process
+    }
+
+    /// Which process answers in this pod; empty: not known.
+    fn process(self, uid: &str) -> &'a str {
+        let said = self.observed.answers.get(uid).and_then(|answer| answer.said.as_ref().ok());
+        said.map(|said| said.process.as_str()).unwrap_or_default()
     }
 
     fn said(self, pod: &Pod) -> Option<&'a Said> {

@@ -11,8 +11,11 @@ fn a_canary_is_in_the_config_map_while_there_is_one() {
         let desired = desired(&dns("{}"), &observed(), |plan| {
             plan.rollout.stable = "S".to_owned();
             plan.rollout.canary = canary.map(str::to_owned);
-            plan.rollout.state.canary_pod =
-                canary.map(|_| CanaryPod { name: "p".to_owned(), uid: "u".to_owned() });
+            plan.rollout.state.canary_pod = canary.map(|_| CanaryPod {
+                name: "p".to_owned(),
+                uid: "u".to_owned(),
+                ..CanaryPod::default()
+            });
         });
         object::<ConfigMap>(&desired, Kind::ConfigMap).data.unwrap()
     };

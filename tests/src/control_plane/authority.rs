@@ -1,8 +1,13 @@
 //! A certificate authority of the tests' own: what an API server or a proxy in front of one shows its clients.
 
+use std::sync::Arc;
+
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose,
 };
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio_rustls::rustls::{ServerConfig, crypto};
 
 /// Signs server certificates. Made anew for each use, so that nothing trusts it by accident.
 #[derive(Debug)]
@@ -30,6 +35,18 @@ impl Authority {
     /// The authority's own certificate, for those who should trust it.
     pub(crate) fn pem(&self) -> String {
         self.issuer.pem()
+    }
+
+    /// What a server with these host names and addresses speaks TLS with.
+    pub(crate) fn acceptor(&self, hosts: &[&str]) -> anyhow::Result<TlsAcceptor> {
+        let server = self.issue(hosts)?;
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(server.key.serialize_der()));
+        let provider = Arc::new(crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_single_cert(vec![server.certificate.der().clone()], key)?;
+        Ok(TlsAcceptor::from(Arc::new(config)))
     }
 
     /// A server certificate for these host names and addresses.

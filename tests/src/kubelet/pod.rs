@@ -39,7 +39,8 @@ pub(super) async fn play(
         container: status::Container::Waiting(String::new()),
         last_exit: None,
     };
-    let mut life = Life { shared, seen, ran, known, written: None };
+    let probes = Probes::default();
+    let mut life = Life { shared, seen, ran, known, probes, written: None };
     match play {
         Play::Ignore => {}
         Play::Pretend { ready_after } => life.pretend(ready_after).await,
@@ -53,6 +54,7 @@ struct Life {
     seen: watch::Receiver<Option<Arc<Pod>>>,
     ran: Arc<Mutex<Ran>>,
     known: Known,
+    probes: Probes,
     /// What the API server was told last.
     written: Option<Known>,
 }
@@ -123,6 +125,7 @@ impl Life {
                         self.end(code).await;
                         return;
                     }
+                    End::Alone(_) if self.is_hasty() => continue,
                     End::Alone(code) => self.ended_alone(&pod, code).await,
                 },
             }
@@ -150,7 +153,6 @@ impl Life {
         let Some(container) = pod.spec.as_ref().and_then(|spec| spec.containers.first()) else {
             return End::Gone;
         };
-        let mut probes = Probes::default();
         let mut asked_to_end: Option<Instant> = None;
         loop {
             let Some(pod) = self.pod() else {
@@ -169,8 +171,8 @@ impl Life {
                 self.signal("KILL");
             }
             let address = self.known.addresses[0];
-            self.known.ready = probes.ask(container, address, self.known.ready).await;
-            if probes.is_sick && asked_to_end.is_none() {
+            self.known.ready = self.probes.ask(container, address, self.known.ready).await;
+            if self.probes.is_sick && asked_to_end.is_none() {
                 // A kubelet would ask first; what is sick here has been sick for long.
                 self.signal("KILL");
             }
@@ -179,7 +181,13 @@ impl Life {
         }
     }
 
+    /// Whether this end is not to be told.
+    fn is_hasty(&self) -> bool {
+        std::mem::take(&mut self.ran.lock().expect("no panic").is_hasty)
+    }
+
     async fn ended_alone(&mut self, pod: &Pod, code: i32) {
+        self.probes = Probes::default();
         self.known.restarts += 1;
         self.known.ready = false;
         self.known.last_exit = Some(code);

@@ -1,0 +1,41 @@
+//! Single reads from the API server. A watch may be silent for minutes; a read that is would hold up everything behind it,
+//! and what answers it may be a broken webhook or a server of somebody else's.
+
+use std::time::Duration;
+
+use anyhow::bail;
+use tokio::time::timeout;
+
+/// For one answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The answer.
+///
+/// # Errors
+/// There is none in time, or it is no.
+pub async fn within<T>(asking: impl Future<Output = kube::Result<T>>) -> anyhow::Result<T> {
+    within_time(PATIENCE, asking).await
+}
+
+async fn within_time<T>(
+    patience: Duration,
+    asking: impl Future<Output = kube::Result<T>>,
+) -> anyhow::Result<T> {
+    match timeout(patience, asking).await {
+        Ok(answer) => Ok(answer?),
+        Err(_) => bail!("the API server did not answer within {} s", patience.as_secs()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn nothing_waits_for_ever() {
+        let silence = std::future::pending::<kube::Result<()>>();
+        let why = within_time(Duration::ZERO, silence).await.unwrap_err();
+        assert_eq!(why.to_string(), "the API server did not answer within 0 s");
+        assert_eq!(within(async { Ok(7) }).await.unwrap(), 7);
+    }
+}

@@ -1,0 +1,148 @@
+//! Canaries that go away, restart or cannot be judged: another is named, and the third loss fails the revision.
+
+use super::*;
+
+#[test]
+fn a_lost_canary_is_replaced_and_the_third_loss_fails_the_revision() {
+    let mut story = Story::with_pods(5);
+    story.edit(NEW);
+    story.look(100);
+    story.pods_follow();
+    story.remove("dns-0");
+    let plan = story.look(110);
+    assert_eq!(story.canary().as_deref(), Some("dns-1"));
+    assert_eq!(
+        (plan.state.started_at.as_str(), plan.state.losses),
+        (at(110).to_string().as_str(), 1),
+        "anew"
+    );
+    story.pods_follow();
+    story.compare(true, true);
+    assert_eq!(story.look(139).state.stable, revision(OLD), "a whole observation");
+    // A restart is a loss: what is in memory now is not what was watched.
+    story.observed.pods[0] = pod("dns-1", 120, 1);
+    story.observed.comparison = None;
+    assert_eq!(story.look(140).state.losses, 2);
+    assert_eq!(story.canary().as_deref(), Some("dns-2"));
+    story.pods_follow();
+    let leaving = json!("2026-01-01T00:00:00Z");
+    story.observed.pods[1].metadata.deletion_timestamp = Some(from(leaving));
+    let plan = story.look(150);
+    assert_eq!(plan.state.failed, revision(NEW));
+    assert!(plan.state.failure.contains("3 pods in a row"), "{}", plan.state.failure);
+}
+
+#[test]
+fn a_configuration_that_takes_its_pod_down_never_reaches_the_last_pod() {
+    let mut story = Story::with_pods(2);
+    story.edit(NEW);
+    for round in 0..3 {
+        let begun = story.look(100 + round * 100);
+        let canary = begun.state.canary_pod.expect("two pods are ready").name;
+        story.pods_follow();
+        let place = story.observed.pods.iter().position(|pod| pods::name(pod) == canary).unwrap();
+        let restarts = pods::restarts(&story.observed.pods[place]) + 1;
+        story.observed.pods[place] = unready(pod(&canary, 0, restarts));
+        for second in 1..60 {
+            let plan = story.look(100 + round * 100 + second);
+            assert_eq!(plan.state.stable, revision(OLD));
+            assert_eq!(plan.canary, None, "one ready pod is left, and it keeps what works");
+        }
+        story.observed.pods[place] = pod(&canary, 100 + round * 100 + 60, restarts);
+        story.pods_follow();
+    }
+    assert_eq!(story.look(500).state.failed, revision(NEW));
+}
+
+#[test]
+fn a_canary_that_cannot_be_judged_is_lost_in_the_end() {
+    let mut story = Story::with_pods(3);
+    story.edit(NEW);
+    story.look(100);
+    assert!(story.look(249).state.losses == 0);
+    assert_eq!(story.look(250).state.losses, 1);
+    assert_eq!(story.canary().as_deref(), Some("dns-1"));
+}
+
+/// Its container was started again so quickly that nobody else has noticed.
+fn restart(story: &mut Story, pod: &str, revision: &str) {
+    says(&mut story.observed, pod, revision);
+    said(&mut story.observed, pod).process = "another".to_owned();
+}
+
+#[test]
+fn a_canary_that_restarts_before_anyone_counts_it_is_lost_and_never_judged() {
+    // Whatever the new process says and answers: worse, well at the end of its time, or that it refuses.
+    for (seconds, is_right, rejection) in
+        [(1, false, None), (30, true, None), (1, true, Some("no"))]
+    {
+        let mut story = Story::with_pods(3);
+        story.edit(NEW);
+        let named = story.look(100).state.canary_pod.expect("a canary");
+        assert_eq!((named.name.as_str(), named.process.as_str()), ("dns-0", "dns-0-process"));
+        story.pods_follow();
+        story.compare(is_right, true);
+        let runs = if rejection.is_some() { OLD } else { NEW };
+        restart(&mut story, "dns-0", &revision(runs));
+        said(&mut story.observed, "dns-0").rejection = rejection.map(str::to_owned);
+        let plan = story.look(100 + seconds);
+        assert_eq!(plan.state.stable, revision(OLD), "{rejection:?}");
+        assert_eq!((plan.state.failed.as_str(), plan.state.losses), ("", 1), "{rejection:?}");
+        assert_eq!(story.canary().as_deref(), Some("dns-1"));
+        assert_eq!(plan.state.started_at, at(100 + seconds).to_string(), "anew");
+    }
+}
+
+#[test]
+fn a_canary_that_keeps_restarting_quickly_fails_its_revision() {
+    let mut story = Story::with_pods(5);
+    story.edit(NEW);
+    for round in 0..3 {
+        let canary = story.look(100 + round * 10).state.canary_pod.expect("a canary").name;
+        story.pods_follow();
+        story.compare(true, true);
+        restart(&mut story, &canary, &revision(NEW));
+    }
+    let plan = story.look(130);
+    assert_eq!(plan.state.failed, revision(NEW));
+    assert!(plan.state.failure.contains("was restarted"), "{}", plan.state.failure);
+}
+
+#[test]
+fn a_newer_edit_does_not_go_to_a_canary_that_has_just_restarted() {
+    let mut story = Story::with_pods(3);
+    story.edit(NEW);
+    story.look(100);
+    story.pods_follow();
+    restart(&mut story, "dns-0", &revision(NEW));
+    story.edit("{ttlSeconds: 9}");
+    story.look(110);
+    assert_eq!(story.canary().as_deref(), Some("dns-1"));
+}
+
+#[test]
+fn versions_that_know_nothing_of_processes_go_on_as_before() {
+    // A data plane that does not say.
+    let mut story = Story::with_pods(3);
+    story.edit(NEW);
+    story.look(100);
+    story.pods_follow();
+    said(&mut story.observed, "dns-0").process.clear();
+    story.compare(true, true);
+    assert_eq!(story.look(101).state.losses, 0);
+    assert_eq!(story.look(130).state.stable, revision(NEW));
+
+    // An operator that did not ask: its canary goes on, and is known from then on.
+    let mut story = Story::with_pods(3);
+    story.edit(NEW);
+    story.look(100);
+    let data = story.observed.config_map.as_mut().unwrap().data.as_mut().unwrap();
+    let mut state: serde_json::Value = serde_json::from_str(&data["rollout.json"]).unwrap();
+    state["canaryPod"].as_object_mut().unwrap().remove("process").expect("it was remembered");
+    data.insert("rollout.json".to_owned(), state.to_string());
+    story.pods_follow();
+    let known = story.look(101).state.canary_pod.expect("it goes on");
+    assert_eq!((known.name.as_str(), known.process.as_str()), ("dns-0", "dns-0-process"));
+    restart(&mut story, "dns-0", &revision(NEW));
+    assert_eq!(story.look(102).state.losses, 1);
+}

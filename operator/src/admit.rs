@@ -12,6 +12,7 @@ use crds::check::check_own_addresses;
 use crds::{ClusterDNS, Config};
 
 use crate::adoption::{cluster_ips, is_per_node};
+use crate::names;
 use crate::observed::Observed;
 use crate::plan::Refusal;
 use crate::settings::Settings;
@@ -38,7 +39,7 @@ pub fn admit(
 fn is_managed(dns: &ClusterDNS, settings: &Settings) -> Result<(), Refusal> {
     let name = dns.metadata.name.clone().unwrap_or_default();
     if !settings.instances.is_empty() && !settings.instances.contains(&name) {
-        return Err(refusal(
+        return Err(Refusal::new(
             "NameNotManaged",
             "metadata.name",
             format!(
@@ -49,7 +50,7 @@ fn is_managed(dns: &ClusterDNS, settings: &Settings) -> Result<(), Refusal> {
     }
     let namespace = dns.spec.service.clone().unwrap_or_default().namespace;
     if !settings.workload_namespaces.contains(&namespace) {
-        return Err(refusal(
+        return Err(Refusal::new(
             "NamespaceNotManaged",
             "spec.service.namespace",
             format!(
@@ -68,9 +69,9 @@ fn is_the_only_one(dns: &ClusterDNS, observed: &Observed) -> Result<(), Refusal>
     let older = observed.others.iter().filter(|other| age_key(other) < age_key(dns));
     for other in older {
         let name = other.metadata.name.as_deref().unwrap_or_default();
-        if service_key(other) == service_key(dns) {
-            let (namespace, service) = service_key(dns);
-            return Err(refusal(
+        if names::service(other) == names::service(dns) {
+            let (namespace, service) = names::service(dns);
+            return Err(Refusal::new(
                 "Conflict",
                 "spec.service.name",
                 format!(
@@ -80,7 +81,7 @@ fn is_the_only_one(dns: &ClusterDNS, observed: &Observed) -> Result<(), Refusal>
             ));
         }
         if let Some(ip) = claimed_ips(other, std::iter::empty()).intersection(&own_ips).next() {
-            return Err(refusal(
+            return Err(Refusal::new(
                 "Conflict",
                 "spec.service.clusterIPs",
                 format!(
@@ -96,11 +97,6 @@ fn age_key(dns: &ClusterDNS) -> (i64, &str) {
     let created =
         dns.metadata.creation_timestamp.as_ref().map_or(i64::MAX, |time| time.0.as_second());
     (created, dns.metadata.uid.as_deref().unwrap_or_default())
-}
-
-fn service_key(dns: &ClusterDNS) -> (String, String) {
-    let service = dns.spec.service.clone().unwrap_or_default();
-    (service.namespace, service.name)
 }
 
 /// Addresses as written, and those that it has.
@@ -119,14 +115,14 @@ fn does_not_ask_itself(config: &Config, observed: &Observed) -> Result<(), Refus
             0 => String::new(),
             more => format!(" (and {more} more)"),
         };
-        refusal("UpstreamIsOwnService", &first.field, format!("{}{more}", first.message))
+        Refusal::new("UpstreamIsOwnService", &first.field, format!("{}{more}", first.message))
     })
 }
 
 fn fits_the_nodes(dns: &ClusterDNS, observed: &Observed) -> Result<(), Refusal> {
     let nodes = observed.size.nodes;
     if is_per_node(dns) && nodes > MAX_NODES_PER_NODE {
-        return Err(refusal(
+        return Err(Refusal::new(
             "PerNodeTooLarge",
             "spec.scaling.perNode",
             format!(
@@ -136,7 +132,7 @@ fn fits_the_nodes(dns: &ClusterDNS, observed: &Observed) -> Result<(), Refusal> 
         ));
     }
     if observed.placeable_nodes == Some(0) && nodes > 0 {
-        return Err(refusal(
+        return Err(Refusal::new(
             "PlacementMatchesNoNode",
             "spec.placement.nodeSelector",
             format!(
@@ -145,10 +141,6 @@ fn fits_the_nodes(dns: &ClusterDNS, observed: &Observed) -> Result<(), Refusal> 
         ));
     }
     Ok(())
-}
-
-fn refusal(reason: &'static str, field: &str, message: String) -> Refusal {
-    Refusal { reason, field: field.to_owned(), message }
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Service;
 
 use crate::desired::ports as served;
-use crate::names::{ADOPTED_BY, INSTANCE};
+use crate::names::{ADOPTED_BY, FIELD_MANAGER, INSTANCE, MANAGED_BY};
 use crate::observed::Observed;
 use crate::plan::{Refusal, SelectorPatch, ServicePlan, Size};
 use crate::{pods, scale};
@@ -28,7 +28,7 @@ const PODS_TO_SWITCH: u32 = 2;
 /// What a Service is to this ClusterDNS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// It does not exist, or we created it.
+    /// It does not exist, or we created it for this ClusterDNS, or for one of its name that has gone without it.
     Own,
     /// Somebody else's, and our key is not in its selector.
     Foreign,
@@ -40,7 +40,9 @@ pub(crate) enum Standing {
 pub(crate) fn standing(dns: &ClusterDNS, service: Option<&Service>) -> Standing {
     match service {
         None => Standing::Own,
-        Some(service) if is_owned_by(service, dns) => Standing::Own,
+        Some(service) if is_owned_by(service, dns) || was_left_behind(service, dns) => {
+            Standing::Own
+        }
         Some(service) if selector(service).get(INSTANCE) == dns.metadata.name.as_ref() => {
             Standing::Switched
         }
@@ -88,7 +90,7 @@ fn release(
         !labels.is_empty() && labels.iter().all(|(key, value)| carried.get(key) == Some(value));
     let others_serve = observed.foreign_pods.iter().any(pods::is_ready);
     if (standing == Standing::Switched || serves_behind_it) && !others_serve {
-        return Err(refusal(
+        return Err(Refusal::new(
             "NoOtherServer",
             "spec.service.adopt",
             format!(
@@ -106,7 +108,7 @@ fn release(
             let patch = is_annotated(service, dns).then(|| patch(service, false));
             Ok(ServicePlan::Released { labels: BTreeMap::new(), patch })
         }
-        Standing::Foreign | Standing::Own => Err(refusal(
+        Standing::Foreign | Standing::Own => Err(Refusal::new(
             "ServiceExists",
             "spec.service.adopt",
             format!(
@@ -129,7 +131,7 @@ fn is_nobody_elses(dns: &ClusterDNS, service: &Service) -> Result<(), Refusal> {
     let Some(other) = claims.chain(owner.map(|owner| owner.name.as_str())).next() else {
         return Ok(());
     };
-    Err(refusal(
+    Err(Refusal::new(
         "Conflict",
         "spec.service.name",
         format!(
@@ -143,7 +145,7 @@ fn is_nobody_elses(dns: &ClusterDNS, service: &Service) -> Result<(), Refusal> {
 /// Can our pods answer in the place of those that are behind it now?
 fn is_adoptable(dns: &ClusterDNS, service: &Service) -> Result<(), Refusal> {
     let spec = service.spec.clone().unwrap_or_default();
-    let refuse = |reason, field: &str, what: String| Err(refusal(reason, field, what));
+    let refuse = |reason, field: &str, what: String| Err(Refusal::new(reason, field, what));
     if service.metadata.deletion_timestamp.is_some() {
         return refuse(
             "ServiceNotAdoptable",
@@ -250,6 +252,16 @@ fn is_owned_by(service: &Service, dns: &ClusterDNS) -> bool {
     owners.any(|owner| owner.kind == "ClusterDNS" && Some(&owner.uid) == dns.metadata.uid.as_ref())
 }
 
+/// Created by us for a ClusterDNS of this name that was deleted without its children: `apply` owns it again.
+fn was_left_behind(service: &Service, dns: &ClusterDNS) -> bool {
+    let is_free = service.metadata.owner_references.iter().flatten().next().is_none();
+    let labels = service.metadata.labels.clone().unwrap_or_default();
+    is_free
+        && annotation(service).is_none()
+        && labels.get(MANAGED_BY).is_some_and(|manager| manager == FIELD_MANAGER)
+        && labels.get(INSTANCE) == dns.metadata.name.as_ref()
+}
+
 fn has_workload(observed: &Observed) -> bool {
     observed.deployment.is_some() || observed.daemon_set.is_some()
 }
@@ -263,10 +275,6 @@ fn patch(service: &Service, add: bool) -> SelectorPatch {
         resource_version: service.metadata.resource_version.clone().unwrap_or_default(),
         add,
     }
-}
-
-fn refusal(reason: &'static str, field: &str, message: String) -> Refusal {
-    Refusal { reason, field: field.to_owned(), message }
 }
 
 /// The Service, for people.

@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 
 use crate::observed::{PodAnswer, Said};
 use crate::plan::RolloutState;
-use crate::pods;
+use crate::{pods, rollout};
 use ask::Asker;
 
 /// Pods that are asked at once.
@@ -48,7 +48,7 @@ impl Answers {
         pods: &[Pod],
         config_map: Option<&ConfigMap>,
     ) -> BTreeMap<String, PodAnswer> {
-        let state = state(config_map);
+        let state = rollout::state_in(config_map);
         let sample = sample(pods, &state);
         let now = Instant::now();
         let due: Vec<(String, Option<String>)> = {
@@ -86,12 +86,6 @@ impl Answers {
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Kept>> {
         self.kept.lock().expect("nothing panics while holding this lock")
     }
-}
-
-/// `rollout.json` as it is written now.
-fn state(config_map: Option<&ConfigMap>) -> RolloutState {
-    let text = config_map.and_then(|map| map.data.as_ref()?.get("rollout.json"));
-    text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }
 
 /// The ready pods, or some of them: always the same ones, chosen by their random uids, and the canary.

@@ -18,7 +18,6 @@ use kube::core::DynamicObject;
 use serde_json::json;
 
 use crate::context::Context;
-use crate::controller::triggers;
 use crate::desired::{Desired, Kind};
 use crate::lease::NotLeading;
 use crate::names;
@@ -48,6 +47,11 @@ impl Outcome {
     /// Whether everything is as it should be.
     pub fn is_complete(&self) -> bool {
         self.failed.is_empty()
+    }
+
+    /// Whether one of this kind could not be written.
+    pub fn has_failed(&self, kind: Kind) -> bool {
+        self.failed.contains(&kind)
     }
 
     fn failed(&mut self, kind: Kind, namespace: &str, name: &str, why: String) {
@@ -200,7 +204,7 @@ async fn switch(
     if outcome.failed.contains(&Kind::ConfigMap) {
         return Ok(());
     }
-    let (namespace, name) = triggers::service_of(dns);
+    let (namespace, name) = names::service(dns);
     let patched = service::patch_selector(
         &ctx.client,
         &ctx.writes,
@@ -217,17 +221,17 @@ async fn switch(
     Ok(())
 }
 
-/// Only after everything else is as it should be.
+/// Only after everything else is as it should be, as far as it matters.
 async fn prune(
     ctx: &Context,
     desired: &Desired,
     observed: &Observed,
     outcome: &mut Outcome,
 ) -> Result<(), NotLeading> {
-    if outcome.failed.iter().any(|kind| !resources::MONITORING.contains(kind)) {
-        return Ok(());
-    }
     for child in order::superfluous(desired, observed) {
+        if order::keeps(&outcome.failed, child.kind) {
+            continue;
+        }
         let Child { kind, namespace, name, uid } = &child;
         let params = DeleteParams {
             preconditions: Some(Preconditions { uid: Some(uid.clone()), resource_version: None }),

@@ -12,7 +12,7 @@ use crds::ClusterDNS;
 use futures::stream::{self, StreamExt};
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::observed::{Comparison, Observed, Said};
+use crate::observed::{Comparison, Observed};
 use crate::{pods, rollout};
 use ask::ask;
 use judge::judge;
@@ -54,11 +54,12 @@ fn pair(dns: &ClusterDNS, observed: &Observed) -> Option<Pair> {
     let uid = state.canary_pod.as_ref()?.uid.clone();
     let port = dns.spec.service.clone().unwrap_or_default().pod_port;
     let canary = observed.pods.iter().find(|pod| pods::uid(pod) == uid)?;
-    if said(canary, observed)?.revision != state.canary {
+    if pods::said(observed, canary)?.revision != state.canary {
         return None;
     }
     let stable = pods::ready(observed).filter(|pod| pods::uid(pod) != uid).find_map(|pod| {
-        let runs_stable = said(pod, observed).is_some_and(|said| said.revision == state.stable);
+        let runs_stable =
+            pods::said(observed, pod).is_some_and(|said| said.revision == state.stable);
         address(pod).filter(|_| runs_stable)
     })?;
     Some(Pair {
@@ -66,10 +67,6 @@ fn pair(dns: &ClusterDNS, observed: &Observed) -> Option<Pair> {
         canary: SocketAddr::new(address(canary)?, port),
         stable: SocketAddr::new(stable, port),
     })
-}
-
-fn said<'a>(pod: &Pod, observed: &'a Observed) -> Option<&'a Said> {
-    observed.answers.get(pods::uid(pod))?.said.as_ref().ok()
 }
 
 fn address(pod: &Pod) -> Option<IpAddr> {

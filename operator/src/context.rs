@@ -10,7 +10,6 @@ use crate::controller::backoff::Backoff;
 use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::observe::caches::Caches;
-use crate::observe::foreign::Foreign;
 use crate::observed::Offers;
 use crate::report::Reported;
 use crate::settings::Settings;
@@ -26,8 +25,6 @@ pub struct Context {
     pub writes: Writes,
     /// What watches keep.
     pub caches: Caches,
-    /// The other DNS server's pods.
-    pub foreign: Foreign,
     /// What our pods say.
     pub answers: Answers,
     /// What was applied.

@@ -22,18 +22,17 @@ use crate::apply::memory::Memory;
 use crate::apply::{Outcome, apply};
 use crate::context::Context;
 use crate::decide::decide;
-use crate::desired::Desired;
+use crate::desired::{Desired, Kind};
 use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::observe::caches::Caches;
-use crate::observe::foreign::Foreign;
 use crate::observe::{observe, offers};
 use crate::observed::Offers;
 use crate::report::{Reported, report};
 use crate::settings::Settings;
 use crate::status;
 use crate::write::{WriteError, Writes};
-use backoff::Backoff;
+use backoff::{Backoff, Failure};
 use triggers::Triggers;
 
 /// ClusterDNS that are looked at side by side.
@@ -70,7 +69,6 @@ pub async fn run(
         settings,
         writes,
         caches,
-        foreign: Foreign::default(),
         answers: Answers::default(),
         memory: Memory::default(),
         reported: Reported::default(),
@@ -165,14 +163,15 @@ async fn reconcile(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Result<Action, Ne
             ctx.backoff.succeeded(&name);
             ("done", again.unwrap_or(AGAIN).min(AGAIN))
         }
-        Ok(Turn { again, is_complete: false, retry_after }) => {
-            let wait = ctx.backoff.failed(&name, generation, Instant::now(), retry_after);
-            ("incomplete", again.map_or(wait, |again| again.min(wait)))
+        Ok(Turn { again, is_complete: false, is_on_trial, retry_after }) => {
+            let failure = Failure { asked: retry_after, at_most: again.filter(|_| is_on_trial) };
+            ("incomplete", ctx.backoff.failed(&name, generation, Instant::now(), failure))
         }
         Err(error) => {
             tracing::warn!("the ClusterDNS {name} could not be reconciled: {error:#}");
             let asked = error.downcast_ref().and_then(WriteError::retry_after);
-            ("failed", ctx.backoff.failed(&name, generation, Instant::now(), asked))
+            let failure = Failure { asked, at_most: None };
+            ("failed", ctx.backoff.failed(&name, generation, Instant::now(), failure))
         }
     };
     ctx.metrics.reconciled(outcome, began.elapsed());
@@ -183,13 +182,15 @@ async fn reconcile(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Result<Action, Ne
 struct Turn {
     again: Option<Duration>,
     is_complete: bool,
+    /// A canary runs, and whether it answers must be seen soon, whatever else fails.
+    is_on_trial: bool,
     retry_after: Option<Duration>,
 }
 
 async fn turn(dns: &ClusterDNS, ctx: &Context) -> anyhow::Result<Turn> {
     let observed = observe(ctx, dns).await?;
     let now = Timestamp::now();
-    let settled = Turn { again: None, is_complete: true, retry_after: None };
+    let settled = Turn { again: None, is_complete: true, is_on_trial: false, retry_after: None };
     let config = match check_resource(dns) {
         Ok(config) => config,
         Err(violations) => {
@@ -201,7 +202,9 @@ async fn turn(dns: &ClusterDNS, ctx: &Context) -> anyhow::Result<Turn> {
         Ok(decided) => decided,
         Err(refusal) => {
             report(ctx, dns, status::refused(dns, &refusal, &observed, now)).await?;
-            ctx.events.warn(dns, refusal.reason, &refusal.message).await;
+            if dns.spec.management_state == ManagementState::Managed {
+                ctx.events.warn(dns, refusal.reason, &refusal.message).await;
+            }
             return Ok(settled);
         }
     };
@@ -216,10 +219,14 @@ async fn turn(dns: &ClusterDNS, ctx: &Context) -> anyhow::Result<Turn> {
         tracing::info!(name = dns.name_any(), written = ?outcome.written, pruned = ?outcome.pruned, "applied");
     }
     report(ctx, dns, status::of(dns, &config, &plan, &outcome.applied, &observed, now)).await?;
-    ctx.events.tell(dns, &plan.rollout.notices).await;
+    // News of what was written; what was not is decided anew.
+    if !outcome.has_failed(Kind::ConfigMap) {
+        ctx.events.tell(dns, &plan.rollout.notices).await;
+    }
     Ok(Turn {
         again: plan.rollout.again_in,
         is_complete: outcome.is_complete(),
+        is_on_trial: plan.rollout.canary.is_some(),
         retry_after: outcome.retry_after,
     })
 }

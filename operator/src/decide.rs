@@ -1,6 +1,7 @@
 //! All decisions of one reconcile, in their order: may it be acted on, with what certificates, whose Service, how many pods,
 //! which revision. Pure.
 
+use crds::v1alpha1::ManagementState;
 use crds::{ClusterDNS, Config};
 use jiff::Timestamp;
 
@@ -23,7 +24,13 @@ pub fn decide(
 ) -> Result<(Config, Plan), Refusal> {
     admit::admit(dns, config, observed, settings)?;
     let config = admit::with_bundles(config, observed)?;
-    let plan = plan(dns, &config, observed, now)?;
+    let mut plan = plan(dns, &config, observed, now)?;
+    match dns.spec.management_state {
+        ManagementState::Managed => {}
+        ManagementState::Unmanaged => {
+            plan.rollout = rollout::untouched(observed, plan.rollout.desired_revision);
+        }
+    }
     Ok((config, plan))
 }
 

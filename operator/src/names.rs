@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crds::ClusterDNS;
+
 /// Who owns the fields that we apply.
 pub const FIELD_MANAGER: &str = "clusterdns-operator";
 /// Who holds `replicas` while an autoscaler takes it over.
@@ -17,6 +19,12 @@ pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// The name of every child of a ClusterDNS except the Service.
 pub fn child(instance: &str) -> String {
     format!("clusterdns-{instance}")
+}
+
+/// Namespace and name of the Service that a ClusterDNS names.
+pub fn service(dns: &ClusterDNS) -> (String, String) {
+    let service = dns.spec.service.clone().unwrap_or_default();
+    (service.namespace, service.name)
 }
 
 /// Labels of everything we create for a ClusterDNS.

@@ -33,14 +33,14 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
     let caches = &ctx.caches;
     let instance = dns.name_any();
     let name = names::child(&instance);
-    let (namespace, service_name) = triggers::service_of(dns);
+    let (namespace, service_name) = names::service(dns);
     let of = |kind, name: &str| caches.object(kind, &namespace, name);
 
     let service = typed::<Service>(of(Kind::Service, &service_name))?;
+    let is_given_back = !dns.spec.service.clone().unwrap_or_default().adopt;
     let foreign_pods = match &service {
-        Some(service) if !is_owned(service, dns) => {
-            let is_given_back = !dns.spec.service.clone().unwrap_or_default().adopt;
-            ctx.foreign.pods(&ctx.client, service, is_given_back).await?
+        Some(service) if is_given_back && !is_owned(service, dns) => {
+            foreign::pods(&ctx.client, service).await?
         }
         Some(_) | None => Vec::new(),
     };

@@ -195,6 +195,13 @@ pub struct Refusal {
     pub message: String,
 }
 
+impl Refusal {
+    /// Of this field.
+    pub fn new(reason: &'static str, field: &str, message: String) -> Refusal {
+        Refusal { reason, field: field.to_owned(), message }
+    }
+}
+
 fn is_false(flag: &bool) -> bool {
     !flag
 }

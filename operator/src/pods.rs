@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::observed::Observed;
+use crate::observed::{Observed, Said};
 use crate::plan::RolloutState;
 
 /// The label by which a Deployment tells the pods of its templates apart.
@@ -57,6 +57,11 @@ pub fn has_labels(pod: &Pod, labels: &BTreeMap<String, String>) -> bool {
     })
 }
 
+/// What it said when it was last asked, if it said anything.
+pub fn said<'a>(observed: &'a Observed, pod: &Pod) -> Option<&'a Said> {
+    observed.answers.get(uid(pod))?.said.as_ref().ok()
+}
+
 /// Ready pods that have said that they run something else than every pod is to run, without a reason.
 pub fn behind<'a>(
     observed: &'a Observed,
@@ -64,9 +69,8 @@ pub fn behind<'a>(
 ) -> impl Iterator<Item = &'a Pod> {
     let canary = state.canary_pod.as_ref().map(|pod| pod.uid.as_str());
     ready(observed).filter(move |pod| {
-        let said = observed.answers.get(uid(pod)).and_then(|answer| answer.said.as_ref().ok());
-        let is_other =
-            said.is_some_and(|said| said.revision != state.stable && said.rejection.is_none());
+        let is_other = said(observed, pod)
+            .is_some_and(|said| said.revision != state.stable && said.rejection.is_none());
         is_other && Some(uid(pod)) != canary
     })
 }

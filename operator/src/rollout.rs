@@ -5,7 +5,7 @@
 mod state;
 mod trial;
 
-pub use state::{CANARY, ROLLOUT, STABLE, canary, state};
+pub use state::{CANARY, ROLLOUT, STABLE, canary, state, state_in, untouched};
 
 use std::time::Duration;
 
@@ -129,13 +129,12 @@ fn needs_pods(plan: &RolloutPlan, written: &Written, observed: &Observed) -> boo
     if verified(&plan.stable) || plan.canary.as_ref().is_some_and(verified) {
         return true;
     }
-    let runs = |uid: &str| match observed.answers.get(uid).map(|answer| &answer.said) {
-        Some(Ok(said)) => Some(said.revision.as_str()),
-        Some(Err(_)) | None => None,
-    };
-    let is_settled = written.state.stable == plan.state.stable
-        && pods::ready(observed)
-            .all(|pod| runs(pods::uid(pod)) == Some(plan.state.stable.as_str()));
+    let runs_it =
+        |pod| pods::said(observed, pod).is_some_and(|said| said.revision == plan.state.stable);
+    // Of many pods some are asked, who speak for all.
+    let mut asked =
+        pods::ready(observed).filter(|pod| observed.answers.contains_key(pods::uid(pod)));
+    let is_settled = written.state.stable == plan.state.stable && asked.all(runs_it);
     written.state.needs_pods && !is_settled
 }
 

@@ -108,7 +108,8 @@ fn step(steps: impl Iterator<Item = (u32, u32)>, reached: u64) -> Option<u32> {
 fn by_load(load: &Load, observed: &Observed) -> Size {
     let least = load.min_replicas.max(2);
     let hold = match &observed.deployment {
-        None => Some(least),
+        // A pod on each node may run, which stay until these are ready.
+        None => Some(on_nodes(observed).clamp(least, load.max_replicas.max(least))),
         Some(deployment) if is_ours(deployment) => {
             Some(replicas(deployment).unwrap_or(1).max(least))
         }
@@ -123,6 +124,12 @@ fn by_load(load: &Load, observed: &Observed) -> Size {
             .filter(|_| observed.offers.custom_metrics),
         hold,
     }
+}
+
+/// Pods that a DaemonSet of ours has on its nodes.
+pub(crate) fn on_nodes(observed: &Observed) -> u32 {
+    let status = observed.daemon_set.as_ref().and_then(|set| set.status.as_ref());
+    status.map_or(0, |status| u32::try_from(status.desired_number_scheduled).unwrap_or(0))
 }
 
 fn replicas(deployment: &Deployment) -> Option<u32> {

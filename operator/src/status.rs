@@ -11,13 +11,15 @@ use std::collections::BTreeSet;
 
 use crds::bounds::{MESSAGE, REPORTED};
 use crds::check::Violations;
-use crds::v1alpha1::{ClusterDNSStatus, Replicas, Revision, SkippedObject, Violation};
+use crds::v1alpha1::{
+    ClusterDNSStatus, ManagementState, Replicas, Revision, SkippedObject, Violation,
+};
 use crds::{ClusterDNS, Config};
 use jiff::Timestamp;
 
 use crate::observed::Observed;
 use crate::plan::{Plan, Refusal, ServicePlan, Size};
-use crate::{adoption, pods, rollout};
+use crate::{adoption, names, pods, rollout, scale};
 use conditions::{Conditions, Told};
 use troubles::troubles;
 
@@ -117,10 +119,7 @@ pub fn of(
     conditions.set("Accepted", Told::yes("Valid", "the spec is valid and acted on"));
     conditions
         .set("Ready", readiness(dns, plan, observed, &replicas, conditions.was_true("Ready")));
-    conditions.set(
-        "Progressing",
-        way.clone().unwrap_or_else(|| Told::no("Complete", "everything is as the spec says")),
-    );
+    conditions.set("Progressing", way.clone().unwrap_or_else(|| at_rest(dns)));
     let degraded =
         troubles.iter().map(|trouble| trouble.message.as_str()).collect::<Vec<_>>().join("; ");
     conditions.set(
@@ -163,10 +162,7 @@ fn readiness(
     if observed.service.is_none() {
         return Told::no("ServiceMissing", "the Service does not exist yet");
     }
-    let (namespace, name) = {
-        let service = dns.spec.service.clone().unwrap_or_default();
-        (service.namespace, service.name)
-    };
+    let (namespace, name) = names::service(dns);
     let enough = if was_ready { 1 } else { (desired - (desired / 4).max(1).min(*desired)).max(1) };
     match &plan.service {
         ServicePlan::Released { patch: None, labels } if labels.is_empty() => Told::yes(
@@ -200,8 +196,20 @@ fn readiness(
     }
 }
 
-/// What it is doing to become what the spec says; none: it is.
+fn at_rest(dns: &ClusterDNS) -> Told {
+    match dns.spec.management_state {
+        ManagementState::Managed => Told::no("Complete", "everything is as the spec says"),
+        ManagementState::Unmanaged => {
+            Told::no("Unmanaged", "managementState is Unmanaged: what runs goes on as it is")
+        }
+    }
+}
+
+/// What it is doing to become what the spec says; none: it is, or is not to become it.
 fn on_its_way(dns: &ClusterDNS, plan: &Plan, observed: &Observed) -> Option<Told> {
+    if dns.spec.management_state == ManagementState::Unmanaged {
+        return None;
+    }
     let rollout = &plan.rollout;
     let state = &rollout.state;
     let progress = pods::progress(observed, adoption::is_per_node(dns));
@@ -253,10 +261,7 @@ fn wanted(size: &Size, observed: &Observed) -> u32 {
     match size {
         Size::Replicas(count) => *count,
         Size::Autoscaled { min, .. } => live_size(observed).max(*min),
-        Size::PerNode => {
-            let status = observed.daemon_set.as_ref().and_then(|set| set.status.as_ref());
-            status.map_or(0, |status| u32::try_from(status.desired_number_scheduled).unwrap_or(0))
-        }
+        Size::PerNode => scale::on_nodes(observed),
     }
 }
 
@@ -270,11 +275,8 @@ fn live_size(observed: &Observed) -> u32 {
 
 fn replicas(desired: u32, stable: &str, observed: &Observed) -> Replicas {
     let ready = count(pods::ready(observed));
-    let on_stable = pods::ready(observed).filter(|pod| {
-        let said =
-            observed.answers.get(pods::uid(pod)).and_then(|answer| answer.said.as_ref().ok());
-        said.is_some_and(|said| said.revision == stable)
-    });
+    let on_stable = pods::ready(observed)
+        .filter(|pod| pods::said(observed, pod).is_some_and(|said| said.revision == stable));
     Replicas {
         desired,
         ready,

@@ -1,8 +1,10 @@
 //! O10: what is deleted goes, with and without the operator, and what was only taken over stays. Nothing hangs.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Service};
-use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PropagationPolicy};
 use kube::{Client, ResourceExt};
 use operator::desired::Kind;
 use serde_json::{Value, json};
@@ -58,6 +60,29 @@ async fn o10_resources_and_their_namespace_can_be_deleted_with_and_without_the_o
     }
     quiet(&proxy).await;
     delete(&client, "c").await;
+
+    // Left behind on purpose: one of the same name owns it again, and its Service goes on.
+    let all = Api::<crds::ClusterDNS>::all(client.clone());
+    let orphan = Some(PropagationPolicy::Orphan);
+    let leaving = DeleteParams { propagation_policy: orphan, ..DeleteParams::default() };
+    let left = children(&client, NAMESPACE, "a").await;
+    all.delete("a", &leaving).await.expect("it can be deleted");
+    wait_for("no ClusterDNS", async || all.get_opt("a").await.ok()?.is_none().then_some(())).await;
+    let again = apply(&client, "a", spec("dns-a")).await;
+    let owned = wait_for("an owner again", async || {
+        let owned = children(&client, NAMESPACE, "a").await;
+        let is_owned = |object: &Value| {
+            object["metadata"]["ownerReferences"][0]["uid"].as_str()
+                == again.metadata.uid.as_deref()
+        };
+        owned.values().all(is_owned).then_some(owned)
+    })
+    .await;
+    let uids = |all: &BTreeMap<_, Value>| -> Vec<String> {
+        all.values().map(|object| object["metadata"]["uid"].to_string()).collect()
+    };
+    assert_eq!(uids(&owned), uids(&left));
+    wait_until_accepted(&client, "a").await;
 
     // The namespace under its feet: it says so, and makes everything anew when there is one again.
     delete_namespace(&client).await;

@@ -128,6 +128,8 @@ async fn unmanaged_writes_nothing_but_status() {
         return;
     };
     let before = versions(&children(&client, NAMESPACE, "a").await);
+    let but_status = writes().except("/apis/clusterdns.dev/v1alpha1/clusterdnses/a/status");
+    let written = proxy.count(&but_status);
     let mut unmanaged = spec();
     unmanaged["managementState"] = json!("Unmanaged");
     unmanaged["hosts"] = json!([{"name": "git.corp.example", "addresses": ["192.0.2.7"]}]);
@@ -135,6 +137,10 @@ async fn unmanaged_writes_nothing_but_status() {
     wait_until_accepted(&client, "a").await;
     quiet(&proxy).await;
     assert_eq!(versions(&children(&client, NAMESPACE, "a").await), before);
+    let seen = proxy.seen(&but_status);
+    assert_eq!(seen.len(), written, "no Event either: {:?}", &seen[written..]);
+    let progressing = condition(&client, "a", "Progressing").await.expect("a condition");
+    assert_eq!(progressing, ("False".to_owned(), "Unmanaged".to_owned()));
 
     let mut managed = spec();
     managed["hosts"] = json!([{"name": "git.corp.example", "addresses": ["192.0.2.7"]}]);

@@ -7,7 +7,6 @@ use crds::Config;
 use crds::bounds::CONFIG_BYTES;
 use crds::config::{CaBundle, Group, Upstreams};
 
-use super::refusal;
 use crate::observed::Observed;
 use crate::plan::Refusal;
 
@@ -28,7 +27,7 @@ pub fn with_bundles(config: &Config, observed: &Observed) -> Result<Config, Refu
     }
     let bytes = config.to_json().len();
     if bytes > CONFIG_BYTES {
-        return Err(refusal(
+        return Err(Refusal::new(
             "TooLarge",
             "spec",
             format!(
@@ -52,14 +51,14 @@ fn copy_into(group: &mut Group, field: &str, bundles: &Bundles) -> Result<(), Re
         let pem = match bundles.get(&(name.clone(), key.clone())) {
             Some(Ok(text)) => certificates(text).map_err(|what| {
                 let message = format!("ConfigMap {name}, key {key}: {what}");
-                refusal("CABundleInvalid", &field, message)
+                Refusal::new("CABundleInvalid", &field, message)
             })?,
-            Some(Err(why)) => return Err(refusal("CABundleMissing", &field, why.clone())),
+            Some(Err(why)) => return Err(Refusal::new("CABundleMissing", &field, why.clone())),
             None => {
                 let message = format!(
                     "ConfigMap {name} with key {key} was not found beside the Service: create it"
                 );
-                return Err(refusal("CABundleMissing", &field, message));
+                return Err(Refusal::new("CABundleMissing", &field, message));
             }
         };
         *bundle = CaBundle::Pem(pem);

@@ -34,7 +34,7 @@ pub(super) fn patch(
     if is_switched && is_annotated(service, dns) {
         return None;
     }
-    let waits = until(&noticed(dns, &before, service, now)).is_some_and(|until| now < until);
+    let waits = until(&noticed(dns, &before, service, now), now).is_some_and(|until| now < until);
     // A key without its annotation: only the annotation is missing, which changes nothing for anybody.
     let is_due = is_switched || (!waits && may_switch(dns, observed, service));
     is_due.then(|| super::patch(service, true))
@@ -85,9 +85,12 @@ fn noticed(dns: &ClusterDNS, before: &Switch, service: &Service, now: Timestamp)
     before.clone()
 }
 
-/// No patch before this; none: at any time.
-fn until(switch: &Switch) -> Option<Timestamp> {
+/// No patch before this; none: at any time. A time that another's clock made far from now is not believed.
+fn until(switch: &Switch, now: Timestamp) -> Option<Timestamp> {
     let last: Timestamp = switch.reset_at.parse().ok()?;
+    if last > now + signed(LONGEST_WAIT) {
+        return None;
+    }
     let doublings = switch.resets.checked_sub(1)?.min(16);
     let wait = FIRST_WAIT.saturating_mul(1 << doublings).min(LONGEST_WAIT);
     Some(last + signed(wait))
@@ -109,7 +112,7 @@ pub fn reset_by(
     if noticed.resets == 0 {
         return None;
     }
-    Some((manager_of_selector(service), until(&noticed)))
+    Some((manager_of_selector(service), until(&noticed, now)))
 }
 
 /// Who wrote the selector last.

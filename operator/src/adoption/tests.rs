@@ -61,6 +61,19 @@ fn a_service_that_is_not_there_or_ours_is_ours() {
 }
 
 #[test]
+fn a_service_that_was_left_behind_by_one_of_the_same_name_is_ours_again() {
+    let mut left = own_service();
+    left.metadata.owner_references = None;
+    left.metadata.labels = Some(crate::names::labels("default"));
+    left.spec.as_mut().unwrap().selector = Some(crate::names::selector("default"));
+    assert_eq!(planned("{}", &with(left.clone())), Ok(ServicePlan::Own));
+    assert_eq!(planned(ADOPT, &with(left.clone())), Ok(ServicePlan::Own));
+    left.metadata.labels = Some(crate::names::labels("second"));
+    left.spec.as_mut().unwrap().selector = Some(crate::names::selector("second"));
+    assert_eq!(planned("{}", &with(left)), Err("Conflict"), "another's");
+}
+
+#[test]
 fn a_foreign_service_is_not_touched_unless_the_spec_says_so() {
     let observed = Observed { service: Some(kube_dns()), ..Observed::default() };
     assert_eq!(planned("{}", &observed), Err("ServiceExists"));

@@ -6,7 +6,7 @@ use kube::ResourceExt;
 
 use crate::desired::{Desired, Kind};
 use crate::observed::{Child, Observed};
-use crate::pods;
+use crate::{pods, resources};
 
 /// What a failure of these keeps from being written. Everything else goes on: a PodMonitor that is refused must not keep
 /// a repaired configuration from the pods.
@@ -84,6 +84,17 @@ fn may_go(kind: Kind, desired: &Desired, observed: &Observed) -> bool {
     }
 }
 
+/// Whether what failed keeps something of this kind from being deleted. An autoscaler of which a Deployment has become free
+/// would go on to change it, and so be fought with: it goes whatever else failed.
+pub(super) fn keeps(failed: &BTreeSet<Kind>, kind: Kind) -> bool {
+    match kind {
+        Kind::HorizontalPodAutoscaler => {
+            failed.contains(&Kind::Deployment) || failed.contains(&Kind::DaemonSet)
+        }
+        _ => failed.iter().any(|failed| !resources::MONITORING.contains(failed)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,6 +139,19 @@ mod tests {
             [Kind::NetworkPolicy],
             "an empty plan takes no pod"
         );
+    }
+
+    #[test]
+    fn o12_an_autoscaler_goes_with_its_deployments_new_size_whatever_else_failed() {
+        let keeps = |failed: &[Kind], kind| keeps(&failed.iter().copied().collect(), kind);
+        assert!(!keeps(&[Kind::NetworkPolicy], Kind::HorizontalPodAutoscaler));
+        assert!(
+            keeps(&[Kind::Deployment], Kind::HorizontalPodAutoscaler),
+            "it still owns the size"
+        );
+        assert!(keeps(&[Kind::NetworkPolicy], Kind::Deployment));
+        assert!(!keeps(&[Kind::PodMonitor], Kind::Deployment));
+        assert!(!keeps(&[], Kind::Deployment));
     }
 
     #[test]

@@ -30,6 +30,15 @@ struct History {
     failed: Option<(Option<i64>, Instant)>,
 }
 
+/// What bounds the wait after a failure.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Failure {
+    /// The API server asked not to be bothered for so long.
+    pub asked: Option<Duration>,
+    /// Something else must be looked at by then; what the API server asks for comes first.
+    pub at_most: Option<Duration>,
+}
+
 /// Remembers failures by name.
 #[derive(Debug, Default)]
 pub struct Backoff {
@@ -63,13 +72,13 @@ impl Backoff {
         })
     }
 
-    /// It failed: how long to wait, at least as long as the API server has asked for.
+    /// It failed: how long to wait.
     pub fn failed(
         &self,
         name: &str,
         generation: Option<i64>,
         now: Instant,
-        asked: Option<Duration>,
+        failure: Failure,
     ) -> Duration {
         self.with(name, |history| {
             // Another spec has failures of its own.
@@ -78,8 +87,9 @@ impl Backoff {
                 Some(_) | None => 0,
             };
             history.failures = before.saturating_add(1);
-            let asked = asked.unwrap_or_default().min(LONGEST_ASKED);
-            let wait = with_jitter(after(history.failures).max(asked));
+            let asked = failure.asked.unwrap_or_default().min(LONGEST_ASKED);
+            let wait = after(history.failures).min(failure.at_most.unwrap_or(LONGEST));
+            let wait = with_jitter(wait.max(asked));
             history.failed = Some((generation, now + wait));
             wait
         })
@@ -121,7 +131,7 @@ mod tests {
     use super::*;
 
     fn failed(backoff: &Backoff, name: &str, generation: i64, now: Instant) -> Duration {
-        backoff.failed(name, Some(generation), now, None)
+        backoff.failed(name, Some(generation), now, Failure::default())
     }
 
     #[test]
@@ -153,11 +163,25 @@ mod tests {
     fn o13_the_api_server_may_ask_for_more_patience_within_reason() {
         let (backoff, now) = (Backoff::default(), Instant::now());
         let asked = |seconds| {
-            backoff.failed("a", Some(1), now, Some(Duration::from_secs(seconds))).as_secs()
+            let failure =
+                Failure { asked: Some(Duration::from_secs(seconds)), at_most: Some(FIRST * 2) };
+            backoff.failed("a", Some(1), now, failure).as_secs()
         };
         assert!((20..=25).contains(&asked(20)));
         assert!((2..=3).contains(&asked(0)));
         assert!((300..=375).contains(&asked(86_400)));
+    }
+
+    #[test]
+    fn o7_failures_elsewhere_do_not_keep_a_canary_waiting() {
+        let (backoff, now) = (Backoff::default(), Instant::now());
+        let on_trial = Failure { asked: None, at_most: Some(FIRST * 2) };
+        for _ in 0..10 {
+            let wait = backoff.failed("a", Some(1), now, on_trial);
+            assert!(wait <= (FIRST * 2).mul_f64(1.25), "{wait:?}");
+            assert_eq!(backoff.begin("a", Some(1), now), Err(wait));
+        }
+        assert!(failed(&backoff, "a", 1, now) >= LONGEST, "they are counted all the same");
     }
 
     #[test]

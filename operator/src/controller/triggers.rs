@@ -52,17 +52,11 @@ pub fn by_label(metadata: &ObjectMeta) -> Vec<String> {
     label(metadata, names::INSTANCE).map(str::to_owned).into_iter().collect()
 }
 
-/// Namespace and name of the Service that it names.
-pub fn service_of(dns: &ClusterDNS) -> (String, String) {
-    let service = dns.spec.service.clone().unwrap_or_default();
-    (service.namespace, service.name)
-}
-
 /// Those that name the Service of this slice.
 pub fn of_slice(all: &[Arc<ClusterDNS>], slice: &EndpointSlice) -> Vec<String> {
     let Some(service) = label(slice.meta(), SERVICE_NAME) else { return Vec::new() };
     let namespace = slice.meta().namespace.as_deref().unwrap_or_default();
-    those(all, |dns| service_of(dns) == (namespace.to_owned(), service.to_owned()))
+    those(all, |dns| names::service(dns) == (namespace.to_owned(), service.to_owned()))
 }
 
 /// Those that something of this kind is about: its owner, and whoever refers to it.
@@ -70,10 +64,10 @@ pub fn of_child(kind: Kind, all: &[Arc<ClusterDNS>], object: &DynamicObject) -> 
     let metadata = object.meta();
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
     let name = metadata.name.as_deref().unwrap_or_default();
-    let is_here = |dns: &ClusterDNS| service_of(dns).0 == namespace;
+    let is_here = |dns: &ClusterDNS| names::service(dns).0 == namespace;
     let mut found = by_label(metadata);
     found.extend(match kind {
-        Kind::Service => those(all, |dns| is_here(dns) && service_of(dns).1 == name),
+        Kind::Service => those(all, |dns| is_here(dns) && names::service(dns).1 == name),
         Kind::ConfigMap => those(all, |dns| {
             is_here(dns) && authorities::of(dns).iter().any(|(map, _)| map == name)
         }),

@@ -19,7 +19,6 @@ pub(super) fn autoscaler(of: &Instance<'_>) -> Option<HorizontalPodAutoscaler> {
             (min, max, cpu_millicores, queries_per_second)
         }
     };
-    let queries = queries.filter(|_| of.observed.offers.custom_metrics);
     let number = |pods: u32| i32::try_from(pods).unwrap_or(i32::MAX);
     let spec = HorizontalPodAutoscalerSpec {
         scale_target_ref: CrossVersionObjectReference {

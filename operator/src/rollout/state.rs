@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use serde::Deserialize;
 
 use crate::observed::Observed;
-use crate::plan::RolloutState;
+use crate::plan::{RolloutPlan, RolloutState};
 
 /// What every pod runs.
 pub const STABLE: &str = "stable.json";
@@ -33,7 +33,7 @@ impl Written {
         struct Head {
             format: u32,
         }
-        let Some(text) = text(observed, STABLE) else {
+        let Some(text) = text(observed.config_map.as_ref(), STABLE) else {
             return Self { state: state(observed), ..Self::default() };
         };
         // A document of a newer operator may be more than we can read; that it is one suffices.
@@ -52,16 +52,35 @@ impl Written {
 
 /// `rollout.json`; what cannot be read is as good as none.
 pub fn state(observed: &Observed) -> RolloutState {
-    text(observed, ROLLOUT).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+    state_in(observed.config_map.as_ref())
+}
+
+/// The same of the ConfigMap alone.
+pub fn state_in(config_map: Option<&ConfigMap>) -> RolloutState {
+    let state = text(config_map, ROLLOUT).and_then(|text| serde_json::from_str(text).ok());
+    state.unwrap_or_default()
+}
+
+/// What is written now, where nothing is to be written.
+pub fn untouched(observed: &Observed, desired_revision: String) -> RolloutPlan {
+    let Written { stable, format: _, state, is_foreign: _ } = Written::read(observed);
+    RolloutPlan {
+        stable: stable.unwrap_or_default(),
+        canary: text(observed.config_map.as_ref(), CANARY).map(str::to_owned),
+        needs_pods: state.needs_pods,
+        state,
+        desired_revision,
+        again_in: None,
+        notices: Vec::new(),
+    }
 }
 
 /// The document on trial and its revision.
 pub fn canary(observed: &Observed) -> Option<(Config, RolloutState)> {
-    let (config, _) = Config::from_json(text(observed, CANARY)?).ok()?;
+    let (config, _) = Config::from_json(text(observed.config_map.as_ref(), CANARY)?).ok()?;
     Some((config, state(observed)))
 }
 
-fn text<'a>(observed: &'a Observed, key: &str) -> Option<&'a str> {
-    let ConfigMap { data, .. } = observed.config_map.as_ref()?;
-    data.as_ref()?.get(key).map(String::as_str)
+fn text<'a>(config_map: Option<&'a ConfigMap>, key: &str) -> Option<&'a str> {
+    config_map?.data.as_ref()?.get(key).map(String::as_str)
 }

@@ -70,7 +70,7 @@ impl<'a> Trial<'a> {
     }
 
     fn verdict(self, canary: &CanaryPod) -> Verdict {
-        let Some(pod) = self.observed.pods.iter().find(|pod| pods::uid(pod) == canary.uid) else {
+        let Some(pod) = self.pod(canary) else {
             return Verdict::Lost("went away");
         };
         if pods::is_leaving(pod) {
@@ -79,7 +79,8 @@ impl<'a> Trial<'a> {
         if pods::restarts(pod) > self.state.restarts || self.is_another_process(pod, canary) {
             return Verdict::Lost("was restarted");
         }
-        let Ok(started) = self.state.started_at.parse::<Timestamp>() else {
+        let time = SignedDuration::from_secs(self.state.observe_seconds.into());
+        let Some(started) = self.started().filter(|started| *started <= self.now + time) else {
             return Verdict::Lost("was named at no known time");
         };
         let said = self.said_since(pod, started);
@@ -93,7 +94,7 @@ impl<'a> Trial<'a> {
         if let Some(Check { what, canary: Err(why), .. }) = worse {
             return Verdict::Failed(format!("{what}: {why}, while a stable pod answers rightly"));
         }
-        let end = started + SignedDuration::from_secs(self.state.observe_seconds.into());
+        let end = started + time;
         if self.now < end {
             Verdict::Watched(end.duration_since(self.now))
         } else if checks.iter().any(|check| check.canary.is_ok()) {
@@ -103,6 +104,15 @@ impl<'a> Trial<'a> {
         } else {
             Verdict::Lost("was not seen to run it and to answer")
         }
+    }
+
+    /// When it was named, by the clock of whoever named it.
+    fn started(self) -> Option<Timestamp> {
+        self.state.started_at.parse().ok()
+    }
+
+    fn pod(self, canary: &CanaryPod) -> Option<&'a Pod> {
+        self.observed.pods.iter().find(|pod| pods::uid(pod) == canary.uid)
     }
 
     /// What was asked of this canary, with this revision, in this look.
@@ -117,7 +127,7 @@ impl<'a> Trial<'a> {
         let left = Duration::try_from(left).unwrap_or(LOOK_EVERY);
         // Named by an operator that did not know of processes.
         let process = match canary.process.as_str() {
-            "" => self.process(&canary.uid).to_owned(),
+            "" => self.pod(canary).map(|pod| self.process(pod)).unwrap_or_default().to_owned(),
             known => known.to_owned(),
         };
         let canary_pod = Some(CanaryPod { process, ..canary.clone() });
@@ -137,7 +147,7 @@ impl<'a> Trial<'a> {
         let named = CanaryPod {
             name: pods::name(pod).to_owned(),
             uid: pods::uid(pod).to_owned(),
-            process: self.process(pods::uid(pod)).to_owned(),
+            process: self.process(pod).to_owned(),
         };
         let message = format!(
             "pod {} tries configuration {} for {} s before the others get it",
@@ -222,18 +232,17 @@ impl<'a> Trial<'a> {
     /// A container that is started again within a moment is ready before its restart is counted anywhere. What answers then
     /// has an empty cache, and perhaps an older configuration: it is not what was named.
     fn is_another_process(self, pod: &Pod, canary: &CanaryPod) -> bool {
-        let process = self.process(pods::uid(pod));
+        let process = self.process(pod);
         !process.is_empty() && !canary.process.is_empty() && process != canary.process
     }
 
     /// Which process answers in this pod; empty: not known.
-    fn process(self, uid: &str) -> &'a str {
-        let said = self.observed.answers.get(uid).and_then(|answer| answer.said.as_ref().ok());
-        said.map(|said| said.process.as_str()).unwrap_or_default()
+    fn process(self, pod: &Pod) -> &'a str {
+        self.said(pod).map(|said| said.process.as_str()).unwrap_or_default()
     }
 
     fn said(self, pod: &Pod) -> Option<&'a Said> {
-        self.observed.answers.get(pods::uid(pod))?.said.as_ref().ok()
+        pods::said(self.observed, pod)
     }
 
     /// What it said after it was named.

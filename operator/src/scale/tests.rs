@@ -186,6 +186,14 @@ fn o12_load_holds_what_runs_until_our_manager_has_let_go() {
         scaled(Some(2), None),
         "a Deployment starts with two pods, not one"
     );
+    for (nodes, first) in [(1, 2), (7, 7), (40, 9)] {
+        let status = json!({"status": {"desiredNumberScheduled": nodes, "currentNumberScheduled": nodes,
+            "numberMisscheduled": 0, "numberReady": nodes}});
+        observed.daemon_set = Some(from(status));
+        let what = "as many as a pod on each node has been, within the bounds";
+        assert_eq!(size(&spec, &observed), scaled(Some(first), None), "{what}");
+    }
+    observed.daemon_set = None;
     deploy(&mut observed, 5);
     owned_by(&mut observed, FIELD_MANAGER);
     assert_eq!(size(&spec, &observed), scaled(Some(5), None));

@@ -282,6 +282,16 @@ fn o14_a_changed_configuration_is_in_progress_until_every_ready_pod_says_that_it
 }
 
 #[test]
+fn o14_what_is_unmanaged_shows_what_runs_and_is_on_no_way() {
+    let mut story = Story::settled("{ttlSeconds: 5}");
+    let runs = rollout::state(&story.observed).stable;
+    story.edit("{ttlSeconds: 7, managementState: Unmanaged}");
+    let revision = story.look(10).revision.unwrap();
+    is(&story, "True=Valid True=Serving False=Unmanaged False=AsExpected", Kstatus::Current);
+    assert!(revision.stable == runs && revision.desired != runs && revision.canary.is_empty());
+}
+
+#[test]
 fn an_object_that_cannot_be_written_is_named() {
     let mut story = Story::settled("{}");
     story.applied.failures =

@@ -74,7 +74,7 @@ fn pods_refuse(plan: &Plan, observed: &Observed) -> Option<Trouble> {
     let canary = plan.rollout.state.canary_pod.as_ref().map(|pod| pod.uid.as_str());
     let refusing =
         pods::ready(observed).filter(|pod| Some(pods::uid(pod)) != canary).filter_map(|pod| {
-            let why = said(observed, pods::uid(pod))?.rejection.as_ref()?;
+            let why = pods::said(observed, pod)?.rejection.as_ref()?;
             Some(format!("{} ({why})", pods::name(pod)))
         });
     let refusing: Vec<String> = refusing.collect();
@@ -130,7 +130,7 @@ fn selector_reset(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Opti
 /// Down for most pods: what only a few see is their node's trouble. Pods say so after 60 s only.
 fn upstream_down(observed: &Observed) -> Option<Trouble> {
     let asked: Vec<&Said> =
-        pods::ready(observed).filter_map(|pod| said(observed, pods::uid(pod))).collect();
+        pods::ready(observed).filter_map(|pod| pods::said(observed, pod)).collect();
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for said in &asked {
         for upstream in &said.upstreams_down {
@@ -158,10 +158,6 @@ fn crd_outdated(observed: &Observed) -> Option<Trouble> {
          clusterdns.yaml of this version with kubectl apply --server-side"
             .to_owned(),
     )
-}
-
-fn said<'a>(observed: &'a Observed, uid: &str) -> Option<&'a Said> {
-    observed.answers.get(uid)?.said.as_ref().ok()
 }
 
 fn named(all: Vec<String>) -> String {

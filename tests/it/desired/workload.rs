@@ -179,15 +179,15 @@ fn selectors_never_change_whatever_the_pods_are_labelled() {
 
 #[test]
 fn replicas_are_the_autoscalers_once_there_is_one() {
-    let size = |hold| Size::Autoscaled {
+    let size = |hold, queries_per_second| Size::Autoscaled {
         min: 3,
         max: 9,
         cpu_millicores: 300,
-        queries_per_second: Some(1000),
+        queries_per_second,
         hold,
     };
     let replicas = |observed: &Observed, hold| {
-        let desired = desired(&dns("{}"), observed, |plan| plan.size = size(hold));
+        let desired = desired(&dns("{}"), observed, |plan| plan.size = size(hold, None));
         object::<Deployment>(&desired, Kind::Deployment).spec.unwrap().replicas
     };
     assert_eq!(replicas(&observed(), Some(3)), Some(3), "a new one begins with the least");
@@ -196,17 +196,15 @@ fn replicas_are_the_autoscalers_once_there_is_one() {
     assert_eq!(replicas(&running, Some(5)), None, "a second field manager holds them");
     assert_eq!(replicas(&running, None), None);
 
-    let metrics = |custom_metrics| {
-        let mut observed = observed();
-        observed.offers.custom_metrics = custom_metrics;
-        let desired = desired(&dns("{}"), &observed, |plan| plan.size = size(None));
+    let metrics = |queries| {
+        let desired = desired(&dns("{}"), &observed(), |plan| plan.size = size(None, queries));
         let autoscaler: HorizontalPodAutoscaler = object(&desired, Kind::HorizontalPodAutoscaler);
         let spec = autoscaler.spec.unwrap();
         assert_eq!((spec.min_replicas, spec.max_replicas), (Some(3), 9));
         spec.metrics.unwrap().iter().map(|metric| metric.type_.clone()).collect::<Vec<_>>()
     };
-    assert_eq!(metrics(false), ["Resource"]);
-    assert_eq!(metrics(true), ["Resource", "Pods"]);
+    assert_eq!(metrics(None), ["Resource"]);
+    assert_eq!(metrics(Some(1000)), ["Resource", "Pods"]);
 }
 
 #[test]

@@ -17,8 +17,13 @@ fn rights_are_wide_before_a_document_needs_them_and_until_no_pod_runs_one() {
     story.edit("{podRecords: Insecure, rollout: {canary: false}}");
     assert!(story.look(200).needs_pods, "pods still run the old one");
     assert!(story.look(201).needs_pods);
+    says(&mut story.observed, "dns-0", &revision("{podRecords: Insecure}"));
+    story.observed.answers.get_mut("dns-1-uid").unwrap().said = Err("no answer".to_owned());
+    assert!(story.look(202).needs_pods, "one of them may still run it");
     story.pods_follow();
-    assert!(!story.look(202).needs_pods);
+    // Of more than fifty pods, fifty are asked.
+    story.observed.answers.remove("dns-2-uid");
+    assert!(!story.look(203).needs_pods);
 }
 
 #[test]

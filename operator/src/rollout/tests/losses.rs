@@ -55,6 +55,22 @@ fn a_configuration_that_takes_its_pod_down_never_reaches_the_last_pod() {
 }
 
 #[test]
+fn a_canary_that_was_named_by_a_clock_far_ahead_is_named_again() {
+    let mut story = Story::with_pods(3);
+    story.edit(NEW);
+    story.look(3_600);
+    story.pods_follow();
+    story.compare(true, true);
+    // Another leader, whose clock is right: it does not wait for an hour.
+    let plan = story.look(100);
+    assert_eq!((plan.state.losses, plan.state.started_at), (1, at(100).to_string()));
+    // A little ahead is waited for.
+    story.pods_follow();
+    story.compare(true, true);
+    assert_eq!(story.look(80).state.losses, 1);
+}
+
+#[test]
 fn a_canary_that_cannot_be_judged_is_lost_in_the_end() {
     let mut story = Story::with_pods(3);
     story.edit(NEW);

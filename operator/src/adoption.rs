@@ -11,6 +11,7 @@ pub use switch::{remember, reset_by};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::time::Duration;
 
 use crds::ClusterDNS;
 use jiff::Timestamp;
@@ -24,6 +25,9 @@ use crate::{pods, scale};
 
 /// Pods that must be ready before a Service moves to ours, unless the spec asks for fewer.
 const PODS_TO_SWITCH: u32 = 2;
+
+/// No watch covers the pods of the other DNS server, and somebody waits for them.
+const LOOK_FOR_OTHERS: Duration = Duration::from_secs(5);
 
 /// What a Service is to this ClusterDNS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,14 +94,12 @@ fn release(
         !labels.is_empty() && labels.iter().all(|(key, value)| carried.get(key) == Some(value));
     let others_serve = observed.foreign_pods.iter().any(pods::is_ready);
     if (standing == Standing::Switched || serves_behind_it) && !others_serve {
-        return Err(Refusal::new(
-            "NoOtherServer",
-            "spec.service.adopt",
-            format!(
-                "{} is not given back while no other pod behind it is ready: start the other DNS server, or set adopt to true",
-                shown(service)
-            ),
-        ));
+        let message = format!(
+            "{} is not given back while no other pod behind it is ready: start the other DNS server, or set adopt to true",
+            shown(service)
+        );
+        let refusal = Refusal::new("NoOtherServer", "spec.service.adopt", message);
+        return Err(Refusal { again_in: Some(LOOK_FOR_OTHERS), ..refusal });
     }
     match standing {
         // The labels go only when the selector has lost our key: until then clients would lose the pods that serve them.

@@ -205,7 +205,7 @@ async fn turn(dns: &ClusterDNS, ctx: &Context) -> anyhow::Result<Turn> {
             if dns.spec.management_state == ManagementState::Managed {
                 ctx.events.warn(dns, refusal.reason, &refusal.message).await;
             }
-            return Ok(settled);
+            return Ok(Turn { again: refusal.again_in, ..settled });
         }
     };
     let outcome = match dns.spec.management_state {

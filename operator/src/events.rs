@@ -10,6 +10,7 @@ use kube::{Client, Resource};
 
 use crate::names;
 use crate::plan::Notice;
+use crate::text::shortened;
 use crate::write::Writes;
 
 /// The same news again only after this time.
@@ -17,6 +18,8 @@ const SAME_AGAIN: Duration = Duration::from_secs(3_600);
 /// Events in [`WINDOW`].
 const MOST: usize = 20;
 const WINDOW: Duration = Duration::from_secs(60);
+/// Octets of one; the API server takes 1,024.
+const MAX_NOTE: usize = 1_024;
 /// What was told and is remembered.
 const MAX_REMEMBERED: usize = 200;
 
@@ -88,7 +91,7 @@ impl Events {
         let event = Event {
             type_: if is_warning { EventType::Warning } else { EventType::Normal },
             reason: reason.to_owned(),
-            note: Some(shortened(message)),
+            note: Some(shortened(message, MAX_NOTE)),
             action: "Reconcile".to_owned(),
             secondary: None,
         };
@@ -100,19 +103,6 @@ impl Events {
             tracing::debug!("an Event was not written: {error}");
         }
     }
-}
-
-/// The API server takes 1,024 octets.
-fn shortened(message: &str) -> String {
-    let mut short = String::with_capacity(message.len().min(1_024));
-    for character in message.chars() {
-        if short.len() + character.len_utf8() > 1_000 {
-            short.push_str(" ...");
-            break;
-        }
-        short.push(character);
-    }
-    short
 }
 
 #[cfg(test)]

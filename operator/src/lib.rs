@@ -35,4 +35,5 @@ pub mod scale;
 pub mod settings;
 pub mod status;
 pub mod telemetry;
+pub mod text;
 pub mod write;

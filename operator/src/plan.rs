@@ -193,12 +193,14 @@ pub struct Refusal {
     pub field: String,
     /// What is wrong and what to write instead.
     pub message: String,
+    /// When to look again, where no watch tells that it has become right.
+    pub again_in: Option<Duration>,
 }
 
 impl Refusal {
     /// Of this field.
     pub fn new(reason: &'static str, field: &str, message: String) -> Refusal {
-        Refusal { reason, field: field.to_owned(), message }
+        Refusal { reason, field: field.to_owned(), message, again_in: None }
     }
 }
 

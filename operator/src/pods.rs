@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::observed::{Observed, Said};
 use crate::plan::RolloutState;
@@ -93,7 +94,7 @@ pub struct Progress {
     pub all: u32,
     /// Pods that may receive queries.
     pub available: u32,
-    /// Its controller has seen what was written last.
+    /// Its controller has seen what was written last, and it stays.
     pub is_seen: bool,
 }
 
@@ -127,7 +128,7 @@ fn of_deployment(deployment: &Deployment) -> Progress {
         updated: count(status.updated_replicas),
         all: count(status.replicas),
         available: count(status.ready_replicas),
-        is_seen: status.observed_generation >= deployment.metadata.generation,
+        is_seen: is_seen(&deployment.metadata, status.observed_generation),
     }
 }
 
@@ -140,8 +141,13 @@ fn of_daemon_set(daemon_set: &DaemonSet) -> Progress {
         // A surge is one more pod on a node, which no field of the status counts: `updated` alone tells.
         all: count(status.updated_number_scheduled),
         available: count(Some(status.number_ready)),
-        is_seen: status.observed_generation >= daemon_set.metadata.generation,
+        is_seen: is_seen(&daemon_set.metadata, status.observed_generation),
     }
+}
+
+/// What is on its way out loses its pods whatever its status still says.
+fn is_seen(metadata: &ObjectMeta, observed_generation: Option<i64>) -> bool {
+    metadata.deletion_timestamp.is_none() && observed_generation >= metadata.generation
 }
 
 /// Is this pod of the newest template? Where that is not known (a DaemonSet), a workload that is fully rolled out has no

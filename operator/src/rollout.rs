@@ -74,9 +74,10 @@ fn decide(
         plan.state = RolloutState { failed, failure, failed_generation, ..plan.state };
         return plan;
     }
-    // A canary that took its pod down leaves fewer than two ready pods: that is no reason to give it to the others.
-    let is_on_trial = state.canary == asked.revision;
-    if !is_on_trial && pods::ready(observed).count() < PODS_TO_TRY {
+    // A canary that took its pod down leaves fewer than two ready pods: that is no reason to give it, or what comes after
+    // it, to the others. The pod goes back to stable, and then there are two again.
+    let is_trying = !state.canary.is_empty();
+    if !is_trying && pods::ready(observed).count() < PODS_TO_TRY {
         return at_once(asked, Some("fewer than two pods are ready, so nothing can be compared"));
     }
     let observe_seconds = rule.observe_seconds;

@@ -19,6 +19,7 @@ use jiff::Timestamp;
 
 use crate::observed::Observed;
 use crate::plan::{Plan, Refusal, ServicePlan, Size};
+use crate::text::shortened;
 use crate::{adoption, names, pods, rollout, scale};
 use conditions::{Conditions, Told};
 use troubles::troubles;
@@ -56,7 +57,7 @@ pub fn refused(
     observed: &Observed,
     now: Timestamp,
 ) -> ClusterDNSStatus {
-    let Refusal { reason, field, message } = refusal;
+    let Refusal { reason, field, message, again_in: _ } = refusal;
     let violation =
         Violation { field: field.clone(), reason: (*reason).to_owned(), message: message.clone() };
     not_accepted(dns, reason, &format!("{field}: {message}"), vec![violation], observed, now)
@@ -317,14 +318,6 @@ fn skipped(observed: &Observed) -> Vec<SkippedObject> {
     listed.sort_by(|a, b| (&a.kind, &a.namespace, &a.name).cmp(&(&b.kind, &b.namespace, &b.name)));
     listed.truncate(REPORTED);
     listed
-}
-
-fn shortened(text: &str, octets: usize) -> String {
-    if text.len() <= octets {
-        return text.to_owned();
-    }
-    let end = (0..=octets - 3).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-    format!("{}...", &text[..end])
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use crds::ClusterDNS;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
+use crate::desired::pod_labels;
 use crate::names;
 use crate::observed::Observed;
 use crate::plan::ServicePlan;
@@ -14,15 +15,7 @@ use crate::plan::ServicePlan;
 pub fn budget(dns: &ClusterDNS, observed: &Observed, service: &ServicePlan) -> bool {
     let instance = dns.metadata.name.as_deref().unwrap_or_default();
     let own = names::child(instance);
-    let mut labels = names::labels(instance);
-    let placement = dns.spec.placement.clone().unwrap_or_default();
-    labels.extend(placement.pod_labels.unwrap_or_default());
-    match service {
-        ServicePlan::Own => {}
-        ServicePlan::Adopted { labels: more, .. } | ServicePlan::Released { labels: more, .. } => {
-            labels.extend(more.clone());
-        }
-    }
+    let labels = pod_labels(dns, service);
     let others =
         observed.budgets.iter().filter(|budget| budget.metadata.name.as_deref() != Some(&own));
     let mut selectors = others.filter_map(|budget| budget.spec.as_ref()?.selector.as_ref());

@@ -293,12 +293,14 @@ fn two_disruption_budgets_never_select_our_pods() {
             ..Observed::default()
         };
         let service = ServicePlan::Adopted { labels: kube_dns_label(), patch: None };
-        budget(&dns("{placement: {podLabels: {team: net}}}"), &observed, &service)
+        // The second label is ours to say, whatever people write.
+        let spec = "{placement: {podLabels: {team: net, app.kubernetes.io/name: web}}}";
+        budget(&dns(spec), &observed, &service)
     };
     let kube_dns = json!({"matchLabels": {"k8s-app": "kube-dns"}});
     assert!(!budget_with("coredns", kube_dns.clone()));
     assert!(budget_with("clusterdns-default", kube_dns), "that is ours");
-    assert!(budget_with("web", json!({"matchLabels": {"app": "web"}})));
+    assert!(budget_with("web", json!({"matchLabels": {"app.kubernetes.io/name": "web"}})));
     assert!(!budget_with("all", json!({})));
     let expression = |operator: &str, key: &str| json!({"matchExpressions": [{"key": key, "operator": operator, "values": ["net", "web"]}]});
     assert!(!budget_with("x", expression("In", "team")));

@@ -133,6 +133,10 @@ mod tests {
         let to_daemon_set = desired(&[Kind::ServiceAccount, Kind::DaemonSet]);
         assert_eq!(kinds(&to_daemon_set, daemon_set(2)), [Kind::NetworkPolicy]);
         assert_eq!(kinds(&to_daemon_set, daemon_set(3)), [Kind::Deployment, Kind::NetworkPolicy]);
+        let mut leaving = daemon_set(3);
+        leaving.daemon_set.as_mut().unwrap().metadata.deletion_timestamp =
+            serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+        assert_eq!(kinds(&to_daemon_set, leaving), [Kind::NetworkPolicy], "it is being deleted");
         let nothing = desired(&[]);
         assert_eq!(
             kinds(&nothing, daemon_set(3)),

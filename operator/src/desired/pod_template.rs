@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use crds::ClusterDNS;
 use crds::defaults::RESOURCES;
 use k8s_openapi::api::core::v1::{
     LocalObjectReference, PodSecurityContext, PodSpec, PodTemplateSpec, ResourceRequirements,
@@ -36,7 +37,7 @@ pub(super) enum Spread {
 pub(super) fn pod_template(of: &Instance<'_>, spread: Spread) -> PodTemplateSpec {
     let annotations = of.dns.spec.placement.as_ref().and_then(|p| p.pod_annotations.clone());
     let metadata = ObjectMeta {
-        labels: Some(labels(of)),
+        labels: Some(pod_labels(of.dns, &of.plan.service)),
         annotations: annotations.filter(|annotations| !annotations.is_empty()),
         ..ObjectMeta::default()
     };
@@ -44,16 +45,17 @@ pub(super) fn pod_template(of: &Instance<'_>, spread: Spread) -> PodTemplateSpec
 }
 
 /// The later the stronger: what people add, what we call things, what the adopted Service selects by, and our own key.
-fn labels(of: &Instance<'_>) -> BTreeMap<String, String> {
-    let mut labels =
-        of.dns.spec.placement.as_ref().and_then(|p| p.pod_labels.clone()).unwrap_or_default();
-    labels.extend(names::labels(&of.name));
-    match &of.plan.service {
+pub fn pod_labels(dns: &ClusterDNS, service: &ServicePlan) -> BTreeMap<String, String> {
+    let name = dns.metadata.name.as_deref().unwrap_or_default();
+    let placement = dns.spec.placement.clone().unwrap_or_default();
+    let mut labels = placement.pod_labels.unwrap_or_default();
+    labels.extend(names::labels(name));
+    match service {
         ServicePlan::Own => {}
         ServicePlan::Adopted { labels: theirs, patch: _ }
         | ServicePlan::Released { labels: theirs, patch: _ } => labels.extend(theirs.clone()),
     }
-    labels.extend(names::selector(&of.name));
+    labels.extend(names::selector(name));
     labels
 }
 

@@ -11,6 +11,7 @@ use crate::adoption::is_per_node;
 use crate::observed::{Check, Observed, Said};
 use crate::plan::{CanaryPod, Notice, RolloutPlan, RolloutState};
 use crate::pods;
+use crate::text::shortened;
 
 /// Canary pods that may be lost: the third fails the revision.
 const MAX_LOSSES: u32 = 3;
@@ -171,12 +172,12 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Nobody can try it now. What was lost is not forgotten, or a revision that takes its pods down would look like a new one
-    /// in a cluster with too few pods to compare.
+    /// Nobody can try it now. That something was tried or lost is not forgotten, or what takes its pods down, and the next edit
+    /// of it, would look like something new in a cluster with too few pods to compare.
     fn wait(self, losses: u32) -> RolloutPlan {
         let mut plan = keep(self.stable, self.state);
         plan.again_in = Some(LOOK_EVERY);
-        if losses > 0 {
+        if losses > 0 || !self.state.canary.is_empty() {
             plan.state.losses = losses;
             plan.state.canary = self.asked.revision.clone();
         }
@@ -225,7 +226,7 @@ impl<'a> Trial<'a> {
         plan.notices.push(Notice { is_warning: true, reason: "CanaryFailed", message });
         plan.state.failed = self.asked.revision.clone();
         plan.state.failed_generation = self.dns.metadata.generation;
-        plan.state.failure = shortened(format!("pod {pod}: {why}"));
+        plan.state.failure = shortened(&format!("pod {pod}: {why}"), MAX_FAILURE);
         plan
     }
 
@@ -251,12 +252,4 @@ impl<'a> Trial<'a> {
         let since = Duration::try_from(self.now.duration_since(started)).unwrap_or_default();
         self.said(pod).filter(|_| age <= since)
     }
-}
-
-fn shortened(mut text: String) -> String {
-    if text.len() > MAX_FAILURE {
-        let end = (0..=MAX_FAILURE).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-        text.truncate(end);
-    }
-    text
 }

@@ -5,7 +5,7 @@ use crds::bounds::MESSAGE;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-use super::shortened;
+use crate::text::shortened;
 
 /// What one condition says.
 #[derive(Clone, Debug, PartialEq, Eq)]

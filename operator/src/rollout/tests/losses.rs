@@ -162,3 +162,33 @@ fn versions_that_know_nothing_of_processes_go_on_as_before() {
     restart(&mut story, "dns-0", &revision(NEW));
     assert_eq!(story.look(102).state.losses, 1);
 }
+
+#[test]
+fn an_edit_of_a_configuration_that_took_its_pod_down_is_tried_in_its_turn() {
+    let mut story = Story::with_pods(2);
+    story.edit(NEW);
+    let canary = story.look(100).state.canary_pod.expect("two pods are ready").name;
+    story.pods_follow();
+    let place = story.observed.pods.iter().position(|pod| pods::name(pod) == canary).unwrap();
+    story.observed.pods[place] = unready(pod(&canary, 0, 0));
+    const NEXT: &str = "{ttlSeconds: 9}";
+    story.edit(NEXT);
+    for second in 110..150 {
+        let plan = story.look(second);
+        assert_eq!(
+            (plan.state.stable, plan.canary),
+            (revision(OLD), None),
+            "the last pod keeps it"
+        );
+        assert_eq!(plan.state.losses, 0, "of this one nothing was lost");
+    }
+    // It has gone back, and is ready again.
+    story.observed.pods[place] = pod(&canary, 150, 0);
+    story.pods_follow();
+    let plan = story.look(151);
+    assert_eq!((plan.state.canary, plan.canary.is_some()), (revision(NEXT), true));
+    // Going back to what runs ends it, with one ready pod too.
+    story.observed.pods[place] = unready(pod(&canary, 0, 0));
+    story.edit(OLD);
+    assert_eq!(story.look(160).state.canary, "");
+}

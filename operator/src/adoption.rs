@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use crds::ClusterDNS;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::core::v1::{Pod, Service};
 
 use crate::desired::ports as served;
 use crate::names::{ADOPTED_BY, FIELD_MANAGER, INSTANCE, MANAGED_BY};
@@ -203,11 +203,14 @@ fn is_adoptable(dns: &ClusterDNS, service: &Service) -> Result<(), Refusal> {
     }
 }
 
-/// May the Service move? Our workload is fully rolled out with the labels of its selector, and enough pods are ready.
+/// May the Service move? Our workload is fully rolled out with the labels of its selector, and enough pods are ready and
+/// behind it already: a controller that has heard of the new selector and not yet of our pods would leave it with none.
 fn may_switch(dns: &ClusterDNS, observed: &Observed, service: &Service) -> bool {
     let labels = selector_without_us(service);
     let carried = pods::template_labels(observed, is_per_node(dns));
-    let ready = pods::ready(observed).filter(|pod| pods::has_labels(pod, &labels)).count();
+    let behind = behind(observed);
+    let serves = |pod: &&Pod| pods::has_labels(pod, &labels) && behind.contains(pods::uid(pod));
+    let ready = pods::ready(observed).filter(serves).count();
     let progress = pods::progress(observed, is_per_node(dns));
     // Who asks for one pod gets what one pod gives: waiting for a second would be waiting for ever.
     let asked = match scale::size(&dns.spec, observed) {
@@ -218,6 +221,15 @@ fn may_switch(dns: &ClusterDNS, observed: &Observed, service: &Service) -> bool 
     labels.iter().all(|(key, value)| carried.get(key) == Some(value))
         && progress.is_complete()
         && ready >= asked.clamp(1, PODS_TO_SWITCH) as usize
+}
+
+/// uids of the pods that clients of the Service reach now.
+fn behind(observed: &Observed) -> BTreeSet<&str> {
+    let endpoints = observed.slices.iter().flat_map(|slice| &slice.endpoints);
+    let ready = endpoints.filter(|endpoint| {
+        endpoint.conditions.as_ref().is_none_or(|conditions| conditions.ready != Some(false))
+    });
+    ready.filter_map(|endpoint| endpoint.target_ref.as_ref()?.uid.as_deref()).collect()
 }
 
 /// Labels that the pods behind a Service need besides our key.

@@ -97,6 +97,16 @@ pub(crate) fn foreign_pod() -> Pod {
     pod
 }
 
+/// Puts our pods behind the Service, as the controller of EndpointSlices does.
+pub(crate) fn expose(observed: &mut Observed) {
+    let endpoint = |pod: &Pod| {
+        json!({"addresses": ["10.244.0.9"], "conditions": {"ready": crate::pods::is_ready(pod)},
+            "targetRef": {"kind": "Pod", "uid": crate::pods::uid(pod)}})
+    };
+    let endpoints: Vec<Value> = observed.pods.iter().map(endpoint).collect();
+    observed.slices = vec![from(json!({"addressType": "IPv4", "endpoints": endpoints}))];
+}
+
 /// Writes what was planned, as the operator does.
 pub(crate) fn write(observed: &mut Observed, plan: &RolloutPlan) {
     let mut data = json!({"stable.json": plan.stable, "rollout.json": serde_json::to_string(&plan.state).expect("JSON")});

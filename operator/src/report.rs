@@ -11,6 +11,7 @@ use serde_json::json;
 
 use crate::context::Context;
 use crate::names;
+use crate::status::CONDITIONS;
 use crate::write::WriteError;
 
 /// Statuses that are remembered.
@@ -65,7 +66,7 @@ pub async fn report(
 ) -> anyhow::Result<()> {
     let status = as_read_back(&status)?;
     ctx.metrics.reported(dns, &status);
-    if dns.status.as_ref() == Some(&status) {
+    if dns.status.as_ref().map(ours).as_ref() == Some(&status) {
         return Ok(());
     }
     let body = json!({
@@ -93,6 +94,13 @@ pub async fn report(
         Err(error) => return Err(anyhow::Error::new(error).context("cannot write its status")),
     }
     Ok(())
+}
+
+/// Without the conditions of others, which do not go by our writing again.
+fn ours(status: &ClusterDNSStatus) -> ClusterDNSStatus {
+    let mut status = status.clone();
+    status.conditions.retain(|condition| CONDITIONS.contains(&condition.type_.as_str()));
+    status
 }
 
 /// Times lose their fractions of a second on the way, and empty lists go: compared as it will be read.

@@ -21,6 +21,7 @@ use crate::observed::Observed;
 use crate::plan::{Plan, Refusal, ServicePlan, Size};
 use crate::text::shortened;
 use crate::{adoption, names, pods, rollout, scale};
+pub use conditions::CONDITIONS;
 use conditions::{Conditions, Told};
 use troubles::troubles;
 

@@ -62,17 +62,24 @@ async fn o13_everything_is_created_once_and_then_nothing_is_written() {
         assert_eq!(object["metadata"]["ownerReferences"][0]["name"], "a", "{kind:?} {name}");
     }
 
-    // Reasons to look again: somebody's label on the ClusterDNS, and on a child.
+    // Reasons to look again: somebody's condition in the status, and a label.
     let (before, written) = (versions(&made), proxy.count(&writes()));
+    let all = Api::<crds::ClusterDNS>::all(client.clone());
+    let theirs = json!({"type": "Audited", "status": "True", "reason": "Audited", "message": "theirs",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let audited = json!({"apiVersion": "clusterdns.dev/v1alpha1", "kind": "ClusterDNS",
+        "status": {"conditions": [theirs]}});
+    let auditor = PatchParams::apply("auditor");
+    all.patch_status("a", &auditor, &Patch::Apply(&audited)).await.expect("a condition");
     for round in 0..3 {
         let label = json!({"metadata": {"labels": {"round": round.to_string()}}});
-        let all = Api::<crds::ClusterDNS>::all(client.clone());
         all.patch("a", &PatchParams::default(), &Patch::Merge(&label)).await.expect("a label");
         quiet(&proxy).await;
     }
     assert_eq!(versions(&children(&client, NAMESPACE, "a").await), before);
     let seen = proxy.seen(&writes());
     assert_eq!(seen.len(), written, "{:?}", &seen[written..]);
+    assert_eq!(condition(&client, "a", "Audited").await.expect("it stays").1, "Audited");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::fixtures::{
-    at, config, deploy, dns, foreign_pod, from, kube_dns, own_service, unready, write,
+    at, config, deploy, dns, expose, foreign_pod, from, kube_dns, own_service, unready, write,
 };
 use crate::plan::RolloutPlan;
 use crate::rollout;
@@ -24,6 +24,7 @@ fn with(service: Service) -> Observed {
         ..Observed::default()
     };
     deploy(&mut observed, 2);
+    expose(&mut observed);
     observed
 }
 
@@ -89,6 +90,12 @@ fn o15_the_switch_waits_for_a_complete_rollout_with_its_labels_and_two_ready_pod
     let mut one_ready = ready.clone();
     one_ready.pods[1] = unready(one_ready.pods[1].clone());
     assert_eq!(planned(ADOPT, &one_ready), adopted(None));
+    let mut unheard = ready.clone();
+    unheard.slices[0].endpoints.pop();
+    assert_eq!(planned(ADOPT, &unheard), adopted(None), "one is not behind the Service yet");
+    expose(&mut one_ready);
+    unheard.slices = one_ready.slices;
+    assert_eq!(planned(ADOPT, &unheard), adopted(None), "one is not ready there yet");
     let mut rolling = ready.clone();
     rolling.deployment.as_mut().unwrap().status.as_mut().unwrap().replicas = Some(3);
     assert_eq!(planned(ADOPT, &rolling), adopted(None), "an old pod is still there");
@@ -111,6 +118,7 @@ fn o15_the_switch_waits_for_a_complete_rollout_with_its_labels_and_two_ready_pod
 fn o15_who_asks_for_one_pod_is_not_kept_waiting_for_a_second() {
     let mut observed = with(kube_dns());
     deploy(&mut observed, 1);
+    expose(&mut observed);
     let patch = |spec: &str| match planned(spec, &observed) {
         Ok(ServicePlan::Adopted { patch, .. }) => patch,
         other => panic!("{other:?}"),

@@ -7,6 +7,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use crate::text::shortened;
 
+/// Those that we write. Others in a status are somebody else's and stay.
+pub const CONDITIONS: [&str; 6] =
+    ["Accepted", "Ready", "Progressing", "Degraded", "Stalled", "Reconciling"];
+
 /// What one condition says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Told {

@@ -286,7 +286,9 @@ fn o14_what_is_unmanaged_shows_what_runs_and_is_on_no_way() {
     let mut story = Story::settled("{ttlSeconds: 5}");
     let runs = rollout::state(&story.observed).stable;
     story.edit("{ttlSeconds: 7, managementState: Unmanaged}");
-    let revision = story.look(10).revision.unwrap();
+    let status = story.look(10);
+    assert!(status.conditions.iter().all(|it| CONDITIONS.contains(&it.type_.as_str())));
+    let revision = status.revision.unwrap();
     is(&story, "True=Valid True=Serving False=Unmanaged False=AsExpected", Kstatus::Current);
     assert!(revision.stable == runs && revision.desired != runs && revision.canary.is_empty());
 }

@@ -132,7 +132,7 @@ impl Opened {
     }
 }
 
-/// For TCP and for what is asked elsewhere; UDP and HTTP have threads of their own.
+/// For what is asked elsewhere, and for signals; UDP, TCP and HTTP have threads of their own.
 fn runtime(workers: usize) -> anyhow::Result<Runtime> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(workers).enable_all().build().context("cannot start the runtime")

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use crds::Config;
 use crds::config as written;
 use dataplane_core::{
-    EndpointNames, Exposure, ExtraData, ExtraRecord, Name, PodRecords, Requirement, Selector,
-    SelectorOperator, ServiceAddresses, Settings, SrvData,
+    EndpointNames, Exposure, ExtraData, ExtraRecord, Name, PodRecords, Requirement, Resource,
+    Selector, SelectorOperator, ServiceAddresses, Settings, SrvData,
 };
 
 use crate::serve;
@@ -70,6 +70,14 @@ pub fn of(config: &Config) -> Result<Settings, String> {
         clients: access.clients.clone(),
         cache_entries: cache.entries,
     })
+}
+
+/// Whether answers under this configuration rest on objects of this kind.
+pub fn reads(config: &Config, resource: Resource) -> bool {
+    match resource {
+        Resource::Services | Resource::EndpointSlices | Resource::Namespaces => true,
+        Resource::Pods => config.pod_records == written::PodRecords::Verified,
+    }
 }
 
 /// What the configuration bounds of the listening side.

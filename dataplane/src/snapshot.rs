@@ -344,4 +344,4 @@ fn kept(config: &Config) -> Kept {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -13,6 +13,7 @@ pub mod feed;
 pub mod files;
 pub mod report;
 pub mod slim;
+mod unserved;
 pub mod writer;
 
 use crds::Config;

@@ -11,6 +11,7 @@ use dataplane_core::{Object, Resource};
 use sha2::{Digest, Sha256};
 
 use super::format::{self, CHECKSUM, FORMAT, Head, Kept, MAGIC, MAX_FILE, MAX_HEAD, MAX_OBJECT};
+use crate::settings;
 
 /// Octets read at a time.
 const BUFFER: usize = 64 << 10;
@@ -154,7 +155,7 @@ impl Stored {
     }
 
     /// When each resource was confirmed, in Unix seconds and by [`Resource`], for those that this
-    /// configuration may use at this time. A time in the future counts as now.
+    /// configuration reads and may use at this time. A time in the future counts as now.
     ///
     /// # Errors
     /// When there are none.
@@ -175,6 +176,8 @@ impl Stored {
         let max_age_s = u64::from(config.warm_start.max_age_seconds);
         let confirmed = Resource::ALL.map(|resource| {
             let at_s = self.head.confirmed_at_s.get(resource.plural());
+            // Nobody would list what is not read: it would stay for ever, and grow old.
+            let at_s = at_s.filter(|_| settings::reads(config, resource));
             at_s.map(|&at_s| at_s.min(now_s))
         });
         let usable = confirmed.map(|at_s| at_s.filter(|at_s| now_s - at_s < max_age_s));

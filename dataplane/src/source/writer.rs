@@ -2,7 +2,6 @@
 
 mod warm;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -15,6 +14,7 @@ use tokio::sync::watch;
 
 use super::Skipped;
 use super::report::Report;
+use super::unserved::Unserved;
 use crate::forward::{ResolvConf, Upstreams};
 use crate::settings;
 use crate::state::{Published, State};
@@ -43,7 +43,10 @@ pub struct Writer {
     resolv_conf: PathBuf,
     report: Arc<Report>,
     /// What the index does not serve of an object, for as long as it holds it.
-    problems: BTreeMap<(Resource, Key), String>,
+    problems: Unserved,
+    /// Whether the list in progress began in this index. One that began in the index before lacks
+    /// here what it brought before this one took over.
+    has_begun: [bool; Resource::ALL.len()],
     /// The configuration in use, for those who need more of it than the core.
     configs: watch::Sender<Arc<Config>>,
     /// The configuration changed since the last publication.
@@ -107,7 +110,8 @@ impl Writer {
             upstreams,
             resolv_conf,
             report,
-            problems: BTreeMap::new(),
+            problems: Unserved::default(),
+            has_begun: [false; Resource::ALL.len()],
             configs: watch::Sender::new(Arc::new(config.clone())),
             is_reconfigured: false,
             warm: warm::Warm::default(),
@@ -144,8 +148,7 @@ impl Writer {
     /// Whether this configuration needs new lists of everything that is held, see [`Writer::renew`].
     pub fn needs_renewal(&self, config: &Config) -> bool {
         let now = self.configs.borrow();
-        let has_data =
-            Resource::ALL.iter().any(|&resource| self.source(resource) != DataSource::None);
+        let has_data = Resource::ALL.into_iter().any(|resource| self.has_any(resource));
         let reads_more = now.exposure != config.exposure
             || now.endpoint_names != config.endpoint_names
             || now.domain != config.domain;
@@ -167,6 +170,16 @@ impl Writer {
     /// A configuration waits for lists, see [`Writer::renew`].
     pub fn is_renewing(&self) -> bool {
         self.renewal.is_some()
+    }
+
+    /// The configuration that waits for lists is not wanted any more.
+    pub fn cancel_renewal(&mut self) {
+        self.renewal = None;
+    }
+
+    /// Whether anything is held of a resource, be it of a list that is not complete.
+    fn has_any(&self, resource: Resource) -> bool {
+        self.source(resource) != DataSource::None || self.index.objects(resource) > 0
     }
 
     /// Where the data of a resource comes from.
@@ -202,6 +215,8 @@ impl Writer {
     /// A complete list of this resource begins.
     pub fn begin(&mut self, resource: Resource) {
         self.index.begin_list(resource);
+        self.has_begun[resource as usize] = true;
+        self.problems.begin(resource);
         if let Some(renewal) = &mut self.renewal {
             renewal.index.begin_list(resource);
             renewal.has_begun[resource as usize] = true;
@@ -221,11 +236,9 @@ impl Writer {
         let applied = self.index.apply(change);
         let reasons: Vec<String> = applied.problems.iter().map(ToString::to_string).collect();
         let problem = (!reasons.is_empty()).then(|| reasons.join("; "));
-        let before = match problem.clone() {
-            None => self.problems.remove(&key),
-            Some(problem) => self.problems.insert(key, problem),
-        };
-        Effect { is_visible: applied.visible, is_problem_new: before != problem }
+        let (resource, key) = key;
+        let is_problem_new = self.problems.set(resource, &key, problem);
+        Effect { is_visible: applied.visible, is_problem_new }
     }
 
     /// Applies a deletion that an event told of, unless a newer object has taken the name (K7).
@@ -239,17 +252,20 @@ impl Writer {
     /// Everything of this resource has been applied, as of this version (0: there are none): it is
     /// live. What vanished is removed (E21). Returns how many objects that is.
     pub fn complete(&mut self, resource: Resource, list_version: u64) -> usize {
-        let removed = self.index.end_list(resource, list_version, DataSource::Live);
         self.report.read().feeds[resource as usize].heard();
         self.contact(resource);
+        if !self.has_begun[resource as usize] {
+            // The index that took over has asked for another list.
+            return 0;
+        }
+        let removed = self.index.end_list(resource, list_version, DataSource::Live);
         if let Some(renewal) = &mut self.renewal
             && renewal.has_begun[resource as usize]
         {
             renewal.index.end_list(resource, list_version, DataSource::Live);
         }
+        self.problems.complete(resource, |key| self.index.held(resource, key).is_some());
         self.take_renewal();
-        let index = &self.index;
-        self.problems.retain(|(of, key), _| *of != resource || index.held(*of, key).is_some());
         removed
     }
 
@@ -257,19 +273,25 @@ impl Writer {
     pub fn forget(&mut self, resource: Resource) {
         self.index.begin_list(resource);
         self.index.end_list(resource, 0, DataSource::None);
-        self.problems.retain(|(of, _), _| *of != resource);
+        self.problems.forget(resource);
+        self.warm.abandon();
         self.take_renewal();
     }
 
-    /// E5: in one step, once the new index lacks nothing that the old one has.
+    /// E5: in one step, once the new index lacks nothing that the old one has and its answers need.
     fn take_renewal(&mut self) {
         let Some(renewal) = &self.renewal else { return };
-        let has = |index: &Index, resource| index.source(resource) != DataSource::None;
-        let is_complete = Resource::ALL
-            .iter()
-            .all(|&resource| has(&renewal.index, resource) || !has(&self.index, resource));
+        let lacks = |resource| {
+            settings::reads(&renewal.config, resource)
+                && self.has_any(resource)
+                && renewal.index.source(resource) == DataSource::None
+        };
+        let is_complete = !Resource::ALL.into_iter().any(lacks);
         if is_complete && let Some(renewal) = self.renewal.take() {
             self.index = renewal.index;
+            self.has_begun = renewal.has_begun;
+            // Objects lie at other places in this index.
+            self.warm.abandon();
             self.take_upstreams(&renewal.config);
             self.configs.send_replace(renewal.config.clone());
             self.keep_configuration(renewal.config);
@@ -301,26 +323,7 @@ impl Writer {
 
     /// What the index does not serve.
     pub fn problems(&self) -> impl Iterator<Item = Skipped> {
-        self.problems.iter().map(|((resource, key), reason)| skipped(*resource, key, reason))
-    }
-}
-
-/// An object that is not served, for people.
-pub(super) fn skipped(resource: Resource, key: &Key, reason: &str) -> Skipped {
-    Skipped {
-        kind: kind(resource),
-        namespace: key.namespace.to_string(),
-        name: key.name.to_string(),
-        reason: reason.to_owned(),
-    }
-}
-
-fn kind(resource: Resource) -> &'static str {
-    match resource {
-        Resource::Services => "Service",
-        Resource::EndpointSlices => "EndpointSlice",
-        Resource::Namespaces => "Namespace",
-        Resource::Pods => "Pod",
+        self.problems.all()
     }
 }
 

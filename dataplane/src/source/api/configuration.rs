@@ -14,6 +14,7 @@ use super::decode;
 use super::desk::Desk;
 use super::rollout::{CANARY, Canary, ROLLOUT, STABLE, Texts};
 use super::{Pace, chance};
+use crate::settings;
 use crate::source::configuration::{self, Checked};
 use crate::source::documents::{self, Syntax};
 use crate::source::report::Running;
@@ -57,12 +58,21 @@ pub(super) struct Settling {
     next_look: Instant,
     /// Needs new lists, which begin at this time.
     postponed: Option<(Config, Running, Instant)>,
-    /// Told as running once its lists are complete.
-    renewing: Option<Running>,
+    /// Takes over once its lists are complete.
+    renewing: Option<Renewing>,
     /// Its verified pod records wait for the list of Pods.
     awaits_pods: Option<Config>,
     /// The pod records in effect.
     pod_records: Option<PodRecords>,
+}
+
+/// What follows when a configuration takes over that waited for lists.
+#[derive(Debug)]
+struct Renewing {
+    config: Config,
+    running: Running,
+    pod_records: PodRecords,
+    awaits_pods: Option<Config>,
 }
 
 impl Settling {
@@ -226,7 +236,9 @@ impl Desk {
     pub(super) fn adopt(&mut self, checked: Checked) -> bool {
         let Checked { config, running } = checked;
         self.settling.postponed = None;
+        // One that still waits for lists never takes over.
         self.settling.renewing = None;
+        self.writer.cancel_renewal();
         if self.is_configured() && self.writer.needs_renewal(&config) {
             let at = Instant::now() + self.settling.pace.spread.mul_f64(chance());
             tracing::info!(
@@ -237,10 +249,12 @@ impl Desk {
             return true;
         }
         let origin = running.origin.clone();
-        let effective = self.with_pods(&config);
+        let (effective, awaits_pods) = self.with_pods(&config);
         match self.writer.configure(&effective) {
+            // Nothing is held of which more would be read.
             Ok(_) => {
                 self.settling.pod_records = Some(effective.pod_records);
+                self.settling.awaits_pods = awaits_pods;
                 self.report.run(running);
                 self.want_pods(&config);
                 self.publish();
@@ -254,10 +268,10 @@ impl Desk {
         }
     }
 
-    /// E43: names of Pods are answered by the old setting until the Pods are known.
-    fn with_pods(&mut self, config: &Config) -> Config {
+    /// E43: names of Pods are answered by the old setting until the Pods are known. What is to run,
+    /// and what once they are.
+    fn with_pods(&self, config: &Config) -> (Config, Option<Config>) {
         let mut effective = config.clone();
-        self.settling.awaits_pods = None;
         let (new, old) = (config.pod_records, self.settling.pod_records);
         let has_pods = self.writer.source(Resource::Pods) != DataSource::None;
         if new == PodRecords::Verified
@@ -265,13 +279,13 @@ impl Desk {
             && let Some(old) = old.filter(|old| *old != PodRecords::Verified)
         {
             effective.pod_records = old;
-            self.settling.awaits_pods = Some(config.clone());
+            return (effective, Some(config.clone()));
         }
-        effective
+        (effective, None)
     }
 
     fn want_pods(&mut self, config: &Config) {
-        let is_wanted = config.pod_records == PodRecords::Verified;
+        let is_wanted = settings::reads(config, Resource::Pods);
         let is_needed = self.settling.pod_records == Some(PodRecords::Verified);
         self.report.read().feeds[Resource::Pods as usize].is_wanted = is_needed;
         self.pods_wanted
@@ -287,6 +301,7 @@ impl Desk {
         if self.writer.configure(&config).is_ok() {
             self.settling.pod_records = Some(config.pod_records);
             self.want_pods(&config);
+            self.keep_stable();
             self.publish();
             tracing::info!("the Pods are known: verified pod records are in effect");
         }
@@ -302,12 +317,6 @@ impl Desk {
         {
             self.renew(&config, running);
         }
-        if !self.writer.is_renewing()
-            && let Some(running) = self.settling.renewing.take()
-        {
-            self.report.run(running);
-            self.has_news();
-        }
         self.pods_are_complete();
         if now >= self.settling.next_look {
             self.settling.next_look = now + FILE_INTERVAL;
@@ -317,16 +326,35 @@ impl Desk {
     }
 
     fn renew(&mut self, config: &Config, running: Running) {
-        let effective = self.with_pods(config);
+        let (effective, awaits_pods) = self.with_pods(config);
         match self.writer.renew(&effective) {
             Ok(()) => {
-                self.settling.pod_records = Some(effective.pod_records);
-                self.settling.renewing = Some(running);
-                self.want_pods(config);
+                let (config, pod_records) = (config.clone(), effective.pod_records);
+                if settings::reads(&config, Resource::Pods) {
+                    self.want_pods(&config);
+                }
+                self.settling.renewing =
+                    Some(Renewing { config, running, pod_records, awaits_pods });
                 self.relists.send_modify(|count| *count += 1);
             }
             Err(error) => self.report.reject(configuration::unusable(running.origin, error)),
         }
+    }
+
+    /// In the same step in which what waited for lists took over: it is told, and what it does not
+    /// read is let go, on which the answers until then rested.
+    pub(super) fn settle_renewal(&mut self) {
+        if self.writer.is_renewing() {
+            return;
+        }
+        let Some(renewing) = self.settling.renewing.take() else { return };
+        let Renewing { config, running, pod_records, awaits_pods } = renewing;
+        self.settling.pod_records = Some(pod_records);
+        self.settling.awaits_pods = awaits_pods;
+        self.report.run(running);
+        self.want_pods(&config);
+        self.keep_stable();
+        self.has_news();
     }
 
     /// Takes what `--config` names if it changed.

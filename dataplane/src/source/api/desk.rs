@@ -1,7 +1,6 @@
 //! Where the streams of one thread meet: everything they take goes through here to the writer, and
 //! everything there is to tell goes to the report.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -17,10 +16,8 @@ use crate::snapshot::Stored;
 use crate::source::configuration;
 use crate::source::feed::Feed;
 use crate::source::report::Report;
-use crate::source::writer::{Effect, Writer, skipped};
-
-/// Reasons that are kept; beyond, objects are skipped without one.
-const MAX_REASONS: usize = 10_000;
+use crate::source::unserved::Unserved;
+use crate::source::writer::{Effect, Writer};
 
 /// Shared by the streams of one thread; borrowed for the length of a call, never over an await.
 #[derive(Debug)]
@@ -37,7 +34,7 @@ pub(super) struct Desk {
     /// Whether Pods are watched.
     pub(super) pods_wanted: watch::Sender<bool>,
     /// What the source did not understand of objects.
-    reasons: BTreeMap<(Resource, Key), String>,
+    reasons: Unserved,
     /// Something in the lists of what is not served changed.
     has_news: bool,
 }
@@ -53,7 +50,7 @@ impl Desk {
             state_dir: None,
             relists: watch::Sender::new(0),
             pods_wanted: watch::Sender::new(false),
-            reasons: BTreeMap::new(),
+            reasons: Unserved::default(),
             has_news: true,
         }
     }
@@ -91,7 +88,10 @@ impl Desk {
     /// A list begins.
     pub(super) fn begin(&mut self, watched: &Watched) {
         match watched {
-            Watched::Objects(resource) => self.writer.begin(*resource),
+            Watched::Objects(resource) => {
+                self.writer.begin(*resource);
+                self.reasons.begin(*resource);
+            }
             Watched::ConfigMap { .. } => self.settling.listed = false,
         }
     }
@@ -159,13 +159,7 @@ impl Desk {
     }
 
     fn explain(&mut self, resource: Resource, key: &Key, reason: Option<String>) {
-        let place = (resource, key.clone());
-        let before = match reason.clone() {
-            None => self.reasons.remove(&place),
-            Some(reason) if self.reasons.len() < MAX_REASONS => self.reasons.insert(place, reason),
-            Some(_) => None,
-        };
-        self.has_news |= before != reason;
+        self.has_news |= self.reasons.set(resource, key, reason);
     }
 
     fn note(&mut self, effect: Effect) {
@@ -179,6 +173,8 @@ impl Desk {
             Watched::Objects(resource) => {
                 let is_first = !self.is_live(*resource);
                 let removed = self.writer.complete(*resource, decode::version(Some(version)));
+                self.reasons.complete(*resource, |_| false);
+                self.settle_renewal();
                 self.feed(watched, |feed| feed.relists += u64::from(!is_first));
                 if *resource == Resource::Pods {
                     self.pods_are_complete();
@@ -208,7 +204,8 @@ impl Desk {
     /// A resource is not needed any more.
     pub(super) fn forget(&mut self, resource: Resource) {
         self.writer.forget(resource);
-        self.reasons.retain(|(of, _), _| *of != resource);
+        self.settle_renewal();
+        self.reasons.forget(resource);
         self.has_news = true;
         self.publish();
     }
@@ -230,7 +227,7 @@ impl Desk {
             return;
         }
         let mut all: Vec<_> = self.writer.problems().collect();
-        all.extend(self.reasons.iter().map(|((of, key), reason)| skipped(*of, key, reason)));
+        all.extend(self.reasons.all());
         all.sort();
         let warnings = self.writer.upstream_problems().to_vec();
         self.report.tell(all, Vec::new(), warnings);
@@ -279,3 +276,6 @@ impl Desk {
         self.has_news = true;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -32,6 +32,26 @@ impl Warm {
             snapshots.changed();
         }
     }
+
+    /// What the snapshot in the making began with is not so any more.
+    pub(super) fn abandon(&mut self) {
+        if let Some(snapshots) = &mut self.snapshots {
+            snapshots.abandon();
+        }
+    }
+}
+
+/// Live data replaces what a snapshot knows whatever its version (E42): after etcd was restored from
+/// a backup, versions are lower than they were.
+fn without_version(mut object: Object) -> Object {
+    let version = match &mut object {
+        Object::Service(service) => &mut service.version,
+        Object::Slice(slice) => &mut slice.version,
+        Object::Namespace(namespace) => &mut namespace.version,
+        Object::Pod(pod) => &mut pod.version,
+    };
+    *version = 0;
+    object
 }
 
 impl Writer {
@@ -57,9 +77,7 @@ impl Writer {
     fn forget_snapshot(&mut self) {
         self.index.forget_snapshot();
         self.report.read().snapshot.loaded = None;
-        if let Some(snapshots) = &mut self.warm.snapshots {
-            snapshots.abandon();
-        }
+        self.warm.abandon();
     }
 
     /// Fills the empty index from a snapshot of `folder` and publishes it, if it may be used under
@@ -92,7 +110,7 @@ impl Writer {
         let read = stored.objects(|object| {
             if usable[object.resource() as usize].is_some() {
                 // What of it is not served is told when it is live.
-                self.index.apply(Change::Apply(object));
+                self.index.apply(Change::Apply(without_version(object)));
             }
         });
         for (resource, confirmed_at_s) in Resource::ALL.into_iter().zip(usable) {

@@ -179,6 +179,29 @@ fn k20_hostile_objects_are_served_as_far_as_they_can_be_and_harm_no_other() {
     assert_eq!(scene.live.relists(Resource::Services), 0);
 }
 
+#[tokio::test]
+async fn k8_what_is_not_served_and_deleted_while_disconnected_is_not_told_any_more() {
+    let api = ScriptedApi::start(&shop());
+    for name in ["stays", "goes"] {
+        let mut unreadable = cluster_ip(name, "10.96.0.20");
+        unreadable["spec"]["ports"] = json!("not ports");
+        api.put(unreadable);
+    }
+    let proxy = FaultProxy::before(api.kubeconfig()).await;
+    let live = Live::start(proxy.kubeconfig());
+    live.wait_until_ready();
+    let told = || -> Vec<String> {
+        live.report().read().skipped.iter().map(|skipped| skipped.name.clone()).collect()
+    };
+    live.wait("both", || told() == ["goes", "stays"]);
+    proxy.link(Link::Cut);
+    live.wait("the trouble", || live.trouble(Resource::Services).is_some());
+    api.delete("Service", "shop", "goes");
+    api.compact();
+    proxy.link(Link::Up);
+    live.wait("one less", || told() == ["stays"]);
+}
+
 /// Behind one address there may be several API servers, and one of them lags behind the others.
 #[test]
 fn an_older_list_after_a_reconnect_never_takes_back_what_is_newer() {

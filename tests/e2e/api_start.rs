@@ -13,7 +13,7 @@ use dataplane::source::api::{Options, Wanted};
 use dataplane_core::Resource;
 use k8s_openapi::api::core::v1::ConfigMap;
 
-use super::api_objects::service;
+use super::api_objects::{at, headless, service, slice};
 
 fn config_map(namespace: &str, stable: &Value) -> Value {
     let data = json!({"stable.json": stable.to_string()});
@@ -260,6 +260,56 @@ async fn e5_another_exposure_takes_over_in_one_step_when_every_object_was_read_a
         let exposure = live.report().read().running.document["exposure"].clone();
         exposure["serviceSelector"]["matchLabels"]["dns"] == "on"
     });
+}
+
+#[tokio::test]
+async fn e5_what_leaves_verified_and_waits_for_lists_answers_as_before_until_it_takes_over() {
+    let Some(plane) = ControlPlane::shared().await else { return };
+    let namespace = plane.namespace("leaves").await;
+    let name = namespace.name();
+    let client = plane.client().await;
+    let pod = json!({"kind": "Pod", "apiVersion": "v1",
+        "metadata": {"name": "one", "namespace": name},
+        "spec": {"containers": [{"name": "main", "image": "example.com/one"}]},
+        "status": {"phase": "Running", "podIP": "10.244.8.1", "podIPs": [{"ip": "10.244.8.1"}]}});
+    create_any(&client, &pod).await.expect("created");
+    headless(&client, name, "db").await;
+    let made = slice(name, "db", "db-a", &[at("10.244.8.7")]);
+    create_any(&client, &made).await.expect("created");
+    let verified = json!({"format": 1, "podRecords": "Verified"});
+    create_any(&client, &config_map(name, &verified)).await.expect("created");
+    let proxy = FaultProxy::start(plane).await;
+    let wanted = wanted(name, None);
+    let live = Live::with(Options { wanted, ..options(proxy.kubeconfig()) }).expect("a start");
+    live.wait_until_ready();
+    // A Pod, none, an endpoint, and an address of somebody else, which may not be a Pod's.
+    let answers = || {
+        let pods = ["10-244-8-1", "10-244-8-2"]
+            .map(|address| live.ask(&format!("{address}.{name}.pod.cluster.local. A")));
+        let addresses = ["7.8.244.10", "9.2.0.192"]
+            .map(|address| live.ask(&format!("{address}.in-addr.arpa. PTR")));
+        pods.into_iter().chain(addresses).map(|text| text.to_string()).collect::<Vec<_>>()
+    };
+    let before = answers();
+    let has = |number: usize, what: &str| before[number].contains(what);
+    assert!(has(0, "10.244.8.1") && has(1, "NXDOMAIN") && has(2, "db."), "{before:#?}");
+
+    let lists = Requests::to("/api/v1/services").lists();
+    proxy.fault(lists.clone(), Fault::status(500));
+    let count = proxy.count(&lists);
+    let exposure = json!({"namespaces": [name]});
+    let insecure = json!({"format": 1, "exposure": exposure, "podRecords": "Insecure"});
+    patch(plane, name, json!({"stable.json": insecure.to_string()})).await;
+    live.wait("two failures", || proxy.count(&lists) >= count + 2);
+    assert_eq!(answers(), before);
+    assert!(live.why_not_ready().is_empty());
+
+    proxy.heal();
+    // What is read no more is not waited for.
+    proxy.fault(Requests::to("/api/v1/pods"), Fault::status(403));
+    live.wait("insecure", || answers()[1].contains("10.244.8.2"));
+    live.wait("no Pods", || live.metric("clusterdns_objects{resource=\"pods\"}") == Some(0.0));
+    assert!(live.why_not_ready().is_empty());
 }
 
 #[tokio::test]

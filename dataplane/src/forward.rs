@@ -2,7 +2,7 @@
 //! (dns-rules §6 without cache, health and shared lookups, which are the full forwarder's).
 //!
 //! `respond` decides the group; [`Forwarder::slot`] says whether there is room; [`Forwarder::resolve`]
-//! asks and writes the reply. Nothing here can fail: what cannot be resolved is SERVFAIL.
+//! asks; [`Resolved::write`] writes the reply. Nothing here can fail: what cannot be resolved is SERVFAIL.
 
 mod attempt;
 mod down;
@@ -17,7 +17,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use dataplane_core::{Discard, Forward};
+use dataplane_core::{Discard, Forward, Pending, Relayed};
 
 use crate::state::Published;
 pub use down::Down;
@@ -45,6 +45,21 @@ struct Counts {
     unresolved: [AtomicU64; Unresolved::ALL.len()],
 }
 
+/// How a lookup ended. The client's reply is written from it in a step of its own: while upstreams are waited for,
+/// nobody holds a buffer for a reply of any size.
+#[derive(Debug)]
+pub struct Resolved(Result<Relayed, Unresolved>);
+
+impl Resolved {
+    /// Writes the client's reply into `buffer`, which holds what [`Pending::write`] asks for; returns its length.
+    pub fn write(&self, pending: &Pending, buffer: &mut [u8]) -> usize {
+        match &self.0 {
+            Ok(relayed) => pending.write(relayed, random(), buffer),
+            Err(why) => pending.fail(why.ede(), why.text(), buffer),
+        }
+    }
+}
+
 impl Forwarder {
     /// A forwarder with nothing in progress.
     pub fn new() -> Arc<Forwarder> {
@@ -69,15 +84,14 @@ impl Forwarder {
         limits::take(self, upstreams, group, client)
     }
 
-    /// Asks the group and writes the client's reply into `buffer`; returns its length. Never
-    /// fails and never takes longer than the budget (FW24): what cannot be resolved is SERVFAIL.
-    pub async fn resolve(
-        &self,
-        published: &Published,
-        forward: &Forward,
-        slot: Slot,
-        buffer: &mut [u8],
-    ) -> usize {
+    /// Counts a query for which there was no room among the buffers of its transport (N20, WR44).
+    pub fn refuse_for_buffers(&self) {
+        self.in_flight.refuse(Limit::TcpBuffers);
+    }
+
+    /// Asks the group. Never fails and never takes longer than the budget (FW24): what cannot be
+    /// resolved is SERVFAIL.
+    pub async fn resolve(&self, published: &Published, forward: &Forward, slot: Slot) -> Resolved {
         let pending = &forward.pending;
         let upstreams = &published.upstreams;
         let outcome = match upstreams.group(forward.group) {
@@ -88,16 +102,12 @@ impl Forwarder {
             None => Err(Unresolved::NoServer),
         };
         drop(slot);
-        match outcome {
-            Ok(relayed) => {
-                self.counts.resolved.fetch_add(1, Ordering::Relaxed);
-                pending.write(&relayed, random(), buffer)
-            }
-            Err(why) => {
-                self.counts.unresolved[why as usize].fetch_add(1, Ordering::Relaxed);
-                pending.fail(why.ede(), why.text(), buffer)
-            }
-        }
+        let count = match &outcome {
+            Ok(_) => &self.counts.resolved,
+            Err(why) => &self.counts.unresolved[*why as usize],
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+        Resolved(outcome)
     }
 
     fn is_other(&self, upstreams: &Upstreams, member: &Member) -> bool {

@@ -74,7 +74,8 @@ impl Stage {
         let slot = self.forwarder.slot(&self.published.upstreams, group, client).unwrap();
         let mut buffer = [0; 4096];
         let forward = Forward { group, pending };
-        let length = self.forwarder.resolve(&self.published, &forward, slot, &mut buffer).await;
+        let resolved = self.forwarder.resolve(&self.published, &forward, slot).await;
+        let length = resolved.write(&forward.pending, &mut buffer);
         assert_eq!(self.forwarder.in_flight(), 0, "the slot is given back");
         let reply = Message::from_vec(&buffer[..length]).unwrap();
         assert_eq!(reply.metadata.id, 0xbeef);

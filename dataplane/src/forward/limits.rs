@@ -16,11 +16,13 @@ pub enum Limit {
     Group,
     /// That of one client address.
     Client,
+    /// `tcpBufferBytes`: what waits for upstreams would not fit beside what is read and not yet written.
+    TcpBuffers,
 }
 
 impl Limit {
     /// Every limit, in the order of their discriminants.
-    pub const ALL: [Limit; 3] = [Limit::Total, Limit::Group, Limit::Client];
+    pub const ALL: [Limit; 4] = [Limit::Total, Limit::Group, Limit::Client, Limit::TcpBuffers];
 
     /// The metrics label.
     pub const fn label(self) -> &'static str {
@@ -28,6 +30,7 @@ impl Limit {
             Limit::Total => "total",
             Limit::Group => "group",
             Limit::Client => "client",
+            Limit::TcpBuffers => "tcp_buffers",
         }
     }
 }
@@ -57,6 +60,10 @@ impl InFlight {
 
     pub(super) fn refused(&self, limit: Limit) -> u64 {
         self.refused[limit as usize].load(Ordering::Relaxed)
+    }
+
+    pub(super) fn refuse(&self, limit: Limit) {
+        self.refused[limit as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     fn enter_client(&self, client: IpAddr, limit: usize) -> bool {
@@ -95,7 +102,7 @@ pub(super) fn take(
 ) -> Option<Slot> {
     let in_flight = &forwarder.in_flight;
     let refuse = |limit: Limit| {
-        in_flight.refused[limit as usize].fetch_add(1, Ordering::Relaxed);
+        in_flight.refuse(limit);
         None
     };
     let client = client.to_canonical();

@@ -43,8 +43,8 @@ impl Desk {
         Self { state, forwarder, runtime, late: TaskTracker::new(), counters }
     }
 
-    /// Decides one query; `worker` is whose counters count it. A forward that finds no slot, or no room for its
-    /// reply, is answered at once (N20).
+    /// Decides one query; `worker` is whose counters count it. A forward that finds no slot, or no room to wait in, is
+    /// answered at once (N20).
     pub(super) fn decide(
         &self,
         published: &Published,
@@ -64,11 +64,14 @@ impl Desk {
             Action::Reply(octets) => Decision::Reply(octets),
             Action::Drop => Decision::Drop,
             Action::Forward(forward) => {
-                let slot = room.then(|| {
+                let slot = if room {
                     let client = query.client.ip();
                     self.forwarder.slot(&published.upstreams, forward.group, client)
-                });
-                match slot.flatten() {
+                } else {
+                    self.forwarder.refuse_for_buffers();
+                    None
+                };
+                match slot {
                     Some(slot) => Decision::Forward(Box::new(forward), slot),
                     None => Decision::Reply(forward.pending.fail(0, "forward limit", buffer)),
                 }

@@ -20,7 +20,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
-use dataplane_core::{Query, Transport};
+use dataplane_core::{Forward, Query, Transport};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -30,7 +30,6 @@ use super::counters::{CloseReason, ServeCounters, add};
 use super::desk::{Decision, Desk, Seeds, client};
 use super::{Limits, Phase};
 use connection::Connection;
-use frame::LATE_OCTETS;
 use table::{Seat, Table};
 
 /// The largest message, and so the largest reply.
@@ -52,7 +51,7 @@ enum Outcome {
     Late(Late),
 }
 
-/// Decides one message of a client, given whether there is room for a late reply.
+/// Decides one message of a client, given whether there is room to wait for an upstream.
 type Answer = Box<dyn Fn(&[u8], SocketAddr, bool, &mut [u8]) -> Outcome>;
 
 /// What all connections share.
@@ -115,13 +114,12 @@ fn answer(desk: Arc<Desk>) -> Answer {
             }
             Ok(Decision::Forward(forward, slot)) => {
                 let (desk, published) = (Arc::clone(&desk), Arc::clone(&published));
-                Outcome::Late(Box::pin(async move {
-                    let mut reply = vec![0; LATE_OCTETS];
-                    let buffer = &mut reply[frame::PREFIX..];
-                    let octets = desk.forwarder.resolve(&published, &forward, slot, buffer).await;
-                    frame::seal(&mut reply, octets);
-                    reply
-                }))
+                let late = async move {
+                    let resolved = desk.forwarder.resolve(&published, &forward, slot).await;
+                    frame::sealed(|buffer| resolved.write(&forward.pending, buffer))
+                };
+                debug_assert!(size_of_val(&late) + size_of::<Forward>() <= frame::WAITING_OCTETS);
+                Outcome::Late(Box::pin(late))
             }
         }
     })

@@ -118,8 +118,9 @@ impl Worker {
         let (desk, socket) = (Arc::clone(&self.desk), Arc::clone(&self.socket));
         let published = Arc::clone(published);
         let late = async move {
+            let resolved = desk.forwarder.resolve(&published, &forward, slot).await;
             let mut buffer = [0; DATAGRAM_OCTETS];
-            let octets = desk.forwarder.resolve(&published, &forward, slot, &mut buffer).await;
+            let octets = resolved.write(&forward.pending, &mut buffer);
             if socket.send_to(&buffer[..octets], from, peer).is_err() {
                 add(&desk.counters.udp_send_failed, 1);
             }

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use crds::Config;
-use crds::config::{Group, GroupOptions, Server, Transport, Upstreams as UpstreamsConfig};
+use crds::config::{
+    Group, GroupOptions, Server, StubDomain, Transport, Upstreams as UpstreamsConfig,
+};
 use dataplane::forward::{Forwarder, Upstreams};
 use dataplane::serve::{self, Limits, Serving};
 use dataplane::settings;
@@ -29,13 +31,18 @@ pub(crate) const OURS: &str = "cart.shop.svc.cluster.local";
 /// A name that only the upstream knows.
 pub(crate) const THEIRS: &str = "www.example.org";
 
+/// A name of a stub domain, whose server answers at once.
+pub(crate) const STUB: &str = "wiki.corp.example";
+
 const A: u16 = 1;
 
 /// Everything of one test.
 pub(crate) struct House {
     pub(crate) serving: Serving,
     pub(crate) state: Arc<State>,
+    pub(crate) forwarder: Arc<Forwarder>,
     pub(crate) upstream: Upstream,
+    _stub: Upstream,
     pub(crate) runtime: Runtime,
 }
 
@@ -43,12 +50,15 @@ impl House {
     /// Serves on these addresses with one worker each.
     pub(crate) fn on(listen: &[&str], limits: Limits) -> House {
         let listen: Vec<SocketAddr> = listen.iter().map(|text| text.parse().unwrap()).collect();
-        let upstream = Upstream::start();
-        let state = Arc::new(state(upstream.address, listen.len()));
+        let (upstream, stub) = (Upstream::start(), Upstream::start());
+        stub.release();
+        let config = config(upstream.address, stub.address);
+        let state = Arc::new(state(&config, listen.len()));
         let runtime = Runtime::new().unwrap();
         let (forwarder, handle) = (Forwarder::new(), runtime.handle().clone());
-        let serving = Serving::start(&listen, 1, state.clone(), forwarder, limits, handle).unwrap();
-        House { serving, state, upstream, runtime }
+        let serving =
+            Serving::start(&listen, 1, state.clone(), forwarder.clone(), limits, handle).unwrap();
+        House { serving, state, forwarder, upstream, _stub: stub, runtime }
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -65,12 +75,22 @@ impl House {
     }
 }
 
-fn state(upstream: SocketAddr, addresses: usize) -> State {
-    let server =
-        Server { ip: upstream.ip(), port: upstream.port(), transport: Transport::Udp, tls: None };
-    let group = Group { servers: vec![server], options: GroupOptions::default() };
-    let config = Config { upstreams: UpstreamsConfig::Servers(group), ..Config::default() };
-    let mut index = Index::new(settings::of(&config).unwrap());
+/// A configuration with one default upstream, and another for `corp.example`.
+pub(crate) fn config(upstream: SocketAddr, stub: SocketAddr) -> Config {
+    let group = |address: SocketAddr| {
+        let (ip, port) = (address.ip(), address.port());
+        let server = Server { ip, port, transport: Transport::Udp, tls: None };
+        Group { servers: vec![server], options: GroupOptions::default() }
+    };
+    Config {
+        upstreams: UpstreamsConfig::Servers(group(upstream)),
+        stub_domains: vec![StubDomain { domain: "corp.example".into(), group: group(stub) }],
+        ..Config::default()
+    }
+}
+
+fn state(config: &Config, addresses: usize) -> State {
+    let mut index = Index::new(settings::of(config).unwrap());
     for resource in Resource::ALL {
         index.begin_list(resource);
         for object in objects().into_iter().filter(|object| object.resource() == resource) {
@@ -82,7 +102,7 @@ fn state(upstream: SocketAddr, addresses: usize) -> State {
     State {
         published: ArcSwap::from_pointee(Published {
             records: index.records(),
-            upstreams: Arc::new(Upstreams::of(&config, Path::new(""))),
+            upstreams: Arc::new(Upstreams::of(config, Path::new(""))),
         }),
         counters: serve::worker_counters(addresses, 1),
         identity: Identity::default(),

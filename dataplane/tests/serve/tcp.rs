@@ -4,11 +4,13 @@ use std::io::Write;
 use std::net::Shutdown;
 use std::sync::atomic::Ordering;
 
+use dataplane::forward::Limit;
 use dataplane::serve::{CloseReason, Limits};
 
-use crate::harness::{House, OURS, Reply, THEIRS, Tcp, query};
+use crate::harness::{House, OURS, Reply, STUB, THEIRS, Tcp, query};
 
 const FORMERR: u8 = 1;
+const SERVFAIL: u8 = 2;
 
 #[test]
 fn wr41_t6_own_answers_overtake_lookups_on_one_connection() {
@@ -123,4 +125,33 @@ fn limits_may_change_while_serving() {
     house.until("it is counted", |house| {
         house.serving.counters().tcp_closed(CloseReason::Evicted) == 1
     });
+}
+
+#[test]
+fn wr44_one_clients_queries_at_a_silent_upstream_cost_no_other_its_own() {
+    let house = House::on(&["127.0.0.1:0"], Limits::default());
+    let greedy: Vec<Tcp> = (0..6)
+        .map(|_| {
+            let mut client = Tcp::connect(house.address());
+            // More than are taken at a time, so that those that are given up are followed by others.
+            (0..640).for_each(|id| client.send(&query(id, THEIRS)));
+            client
+        })
+        .collect();
+    house.until("all six wait", |house| house.forwarder.in_flight() >= 6 * 64 - 1);
+    let mut other = Tcp::connect(house.address());
+    assert_eq!(other.ask(1, STUB), Reply::theirs(1));
+    assert_eq!(house.forwarder.limited(Limit::TcpBuffers), 0);
+    drop(greedy);
+}
+
+#[test]
+fn n20_a_lookup_without_room_is_servfail_at_once_and_counted() {
+    let limits = Limits { tcp_buffer_bytes: 1000, ..Limits::default() };
+    let house = House::on(&["127.0.0.1:0"], limits);
+    let mut client = Tcp::connect(house.address());
+    assert_eq!(client.ask(1, THEIRS), Reply { id: 1, rcode: SERVFAIL, address: None });
+    assert_eq!(house.forwarder.limited(Limit::TcpBuffers), 1);
+    assert_eq!(client.ask(2, OURS), Reply::ours(2), "what is ours needs no room");
+    assert!(!house.upstream.was_asked());
 }

@@ -17,7 +17,7 @@ use tokio::time::{Instant, Sleep};
 use super::super::Deadlines;
 use super::super::counters::{CloseReason, add};
 use super::deadline::{Waiting, lifetime};
-use super::frame::{self, Frame, LATE_OCTETS, PREFIX};
+use super::frame::{self, Frame, PREFIX, WAITING_OCTETS};
 use super::table::Seat;
 use super::{Hall, Outcome};
 
@@ -25,7 +25,7 @@ use super::{Hall, Outcome};
 const IN_PROGRESS: usize = 64;
 
 /// With so many octets of replies unwritten, reading pauses: one full reply, so that the most a client holds of us
-/// without reading is two.
+/// without reading is two, besides replies of upstreams to what it had asked by then.
 const UNWRITTEN_OCTETS: usize = 64 << 10;
 
 /// Octets read at a time.
@@ -130,7 +130,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     self.seat.message_came(Instant::now());
                     self.asked = true;
                     let mut buffer = hall.scratch.borrow_mut();
-                    let room = self.seat.has_room(LATE_OCTETS);
+                    let room = self.seat.has_room(WAITING_OCTETS);
                     match (hall.answer)(message, self.client, room, &mut buffer) {
                         Outcome::Reply(octets) => {
                             self.push(&frame::prefix(octets));
@@ -182,9 +182,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Accounts for what is held: buffers as allocated, late replies at their largest.
+    /// Accounts for what is held: buffers as allocated, and what waits for upstreams.
     fn hold(&self, input: usize) {
-        let late = self.late.len() * LATE_OCTETS;
+        let late = self.late.len() * WAITING_OCTETS;
         self.seat.hold(input + self.output.capacity() + late);
     }
 
@@ -240,12 +240,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Poll::Pending => {}
             }
         }
-        if self.unwritten() < UNWRITTEN_OCTETS {
-            match self.late.poll_join_next(cx) {
-                Poll::Ready(Some(Ok(reply))) => return Poll::Ready(Event::Reply(reply)),
-                Poll::Ready(Some(Err(_))) => return Poll::Ready(Event::NoReply),
-                Poll::Ready(None) | Poll::Pending => {}
-            }
+        // However much is unwritten: a reply that has come takes its room, and must be counted.
+        match self.late.poll_join_next(cx) {
+            Poll::Ready(Some(Ok(reply))) => return Poll::Ready(Event::Reply(reply)),
+            Poll::Ready(Some(Err(_))) => return Poll::Ready(Event::NoReply),
+            Poll::Ready(None) | Poll::Pending => {}
         }
         if self.may_read() {
             if self.held_back {

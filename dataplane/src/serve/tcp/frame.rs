@@ -5,8 +5,9 @@ use super::MESSAGE_OCTETS;
 /// Octets of a length prefix.
 pub(super) const PREFIX: usize = 2;
 
-/// What a late reply may take, and is counted as until it comes.
-pub(super) const LATE_OCTETS: usize = PREFIX + MESSAGE_OCTETS;
+/// What a query that waits for an upstream is counted as, about what its lookup takes; its reply has no buffer before
+/// it is there, and counts as long as it is from then on.
+pub(super) const WAITING_OCTETS: usize = 4 << 10;
 
 /// Less than a header is no message (N1, WR43).
 const HEADER_OCTETS: usize = 12;
@@ -41,11 +42,14 @@ pub(super) fn prefix(octets: usize) -> [u8; PREFIX] {
     u16::try_from(octets).expect("a buffer of 65,535 octets holds no more").to_be_bytes()
 }
 
-/// Makes a buffer with a message behind the place of its prefix the two of them, and no more.
-pub(super) fn seal(buffer: &mut Vec<u8>, octets: usize) {
+/// A message with its prefix, and no octet more; `write` gets room for the largest and returns its length.
+pub(super) fn sealed(write: impl FnOnce(&mut [u8]) -> usize) -> Vec<u8> {
+    let mut buffer = vec![0; PREFIX + MESSAGE_OCTETS];
+    let octets = write(&mut buffer[PREFIX..]);
     buffer[..PREFIX].copy_from_slice(&prefix(octets));
     buffer.truncate(PREFIX + octets);
     buffer.shrink_to_fit();
+    buffer
 }
 
 #[cfg(test)]
@@ -73,12 +77,13 @@ mod tests {
 
     #[test]
     fn a_sealed_reply_is_a_message() {
-        let mut buffer = vec![9; LATE_OCTETS];
-        seal(&mut buffer, 300);
-        assert_eq!(buffer.len(), 302);
-        assert_eq!(first(&buffer), Frame::Message(&[9; 300]));
-        let mut largest = vec![1; LATE_OCTETS];
-        seal(&mut largest, MESSAGE_OCTETS);
-        assert_eq!(first(&largest), Frame::Message(&[1; MESSAGE_OCTETS]));
+        for octets in [300, MESSAGE_OCTETS] {
+            let reply = sealed(|buffer| {
+                buffer.fill(9);
+                octets
+            });
+            assert!(reply.len() == 2 + octets && reply.capacity() < reply.len() + 16);
+            assert_eq!(first(&reply), Frame::Message(&vec![9; octets]));
+        }
     }
 }

@@ -234,9 +234,10 @@ impl Seat {
         }
     }
 
-    /// Whether so many more octets leave room for others.
+    /// Whether there is room for so many more octets. Only who holds less than the average is still read when the
+    /// last quarter begins, so it is theirs.
     pub(super) fn has_room(&self, octets: usize) -> bool {
-        self.table.held.get() + octets <= pause_at(self.bound)
+        self.table.held.get() + octets <= self.bound
     }
 
     /// Whether this connection must not be read for now: the buffers are nearly full and it holds no less than

@@ -10,7 +10,7 @@ use tokio::task::LocalSet;
 use super::*;
 
 /// A hall that answers by the octet after the header: `e` echoes the message, `b` replies with 60,000 octets, `l`
-/// echoes after as many seconds as the next octet says, anything else is no query.
+/// and `L` do the same after as many seconds as the next octet says, anything else is no query.
 pub(super) fn hall(limits: Limits) -> (Rc<Hall>, Rc<Cell<usize>>) {
     let asked = Rc::new(Cell::new(0));
     let count = Rc::clone(&asked);
@@ -26,14 +26,16 @@ pub(super) fn hall(limits: Limits) -> (Rc<Hall>, Rc<Cell<usize>>) {
                 buffer[..2].copy_from_slice(&message[..2]);
                 Outcome::Reply(60_000)
             }
-            Some(b'l') if room => {
-                let message = message.to_vec();
+            Some(kind @ (b'l' | b'L')) if room => {
+                let octets = if *kind == b'l' { message.len() } else { 60_000 };
+                let mut message = message.to_vec();
                 Outcome::Late(Box::pin(async move {
                     tokio::time::sleep(Duration::from_secs(message[13].into())).await;
-                    [&frame::prefix(message.len())[..], &message].concat()
+                    message.resize(octets, 0);
+                    [&frame::prefix(octets)[..], &message].concat()
                 }))
             }
-            Some(b'l') => {
+            Some(b'l' | b'L') => {
                 buffer[..12].fill(0xff);
                 Outcome::Reply(12)
             }

@@ -17,7 +17,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::Context;
-use arc_swap::ArcSwap;
 use dataplane_core::{Reason, WorkerCounters};
 use dataplane_udp::Socket;
 use tokio::runtime::Handle;
@@ -29,7 +28,8 @@ use desk::Desk;
 
 pub use counters::{CloseReason, ServeCounters};
 
-/// What the configuration bounds. New values count for new connections.
+/// What the configuration bounds. New values count for the connections that are open too, but for the deadlines and
+/// the share of a client: those are looked at when one comes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Inbound TCP connections at a time (`tcpConnections`, WR44).
@@ -113,7 +113,7 @@ pub struct Serving {
     addresses: Vec<SocketAddr>,
     desk: Arc<Desk>,
     counters: Arc<ServeCounters>,
-    limits: Arc<ArcSwap<Limits>>,
+    limits: watch::Sender<Limits>,
     phase: watch::Sender<Phase>,
     udp_stop: Arc<AtomicBool>,
     sockets: Vec<Arc<Socket>>,
@@ -151,7 +151,7 @@ impl Serving {
         let sockets: Vec<_> = bound.iter().flat_map(|bound| bound.udp.clone()).collect();
         let counters = Arc::new(ServeCounters::new(sockets.clone()));
         let desk = Arc::new(Desk::new(state, forwarder, runtime, Arc::clone(&counters)));
-        let limits = Arc::new(ArcSwap::from_pointee(limits));
+        let (limits, limits_seen) = watch::channel(limits);
         let (phase, phase_seen) = watch::channel(Phase::Serving);
         let mut serving = Serving {
             addresses,
@@ -164,16 +164,17 @@ impl Serving {
             threads: Vec::new(),
         };
         let listeners = bound.into_iter().map(|bound| bound.tcp).collect();
-        serving.spawn(listeners, phase_seen)?;
+        serving.spawn(listeners, limits_seen, phase_seen)?;
         Ok(serving)
     }
 
     fn spawn(
         &mut self,
         listeners: Vec<std::net::TcpListener>,
+        limits: watch::Receiver<Limits>,
         phase: watch::Receiver<Phase>,
     ) -> anyhow::Result<()> {
-        let stale = self.limits.load().deadlines.stale;
+        let stale = limits.borrow().deadlines.stale;
         for (number, socket) in self.sockets.iter().enumerate() {
             let worker = udp::Worker::new(
                 Arc::clone(socket),
@@ -188,7 +189,7 @@ impl Serving {
                 .context("cannot start a thread for UDP")?;
             self.threads.push(thread);
         }
-        let thread = tcp::start(listeners, Arc::clone(&self.desk), Arc::clone(&self.limits), phase)
+        let thread = tcp::start(listeners, Arc::clone(&self.desk), limits, phase)
             .context("cannot start a thread for TCP")?;
         self.threads.push(thread);
         Ok(())
@@ -214,9 +215,9 @@ impl Serving {
         workers.flat_map(|worker| reasons().map(|reason| worker.count(*reason))).sum()
     }
 
-    /// Takes other limits; connections that are open keep theirs.
+    /// Takes other limits. Past a lower one the longest idle connections are closed, and others as they fall idle.
     pub fn set_limits(&self, limits: Limits) {
-        self.limits.store(Arc::new(limits));
+        self.limits.send_replace(limits);
     }
 
     /// From here on TCP connections are closed as soon as nothing is in progress on them (E45). New ones are

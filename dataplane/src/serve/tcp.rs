@@ -19,7 +19,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
-use arc_swap::ArcSwap;
 use dataplane_core::{Forward, Query, Transport};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
@@ -58,7 +57,6 @@ type Answer = Box<dyn Fn(&[u8], SocketAddr, bool, &mut [u8]) -> Outcome>;
 struct Hall {
     answer: Answer,
     table: Rc<Table>,
-    limits: Arc<ArcSwap<Limits>>,
     counters: Arc<ServeCounters>,
     /// Where late replies are waited for.
     runtime: Handle,
@@ -72,7 +70,7 @@ struct Hall {
 pub(super) fn start(
     listeners: Vec<std::net::TcpListener>,
     desk: Arc<Desk>,
-    limits: Arc<ArcSwap<Limits>>,
+    limits: watch::Receiver<Limits>,
     phase: watch::Receiver<Phase>,
 ) -> io::Result<JoinHandle<()>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -82,8 +80,8 @@ pub(super) fn start(
     };
     std::thread::Builder::new().name("tcp".to_owned()).spawn(move || {
         let (counters, handle) = (Arc::clone(&desk.counters), desk.runtime.clone());
-        let hall = Hall::new(answer(desk), limits, counters, handle);
-        LocalSet::new().block_on(&runtime, serve(Rc::new(hall), listeners, phase));
+        let hall = Hall::new(answer(desk), limits.borrow().clone(), counters, handle);
+        LocalSet::new().block_on(&runtime, serve(Rc::new(hall), listeners, limits, phase));
     })
 }
 
@@ -126,16 +124,10 @@ fn answer(desk: Arc<Desk>) -> Answer {
 }
 
 impl Hall {
-    fn new(
-        answer: Answer,
-        limits: Arc<ArcSwap<Limits>>,
-        counters: Arc<ServeCounters>,
-        runtime: Handle,
-    ) -> Self {
+    fn new(answer: Answer, limits: Limits, counters: Arc<ServeCounters>, runtime: Handle) -> Self {
         Self {
             answer,
-            table: Rc::new(Table::new(Arc::clone(&counters))),
-            limits,
+            table: Rc::new(Table::new(limits, Arc::clone(&counters))),
             counters,
             runtime,
             scratch: RefCell::new(vec![0; MESSAGE_OCTETS].into()),
@@ -147,14 +139,20 @@ impl Hall {
     /// Gives a new connection its place, or closes it if there is none.
     fn welcome(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr) {
         add(&self.counters.tcp_accepted, 1);
-        let limits = self.limits.load();
-        let Some(seat) = self.table.admit(client(peer).ip(), &limits) else {
+        let Some(seat) = self.table.admit(client(peer).ip()) else {
             self.counters.add_closed(CloseReason::Refused);
             return;
         };
         // Replies are whole messages: nothing is gained by holding one back.
         let _ = stream.set_nodelay(true);
         tokio::task::spawn_local(attend(Rc::clone(self), stream, peer, seat));
+    }
+
+    async fn set_limits(&self, limits: Limits) {
+        self.table.set_limits(limits);
+        while self.table.shrink() {
+            tokio::task::yield_now().await;
+        }
     }
 
     fn drain(&self) {
@@ -170,14 +168,27 @@ async fn attend(hall: Rc<Hall>, stream: TcpStream, peer: SocketAddr, seat: Seat)
     counters.add_closed(reason);
 }
 
-async fn serve(hall: Rc<Hall>, listeners: Vec<TcpListener>, mut phase: watch::Receiver<Phase>) {
+async fn serve(
+    hall: Rc<Hall>,
+    listeners: Vec<TcpListener>,
+    mut limits: watch::Receiver<Limits>,
+    mut phase: watch::Receiver<Phase>,
+) {
     let accepting: Vec<_> = listeners
         .into_iter()
         .map(|listener| tokio::task::spawn_local(accept(Rc::clone(&hall), listener)))
         .collect();
     loop {
+        let changed = tokio::select! {
+            changed = phase.changed() => changed,
+            Ok(()) = limits.changed() => {
+                let limits = limits.borrow_and_update().clone();
+                hall.set_limits(limits).await;
+                continue;
+            }
+        };
         // Without a sender nobody is left to stop us any other way.
-        let now = match phase.changed().await {
+        let now = match changed {
             Ok(()) => *phase.borrow_and_update(),
             Err(_) => Phase::Over,
         };

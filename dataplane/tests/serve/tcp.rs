@@ -125,6 +125,8 @@ fn limits_may_change_while_serving() {
     house.until("it is counted", |house| {
         house.serving.counters().tcp_closed(CloseReason::Evicted) == 1
     });
+    house.serving.set_limits(Limits { tcp_connections: 0, ..Limits::default() });
+    assert!(second.is_closed(), "although nobody comes in its place");
 }
 
 #[test]

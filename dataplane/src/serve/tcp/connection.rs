@@ -50,6 +50,8 @@ pub(super) struct Connection<S> {
     asked: bool,
     /// Input waits for a limit, not for the client.
     held_back: bool,
+    /// The same, and only what others hold can end it.
+    held_back_since: Option<Instant>,
     message_since: Option<Instant>,
     write_since: Option<Instant>,
     old: Instant,
@@ -71,7 +73,7 @@ enum Event {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) fn new(hall: Rc<Hall>, stream: S, client: SocketAddr, seat: Seat) -> Self {
-        let deadlines = hall.limits.load().deadlines.clone();
+        let deadlines = hall.table.deadlines();
         let seed = hall.seeds.borrow_mut().next();
         let now = Instant::now();
         Self {
@@ -86,6 +88,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             ending: None,
             asked: false,
             held_back: false,
+            held_back_since: None,
             message_since: None,
             write_since: None,
             old: now + lifetime(deadlines.age, seed),
@@ -199,6 +202,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             None if unfinished => Some(now),
             _ => None,
         };
+        let waits_for_others = self.held_back && self.is_done();
+        self.held_back_since = self.held_back_since.or(Some(now)).filter(|_| waits_for_others);
         let since = match self.seat.quiet_since() {
             _ if !self.input.is_empty() || !self.is_done() => None,
             None => Some(now),
@@ -222,6 +227,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Some(CloseReason::Drain)
         } else if self.old <= Instant::now() {
             Some(CloseReason::Age)
+        } else if self.asked && self.seat.is_surplus() {
+            Some(CloseReason::Evicted)
         } else {
             None
         }
@@ -270,6 +277,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let waiting = Waiting {
             quiet: self.seat.quiet_since(),
             message: self.message_since,
+            held_back: self.held_back_since,
             write: self.write_since,
             old: self.old,
         };

@@ -13,6 +13,8 @@ pub(super) struct Waiting {
     pub(super) quiet: Option<Instant>,
     /// The first octet of an unfinished message, while we read.
     pub(super) message: Option<Instant>,
+    /// Since when only the buffers of others keep it from being read.
+    pub(super) held_back: Option<Instant>,
     /// The last progress of a write that is not done.
     pub(super) write: Option<Instant>,
     /// When it is old enough to be closed once quiet.
@@ -30,7 +32,10 @@ impl Waiting {
         let message =
             self.message.map(|since| (since + deadlines.message, CloseReason::SlowMessage));
         let write = self.write.map(|since| (since + deadlines.write, CloseReason::SlowReader));
-        [quiet, message, write].into_iter().flatten().min_by_key(|(at, _)| *at)
+        // As long as an idle one, and for the same reason: it occupies a place, and here octets of which all have too
+        // few.
+        let held_back = self.held_back.map(|since| (since + deadlines.idle, CloseReason::Backlog));
+        [quiet, message, held_back, write].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 }
 
@@ -52,7 +57,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn wr42_each_wait_has_its_own_deadline_and_the_first_counts() {
         let now = Instant::now();
-        let nothing = Waiting { quiet: None, message: None, write: None, old: now + DAY };
+        let nothing =
+            Waiting { quiet: None, message: None, held_back: None, write: None, old: now + DAY };
         let due = |waiting: Waiting| {
             let due = waiting.due(&Deadlines::default());
             due.map(|(at, reason)| (at - now, reason))
@@ -60,10 +66,12 @@ mod tests {
         let quiet = Waiting { quiet: Some(now), ..nothing };
         let message = Waiting { message: Some(now), ..nothing };
         let write = Waiting { write: Some(now), ..nothing };
+        let held_back = Waiting { held_back: Some(now), ..nothing };
         assert_eq!(due(nothing), None, "only an upstream is waited for");
         assert_eq!(due(quiet), Some((seconds(10), CloseReason::Idle)));
         assert_eq!(due(message), Some((seconds(3), CloseReason::SlowMessage)));
         assert_eq!(due(write), Some((seconds(5), CloseReason::SlowReader)));
+        assert_eq!(due(held_back), Some((seconds(10), CloseReason::Backlog)));
         let both = Waiting { message: Some(now + seconds(4)), ..write };
         assert_eq!(due(both), Some((seconds(5), CloseReason::SlowReader)));
     }
@@ -71,7 +79,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn wr45_age_closes_a_quiet_connection_only() {
         let now = Instant::now();
-        let busy = Waiting { quiet: None, message: None, write: None, old: now };
+        let busy = Waiting { quiet: None, message: None, held_back: None, write: None, old: now };
         assert_eq!(busy.due(&Deadlines::default()), None);
         let quiet = Waiting { quiet: Some(now), ..busy };
         let due = quiet.due(&Deadlines::default());

@@ -27,6 +27,9 @@ pub(super) struct Table {
     seats: Cell<usize>,
     /// Octets held by all.
     held: Cell<usize>,
+    /// Connections that are not read because of the bound on that.
+    paused: Cell<usize>,
+    limits: RefCell<Limits>,
     counters: Arc<ServeCounters>,
     emptied: Notify,
 }
@@ -49,24 +52,29 @@ pub(super) struct Seat {
     number: u64,
     entry: Rc<Entry>,
     table: Rc<Table>,
-    bound: usize,
 }
 
+/// Connections evicted in one step when a lower limit is set: the others go on in between.
+const EVICTIONS_AT_ONCE: usize = 256;
+
 impl Table {
-    pub(super) fn new(counters: Arc<ServeCounters>) -> Self {
+    pub(super) fn new(limits: Limits, counters: Arc<ServeCounters>) -> Self {
         Self {
             entries: RefCell::default(),
             of_client: RefCell::default(),
             next: Cell::new(0),
             seats: Cell::new(0),
             held: Cell::new(0),
+            paused: Cell::new(0),
+            limits: RefCell::new(limits),
             counters,
             emptied: Notify::new(),
         }
     }
 
     /// A place for one more connection. At a limit the longest idle gives up its own; `None` if nobody is idle.
-    pub(super) fn admit(self: &Rc<Self>, client: IpAddr, limits: &Limits) -> Option<Seat> {
+    pub(super) fn admit(self: &Rc<Self>, client: IpAddr) -> Option<Seat> {
+        let limits = self.limits.borrow().clone();
         let stuck = limits.deadlines.stuck();
         let of_client = self.of_client.borrow().get(&client).copied();
         if of_client.unwrap_or(0) >= limits.tcp_connections_per_client {
@@ -91,7 +99,41 @@ impl Table {
         *self.of_client.borrow_mut().entry(client).or_insert(0) += 1;
         self.seats.set(self.seats.get() + 1);
         self.counters.tcp_open.fetch_add(1, Ordering::Relaxed);
-        Some(Seat { number, entry, table: Rc::clone(self), bound: limits.tcp_buffer_bytes })
+        Some(Seat { number, entry, table: Rc::clone(self) })
+    }
+
+    /// Takes other limits, for the connections that are open too.
+    pub(super) fn set_limits(&self, limits: Limits) {
+        *self.limits.borrow_mut() = limits;
+        self.set_held(self.held.get());
+    }
+
+    pub(super) fn deadlines(&self) -> Deadlines {
+        self.limits.borrow().deadlines.clone()
+    }
+
+    /// Closes idle connections past the limit, the longest idle first, some at a time; returns whether to call
+    /// again. Those in use go when they fall idle, see [`Seat::is_surplus`].
+    pub(super) fn shrink(&self) -> bool {
+        let entries = self.entries.borrow();
+        let idle = |(number, entry): (&u64, &Rc<Entry>)| Some((entry.quiet_since.get()?, *number));
+        let mut idle: Vec<_> = entries.iter().filter_map(idle).collect();
+        drop(entries);
+        idle.sort_unstable();
+        idle.truncate(self.surplus().min(EVICTIONS_AT_ONCE));
+        for (_, number) in &idle {
+            self.evict(*number, CloseReason::Evicted);
+        }
+        idle.len() == EVICTIONS_AT_ONCE
+    }
+
+    /// How many connections there are past the limit.
+    fn surplus(&self) -> usize {
+        self.entries.borrow().len().saturating_sub(self.limits.borrow().tcp_connections)
+    }
+
+    fn bound(&self) -> usize {
+        self.limits.borrow().tcp_buffer_bytes
     }
 
     /// The quiet connection that has been so for longest; if none is, the one whose last message is oldest, if
@@ -125,13 +167,23 @@ impl Table {
                 of_client.remove(&entry.client);
             }
         }
+        self.set_paused(&entry, false);
         self.set_held(self.held.get() - entry.held.replace(0));
         Some(entry)
     }
 
+    /// The one place where less comes to be held, whoever held it: nobody who waits for that is forgotten.
     fn set_held(&self, octets: usize) {
         self.held.set(octets);
         self.counters.tcp_buffered.store(octets as u64, Ordering::Relaxed);
+        if self.paused.get() > 0 && octets < pause_at(self.bound()) {
+            self.resume();
+        }
+    }
+
+    fn set_paused(&self, entry: &Entry, paused: bool) {
+        let before = entry.paused.replace(paused);
+        self.paused.set(self.paused.get() + usize::from(paused) - usize::from(before));
     }
 
     /// Closes every connection with nothing in progress.
@@ -157,6 +209,7 @@ impl Table {
                 entry.waker.borrow().wake_by_ref();
             }
         }
+        self.paused.set(0);
     }
 
     fn largest(&self) -> Option<u64> {
@@ -220,47 +273,45 @@ impl Seat {
             return;
         }
         let table = &self.table;
-        let before = table.held.get();
-        let after = before - self.entry.held.replace(octets) + octets;
+        let after = table.held.get() - self.entry.held.replace(octets) + octets;
         table.set_held(after);
-        if after > self.bound
+        if after > table.bound()
             && let Some(largest) = table.largest()
         {
             table.evict(largest, CloseReason::Backlog);
-        }
-        let pause_at = pause_at(self.bound);
-        if before >= pause_at && table.held.get() < pause_at {
-            table.resume();
         }
     }
 
     /// Whether there is room for so many more octets. Only who holds less than the average is still read when the
     /// last quarter begins, so it is theirs.
     pub(super) fn has_room(&self, octets: usize) -> bool {
-        self.table.held.get() + octets <= self.bound
+        self.table.held.get() + octets <= self.table.bound()
     }
 
     /// Whether this connection must not be read for now: the buffers are nearly full and it holds no less than
     /// the average, as the largest always does.
     pub(super) fn is_paused(&self) -> bool {
+        if self.must_close() {
+            return false;
+        }
         let held = self.table.held.get();
         let own = self.entry.held.get();
-        let paused = held >= pause_at(self.bound)
+        let paused = held >= pause_at(self.table.bound())
             && own > 0
             && own.saturating_mul(self.table.entries.borrow().len()) >= held;
-        self.entry.paused.set(paused);
+        self.table.set_paused(&self.entry, paused);
         paused
+    }
+
+    /// Whether there are more connections than may be, since the limit was lowered.
+    pub(super) fn is_surplus(&self) -> bool {
+        self.table.surplus() > 0
     }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        let before = self.table.held.get();
         self.table.remove(self.number);
-        let pause_at = pause_at(self.bound);
-        if before >= pause_at && self.table.held.get() < pause_at {
-            self.table.resume();
-        }
         self.table.seats.set(self.table.seats.get() - 1);
         self.table.counters.tcp_open.fetch_sub(1, Ordering::Relaxed);
         self.table.emptied.notify_waiters();

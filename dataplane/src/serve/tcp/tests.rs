@@ -42,12 +42,7 @@ pub(super) fn hall(limits: Limits) -> (Rc<Hall>, Rc<Cell<usize>>) {
             _ => Outcome::Close,
         }
     });
-    let hall = Hall::new(
-        answer,
-        Arc::new(ArcSwap::from_pointee(limits)),
-        Arc::default(),
-        Handle::current(),
-    );
+    let hall = Hall::new(answer, limits, Arc::default(), Handle::current());
     (Rc::new(hall), asked)
 }
 

@@ -34,8 +34,7 @@ fn connect(limits: Limits, octets: usize) -> Client {
 fn connect_to(hall: &Rc<Hall>, octets: usize) -> (DuplexStream, JoinHandle<CloseReason>) {
     let (stream, ours) = tokio::io::duplex(octets);
     let peer: SocketAddr = "10.0.0.1:5353".parse().expect("address");
-    let limits = hall.limits.load();
-    let seat = hall.table.admit(peer.ip(), &limits).expect("a seat");
+    let seat = hall.table.admit(peer.ip()).expect("a seat");
     let connection = Connection::new(Rc::clone(hall), ours, peer, seat);
     (stream, tokio::task::spawn_local(connection.run()))
 }

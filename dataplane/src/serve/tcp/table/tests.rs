@@ -1,10 +1,13 @@
 //! Limits and evictions, without connections behind the seats.
 
+use std::sync::atomic::AtomicUsize;
+use std::task::Wake;
+
 use super::super::tests::local;
 use super::*;
 
-fn table() -> Rc<Table> {
-    Rc::new(Table::new(Arc::default()))
+fn table(limits: Limits) -> Rc<Table> {
+    Rc::new(Table::new(limits, Arc::default()))
 }
 
 fn limits(connections: usize, per_client: usize) -> Limits {
@@ -30,19 +33,19 @@ async fn second() {
 #[test]
 fn wr44_t1_a_client_at_its_limit_loses_its_own_longest_idle() {
     local(async {
-        let (table, limits) = (table(), limits(100, 2));
-        let other = table.admit(client(2), &limits).expect("other");
+        let table = table(limits(100, 2));
+        let other = table.admit(client(2)).expect("other");
         second().await;
-        let first = table.admit(client(1), &limits).expect("first");
+        let first = table.admit(client(1)).expect("first");
         second().await;
-        let second = table.admit(client(1), &limits).expect("second");
-        let third = table.admit(client(1), &limits).expect("third");
+        let second = table.admit(client(1)).expect("second");
+        let third = table.admit(client(1)).expect("third");
         assert_eq!(closes(&first), Some(CloseReason::EvictedByClient));
         for seat in [&other, &second, &third] {
             assert_eq!(closes(seat), None);
         }
         drop(first);
-        let fourth = table.admit(client(1), &limits).expect("fourth");
+        let fourth = table.admit(client(1)).expect("fourth");
         assert_eq!(closes(&second), Some(CloseReason::EvictedByClient));
         assert_eq!((closes(&third), closes(&fourth)), (None, None));
     });
@@ -51,16 +54,16 @@ fn wr44_t1_a_client_at_its_limit_loses_its_own_longest_idle() {
 #[test]
 fn wr44_t2_at_the_limit_of_all_the_longest_idle_goes() {
     local(async {
-        let (table, limits) = (table(), limits(3, 3));
+        let table = table(limits(3, 3));
         let mut seats = Vec::new();
         for number in 0..3 {
-            seats.push(table.admit(client(number), &limits).expect("seat"));
+            seats.push(table.admit(client(number)).expect("seat"));
             second().await;
         }
         // The first is busy, the second was used lately: the third has been idle for longest.
         seats[0].set_quiet_since(None);
         seats[1].set_quiet_since(Some(Instant::now()));
-        let new = table.admit(client(9), &limits).expect("new");
+        let new = table.admit(client(9)).expect("new");
         assert_eq!(closes(&seats[2]), Some(CloseReason::Evicted));
         for seat in [&seats[0], &seats[1], &new] {
             assert_eq!(closes(seat), None);
@@ -71,18 +74,18 @@ fn wr44_t2_at_the_limit_of_all_the_longest_idle_goes() {
 #[test]
 fn wr44_with_nobody_idle_the_new_connection_is_refused() {
     local(async {
-        let (table, limits) = (table(), limits(2, 2));
+        let table = table(limits(2, 2));
         let busy: Vec<_> =
-            (0..2).map(|number| table.admit(client(number), &limits).expect("seat")).collect();
+            (0..2).map(|number| table.admit(client(number)).expect("seat")).collect();
         for seat in &busy {
             seat.set_quiet_since(None);
         }
-        assert!(table.admit(client(9), &limits).is_none());
+        assert!(table.admit(client(9)).is_none());
         assert!(busy.iter().all(|seat| closes(seat).is_none()));
         // Nothing came from the first for longer than any lookup takes: it only occupies its place.
         tokio::time::sleep(Duration::from_secs(6)).await;
         busy[1].message_came(Instant::now());
-        assert!(table.admit(client(9), &limits).is_some());
+        assert!(table.admit(client(9)).is_some());
         assert_eq!(closes(&busy[0]), Some(CloseReason::Evicted));
         assert_eq!(closes(&busy[1]), None);
     });
@@ -91,9 +94,9 @@ fn wr44_with_nobody_idle_the_new_connection_is_refused() {
 #[test]
 fn a_seat_given_back_makes_room_and_is_no_longer_counted() {
     local(async {
-        let (table, limits) = (table(), limits(1, 1));
+        let table = table(limits(1, 1));
         for _ in 0..5 {
-            let seat = table.admit(client(1), &limits).expect("seat");
+            let seat = table.admit(client(1)).expect("seat");
             seat.hold(1000);
             assert_eq!(table.held.get(), 1000);
             assert_eq!(closes(&seat), None);
@@ -109,9 +112,9 @@ fn a_seat_given_back_makes_room_and_is_no_longer_counted() {
 fn wr44_past_the_bound_of_all_buffers_the_largest_backlog_is_closed() {
     local(async {
         let limits = Limits { tcp_buffer_bytes: 10_000, ..Limits::default() };
-        let table = table();
+        let table = table(limits);
         let seats: Vec<_> =
-            (0..3).map(|number| table.admit(client(number), &limits).expect("seat")).collect();
+            (0..3).map(|number| table.admit(client(number)).expect("seat")).collect();
         seats[0].hold(1000);
         seats[1].hold(6000);
         assert!(!seats[0].is_paused() && !seats[1].is_paused(), "room is left");
@@ -125,5 +128,79 @@ fn wr44_past_the_bound_of_all_buffers_the_largest_backlog_is_closed() {
         assert_eq!(closes(&seats[2]), None);
         seats[1].hold(9000);
         assert_eq!(table.held.get(), 5000, "nor is what it still holds");
+    });
+}
+
+/// Counts how often a connection is woken.
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn wr44_who_is_not_read_is_woken_whoever_gave_up_the_octets() {
+    local(async {
+        let limits = Limits { tcp_connections: 2, tcp_buffer_bytes: 10_000, ..Limits::default() };
+        let table = table(limits.clone());
+        let stuck = table.admit(client(1)).expect("stuck");
+        let woken = Arc::new(Woken::default());
+        let times = || woken.0.load(Ordering::Relaxed);
+        let mut waiting = table.admit(client(2)).expect("waiting");
+        let pause = |stuck: &Seat, waiting: &Seat| {
+            assert!(waiting.poll_close(&Context::from_waker(&woken.clone().into())).is_pending());
+            stuck.set_quiet_since(None);
+            waiting.set_quiet_since(None);
+            stuck.hold(4000);
+            waiting.hold(4000);
+            assert!(waiting.is_paused());
+        };
+        pause(&stuck, &waiting);
+        stuck.hold(4001);
+        assert_eq!(times(), 0, "still too much");
+        stuck.hold(3000);
+        assert_eq!(times(), 1, "it was written");
+        pause(&stuck, &waiting);
+        table.set_limits(Limits { tcp_buffer_bytes: 20_000, ..limits.clone() });
+        assert_eq!(times(), 2, "there may be more");
+        table.set_limits(limits);
+        pause(&stuck, &waiting);
+        tokio::time::sleep(Duration::from_secs(6)).await;
+        waiting.message_came(Instant::now());
+        let _third = table.admit(client(3)).expect("a seat");
+        assert_eq!((closes(&stuck), times()), (Some(CloseReason::Evicted), 3), "evicted");
+        waiting = table.admit(client(4)).expect("in place of the third");
+        drop(waiting);
+        assert_eq!(table.paused.get(), 0);
+    });
+}
+
+#[test]
+fn a_lower_limit_closes_the_longest_idle_and_others_when_they_fall_idle() {
+    local(async {
+        let table = table(limits(600, 600));
+        let mut seats = Vec::new();
+        for _ in 0..600 {
+            seats.push(table.admit(client(1)).expect("seat"));
+        }
+        second().await;
+        for seat in &seats[400..] {
+            seat.set_quiet_since(Some(Instant::now()));
+        }
+        seats[0].set_quiet_since(None);
+        table.set_limits(limits(100, 100));
+        assert!(table.shrink(), "some at a time");
+        let open = || seats.iter().filter(|seat| closes(seat).is_none()).count();
+        assert_eq!(open(), 600 - EVICTIONS_AT_ONCE);
+        assert!(!table.shrink());
+        assert_eq!(open(), 100);
+        assert_eq!(closes(&seats[0]), None, "in use");
+        assert!(seats[1..400].iter().all(|seat| closes(seat).is_some()), "idle for longest");
+        assert!(!seats[0].is_surplus());
+        table.set_limits(limits(99, 99));
+        assert!(seats[0].is_surplus());
     });
 }

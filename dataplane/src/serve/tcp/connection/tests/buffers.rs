@@ -84,9 +84,9 @@ fn wr44_at_the_bound_the_largest_backlog_is_not_read_and_others_are() {
 }
 
 /// One connection with a query held back at the bound, beside another that does not read its reply.
-async fn held_back_beside_a_slow_reader() -> (Client, DuplexStream) {
+async fn held_back_beside_a_slow_reader(tcp_connections: usize) -> (Client, DuplexStream) {
     // The reserve starts at 112 KiB: past it with both, but not with one of them alone.
-    let limits = Limits { tcp_buffer_bytes: 150 << 10, ..Limits::default() };
+    let limits = Limits { tcp_buffer_bytes: 150 << 10, tcp_connections, ..Limits::default() };
     let mut client = connect(limits, 1 << 10);
     let (mut slow, _) = connect_to(&client.hall, 1 << 10);
     slow.write_all(&message(1, b"b")).await.expect("write");
@@ -101,7 +101,7 @@ async fn held_back_beside_a_slow_reader() -> (Client, DuplexStream) {
 #[test]
 fn wr44_what_was_held_back_goes_on_when_another_reads_its_replies() {
     local(async {
-        let (client, mut slow) = held_back_beside_a_slow_reader().await;
+        let (client, mut slow) = held_back_beside_a_slow_reader(9).await;
         assert_eq!(reply_id(&mut slow).await, 1);
         sleep(seconds(1)).await;
         assert_eq!(client.asked.get(), 4, "although its own replies are unread");
@@ -111,9 +111,71 @@ fn wr44_what_was_held_back_goes_on_when_another_reads_its_replies() {
 #[test]
 fn wr44_what_was_held_back_goes_on_when_another_leaves() {
     local(async {
-        let (client, slow) = held_back_beside_a_slow_reader().await;
+        let (client, slow) = held_back_beside_a_slow_reader(9).await;
         drop(slow);
         sleep(seconds(1)).await;
         assert_eq!(client.asked.get(), 4, "although its own replies are unread");
+    });
+}
+
+#[test]
+fn wr44_what_was_held_back_goes_on_when_another_is_evicted_for_a_new_connection() {
+    local(async {
+        let (mut client, mut slow) = held_back_beside_a_slow_reader(2).await;
+        for _ in 0..3 {
+            // Enough for the deadline of a write, not to be done.
+            slow.read_exact(&mut [0; 100]).await.expect("read");
+            client.stream.read_exact(&mut [0; 100]).await.expect("read");
+            sleep(seconds(2)).await;
+        }
+        assert_eq!(client.asked.get(), 3);
+        let (_new, _ended) = connect_to(&client.hall, 1 << 10);
+        sleep(seconds(1)).await;
+        assert_eq!(client.asked.get(), 4, "although its own replies are unread");
+    });
+}
+
+#[test]
+fn wr44_what_was_held_back_goes_on_when_there_may_be_more() {
+    local(async {
+        let (client, _slow) = held_back_beside_a_slow_reader(9).await;
+        client.hall.set_limits(Limits::default()).await;
+        sleep(seconds(1)).await;
+        assert_eq!(client.asked.get(), 4);
+    });
+}
+
+#[test]
+fn wr44_what_nobody_makes_room_for_is_closed_in_the_end() {
+    local(async {
+        let limits = Limits { tcp_buffer_bytes: 150 << 10, ..Limits::default() };
+        let client = connect(limits, 1 << 16);
+        let seats: Vec<_> = (0..9)
+            .map(|_| client.hall.table.admit([10, 0, 0, 2].into()).expect("a seat"))
+            .collect();
+        seats[0].hold(105_000);
+        let mut client = client;
+        // The start of a message, more than the average and past three quarters.
+        client.send(&[&[0xff, 0xff][..], &[7; 20_000]].concat()).await;
+        sleep(seconds(9)).await;
+        assert!(!client.ended.is_finished());
+        sleep(seconds(2)).await;
+        assert!(client.ended.is_finished(), "no deadline of its own ends the wait");
+        assert_eq!(client.ended.await.expect("no panic"), CloseReason::Backlog);
+    });
+}
+
+#[test]
+fn a_lower_limit_closes_a_busy_connection_when_it_falls_idle() {
+    local(async {
+        let mut busy = connect(Limits::default(), 1 << 16);
+        let (mut idle, idle_ended) = connect_to(&busy.hall, 1 << 16);
+        idle.write_all(&message(1, b"e")).await.expect("write");
+        busy.send(&message(2, &[b'l', 3])).await;
+        sleep(seconds(1)).await;
+        busy.hall.set_limits(Limits { tcp_connections: 0, ..Limits::default() }).await;
+        assert_eq!(idle_ended.await.expect("no panic"), CloseReason::Evicted);
+        assert_eq!(busy.reply_id().await, 2);
+        assert_eq!(busy.ended().await, CloseReason::Evicted);
     });
 }

@@ -67,8 +67,8 @@ impl Forwarder {
     }
 
     /// Says where this process listens: whatever the configuration says, it is never asked itself
-    /// (A34). Counts for configurations that have not been used yet.
-    pub fn listening_on(&self, addresses: &[SocketAddr]) {
+    /// (A34). Counts for configurations that have not been used yet, so it is said before anybody is served.
+    pub(crate) fn listening_on(&self, addresses: &[SocketAddr]) {
         // Once per process: a second time changes nothing.
         let _ = self.own.set(OwnAddresses::new(addresses));
     }

@@ -69,8 +69,6 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let serving =
         Serving::start(&listen, workers, state.clone(), forwarder.clone(), limits, handle)?;
 
-    forwarder.listening_on(serving.local_addrs());
-
     let counted = Sources {
         state: state.clone(),
         serving: serving.counters().clone(),

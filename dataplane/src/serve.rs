@@ -147,7 +147,9 @@ impl Serving {
             tracing::warn!(%error, "the limit on open descriptors stays as it is");
         }
         let bound = bind::all(listen, workers)?;
-        let addresses = bound.iter().map(|bound| bound.address).collect();
+        let addresses: Vec<_> = bound.iter().map(|bound| bound.address).collect();
+        // Before the first query: whom a configuration may ask is remembered from its first lookup on (A34).
+        forwarder.listening_on(&addresses);
         let sockets: Vec<_> = bound.iter().flat_map(|bound| bound.udp.clone()).collect();
         let counters = Arc::new(ServeCounters::new(sockets.clone()));
         let desk = Arc::new(Desk::new(state, forwarder, runtime, Arc::clone(&counters)));

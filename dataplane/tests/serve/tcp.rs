@@ -2,12 +2,15 @@
 
 use std::io::Write;
 use std::net::Shutdown;
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use dataplane::forward::Limit;
+use dataplane::forward::{Limit, Upstreams};
 use dataplane::serve::{CloseReason, Limits};
+use dataplane::state::Published;
 
-use crate::harness::{House, OURS, Reply, STUB, THEIRS, Tcp, query};
+use crate::harness::{House, OURS, Reply, STUB, THEIRS, Tcp, config, query};
 
 const FORMERR: u8 = 1;
 const SERVFAIL: u8 = 2;
@@ -156,4 +159,17 @@ fn n20_a_lookup_without_room_is_servfail_at_once_and_counted() {
     assert_eq!(house.forwarder.limited(Limit::TcpBuffers), 1);
     assert_eq!(client.ask(2, OURS), Reply::ours(2), "what is ours needs no room");
     assert!(!house.upstream.was_asked());
+}
+
+#[test]
+fn a34_who_serves_is_never_asked_itself() {
+    let house = House::on(&["127.0.0.1:0"], Limits::default());
+    let records = house.state.published.load().records.clone();
+    let itself = config(house.address(), house.upstream.address);
+    let upstreams = Arc::new(Upstreams::of(&itself, Path::new("")));
+    house.state.published.store(Arc::new(Published { records, upstreams }));
+    let mut client = Tcp::connect(house.address());
+    assert_eq!(client.ask(1, THEIRS), Reply { id: 1, rcode: SERVFAIL, address: None });
+    let unresolved: Vec<_> = house.forwarder.unresolved().filter(|(_, count)| *count > 0).collect();
+    assert_eq!(unresolved, [("no_server", 1)], "asked once, and nobody else");
 }

@@ -185,7 +185,10 @@ impl Oracle {
                 }
                 // N15, RR42
                 Route::Nobody => return self.elsewhere(cnames, &needs, REFUSED, SERVFAIL),
-                Route::Group(group) => return Expected::Forward { group, name, cnames },
+                Route::Group(group) => {
+                    let ede = self.snapshot_ede(&needs);
+                    return Expected::Forward { group, name, cnames, ede };
+                }
             };
             needs.extend(&local.needs);
             // N9

@@ -65,6 +65,8 @@ pub struct Pending {
     /// names in place are more than all the rest.
     cnames: [Option<(u32, Arc<Name>)>; MAX_OWN_CNAMES],
     cname_count: u8,
+    /// How old the snapshot is that the CNAMEs are from (E42).
+    snapshot_age_s: Option<u32>,
 }
 
 /// The client's query, as `respond` read it; every field as the client sent it unless stated.
@@ -189,7 +191,14 @@ impl Pending {
             target,
             cnames: [const { None }; MAX_OWN_CNAMES],
             cname_count: 0,
+            snapshot_age_s: None,
         }
+    }
+
+    /// Says that the CNAMEs are from a snapshot, this old when the query came: whatever the reply becomes, it tells
+    /// so (E42).
+    pub fn set_snapshot_age(&mut self, age_s: u64) {
+        self.snapshot_age_s = Some(u32::try_from(age_s).unwrap_or(u32::MAX));
     }
 
     /// Adds a CNAME of ours. The first is owned by the question's name, each later one by the

@@ -1,6 +1,5 @@
 //! The fate of one query: the whole decision table of dns-rules §4.1, in one function.
 
-use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -70,9 +69,9 @@ pub struct Forward {
 }
 
 /// Extended DNS Error codes that we give (RFC 8914 §4).
-mod ede {
+pub(crate) mod ede {
     pub(super) const OTHER: u16 = 0;
-    pub(super) const STALE_ANSWER: u16 = 3;
+    pub(crate) const STALE_ANSWER: u16 = 3;
     pub(super) const NOT_READY: u16 = 14;
     pub(super) const PROHIBITED: u16 = 18;
     pub(super) const NOT_AUTHORITATIVE: u16 = 20;
@@ -337,10 +336,8 @@ impl<'a> Step<'a> {
         let Some(confirmed_at_s) = self.records.snapshot(needs) else {
             return finish(None);
         };
-        let mut text = ShortText::EMPTY;
-        let _ = write!(text, "snapshot {}s", self.query.now_s.saturating_sub(confirmed_at_s));
-        let text = std::str::from_utf8(text.as_bytes()).unwrap_or_default();
-        finish(Some((ede::STALE_ANSWER, text)))
+        let text = ShortText::of_snapshot(self.query.now_s.saturating_sub(confirmed_at_s));
+        finish(Some((ede::STALE_ANSWER, text.as_str())))
     }
 
     /// N14, RR40, RR43.
@@ -385,18 +382,23 @@ impl<'a> Step<'a> {
         }
         let mut aliases = Aliases { hops: [None; MAX_ALIASES], count: 0 };
         let mut target: Option<&Name> = None;
+        let mut needs = Needs::NOTHING;
         let mut labels = question.name.clone();
         while let Route::Own(lookup, _) = route(self.records, &labels, question.qtype)
             && let Some(Node::Alias(next, ttl_s)) = lookup.node
             && aliases.push(next, ttl_s, question)
         {
             target = Some(next);
+            needs = needs.and(lookup.needs);
             labels = Labels::of(next);
         }
         let name = target.cloned().unwrap_or_else(|| question.name.to_name());
         let mut pending = Pending::new(parts, name);
         for (target, ttl_s) in aliases.hops.iter().flatten() {
             pending.push_cname(*ttl_s, Arc::clone(target));
+        }
+        if let Some(confirmed_at_s) = self.records.snapshot(needs) {
+            pending.set_snapshot_age(self.query.now_s.saturating_sub(confirmed_at_s));
         }
         pending
     }

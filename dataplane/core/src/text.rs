@@ -15,6 +15,18 @@ pub(crate) struct ShortText {
 impl ShortText {
     pub(crate) const EMPTY: ShortText = ShortText { octets: [0; CAPACITY], len: 0 };
 
+    /// How old the snapshot is that an answer rests on (E42); ten digits are three hundred years.
+    pub(crate) fn of_snapshot(age_s: u64) -> ShortText {
+        let mut text = ShortText::EMPTY;
+        let _ = write!(text, "snapshot {age_s}s");
+        text
+    }
+
+    /// What was written, as text.
+    pub(crate) fn as_str(&self) -> &str {
+        std::str::from_utf8(self.as_bytes()).unwrap_or_default()
+    }
+
     /// A number in decimal; what does not fit is left out. Formatting costs ten times as much.
     pub(crate) fn push_decimal(&mut self, number: u8) {
         if number >= 100 {

@@ -214,7 +214,7 @@ pub(crate) fn question(name: &str, qtype: u16) -> Question {
 /// What the oracle says, in one line: Rcode and data, or where it is forwarded.
 fn verdict(oracle: &Oracle, name: &str, qtype: u16) -> String {
     match oracle.answer(&question(name, qtype)) {
-        Expected::Forward { group, name, cnames } => {
+        Expected::Forward { group, name, cnames, ede: _ } => {
             format!("{} CNAME, {name} to group {group}", cnames.len())
         }
         Expected::Reply(reply) => {

@@ -71,7 +71,7 @@ pub fn differences(
             reply(&mut found, settings, question, expected, actual);
         }
         (
-            Expected::Forward { group, name, cnames },
+            Expected::Forward { group, name, cnames, ede },
             Actual::Forward { group: actual_group, name: actual_name, qtype, failure },
         ) => {
             found.equal("the group", actual_group, group);
@@ -82,6 +82,12 @@ pub fn differences(
             found.equal("the Rcode of a failure", failure.rcode, 2);
             found.equal("AA of a failure", failure.aa, false);
             found.equal("the CNAMEs", &failure.answer, cnames);
+            // E42.
+            let mut codes: Vec<u16> = failure.opt.iter().flat_map(|opt| opt.ede.clone()).collect();
+            codes.retain(|code| *code != 22);
+            found.check(failure.opt.is_none() || codes == *ede || failure.tc, || {
+                format!("EDE is {codes:?}, not {ede:?}")
+            });
         }
         (_, Actual::Drop) => found.check(false, || "the query was dropped".to_owned()),
         (Expected::Reply(_), Actual::Forward { .. }) => {

@@ -274,6 +274,8 @@ pub enum Expected {
         name: Name,
         /// The CNAMEs of ours that led there.
         cnames: Vec<Record>,
+        /// EDE codes that a reply must have, whatever the upstream says.
+        ede: Vec<u16>,
     },
 }
 
@@ -306,8 +308,8 @@ pub struct Reply {
 impl fmt::Debug for Expected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Expected::Forward { group, name, cnames } => {
-                write!(f, "forward {name} to group {group}")?;
+            Expected::Forward { group, name, cnames, ede } => {
+                write!(f, "forward {name} to group {group} EDE {ede:?}")?;
                 cnames.iter().try_for_each(|record| write!(f, "\n    {record:?}"))
             }
             Expected::Reply(reply) => {

@@ -527,6 +527,47 @@ fn wr15_text_then_the_code_make_way_for_records() {
     }
 }
 
+/// Codes and lengths of text of all Extended DNS Errors.
+fn edes(message: &Message) -> Vec<(u16, usize)> {
+    let options = message.edns.iter().flat_map(|edns| edns.options().as_ref());
+    let ede = |(_, option): &(EdnsCode, EdnsOption)| match option {
+        EdnsOption::Unknown(15, octets) => {
+            Some((u16::from_be_bytes([octets[0], octets[1]]), octets.len() - 2))
+        }
+        _ => None,
+    };
+    options.filter_map(ede).collect()
+}
+
+#[test]
+fn e42_a_reply_behind_a_cname_from_a_snapshot_tells_its_age() {
+    let query = client("legacy.shop.svc.cluster.local.", RecordType::A);
+    let aged = |query| {
+        let mut pending = legacy(query);
+        pending.set_snapshot_age(90);
+        pending
+    };
+    let pending = aged(query);
+    let reply = upstream(&pending, &["mail.example.com. 60 A 192.0.2.1"], &[]);
+    assert_eq!(ede(&relay(&pending, &reply)), Some((3, "snapshot 90s".into())));
+    // Beside the reason of a failure, and before it where room is short.
+    let whole = fail(&pending, 22, "silence");
+    assert_eq!(edes(&whole), [(22, 7), (3, 12)]);
+    let size = whole.to_vec().unwrap().len();
+    for (limit, expected) in [
+        (size, vec![(22, 7), (3, 12)]),
+        (size - 1, vec![(22, 0), (3, 12)]),
+        (size - 8, vec![(3, 12)]),
+    ] {
+        let reply = fail(&aged(PendingQuestion { limit, ..query }), 22, "silence");
+        assert_eq!((reply.answers.len(), edes(&reply)), (2, expected), "{limit}");
+    }
+    let small = fail(&aged(PendingQuestion { limit: size - 14, ..query }), 22, "");
+    assert!(small.metadata.truncation && edes(&small).contains(&(3, 12)), "as of our own answers");
+    let without = fail(&aged(PendingQuestion { edns: false, ..query }), 22, "");
+    assert!(without.edns.is_none() && without.answers.len() == 2);
+}
+
 fn many_addresses(count: usize) -> Vec<String> {
     (0..count)
         .map(|i| format!("mail.example.com. 60 A 192.0.{}.{}", i / 250, i % 250 + 1))

@@ -5,6 +5,8 @@ use super::rdata::{CNAME, Layout};
 use super::select::{Kept, Relayed};
 use super::{AD, CD, OPT, Pending, QR, RD, TC};
 use crate::message::{CLASS_IN, HEADER, Rcode, rtype};
+use crate::respond::ede::STALE_ANSWER;
+use crate::text::ShortText;
 
 /// AA, in the third octet of the header.
 const AA: u8 = 0x04;
@@ -14,6 +16,8 @@ const RA: u8 = 0x80;
 const NSID: u16 = 3;
 /// Option code of Extended DNS Errors (RFC 8914).
 const EDE: u16 = 15;
+/// Octets of an EDE without its text: option code, length, info code.
+const EDE_FIXED: usize = 6;
 /// Octets of EDE text (WR15).
 const MAX_EDE_TEXT: usize = 64;
 
@@ -94,6 +98,8 @@ struct Reply<'b, 'n> {
     answers: u16,
     answer_end: usize,
     nsid: Option<&'n [u8]>,
+    /// Text of the EDE for data from a snapshot, for which there is room.
+    age: Option<ShortText>,
 }
 
 impl<'b, 'n> Reply<'b, 'n> {
@@ -107,7 +113,12 @@ impl<'b, 'n> Reply<'b, 'n> {
         // A long pod name and a long question together may pass 512 octets.
         let nsid =
             pending.nsid.as_ref().map(|o| o.get()).filter(|o| pending.edns && o.len() + 4 <= free);
-        let records_end = limit - opt - nsid.map_or(0, |octets| octets.len() + 4);
+        let free = free - nsid.map_or(0, |octets| octets.len() + 4);
+        let age = pending.snapshot_age_s.filter(|_| pending.edns);
+        let age = age.map(|age_s| ShortText::of_snapshot(age_s.into()));
+        let age = age.filter(|text| EDE_FIXED + text.as_bytes().len() <= free);
+        let kept = age.as_ref().map_or(0, |text| EDE_FIXED + text.as_bytes().len());
+        let records_end = question_end + free - kept;
         let mut known = Known::new();
         known.place(question, HEADER, Case::Kept);
         buffer[HEADER..][..question.len()].copy_from_slice(question);
@@ -115,7 +126,7 @@ impl<'b, 'n> Reply<'b, 'n> {
         buffer[question_end - 2..question_end].copy_from_slice(&CLASS_IN.to_be_bytes());
         let (count, answers, answer_end) = (0, 0, question_end);
         let at = question_end;
-        Some(Reply { buffer, at, records_end, limit, known, count, answers, answer_end, nsid })
+        Some(Reply { buffer, at, records_end, limit, known, count, answers, answer_end, nsid, age })
     }
 
     /// Our CNAMEs, first to last; whether all fit.
@@ -228,15 +239,20 @@ impl<'b, 'n> Reply<'b, 'n> {
         self.at
     }
 
-    /// The OPT record, for which there is room; text of an EDE, then the EDE, goes first (WR15).
+    /// The OPT record, for which there is room, as for the age of a snapshot; text of another EDE, then that EDE, goes
+    /// first (WR15).
     fn opt(&mut self, pending: &Pending, ede: Option<(u16, &str)>) {
         let nsid = self.nsid.map_or(0, |octets| octets.len() + 4);
-        let free = self.limit - self.at - OPT - nsid;
-        let ede = ede.filter(|_| free >= 6).map(|(code, text)| {
+        let age = self.age.take();
+        let age = age.as_ref().map(|text| (STALE_ANSWER, text.as_str()));
+        let octets = |ede: &(u16, &str)| EDE_FIXED + ede.1.len();
+        let taken = OPT + nsid + age.as_ref().map_or(0, octets);
+        let free = self.limit - self.at - taken;
+        let ede = ede.filter(|_| free >= EDE_FIXED).map(|(code, text)| {
             let text = text_within(text, MAX_EDE_TEXT);
-            (code, if text.len() + 6 <= free { text } else { "" })
+            (code, if text.len() + EDE_FIXED <= free { text } else { "" })
         });
-        let options = nsid + ede.map_or(0, |(_, text)| text.len() + 6);
+        let options = taken - OPT + ede.as_ref().map_or(0, octets);
         let written = (|| {
             self.put(&opt_octets(pending.udp_payload_size, pending.do_, options as u16))?;
             if let Some(octets) = self.nsid {
@@ -244,7 +260,7 @@ impl<'b, 'n> Reply<'b, 'n> {
                 self.put(&(octets.len() as u16).to_be_bytes())?;
                 self.put(octets)?;
             }
-            if let Some((code, text)) = ede {
+            for (code, text) in ede.into_iter().chain(age) {
                 self.put(&EDE.to_be_bytes())?;
                 self.put(&(text.len() as u16 + 2).to_be_bytes())?;
                 self.put(&code.to_be_bytes())?;

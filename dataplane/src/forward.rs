@@ -102,6 +102,9 @@ impl Forwarder {
             None => Err(Unresolved::NoServer),
         };
         drop(slot);
+        if matches!(outcome, Err(Unresolved::NoPort)) {
+            self.in_flight.refuse(Limit::UpstreamPorts);
+        }
         let count = match &outcome {
             Ok(_) => &self.counts.resolved,
             Err(why) => &self.counts.unresolved[*why as usize],

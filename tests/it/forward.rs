@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crds::config::{self, Config, Group, GroupOptions, Policy, Server, StubDomain};
-use dataplane::forward::{Forwarder, Upstreams};
+use dataplane::forward::{Forwarder, Limit, Upstreams};
 use dataplane::state::Published;
 use dataplane_core::{Discard, Forward, Index, Name, Pending, PendingQuestion};
 use hickory_proto::op::{Message, ResponseCode};
@@ -84,7 +84,7 @@ impl Stage {
 
     /// Queries sent and failed, server by server.
     fn counters(&self) -> Vec<(u64, u64)> {
-        let load = |s: &dataplane_core::ServerCounters| {
+        let load = |s: &Arc<dataplane_core::ServerCounters>| {
             (s.sent.load(Ordering::Relaxed), s.failed.load(Ordering::Relaxed))
         };
         self.published.upstreams.servers().iter().map(load).collect()
@@ -312,6 +312,15 @@ async fn n16_without_a_usable_server_it_is_servfail_at_once() {
     let stage = Stage::with(GOLDEN, |config| servers(config).clear());
     let reply = stage.ask(0, "www.example.org", RecordType::A).await;
     assert_eq!(failure(&reply), (ResponseCode::ServFail, Some(0)));
+}
+
+#[tokio::test]
+async fn n20_without_a_port_to_ask_from_it_is_servfail_at_once_and_no_servers_failure() {
+    let stage = Stage::with(GOLDEN, |config| config.limits.upstream_ports = 0);
+    let reply = stage.ask(0, "www.example.org", RecordType::A).await;
+    assert_eq!(failure(&reply), (ResponseCode::ServFail, Some(0)));
+    assert_eq!(stage.forwarder.limited(Limit::UpstreamPorts), 1);
+    assert_eq!(stage.counters()[..2], [(0, 0), (0, 0)]);
 }
 
 #[tokio::test]

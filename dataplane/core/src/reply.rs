@@ -4,6 +4,7 @@
 mod names;
 
 use std::fmt::Write;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::counters::ServerCounters;
@@ -68,7 +69,7 @@ pub(crate) enum Rdata<'a> {
     /// Character-strings in allocated form, as extra records hold them.
     Texts(&'a [Box<[u8]>]),
     /// One character-string per upstream server (A55).
-    Servers(&'a [ServerCounters]),
+    Servers(&'a [Arc<ServerCounters>]),
 }
 
 /// A record with a pointer as owner and an IPv4 address.

@@ -41,7 +41,7 @@ pub struct Counters<'a> {
     /// Those of all workers, for CHAOS sums.
     pub all: &'a [Arc<WorkerCounters>],
     /// Upstream servers, default group first, each once (A55).
-    pub servers: &'a [ServerCounters],
+    pub servers: &'a [Arc<ServerCounters>],
     /// Who we are.
     pub identity: &'a Identity,
 }

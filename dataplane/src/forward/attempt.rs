@@ -40,8 +40,10 @@ pub(super) struct Ask<'a> {
 pub(super) enum Failure {
     /// The server gave a valid reply that is no answer.
     Reply,
-    /// No socket, an ICMP error, a connection refused or broken off.
+    /// An ICMP error, a connection refused or broken off, a socket that the system did not give.
     Network,
+    /// `upstreamPorts` is reached (FW10): the server was not asked.
+    NoPort,
 }
 
 impl From<io::Error> for Failure {
@@ -53,6 +55,8 @@ impl From<io::Error> for Failure {
 impl Ask<'_> {
     /// Asks; over UDP also over TCP where the reply is truncated or wrong replies keep coming.
     pub(super) async fn over(self, transport: Transport) -> Result<Relayed, Failure> {
+        // One place is enough: the stream is opened when the datagram's socket is closed.
+        let Ok(_place) = self.sockets.try_acquire() else { return Err(Failure::NoPort) };
         let mut sent = Sent::new(self.server, self.failing, self.expired);
         let result = match transport {
             Transport::Udp => match self.over_udp().await {
@@ -70,7 +74,6 @@ impl Ask<'_> {
     }
 
     async fn over_udp(&self) -> Result<Datagram, Failure> {
-        let _place = self.sockets.try_acquire().map_err(|_| Failure::Network)?;
         let socket = connect(self.server.address).await?;
         let id = random() as u16;
         socket.send(&self.pending.upstream_query(id).wire).await?;
@@ -99,7 +102,6 @@ impl Ask<'_> {
     }
 
     async fn over_tcp(&self) -> Result<Relayed, Failure> {
-        let _place = self.sockets.try_acquire().map_err(|_| Failure::Network)?;
         let mut stream = TcpStream::connect(self.server.address).await?;
         stream.set_nodelay(true)?;
         let id = random() as u16;

@@ -51,16 +51,6 @@ impl Failing {
             && self.failures.load(Ordering::Relaxed) >= MIN_FAILURES;
         is_down.then(|| Duration::from_millis((millis(now) + 1).saturating_sub(first)))
     }
-
-    /// Goes on from an earlier configuration.
-    pub(super) fn continue_from(&self, earlier: &Failing) {
-        let copy = |to: &AtomicU64, from: &AtomicU64| {
-            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed)
-        };
-        copy(&self.failures, &earlier.failures);
-        copy(&self.first, &earlier.first);
-        copy(&self.last, &earlier.last);
-    }
 }
 
 /// An upstream that is down, as `/config` shows it.
@@ -94,9 +84,6 @@ mod tests {
         assert_eq!(failing.down_for(at(300)), None, "silence after a minute says nothing");
         failing.failed(at(60));
         assert_eq!(failing.down_for(at(61)), Some(Duration::from_secs(61)));
-        let next = Failing::default();
-        next.continue_from(&failing);
-        assert_eq!(next.down_for(at(61)), Some(Duration::from_secs(61)));
         failing.answered();
         assert_eq!(failing.down_for(at(62)), None);
         failing.failed(at(100));

@@ -18,11 +18,14 @@ pub enum Limit {
     Client,
     /// `tcpBufferBytes`: what waits for upstreams would not fit beside what is read and not yet written.
     TcpBuffers,
+    /// `upstreamPorts`.
+    UpstreamPorts,
 }
 
 impl Limit {
     /// Every limit, in the order of their discriminants.
-    pub const ALL: [Limit; 4] = [Limit::Total, Limit::Group, Limit::Client, Limit::TcpBuffers];
+    pub const ALL: [Limit; 5] =
+        [Limit::Total, Limit::Group, Limit::Client, Limit::TcpBuffers, Limit::UpstreamPorts];
 
     /// The metrics label.
     pub const fn label(self) -> &'static str {
@@ -31,6 +34,7 @@ impl Limit {
             Limit::Group => "group",
             Limit::Client => "client",
             Limit::TcpBuffers => "tcp_buffers",
+            Limit::UpstreamPorts => "upstream_ports",
         }
     }
 }

@@ -26,24 +26,27 @@ pub(super) enum Unresolved {
     Silence,
     /// N18: there were replies, none of them an answer.
     Errors,
+    /// N20: no port was left to ask from.
+    NoPort,
 }
 
 impl Unresolved {
-    pub(super) const ALL: [Unresolved; 3] =
-        [Unresolved::NoServer, Unresolved::Silence, Unresolved::Errors];
+    pub(super) const ALL: [Unresolved; 4] =
+        [Unresolved::NoServer, Unresolved::Silence, Unresolved::Errors, Unresolved::NoPort];
 
     pub(super) const fn label(self) -> &'static str {
         match self {
             Unresolved::NoServer => "no_server",
             Unresolved::Silence => "silence",
             Unresolved::Errors => "errors",
+            Unresolved::NoPort => "no_port",
         }
     }
 
     /// The Extended DNS Error (RFC 8914, §5.2).
     pub(super) const fn ede(self) -> u16 {
         match self {
-            Unresolved::NoServer => 0,
+            Unresolved::NoServer | Unresolved::NoPort => 0,
             Unresolved::Silence => 22,
             Unresolved::Errors => 23,
         }
@@ -55,6 +58,7 @@ impl Unresolved {
             Unresolved::NoServer => "no usable upstream server is configured",
             Unresolved::Silence => "no upstream server answered",
             Unresolved::Errors => "upstream servers answered only with errors",
+            Unresolved::NoPort => "forward limit",
         }
     }
 }
@@ -91,6 +95,9 @@ pub(super) async fn lookup(
                 // ... but asking a closed port again and again at once is no use.
                 Err(Failure::Network) if plan.next_is_new() => next_send = Instant::now(),
                 Err(Failure::Network) => {}
+                // Waiting for a port would hold up the client; what was sent before may still be answered.
+                Err(Failure::NoPort) if attempts.is_empty() => return Err(Unresolved::NoPort),
+                Err(Failure::NoPort) => {}
             },
             () = sleep_until(next_send), if plan.peek().is_some() => {
                 if let Some((place, member, transport)) = plan.next() {

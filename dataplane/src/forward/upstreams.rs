@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -18,14 +18,20 @@ const DNS_PORT: u16 = 53;
 /// What the group of the default upstreams is called.
 const DEFAULT_GROUP: &str = "upstreams";
 
+/// Servers no longer configured whose counts are kept.
+const MAX_FORMER: usize = 256;
+
 /// The upstream groups of one configuration; the default has none.
 #[derive(Debug)]
 pub struct Upstreams {
     /// Group 0 is that of the default upstreams, `i + 1` that of stub domain `i`.
     groups: Vec<Option<Group>>,
-    servers: Vec<ServerCounters>,
+    /// Shared with earlier configurations: lookups that those began still count.
+    servers: Vec<Arc<ServerCounters>>,
     /// One for each of `servers`.
-    failing: Vec<Failing>,
+    failing: Vec<Arc<Failing>>,
+    /// Servers of earlier configurations, in case they come back; the newest first.
+    former: Vec<Arc<ServerCounters>>,
     problems: Vec<String>,
     resolv_conf: Option<ResolvConf>,
     pub(super) max_in_flight: usize,
@@ -88,11 +94,12 @@ impl Upstreams {
             groups: Vec::with_capacity(1 + config.stub_domains.len()),
             servers: Vec::new(),
             failing: Vec::new(),
+            former: Vec::new(),
             problems: Vec::new(),
             resolv_conf: None,
             max_in_flight: limits.in_flight as usize,
             max_in_flight_per_client: limits.in_flight_per_client as usize,
-            sockets: Semaphore::new(limits.upstream_ports as usize),
+            sockets: Semaphore::new(ports(limits.upstream_ports)),
         };
         let default = match &config.upstreams {
             config::Upstreams::FromResolvConf(options) => {
@@ -116,22 +123,28 @@ impl Upstreams {
         upstreams
     }
 
-    /// Takes over what the servers of an earlier configuration had counted: `servers.bind.` counts
-    /// since the process started (§2.4).
-    pub fn continuing(self, earlier: &Upstreams) -> Upstreams {
-        for (server, failing) in self.servers.iter().zip(&self.failing) {
-            if let Some(place) = earlier.servers.iter().position(|s| s.address == server.address) {
-                let same = &earlier.servers[place];
-                failing.continue_from(&earlier.failing[place]);
-                server.sent.store(same.sent.load(Ordering::Relaxed), Ordering::Relaxed);
-                server.failed.store(same.failed.load(Ordering::Relaxed), Ordering::Relaxed);
+    /// Goes on counting for the servers of earlier configurations: `servers.bind.` counts since the process started
+    /// (§2.4).
+    pub fn continuing(mut self, earlier: &Upstreams) -> Upstreams {
+        for (server, failing) in self.servers.iter_mut().zip(&mut self.failing) {
+            let is_same = |s: &&Arc<ServerCounters>| s.address == server.address;
+            if let Some(place) = earlier.servers.iter().position(|s| is_same(&s)) {
+                *failing = Arc::clone(&earlier.failing[place]);
+            }
+            if let Some(same) = earlier.servers.iter().chain(&earlier.former).find(is_same) {
+                *server = Arc::clone(same);
             }
         }
+        let is_gone = |former: &&Arc<ServerCounters>| {
+            self.servers.iter().all(|server| server.address != former.address)
+        };
+        let gone = earlier.servers.iter().chain(&earlier.former).filter(is_gone);
+        self.former = gone.take(MAX_FORMER).cloned().collect();
         self
     }
 
     /// Each server once, default group first, then stub domains as written (A55).
-    pub fn servers(&self) -> &[ServerCounters] {
+    pub fn servers(&self) -> &[Arc<ServerCounters>] {
         &self.servers
     }
 
@@ -209,8 +222,8 @@ impl Upstreams {
         let known = self.servers.iter().position(|counters| counters.address == address);
         let index = known.unwrap_or_else(|| {
             let (sent, failed) = (AtomicU64::new(0), AtomicU64::new(0));
-            self.servers.push(ServerCounters { address, sent, failed });
-            self.failing.push(Failing::default());
+            self.servers.push(Arc::new(ServerCounters { address, sent, failed }));
+            self.failing.push(Arc::default());
             self.servers.len() - 1
         });
         let protocol = match server.transport {
@@ -233,12 +246,22 @@ impl Upstreams {
     }
 }
 
+/// `upstreamPorts`, but at most a quarter of the descriptors (FW10): N20 comes before EMFILE.
+fn ports(configured: u32) -> usize {
+    let configured = configured as usize;
+    // Where the system does not tell, nothing is known that is less.
+    let descriptors = dataplane_udp::raise_descriptor_limit().unwrap_or(u64::MAX);
+    configured.min(usize::try_from(descriptors / 4).unwrap_or(usize::MAX))
+}
+
 fn plain(ip: IpAddr) -> Server {
     Server { ip, port: DNS_PORT, transport: config::Transport::Udp, tls: None }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use super::*;
     use crds::config::{Group as GroupConfig, GroupCache, ServerTls, StubDomain};
 
@@ -288,11 +311,43 @@ mod tests {
         assert_eq!(upstreams.down(now + 2 * long, 9), both);
         assert_eq!(upstreams.down(now + 2 * long, 1), both[..1]);
 
-        let config = Config { upstreams: config::Upstreams::None, ..config };
-        let next = Upstreams::of(&config, Path::new("")).continuing(&upstreams);
+        let less = Config { upstreams: config::Upstreams::None, ..config.clone() };
+        let next = Upstreams::of(&less, Path::new("")).continuing(&upstreams);
         assert!(next.group(0).is_none());
-        assert_eq!(next.servers()[0].sent.load(Ordering::Relaxed), 7);
         assert_eq!(next.down(now + 2 * long, 9), both);
+        let sent = |of: &Upstreams| -> Vec<u64> {
+            of.servers().iter().map(|server| server.sent.load(Ordering::Relaxed)).collect()
+        };
+        assert_eq!(sent(&next), [7, 0]);
+        // A lookup that the one before had begun.
+        upstreams.servers()[2].sent.store(8, Ordering::Relaxed);
+        assert_eq!(sent(&next), [8, 0]);
+        upstreams.servers()[0].sent.store(3, Ordering::Relaxed);
+        let last = Upstreams::of(&config, Path::new("")).continuing(&next);
+        assert_eq!(sent(&last), [3, 0, 8, 0], "those that come back go on");
+    }
+
+    #[test]
+    fn a55_so_many_former_servers_are_remembered_the_newest_first() {
+        let of = |last: u16| {
+            let servers = [server(&format!("10.0.0.1:{last}"), config::Transport::Udp)];
+            let upstreams = config::Upstreams::Servers(group(&servers));
+            Upstreams::of(&Config { upstreams, ..Config::default() }, Path::new(""))
+        };
+        let all = (1..400).fold(of(0), |earlier, port| of(port).continuing(&earlier));
+        let ports: Vec<u16> = all.former.iter().map(|server| server.address.port()).collect();
+        assert_eq!(ports, (399 - MAX_FORMER as u16..399).rev().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn fw10_upstream_ports_are_at_most_a_quarter_of_the_descriptors() {
+        let quarter = dataplane_udp::raise_descriptor_limit().unwrap() / 4;
+        for (configured, expected) in [(1, 1), (u32::MAX, quarter.min(u32::MAX.into()))] {
+            let mut config = Config::default();
+            config.limits.upstream_ports = configured;
+            let upstreams = Upstreams::of(&config, Path::new(""));
+            assert_eq!(upstreams.sockets.available_permits() as u64, expected);
+        }
     }
 
     #[test]

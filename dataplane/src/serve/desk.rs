@@ -2,13 +2,16 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use dataplane_core::{Action, Counters, Forward, Query, respond};
+use futures::FutureExt;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
 use super::ServeCounters;
+use super::counters::add;
 use crate::forward::{Forwarder, Slot};
 use crate::state::{Published, State};
 
@@ -20,7 +23,7 @@ pub(super) struct Desk {
     /// Where lookups run, away from the serving threads.
     pub(super) runtime: Handle,
     /// UDP replies still to come.
-    pub(super) late: TaskTracker,
+    late: TaskTracker,
     pub(super) counters: Arc<ServeCounters>,
 }
 
@@ -79,6 +82,17 @@ impl Desk {
         }
     }
 
+    /// Runs what ends with a late UDP reply. A defect that it brings out is counted, as where queries are decided.
+    pub(super) fn spawn_late(&self, late: impl Future<Output = ()> + Send + 'static) {
+        let counters = Arc::clone(&self.counters);
+        let late = async move {
+            if AssertUnwindSafe(late).catch_unwind().await.is_err() {
+                add(&counters.panics, 1);
+            }
+        };
+        self.late.spawn_on(late, &self.runtime);
+    }
+
     /// Returns when every late UDP reply is sent.
     pub(super) async fn finish_late(&self) {
         self.late.close();
@@ -110,7 +124,32 @@ impl Seeds {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
+    use arc_swap::ArcSwap;
+    use crds::Config;
+    use dataplane_core::{Identity, Index};
+
     use super::*;
+    use crate::forward::Upstreams;
+    use crate::{serve, settings};
+
+    #[tokio::test]
+    async fn a_late_reply_that_panics_is_counted() {
+        let records = Index::new(settings::of(&Config::default()).expect("settings")).records();
+        let published = Published { records, upstreams: Arc::new(Upstreams::default()) };
+        let state = State {
+            published: ArcSwap::from_pointee(published),
+            counters: serve::worker_counters(1, 1),
+            identity: Identity::default(),
+        };
+        let (state, forwarder) = (Arc::new(state), Forwarder::new());
+        let desk = Desk::new(state, forwarder, Handle::current(), Arc::default());
+        desk.spawn_late(async {});
+        desk.spawn_late(async { panic!("a defect") });
+        desk.finish_late().await;
+        assert_eq!(desk.counters.panics.load(Ordering::Relaxed), 1);
+    }
 
     #[test]
     fn clients_over_ipv4_mapped_addresses_count_as_ipv4() {

@@ -125,6 +125,6 @@ impl Worker {
                 add(&desk.counters.udp_send_failed, 1);
             }
         };
-        self.desk.late.spawn_on(late, &self.desk.runtime);
+        self.desk.spawn_late(late);
     }
 }

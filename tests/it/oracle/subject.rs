@@ -33,7 +33,7 @@ pub(crate) struct Subject {
     pub(crate) index: Index,
     records: Arc<Records>,
     counters: Vec<Arc<WorkerCounters>>,
-    servers: Vec<ServerCounters>,
+    servers: Vec<Arc<ServerCounters>>,
     identity: Identity,
     buffer: Vec<u8>,
     published: u64,
@@ -43,10 +43,10 @@ impl Subject {
     pub(crate) fn new(settings: Settings) -> Subject {
         let index = Index::new(settings);
         let identity = identity();
-        let server = |address: &str| ServerCounters {
-            address: address.parse().expect("an address with a port"),
-            sent: AtomicU64::new(0),
-            failed: AtomicU64::new(0),
+        let server = |address: &str| {
+            let address = address.parse().expect("an address with a port");
+            let (sent, failed) = (AtomicU64::new(0), AtomicU64::new(0));
+            Arc::new(ServerCounters { address, sent, failed })
         };
         Subject {
             records: index.records(),

@@ -13,7 +13,7 @@ IMAGE ?= clusterdns:$(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 BUILDER ?= $(shell for it in docker podman buildah; do $$it version >/dev/null 2>&1 && { echo $$it; break; }; done)
 BUILD_FLAGS ?=
 
-.PHONY: help run test lint bench image manifests charts check-tools
+.PHONY: help run test node lint bench image manifests charts check-tools
 
 include tests/tools/tools.mk
 

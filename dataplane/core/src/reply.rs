@@ -17,9 +17,9 @@ use crate::zone::{MAILBOX_LABEL, NAME_SERVER_LABELS, Zone};
 /// An OPT record without options: root owner, type, class, TTL, length.
 const OPT_OCTETS: usize = 11;
 /// Longest EDE text (WR15).
-const EDE_TEXT: usize = 64;
+pub(crate) const EDE_TEXT: usize = 64;
 /// Octets of an EDE option without text: option code, length, info code.
-const EDE_FIXED: usize = 6;
+pub(crate) const EDE_FIXED: usize = 6;
 /// Room that an NSID must leave behind the question, so that a negative reply always fits (WR22): an SOA
 /// with a pointer as owner (12 octets), `ns.dns.Z` with a `Z` of 121 octets (128), a pointer behind
 /// `hostmaster` (13), and five numbers (20).

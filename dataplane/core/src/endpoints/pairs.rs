@@ -73,18 +73,17 @@ impl ServiceEntry {
         let port = first.map_or(0, |first| first.port);
         let round =
             &mut Round { records, filter, budget: MAX_PAIRS, ports: port..usize::MAX, visit };
-        let (all, from_start) = (Bound::Unbounded, None);
         // What was left out of the first name comes last.
         let rest = |round: &mut Round<'_, '_>| round.ports = 0..port;
         let _ = match first.map(|first| first.name) {
             None => {
-                self.visit_borne(from_start, all, round)
+                self.visit_borne(None, Bound::Unbounded, round)
                     && self.visit_derived(None, Bound::Unbounded, round)
             }
             Some(Group::Borne(name)) => {
-                self.visit_borne(Some(name), all, round)
+                self.visit_borne(Some(name), Bound::Unbounded, round)
                     && self.visit_derived(None, Bound::Unbounded, round)
-                    && self.visit_borne(from_start, Bound::Excluded(name), round)
+                    && self.visit_borne(None, Bound::Excluded(name), round)
                     && {
                         rest(round);
                         self.visit_borne(Some(name), Bound::Included(name), round)
@@ -92,7 +91,7 @@ impl ServiceEntry {
             }
             Some(Group::Derived(address)) => {
                 self.visit_derived(Some(address), Bound::Unbounded, round)
-                    && self.visit_borne(from_start, all, round)
+                    && self.visit_borne(None, Bound::Unbounded, round)
                     && self.visit_derived(None, Bound::Excluded(address), round)
                     && {
                         rest(round);
@@ -181,14 +180,8 @@ impl ServiceEntry {
         let mut draw = |bound: usize| numbers.next().map(|number| scaled(number, bound));
         loop {
             let row = self.by_address.starting_at(draw(rows)?).next()?;
-            let group = self.group_of(records, row);
-            let derived = ShortText::of(row.address);
-            let name = match group {
-                Group::Borne(name) => EndpointName::read(name),
-                Group::Derived(address) => {
-                    EndpointName { label: derived.as_bytes(), derived: Some(address) }
-                }
-            };
+            let mut place = ShortText::EMPTY;
+            let name = EndpointName::read(records.label(row, &mut place));
             let of_name = self.endpoint_rows(records, name).take(CROWDED_ROWS + 1).count();
             if of_name > CROWDED_ROWS {
                 return None;
@@ -202,7 +195,7 @@ impl ServiceEntry {
             // A name was drawn as often as it has rows; taken as often as it has pairs, of which it
             // has no more than `most` a row, each pair is as likely as any other.
             if draw(of_name * most)? < pairs {
-                return Some(FirstPair { name: group, port: draw(pairs)? });
+                return Some(FirstPair { name: self.group_of(records, row), port: draw(pairs)? });
             }
         }
     }

@@ -4,7 +4,8 @@ use super::compress::{Case, Known};
 use super::rdata::{CNAME, Layout};
 use super::select::{Kept, Relayed};
 use super::{AD, CD, OPT, Pending, QR, RD, TC};
-use crate::message::{CLASS_IN, HEADER, Rcode, rtype};
+use crate::message::{CLASS_IN, HEADER, OPTION_EDE, OPTION_NSID, Rcode, rtype};
+use crate::reply::{EDE_FIXED, EDE_TEXT};
 use crate::respond::ede::STALE_ANSWER;
 use crate::text::ShortText;
 
@@ -12,14 +13,6 @@ use crate::text::ShortText;
 const AA: u8 = 0x04;
 /// RA, in the fourth octet.
 const RA: u8 = 0x80;
-/// Option code of NSID (RFC 5001).
-const NSID: u16 = 3;
-/// Option code of Extended DNS Errors (RFC 8914).
-const EDE: u16 = 15;
-/// Octets of an EDE without its text: option code, length, info code.
-const EDE_FIXED: usize = 6;
-/// Octets of EDE text (WR15).
-const MAX_EDE_TEXT: usize = 64;
 
 /// Writes what an upstream said, behind our own CNAMEs.
 pub(super) fn relayed(pending: &Pending, relayed: &Relayed, seed: u64, buffer: &mut [u8]) -> usize {
@@ -249,19 +242,19 @@ impl<'b, 'n> Reply<'b, 'n> {
         let taken = OPT + nsid + age.as_ref().map_or(0, octets);
         let free = self.limit - self.at - taken;
         let ede = ede.filter(|_| free >= EDE_FIXED).map(|(code, text)| {
-            let text = text_within(text, MAX_EDE_TEXT);
+            let text = text_within(text, EDE_TEXT);
             (code, if text.len() + EDE_FIXED <= free { text } else { "" })
         });
         let options = taken - OPT + ede.as_ref().map_or(0, octets);
         let written = (|| {
             self.put(&opt_octets(pending.udp_payload_size, pending.do_, options as u16))?;
             if let Some(octets) = self.nsid {
-                self.put(&NSID.to_be_bytes())?;
+                self.put(&OPTION_NSID.to_be_bytes())?;
                 self.put(&(octets.len() as u16).to_be_bytes())?;
                 self.put(octets)?;
             }
             for (code, text) in ede.into_iter().chain(age) {
-                self.put(&EDE.to_be_bytes())?;
+                self.put(&OPTION_EDE.to_be_bytes())?;
                 self.put(&(text.len() as u16 + 2).to_be_bytes())?;
                 self.put(&code.to_be_bytes())?;
                 self.put(text.as_bytes())?;

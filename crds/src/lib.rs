@@ -10,6 +10,7 @@ pub mod defaults;
 pub mod manifest;
 pub mod names;
 pub mod v1alpha1;
+pub mod without_effect;
 
 pub use check::{check, check_config, check_resource, check_update};
 pub use config::Config;

@@ -1,0 +1,218 @@
+//! Fields that are accepted and have no effect in this version, and what happens instead. This list is the only place
+//! that says so: `/config` of the data plane, the condition `Accepted`, `check` and the table of all fields
+//! (`tests/it/fields.txt`) read it.
+//!
+//! To give a field its effect: delete its row in [`FIELDS`] (or its transport in [`TRANSPORTS_NOT_ASKED`]), and name the
+//! test that shows the effect in `tests/it/fields.txt`.
+
+use serde::Serialize;
+
+use crate::Config;
+use crate::config::{
+    Access, Cache, GroupOptions, Listeners, Logging, Policy, Server, Transport, Upstreams,
+};
+
+/// Transports over which this version asks no server.
+pub const TRANSPORTS_NOT_ASKED: &[Transport] = &[Transport::Tls, Transport::Https, Transport::Quic];
+
+/// A field that a configuration uses and that has no effect.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WithoutEffect {
+    /// Its path, such as `spec.stubDomains[1].policy`.
+    pub field: String,
+    /// What happens instead.
+    pub instead: &'static str,
+}
+
+/// One row: fields of the schema that have no effect, or some of whose values have none.
+#[derive(Clone, Copy, Debug)]
+pub struct Field {
+    /// Paths in the schema, list items as `[]`; each stands for everything below it, too.
+    pub paths: &'static [&'static str],
+    /// What happens instead.
+    pub instead: &'static str,
+    /// A spec that uses all of `paths`, for the tests.
+    pub example: &'static str,
+    /// Where a configuration uses them. A field at its default is not in use: nobody asked for it.
+    used: fn(&Config) -> Vec<String>,
+}
+
+/// All rows.
+pub const FIELDS: &[Field] = &[
+    Field {
+        paths: &["spec.cache.memory"],
+        instead: "nothing is cached: every question is asked upstream",
+        example: "{cache: {memory: 1Mi}}",
+        used: |config| cache(config, "memory", |cache| cache.memory_bytes),
+    },
+    Field {
+        paths: &["spec.cache.entries"],
+        instead: "nothing is cached: only the answer to cachesize.bind shows this number",
+        example: "{cache: {entries: 10}}",
+        used: |config| cache(config, "entries", |cache| cache.entries),
+    },
+    Field {
+        paths: &["spec.cache.staleSeconds"],
+        instead: "no expired answer is served: clients get SERVFAIL while all servers fail",
+        example: "{cache: {staleSeconds: 60}}",
+        used: |config| cache(config, "staleSeconds", |cache| cache.stale_seconds),
+    },
+    Field {
+        paths: &["spec.cache.prefetch"],
+        instead: "nothing is cached, so no answer is asked for before it expires",
+        example: "{cache: {prefetch: false}}",
+        used: |config| cache(config, "prefetch", |cache| cache.prefetch),
+    },
+    Field {
+        paths: &["spec.access.rebindProtection"],
+        instead: "private addresses in answers of the default upstreams reach the clients",
+        example: "{access: {rebindProtection: true}}",
+        used: |config| {
+            let Access { rebind_protection, clients: _ } = &config.access;
+            paths(*rebind_protection, "spec.access.rebindProtection")
+        },
+    },
+    Field {
+        paths: &["spec.upstreams.caseRandomisation", "spec.stubDomains[].caseRandomisation"],
+        instead: "names are asked in the case that the client wrote; source ports and ids are random",
+        example: "{upstreams: {caseRandomisation: true}, \
+                   stubDomains: [{domain: a.example, servers: [{address: 10.0.0.1}], caseRandomisation: true}]}",
+        used: |config| of_groups(config, "caseRandomisation", |options| options.case_randomisation),
+    },
+    Field {
+        paths: &["spec.upstreams.policy", "spec.stubDomains[].policy"],
+        instead: "Fastest asks the servers in random order, as Random does",
+        example: "{upstreams: {policy: Fastest}, \
+                   stubDomains: [{domain: a.example, servers: [{address: 10.0.0.1}], policy: Fastest}]}",
+        used: |config| of_groups(config, "policy", |options| options.policy == Policy::Fastest),
+    },
+    Field {
+        paths: &[
+            "spec.upstreams.servers[].transport",
+            "spec.upstreams.servers[].tls",
+            "spec.stubDomains[].servers[].transport",
+            "spec.stubDomains[].servers[].tls",
+        ],
+        instead: "this server is never asked, not in clear text either: the other servers of its group are asked, and \
+                  without any the answer is SERVFAIL",
+        example: "{upstreams: {servers: [{address: 10.0.0.1, transport: TLS, tls: {serverName: a.example}}]}, stubDomains: \
+                   [{domain: a.example, servers: [{address: 10.0.0.1, transport: TLS, tls: {serverName: a.example}}]}]}",
+        used: servers_not_asked,
+    },
+    Field {
+        paths: &["spec.listeners.tls"],
+        instead: "the port is opened in pods and Service, and no process listens there: connections are refused",
+        example: "{listeners: {tls: {certificate: {name: a}}}}",
+        used: |config| {
+            let Listeners { tls, https: _ } = &config.listeners;
+            paths(tls.is_some(), "spec.listeners.tls")
+        },
+    },
+    Field {
+        paths: &["spec.listeners.https"],
+        instead: "the port is opened in pods and Service, and no process listens there: connections are refused",
+        example: "{listeners: {https: {certificate: {name: a}}}}",
+        used: |config| {
+            let Listeners { tls: _, https } = &config.listeners;
+            paths(https.is_some(), "spec.listeners.https")
+        },
+    },
+    Field {
+        paths: &["spec.logging.queries"],
+        instead: "no query is logged; the metric clusterdns_queries_total counts them by reason",
+        example: "{logging: {queries: All}}",
+        used: |config| logging(config, "queries", |logging| logging.queries),
+    },
+    Field {
+        paths: &["spec.logging.format"],
+        instead: "lines have the form that the flag --log-format says",
+        example: "{logging: {format: Text}}",
+        used: |config| logging(config, "format", |logging| logging.format),
+    },
+    Field {
+        paths: &["spec.logging.level"],
+        instead: "lines are written from the level up that the flag --log-level says",
+        example: "{logging: {level: Debug}}",
+        used: |config| logging(config, "level", |logging| logging.level),
+    },
+];
+
+/// The fields that this configuration uses and that have no effect, in the order of [`FIELDS`].
+pub fn of(config: &Config) -> Vec<WithoutEffect> {
+    let of_row = |row: &Field| {
+        let instead = row.instead;
+        (row.used)(config).into_iter().map(move |field| WithoutEffect { field, instead })
+    };
+    FIELDS.iter().flat_map(of_row).collect()
+}
+
+/// Groups of which no server can be asked, so that every question to them is answered SERVFAIL: `spec.upstreams`, or
+/// `spec.stubDomains[1]`.
+pub fn groups_never_asked(config: &Config) -> Vec<String> {
+    let is_never_asked = |group: &Group<'_>| {
+        !group.servers.is_empty() && group.servers.iter().all(|server| !is_asked(server))
+    };
+    groups(config).into_iter().filter(is_never_asked).map(|group| group.path).collect()
+}
+
+/// Does this version ask servers over the transport of this one?
+pub fn is_asked(server: &Server) -> bool {
+    !TRANSPORTS_NOT_ASKED.contains(&server.transport)
+}
+
+fn paths(is_used: bool, path: &str) -> Vec<String> {
+    is_used.then(|| path.to_owned()).into_iter().collect()
+}
+
+fn cache<T: PartialEq>(config: &Config, field: &str, read: fn(&Cache) -> T) -> Vec<String> {
+    paths(read(&config.cache) != read(&Cache::default()), &format!("spec.cache.{field}"))
+}
+
+fn logging<T: PartialEq>(config: &Config, field: &str, read: fn(&Logging) -> T) -> Vec<String> {
+    paths(read(&config.logging) != read(&Logging::default()), &format!("spec.logging.{field}"))
+}
+
+/// The servers of one route, and where they are written.
+struct Group<'a> {
+    path: String,
+    servers: &'a [Server],
+    options: &'a GroupOptions,
+}
+
+fn groups(config: &Config) -> Vec<Group<'_>> {
+    let default = match &config.upstreams {
+        Upstreams::FromResolvConf(options) => Some((&[][..], options)),
+        Upstreams::Servers(group) => Some((&group.servers[..], &group.options)),
+        Upstreams::None => None,
+    };
+    let default = default.map(|(servers, options)| Group {
+        path: "spec.upstreams".to_owned(),
+        servers,
+        options,
+    });
+    let stub_domains = config.stub_domains.iter().enumerate().map(|(index, stub)| Group {
+        path: format!("spec.stubDomains[{index}]"),
+        servers: &stub.group.servers,
+        options: &stub.group.options,
+    });
+    default.into_iter().chain(stub_domains).collect()
+}
+
+fn of_groups(config: &Config, field: &str, is_used: fn(&GroupOptions) -> bool) -> Vec<String> {
+    let used = groups(config).into_iter().filter(|group| is_used(group.options));
+    used.map(|group| format!("{}.{field}", group.path)).collect()
+}
+
+fn servers_not_asked(config: &Config) -> Vec<String> {
+    let mut found = Vec::new();
+    for group in groups(config) {
+        for (index, server) in group.servers.iter().enumerate().filter(|(_, s)| !is_asked(s)) {
+            let server_path = format!("{}.servers[{index}]", group.path);
+            found.push(format!("{server_path}.transport"));
+            if server.tls.is_some() {
+                found.push(format!("{server_path}.tls"));
+            }
+        }
+    }
+    found
+}

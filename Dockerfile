@@ -2,7 +2,7 @@
 # buildah; plain instructions only, so that it builds without a daemon too:
 #   docker build --tag clusterdns:0.1.0 .
 #   buildah build --tag clusterdns:0.1.0 .
-# Static against glibc and not musl, whose allocator is why: ARCHITECTURE.md, "The image".
+# Static against glibc and not musl, whose allocator is why: docs/image.md.
 ARG RUST=1.95
 FROM rust:${RUST}-slim-trixie AS build
 WORKDIR /source

@@ -1,5 +1,5 @@
 //! Relays what is not ours: longest stub domain, else the default upstreams, in order, bounded
-//! (dns-rules §6 without cache, health and shared lookups, which are the full forwarder's).
+//! (docs/dns.md §6 without cache, health and shared lookups, which are the full forwarder's).
 //!
 //! `respond` decides the group; [`Forwarder::slot`] says whether there is room; [`Forwarder::resolve`]
 //! asks; [`Resolved::write`] writes the reply. Nothing here can fail: what cannot be resolved is SERVFAIL.

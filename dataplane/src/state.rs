@@ -20,7 +20,7 @@ pub struct Published {
 /// Shared by all serving threads for the life of the process.
 #[derive(Debug)]
 pub struct State {
-    /// Swapped by the source, loaded by workers once per batch.
+    /// Swapped by the source, loaded by workers once per batch: a worker only moves forward in time (E12).
     pub published: ArcSwap<Published>,
     /// One per serving thread, as [`crate::serve::worker_counters`] makes them: UDP threads first, the TCP one's last.
     pub counters: Vec<Arc<WorkerCounters>>,

@@ -1,4 +1,4 @@
-//! The states of dns-rules §9.11 in which the API server, or a part of what it has, is missing: each of its rows is a
+//! The states of docs/dns.md §9.11 in which the API server, or a part of what it has, is missing: each of its rows is a
 //! test, asked of the shop of §9.1.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The rows of dns-rules §9.11 in which something changes: an object of the shop of §9.1, or its configuration.
+//! The rows of docs/dns.md §9.11 in which something changes: an object of the shop of §9.1, or its configuration.
 
 use dataplane::source::api::Options;
 use serde_json::{Value, json};

@@ -16,7 +16,7 @@ use hickory_proto::rr::RecordType;
 use hickory_proto::rr::rdata::opt::{EdnsCode, EdnsOption};
 use tests::upstream::{Script, ScriptedUpstream, Transport};
 
-/// The upstreams of dns-rules 9.1.
+/// The upstreams of docs/dns.md 9.1.
 const GOLDEN: &str = include_str!("../scenarios/upstreams.txt");
 const FIRST: [u8; 4] = [10, 0, 0, 2];
 const SECOND: [u8; 4] = [10, 0, 0, 3];

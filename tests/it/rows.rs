@@ -1,4 +1,4 @@
-//! Every golden example of dns-rules §9.3-9.9 is asked somewhere, or listed here as open.
+//! Every golden example of docs/dns.md §9.3-9.9 is asked somewhere, or listed here as open.
 
 use std::collections::BTreeSet;
 

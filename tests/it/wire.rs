@@ -1,5 +1,5 @@
 //! What is on the wire: rows W and R of the guarantees, each test named by its row, and what holds for every message.
-//! Expected replies are written from dns-rules §4.1 and §5.
+//! Expected replies are written from docs/dns.md §4.1 and §5.
 
 mod agreement;
 mod allocations;
@@ -22,7 +22,7 @@ const BOTH: [Transport; 2] = [Transport::Udp, Transport::Tcp];
 /// The SOA of every negative reply of the cluster's zone.
 const SOA: &str = "AUTHORITY   cluster.local. 5 SOA ns.dns.cluster.local. hostmaster.cluster.local. <serial> 7200 1800 86400 5";
 
-/// The cluster of dns-rules §9.1.
+/// The cluster of docs/dns.md §9.1.
 fn shop() -> &'static Core {
     static SHOP: LazyLock<Core> =
         LazyLock::new(|| Core::new(&objects_of("wire").unwrap()).unwrap());

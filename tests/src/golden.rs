@@ -1,4 +1,4 @@
-//! The cluster of dns-rules.md §9.1 with its golden examples, for tests that bring it into one of the states of §9.11:
+//! The cluster of docs/dns.md §9.1 with its golden examples, for tests that bring it into one of the states of §9.11:
 //! its rows can be asked of a data plane at any moment, one by one.
 
 use std::collections::BTreeMap;

@@ -3,7 +3,7 @@
 //! A folder of `tests/scenarios` with an `answers.txt` is a scenario: `objects.yaml` says what there is (see
 //! [`objects`]), `answers.txt` what is asked and what must come back (see [`Answers`]). The same scenario runs against
 //! the core in process and against a data plane over sockets; with `UPDATE_EXPECT=1` the core's answers are written
-//! back, for a person to compare with dns-rules.md.
+//! back, for a person to compare with docs/dns.md.
 
 mod answers;
 mod core;

@@ -1,4 +1,4 @@
-//! CHAOS names that monitors and dnsmasq's users ask for (dns-rules §2.4).
+//! CHAOS names that monitors and dnsmasq's users ask for (docs/dns.md §2.4).
 
 use std::fmt::Write;
 

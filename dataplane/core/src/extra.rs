@@ -1,4 +1,4 @@
-//! Extra records, written in the resource instead of derived from Kubernetes (dns-rules §3.9),
+//! Extra records, written in the resource instead of derived from Kubernetes (docs/dns.md §3.9),
 //! and the tables that find them and stub domains by name.
 
 use std::collections::{HashMap, HashSet};

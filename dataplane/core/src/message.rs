@@ -1,4 +1,4 @@
-//! One query as it came from the wire, and what can be read of it (dns-rules §4.1, N1-N6).
+//! One query as it came from the wire, and what can be read of it (docs/dns.md §4.1, N1-N6).
 
 use std::net::SocketAddr;
 

@@ -75,7 +75,7 @@ pub struct Service {
     pub ports: Vec<ServicePort>,
 }
 
-/// What decides which names a Service has (dns-rules §3.2).
+/// What decides which names a Service has (docs/dns.md §3.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServiceKind {
     /// ClusterIP, NodePort or LoadBalancer: `spec.clusterIPs` that parse; may be empty.

@@ -1,4 +1,5 @@
-//! One published state: everything an answer is made from, immutable and cheap to clone.
+//! One published state: everything an answer is made from, immutable and cheap to clone. A reply is built from one
+//! state, so that its sections and the existence of its name agree (E10).
 //!
 //! Services, namespaces and slices lie in numbered places; hash multimaps lead there from names
 //! and addresses. The next state shares whatever did not change.

@@ -1,5 +1,5 @@
 //! Between client and upstream: the query we send, which replies we believe, and what of them the
-//! client gets (dns-rules §3.5, §5, §6.1-§6.4). Plain functions over octets: no socket, clock or randomness.
+//! client gets (docs/dns.md §3.5, §5, §6.1-§6.4). Plain functions over octets: no socket, clock or randomness.
 //!
 //! [`Pending`] is made by `respond` when it decides to forward. The forwarder sends
 //! [`Pending::upstream_query`], shows every message that comes back to [`Pending::judge`], and ends

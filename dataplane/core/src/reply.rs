@@ -1,5 +1,5 @@
 //! Writes one reply into a buffer: sections in order, names compressed, whole records only
-//! (dns-rules §5). A record that does not fit leaves no trace.
+//! (docs/dns.md §5). A record that does not fit leaves no trace.
 
 mod names;
 

@@ -1,4 +1,4 @@
-//! The fate of one query: the whole decision table of dns-rules §4.1, in one function.
+//! The fate of one query: the whole decision table of docs/dns.md §4.1, in one function.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Reverse names: who may claim an address, and the PTRs it has (dns-rules §3.7).
+//! Reverse names: who may claim an address, and the PTRs it has (docs/dns.md §3.7).
 
 use crate::address::Address;
 use crate::message::rtype;

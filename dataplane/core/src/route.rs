@@ -1,4 +1,5 @@
-//! Whose name it is, in the fixed order of dns-rules §2.2: the first step that matches decides.
+//! Which zone or upstream group a name belongs to. The steps are those of docs/dns.md §2.2 in their order (A10-A20); the
+//! first that matches decides. Ours are the zones and names of A1-A5.
 
 use std::net::IpAddr;
 
@@ -13,9 +14,9 @@ use crate::schema::{Lookup, Node, cluster_name, service_needs};
 pub(crate) enum Route<'r, 'q> {
     /// It is ours, whatever the outcome.
     Own(Lookup<'r, 'q>, Soa<'q>),
-    /// An upstream group answers (A18, A19).
+    /// An upstream group answers, for ANY too (A18, A19, WR31).
     Group(usize),
-    /// A20.
+    /// No group is left: neither a stub domain matches nor are there upstreams (A20).
     NoGroup,
 }
 
@@ -30,11 +31,11 @@ pub(crate) struct Soa<'q> {
 /// What decides serial and TTL of an SOA.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SoaKind {
-    /// RR70.
+    /// That of the cluster zone or of a reverse zone (RR70).
     Cluster,
-    /// RR83.
+    /// That of an extra record outside the zone (RR83).
     Extra,
-    /// §2.3.
+    /// That of a special-use name (docs/dns.md §2.3).
     SpecialUse,
 }
 

@@ -1,5 +1,5 @@
 //! The Kubernetes DNS specification 1.1.0 as code: which names exist below the cluster domain and
-//! what lies at each (dns-rules §3.1), one function per section.
+//! what lies at each (docs/dns.md §3.1), one function per section.
 
 use std::sync::Arc;
 

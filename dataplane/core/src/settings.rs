@@ -6,7 +6,7 @@ use ipnet::IpNet;
 
 use crate::name::Name;
 
-/// Everything configurable that decides an answer (dns-rules §1.1).
+/// Everything configurable that decides an answer (docs/dns.md §1.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// `Z`, such as `cluster.local.`.

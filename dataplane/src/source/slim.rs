@@ -1,4 +1,4 @@
-//! The part of each Kubernetes object that DNS reads (dns-rules §3), and nothing else: whatever
+//! The part of each Kubernetes object that DNS reads (docs/dns.md §3), and nothing else: whatever
 //! is not listed here is skipped while decoding and never held in memory.
 
 use std::borrow::Cow;

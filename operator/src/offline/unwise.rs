@@ -45,6 +45,7 @@ fn warning(field: &'static str, reason: &'static str, message: impl Into<String>
     Warning { field, reason, message: message.into() }
 }
 
+/// `Insecure` is the default so that a switch breaks no name; this advice is part of that rule (RR56).
 fn pod_records(dns: &ClusterDNS) -> Option<Warning> {
     match dns.spec.pod_records {
         PodRecords::Insecure => Some(warning(

@@ -45,6 +45,7 @@ pub(crate) async fn measure(plane: &ControlPlane, cluster: &Cluster) -> usize {
             let text = format!("{} , {} of processor", s(time), s(cpu));
             row(&format!("relist {number}"), &text, "");
             let text = format!("{peak:.1} MiB, {:.2} x", peak / steady);
+            // The bound on memory while everything is listed again (E26).
             row("  peak memory, to that at rest", &text, "1.2 x (E26)");
         }
         is_over.store(true, Ordering::Relaxed);

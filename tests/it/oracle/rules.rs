@@ -1,4 +1,4 @@
-//! The oracle itself against golden examples of dns-rules.md, so that it cannot be wrong alone
+//! The oracle itself against golden examples of docs/dns.md, so that it cannot be wrong alone
 //! about the cases that people wrote down; and the CNAME limit, which random histories rarely reach.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

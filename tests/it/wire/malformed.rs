@@ -277,7 +277,7 @@ fn opt_with(options: &[u8]) -> Vec<u8> {
 
 #[test]
 fn w10_options_may_be_many_but_must_end_within_the_opt() {
-    // dns-rules WR12: options not named there are ignored, however many.
+    // docs/dns.md WR12: options not named there are ignored, however many.
     let many = [0xfd, 0xe9, 0, 0].repeat(4000);
     let packet = message([1, 0, 0, 1], &[CART, A_IN, &opt_with(&many)]);
     is_answered(&packet);

@@ -1,5 +1,5 @@
 //! Rows R9 to R12 in the core, and W12: what happens when not everything fits. The same over sockets is in
-//! `sockets.rs`; the worked sizes of dns-rules §5.3 are those of `it/sizes.rs`.
+//! `sockets.rs`; the worked sizes of docs/dns.md §5.3 are those of `it/sizes.rs`.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! `answers.txt`: blocks separated by empty lines. Each has one or more questions, named by the row of dns-rules.md they
+//! `answers.txt`: blocks separated by empty lines. Each has one or more questions, named by the row of docs/dns.md they
 //! come from, and the one reply that all of them get; `#` starts a comment above a block.
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! What a scripted upstream answers, as text that reads like the tables of dns-rules.md.
+//! What a scripted upstream answers, as text that reads like the tables of docs/dns.md.
 //!
 //! ```text
 //! server 10.0.0.2 10.0.0.3          rules up to the next `server` line are those of these servers

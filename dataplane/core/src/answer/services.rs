@@ -1,4 +1,4 @@
-//! SRV records (dns-rules §3.4): of Services, of their endpoints, and of extra records, with the
+//! SRV records (docs/dns.md §3.4): of Services, of their endpoints, and of extra records, with the
 //! addresses of their targets as additional data.
 
 use crate::answer::Answer;

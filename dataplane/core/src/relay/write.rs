@@ -1,4 +1,4 @@
-//! Writing the client's reply (dns-rules §5): whole records in order until the limit, OPT reserved first.
+//! Writing the client's reply (docs/dns.md §5): whole records in order until the limit, OPT reserved first.
 
 use super::compress::{Case, Known};
 use super::rdata::{CNAME, Layout};

@@ -1,5 +1,5 @@
 //! One stream: list, remove what vanished, watch from there, and after whatever happens go on as
-//! the supervisor says (E20-E24). A loop of our own on kube's client instead of kube-runtime's
+//! the supervisor says (E20-E24). Each resource has a stream of its own: losing one does not stop the others (E33). A loop of our own on kube's client instead of kube-runtime's
 //! `watcher`: that one hides HTTP statuses, Retry-After and the list's version, which decide here.
 
 use std::cell::RefCell;

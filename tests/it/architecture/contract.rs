@@ -1,0 +1,159 @@
+//! The contract is in `docs/dns.md` and `docs/guarantees.md`: every id that the code or a test cites stands there, and
+//! every id there is cited, asked by a golden example, or listed as open.
+
+use std::collections::BTreeSet;
+
+use super::{files, read, table, tests};
+
+/// The rules, and the table of those that no test covers.
+const RULES: &str = "docs/dns.md";
+const RULES_OPEN: &str = "## 10. Rules that no test covers yet";
+/// The promises, and the table of those that are not kept in full.
+const PROMISES: &str = "docs/guarantees.md";
+const PROMISES_OPEN: &str = "## Open";
+/// Families of ids that explain decisions; nothing has to cite them.
+const EXPLANATIONS: [&str; 2] = ["DF", "Q"];
+/// All families of ids. `IPV6` ends in a digit too and is none.
+const FAMILIES: [&str; 20] = [
+    "A", "RR", "N", "WR", "FW", "CA", "E", "G", "DF", "Q", "W", "R", "F", "C", "T", "L", "K", "O",
+    "D", "S",
+];
+
+/// `wr42` or `WR42` as `WR42`, if it is an id.
+fn id(word: &str) -> Option<String> {
+    let letters = word.trim_end_matches(|c: char| c.is_ascii_digit());
+    let is_id = (1..=3).contains(&(word.len() - letters.len()))
+        && FAMILIES.contains(&letters.to_uppercase().as_str());
+    is_id.then(|| word.to_uppercase())
+}
+
+fn family(id: &str) -> &str {
+    id.trim_end_matches(|c: char| c.is_ascii_digit())
+}
+
+/// The ids that a page gives an anchor.
+fn anchors(page: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for anchor in read(page).split("<a id=\"").skip(1) {
+        let name = anchor.split('"').next().unwrap();
+        let id = id(name).unwrap_or_else(|| panic!("{page}: the anchor {name} is no id"));
+        assert!(found.insert(id), "{page} has the anchor {name} twice");
+    }
+    assert!(!found.is_empty(), "{page} has no ids");
+    found
+}
+
+/// The ids in the first cells of a table of open ones, each with a reason beside it.
+fn open(page: &str, heading: &str) -> BTreeSet<String> {
+    let known = anchors(page);
+    let mut found = BTreeSet::new();
+    for row in table(page, heading) {
+        assert!(!row[1].is_empty(), "{page}: why is {} open?", row[0]);
+        for name in row[0].split(", ") {
+            let id = id(name).unwrap_or_else(|| panic!("{page}: {name} is no id"));
+            assert!(known.contains(&id), "{page} lists {id} as open and does not define it");
+            assert!(found.insert(id), "{page} lists {name} as open twice");
+        }
+    }
+    found
+}
+
+/// The ids in a text. A range such as `FW27-FW29` cites both ends and what is between them.
+fn cited_in(text: &str) -> Vec<String> {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut found: Vec<String> = Vec::new();
+    let mut before = 0;
+    for (at, word) in text.split(|c| !is_word(c)).filter(|word| !word.is_empty()).map(|word| {
+        let at = word.as_ptr() as usize - text.as_ptr() as usize;
+        (at, word)
+    }) {
+        // An id in running text is in capitals; a lower-case one is a name of something else.
+        let Some(id) = id(word).filter(|id| id == word) else { continue };
+        let is_range = at > 0 && text[before..at] == *"-" && !found.is_empty();
+        if let Some(first) = found.last().filter(|_| is_range).cloned()
+            && family(&first) == family(&id)
+        {
+            let number = |id: &str| id[family(id).len()..].parse::<u32>().unwrap();
+            found.extend((number(&first) + 1..number(&id)).map(|n| format!("{}{n}", family(&id))));
+        }
+        found.push(id);
+        before = at + word.len();
+    }
+    found
+}
+
+/// The ids that the name of a test begins with, as in `f1_f2_wrong_replies_are_counted`.
+fn ids_of(test: &str) -> impl Iterator<Item = String> {
+    test.split('_').map_while(id)
+}
+
+/// Every citation with its file: the names of tests, comments in code, and the questions of scenarios.
+fn citations() -> Vec<(String, String)> {
+    let mut found: Vec<(String, String)> = Vec::new();
+    for test in tests() {
+        found.extend(ids_of(&test).map(|id| (format!("test {test}"), id)));
+    }
+    for path in files() {
+        let is_code = path.ends_with(".rs");
+        let is_scenario = path.starts_with("tests/") && path.ends_with(".txt");
+        if !is_code && !is_scenario {
+            continue;
+        }
+        for line in read(&path).lines() {
+            let text = match is_code {
+                true => line.split_once("//").map_or("", |(_, comment)| comment),
+                false => line,
+            };
+            found.extend(cited_in(text).into_iter().map(|id| (path.clone(), id)));
+        }
+    }
+    assert!(found.len() > 899, "only {} citations were found", found.len());
+    found
+}
+
+#[test]
+fn every_id_that_is_cited_is_in_the_contract() {
+    let known = &anchors(RULES) | &anchors(PROMISES);
+    let unknown: BTreeSet<(String, String)> =
+        citations().into_iter().filter(|(_, id)| !known.contains(id)).collect();
+    assert!(unknown.is_empty(), "neither {RULES} nor {PROMISES} defines: {unknown:#?}");
+}
+
+#[test]
+fn every_rule_is_cited_or_asked_or_open() {
+    let mut cited: BTreeSet<String> = citations().into_iter().map(|(_, id)| id).collect();
+    // A golden example that is asked covers the rules that its last column names.
+    for line in read(RULES).lines().filter(|line| line.starts_with("| <a id=\"g")) {
+        let ids = cited_in(line);
+        if cited.contains(&ids[0]) {
+            let rules = line.trim_end_matches(" |").rsplit('|').next().unwrap();
+            cited.extend(cited_in(rules));
+        }
+    }
+    let open = open(RULES, RULES_OPEN);
+    let missing: Vec<String> = anchors(RULES)
+        .into_iter()
+        .filter(|id| !EXPLANATIONS.contains(&family(id)))
+        .filter(|id| !cited.contains(id) && !open.contains(id))
+        .collect();
+    assert!(
+        missing.is_empty(),
+        "cite these where they are built or tested, or list them as open: {missing:?}"
+    );
+}
+
+#[test]
+fn every_promise_has_a_test_or_is_open() {
+    let kept: BTreeSet<String> = tests().iter().flat_map(|test| ids_of(test)).collect();
+    let open = open(PROMISES, PROMISES_OPEN);
+    let missing: Vec<String> = anchors(PROMISES)
+        .into_iter()
+        .filter(|id| !kept.contains(id) && !open.contains(id))
+        .collect();
+    assert!(missing.is_empty(), "no test is named after these and they are not open: {missing:?}");
+}
+
+#[test]
+fn a_range_of_ids_cites_each_of_them() {
+    assert_eq!(cited_in("FW27-FW29, N5; IPV6 and a1"), ["FW27", "FW28", "FW29", "N5"]);
+}

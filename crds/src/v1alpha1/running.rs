@@ -18,12 +18,13 @@ pub struct Limits {
     #[schemars(range(min = 1, max = bounds::IN_FLIGHT))]
     pub in_flight: u32,
 
-    /// Of these, per client address, 1-1000000. Default 1024.
+    /// Of these, per client address, 1-1000000, and no more than are free for all others together. Default 1024.
     #[serde(default = "number::<{ defaults::IN_FLIGHT_PER_CLIENT }>")]
     #[schemars(range(min = 1, max = bounds::IN_FLIGHT))]
     pub in_flight_per_client: u32,
 
-    /// Inbound TCP connections, 1-1000000; the longest idle one is closed for a new one. Default 4096.
+    /// Inbound TCP connections, 1-1000000; the longest idle one is closed for a new one, else the newest of the client
+    /// with the most. Default 4096.
     #[serde(default = "number::<{ defaults::TCP_CONNECTIONS }>")]
     #[schemars(range(min = 1, max = bounds::TCP_CONNECTIONS))]
     pub tcp_connections: u32,

@@ -1,4 +1,8 @@
 //! How many forwarded queries may be in progress (FW52): in all, per group, per client.
+//!
+//! A client may hold no more places than are free, besides its own limit. A few clients that take all they can get then
+//! leave a share for the next one: `n` of them take `n / (n + 1)` of the places. With the default limits this changes
+//! nothing for a client that is alone.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -70,10 +74,11 @@ impl InFlight {
         self.refused[limit as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    fn enter_client(&self, client: IpAddr, limit: usize) -> bool {
+    /// `free` places are left for all clients, the one to take among them.
+    fn enter_client(&self, client: IpAddr, limit: usize, free: usize) -> bool {
         let mut clients = self.clients.lock().expect("nothing panics while counting");
         let count = clients.entry(client).or_insert(0);
-        let free = *count < limit;
+        let free = *count < limit && *count <= free;
         *count += usize::from(free);
         if *count == 0 {
             clients.remove(&client);
@@ -122,7 +127,11 @@ pub(super) fn take(
         in_flight.total.fetch_sub(1, Ordering::Relaxed);
         return refuse(Limit::Group);
     }
-    if !in_flight.enter_client(client, upstreams.max_in_flight_per_client) {
+    // Both counts have the place of this query already.
+    let free_of_all = upstreams.max_in_flight.saturating_sub(in_flight.total());
+    let free_of_group = group_limit.saturating_sub(count.load(Ordering::Relaxed));
+    let free = free_of_all.min(free_of_group).saturating_add(1);
+    if !in_flight.enter_client(client, upstreams.max_in_flight_per_client, free) {
         count.fetch_sub(1, Ordering::Relaxed);
         in_flight.total.fetch_sub(1, Ordering::Relaxed);
         return refuse(Limit::Client);
@@ -141,6 +150,8 @@ impl Drop for Slot {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+
     use super::*;
     use crds::config::{Config, Group, GroupLimits, GroupOptions, StubDomain};
 
@@ -172,6 +183,26 @@ mod tests {
             drop(second);
             assert_eq!(forwarder.in_flight(), 0);
             assert!(forwarder.in_flight.clients.lock().unwrap().is_empty());
+        }
+    }
+
+    #[test]
+    fn fw52_clients_that_take_all_they_can_leave_places_for_the_next() {
+        for upstreams in [upstreams(640, 9000, 160), upstreams(9000, 640, 160)] {
+            let forwarder = Forwarder::new();
+            let slot = |client: u8| forwarder.slot(&upstreams, 1, [10, 0, 0, client].into());
+            let mut held: VecDeque<Slot> = std::iter::from_fn(|| slot(0)).collect();
+            assert_eq!(held.len(), 160, "alone, a client has its own limit");
+            for greedy in 1..16 {
+                held.extend(std::iter::from_fn(|| slot(greedy)));
+            }
+            // Each lookup ends in its turn, and all of them try to take its place.
+            for _ in 0..640 {
+                held.pop_front();
+                held.extend((0..16).filter_map(slot));
+            }
+            let modest: Vec<_> = (100..110).map(slot).collect();
+            assert!(modest.iter().all(Option::is_some), "{} are held", held.len());
         }
     }
 

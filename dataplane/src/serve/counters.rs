@@ -21,11 +21,13 @@ pub enum CloseReason {
     SlowReader,
     /// WR43, N1: not a query.
     NotAQuery,
-    /// WR44: the longest idle, for a new connection.
+    /// WR44: the longest idle or in the middle of a message, for a new connection.
     Evicted,
-    /// WR44: the client's own longest idle, for a new one of the same client.
+    /// WR44: the same among those of one client, for a new one of that client.
     EvictedByClient,
-    /// WR44: a limit is reached and nothing is idle; closed unread.
+    /// WR44: the newest of the client with the most connections, for a new connection while no connection is idle.
+    LargestShare,
+    /// WR44: a limit is reached, no connection is idle and no client holds more; closed unread.
     Refused,
     /// WR44: the largest backlog when all buffers together reached their bound.
     Backlog,
@@ -37,7 +39,7 @@ pub enum CloseReason {
 
 impl CloseReason {
     /// Every reason, in the order of their discriminants.
-    pub const ALL: [CloseReason; 12] = [
+    pub const ALL: [CloseReason; 13] = [
         CloseReason::Client,
         CloseReason::Failed,
         CloseReason::Idle,
@@ -46,6 +48,7 @@ impl CloseReason {
         CloseReason::NotAQuery,
         CloseReason::Evicted,
         CloseReason::EvictedByClient,
+        CloseReason::LargestShare,
         CloseReason::Refused,
         CloseReason::Backlog,
         CloseReason::Age,
@@ -63,6 +66,7 @@ impl CloseReason {
             CloseReason::NotAQuery => "not_a_query",
             CloseReason::Evicted => "evicted",
             CloseReason::EvictedByClient => "evicted_by_client",
+            CloseReason::LargestShare => "largest_share",
             CloseReason::Refused => "refused",
             CloseReason::Backlog => "backlog",
             CloseReason::Age => "age",

@@ -1,5 +1,6 @@
 //! The listening side over real sockets: one Service of our own, and an upstream that answers when it is told to.
 
+mod crowd;
 mod descriptors;
 mod harness;
 mod stop;

@@ -210,6 +210,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             since => since,
         };
         self.seat.set_quiet_since(since);
+        // A message begun does not count as work of ours: only the client can end it.
+        let waits = self.is_done() && !self.held_back;
+        self.seat.set_waits_since(self.seat.waits_since().or(Some(now)).filter(|_| waits));
     }
 
     /// Every query taken is answered and every answer written.

@@ -1,7 +1,14 @@
-//! Who is connected, what each holds, and who must go when a limit is reached (WR44).
+//! Which connections there are, what each holds, and which must close when a limit is reached (WR44).
 //!
-//! Limits are looked for by walking all seats, at most 4,096 of them: some ten microseconds, and only when a limit
-//! is reached; what happens per query is a few stores.
+//! Places and buffers are shared by client, not by connection: a client gains nothing by opening more. A client is
+//! one address, of IPv6 too. A /64 would be the wrong unit here: the Pods of a node usually share one (the default
+//! of `--node-cidr-mask-size-ipv6`), so that one Pod could use up the share of all its neighbours, while a Pod itself
+//! has a single address.
+//!
+//! `choose` walks all seats, at most 4,096 of them: some ten microseconds, and only when a limit is reached; what
+//! happens per query is a few stores.
+
+mod choose;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
@@ -10,7 +17,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -20,8 +26,9 @@ use super::super::{Deadlines, Limits};
 
 /// All connections.
 pub(super) struct Table {
+    /// By number, so the newest is last.
     entries: RefCell<BTreeMap<u64, Rc<Entry>>>,
-    of_client: RefCell<HashMap<IpAddr, usize>>,
+    clients: RefCell<HashMap<IpAddr, Rc<Client>>>,
     next: Cell<u64>,
     /// Connections whose task has not ended, counted or not.
     seats: Cell<usize>,
@@ -34,10 +41,21 @@ pub(super) struct Table {
     emptied: Notify,
 }
 
+/// All connections of one address.
+struct Client {
+    address: IpAddr,
+    connections: Cell<usize>,
+    /// Octets held by all of them.
+    held: Cell<usize>,
+}
+
 /// One connection, as the others see it.
 struct Entry {
-    client: IpAddr,
+    client: Rc<Client>,
+    /// Since when nothing is in progress and no message has begun.
     quiet_since: Cell<Option<Instant>>,
+    /// Since when only its client can bring it forward: it is quiet, or in the middle of a message.
+    waits_since: Cell<Option<Instant>>,
     /// When its last message came.
     last_message: Cell<Instant>,
     held: Cell<usize>,
@@ -54,6 +72,13 @@ pub(super) struct Seat {
     table: Rc<Table>,
 }
 
+/// Which limit a new connection would pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Limit {
+    OfClient,
+    OfAll,
+}
+
 /// Connections evicted in one step when a lower limit is set: the others go on in between.
 const EVICTIONS_AT_ONCE: usize = 256;
 
@@ -61,7 +86,7 @@ impl Table {
     pub(super) fn new(limits: Limits, counters: Arc<ServeCounters>) -> Self {
         Self {
             entries: RefCell::default(),
-            of_client: RefCell::default(),
+            clients: RefCell::default(),
             next: Cell::new(0),
             seats: Cell::new(0),
             held: Cell::new(0),
@@ -72,23 +97,40 @@ impl Table {
         }
     }
 
-    /// A place for one more connection. At a limit the longest idle gives up its own; `None` if nobody is idle.
-    pub(super) fn admit(self: &Rc<Self>, client: IpAddr) -> Option<Seat> {
-        let limits = self.limits.borrow().clone();
-        let stuck = limits.deadlines.stuck();
-        let of_client = self.of_client.borrow().get(&client).copied();
-        if of_client.unwrap_or(0) >= limits.tcp_connections_per_client {
-            let idle = self.longest_idle(stuck, |entry| entry.client == client)?;
-            self.evict(idle, CloseReason::EvictedByClient);
-        } else if self.entries.borrow().len() >= limits.tcp_connections {
-            let idle = self.longest_idle(stuck, |_| true)?;
-            self.evict(idle, CloseReason::Evicted);
+    /// A place for one more connection. At a limit another one closes for it; `None` if none may.
+    pub(super) fn admit(self: &Rc<Self>, address: IpAddr) -> Option<Seat> {
+        if let Some(limit) = self.limit_reached(address) {
+            let (number, reason) = self.choose(address, limit)?;
+            self.evict(number, reason);
         }
+        Some(self.seat(address))
+    }
+
+    fn limit_reached(&self, address: IpAddr) -> Option<Limit> {
+        let limits = self.limits.borrow();
+        if self.connections_of(address) >= limits.tcp_connections_per_client {
+            Some(Limit::OfClient)
+        } else if self.entries.borrow().len() >= limits.tcp_connections {
+            Some(Limit::OfAll)
+        } else {
+            None
+        }
+    }
+
+    fn connections_of(&self, address: IpAddr) -> usize {
+        self.clients.borrow().get(&address).map_or(0, |client| client.connections.get())
+    }
+
+    fn seat(self: &Rc<Self>, address: IpAddr) -> Seat {
         let number = self.next.replace(self.next.get() + 1);
         let now = Instant::now();
+        let mut clients = self.clients.borrow_mut();
+        let client = clients.entry(address).or_insert_with(|| Rc::new(Client::new(address)));
+        client.connections.set(client.connections.get() + 1);
         let entry = Rc::new(Entry {
-            client,
+            client: Rc::clone(client),
             quiet_since: Cell::new(Some(now)),
+            waits_since: Cell::new(Some(now)),
             last_message: Cell::new(now),
             held: Cell::new(0),
             paused: Cell::new(false),
@@ -96,10 +138,9 @@ impl Table {
             waker: RefCell::new(Waker::noop().clone()),
         });
         self.entries.borrow_mut().insert(number, Rc::clone(&entry));
-        *self.of_client.borrow_mut().entry(client).or_insert(0) += 1;
         self.seats.set(self.seats.get() + 1);
         self.counters.tcp_open.fetch_add(1, Ordering::Relaxed);
-        Some(Seat { number, entry, table: Rc::clone(self) })
+        Seat { number, entry, table: Rc::clone(self) }
     }
 
     /// Takes other limits, for the connections that are open too.
@@ -136,21 +177,6 @@ impl Table {
         self.limits.borrow().tcp_buffer_bytes
     }
 
-    /// The quiet connection that has been so for longest; if none is, the one whose last message is oldest, if
-    /// that is older than any lookup takes: then only its client can be holding it open.
-    fn longest_idle(&self, stuck: Duration, of: impl Fn(&Entry) -> bool) -> Option<u64> {
-        let entries = self.entries.borrow();
-        let of = || entries.iter().filter(|(_, entry)| of(entry));
-        let quiet =
-            of().filter_map(|(number, entry)| Some((entry.quiet_since.get()?, *number))).min();
-        let oldest = || {
-            of().map(|(number, entry)| (entry.last_message.get(), *number))
-                .min()
-                .filter(|(at, _)| at.elapsed() > stuck)
-        };
-        quiet.or_else(oldest).map(|(_, number)| number)
-    }
-
     /// Takes a connection off the table; its task closes it when it runs next.
     fn evict(&self, number: u64, reason: CloseReason) {
         if let Some(entry) = self.remove(number) {
@@ -160,19 +186,24 @@ impl Table {
 
     fn remove(&self, number: u64) -> Option<Rc<Entry>> {
         let entry = self.entries.borrow_mut().remove(&number)?;
-        let mut of_client = self.of_client.borrow_mut();
-        if let Some(count) = of_client.get_mut(&entry.client) {
-            *count -= 1;
-            if *count == 0 {
-                of_client.remove(&entry.client);
-            }
+        let client = &entry.client;
+        client.connections.set(client.connections.get() - 1);
+        if client.connections.get() == 0 {
+            self.clients.borrow_mut().remove(&client.address);
         }
         self.set_paused(&entry, false);
-        self.set_held(self.held.get() - entry.held.replace(0));
+        self.set_held_of(&entry, 0);
         Some(entry)
     }
 
-    /// The one place where less comes to be held, whoever held it: nobody who waits for that is forgotten.
+    fn set_held_of(&self, entry: &Entry, octets: usize) {
+        let before = entry.held.replace(octets);
+        let client = &entry.client.held;
+        client.set(client.get() - before + octets);
+        self.set_held(self.held.get() - before + octets);
+    }
+
+    /// The one place where less comes to be held, so that every connection that waits for it is woken.
     fn set_held(&self, octets: usize) {
         self.held.set(octets);
         self.counters.tcp_buffered.store(octets as u64, Ordering::Relaxed);
@@ -211,17 +242,11 @@ impl Table {
         }
         self.paused.set(0);
     }
-
-    fn largest(&self) -> Option<u64> {
-        let entries = self.entries.borrow();
-        entries.iter().max_by_key(|(_, entry)| entry.held.get()).map(|(number, _)| *number)
-    }
 }
 
-impl Deadlines {
-    /// Past it a connection that has something in progress is held open by its client alone.
-    fn stuck(&self) -> Duration {
-        self.write
+impl Client {
+    fn new(address: IpAddr) -> Self {
+        Self { address, connections: Cell::new(0), held: Cell::new(0) }
     }
 }
 
@@ -261,44 +286,52 @@ impl Seat {
         self.entry.quiet_since.set(since);
     }
 
+    pub(super) fn waits_since(&self) -> Option<Instant> {
+        self.entry.waits_since.get()
+    }
+
+    pub(super) fn set_waits_since(&self, since: Option<Instant>) {
+        self.entry.waits_since.set(since);
+    }
+
     pub(super) fn message_came(&self, at: Instant) {
         self.entry.last_message.set(at);
     }
 
-    /// Says how many octets this connection holds. When all of them together pass the bound, the largest is
-    /// closed.
+    /// Says how many octets this connection holds. When all of them together pass the bound, the largest of the client
+    /// that holds most is closed.
     pub(super) fn hold(&self, octets: usize) {
         if self.must_close() {
             // Taken off the table, or about to go: no longer counted.
             return;
         }
         let table = &self.table;
-        let after = table.held.get() - self.entry.held.replace(octets) + octets;
-        table.set_held(after);
-        if after > table.bound()
+        table.set_held_of(&self.entry, octets);
+        if table.held.get() > table.bound()
             && let Some(largest) = table.largest()
         {
             table.evict(largest, CloseReason::Backlog);
         }
     }
 
-    /// Whether there is room for so many more octets. Only who holds less than the average is still read when the
-    /// last quarter begins, so it is theirs.
+    /// Whether there is room for so many more octets. In the last quarter only clients that hold less than the average
+    /// are read, so it is theirs.
     pub(super) fn has_room(&self, octets: usize) -> bool {
         self.table.held.get() + octets <= self.table.bound()
     }
 
-    /// Whether this connection must not be read for now: the buffers are nearly full and it holds no less than
-    /// the average, as the largest always does.
+    /// Whether this connection must not be read for now: the buffers are nearly full, its client holds no less than the
+    /// average client, and it no less than the average connection of its client. Both are true of the largest.
     pub(super) fn is_paused(&self) -> bool {
         if self.must_close() {
             return false;
         }
         let held = self.table.held.get();
-        let own = self.entry.held.get();
+        let (own, client) = (self.entry.held.get(), &self.entry.client);
         let paused = held >= pause_at(self.table.bound())
             && own > 0
-            && own.saturating_mul(self.table.entries.borrow().len()) >= held;
+            && client.held.get().saturating_mul(self.table.clients.borrow().len()) >= held
+            && own.saturating_mul(client.connections.get()) >= client.held.get();
         self.table.set_paused(&self.entry, paused);
         paused
     }

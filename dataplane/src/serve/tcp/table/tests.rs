@@ -2,6 +2,7 @@
 
 use std::sync::atomic::AtomicUsize;
 use std::task::Wake;
+use std::time::Duration;
 
 use super::super::tests::local;
 use super::*;
@@ -24,6 +25,22 @@ fn client(last: u8) -> IpAddr {
 
 fn closes(seat: &Seat) -> Option<CloseReason> {
     seat.entry.close.get()
+}
+
+/// Something is in progress on it.
+fn work(seat: &Seat) {
+    seat.set_quiet_since(None);
+    seat.set_waits_since(None);
+}
+
+/// Half a message came.
+fn begin_message(seat: &Seat) {
+    seat.set_quiet_since(None);
+}
+
+fn answered(seat: &Seat) {
+    seat.set_quiet_since(Some(Instant::now()));
+    seat.set_waits_since(Some(Instant::now()));
 }
 
 async fn second() {
@@ -61,8 +78,8 @@ fn wr44_t2_at_the_limit_of_all_the_longest_idle_goes() {
             second().await;
         }
         // The first is busy, the second was used lately: the third has been idle for longest.
-        seats[0].set_quiet_since(None);
-        seats[1].set_quiet_since(Some(Instant::now()));
+        work(&seats[0]);
+        answered(&seats[1]);
         let new = table.admit(client(9)).expect("new");
         assert_eq!(closes(&seats[2]), Some(CloseReason::Evicted));
         for seat in [&seats[0], &seats[1], &new] {
@@ -77,9 +94,7 @@ fn wr44_with_nobody_idle_the_new_connection_is_refused() {
         let table = table(limits(2, 2));
         let busy: Vec<_> =
             (0..2).map(|number| table.admit(client(number)).expect("seat")).collect();
-        for seat in &busy {
-            seat.set_quiet_since(None);
-        }
+        busy.iter().for_each(work);
         assert!(table.admit(client(9)).is_none());
         assert!(busy.iter().all(|seat| closes(seat).is_none()));
         // Nothing came from the first for longer than any lookup takes: it only occupies its place.
@@ -102,7 +117,7 @@ fn a_seat_given_back_makes_room_and_is_no_longer_counted() {
             assert_eq!(closes(&seat), None);
         }
         assert_eq!(table.held.get(), 0);
-        assert!(table.of_client.borrow().is_empty());
+        assert!(table.clients.borrow().is_empty());
         assert_eq!(table.counters.tcp_open.load(Ordering::Relaxed), 0);
         table.empty().await;
     });
@@ -131,6 +146,97 @@ fn wr44_past_the_bound_of_all_buffers_the_largest_backlog_is_closed() {
     });
 }
 
+#[test]
+fn wr44_with_nothing_idle_the_newest_of_the_largest_client_gives_way() {
+    local(async {
+        let table = table(limits(6, 4));
+        let mut seats: Vec<Seat> = Vec::new();
+        // Of which client the next connection is, and which number gives way for it.
+        for (number, gives_way) in [
+            (1, None),
+            (1, None),
+            (1, None),
+            (1, None),
+            (2, None),
+            (2, None),
+            (3, Some(3)),
+            (3, Some(2)),
+            (4, Some(7)),
+        ] {
+            let before: Vec<_> = seats.iter().map(closes).collect();
+            let seat = table.admit(client(number)).expect("a seat");
+            work(&seat);
+            for (other, before) in before.into_iter().enumerate() {
+                let share = Some(CloseReason::LargestShare).filter(|_| gives_way == Some(other));
+                assert_eq!(closes(&seats[other]), before.or(share), "{other}, for {number}");
+            }
+            seats.push(seat);
+        }
+        // Clients 1 and 2 have two each: with a third, client 2 would have the most itself.
+        assert!(table.admit(client(2)).is_none());
+        assert_eq!(seats.iter().filter(|seat| closes(seat).is_none()).count(), 6);
+    });
+}
+
+#[test]
+fn l15_half_a_message_is_no_work_and_small_clients_are_left_alone() {
+    local(async {
+        let table = table(limits(4, 4));
+        let small = table.admit(client(1)).expect("small");
+        second().await;
+        let crowd: Vec<_> = (0..3).map(|_| table.admit(client(2)).expect("crowd")).collect();
+        crowd.iter().for_each(begin_message);
+        // The small client has waited for longest, but it has fewer than the crowd's client would have.
+        let fourth = table.admit(client(2)).expect("fourth");
+        assert_eq!(closes(&crowd[0]), Some(CloseReason::Evicted));
+        begin_message(&fourth);
+        second().await;
+        answered(&small);
+        let _new = table.admit(client(3)).expect("new");
+        assert_eq!(closes(&crowd[1]), Some(CloseReason::Evicted));
+        assert_eq!(closes(&small), None);
+    });
+}
+
+#[test]
+fn t1_half_messages_of_a_client_at_its_limit_make_room_for_its_next() {
+    local(async {
+        let table = table(limits(100, 2));
+        let half: Vec<_> = (0..2).map(|_| table.admit(client(1)).expect("seat")).collect();
+        half.iter().for_each(begin_message);
+        let _third = table.admit(client(1)).expect("third");
+        assert_eq!(closes(&half[0]), Some(CloseReason::EvictedByClient));
+    });
+}
+
+#[test]
+fn t1_pods_that_share_a_64_bit_prefix_are_clients_of_their_own() {
+    local(async {
+        let table = table(limits(100, 1));
+        let address = |text: &str| text.parse::<IpAddr>().expect("address");
+        let first = table.admit(address("fd00:10:244:1::5")).expect("first");
+        let _second = table.admit(address("fd00:10:244:1::6")).expect("second");
+        assert_eq!(closes(&first), None);
+    });
+}
+
+#[test]
+fn wr44_many_small_backlogs_of_one_client_count_together() {
+    local(async {
+        let limits = Limits { tcp_buffer_bytes: 10_000, ..Limits::default() };
+        let table = table(limits);
+        let many: Vec<_> = (0..6).map(|_| table.admit(client(1)).expect("seat")).collect();
+        let other = table.admit(client(2)).expect("other");
+        many.iter().for_each(|seat| seat.hold(1100));
+        other.hold(2000);
+        assert!(many[0].is_paused(), "its client holds most");
+        assert!(!other.is_paused(), "it holds more than each of them, its client less");
+        other.hold(4000);
+        assert_eq!(closes(&other), None);
+        assert_eq!(many.iter().filter(|seat| closes(seat).is_some()).count(), 1);
+    });
+}
+
 /// Counts how often a connection is woken.
 #[derive(Default)]
 struct Woken(AtomicUsize);
@@ -152,8 +258,8 @@ fn wr44_who_is_not_read_is_woken_whoever_gave_up_the_octets() {
         let mut waiting = table.admit(client(2)).expect("waiting");
         let pause = |stuck: &Seat, waiting: &Seat| {
             assert!(waiting.poll_close(&Context::from_waker(&woken.clone().into())).is_pending());
-            stuck.set_quiet_since(None);
-            waiting.set_quiet_since(None);
+            work(stuck);
+            work(waiting);
             stuck.hold(4000);
             waiting.hold(4000);
             assert!(waiting.is_paused());

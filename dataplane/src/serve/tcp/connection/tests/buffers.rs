@@ -150,8 +150,8 @@ fn wr44_what_nobody_makes_room_for_is_closed_in_the_end() {
     local(async {
         let limits = Limits { tcp_buffer_bytes: 150 << 10, ..Limits::default() };
         let client = connect(limits, 1 << 16);
-        let seats: Vec<_> = (0..9)
-            .map(|_| client.hall.table.admit([10, 0, 0, 2].into()).expect("a seat"))
+        let seats: Vec<_> = (2..11)
+            .map(|last| client.hall.table.admit([10, 0, 0, last].into()).expect("a seat"))
             .collect();
         seats[0].hold(105_000);
         let mut client = client;

@@ -1,0 +1,83 @@
+//! Which connection gives way at a limit (WR44), by shares of clients.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::super::super::Deadlines;
+use super::super::super::counters::CloseReason;
+use super::{Entry, Limit, Table};
+
+impl Table {
+    /// The connection that closes for a new one of this address, and why; `None` if none may.
+    ///
+    /// At the limit of all:
+    /// 1. the one that has waited for its client for longest, idle or in the middle of a message. Those of clients with
+    ///    fewer connections than this one would have are left alone, so that a client that opens many cannot close those
+    ///    of others;
+    /// 2. the newest of the client with the most connections, if that are more than this one would have;
+    /// 3. one whose last message is older than any lookup takes: only its client can be holding it open.
+    ///
+    /// At the limit of a client, 1 and 3 among its own.
+    pub(super) fn choose(&self, address: IpAddr, limit: Limit) -> Option<(u64, CloseReason)> {
+        let would_have = self.connections_of(address) + 1;
+        let is_own = |entry: &Entry| entry.client.address == address;
+        match limit {
+            Limit::OfClient => {
+                let longest = self.longest_waiting(is_own).or_else(|| self.stuck(is_own));
+                longest.map(|number| (number, CloseReason::EvictedByClient))
+            }
+            Limit::OfAll => {
+                let may_go =
+                    |entry: &Entry| is_own(entry) || entry.client.connections.get() >= would_have;
+                let evicted = |number| (number, CloseReason::Evicted);
+                let outnumbering = |number| (number, CloseReason::LargestShare);
+                self.longest_waiting(may_go)
+                    .map(evicted)
+                    .or_else(|| self.newest_of_the_largest(would_have).map(outnumbering))
+                    .or_else(|| self.stuck(|_| true).map(evicted))
+            }
+        }
+    }
+
+    fn longest_waiting(&self, of: impl Fn(&Entry) -> bool) -> Option<u64> {
+        self.earliest(|entry| entry.waits_since.get().filter(|_| of(entry)))
+    }
+
+    fn stuck(&self, of: impl Fn(&Entry) -> bool) -> Option<u64> {
+        let limit = self.deadlines().stuck();
+        let is_stuck = |entry: &Entry, at: &Instant| of(entry) && at.elapsed() > limit;
+        self.earliest(|entry| Some(entry.last_message.get()).filter(|at| is_stuck(entry, at)))
+    }
+
+    /// The oldest number is the first of those with the same time.
+    fn earliest(&self, time: impl Fn(&Entry) -> Option<Instant>) -> Option<u64> {
+        let entries = self.entries.borrow();
+        let times = entries.iter().filter_map(|(number, entry)| Some((time(entry)?, *number)));
+        times.min().map(|(_, number)| number)
+    }
+
+    fn newest_of_the_largest(&self, more_than: usize) -> Option<u64> {
+        let most = self.clients.borrow().values().map(|client| client.connections.get()).max();
+        let most = most.filter(|most| *most > more_than)?;
+        let entries = self.entries.borrow();
+        let mut newest_first = entries.iter().rev();
+        let newest = newest_first.find(|(_, entry)| entry.client.connections.get() == most);
+        newest.map(|(number, _)| *number)
+    }
+
+    /// The connection to close when all buffers are full: the largest of the client that holds most.
+    pub(super) fn largest(&self) -> Option<u64> {
+        let entries = self.entries.borrow();
+        let held = |entry: &Entry| (entry.client.held.get(), entry.held.get());
+        entries.iter().max_by_key(|(_, entry)| held(entry)).map(|(number, _)| *number)
+    }
+}
+
+impl Deadlines {
+    /// Past it a connection that has something in progress is held open by its client alone.
+    fn stuck(&self) -> Duration {
+        self.write
+    }
+}

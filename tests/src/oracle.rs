@@ -141,21 +141,21 @@ impl Oracle {
         let settings = &self.settings;
         let error =
             |rcode, ede: &[u16]| Reply { rcode, opt: true, ede: ede.to_vec(), ..Reply::default() };
-        // N5
+        // Types that no question may have (N5).
         if matches!(question.qtype, 0 | rtype::OPT | rtype::TSIG) {
             return Reply { opt: false, ..error(FORMERR, &[]) }.into();
         }
-        // N6
+        // An EDNS version that is not 0 (N6).
         if question.edns.is_some_and(|edns: Edns| edns.version != 0) {
             return error(BADVERS, &[]).into();
         }
-        // N7
+        // A client outside the client list (N7).
         let client = question.client.ip().to_canonical();
         if !settings.clients.is_empty() && !settings.clients.iter().any(|net| net.contains(&client))
         {
             return error(REFUSED, &[18]).into();
         }
-        // N8
+        // Zone transfers and other classes (N8).
         if matches!(question.qtype, rtype::AXFR | rtype::IXFR) {
             return error(REFUSED, &[21]).into();
         }
@@ -179,11 +179,11 @@ impl Oracle {
         loop {
             let local = match self.route(&name, qtype) {
                 Route::Ours(local) => *local,
-                // N14, RR43
+                // Without RD the names of others are refused; a CNAME of ours stands alone (N14, RR43).
                 Route::Group(_) | Route::Nobody if !rd => {
                     return self.elsewhere(cnames, &needs, REFUSED, NOERROR);
                 }
-                // N15, RR42
+                // No group is configured for the name (N15, RR42).
                 Route::Nobody => return self.elsewhere(cnames, &needs, REFUSED, SERVFAIL),
                 Route::Group(group) => {
                     let ede = self.snapshot_ede(&needs);
@@ -191,7 +191,7 @@ impl Oracle {
                 }
             };
             needs.extend(&local.needs);
-            // N9
+            // The data that the question needs is missing (N9).
             if needs.iter().any(|resource| self.store.source(*resource) == DataSource::None) {
                 return Reply {
                     rcode: SERVFAIL,
@@ -212,11 +212,11 @@ impl Oracle {
                 Node::Alias(cname) => {
                     let Data::Cname(target) = cname.data.clone() else { unreachable!() };
                     cnames.push(cname);
-                    // RR46
+                    // CNAME and ANY get the CNAME alone (RR46).
                     if matches!(qtype, rtype::CNAME | rtype::ANY) {
                         return Reply { answer: chain(&cnames), ..reply }.into();
                     }
-                    // RR48
+                    // A loop, or more than ten CNAMEs of ours (RR48).
                     let looped = cnames.iter().any(|record| record.owner == target);
                     if looped || cnames.len() > MAX_CNAMES {
                         let ede_allowed = reply.ede;
@@ -318,22 +318,22 @@ impl Oracle {
     /// The order of §2.2: the first step that matches decides.
     fn route(&self, name: &Name, qtype: u16) -> Route {
         let settings = &self.settings;
-        // A12
+        // Special-use names come first (A12).
         if let Some(local) = self.special_use(name) {
             return Route::Ours(Box::new(local));
         }
-        // A13, A14
+        // An overriding record, else the cluster zone (A13, A14).
         if let Some(labels) = name.left_of(&self.zone()) {
             if let Some(local) = self.overriding_extra(name) {
                 return Route::Ours(Box::new(local));
             }
             return Route::Ours(Box::new(self.cluster_zone(name, labels)));
         }
-        // A15, A16
+        // Reverse names with data, then those of owned zones (A15, A16).
         if let Some(local) = self.reverse(name, qtype) {
             return Route::Ours(Box::new(local));
         }
-        // A17
+        // Extra records (A17).
         if let Some(local) = self.extra(name) {
             return Route::Ours(Box::new(local));
         }

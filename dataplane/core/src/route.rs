@@ -107,7 +107,7 @@ fn special_use<'q>(
     }
 }
 
-/// A41.
+/// The reverse names of the loopback addresses (A41).
 fn loopback_reverse<'q>(
     name: &'q Labels,
     reverse: &ReverseName,

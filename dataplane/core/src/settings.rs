@@ -17,7 +17,7 @@ pub struct Settings {
     pub pods: PodRecords,
     /// How endpoints without a hostname are named (RR23).
     pub endpoint_names: EndpointNames,
-    /// RR15.
+    /// A ClusterIP Service without a published endpoint does not exist (RR15).
     pub hide_empty_services: bool,
     /// Ranges whose reverse names are ours even on a miss (A2); at most 64.
     pub reverse_cidrs: Vec<IpNet>,

@@ -237,13 +237,13 @@ fn verdict(oracle: &Oracle, name: &str, qtype: u16) -> String {
 fn the_oracle_gives_the_golden_examples() {
     let oracle = oracle(&golden());
     let say = |name: &str, qtype: u16| verdict(&oracle, &name.replace('@', "cluster.local"), qtype);
-    // G6, G9-G13
+    // The structure of the zone (G6, G9-G13).
     assert_eq!(say("shop.svc.@", rtype::SRV), "NODATA");
     assert_eq!(say("nons.svc.@", rtype::A), "NXDOMAIN");
     assert_eq!(say("nothere.shop.svc.@", rtype::SOA), "NXDOMAIN");
     assert_eq!(say("cart.shop.svc.@", rtype::A), "NOERROR A 10.96.10.1");
     assert_eq!(say("cart.shop.svc.@", rtype::AAAA), "NODATA");
-    // G19-G21, G25-G27, G31
+    // SRV and ports (G19-G21, G25-G27, G31).
     let one = "NOERROR SRV 0 100 80 cart.shop.svc.cluster.local.";
     assert_eq!(say("_http._tcp.cart.shop.svc.@", rtype::SRV), one);
     assert_eq!(say("_tcp.cart.shop.svc.@", rtype::A), "NODATA");
@@ -252,14 +252,14 @@ fn the_oracle_gives_the_golden_examples() {
     assert_eq!(say("http.tcp.cart.shop.svc.@", rtype::SRV), "NXDOMAIN");
     let own = "NOERROR SRV 0 100 8080 10-244-1-11.cart.shop.svc.cluster.local.";
     assert_eq!(say("10-244-1-11.cart.shop.svc.@", rtype::SRV), own);
-    // G34, G36, G37, G44, G48, G49
+    // Headless Services (G34, G36, G37, G44, G48, G49).
     assert_eq!(say("db.data.svc.@", rtype::A), "NOERROR A 10.244.1.21 A 10.244.2.22");
     assert_eq!(say("db-0.db.data.svc.@", rtype::A), "NOERROR A 10.244.1.21");
     assert_eq!(say("10-244-1-21.db.data.svc.@", rtype::A), "NXDOMAIN");
     assert_eq!(say("lonely.data.svc.@", rtype::TXT), "NXDOMAIN");
     assert_eq!(say("six.data.svc.@", rtype::A), "NODATA");
     assert_eq!(say("fd00-244--0.six.data.svc.@", rtype::AAAA), "NOERROR AAAA fd00:244::");
-    // G54, G56-G58, G60, G62, G63
+    // ExternalName Services (G54, G56-G58, G60, G62, G63).
     assert_eq!(say("legacy.shop.svc.@", rtype::A), "1 CNAME, mail.example.com. to group 0");
     assert_eq!(say("legacy.shop.svc.@", rtype::ANY), "NOERROR CNAME mail.example.com.");
     assert_eq!(say("x.legacy.shop.svc.@", rtype::A), "NXDOMAIN");
@@ -269,12 +269,12 @@ fn the_oracle_gives_the_golden_examples() {
     assert_eq!(say("gone.shop.svc.@", rtype::A), gone);
     assert_eq!(say("self.shop.svc.@", rtype::A), "SERVFAIL");
     assert_eq!(say("byip.shop.svc.@", rtype::A), "NXDOMAIN");
-    // G65-G67, G84
+    // Pod names and exposure (G65-G67, G84).
     assert_eq!(say("10-244-1-11.shop.pod.@", rtype::A), "NOERROR A 10.244.1.11");
     assert_eq!(say("fd00-244-0-0-0-0-0-11.shop.pod.@", rtype::AAAA), "NOERROR AAAA fd00:244::11");
     assert_eq!(say("10-244-1-11.data.pod.@", rtype::A), "NXDOMAIN");
     assert_eq!(say("hidden.svc.@", rtype::A), "NXDOMAIN");
-    // G72, G74, G76, G79-G82, G85
+    // Reverse names (G72, G74, G76, G79-G82, G85).
     let ptr = |text: &str| say(&reverse_name(address(text)), rtype::PTR);
     assert_eq!(ptr("10.96.10.1"), "NOERROR PTR cart.shop.svc.cluster.local.");
     let both = "NOERROR PTR db-0.db.data.svc.cluster.local. \
@@ -287,7 +287,7 @@ fn the_oracle_gives_the_golden_examples() {
     assert_eq!(say("10.96.10.in-addr.arpa", rtype::PTR), "NODATA");
     assert_eq!(say("foo.96.10.in-addr.arpa", rtype::PTR), "NXDOMAIN");
     assert_eq!(say("01.10.96.10.in-addr.arpa", rtype::PTR), "NXDOMAIN");
-    // G98-G100
+    // Special-use names (G98-G100).
     assert_eq!(say("a.b.localhost", rtype::AAAA), "NOERROR AAAA ::1");
     assert_eq!(say("2.0.0.127.in-addr.arpa", rtype::PTR), "NXDOMAIN");
     assert_eq!(say("x.invalid", rtype::A), "NXDOMAIN");

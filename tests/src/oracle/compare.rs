@@ -82,7 +82,7 @@ pub fn differences(
             found.equal("the Rcode of a failure", failure.rcode, 2);
             found.equal("AA of a failure", failure.aa, false);
             found.equal("the CNAMEs", &failure.answer, cnames);
-            // E42.
+            // Answers from a snapshot carry EDE 3 (E42).
             let mut codes: Vec<u16> = failure.opt.iter().flat_map(|opt| opt.ede.clone()).collect();
             codes.retain(|code| *code != 22);
             found.check(failure.opt.is_none() || codes == *ede || failure.tc, || {
@@ -106,7 +106,7 @@ fn cnames(answer: &[RrSet]) -> Vec<RrSet> {
     answer.iter().take_while(is_cname).cloned().collect()
 }
 
-/// WR1-WR6.
+/// Header and question are echoed as the contract says (WR1-WR6).
 fn header(
     found: &mut Differences,
     settings: &Settings,
@@ -122,7 +122,7 @@ fn header(
     found.equal("RA", actual.ra, any_group);
     found.equal("AD", actual.ad, false);
     found.equal("the question", &actual.question, &question.section());
-    // WR3
+    // The first owner is the name as asked (WR3).
     let asked = spelling(&question.name);
     if let Some(owner) = &actual.first_owner {
         found.equal("the first owner", owner, &asked);
@@ -200,7 +200,7 @@ fn reply(
     additional(found, limit, expected, actual);
 }
 
-/// WR11.
+/// The largest UDP reply for this query (WR11).
 fn limit(settings: &Settings, question: &Question) -> usize {
     match (question.transport, question.edns) {
         (Transport::Tcp, _) => 65_535,

@@ -7,7 +7,7 @@ use dataplane_core::{Object, Pod, PodRecords, Resource};
 use super::names::Name;
 use super::{Node, Oracle};
 
-/// RR50.
+/// An IPv4 address as four dashed numbers, else an IPv6 address with dashes for colons (RR50).
 fn address(label: &str) -> Option<IpAddr> {
     let groups: Vec<&str> = label.split('-').collect();
     let all_digits = groups
@@ -29,7 +29,7 @@ impl Oracle {
         })
     }
 
-    /// RR11, RR51-RR54.
+    /// A pod name has the one family of its label; whether it exists depends on `podRecords` (RR11, RR51-RR54).
     pub(super) fn pod(&self, name: &Name, label: &str, namespace: &str) -> (Node, Vec<Resource>) {
         let mut needs = vec![Resource::Services, Resource::Namespaces];
         let verified = self.settings.pods == PodRecords::Verified;

@@ -120,7 +120,7 @@ impl Oracle {
                 (None, None) => None,
             };
         }
-        // RR67
+        // In an owned reverse zone partial names exist and other shapes do not (RR67).
         let apex = apex?;
         let node = if *name == apex {
             Node::Exists(self.apex(name))
@@ -151,11 +151,11 @@ impl Oracle {
         (set, needs)
     }
 
-    /// RR60-RR63, RR65.
+    /// The names that an address points to, in their order; hidden objects give none (RR60-RR63, RR65).
     fn kubernetes_names(&self, address: IpAddr) -> (Vec<Name>, Vec<Resource>) {
         let mut needs = self.needs_of_services();
         let hide_empty = self.settings.hide_empty_services;
-        // RR60
+        // A cluster IP belongs to its Service alone (RR60).
         let owner = self
             .visible_services()
             .filter(|service| match &service.kind {
@@ -179,7 +179,7 @@ impl Oracle {
         (self.endpoint_names(address), needs)
     }
 
-    /// RR61-RR63.
+    /// One name per published endpoint that may claim the address, hostnames first (RR61-RR63).
     fn endpoint_names(&self, address: IpAddr) -> Vec<Name> {
         let mut entries: Vec<Entry> = Vec::new();
         for service in self.visible_services() {

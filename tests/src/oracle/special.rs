@@ -29,14 +29,14 @@ impl Oracle {
             let below = name.left_of(&apex)?.len();
             Some((apex, below))
         };
-        // A40
+        // `localhost` and all names below it (A40).
         if let Some((apex, _)) = at("localhost") {
             let addresses = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
             return Some(
                 self.special(apex, Node::Exists(self.addresses(name, &addresses, WEEK_S))),
             );
         }
-        // A41
+        // The reverse names of the loopback addresses (A41).
         let pointer = || {
             let localhost = Data::Ptr(Name::text("localhost"));
             Node::Exists(rrset(name, WEEK_S, vec![localhost]).into_iter().collect())
@@ -60,14 +60,14 @@ impl Oracle {
             let node = if below == 0 { pointer() } else { Node::Missing };
             return Some(self.special(apex, node));
         }
-        // A42
+        // Names that must never leave the resolver (A42).
         if let Some((apex, below)) =
             at("invalid").or_else(|| at("onion")).or_else(|| at("resolver.arpa"))
         {
             let node = if below == 0 { Node::Exists(Vec::new()) } else { Node::Missing };
             return Some(self.special(apex, node));
         }
-        // A43
+        // Loop probes (A43).
         let (apex, below) = at("clusterdns-loop")?;
         let probe = Data::Txt(vec![self.identity.instance_id.clone().into_bytes()]);
         let sets = if below == 0 { None } else { rrset(name, 0, vec![probe]) };

@@ -58,11 +58,11 @@ impl Oracle {
         let pods_enabled = self.settings.pods != PodRecords::Disabled;
         let namespace_needs = vec![Resource::Services, Resource::Namespaces];
         match *labels {
-            // RR1, RR70, RR71
+            // The apex has SOA and NS (RR1, RR70, RR71).
             [] => (Node::Exists(self.apex(name)), vec![]),
-            // RR2
+            // Empty non-terminals that always exist (RR2).
             ["svc" | "pod" | "dns"] => (Node::Exists(vec![]), vec![]),
-            // RR3
+            // The name server of the zone (RR3).
             ["ns", "dns"] => {
                 let needs = match self.settings.service_addresses {
                     ServiceAddresses::Fixed(_) => vec![],
@@ -70,26 +70,26 @@ impl Oracle {
                 };
                 (Node::Exists(self.addresses(name, &self.service_addresses(), ttl)), needs)
             }
-            // RR4, RR73
+            // The version of the specification (RR4, RR73).
             ["dns-version"] => {
                 let version = Data::Txt(vec![b"1.1.0".to_vec()]);
                 (Node::Exists(rrset(name, 28800, vec![version]).into_iter().collect()), vec![])
             }
-            // RR5, RR6
+            // A visible namespace is an empty non-terminal (RR5, RR6).
             [namespace, "svc"] => (self.namespace_node(namespace), namespace_needs),
             [namespace, "pod"] if pods_enabled => (self.namespace_node(namespace), namespace_needs),
-            // RR11
+            // A pod name (RR11).
             [label, namespace, "pod"] if pods_enabled => self.pod(name, label, namespace),
             [service, namespace, "svc"] => self
                 .of_service(namespace, service, false, |service| self.service_node(name, service)),
-            // RR9
+            // `_proto` above a named port is an empty non-terminal (RR9).
             [label, service, namespace, "svc"] if protocol(label).is_some() => {
                 let protocol = protocol(label).expect("checked by the guard");
                 self.of_service(namespace, service, false, |service| {
                     self.protocol_node(name, service, protocol)
                 })
             }
-            // RR8
+            // An endpoint name (RR8).
             [label, service, namespace, "svc"] => {
                 // A label with an underscore is no endpoint's (RR23), whatever the slices hold.
                 let is_label = !label.starts_with('_');
@@ -97,7 +97,7 @@ impl Oracle {
                     self.endpoint_node(name, service, label)
                 })
             }
-            // RR10
+            // A named port (RR10).
             [port, proto, service, namespace, "svc"]
                 if port.starts_with('_') && protocol(proto).is_some() =>
             {
@@ -106,7 +106,7 @@ impl Oracle {
                     self.port_node(name, service, &port[1..], protocol)
                 })
             }
-            // RR12
+            // No other name exists (RR12).
             _ => (Node::Missing, vec![]),
         }
     }
@@ -144,7 +144,8 @@ impl Oracle {
             }
             ServiceKind::ClusterIp(_) | ServiceKind::ExternalName(_) => {}
         }
-        // RR15, RR18
+        // Without a published endpoint a headless Service does not exist, nor a ClusterIP one that is to be hidden
+        // then (RR15, RR18).
         let hidden = match service.kind {
             ServiceKind::Headless => self.endpoints(service).is_empty(),
             ServiceKind::ClusterIp(_) => hide_empty && self.endpoints(service).is_empty(),

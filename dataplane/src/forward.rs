@@ -17,7 +17,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use dataplane_core::{Discard, Forward, Pending, Relayed};
+use dataplane_core::{Discard, Freshness, OwnedHead, Relayed, Waiting};
 
 use crate::state::Published;
 pub use down::Down;
@@ -51,11 +51,12 @@ struct Counts {
 pub struct Resolved(Result<Relayed, Unresolved>);
 
 impl Resolved {
-    /// Writes the client's reply into `buffer`, which holds what [`Pending::write`] asks for; returns its length.
-    pub fn write(&self, pending: &Pending, buffer: &mut [u8]) -> usize {
+    /// Writes the client's reply into `buffer`, which holds what [`Relayed::write`] asks for; returns its length.
+    pub fn write(&self, head: &OwnedHead, buffer: &mut [u8]) -> usize {
+        let head = head.borrow();
         match &self.0 {
-            Ok(relayed) => pending.write(relayed, random(), buffer),
-            Err(why) => pending.fail(why.ede(), why.text(), buffer),
+            Ok(relayed) => relayed.write(&head, Freshness::Fresh { age_s: 0 }, random(), buffer),
+            Err(why) => head.fail(why.ede(), why.text(), buffer),
         }
     }
 }
@@ -74,7 +75,7 @@ impl Forwarder {
     }
 
     /// Takes a place for one query of this client to this group, or `None` at a limit (FW52): the
-    /// caller answers with `pending.fail(0, ..)` at once (N20).
+    /// caller answers with `head.fail(0, ..)` at once (N20).
     pub fn slot(
         self: &Arc<Self>,
         upstreams: &Upstreams,
@@ -91,13 +92,12 @@ impl Forwarder {
 
     /// Asks the group. Never fails and never takes longer than the budget (FW24): what cannot be
     /// resolved is SERVFAIL.
-    pub async fn resolve(&self, published: &Published, forward: &Forward, slot: Slot) -> Resolved {
-        let pending = &forward.pending;
+    pub async fn resolve(&self, published: &Published, waiting: &Waiting, slot: Slot) -> Resolved {
         let upstreams = &published.upstreams;
-        let outcome = match upstreams.group(forward.group) {
+        let outcome = match upstreams.group(waiting.group) {
             Some(group) => {
                 let members = group.askable(|member| self.is_other(upstreams, member));
-                lookup::lookup(upstreams, group, members, pending, &self.counts).await
+                lookup::lookup(upstreams, group, members, &waiting.key, &self.counts).await
             }
             None => Err(Unresolved::NoServer),
         };

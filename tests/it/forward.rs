@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use crds::config::{self, Config, Group, GroupOptions, Policy, Server, StubDomain};
 use dataplane::forward::{Forwarder, Limit, Upstreams};
 use dataplane::state::Published;
-use dataplane_core::{Discard, Forward, Index, Name, Pending, PendingQuestion};
+use dataplane_core::{Cnames, Discard, Index, LookupKey, Name, ReplyForm, ReplyHead, Waiting};
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::RecordType;
 use hickory_proto::rr::rdata::opt::{EdnsCode, EdnsOption};
@@ -66,16 +66,15 @@ impl Stage {
     }
 
     async fn ask(&self, group: usize, name: &str, qtype: RecordType) -> Message {
-        self.resolve(group, pending(name, qtype)).await
+        self.resolve(waiting(group, name, qtype)).await
     }
 
-    async fn resolve(&self, group: usize, pending: Pending) -> Message {
+    async fn resolve(&self, waiting: Waiting) -> Message {
         let client = IpAddr::from(Ipv4Addr::LOCALHOST);
-        let slot = self.forwarder.slot(&self.published.upstreams, group, client).unwrap();
+        let slot = self.forwarder.slot(&self.published.upstreams, waiting.group, client).unwrap();
         let mut buffer = [0; 4096];
-        let forward = Forward { group, pending };
-        let resolved = self.forwarder.resolve(&self.published, &forward, slot).await;
-        let length = resolved.write(&forward.pending, &mut buffer);
+        let resolved = self.forwarder.resolve(&self.published, &waiting, slot).await;
+        let length = resolved.write(&waiting.head, &mut buffer);
         assert_eq!(self.forwarder.in_flight(), 0, "the slot is given back");
         let reply = Message::from_vec(&buffer[..length]).unwrap();
         assert_eq!(reply.metadata.id, 0xbeef);
@@ -103,23 +102,27 @@ fn servers(config: &mut Config) -> &mut Vec<Server> {
     }
 }
 
-fn pending(name: &str, qtype: RecordType) -> Pending {
+fn waiting(group: usize, name: &str, qtype: RecordType) -> Waiting {
+    waiting_behind(group, name, qtype, Cnames::NONE)
+}
+
+fn waiting_behind(group: usize, name: &str, qtype: RecordType, cnames: Cnames<'_>) -> Waiting {
     let name = Name::from_text(name).unwrap();
-    let question = PendingQuestion {
+    let form = ReplyForm {
         id: 0xbeef,
         rd: true,
         cd: false,
         ad: false,
         do_: false,
         edns: true,
-        name_as_asked: name.wire(),
         qtype: qtype.into(),
         limit: 1232,
         udp_payload_size: 1232,
         ra: true,
-        nsid: None,
+        snapshot_age_s: None,
     };
-    Pending::new(question, name.clone())
+    let head = ReplyHead { form, question: name.wire(), nsid: None, cnames }.keep();
+    Waiting { group, key: LookupKey::new(name, qtype.into(), false, false), head }
 }
 
 /// The data of the answer section, sorted: RRsets are rotated.
@@ -177,9 +180,10 @@ async fn g96_a_silent_stub_domain_is_servfail_and_its_names_go_nowhere_else() {
 #[tokio::test]
 async fn g64_a_silent_target_keeps_our_cname() {
     let stage = Stage::new(GOLDEN);
-    let mut pending = pending("dead.example.net", RecordType::A);
-    pending.push_cname(5, Name::from_text("dead.example.net").unwrap());
-    let reply = stage.resolve(0, pending).await;
+    let target = Arc::new(Name::from_text("dead.example.net").unwrap());
+    let mut cnames = Cnames::NONE;
+    assert!(cnames.push(&target, 5));
+    let reply = stage.resolve(waiting_behind(0, "dead.example.net", RecordType::A, cnames)).await;
     assert_eq!(failure(&reply), (ResponseCode::ServFail, Some(22)));
     assert_eq!(answers(&reply), ["dead.example.net."]);
     assert!(!reply.metadata.authoritative && reply.authorities.is_empty());

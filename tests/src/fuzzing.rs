@@ -8,7 +8,7 @@ mod fixture;
 #[path = "fuzzing/promises.rs"]
 mod promises;
 
-use dataplane_core::{Action, Pending, Reason, Transport, TtlCaps, Verdict};
+use dataplane_core::{Action, Freshness, Reason, Transport, TtlCaps, Verdict, Waiting};
 use hickory_proto::op::Message;
 
 pub use differences::{ACCEPTED_BY_US, Difference, REJECTED_BY_US};
@@ -44,10 +44,10 @@ pub fn respond(input: &[u8]) -> Option<Reason> {
             assert!(reason == Reason::Chaos || buffer[..length] == again[..length], "{reason:?}");
         }
         Action::Forward(forward) => {
-            let query = forward.pending.upstream_query(UPSTREAM_ID);
+            let query = forward.key.upstream_query(UPSTREAM_ID);
             let read = Message::from_vec(&query.wire).expect("what we ask upstreams can be read");
             assert_eq!(read.queries.len(), 1);
-            let length = forward.pending.fail(22, "nobody answered", &mut buffer);
+            let length = forward.head.fail(22, "nobody answered", &mut buffer);
             keeps_its_promises(message, Limit::of(message, transport), &buffer[..length]);
         }
     }
@@ -66,16 +66,20 @@ pub fn relay(input: &[u8]) -> Option<&'static str> {
         *id = UPSTREAM_ID.to_be_bytes();
     }
     let limit = Limit::of(&asked.packet, transport);
-    let pending = asked.pending(transport);
-    Some(match pending.judge(UPSTREAM_ID, &reply, &TtlCaps::default()) {
+    let waiting = asked.waiting(transport);
+    Some(match waiting.key.judge(UPSTREAM_ID, &reply, &TtlCaps::default()) {
         Verdict::Good(relayed) => {
             // What we pass on, hickory-proto decodes, unless what came was already beyond it.
             let readable = Message::from_vec(&reply).is_ok();
-            written(&pending, asked, limit, readable, |buffer| pending.write(&relayed, 7, buffer));
+            let freshness = Freshness::Fresh { age_s: u32::from(first) };
+            written(&waiting, asked, limit, readable, |buffer| {
+                relayed.write(&waiting.head.borrow(), freshness, 7, buffer)
+            });
             "good"
         }
         Verdict::Failed(_) => {
-            written(&pending, asked, limit, true, |buffer| pending.fail(23, "", buffer));
+            let fail = |buffer: &mut [u8]| waiting.head.borrow().fail(23, "", buffer);
+            written(&waiting, asked, limit, true, fail);
             "failed"
         }
         Verdict::Discard(discard) => discard.label(),
@@ -83,7 +87,7 @@ pub fn relay(input: &[u8]) -> Option<&'static str> {
 }
 
 fn written(
-    pending: &Pending,
+    waiting: &Waiting,
     asked: &Asked,
     limit: Limit,
     readable: bool,
@@ -94,6 +98,6 @@ fn written(
     if readable {
         keeps_its_promises(&asked.packet, limit, &buffer[..length]);
     } else {
-        assert!(length <= limit.octets, "{length} octets for {}", pending.target());
+        assert!(length <= limit.octets, "{length} octets for {}", waiting.key.name());
     }
 }

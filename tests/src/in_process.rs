@@ -41,13 +41,13 @@ impl InProcess {
     }
 
     /// What becomes of one message from a pod.
-    pub fn decide(
-        &self,
-        packet: &[u8],
+    pub fn decide<'a>(
+        &'a self,
+        packet: &'a [u8],
         transport: Transport,
         seed: u64,
         buffer: &mut [u8],
-    ) -> (Action, Reason) {
+    ) -> (Action<'a>, Reason) {
         let client = SocketAddr::from(([10, 244, 1, 99], 40_000));
         let query = Query { packet, client, transport, now_s: NOW_S, seed };
         let counters = Counters {

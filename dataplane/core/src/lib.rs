@@ -40,9 +40,10 @@ pub use object::{
 };
 pub use records::{DataSource, Records};
 pub use relay::{
-    Discard, Pending, PendingQuestion, RelayError, Relayed, TtlCaps, UpstreamQuery, Verdict,
+    Cnames, Discard, Freshness, LookupKey, OwnedHead, RelayError, Relayed, ReplyForm, ReplyHead,
+    TtlCaps, UpstreamQuery, Verdict, write_chain,
 };
-pub use respond::{Action, Counters, Forward, Identity, respond};
+pub use respond::{Action, Counters, Forward, Identity, Waiting, respond};
 pub use settings::{
     EndpointNames, Exposure, ExtraData, ExtraRecord, PodRecords, Requirement, Selector,
     SelectorOperator, ServiceAddresses, Settings, SrvData,

@@ -7,18 +7,16 @@ use crate::answer::Answer;
 use crate::chaos::write_chaos;
 use crate::counters::{Reason, ServerCounters, WorkerCounters};
 use crate::message::{
-    CLASS_CH, CLASS_IN, Labels, Malformed, Query, Question, Rcode, Transport, parse, rtype,
+    CLASS_CH, CLASS_IN, HEADER, Labels, Malformed, Query, Question, Rcode, Transport, parse, rtype,
 };
 use crate::name::Name;
 use crate::records::{Needs, Records};
-use crate::relay::{Pending, PendingQuestion};
+use crate::relay::{Cnames, LookupKey, OwnedHead, ReplyForm, ReplyHead};
 use crate::reply::{Owner, Rdata, Reply, Section, header_only, size_limit};
 use crate::route::{Route, Soa, SoaKind, route};
 use crate::schema::Node;
 use crate::text::ShortText;
 
-/// CNAMEs of ours in one reply (RR48).
-const MAX_ALIASES: usize = 10;
 /// `snapshot <seconds>s`: ten digits are three hundred years.
 const AGE_OCTETS: usize = 20;
 
@@ -50,28 +48,49 @@ pub struct Counters<'a> {
 // A box would be an allocation, and nobody keeps these.
 #[allow(clippy::large_enum_variant)]
 #[derive(Debug)]
-pub enum Action {
+pub enum Action<'r> {
     /// Send the first so many octets of the buffer.
     Reply(usize),
     /// Send nothing; a TCP connection is closed.
     Drop,
-    /// Ask an upstream group, then answer with [`Pending`].
-    Forward(Forward),
+    /// Answer from what an upstream group said or says.
+    Forward(Forward<'r>),
 }
 
-/// A query that an upstream must answer.
+/// A query that an upstream group answers, borrowed from the query and the records.
 #[derive(Clone, Debug)]
-pub struct Forward {
+pub struct Forward<'r> {
     /// 0 for the default upstreams, `i + 1` for stub domain `i` of the settings.
     pub group: usize,
-    /// What to ask and how to answer the client; carries the CNAMEs of ours that led here.
-    pub pending: Pending,
+    /// What to ask: the name in the question, or where our CNAMEs lead.
+    pub key: LookupKey,
+    /// What this client's reply needs.
+    pub head: ReplyHead<'r>,
+}
+
+impl Forward<'_> {
+    /// A copy that lives while the group is asked.
+    pub fn keep(&self) -> Waiting {
+        Waiting { group: self.group, key: self.key.clone(), head: self.head.keep() }
+    }
+}
+
+/// A [`Forward`] that waits for an upstream.
+#[derive(Clone, Debug)]
+pub struct Waiting {
+    /// As in [`Forward::group`].
+    pub group: usize,
+    /// What to ask.
+    pub key: LookupKey,
+    /// What this client's reply needs.
+    pub head: OwnedHead,
 }
 
 /// Extended DNS Error codes that we give (RFC 8914 §4).
 pub(crate) mod ede {
     pub(super) const OTHER: u16 = 0;
     pub(crate) const STALE_ANSWER: u16 = 3;
+    pub(crate) const STALE_NXDOMAIN: u16 = 19;
     pub(super) const NOT_READY: u16 = 14;
     pub(super) const PROHIBITED: u16 = 18;
     pub(super) const NOT_AUTHORITATIVE: u16 = 20;
@@ -81,12 +100,12 @@ pub(crate) mod ede {
 /// Decides the fate of one query. Writes any reply into `buffer`; never allocates, waits or fails.
 ///
 /// `buffer` must hold 65,535 octets for TCP and the configured UDP payload size for UDP (4,096 always suffices).
-pub fn respond(
-    records: &Records,
-    query: &Query<'_>,
-    counters: &Counters<'_>,
+pub fn respond<'r>(
+    records: &'r Records,
+    query: &Query<'r>,
+    counters: &Counters<'r>,
     buffer: &mut [u8],
-) -> (Action, Reason) {
+) -> (Action<'r>, Reason) {
     let mut name = Labels::ROOT;
     let question = match read(query, &mut name) {
         Ok(question) => question,
@@ -106,8 +125,9 @@ pub fn respond(
     match fate {
         Fate::Reply(octets) => (Action::Reply(octets), reason),
         Fate::Forward { group, behind_cname } => {
-            let pending = step.pending(behind_cname);
-            (Action::Forward(Forward { group, pending }), reason)
+            let head = head(query, &question, records, counters.identity, behind_cname);
+            let key = key(&question, &head);
+            (Action::Forward(Forward { group, key, head }), reason)
         }
     }
 }
@@ -229,7 +249,7 @@ impl<'a> Step<'a> {
     fn answer(&self, buffer: &mut [u8]) -> (Fate, Reason) {
         let reply = &mut self.reply(buffer);
         let qtype = self.question.qtype;
-        let mut aliases = Aliases { hops: [None; MAX_ALIASES], count: 0 };
+        let mut aliases = Cnames::NONE;
         let mut needs = Needs::NOTHING;
         let mut target: Option<(Labels, &Name)> = None;
         loop {
@@ -256,7 +276,7 @@ impl<'a> Step<'a> {
                 if matches!(qtype, rtype::CNAME | rtype::ANY) {
                     return self.found(reply, needs, Reason::Cname);
                 }
-                if !aliases.push(next, ttl_s, self.question) {
+                if !follow(&mut aliases, next, ttl_s, self.question) {
                     reply.clear();
                     let ede = Some((ede::OTHER, "CNAME loop, or too many CNAMEs"));
                     return (self.finish(reply, Rcode::ServFail, false, ede), Reason::CnameLoop);
@@ -278,11 +298,10 @@ impl<'a> Step<'a> {
             if !answer.write(node, qtype, reply) {
                 return self.denied(reply, Rcode::NoError, soa, needs, &aliases);
             }
-            let reason = aliases.reason(if soa.kind == SoaKind::SpecialUse {
-                Reason::SpecialUse
-            } else {
-                Reason::Found
-            });
+            let reason = behind(
+                &aliases,
+                if soa.kind == SoaKind::SpecialUse { Reason::SpecialUse } else { Reason::Found },
+            );
             return self.found(reply, needs, reason);
         }
     }
@@ -307,7 +326,7 @@ impl<'a> Step<'a> {
         rcode: Rcode,
         soa: Soa<'_>,
         needs: Needs,
-        aliases: &Aliases<'_>,
+        aliases: &Cnames<'_>,
     ) -> (Fate, Reason) {
         let answer = Answer {
             records: self.records,
@@ -328,7 +347,7 @@ impl<'a> Step<'a> {
             (_, _) => Reason::NoData,
         };
         let action = self.with_age(needs, |ede| self.finish(reply, rcode, true, ede));
-        (action, aliases.reason(reason))
+        (action, behind(aliases, reason))
     }
 
     /// E42: an answer that rests on a snapshot says how old that is.
@@ -346,70 +365,22 @@ impl<'a> Step<'a> {
         reply: &mut Reply<'_, '_>,
         group: usize,
         needs: Needs,
-        aliases: &Aliases<'_>,
+        aliases: &Cnames<'_>,
     ) -> (Fate, Reason) {
         if !self.question.recursion_desired() {
             return self.not_recursive(reply, needs, aliases);
         }
-        let behind_cname = aliases.count > 0;
+        let behind_cname = !aliases.is_empty();
         (Fate::Forward { group, behind_cname }, Reason::Forward)
-    }
-
-    /// What must be kept of a query that is forwarded: the question, and the CNAMEs of ours that
-    /// lead to the name to ask.
-    fn pending(&self, behind_cname: bool) -> Pending {
-        let question = self.question;
-        let settings = &self.records.zone.settings;
-        let edns = question.edns;
-        let nsid = (settings.nsid && edns.is_some_and(|edns| edns.nsid))
-            .then_some(self.counters.identity.pod_name.as_bytes());
-        let parts = PendingQuestion {
-            id: question.id(),
-            rd: true,
-            cd: question.checking_disabled(),
-            ad: question.authentic_data(),
-            do_: edns.is_some_and(|edns| edns.dnssec_ok),
-            edns: edns.is_some(),
-            name_as_asked: question.as_asked,
-            qtype: question.qtype,
-            limit: size_limit(edns, self.query.transport, settings.udp_payload_size),
-            udp_payload_size: settings.udp_payload_size,
-            ra: self.records.zone.recursion,
-            nsid,
-        };
-        if !behind_cname {
-            return Pending::new(parts, question.name.to_name());
-        }
-        let mut aliases = Aliases { hops: [None; MAX_ALIASES], count: 0 };
-        let mut target: Option<&Name> = None;
-        let mut needs = Needs::NOTHING;
-        let mut labels = question.name.clone();
-        while let Route::Own(lookup, _) = route(self.records, &labels, question.qtype)
-            && let Some(Node::Alias(next, ttl_s)) = lookup.node
-            && aliases.push(next, ttl_s, question)
-        {
-            target = Some(next);
-            needs = needs.and(lookup.needs);
-            labels = Labels::of(next);
-        }
-        let name = target.cloned().unwrap_or_else(|| question.name.to_name());
-        let mut pending = Pending::new(parts, name);
-        for (target, ttl_s) in aliases.hops.iter().flatten() {
-            pending.push_cname(*ttl_s, Arc::clone(target));
-        }
-        if let Some(confirmed_at_s) = self.records.snapshot(needs) {
-            pending.set_snapshot_age(self.query.now_s.saturating_sub(confirmed_at_s));
-        }
-        pending
     }
 
     fn not_recursive(
         &self,
         reply: &mut Reply<'_, '_>,
         needs: Needs,
-        aliases: &Aliases<'_>,
+        aliases: &Cnames<'_>,
     ) -> (Fate, Reason) {
-        if aliases.count > 0 {
+        if !aliases.is_empty() {
             return self.found(reply, needs, Reason::Cname);
         }
         reply.clear();
@@ -422,37 +393,79 @@ impl<'a> Step<'a> {
         &self,
         reply: &mut Reply<'_, '_>,
         needs: Needs,
-        aliases: &Aliases<'_>,
+        aliases: &Cnames<'_>,
     ) -> (Fate, Reason) {
         if !self.question.recursion_desired() {
             return self.not_recursive(reply, needs, aliases);
         }
-        let rcode = if aliases.count > 0 { Rcode::ServFail } else { Rcode::Refused };
+        let rcode = if !aliases.is_empty() { Rcode::ServFail } else { Rcode::Refused };
         let ede = Some((ede::NOT_AUTHORITATIVE, "no upstream for this name"));
         (self.finish(reply, rcode, false, ede), Reason::NoGroup)
     }
 }
 
-/// The CNAMEs of ours on the way.
-struct Aliases<'r> {
-    hops: [Option<(&'r Arc<Name>, u32)>; MAX_ALIASES],
-    count: usize,
+/// Adds a CNAME of ours; false when it leads back, or there are too many (RR48).
+fn follow<'r>(
+    aliases: &mut Cnames<'r>,
+    target: &'r Arc<Name>,
+    ttl_s: u32,
+    question: &Question<'_>,
+) -> bool {
+    target.wire() != question.name.wire() && aliases.push(target, ttl_s)
 }
 
-impl<'r> Aliases<'r> {
-    /// Adds one; false when it leads back, or there are too many (RR48).
-    fn push(&mut self, target: &'r Arc<Name>, ttl_s: u32, question: &Question<'_>) -> bool {
-        let known = self.hops[..self.count].iter().flatten().any(|(name, _)| *name == target);
-        if known || target.wire() == question.name.wire() || self.count == MAX_ALIASES {
-            return false;
-        }
-        self.hops[self.count] = Some((target, ttl_s));
-        self.count += 1;
-        true
-    }
+/// The reason behind a reply that may begin with our CNAMEs.
+fn behind(aliases: &Cnames<'_>, without: Reason) -> Reason {
+    if aliases.is_empty() { without } else { Reason::Cname }
+}
 
-    /// The reason behind a reply that begins with our CNAMEs.
-    fn reason(&self, without: Reason) -> Reason {
-        if self.count > 0 { Reason::Cname } else { without }
+/// What the reply to a forwarded query needs: the question, and the CNAMEs of ours that lead to the name to ask. Those
+/// are looked up a second time, because few forwarded queries have any.
+fn head<'r>(
+    query: &Query<'r>,
+    question: &Question<'_>,
+    records: &'r Records,
+    identity: &'r Identity,
+    behind_cname: bool,
+) -> ReplyHead<'r> {
+    let settings = &records.zone.settings;
+    let edns = question.edns;
+    let mut cnames = Cnames::NONE;
+    let mut needs = Needs::NOTHING;
+    let mut labels = behind_cname.then(|| question.name.clone());
+    while let Some(name) = &labels
+        && let Route::Own(lookup, _) = route(records, name, question.qtype)
+        && let Some(Node::Alias(next, ttl_s)) = lookup.node
+        && follow(&mut cnames, next, ttl_s, question)
+    {
+        needs = needs.and(lookup.needs);
+        labels = Some(Labels::of(next));
     }
+    let confirmed_at_s = records.snapshot(needs).filter(|_| behind_cname);
+    let age = |at_s| u32::try_from(query.now_s.saturating_sub(at_s)).unwrap_or(u32::MAX);
+    let form = ReplyForm {
+        id: question.id(),
+        rd: true,
+        cd: question.checking_disabled(),
+        ad: question.authentic_data(),
+        do_: edns.is_some_and(|edns| edns.dnssec_ok),
+        edns: edns.is_some(),
+        qtype: question.qtype,
+        limit: size_limit(edns, query.transport, settings.udp_payload_size),
+        udp_payload_size: settings.udp_payload_size,
+        ra: records.zone.recursion,
+        snapshot_age_s: confirmed_at_s.map(age),
+    };
+    let nsid = (settings.nsid && edns.is_some_and(|edns| edns.nsid))
+        .then_some(identity.pod_name.as_bytes());
+    // The name is uncompressed and follows the header (N4).
+    let name = &query.packet[HEADER..HEADER + question.name.wire().len()];
+    ReplyHead { form, question: name, nsid, cnames }
+}
+
+/// What to ask upstream for a question: its own name, or where our CNAMEs lead.
+fn key(question: &Question<'_>, head: &ReplyHead<'_>) -> LookupKey {
+    let target = head.cnames.iter().last();
+    let name = target.map_or_else(|| question.name.to_name(), |(target, _)| Name::clone(target));
+    LookupKey::new(name, question.qtype, head.form.do_, head.form.cd)
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use dataplane_core::{Discard, Pending, RelayError, Relayed, ServerCounters, TtlCaps, Verdict};
+use dataplane_core::{Discard, LookupKey, RelayError, Relayed, ServerCounters, TtlCaps, Verdict};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::Semaphore;
@@ -26,7 +26,7 @@ const MAX_DATAGRAM: usize = 4096;
 
 /// What one attempt needs.
 pub(super) struct Ask<'a> {
-    pub(super) pending: &'a Pending,
+    pub(super) key: &'a LookupKey,
     pub(super) server: &'a ServerCounters,
     pub(super) failing: &'a Failing,
     pub(super) caps: &'a TtlCaps,
@@ -76,7 +76,7 @@ impl Ask<'_> {
     async fn over_udp(&self) -> Result<Datagram, Failure> {
         let socket = connect(self.server.address).await?;
         let id = random() as u16;
-        socket.send(&self.pending.upstream_query(id).wire).await?;
+        socket.send(&self.key.upstream_query(id).wire).await?;
         for _ in 0..MAX_DISCARDS {
             match self.judge_next(&socket, id).await? {
                 Verdict::Good(relayed) => return Ok(Datagram::Good(relayed)),
@@ -94,7 +94,7 @@ impl Ask<'_> {
             // The buffer lives only while there is something to read, not while we wait.
             let mut buffer = [0; MAX_DATAGRAM];
             match socket.try_recv(&mut buffer) {
-                Ok(length) => return Ok(self.pending.judge(id, &buffer[..length], self.caps)),
+                Ok(length) => return Ok(self.key.judge(id, &buffer[..length], self.caps)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
             }
@@ -105,13 +105,13 @@ impl Ask<'_> {
         let mut stream = TcpStream::connect(self.server.address).await?;
         stream.set_nodelay(true)?;
         let id = random() as u16;
-        let query = self.pending.upstream_query(id).wire;
+        let query = self.key.upstream_query(id).wire;
         let framed = [&(query.len() as u16).to_be_bytes()[..], &query].concat();
         stream.write_all(&framed).await?;
         let length = stream.read_u16().await?;
         let mut reply = vec![0; length.into()];
         stream.read_exact(&mut reply).await?;
-        match self.pending.judge(id, &reply, self.caps) {
+        match self.key.judge(id, &reply, self.caps) {
             Verdict::Good(relayed) => Ok(relayed),
             Verdict::Failed(_) => Err(Failure::Reply),
             // Nobody else can write into this stream: the server itself is wrong (FW54).

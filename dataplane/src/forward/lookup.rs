@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use dataplane_core::{Pending, Relayed};
+use dataplane_core::{LookupKey, Relayed};
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::time::{Instant, sleep_until};
 
@@ -68,7 +68,7 @@ pub(super) async fn lookup(
     upstreams: &Upstreams,
     group: &Group,
     members: &[Member],
-    pending: &Pending,
+    key: &LookupKey,
     counts: &Counts,
 ) -> Result<Relayed, Unresolved> {
     if members.is_empty() {
@@ -102,7 +102,7 @@ pub(super) async fn lookup(
             () = sleep_until(next_send), if plan.peek().is_some() => {
                 if let Some((place, member, transport)) = plan.next() {
                     let ask = Ask {
-                        pending,
+                        key,
                         server: &upstreams.servers()[member.server],
                         failing: upstreams.failing(member),
                         caps: &group.caps,

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use dataplane_core::{Action, Counters, Forward, Query, respond};
+use dataplane_core::{Action, Counters, Query, Waiting, respond};
 use futures::FutureExt;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
@@ -33,7 +33,7 @@ pub(super) enum Decision {
     Reply(usize),
     Drop,
     /// The right to ask an upstream, already taken.
-    Forward(Box<Forward>, Slot),
+    Forward(Box<Waiting>, Slot),
 }
 
 impl Desk {
@@ -48,11 +48,11 @@ impl Desk {
 
     /// Decides one query; `worker` is whose counters count it. A forward that finds no slot, or no room to wait in, is
     /// answered at once (N20).
-    pub(super) fn decide(
-        &self,
-        published: &Published,
+    pub(super) fn decide<'a>(
+        &'a self,
+        published: &'a Published,
         worker: usize,
-        query: &Query<'_>,
+        query: &Query<'a>,
         room: bool,
         buffer: &mut [u8],
     ) -> Decision {
@@ -75,8 +75,8 @@ impl Desk {
                     None
                 };
                 match slot {
-                    Some(slot) => Decision::Forward(Box::new(forward), slot),
-                    None => Decision::Reply(forward.pending.fail(0, "forward limit", buffer)),
+                    Some(slot) => Decision::Forward(Box::new(forward.keep()), slot),
+                    None => Decision::Reply(forward.head.fail(0, "forward limit", buffer)),
                 }
             }
         }

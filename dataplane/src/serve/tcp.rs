@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
-use dataplane_core::{Forward, Query, Transport};
+use dataplane_core::{Query, Transport, Waiting};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -110,13 +110,13 @@ fn answer(desk: Arc<Desk>) -> Answer {
                 add(&desk.counters.panics, 1);
                 Outcome::Close
             }
-            Ok(Decision::Forward(forward, slot)) => {
+            Ok(Decision::Forward(waiting, slot)) => {
                 let (desk, published) = (Arc::clone(&desk), Arc::clone(&published));
                 let late = async move {
-                    let resolved = desk.forwarder.resolve(&published, &forward, slot).await;
-                    frame::sealed(|buffer| resolved.write(&forward.pending, buffer))
+                    let resolved = desk.forwarder.resolve(&published, &waiting, slot).await;
+                    frame::sealed(|buffer| resolved.write(&waiting.head, buffer))
                 };
-                debug_assert!(size_of_val(&late) + size_of::<Forward>() <= frame::WAITING_OCTETS);
+                debug_assert!(size_of_val(&late) + size_of::<Waiting>() <= frame::WAITING_OCTETS);
                 Outcome::Late(Box::pin(late))
             }
         }

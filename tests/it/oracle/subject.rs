@@ -99,11 +99,11 @@ impl Subject {
             Action::Reply(length) => Actual::Reply(reply(length, &self.buffer)?),
             Action::Drop => Actual::Drop,
             Action::Forward(forward) => {
-                let length = forward.pending.fail(22, "", &mut self.buffer);
+                let length = forward.head.fail(22, "", &mut self.buffer);
                 Actual::Forward {
                     group: forward.group,
-                    name: Name::of(forward.pending.target()),
-                    qtype: forward.pending.qtype(),
+                    name: Name::of(forward.key.name()),
+                    qtype: forward.key.qtype(),
                     failure: reply(length, &self.buffer)?,
                 }
             }

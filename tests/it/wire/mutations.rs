@@ -147,8 +147,9 @@ fn seeds() -> BTreeMap<&'static str, Vec<Vec<u8>>> {
 fn replies() -> Vec<Vec<u8>> {
     let mut inputs = Vec::new();
     for (n, asked) in fuzzing::relayed_questions().iter().enumerate() {
-        let pending = asked.pending(dataplane_core::Transport::Udp);
-        let query = Message::from_vec(&pending.upstream_query(fuzzing::UPSTREAM_ID).wire).unwrap();
+        let waiting = asked.waiting(dataplane_core::Transport::Udp);
+        let query =
+            Message::from_vec(&waiting.key.upstream_query(fuzzing::UPSTREAM_ID).wire).unwrap();
         let name = query.queries[0].name().clone();
         let other = Name::from_ascii("other.example.net.").unwrap();
         let at = |owner: &Name, data: RData| Record::from_rdata(owner.clone(), 300, data);

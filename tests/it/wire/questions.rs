@@ -285,7 +285,8 @@ fn r19_a_long_nsid_never_truncates_a_denial() {
             seed: 0,
         };
         let mut buffer = [0; 512];
-        let (action, _) = respond(&index.records(), &query, &counters, &mut buffer);
+        let records = index.records();
+        let (action, _) = respond(&records, &query, &counters, &mut buffer);
         let Action::Reply(length) = action else { panic!("{action:?}") };
         let reply = Message::from_vec(&buffer[..length]).unwrap();
         assert!(!reply.metadata.truncation && reply.authorities.len() == 1, "{octets}: {reply}");

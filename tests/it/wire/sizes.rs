@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use dataplane_core::{Action, TtlCaps, Verdict};
+use dataplane_core::{Action, Freshness, TtlCaps, Verdict};
 use hickory_proto::op::{Message, MessageType};
 use hickory_proto::rr::rdata::A;
 use hickory_proto::rr::{Name, RData, Record};
@@ -103,16 +103,16 @@ fn r12_a_cname_of_ours_with_a_target_beyond_the_limit_is_truncated() {
         let mut buffer = vec![0; 65_535];
         let (action, _) = core.decide(&question.packet, transport, 1, &mut buffer);
         let Action::Forward(forward) = action else { panic!("{action:?}") };
-        let query = Message::from_vec(&forward.pending.upstream_query(9).wire).unwrap();
+        let query = Message::from_vec(&forward.key.upstream_query(9).wire).unwrap();
         let mut answer = Message::new(9, MessageType::Response, query.metadata.op_code);
         answer.add_query(query.queries[0].clone());
         answer.add_answers(
             (0..200)
                 .map(|n| Record::from_rdata(target.clone(), 300, RData::A(A::new(192, 0, 2, n)))),
         );
-        let judged = forward.pending.judge(9, &answer.to_vec().unwrap(), &TtlCaps::default());
+        let judged = forward.key.judge(9, &answer.to_vec().unwrap(), &TtlCaps::default());
         let Verdict::Good(relayed) = judged else { panic!("{judged:?}") };
-        let length = forward.pending.write(&relayed, 1, &mut buffer);
+        let length = relayed.write(&forward.head, Freshness::Fresh { age_s: 0 }, 1, &mut buffer);
         let message = Message::from_vec(&buffer[..length]).unwrap();
         let limit = if transport == Transport::Tcp { 65_535 } else { question.udp_limit };
         assert!(length <= limit, "{length} of {limit}");
@@ -182,7 +182,7 @@ fn w12_relayed_names_remembered_for_compression_are_bounded() {
     let mut buffer = vec![0; 65_535];
     let (action, _) = core.decide(&question.packet, Transport::Tcp, 1, &mut buffer);
     let Action::Forward(forward) = action else { panic!("{action:?}") };
-    let query = Message::from_vec(&forward.pending.upstream_query(9).wire).unwrap();
+    let query = Message::from_vec(&forward.key.upstream_query(9).wire).unwrap();
     let mut answer = Message::new(9, MessageType::Response, query.metadata.op_code);
     answer.add_query(query.queries[0].clone());
     // Pairs of a name and one below it: the second could point to the first, if that were remembered.
@@ -192,9 +192,9 @@ fn w12_relayed_names_remembered_for_compression_are_bounded() {
         let data = RData::NS(hickory_proto::rr::rdata::NS(server));
         Record::from_rdata(query.queries[0].name().clone(), 300, data)
     }));
-    let judged = forward.pending.judge(9, &answer.to_vec().unwrap(), &TtlCaps::default());
+    let judged = forward.key.judge(9, &answer.to_vec().unwrap(), &TtlCaps::default());
     let Verdict::Good(relayed) = judged else { panic!("{judged:?}") };
-    let length = forward.pending.write(&relayed, 1, &mut buffer);
+    let length = relayed.write(&forward.head, Freshness::Fresh { age_s: 0 }, 1, &mut buffer);
     let written = Message::from_vec(&buffer[..length]).unwrap();
     assert_eq!(written.answers.len(), 1_000);
     // In full a name has 14 octets or more and a pointer saves up to 13 of them: those remembered are soon used up.

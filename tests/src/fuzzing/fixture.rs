@@ -6,8 +6,9 @@ use std::sync::{Arc, OnceLock};
 
 use dataplane_core::{
     Action, Change, DataSource, Endpoint, EndpointNames, Exposure, ExtraData, ExtraRecord, Index,
-    Key, Name, Namespace, Object, Pending, PodRecords, Protocol, Records, Resource, Service,
+    Key, Name, Namespace, Object, PodRecords, Protocol, Records, Resource, Service,
     ServiceAddresses, ServiceKind, ServicePort, Settings, Slice, SlicePort, SrvData, Transport,
+    Waiting,
 };
 
 use crate::in_process::InProcess;
@@ -36,9 +37,9 @@ impl Asked {
     ///
     /// # Panics
     /// The core does not forward it.
-    pub fn pending(&self, transport: Transport) -> Pending {
+    pub fn waiting(&self, transport: Transport) -> Waiting {
         match fixture().decide(&self.packet, transport, 0, &mut vec![0; 65_535]) {
-            (Action::Forward(forward), _) => forward.pending,
+            (Action::Forward(forward), _) => forward.keep(),
             (_, reason) => panic!("{} is not forwarded: {reason:?}", self.name),
         }
     }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use dataplane_core::{
-    Action, Change, DataSource, Forward, Index, Reason, Records, Resource, Transport, TtlCaps,
-    Verdict,
+    Action, Change, DataSource, Forward, Freshness, Index, Reason, Records, Resource, Transport,
+    TtlCaps, Verdict,
 };
 use serde_json::Value;
 
@@ -89,13 +89,13 @@ impl Core {
     }
 
     /// The core's decision alone.
-    pub fn decide(
-        &self,
-        packet: &[u8],
+    pub fn decide<'a>(
+        &'a self,
+        packet: &'a [u8],
         over: client::Transport,
         seed: u64,
         buffer: &mut [u8],
-    ) -> (Action, Reason) {
+    ) -> (Action<'a>, Reason) {
         let transport = match over {
             client::Transport::Udp => Transport::Udp,
             client::Transport::Tcp => Transport::Tcp,
@@ -104,20 +104,21 @@ impl Core {
     }
 
     /// Asks the group's servers in order until one gives something that can be relayed.
-    fn forward(&self, forward: &Forward, seed: u64, mut buffer: Vec<u8>) -> Result<Outcome> {
+    fn forward(&self, forward: &Forward<'_>, seed: u64, mut buffer: Vec<u8>) -> Result<Outcome> {
         let servers = self.groups.get(forward.group).context("there is no such group")?;
         let mut forwarded_to = Vec::new();
         let mut failure = NO_REACHABLE_AUTHORITY;
         for server in servers {
             forwarded_to.push(*server);
             let id = 0x1000 + forwarded_to.len() as u16;
-            let query = forward.pending.upstream_query(id);
+            let query = forward.key.upstream_query(id);
             let script =
                 self.scripts.get(server).with_context(|| format!("no script for {server}"))?;
             let Some(reply) = script.reply(&query.wire) else { continue };
-            match forward.pending.judge(id, &reply, &TtlCaps::default()) {
+            match forward.key.judge(id, &reply, &TtlCaps::default()) {
                 Verdict::Good(relayed) => {
-                    let length = forward.pending.write(&relayed, seed, &mut buffer);
+                    let fresh = Freshness::Fresh { age_s: 0 };
+                    let length = relayed.write(&forward.head, fresh, seed, &mut buffer);
                     buffer.truncate(length);
                     return Ok(Outcome { reply: Some(buffer), forwarded_to });
                 }
@@ -125,7 +126,7 @@ impl Core {
                 Verdict::Discard(discard) => bail!("the scripted reply is discarded: {discard:?}"),
             }
         }
-        let length = forward.pending.fail(failure, "", &mut buffer);
+        let length = forward.head.fail(failure, "", &mut buffer);
         buffer.truncate(length);
         Ok(Outcome { reply: Some(buffer), forwarded_to })
     }

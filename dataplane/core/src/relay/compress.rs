@@ -4,13 +4,16 @@ use crate::name::MAX_NAME;
 
 /// Suffixes remembered: enough for a question, a chain and an SOA. Beyond it names are written in full.
 const MAX_KNOWN: usize = 64;
-/// Pointers have 14 bits (RFC 1035 §4.1.4).
-const MAX_OFFSET: usize = 0x3fff;
+/// Names behind this offset are not pointed to. Pointers have 14 bits (RFC 1035 §4.1.4); the last quarter is left free,
+/// because what is held for many clients moves back behind ten CNAMEs of ours, which take less than 3,000 octets.
+const MAX_OFFSET: usize = 0x2fff;
 
 /// Names, and all their suffixes, that can be pointed to.
 pub(super) struct Known<'n> {
     suffixes: [(&'n [u8], u16); MAX_KNOWN],
     count: usize,
+    /// So many of the first ones are of a question in any letter case.
+    of_question: usize,
 }
 
 /// How names are compared when one is to be replaced by a pointer.
@@ -24,7 +27,14 @@ pub(super) enum Case {
 
 impl<'n> Known<'n> {
     pub(super) fn new() -> Known<'n> {
-        Known { suffixes: [(&[], 0); MAX_KNOWN], count: 0 }
+        Known { suffixes: [(&[], 0); MAX_KNOWN], count: 0, of_question: 0 }
+    }
+
+    /// Places the name of a question that each client writes in its own letter case: names whose case must survive do
+    /// not point there.
+    pub(super) fn place_question(&mut self, name: &'n [u8], at: usize) {
+        self.place(name, at, Case::Ignored);
+        self.of_question = self.count;
     }
 
     /// How many are known; [`Known::forget`] goes back to it.
@@ -45,7 +55,8 @@ impl<'n> Known<'n> {
         // The root label is shorter than any pointer.
         while name[cut] != 0 {
             let suffix = &name[cut..];
-            let found = self.suffixes[..known].iter().find(|(other, _)| match case {
+            let first = if case == Case::Kept { self.of_question } else { 0 };
+            let found = self.suffixes[first..known].iter().find(|(other, _)| match case {
                 Case::Ignored => other.eq_ignore_ascii_case(suffix),
                 Case::Kept => *other == suffix,
             });

@@ -3,7 +3,7 @@
 
 use super::rdata::{self, CNAME, DNAME, NS, NSEC, NSEC3, RRSIG, SOA};
 use super::read::{Message, Record};
-use super::{RelayError, TtlCaps};
+use super::{LookupKey, RelayError, Relayed, TtlCaps};
 use crate::message::rtype::ANY;
 use crate::name::MAX_NAME;
 
@@ -11,8 +11,7 @@ use crate::name::MAX_NAME;
 const MAX_CNAMES: usize = 16;
 
 /// The part of an upstream's reply that may be relayed: uncompressed, in order, TTLs capped.
-#[derive(Clone, Debug)]
-pub struct Relayed {
+pub(super) struct Selected {
     pub(super) rcode: u8,
     /// The upstream's AD.
     pub(super) authentic: bool,
@@ -27,7 +26,7 @@ pub struct Relayed {
     pub(super) authority: Vec<Kept>,
 }
 
-/// A record of [`Relayed`].
+/// A record of [`Selected`].
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
     owner: std::ops::Range<usize>,
@@ -43,10 +42,18 @@ pub(super) enum Unusable {
     Malformed,
 }
 
-impl Relayed {
-    /// The Rcode: NOERROR, NXDOMAIN or YXDOMAIN.
-    pub fn rcode(&self) -> u8 {
-        self.rcode
+impl Selected {
+    /// No records, with this Rcode and AD.
+    pub(super) fn new(rcode: u8, authentic: bool) -> Selected {
+        Selected {
+            rcode,
+            authentic,
+            octets: Vec::new(),
+            chain: Vec::new(),
+            rrset: Vec::new(),
+            signatures: Vec::new(),
+            authority: Vec::new(),
+        }
     }
 
     pub(super) fn owner(&self, record: &Kept) -> &[u8] {
@@ -58,14 +65,13 @@ impl Relayed {
     }
 }
 
-/// Walks the chain from `asked` and keeps what belongs to the answer.
+/// Walks the chain from the name of the key and keeps what belongs to the answer.
 pub(super) fn select(
     message: &Message<'_>,
-    asked: &[u8],
-    qtype: u16,
-    dnssec: bool,
+    key: &LookupKey,
     caps: &TtlCaps,
 ) -> Result<Relayed, Unusable> {
+    let (asked, qtype) = (key.name().wire(), key.qtype());
     // YXDOMAIN is 6; anything above 15 has its upper bits in the OPT record and is no answer.
     let rcode = match message.rcode {
         rcode @ (0 | 3 | 6) => rcode as u8,
@@ -73,17 +79,9 @@ pub(super) fn select(
     };
     let mut selection = Selection {
         message,
-        dnssec,
+        dnssec: key.dnssec_ok(),
         caps,
-        kept: Relayed {
-            rcode,
-            authentic: message.authentic,
-            octets: Vec::new(),
-            chain: Vec::new(),
-            rrset: Vec::new(),
-            signatures: Vec::new(),
-            authority: Vec::new(),
-        },
+        kept: Selected::new(rcode, message.authentic),
     };
     let end = selection.follow_chain(asked, qtype)?;
     selection.rrset_at(&end, qtype)?;
@@ -98,14 +96,14 @@ pub(super) fn select(
         }
     }
     selection.authority_for(&end)?;
-    Ok(selection.kept)
+    Ok(Relayed::of(&selection.kept, key))
 }
 
 struct Selection<'s, 'm> {
     message: &'s Message<'m>,
     dnssec: bool,
     caps: &'s TtlCaps,
-    kept: Relayed,
+    kept: Selected,
 }
 
 impl<'s> Selection<'s, '_> {

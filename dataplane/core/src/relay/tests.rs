@@ -7,32 +7,100 @@ use hickory_proto::rr::{Name as HickoryName, RData, Record, RecordType};
 use hickory_proto::serialize::binary::BinEncodable;
 
 use super::*;
+use crate::message::HEADER;
+use crate::name::Name;
 
 const ID: u16 = 0x1234;
 const CLIENT_ID: u16 = 0xbeef;
 
+/// A client's query, before it is known what the upstream is asked.
+#[derive(Clone, Copy)]
+struct Asked {
+    cd: bool,
+    ad: bool,
+    do_: bool,
+    edns: bool,
+    rd: bool,
+    name_as_asked: &'static [u8],
+    qtype: u16,
+    limit: usize,
+    nsid: Option<&'static [u8]>,
+}
+
+/// A client that waits, and what the upstream is asked for it.
+#[derive(Clone)]
+struct Client {
+    head: ReplyHead<'static>,
+    key: LookupKey,
+}
+
+impl Client {
+    fn new(asked: Asked, target: Name) -> Client {
+        let form = ReplyForm {
+            id: CLIENT_ID,
+            rd: asked.rd,
+            cd: asked.cd,
+            ad: asked.ad,
+            do_: asked.do_,
+            edns: asked.edns,
+            qtype: asked.qtype,
+            limit: asked.limit,
+            udp_payload_size: 1232,
+            ra: true,
+            snapshot_age_s: None,
+        };
+        let (question, nsid) = (asked.name_as_asked, asked.nsid);
+        let head = ReplyHead { form, question, nsid, cnames: Cnames::NONE };
+        Client { head, key: LookupKey::new(target, asked.qtype, asked.do_, asked.cd) }
+    }
+
+    fn push_cname(&mut self, ttl_s: u32, target: Name) {
+        assert!(self.head.cnames.push(Box::leak(Box::new(target.into())), ttl_s));
+    }
+
+    fn upstream_query(&self, id: u16) -> UpstreamQuery {
+        self.key.upstream_query(id)
+    }
+
+    fn judge(&self, id: u16, reply: &[u8], caps: &TtlCaps) -> Verdict {
+        self.key.judge(id, reply, caps)
+    }
+
+    fn write(&self, relayed: &Relayed, seed: u64, buffer: &mut [u8]) -> usize {
+        let length = relayed.write(&self.head, FRESH, seed, buffer);
+        // What is kept for a client that waits writes the same.
+        let mut again = vec![0; buffer.len()];
+        assert_eq!(relayed.write(&self.head.keep().borrow(), FRESH, seed, &mut again), length);
+        assert!(again[..length] == buffer[..length]);
+        length
+    }
+
+    fn fail(&self, ede: u16, text: &str, buffer: &mut [u8]) -> usize {
+        self.head.fail(ede, text, buffer)
+    }
+}
+
+const FRESH: Freshness = Freshness::Fresh { age_s: 0 };
+
 /// A client's query over UDP with OPT 1232.
-fn client(name: &str, qtype: RecordType) -> PendingQuestion<'static> {
+fn client(name: &str, qtype: RecordType) -> Asked {
     let name = HickoryName::from_ascii(name).unwrap().to_bytes().unwrap();
-    PendingQuestion {
-        id: CLIENT_ID,
-        rd: true,
+    Asked {
         cd: false,
         ad: false,
         do_: false,
         edns: true,
+        rd: true,
         name_as_asked: name.leak(),
         qtype: qtype.into(),
         limit: 1232,
-        udp_payload_size: 1232,
-        ra: true,
         nsid: None,
     }
 }
 
 /// Forwarded as asked.
-fn plain(query: PendingQuestion<'_>) -> Pending {
-    Pending::new(query, Name::from_wire(query.name_as_asked).unwrap())
+fn plain(asked: Asked) -> Client {
+    Client::new(asked, Name::from_wire(asked.name_as_asked).unwrap())
 }
 
 fn name(text: &str) -> Name {
@@ -66,7 +134,7 @@ fn record(text: &str) -> Record {
 }
 
 /// The upstream's reply to the query we send, with these answer and authority records.
-fn upstream(pending: &Pending, answer: &[&str], authority: &[&str]) -> Message {
+fn upstream(pending: &Client, answer: &[&str], authority: &[&str]) -> Message {
     let query = Message::from_vec(&pending.upstream_query(ID).wire).unwrap();
     let mut reply = Message::new(ID, MessageType::Response, OpCode::Query);
     reply.metadata.recursion_available = true;
@@ -77,25 +145,25 @@ fn upstream(pending: &Pending, answer: &[&str], authority: &[&str]) -> Message {
     reply
 }
 
-fn judge(pending: &Pending, reply: &Message) -> Verdict {
+fn judge(pending: &Client, reply: &Message) -> Verdict {
     pending.judge(ID, &reply.to_vec().unwrap(), &TtlCaps::default())
 }
 
-fn good(pending: &Pending, reply: &Message) -> Relayed {
+fn good(pending: &Client, reply: &Message) -> Relayed {
     match judge(pending, reply) {
         Verdict::Good(relayed) => relayed,
         other => panic!("not relayed: {other:?}"),
     }
 }
 
-fn failed(pending: &Pending, reply: &Message) -> RelayError {
+fn failed(pending: &Client, reply: &Message) -> RelayError {
     match judge(pending, reply) {
         Verdict::Failed(error) => error,
         other => panic!("not a failure: {other:?}"),
     }
 }
 
-fn discarded(pending: &Pending, reply: &Message) -> Discard {
+fn discarded(pending: &Client, reply: &Message) -> Discard {
     match judge(pending, reply) {
         Verdict::Discard(discard) => discard,
         other => panic!("not discarded: {other:?}"),
@@ -103,17 +171,17 @@ fn discarded(pending: &Pending, reply: &Message) -> Discard {
 }
 
 /// What the client receives.
-fn relay(pending: &Pending, reply: &Message) -> Message {
+fn relay(pending: &Client, reply: &Message) -> Message {
     let mut buffer = [0; 65_535];
     let length = pending.write(&good(pending, reply), 0, &mut buffer);
-    assert!(length <= pending.limit);
+    assert!(length <= pending.head.form.limit);
     Message::from_vec(&buffer[..length]).unwrap()
 }
 
-fn fail(pending: &Pending, ede: u16, text: &str) -> Message {
+fn fail(pending: &Client, ede: u16, text: &str) -> Message {
     let mut buffer = [0; 4096];
     let length = pending.fail(ede, text, &mut buffer);
-    assert!(length <= pending.limit);
+    assert!(length <= pending.head.form.limit);
     Message::from_vec(&buffer[..length]).unwrap()
 }
 
@@ -150,7 +218,7 @@ const SOA_RELAYED: &str =
 
 #[test]
 fn fw1_the_query_is_a_new_message() {
-    let pending = plain(PendingQuestion {
+    let pending = plain(Asked {
         cd: true,
         do_: true,
         rd: false,
@@ -387,7 +455,7 @@ fn fw40_signatures_and_denials_only_with_do() {
     ];
     let nsec = "www.example.org. 60 TYPE47 00";
     for (do_, answers, authorities) in [(false, 1, 0), (true, 2, 2)] {
-        let pending = plain(PendingQuestion { do_, ..client("www.example.org.", RecordType::A) });
+        let pending = plain(Asked { do_, ..client("www.example.org.", RecordType::A) });
         let answer = ["www.example.org. 60 A 192.0.2.1", &signatures[0]];
         let authority = [nsec, signatures[2].as_str(), "example.org. 60 NS ns.example.org."];
         let reply = relay(&pending, &upstream(&pending, &answer, &authority));
@@ -395,8 +463,7 @@ fn fw40_signatures_and_denials_only_with_do() {
         assert_eq!(reply.edns.unwrap().flags().dnssec_ok, do_);
     }
     for (do_, authorities) in [(false, 1), (true, 4)] {
-        let pending =
-            plain(PendingQuestion { do_, ..client("www.example.org.", RecordType::AAAA) });
+        let pending = plain(Asked { do_, ..client("www.example.org.", RecordType::AAAA) });
         let authority = [SOA, &signatures[1], nsec, &signatures[2]];
         let reply = relay(&pending, &upstream(&pending, &[], &authority));
         assert_eq!(reply.authorities.len(), authorities, "{do_}");
@@ -433,8 +500,7 @@ fn wr6_ad_only_for_clients_that_ask_for_it() {
     for (ad, do_, expected) in
         [(false, false, "rd ra"), (true, false, "rd ra ad"), (false, true, "rd ra ad")]
     {
-        let pending =
-            plain(PendingQuestion { ad, do_, ..client("www.example.org.", RecordType::A) });
+        let pending = plain(Asked { ad, do_, ..client("www.example.org.", RecordType::A) });
         let mut reply = upstream(&pending, &["www.example.org. 60 A 192.0.2.1"], &[]);
         reply.metadata.authentic_data = true;
         assert_eq!(flags(&relay(&pending, &reply)), expected);
@@ -446,22 +512,22 @@ fn wr6_ad_only_for_clients_that_ask_for_it() {
 #[test]
 fn wr10_no_opt_without_opt_and_nsid_where_asked() {
     let query = client("www.example.org.", RecordType::A);
-    let pending = plain(PendingQuestion { edns: false, limit: 512, cd: true, ..query });
+    let pending = plain(Asked { edns: false, limit: 512, cd: true, ..query });
     let answer = ["www.example.org. 60 A 192.0.2.1"];
     let reply = relay(&pending, &upstream(&pending, &answer, &[]));
     assert!(reply.edns.is_none());
     assert_eq!(flags(&reply), "rd ra cd");
     assert!(fail(&pending, 22, "nobody").edns.is_none());
 
-    let pending = plain(PendingQuestion { nsid: Some(b"pod-1"), ..query });
+    let pending = plain(Asked { nsid: Some(b"pod-1"), ..query });
     let reply = relay(&pending, &upstream(&pending, &answer, &[]));
     let edns = reply.edns.unwrap();
     let nsid = edns.options().get(EdnsCode::NSID).unwrap();
     assert_eq!(<Vec<u8>>::try_from(nsid).unwrap(), b"pod-1");
 }
 
-fn legacy(query: PendingQuestion<'_>) -> Pending {
-    let mut pending = Pending::new(query, name("mail.example.com"));
+fn legacy(query: Asked) -> Client {
+    let mut pending = Client::new(query, name("mail.example.com"));
     pending.push_cname(5, name("alias.shop.svc.cluster.local"));
     pending.push_cname(30, name("mail.example.com"));
     pending
@@ -469,10 +535,8 @@ fn legacy(query: PendingQuestion<'_>) -> Pending {
 
 #[test]
 fn rr40_our_cnames_come_first_and_set_aa() {
-    let pending = legacy(PendingQuestion {
-        ad: true,
-        ..client("Legacy.shop.svc.cluster.local.", RecordType::A)
-    });
+    let pending =
+        legacy(Asked { ad: true, ..client("Legacy.shop.svc.cluster.local.", RecordType::A) });
     let mut reply = upstream(&pending, &["mail.example.com. 300 A 192.0.2.25"], &[]);
     reply.metadata.authentic_data = true;
     let reply = relay(&pending, &reply);
@@ -518,7 +582,7 @@ fn wr15_text_then_the_code_make_way_for_records() {
     let size = whole.to_vec().unwrap().len();
     let cases = [(size, Some(64)), (size - 1, Some(0)), (size - 64, Some(0)), (size - 65, None)];
     for (limit, text) in cases {
-        let pending = legacy(PendingQuestion { limit, ..query });
+        let pending = legacy(Asked { limit, ..query });
         let mut buffer = [0; 4096];
         let length = pending.fail(22, &"ü".repeat(32), &mut buffer);
         let reply = Message::from_vec(&buffer[..length]).unwrap();
@@ -544,7 +608,7 @@ fn e42_a_reply_behind_a_cname_from_a_snapshot_tells_its_age() {
     let query = client("legacy.shop.svc.cluster.local.", RecordType::A);
     let aged = |query| {
         let mut pending = legacy(query);
-        pending.set_snapshot_age(90);
+        pending.head.form.snapshot_age_s = Some(90);
         pending
     };
     let pending = aged(query);
@@ -559,12 +623,12 @@ fn e42_a_reply_behind_a_cname_from_a_snapshot_tells_its_age() {
         (size - 1, vec![(22, 0), (3, 12)]),
         (size - 8, vec![(3, 12)]),
     ] {
-        let reply = fail(&aged(PendingQuestion { limit, ..query }), 22, "silence");
+        let reply = fail(&aged(Asked { limit, ..query }), 22, "silence");
         assert_eq!((reply.answers.len(), edes(&reply)), (2, expected), "{limit}");
     }
-    let small = fail(&aged(PendingQuestion { limit: size - 14, ..query }), 22, "");
+    let small = fail(&aged(Asked { limit: size - 14, ..query }), 22, "");
     assert!(small.metadata.truncation && edes(&small).contains(&(3, 12)), "as of our own answers");
-    let without = fail(&aged(PendingQuestion { edns: false, ..query }), 22, "");
+    let without = fail(&aged(Asked { edns: false, ..query }), 22, "");
     assert!(without.edns.is_none() && without.answers.len() == 2);
 }
 
@@ -578,7 +642,7 @@ fn many_addresses(count: usize) -> Vec<String> {
 fn r12_a_target_over_the_limit_sets_tc_and_keeps_whole_records() {
     for (limit, edns) in [(512, false), (512, true), (1232, true)] {
         let query = client("legacy.shop.svc.cluster.local.", RecordType::A);
-        let pending = legacy(PendingQuestion { limit, edns, ..query });
+        let pending = legacy(Asked { limit, edns, ..query });
         let answer = many_addresses(100);
         let answer: Vec<&str> = answer.iter().map(String::as_str).collect();
         let mut buffer = [0; 4096];
@@ -591,7 +655,7 @@ fn r12_a_target_over_the_limit_sets_tc_and_keeps_whole_records() {
         assert_eq!(reply.answers[1].record_type(), RecordType::CNAME);
         assert!(reply.answers.len() > 20 && reply.edns.is_some() == edns);
 
-        let pending = legacy(PendingQuestion { limit: 65_535, edns, ..query });
+        let pending = legacy(Asked { limit: 65_535, edns, ..query });
         let reply = relay(&pending, &upstream(&pending, &answer, &[]));
         assert_eq!((flags(&reply).as_str(), reply.answers.len()), ("aa rd ra", 102));
     }
@@ -605,7 +669,7 @@ fn wr23_over_tcp_what_exceeds_a_message_is_cut_without_tc() {
         (0..600).map(|i| format!("s.example. 60 SRV 0 0 {i} {target}")).collect();
     let answer: Vec<&str> = answer.iter().map(String::as_str).collect();
     let query = client("s.example.", RecordType::SRV);
-    let pending = plain(PendingQuestion { limit: 65_535, ..query });
+    let pending = plain(Asked { limit: 65_535, ..query });
     let mut message = upstream(&pending, &[], &[]).to_vec().unwrap();
     message[7] = answer.len() as u8;
     message[6] = (answer.len() >> 8) as u8;
@@ -640,7 +704,7 @@ fn wr21_a_negative_reply_that_does_not_fit_is_truncated() {
     let soa = format!("example.org. 60 SOA {long}.a. {long}.b. 1 2 3 4 5");
     let question = format!("{long}.example.org.");
     let query = client(&question, RecordType::A);
-    let pending = plain(PendingQuestion { limit: 512, edns: false, ..query });
+    let pending = plain(Asked { limit: 512, edns: false, ..query });
     let reply = relay(&pending, &upstream(&pending, &[], &[&soa]));
     assert_eq!((flags(&reply).as_str(), reply.authorities.len()), ("tc rd ra", 0));
 }
@@ -696,7 +760,7 @@ fn fw41_addresses_of_another_size_do_not_parse() {
 
 #[test]
 fn w12_thousands_of_owners_and_targets_are_read_and_written() {
-    let pending = plain(PendingQuestion { limit: 65_535, ..client("ns.example.", RecordType::NS) });
+    let pending = plain(Asked { limit: 65_535, ..client("ns.example.", RecordType::NS) });
     let answer: Vec<String> =
         (0..1000).map(|i| format!("ns.example. 60 NS a.b.c.d.e.f{i}.example.")).collect();
     let answer: Vec<&str> = answer.iter().map(String::as_str).collect();
@@ -705,14 +769,14 @@ fn w12_thousands_of_owners_and_targets_are_read_and_written() {
 }
 
 #[test]
-fn ten_cnames_of_the_longest_names_fit_in_pending() {
-    let mut pending =
-        plain(PendingQuestion { limit: 65_535, ..client("a.example.", RecordType::A) });
+fn rr48_ten_cnames_of_the_longest_names_fit() {
+    let mut pending = plain(Asked { limit: 65_535, ..client("a.example.", RecordType::A) });
     let long = ["l".repeat(63), "m".repeat(63), "n".repeat(63), "o".repeat(60)].join(".");
     for i in 0..10 {
         pending.push_cname(i, name(&format!("{}{i}", &long[..long.len() - 1])));
     }
-    let reply = fail(&Pending { limit: 4096, ..pending }, 0, "");
+    pending.head.form.limit = 4096;
+    let reply = fail(&pending, 0, "");
     assert_eq!(reply.answers.len(), 10);
     assert_eq!(reply.answers[9].ttl, 9);
 }
@@ -722,11 +786,11 @@ fn ten_cnames_of_the_longest_names_fit_in_pending() {
 fn mutated_replies_never_panic_and_never_make_us_write_nonsense() {
     let query = client("www.old.example.", RecordType::A);
     let mut client_queries = vec![
-        plain(PendingQuestion { do_: true, limit: 512, ..query }),
-        plain(PendingQuestion { limit: 65_535, nsid: Some(&[b'n'; 255]), ..query }),
-        plain(PendingQuestion { qtype: 255, edns: false, ..query }),
+        plain(Asked { do_: true, limit: 512, ..query }),
+        plain(Asked { limit: 65_535, nsid: Some(&[b'n'; 255]), ..query }),
+        plain(Asked { qtype: 255, edns: false, ..query }),
     ];
-    let mut behind = Pending::new(query, name("www.old.example"));
+    let mut behind = Client::new(query, name("www.old.example"));
     behind.push_cname(5, name("www.old.example"));
     client_queries.push(behind);
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
@@ -761,11 +825,112 @@ fn mutated_replies_never_panic_and_never_make_us_write_nonsense() {
             if let Verdict::Good(good) = pending.judge(ID, &message, &TtlCaps::default()) {
                 relayed += 1;
                 let length = pending.write(&good, random(), &mut buffer);
-                assert!(length <= pending.limit);
-                let end = HEADER + pending.question.get().len() + 4;
+                assert!(length <= pending.head.form.limit);
+                let end = HEADER + pending.head.question.len() + 4;
                 assert!(read::Message::read(&buffer[..length], end).is_some());
             }
         }
     }
     assert!(relayed > 1000, "the mutations leave enough intact: {relayed}");
+}
+
+fn written(head: &ReplyHead<'_>, hops: &[(&Relayed, Freshness)]) -> Message {
+    let mut buffer = [0; 4096];
+    let length = write_chain(head, hops, 0, &mut buffer);
+    Message::from_vec(&buffer[..length]).unwrap()
+}
+
+#[test]
+fn fw44_ttls_count_down_to_one_and_a_ttl_of_zero_stays() {
+    let pending = plain(client("www.example.org.", RecordType::A));
+    let answer = ["www.example.org. 600 CNAME a.example.", "a.example. 90 A 192.0.2.1"];
+    let relayed = good(&pending, &upstream(&pending, &answer, &[]));
+    assert_eq!(relayed.lifetime_s(), 90);
+    for (age_s, ttls) in [(0, [600, 90]), (10, [590, 80]), (90, [510, 1]), (u32::MAX, [1, 1])] {
+        let reply = written(&pending.head, &[(&relayed, Freshness::Fresh { age_s })]);
+        assert_eq!([reply.answers[0].ttl, reply.answers[1].ttl], ttls, "{age_s}");
+        assert_eq!(ede(&reply), None);
+    }
+    let zero = good(&pending, &upstream(&pending, &["www.example.org. 0 A 192.0.2.1"], &[]));
+    assert_eq!(written(&pending.head, &[(&zero, FRESH)]).answers[0].ttl, 0);
+    assert_eq!(zero.lifetime_s(), 0);
+}
+
+#[test]
+fn ca40_a_stale_reply_has_ttls_of_30_and_says_so() {
+    let pending = plain(client("www.example.org.", RecordType::A));
+    let answer = ["www.example.org. 600 A 192.0.2.1"];
+    let relayed = good(&pending, &upstream(&pending, &answer, &[]));
+    let reply = written(&pending.head, &[(&relayed, Freshness::Stale)]);
+    assert_eq!((reply.answers[0].ttl, ede(&reply)), (30, Some((3, String::new()))));
+    let mut denial = upstream(&pending, &[], &[SOA]);
+    denial.metadata.response_code = ResponseCode::NXDomain;
+    let relayed = good(&pending, &denial);
+    let reply = written(&pending.head, &[(&relayed, Freshness::Stale)]);
+    assert_eq!(reply.metadata.response_code, ResponseCode::NXDomain);
+    assert_eq!((reply.authorities[0].ttl, ede(&reply)), (30, Some((19, String::new()))));
+}
+
+#[test]
+fn ca3_a_denial_is_kept_for_the_ttl_of_its_soa_and_not_without_one() {
+    let pending = plain(client("www.example.org.", RecordType::A));
+    let lifetime_s = |answer: &[&str], authority: &[&str], rcode| {
+        let mut reply = upstream(&pending, answer, authority);
+        reply.metadata.response_code = rcode;
+        good(&pending, &reply).lifetime_s()
+    };
+    let (found, missing) = (ResponseCode::NoError, ResponseCode::NXDomain);
+    assert_eq!(lifetime_s(&[], &[SOA], found), 20);
+    assert_eq!(lifetime_s(&[], &[SOA], missing), 20);
+    assert_eq!((lifetime_s(&[], &[], found), lifetime_s(&[], &[], missing)), (0, 0));
+    let alias = ["www.example.org. 7 CNAME a.example.org."];
+    assert_eq!(lifetime_s(&alias, &[SOA], missing), 7, "the CNAME in front counts too");
+    assert_eq!(lifetime_s(&alias, &[], missing), 0);
+}
+
+#[test]
+fn ca1_what_is_kept_knows_the_key_that_it_answers() {
+    let pending = plain(Asked { do_: true, ..client("www.example.org.", RecordType::A) });
+    let relayed = good(&pending, &upstream(&pending, &["www.example.org. 60 A 192.0.2.1"], &[]));
+    assert!(relayed.is_for(&pending.key) && relayed.key() == pending.key);
+    let of = |text, qtype, dnssec, cd| LookupKey::new(name(text), qtype, dnssec, cd);
+    for other in [
+        of("ww.example.org", 1, true, false),
+        of("www.example.org", 28, true, false),
+        of("www.example.org", 1, false, false),
+        of("www.example.org", 1, true, true),
+    ] {
+        assert!(!relayed.is_for(&other), "{other:?}");
+    }
+    let failure = Relayed::failure(&pending.key);
+    assert!(failure.is_for(&pending.key) && failure.is_failure() && failure.lifetime_s() == 0);
+}
+
+#[test]
+fn fw42_hops_of_several_lookups_make_one_reply() {
+    let first = legacy(client("Legacy.shop.svc.cluster.local.", RecordType::MX));
+    let half = ["mail.example.com. 60 CNAME Big.example.org."];
+    let one = good(&first, &upstream(&first, &half, &[]));
+    assert_eq!((one.goes_on(), one.lifetime_s()), (Some(name("big.example.org")), 60));
+    let second = plain(client("big.example.org.", RecordType::MX));
+    let whole = [
+        "big.example.org. 50 CNAME c.example.org.",
+        "c.example.org. 40 MX 1 d.c.example.org.",
+        "c.example.org. 40 MX 2 big.example.org.",
+    ];
+    let two = good(&second, &upstream(&second, &whole, &[]));
+    assert_eq!(two.goes_on(), None);
+    let hops = [(&one, Freshness::Fresh { age_s: 9 }), (&two, FRESH)];
+    let reply = written(&first.head, &hops);
+    assert_eq!(
+        texts(&reply.answers),
+        [
+            "Legacy.shop.svc.cluster.local. 5 CNAME alias.shop.svc.cluster.local.",
+            "alias.shop.svc.cluster.local. 30 CNAME mail.example.com.",
+            "mail.example.com. 51 CNAME Big.example.org.",
+            "Big.example.org. 50 CNAME c.example.org.",
+            "c.example.org. 40 MX 1 d.c.example.org.",
+            "c.example.org. 40 MX 2 big.example.org.",
+        ]
+    );
 }

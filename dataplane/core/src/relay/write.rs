@@ -1,48 +1,79 @@
 //! Writing the client's reply (docs/dns.md §5): whole records in order until the limit, OPT reserved first.
 
 use super::compress::{Case, Known};
+use super::head::MAX_NSID;
 use super::rdata::{CNAME, Layout};
-use super::select::{Kept, Relayed};
-use super::{AD, CD, OPT, Pending, QR, RD, TC};
+use super::relayed::{Freshness, Relayed};
+use super::{AD, CD, OPT, QR, RD, ReplyHead, TC};
 use crate::message::{CLASS_IN, HEADER, OPTION_EDE, OPTION_NSID, Rcode, rtype};
+use crate::name::MAX_LABEL;
 use crate::reply::{EDE_FIXED, EDE_TEXT};
-use crate::respond::ede::STALE_ANSWER;
+use crate::respond::ede::{STALE_ANSWER, STALE_NXDOMAIN};
 use crate::text::ShortText;
 
 /// AA, in the third octet of the header.
 const AA: u8 = 0x04;
 /// RA, in the fourth octet.
 const RA: u8 = 0x80;
+/// The TTL of every record of a stale reply (CA40, RFC 8767 §4).
+const STALE_TTL_S: u32 = 30;
+/// Compression pointers reach no further (RFC 1035 §4.1.4).
+const MAX_POINTER: usize = 0x3fff;
 
-/// Writes what an upstream said, behind our own CNAMEs.
-pub(super) fn relayed(pending: &Pending, relayed: &Relayed, seed: u64, buffer: &mut [u8]) -> usize {
-    let Some(mut reply) = Reply::begin(pending, buffer) else { return 0 };
-    let answer =
-        relayed.chain.iter().chain(rotated(&relayed.rrset, seed)).chain(&relayed.signatures);
-    let mut fits = reply.own_cnames(pending);
-    for record in answer {
-        fits = fits && reply.record(relayed, record);
+/// Writes what upstreams said, behind our own CNAMEs.
+pub(super) fn relayed(
+    head: &ReplyHead<'_>,
+    hops: &[(&Relayed, Freshness)],
+    seed: u64,
+    buffer: &mut [u8],
+) -> usize {
+    let Some(mut reply) = Reply::begin(head, buffer) else { return 0 };
+    let mut fits = true;
+    // Where the name that the first upstream was asked about is written.
+    let mut asked_at = Some(HEADER);
+    if !head.cnames.is_empty() {
+        asked_at = reply.own_cnames(head);
+        fits = asked_at.is_some();
+    }
+    let mut place = None;
+    for (hop, freshness) in hops {
+        let Some(at) = asked_at.filter(|_| fits) else {
+            fits = false;
+            break;
+        };
+        let moved = Moved::of(hop, at, reply.at);
+        fits = reply.answer(hop, *freshness, seed, &moved);
+        asked_at = hop.goes_on_at().map(|at| moved.to(at));
+        place = Some(moved);
     }
     reply.end_answer();
+    let last = hops.last();
     // Half a denial would be none: the authority section is written whole or not at all.
-    if fits && !relayed.authority.iter().all(|record| reply.record(relayed, record)) {
+    if let (true, Some((hop, freshness)), Some(moved)) = (fits, last, &place)
+        && !reply.authority(hop, *freshness, moved)
+    {
         reply.drop_authority();
         fits = false;
     }
-    let led_by_us = pending.cname_count > 0;
+    let led_by_us = !head.cnames.is_empty();
     // Our own part is not authenticated by anyone (§3.5: AD=0).
-    let authentic = relayed.authentic && (pending.do_ || pending.ad) && !led_by_us;
+    let wants_ad = (head.form.do_ || head.form.ad) && !led_by_us;
+    let authentic = wants_ad && hops.iter().all(|(hop, _)| hop.is_authentic());
     let flags = Flags { authoritative: led_by_us, truncated: !fits, authentic };
-    reply.finish(pending, flags, relayed.rcode, None)
+    let rcode = last.map_or(Rcode::ServFail as u8, |(hop, _)| hop.rcode());
+    let is_stale = hops.iter().any(|(_, freshness)| *freshness == Freshness::Stale);
+    let is_nxdomain = last.is_some_and(|(hop, _)| hop.is_nxdomain());
+    let code = if is_nxdomain { STALE_NXDOMAIN } else { STALE_ANSWER };
+    reply.finish(head, flags, rcode, is_stale.then_some((code, "")))
 }
 
 /// Writes SERVFAIL; our own CNAMEs stay (RR42).
-pub(super) fn failure(pending: &Pending, ede: u16, text: &str, buffer: &mut [u8]) -> usize {
-    let Some(mut reply) = Reply::begin(pending, buffer) else { return 0 };
-    let fits = reply.own_cnames(pending);
+pub(super) fn failure(head: &ReplyHead<'_>, ede: u16, text: &str, buffer: &mut [u8]) -> usize {
+    let Some(mut reply) = Reply::begin(head, buffer) else { return 0 };
+    let fits = head.cnames.is_empty() || reply.own_cnames(head).is_some();
     reply.end_answer();
     let flags = Flags { authoritative: false, truncated: !fits, authentic: false };
-    reply.finish(pending, flags, Rcode::ServFail as u8, Some((ede, text)))
+    reply.finish(head, flags, Rcode::ServFail as u8, Some((ede, text)))
 }
 
 /// An OPT record without options (WR10).
@@ -59,17 +90,69 @@ fn opt_octets(payload: u16, dnssec: bool, options: u16) -> [u8; OPT] {
     octets
 }
 
-/// A, AAAA and SRV records from a random start on (WR24); others as they are.
-fn rotated(rrset: &[Kept], seed: u64) -> impl Iterator<Item = &Kept> {
-    let rotates = |record: &Kept| matches!(record.rtype, rtype::A | rtype::AAAA | rtype::SRV);
-    let uniform = rrset.windows(2).all(|pair| pair[0].rtype == pair[1].rtype);
-    let start = if uniform && rrset.first().is_some_and(rotates) {
-        // The upper half of seed * length is uniform in 0..length.
-        ((u128::from(seed) * rrset.len() as u128) >> 64) as usize
-    } else {
-        0
-    };
-    rrset[start..].iter().chain(&rrset[..start])
+/// Where what was written for a reply without anything in front lies in this one.
+struct Moved {
+    /// Where the records begin when only the question is in front of them.
+    records_at: usize,
+    /// Where the name that was asked about is written in full.
+    asked_at: usize,
+    /// Where the records begin in this reply.
+    now_at: usize,
+}
+
+impl Moved {
+    fn of(hop: &Relayed, asked_at: usize, now_at: usize) -> Moved {
+        Moved { records_at: HEADER + hop.name().len() + 4, asked_at, now_at }
+    }
+
+    fn to(&self, offset: usize) -> usize {
+        match offset.checked_sub(self.records_at) {
+            Some(behind) => self.now_at + behind,
+            None => self.asked_at + offset - HEADER,
+        }
+    }
+
+    /// Mends the pointers of one record; `None` where one would lead too far.
+    fn mend(&self, record: &mut [u8]) -> Option<()> {
+        if self.asked_at == HEADER {
+            return Some(());
+        }
+        let fixed_at = self.mend_name(record, 0)?;
+        let rtype = u16::from_be_bytes([record[fixed_at], record[fixed_at + 1]]);
+        if let Some(layout) = Layout::of(rtype).filter(|layout| layout.compressible) {
+            let rdata_at = fixed_at + 10;
+            let mut at = rdata_at + layout.names_at(&record[rdata_at..])?;
+            for _ in 0..layout.names() {
+                at = self.mend_name(record, at)?;
+            }
+        }
+        Some(())
+    }
+
+    /// Mends the pointer of the name at `at`, if it has one; where the name ends.
+    fn mend_name(&self, record: &mut [u8], mut at: usize) -> Option<usize> {
+        loop {
+            let length = usize::from(*record.get(at)?);
+            if length > MAX_LABEL {
+                let pointer = record[at..].first_chunk_mut::<2>()?;
+                let to = self.to(usize::from(u16::from_be_bytes(*pointer) & 0x3fff));
+                *pointer = (0xc000 | u16::try_from(to).ok()?).to_be_bytes();
+                return (to <= MAX_POINTER).then_some(at + 2);
+            }
+            at += length + 1;
+            if length == 0 {
+                return Some(at);
+            }
+        }
+    }
+}
+
+/// FW44, CA40.
+fn shown_ttl_s(ttl_s: u32, freshness: Freshness) -> u32 {
+    match freshness {
+        Freshness::Fresh { age_s } => ttl_s.saturating_sub(age_s).max(ttl_s.min(1)),
+        Freshness::Stale => STALE_TTL_S,
+    }
 }
 
 struct Flags {
@@ -97,17 +180,17 @@ struct Reply<'b, 'n> {
 
 impl<'b, 'n> Reply<'b, 'n> {
     /// Writes the question and reserves the OPT; `None` when the buffer cannot hold even those.
-    fn begin(pending: &'n Pending, buffer: &'b mut [u8]) -> Option<Reply<'b, 'n>> {
-        let limit = pending.limit.min(buffer.len());
-        let question = pending.question.get();
+    fn begin(head: &ReplyHead<'n>, buffer: &'b mut [u8]) -> Option<Reply<'b, 'n>> {
+        let limit = head.form.limit.min(buffer.len());
+        let question = head.question;
         let question_end = HEADER + question.len() + 4;
-        let opt = if pending.edns { OPT } else { 0 };
+        let opt = if head.form.edns { OPT } else { 0 };
         let free = limit.checked_sub(question_end + opt)?;
         // A long pod name and a long question together may pass 512 octets.
-        let nsid =
-            pending.nsid.as_ref().map(|o| o.get()).filter(|o| pending.edns && o.len() + 4 <= free);
+        let nsid = head.nsid.filter(|_| head.form.edns).map(|o| &o[..o.len().min(MAX_NSID)]);
+        let nsid = nsid.filter(|octets| octets.len() + 4 <= free);
         let free = free - nsid.map_or(0, |octets| octets.len() + 4);
-        let age = pending.snapshot_age_s.filter(|_| pending.edns);
+        let age = head.form.snapshot_age_s.filter(|_| head.form.edns);
         let age = age.map(|age_s| ShortText::of_snapshot(age_s.into()));
         let age = age.filter(|text| EDE_FIXED + text.as_bytes().len() <= free);
         let kept = age.as_ref().map_or(0, |text| EDE_FIXED + text.as_bytes().len());
@@ -115,67 +198,94 @@ impl<'b, 'n> Reply<'b, 'n> {
         let mut known = Known::new();
         known.place(question, HEADER, Case::Kept);
         buffer[HEADER..][..question.len()].copy_from_slice(question);
-        buffer[question_end - 4..question_end - 2].copy_from_slice(&pending.qtype.to_be_bytes());
+        buffer[question_end - 4..question_end - 2].copy_from_slice(&head.form.qtype.to_be_bytes());
         buffer[question_end - 2..question_end].copy_from_slice(&CLASS_IN.to_be_bytes());
         let (count, answers, answer_end) = (0, 0, question_end);
         let at = question_end;
         Some(Reply { buffer, at, records_end, limit, known, count, answers, answer_end, nsid, age })
     }
 
-    /// Our CNAMEs, first to last; whether all fit.
-    fn own_cnames(&mut self, pending: &'n Pending) -> bool {
-        let mut owner = pending.question.get();
-        for (ttl_s, target) in pending.own_cnames() {
-            let parts = Parts { owner, rtype: CNAME, ttl_s, rdata: target };
-            if !self.whole(&parts) {
-                return false;
+    /// Our CNAMEs, first to last; where the target of the last is written in full, or `None` when not all fit.
+    fn own_cnames(&mut self, head: &ReplyHead<'n>) -> Option<usize> {
+        let mut owner = head.question;
+        let mut hops = head.cnames.iter().peekable();
+        let mut target_at = None;
+        while let Some((target, ttl_s)) = hops.next() {
+            let (at, known) = (self.at, self.known.count());
+            target_at = self.cname(owner, ttl_s, target.wire(), hops.peek().is_none());
+            if target_at.is_none() {
+                self.at = at;
+                self.known.forget(known);
+                return None;
             }
-            owner = target;
-        }
-        true
-    }
-
-    fn record(&mut self, relayed: &'n Relayed, record: &Kept) -> bool {
-        let (owner, rdata) = (relayed.owner(record), relayed.rdata(record));
-        self.whole(&Parts { owner, rtype: record.rtype, ttl_s: record.ttl_s, rdata })
-    }
-
-    /// Writes the whole record, or nothing; whether it fit.
-    fn whole(&mut self, parts: &Parts<'n>) -> bool {
-        let (at, known) = (self.at, self.known.count());
-        let written = self.parts(parts);
-        if written.is_some() {
             self.count += 1;
-        } else {
-            self.at = at;
-            self.known.forget(known);
+            owner = target.wire();
         }
-        written.is_some()
+        target_at
     }
 
-    fn parts(&mut self, parts: &Parts<'n>) -> Option<()> {
-        self.name(parts.owner, Case::Ignored)?;
-        self.put(&parts.rtype.to_be_bytes())?;
+    fn cname(
+        &mut self,
+        owner: &'n [u8],
+        ttl_s: u32,
+        target: &'n [u8],
+        last: bool,
+    ) -> Option<usize> {
+        self.name(owner, Case::Ignored)?;
+        self.put(&CNAME.to_be_bytes())?;
         self.put(&CLASS_IN.to_be_bytes())?;
-        self.put(&parts.ttl_s.to_be_bytes())?;
-        let length_at = self.at;
+        self.put(&ttl_s.to_be_bytes())?;
         self.put(&[0, 0])?;
-        match Layout::of(parts.rtype).filter(|layout| layout.compressible) {
-            None => self.put(parts.rdata)?,
-            Some(layout) => {
-                let (before, mut rest) = parts.rdata.split_at(layout.names_at(parts.rdata)?);
-                self.put(before)?;
-                for _ in 0..layout.names() {
-                    let (name, tail) = rest.split_at(super::read::uncompressed_length(rest)?);
-                    self.name(name, Case::Kept)?;
-                    rest = tail;
-                }
-                self.put(rest)?;
-            }
+        let target_at = self.at;
+        if last {
+            self.put(target)?
+        } else {
+            self.name(target, Case::Kept)?
         }
-        let length = (self.at - length_at - 2) as u16;
-        self.buffer[length_at..length_at + 2].copy_from_slice(&length.to_be_bytes());
-        Some(())
+        let length = (self.at - target_at) as u16;
+        self.buffer[target_at - 2..target_at].copy_from_slice(&length.to_be_bytes());
+        Some(target_at)
+    }
+
+    /// The records of the answer section, the RRset from a random start on (WR24); whether all fit.
+    fn answer(&mut self, hop: &Relayed, freshness: Freshness, seed: u64, moved: &Moved) -> bool {
+        let counts = hop.counts();
+        let (first, signatures) = (counts.chain, counts.chain + counts.rrset);
+        // The upper half of seed * length is uniform in 0..length.
+        let turn = ((u128::from(seed) * counts.rrset as u128) >> 64) as usize;
+        let start = first + if hop.rotates() { turn } else { 0 };
+        let mut order = (0..first)
+            .chain(start..signatures)
+            .chain(first..start)
+            .chain(signatures..signatures + counts.signatures);
+        order.all(|index| self.record(hop, index, freshness, moved))
+    }
+
+    /// The records of the authority section; whether all fit.
+    fn authority(&mut self, hop: &Relayed, freshness: Freshness, moved: &Moved) -> bool {
+        let counts = hop.counts();
+        let answers = counts.chain + counts.rrset + counts.signatures;
+        (answers..answers + counts.authority).all(|index| self.record(hop, index, freshness, moved))
+    }
+
+    /// Copies one record whole, or nothing; whether it fit.
+    fn record(&mut self, hop: &Relayed, index: usize, freshness: Freshness, moved: &Moved) -> bool {
+        let record = hop.record(index);
+        let end = self.at + record.octets.len();
+        if end > self.records_end {
+            return false;
+        }
+        let place = &mut self.buffer[self.at..end];
+        place.copy_from_slice(record.octets);
+        if let Some(ttl) = place[record.ttl_at..].first_chunk_mut() {
+            *ttl = shown_ttl_s(u32::from_be_bytes(*ttl), freshness).to_be_bytes();
+        }
+        if moved.mend(place).is_none() {
+            return false;
+        }
+        self.at = end;
+        self.count += 1;
+        true
     }
 
     fn name(&mut self, name: &'n [u8], case: Case) -> Option<()> {
@@ -207,25 +317,26 @@ impl<'b, 'n> Reply<'b, 'n> {
     /// Writes OPT and header; returns the length of the reply.
     fn finish(
         mut self,
-        pending: &Pending,
+        head: &ReplyHead<'_>,
         flags: Flags,
         rcode: u8,
         ede: Option<(u16, &str)>,
     ) -> usize {
-        if pending.edns {
+        if head.form.edns {
             self.records_end = self.limit;
-            self.opt(pending, ede);
+            self.opt(head, ede);
         }
         let bit = |set: bool, bit: u8| if set { bit } else { 0 };
         let third = QR
             | bit(flags.authoritative, AA)
-            | bit(flags.truncated && !pending.is_stream(), TC)
-            | bit(pending.rd, RD);
-        let fourth = bit(pending.ra, RA) | bit(flags.authentic, AD) | bit(pending.cd, CD) | rcode;
+            | bit(flags.truncated && !head.is_stream(), TC)
+            | bit(head.form.rd, RD);
+        let fourth =
+            bit(head.form.ra, RA) | bit(flags.authentic, AD) | bit(head.form.cd, CD) | rcode;
         let header = &mut self.buffer[..HEADER];
-        header[..2].copy_from_slice(&pending.id.to_be_bytes());
+        header[..2].copy_from_slice(&head.form.id.to_be_bytes());
         header[2..4].copy_from_slice(&[third, fourth]);
-        let counts = [1, self.answers, self.count, u16::from(pending.edns)];
+        let counts = [1, self.answers, self.count, u16::from(head.form.edns)];
         for (field, count) in header[4..].chunks_exact_mut(2).zip(counts) {
             field.copy_from_slice(&count.to_be_bytes());
         }
@@ -234,7 +345,7 @@ impl<'b, 'n> Reply<'b, 'n> {
 
     /// The OPT record, for which there is room, as for the age of a snapshot; text of another EDE, then that EDE, goes
     /// first (WR15).
-    fn opt(&mut self, pending: &Pending, ede: Option<(u16, &str)>) {
+    fn opt(&mut self, head: &ReplyHead<'_>, ede: Option<(u16, &str)>) {
         let nsid = self.nsid.map_or(0, |octets| octets.len() + 4);
         let age = self.age.take();
         let age = age.as_ref().map(|text| (STALE_ANSWER, text.as_str()));
@@ -247,7 +358,7 @@ impl<'b, 'n> Reply<'b, 'n> {
         });
         let options = taken - OPT + ede.as_ref().map_or(0, octets);
         let written = (|| {
-            self.put(&opt_octets(pending.udp_payload_size, pending.do_, options as u16))?;
+            self.put(&opt_octets(head.form.udp_payload_size, head.form.do_, options as u16))?;
             if let Some(octets) = self.nsid {
                 self.put(&OPTION_NSID.to_be_bytes())?;
                 self.put(&(octets.len() as u16).to_be_bytes())?;
@@ -263,14 +374,6 @@ impl<'b, 'n> Reply<'b, 'n> {
         })();
         debug_assert!(written.is_some(), "the OPT was reserved");
     }
-}
-
-/// A record to write.
-struct Parts<'n> {
-    owner: &'n [u8],
-    rtype: u16,
-    ttl_s: u32,
-    rdata: &'n [u8],
 }
 
 /// The longest start of a text that has at most `max` octets.

@@ -1,0 +1,137 @@
+//! What one client's reply needs besides what an upstream said: the question as asked, flags, EDNS, limits, and the
+//! CNAMEs of ours in front (§5).
+
+use std::sync::Arc;
+
+use super::{MAX_UDP, write};
+use crate::name::Name;
+
+/// CNAMEs of ours in one reply (RR48).
+pub(crate) const MAX_OWN_CNAMES: usize = 10;
+
+/// What of a client's query shapes its reply, apart from octets that are copied. Every field is as the client sent it
+/// unless stated.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplyForm {
+    /// The client's message id.
+    pub id: u16,
+    /// RD; copied (WR1).
+    pub rd: bool,
+    /// CD; copied (WR1).
+    pub cd: bool,
+    /// AD: the client wants to see the upstream's (WR6).
+    pub ad: bool,
+    /// DO; copied (WR10).
+    pub do_: bool,
+    /// The query had a well-formed OPT, so the reply has one (WR10).
+    pub edns: bool,
+    /// The question's type; the class is IN.
+    pub qtype: u16,
+    /// Largest reply: WR11 for UDP, 65,535 for TCP (which also means that TC is never set).
+    pub limit: usize,
+    /// What our OPT advertises.
+    pub udp_payload_size: u16,
+    /// RA of the reply (WR5).
+    pub ra: bool,
+    /// How old the snapshot is that the CNAMEs of ours are from, in seconds: whatever the reply becomes, it shows this
+    /// (E42).
+    pub snapshot_age_s: Option<u32>,
+}
+
+/// What one client's reply needs, borrowed from its query and from our records: no allocation, and cheap to copy.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplyHead<'a> {
+    /// Flags, sizes and numbers.
+    pub form: ReplyForm,
+    /// The question's name exactly as asked, letter case included (WR2), uncompressed; at most 255 octets.
+    pub question: &'a [u8],
+    /// What an NSID option answers, if one is due (WR13); at most 255 octets are used.
+    pub nsid: Option<&'a [u8]>,
+    /// CNAMEs of ours that lead from the question to the name that the upstream is asked about.
+    pub cnames: Cnames<'a>,
+}
+
+impl ReplyHead<'_> {
+    /// Writes SERVFAIL with this Extended DNS Error, behind our own CNAMEs (N16, N18-N20, RR42); returns its length.
+    /// Without an OPT in the query there is no Extended DNS Error; at most 64 octets of `text` are used (WR15).
+    pub fn fail(&self, ede: u16, text: &str, buffer: &mut [u8]) -> usize {
+        write::failure(self, ede, text, buffer)
+    }
+
+    /// A copy that lives while an upstream is asked.
+    pub fn keep(&self) -> OwnedHead {
+        let nsid = self.nsid.map(|nsid| &nsid[..nsid.len().min(MAX_NSID)]);
+        OwnedHead {
+            form: self.form,
+            question_octets: self.question.len(),
+            has_nsid: nsid.is_some(),
+            octets: [self.question, nsid.unwrap_or_default()].concat().into(),
+            cnames: self.cnames.iter().map(|(target, ttl_s)| (Arc::clone(target), ttl_s)).collect(),
+        }
+    }
+
+    /// Whether the reply goes over a stream: no TC, and 65,535 octets (WR23).
+    pub(super) fn is_stream(&self) -> bool {
+        self.form.limit > MAX_UDP
+    }
+}
+
+/// Octets of a pod name that an NSID option shows.
+pub(super) const MAX_NSID: usize = 255;
+
+/// A [`ReplyHead`] with octets of its own.
+#[derive(Clone, Debug)]
+pub struct OwnedHead {
+    form: ReplyForm,
+    question_octets: usize,
+    has_nsid: bool,
+    /// The question's name, then what the NSID option answers.
+    octets: Box<[u8]>,
+    cnames: Box<[(Arc<Name>, u32)]>,
+}
+
+impl OwnedHead {
+    /// The same, borrowed.
+    pub fn borrow(&self) -> ReplyHead<'_> {
+        let (question, nsid) = self.octets.split_at(self.question_octets);
+        let mut cnames = Cnames::NONE;
+        for (target, ttl_s) in &self.cnames {
+            cnames.push(target, *ttl_s);
+        }
+        ReplyHead { form: self.form, question, nsid: self.has_nsid.then_some(nsid), cnames }
+    }
+}
+
+/// CNAMEs of ours, first to last. The first is owned by the question's name, each later one by the target of the one
+/// before; the last leads to the name that the upstream is asked about.
+#[derive(Clone, Copy, Debug)]
+pub struct Cnames<'a> {
+    hops: [Option<(&'a Arc<Name>, u32)>; MAX_OWN_CNAMES],
+    count: u8,
+}
+
+impl<'a> Cnames<'a> {
+    /// None: the question's name itself is what the upstream is asked about.
+    pub const NONE: Cnames<'static> = Cnames { hops: [None; MAX_OWN_CNAMES], count: 0 };
+
+    /// Adds one; false, and nothing is added, when it leads back or there are too many (RR48).
+    pub fn push(&mut self, target: &'a Arc<Name>, ttl_s: u32) -> bool {
+        let leads_back = self.iter().any(|(known, _)| known == target);
+        match self.hops.get_mut(usize::from(self.count)) {
+            Some(place) if !leads_back => *place = Some((target, ttl_s)),
+            _ => return false,
+        }
+        self.count += 1;
+        true
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Target and TTL in seconds of each.
+    pub fn iter(&self) -> impl Iterator<Item = (&'a Arc<Name>, u32)> {
+        self.hops.into_iter().flatten()
+    }
+}

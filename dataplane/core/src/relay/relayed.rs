@@ -1,0 +1,353 @@
+//! What may be relayed of an upstream's reply, as one immutable allocation that is copied into replies: records in wire
+//! form, compressed towards the name that was asked about, and where their TTLs are.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::compress::{Case, Known};
+use super::rdata::{CNAME, Layout};
+use super::read;
+use super::select::{Kept, Selected};
+use super::{LookupKey, ReplyHead, write};
+use crate::message::{CLASS_IN, HEADER, rtype};
+use crate::name::Name;
+
+/// Octets in front of the table of TTLs: Rcode, flags, length of the name, unused; four counts of records; the life
+/// time; where the chain goes on.
+const FIXED: usize = 20;
+/// The upstream's AD.
+const AUTHENTIC: u8 = 1;
+/// The RRset starts anywhere (WR24).
+const ROTATES: u8 = 2;
+/// DO of the key.
+const DNSSEC_OK: u8 = 4;
+/// CD of the key.
+const CHECKING_DISABLED: u8 = 8;
+/// SERVFAIL, of what stands for a failed lookup.
+const SERVFAIL: u8 = 2;
+/// NXDOMAIN.
+const NXDOMAIN: u8 = 3;
+
+/// The part of an upstream's reply that may be relayed: in order, TTLs capped. One immutable allocation, shared when
+/// cloned; it also holds the key that it answers.
+#[derive(Clone, Debug)]
+pub struct Relayed {
+    octets: Arc<[u8]>,
+}
+
+/// How old the data of a reply is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Freshness {
+    /// Held for so many whole seconds: TTLs have counted down by as much, to at least 1 (FW44).
+    Fresh {
+        /// Whole seconds since the upstream's reply.
+        age_s: u32,
+    },
+    /// Past its TTL: every TTL is 30, and an Extended DNS Error says so (CA40).
+    Stale,
+}
+
+/// How many records of each kind, in the order in which they are held.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counts {
+    /// CNAMEs and DNAMEs in chain order, each with its signatures.
+    pub(super) chain: usize,
+    /// The RRset at the end of the chain; for ANY all of them.
+    pub(super) rrset: usize,
+    /// Its signatures.
+    pub(super) signatures: usize,
+    /// SOA of a negative reply; with DO signatures and denials of existence.
+    pub(super) authority: usize,
+}
+
+/// One record in wire form.
+pub(super) struct Record<'a> {
+    pub(super) octets: &'a [u8],
+    /// Where in them the TTL is.
+    pub(super) ttl_at: usize,
+}
+
+impl Relayed {
+    /// What stands for a lookup that failed: the key and no records.
+    pub fn failure(key: &LookupKey) -> Relayed {
+        Relayed::of(&Selected::new(SERVFAIL, false), key)
+    }
+
+    pub(super) fn of(selected: &Selected, key: &LookupKey) -> Relayed {
+        let counts = [&selected.chain, &selected.rrset, &selected.signatures, &selected.authority];
+        let records: usize = counts.iter().map(|records| records.len()).sum();
+        let name = key.name().wire();
+        let mut writer = Writer {
+            octets: vec![0; FIXED + 4 * records],
+            table_at: FIXED,
+            base: FIXED + 4 * records,
+            known: Known::new(),
+        };
+        writer.octets.extend(name);
+        writer.octets.extend(key.qtype().to_be_bytes());
+        writer.octets.extend(CLASS_IN.to_be_bytes());
+        writer.known.place_question(name, HEADER);
+
+        let goes_on = selected.goes_on();
+        let mut goes_on_at = 0;
+        for (place, record) in selected.chain.iter().enumerate() {
+            let in_full = goes_on == Some(place);
+            let rdata_at = writer.record(selected, record, in_full);
+            if in_full {
+                goes_on_at = rdata_at;
+            }
+        }
+        let known = writer.known.count();
+        for record in &selected.rrset {
+            writer.record(selected, record, false);
+        }
+        // Records that no pointer leads into may be written in another order.
+        let rotates = is_rotated(&selected.rrset) && writer.known.count() == known;
+        for record in selected.signatures.iter().chain(&selected.authority) {
+            writer.record(selected, record, false);
+        }
+
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        let octets = &mut writer.octets;
+        octets[0] = selected.rcode;
+        octets[1] = flag(selected.authentic, AUTHENTIC)
+            | flag(rotates, ROTATES)
+            | flag(key.dnssec_ok(), DNSSEC_OK)
+            | flag(key.checking_disabled(), CHECKING_DISABLED);
+        octets[2] = name.len() as u8;
+        for (field, records) in octets[4..12].chunks_exact_mut(2).zip(counts) {
+            field.copy_from_slice(&(records.len() as u16).to_be_bytes());
+        }
+        octets[12..16].copy_from_slice(&selected.lifetime_s().to_be_bytes());
+        octets[16..20].copy_from_slice(&(goes_on_at as u32).to_be_bytes());
+        Relayed { octets: writer.octets.into() }
+    }
+
+    /// The Rcode: NOERROR, NXDOMAIN or YXDOMAIN; SERVFAIL for [`Relayed::failure`].
+    pub fn rcode(&self) -> u8 {
+        self.octets[0]
+    }
+
+    /// Whether it says that the name does not exist.
+    pub fn is_nxdomain(&self) -> bool {
+        self.rcode() == NXDOMAIN
+    }
+
+    /// Whether it stands for a failed lookup.
+    pub fn is_failure(&self) -> bool {
+        self.rcode() == SERVFAIL
+    }
+
+    /// Whether there are no records of the type asked for: NXDOMAIN or NODATA, or a chain that goes on elsewhere.
+    pub fn is_negative(&self) -> bool {
+        self.counts().rrset == 0
+    }
+
+    /// For how many seconds it may be kept: the smallest TTL of its records (CA2, CA3); 0 is not at all, as for a
+    /// negative reply without an SOA.
+    pub fn lifetime_s(&self) -> u32 {
+        self.u32_at(12)
+    }
+
+    /// The name at the end of a chain that has neither data nor an SOA there: the target is to be resolved by itself
+    /// (FW42).
+    pub fn goes_on(&self) -> Option<Name> {
+        let at = self.goes_on_at()?;
+        Name::from_wire(&self.octets[self.base() + at - HEADER..])
+    }
+
+    /// Where in the message that target is written in full.
+    pub(super) fn goes_on_at(&self) -> Option<usize> {
+        Some(self.u32_at(16) as usize).filter(|at| *at > 0)
+    }
+
+    /// Octets of its allocation, without the counts of references in front.
+    pub fn octets(&self) -> usize {
+        self.octets.len()
+    }
+
+    /// Whether it answers this key.
+    pub fn is_for(&self, key: &LookupKey) -> bool {
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        let flags =
+            flag(key.dnssec_ok(), DNSSEC_OK) | flag(key.checking_disabled(), CHECKING_DISABLED);
+        self.octets[1] & (DNSSEC_OK | CHECKING_DISABLED) == flags
+            && self.qtype() == key.qtype()
+            && self.name() == key.name().wire()
+    }
+
+    /// The key that it answers.
+    pub fn key(&self) -> LookupKey {
+        let name = Name::from_wire(self.name()).unwrap_or(Name::ROOT);
+        let has = |flag| self.octets[1] & flag != 0;
+        LookupKey::new(name, self.qtype(), has(DNSSEC_OK), has(CHECKING_DISABLED))
+    }
+
+    /// Writes the client's reply (§5, RR40, RR41); returns its length.
+    ///
+    /// `seed` decides the rotation of RRsets (WR24). `buffer` must hold the largest reply: 65,535 octets for TCP, 4,096
+    /// for UDP; what does not fit in a smaller one is cut as if it were the limit.
+    pub fn write(
+        &self,
+        head: &ReplyHead<'_>,
+        freshness: Freshness,
+        seed: u64,
+        buffer: &mut [u8],
+    ) -> usize {
+        write_chain(head, &[(self, freshness)], seed, buffer)
+    }
+
+    fn qtype(&self) -> u16 {
+        let at = self.base() + self.name().len();
+        u16::from_be_bytes([self.octets[at], self.octets[at + 1]])
+    }
+
+    pub(super) fn name(&self) -> &[u8] {
+        &self.octets[self.base()..][..usize::from(self.octets[2])]
+    }
+
+    pub(super) fn is_authentic(&self) -> bool {
+        self.octets[1] & AUTHENTIC != 0
+    }
+
+    pub(super) fn rotates(&self) -> bool {
+        self.octets[1] & ROTATES != 0
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        let count = |at| usize::from(u16::from_be_bytes([self.octets[at], self.octets[at + 1]]));
+        Counts { chain: count(4), rrset: count(6), signatures: count(8), authority: count(10) }
+    }
+
+    /// Record number `index`.
+    pub(super) fn record(&self, index: usize) -> Record<'_> {
+        let extent = self.extent(index);
+        let ttl_at = self.u32_at(FIXED + 4 * index) as usize - extent.start;
+        Record { octets: &self.octets[extent], ttl_at }
+    }
+
+    fn extent(&self, index: usize) -> Range<usize> {
+        let start = match index.checked_sub(1) {
+            None => self.base() + self.name().len() + 4,
+            Some(before) => self.end(before),
+        };
+        start..self.end(index)
+    }
+
+    /// Where record number `index` ends: behind its TTL are the length of its RDATA and the RDATA.
+    fn end(&self, index: usize) -> usize {
+        let length_at = self.u32_at(FIXED + 4 * index) as usize + 4;
+        length_at
+            + 2
+            + usize::from(u16::from_be_bytes([self.octets[length_at], self.octets[length_at + 1]]))
+    }
+
+    /// Where the message begins, less its header: what would be at octet 12 of it.
+    fn base(&self) -> usize {
+        let counts = self.counts();
+        FIXED + 4 * (counts.chain + counts.rrset + counts.signatures + counts.authority)
+    }
+
+    fn u32_at(&self, at: usize) -> u32 {
+        self.octets[at..].first_chunk().map_or(0, |octets| u32::from_be_bytes(*octets))
+    }
+}
+
+/// Writes the reply of a chain that went over several lookups (FW42), first to last: each but the last
+/// [goes on](Relayed::goes_on) to the name that the next one answers.
+pub fn write_chain(
+    head: &ReplyHead<'_>,
+    hops: &[(&Relayed, Freshness)],
+    seed: u64,
+    buffer: &mut [u8],
+) -> usize {
+    write::relayed(head, hops, seed, buffer)
+}
+
+/// A, AAAA and SRV RRsets start anywhere (WR24); others stay as they are.
+fn is_rotated(rrset: &[Kept]) -> bool {
+    let rotates = |rtype| matches!(rtype, rtype::A | rtype::AAAA | rtype::SRV);
+    rrset.len() > 1
+        && rotates(rrset[0].rtype)
+        && rrset.windows(2).all(|pair| pair[0].rtype == pair[1].rtype)
+}
+
+/// An allocation being filled.
+struct Writer<'s> {
+    octets: Vec<u8>,
+    /// Where the next offset of a TTL goes.
+    table_at: usize,
+    /// What would be octet 12 of the message.
+    base: usize,
+    known: Known<'s>,
+}
+
+impl<'s> Writer<'s> {
+    /// Writes one record, its RDATA compressed unless `in_full`; returns where in the message the RDATA begins.
+    fn record(&mut self, selected: &'s Selected, record: &Kept, in_full: bool) -> usize {
+        let rdata = selected.rdata(record);
+        self.name(selected.owner(record), Case::Ignored);
+        self.octets.extend(record.rtype.to_be_bytes());
+        self.octets.extend(CLASS_IN.to_be_bytes());
+        let ttl_at = self.octets.len();
+        self.octets[self.table_at..][..4].copy_from_slice(&(ttl_at as u32).to_be_bytes());
+        self.table_at += 4;
+        self.octets.extend(record.ttl_s.to_be_bytes());
+        self.octets.extend([0, 0]);
+        let rdata_at = self.octets.len();
+        if in_full || self.compressed(record.rtype, rdata).is_none() {
+            self.octets.truncate(rdata_at);
+            self.octets.extend(rdata);
+        }
+        let length = (self.octets.len() - rdata_at) as u16;
+        self.octets[rdata_at - 2..rdata_at].copy_from_slice(&length.to_be_bytes());
+        rdata_at - self.base + HEADER
+    }
+
+    /// RDATA with its names compressed; `None` where that is not allowed.
+    fn compressed(&mut self, rtype: u16, rdata: &'s [u8]) -> Option<()> {
+        let layout = Layout::of(rtype).filter(|layout| layout.compressible)?;
+        let (before, mut rest) = rdata.split_at(layout.names_at(rdata)?);
+        self.octets.extend(before);
+        for _ in 0..layout.names() {
+            let (name, tail) = rest.split_at(read::uncompressed_length(rest)?);
+            self.name(name, Case::Kept);
+            rest = tail;
+        }
+        self.octets.extend(rest);
+        Some(())
+    }
+
+    fn name(&mut self, name: &'s [u8], case: Case) {
+        let at = self.octets.len() - self.base + HEADER;
+        let (octets, pointer) = self.known.place(name, at, case);
+        self.octets.extend(&name[..octets]);
+        if let Some(offset) = pointer {
+            self.octets.extend((0xc000 | offset).to_be_bytes());
+        }
+    }
+}
+
+impl Selected {
+    /// Which record of the chain is the CNAME that leads to a name with neither data nor an SOA (FW42).
+    fn goes_on(&self) -> Option<usize> {
+        if self.rcode != 0 || !self.rrset.is_empty() || self.has_soa() {
+            return None;
+        }
+        self.chain.iter().rposition(|record| record.rtype == CNAME)
+    }
+
+    fn has_soa(&self) -> bool {
+        self.authority.iter().any(|record| record.rtype == super::rdata::SOA)
+    }
+
+    /// CA2, CA3: the smallest TTL; what denies without an SOA is not kept.
+    fn lifetime_s(&self) -> u32 {
+        let denies = self.rrset.is_empty() && self.goes_on().is_none();
+        if denies && !self.has_soa() {
+            return 0;
+        }
+        let all = [&self.chain, &self.rrset, &self.signatures, &self.authority];
+        all.into_iter().flatten().map(|record| record.ttl_s).min().unwrap_or(0)
+    }
+}

@@ -3,10 +3,12 @@
 //! moment is it without a ready pod, and whoever resets it is reported, not fought. Pure.
 
 mod budget;
+mod gone;
 mod ports;
 mod switch;
 
 pub use budget::budget;
+pub use gone::{last_seen, lost_addresses};
 pub use switch::{remember, reset_by};
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,10 +61,13 @@ pub(crate) fn standing(dns: &ClusterDNS, service: Option<&Service>) -> Standing 
 /// # Errors
 /// Why it can be neither created nor adopted nor given back.
 pub fn plan(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Result<ServicePlan, Refusal> {
-    let standing = standing(dns, observed.service.as_ref());
-    let Some(service) = observed.service.as_ref().filter(|_| standing != Standing::Own) else {
-        return Ok(ServicePlan::Own);
+    let Some(service) = observed.service.as_ref() else {
+        return gone::plan(dns, observed);
     };
+    let standing = standing(dns, Some(service));
+    if standing == Standing::Own {
+        return Ok(ServicePlan::Own);
+    }
     is_nobody_elses(dns, service)?;
     let labels = selector_without_us(service);
     if dns.spec.service.clone().unwrap_or_default().adopt {
@@ -153,7 +158,7 @@ fn is_adoptable(dns: &ClusterDNS, service: &Service) -> Result<(), Refusal> {
             "ServiceNotAdoptable",
             "spec.service.adopt",
             format!(
-                "{} is being deleted: when it is gone, one of our own is created",
+                "{} is being deleted: when it is gone, it is created again as it was",
                 shown(service)
             ),
         );

@@ -15,7 +15,7 @@ use crds::ClusterDNS;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy};
 use kube::core::DynamicObject;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::context::Context;
 use crate::desired::{Desired, Kind};
@@ -95,10 +95,17 @@ pub async fn apply(
             Err(Failure::Other(why)) => outcome.failed(*kind, &namespace, &name, why),
         }
     }
-    if let ServicePlan::Adopted { patch: Some(patch), .. }
-    | ServicePlan::Released { patch: Some(patch), .. } = &plan.service
-    {
-        switch(ctx, dns, patch, &mut outcome).await?;
+    match &plan.service {
+        ServicePlan::Adopted { patch: Some(patch), .. }
+        | ServicePlan::Released { patch: Some(patch), .. } => {
+            switch(ctx, dns, patch, &mut outcome).await?;
+        }
+        ServicePlan::Recreated { manifest, labels: _ } => {
+            create_again(ctx, dns, manifest, &mut outcome).await?;
+        }
+        ServicePlan::Own
+        | ServicePlan::Adopted { patch: None, .. }
+        | ServicePlan::Released { patch: None, .. } => {}
     }
     prune(ctx, desired, observed, &mut outcome).await?;
     Ok(outcome)
@@ -216,6 +223,24 @@ async fn switch(
     match patched {
         Ok(_) => outcome.written.push(told(Kind::Service, &namespace, &name)),
         Err(WriteError::NotLeading(lost)) => return Err(lost),
+        Err(error) => outcome.refused(Kind::Service, &namespace, &name, &error),
+    }
+    Ok(())
+}
+
+/// Creates an adopted Service again. Whatever else failed: without it nobody is answered.
+async fn create_again(
+    ctx: &Context,
+    dns: &ClusterDNS,
+    manifest: &Value,
+    outcome: &mut Outcome,
+) -> Result<(), NotLeading> {
+    let (namespace, name) = names::service(dns);
+    match service::create_again(&ctx.client, &ctx.writes, (&namespace, manifest)).await {
+        Ok(_) => outcome.written.push(told(Kind::Service, &namespace, &name)),
+        Err(WriteError::NotLeading(lost)) => return Err(lost),
+        // Somebody was faster, which the watch will show.
+        Err(error) if error.code() == Some(409) => {}
         Err(error) => outcome.refused(Kind::Service, &namespace, &name, &error),
     }
     Ok(())

@@ -22,6 +22,7 @@ mod volumes;
 pub use autoscaler::QUERIES_PER_SECOND;
 pub use container::CONTAINER;
 pub use pod_template::pod_labels;
+pub use service::as_it_was;
 pub use volumes::{CERTIFICATES, CONFIGURATION, STATE};
 
 use crds::{ClusterDNS, Config};

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// All decisions of one reconcile.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +31,13 @@ pub enum ServicePlan {
         labels: BTreeMap<String, String>,
         /// One merge patch, with the resourceVersion that was looked at.
         patch: Option<SelectorPatch>,
+    },
+    /// Somebody else's, adopted, and deleted: created again as it was, without an owner, so that it stays somebody else's.
+    Recreated {
+        /// Labels of its selector without our own key: what our pods carry besides ours.
+        labels: BTreeMap<String, String>,
+        /// The whole object.
+        manifest: Value,
     },
     /// `adopt: false` on a Service that is not ours: our key goes from its selector, then the labels from our pods.
     Released {
@@ -131,6 +139,31 @@ pub struct RolloutState {
     /// the Service with every annotation on it.
     #[serde(skip_serializing_if = "Switch::is_untouched")]
     pub switch: Switch,
+    /// The Service as it was last seen: clients know its addresses, so it never gets others.
+    #[serde(skip_serializing_if = "LastService::is_unknown")]
+    pub service: LastService,
+}
+
+/// What it takes to create a deleted Service again with the addresses that clients know.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LastService {
+    /// Its `spec.clusterIPs`.
+    #[serde(rename = "clusterIPs")]
+    pub cluster_ips: Vec<String>,
+    /// It is ours and was deleted: these addresses are asked for from then on.
+    #[serde(skip_serializing_if = "is_false")]
+    pub is_pinned: bool,
+    /// The whole object, where it is somebody else's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub manifest: Option<Value>,
+}
+
+impl LastService {
+    /// Was none seen?
+    pub fn is_unknown(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// What was done to the selector of an adopted Service, so that a reset is noticed and never fought.

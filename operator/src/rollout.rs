@@ -35,6 +35,7 @@ pub fn plan(dns: &ClusterDNS, config: &Config, observed: &Observed, now: Timesta
     plan.needs_pods = needs_pods(&plan, &written, observed);
     plan.state.needs_pods = plan.needs_pods;
     plan.state.switch = adoption::remember(dns, observed, now);
+    plan.state.service = adoption::last_seen(dns, observed);
     plan.desired_revision = asked.revision;
     if pods::behind(observed, &plan.state).next().is_some() {
         plan.again_in = Some(plan.again_in.map_or(LOOK_EVERY, |again| again.min(LOOK_EVERY)));

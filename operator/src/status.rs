@@ -138,7 +138,7 @@ pub fn of(
     ClusterDNSStatus {
         observed_generation: dns.metadata.generation,
         domain: Some(config.domain.clone()),
-        cluster_ips: cluster_ips(observed, &plan.service),
+        cluster_ips: cluster_ips(observed, plan),
         revision: Some(Revision {
             desired: plan.rollout.desired_revision.clone(),
             stable: state.stable.clone(),
@@ -162,7 +162,13 @@ fn readiness(
 ) -> Told {
     let Replicas { desired, ready, summary, .. } = replicas;
     if observed.service.is_none() {
-        return Told::no("ServiceMissing", "the Service does not exist yet");
+        return match plan.rollout.state.service.cluster_ips.as_slice() {
+            [] => Told::no("ServiceMissing", "the Service does not exist yet"),
+            lost => {
+                let lost = lost.join(", ");
+                Told::no("ServiceGone", &format!("the Service was deleted, and clients ask {lost}"))
+            }
+        };
     }
     let (namespace, name) = names::service(dns);
     let enough = if was_ready { 1 } else { (desired - (desired / 4).max(1).min(*desired)).max(1) };
@@ -192,7 +198,7 @@ fn readiness(
                 ),
             )
         }
-        ServicePlan::Own | ServicePlan::Adopted { .. } => {
+        ServicePlan::Own | ServicePlan::Adopted { .. } | ServicePlan::Recreated { .. } => {
             Told::yes("Serving", &format!("Service {namespace}/{name} answers"))
         }
     }
@@ -254,6 +260,9 @@ fn on_its_way(dns: &ClusterDNS, plan: &Plan, observed: &Observed) -> Option<Told
         ServicePlan::Released { patch: Some(_), .. } => {
             Some(Told::yes("Releasing", "the Service is given back"))
         }
+        ServicePlan::Recreated { .. } => {
+            Some(Told::yes("Recreating", "the Service was deleted and is created again"))
+        }
         ServicePlan::Released { .. } | ServicePlan::Adopted { .. } | ServicePlan::Own => None,
     }
 }
@@ -291,11 +300,13 @@ fn count<T>(all: impl Iterator<Item = T>) -> u32 {
     u32::try_from(all.count()).unwrap_or(u32::MAX)
 }
 
-fn cluster_ips(observed: &Observed, service: &ServicePlan) -> Vec<String> {
-    match service {
-        ServicePlan::Own | ServicePlan::Adopted { .. } => {
-            let real = observed.service.iter().flat_map(adoption::cluster_ips);
-            real.map(|ip| ip.to_string()).collect()
+fn cluster_ips(observed: &Observed, plan: &Plan) -> Vec<String> {
+    match plan.service {
+        // What clients know, also while the Service is gone.
+        ServicePlan::Own | ServicePlan::Adopted { .. } | ServicePlan::Recreated { .. } => {
+            let real = observed.service.as_ref().map(adoption::cluster_ips);
+            let real = real.map(|real| real.map(|ip| ip.to_string()).collect());
+            real.unwrap_or_else(|| plan.rollout.state.service.cluster_ips.clone())
         }
         ServicePlan::Released { .. } => Vec::new(),
     }

@@ -32,4 +32,5 @@ mod operator_pods;
 mod operator_reconcile;
 mod operator_rights;
 mod operator_scaling;
+mod operator_service;
 mod operator_upgrade;

@@ -1,5 +1,7 @@
 //! Looks at a Service, and what is decided about its selector.
 
+mod gone;
+
 use super::*;
 use crate::fixtures::{
     at, config, deploy, dns, expose, foreign_pod, from, kube_dns, own_service, unready, write,
@@ -56,7 +58,6 @@ fn reset() -> Service {
 #[test]
 fn a_service_that_is_not_there_or_ours_is_ours() {
     assert_eq!(planned("{}", &Observed::default()), Ok(ServicePlan::Own));
-    assert_eq!(planned(ADOPT, &Observed::default()), Ok(ServicePlan::Own));
     assert_eq!(planned("{}", &with(own_service())), Ok(ServicePlan::Own));
     assert_eq!(planned(ADOPT, &with(own_service())), Ok(ServicePlan::Own));
 }

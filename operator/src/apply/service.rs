@@ -1,9 +1,9 @@
-//! The one change that is ever made to somebody else's Service: our key comes into its selector or leaves it, and an
-//! annotation says whose it is. A merge patch with the version that was looked at; nothing of it is applied.
+//! What is ever written of somebody else's Service: our key comes into its selector or leaves it, and an annotation says whose
+//! it is, by a merge patch with the version that was looked at; and one that was deleted is created again as it was.
 
 use k8s_openapi::api::core::v1::Service;
 use kube::Client;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::names;
@@ -28,6 +28,24 @@ pub async fn patch_selector(
     };
     let body = Patch::Merge(body(instance, patch));
     writes.send("Service", services.patch(name, &params, &body)).await
+}
+
+/// Creates an adopted Service again, as it was.
+///
+/// # Errors
+/// The API server refuses it: another has one of its addresses, or somebody has created it already.
+pub async fn create_again(
+    client: &Client,
+    writes: &Writes,
+    (namespace, manifest): (&str, &Value),
+) -> Result<Service, WriteError> {
+    let service: Service = serde_json::from_value(manifest.clone()).unwrap_or_default();
+    let services = Api::<Service>::namespaced(client.clone(), namespace);
+    let params = PostParams {
+        field_manager: Some(names::FIELD_MANAGER.to_owned()),
+        ..PostParams::default()
+    };
+    writes.send("Service", services.create(&params, &service)).await
 }
 
 fn body(instance: &str, patch: &SelectorPatch) -> Value {

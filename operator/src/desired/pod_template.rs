@@ -53,6 +53,7 @@ pub fn pod_labels(dns: &ClusterDNS, service: &ServicePlan) -> BTreeMap<String, S
     match service {
         ServicePlan::Own => {}
         ServicePlan::Adopted { labels: theirs, patch: _ }
+        | ServicePlan::Recreated { labels: theirs, manifest: _ }
         | ServicePlan::Released { labels: theirs, patch: _ } => labels.extend(theirs.clone()),
     }
     labels.extend(names::selector(name));

@@ -4,7 +4,9 @@ use std::net::IpAddr;
 
 use crds::v1alpha1::TrafficDistribution;
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use serde_json::Value;
 
 use super::instance::Instance;
 use super::ports;
@@ -13,12 +15,39 @@ use crate::plan::{ServicePlan, Size};
 
 /// The minor version that knows PreferSameZone and PreferSameNode by default; before, PreferClose is the zone.
 const KNOWS_SAME_NODE: u32 = 34;
+/// Octets of an adopted Service with its annotations, beyond which these are not remembered: it lies in the ConfigMap
+/// beside the configuration, which may have 1 MiB in all.
+const MAX_MANIFEST: usize = 64 * 1024;
 
 pub(super) fn service(of: &Instance<'_>) -> Option<Service> {
     match of.plan.service {
         ServicePlan::Own => Some(own(of)),
-        ServicePlan::Adopted { .. } | ServicePlan::Released { .. } => None,
+        ServicePlan::Adopted { .. }
+        | ServicePlan::Recreated { .. }
+        | ServicePlan::Released { .. } => None,
     }
+}
+
+/// Somebody else's Service as it is created again after it was deleted: nothing of it is ours, not even the owner.
+pub fn as_it_was(service: &Service) -> Value {
+    let seen = &service.metadata;
+    let metadata = ObjectMeta {
+        name: seen.name.clone(),
+        namespace: seen.namespace.clone(),
+        labels: seen.labels.clone(),
+        annotations: seen.annotations.clone(),
+        ..ObjectMeta::default()
+    };
+    let mut spec = service.spec.clone().unwrap_or_default();
+    spec.health_check_node_port = None;
+    let mut again = Service { metadata, spec: Some(spec), status: None };
+    let value = |service: &Service| serde_json::to_value(service).expect("a Service is JSON");
+    let whole = value(&again);
+    if whole.to_string().len() <= MAX_MANIFEST {
+        return whole;
+    }
+    again.metadata.annotations = None;
+    value(&again)
 }
 
 fn own(of: &Instance<'_>) -> Service {
@@ -26,7 +55,11 @@ fn own(of: &Instance<'_>) -> Service {
     metadata.resource_version =
         of.observed.service.as_ref().and_then(|seen| seen.metadata.resource_version.clone());
     metadata.labels.get_or_insert_default().extend(discovered_by(of));
-    let ips = of.service.cluster_ips.as_deref().filter(|ips| !ips.is_empty());
+    // Of one that was deleted, those that clients know; the API server refuses it where another has one of them.
+    let last = &of.plan.rollout.state.service;
+    let pinned = Some(last.cluster_ips.as_slice()).filter(|_| last.is_pinned);
+    let written = of.service.cluster_ips.as_deref().filter(|ips| !ips.is_empty());
+    let ips = written.or(pinned).filter(|ips| !ips.is_empty());
     let spec = ServiceSpec {
         type_: Some("ClusterIP".to_owned()),
         cluster_ip: ips.map(|ips| ips[0].clone()),

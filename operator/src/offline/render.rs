@@ -107,7 +107,9 @@ fn assumptions(dns: &ClusterDNS, service: &ServicePlan) -> String {
     let of_spec = dns.spec.service.clone().unwrap_or_default();
     match service {
         ServicePlan::Own => {}
-        ServicePlan::Adopted { .. } | ServicePlan::Released { .. } => {
+        ServicePlan::Adopted { .. }
+        | ServicePlan::Recreated { .. }
+        | ServicePlan::Released { .. } => {
             let (namespace, name) = (&of_spec.namespace, &of_spec.name);
             let _ = writeln!(
                 text,

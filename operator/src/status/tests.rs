@@ -376,6 +376,55 @@ fn o15_adoption_is_ready_when_the_service_has_moved_and_not_after_a_reset() {
 }
 
 #[test]
+fn o16_a_deleted_service_is_gone_until_it_is_back_and_its_addresses_stay_in_the_status() {
+    let mut story = Story::settled("{}");
+    story.observed.service = None;
+    let status = story.look(10);
+    is(&story, "True=Valid False=ServiceGone False=Complete False=AsExpected", Kstatus::InProgress);
+    assert_eq!(status.cluster_ips, ["10.96.0.10"]);
+    story.applied.failures = vec![(
+        "Service kube-system/kube-dns".to_owned(),
+        "provided IP is already allocated".to_owned(),
+    )];
+    let status = story.look(11);
+    is(&story, "True=Valid False=ServiceGone False=Complete True=ServiceGone", Kstatus::Failed);
+    let message = &condition(&status, "Degraded").unwrap().message;
+    assert!(message.contains("already allocated"), "{message}");
+    assert!(message.contains("kubectl get services -A | grep -wF '10.96.0.10'"), "{message}");
+    story.applied.failures.clear();
+    story.observed.service = Some(own_service());
+    story.look(12);
+    is(&story, "True=Valid True=Serving False=Complete False=AsExpected", Kstatus::Current);
+}
+
+#[test]
+fn o16_while_nothing_is_managed_a_deleted_service_is_reported_with_the_command() {
+    let mut story = Story::settled("{}");
+    story.edit("{managementState: Unmanaged}");
+    story.observed.service = None;
+    let status = story.look(10);
+    is(&story, "True=Valid False=ServiceGone False=Unmanaged True=ServiceGone", Kstatus::Failed);
+    let message = &condition(&status, "Degraded").unwrap().message;
+    assert!(message.contains("kubectl patch clusterdns default"), "{message}");
+}
+
+#[test]
+fn o16_a_service_in_the_place_of_another_with_other_addresses_is_degraded() {
+    let mut story = Story::settled("{}");
+    let spec = story.observed.service.as_mut().unwrap().spec.as_mut().unwrap();
+    spec.cluster_ip = Some("10.96.7.7".to_owned());
+    spec.cluster_ips = Some(vec!["10.96.7.7".to_owned()]);
+    let status = story.look(10);
+    is(
+        &story,
+        "True=Valid True=Serving False=Complete True=ServiceAddressesChanged",
+        Kstatus::Failed,
+    );
+    let message = &condition(&status, "Degraded").unwrap().message;
+    assert!(message.contains("with 10.96.7.7, and clients still ask 10.96.0.10"), "{message}");
+}
+
+#[test]
 fn what_pods_skip_is_listed_once_in_one_order_and_at_most_twenty() {
     let mut story = Story::settled("{}");
     let object = |n: usize| SkippedObject {

@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 
 use crds::ClusterDNS;
+use crds::v1alpha1::ManagementState;
 use jiff::Timestamp;
 
 use super::Applied;
 use crate::adoption::{self, is_per_node};
+use crate::desired::Kind;
 use crate::observed::{Observed, Said};
 use crate::plan::Plan;
-use crate::pods;
+use crate::{names, pods, resources};
 
 /// Objects, pods and upstreams that a message names.
 const MAX_NAMED: usize = 3;
@@ -31,6 +33,8 @@ pub(super) fn troubles(
     now: Timestamp,
 ) -> Vec<Trouble> {
     [
+        service_gone(dns, plan, applied, observed),
+        addresses_changed(dns, observed),
         apply_failed(applied),
         canary_failed(plan),
         pods_refuse(plan, observed),
@@ -46,6 +50,58 @@ pub(super) fn troubles(
 
 fn trouble(reason: &'static str, message: String) -> Option<Trouble> {
     Some(Trouble { reason, message, needs_a_person: false })
+}
+
+/// Nobody is answered. The Service is created again by itself unless something stands in the way.
+fn service_gone(
+    dns: &ClusterDNS,
+    plan: &Plan,
+    applied: &Applied,
+    observed: &Observed,
+) -> Option<Trouble> {
+    let addresses = &plan.rollout.state.service.cluster_ips;
+    if observed.service.is_some() || addresses.is_empty() {
+        return None;
+    }
+    let (namespace, name) = names::service(dns);
+    let own = dns.metadata.name.as_deref().unwrap_or_default();
+    let kind = resources::name(Kind::Service);
+    let failure = applied.failures.iter().find(|(object, _)| object.starts_with(kind));
+    let why = match (dns.spec.management_state, failure) {
+        (ManagementState::Unmanaged, _) => format!(
+            "managementState is Unmanaged, so it is not created again: kubectl patch clusterdns {own} --type=merge -p \
+             '{{\"spec\":{{\"managementState\":\"Managed\"}}}}'"
+        ),
+        (ManagementState::Managed, Some((_, why))) => format!(
+            "it cannot be created again with these addresses, and never gets others: {why}. If another Service has one of them \
+             (kubectl get services -A | grep -wF '{}'), delete that one",
+            addresses[0]
+        ),
+        (ManagementState::Managed, None) => return None,
+    };
+    let message = format!(
+        "Service {namespace}/{name} was deleted, and clients ask {}: {why}",
+        addresses.join(", ")
+    );
+    Some(Trouble { reason: "ServiceGone", message, needs_a_person: true })
+}
+
+/// Somebody created the Service in the place of a deleted one. It is served, and clients from before ask nobody.
+fn addresses_changed(dns: &ClusterDNS, observed: &Observed) -> Option<Trouble> {
+    let lost = adoption::lost_addresses(dns, observed);
+    if lost.is_empty() {
+        return None;
+    }
+    let (namespace, name) = names::service(dns);
+    let real: Vec<String> =
+        observed.service.iter().flat_map(adoption::cluster_ips).map(|ip| ip.to_string()).collect();
+    let message = format!(
+        "Service {namespace}/{name} was replaced by one with {}, and clients still ask {}: delete it, and it is created again \
+         with these; or, if the new addresses are meant, write them into spec.service.clusterIPs",
+        real.join(", "),
+        lost.join(", ")
+    );
+    Some(Trouble { reason: "ServiceAddressesChanged", message, needs_a_person: true })
 }
 
 fn apply_failed(applied: &Applied) -> Option<Trouble> {

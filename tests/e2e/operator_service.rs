@@ -1,0 +1,119 @@
+//! O16: somebody deletes the Service that every pod asks. It comes back with the addresses it had, or the operator says why
+//! it cannot; it never comes back with others.
+
+use k8s_openapi::api::core::v1::Service;
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams};
+use serde_json::{Value, json};
+use tests::kubelet::{FakeNode, Settings};
+use tests::netns::inside;
+use tests::objects::create_any;
+use tests::operator::{NAMESPACE, Scene, apply};
+
+const NAME: &str = "default";
+const SERVICE: &str = "kube-dns";
+const ADDRESS: &str = "10.96.0.10";
+
+fn spec(adopt: bool) -> Value {
+    json!({"service": {"name": SERVICE, "namespace": NAMESPACE, "adopt": adopt}, "drainSeconds": 5,
+        "scaling": {"fixed": {"replicas": 2}}})
+}
+
+fn services(scene: &Scene) -> Api<Service> {
+    Api::namespaced(scene.client.clone(), NAMESPACE)
+}
+
+async fn service(scene: &Scene) -> Option<Service> {
+    services(scene).get_opt(SERVICE).await.expect("the API server answers")
+}
+
+fn addresses(service: &Service) -> Vec<String> {
+    service.spec.as_ref().and_then(|spec| spec.cluster_ips.clone()).unwrap_or_default()
+}
+
+async fn delete(scene: &Scene, name: &str) {
+    services(scene).delete(name, &DeleteParams::default()).await.expect("it can be deleted");
+}
+
+/// Waits until there is another Service of that name.
+async fn until_back(scene: &Scene, before: &Service) -> Service {
+    let back = scene
+        .until("the Service again", async || {
+            service(scene).await.filter(|service| service.uid() != before.uid())
+        })
+        .await;
+    assert_eq!(addresses(&back), addresses(before));
+    scene.until_condition(NAME, "Ready", "True", "Serving").await;
+    back
+}
+
+#[test]
+fn o16_a_deleted_service_of_ours_comes_back_with_its_address_or_not_at_all() {
+    inside(async || {
+        let nodes = FakeNode::several("node", 2);
+        let Some(mut scene) = Scene::start(&nodes, Settings::default()).await else { return };
+        apply(&scene.client, NAME, spec(false)).await;
+        scene.until_condition(NAME, "Ready", "True", "Serving").await;
+        let before = service(&scene).await.expect("the Service");
+        // The API server chose it, and the operator has seen which.
+        scene
+            .until("the address is remembered", async || {
+                let state = scene.document(NAME, "rollout.json").await?;
+                (state["service"]["clusterIPs"] == json!(addresses(&before))).then_some(())
+            })
+            .await;
+        delete(&scene, SERVICE).await;
+        until_back(&scene, &before).await;
+
+        // While no operator runs, another Service takes the address.
+        scene.stop_operator().await;
+        delete(&scene, SERVICE).await;
+        let thief = json!({"kind": "Service", "apiVersion": "v1", "metadata": {"name": "thief", "namespace": NAMESPACE},
+            "spec": {"clusterIP": addresses(&before)[0], "ports": [{"port": 80}]}});
+        create_any(&scene.client, &thief).await.expect("the address is free");
+        scene.start_operator();
+        let why = scene.until_condition(NAME, "Degraded", "True", "ServiceGone").await;
+        assert!(why.contains(&addresses(&before)[0]) && why.contains("allocated"), "{why}");
+        assert!(service(&scene).await.is_none(), "never with another address");
+        delete(&scene, "thief").await;
+        let back = until_back(&scene, &before).await;
+        assert_eq!(back.owner_references().len(), 1, "it is ours");
+        scene.until_condition(NAME, "Degraded", "False", "AsExpected").await;
+    });
+}
+
+#[test]
+fn o16_a_deleted_adopted_service_comes_back_as_it_was_and_stays_somebody_elses() {
+    inside(async || {
+        let nodes = FakeNode::several("node", 2);
+        let Some(scene) = Scene::start(&nodes, Settings::default()).await else { return };
+        apply(&scene.client, NAME, spec(true)).await;
+        scene.until_condition(NAME, "Accepted", "False", "NothingToAdopt").await;
+        let port = |name: &str, port: u16, protocol: &str| {
+            json!({"name": name, "port": port,
+            "protocol": protocol, "targetPort": port})
+        };
+        let old = json!({"kind": "Service", "apiVersion": "v1", "metadata": {"name": SERVICE, "namespace": NAMESPACE,
+                "labels": {"app.kubernetes.io/managed-by": "Helm"}, "annotations": {"meta.helm.sh/release-name": "coredns"}},
+            "spec": {"clusterIP": ADDRESS, "selector": {"k8s-app": "kube-dns"},
+                "ports": [port("dns", 53, "UDP"), port("dns-tcp", 53, "TCP"), port("metrics", 9153, "TCP")]}});
+        create_any(&scene.client, &old).await.expect("a Service");
+        scene.until_condition(NAME, "Ready", "True", "Serving").await;
+        let before = service(&scene).await.expect("the Service");
+        scene
+            .until("what it is is remembered", async || {
+                let state = scene.document(NAME, "rollout.json").await?;
+                let selector = &state["service"]["manifest"]["spec"]["selector"];
+                (selector["clusterdns.dev/instance"] == NAME).then_some(())
+            })
+            .await;
+
+        // As `helm uninstall coredns` does.
+        delete(&scene, SERVICE).await;
+        let back = until_back(&scene, &before).await;
+        assert_eq!((&back.spec, back.labels()), (&before.spec, before.labels()));
+        assert_eq!(back.annotations(), before.annotations());
+        assert!(back.owner_references().is_empty(), "it goes on to be somebody else's");
+        scene.until_condition(NAME, "Degraded", "False", "AsExpected").await;
+    });
+}

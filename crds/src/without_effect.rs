@@ -123,18 +123,6 @@ pub const FIELDS: &[Field] = &[
         example: "{logging: {queries: All}}",
         used: |config| logging(config, "queries", |logging| logging.queries),
     },
-    Field {
-        paths: &["spec.logging.format"],
-        instead: "lines have the form that the flag --log-format says",
-        example: "{logging: {format: Text}}",
-        used: |config| logging(config, "format", |logging| logging.format),
-    },
-    Field {
-        paths: &["spec.logging.level"],
-        instead: "lines are written from the level up that the flag --log-level says",
-        example: "{logging: {level: Debug}}",
-        used: |config| logging(config, "level", |logging| logging.level),
-    },
 ];
 
 /// The fields that this configuration uses and that have no effect, in the order of [`FIELDS`].

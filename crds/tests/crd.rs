@@ -188,11 +188,17 @@ fn lists_that_several_owners_share_are_maps_and_servers_are_atomic() {
 }
 
 #[test]
-fn kubectl_get_shows_domain_replicas_revision_ready_and_age() {
+fn kubectl_get_shows_conditions_with_the_reason_pods_and_revisions() {
     let crd = crd();
     let columns = crd.spec.versions[0].additional_printer_columns.as_ref().expect("columns");
     let names: Vec<_> = columns.iter().map(|column| column.name.as_str()).collect();
-    assert_eq!(names, ["Domain", "Replicas", "Revision", "Ready", "Reason", "Message", "Age"]);
+    let expected = ["Accepted", "Ready", "Degraded", "Reason", "Pods", "Running", "Desired"];
+    assert_eq!(names, [&expected[..], &["Domain", "Message", "Age"]].concat());
+    let wide: Vec<_> = columns.iter().filter(|column| column.priority == Some(1)).collect();
+    assert_eq!(
+        wide.iter().map(|column| column.name.as_str()).collect::<Vec<_>>(),
+        ["Domain", "Message"]
+    );
     assert_eq!(crd.spec.names.plural, "clusterdnses");
     assert_eq!(crd.spec.names.short_names.as_deref(), Some(["cdns".to_owned()].as_slice()));
     assert_eq!(crd.spec.names.categories.as_deref(), Some(["dns".to_owned()].as_slice()));

@@ -8,6 +8,7 @@ use anyhow::Context;
 use clap::{Parser, ValueEnum};
 
 use crate::source::api::{Credentials, Options, Pace, Wanted};
+use crate::telemetry::Fixed;
 
 /// The port of DNS, and of `/metrics` where nobody says otherwise (CoreDNS's, which scrapers know).
 const DNS_PORT: u16 = 53;
@@ -124,16 +125,18 @@ pub struct Args {
     )]
     pub workers: Option<u16>,
 
-    /// How log lines are written
-    #[arg(long, value_enum, default_value_t = LogFormat::Text, env = "CLUSTERDNS_LOG_FORMAT")]
-    pub log_format: LogFormat,
+    /// Form of the log lines. With --config-map this holds until the configuration is known, then
+    /// spec.logging.format does [default: text, then spec.logging.format; always text on a terminal]
+    #[arg(long, value_enum, env = "CLUSTERDNS_LOG_FORMAT")]
+    pub log_format: Option<LogFormat>,
 
-    /// The least severe log lines that are written
-    #[arg(long, value_enum, default_value_t = LogLevel::Info, env = "CLUSTERDNS_LOG_LEVEL")]
-    pub log_level: LogLevel,
+    /// Log lines that are written. With --config-map this holds until the configuration is known,
+    /// then spec.logging.level does [default: info, then spec.logging.level]
+    #[arg(long, value_enum, env = "CLUSTERDNS_LOG_LEVEL")]
+    pub log_level: Option<LogLevel>,
 
-    /// After SIGTERM, go on answering for so long, so that no client loses a query while the
-    /// cluster notices
+    /// How long queries are still answered after SIGTERM, so that no client loses a query before
+    /// the cluster has noticed
     #[arg(
         long,
         value_name = "SECONDS",
@@ -163,27 +166,27 @@ pub enum Source {
     Api(Options),
 }
 
-/// How log lines are written.
+/// Form of the log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// For people
+    /// Text for people
     Text,
-    /// One JSON object a line
+    /// One JSON object per line
     Json,
 }
 
-/// The least severe log lines that are written.
+/// Which log lines are written: those of this level and of all levels above it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogLevel {
-    /// What needs someone to act
+    /// Errors
     Error,
-    /// And what may soon
+    /// Errors and warnings
     Warn,
-    /// And what changed
+    /// The same and state changes
     Info,
-    /// And why
+    /// The same and details for debugging
     Debug,
-    /// And every step
+    /// Everything
     Trace,
 }
 
@@ -258,7 +261,16 @@ impl Args {
         }
     }
 
-    /// How long to go on answering after SIGTERM.
+    /// What flags say about log lines for as long as the process runs. Where an operator writes the configuration, they
+    /// hold only until it is known.
+    pub fn fixed_logging(&self) -> Fixed {
+        match self.config_map {
+            Some(_) => Fixed::default(),
+            None => Fixed { format: self.log_format, level: self.log_level },
+        }
+    }
+
+    /// How long queries are answered after SIGTERM.
     pub fn drain_period(&self) -> Duration {
         Duration::from_secs(self.drain_seconds)
     }
@@ -306,7 +318,7 @@ fn covers(http: SocketAddr, listen: SocketAddr) -> bool {
 }
 
 impl LogLevel {
-    /// As the log library says it.
+    /// The same level in the terms of `tracing`.
     pub fn tracing(self) -> tracing::Level {
         match self {
             LogLevel::Error => tracing::Level::ERROR,

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use anyhow::Context;
 use clap::Parser;
 use crds::Config;
-use dataplane::args::{Args, Source};
+use dataplane::args::{Args, LogFormat, LogLevel, Source};
 use dataplane::drain::{self, Signals};
 use dataplane::forward::Forwarder;
 use dataplane::metrics::{Metrics, Sources};
@@ -19,17 +19,19 @@ use dataplane::source::files::{Files, Watch};
 use dataplane::source::report::Report;
 use dataplane::source::writer::Setup;
 use dataplane::state::State;
-use dataplane::{identity, names, settings, telemetry};
+use dataplane::telemetry::{self, Fixed};
+use dataplane::{identity, names, settings};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    telemetry::start(args.log_format, args.log_level.tracing());
+    let (format, level) = (args.log_format, args.log_level);
+    telemetry::start(format.unwrap_or(LogFormat::Text), level.unwrap_or(LogLevel::Info));
     let code = match run(&args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            telemetry::fatal(args.log_format, &error);
+            telemetry::fatal(&error);
             ExitCode::FAILURE
         }
     };
@@ -63,6 +65,10 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let source = Opened::open(args.source()?, setup)?;
     let (state, configs) = source.views();
     let config = configs.borrow().clone();
+    if !report.read().is_unconfigured {
+        telemetry::apply(&config.logging, args.fixed_logging());
+    }
+    runtime.spawn(follow_logging(configs.clone(), args.fixed_logging()));
 
     let forwarder = Forwarder::new();
     let (limits, handle) = (settings::limits(&config), runtime.handle().clone());
@@ -90,6 +96,13 @@ fn run(args: &Args) -> anyhow::Result<()> {
     runtime.block_on(served);
     drop(following);
     Ok(())
+}
+
+/// Log lines follow the configurations that take over.
+async fn follow_logging(mut configs: watch::Receiver<Arc<Config>>, fixed: Fixed) {
+    while configs.changed().await.is_ok() {
+        telemetry::apply(&configs.borrow_and_update().logging, fixed);
+    }
 }
 
 /// The source, with as much of it read as answering needs.

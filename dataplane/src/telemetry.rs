@@ -1,5 +1,6 @@
-//! Log lines on standard error, as text or JSON; no line per query.
+//! Log lines on standard error, as text or JSON; no line per query. Form and level change while the process runs.
 
+mod format;
 mod queue;
 
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -7,29 +8,48 @@ use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::panic::PanicHookInfo;
+use std::sync::OnceLock;
 use std::time::Duration;
 
-use tracing::Level;
+use crds::config::{self, Logging};
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Registry, reload};
 
-use crate::args::LogFormat;
+use crate::args::{LogFormat, LogLevel};
+use format::EitherFormat;
 use queue::Queue;
 
 /// Lines on their way to standard error; one per process, as logging is.
 static QUEUE: Queue = Queue::new();
 
-/// How long the end of the process waits for whoever reads the log.
+/// How long the process waits at its end for the reader of the log.
 const FLUSH_WITHIN: Duration = Duration::from_secs(1);
 
+/// The level of the process, see [`apply`].
+static LEVEL: OnceLock<reload::Handle<LevelFilter, Registry>> = OnceLock::new();
+
+/// What flags say about log lines, whatever a configuration says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fixed {
+    /// The form.
+    pub format: Option<LogFormat>,
+    /// The level.
+    pub level: Option<LogLevel>,
+}
+
 /// Starts logging; once per process.
-pub fn start(format: LogFormat, level: Level) {
-    let builder = tracing_subscriber::fmt().with_max_level(level).with_writer(|| Lines);
-    match format {
-        LogFormat::Text => {
-            let colours = std::io::stderr().is_terminal();
-            builder.with_target(false).with_ansi(colours).init();
-        }
-        LogFormat::Json => builder.json().flatten_event(true).with_target(false).init(),
-    }
+pub fn start(format: LogFormat, level: LogLevel) {
+    format::set(format);
+    let filter = LevelFilter::from_level(level.tracing());
+    let (filter, handle) = reload::Layer::new(filter);
+    let _ = LEVEL.set(handle);
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(|| Lines)
+        .with_ansi(io::stderr().is_terminal())
+        .event_format(EitherFormat::default());
+    tracing_subscriber::registry().with(filter).with(lines).init();
     QUEUE.follow(true);
     // Unlocked, unlike `io::stderr()`: a write that blocks must not hold the lock that a panic wants.
     let out = io::stderr().as_fd().try_clone_to_owned().map(io::PipeWriter::from);
@@ -42,6 +62,39 @@ pub fn start(format: LogFormat, level: Level) {
         tracing::warn!(%error, "there is no thread for the log: whoever logs waits for its reader");
     }
     std::panic::set_hook(Box::new(log_panic));
+}
+
+/// Log lines have the form and level that this configuration says from here on, unless `fixed` says otherwise. On a
+/// terminal they stay text: people read them there.
+pub fn apply(logging: &Logging, fixed: Fixed) {
+    let Logging { queries: _, format, level } = logging;
+    let (format, level) = resolve(*format, *level, fixed, io::stderr().is_terminal());
+    format::set(format);
+    if let Some(handle) = LEVEL.get() {
+        // It fails only where logging ended.
+        let _ = handle.reload(LevelFilter::from_level(level.tracing()));
+    }
+}
+
+fn resolve(
+    format: config::LogFormat,
+    level: config::LogLevel,
+    fixed: Fixed,
+    is_terminal: bool,
+) -> (LogFormat, LogLevel) {
+    let configured = match format {
+        config::LogFormat::Json if is_terminal => LogFormat::Text,
+        config::LogFormat::Json => LogFormat::Json,
+        config::LogFormat::Text => LogFormat::Text,
+    };
+    let level = fixed.level.unwrap_or(match level {
+        config::LogLevel::Error => LogLevel::Error,
+        config::LogLevel::Warn => LogLevel::Warn,
+        config::LogLevel::Info => LogLevel::Info,
+        config::LogLevel::Debug => LogLevel::Debug,
+        config::LogLevel::Trace => LogLevel::Trace,
+    });
+    (fixed.format.unwrap_or(configured), level)
 }
 
 /// Waits, within bounds, until what was logged is written: for the end of the process.
@@ -92,9 +145,9 @@ impl Write for Lines {
 }
 
 /// Why the process ends at once: one message for a person, or a log line for a machine.
-pub fn fatal(format: LogFormat, error: &anyhow::Error) {
+pub fn fatal(error: &anyhow::Error) {
     let text = format!("{error:#}");
-    match format {
+    match format::get() {
         LogFormat::Json => tracing::error!("{text}"),
         LogFormat::Text => {
             let lines: Vec<_> = text.lines().map(printable).collect();
@@ -130,6 +183,17 @@ fn is_hostile(character: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn o18_a_flag_wins_over_the_configuration_and_a_terminal_has_text() {
+        use config::LogFormat::Json;
+        use config::LogLevel::Warn;
+        let none = Fixed::default();
+        let both = Fixed { format: Some(LogFormat::Json), level: Some(LogLevel::Debug) };
+        assert_eq!(resolve(Json, Warn, none, false), (LogFormat::Json, LogLevel::Warn));
+        assert_eq!(resolve(Json, Warn, none, true), (LogFormat::Text, LogLevel::Warn));
+        assert_eq!(resolve(Json, Warn, both, true), (LogFormat::Json, LogLevel::Debug));
+    }
 
     #[test]
     fn s13_control_characters_are_escaped_and_the_rest_is_kept() {

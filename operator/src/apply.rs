@@ -27,6 +27,7 @@ use crate::read::within;
 use crate::resources;
 use crate::status::Applied;
 use crate::write::WriteError;
+use memory::Why;
 use whose::Whose;
 
 /// What came of it.
@@ -34,13 +35,28 @@ use whose::Whose;
 pub struct Outcome {
     /// For status.
     pub applied: Applied,
-    /// What was written: kind and name.
-    pub written: Vec<String>,
+    /// What was written.
+    pub written: Vec<Written>,
+    /// The selector of an adopted Service got our key (true) or lost it (false).
+    pub switched: Option<bool>,
     /// What was deleted.
     pub pruned: Vec<Child>,
     /// The API server asked not to be bothered for so long.
     pub retry_after: Option<Duration>,
     failed: BTreeSet<Kind>,
+}
+
+/// One object that was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Its kind.
+    pub kind: Kind,
+    /// Kind, namespace and name, for people.
+    pub what: String,
+    /// Why it was written.
+    pub why: Why,
+    /// The field manager that changed it last, if not we.
+    pub editor: Option<String>,
 }
 
 impl Outcome {
@@ -88,8 +104,11 @@ pub async fn apply(
             continue;
         }
         match apply_one(ctx, dns, (*kind, object), observed, plan).await {
-            Ok(false) => {}
-            Ok(true) => outcome.written.push(told(*kind, &namespace, &name)),
+            Ok(None) => {}
+            Ok(Some((why, editor))) => {
+                let what = told(*kind, &namespace, &name);
+                outcome.written.push(Written { kind: *kind, what, why, editor });
+            }
             Err(Failure::NotLeading(lost)) => return Err(lost),
             Err(Failure::Refused(error)) => outcome.refused(*kind, &namespace, &name, &error),
             Err(Failure::Other(why)) => outcome.failed(*kind, &namespace, &name, why),
@@ -126,14 +145,14 @@ impl From<WriteError> for Failure {
     }
 }
 
-/// Whether it was written.
+/// Why it was written, and who had changed it before; none: it was not.
 async fn apply_one(
     ctx: &Context,
     dns: &ClusterDNS,
     (kind, wanted): (Kind, &DynamicObject),
     observed: &Observed,
     plan: &Plan,
-) -> Result<bool, Failure> {
+) -> Result<Option<(Why, Option<String>)>, Failure> {
     let (namespace, name) = (wanted.namespace().unwrap_or_default(), wanted.name_any());
     let live = live(ctx, kind, &namespace, &name)
         .await
@@ -149,7 +168,7 @@ async fn apply_one(
             return Err(Failure::Other(why.to_owned()));
         }
     }
-    let Some(why) = ctx.memory.why(kind, wanted, live.as_deref()) else { return Ok(false) };
+    let Some(why) = ctx.memory.why(kind, wanted, live.as_deref()) else { return Ok(None) };
     tracing::debug!(?why, "applying {}", told(kind, &namespace, &name));
     if kind == Kind::Deployment && live.is_some() {
         hold_replicas(ctx, (&namespace, &name), plan).await?;
@@ -168,7 +187,15 @@ async fn apply_one(
     let body = Patch::Apply(&sent);
     let made = ctx.writes.send(resources::name(kind), objects.patch(&name, &params, &body)).await?;
     ctx.memory.applied(kind, wanted, &made);
-    Ok(true)
+    Ok(Some((why, live.as_deref().and_then(editor))))
+}
+
+/// Who wrote an object last, besides us and besides controllers that write its status.
+fn editor(live: &DynamicObject) -> Option<String> {
+    let others = live.managed_fields().iter().filter(|entry| {
+        entry.manager.as_deref() != Some(names::FIELD_MANAGER) && entry.subresource.is_none()
+    });
+    others.max_by_key(|entry| entry.time.as_ref().map(|time| time.0))?.manager.clone()
 }
 
 /// What a watch keeps; before something is created, what there really is.
@@ -221,7 +248,7 @@ async fn switch(
     )
     .await;
     match patched {
-        Ok(_) => outcome.written.push(told(Kind::Service, &namespace, &name)),
+        Ok(_) => outcome.switched = Some(patch.add),
         Err(WriteError::NotLeading(lost)) => return Err(lost),
         Err(error) => outcome.refused(Kind::Service, &namespace, &name, &error),
     }

@@ -1,6 +1,7 @@
 //! reconcile(): observe -> check -> decide -> desire -> apply -> report. Assumes nothing about why it was called.
 
 pub mod backoff;
+pub mod definition;
 pub mod departed;
 pub mod triggers;
 
@@ -30,9 +31,10 @@ use crate::observe::{observe, offers};
 use crate::observed::Offers;
 use crate::report::{Reported, report};
 use crate::settings::Settings;
-use crate::status;
 use crate::write::{WriteError, Writes};
+use crate::{news, status};
 use backoff::{Backoff, Failure};
+use definition::{Definition, Soon};
 use triggers::Triggers;
 
 /// ClusterDNS that are looked at side by side.
@@ -49,12 +51,14 @@ pub async fn run(
     writes: Writes,
     events: Events,
     metrics: Arc<Metrics>,
+    definition: Arc<Definition>,
     stop: impl Future<Output = ()> + Send + Sync + Clone + 'static,
 ) {
     let controller = Controller::new(
         Api::<ClusterDNS>::all(client.clone()),
         watcher::Config::default().timeout(180),
-    );
+    )
+    .trigger_backoff(Soon::default());
     let triggers = Arc::new(Triggers::default());
     let namespaces = &settings.workload_namespaces;
     let caches = Caches::start(
@@ -89,13 +93,20 @@ pub async fn run(
         .run(reconcile, after_failure, ctx.clone())
         .for_each(|outcome| async {
             // Deleted in the meantime, or a watch that begins again: both come by themselves.
-            if let Err(error) = outcome {
-                tracing::debug!("{error}");
+            match outcome {
+                Ok(_) => definition.is_there(),
+                Err(error) => {
+                    tracing::debug!("{error}");
+                    if let kube::runtime::controller::Error::QueueError(error) = &error {
+                        definition.failed(error);
+                    }
+                }
             }
         });
     tokio::select! {
         () = reconciling => {}
         () = departed::follow(&ctx) => {}
+        () = definition::follow(definition.clone(), ctx.client.clone()) => {}
         () = follow_offers(&ctx, &triggers, offers_again_in) => {}
     }
 }
@@ -216,10 +227,14 @@ async fn turn(dns: &ClusterDNS, ctx: &Context) -> anyhow::Result<Turn> {
         ManagementState::Unmanaged => Outcome::default(),
     };
     if !outcome.written.is_empty() || !outcome.pruned.is_empty() {
-        tracing::info!(name = dns.name_any(), written = ?outcome.written, pruned = ?outcome.pruned, "applied");
+        let written: Vec<&str> = outcome.written.iter().map(|it| it.what.as_str()).collect();
+        tracing::info!(name = dns.name_any(), ?written, pruned = ?outcome.pruned, "applied");
     }
-    report(ctx, dns, status::of(dns, &config, &plan, &outcome.applied, &observed, now)).await?;
-    // News of what was written; what was not is decided anew.
+    let status = status::of(dns, &config, &plan, &outcome.applied, &observed, now);
+    let news = news::of(dns.status.as_ref(), &status, &outcome.written, outcome.switched);
+    report(ctx, dns, status).await?;
+    ctx.events.news(dns, &news).await;
+    // What a rollout says holds only if it was written; what was not is decided again.
     if !outcome.has_failed(Kind::ConfigMap) {
         ctx.events.tell(dns, &plan.rollout.notices).await;
     }

@@ -9,6 +9,7 @@ use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::{Client, Resource};
 
 use crate::names;
+use crate::news::News;
 use crate::plan::Notice;
 use crate::text::shortened;
 use crate::write::Writes;
@@ -69,10 +70,17 @@ impl Events {
         Events { client, reporter, writes, told: Mutex::default() }
     }
 
-    /// Tells what was decided to be told.
+    /// What a rollout has to say.
     pub async fn tell(&self, dns: &ClusterDNS, notices: &[Notice]) {
         for notice in notices {
             self.send(dns, notice.is_warning, notice.reason, &notice.message).await;
+        }
+    }
+
+    /// What was written, and how the status has changed.
+    pub async fn news(&self, dns: &ClusterDNS, all: &[News]) {
+        for News { is_warning, reason, message } in all {
+            self.send(dns, *is_warning, reason, message).await;
         }
     }
 

@@ -21,6 +21,7 @@ mod fixtures;
 pub mod lease;
 pub mod metrics;
 pub mod names;
+pub mod news;
 pub mod observe;
 pub mod observed;
 pub mod offline;

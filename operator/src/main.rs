@@ -7,6 +7,7 @@ use std::time::Instant;
 use anyhow::Context;
 use clap::Parser;
 use operator::args::{Args, Command, LogFormat, Run};
+use operator::controller::definition::Definition;
 use operator::events::Events;
 use operator::lease::{Elector, Leadership};
 use operator::metrics::Metrics;
@@ -45,7 +46,8 @@ async fn run(args: &Run) -> anyhow::Result<()> {
     let stop = cluster::asked_to_stop()?;
     let client = cluster::client(&args.cluster).await?;
     let metrics = Arc::new(Metrics::default());
-    probes::start(args.http, metrics.clone()).await?;
+    let definition = Arc::new(Definition::default());
+    probes::start(args.http, metrics.clone(), definition.clone()).await?;
 
     let name = cluster::own_name(args.pod_name.as_deref());
     let leadership = Arc::new(Leadership::new(Instant::now));
@@ -60,7 +62,7 @@ async fn run(args: &Run) -> anyhow::Result<()> {
     tokio::select! {
         biased;
         lost = elector.hold() => anyhow::bail!("{lost}: another may lead, so this process ends"),
-        () = controller::run(client, args.settings(), writes, events, metrics, stop.clone()) => {}
+        () = controller::run(client, args.settings(), writes, events, metrics, definition, stop.clone()) => {}
         () = cluster::time_to_finish(stop) => tracing::warn!("some reconciles did not finish in time"),
     }
     elector.release().await;

@@ -16,6 +16,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use crate::status::CONDITIONS;
+
 /// ClusterDNS with gauges of their own; a cluster has one or a few.
 const MAX_RESOURCES: usize = 100;
 /// 5 ms, doubled twelve times: 20 s.
@@ -70,7 +72,7 @@ impl Default for Metrics {
         registry.register("reconciles", "Reconciles by outcome", metrics.reconciles.clone());
         registry.register(
             "reconcile_duration_seconds",
-            "How long a reconcile took",
+            "Duration of a reconcile in seconds",
             metrics.durations.clone(),
         );
         registry.register(
@@ -78,11 +80,19 @@ impl Default for Metrics {
             "Writes to the API server by kind and outcome",
             metrics.writes.clone(),
         );
-        registry.register("watch_failures", "Watches that broke", metrics.watch_failures.clone());
-        registry.register("is_leader", "1 when this process leads", metrics.is_leader.clone());
+        registry.register(
+            "watch_failures",
+            "Watches of the API server that failed and were started again",
+            metrics.watch_failures.clone(),
+        );
+        registry.register(
+            "is_leader",
+            "1 while this process is the leader",
+            metrics.is_leader.clone(),
+        );
         registry.register(
             "condition",
-            "Conditions of each ClusterDNS: 1 true, 0 false, 0.5 unknown",
+            "Conditions of each ClusterDNS: 1 true, 0 false or absent, 0.5 unknown",
             metrics.conditions.clone(),
         );
         Metrics { registry, ..metrics }
@@ -103,27 +113,34 @@ impl Metrics {
         self.durations.observe(took.as_secs_f64());
     }
 
-    /// Something was written, or not.
+    /// A write to the API server ended.
     pub fn wrote(&self, kind: &'static str, outcome: &'static str) {
         self.writes.get_or_create(&Write { kind, outcome }).inc();
     }
 
-    /// A watch broke.
+    /// A watch failed.
     pub fn watch_failed(&self) {
         self.watch_failures.inc();
     }
 
-    /// Leads or does not.
+    /// This process became the leader, or is no leader any more.
     pub fn leads(&self, leads: bool) {
         self.is_leader.set(leads.into());
     }
 
-    /// What is reported about a ClusterDNS.
+    /// The status of a ClusterDNS is this.
     pub fn reported(&self, dns: &ClusterDNS, status: &ClusterDNSStatus) {
         let mut shown = self.shown.lock().expect("nothing panics while holding this lock");
+        // A condition that is there only while it is true is false when it has left.
+        let is_there = |kind: &str| status.conditions.iter().any(|it| it.type_ == kind);
+        let name = dns.name_any();
+        for (_, left) in shown.iter().filter(|(of, kind)| *of == name && !is_there(kind)) {
+            let label = OfCondition { name: name.clone(), condition: left.clone() };
+            self.conditions.get_or_create(&label).set(0.0);
+        }
         for condition in &status.conditions {
             let key = (dns.name_any(), condition.type_.clone());
-            if !shown.contains(&key) && shown.len() >= MAX_RESOURCES * 4 {
+            if !shown.contains(&key) && shown.len() >= MAX_RESOURCES * CONDITIONS.len() {
                 continue;
             }
             let value = match condition.status.as_str() {
@@ -155,17 +172,40 @@ impl Metrics {
 mod tests {
     use super::*;
 
-    #[test]
-    fn conditions_of_what_is_gone_go() {
-        let metrics = Metrics::default();
+    fn dns() -> ClusterDNS {
         let mut dns = ClusterDNS::default();
         dns.metadata.name = Some("cluster".into());
-        let condition = serde_json::json!({"type": "Ready", "status": "True", "reason": "R", "message": "m",
-            "lastTransitionTime": "2026-01-01T00:00:00Z"});
-        let status = ClusterDNSStatus {
-            conditions: vec![serde_json::from_value(condition).unwrap()],
-            ..ClusterDNSStatus::default()
+        dns
+    }
+
+    fn with_true(kinds: &[&str]) -> ClusterDNSStatus {
+        let condition = |kind: &&str| {
+            let condition = serde_json::json!({"type": kind, "status": "True", "reason": "R", "message": "m",
+                "lastTransitionTime": "2026-01-01T00:00:00Z"});
+            serde_json::from_value(condition).unwrap()
         };
+        let conditions = kinds.iter().map(condition).collect();
+        ClusterDNSStatus { conditions, ..ClusterDNSStatus::default() }
+    }
+
+    #[test]
+    fn o14_a_condition_that_left_the_status_is_0() {
+        let metrics = Metrics::default();
+        let line = |kind: &str, value: &str| {
+            format!(
+                "clusterdns_operator_condition{{name=\"cluster\",condition=\"{kind}\"}} {value}"
+            )
+        };
+        metrics.reported(&dns(), &with_true(&["Ready", "Stalled"]));
+        assert!(metrics.text().contains(&line("Stalled", "1.0")), "{}", metrics.text());
+        metrics.reported(&dns(), &with_true(&["Ready"]));
+        assert!(metrics.text().contains(&line("Stalled", "0.0")), "{}", metrics.text());
+        assert!(metrics.text().contains(&line("Ready", "1.0")), "{}", metrics.text());
+    }
+
+    #[test]
+    fn conditions_of_what_is_gone_go() {
+        let (metrics, dns, status) = (Metrics::default(), dns(), with_true(&["Ready"]));
         let line = r#"clusterdns_operator_condition{name="cluster",condition="Ready"} 1.0"#;
         metrics.reported(&dns, &status);
         assert!(metrics.text().contains(line), "{}", metrics.text());

@@ -10,13 +10,18 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
+use crate::controller::definition::{ADVICE, Definition};
 use crate::metrics::Metrics;
 
 /// Serves until the process ends.
 ///
 /// # Errors
 /// When the address cannot be had.
-pub async fn start(address: SocketAddr, metrics: Arc<Metrics>) -> anyhow::Result<()> {
+pub async fn start(
+    address: SocketAddr,
+    metrics: Arc<Metrics>,
+    definition: Arc<Definition>,
+) -> anyhow::Result<()> {
     let listener = tokio::net::TcpListener::bind(address).await;
     let listener = listener.with_context(|| {
         format!("cannot listen for HTTP on {address}: choose another with --http")
@@ -27,15 +32,23 @@ pub async fn start(address: SocketAddr, metrics: Arc<Metrics>) -> anyhow::Result
     }
     let router = Router::new()
         .route("/livez", get(|| async { "ok\n" }))
-        .route("/readyz", get(|| async { "ok\n" }))
-        .route("/metrics", get(page))
-        .with_state(metrics);
+        .route("/readyz", get(readyz))
+        .with_state(definition)
+        .merge(Router::new().route("/metrics", get(page)).with_state(metrics));
     tokio::spawn(async move {
         if let Err(error) = axum::serve(listener, router).await {
             tracing::error!(%error, "the HTTP listener ended: probes and metrics are gone");
         }
     });
     Ok(())
+}
+
+/// Ready also without the definition: another process would lack it just the same.
+async fn readyz(State(definition): State<Arc<Definition>>) -> String {
+    match definition.is_missing() {
+        false => "ok\n".to_owned(),
+        true => format!("ok\n{ADVICE}\n"),
+    }
 }
 
 async fn page(State(metrics): State<Arc<Metrics>>) -> Response {

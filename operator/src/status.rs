@@ -1,11 +1,14 @@
 //! What is reported: conditions, revisions, pods, violations, from what was applied and observed, given `now`. Pure.
 //!
-//! `Ready` is what Argo CD and Flux compute health from. Besides the four conditions of the API, two that are there only
-//! while they are true are what kstatus reads: `Reconciling` (it is on its way) and `Stalled` (it waits for a person).
+//! `Accepted`: the spec is valid and acted on. `Ready`: DNS answers for the clients of the Service, be it as an older spec
+//! says. `UpToDate`: every ready pod runs this spec. `Progressing`: it is on its way there. `Degraded`: something stands in
+//! the way. Two more that are there only while they are true are what kstatus reads: `Reconciling` and `Stalled`.
 //! No counters and no timestamps: an unchanged cluster has an unchanged status, which is not written.
 
 mod conditions;
+mod failing_pods;
 mod troubles;
+mod up_to_date;
 
 use std::collections::BTreeSet;
 
@@ -14,7 +17,7 @@ use crds::check::Violations;
 use crds::v1alpha1::{
     ClusterDNSStatus, ManagementState, Replicas, Revision, SkippedObject, Violation,
 };
-use crds::{ClusterDNS, Config};
+use crds::{ClusterDNS, Config, without_effect};
 use jiff::Timestamp;
 
 use crate::observed::Observed;
@@ -23,7 +26,8 @@ use crate::text::shortened;
 use crate::{adoption, names, pods, rollout, scale};
 pub use conditions::CONDITIONS;
 use conditions::{Conditions, Told};
-use troubles::troubles;
+use troubles::{named, troubles};
+use up_to_date::up_to_date;
 
 /// What the API server took and what it refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -74,17 +78,12 @@ fn not_accepted(
 ) -> ClusterDNSStatus {
     let before = dns.status.clone().unwrap_or_default();
     let state = rollout::state(observed);
-    let ready = count(pods::ready(observed));
-    let goes_on = match ready {
-        0 => "nothing of it runs".to_owned(),
-        ready => format!("what ran before goes on unchanged on {ready} pods"),
-    };
     let mut conditions = Conditions::of(dns, now);
     conditions.set("Accepted", Told::no(reason, why));
-    conditions
-        .set("Ready", Told::no("NotAccepted", &format!("the spec is not acted on, and {goes_on}")));
-    conditions
-        .set("Progressing", Told::no("NotAccepted", "it waits for a spec that can be acted on"));
+    conditions.set("Ready", still_ready(dns, observed));
+    let waits = Told::no("NotAccepted", "waiting for a spec that can be acted on");
+    conditions.set("UpToDate", waits.clone());
+    conditions.set("Progressing", waits);
     conditions.set("Degraded", Told::yes(reason, why));
     conditions.set_if("Stalled", Some(Told::yes(reason, why)));
     conditions.set_if("Reconciling", None);
@@ -115,12 +114,13 @@ pub fn of(
 ) -> ClusterDNSStatus {
     let state = &plan.rollout.state;
     let replicas = replicas(wanted(&plan.size, observed), &state.stable, observed);
-    let troubles = troubles(dns, plan, applied, observed, now);
+    let troubles = troubles(dns, config, plan, applied, observed, now);
     let way = on_its_way(dns, plan, observed);
     let mut conditions = Conditions::of(dns, now);
-    conditions.set("Accepted", Told::yes("Valid", "the spec is valid and acted on"));
+    conditions.set("Accepted", accepted(config));
     conditions
         .set("Ready", readiness(dns, plan, observed, &replicas, conditions.was_true("Ready")));
+    conditions.set("UpToDate", up_to_date(dns, plan, applied, observed, way.as_ref(), &conditions));
     conditions.set("Progressing", way.clone().unwrap_or_else(|| at_rest(dns)));
     let degraded =
         troubles.iter().map(|trouble| trouble.message.as_str()).collect::<Vec<_>>().join("; ");
@@ -148,6 +148,42 @@ pub fn of(
         conditions: conditions.listed(),
         violations: Vec::new(),
         skipped_objects: skipped(observed),
+    }
+}
+
+/// Fields that are accepted and have no effect are named, so that nobody relies on them.
+fn accepted(config: &Config) -> Told {
+    let used = without_effect::of(config);
+    if used.is_empty() {
+        return Told::yes("Valid", "the spec is valid and acted on");
+    }
+    let used = used.iter().map(|it| format!("{} ({})", it.field, it.instead)).collect();
+    let message = format!(
+        "the spec is valid and acted on. Fields without effect in this version: {}",
+        named(used)
+    );
+    Told::yes("FieldsWithoutEffect", &message)
+}
+
+/// Does what ran before the present spec still answer?
+fn still_ready(dns: &ClusterDNS, observed: &Observed) -> Told {
+    let (namespace, name) = names::service(dns);
+    let is_ours = observed.service.is_some()
+        && adoption::standing(dns, observed.service.as_ref()) != adoption::Standing::Foreign;
+    match count(pods::ready(observed)) {
+        0 => Told::no("NotAccepted", "the spec is not acted on, and no pod of it is ready"),
+        ready if is_ours => Told::yes(
+            "Serving",
+            &format!(
+                "Service {namespace}/{name} answers as an earlier spec says, on {ready} pods; the present one is not acted on"
+            ),
+        ),
+        _ => Told::no(
+            "NotAccepted",
+            &format!(
+                "the spec is not acted on, and Service {namespace}/{name} does not lead to our pods"
+            ),
+        ),
     }
 }
 
@@ -208,7 +244,7 @@ fn at_rest(dns: &ClusterDNS) -> Told {
     match dns.spec.management_state {
         ManagementState::Managed => Told::no("Complete", "everything is as the spec says"),
         ManagementState::Unmanaged => {
-            Told::no("Unmanaged", "managementState is Unmanaged: what runs goes on as it is")
+            Told::no("Unmanaged", "managementState is Unmanaged: what runs is left as it is")
         }
     }
 }
@@ -239,15 +275,14 @@ fn on_its_way(dns: &ClusterDNS, plan: &Plan, observed: &Observed) -> Option<Told
     }
     if rollout.desired_revision != state.stable && state.failed != rollout.desired_revision {
         let message = format!(
-            "configuration {} waits for two ready pods that say what they run",
+            "configuration {} is waiting for two ready pods that report their revision",
             rollout.desired_revision
         );
         return Some(Told::yes("WaitingForCanary", &message));
     }
     let behind = pods::behind(observed, state).count();
     if behind > 0 {
-        let message =
-            format!("{behind} ready pods have yet to take configuration {}", state.stable);
+        let message = format!("{behind} ready pods do not run configuration {} yet", state.stable);
         return Some(Told::yes("TakingOver", &message));
     }
     match &plan.service {

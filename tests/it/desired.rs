@@ -35,7 +35,7 @@ fn folder(name: &str) -> PathBuf {
 }
 
 /// A ClusterDNS with this spec.
-fn dns(spec: &str) -> ClusterDNS {
+pub(crate) fn dns(spec: &str) -> ClusterDNS {
     let text = format!(
         "apiVersion: clusterdns.dev/v1alpha1\nkind: ClusterDNS\nmetadata: {{name: default, uid: 11111111-2222-3333-4444-555555555555}}\nspec: {spec}\n"
     );
@@ -67,14 +67,18 @@ fn plan(config: &Config) -> Plan {
 }
 
 /// A cluster for a test that is about something else.
-fn observed() -> Observed {
+pub(crate) fn observed() -> Observed {
     let offers =
         Offers { pod_monitor: true, prometheus_rule: true, minor: 36, ..Offers::default() };
     Observed { offers, ..Observed::default() }
 }
 
 /// What should exist, with these decisions.
-fn desired(dns: &ClusterDNS, observed: &Observed, decide: impl FnOnce(&mut Plan)) -> Desired {
+pub(crate) fn desired(
+    dns: &ClusterDNS,
+    observed: &Observed,
+    decide: impl FnOnce(&mut Plan),
+) -> Desired {
     let config = crds::check_resource(dns).unwrap_or_else(|violations| panic!("{violations}"));
     let mut plan = plan(&config);
     decide(&mut plan);

@@ -5,6 +5,7 @@ mod argo_cd;
 mod charts;
 mod counters;
 mod desired;
+mod fields;
 mod forward;
 mod image;
 mod offline;

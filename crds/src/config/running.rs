@@ -105,7 +105,7 @@ pub struct Logging {
     /// The form of a line.
     #[serde(skip_serializing_if = "is_default")]
     pub format: LogFormat,
-    /// The least severe lines that are written.
+    /// Lines of this level and above are written.
     #[serde(skip_serializing_if = "is_default")]
     pub level: LogLevel,
 }
@@ -113,14 +113,14 @@ pub struct Logging {
 /// Which queries get a log line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum QueryLog {
-    /// None of them.
+    /// No query.
     #[default]
     None,
-    /// Those answered SERVFAIL, FORMERR, NOTIMP or BADVERS.
+    /// Queries answered SERVFAIL, FORMERR, NOTIMP or BADVERS.
     Errors,
-    /// Those, and the refused ones and NXDOMAIN.
+    /// The same and those answered REFUSED or NXDOMAIN.
     Denials,
-    /// All of them.
+    /// All queries.
     All,
 }
 
@@ -135,20 +135,20 @@ pub enum LogFormat {
     Text,
 }
 
-/// The least severe log lines that are written.
+/// Log lines of this level and above are written.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 pub enum LogLevel {
-    /// What needs someone to act.
+    /// Errors.
     Error,
-    /// And what may soon.
+    /// Errors and warnings.
     Warn,
-    /// And what changed.
+    /// The same and state changes.
     #[default]
     Info,
-    /// And why.
+    /// The same and details for debugging.
     Debug,
-    /// And every step.
+    /// Everything.
     Trace,
 }

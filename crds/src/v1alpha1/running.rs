@@ -168,11 +168,12 @@ pub struct Logging {
     #[serde(default)]
     pub queries: QueryLog,
 
-    /// The form of a line: JSON or Text. Default JSON.
+    /// The form of a line: JSON or Text. It changes without a restart. Default JSON.
     #[serde(default)]
     pub format: LogFormat,
 
-    /// The least severe lines that are written: Error, Warn, Info, Debug or Trace. Default Info.
+    /// Which lines are written: Error, Warn (errors and warnings), Info (the same and state changes), Debug (the same and
+    /// details) or Trace (everything). It changes without a restart. Default Info.
     #[serde(default)]
     pub level: LogLevel,
 }

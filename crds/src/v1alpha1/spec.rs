@@ -25,12 +25,15 @@ use crate::names::DOMAIN_PATTERN;
     derive = "Default",
     derive = "PartialEq",
     doc = "The DNS of a cluster: its own names answered from memory, everything else asked elsewhere.",
-    printcolumn = r#"{"name":"Domain","type":"string","jsonPath":".status.domain"}"#,
-    printcolumn = r#"{"name":"Replicas","type":"string","jsonPath":".status.replicas.summary"}"#,
-    printcolumn = r#"{"name":"Revision","type":"string","jsonPath":".status.revision.stable"}"#,
+    printcolumn = r#"{"name":"Accepted","type":"string","jsonPath":".status.conditions[?(@.type==\"Accepted\")].status"}"#,
     printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(@.type==\"Ready\")].status"}"#,
-    printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.conditions[?(@.type==\"Ready\")].reason"}"#,
-    printcolumn = r#"{"name":"Message","type":"string","priority":1,"jsonPath":".status.conditions[?(@.type==\"Ready\")].message"}"#,
+    printcolumn = r#"{"name":"Degraded","type":"string","jsonPath":".status.conditions[?(@.type==\"Degraded\")].status"}"#,
+    printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.conditions[?(@.type==\"Degraded\")].reason"}"#,
+    printcolumn = r#"{"name":"Pods","type":"string","jsonPath":".status.replicas.summary"}"#,
+    printcolumn = r#"{"name":"Running","type":"string","jsonPath":".status.revision.stable"}"#,
+    printcolumn = r#"{"name":"Desired","type":"string","jsonPath":".status.revision.desired"}"#,
+    printcolumn = r#"{"name":"Domain","type":"string","priority":1,"jsonPath":".status.domain"}"#,
+    printcolumn = r#"{"name":"Message","type":"string","priority":1,"jsonPath":".status.conditions[?(@.type==\"Degraded\")].message"}"#,
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]

@@ -33,8 +33,9 @@ pub struct ClusterDNSStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<Replicas>,
 
-    /// Accepted: the spec is valid. Ready: the service answers as written. Progressing: it is on its way there. Degraded:
-    /// something stands in the way, and the message says what to do.
+    /// Accepted: the spec is valid and acted on. Ready: DNS answers for the clients of the Service, be it as an earlier spec
+    /// says. UpToDate: every ready pod runs this spec. Progressing: the pods are on their way there. Degraded: something
+    /// stands in the way, and the message says what to do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]

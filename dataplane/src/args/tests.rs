@@ -15,7 +15,7 @@ fn the_defaults_are_those_of_a_server() {
     assert!(args.http_candidates().iter().all(|address| address.port() == 9153));
     assert!((1..=4).contains(&args.worker_count()));
     assert_eq!(args.drain_period(), Duration::from_secs(20));
-    assert_eq!((args.log_format, args.log_level), (LogFormat::Text, LogLevel::Info));
+    assert_eq!((args.log_format, args.log_level), (None, None));
 }
 
 #[test]
@@ -71,4 +71,13 @@ fn help_shows_examples_and_the_program_has_its_name() {
     let help = Args::command().render_long_help().to_string();
     assert!(help.contains("dig @127.0.0.1 -p 5300"), "{help}");
     assert_eq!(Args::command().get_name(), "clusterdns-dataplane");
+}
+
+#[test]
+fn o18_log_flags_hold_for_ever_only_where_no_operator_writes_the_configuration() {
+    let flags = ["--log-level", "debug"];
+    let alone = parse(&flags).unwrap().fixed_logging();
+    assert_eq!((alone.format, alone.level), (None, Some(LogLevel::Debug)));
+    let managed = parse(&[&flags[..], &["--config-map", "dns/main"]].concat()).unwrap();
+    assert_eq!(managed.fixed_logging(), Fixed::default());
 }

@@ -1,10 +1,11 @@
-//! `/config`: what this process runs, since when it lacks what, and what it could not serve.
+//! `/config`: what this process runs, which data it has or lacks and since when, and what it could not serve.
 
 use std::time::Instant;
 
 use axum::extract::State as From;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use crds::without_effect::WithoutEffect;
 use dataplane_core::{DataSource, Resource};
 use serde::Serialize;
 use serde_json::Value;
@@ -31,6 +32,8 @@ struct Shown<'a> {
     origin: &'a str,
     document: &'a Value,
     unknown_fields: &'a [String],
+    /// Fields that are accepted and have no effect in this version, and what happens instead.
+    without_effect: &'a [WithoutEffect],
     rejection: Option<&'a Rejection>,
     is_configured: bool,
     role: &'a str,
@@ -101,6 +104,8 @@ pub(super) async fn config(From(views): From<Views>) -> Response {
         origin: &told.running.origin,
         document: &told.running.document,
         unknown_fields: &told.running.unknown_fields,
+        without_effect: &told.running.without_effect
+            [..told.running.without_effect.len().min(MAX_LISTED)],
         rejection: told.rejection.as_ref(),
         is_configured: !told.is_unconfigured,
         role: &told.role,

@@ -92,6 +92,7 @@ fn checked(config: Config, origin: String, unknown_fields: Vec<String>) -> Check
         origin,
         document: serde_json::from_str(&config.to_json()).unwrap_or(Value::Null),
         unknown_fields,
+        without_effect: crds::without_effect::of(&config),
     };
     Checked { config, running }
 }

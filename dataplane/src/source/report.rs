@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crds::without_effect::WithoutEffect;
 use dataplane_core::{DataSource, Resource};
 use serde::Serialize;
 use serde_json::Value;
@@ -31,6 +32,8 @@ pub struct Running {
     pub document: Value,
     /// Fields that this version does not know and ignores.
     pub unknown_fields: Vec<String>,
+    /// Fields that this version accepts and that have no effect.
+    pub without_effect: Vec<WithoutEffect>,
 }
 
 /// A configuration that was refused; the one before goes on running.
@@ -175,8 +178,13 @@ impl Report {
                 printable(&fields)
             );
         }
+        let used = running.without_effect.iter();
+        let without_effect: Vec<String> =
+            used.map(|it| format!("{} has no effect: {}", it.field, it.instead)).collect();
         told.configurations += 1;
         told.running = running;
+        drop(told);
+        log(without_effect.into_iter());
     }
 
     /// A configuration was refused.

@@ -111,11 +111,14 @@ fn spawn(folder: &Path, more: &[&str]) -> Child {
 }
 
 fn spawn_by(by: &[&str], folder: &Path, more: &[&str]) -> Child {
+    spawn_without_log_flags(by, folder, &[&["--log-format", "json"], more].concat())
+}
+
+fn spawn_without_log_flags(by: &[&str], folder: &Path, more: &[&str]) -> Child {
     program_by(by)
         .arg("--manifests")
         .arg(folder)
         .args(["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--workers", "1"])
-        .args(["--log-format", "json"])
         .args(more)
         .stderr(Stdio::piped())
         .stdout(Stdio::piped())
@@ -141,7 +144,15 @@ impl Process {
 
     /// The same, started by another program.
     pub(crate) fn start_by(by: &[&str], folder: &Path, more: &[&str]) -> Process {
-        let mut child = spawn_by(by, folder, more);
+        Process::answering(spawn_by(by, folder, more))
+    }
+
+    /// Starts with log lines as the ClusterDNS of the folder says; it has to say JSON.
+    pub(crate) fn start_without_log_flags(folder: &Path) -> Process {
+        Process::answering(spawn_without_log_flags(&[], folder, &[]))
+    }
+
+    fn answering(mut child: Child) -> Process {
         let log = collect(child.stderr.take().unwrap());
         let output = collect(child.stdout.take().unwrap());
         let addresses = || log.lock().unwrap().lines().find_map(addresses);

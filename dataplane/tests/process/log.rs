@@ -79,3 +79,53 @@ fn s13_names_cannot_forge_log_lines() {
     assert!(!log.contains('\u{1b}') && !log.contains('\r'), "{log:?}");
     assert!(!log.lines().any(|line| line.starts_with("ready")), "{log:?}");
 }
+
+#[test]
+fn o18_form_and_level_of_log_lines_follow_the_configuration_without_a_restart() {
+    let folder = Folder::new();
+    let configure = |logging: &str| {
+        folder.write("dns.yaml", &super::cluster_dns(&format!("{{logging: {logging}}}")));
+    };
+    configure("{format: JSON, level: Info}");
+    let process = Process::start_without_log_flags(&folder.0);
+    let configured = |field: &str, value: &str| {
+        wait_for("the configuration", || {
+            (process.config()["document"]["logging"][field] == value).then_some(())
+        });
+    };
+    let line_about = |object: &str| {
+        process.wait_for_log(object);
+        let log = process.log();
+        log.lines().find(|line| line.contains(object)).unwrap().to_owned()
+    };
+    configure("{level: Error}");
+    configured("level", "Error");
+    folder.write("a.yaml", &service("unsaid", "nowhere"));
+    wait_for("the object to be skipped", || {
+        (process.config()["skippedObjectCount"] == 1).then_some(())
+    });
+    configure("{level: Debug, format: Text}");
+    configured("level", "Debug");
+    folder.write("a.yaml", &service("as-text", "nowhere"));
+    let line = line_about("as-text");
+    assert!(line.contains(" WARN ") && !line.starts_with('{'), "{line}");
+    assert!(!process.log().contains("unsaid"), "a warning below the level: {}", process.log());
+    configure("{level: Warn}");
+    configured("level", "Warn");
+    folder.write("a.yaml", &service("as-json", "nowhere"));
+    let line: serde_json::Value = serde_json::from_str(&line_about("as-json")).unwrap();
+    assert_eq!(line["level"], "WARN");
+}
+
+#[test]
+fn o18_config_names_the_fields_that_have_no_effect() {
+    let folder = Folder::new();
+    let Some(row) = crds::without_effect::FIELDS.first() else { return };
+    folder.write("dns.yaml", &super::cluster_dns(row.example));
+    let process = Process::start(&folder.0, &[]);
+    let listed = process.config()["withoutEffect"].clone();
+    let listed = listed.as_array().expect("a list");
+    let own = listed.iter().find(|it| it["instead"] == row.instead).expect(row.example);
+    let field = own["field"].as_str().unwrap();
+    process.wait_for_log(&format!("{field} has no effect: {}", row.instead));
+}

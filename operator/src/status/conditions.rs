@@ -8,8 +8,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use crate::text::shortened;
 
 /// Those that we write. Others in a status are somebody else's and stay.
-pub const CONDITIONS: [&str; 6] =
-    ["Accepted", "Ready", "Progressing", "Degraded", "Stalled", "Reconciling"];
+pub const CONDITIONS: [&str; 7] =
+    ["Accepted", "Ready", "UpToDate", "Progressing", "Degraded", "Stalled", "Reconciling"];
 
 /// What one condition says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +22,11 @@ pub(super) struct Told {
 impl Told {
     pub(super) fn yes(reason: &str, message: &str) -> Self {
         Self { is_true: true, reason: reason.to_owned(), message: shortened(message, MESSAGE) }
+    }
+
+    /// The same reason and message for the opposite.
+    pub(super) fn negated(self) -> Self {
+        Self { is_true: !self.is_true, ..self }
     }
 
     pub(super) fn no(reason: &str, message: &str) -> Self {
@@ -47,6 +52,13 @@ impl<'a> Conditions<'a> {
 
     pub(super) fn was_true(&self, kind: &str) -> bool {
         self.before(kind).is_some_and(|condition| condition.status == "True")
+    }
+
+    /// Was it true of this very spec?
+    pub(super) fn was_true_of_this_spec(&self, kind: &str) -> bool {
+        let generation = self.dns.metadata.generation;
+        self.was_true(kind)
+            && self.before(kind).is_some_and(|before| before.observed_generation == generation)
     }
 
     pub(super) fn set(&mut self, kind: &str, told: Told) {

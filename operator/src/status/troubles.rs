@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use crds::ClusterDNS;
 use crds::v1alpha1::ManagementState;
+use crds::{ClusterDNS, Config, without_effect};
 use jiff::Timestamp;
 
 use super::Applied;
+use super::failing_pods::failing_pods;
 use crate::adoption::{self, is_per_node};
 use crate::desired::Kind;
 use crate::observed::{Observed, Said};
@@ -14,7 +15,7 @@ use crate::plan::Plan;
 use crate::{names, pods, resources};
 
 /// Objects, pods and upstreams that a message names.
-const MAX_NAMED: usize = 3;
+pub(super) const MAX_NAMED: usize = 3;
 
 /// One thing that stands in the way.
 pub(super) struct Trouble {
@@ -27,25 +28,28 @@ pub(super) struct Trouble {
 /// All of it.
 pub(super) fn troubles(
     dns: &ClusterDNS,
+    config: &Config,
     plan: &Plan,
     applied: &Applied,
     observed: &Observed,
     now: Timestamp,
 ) -> Vec<Trouble> {
-    [
+    let first = [
         service_gone(dns, plan, applied, observed),
         addresses_changed(dns, observed),
         apply_failed(applied),
         canary_failed(plan),
+        no_usable_upstream(config),
+    ];
+    let then = [
         pods_refuse(plan, observed),
         too_few_pods(dns, observed),
         selector_reset(dns, observed, now),
         upstream_down(observed),
         crd_outdated(observed),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    ];
+    let failing = failing_pods(dns, observed, now);
+    first.into_iter().flatten().chain(failing).chain(then.into_iter().flatten()).collect()
 }
 
 fn trouble(reason: &'static str, message: String) -> Option<Trouble> {
@@ -110,6 +114,20 @@ fn apply_failed(applied: &Applied) -> Option<Trouble> {
     }
     let all = applied.failures.iter().map(|(object, why)| format!("{object}: {why}"));
     trouble("ApplyFailed", format!("not written: {}", named(all.collect())))
+}
+
+/// Every question to such a group is answered SERVFAIL, whatever the network does.
+fn no_usable_upstream(config: &Config) -> Option<Trouble> {
+    let groups = without_effect::groups_never_asked(config);
+    if groups.is_empty() {
+        return None;
+    }
+    let message = format!(
+        "this version cannot ask any server of {}, because it does not speak their transport: every question to them is \
+         answered SERVFAIL. Add a server with transport UDP or TCP",
+        named(groups)
+    );
+    Some(Trouble { reason: "NoUsableUpstream", message, needs_a_person: true })
 }
 
 fn canary_failed(plan: &Plan) -> Option<Trouble> {
@@ -216,7 +234,7 @@ fn crd_outdated(observed: &Observed) -> Option<Trouble> {
     )
 }
 
-fn named(all: Vec<String>) -> String {
+pub(super) fn named(all: Vec<String>) -> String {
     let more = all.len().saturating_sub(MAX_NAMED);
     let mut text = all[..all.len().min(MAX_NAMED)].join(", ");
     if more > 0 {

@@ -1,0 +1,128 @@
+//! Pods that do not start, as the kubelet, the scheduler and the API server describe them.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::fixtures::from;
+
+/// A cluster in which the first of two pods has this status.
+fn with_status(status: Value) -> Story {
+    let mut story = Story::settled("{}");
+    story.observed.pods[0].status = Some(from(status));
+    story
+}
+
+fn waiting(reason: &str, message: &str) -> Value {
+    json!({"containerStatuses": [{"name": "dns", "ready": false, "restartCount": 0, "image": "registry.example/dns:9",
+        "imageID": "", "state": {"waiting": {"reason": reason, "message": message}}}]})
+}
+
+fn degraded(story: &mut Story, seconds: i64) -> (String, String) {
+    let status = story.look(seconds);
+    let condition = condition(&status, "Degraded").unwrap().clone();
+    assert_eq!(condition.status, "True", "{}", condition.reason);
+    (condition.reason, condition.message)
+}
+
+#[test]
+fn o19_an_image_that_cannot_be_pulled_is_said_with_pod_and_image() {
+    let mut story = with_status(waiting("ErrImagePull", "rpc error: not found"));
+    let said = degraded(&mut story, 10);
+    assert_eq!(said.0, "ImagePullFailed");
+    let expected = "dns-0 cannot pull the image registry.example/dns:9: kubectl -n kube-system describe pod says why";
+    assert_eq!(said.1, expected);
+    story.observed.pods[0].status = Some(from(waiting("ImagePullBackOff", "Back-off pulling")));
+    assert_eq!(degraded(&mut story, 20), said, "the kubelet alternates, the status does not");
+}
+
+#[test]
+fn o19_a_crash_loop_is_said_with_pod_and_exit_code() {
+    let container = |restarts: u32, state: Value| {
+        json!({"containerStatuses": [{"name": "dns", "ready": false, "restartCount": restarts, "image": "", "imageID": "",
+            "state": state, "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}]})
+    };
+    let mut story = with_status(container(1, json!({"waiting": {"reason": "CrashLoopBackOff"}})));
+    let said = degraded(&mut story, 10);
+    assert_eq!(said.0, "CrashLoopBackOff");
+    assert!(
+        said.1.starts_with("dns-0 ends again and again (OOMKilled, exit code 137)"),
+        "{}",
+        said.1
+    );
+    story.observed.pods[0].status = Some(from(container(5, json!({"running": {}}))));
+    assert_eq!(degraded(&mut story, 20), said, "also while it runs for a moment");
+    let mut story = with_status(container(1, json!({"running": {}})));
+    story.look(10);
+    is(&story, "True=Valid True=Serving False=Complete False=AsExpected", Kstatus::Current);
+}
+
+#[test]
+fn o19_a_missing_secret_is_said_with_the_pod() {
+    let mut story =
+        with_status(waiting("CreateContainerConfigError", "secret \"dns-tls\" not found"));
+    let (reason, message) = degraded(&mut story, 10);
+    assert_eq!(reason, "ContainerNotCreated");
+    assert!(message.contains("dns-0 has no container") && message.contains("dns-tls"), "{message}");
+}
+
+#[test]
+fn o19_a_pod_that_fits_on_no_node_is_said_after_30_seconds() {
+    let unscheduled = json!({"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+        "message": "0/3 nodes are available", "lastTransitionTime": at(0).to_string()}]});
+    let mut story = with_status(unscheduled);
+    story.look(29);
+    is(&story, "True=Valid True=Serving False=Complete False=AsExpected", Kstatus::Current);
+    let (reason, message) = degraded(&mut story, 30);
+    assert_eq!(reason, "PodsUnschedulable");
+    assert!(message.starts_with("dns-0 fits on no node (0/3 nodes are available)"), "{message}");
+}
+
+#[test]
+fn o19_a_pod_that_its_node_refuses_is_said_while_pods_are_missing() {
+    let mut story = with_status(
+        json!({"phase": "Failed", "reason": "SysctlForbidden", "message": "forbidden sysctl: \"net.x\""}),
+    );
+    story.look(10);
+    is(&story, "True=Valid True=Serving False=Complete False=AsExpected", Kstatus::Current);
+    let workload = story.observed.deployment.as_mut().unwrap();
+    workload.status.as_mut().unwrap().ready_replicas = Some(1);
+    let (reason, message) = degraded(&mut story, 20);
+    assert_eq!(reason, "PodsRefused");
+    assert!(
+        message.starts_with("dns-0 was refused by its node (SysctlForbidden: forbidden"),
+        "{message}"
+    );
+    let evicted = json!({"phase": "Failed", "reason": "Evicted", "message": "low on memory"});
+    story.observed.pods[0].status = Some(from(evicted));
+    story.look(30);
+    is(&story, "True=Valid True=Serving False=Complete False=AsExpected", Kstatus::Current);
+}
+
+#[test]
+fn o19_refused_admission_and_a_missed_deadline_are_said() {
+    let mut story = Story::settled("{}");
+    let refused = "pods \"clusterdns-default-x\" is forbidden: violates PodSecurity";
+    let conditions = json!([
+        {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": refused},
+        {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "m"}]);
+    let workload = story.observed.deployment.as_mut().unwrap();
+    workload.status.as_mut().unwrap().conditions = Some(from(conditions));
+    story.observed.pods[1] = unready(story.observed.pods[1].clone());
+    let (reason, message) = degraded(&mut story, 10);
+    assert_eq!(reason, "PodsNotAdmitted");
+    assert!(message.contains(refused), "{message}");
+    assert!(message.contains("no progress") && message.contains("(dns-1)"), "{message}");
+}
+
+#[test]
+fn o19_a_daemon_set_whose_pods_are_not_created_is_said() {
+    let mut story = Story::new("{scaling: {perNode: {}}}");
+    story.observed.service = Some(own_service());
+    let set = json!({"metadata": {"name": "clusterdns-default", "namespace": "kube-system", "generation": 1,
+        "creationTimestamp": at(0).to_string()}, "status": {"observedGeneration": 1, "desiredNumberScheduled": 3,
+        "currentNumberScheduled": 1, "numberMisscheduled": 0, "numberReady": 1}});
+    story.observed.daemon_set = Some(from(set));
+    let (reason, message) = degraded(&mut story, 60);
+    assert_eq!(reason, "PodsNotAdmitted");
+    assert!(message.contains("1 of 3 nodes"), "{message}");
+}

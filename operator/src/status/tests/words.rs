@@ -1,0 +1,101 @@
+//! What the conditions say about edits, refusals, fields without effect, and servers that can never be asked.
+
+use super::*;
+
+fn up_to_date(story: &Story) -> (String, String) {
+    let status = story.dns.status.clone().unwrap();
+    let condition = condition(&status, "UpToDate").expect("it is there from the first visit");
+    assert_eq!(condition.observed_generation, story.dns.metadata.generation);
+    (condition.status.clone(), condition.reason.clone())
+}
+
+fn shows(story: &Story, status: &str, reason: &str) {
+    assert_eq!(up_to_date(story), (status.to_owned(), reason.to_owned()));
+}
+
+#[test]
+fn o14_up_to_date_is_false_from_the_edit_until_every_ready_pod_runs_it() {
+    let mut story = Story::settled("{}");
+    shows(&story, "True", "AllPodsCurrent");
+    story.edit("{ttlSeconds: 7}");
+    story.look(10);
+    shows(&story, "False", "CanaryOnTrial");
+    story.edit("{rollout: {canary: false}, ttlSeconds: 7}");
+    story.look(11);
+    shows(&story, "False", "TakingOver");
+    story.pods_follow();
+    story.look(12);
+    shows(&story, "True", "AllPodsCurrent");
+    story.edit("{ttlSeconds: 5000}");
+    story.look(13);
+    shows(&story, "False", "NotAccepted");
+}
+
+#[test]
+fn o14_pods_that_cannot_be_asked_are_not_up_to_date_but_stay_so() {
+    let mut story = Story::settled("{}");
+    let silence = |story: &mut Story| {
+        for answer in story.observed.answers.values_mut() {
+            answer.said = Err("no route".to_owned());
+        }
+    };
+    silence(&mut story);
+    story.look(10);
+    shows(&story, "True", "AllPodsCurrent");
+    story.edit("{rollout: {canary: false}, ttlSeconds: 7}");
+    story.look(11);
+    shows(&story, "False", "PodsSilent");
+}
+
+#[test]
+fn o14_a_refused_edit_leaves_ready_true_while_the_service_leads_to_our_pods() {
+    let mut story = Story::settled("{}");
+    story.edit("{ttlSeconds: 5000}");
+    let status = story.look(10);
+    let ready = condition(&status, "Ready").unwrap();
+    assert_eq!((ready.status.as_str(), ready.reason.as_str()), ("True", "Serving"));
+    assert!(ready.message.contains("as an earlier spec says, on 2 pods"), "{}", ready.message);
+    story.observed.pods.clear();
+    let status = story.look(11);
+    assert_eq!(condition(&status, "Ready").unwrap().status, "False");
+    let mut first = Story::new("{ttlSeconds: 5000}");
+    let status = first.look(0);
+    assert_eq!(condition(&status, "Ready").unwrap().status, "False", "nothing ran before");
+    assert_eq!(kstatus(&first.dns), Kstatus::Failed);
+}
+
+#[test]
+fn o18_fields_without_effect_are_named_by_the_condition_accepted() {
+    let Some(row) = without_effect::FIELDS.first() else { return };
+    let mut story = Story::settled(row.example);
+    let status = story.look(10);
+    let accepted = condition(&status, "Accepted").unwrap();
+    assert_eq!(
+        (accepted.status.as_str(), accepted.reason.as_str()),
+        ("True", "FieldsWithoutEffect")
+    );
+    assert!(accepted.message.contains(row.instead), "{}", accepted.message);
+}
+
+/// Of a first install, too, which is Ready as far as the cluster's own names go.
+#[test]
+fn o18_upstreams_that_can_never_be_asked_are_degraded() {
+    let server = "{address: 192.0.2.1, transport: QUIC, tls: {serverName: dns.example}}";
+    let mut story = Story::settled(&format!("{{upstreams: {{servers: [{server}]}}}}"));
+    let status = story.look(10);
+    if without_effect::groups_never_asked(&config(&story.dns)).is_empty() {
+        return;
+    }
+    let degraded = condition(&status, "Degraded").unwrap();
+    assert_eq!((degraded.status.as_str(), degraded.reason.as_str()), ("True", "NoUsableUpstream"));
+    assert!(degraded.message.contains("any server of spec.upstreams"), "{}", degraded.message);
+    assert_eq!(kstatus(&story.dns), Kstatus::Failed, "a person has to change it");
+}
+
+#[test]
+fn o18_a_canary_is_observed_for_as_long_as_the_spec_says() {
+    let mut story = Story::settled("{rollout: {observeSeconds: 60}}");
+    story.edit("{rollout: {observeSeconds: 60}, ttlSeconds: 7}");
+    story.look(10);
+    assert_eq!(rollout::state(&story.observed).observe_seconds, 60);
+}

@@ -35,7 +35,7 @@ pub fn of(
     let none = ClusterDNSStatus::default();
     let before = before.unwrap_or(&none);
     let mut all = of_writes(before, written);
-    all.extend(switched.map(|is_added| of_switch(is_added)));
+    all.extend(switched.map(of_switch));
     all.extend(of_adoption(before, status));
     all.extend(of_revisions(before, status));
     all.extend(of_size(before, status));

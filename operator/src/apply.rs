@@ -264,7 +264,12 @@ async fn create_again(
 ) -> Result<(), NotLeading> {
     let (namespace, name) = names::service(dns);
     match service::create_again(&ctx.client, &ctx.writes, (&namespace, manifest)).await {
-        Ok(_) => outcome.written.push(told(Kind::Service, &namespace, &name)),
+        Ok(_) => outcome.written.push(Written {
+            kind: Kind::Service,
+            what: told(Kind::Service, &namespace, &name),
+            why: Why::Missing,
+            editor: None,
+        }),
         Err(WriteError::NotLeading(lost)) => return Err(lost),
         // Somebody was faster, which the watch will show.
         Err(error) if error.code() == Some(409) => {}

@@ -214,13 +214,16 @@ impl Scrape {
         });
         page.gauges("data_source", "1 for where a resource's data comes from", rows)?;
         type Count = fn(&Feed) -> u64;
-        let counts: [(&str, &str, Count); 5] = [
+        let counts: [(&str, &str, Count); 6] = [
             ("watch_events", "Events taken, bookmarks aside", |feed| feed.events),
             ("relists", "Complete lists after the first", |feed| feed.relists),
             ("watch_failures", "Lists and watches that failed", |feed| feed.failures),
             ("decode_failures", "Objects that could not be read", |feed| feed.undecodable),
             ("relist_differences", "What lists for comparison found different", |feed| {
                 feed.differences
+            }),
+            ("version_resets", "Lists below a version seen before: etcd was restored", |feed| {
+                feed.resets
             }),
         ];
         for (name, help, count) in counts {
@@ -229,6 +232,11 @@ impl Scrape {
         }
         let help = "1 while a configuration is expected and none is known: nothing is forwarded";
         page.gauge("config_is_missing", help, f64::from(u8::from(told.is_unconfigured)))?;
+        let help = "Times that another cluster answered at the API server's address";
+        page.counter("cluster_changes", help, told.cluster_changes)?;
+        let help = "1 while some answers are still those of the cluster before the change";
+        let serves_former = f64::from(u8::from(told.serves_former_cluster()));
+        page.gauge("serves_former_cluster", help, serves_former)?;
         drop(told);
         // E53, E13.
         let report = &self.sources.report;

@@ -110,7 +110,7 @@ fn router(views: Views) -> Router {
 async fn readyz(From(views): From<Views>) -> (StatusCode, String) {
     match why_not_ready(&views.health, &views.report) {
         reasons if reasons.is_empty() => {
-            (StatusCode::OK, format!("ready\n{}", snapshot_note(&views.report)))
+            (StatusCode::OK, format!("ready\n{}", notes(&views.report)))
         }
         reasons => {
             (StatusCode::SERVICE_UNAVAILABLE, format!("not ready:\n- {}\n", reasons.join("\n- ")))
@@ -176,11 +176,22 @@ fn is_live(told: &Told) -> bool {
     told.feeds.iter().all(|feed| !feed.is_wanted || feed.source == DataSource::Live)
 }
 
-/// What a person should know of data that is not live, a line of its own.
-fn snapshot_note(report: &Report) -> String {
+/// What a person should know of data that is not live or of another cluster, a line each.
+fn notes(report: &Report) -> String {
     let told = report.read();
+    let mut notes = snapshot_note(&told);
+    if told.serves_former_cluster() {
+        notes.push_str(
+            "the API server is of another cluster than before (kube-system has another uid): answers \
+             are those of the former cluster until every kind of object is listed again\n",
+        );
+    }
+    notes
+}
+
+fn snapshot_note(told: &Told) -> String {
     match told.snapshot.loaded {
-        Some(loaded) if !is_live(&told) => format!(
+        Some(loaded) if !is_live(told) => format!(
             "answers come from a snapshot that was confirmed {} s ago: no complete list of objects \
              has been read yet\n",
             loaded.age_s + loaded.at.elapsed().as_secs()

@@ -13,13 +13,13 @@ use tests::scripted_api::ScriptedApi;
 
 const SERVICES: &str = "/api/v1/services";
 
-fn cluster_ip(name: &str, address: &str) -> Value {
+pub(super) fn cluster_ip(name: &str, address: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Service", "metadata": {"namespace": "shop", "name": name},
            "spec": {"type": "ClusterIP", "clusterIP": address, "clusterIPs": [address],
                     "ports": [{"name": "http", "port": 80, "protocol": "TCP"}]}})
 }
 
-fn shop() -> Vec<Value> {
+pub(super) fn shop() -> Vec<Value> {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
     let services = (1..=9).map(|n| cluster_ip(&format!("s{n}"), &format!("10.96.0.{n}")));
     std::iter::once(namespace).chain(services).collect()
@@ -200,35 +200,6 @@ async fn k8_what_is_not_served_and_deleted_while_disconnected_is_not_told_any_mo
     api.compact();
     proxy.link(Link::Up);
     live.wait("one less", || told() == ["stays"]);
-}
-
-/// Behind one address there may be several API servers, and one of them lags behind the others.
-#[test]
-fn an_older_list_after_a_reconnect_never_takes_back_what_is_newer() {
-    let scene = Scene::new();
-    let lagging = scene.api.state();
-    scene.api.put(cluster_ip("new", "10.96.0.50"));
-    scene.api.put(cluster_ip("s1", "10.96.0.51"));
-    scene.live.wait_for("new.shop", &["10.96.0.50"]);
-    scene.live.wait_for("s1.shop", &["10.96.0.51"]);
-    let current = scene.api.state();
-
-    let lists = scene.api.lists("Service");
-    scene.api.show(lagging);
-    // It does not know the version to watch from; after some refusals a list is asked for.
-    scene.live.wait("an older list", || scene.api.lists("Service") > lists);
-    scene.live.wait("a watch", || scene.api.watches("Service") == 1);
-    scene.live.wait_for("new.shop", &["10.96.0.50"]);
-    scene.live.wait_for("s1.shop", &["10.96.0.51"]);
-    all_are_served(&scene.live, 2..=9);
-
-    // The other one again: what is deleted there goes.
-    scene.api.show(current);
-    scene.live.wait("a watch", || scene.api.watches("Service") == 1);
-    scene.api.delete("Service", "shop", "new");
-    scene.live.wait_for_denial("new.shop", "NXDOMAIN");
-    scene.live.wait_for("s1.shop", &["10.96.0.51"]);
-    all_are_served(&scene.live, 2..=9);
 }
 
 #[test]

@@ -49,6 +49,10 @@ pub struct ScriptedApi {
 #[derive(Debug, Default)]
 struct Shared {
     store: Store,
+    /// What watches start from, where the watch cache lags behind the store.
+    watch_cache: Option<Store>,
+    /// Octets that are added to each object of a kind in lists.
+    padding: Option<(String, Bytes)>,
     watches: Vec<Watch>,
     seen: VecDeque<Seen>,
 }
@@ -140,6 +144,19 @@ impl ScriptedApi {
         self.shared().store.page = objects;
     }
 
+    /// Objects of this kind are so many octets larger in lists, in an annotation. They are sent piece by piece.
+    pub fn pad(&self, kind: &str, octets: usize) {
+        self.shared().padding = Some((kind.to_owned(), Bytes::from(vec![b'x'; octets])));
+    }
+
+    /// How many objects each list of this kind asked for, page by page.
+    pub fn limits(&self, kind: &str) -> Vec<u32> {
+        let path = Collection::of_kind(kind).path();
+        let shared = self.shared();
+        let lists = shared.seen.iter().filter(|seen| seen.path == path && !seen.is_watch());
+        lists.filter_map(|seen| seen.parameter("limit")?.parse().ok()).collect()
+    }
+
     /// Forgets versions up to now, as etcd does when it is compacted: who wants to go on from one of them, in a watch or
     /// on the next page of a list, is told 410.
     pub fn compact(&self) {
@@ -151,6 +168,11 @@ impl ScriptedApi {
         self.shared().watches.clear();
     }
 
+    /// The newest version.
+    pub fn version(&self) -> u64 {
+        self.shared().store.version()
+    }
+
     /// What there is now; it can be shown again later.
     pub fn state(&self) -> Store {
         self.shared().store.clone()
@@ -160,6 +182,22 @@ impl ScriptedApi {
     pub fn show(&self, state: Store) {
         let mut shared = self.shared();
         shared.store = state;
+        shared.watch_cache = None;
+        shared.watches.clear();
+    }
+
+    /// Answers watches, and lists that allow any version, from this older state, as a server does whose watch cache
+    /// lags behind etcd. A list without a version is a consistent read and shows the newest state.
+    pub fn lag(&self, watch_cache: Store) {
+        let mut shared = self.shared();
+        shared.watch_cache = Some(watch_cache);
+        shared.watches.clear();
+    }
+
+    /// Ends the lag of [`ScriptedApi::lag`].
+    pub fn catch_up(&self) {
+        let mut shared = self.shared();
+        shared.watch_cache = None;
         shared.watches.clear();
     }
 
@@ -175,7 +213,12 @@ impl ScriptedApi {
     pub fn lists(&self, kind: &str) -> usize {
         let path = Collection::of_kind(kind).path();
         let is_list = |seen: &&Seen| {
-            seen.path == path && !seen.is_watch() && seen.parameter("continue").is_none()
+            let is_first_page = seen.parameter("continue").is_none();
+            // A list of one object asks which cluster this is.
+            seen.path == path
+                && !seen.is_watch()
+                && is_first_page
+                && seen.parameter("limit") != Some("1")
         };
         self.shared().seen.iter().filter(is_list).count()
     }
@@ -223,10 +266,16 @@ impl Shared {
         };
         let answered = match seen.is_watch() {
             true => self.watch(collection, seen.parameter("resourceVersion").unwrap_or_default()),
-            false => self
-                .store
-                .list(&collection, seen.parameter("continue"))
-                .map(|list| json_reply(200, &list)),
+            false => {
+                let store = match seen.parameter("resourceVersion") {
+                    Some(_) => self.watch_cache.as_mut().unwrap_or(&mut self.store),
+                    None => &mut self.store,
+                };
+                let limit = seen.parameter("limit").and_then(|limit| limit.parse().ok());
+                let list = store.list(&collection, seen.parameter("continue"), limit);
+                let padding = self.padding.as_ref().filter(|(kind, _)| collection.is_of(kind));
+                list.map(|list| list_reply(&list, padding.map(|(_, padding)| padding)))
+            }
         };
         answered.unwrap_or_else(|Refused { code, message }| {
             json_reply(code, &status_object(code, &message))
@@ -234,7 +283,8 @@ impl Shared {
     }
 
     fn watch(&mut self, collection: Collection, version: &str) -> Result<Reply, Refused> {
-        let since = self.store.events_since(&collection, version)?;
+        let store = self.watch_cache.as_ref().unwrap_or(&self.store);
+        let since = store.events_since(&collection, version)?;
         let (out, mut lines) = mpsc::unbounded_channel::<Bytes>();
         for event in since {
             let _ = out.send(event.line());
@@ -245,6 +295,35 @@ impl Shared {
         }));
         Ok(Response::new(BoxBody::new(body)))
     }
+}
+
+/// A list with its members in the order of a real server: metadata before items. What is added to each object is
+/// shared by all of them, so that the largest list takes no memory here.
+fn list_reply(list: &Value, padding: Option<&Bytes>) -> Reply {
+    const PLACE: &str = "@padding@";
+    let metadata = &list["metadata"];
+    let head = format!(r#"{{"kind":"List","apiVersion":"v1","metadata":{metadata},"items":["#);
+    let mut pieces = vec![Bytes::from(head)];
+    let items = list["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for (number, item) in items.iter().enumerate() {
+        let mut item = item.clone();
+        if padding.is_some() {
+            item["metadata"]["annotations"] = json!({ "padding": PLACE });
+        }
+        let comma = if number > 0 { "," } else { "" };
+        let text = format!("{comma}{item}");
+        match (padding, text.split_once(PLACE)) {
+            (Some(padding), Some((before, after))) => {
+                pieces.push(Bytes::from(before.to_owned()));
+                pieces.push(padding.clone());
+                pieces.push(Bytes::from(after.to_owned()));
+            }
+            _ => pieces.push(Bytes::from(text)),
+        }
+    }
+    pieces.push(Bytes::from_static(b"]}"));
+    let frames = pieces.into_iter().map(|piece| Ok(Frame::data(piece)));
+    Response::new(BoxBody::new(StreamBody::new(futures::stream::iter(frames))))
 }
 
 fn json_reply(status: u16, object: &Value) -> Reply {

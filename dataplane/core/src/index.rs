@@ -9,6 +9,7 @@ mod pods;
 mod ports;
 mod services;
 mod slices;
+mod versions;
 
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ pub use export::Export;
 
 use crate::index::held::{Held, HeldObjects};
 use crate::index::ports::PortLists;
+use crate::index::versions::Versions;
 use crate::object::{Change, Key, Object, Problem, Resource};
 use crate::records::{DataSource, Records};
 use crate::settings::Settings;
@@ -50,6 +52,8 @@ pub struct Index {
     ports: PortLists,
     /// The list that each resource's objects are stamped with (E21).
     generations: [u32; Resource::ALL.len()],
+    /// Which versions of each resource were seen.
+    versions: [Versions; Resource::ALL.len()],
     /// The list that came from a snapshot; 0 where there was none.
     snapshots: [u32; Resource::ALL.len()],
     free_services: FreeSlots,
@@ -70,6 +74,7 @@ impl Index {
             held: HeldObjects::default(),
             ports: PortLists::default(),
             generations: [0; Resource::ALL.len()],
+            versions: [Versions::default(); Resource::ALL.len()],
             snapshots: [0; Resource::ALL.len()],
             free_services: FreeSlots::default(),
             free_slices: FreeSlots::default(),
@@ -139,13 +144,43 @@ impl Index {
         self.generations[resource as usize] += 1;
     }
 
-    /// Ends a list: what was not applied since it began and is not newer than `list_version`
-    /// (0: no versions) is removed, and the resource has this source now. Returns how many objects were removed.
+    /// The list in progress is consistent and of this version (0: it has none). Returns whether it
+    /// is below a version already seen: then it is a reset, in which versions held are forgotten
+    /// (K22). Call it before the first object is applied; after that, begin the list again.
+    pub fn list_is_at(&mut self, resource: Resource, version: u64) -> bool {
+        self.versions[resource as usize].list_is_at(version)
+    }
+
+    /// The source was seen at this version, as a bookmark or an event says.
+    pub fn saw_version(&mut self, resource: Resource, version: u64) {
+        self.versions[resource as usize].saw(version);
+    }
+
+    /// The newest version that was seen; 0 where there were none.
+    pub fn newest_version(&self, resource: Resource) -> u64 {
+        self.versions[resource as usize].newest()
+    }
+
+    /// The next complete list is a reset, whatever its version is: it is of another cluster.
+    pub fn expect_reset(&mut self, resource: Resource) {
+        self.versions[resource as usize].expect_reset();
+    }
+
+    /// Whether the list in progress is a reset.
+    pub fn is_reset(&self, resource: Resource) -> bool {
+        self.versions[resource as usize].is_reset()
+    }
+
+    /// Ends a list: what was not applied since it began is removed, unless it is newer than
+    /// `list_version` (0: no versions) and the list is no reset. The resource has this source now.
+    /// Returns how many objects were removed.
     pub fn end_list(&mut self, resource: Resource, list_version: u64, source: DataSource) -> usize {
         let generation = self.generations[resource as usize];
+        let versions = self.versions[resource as usize];
         let vanished = self.held.vanished(resource, |held: &Held| {
-            held.generation != generation && (list_version == 0 || held.version <= list_version)
+            held.generation != generation && !versions.may_be_newer(held, list_version)
         });
+        self.versions[resource as usize].listed(list_version);
         for key in &vanished {
             self.changed |= self.delete(resource, key);
         }
@@ -219,13 +254,17 @@ impl Index {
     /// The stamp of an object that is applied now; `None` if a newer one is held (E14).
     fn stamp(&mut self, resource: Resource, key: &Key, uid: u128, version: u64) -> Option<Held> {
         let generation = self.generations[resource as usize];
+        let versions = &mut self.versions[resource as usize];
         match self.held.get_mut(resource, key) {
-            Some(held) if held.uid == uid && version != 0 && version < held.version => {
+            Some(held) if versions.is_older(held, generation, uid, version) => {
                 // It is still part of the list it came in.
                 held.generation = generation;
                 None
             }
-            Some(_) | None => Some(Held { uid, version, generation }),
+            Some(_) | None => {
+                versions.saw(version);
+                Some(Held { uid, version, generation })
+            }
         }
     }
 }

@@ -44,9 +44,9 @@ fn k2_a_snapshot_is_enough_and_says_that_it_is_one() {
     health.serving();
     is_loaded(&report, 90);
     assert!(why_not_ready(&health, &report).is_empty());
-    assert!(snapshot_note(&report).contains("confirmed 9"));
+    assert!(notes(&report).contains("confirmed 9"));
     report.contact();
-    assert_eq!(snapshot_note(&report), "");
+    assert_eq!(notes(&report), "");
 }
 
 #[test]
@@ -61,4 +61,12 @@ fn e43_with_an_old_snapshot_live_data_comes_first_if_the_source_answers() {
     assert!(why_not_ready(&health, &report).is_empty());
     report.read().source_answers = Some(true);
     assert!(why_not_ready(&health, &report).is_empty(), "once reached it does not drop");
+}
+
+#[test]
+fn k22_readyz_says_when_answers_are_those_of_a_former_cluster() {
+    let report = Report::default();
+    assert_eq!(notes(&report), "");
+    report.read().feeds[0].is_of_former_cluster = true;
+    assert!(notes(&report).contains("another cluster"), "{}", notes(&report));
 }

@@ -24,6 +24,10 @@ pub struct Feed {
     pub failures: u64,
     /// Objects that were not understood at all.
     pub undecodable: u64,
+    /// Lists at a lower version than was seen before: the source went back (K22).
+    pub resets: u64,
+    /// The data is that of the cluster before, until the next complete list (K22).
+    pub is_of_former_cluster: bool,
     /// What a list for comparison found to be different (E54).
     pub differences: u64,
 }
@@ -48,6 +52,8 @@ impl Default for Feed {
             relists: 0,
             failures: 0,
             undecodable: 0,
+            resets: 0,
+            is_of_former_cluster: false,
             differences: 0,
         }
     }

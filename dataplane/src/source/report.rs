@@ -100,6 +100,8 @@ pub struct Told {
     pub is_unconfigured: bool,
     /// What this pod runs of a rollout, such as `stable`; empty without an operator.
     pub role: String,
+    /// Times that another cluster was found behind the address of the API server (K22).
+    pub cluster_changes: u64,
     /// Changes applied since start.
     pub changes: u64,
     /// States published since start.
@@ -110,6 +112,13 @@ pub struct Told {
     pub source_answers: Option<bool>,
     /// The process was asked to end.
     pub is_draining: bool,
+}
+
+impl Told {
+    /// Some answers are those of a cluster that is not behind the API server's address any more (K22).
+    pub fn serves_former_cluster(&self) -> bool {
+        self.feeds.iter().any(|feed| feed.is_of_former_cluster)
+    }
 }
 
 /// The report, shared.

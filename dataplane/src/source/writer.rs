@@ -12,6 +12,8 @@ use dataplane_core::{
 };
 use tokio::sync::watch;
 
+pub use warm::KUBE_SYSTEM;
+
 use super::Skipped;
 use super::report::Report;
 use super::unserved::Unserved;
@@ -72,6 +74,8 @@ pub struct Effect {
     pub is_visible: bool,
     /// What is not served of the object is another.
     pub is_problem_new: bool,
+    /// It is of another cluster than what is held: everything must be listed again (K22).
+    pub is_of_another_cluster: bool,
 }
 
 impl Writer {
@@ -223,9 +227,41 @@ impl Writer {
         }
     }
 
+    /// The list that began is consistent and of this version (0: it has none). Returns whether it
+    /// must begin again because it is a reset (K22) and `has_objects` of it were applied already.
+    pub fn list_is_at(&mut self, resource: Resource, version: u64, has_objects: bool) -> bool {
+        let was_reset = self.index.is_reset(resource);
+        let newest = self.index.newest_version(resource);
+        let is_reset = self.index.list_is_at(resource, version);
+        if let Some(renewal) = &mut self.renewal {
+            renewal.index.list_is_at(resource, version);
+        }
+        if is_reset && !was_reset {
+            self.report.read().feeds[resource as usize].resets += 1;
+            tracing::warn!(
+                resource = resource.plural(),
+                version,
+                newest,
+                "the API server lists a lower version than it showed before: its etcd was restored \
+                 from a backup; this list replaces what is known"
+            );
+        }
+        is_reset && !was_reset && has_objects
+    }
+
+    /// An event or a bookmark says that the source is at this version (0: it does not say).
+    pub fn saw_version(&mut self, resource: Resource, version: u64) {
+        self.index.saw_version(resource, version);
+    }
+
+    /// The newest version of this resource that was seen; 0 before the first.
+    pub fn newest_version(&self, resource: Resource) -> u64 {
+        self.index.newest_version(resource)
+    }
+
     /// Applies one change.
     pub fn apply(&mut self, change: Change) -> Effect {
-        self.look_for_cluster(&change);
+        let is_of_another_cluster = self.look_for_cluster(&change);
         let key = match &change {
             Change::Apply(object) => (object.resource(), object.key()),
             Change::Delete(resource, key) => (*resource, key.clone()),
@@ -238,7 +274,7 @@ impl Writer {
         let problem = (!reasons.is_empty()).then(|| reasons.join("; "));
         let (resource, key) = key;
         let is_problem_new = self.problems.set(resource, &key, problem);
-        Effect { is_visible: applied.visible, is_problem_new }
+        Effect { is_visible: applied.visible, is_problem_new, is_of_another_cluster }
     }
 
     /// Applies a deletion that an event told of, unless a newer object has taken the name (K7).
@@ -264,6 +300,7 @@ impl Writer {
         {
             renewal.index.end_list(resource, list_version, DataSource::Live);
         }
+        self.report.read().feeds[resource as usize].is_of_former_cluster = false;
         self.problems.complete(resource, |key| self.index.held(resource, key).is_some());
         self.take_renewal();
         removed
@@ -274,6 +311,7 @@ impl Writer {
         self.index.begin_list(resource);
         self.index.end_list(resource, 0, DataSource::None);
         self.problems.forget(resource);
+        self.report.read().feeds[resource as usize].is_of_former_cluster = false;
         self.warm.abandon();
         self.take_renewal();
     }

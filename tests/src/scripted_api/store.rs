@@ -114,6 +114,10 @@ impl Collection {
         path.replace("{}", self.namespace.as_deref().unwrap_or("default"))
     }
 
+    pub(super) fn is_of(&self, kind: &str) -> bool {
+        self.kind == kind
+    }
+
     pub(super) fn has_kind_of(&self, other: &Collection) -> bool {
         self.kind == other.kind
     }
@@ -128,6 +132,10 @@ impl Collection {
 }
 
 impl Store {
+    pub(super) fn version(&self) -> u64 {
+        self.version
+    }
+
     pub(super) fn put(&mut self, object: Value) -> Event {
         let is_new = !self.objects.contains_key(&key(&object));
         self.put_in_secret(object.clone());
@@ -178,7 +186,9 @@ impl Store {
         &mut self,
         collection: &Collection,
         token: Option<&str>,
+        limit: Option<usize>,
     ) -> Result<Value, Refused> {
+        let page = self.page.min(limit.unwrap_or(usize::MAX));
         let Rest { version, mut items } = match token {
             None => {
                 let objects = self.objects.values().filter(|object| collection.holds(object));
@@ -190,8 +200,8 @@ impl Store {
             }
         };
         let mut metadata = json!({"resourceVersion": version.to_string()});
-        if items.len() > self.page {
-            let rest = items.split_off(self.page);
+        if items.len() > page {
+            let rest = items.split_off(page);
             let token = self.rests.keys().last().map_or(1, |last| last + 1);
             self.rests.insert(token, Rest { version, items: rest });
             metadata["continue"] = token.to_string().into();
@@ -244,14 +254,14 @@ mod tests {
         store.put(service("a"));
         store.put(service("b"));
         let services = Collection::of_kind("Service");
-        let first = store.list(&services, None).unwrap();
+        let first = store.list(&services, None, None).unwrap();
         store.put(service("c"));
         let token = first["metadata"]["continue"].as_str().map(str::to_owned);
-        let second = store.clone().list(&services, token.as_deref()).unwrap();
+        let second = store.clone().list(&services, token.as_deref(), None).unwrap();
         assert_eq!(second["metadata"], json!({"resourceVersion": "3"}));
         assert_eq!(second["items"][0]["metadata"]["name"], "b");
         store.compact();
-        assert_eq!(store.list(&services, token.as_deref()).unwrap_err().code, 410);
+        assert_eq!(store.list(&services, token.as_deref(), None).unwrap_err().code, 410);
     }
 
     #[test]

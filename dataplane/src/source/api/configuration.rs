@@ -133,8 +133,8 @@ impl Desk {
     }
 
     /// The ConfigMap, as the API server has it.
-    pub(super) fn take_config_map(&mut self, text: &str) {
-        let read: Result<decode::ConfigMap, _> = serde_json::from_str(text);
+    pub(super) fn take_config_map(&mut self, text: &[u8]) {
+        let read: Result<decode::ConfigMap, _> = serde_json::from_slice(text);
         self.settling.listed = true;
         self.settling.texts = Some(read.unwrap_or_default().data.unwrap_or_default());
         self.settle(Instant::now());
@@ -335,7 +335,9 @@ impl Desk {
                 }
                 self.settling.renewing =
                     Some(Renewing { config, running, pod_records, awaits_pods });
-                self.relists.send_modify(|count| *count += 1);
+                self.relists.send_modify(|counts| {
+                    Resource::ALL.iter().for_each(|resource| counts[*resource as usize] += 1);
+                });
             }
             Err(error) => self.report.reject(configuration::unusable(running.origin, error)),
         }

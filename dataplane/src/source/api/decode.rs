@@ -1,5 +1,5 @@
 //! JSON from the API server to objects of the core, straight from the text: no generic value, no
-//! copy of a page. What one object has wrong is said of that object only (E15).
+//! copy. What one object has wrong is said of that object only (E15).
 
 use std::borrow::Cow;
 
@@ -10,17 +10,6 @@ use serde_json::value::RawValue;
 
 use crate::source::convert::{self, Reasons};
 use crate::source::slim;
-
-/// A page of a list.
-#[derive(Debug, Deserialize)]
-pub(super) struct Page<'a> {
-    /// Version and token.
-    #[serde(default)]
-    pub(super) metadata: PageMetadata,
-    /// The objects, unread; `null` where there is none.
-    #[serde(borrow, default)]
-    pub(super) items: Option<Vec<&'a RawValue>>,
-}
 
 /// `metadata` of a list.
 #[derive(Debug, Default, Deserialize)]
@@ -96,7 +85,7 @@ pub(super) struct Undecodable {
 ///
 /// # Errors
 /// Whose fields have types they cannot have: nothing of it is served.
-pub(super) fn object(resource: Resource, text: &str) -> Result<Decoded, Undecodable> {
+pub(super) fn object(resource: Resource, text: &[u8]) -> Result<Decoded, Undecodable> {
     let mut reasons = Reasons::default();
     let (metadata, object) = match resource {
         Resource::Services => {
@@ -131,16 +120,16 @@ pub(super) fn object(resource: Resource, text: &str) -> Result<Decoded, Undecoda
     })
 }
 
-fn read<T: DeserializeOwned>(text: &str) -> Result<T, Undecodable> {
-    serde_json::from_str(text).map_err(|error| Undecodable {
+fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, Undecodable> {
+    serde_json::from_slice(text).map_err(|error| Undecodable {
         key: named(text).map(|named| convert::key(&named.metadata)),
         error: error.to_string(),
     })
 }
 
 /// The metadata of anything.
-pub(super) fn named(text: &str) -> Option<Named> {
-    serde_json::from_str(text).ok()
+pub(super) fn named(text: &[u8]) -> Option<Named> {
+    serde_json::from_slice(text).ok()
 }
 
 /// A resourceVersion as a number; 0 for one that is none.
@@ -153,17 +142,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_object_of_a_page_that_cannot_be_read_is_named_and_the_others_are_kept() {
-        let text = r#"{"metadata":{"resourceVersion":"7","continue":"t"},"items":[
-            {"metadata":{"name":"good","namespace":"shop","resourceVersion":"5"},"spec":{"clusterIP":"10.96.0.1"}},
-            {"metadata":{"name":"bad","namespace":"shop"},"spec":{"ports":"none"}}]}"#;
-        let page: Page<'_> = serde_json::from_str(text).unwrap();
-        assert_eq!(page.metadata.resource_version, "7");
-        assert_eq!(page.metadata.token.as_deref(), Some("t"));
-        let items = page.items.unwrap();
-        let good = object(Resource::Services, items[0].get()).unwrap();
-        assert_eq!(good.key.to_string(), "shop/good");
-        let bad = object(Resource::Services, items[1].get()).unwrap_err();
+    fn an_object_that_cannot_be_read_is_named() {
+        let text = r#"{"metadata":{"name":"bad","namespace":"shop"},"spec":{"ports":"none"}}"#;
+        let bad = object(Resource::Services, text.as_bytes()).unwrap_err();
         assert_eq!(bad.key.unwrap().to_string(), "shop/bad");
         assert!(bad.error.contains("invalid type"), "{}", bad.error);
     }
@@ -175,14 +156,8 @@ mod tests {
             "addressType":"IPv4"}}"#,
             "x".repeat(1 << 20)
         );
-        let decoded = object(Resource::EndpointSlices, &text).unwrap();
+        let decoded = object(Resource::EndpointSlices, text.as_bytes()).unwrap();
         assert_eq!(decoded.last_change.as_deref(), Some("2026-01-01T00:00:00Z"));
         assert!(decoded.object.is_none() && decoded.reasons.unwrap().contains("service-name"));
-    }
-
-    #[test]
-    fn an_empty_list_may_be_null() {
-        let page: Page<'_> = serde_json::from_str(r#"{"metadata":{},"items":null}"#).unwrap();
-        assert!(page.items.is_none());
     }
 }

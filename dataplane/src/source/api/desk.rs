@@ -11,7 +11,8 @@ use tokio::sync::watch;
 
 use super::configuration::Settling;
 use super::decode::{self, Decoded, Undecodable};
-use super::watched::Watched;
+use super::items::MAX_OBJECT;
+use super::watched::{KINDS, Watched};
 use crate::snapshot::Stored;
 use crate::source::configuration;
 use crate::source::feed::Feed;
@@ -29,8 +30,8 @@ pub(super) struct Desk {
     pub(super) config_map: Option<Watched>,
     /// The folder of the warm start, and what it had for this start.
     pub(super) state_dir: Option<(PathBuf, Option<Stored>)>,
-    /// Counts requests to list everything again.
-    pub(super) relists: watch::Sender<u64>,
+    /// Counts requests to list again, by [`Watched::number`].
+    pub(super) relists: watch::Sender<[u64; KINDS]>,
     /// Whether Pods are watched.
     pub(super) pods_wanted: watch::Sender<bool>,
     /// What the source did not understand of objects.
@@ -48,7 +49,7 @@ impl Desk {
             settling,
             config_map: None,
             state_dir: None,
-            relists: watch::Sender::new(0),
+            relists: watch::Sender::new([0; KINDS]),
             pods_wanted: watch::Sender::new(false),
             reasons: Unserved::default(),
             has_news: true,
@@ -96,18 +97,61 @@ impl Desk {
         }
     }
 
-    /// An object of a list, or of an event. Returns whether an answer may differ.
-    pub(super) fn apply(&mut self, watched: &Watched, object: &RawValue) -> bool {
+    /// The list that began is consistent and of this version. Returns whether it must begin again,
+    /// because it is a reset and `has_objects` of it were applied already (K22).
+    pub(super) fn list_is_at(
+        &mut self,
+        watched: &Watched,
+        version: u64,
+        has_objects: bool,
+    ) -> bool {
         match watched {
-            Watched::Objects(resource) => self.apply_object(*resource, object.get()),
+            Watched::Objects(resource) => self.writer.list_is_at(*resource, version, has_objects),
+            Watched::ConfigMap { .. } => false,
+        }
+    }
+
+    /// An event or a bookmark has this version.
+    pub(super) fn saw_version(&mut self, watched: &Watched, version: u64) {
+        if let Watched::Objects(resource) = watched {
+            self.writer.saw_version(*resource, version);
+        }
+    }
+
+    /// What the API server says now of the Namespace `kube-system`, in a consistent list of this
+    /// version: if that is below what was seen, or the uid is another, everything is listed again (K22).
+    pub(super) fn look_at_cluster(&mut self, version: u64, uid: Option<u128>) {
+        let went_back = version < self.writer.newest_version(Resource::Namespaces);
+        let is_another = uid.is_some_and(|uid| self.writer.is_of_cluster(uid));
+        if went_back || is_another {
+            self.relist_all();
+        }
+    }
+
+    /// Everything is listed again, the configuration as well.
+    fn relist_all(&mut self) {
+        self.relists.send_modify(|counts| counts.iter_mut().for_each(|count| *count += 1));
+    }
+
+    /// An object of a list, or of an event, as JSON. Returns whether an answer may differ.
+    pub(super) fn apply(&mut self, watched: &Watched, object: &[u8]) -> bool {
+        match watched {
+            Watched::Objects(resource) => self.apply_object(*resource, object),
             Watched::ConfigMap { .. } => {
-                self.take_config_map(object.get());
+                self.take_config_map(object);
                 false
             }
         }
     }
 
-    fn apply_object(&mut self, resource: Resource, text: &str) -> bool {
+    /// An object of a list is longer than any can be: it is counted, and not served.
+    pub(super) fn skip_too_long(&mut self, watched: &Watched) {
+        let resource = watched.plural();
+        tracing::warn!(resource, limit = MAX_OBJECT, "an object is too long to be read");
+        self.feed(watched, |feed| feed.undecodable += 1);
+    }
+
+    fn apply_object(&mut self, resource: Resource, text: &[u8]) -> bool {
         let Decoded { key, object, reasons, last_change } = match decode::object(resource, text) {
             Ok(decoded) => decoded,
             Err(undecodable) => return self.skip(resource, undecodable),
@@ -143,7 +187,7 @@ impl Desk {
 
     /// A deletion that an event tells of.
     pub(super) fn delete(&mut self, watched: &Watched, object: &RawValue) -> bool {
-        let named = decode::named(object.get());
+        let named = decode::named(object.get().as_bytes());
         let (Watched::Objects(resource), Some(named)) = (watched, named) else {
             if matches!(watched, Watched::ConfigMap { .. }) {
                 self.lose_config_map();
@@ -164,6 +208,9 @@ impl Desk {
 
     fn note(&mut self, effect: Effect) {
         self.has_news |= effect.is_problem_new;
+        if effect.is_of_another_cluster {
+            self.relist_all();
+        }
         self.report.read().changes += 1;
     }
 

@@ -1,5 +1,6 @@
-//! One stream: list, remove what vanished, watch from there, and after whatever happens go on as
-//! the supervisor says (E20-E24). Each resource has a stream of its own: losing one does not stop the others (E33). A loop of our own on kube's client instead of kube-runtime's
+//! One stream: list, watch from there, and after whatever happens continue as the supervisor says
+//! (E20-E24). Each resource has a stream of its own: losing one does not stop the others (E33).
+//! A loop of our own on kube's client instead of kube-runtime's
 //! `watcher`: that one hides HTTP statuses, Retry-After and the list's version, which decide here.
 
 use std::cell::RefCell;
@@ -13,21 +14,21 @@ use kube::client::Body;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::decode::{self, Line, Page, Status};
+use super::decode::{self, Line, Status};
 use super::desk::Desk;
+use super::items::MAX_OBJECT;
+use super::pages::Pages;
 use super::supervise::{During, Failure, Next, Supervisor};
-use super::watched::Watched;
+use super::watched::{KINDS, Watched};
 use super::way::Way;
 use super::{chance, pulse};
 
 /// An answer begins within this time, and a list goes on.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// A watch without a word for so long is begun again, for it may be dead: bookmarks come about every minute.
 const SILENCE: Duration = Duration::from_secs(90);
-/// An object in etcd has 1.5 MiB at most; a line that is longer is none.
-const MAX_LINE: usize = 8 << 20;
-/// A page of the largest objects there can be.
-const MAX_PAGE: usize = 256 << 20;
+/// An object, and what an event says of it.
+const MAX_LINE: usize = MAX_OBJECT + 1024;
 /// An error body that is read for its message.
 const MAX_ERROR: usize = 64 << 10;
 /// Lists for comparison are so much of their interval apart at random: many pods start together.
@@ -35,12 +36,15 @@ const COMPARE_SPREAD: f64 = 0.4;
 
 /// Follows one thing for ever.
 pub(super) struct Stream {
-    watched: Watched,
+    pub(super) watched: Watched,
     way: Rc<Way>,
-    desk: Rc<RefCell<Desk>>,
+    pub(super) desk: Rc<RefCell<Desk>>,
     /// Counts the times that the way to the API server was found dead.
     dead: watch::Receiver<u64>,
-    relists: watch::Receiver<u64>,
+    /// Requests to list again, by [`Watched::number`], and how many of them have been followed.
+    relists: watch::Receiver<[u64; KINDS]>,
+    relisted: u64,
+    pub(super) pages: Pages,
     supervisor: Supervisor,
     /// The version that is held; `None` before the first complete list.
     version: Option<String>,
@@ -58,12 +62,15 @@ impl Stream {
     ) -> Stream {
         let relists = desk.borrow().relists.subscribe();
         let compare_after = desk.borrow().settling.pace.compare_after;
+        let pages = Pages::new(watched.page());
         Stream {
             watched,
             way,
             desk,
             dead,
             relists,
+            relisted: 0,
+            pages,
             supervisor: Supervisor::default(),
             version: None,
             compare_after,
@@ -78,14 +85,15 @@ impl Stream {
         loop {
             let (failure, during) = if relist {
                 match self.list().await {
-                    Ok(()) => {
-                        relist = false;
-                        continue;
-                    }
+                    // What was listed just now is of the cluster that is there.
+                    Ok(()) => self.watch().await,
                     Err(failure) => (failure, During::List),
                 }
             } else {
-                self.watch().await
+                match self.look_for_cluster().await {
+                    Ok(()) => self.watch().await,
+                    Err(failure) => (failure, During::Start),
+                }
             };
             let next = self.supervisor.next(&failure, during, Instant::now(), chance());
             self.tell(&failure, next);
@@ -113,31 +121,8 @@ impl Stream {
         }
     }
 
-    /// Pages of one consistent list. What is not in them is removed only at their end (E21).
-    async fn list(&mut self) -> Result<(), Failure> {
-        self.relists.mark_unchanged();
-        let mut differences = 0;
-        let mut token: Option<String> = None;
-        let mut version: Option<String> = None;
-        // One for all pages: what is kept of objects would otherwise come to lie where the last one was.
-        let mut body = Vec::new();
-        self.desk.borrow_mut().begin(&self.watched);
-        loop {
-            self.page(token.as_deref(), &mut body).await?;
-            let page: Page<'_> = serde_json::from_slice(&body)
-                .map_err(|error| Failure::Garbage(error.to_string()))?;
-            let mut desk = self.desk.borrow_mut();
-            for item in page.items.unwrap_or_default() {
-                differences += u64::from(desk.apply(&self.watched, item));
-            }
-            // Of the first page: objects of later ones are as of then too.
-            version.get_or_insert(page.metadata.resource_version);
-            token = page.metadata.token.filter(|token| !token.is_empty());
-            if token.is_none() {
-                break;
-            }
-        }
-        let version = version.unwrap_or_default();
+    /// A list is complete: the next watch starts at its version.
+    pub(super) fn complete(&mut self, version: String, differences: u64) {
         let mut desk = self.desk.borrow_mut();
         let removed = desk.complete(&self.watched, &version);
         if std::mem::take(&mut self.is_comparing) {
@@ -153,30 +138,15 @@ impl Stream {
         self.compare_at = next_comparison(self.compare_after);
         self.supervisor.moved();
         self.version = Some(version);
-        Ok(())
     }
 
-    async fn page(&mut self, token: Option<&str>, page: &mut Vec<u8>) -> Result<(), Failure> {
-        let request = self.watched.list(token);
-        let mut body = self.send(request).await?.into_body();
-        page.clear();
-        loop {
-            match timeout(ANSWER_TIMEOUT, body.frame()).await {
-                Err(_) => return Err(silent(ANSWER_TIMEOUT)),
-                Ok(None) => return Ok(()),
-                Ok(Some(Err(error))) => return Err(Failure::Link(chain(&error))),
-                Ok(Some(Ok(frame))) => {
-                    page.extend_from_slice(frame.data_ref().map_or(&[][..], |d| d))
-                }
-            }
-            if page.len() > MAX_PAGE {
-                return Err(Failure::Garbage("a page of a list is too long".into()));
-            }
-        }
+    /// A list that begins now answers every request for one so far.
+    pub(super) fn mark_relisted(&mut self) {
+        self.relisted = self.relists.borrow_and_update()[self.watched.number()];
     }
 
     /// Sends a request; an answer that is an error is a failure.
-    async fn send(&mut self, request: Request<Body>) -> Result<Response<Body>, Failure> {
+    pub(super) async fn send(&mut self, request: Request<Body>) -> Result<Response<Body>, Failure> {
         self.dead.mark_unchanged();
         let client = self.way.client();
         let answered = tokio::select! {
@@ -228,6 +198,7 @@ impl Stream {
     async fn chunk(&mut self, body: &mut Body) -> Result<Vec<u8>, Failure> {
         let compare_in = self.compare_at.saturating_duration_since(Instant::now());
         let begun = Instant::now();
+        let (number, relisted) = (self.watched.number(), self.relisted);
         loop {
             return tokio::select! {
                 frame = timeout(SILENCE, body.frame()) => match frame {
@@ -244,7 +215,7 @@ impl Stream {
                     }
                     Err(silent(pulse::PATIENCE))
                 }
-                _ = self.relists.changed() => Err(Failure::Relist),
+                _ = self.relists.wait_for(|counts| counts[number] != relisted) => Err(Failure::Relist),
                 () = tokio::time::sleep(compare_in) => {
                     self.is_comparing = true;
                     Err(Failure::Relist)
@@ -288,7 +259,7 @@ impl Stream {
             let Status { code, message } = status;
             return Err(Failure::Status { code, message, retry_after: None });
         }
-        let named = decode::named(read.object.get()).unwrap_or_default();
+        let named = decode::named(read.object.get().as_bytes()).unwrap_or_default();
         let version = named.metadata.resource_version;
         // Versions of one resource only grow (K7): an event from before what is held is an echo.
         let (held, new) =
@@ -299,7 +270,7 @@ impl Stream {
         let mut desk = self.desk.borrow_mut();
         let is_event = match &*read.kind {
             "ADDED" | "MODIFIED" => {
-                desk.apply(&self.watched, read.object);
+                desk.apply(&self.watched, read.object.get().as_bytes());
                 true
             }
             "DELETED" => {
@@ -309,6 +280,7 @@ impl Stream {
             "BOOKMARK" => false,
             other => return Err(Failure::Garbage(format!("an event of type {other:?}"))),
         };
+        desk.saw_version(&self.watched, new);
         drop(desk);
         if version.is_some() && version != self.version {
             self.version = version;
@@ -330,7 +302,7 @@ fn next_comparison(after: Duration) -> Instant {
     Instant::now() + after.mul_f64(1.0 + COMPARE_SPREAD * chance())
 }
 
-fn silent(duration: Duration) -> Failure {
+pub(super) fn silent(duration: Duration) -> Failure {
     Failure::Link(format!("nothing came from it for {} s", duration.as_secs()))
 }
 
@@ -349,7 +321,7 @@ async fn refusal(code: StatusCode, response: Response<Body>) -> Failure {
 }
 
 /// An error and what caused it.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -368,11 +340,14 @@ fn chain(error: &dyn std::error::Error) -> String {
 struct Lines {
     buffer: Vec<u8>,
     taken: usize,
+    /// Up to here there is no end of a line behind `taken`.
+    searched: usize,
 }
 
 impl Lines {
     fn add(&mut self, chunk: &[u8]) -> Result<(), Failure> {
         self.buffer.drain(..self.taken);
+        self.searched -= self.taken;
         self.taken = 0;
         self.buffer.extend_from_slice(chunk);
         match self.buffer.len() > MAX_LINE + chunk.len() {
@@ -383,10 +358,15 @@ impl Lines {
 
     /// The next whole line; what has no end yet stays.
     fn next(&mut self) -> Option<Vec<u8>> {
-        let rest = &self.buffer[self.taken..];
-        let end = rest.iter().position(|&octet| octet == b'\n')?;
-        let line = rest[..end].to_vec();
-        self.taken += end + 1;
+        let rest = &self.buffer[self.searched..];
+        let Some(end) = rest.iter().position(|&octet| octet == b'\n') else {
+            self.searched = self.buffer.len();
+            return None;
+        };
+        let end = self.searched + end;
+        let line = self.buffer[self.taken..end].to_vec();
+        self.taken = end + 1;
+        self.searched = self.taken;
         Some(line)
     }
 }

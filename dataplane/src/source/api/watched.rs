@@ -5,16 +5,20 @@ use kube::api::{ListParams, Request, WatchParams};
 use kube::client::Body;
 
 use crate::source::convert::SERVICE_NAME_LABEL;
+use crate::source::writer::KUBE_SYSTEM;
 
 /// The server ends a watch after so long (E24): below the 240 s after which load balancers drop an
 /// idle connection and say nothing.
 const WATCH_TIMEOUT_S: u32 = 180;
-/// Objects in a page, which is held whole.
+/// Objects in a page at most.
 const PAGE: u32 = 500;
 /// A full EndpointSlice has 35 KB of JSON, and so up to 3.5 MB a page.
 const PAGE_OF_SLICES: u32 = 100;
 /// A Pod has 5-10 KB.
 const PAGE_OF_PODS: u32 = 250;
+
+/// Everything that may be listed again on request: the resources, and the ConfigMap.
+pub(super) const KINDS: usize = Resource::ALL.len() + 1;
 
 /// One thing to list and watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +40,14 @@ impl Watched {
         match self {
             Watched::Objects(resource) => resource.plural(),
             Watched::ConfigMap { .. } => "configmaps",
+        }
+    }
+
+    /// Its place among all kinds, below [`KINDS`].
+    pub(super) fn number(&self) -> usize {
+        match self {
+            Watched::Objects(resource) => *resource as usize,
+            Watched::ConfigMap { .. } => Resource::ALL.len(),
         }
     }
 
@@ -66,7 +78,8 @@ impl Watched {
         }
     }
 
-    fn page(&self) -> u32 {
+    /// Objects in a page at most.
+    pub(super) fn page(&self) -> u32 {
         match self {
             Watched::Objects(Resource::EndpointSlices) => PAGE_OF_SLICES,
             Watched::Objects(Resource::Pods) => PAGE_OF_PODS,
@@ -83,11 +96,11 @@ impl Watched {
     /// The first page, or the one behind `token`. Without a resourceVersion: a consistent read,
     /// because what a list lacks is removed, and a list from a server that lags would lack names
     /// that live.
-    pub(super) fn list(&self, token: Option<&str>) -> hyper::Request<Body> {
+    pub(super) fn list(&self, limit: u32, token: Option<&str>) -> hyper::Request<Body> {
         let parameters = ListParams {
             label_selector: self.label_selector(),
             field_selector: self.field_selector(),
-            limit: Some(self.page()),
+            limit: Some(limit),
             continue_token: token.map(str::to_owned),
             ..ListParams::default()
         };
@@ -97,6 +110,20 @@ impl Watched {
             false => request.list(&parameters),
         };
         built.expect("parameters that fit together").map(Body::from)
+    }
+
+    /// A consistent list of the Namespace `kube-system` alone, from the stream of Namespaces.
+    pub(super) fn kube_system(&self) -> Option<hyper::Request<Body>> {
+        if *self != Watched::Objects(Resource::Namespaces) {
+            return None;
+        }
+        let parameters = ListParams {
+            field_selector: Some(format!("metadata.name={KUBE_SYSTEM}")),
+            limit: Some(1),
+            ..ListParams::default()
+        };
+        let built = Request::new(self.path()).list_metadata(&parameters);
+        Some(built.expect("parameters that fit together").map(Body::from))
     }
 
     /// What changes after this version.
@@ -123,10 +150,10 @@ mod tests {
 
     #[test]
     fn lists_are_consistent_reads_in_pages() {
-        let request = Watched::Objects(Resource::Services).list(None);
+        let request = Watched::Objects(Resource::Services).list(500, None);
         let text = request.uri().to_string();
         assert!(text.contains("limit=500") && !text.contains("resourceVersion"), "{text}");
-        let next = Watched::Objects(Resource::Services).list(Some("a+b="));
+        let next = Watched::Objects(Resource::Services).list(500, Some("a+b="));
         assert!(next.uri().to_string().contains("continue=a%2Bb%3D"));
     }
 
@@ -144,9 +171,9 @@ mod tests {
         let text = map.watch("7").uri().to_string();
         assert!(text.starts_with("/api/v1/namespaces/dns/configmaps?"), "{text}");
         assert!(text.contains("fieldSelector=metadata.name%3Dmain"), "{text}");
-        let slices = Watched::Objects(Resource::EndpointSlices).list(None).uri().to_string();
+        let slices = Watched::Objects(Resource::EndpointSlices).list(100, None).uri().to_string();
         assert!(slices.contains("labelSelector=kubernetes.io%2Fservice-name"), "{slices}");
-        let namespaces = Watched::Objects(Resource::Namespaces).list(None);
+        let namespaces = Watched::Objects(Resource::Namespaces).list(500, None);
         let accept = namespaces.headers()["accept"].to_str().unwrap();
         assert!(accept.contains("PartialObjectMetadataList"), "{accept}");
     }

@@ -12,7 +12,10 @@ use super::{Writer, unix_s};
 use crate::snapshot::{self, Circumstances, Loaded, Refusal, Snapshots, Stored};
 
 /// The Namespace whose uid names a cluster.
-const KUBE_SYSTEM: &str = "kube-system";
+pub const KUBE_SYSTEM: &str = "kube-system";
+
+/// How often it is looked whether snapshots may be written again.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What the writer remembers for snapshots.
 #[derive(Debug, Default)]
@@ -21,6 +24,8 @@ pub(super) struct Warm {
     contacts: [Option<u64>; Resource::ALL.len()],
     /// Uid of the Namespace `kube-system`, once it is known.
     kube_system: Option<u128>,
+    /// That uid is the live cluster's, and not only the snapshot's.
+    is_live_cluster: bool,
     /// Where snapshots are kept.
     snapshots: Option<Snapshots>,
 }
@@ -60,16 +65,47 @@ impl Writer {
         self.warm.contacts[resource as usize] = Some(unix_s());
     }
 
-    /// E42: the live cluster has this uid. If the snapshot is of another, nothing of it stays.
-    pub fn is_of_cluster(&mut self, kube_system: u128) {
-        if self.warm.kube_system.is_some_and(|known| known != kube_system) {
-            tracing::warn!(
-                "the Namespace kube-system has another uid than in the snapshot: it is of another \
-                 cluster, and all of it is dropped"
-            );
-            self.forget_snapshot();
+    /// The live cluster has this uid of `kube-system`. If the snapshot is of another, nothing of it
+    /// stays (E42). If what was live is of another, it stays until lists replace it, because
+    /// answers that may be old are better than none (K22); then this returns true, and everything
+    /// must be listed again.
+    pub fn is_of_cluster(&mut self, kube_system: u128) -> bool {
+        let known = self.warm.kube_system.replace(kube_system);
+        let was_live = std::mem::replace(&mut self.warm.is_live_cluster, true);
+        if known.is_none_or(|known| known == kube_system) {
+            return false;
         }
-        self.warm.kube_system = Some(kube_system);
+        if was_live {
+            self.expect_another_cluster();
+            return true;
+        }
+        tracing::warn!(
+            "the Namespace kube-system has another uid than in the snapshot: it is of another \
+             cluster, and all of it is dropped"
+        );
+        self.forget_snapshot();
+        false
+    }
+
+    fn expect_another_cluster(&mut self) {
+        tracing::warn!(
+            "the Namespace kube-system has another uid than before: another cluster is behind the \
+             API server's address, and its lists replace what is known"
+        );
+        let mut told = self.report.read();
+        told.cluster_changes += 1;
+        for (resource, feed) in Resource::ALL.into_iter().zip(&mut told.feeds) {
+            feed.is_of_former_cluster = self.index.objects(resource) > 0;
+            self.index.expect_reset(resource);
+            if let Some(renewal) = &mut self.renewal {
+                renewal.index.expect_reset(resource);
+                // A list that is in progress may be of the cluster before.
+                renewal.has_begun[resource as usize] = false;
+            }
+        }
+        // It would mix two clusters under the uid of one.
+        drop(told);
+        self.warm.abandon();
     }
 
     /// Removes what came from a snapshot and no live list has confirmed; visible with the next
@@ -149,6 +185,10 @@ impl Writer {
     /// the latest, or `None` where none are kept. It never waits for the disk.
     pub fn step_snapshot(&mut self) -> Option<Duration> {
         let snapshots = self.warm.snapshots.as_mut()?;
+        if self.report.read().serves_former_cluster() {
+            // What is held is of two clusters.
+            return Some(PATIENCE);
+        }
         let circumstances = Circumstances {
             config: &self.configs.borrow(),
             contacts: self.warm.contacts,
@@ -166,13 +206,15 @@ impl Writer {
         }
     }
 
-    /// Learns from a live change which cluster this is.
-    pub(super) fn look_for_cluster(&mut self, change: &Change) {
-        if let Change::Apply(Object::Namespace(namespace)) = change
-            && &*namespace.name == KUBE_SYSTEM
-            && namespace.uid != 0
-        {
-            self.is_of_cluster(namespace.uid);
+    /// Learns from a live change which cluster this is. Returns whether it is another than before.
+    pub(super) fn look_for_cluster(&mut self, change: &Change) -> bool {
+        match change {
+            Change::Apply(Object::Namespace(namespace))
+                if &*namespace.name == KUBE_SYSTEM && namespace.uid != 0 =>
+            {
+                self.is_of_cluster(namespace.uid)
+            }
+            Change::Apply(_) | Change::Delete(..) => false,
         }
     }
 }

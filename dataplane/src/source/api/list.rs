@@ -1,0 +1,140 @@
+//! One consistent list, page by page, each object applied when it has arrived (E20, E21, K23).
+
+use http_body_util::BodyExt;
+use tokio::time::timeout;
+
+use super::decode::{self, PageMetadata};
+use super::items::{Items, Part};
+use super::supervise::Failure;
+use super::watch::{ANSWER_TIMEOUT, Stream, chain, silent};
+
+/// What a page had besides its objects.
+#[derive(Debug, Default)]
+struct Page {
+    metadata: PageMetadata,
+    objects: u32,
+    octets: usize,
+    /// Objects that changed an answer.
+    differences: u64,
+}
+
+impl Stream {
+    /// Pages of one consistent list. What is not in them is removed only at their end (E21).
+    pub(super) async fn list(&mut self) -> Result<(), Failure> {
+        self.mark_relisted();
+        let mut differences = 0;
+        let mut token: Option<String> = None;
+        let mut version: Option<String> = None;
+        self.desk.borrow_mut().begin(&self.watched);
+        loop {
+            let page = self.page(token.as_deref()).await?;
+            differences += page.differences;
+            // Of the first page: objects of later ones are as of then too.
+            version.get_or_insert(page.metadata.resource_version);
+            token = page.metadata.token.filter(|token| !token.is_empty());
+            if token.is_none() {
+                break;
+            }
+        }
+        self.complete(version.unwrap_or_default(), differences);
+        Ok(())
+    }
+
+    /// Reads a page, and learns from it how large the next one may be.
+    async fn page(&mut self, token: Option<&str>) -> Result<Page, Failure> {
+        let mut is_begun = false;
+        let read = self.read_page(token, &mut is_begun).await;
+        match &read {
+            Ok(page) => self.pages.took(page.objects, page.octets),
+            Err(failure) => self.pages.failed(failure, is_begun),
+        }
+        read
+    }
+
+    async fn read_page(
+        &mut self,
+        token: Option<&str>,
+        is_begun: &mut bool,
+    ) -> Result<Page, Failure> {
+        let request = self.watched.list(self.pages.limit(), token);
+        let mut body = self.send(request).await?.into_body();
+        let (mut items, mut page) = (Items::default(), Page::default());
+        loop {
+            let frame = match timeout(ANSWER_TIMEOUT, body.frame()).await {
+                Err(_) => return Err(silent(ANSWER_TIMEOUT)),
+                Ok(None) => break,
+                Ok(Some(Err(error))) => return Err(Failure::Link(chain(&error))),
+                Ok(Some(Ok(frame))) => frame,
+            };
+            let Some(chunk) = frame.data_ref() else { continue };
+            *is_begun = true;
+            page.octets += chunk.len();
+            items.add(chunk, |part| self.take_part(part, token.is_none(), &mut page))?;
+        }
+        items.finish()?;
+        match page.metadata.resource_version.is_empty() {
+            // Without one nothing could be watched, and everything else would seem to be gone.
+            true => Err(Failure::Garbage("a list without a resourceVersion".into())),
+            false => Ok(page),
+        }
+    }
+
+    fn take_part(&self, part: Part<'_>, is_first: bool, page: &mut Page) -> Result<(), Failure> {
+        let mut desk = self.desk.borrow_mut();
+        match part {
+            Part::Metadata(text) => {
+                page.metadata = serde_json::from_slice(text)
+                    .map_err(|error| Failure::Garbage(error.to_string()))?;
+                let version = decode::version(Some(&page.metadata.resource_version));
+                let has_objects = page.objects > 0;
+                if is_first && desk.list_is_at(&self.watched, version, has_objects) {
+                    return Err(Failure::Relist);
+                }
+            }
+            Part::Object(text) => {
+                page.objects += 1;
+                page.differences += u64::from(desk.apply(&self.watched, text));
+            }
+            Part::TooLong => {
+                page.objects += 1;
+                desk.skip_too_long(&self.watched);
+            }
+        }
+        Ok(())
+    }
+
+    /// Which cluster answers, and whether its versions went back, asked before a watch continues at
+    /// the version held: a watch at a version that lies ahead may be accepted and stay silent, and
+    /// another cluster's history may contain our version (K22). One small list by the stream of
+    /// Namespaces, on behalf of all.
+    pub(super) async fn look_for_cluster(&mut self) -> Result<(), Failure> {
+        let Some(request) = self.watched.kube_system() else { return Ok(()) };
+        let mut body = self.send(request).await?.into_body();
+        let (mut items, mut metadata, mut uid) = (Items::default(), PageMetadata::default(), None);
+        loop {
+            let frame = match timeout(ANSWER_TIMEOUT, body.frame()).await {
+                Err(_) => return Err(silent(ANSWER_TIMEOUT)),
+                Ok(None) => break,
+                Ok(Some(Err(error))) => return Err(Failure::Link(chain(&error))),
+                Ok(Some(Ok(frame))) => frame,
+            };
+            items.add(frame.data_ref().map_or(&[][..], |data| data), |part| {
+                match part {
+                    Part::Metadata(text) => {
+                        metadata = serde_json::from_slice(text).unwrap_or_default();
+                    }
+                    Part::Object(text) => {
+                        let named = decode::named(text);
+                        uid = named.map(|named| crate::source::convert::uid(&named.metadata));
+                    }
+                    Part::TooLong => {}
+                }
+                Ok(())
+            })?;
+        }
+        items.finish()?;
+        let version = decode::version(Some(&metadata.resource_version));
+        self.desk.borrow_mut().look_at_cluster(version, uid.filter(|uid| *uid != 0));
+        Ok(())
+    }
+}

@@ -1,0 +1,104 @@
+//! How many objects the next page of a list is asked for. Pages of large objects shrink, for the
+//! sake of the API server, which makes a page as a whole, and of the time that a page takes; a
+//! page that failed is not asked for again in the same size (K23). Pure.
+
+use super::supervise::Failure;
+
+/// Octets that a page is to have at most.
+const PAGE_OCTETS: usize = 8 << 20;
+/// Objects in the first page, while nothing is known of their size.
+const FIRST_PAGE: u32 = 50;
+
+/// The size of the next page.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pages {
+    most: u32,
+    next: u32,
+}
+
+impl Pages {
+    /// Pages of at most so many objects.
+    pub(super) fn new(most: u32) -> Pages {
+        Pages { most, next: FIRST_PAGE.min(most) }
+    }
+
+    /// Objects to ask for.
+    pub(super) fn limit(&self) -> u32 {
+        self.next
+    }
+
+    /// A page had so many objects, in so many octets: the next one has at most twice as many, and
+    /// no more than fit if they are as large.
+    pub(super) fn took(&mut self, objects: u32, octets: usize) {
+        let each = octets / objects.max(1) as usize;
+        let fit = u32::try_from(PAGE_OCTETS / each.max(1)).unwrap_or(u32::MAX);
+        let grown = self.next.saturating_mul(2).min(self.most);
+        self.next = fit.clamp(1, grown);
+    }
+
+    /// A page was not read to its end; `is_begun`: it had begun to arrive.
+    pub(super) fn failed(&mut self, failure: &Failure, is_begun: bool) {
+        match failure {
+            // The list took longer than etcd keeps its version, 5 minutes: fewer requests.
+            Failure::Status { code: 410, .. } => {
+                self.next = self.next.saturating_mul(2).min(self.most)
+            }
+            // Too large, or it took too long.
+            Failure::Status { code: 413 | 500..=599, .. } | Failure::Garbage(_) => self.halve(),
+            Failure::Link(_) if is_begun => self.halve(),
+            // Not about its size.
+            Failure::Status { .. } | Failure::Link(_) | Failure::End | Failure::Relist => {}
+        }
+    }
+
+    fn halve(&mut self) {
+        self.next = (self.next / 2).max(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    fn sizes(pages: &mut Pages, octets_each: usize, count: usize) -> Vec<u32> {
+        let step = |_| {
+            let limit = pages.limit();
+            pages.took(limit, limit as usize * octets_each);
+            limit
+        };
+        (0..count).map(step).collect()
+    }
+
+    #[test]
+    fn k23_pages_grow_while_objects_are_small_and_shrink_when_they_are_large() {
+        let mut pages = Pages::new(500);
+        assert_eq!(sizes(&mut pages, 1_500, 6), [50, 100, 200, 400, 500, 500]);
+        assert_eq!(sizes(&mut pages, MIB, 3), [500, 8, 8]);
+        assert_eq!(sizes(&mut pages, 10 * MIB, 3), [8, 1, 1]);
+        assert_eq!(sizes(&mut pages, 1_500, 4), [1, 2, 4, 8]);
+        assert_eq!(Pages::new(30).limit(), 30);
+    }
+
+    #[test]
+    fn k23_a_page_that_fails_is_not_asked_for_again_in_the_same_size() {
+        let status = |code| Failure::Status { code, message: String::new(), retry_after: None };
+        let after = |failure: Failure, is_begun| {
+            let mut pages = Pages::new(100);
+            pages.failed(&failure, is_begun);
+            pages.limit()
+        };
+        assert_eq!(after(status(504), false), 25);
+        assert_eq!(after(status(413), false), 25);
+        assert_eq!(after(Failure::Link("nothing came".into()), true), 25);
+        assert_eq!(after(Failure::Garbage("not whole".into()), true), 25);
+        assert_eq!(after(status(410), true), 100, "it took too long in all");
+        for harmless in [status(403), status(429), Failure::Link("refused".into())] {
+            assert_eq!(after(harmless, false), 50);
+        }
+        let mut pages = Pages::new(100);
+        (0..20).for_each(|_| pages.failed(&status(500), false));
+        assert_eq!(pages.limit(), 1);
+    }
+}

@@ -1,0 +1,101 @@
+//! An API server that shows less than it did (K22): its etcd was restored from a backup, or another cluster has its
+//! address. And one that only lags, which may change nothing.
+
+use dataplane_core::Resource;
+use serde_json::{Value, json};
+use tests::live::Live;
+use tests::scripted_api::ScriptedApi;
+
+use super::api_scripted::{cluster_ip, shop};
+
+fn kube_system(uid: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": uid}})
+}
+
+const OURS: &str = "00000000-0000-4000-8000-00000000aaaa";
+const ANOTHER: &str = "00000000-0000-4000-8000-00000000bbbb";
+
+/// A data plane that watches everything of this API server.
+fn follow(api: &ScriptedApi) -> Live {
+    let live = Live::start(api.kubeconfig());
+    live.wait_until_ready();
+    live.wait("the watches", || {
+        ["Service", "EndpointSlice", "Namespace"].iter().all(|kind| api.watches(kind) == 1)
+    });
+    live
+}
+
+fn resets(live: &Live) -> Option<f64> {
+    live.metric("clusterdns_version_resets_total{resource=\"services\"}")
+}
+
+#[test]
+fn k22_after_etcd_is_restored_the_list_at_a_lower_version_is_the_truth() {
+    let api = ScriptedApi::start(&shop());
+    let live = follow(&api);
+    let backup = api.state();
+    api.put(cluster_ip("new", "10.96.0.50"));
+    api.put(cluster_ip("s1", "10.96.0.51"));
+    api.delete("Service", "shop", "s9");
+    live.wait_for_denial("s9.shop", "NXDOMAIN");
+    live.wait_for("s1.shop", &["10.96.0.51"]);
+
+    // Watches at our version are answered 504, then everything is listed at the version of the backup.
+    api.show(backup);
+    live.wait_for("s9.shop", &["10.96.0.9"]);
+    live.wait_for("s1.shop", &["10.96.0.1"]);
+    live.wait_for_denial("new.shop", "NXDOMAIN");
+    live.wait("the count", || resets(&live) == Some(1.0));
+
+    // What happens from then on has versions that were seen before.
+    api.put(cluster_ip("s1", "10.96.0.77"));
+    live.wait_for("s1.shop", &["10.96.0.77"]);
+    api.delete("Service", "shop", "s2");
+    live.wait_for_denial("s2.shop", "NXDOMAIN");
+}
+
+#[test]
+fn k22_a_watch_cache_that_lags_takes_nothing_back() {
+    let api = ScriptedApi::start(&shop());
+    let live = follow(&api);
+    let before = api.state();
+    api.put(cluster_ip("new", "10.96.0.50"));
+    api.put(cluster_ip("s1", "10.96.0.51"));
+    live.wait_for("s1.shop", &["10.96.0.51"]);
+
+    let lists = api.lists("Service");
+    api.lag(before);
+    // Watches at our version are answered 504; the lists that follow are consistent reads.
+    live.wait("some lists", || {
+        live.wait_for("new.shop", &["10.96.0.50"]);
+        live.wait_for("s1.shop", &["10.96.0.51"]);
+        api.lists("Service") > lists + 2
+    });
+    api.catch_up();
+    api.delete("Service", "shop", "new");
+    live.wait_for_denial("new.shop", "NXDOMAIN");
+    assert_eq!(resets(&live), Some(0.0));
+}
+
+#[test]
+fn k22_another_cluster_at_the_same_address_replaces_the_first_and_is_reported() {
+    let api = ScriptedApi::start(&shop());
+    api.put(kube_system(OURS));
+    let live = follow(&api);
+    live.wait_for("s1.shop", &["10.96.0.1"]);
+
+    // Of the other cluster our version is part of the history: watches could simply continue.
+    let other = ScriptedApi::start(&[shop().remove(0), cluster_ip("other", "10.96.0.90")]);
+    other.put(kube_system(ANOTHER));
+    while other.version() < api.version() + 9 {
+        other.put(cluster_ip("other", "10.96.0.90"));
+    }
+    api.show(other.state());
+    live.wait_for("other.shop", &["10.96.0.90"]);
+    live.wait_for_denial("s1.shop", "NXDOMAIN");
+    live.wait("the count", || live.metric("clusterdns_cluster_changes_total") == Some(1.0));
+    live.wait("the end of the change", || {
+        live.metric("clusterdns_serves_former_cluster") == Some(0.0)
+    });
+    assert!(live.trouble(Resource::Services).is_none());
+}

@@ -1,43 +1,58 @@
-//! Asks the canary and a stable pod the same things at the same time, as a client would. An edge: what is asked and how two
+//! Asks the canary and a stable pod the same things at the same time, as a client would. An edge: what is asked and how
 //! replies are judged is pure, in the modules below.
 
 mod ask;
-mod judge;
-mod questions;
+pub mod clients;
+mod groups;
+pub mod judge;
+pub mod questions;
 
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
 
-use crds::ClusterDNS;
+use crds::{ClusterDNS, Config};
 use futures::stream::{self, StreamExt};
-use k8s_openapi::api::core::v1::Pod;
 
 use crate::observed::{Comparison, Observed};
 use crate::{pods, rollout};
 use ask::ask;
-use judge::judge;
+pub use ask::query;
+use judge::Asked;
 use questions::questions;
 
-/// For one reply. A stub resolver waits 5 s, but what takes so long is not well.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// Questions in progress: with 104 of them, both pods are asked within 7 s even if neither ever replies.
-const SIDE_BY_SIDE: usize = 16;
+/// Questions in progress. About 70 of them at most: a round ends within 15 s even if neither pod ever replies.
+const SIDE_BY_SIDE: usize = 32;
 
 /// Asks both, if a canary is on trial and said that it runs what it tries: call it last, when `answers` are fresh.
 pub async fn compare(dns: &ClusterDNS, observed: &Observed) -> Option<Comparison> {
     let pair = &pair(dns, observed)?;
     let (config, state) = rollout::canary(observed)?;
-    let checks = stream::iter(questions(&config, observed))
+    let before = rollout::stable(observed);
+    let asked: Vec<Asked> = stream::iter(questions(&config, &before, observed))
         .map(|question| async move {
-            let canary = ask(&question, pair.canary, PATIENCE);
-            let stable = ask(&question, pair.stable, PATIENCE);
+            let canary = ask(&question, pair.canary);
+            let stable = ask(&question, pair.stable);
             let (canary, stable) = futures::join!(canary, stable);
-            judge(&question, canary, stable)
+            Asked { question, canary, stable }
         })
         .buffered(SIDE_BY_SIDE)
         .collect()
         .await;
-    Some(Comparison { canary_uid: pair.uid.clone(), revision: state.canary, checks })
+    Some(comparison(&pair.uid, &state.canary, (&config, &before), observed, &asked))
+}
+
+/// What one round says of this canary, which tries the first configuration beside pods that run the second one. Pure.
+pub fn comparison(
+    uid: &str,
+    revision: &str,
+    (config, before): (&Config, &Config),
+    observed: &Observed,
+    asked: &[Asked],
+) -> Comparison {
+    let mut checks: Vec<_> = asked.iter().map(judge::check).collect();
+    checks.extend(clients::check(config, before, observed));
+    checks.extend(judge::operator_is_refused(asked));
+    let unreachable = observed.sample.unread.clone().or_else(|| judge::unreachable(asked));
+    Comparison { canary_uid: uid.to_owned(), revision: revision.to_owned(), checks, unreachable }
 }
 
 /// Whom to ask.
@@ -60,17 +75,10 @@ fn pair(dns: &ClusterDNS, observed: &Observed) -> Option<Pair> {
     let stable = pods::ready(observed).filter(|pod| pods::uid(pod) != uid).find_map(|pod| {
         let runs_stable =
             pods::said(observed, pod).is_some_and(|said| said.revision == state.stable);
-        address(pod).filter(|_| runs_stable)
+        pods::address(pod).filter(|_| runs_stable)
     })?;
-    Some(Pair {
-        uid,
-        canary: SocketAddr::new(address(canary)?, port),
-        stable: SocketAddr::new(stable, port),
-    })
-}
-
-fn address(pod: &Pod) -> Option<IpAddr> {
-    pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()
+    let canary: IpAddr = pods::address(canary)?;
+    Some(Pair { uid, canary: SocketAddr::new(canary, port), stable: SocketAddr::new(stable, port) })
 }
 
 #[cfg(test)]

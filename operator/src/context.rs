@@ -10,6 +10,7 @@ use crate::controller::backoff::Backoff;
 use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::observe::caches::Caches;
+use crate::observe::sample::Samples;
 use crate::observed::Offers;
 use crate::report::Reported;
 use crate::settings::Settings;
@@ -27,6 +28,8 @@ pub struct Context {
     pub caches: Caches,
     /// What our pods say.
     pub answers: Answers,
+    /// Some of the cluster's Services, for what a canary is asked.
+    pub samples: Samples,
     /// What was applied.
     pub memory: Memory,
     /// What was reported.

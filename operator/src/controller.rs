@@ -27,6 +27,7 @@ use crate::desired::{Desired, Kind};
 use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::observe::caches::Caches;
+use crate::observe::sample::Samples;
 use crate::observe::{observe, offers};
 use crate::observed::Offers;
 use crate::report::{Reported, report};
@@ -74,6 +75,7 @@ pub async fn run(
         writes,
         caches,
         answers: Answers::default(),
+        samples: Samples::default(),
         memory: Memory::default(),
         reported: Reported::default(),
         backoff: Backoff::default(),

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use serde_json::{Value, json};
 
-use crate::observed::{Check, Comparison, Observed, PodAnswer, Said};
+use crate::observed::{Check, Comparison, Observed, Outcome, PodAnswer, Said};
 use crate::plan::RolloutPlan;
 use crate::settings::Settings;
 
@@ -137,15 +137,16 @@ pub(crate) fn said<'a>(observed: &'a mut Observed, pod: &str) -> &'a mut Said {
 
 /// One round with one check, which the canary and the stable pod pass or do not.
 pub(crate) fn compared(pod: &str, revision: &str, canary: bool, stable: bool) -> Comparison {
-    let result = |passed: bool| if passed { Ok(()) } else { Err("SERVFAIL".to_owned()) };
+    let outcome = match (canary, stable) {
+        (true, _) => Outcome::Good,
+        (false, true) => Outcome::Worse("SERVFAIL, while a stable pod answers rightly".to_owned()),
+        (false, false) => Outcome::Open,
+    };
     Comparison {
         canary_uid: format!("{pod}-uid"),
         revision: revision.to_owned(),
-        checks: vec![Check {
-            what: "example.com. A".to_owned(),
-            canary: result(canary),
-            stable: result(stable),
-        }],
+        checks: vec![Check { what: "example.com. A".to_owned(), outcome }],
+        unreachable: None,
     }
 }
 

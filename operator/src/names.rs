@@ -13,6 +13,8 @@ pub const HANDOVER_MANAGER: &str = "clusterdns-operator-handover";
 pub const INSTANCE: &str = "clusterdns.dev/instance";
 /// On an adopted Service: whose it is, for an operator that starts after its ClusterDNS has gone.
 pub const ADOPTED_BY: &str = "clusterdns.dev/adopted-by";
+/// On a ClusterDNS: another value than when its configuration failed has it tried again at once.
+pub const RETRY: &str = "clusterdns.dev/retry";
 /// On what we create.
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 

@@ -5,6 +5,7 @@ pub mod authorities;
 pub mod caches;
 pub mod foreign;
 pub mod offers;
+pub mod sample;
 mod size;
 
 use std::collections::BTreeMap;
@@ -21,9 +22,9 @@ use crate::compare::compare;
 use crate::context::Context;
 use crate::controller::triggers;
 use crate::desired::Kind;
-use crate::observed::{Child, Observed};
+use crate::observed::{Child, Observed, Sample};
 use crate::read::within;
-use crate::{names, pods, resources};
+use crate::{names, pods, resources, rollout};
 
 /// One look.
 ///
@@ -64,12 +65,17 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
         children: children(ctx, dns),
         offers: ctx.offers(),
         comparison: None,
+        sample: Sample::default(),
+        pod_ranges: caches.pod_ranges(),
         service,
         config_map,
         pods,
         foreign_pods,
         answers,
     };
+    if rollout::state(&observed).canary_pod.is_some() {
+        observed.sample = ctx.samples.read(&ctx.client).await;
+    }
     // Asks pods that were chosen from what they have just said.
     observed.comparison = compare(dns, &observed).await;
     is_the_canary_there(ctx, &mut observed, (&namespace, &instance)).await;

@@ -1,9 +1,11 @@
 //! What the API server and the pods show: everything that decisions are made from. Data only; `observe` fills it.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use crds::ClusterDNS;
+use ipnet::IpNet;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
@@ -41,6 +43,10 @@ pub struct Observed {
     /// The canary's and a stable pod's answers side by side, when a canary runs and was asked in this look: what
     /// [`crate::compare::compare`] brings, after `answers` of both were read anew.
     pub comparison: Option<Comparison>,
+    /// Some of the cluster's namespaces and Services, for what a canary is asked: read while one is on trial.
+    pub sample: Sample,
+    /// Ranges from which nodes give addresses to pods, as far as nodes say.
+    pub pod_ranges: Vec<IpNet>,
     /// ConfigMaps with CA bundles that the spec names: (name, key) to the PEM text, or why there is none.
     pub ca_bundles: BTreeMap<(String, String), Result<String, String>>,
     /// How big the cluster is.
@@ -125,23 +131,52 @@ pub struct Said {
     pub upstreams_down: Vec<String>,
 }
 
+/// Some of the cluster's namespaces and Services.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// Namespaces and their labels.
+    pub namespaces: BTreeMap<String, BTreeMap<String, String>>,
+    /// These are all namespaces that there are.
+    pub is_complete: bool,
+    /// A few Services of several namespaces.
+    pub services: Vec<SampledService>,
+    /// Why nothing could be read.
+    pub unread: Option<String>,
+}
+
+/// A Service, as far as it matters for a question.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SampledService {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Its first clusterIP.
+    pub address: Option<IpAddr>,
+}
+
 /// One thing that was asked of the canary and of a stable pod at the same time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
     /// What was asked, for people.
     pub what: String,
-    /// Whether the canary answered rightly, or how not.
-    pub canary: Result<(), String>,
-    /// The same of the stable pod. A check counts only if this is right.
-    pub stable: Result<(), String>,
+    /// What it says about the canary.
+    pub outcome: Outcome,
 }
 
-impl Check {
-    /// Does it count against the canary? Not if the stable pod fails it too: a dead upstream must not block the change
-    /// that repairs it.
-    pub fn is_worse(&self) -> bool {
-        self.stable.is_ok() && self.canary.is_err()
-    }
+/// What one question says about the canary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Clients get what they need.
+    Good,
+    /// Clients would lose what stable pods give them, or do not get what the spec says: how.
+    Worse(String),
+    /// Nothing: a stable pod gives no better answer, or it does not show.
+    Open,
+    /// Nothing that clients have is lost, and people should know.
+    Warning(String),
 }
 
 /// One round of checks.
@@ -153,4 +188,6 @@ pub struct Comparison {
     pub revision: String,
     /// Each check.
     pub checks: Vec<Check>,
+    /// Why the operator can judge nothing: its own trouble, and no fault of the canary.
+    pub unreachable: Option<String>,
 }

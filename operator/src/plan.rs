@@ -95,6 +95,8 @@ pub struct RolloutPlan {
     pub needs_pods: bool,
     /// When to look again although nothing changed.
     pub again_in: Option<Duration>,
+    /// Why nothing can be decided: the operator's own trouble.
+    pub held: Option<String>,
     /// What to tell people now, once.
     pub notices: Vec<Notice>,
 }
@@ -123,7 +125,7 @@ pub struct RolloutState {
     /// Restarts of the canary's container when it was named, to notice another.
     #[serde(skip_serializing_if = "is_zero")]
     pub restarts: u32,
-    /// Revision that failed: not tried again until the spec changes.
+    /// Revision that failed: tried again after a while, or when the spec changes.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub failed: String,
     /// Why it failed, for status.
@@ -132,6 +134,33 @@ pub struct RolloutState {
     /// Generation of the spec that failed: a later one is tried again, whatever it changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed_generation: Option<i64>,
+    /// How often it failed.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub failures: u32,
+    /// Not tried again before, RFC 3339.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub retry_at: String,
+    /// The annotation [`crate::names::RETRY`] when it failed: another value has it tried again at once.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub retried: String,
+    /// Since when rounds of questions found nothing worse, RFC 3339.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub good_since: String,
+    /// What was worse in a round, which another round has yet to confirm.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub worse: Vec<String>,
+    /// When that was found first, RFC 3339.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub worse_since: String,
+    /// What people are warned of: of the canary, and for a while of what every pod got.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub warning: String,
+    /// When every pod got it, RFC 3339.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub warned_at: String,
+    /// Since when a configuration waits for a second pod to be ready, RFC 3339.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub waits_since: String,
     /// Some pod may run a document that needs pods, so RBAC stays wide.
     #[serde(skip_serializing_if = "is_false")]
     pub needs_pods: bool,

@@ -1,6 +1,7 @@
 //! What pods and workloads say about themselves, as every decision reads it.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
@@ -44,6 +45,11 @@ pub fn restarts(pod: &Pod) -> u32 {
 /// Its uid, the key of [`Observed::answers`].
 pub fn uid(pod: &Pod) -> &str {
     pod.metadata.uid.as_deref().unwrap_or_default()
+}
+
+/// Its address, once it has one.
+pub fn address(pod: &Pod) -> Option<IpAddr> {
+    pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()
 }
 
 /// Its name.

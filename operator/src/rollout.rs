@@ -2,16 +2,18 @@
 //! first; it reaches the others only when that pod was seen to run it and answered as well as they do. Pure: all state is in
 //! rollout.json, so that a new leader goes on where the last one stopped.
 
+mod retry;
+mod rounds;
 mod state;
 mod trial;
 
-pub use state::{CANARY, ROLLOUT, STABLE, canary, state, state_in, untouched};
+pub use state::{CANARY, ROLLOUT, STABLE, canary, stable, state, state_in, untouched};
 
 use std::time::Duration;
 
 use crds::config::PodRecords;
 use crds::{ClusterDNS, Config, config};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::adoption;
 use crate::observed::Observed;
@@ -23,6 +25,10 @@ use state::Written;
 const PODS_TO_TRY: usize = 2;
 /// Between two looks while there is something to wait for.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// For a second pod to be ready, before a configuration goes out untried.
+const WAIT_FOR_SECOND: SignedDuration = SignedDuration::from_secs(60);
+/// So long people are warned of what every pod got; by then the pods themselves say which servers are down.
+const WARNED_FOR: SignedDuration = SignedDuration::from_secs(600);
 /// The first format there was: what a pod that says nothing of formats reads.
 const OLDEST_FORMAT: u32 = 1;
 
@@ -37,6 +43,9 @@ pub fn plan(dns: &ClusterDNS, config: &Config, observed: &Observed, now: Timesta
     plan.state.switch = adoption::remember(dns, observed, now);
     plan.state.service = adoption::last_seen(dns, observed);
     plan.desired_revision = asked.revision;
+    if is_over(&plan.state.warned_at, WARNED_FOR, now) {
+        (plan.state.warning, plan.state.warned_at) = (String::new(), String::new());
+    }
     if pods::behind(observed, &plan.state).next().is_some() {
         plan.again_in = Some(plan.again_in.map_or(LOOK_EVERY, |again| again.min(LOOK_EVERY)));
     }
@@ -67,22 +76,54 @@ fn decide(
     if !rule.canary {
         return at_once(asked, Some("spec.rollout.canary is false"));
     }
-    let has_failed =
-        state.failed == asked.revision && state.failed_generation == dns.metadata.generation;
-    if has_failed {
-        let RolloutState { failed, failure, failed_generation, .. } = state.clone();
+    let has_failed = retry::has_failed(dns, state, &asked.revision);
+    if has_failed && state.canary != asked.revision && !retry::is_due(dns, state, now) {
         let mut plan = keep(stable, state);
-        plan.state = RolloutState { failed, failure, failed_generation, ..plan.state };
+        plan.state = RolloutState { stable: plan.state.stable, ..retry::remembered(state) };
+        plan.again_in = retry::due_in(state, now);
         return plan;
     }
     // A canary that took its pod down leaves fewer than two ready pods: that is no reason to give it, or what comes after
     // it, to the others. The pod goes back to stable, and then there are two again.
     let is_trying = !state.canary.is_empty();
-    if !is_trying && pods::ready(observed).count() < PODS_TO_TRY {
-        return at_once(asked, Some("fewer than two pods are ready, so nothing can be compared"));
+    if !is_trying && !has_failed && pods::ready(observed).count() < PODS_TO_TRY {
+        return without_trial(dns, asked, written, observed, now);
     }
     let observe_seconds = rule.observe_seconds;
     trial::Trial { dns, observe_seconds, asked, stable, state, observed, now }.plan()
+}
+
+/// Waits a while for a second pod, because a drained node is no reason to skip the trial; then every pod gets it untried.
+fn without_trial(
+    dns: &ClusterDNS,
+    asked: &Asked,
+    written: &Written,
+    observed: &Observed,
+    now: Timestamp,
+) -> RolloutPlan {
+    if pods::progress(observed, adoption::is_per_node(dns)).desired < 2 {
+        return at_once(asked, Some("there is one pod only, so nothing can be compared"));
+    }
+    let state = &written.state;
+    let since = state.waits_since.parse::<Timestamp>().ok().filter(|since| *since <= now);
+    let since = since.unwrap_or(now);
+    if now.duration_since(since) >= WAIT_FOR_SECOND {
+        let why = "it was not tried, because fewer than two pods were ready for 60 s";
+        let mut plan = at_once(asked, Some(why));
+        for notice in &mut plan.notices {
+            (notice.is_warning, notice.reason) = (true, "ConfigurationUntried");
+        }
+        return plan;
+    }
+    let mut plan = keep(written.stable.as_deref().unwrap_or_default(), state);
+    plan.state.waits_since = since.to_string();
+    plan.again_in = Some(LOOK_EVERY);
+    plan
+}
+
+/// Is a moment that is written as RFC 3339 so long ago? Nothing written is no moment.
+fn is_over(since: &str, time: SignedDuration, now: Timestamp) -> bool {
+    since.parse::<Timestamp>().is_ok_and(|since| now.duration_since(since) >= time)
 }
 
 /// Somebody else wrote into stable.json: what it was is known only if it is what the spec asks for, or nothing at all.
@@ -107,9 +148,16 @@ fn at_once(asked: &Asked, why: Option<&str>) -> RolloutPlan {
 
 /// Every pod goes on with what it has.
 fn keep(stable: &str, state: &RolloutState) -> RolloutPlan {
+    // A warning of a canary goes with it.
+    let is_warned = !state.warned_at.is_empty();
     RolloutPlan {
         stable: stable.to_owned(),
-        state: RolloutState { stable: state.stable.clone(), ..RolloutState::default() },
+        state: RolloutState {
+            stable: state.stable.clone(),
+            warning: Some(&state.warning).filter(|_| is_warned).cloned().unwrap_or_default(),
+            warned_at: state.warned_at.clone(),
+            ..RolloutState::default()
+        },
         ..RolloutPlan::default()
     }
 }

@@ -273,6 +273,13 @@ fn on_its_way(dns: &ClusterDNS, plan: &Plan, observed: &Observed) -> Option<Told
         let message = format!("pod {} tries configuration {}", pod.name, state.canary);
         return Some(Told::yes("CanaryOnTrial", &message));
     }
+    if !state.waits_since.is_empty() {
+        let message = format!(
+            "configuration {} waits up to 60 s for a second ready pod, so that it can be tried",
+            rollout.desired_revision
+        );
+        return Some(Told::yes("WaitingForCanary", &message));
+    }
     if rollout.desired_revision != state.stable && state.failed != rollout.desired_revision {
         let message = format!(
             "configuration {} is waiting for two ready pods that report their revision",

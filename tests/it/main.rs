@@ -2,6 +2,7 @@
 
 mod architecture;
 mod argo_cd;
+mod canary;
 mod charts;
 mod counters;
 mod desired;

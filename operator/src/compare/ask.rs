@@ -1,38 +1,109 @@
-//! One question to one server: over UDP, and over TCP where the reply is truncated.
+//! One question to one server: over UDP, again when nothing comes, and over TCP where the reply is truncated.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use hickory_proto::op::{Message, MessageType, Query};
+use hickory_proto::op::{Edns, Message, MessageType, Query};
+use hickory_proto::rr::{Name, RecordType};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
-use super::judge::Heard;
-use super::questions::Question;
+use super::judge::{Heard, Unheard};
+use super::questions::{Expects, Question};
 
+/// For one reply from memory. A stub resolver waits 5 s, but what takes so long is not well.
+pub(super) const PATIENCE: Duration = Duration::from_secs(1);
+/// For one reply that needs servers elsewhere: a data plane gives up after 4 s, and says how.
+const FORWARDED: Duration = Duration::from_secs(5);
+/// Datagrams until silence counts: one that was lost says nothing about a configuration.
+const ATTEMPTS: usize = 3;
+/// The same of what is forwarded, which data planes repeat themselves.
+const FORWARDED_ATTEMPTS: usize = 2;
 /// Longest datagram that is read: pods send at most 4,096 octets.
 const MAX_DATAGRAM: usize = 4096;
+/// What we take over UDP (RFC 9715).
+const UDP_PAYLOAD: u16 = 1232;
+
+/// What this server replies to each part of a question.
+pub(super) async fn ask(question: &Question, server: SocketAddr) -> Vec<Heard> {
+    let (patience, attempts) = match question.expects {
+        Expects::Server { .. } => (FORWARDED, FORWARDED_ATTEMPTS),
+        Expects::Records | Expects::Address(_) | Expects::Written(_) => (PATIENCE, ATTEMPTS),
+    };
+    let mut heard = Vec::new();
+    for (name, kind) in &question.asked {
+        heard.push(repeatedly((name, *kind), server, patience, attempts).await);
+    }
+    heard
+}
+
+async fn repeatedly(
+    asked: (&Name, RecordType),
+    server: SocketAddr,
+    patience: Duration,
+    attempts: usize,
+) -> Heard {
+    let mut heard = once(asked, server, patience).await;
+    for _ in 1..attempts {
+        match heard {
+            Err(Unheard::Silent(_)) => heard = once(asked, server, patience).await,
+            Ok(_) | Err(Unheard::Closed(_) | Unheard::Unsent(_)) => break,
+        }
+    }
+    heard
+}
 
 /// What the server replies within this time, over each transport.
-pub(super) async fn ask(question: &Question, server: SocketAddr, patience: Duration) -> Heard {
-    let mut query = Message::query();
-    query.metadata.recursion_desired = true;
-    query.add_query(Query::query(question.name.clone(), question.kind));
-    let wire = query.to_vec().map_err(|error| error.to_string())?;
-    let reply = within(patience, over_udp(&query, &wire, server)).await?;
+pub(super) async fn once(
+    (name, kind): (&Name, RecordType),
+    server: SocketAddr,
+    patience: Duration,
+) -> Heard {
+    let query = query(name, kind);
+    let wire = query.to_vec().map_err(|error| Unheard::Unsent(error.to_string()))?;
+    let reply = within(patience, server, over_udp(&query, &wire, server)).await?;
     match reply.metadata.truncation {
-        true => within(patience, over_tcp(&query, &wire, server)).await,
+        true => within(patience, server, over_tcp(&query, &wire, server)).await,
         false => Ok(reply),
     }
 }
 
-async fn within(patience: Duration, asking: impl Future<Output = io::Result<Message>>) -> Heard {
+/// The message that asks for it.
+pub fn query(name: &Name, kind: RecordType) -> Message {
+    let mut query = Message::query();
+    query.metadata.recursion_desired = true;
+    query.add_query(Query::query(name.clone(), kind));
+    // Extended DNS Errors come only to those who speak EDNS.
+    let mut edns = Edns::new();
+    edns.set_max_payload(UDP_PAYLOAD);
+    query.edns = Some(edns);
+    query
+}
+
+async fn within(
+    patience: Duration,
+    server: SocketAddr,
+    asking: impl Future<Output = io::Result<Message>>,
+) -> Heard {
     match timeout(patience, asking).await {
         Ok(Ok(reply)) => Ok(reply),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err(format!("no reply within {} s", patience.as_secs())),
+        Ok(Err(error)) => Err(unheard(server, &error)),
+        Err(_) => Err(Unheard::Silent(format!("no reply within {} s", patience.as_secs()))),
+    }
+}
+
+/// Whose fault it is: a closed port and a broken stream are the server's; what keeps us from sending is ours.
+fn unheard(server: SocketAddr, error: &io::Error) -> Unheard {
+    let why = format!("{server}: {error}");
+    match error.kind() {
+        ErrorKind::ConnectionRefused
+        | ErrorKind::ConnectionReset
+        | ErrorKind::UnexpectedEof
+        | ErrorKind::BrokenPipe
+        | ErrorKind::InvalidData => Unheard::Closed(why),
+        _ => Unheard::Unsent(why),
     }
 }
 
@@ -61,7 +132,8 @@ async fn over_tcp(query: &Message, wire: &[u8], server: SocketAddr) -> io::Resul
     let length = stream.read_u16().await?;
     let mut reply = vec![0; length.into()];
     stream.read_exact(&mut reply).await?;
-    reply_to(query, &reply).ok_or_else(|| io::Error::other("a reply to something else"))
+    let stranger = || io::Error::new(ErrorKind::InvalidData, "a reply to something else");
+    reply_to(query, &reply).ok_or_else(stranger)
 }
 
 fn reply_to(query: &Message, wire: &[u8]) -> Option<Message> {

@@ -1,20 +1,22 @@
 //! What is asked, how replies are judged, and both over real sockets on loopback.
 
-use super::judge::Heard;
-use super::questions::{Expects, Question};
+use super::judge::{Heard, Unheard};
 use super::*;
 use crate::fixtures::{compared, config, deploy, dns, own_service, says, write};
+use crate::observed::Outcome;
 use crate::plan::{CanaryPod, RolloutPlan, RolloutState};
 use hickory_proto::op::{Message, OpCode, ResponseCode};
 use hickory_proto::rr::rdata::{A, SOA};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
 use std::net::Ipv4Addr;
 use std::str::FromStr;
+use std::time::Duration;
 
+/// What is asked where stable pods run an empty spec.
 fn asked(spec: &str) -> Vec<String> {
     let observed = Observed { service: Some(own_service()), ..Observed::default() };
-    let list = questions(&config(&dns(spec)), &observed);
-    list.iter().map(|question| format!("{} {}", question.name, question.kind)).collect()
+    let list = questions(&config(&dns(spec)), &config(&dns("{}")), &observed);
+    list.into_iter().map(|question| question.what).collect()
 }
 
 const ALWAYS: [&str; 3] = [
@@ -24,28 +26,26 @@ const ALWAYS: [&str; 3] = [
 ];
 
 #[test]
-fn what_is_asked_must_be_right_whatever_the_change_was() {
+fn o17_what_is_asked_is_what_clients_would_lose() {
     let expected = |more: &[&str]| -> Vec<String> {
         ALWAYS.iter().chain(more).map(|text| (*text).to_owned()).collect()
     };
     assert_eq!(asked("{}"), expected(&["example.com. A"]));
     let spec = "{hosts: [{name: '*.a.example', addresses: [10.0.0.1]}, {name: b.example, addresses: ['fd00::1']}], \
                 stubDomains: [{domain: corp.example, servers: [{address: 10.0.0.1}]}], upstreams: {none: true}}";
-    assert_eq!(asked(spec), expected(&["b.example. AAAA", "corp.example. SOA"]));
+    let hosts = ["clusterdns-canary.a.example. A", "b.example. AAAA", "corp.example. SOA"];
+    assert_eq!(asked(spec), expected(&hosts));
     let record = "{records: [{name: t.example, type: TXT, strings: [x]}, {name: c.example, type: A, addresses: [10.0.0.1]}]}";
     assert_eq!(asked(record), expected(&["c.example. A", "example.com. A"]));
-    // A stub domain decides what is asked of that name, and it is asked for already.
+    // A stub domain decides what is asked of that name; the root shows what the default upstreams do.
     let stub = "{stubDomains: [{domain: com, servers: [{address: 10.0.0.1}]}]}";
-    assert_eq!(asked(stub), expected(&["com. SOA"]));
+    assert_eq!(asked(stub), expected(&["com. SOA", ". NS"]));
 }
 
 #[test]
-fn what_was_hidden_on_purpose_is_not_asked() {
-    let hidden = "{exposure: {namespaces: [shop]}}";
-    assert_eq!(asked(hidden), ["example.com. A"]);
-    assert_eq!(asked("{exposure: {namespaces: [default]}}"), [ALWAYS[0], "example.com. A"]);
-    let by_label = "{exposure: {namespaceSelector: {matchLabels: {dns: shown}}}}";
-    assert_eq!(asked(by_label), ["example.com. A"]);
+fn o17_what_goes_out_of_sight_by_mistake_is_still_asked() {
+    let misspelled = asked("{exposure: {namespaces: [shpo]}}");
+    assert_eq!(misspelled[0], ALWAYS[0]);
     let overridden = "{hosts: [{name: kubernetes.default.svc.cluster.local, addresses: [10.0.0.1], overrideClusterZone: true}]}";
     assert!(
         asked(overridden).iter().filter(|name| name.starts_with("kubernetes.default")).count() == 1
@@ -53,76 +53,77 @@ fn what_was_hidden_on_purpose_is_not_asked() {
 }
 
 #[test]
+fn o17_a_configuration_of_any_size_asks_a_bounded_number_of_questions() {
+    let mut large = config(&dns("{}"));
+    let spec = "{hosts: [{name: h.example, addresses: [10.0.0.1]}], \
+                stubDomains: [{domain: d.example, servers: [{address: 10.0.0.1}]}]}";
+    let one = config(&dns(spec));
+    for number in 0..4_096 {
+        let mut host = one.hosts[0].clone();
+        host.name = format!("h{number}.example");
+        large.hosts.push(host);
+    }
+    for number in 0..100 {
+        let mut stub = one.stub_domains[0].clone();
+        stub.domain = format!("d{number}.example");
+        large.stub_domains.push(stub);
+    }
+    let observed = Observed { service: Some(own_service()), ..Observed::default() };
+    let count = questions(&large, &config(&dns("{}")), &observed).len();
+    assert_eq!(count, 3 + 32 + 16 + 1);
+}
+
+#[test]
 fn reverse_names_are_those_of_rfc_1035_and_3596() {
     let mut observed = Observed { service: Some(own_service()), ..Observed::default() };
     let spec = observed.service.as_mut().unwrap().spec.as_mut().unwrap();
     spec.cluster_ips = Some(vec!["fd00:96::a".to_owned()]);
-    let list = questions(&config(&dns("{}")), &observed);
-    let expected = format!("a.{}6.9.0.0.0.0.d.f.ip6.arpa.", "0.".repeat(23));
-    assert_eq!(list[2].name.to_string(), expected);
-    assert!(list[..2].iter().all(|question| question.kind == RecordType::AAAA));
+    let empty = config(&dns("{}"));
+    let list = questions(&empty, &empty, &observed);
+    let expected = format!("a.{}6.9.0.0.0.0.d.f.ip6.arpa. PTR", "0.".repeat(23));
+    assert_eq!(list[2].what, expected);
+    assert!(list[..2].iter().all(|question| question.what.ends_with(" AAAA")));
 }
 
-fn question(expects: Expects, may_be_refused: bool) -> Question {
-    let name = Name::from_ascii("a.example.").unwrap();
-    Question { name, kind: RecordType::A, expects, may_be_refused }
-}
-
-fn heard(code: ResponseCode, address: Option<&str>) -> Heard {
+/// A reply with this code and these Extended DNS Errors.
+fn reply(code: ResponseCode, codes: &[u16], text: &str) -> Heard {
+    use hickory_proto::rr::rdata::opt::EdnsOption;
     let mut reply = Message::error_msg(1, OpCode::Query, code);
-    if let Some(ip) = address {
-        let data = RData::A(A(Ipv4Addr::from_str(ip).unwrap()));
-        reply.add_answer(Record::from_rdata(Name::from_ascii("a.example.").unwrap(), 5, data));
+    let mut edns = hickory_proto::op::Edns::new();
+    for code in codes {
+        let octets = [&code.to_be_bytes()[..], text.as_bytes()].concat();
+        edns.options_mut().insert(EdnsOption::Unknown(15, octets));
     }
+    reply.edns = Some(edns);
     Ok(reply)
 }
 
 #[test]
-fn a_reply_is_right_when_it_says_what_must_be_said() {
+fn o17_what_a_server_did_is_told_by_extended_dns_errors() {
+    use super::groups::{Way, way};
     use ResponseCode::{NXDomain, NoError, Refused, ServFail};
-    let ip = || Expects::Address("10.0.0.1".parse().unwrap());
-    for (expects, reply, right) in [
-        (Expects::Records, heard(NoError, Some("10.0.0.1")), true),
-        (Expects::Records, heard(NoError, None), false),
-        (Expects::Records, heard(NXDomain, None), false),
-        (ip(), heard(NoError, Some("10.0.0.1")), true),
-        (ip(), heard(NoError, Some("10.0.0.2")), false),
-        (Expects::Reply, heard(NoError, None), true),
-        (Expects::Reply, heard(NXDomain, None), false),
-        (Expects::Reply, heard(ServFail, None), false),
-        (Expects::Reply, heard(Refused, None), false),
-        (Expects::Reply, Err("no reply within 1 s".to_owned()), false),
+    for (heard, expected) in [
+        (reply(NoError, &[], ""), Way::Answered),
+        (reply(NXDomain, &[], ""), Way::Answered),
+        (reply(ServFail, &[23], "upstream servers answered only with errors"), Way::Errors),
+        (reply(ServFail, &[22], "no upstream server answered"), Way::Silent),
+        (reply(ServFail, &[0], "no usable upstream server is configured"), Way::Silent),
+        (reply(ServFail, &[0], "forward limit"), Way::Unknown),
+        (reply(ServFail, &[13], ""), Way::Unknown),
+        (reply(ServFail, &[14], ""), Way::Unknown),
+        (reply(NoError, &[3], ""), Way::Unknown),
+        (reply(NXDomain, &[19], ""), Way::Unknown),
+        (reply(ServFail, &[], ""), Way::Unknown),
+        (reply(Refused, &[18], ""), Way::Unknown),
+        (reply(Refused, &[20], "no upstream for this name"), Way::Unknown),
+        (Err(Unheard::Silent(String::new())), Way::Silent),
+        (Err(Unheard::Unsent(String::new())), Way::Unknown),
     ] {
-        let shown = format!("{expects:?} {reply:?}");
-        let good = heard(NoError, Some("10.0.0.1"));
-        let check = judge(&question(expects, false), reply, good);
-        assert_eq!(check.canary.is_ok(), right, "{shown}");
-        assert!(check.stable.is_ok());
+        let shown = format!("{heard:?}");
+        assert_eq!(way(&[heard]), expected, "{shown}");
     }
-}
-
-#[test]
-fn a_denial_from_elsewhere_is_right_where_the_other_pod_gets_it_too() {
-    use ResponseCode::{NXDomain, NoError, ServFail};
-    let judged = |canary, stable| {
-        let check =
-            judge(&question(Expects::Reply, false), heard(canary, None), heard(stable, None));
-        (check.canary, check.stable.is_ok())
-    };
-    assert_eq!(judged(NXDomain, NXDomain), (Ok(()), true));
-    assert_eq!(judged(NXDomain, NoError), (Err("NXDOMAIN".to_owned()), true));
-    // A new stub domain with dead servers: where the others are told that there is no such name, the canary fails.
-    assert_eq!(judged(ServFail, NXDomain), (Err("SERVFAIL".to_owned()), true));
-    assert_eq!(judged(NoError, NXDomain), (Ok(()), true));
-}
-
-#[test]
-fn who_may_not_ask_learns_nothing_from_being_refused() {
-    let refused = || heard(ResponseCode::Refused, None);
-    let check = judge(&question(Expects::Records, true), refused(), refused());
-    assert_eq!((check.canary, check.stable), (Ok(()), Ok(())));
-    let check = judge(&question(Expects::Records, false), refused(), refused());
-    assert!(check.canary.is_err());
+    let both = [reply(ServFail, &[22], ""), reply(NXDomain, &[], "")];
+    assert_eq!(way(&both), Way::Answered, "one name may be dropped on purpose");
 }
 
 fn on_trial() -> Observed {
@@ -223,19 +224,25 @@ fn server(address: (&str, u16), truncates: bool, ip: &'static str) -> SocketAddr
 
 #[tokio::test]
 async fn both_transports_are_used_and_replies_to_others_are_not_taken() {
-    let question = question(Expects::Address("10.96.0.10".parse().unwrap()), false);
+    use super::ask::once;
+    let name = Name::from_ascii("a.example.").unwrap();
+    let asked = (&name, RecordType::A);
     for truncates in [false, true] {
         let server = server(("127.0.0.1", 0), truncates, "10.96.0.10");
-        let reply = ask(&question, server, Duration::from_secs(30)).await.unwrap();
+        let reply = once(asked, server, Duration::from_secs(30)).await.unwrap();
         assert_eq!(reply.answers.len(), 1, "truncates: {truncates}");
         assert!(!reply.metadata.truncation);
     }
     let closed = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    assert!(ask(&question, closed, Duration::from_secs(30)).await.is_err());
+    let heard = once(asked, closed, Duration::from_secs(30)).await;
+    assert!(matches!(heard, Err(Unheard::Closed(_))), "{heard:?}");
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    let why =
-        ask(&question, silent.local_addr().unwrap(), Duration::from_millis(1)).await.unwrap_err();
-    assert!(why.starts_with("no reply within"), "{why}");
+    let heard = once(asked, silent.local_addr().unwrap(), Duration::from_millis(1)).await;
+    assert!(matches!(heard, Err(Unheard::Silent(_))), "{heard:?}");
+    // The system refuses to send to a broadcast address: that is no fault of the pod's.
+    let nowhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::BROADCAST), 53);
+    let heard = once(asked, nowhere, Duration::from_secs(30)).await;
+    assert!(matches!(heard, Err(Unheard::Unsent(_))), "{heard:?}");
 }
 
 #[tokio::test]
@@ -250,12 +257,9 @@ async fn o7_a_canary_that_answers_wrongly_is_seen_beside_one_that_does_not() {
     let dns = dns(&format!("{{service: {{podPort: {port}}}}}"));
     let comparison = compare(&dns, &observed).await.expect("a canary is on trial");
     assert_eq!(comparison.canary_uid, compared("dns-1", "", true, true).canary_uid);
-    let wrong: Vec<&str> = comparison
-        .checks
-        .iter()
-        .filter(|check| check.canary.is_err())
-        .map(|check| check.what.as_str())
-        .collect();
+    let is_worse = |outcome: &Outcome| matches!(outcome, Outcome::Worse(_));
+    let wrong = comparison.checks.iter().filter(|check| is_worse(&check.outcome));
+    let wrong: Vec<&str> = wrong.map(|check| check.what.as_str()).collect();
     assert_eq!(wrong, [ALWAYS[1]], "{:?}", comparison.checks);
-    assert!(comparison.checks.iter().all(|check| check.stable.is_ok()), "{:?}", comparison.checks);
+    assert_eq!(comparison.unreachable, None);
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crds::ClusterDNS;
 use futures::StreamExt;
+use ipnet::IpNet;
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -291,6 +292,11 @@ impl Caches {
     /// How big the cluster is.
     pub fn size(&self) -> crate::observed::ClusterSize {
         super::size::of(self.nodes.state().iter().map(AsRef::as_ref))
+    }
+
+    /// Ranges from which nodes give addresses to pods.
+    pub fn pod_ranges(&self) -> Vec<IpNet> {
+        super::size::pod_ranges(self.nodes.state().iter().map(AsRef::as_ref))
     }
 
     /// Nodes with these labels.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
@@ -24,6 +25,8 @@ pub(super) struct SlimNode {
 struct SlimSpec {
     #[serde(default)]
     unschedulable: bool,
+    #[serde(default, rename = "podCIDRs")]
+    pod_ranges: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -62,6 +65,15 @@ pub(super) fn of<'a>(nodes: impl IntoIterator<Item = &'a SlimNode>) -> ClusterSi
     size.cores = cores(millicores);
     size.schedulable_cores = cores(schedulable_millicores);
     size
+}
+
+/// Ranges from which nodes give addresses to pods, where they say so.
+pub(super) fn pod_ranges<'a>(nodes: impl IntoIterator<Item = &'a SlimNode>) -> Vec<IpNet> {
+    let all = nodes.into_iter().flat_map(|node| &node.spec.pod_ranges);
+    let mut ranges: Vec<IpNet> = all.filter_map(|text| text.parse().ok()).collect();
+    ranges.sort();
+    ranges.dedup();
+    ranges
 }
 
 fn is_virtual(node: &SlimNode) -> bool {
@@ -108,6 +120,18 @@ mod tests {
         let expected =
             ClusterSize { nodes: 3, schedulable_nodes: 2, cores: 8, schedulable_cores: 4 };
         assert_eq!(of(&nodes), expected);
+    }
+
+    #[test]
+    fn o17_ranges_of_pods_are_what_nodes_say() {
+        let nodes = [
+            node(
+                json!({"metadata": {"name": "b"}, "spec": {"podCIDRs": ["10.244.1.0/24", "fd00:1::/64"]}}),
+            ),
+            node(json!({"metadata": {"name": "a"}, "spec": {"podCIDRs": ["10.244.0.0/24", "x"]}})),
+        ];
+        let ranges: Vec<String> = pod_ranges(&nodes).iter().map(IpNet::to_string).collect();
+        assert_eq!(ranges, ["10.244.0.0/24", "10.244.1.0/24", "fd00:1::/64"]);
     }
 
     #[test]

@@ -71,6 +71,7 @@ pub fn untouched(observed: &Observed, desired_revision: String) -> RolloutPlan {
         state,
         desired_revision,
         again_in: None,
+        held: None,
         notices: Vec::new(),
     }
 }
@@ -79,6 +80,12 @@ pub fn untouched(observed: &Observed, desired_revision: String) -> RolloutPlan {
 pub fn canary(observed: &Observed) -> Option<(Config, RolloutState)> {
     let (config, _) = Config::from_json(text(observed.config_map.as_ref(), CANARY)?).ok()?;
     Some((config, state(observed)))
+}
+
+/// What stable pods run. One that cannot be read, of another version, is taken for one that says nothing.
+pub fn stable(observed: &Observed) -> Config {
+    let text = text(observed.config_map.as_ref(), STABLE).unwrap_or_default();
+    Config::from_json(text).map(|(config, _)| config).unwrap_or_default()
 }
 
 fn text<'a>(config_map: Option<&'a ConfigMap>, key: &str) -> Option<&'a str> {

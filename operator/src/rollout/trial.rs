@@ -6,9 +6,10 @@ use crds::ClusterDNS;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 
-use super::{Asked, LOOK_EVERY, PODS_TO_TRY, at_once, keep};
+use super::rounds::{self, Rounds};
+use super::{Asked, LOOK_EVERY, PODS_TO_TRY, at_once, keep, retry};
 use crate::adoption::is_per_node;
-use crate::observed::{Check, Observed, Said};
+use crate::observed::{Comparison, Observed, Said};
 use crate::plan::{CanaryPod, Notice, RolloutPlan, RolloutState};
 use crate::pods;
 use crate::text::shortened;
@@ -43,6 +44,13 @@ enum Verdict {
     Failed(String),
     /// Its pod is gone, was restarted, or could not be judged.
     Lost(&'static str),
+    /// The operator cannot judge it, which is no fault of the pod's.
+    Held {
+        /// The operator's trouble.
+        why: String,
+        /// It was watched for so long that the pod is about to go back by itself.
+        is_overdue: bool,
+    },
 }
 
 impl<'a> Trial<'a> {
@@ -53,12 +61,13 @@ impl<'a> Trial<'a> {
         let Some(pod) = self.state.canary_pod.as_ref().filter(|_| is_on_trial) else {
             return self.begin(losses);
         };
-        match self.verdict(pod) {
-            Verdict::Watched(left) => self.go_on(pod, left),
-            Verdict::Passed => {
-                let why = format!("pod {} answered with it as well as the others", pod.name);
-                at_once(self.asked, Some(&why))
-            }
+        let comparison = self.comparison(pod);
+        let checks = comparison.map(|it| it.checks.as_slice()).unwrap_or_default();
+        let round = rounds::add(self.state, checks, self.now);
+        match self.verdict(pod, comparison, &round) {
+            Verdict::Watched(left) => self.go_on(pod, left, round.state),
+            Verdict::Held { why, is_overdue } => self.hold(pod, why, is_overdue, round.state),
+            Verdict::Passed => self.pass(pod, round.state.warning),
             Verdict::Failed(why) => self.fail(&pod.name, &why),
             Verdict::Lost(why) if losses + 1 >= MAX_LOSSES => {
                 let why = format!(
@@ -70,7 +79,12 @@ impl<'a> Trial<'a> {
         }
     }
 
-    fn verdict(self, canary: &CanaryPod) -> Verdict {
+    fn verdict(
+        self,
+        canary: &CanaryPod,
+        comparison: Option<&Comparison>,
+        round: &Rounds,
+    ) -> Verdict {
         let Some(pod) = self.pod(canary) else {
             return Verdict::Lost("went away");
         };
@@ -90,15 +104,17 @@ impl<'a> Trial<'a> {
         if let Some(why) = said.and_then(|said| said.rejection.as_ref()).filter(|_| !runs_it) {
             return Verdict::Failed(format!("the pod refuses it: {why}"));
         }
-        let checks = if runs_it { self.checks(canary) } else { &[] };
-        let worse = checks.iter().find(|check| check.is_worse());
-        if let Some(Check { what, canary: Err(why), .. }) = worse {
-            return Verdict::Failed(format!("{what}: {why}, while a stable pod answers rightly"));
-        }
         let end = started + time;
+        let unreachable = comparison.and_then(|it| it.unreachable.clone());
+        if let Some(why) = unreachable.or_else(|| rounds::nobody_answers(self.observed)) {
+            return Verdict::Held { why, is_overdue: self.now >= end + OVERDUE };
+        }
+        if let Some(worse) = round.confirmed.as_ref().filter(|_| runs_it) {
+            return Verdict::Failed(worse.clone());
+        }
         if self.now < end {
             Verdict::Watched(end.duration_since(self.now))
-        } else if checks.iter().any(|check| check.canary.is_ok()) {
+        } else if round.is_well && runs_it {
             Verdict::Passed
         } else if self.now < end + OVERDUE {
             Verdict::Watched(SignedDuration::ZERO)
@@ -116,15 +132,46 @@ impl<'a> Trial<'a> {
         self.observed.pods.iter().find(|pod| pods::uid(pod) == canary.uid)
     }
 
-    /// What was asked of this canary, with this revision, in this look.
-    fn checks(self, canary: &CanaryPod) -> &'a [Check] {
-        let comparison = self.observed.comparison.as_ref().filter(|comparison| {
+    /// What was asked of this canary, while it ran this revision, in this look.
+    fn comparison(self, canary: &CanaryPod) -> Option<&'a Comparison> {
+        let runs_it = self.pod(canary).and_then(|pod| self.said_since(pod, self.started()?));
+        runs_it.filter(|said| said.revision == self.asked.revision)?;
+        self.observed.comparison.as_ref().filter(|comparison| {
             comparison.canary_uid == canary.uid && comparison.revision == self.asked.revision
-        });
-        comparison.map(|comparison| comparison.checks.as_slice()).unwrap_or_default()
+        })
     }
 
-    fn go_on(self, canary: &CanaryPod, left: SignedDuration) -> RolloutPlan {
+    /// Every pod gets it.
+    fn pass(self, canary: &CanaryPod, warning: String) -> RolloutPlan {
+        let mut why = format!("pod {} answered with it as well as the others", canary.name);
+        let mut warned_at = String::new();
+        if !warning.is_empty() {
+            why = format!("{why}, and {warning}");
+            warned_at = self.now.to_string();
+        }
+        let mut plan = at_once(self.asked, Some(&why));
+        (plan.state.warning, plan.state.warned_at) = (warning, warned_at);
+        plan
+    }
+
+    /// Nothing is decided while the operator cannot judge. The pod goes back by itself when its time is long over, so that
+    /// time begins again.
+    fn hold(
+        self,
+        canary: &CanaryPod,
+        why: String,
+        is_overdue: bool,
+        mut state: RolloutState,
+    ) -> RolloutPlan {
+        if is_overdue {
+            state.started_at = self.now.to_string();
+            (state.good_since, state.worse_since) = (String::new(), String::new());
+            state.worse.clear();
+        }
+        RolloutPlan { held: Some(why), ..self.go_on(canary, SignedDuration::ZERO, state) }
+    }
+
+    fn go_on(self, canary: &CanaryPod, left: SignedDuration, state: RolloutState) -> RolloutPlan {
         let left = Duration::try_from(left).unwrap_or(LOOK_EVERY);
         // Named by an operator that did not know of processes.
         let process = match canary.process.as_str() {
@@ -134,7 +181,7 @@ impl<'a> Trial<'a> {
         let canary_pod = Some(CanaryPod { process, ..canary.clone() });
         RolloutPlan {
             canary: Some(self.asked.text.clone()),
-            state: RolloutState { canary_pod, ..self.state.clone() },
+            state: RolloutState { canary_pod, ..state },
             again_in: Some(left.clamp(Duration::from_secs(1), LOOK_EVERY)),
             ..keep(self.stable, self.state)
         }
@@ -165,7 +212,7 @@ impl<'a> Trial<'a> {
                 observe_seconds: self.observe_seconds,
                 losses,
                 restarts: pods::restarts(pod),
-                ..RolloutState::default()
+                ..self.failed_before()
             },
             again_in: Some(LOOK_EVERY),
             ..keep(self.stable, self.state)
@@ -177,11 +224,21 @@ impl<'a> Trial<'a> {
     fn wait(self, losses: u32) -> RolloutPlan {
         let mut plan = keep(self.stable, self.state);
         plan.again_in = Some(LOOK_EVERY);
+        plan.held = rounds::nobody_answers(self.observed);
+        plan.state = RolloutState { stable: plan.state.stable, ..self.failed_before() };
         if losses > 0 || !self.state.canary.is_empty() {
             plan.state.losses = losses;
             plan.state.canary = self.asked.revision.clone();
         }
         plan
+    }
+
+    /// What is remembered while a revision that failed is tried again.
+    fn failed_before(self) -> RolloutState {
+        match retry::has_failed(self.dns, self.state, &self.asked.revision) {
+            true => retry::remembered(self.state),
+            false => RolloutState::default(),
+        }
     }
 
     /// The pod that tries it: the present canary if it tries something older, else the longest-ready one that runs stable.
@@ -219,14 +276,14 @@ impl<'a> Trial<'a> {
     fn fail(self, pod: &str, why: &str) -> RolloutPlan {
         let mut plan = keep(self.stable, self.state);
         let message = format!(
-            "configuration {} was taken back from pod {pod}: {why}; every pod goes on with {}; correct the spec, or set \
-             spec.rollout.canary to false to give it to every pod",
+            "configuration {} was taken back from pod {pod}: {why}; every pod goes on with {}; it is tried again after a while; \
+             correct the spec, or set spec.rollout.canary to false to give it to every pod",
             self.asked.revision, self.state.stable
         );
         plan.notices.push(Notice { is_warning: true, reason: "CanaryFailed", message });
-        plan.state.failed = self.asked.revision.clone();
-        plan.state.failed_generation = self.dns.metadata.generation;
-        plan.state.failure = shortened(&format!("pod {pod}: {why}"), MAX_FAILURE);
+        let failure = shortened(&format!("pod {pod}: {why}"), MAX_FAILURE);
+        let failed = retry::failed(self.dns, self.state, (&self.asked.revision, failure), self.now);
+        plan.state = RolloutState { stable: plan.state.stable, ..failed };
         plan
     }
 

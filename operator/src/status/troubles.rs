@@ -38,7 +38,8 @@ pub(super) fn troubles(
         service_gone(dns, plan, applied, observed),
         addresses_changed(dns, observed),
         apply_failed(applied),
-        canary_failed(plan),
+        canary_unreachable(dns, plan),
+        canary_failed(dns, plan),
         no_usable_upstream(config),
     ];
     let then = [
@@ -46,6 +47,7 @@ pub(super) fn troubles(
         too_few_pods(dns, observed),
         selector_reset(dns, observed, now),
         upstream_down(observed),
+        canary_warning(plan),
         crd_outdated(observed),
     ];
     let failing = failing_pods(dns, observed, now);
@@ -130,17 +132,55 @@ fn no_usable_upstream(config: &Config) -> Option<Trouble> {
     Some(Trouble { reason: "NoUsableUpstream", message, needs_a_person: true })
 }
 
-fn canary_failed(plan: &Plan) -> Option<Trouble> {
+/// The operator's own trouble. Nothing is decided about a configuration until it is over.
+fn canary_unreachable(dns: &ClusterDNS, plan: &Plan) -> Option<Trouble> {
+    let why = plan.rollout.held.as_ref()?;
+    let own = dns.metadata.name.as_deref().unwrap_or_default();
+    let port = dns.spec.service.clone().unwrap_or_default().pod_port;
+    trouble(
+        "CanaryUnreachable",
+        format!(
+            "configuration {} cannot be tried, and waits: the operator cannot do its part: {why}. Where NetworkPolicies are in \
+             force, one must let the operator's namespace reach UDP {port}, TCP {port} and TCP {} of pods with the label {}={own} \
+             (spec.networkPolicy: true writes it), and none may keep the operator from sending",
+            plan.rollout.desired_revision,
+            crds::defaults::HTTP_PORT,
+            names::INSTANCE
+        ),
+    )
+}
+
+/// What the trial showed that is no reason to stop.
+fn canary_warning(plan: &Plan) -> Option<Trouble> {
+    let state = &plan.rollout.state;
+    if state.warning.is_empty() {
+        return None;
+    }
+    let revision = if plan.rollout.canary.is_some() { &state.canary } else { &state.stable };
+    trouble("CanaryWarning", format!("configuration {revision}: {}", state.warning))
+}
+
+fn canary_failed(dns: &ClusterDNS, plan: &Plan) -> Option<Trouble> {
     let state = &plan.rollout.state;
     if state.failed.is_empty() {
         return None;
     }
+    let is_on_trial = plan.rollout.canary.is_some();
+    let own = dns.metadata.name.as_deref().unwrap_or_default();
+    // A time, not the time until then: a status that is looked at again must not differ.
+    let again = match state.retry_at.parse::<Timestamp>() {
+        Ok(at) if !is_on_trial => format!(
+            "it is tried again at {at:.0}, or at once after kubectl annotate clusterdns {own} {}=$(date +%s) --overwrite",
+            names::RETRY
+        ),
+        Ok(_) | Err(_) => "it is being tried again".to_owned(),
+    };
     let message = format!(
-        "configuration {} is not rolled out: {}; every pod runs {}. Correct the spec, or set spec.rollout.canary to false to \
-         give it to every pod",
+        "configuration {} is not rolled out: {}; every pod runs {}; {again}. Correct the spec, or set spec.rollout.canary to \
+         false to give it to every pod",
         state.failed, state.failure, state.stable
     );
-    Some(Trouble { reason: "CanaryFailed", message, needs_a_person: true })
+    Some(Trouble { reason: "CanaryFailed", message, needs_a_person: !is_on_trial })
 }
 
 /// O5: pods that keep what they ran before, because they cannot run what they were given.

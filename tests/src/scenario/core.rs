@@ -67,6 +67,14 @@ impl Core {
         Core { records: InProcess::new(records), ..self }
     }
 
+    /// The same, forwarding to these servers instead of those of the scenarios.
+    ///
+    /// # Errors
+    /// The scripts cannot be read.
+    pub fn with_servers(self, scripts: &str) -> Result<Core> {
+        Ok(Core { scripts: Script::parse(scripts)?, ..self })
+    }
+
     /// What it calls itself.
     pub fn names(&self) -> client::Names {
         names(&identity())

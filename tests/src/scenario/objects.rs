@@ -86,7 +86,7 @@ fn configuration(objects: &mut [Value]) -> Result<&mut Value> {
 }
 
 /// JSON merge patch, RFC 7396.
-pub(crate) fn merge(target: &mut Value, patch: &Value) {
+pub fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         *target = patch.clone();
         return;

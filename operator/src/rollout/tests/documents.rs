@@ -12,6 +12,7 @@ fn rights_are_wide_before_a_document_needs_them_and_until_no_pod_runs_one() {
     assert!(plan.needs_pods && plan.canary.is_some(), "one pod will need them");
     story.pods_follow();
     story.compare(true, true);
+    story.look(110);
     assert!(story.look(130).needs_pods);
     story.pods_follow();
     story.edit("{podRecords: Insecure, rollout: {canary: false}}");

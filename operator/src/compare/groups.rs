@@ -1,0 +1,120 @@
+//! The servers of stub domains and default upstreams: which are asked for, and whether a reply shows that one of them
+//! replied. A data plane says how a lookup ended by Extended DNS Errors (RFC 8914), so that a server's refusal and silence
+//! are told apart.
+
+use crds::Config;
+use crds::config::Upstreams;
+use hickory_proto::op::{Message, ResponseCode};
+use hickory_proto::rr::rdata::opt::EdnsOption;
+use hickory_proto::rr::{Name, RecordType};
+
+use super::judge::{Heard, Unheard, ede};
+use super::questions::{Expects, Question, is_untouched};
+
+/// Exists always, and is nobody's (RFC 2606).
+const EXTERNAL: &str = "example.com";
+/// Stub domains that are asked for of those that changed: a configuration may have 100.
+const MAX_GROUPS: usize = 16;
+
+/// Stale Answer, Cached Error, Not Ready, Stale NXDOMAIN Answer: what servers do now does not show.
+const SAYS_NOTHING: [u16; 4] = [3, 13, 14, 19];
+/// Network Error: servers replied, none of them with an answer.
+const ONLY_ERRORS: u16 = 23;
+/// No Reachable Authority.
+const NOBODY_REPLIED: u16 = 22;
+/// Other Error: no server can be asked, or a limit was reached.
+const OTHER: u16 = 0;
+
+/// How a pod's servers behave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// One gave an answer, which may be a denial.
+    Answered,
+    /// They reply, with SERVFAIL, REFUSED and the like.
+    Errors,
+    /// Nobody replies.
+    Silent,
+    /// It does not show.
+    Unknown,
+}
+
+/// One question for every stub domain that changed, and one for the default upstreams.
+pub(super) fn of(config: &Config, before: &Config) -> Vec<Question> {
+    let changed = config.stub_domains.iter().filter(|stub| !before.stub_domains.contains(stub));
+    let mut questions: Vec<Question> = changed
+        .take(MAX_GROUPS)
+        .filter_map(|stub| {
+            let is_new = !before.stub_domains.iter().any(|other| other.domain == stub.domain);
+            let group = format!("stub domain {}", stub.domain);
+            let apex = Name::from_ascii(format!("{}.", stub.domain)).ok()?;
+            Some(question(group, is_new, vec![(apex, RecordType::SOA)]))
+        })
+        .collect();
+    if config.upstreams != Upstreams::None {
+        let is_new = before.upstreams == Upstreams::None;
+        questions.push(question("the default upstreams".to_owned(), is_new, outside(config)));
+    }
+    questions
+}
+
+fn question(group: String, is_new: bool, asked: Vec<(Name, RecordType)>) -> Question {
+    let what = match asked.first() {
+        Some((name, kind)) => format!("{name} {kind}"),
+        None => group.clone(),
+    };
+    Question { what, asked, expects: Expects::Server { group, is_new } }
+}
+
+/// Names of the world that no other route takes. The root is asked for where example.com may be dropped on purpose.
+fn outside(config: &Config) -> Vec<(Name, RecordType)> {
+    let is_stub =
+        config.stub_domains.iter().any(|stub| crds::names::is_at_or_below(EXTERNAL, &stub.domain));
+    let mut names = vec![(Name::root(), RecordType::NS)];
+    if let Ok(name) = Name::from_ascii(format!("{EXTERNAL}."))
+        && !is_stub
+        && is_untouched(config, EXTERNAL)
+    {
+        names.insert(0, (name, RecordType::A));
+    }
+    names
+}
+
+/// The best that any part of a question shows.
+pub(super) fn way(heard: &[Heard]) -> Way {
+    let ways: Vec<Way> = heard.iter().map(one).collect();
+    let best = [Way::Answered, Way::Errors, Way::Unknown, Way::Silent];
+    best.into_iter().find(|way| ways.contains(way)).unwrap_or(Way::Unknown)
+}
+
+fn one(heard: &Heard) -> Way {
+    let reply = match heard {
+        Ok(reply) => reply,
+        // A data plane that gives up says so: without a reply, clients get nothing either.
+        Err(Unheard::Silent(_) | Unheard::Closed(_)) => return Way::Silent,
+        Err(Unheard::Unsent(_)) => return Way::Unknown,
+    };
+    let codes = ede(reply);
+    if codes.iter().any(|code| SAYS_NOTHING.contains(code)) || reply.metadata.authoritative {
+        return Way::Unknown;
+    }
+    match reply.metadata.response_code {
+        ResponseCode::NoError | ResponseCode::NXDomain => Way::Answered,
+        ResponseCode::ServFail if codes.contains(&ONLY_ERRORS) => Way::Errors,
+        ResponseCode::ServFail if codes.contains(&NOBODY_REPLIED) => Way::Silent,
+        ResponseCode::ServFail if codes.contains(&OTHER) && !is_at_limit(reply) => Way::Silent,
+        // REFUSED is our own word for a client or a name without upstreams; without a code nothing is known.
+        _ => Way::Unknown,
+    }
+}
+
+/// The pod turned the question away because it has too many: no server was asked.
+fn is_at_limit(reply: &Message) -> bool {
+    let options = reply.edns.iter().flat_map(|edns| edns.options().as_ref());
+    options.into_iter().any(|(_, option)| match option {
+        EdnsOption::Unknown(_, octets) => octets.windows(LIMIT.len()).any(|window| window == LIMIT),
+        _ => false,
+    })
+}
+
+/// What a data plane says at a limit (`Unresolved::NoPort` and N20 of it).
+const LIMIT: &[u8] = b"limit";

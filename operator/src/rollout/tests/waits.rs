@@ -1,0 +1,52 @@
+//! With fewer than two ready pods nothing can be tried: what waits, and for how long.
+
+use super::*;
+
+/// Two pods, one of them drained.
+fn drained() -> Story {
+    let mut story = Story::with_pods(2);
+    story.observed.pods[1] = unready(pod("dns-1", 0, 0));
+    story.edit(NEW);
+    story
+}
+
+#[test]
+fn o17_a_drained_node_is_no_reason_to_skip_the_trial() {
+    let mut story = drained();
+    let plan = story.look(100);
+    assert_eq!((plan.state.stable, plan.canary), (revision(OLD), None));
+    assert_eq!(plan.again_in, Some(LOOK_EVERY));
+    assert_eq!(story.look(159).state.stable, revision(OLD));
+    story.observed.pods[1] = pod("dns-1", 159, 0);
+    story.pods_follow();
+    let plan = story.look(159);
+    assert!(plan.canary.is_some(), "it is tried");
+    assert_eq!(plan.state.waits_since, "");
+}
+
+#[test]
+fn o17_after_sixty_seconds_without_a_second_pod_it_goes_out_and_that_is_said() {
+    let mut story = drained();
+    story.look(100);
+    // Another edit does not begin the minute again.
+    story.edit("{ttlSeconds: 9}");
+    story.look(130);
+    let plan = story.look(160);
+    assert_eq!(plan.state.stable, revision("{ttlSeconds: 9}"));
+    let notice = &plan.notices[0];
+    assert!(notice.is_warning && notice.reason == "ConfigurationUntried", "{notice:?}");
+    assert!(notice.message.contains("was not tried"), "{notice:?}");
+}
+
+#[test]
+fn o17_what_failed_never_goes_out_untried() {
+    let mut story = failed();
+    for pod in &mut story.observed.pods[1..] {
+        *pod = unready(pod.clone());
+    }
+    for second in (200..20_000).step_by(30) {
+        let plan = story.look(second);
+        assert_eq!(plan.state.stable, revision(OLD), "{second}");
+        assert_eq!(plan.state.failed, revision(NEW), "{second}");
+    }
+}

@@ -1,0 +1,90 @@
+//! A Service that is gone, and configurations that cannot be tried or failed: what is said, and what to do.
+
+use super::*;
+
+#[test]
+fn o16_a_deleted_service_is_gone_until_it_is_back_and_its_addresses_stay_in_the_status() {
+    let mut story = Story::settled("{}");
+    story.observed.service = None;
+    let status = story.look(10);
+    is(&story, "True=Valid False=ServiceGone False=Complete False=AsExpected", Kstatus::InProgress);
+    assert_eq!(status.cluster_ips, ["10.96.0.10"]);
+    story.applied.failures = vec![(
+        "Service kube-system/kube-dns".to_owned(),
+        "provided IP is already allocated".to_owned(),
+    )];
+    let status = story.look(11);
+    is(&story, "True=Valid False=ServiceGone False=Complete True=ServiceGone", Kstatus::Failed);
+    let message = &condition(&status, "Degraded").unwrap().message;
+    assert!(message.contains("already allocated"), "{message}");
+    assert!(message.contains("kubectl get services -A | grep -wF '10.96.0.10'"), "{message}");
+    story.applied.failures.clear();
+    story.observed.service = Some(own_service());
+    story.look(12);
+    is(&story, "True=Valid True=Serving False=Complete False=AsExpected", Kstatus::Current);
+}
+
+#[test]
+fn o16_while_nothing_is_managed_a_deleted_service_is_reported_with_the_command() {
+    let mut story = Story::settled("{}");
+    story.edit("{managementState: Unmanaged}");
+    story.observed.service = None;
+    let status = story.look(10);
+    is(&story, "True=Valid False=ServiceGone False=Unmanaged True=ServiceGone", Kstatus::Failed);
+    let message = &condition(&status, "Degraded").unwrap().message;
+    assert!(message.contains("kubectl patch clusterdns default"), "{message}");
+}
+
+#[test]
+fn o16_a_service_in_the_place_of_another_with_other_addresses_is_degraded() {
+    let mut story = Story::settled("{}");
+    let spec = story.observed.service.as_mut().unwrap().spec.as_mut().unwrap();
+    spec.cluster_ip = Some("10.96.7.7".to_owned());
+    spec.cluster_ips = Some(vec!["10.96.7.7".to_owned()]);
+    let status = story.look(10);
+    is(
+        &story,
+        "True=Valid True=Serving False=Complete True=ServiceAddressesChanged",
+        Kstatus::Failed,
+    );
+    let message = &condition(&status, "Degraded").unwrap().message;
+    assert!(message.contains("with 10.96.7.7, and clients still ask 10.96.0.10"), "{message}");
+}
+
+#[test]
+fn o17_when_a_failed_configuration_is_tried_again_is_in_the_status() {
+    let mut story = Story::settled("{}");
+    story.edit("{ttlSeconds: 7}");
+    story.look(10);
+    said(&mut story.observed, "dns-0").rejection = Some("no".to_owned());
+    let status = story.look(20);
+    let message = &condition(&status, "Degraded").unwrap().message;
+    assert!(message.contains(&format!("tried again at {:.0}", at(320))), "{message}");
+    assert!(
+        message.contains("kubectl annotate clusterdns default clusterdns.dev/retry="),
+        "{message}"
+    );
+    assert_eq!(story.look(40), status, "reported once");
+    said(&mut story.observed, "dns-0").rejection = None;
+    story.look(321);
+    is(&story, "True=Valid True=Serving True=CanaryOnTrial True=CanaryFailed", Kstatus::InProgress);
+}
+
+#[test]
+fn o17_the_operators_own_trouble_is_said_with_what_would_end_it() {
+    let mut story = Story::settled("{}");
+    story.edit("{ttlSeconds: 7}");
+    for answer in story.observed.answers.values_mut() {
+        answer.said = Err("http://10.244.0.9:9153/config did not answer within 1 s".to_owned());
+    }
+    let status = story.look(10);
+    is(
+        &story,
+        "True=Valid True=Serving True=WaitingForCanary True=CanaryUnreachable",
+        Kstatus::InProgress,
+    );
+    let message = &condition(&status, "Degraded").unwrap().message;
+    for words in ["9153/config", "NetworkPolicies", "UDP 53", "clusterdns.dev/instance=default"] {
+        assert!(message.contains(words), "{message}");
+    }
+}

@@ -1,0 +1,272 @@
+//! O17: what a canary is judged by. Each row of `canary.yaml` is a change of the spec that one pod tries; both pods are the
+//! real core, the servers behind them answer by script, and the operator's own code asks, judges and decides, look by look.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crds::{ClusterDNS, Config};
+use hickory_proto::op::Message;
+use hickory_proto::rr::{Name, RecordType};
+use k8s_openapi::jiff::Timestamp;
+use operator::compare::judge::{Asked, Heard, Unheard};
+use operator::compare::questions::{Question, questions};
+use operator::compare::{comparison, query};
+use operator::observed::{Observed, PodAnswer, Said, Sample, SampledService};
+use operator::plan::RolloutPlan;
+use operator::rollout;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tests::client::Transport;
+use tests::scenario::Core;
+use tests::scenario::objects::merge;
+
+/// Seconds between two rounds.
+const EVERY: i64 = 4;
+/// Rounds until a canary must have been judged, or is held.
+const ROUNDS: i64 = 8;
+
+#[derive(Deserialize)]
+struct Table {
+    base: Value,
+    servers: String,
+    objects: String,
+    rows: Vec<Row>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Row {
+    change: String,
+    #[serde(default)]
+    before: Value,
+    spec: Value,
+    #[serde(default)]
+    heard: Trouble,
+    verdict: String,
+    #[serde(default)]
+    words: Vec<String>,
+}
+
+/// What the operator hears instead of replies.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Trouble {
+    canary: Option<String>,
+    stable: Option<String>,
+    rounds: Vec<i64>,
+}
+
+impl Trouble {
+    fn is_in(&self, round: i64) -> bool {
+        self.rounds.is_empty() || self.rounds.contains(&round)
+    }
+}
+
+/// Two pods and an operator.
+struct Stage<'a> {
+    row: &'a Row,
+    canary: Core,
+    stable: Core,
+    configs: (Config, Config),
+    observed: Observed,
+    dns: ClusterDNS,
+}
+
+fn dns(spec: &Value, generation: i64) -> ClusterDNS {
+    let object = json!({"apiVersion": "clusterdns.dev/v1alpha1", "kind": "ClusterDNS", "spec": spec,
+        "metadata": {"name": "default", "uid": "dns-uid", "generation": generation}});
+    serde_json::from_value(object).unwrap_or_else(|error| panic!("{spec}: {error}"))
+}
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(1_790_000_000 + seconds).expect("a time")
+}
+
+fn object<K: serde::de::DeserializeOwned>(value: Value) -> K {
+    serde_json::from_value(value).expect("an object")
+}
+
+impl<'a> Stage<'a> {
+    fn new(table: &Table, row: &'a Row, objects: &[Value]) -> Stage<'a> {
+        let spec = |change: &Value| {
+            let mut spec = table.base.clone();
+            if !change.is_null() {
+                merge(&mut spec, change);
+            }
+            spec
+        };
+        let (before, after) = (dns(&spec(&row.before), 1), dns(&spec(&row.spec), 2));
+        let config = |dns: &ClusterDNS| {
+            crds::check_resource(dns).unwrap_or_else(|why| panic!("{}: {why}", row.change))
+        };
+        let configs = (config(&after), config(&before));
+        let core = |dns: &ClusterDNS| {
+            let with = [objects, &[serde_json::to_value(dns).expect("JSON")]].concat();
+            Core::new(&with)
+                .and_then(|core| core.with_servers(&table.servers))
+                .unwrap_or_else(|why| panic!("{}: {why:#}", row.change))
+        };
+        let (canary, stable) = (core(&after), core(&before));
+        let observed = observed(objects);
+        let mut stage = Stage { row, canary, stable, configs, observed, dns: before };
+        stage.look(0);
+        stage.pods_follow();
+        stage.dns = after;
+        stage
+    }
+
+    /// What is decided is written, as the operator does.
+    fn look(&mut self, seconds: i64) -> RolloutPlan {
+        let config = crds::check_resource(&self.dns).expect("it was valid before");
+        let plan = rollout::plan(&self.dns, &config, &self.observed, at(seconds));
+        let mut data = json!({"stable.json": plan.stable,
+            "rollout.json": serde_json::to_string(&plan.state).expect("JSON")});
+        if let Some(canary) = &plan.canary {
+            data["canary.json"] = json!(canary);
+        }
+        self.observed.config_map = Some(object(json!({"data": data})));
+        plan
+    }
+
+    /// Every pod runs what it was given.
+    fn pods_follow(&mut self) {
+        let state = rollout::state(&self.observed);
+        for number in 1..4 {
+            let uid = format!("dns-{number}-uid");
+            let is_canary = state.canary_pod.as_ref().is_some_and(|pod| pod.uid == uid);
+            let revision = if is_canary { &state.canary } else { &state.stable };
+            let said = Said {
+                process: uid.clone(),
+                revision: revision.clone(),
+                max_format: 1,
+                ..Said::default()
+            };
+            self.observed.answers.insert(uid, PodAnswer { said: Ok(said), age: Duration::ZERO });
+        }
+    }
+
+    /// One round of questions, as the operator would hear it.
+    fn round(&mut self, round: i64) {
+        let state = rollout::state(&self.observed);
+        let (config, before) = (&self.configs.0, &self.configs.1);
+        let asked: Vec<Asked> = questions(config, before, &self.observed)
+            .into_iter()
+            .map(|question| {
+                let trouble = Some(&self.row.heard).filter(|trouble| trouble.is_in(round));
+                let of = |which: fn(&Trouble) -> &Option<String>| {
+                    trouble.and_then(|trouble| which(trouble).as_deref())
+                };
+                let canary = heard(&self.canary, &question, of(|trouble| &trouble.canary));
+                let stable = heard(&self.stable, &question, of(|trouble| &trouble.stable));
+                Asked { question, canary, stable }
+            })
+            .collect();
+        let uid = state.canary_pod.expect("a canary").uid;
+        let configs = (config, before);
+        let said = comparison(&uid, &state.canary, configs, &self.observed, &asked);
+        self.observed.comparison = Some(said);
+    }
+
+    /// What became of it, and the words for it.
+    fn verdict(&mut self) -> (&'static str, String) {
+        let asked = self.configs.0.revision();
+        let named = self.look(100);
+        if named.state.stable == asked {
+            return ("passes", String::new());
+        }
+        assert!(named.canary.is_some(), "{}: nobody tries it", self.row.change);
+        self.pods_follow();
+        let mut held = None;
+        for round in 1..=ROUNDS {
+            self.round(round);
+            let plan = self.look(100 + round * EVERY);
+            if plan.state.stable == asked {
+                return ("passes", plan.state.warning);
+            }
+            if !plan.state.failed.is_empty() {
+                return ("fails", plan.state.failure);
+            }
+            held = plan.held;
+        }
+        match held {
+            Some(why) => ("holds", why),
+            None => ("stays on trial", format!("{:?}", self.observed.comparison)),
+        }
+    }
+}
+
+/// What a pod replies to each part of a question, or what is heard instead.
+fn heard(core: &Core, question: &Question, instead: Option<&str>) -> Vec<Heard> {
+    let one = |(name, kind): &(Name, RecordType)| match instead {
+        Some("silent") => Err(Unheard::Silent("no reply within 1 s".to_owned())),
+        Some("closed") => Err(Unheard::Closed("connection refused".to_owned())),
+        Some("unsent") => Err(Unheard::Unsent("no route to host".to_owned())),
+        Some(other) => panic!("nobody hears {other}"),
+        None => {
+            let packet = query(name, *kind).to_vec().expect("a query");
+            let outcome = core.ask(&packet, Transport::Udp, 1).expect("every server has a script");
+            Ok(Message::from_vec(&outcome.reply.expect("a reply")).expect("a message"))
+        }
+    };
+    question.asked.iter().map(one).collect()
+}
+
+/// Three ready pods, a Service, and some of what is in the cluster.
+fn observed(objects: &[Value]) -> Observed {
+    let pod = |number: u32| {
+        object(
+            json!({"metadata": {"name": format!("dns-{number}"), "uid": format!("dns-{number}-uid")},
+            "status": {"podIP": format!("10.244.{number}.5"), "conditions": [
+                {"type": "Ready", "status": "True", "lastTransitionTime": at(-100 + i64::from(number)).to_string()}]}}),
+        )
+    };
+    let of_kind = |kind: &'static str| objects.iter().filter(move |it| it["kind"] == kind);
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let labels = |it: &Value| -> BTreeMap<String, String> {
+        serde_json::from_value(it["metadata"]["labels"].clone()).unwrap_or_default()
+    };
+    let service = of_kind("Service").find(|it| it["metadata"]["name"] == "kube-dns");
+    let mut service = service.expect("our own Service").clone();
+    service["metadata"]["ownerReferences"] = json!([{"apiVersion": "clusterdns.dev/v1alpha1",
+        "kind": "ClusterDNS", "name": "default", "uid": "dns-uid"}]);
+    Observed {
+        service: Some(object(service)),
+        deployment: Some(object(json!({"metadata": {"generation": 1},
+            "spec": {"replicas": 3, "selector": {}, "template": {}},
+            "status": {"observedGeneration": 1, "replicas": 3, "updatedReplicas": 3, "readyReplicas": 3}}))),
+        pods: (1..4).map(pod).collect(),
+        sample: Sample {
+            namespaces: of_kind("Namespace")
+                .map(|it| (text(&it["metadata"]["name"]), labels(it)))
+                .collect(),
+            is_complete: true,
+            services: of_kind("Service")
+                .map(|it| SampledService {
+                    namespace: text(&it["metadata"]["namespace"]),
+                    name: text(&it["metadata"]["name"]),
+                    labels: labels(it),
+                    address: text(&it["spec"]["clusterIP"]).parse().ok(),
+                })
+                .collect(),
+            unread: None,
+        },
+        ..Observed::default()
+    }
+}
+
+#[test]
+fn o17_each_change_gets_the_verdict_that_its_clients_would_give() {
+    let table: Table = serde_saphyr::from_str(include_str!("canary.yaml")).expect("the table");
+    let objects: Vec<Value> = serde_saphyr::from_multiple(&table.objects).expect("objects");
+    assert!(table.rows.len() >= 30, "{} rows", table.rows.len());
+    let mut wrong = Vec::new();
+    for row in &table.rows {
+        let (verdict, words) = Stage::new(&table, row, &objects).verdict();
+        let has_words = row.words.iter().all(|text| words.contains(text));
+        let is_silent = verdict != "passes" || !row.words.is_empty() || words.is_empty();
+        if verdict != row.verdict || !has_words || !is_silent {
+            wrong.push(format!("{}: {verdict}, not {}: {words}", row.change, row.verdict));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

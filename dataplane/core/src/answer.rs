@@ -82,9 +82,9 @@ impl Answer<'_> {
                 true
             }
             (Node::ExtraPointers(address), rtype::PTR) => {
-                for (name, ttl_s) in self.records.zone.extra.pointers(address) {
-                    let _ = reply.answer(self.owner, rtype::PTR, *ttl_s, Rdata::Name(name.wire()));
-                }
+                self.records.zone.extra.pointers(address).iter().all(|(name, ttl_s)| {
+                    reply.answer(self.owner, rtype::PTR, *ttl_s, Rdata::Name(name.wire())).is_ok()
+                });
                 true
             }
             (Node::LocalhostPointer, rtype::PTR) => {
@@ -101,9 +101,7 @@ impl Answer<'_> {
     fn write_any(&self, node: Node<'_, '_>, reply: &mut Reply<'_, '_>) -> bool {
         let has_records = match node {
             Node::EmptyNonTerminal => false,
-            Node::NameServer => {
-                self.address_count(node, false) + self.address_count(node, true) > 0
-            }
+            Node::NameServer => self.has_address(node, false) || self.has_address(node, true),
             Node::ClusterIp(_, object) => {
                 !object.ports.all.is_empty()
                     || matches!(&object.kind, Kind::ClusterIp(addresses) if !addresses.is_empty())

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 
 use crate::address::Address;
+use crate::steps::step;
 
 /// Children of a node: narrow for the reason given in [`slots`](crate::slots).
 const WIDTH: usize = 8;
@@ -65,6 +66,7 @@ impl<K: BucketKey, V: Copy + Ord> Buckets<K, V> {
                 Node::Branch(children) => node = &children[path as usize % WIDTH],
                 Node::Leaf(rows) => return of_key(rows, key),
             }
+            step(1);
             path >>= DIGIT;
         }
     }
@@ -82,11 +84,7 @@ impl<K: BucketKey, V: Copy + Ord> Buckets<K, V> {
 
     /// Removes a row; false if it was not there.
     pub(crate) fn remove(&mut self, key: K, value: V) -> bool {
-        let path = key.spread(&self.hasher);
-        self.root.change(path, 0, |rows, _| {
-            let at = rows.binary_search(&(key, value)).ok()?;
-            Some(Node::Leaf([&rows[..at], &rows[at + 1..]].concat().into()))
-        })
+        self.root.remove(key.spread(&self.hasher), (key, value))
     }
 }
 
@@ -115,29 +113,85 @@ impl<K: BucketKey, V: Copy + Ord> Node<K, V> {
     ) -> bool {
         match self {
             Node::Branch(children) => {
+                step(WIDTH);
                 let child = &mut Arc::make_mut(children)[path as usize % WIDTH];
                 child.change(path >> DIGIT, level + 1, new)
             }
-            Node::Leaf(rows) => match new(rows, level) {
-                Some(changed) => {
-                    *self = changed;
-                    true
+            Node::Leaf(rows) => {
+                step(rows.len());
+                match new(rows, level) {
+                    Some(changed) => {
+                        *self = changed;
+                        true
+                    }
+                    None => false,
                 }
-                None => false,
-            },
+            }
         }
     }
 }
 
+impl<K: BucketKey, V: Copy + Ord> Node<K, V> {
+    /// Removes a row below this node; false if it was not there.
+    fn remove(&mut self, path: u32, row: (K, V)) -> bool {
+        match self {
+            Node::Branch(children) => {
+                step(2 * WIDTH);
+                let child = &mut Arc::make_mut(children)[path as usize % WIDTH];
+                let is_removed = child.remove(path >> DIGIT, row);
+                if let Some(rows) = few_rows(children) {
+                    *self = Node::Leaf(rows.into());
+                }
+                is_removed
+            }
+            Node::Leaf(rows) => {
+                step(rows.len());
+                let Ok(at) = rows.binary_search(&row) else {
+                    return false;
+                };
+                *rows = [&rows[..at], &rows[at + 1..]].concat().into();
+                true
+            }
+        }
+    }
+}
+
+/// The rows of all children, sorted, when they are few enough to be one leaf again: half a full one, so
+/// that a leaf that has just been split is not put together by the next removal.
+fn few_rows<K: BucketKey, V: Copy + Ord>(children: &[Node<K, V>; WIDTH]) -> Option<Vec<(K, V)>> {
+    let mut count = 0;
+    for child in children {
+        match child {
+            Node::Branch(_) => return None,
+            Node::Leaf(rows) => count += rows.len(),
+        }
+        if count > FULL / 2 {
+            return None;
+        }
+    }
+    let mut all = Vec::with_capacity(count);
+    for child in children {
+        if let Node::Leaf(rows) = child {
+            all.extend_from_slice(rows);
+        }
+    }
+    all.sort_unstable();
+    Some(all)
+}
+
 /// The rows of a key among those of its leaf.
 fn of_key<K: BucketKey, V>(rows: &[(K, V)], key: K) -> &[(K, V)] {
+    step(rows.len().min(FULL));
     let start = match rows.len() <= FULL {
         // One after the other: the processor reads ahead, which it cannot in a binary search.
         true => rows.iter().position(|row| row.0 == key).unwrap_or(rows.len()),
         false => rows.partition_point(|row| row.0 < key),
     };
     let rest = &rows[start..];
-    let end = rest.iter().position(|row| row.0 != key).unwrap_or(rest.len());
+    let end = match rest.len() <= FULL {
+        true => rest.iter().position(|row| row.0 != key).unwrap_or(rest.len()),
+        false => rest.partition_point(|row| row.0 == key),
+    };
     &rest[..end]
 }
 
@@ -166,6 +220,15 @@ mod tests {
             assert_eq!(map.get(key), [(key, 1)]);
         }
         assert_eq!(map.get(Address::from(std::net::IpAddr::from([255, 0, 0, 1]))), []);
+    }
+
+    #[test]
+    fn l13_a_map_that_is_empty_again_has_no_branches() {
+        let mut map = Buckets::new(RandomState::default());
+        let keys = (0..10_000_u32).map(|number| number.wrapping_mul(0x9e37_79b9));
+        keys.clone().for_each(|key| assert!(map.insert(key, key)));
+        keys.for_each(|key| assert!(map.remove(key, key)));
+        assert!(matches!(&map.root, Node::Leaf(rows) if rows.is_empty()));
     }
 
     #[test]

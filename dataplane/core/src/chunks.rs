@@ -4,6 +4,9 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+use crate::random::{scaled, scrambled};
+use crate::steps::step;
+
 /// Rows of a full chunk; one more splits it. 64 rows of 24 octets are copied in about 50 ns.
 const CHUNK: usize = 64;
 
@@ -28,11 +31,21 @@ impl<R> Default for Chunks<R> {
     }
 }
 
-/// Where a row is, or would be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Chunks whose rows are counted to draw one; of more, chunks are drawn until one has the row drawn.
+const NEAR_CHUNKS: usize = 64;
+/// Draws until a row is taken that is not as likely as any other.
+const DRAWS: u64 = 16;
+
+/// Where a row is, or would be: behind the last row of a chunk is the start of the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Position {
     chunk: usize,
     row: usize,
+}
+
+impl Position {
+    /// The first row, if there is any.
+    pub(crate) const START: Position = Position { chunk: 0, row: 0 };
 }
 
 impl<R: Copy> Chunks<R> {
@@ -59,6 +72,13 @@ impl<R: Copy> Chunks<R> {
 
     /// Changes the chunks, and the number of rows to `len`.
     fn edit(&mut self, len: usize, change: impl FnOnce(&mut Vec<Arc<[R]>>)) {
+        // One chunk is copied, and the list of chunks if a reader still has it.
+        step(CHUNK);
+        if let Chunks::Several(several) = self
+            && Arc::get_mut(several).is_none()
+        {
+            step(several.chunks.len());
+        }
         if let Chunks::Several(several) = self {
             let several = Arc::make_mut(several);
             several.len = len;
@@ -79,6 +99,10 @@ impl<R: Copy> Chunks<R> {
 
     /// The first row that is not before; `order` says how a row lies relative to what is sought.
     pub(crate) fn seek(&self, order: impl Fn(&R) -> Ordering) -> Position {
+        let order = |row: &R| {
+            step(1);
+            order(row)
+        };
         // The chunk sought is the last whose first row is before; else the first.
         let after = self.chunks().partition_point(|chunk| order(&chunk[0]) == Ordering::Less);
         let chunk = after.saturating_sub(1);
@@ -99,20 +123,95 @@ impl<R: Copy> Chunks<R> {
     pub(crate) fn from(&self, position: Position) -> impl Iterator<Item = &R> + Clone {
         let chunks = self.chunks().get(position.chunk..).unwrap_or(&[]);
         let mut skip = position.row;
-        chunks.iter().flat_map(move |chunk| chunk[std::mem::take(&mut skip)..].iter())
+        let rows = chunks.iter().flat_map(move |chunk| chunk[std::mem::take(&mut skip)..].iter());
+        rows.inspect(|_| step(1))
     }
 
-    /// The rows from number `index` on.
-    pub(crate) fn starting_at(&self, index: usize) -> impl Iterator<Item = &R> + Clone {
-        let mut row = index;
-        let mut chunk = 0;
+    /// The position behind the last row.
+    pub(crate) fn end(&self) -> Position {
+        Position { chunk: self.chunks().len(), row: 0 }
+    }
+
+    /// The position behind this one, which has a row.
+    pub(crate) fn after(&self, position: Position) -> Position {
+        let Position { chunk, row } = position;
+        match self.chunks().get(chunk) {
+            Some(rows) if row + 1 < rows.len() => Position { chunk, row: row + 1 },
+            Some(_) | None => Position { chunk: chunk + 1, row: 0 },
+        }
+    }
+
+    /// The position behind the rows from this one on that are alike; no such row comes after others.
+    pub(crate) fn end_of_run(&self, from: Position, is_like: impl Fn(&R) -> bool) -> Position {
+        let is_like = |row: &R| {
+            step(1);
+            is_like(row)
+        };
+        let later = self.chunks().get(from.chunk + 1..).unwrap_or(&[]);
+        let more = later.partition_point(|chunk| is_like(&chunk[0]));
+        let start = if more == 0 { from.row } else { 0 };
+        let chunk = from.chunk + more;
+        let rows = self.chunks().get(chunk).map_or(&[][..], |rows| rows);
+        let row = start + rows[start.min(rows.len())..].partition_point(is_like);
+        match row < rows.len() {
+            true => Position { chunk, row },
+            false => Position { chunk: chunk + 1, row: 0 },
+        }
+    }
+
+    /// The position so many rows behind this one, or the end.
+    pub(crate) fn skipped(&self, from: Position, count: usize) -> Position {
+        let mut row = from.row + count;
+        let mut chunk = from.chunk;
         while let Some(rows) = self.chunks().get(chunk)
             && row >= rows.len()
         {
             row -= rows.len();
             chunk += 1;
+            step(1);
         }
-        self.from(Position { chunk, row: if chunk < self.chunks().len() { row } else { 0 } })
+        Position { chunk, row: if chunk < self.chunks().len() { row } else { 0 } }
+    }
+
+    /// The rows from one position to before another.
+    pub(crate) fn between(&self, from: Position, to: Position) -> impl Iterator<Item = &R> {
+        let chunks = self.chunks().get(from.chunk..).unwrap_or(&[]);
+        let count = (to.chunk + usize::from(to.row > 0)).saturating_sub(from.chunk);
+        let last = to.chunk.wrapping_sub(from.chunk);
+        chunks.iter().take(count).enumerate().flat_map(move |(index, rows)| {
+            let start = if index == 0 { from.row } else { 0 };
+            let end = if index == last { to.row } else { rows.len() };
+            rows[start.min(end)..end].iter().inspect(|_| step(1))
+        })
+    }
+
+    /// A row drawn at random between two positions that have one between them, each as likely as any
+    /// other; `seed` is uniform.
+    pub(crate) fn draw(&self, from: Position, to: Position, seed: u64) -> Position {
+        let chunks = to.chunk - from.chunk + usize::from(to.row > 0);
+        if chunks <= NEAR_CHUNKS {
+            step(chunks);
+            let whole = self.chunks()[from.chunk..to.chunk].iter().map(|rows| rows.len());
+            let count = whole.sum::<usize>() + to.row - from.row;
+            return self.skipped(from, scaled(seed, count));
+        }
+        for turn in 0..DRAWS {
+            step(2);
+            let number = scrambled(seed, turn);
+            let chunk = from.chunk + scaled(number, chunks);
+            let row = scaled(scrambled(number, 1), CHUNK);
+            let drawn = Position { chunk, row };
+            if row < self.chunks()[chunk].len() && (from..to).contains(&drawn) {
+                return drawn;
+            }
+        }
+        from
+    }
+
+    /// The rows from number `index` on.
+    #[cfg(test)]
+    pub(crate) fn starting_at(&self, index: usize) -> impl Iterator<Item = &R> + Clone {
+        self.from(self.skipped(Position::START, index))
     }
 
     /// All rows.
@@ -131,6 +230,7 @@ impl<R: Copy> Chunks<R> {
 
     /// The row at this position.
     pub(crate) fn at(&self, position: Position) -> Option<&R> {
+        step(1);
         self.chunks().get(position.chunk)?.get(position.row)
     }
 
@@ -186,14 +286,14 @@ mod tests {
     use super::*;
 
     /// A fixed scramble of 0..n, so that inserts arrive in no order.
-    fn scrambled(n: u32) -> impl Iterator<Item = u32> {
+    fn mixed(n: u32) -> impl Iterator<Item = u32> {
         (0..n).map(move |i| i.wrapping_mul(7_919) % n)
     }
 
     #[test]
     fn any_insertion_order_gives_the_sorted_list() {
         let mut list = Chunks::default();
-        scrambled(1_000).for_each(|row| list.insert(row, u32::cmp));
+        mixed(1_000).for_each(|row| list.insert(row, u32::cmp));
         assert!(list.iter().copied().eq(0..1_000));
         assert!(list.starting_at(700).copied().eq(700..1_000));
         assert!(list.from(list.seek(|row| row.cmp(&333))).copied().eq(333..1_000));
@@ -202,11 +302,36 @@ mod tests {
     }
 
     #[test]
+    fn runs_are_passed_and_rows_are_drawn_evenly() {
+        let mut list = Chunks::default();
+        (0..10_000).for_each(|row| list.insert(row, u32::cmp));
+        let at = |row: u32| list.seek(|other| other.cmp(&row));
+        for (row, end) in [(0, 1_000), (500, 1_000), (9_000, 10_000), (9_999, 10_000), (63, 64)] {
+            let size = if end == 64 { 64 } else { 1_000 };
+            assert_eq!(list.end_of_run(at(row), |other| other / size == row / size), at(end));
+        }
+        assert!(list.between(at(10), at(130)).copied().eq(10..130));
+        assert!(list.between(at(64), at(128)).copied().eq(64..128));
+        assert_eq!(list.between(at(64), at(64)).count(), 0);
+        assert_eq!((list.after(at(63)), list.after(at(9_999))), (at(64), list.end()));
+        for (from, to) in [(10, 130), (100, 9_900)] {
+            let mut counts = [0; 10];
+            for seed in 0..10_000 {
+                let drawn = list.draw(at(from), at(to), scrambled(7, seed));
+                let row = *list.at(drawn).unwrap();
+                assert!((from..to).contains(&row));
+                counts[((row - from) * 10 / (to - from)) as usize] += 1;
+            }
+            assert!(counts.iter().all(|count| (850..1_150).contains(count)), "{counts:?}");
+        }
+    }
+
+    #[test]
     fn removals_leave_the_rest_and_old_clones_whole() {
         let mut list = Chunks::default();
         (0..1_000).for_each(|row| list.insert(row, u32::cmp));
         let before = list.clone();
-        for row in scrambled(1_000).filter(|row| row % 10 != 0) {
+        for row in mixed(1_000).filter(|row| row % 10 != 0) {
             assert!(list.remove(&row, u32::cmp));
             assert!(!list.remove(&row, u32::cmp));
         }

@@ -36,13 +36,6 @@ impl<T, const N: usize> Deref for Few<T, N> {
     }
 }
 
-impl<T: Copy + Default, const N: usize> Few<T, N> {
-    /// These items with one more at a place, or without it.
-    pub(crate) fn replaced(&self, at: usize, removed: usize, added: &[T]) -> Self {
-        Few::new(&[&self[..at], added, &self[at + removed..]].concat(), T::default())
-    }
-}
-
 impl<T: PartialEq, const N: usize> PartialEq for Few<T, N> {
     fn eq(&self, other: &Self) -> bool {
         **self == **other

@@ -7,6 +7,7 @@ mod kept;
 mod namespaces;
 mod pods;
 mod ports;
+mod publishers;
 mod services;
 mod slices;
 mod versions;
@@ -14,9 +15,11 @@ mod versions;
 use std::sync::Arc;
 
 pub use export::Export;
+pub(crate) use publishers::MAX_PUBLISHERS;
 
 use crate::index::held::{Held, HeldObjects};
 use crate::index::ports::PortLists;
+use crate::index::publishers::Waiting;
 use crate::index::versions::Versions;
 use crate::object::{Change, Key, Object, Problem, Resource};
 use crate::records::{DataSource, Records};
@@ -50,6 +53,7 @@ pub struct Index {
     configured: bool,
     held: HeldObjects,
     ports: PortLists,
+    waiting: Waiting,
     /// The list that each resource's objects are stamped with (E21).
     generations: [u32; Resource::ALL.len()],
     /// Which versions of each resource were seen.
@@ -73,6 +77,7 @@ impl Index {
             configured: true,
             held: HeldObjects::default(),
             ports: PortLists::default(),
+            waiting: Waiting::default(),
             generations: [0; Resource::ALL.len()],
             versions: [Versions::default(); Resource::ALL.len()],
             snapshots: [0; Resource::ALL.len()],
@@ -292,5 +297,7 @@ fn kept_labels(
     labels.iter().filter(|(key, _)| selector.reads(key)).cloned().collect()
 }
 
+#[cfg(test)]
+mod edits;
 #[cfg(test)]
 mod tests;

@@ -12,10 +12,13 @@ mod counters;
 mod endpoints;
 mod extra;
 mod few;
+#[cfg(test)]
+mod hostile_tests;
 mod index;
 mod message;
 mod name;
 mod object;
+mod random;
 mod records;
 mod relay;
 mod reply;
@@ -25,6 +28,7 @@ mod route;
 mod schema;
 mod settings;
 mod slots;
+mod steps;
 #[cfg(test)]
 mod testing;
 mod text;
@@ -48,3 +52,5 @@ pub use settings::{
     EndpointNames, Exposure, ExtraData, ExtraRecord, PodRecords, Requirement, Selector,
     SelectorOperator, ServiceAddresses, Settings, SrvData,
 };
+#[cfg(feature = "steps")]
+pub use steps::count_steps;

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use crate::counters::Reason;
 use crate::name::{MAX_LABEL, MAX_NAME, Name};
+use crate::steps::step;
 
 /// Length of a DNS header (RFC 1035 §4.1.1).
 pub(crate) const HEADER: usize = 12;
@@ -250,6 +251,7 @@ pub(crate) fn parse<'p>(
     if packet[2] & 0x78 != 0 {
         return Err(Malformed::HeaderOnly(Rcode::NotImp, Reason::Opcode));
     }
+    step(packet.len());
     let count = |at| u16::from_be_bytes([packet[at], packet[at + 1]]);
     let (questions, answers, authority, additional) = (count(4), count(6), count(8), count(10));
     if questions != 1 || answers != 0 || authority > 1 {

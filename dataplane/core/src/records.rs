@@ -15,12 +15,13 @@ use crate::address::Address;
 use crate::buckets::Buckets;
 use crate::object::Resource;
 use crate::slots::Slots;
+use crate::steps::step;
 use crate::text::ShortText;
 use crate::zone::Zone;
 
 pub(crate) use entries::{
-    ClusterIps, Kind, NamespaceEntry, PodHolder, Port, Ports, Publisher, Row, RowLabel,
-    ServiceEntry, ServiceObject, ServiceWire, SliceEntry, SlicePlaces,
+    ClusterIps, Kind, Listed, NamespaceEntry, PodHolder, Port, Ports, Publisher, Row, RowLabel,
+    ServiceEntry, ServiceObject, ServiceWire, SliceEntry,
 };
 
 /// Where the data of one resource comes from at the moment (§4.4, E51).
@@ -216,16 +217,12 @@ impl Records {
     pub(crate) fn name_of(&self, row: &Row) -> Option<&[u8]> {
         named(&self.slices, row)
     }
-
-    /// The ports of the slice that a row came in.
-    pub(crate) fn ports(&self, row: &Row) -> &[Port] {
-        self.slices.get(row.slice).map_or(&[], |slice| &slice.ports.all)
-    }
 }
 
 /// Hash of wire-form labels.
 pub(crate) fn hash(hasher: &RandomState, wire: &[u8]) -> u32 {
     use std::hash::{BuildHasher, Hasher};
+    step(wire.len() / 8);
     // Without the length that slices are hashed with: names say themselves where they end.
     let mut state = hasher.build_hasher();
     state.write(wire);
@@ -241,9 +238,10 @@ pub(crate) fn named<'a>(slices: &'a Slots<SliceEntry>, row: &Row) -> Option<&'a 
     text.get(1..=usize::from(*text.first()?))
 }
 
-/// The order of [`ServiceEntry::by_address`].
+/// The order of [`ServiceEntry::by_address`]: of one address, rows that are named by it come first.
 pub(crate) fn address_order(a: &Row, b: &Row) -> Ordering {
-    (a.address, a.slice, a.label).cmp(&(b.address, b.slice, b.label))
+    let key = |row: &Row| (row.address, !row.label.is_derived(), row.slice, row.label);
+    key(a).cmp(&key(b))
 }
 
 /// The order of [`ServiceEntry::by_name`].

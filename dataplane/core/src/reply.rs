@@ -11,6 +11,7 @@ use crate::counters::ServerCounters;
 use crate::message::{
     CLASS_CH, CLASS_IN, Edns, HEADER, OPTION_EDE, OPTION_NSID, Question, Rcode, Transport, rtype,
 };
+use crate::steps::step;
 use crate::text::ShortText;
 use crate::zone::{MAILBOX_LABEL, NAME_SERVER_LABELS, Zone};
 
@@ -121,6 +122,8 @@ pub(crate) struct Reply<'b, 'q> {
     payload_size: u16,
     transport: Transport,
     truncated: bool,
+    /// Octets that were written and taken back.
+    wasted: usize,
 }
 
 /// The largest reply for this question: 65,535 octets over TCP, WR11 over UDP.
@@ -186,6 +189,7 @@ impl<'b, 'q> Reply<'b, 'q> {
             payload_size,
             transport,
             truncated: false,
+            wasted: 0,
         }
     }
 
@@ -204,6 +208,16 @@ impl<'b, 'q> Reply<'b, 'q> {
     /// Whether another record could still fit.
     pub(crate) fn has_room(&self) -> bool {
         self.at + SMALLEST_RECORD <= self.limit
+    }
+
+    /// Octets that records may still take.
+    pub(crate) fn room(&self) -> usize {
+        self.limit.saturating_sub(self.at)
+    }
+
+    /// Octets that were written and taken back.
+    pub(crate) fn wasted(&self) -> usize {
+        self.wasted
     }
 
     /// Whether an answer record did not fit.
@@ -253,6 +267,8 @@ impl<'b, 'q> Reply<'b, 'q> {
 
     /// Forgets all that was written since.
     pub(crate) fn back_to(&mut self, mark: Mark) {
+        step(self.at - mark.at);
+        self.wasted += self.at - mark.at;
         self.at = mark.at;
         self.counts = mark.counts;
         self.anchor_count = mark.anchors;
@@ -405,6 +421,7 @@ impl<'b, 'q> Reply<'b, 'q> {
         recursion: bool,
         ede: Option<(u16, &str)>,
     ) -> usize {
+        step(self.at);
         let truncated = self.truncated && self.transport == Transport::Udp;
         if self.question.edns.is_some() {
             self.opt(rcode, ede);

@@ -1,17 +1,23 @@
 //! Reverse names: who may claim an address, and the PTRs it has (docs/dns.md §3.7).
 
+use std::cmp::Ordering;
+
 use crate::address::Address;
+use crate::index::MAX_PUBLISHERS;
 use crate::message::rtype;
 use crate::name::Name;
 use crate::object::Resource;
-use crate::records::{DataSource, Kind, Needs, Publisher, Records, Row, ServiceEntry};
+use crate::records::{DataSource, Kind, Needs, Publisher, Records, Row, RowLabel, ServiceEntry};
 use crate::reply::{Full, Owner, Rdata, Reply};
 use crate::schema::service_needs;
 use crate::settings::PodRecords;
+use crate::steps::step;
 use crate::text::ShortText;
 
-/// Names considered for the PTRs of one address; few addresses have more than a handful.
-const MAX_POINTERS: usize = 1024;
+/// PTRs of one address; few addresses have more than a handful.
+const MAX_POINTERS: usize = 64;
+/// Rows looked at for one reply: all that one namespace has of an address.
+const LOOKS: usize = 2 * MAX_PUBLISHERS;
 /// What nearly all addresses have at most: kept small, because it is cleared for each reply.
 const FEW_POINTERS: usize = 4;
 
@@ -31,26 +37,27 @@ pub(crate) fn cluster_ip_owner<'r>(
 ) -> Option<&'r ServiceEntry> {
     holders
         .iter()
-        .filter(|(_, holder)| holder.is_cluster_ip())
+        .take(MAX_PUBLISHERS)
+        .take_while(|(_, holder)| holder.is_cluster_ip())
         .filter_map(|(_, holder)| records.services.get(holder.service))
         .filter(|entry| records.visible(entry).is_some())
-        .min_by(|a, b| text(b"", a).cmp(text(b"", b)))
+        .min_by(|a, b| order_of_services(a, b))
 }
 
 /// Who may have PTRs of an address (RR63); worked out once for each question.
 #[derive(Clone, Copy)]
 pub(crate) struct Claims<'r> {
-    /// What publishes it, visible or not.
+    /// What publishes it beside cluster IPs, visible or not.
     published: &'r [(Address, Publisher)],
     /// Pods hold the address, and only the namespaces of those may claim it.
     held: bool,
     rule: Rule,
-    /// Whether anybody who publishes the address goes without.
+    /// Whether a namespace that publishes the address goes without.
     pub(crate) withholds: bool,
     pub(crate) any: bool,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Rule {
     /// Everybody who publishes it.
     All,
@@ -67,30 +74,71 @@ impl<'r> Claims<'r> {
         address: Address,
         published: &'r [(Address, Publisher)],
     ) -> Claims<'r> {
+        let cluster_ips = published.iter().take_while(|(_, row)| row.is_cluster_ip()).count();
+        let published = &published[cluster_ips..];
         let held = is_held(records, address);
-        // Of one row nobody else can claim the address: the rule is not worth a second look.
-        let rule = if published.len() < 2 { Rule::All } else { rule(records, published, held) };
-        let mut claims = Claims { published, held, rule, withholds: false, any: false };
-        for pointer in visible_rows(records, published) {
-            if claims.allows(records, &pointer) {
-                claims.any = true;
-            } else {
-                claims.withholds = true;
-            }
-        }
+        let mut claims = Claims { published, held, rule: Rule::All, withholds: false, any: false };
+        claims.decide(records);
         claims
     }
 
-    fn allows(&self, records: &Records, pointer: &Pointer<'_>) -> bool {
-        let (address, namespace) = (pointer.row.address, pointer.entry.namespace);
-        if self.held && !is_holder(records, address, namespace) {
-            return false;
+    /// Looks at one visible row of each namespace, those of own Pods first.
+    fn decide(&mut self, records: &'r Records) {
+        let (mut namespaces, mut owners) = (Several::default(), Several::default());
+        let (mut looks, mut rest) = (LOOKS, self.published);
+        while let Some(&(address, row)) = rest.first() {
+            let is_decided = match row.label.is_own_pod() {
+                true => owners == Several::Many,
+                false => namespaces == Several::Many,
+            };
+            if is_decided {
+                break;
+            }
+            if looks == 0 {
+                // Too many rows that nobody can see: the owner cannot be told.
+                (self.rule, self.withholds, self.any) = (Rule::Nobody, true, false);
+                return;
+            }
+            looks -= 1;
+            let is_visible = pointer(records, row).is_some();
+            let may_claim = !self.held || is_held_by(records, address, row.namespace, false);
+            if is_visible && may_claim {
+                namespaces.add(row.namespace);
+                if row.label.is_own_pod() {
+                    owners.add(row.namespace);
+                }
+            }
+            self.withholds |= is_visible && !may_claim;
+            rest = match is_visible || !may_claim {
+                // The others of this namespace say nothing new.
+                true => {
+                    let share = row.share();
+                    &rest[rest.partition_point(|(_, other)| other.share() == share)..]
+                }
+                false => &rest[1..],
+            };
         }
-        match self.rule {
-            Rule::All => true,
-            Rule::OwnPods => pointer.row.label.is_own_pod(),
-            Rule::Nobody => false,
-        }
+        self.rule = match (namespaces, owners) {
+            (Several::None | Several::One(_), _) | (_, Several::None) => Rule::All,
+            (Several::Many, Several::One(_)) => Rule::OwnPods,
+            (Several::Many, Several::Many) => Rule::Nobody,
+        };
+        self.any = namespaces != Several::None && self.rule != Rule::Nobody;
+        self.withholds |= self.rule != Rule::All;
+    }
+
+    /// The rows that have a PTR; [`LOOKS`] are looked at.
+    fn pointers(&self, records: &'r Records) -> impl Iterator<Item = Pointer<'r>> {
+        let (held, rule) = (self.held, self.rule);
+        let rows = self.published.iter().take(LOOKS).filter(move |(address, row)| {
+            let by_rule = match rule {
+                Rule::All => true,
+                Rule::OwnPods => row.label.is_own_pod(),
+                Rule::Nobody => false,
+            };
+            by_rule && (!held || is_held_by(records, *address, row.namespace, false))
+        });
+        rows.filter_map(|&(_, row)| pointer(records, row))
     }
 }
 
@@ -98,35 +146,24 @@ impl<'r> Claims<'r> {
 fn is_held(records: &Records, address: Address) -> bool {
     records.zone.settings.pods == PodRecords::Verified
         && records.source(Resource::Pods) != DataSource::None
-        && records.pod_addresses.get(address).iter().any(|(_, pod)| !pod.host_network)
+        && records.pod_addresses.get(address).first().is_some_and(|(_, pod)| !pod.host_network)
 }
 
-/// Whether a Pod of this namespace has the address.
-fn is_holder(records: &Records, address: Address, namespace: u32) -> bool {
-    let mut pods = records.pod_addresses.get(address).iter();
-    pods.any(|(_, pod)| !pod.host_network && pod.namespace == namespace)
-}
-
-fn rule(records: &Records, published: &[(Address, Publisher)], held: bool) -> Rule {
-    let (mut namespaces, mut owners) = (Several::default(), Several::default());
-    for Pointer { entry, row, .. } in visible_rows(records, published) {
-        if held && !is_holder(records, row.address, entry.namespace) {
-            continue;
-        }
-        namespaces.add(entry.namespace);
-        if row.label.is_own_pod() {
-            owners.add(entry.namespace);
-        }
-    }
-    match (namespaces, owners) {
-        (Several::None | Several::One(_), _) | (_, Several::None) => Rule::All,
-        (Several::Many, Several::One(_)) => Rule::OwnPods,
-        (Several::Many, Several::Many) => Rule::Nobody,
-    }
+/// Whether a Pod of this namespace has the address, as its own or as its node's.
+pub(crate) fn is_held_by(
+    records: &Records,
+    address: Address,
+    namespace: u32,
+    host_network: bool,
+) -> bool {
+    let pods = records.pod_addresses.get(address);
+    let wanted = (host_network, namespace);
+    let at = pods.partition_point(|(_, pod)| (pod.host_network, pod.namespace) < wanted);
+    pods.get(at).is_some_and(|(_, pod)| (pod.host_network, pod.namespace) == wanted)
 }
 
 /// None, one or several namespaces.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Several {
     #[default]
     None,
@@ -144,59 +181,64 @@ impl Several {
     }
 }
 
-/// Every row of an address in visible Services (RR61, RR65).
-fn visible_rows<'r>(
-    records: &'r Records,
-    published: &'r [(Address, Publisher)],
-) -> impl Iterator<Item = Pointer<'r>> {
-    let rows = published.iter().filter(|(_, publisher)| !publisher.is_cluster_ip());
-    rows.filter_map(|&(address, Publisher { service, slice, label })| {
-        let entry = records.services.get(service)?;
-        let headless = match records.visible(entry)?.kind {
-            Kind::Headless => true,
-            Kind::ClusterIp(_) => false,
-            Kind::ExternalName(_) | Kind::Unserved => return None,
-        };
-        Some(Pointer { entry, row: Row { address, slice, label }, headless })
-    })
+/// A row as a candidate for a PTR, if its Service is visible (RR61, RR65).
+fn pointer<'r>(records: &'r Records, row: Publisher) -> Option<Pointer<'r>> {
+    step(1);
+    let entry = records.services.get(row.service)?;
+    let headless = match records.visible(entry)?.kind {
+        Kind::Headless => true,
+        Kind::ClusterIp(_) => false,
+        Kind::ExternalName(_) | Kind::Unserved => return None,
+    };
+    Some(Pointer { entry, slice: row.slice, label: row.label, headless })
 }
 
 /// One candidate for a PTR.
 #[derive(Clone, Copy)]
 struct Pointer<'r> {
     entry: &'r ServiceEntry,
-    row: Row,
+    slice: u32,
+    label: RowLabel,
     headless: bool,
 }
 
-impl Pointer<'_> {
-    /// RR62: hostnames first, headless before ClusterIP, then ascending by the name as text.
-    fn order(&self, other: &Pointer<'_>, records: &Records) -> std::cmp::Ordering {
-        self.rank().cmp(&other.rank()).then_with(|| self.order_of_names(other, records))
+/// A candidate with its endpoint name.
+#[derive(Clone, Copy)]
+struct Named<'r> {
+    entry: &'r ServiceEntry,
+    label: &'r [u8],
+    /// RR62: hostnames first, headless before ClusterIP.
+    rank: (bool, bool),
+}
+
+impl Named<'_> {
+    /// RR62: by rank, then ascending by the name as text.
+    fn order(&self, other: &Named<'_>) -> Ordering {
+        step(4);
+        self.rank.cmp(&other.rank).then_with(|| self.order_of_names(other))
     }
 
-    fn rank(&self) -> (bool, bool) {
-        (!self.row.label.is_hostname(), !self.headless)
+    fn order_of_names(&self, other: &Named<'_>) -> Ordering {
+        order_of_labels(self.label, other.label)
+            .then_with(|| order_of_services(self.entry, other.entry))
     }
 
-    fn order_of_names(&self, other: &Pointer<'_>, records: &Records) -> std::cmp::Ordering {
-        let (mut own, mut others) = (ShortText::EMPTY, ShortText::EMPTY);
-        let own_label = records.label(&self.row, &mut own);
-        let other_label = records.label(&other.row, &mut others);
-        text(own_label, self.entry).cmp(text(other_label, other.entry))
-    }
-
-    fn same_name(&self, other: &Pointer<'_>, records: &Records) -> bool {
-        let (mut own, mut others) = (ShortText::EMPTY, ShortText::EMPTY);
-        std::ptr::eq(self.entry, other.entry)
-            && records.label(&self.row, &mut own) == records.label(&other.row, &mut others)
+    fn same_name(&self, other: &Named<'_>) -> bool {
+        std::ptr::eq(self.entry, other.entry) && self.label == other.label
     }
 }
 
-/// The octets of an endpoint's name as dotted text, without the part all share.
-fn text<'a>(label: &'a [u8], entry: &'a ServiceEntry) -> impl Iterator<Item = u8> + 'a {
-    let (service, namespace) = entry.labels();
-    [label, b".", service, b".", namespace, b"."].into_iter().flatten().copied()
+/// The order of two labels in names as dotted text: a label that ends goes on with a dot.
+fn order_of_labels(a: &[u8], b: &[u8]) -> Ordering {
+    let shared = a.len().min(b.len());
+    let next = |label: &[u8]| label.get(shared).copied().unwrap_or(b'.');
+    a[..shared].cmp(&b[..shared]).then_with(|| next(a).cmp(&next(b)))
+}
+
+/// The order of two Services by name, then namespace.
+fn order_of_services(a: &ServiceEntry, b: &ServiceEntry) -> Ordering {
+    let ((a, a_namespace), (b, b_namespace)) = (a.labels(), b.labels());
+    order_of_labels(a, b).then_with(|| order_of_labels(a_namespace, b_namespace))
 }
 
 /// Writes the PTR of a cluster IP (RR60).
@@ -229,28 +271,34 @@ fn write_sorted<const N: usize>(
     owner: Owner<'_>,
     reply: &mut Reply<'_, '_>,
 ) {
-    let mut pointers: [Option<Pointer<'_>>; N] = [None; N];
+    let Some(&(address, _)) = claims.published.first() else {
+        return;
+    };
+    // Rows without another name share the one that is made of the address.
+    let derived = ShortText::of(address);
+    let mut names: [Option<Named<'_>>; N] = [None; N];
     let mut count = 0;
-    let rows = visible_rows(records, claims.published);
-    for pointer in rows.filter(|pointer| claims.allows(records, pointer)).take(N) {
-        pointers[count] = Some(pointer);
+    for Pointer { entry, slice, label, headless } in claims.pointers(records).take(N) {
+        let rank = (!label.is_hostname(), !headless);
+        let row = Row { address, slice, label };
+        let label = records.name_of(&row).unwrap_or(derived.as_bytes());
+        names[count] = Some(Named { entry, label, rank });
         count += 1;
     }
-    let pointers = &mut pointers[..count];
-    pointers.sort_unstable_by(|a, b| match (a, b) {
-        (Some(a), Some(b)) => a.order(b, records),
-        _ => std::cmp::Ordering::Equal,
+    let names = &mut names[..count];
+    names.sort_unstable_by(|a, b| match (a, b) {
+        (Some(a), Some(b)) => a.order(b),
+        _ => Ordering::Equal,
     });
     for index in 0..count {
-        let Some(pointer) = pointers[index] else {
+        let Some(name) = names[index] else {
             return;
         };
-        if is_repeated(&pointers[..index], &pointer, records) {
+        if is_repeated(&names[..index], &name) {
             continue;
         }
-        let mut place = ShortText::EMPTY;
-        let label = records.label(&pointer.row, &mut place);
-        let parts = [&[label.len() as u8], label, &pointer.entry.wire, &records.zone.svc];
+        let length = [name.label.len() as u8];
+        let parts = [&length[..], name.label, &name.entry.wire, &records.zone.svc];
         if write_pointer(records, &parts, owner, reply).is_err() {
             return;
         }
@@ -258,19 +306,17 @@ fn write_sorted<const N: usize>(
 }
 
 /// Whether a name stands among those before it, which are in the order of RR62: right before, or, when
-/// it came from no `hostname`, among those that did. Anyone may write a thousand names of one address.
-fn is_repeated(before: &[Option<Pointer<'_>>], pointer: &Pointer<'_>, records: &Records) -> bool {
-    let same = |other: &Option<Pointer<'_>>| {
-        other.as_ref().is_some_and(|other| pointer.same_name(other, records))
-    };
+/// it came from no `hostname`, among those that did.
+fn is_repeated(before: &[Option<Named<'_>>], name: &Named<'_>) -> bool {
+    let same =
+        |other: &Option<Named<'_>>| other.as_ref().is_some_and(|other| name.same_name(other));
     if before.last().is_some_and(same) {
         return true;
     }
-    let as_hostname = (false, !pointer.headless);
+    let as_hostname = (false, name.rank.1);
     let at = before.partition_point(|other| {
         other.as_ref().is_some_and(|other| {
-            let order = other.rank().cmp(&as_hostname);
-            order.then_with(|| other.order_of_names(pointer, records)).is_lt()
+            other.rank.cmp(&as_hostname).then_with(|| other.order_of_names(name)).is_lt()
         })
     });
     before.get(at).is_some_and(same)

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use crate::address::{Address, dashed};
-use crate::endpoints::EndpointName;
+use crate::endpoints::{EndpointName, PortFilter, Presence};
 use crate::extra::ExtraOwner;
 use crate::message::Labels;
 use crate::name::Name;
 use crate::object::Protocol;
-use crate::records::{Kind, Needs, Records, ServiceEntry, ServiceObject};
-use crate::reverse::Claims;
+use crate::records::{Kind, Needs, Ports, Records, ServiceEntry, ServiceObject};
+use crate::reverse::{Claims, is_held_by};
 use crate::settings::PodRecords;
 
 /// What lies at an existing name.
@@ -188,14 +188,13 @@ fn cluster_ip<'r, 'q>(
     match below_service(name, left) {
         Below::Service => Lookup::found(Node::ClusterIp(entry, object), needs),
         Below::Protocol(protocol) => {
-            let exists =
-                object.ports.all.iter().any(|p| !p.name.is_empty() && p.protocol == protocol);
+            let exists = object.ports.has_named(protocol) || object.ports.is_cut;
             Lookup::found_if(exists, Node::EmptyNonTerminal, needs)
         }
-        Below::Port(port) => {
-            let exists = object.ports.all.iter().any(|p| port.matches(p));
-            Lookup::found_if(exists, Node::ClusterIpPort(entry, object, port), needs)
-        }
+        Below::Port(port) => match port.of(&object.ports) {
+            [] => Lookup::found_if(object.ports.is_cut, Node::EmptyNonTerminal, needs),
+            [_, ..] => Lookup::found(Node::ClusterIpPort(entry, object, port), needs),
+        },
         Below::Endpoint(label) => endpoint(entry, records, label, needs.and(Needs::SLICES)),
         Below::Nothing => Lookup::missing(needs),
     }
@@ -215,13 +214,15 @@ fn headless<'r, 'q>(
     match below_service(name, left) {
         Below::Service => Lookup::found(Node::Headless(entry), needs),
         Below::Protocol(protocol) => {
-            let exists = entry.has_port(records, |p| !p.name.is_empty() && p.protocol == protocol);
+            let exists = entry.has_protocol(records, protocol) != Presence::Absent;
             Lookup::found_if(exists, Node::EmptyNonTerminal, needs)
         }
-        Below::Port(port) => {
-            let exists = entry.has_port(records, |p| port.matches(p));
-            Lookup::found_if(exists, Node::HeadlessPort(entry, port), needs)
-        }
+        Below::Port(port) => match entry.lists(records, PortFilter::Named(port)).presence() {
+            Presence::Present => Lookup::found(Node::HeadlessPort(entry, port), needs),
+            Presence::Absent => Lookup::missing(needs),
+            // It may exist: no NXDOMAIN for a name that the limits leave out.
+            Presence::Unknown => Lookup::found(Node::EmptyNonTerminal, needs),
+        },
         Below::Endpoint(label) => endpoint(entry, records, label, needs),
         Below::Nothing => Lookup::missing(needs),
     }
@@ -235,7 +236,7 @@ fn endpoint<'r, 'q>(
     needs: Needs,
 ) -> Lookup<'r, 'q> {
     let name = EndpointName::read(label);
-    let exists = entry.endpoint_rows(records, name).next().is_some();
+    let exists = entry.has_endpoint(records, name);
     Lookup::found_if(exists, Node::Endpoint(entry, name), needs)
 }
 
@@ -276,8 +277,9 @@ fn protocol_of(label: &[u8]) -> Option<Protocol> {
 }
 
 impl PortName<'_> {
-    pub(crate) fn matches(&self, port: &crate::records::Port) -> bool {
-        *port.name == *self.name && port.protocol == self.protocol
+    /// The places of the ports with this name in a list.
+    pub(crate) fn of<'r>(&self, ports: &'r Ports) -> &'r [u16] {
+        ports.named(self.name, self.protocol)
     }
 }
 
@@ -298,7 +300,8 @@ fn pod<'r, 'q>(records: &'r Records, name: &Labels) -> Lookup<'r, 'q> {
         PodRecords::Disabled => false,
         PodRecords::Insecure => true,
         PodRecords::Verified => {
-            records.pod_addresses.get(address).iter().any(|(_, pod)| pod.namespace == namespace)
+            is_held_by(records, address, namespace, false)
+                || is_held_by(records, address, namespace, true)
         }
     };
     Lookup::found_if(exists, Node::PodAddress(address), needs)

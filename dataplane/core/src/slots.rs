@@ -3,13 +3,16 @@
 
 use std::sync::Arc;
 
+use crate::steps::step;
+
 /// Children of one node. A change copies one node of each level, and every child copied is a counter
 /// somewhere else in memory that goes up now and down later: narrow nodes keep a change in a cluster
 /// of 100,000 Services near the price of one in a small cluster, and the upper levels are in a
 /// reader's cache anyway.
 const WIDTH: usize = 8;
-/// Places of one tree of four levels.
-const TREE: usize = WIDTH.pow(4);
+/// Levels of a tree, and the places of one.
+const LEVELS: usize = 4;
+const TREE: usize = WIDTH.pow(LEVELS as u32);
 
 #[derive(Debug)]
 struct Node<C>([Option<Arc<C>>; WIDTH]);
@@ -60,6 +63,7 @@ impl<T> Default for Slots<T> {
 impl<T> Slots<T> {
     /// What lies at this place.
     pub(crate) fn get(&self, slot: u32) -> Option<&T> {
+        step(LEVELS);
         let slot = slot as usize;
         let tree = self.trees.get(slot / TREE)?.as_deref()?;
         let [hundreds, tens, ones] = digits(slot);
@@ -68,7 +72,26 @@ impl<T> Slots<T> {
 
     /// Puts something at this place, or empties it.
     pub(crate) fn set(&mut self, slot: u32, value: Option<Arc<T>>) {
-        *self.place(slot) = value;
+        match value {
+            Some(value) => *self.place(slot) = Some(value),
+            None => self.empty(slot),
+        }
+    }
+
+    /// Empties a place, and drops the nodes that have nothing left.
+    fn empty(&mut self, slot: u32) {
+        let slot = slot as usize;
+        if self.trees.get(slot / TREE).is_none_or(|tree| tree.is_none()) {
+            return;
+        }
+        let [hundreds, tens, ones] = digits(slot);
+        prune(&mut Arc::make_mut(&mut self.trees)[slot / TREE], |tree| {
+            prune(tree.place(hundreds / WIDTH), |node| {
+                prune(node.place(hundreds), |node| {
+                    prune(node.place(tens), |node| *node.place(ones) = None);
+                });
+            });
+        });
     }
 
     /// Write access to what lies at this place; copies it if a reader may still hold it.
@@ -80,6 +103,7 @@ impl<T> Slots<T> {
     }
 
     fn place(&mut self, slot: u32) -> &mut Option<Arc<T>> {
+        step(LEVELS * WIDTH);
         let slot = slot as usize;
         if slot / TREE >= self.trees.len() {
             let more = (self.trees.len()..=slot / TREE).map(|_| None);
@@ -89,6 +113,17 @@ impl<T> Slots<T> {
         let [hundreds, tens, ones] = digits(slot);
         let node = Node::at(tree.place(hundreds / WIDTH));
         Node::at(Node::at(node.place(hundreds)).place(tens)).place(ones)
+    }
+}
+
+/// Changes a node, if there is one, and drops it if it has no child left.
+fn prune<C>(place: &mut Option<Arc<Node<C>>>, change: impl FnOnce(&mut Node<C>)) {
+    if let Some(node) = place {
+        let node = Arc::make_mut(node);
+        change(node);
+        if node.0.iter().all(Option::is_none) {
+            *place = None;
+        }
     }
 }
 
@@ -113,14 +148,19 @@ impl FreeSlots {
         })
     }
 
-    /// All places handed out so far are below this.
+    /// All places in use are below this.
     pub(crate) fn bound(&self) -> u32 {
         self.next
     }
 
-    /// Gives a place back.
+    /// Gives a place back. Free places above all that are in use are not remembered.
     pub(crate) fn give_back(&mut self, slot: u32) {
         self.free.insert(slot);
+        while let Some(last) = self.next.checked_sub(1)
+            && self.free.remove(&last)
+        {
+            self.next = last;
+        }
     }
 }
 
@@ -150,8 +190,20 @@ mod tests {
     fn free_places_are_used_again() {
         let mut free = FreeSlots::default();
         assert_eq!([free.take(), free.take(), free.take()], [0, 1, 2]);
-        free.give_back(2);
+        free.give_back(1);
         free.give_back(0);
-        assert_eq!([free.take(), free.take(), free.take()], [0, 2, 3]);
+        assert_eq!([free.take(), free.take(), free.take()], [0, 1, 3]);
+    }
+
+    #[test]
+    fn l13_places_above_those_in_use_are_not_remembered() {
+        let mut free = FreeSlots::default();
+        for slot in 0..100 {
+            assert_eq!(free.take(), slot);
+        }
+        for slot in [99, 50, 97, 98] {
+            free.give_back(slot);
+        }
+        assert_eq!((free.bound(), free.free.len()), (97, 1));
     }
 }

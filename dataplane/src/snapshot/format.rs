@@ -24,7 +24,7 @@ pub(super) const FORMAT: u32 = 1;
 pub(super) const CHECKSUM: usize = 32;
 /// Largest head: a configuration has 1 MiB at most, and JSON within JSON may double it.
 pub(super) const MAX_HEAD: usize = 4 << 20;
-/// Largest object: 10,000 endpoints with the longest names, and 20,000 ports.
+/// Largest object: 10,000 endpoints with the longest names, and 1,024 ports.
 pub(super) const MAX_OBJECT: usize = 4 << 20;
 /// Largest snapshot. 10,000 Services with 100,000 endpoints and 150,000 Pods have about 30 MB.
 pub(super) const MAX_FILE: u64 = 256 << 20;

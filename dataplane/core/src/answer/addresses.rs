@@ -2,14 +2,18 @@
 
 use crate::address::Address;
 use crate::answer::{Answer, LOCALHOST_TTL_S};
-use crate::endpoints::scaled;
+use crate::endpoints::PortFilter;
 use crate::message::{CLASS_IN, rtype};
 use crate::name::Name;
 use crate::object::Resource;
+use crate::random::scaled;
 use crate::records::{DataSource, Kind, ServiceObject};
 use crate::reply::{Owner, Rdata, Reply, Section};
 use crate::schema::Node;
 use crate::settings::ServiceAddresses;
+
+/// Octets of additional RRsets that were begun and did not fit, after which no more are begun.
+const MAX_WASTED: usize = 1_024;
 
 impl Answer<'_> {
     pub(super) fn write_addresses(
@@ -26,21 +30,10 @@ impl Answer<'_> {
             let _ = found && reply.answer(self.owner, qtype, ttl_s, rdata).is_ok();
             return found;
         }
-        let node = match node {
-            // As nearly always: then they are known without a look at each.
-            Node::HeadlessPort(entry, port) if entry.has_port_everywhere(self.records, port) => {
-                Node::Headless(entry)
-            }
-            other => other,
-        };
-        let count = self.address_count(node, ipv6);
-        if count == 0 {
-            return false;
-        }
-        self.visit_addresses(node, ipv6, self.start(count), &mut |address, ttl_s| {
+        let room = reply.room();
+        self.visit_addresses(node, ipv6, room, &mut |address, ttl_s| {
             reply.answer(self.owner, qtype, ttl_s, Rdata::Octets(address.octets())).is_ok()
-        });
-        true
+        })
     }
 
     /// A uniformly random position in an RRset (WR24).
@@ -55,7 +48,7 @@ impl Answer<'_> {
         owner: &[u8],
         reply: &mut Reply<'_, '_>,
     ) {
-        if reply.is_truncated() {
+        if reply.is_truncated() || reply.wasted() > MAX_WASTED {
             return;
         }
         if let Some(address) = only_address(node) {
@@ -68,92 +61,66 @@ impl Answer<'_> {
             return;
         }
         for (ipv6, qtype) in [(false, rtype::A), (true, rtype::AAAA)] {
-            let count = self.address_count(node, ipv6);
-            if count == 0 {
-                continue;
-            }
-            let mark = reply.mark();
-            let mut fits = true;
-            self.visit_addresses(node, ipv6, self.start(count), &mut |address, ttl_s| {
-                let rdata = Rdata::Octets(address.octets());
-                let section = Section::Additional;
-                fits = reply
-                    .record(section, Owner::Name(owner), qtype, CLASS_IN, ttl_s, rdata)
-                    .is_ok();
-                fits
-            });
+            let (mark, room) = (reply.mark(), reply.room());
+            // Not even begun when it is too large for sure.
+            let mut fits = match node {
+                Node::Endpoint(entry, name) => !entry.exceeds(self.records, name, room),
+                _ => true,
+            };
+            let _ = fits
+                && self.visit_addresses(node, ipv6, room, &mut |address, ttl_s| {
+                    let rdata = Rdata::Octets(address.octets());
+                    let section = Section::Additional;
+                    fits = reply
+                        .record(section, Owner::Name(owner), qtype, CLASS_IN, ttl_s, rdata)
+                        .is_ok();
+                    fits
+                });
             if !fits {
                 reply.back_to(mark);
             }
         }
     }
 
-    /// Number of distinct addresses of a family at a node.
-    pub(super) fn address_count(&self, node: Node<'_, '_>, ipv6: bool) -> usize {
-        match node {
-            Node::Headless(entry) => entry.address_count(ipv6),
-            Node::HeadlessPort(entry, port) => {
-                entry.addresses_with_port(self.records, ipv6, port).count()
-            }
-            Node::Endpoint(entry, name) => {
-                entry.endpoint_addresses(self.records, name, ipv6).count()
-            }
-            Node::Apex
-            | Node::EmptyNonTerminal
-            | Node::NameServer
-            | Node::Version
-            | Node::ClusterIp(..)
-            | Node::ClusterIpPort(..)
-            | Node::Alias(..)
-            | Node::PodAddress(_)
-            | Node::Extra(_)
-            | Node::ClusterIpPointer(_)
-            | Node::Pointers(_)
-            | Node::ExtraPointers(_)
-            | Node::Localhost
-            | Node::LocalhostPointer
-            | Node::LoopProbe => {
-                let mut count = 0;
-                self.visit_addresses(node, ipv6, 0, &mut |_, _| {
-                    count += 1;
-                    true
-                });
-                count
-            }
-        }
+    /// Whether a node has an address of a family.
+    pub(super) fn has_address(&self, node: Node<'_, '_>, ipv6: bool) -> bool {
+        self.visit_addresses(node, ipv6, 0, &mut |_, _| false)
     }
 
-    /// Calls `visit` with each distinct address of a family and its TTL, starting with number
-    /// `start`, until it returns false.
+    /// Calls `visit` with each distinct address of a family and its TTL, starting with a random one,
+    /// until it returns false; with no more than fit into `room` octets. Returns whether there is any.
     fn visit_addresses(
         &self,
         node: Node<'_, '_>,
         ipv6: bool,
-        start: usize,
+        room: usize,
         visit: &mut dyn FnMut(Address, u32) -> bool,
-    ) {
-        let ttl_s = self.records.zone.settings.ttl_s;
-        let mut from_kubernetes = |address| visit(address, ttl_s);
+    ) -> bool {
+        let (records, seed) = (self.records, self.seed);
+        let ttl_s = records.zone.settings.ttl_s;
+        let from_kubernetes = &mut |address| visit(address, ttl_s);
         match node {
             Node::ClusterIp(_, object) | Node::ClusterIpPort(_, object, _) => {
-                rotated(cluster_ips(object), ipv6, start, &mut from_kubernetes);
+                self.rotated(cluster_ips(object), ipv6, from_kubernetes)
             }
-            Node::Headless(entry) => {
-                entry.addresses(ipv6, start).all(from_kubernetes);
-            }
+            Node::Headless(entry) => entry.visit_addresses(ipv6, seed, from_kubernetes),
             Node::HeadlessPort(entry, port) => {
-                let all = || entry.addresses_with_port(self.records, ipv6, port);
-                all().skip(start).chain(all().take(start)).all(from_kubernetes);
+                let lists = entry.lists(records, PortFilter::Named(port));
+                // As nearly always: all endpoints have it.
+                if lists.are_all() {
+                    return entry.visit_addresses(ipv6, seed, from_kubernetes);
+                }
+                let of = (ipv6, room);
+                entry.visit_subset_addresses(records, &lists, of, seed, from_kubernetes)
             }
             Node::Endpoint(entry, name) => {
-                let all = || entry.endpoint_addresses(self.records, name, ipv6);
-                all().skip(start).chain(all().take(start)).all(from_kubernetes);
+                entry.visit_endpoint_addresses(records, name, ipv6, seed, from_kubernetes)
             }
-            Node::NameServer => {
-                rotated(self.service_addresses(), ipv6, start, &mut from_kubernetes);
-            }
+            Node::NameServer => self.rotated(self.service_addresses(), ipv6, from_kubernetes),
             Node::PodAddress(address) => {
-                let _ = address.is_v4() != ipv6 && from_kubernetes(address);
+                let found = address.is_v4() != ipv6;
+                let _ = found && from_kubernetes(address);
+                found
             }
             Node::Localhost => {
                 let loopback: std::net::IpAddr = match ipv6 {
@@ -161,13 +128,15 @@ impl Answer<'_> {
                     false => std::net::Ipv4Addr::LOCALHOST.into(),
                 };
                 visit(loopback.into(), LOCALHOST_TTL_S);
+                true
             }
             Node::Extra(owner) => {
                 let all = || owner.addresses.iter().filter(|(a, _)| a.is_v4() != ipv6);
-                all()
-                    .skip(start)
-                    .chain(all().take(start))
-                    .all(|&(address, ttl)| visit(address, ttl));
+                let count = all().count();
+                let start = self.start(count);
+                let mut in_turn = all().skip(start).chain(all().take(start));
+                in_turn.all(|&(address, ttl)| visit(address, ttl));
+                count > 0
             }
             Node::Apex
             | Node::EmptyNonTerminal
@@ -177,8 +146,22 @@ impl Answer<'_> {
             | Node::Pointers(_)
             | Node::ExtraPointers(_)
             | Node::LocalhostPointer
-            | Node::LoopProbe => {}
+            | Node::LoopProbe => false,
         }
+    }
+
+    /// Visits the addresses of one family in a list, from a random one on and coming round once.
+    fn rotated(
+        &self,
+        addresses: &[Address],
+        ipv6: bool,
+        visit: &mut dyn FnMut(Address) -> bool,
+    ) -> bool {
+        let all = || addresses.iter().copied().filter(move |a| a.is_v4() != ipv6);
+        let count = all().count();
+        let start = self.start(count);
+        all().skip(start).chain(all().take(start)).all(visit);
+        count > 0
     }
 
     /// RR72.
@@ -225,15 +208,4 @@ fn cluster_ips(object: &ServiceObject) -> &[Address] {
         Kind::ClusterIp(addresses) => addresses,
         Kind::Headless | Kind::ExternalName(_) | Kind::Unserved => &[],
     }
-}
-
-/// The addresses of one family in a list, from number `start` on and coming round once.
-fn rotated(
-    addresses: &[Address],
-    ipv6: bool,
-    start: usize,
-    visit: &mut dyn FnMut(Address) -> bool,
-) {
-    let all = || addresses.iter().copied().filter(move |a| a.is_v4() != ipv6);
-    all().skip(start).chain(all().take(start)).all(visit);
 }

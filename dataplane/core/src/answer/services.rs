@@ -2,7 +2,7 @@
 //! addresses of their targets as additional data.
 
 use crate::answer::Answer;
-use crate::endpoints::{EndpointName, PortFilter};
+use crate::endpoints::{EndpointName, PortFilter, Presence};
 use crate::extra::ExtraOwner;
 use crate::message::{Labels, rtype};
 use crate::name::Name;
@@ -14,27 +14,6 @@ use crate::schema::Node;
 /// Priority and weight of every SRV record derived from Kubernetes (§3.4).
 const SRV_PRIORITY: u16 = 0;
 const SRV_WEIGHT: u16 = 100;
-
-/// Shows (endpoint name, port) pairs in a fixed order until it is told to stop.
-type Walk<'a> = &'a dyn Fn(&mut dyn FnMut(&[u8], u16) -> bool);
-
-/// A walk from pair number `start` on, coming round once.
-fn walk_round(walk: Walk<'_>, start: usize, visit: &mut dyn FnMut(&[u8], u16) -> bool) {
-    let mut index = 0;
-    let mut goes_on = true;
-    walk(&mut |label, port| {
-        index += 1;
-        goes_on = index <= start || visit(label, port);
-        goes_on
-    });
-    let mut left = if goes_on { start } else { 0 };
-    if left > 0 {
-        walk(&mut |label, port| {
-            left -= 1;
-            visit(label, port) && left > 0
-        });
-    }
-}
 
 impl Answer<'_> {
     /// RR30, RR32: the Service's ports, with itself as target.
@@ -48,24 +27,19 @@ impl Answer<'_> {
         let Some(target) = Name::compose(&[&entry.wire, &self.records.zone.svc]) else {
             return false;
         };
+        let ports = &object.ports;
         let found = match filter {
             PortFilter::Any => {
-                let numbers = &object.ports.numbers[..];
-                let start = self.start(numbers.len());
-                for number in numbers[start..].iter().chain(&numbers[..start]) {
-                    self.write_service(target.wire(), *number, reply);
-                }
-                !numbers.is_empty()
+                let start = self.start(ports.numbers.len());
+                let in_turn = ports.numbers[start..].iter().chain(&ports.numbers[..start]);
+                in_turn.into_iter().all(|&port| self.write_service(target.wire(), port, reply));
+                !ports.numbers.is_empty()
             }
-            PortFilter::Named(port) => {
-                // The name may stand twice in an object from a file; each number is one record.
-                let matching = || object.ports.all.iter().filter(|p| port.matches(p));
-                for (index, port) in matching().enumerate() {
-                    if !matching().take(index).any(|other| other.number == port.number) {
-                        self.write_service(target.wire(), port.number, reply);
-                    }
-                }
-                matching().next().is_some()
+            PortFilter::Named(name) => {
+                let places = name.of(ports);
+                let mut numbers = places.iter().map(|&place| ports.all[usize::from(place)].number);
+                numbers.all(|port| self.write_service(target.wire(), port, reply));
+                !places.is_empty()
             }
         };
         if found {
@@ -86,67 +60,29 @@ impl Answer<'_> {
         filter: PortFilter<'_>,
         reply: &mut Reply<'_, '_>,
     ) -> bool {
-        let first = entry.draw_pair(self.records, filter, self.seed);
-        let walk: Walk<'_> = &|visit| entry.visit_pairs(self.records, filter, first, visit);
-        let start = if first.is_some() { Some(0) } else { self.drawn_of_all(walk) };
-        let Some(start) = start else {
+        let lists = entry.lists(self.records, filter);
+        if lists.presence() != Presence::Present {
             return false;
-        };
-        self.write_walked(entry, walk, start, reply);
-        self.add_endpoint_targets(entry, walk, start, reply);
-        true
-    }
-
-    /// The number of a random pair of a walk; `None` when it has none.
-    fn drawn_of_all(&self, walk: Walk<'_>) -> Option<usize> {
-        let mut count = 0;
-        walk(&mut |_, _| {
-            count += 1;
-            true
-        });
-        (count > 0).then(|| self.start(count))
-    }
-
-    /// An SRV record for each (endpoint name, port) pair of a walk, from pair number `start` on.
-    fn write_walked(
-        &self,
-        entry: &ServiceEntry,
-        walk: Walk<'_>,
-        start: usize,
-        reply: &mut Reply<'_, '_>,
-    ) {
-        walk_round(walk, start, &mut |label, port| {
+        }
+        let first = (entry.draw_pair(self.records, &lists, self.seed), self.seed);
+        let room = reply.room();
+        entry.visit_pairs(self.records, &lists, first, room, &mut |label, port| {
             self.endpoint_target(entry, label)
                 .is_none_or(|target| self.write_service(target.wire(), port, reply))
         });
-    }
-
-    /// RR38: the addresses of every target, once each, in the order of the answer section, so that
-    /// the target a client reads first is the last to go without.
-    fn add_endpoint_targets(
-        &self,
-        entry: &ServiceEntry,
-        walk: Walk<'_>,
-        start: usize,
-        reply: &mut Reply<'_, '_>,
-    ) {
         if reply.is_truncated() {
-            return;
+            return true;
         }
-        let (mut first, mut last): (Option<Name>, Option<Name>) = (None, None);
-        walk_round(walk, start, &mut |label, _| {
-            let Some(target) = self.endpoint_target(entry, label) else {
-                return true;
-            };
-            // The pairs of one name follow one another; those of the first may come round again.
-            if last.as_ref() != Some(&target) && first.as_ref() != Some(&target) {
+        // RR38: the addresses of every target, once each, in the order of the answer section, so that
+        // the target a client reads first is the last to go without.
+        entry.visit_names(self.records, &lists, first, room, &mut |label| {
+            if let Some(target) = self.endpoint_target(entry, label) {
                 let node = Node::Endpoint(entry, EndpointName::read(label));
                 self.add_target(target.wire(), node, reply);
-                first.get_or_insert_with(|| target.clone());
-                last = Some(target);
             }
             reply.has_room()
         });
+        true
     }
 
     fn endpoint_target(&self, entry: &ServiceEntry, label: &[u8]) -> Option<Name> {
@@ -163,13 +99,13 @@ impl Answer<'_> {
         let Some(target) = self.endpoint_target(entry, name.label()) else {
             return false;
         };
-        let walk: Walk<'_> = &|visit| entry.visit_endpoint_ports(self.records, name, visit);
-        let Some(start) = self.drawn_of_all(walk) else {
-            return false;
-        };
-        self.write_walked(entry, walk, start, reply);
-        self.add_target(target.wire(), Node::Endpoint(entry, name), reply);
-        true
+        let found = entry.visit_endpoint_ports(self.records, name, self.seed, &mut |port| {
+            self.write_service(target.wire(), port, reply)
+        });
+        if found {
+            self.add_target(target.wire(), Node::Endpoint(entry, name), reply);
+        }
+        found
     }
 
     /// Adds a target's addresses; an overriding extra record speaks for its name (RR84).

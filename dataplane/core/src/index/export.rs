@@ -7,11 +7,12 @@
 use super::Index;
 use super::held::{HeldNamespace, HeldPod, HeldService, HeldSlice};
 use super::kept::Kept;
+use super::slices::MAX_PORTS;
 use crate::object::{
     Endpoint, Key, Namespace, Object, Pod, Resource, Service, ServiceKind, ServicePort, Slice,
     SlicePort, TargetRef,
 };
-use crate::records::{DataSource, Kind, Row};
+use crate::records::{DataSource, Kind, Port, Ports, Row};
 
 /// Stands for the namespace of a Pod that is not the slice's own: which one it was is not kept,
 /// and no namespace can have this name.
@@ -80,7 +81,7 @@ impl Index {
             Kind::ExternalName(target) => ServiceKind::ExternalName(target.to_string().into()),
             Kind::Unserved => ServiceKind::ExternalName("".into()),
         };
-        let ports = object.ports.all.iter().map(|port| ServicePort {
+        let ports = all_ports(&object.ports).map(|port| ServicePort {
             name: text(&port.name),
             port: port.number,
             protocol: port.protocol,
@@ -103,7 +104,7 @@ impl Index {
         else {
             return 1;
         };
-        let ports = entry.ports.all.iter().map(|port| SlicePort {
+        let ports = all_ports(&entry.ports).map(|port| SlicePort {
             name: text(&port.name),
             port: port.number,
             protocol: port.protocol,
@@ -113,11 +114,11 @@ impl Index {
             uid: held.held.uid,
             version: held.held.version,
             service: text(service.labels().0),
-            ipv6: held.rows.first().is_some_and(|row| !row.address.is_v4()),
+            ipv6: entry.rows.first().is_some_and(|row| !row.address.is_v4()),
             ports: ports.collect(),
-            endpoints: held.rows.iter().map(|row| self.endpoint_of(row)).collect(),
+            endpoints: entry.rows.iter().map(|row| self.endpoint_of(row)).collect(),
         }));
-        1 + entry.ports.all.len() + held.rows.len()
+        1 + entry.ports.all.len() + entry.rows.len()
     }
 
     fn endpoint_of(&self, row: &Row) -> Endpoint {
@@ -171,6 +172,13 @@ fn step<T>(
         }
     }
     None
+}
+
+/// The ports of an object; of one that has more than are kept, one of them again, so that it is known to
+/// have more.
+fn all_ports(ports: &Ports) -> impl Iterator<Item = &Port> {
+    let count = if ports.is_cut { MAX_PORTS + 1 } else { ports.all.len() };
+    ports.all.iter().chain(std::iter::repeat_with(|| &ports.all[0])).take(count)
 }
 
 /// Names in the records are ASCII labels; what is not cannot have come from Kubernetes.

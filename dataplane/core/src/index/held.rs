@@ -4,7 +4,6 @@
 use super::kept::Kept;
 use crate::address::Address;
 use crate::object::{Key, Resource};
-use crate::records::Row;
 
 /// Which version of an object is held, and the list it was last seen in.
 #[derive(Clone, Copy, Debug)]
@@ -31,8 +30,6 @@ pub(super) struct HeldSlice {
     pub(super) slot: u32,
     /// Place of its Service.
     pub(super) service: u32,
-    /// Its published rows by address order.
-    pub(super) rows: Box<[Row]>,
 }
 
 #[derive(Debug)]

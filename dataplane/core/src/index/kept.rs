@@ -13,7 +13,19 @@ use crate::slots::FreeSlots;
 const BLOCK: usize = 64;
 
 /// Places in a row, each empty or with an object and its key.
-type Block<T> = Box<[Option<(Key, T)>]>;
+#[derive(Debug)]
+struct Block<T> {
+    /// How many places have an object.
+    used: usize,
+    /// None at all when none is used.
+    places: Box<[Option<(Key, T)>]>,
+}
+
+impl<T> Block<T> {
+    fn get(&self, place: u32) -> Option<&(Key, T)> {
+        self.places.get(place as usize % BLOCK)?.as_ref()
+    }
+}
 
 /// The objects of one resource.
 #[derive(Debug)]
@@ -51,7 +63,8 @@ impl<T> Kept<T> {
 
     pub(super) fn get_mut(&mut self, key: &Key) -> Option<&mut T> {
         let place = self.place(key)? as usize;
-        let (_, object) = self.blocks.get_mut(place / BLOCK)?[place % BLOCK].as_mut()?;
+        let places = &mut self.blocks.get_mut(place / BLOCK)?.places;
+        let (_, object) = places.get_mut(place % BLOCK)?.as_mut()?;
         Some(object)
     }
 
@@ -65,20 +78,38 @@ impl<T> Kept<T> {
         self.by_key.insert(self.hash(&key), place);
         let place = place as usize;
         while self.blocks.len() <= place / BLOCK {
-            self.blocks.push((0..BLOCK).map(|_| None).collect());
+            self.blocks.push(Block { used: 0, places: Box::default() });
         }
-        self.blocks[place / BLOCK][place % BLOCK] = Some((key, object));
+        let block = &mut self.blocks[place / BLOCK];
+        if block.used == 0 {
+            block.places = (0..BLOCK).map(|_| None).collect();
+        }
+        block.places[place % BLOCK] = Some((key, object));
+        block.used += 1;
         self.len += 1;
     }
 
     pub(super) fn remove(&mut self, key: &Key) -> Option<T> {
         let place = self.place(key)?;
-        let held = &mut self.blocks.get_mut(place as usize / BLOCK)?[place as usize % BLOCK];
-        let (_, object) = held.take()?;
+        let block = self.blocks.get_mut(place as usize / BLOCK)?;
+        let (_, object) = block.places.get_mut(place as usize % BLOCK)?.take()?;
+        block.used -= 1;
+        if block.used == 0 {
+            block.places = Box::default();
+        }
         self.by_key.remove(self.hash(key), place);
         self.free.give_back(place);
         self.len -= 1;
+        self.shrink();
         Some(object)
+    }
+
+    /// Drops the blocks above all objects.
+    fn shrink(&mut self) {
+        self.blocks.truncate((self.free.bound() as usize).div_ceil(BLOCK));
+        if self.blocks.capacity() > 4 * self.blocks.len() {
+            self.blocks.shrink_to(2 * self.blocks.len());
+        }
     }
 
     /// The objects from this place on, with their places.
@@ -98,7 +129,7 @@ impl<T> Kept<T> {
     }
 
     fn at(&self, place: u32) -> Option<&(Key, T)> {
-        self.blocks.get(place as usize / BLOCK)?[place as usize % BLOCK].as_ref()
+        self.blocks.get(place as usize / BLOCK)?.get(place)
     }
 
     fn place(&self, key: &Key) -> Option<u32> {

@@ -1,37 +1,64 @@
 //! Lists of ports, each kept once: a cluster has thousands of Services and few lists.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::records::{Port, Ports};
+use crate::slots::FreeSlots;
 
-/// Lists that nobody has any more are looked for when there are twice as many as after the last time,
-/// and at least so many.
-const FEWEST_SWEPT: usize = 1_024;
+/// Room of the table that is kept although it is empty.
+const KEPT_ROOM: usize = 64;
 
-/// Every list that is in use, and some that no longer are.
+/// Every list that an object held has, with the number of those objects.
+///
+/// The objects are counted here, because a state that was published before still has the lists of
+/// what has changed since.
 #[derive(Debug, Default)]
 pub(super) struct PortLists {
-    lists: HashSet<Arc<Ports>, foldhash::fast::RandomState>,
-    sweep_at: usize,
+    users: HashMap<Arc<Ports>, u32, foldhash::fast::RandomState>,
+    numbers: FreeSlots,
 }
 
 impl PortLists {
-    /// The one copy of these ports.
-    pub(super) fn shared(&mut self, ports: Vec<Port>) -> Arc<Ports> {
-        let mut seen = HashSet::<u16, foldhash::fast::RandomState>::default();
-        let numbers = ports.iter().map(|port| port.number).filter(|&number| seen.insert(number));
-        let ports = Ports { numbers: numbers.collect(), all: ports.into() };
-        if let Some(known) = self.lists.get(&ports) {
-            return Arc::clone(known);
+    /// The one copy of these ports for one more object; [`PortLists::release`] ends its use.
+    pub(super) fn shared(&mut self, ports: Vec<Port>, is_cut: bool) -> Arc<Ports> {
+        let mut ports = Ports::new(ports, is_cut);
+        if let Some((known, _)) = self.users.get_key_value(&ports) {
+            let known = Arc::clone(known);
+            self.users.entry(Arc::clone(&known)).and_modify(|users| *users += 1);
+            return known;
         }
-        if self.lists.len() >= self.sweep_at.max(FEWEST_SWEPT) {
-            self.lists.retain(|list| Arc::strong_count(list) > 1);
-            self.sweep_at = 2 * self.lists.len();
-        }
+        ports.number = self.numbers.take();
         let ports = Arc::new(ports);
-        self.lists.insert(Arc::clone(&ports));
+        self.users.insert(Arc::clone(&ports), 1);
         ports
+    }
+
+    /// One object less has this list; it goes with the last.
+    pub(super) fn release(&mut self, ports: &Arc<Ports>) {
+        let Some(users) = self.users.get_mut(ports) else {
+            return;
+        };
+        *users -= 1;
+        if *users > 0 {
+            return;
+        }
+        if let Some((gone, _)) = self.users.remove_entry(ports) {
+            self.numbers.give_back(gone.number);
+        }
+        self.shrink();
+    }
+
+    /// Whether no list is in use.
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.users.is_empty()
+    }
+
+    fn shrink(&mut self) {
+        if self.users.capacity() > KEPT_ROOM && self.users.len() < self.users.capacity() / 8 {
+            self.users.shrink_to(KEPT_ROOM.max(2 * self.users.len()));
+        }
     }
 }
 
@@ -45,14 +72,20 @@ mod tests {
     }
 
     #[test]
-    fn equal_lists_are_one_and_those_nobody_has_go() {
+    fn l13_equal_lists_are_one_and_each_goes_with_its_last_user() {
         let mut lists = PortLists::default();
-        let kept = lists.shared(vec![port(80), port(80), port(81)]);
+        let kept = lists.shared(vec![port(80), port(80), port(81)], false);
         assert_eq!(*kept.numbers, [80, 81]);
-        for number in 0..u16::MAX {
-            lists.shared(vec![port(number)]);
+        for number in 0..1_000 {
+            let published = lists.shared(vec![port(number)], false);
+            lists.release(&published);
         }
-        assert!(Arc::ptr_eq(&kept, &lists.shared(vec![port(80), port(80), port(81)])));
-        assert!(lists.lists.len() <= FEWEST_SWEPT + 1);
+        let again = lists.shared(vec![port(80), port(80), port(81)], false);
+        assert!(Arc::ptr_eq(&kept, &again));
+        assert_eq!(lists.users.len(), 1);
+        lists.release(&again);
+        assert_eq!(lists.users.len(), 1, "one user is left");
+        lists.release(&kept);
+        assert!(lists.users.is_empty());
     }
 }

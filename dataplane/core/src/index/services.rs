@@ -4,14 +4,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::held::HeldService;
+use super::slices::MAX_PORTS;
 use super::{Applied, Index, is_label, kept_labels, push_label};
 use crate::address::Address;
 use crate::chunks::Chunks;
 use crate::name::Name;
 use crate::object::{Key, Problem, Resource, Service, ServiceKind, ServicePort};
 use crate::records::{
-    ClusterIps, Kind, Port, Ports, Publisher, ServiceEntry, ServiceObject, ServiceWire,
-    SlicePlaces, hash,
+    ClusterIps, Kind, Port, Ports, Publisher, ServiceEntry, ServiceObject, ServiceWire, hash,
 };
 use crate::settings::ServiceAddresses;
 
@@ -30,11 +30,16 @@ impl Index {
         let selector = &self.next.zone.settings.exposure.service_selector;
         let is_selected = selector.matches(&service.labels);
         let labels = kept_labels(&service.labels, selector);
-        let ports = self.ports.shared(service.ports.iter().map(port_of).collect());
+        let is_cut = service.ports.len() > MAX_PORTS;
+        if is_cut {
+            problems.push(Problem::TooMany { what: "ports in one Service", limit: MAX_PORTS });
+        }
+        let ports = service.ports.iter().take(MAX_PORTS).map(port_of).collect();
+        let ports = self.ports.shared(ports, is_cut);
         let object = object_of(service.kind, ports, is_selected, &mut problems);
         let slot = self.service_slot(&key.namespace, &key.name);
         self.held.services.insert(key, HeldService { held, slot, labels });
-        let visible = self.set_object(slot, Some(object));
+        let visible = self.replace_object(slot, Some(object));
         Applied { visible, problems }
     }
 
@@ -42,8 +47,19 @@ impl Index {
         let Some(gone) = self.held.services.remove(key) else {
             return false;
         };
-        let visible = self.set_object(gone.slot, None);
+        let visible = self.replace_object(gone.slot, None);
         self.free_service_if_unused(gone.slot);
+        visible
+    }
+
+    /// Replaces the object of an entry and gives up the ports of the old one.
+    fn replace_object(&mut self, slot: u32, object: Option<ServiceObject>) -> bool {
+        let old = self.next.services.get(slot).and_then(|entry| entry.object.as_ref());
+        let old = old.map(|object| Arc::clone(&object.ports));
+        let visible = self.set_object(slot, object);
+        if let Some(ports) = old {
+            self.ports.release(&ports);
+        }
         visible
     }
 
@@ -59,10 +75,12 @@ impl Index {
         let (namespace, old) = (entry.namespace, entry.object.clone());
         let (had, has) = (old.is_some(), object.is_some());
         for &address in cluster_ips(old.as_ref()) {
-            self.next.addresses.remove(address, Publisher::cluster_ip(slot));
+            let holder = Publisher::cluster_ip(slot, namespace);
+            self.waiting.remove(&mut self.next.addresses, address, holder);
         }
         for &address in cluster_ips(object.as_ref()) {
-            self.next.addresses.insert(address, Publisher::cluster_ip(slot));
+            let holder = Publisher::cluster_ip(slot, namespace);
+            self.waiting.insert(&mut self.next.addresses, address, holder);
         }
         if let Some(entry) = self.next.services.get_mut(slot) {
             entry.object = object;
@@ -106,7 +124,8 @@ impl Index {
             wire: ServiceWire::new(&wire, 0),
             namespace,
             object: None,
-            slices: SlicePlaces::new(&[], 0),
+            by_list: Chunks::default(),
+            slices: 0,
             by_address: Chunks::default(),
             by_name: Chunks::default(),
             v4_rows: 0,
@@ -122,7 +141,7 @@ impl Index {
         let Some(entry) = self.next.services.get(slot) else {
             return;
         };
-        if entry.object.is_some() || !entry.slices.is_empty() {
+        if entry.object.is_some() || entry.slices > 0 {
             return;
         }
         let (key, namespace) = (hash(&self.next.hasher, &entry.wire), entry.namespace);

@@ -3,19 +3,24 @@
 use std::sync::Arc;
 
 use super::held::HeldSlice;
+use super::publishers::MAX_PUBLISHERS;
 use super::{Applied, Index, is_label, push_label};
 use crate::address::{Address, is_publishable};
+use crate::endpoints::MAX_LISTS;
 use crate::name::MAX_NAME;
 use crate::object::{Endpoint, Key, Problem, Resource, Slice};
-use crate::records::{Port, Publisher, Row, RowLabel, SliceEntry, address_order, name_order};
+use crate::records::{
+    Listed, Port, Publisher, Row, RowLabel, SliceEntry, address_order, name_order,
+};
 use crate::settings::EndpointNames;
 use crate::text::ShortText;
 
 /// Published addresses of one slice; the API server allows 1,000 endpoints, and ten addresses
 /// each are more than any endpoint has.
 const MAX_ROWS: usize = 10_000;
-/// Ports of one slice, the API server's own limit.
-const MAX_PORTS: usize = 20_000;
+/// Ports of one Service or slice: as many as SRV records fit into the largest reply. The names of the
+/// others are NODATA instead of NXDOMAIN.
+pub(super) const MAX_PORTS: usize = 1_024;
 /// Problems told of one object; more say nothing new.
 const MAX_PROBLEMS: usize = 10;
 
@@ -45,38 +50,41 @@ impl Index {
         };
         let mut built = Built::new(slot, self.most_label_octets(service));
         built.read(&slice, self.next.zone.settings.endpoint_names);
-        built.entry.ports = self.ports.shared(built.ports(&slice));
-        let old_rows = match self.held.slices.get_mut(&key) {
+        let ports = built.ports(&slice);
+        built.entry.ports = self.ports.shared(ports, slice.ports.len() > MAX_PORTS);
+        let old = match self.held.slices.get_mut(&key) {
             Some(old) => {
                 old.held = held;
-                std::mem::take(&mut old.rows)
+                self.next.slices.get(slot)
             }
             None => {
-                let rows = Box::default();
-                self.held.slices.insert(key.clone(), HeldSlice { held, slot, service, rows });
-                Box::default()
+                self.held.slices.insert(key, HeldSlice { held, slot, service });
+                None
             }
         };
-        visible |= self.replace_rows(service, slot, &old_rows, &built.rows, built.entry);
-        if let Some(old) = self.held.slices.get_mut(&key) {
-            // A relist brings most slices as they were: their rows stay where they lie.
-            old.rows = if *old_rows == built.rows[..] { old_rows } else { built.rows.into() };
+        let old_ports = old.map(|entry| Arc::clone(&entry.ports));
+        visible |= self.replace_rows(service, slot, built.entry);
+        if let Some(ports) = old_ports {
+            self.ports.release(&ports);
         }
-        Applied { visible, problems: built.problems }
+        let mut problems = built.problems;
+        problems.extend(self.crowding(service, slot));
+        Applied { visible, problems }
     }
 
     pub(super) fn delete_slice(&mut self, key: &Key) -> bool {
         let Some(gone) = self.held.slices.remove(key) else {
             return false;
         };
-        let visible =
-            self.replace_rows(gone.service, gone.slot, &gone.rows, &[], SliceEntry::default());
+        let ports = self.next.slices.get(gone.slot).map(|entry| Arc::clone(&entry.ports));
+        let visible = self.replace_rows(gone.service, gone.slot, SliceEntry::default());
+        if let Some(ports) = ports {
+            self.ports.release(&ports);
+        }
         self.next.slices.set(gone.slot, None);
         self.free_slices.give_back(gone.slot);
-        if let Some(entry) = self.next.services.get_mut(gone.service)
-            && let Ok(at) = entry.slices.binary_search(&gone.slot)
-        {
-            entry.slices = entry.slices.replaced(at, 1, &[]);
+        if let Some(entry) = self.next.services.get_mut(gone.service) {
+            entry.slices -= 1;
         }
         self.free_service_if_unused(gone.service);
         visible
@@ -85,12 +93,31 @@ impl Index {
     fn new_slice(&mut self, service: u32) -> u32 {
         let slot = self.free_slices.take();
         self.next.slices.set(slot, Some(Arc::new(SliceEntry::default())));
-        if let Some(entry) = self.next.services.get_mut(service)
-            && let Err(at) = entry.slices.binary_search(&slot)
-        {
-            entry.slices = entry.slices.replaced(at, 0, &[slot]);
+        if let Some(entry) = self.next.services.get_mut(service) {
+            entry.slices += 1;
         }
         slot
+    }
+
+    /// What of a slice readers do not see because there is too much of the same.
+    fn crowding(&self, service: u32, slot: u32) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        let (Some(entry), Some(slice)) =
+            (self.next.services.get(service), self.next.slices.get(slot))
+        else {
+            return problems;
+        };
+        if entry.by_list.len() > MAX_LISTS && entry.list_count(&self.next) > MAX_LISTS {
+            let what = "different lists of ports in the slices of one Service";
+            problems.push(Problem::TooMany { what, limit: MAX_LISTS });
+        }
+        let waits =
+            |row: &Row| self.waiting.contains(row.address, row.publisher(service, entry.namespace));
+        if !self.waiting.is_empty() && slice.rows.iter().any(waits) {
+            let what = "names of one address in one namespace, for its PTR records";
+            problems.push(Problem::TooMany { what, limit: MAX_PUBLISHERS });
+        }
+        problems
     }
 
     /// How long an endpoint name of this Service may be, so that the whole name has 255 octets at most.
@@ -99,34 +126,38 @@ impl Index {
         (MAX_NAME - 1).saturating_sub(wire + self.next.zone.svc.len())
     }
 
-    /// Replaces the rows of a slice, touching only those that differ; whether any answer may differ.
-    fn replace_rows(
-        &mut self,
-        service: u32,
-        slot: u32,
-        old: &[Row],
-        new: &[Row],
-        entry: SliceEntry,
-    ) -> bool {
+    /// Replaces a slice and its rows, touching only those that differ; whether any answer may differ.
+    fn replace_rows(&mut self, service: u32, slot: u32, entry: SliceEntry) -> bool {
         let held = self.next.slices.get(slot);
         // Names of endpoints that are not ready come behind those that rows point to.
         let offsets_hold = held.is_some_and(|held| entry.text.starts_with(&held.text));
         let same_ports = held.is_some_and(|held| held.ports == entry.ports);
-        let same_entry = held.is_some_and(|held| *held == entry);
-        let same_answers = old == new && (new.is_empty() || offsets_hold && same_ports);
-        if same_entry && same_answers {
+        if held.is_some_and(|held| *held == entry) {
             return false;
         }
+        let old = held.map(|held| Arc::clone(&held.rows)).unwrap_or_default();
+        let new = Arc::clone(&entry.rows);
+        let same_answers = old == new && (new.is_empty() || offsets_hold && same_ports);
         let was_visible = self.is_visible(service);
+        let old_listed = held.and_then(|held| held.listed(slot));
+        let new_listed = entry.listed(slot);
         // Names are read through the slice's text: rows leave before it changes and come after.
         let stays = |rows: &[Row], row: &Row| {
             offsets_hold && rows.binary_search_by(|other| address_order(other, row)).is_ok()
         };
-        old.iter().filter(|row| !stays(new, row)).for_each(|row| self.remove_row(service, row));
-        if !same_entry {
-            self.next.slices.set(slot, Some(Arc::new(entry)));
+        old.iter().filter(|row| !stays(&new, row)).for_each(|row| self.remove_row(service, row));
+        self.next.slices.set(slot, Some(Arc::new(entry)));
+        new.iter().filter(|row| !stays(&old, row)).for_each(|row| self.insert_row(service, row));
+        if old_listed != new_listed
+            && let Some(entry) = self.next.services.get_mut(service)
+        {
+            if let Some(listed) = old_listed {
+                entry.by_list.remove(&listed, Ord::cmp);
+            }
+            if let Some(listed) = new_listed {
+                entry.by_list.insert(listed, Ord::cmp);
+            }
         }
-        new.iter().filter(|row| !stays(old, row)).for_each(|row| self.insert_row(service, row));
         !same_answers && (was_visible || self.is_visible(service))
     }
 
@@ -138,7 +169,8 @@ impl Index {
         if entry.shares_address(row) {
             *entry.repeated(row.address) += 1;
         }
-        records.addresses.insert(row.address, row.publisher(service));
+        let publisher = row.publisher(service, entry.namespace);
+        self.waiting.insert(&mut records.addresses, row.address, publisher);
         entry.v4_rows += u32::from(row.address.is_v4());
         entry.by_address.insert(*row, address_order);
         if !row.label.is_derived() {
@@ -161,7 +193,8 @@ impl Index {
         if entry.shares_address(row) {
             *entry.repeated(row.address) -= 1;
         }
-        records.addresses.remove(row.address, row.publisher(service));
+        let publisher = row.publisher(service, entry.namespace);
+        self.waiting.remove(&mut records.addresses, row.address, publisher);
     }
 }
 
@@ -179,8 +212,16 @@ impl crate::records::ServiceEntry {
 }
 
 impl Row {
-    fn publisher(&self, service: u32) -> Publisher {
-        Publisher { service, slice: self.slice, label: self.label }
+    fn publisher(&self, service: u32, namespace: u32) -> Publisher {
+        Publisher { service, namespace, slice: self.slice, label: self.label }
+    }
+}
+
+impl SliceEntry {
+    /// What the Service lists of this slice, unless it publishes nothing.
+    fn listed(&self, slot: u32) -> Option<Listed> {
+        let row = self.rows.first()?;
+        Some(Listed::new(self.ports.number, !row.address.is_v4(), slot))
     }
 }
 
@@ -217,7 +258,7 @@ impl Built {
         self.entry.text = text.into();
         self.rows.sort_unstable_by(address_order);
         self.rows.dedup();
-        self.entry.rows = self.rows.len() as u32;
+        self.entry.rows = std::mem::take(&mut self.rows).into();
     }
 
     fn publish(

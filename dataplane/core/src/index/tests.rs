@@ -164,7 +164,8 @@ fn everything_that_leaves_gives_its_place_back() {
         index.apply(Change::Delete(Resource::Namespaces, Key::new("", "shop")));
     }
     let places = [&index.free_services, &index.free_slices, &index.free_namespaces];
-    assert_eq!(places.map(FreeSlots::bound), [1, 1, 1]);
+    assert_eq!(places.map(FreeSlots::bound), [0, 0, 0]);
+    assert!(index.ports.is_empty());
     assert!(index.next.namespace(b"\x04shop").is_none());
     assert!(index.next.service(b"\x04cart\x04shop").is_none());
     assert!(index.next.addresses.get(IpAddr::from([10, 1, 0, 1]).into()).is_empty());

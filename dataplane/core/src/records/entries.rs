@@ -1,5 +1,8 @@
 //! What lies at the places of the records: namespaces, Services, slices, and the rows of endpoints.
 
+use std::cmp::Ordering;
+use std::collections::HashSet;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use crate::address::Address;
@@ -7,6 +10,7 @@ use crate::chunks::Chunks;
 use crate::few::Few;
 use crate::name::Name;
 use crate::object::Protocol;
+use crate::steps::step;
 
 /// A namespace that has an object or a Service.
 #[derive(Clone, Debug)]
@@ -31,9 +35,6 @@ pub(crate) struct NamespaceEntry {
 pub(crate) type ServiceWire = Few<u8, 46>;
 /// Cluster IPs: the API server allows one of each family.
 pub(crate) type ClusterIps = Few<Address, 2>;
-/// Places of slices; two or three are common (one of each family, one that is being replaced), and
-/// five need no more room than the reference to more.
-pub(crate) type SlicePlaces = Few<u32, 5>;
 
 /// A Service, and the published endpoints of its slices; either may come first.
 // In this order, because what most replies read lies in the first lines of memory then.
@@ -55,8 +56,10 @@ pub(crate) struct ServiceEntry {
     /// Rows whose address is that of the row before.
     pub(crate) repeated_v4: u32,
     pub(crate) repeated_v6: u32,
-    /// Places of its slices, ascending.
-    pub(crate) slices: SlicePlaces,
+    /// Its slices that publish endpoints, by their lists of ports.
+    pub(crate) by_list: Chunks<Listed>,
+    /// All its slices.
+    pub(crate) slices: u32,
 }
 
 impl ServiceEntry {
@@ -88,11 +91,72 @@ pub(crate) enum Kind {
 }
 
 /// The ports of a Service or a slice, shared by all that have the same.
-#[derive(Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Default)]
 pub(crate) struct Ports {
     pub(crate) all: Box<[Port]>,
     /// Port numbers, each once, in the same order.
     pub(crate) numbers: Box<[u16]>,
+    /// Places in `all` by (name, protocol, port number), each such port once.
+    by_name: Box<[u16]>,
+    /// Protocols that have a port with a name, one bit each.
+    named: u8,
+    /// The object has more ports than are kept.
+    pub(crate) is_cut: bool,
+    /// Number of this list among those in use, chosen by the writer.
+    pub(crate) number: u32,
+}
+
+impl Ports {
+    /// Makes a list of ports in the order in which they are answered.
+    pub(crate) fn new(all: Vec<Port>, is_cut: bool) -> Ports {
+        step(2 * all.len());
+        let mut seen = HashSet::<u16, foldhash::fast::RandomState>::default();
+        let numbers = all.iter().map(|port| port.number).filter(|&number| seen.insert(number));
+        let numbers = numbers.collect();
+        fn key(port: &Port) -> (&[u8], Protocol, u16) {
+            (&port.name, port.protocol, port.number)
+        }
+        let mut by_name: Vec<u16> = (0..all.len().min(usize::from(u16::MAX)) as u16).collect();
+        by_name
+            .sort_unstable_by(|&a, &b| key(&all[usize::from(a)]).cmp(&key(&all[usize::from(b)])));
+        by_name.dedup_by(|a, b| all[usize::from(*a)] == all[usize::from(*b)]);
+        let with_name = all.iter().filter(|port| !port.name.is_empty());
+        let named = with_name.fold(0, |bits, port| bits | 1 << port.protocol as u8);
+        Ports { numbers, by_name: by_name.into(), named, is_cut, number: 0, all: all.into() }
+    }
+
+    /// The places in `all` of the ports with this name and protocol, by port number.
+    pub(crate) fn named(&self, name: &[u8], protocol: Protocol) -> &[u16] {
+        let order = |&place: &u16| {
+            step(1);
+            let port = &self.all[usize::from(place)];
+            (&*port.name, port.protocol).cmp(&(name, protocol))
+        };
+        let start = self.by_name.partition_point(|place| order(place).is_lt());
+        let count = self.by_name[start..].iter().take_while(|place| order(place).is_eq()).count();
+        &self.by_name[start..start + count]
+    }
+
+    /// Whether a port of this protocol has a name (RR9).
+    pub(crate) fn has_named(&self, protocol: Protocol) -> bool {
+        self.named >> protocol as u8 & 1 == 1
+    }
+}
+
+/// The number of a list is no part of what it says.
+impl PartialEq for Ports {
+    fn eq(&self, other: &Ports) -> bool {
+        self.all == other.all && self.is_cut == other.is_cut
+    }
+}
+
+impl Eq for Ports {}
+
+impl Hash for Ports {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.all.hash(state);
+        self.is_cut.hash(state);
+    }
 }
 
 /// A port of a Service or a slice.
@@ -108,10 +172,36 @@ pub(crate) struct Port {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct SliceEntry {
     pub(crate) ports: Arc<Ports>,
-    /// How many rows it has.
-    pub(crate) rows: u32,
+    /// Its published rows by address.
+    pub(crate) rows: Arc<[Row]>,
     /// Endpoint names in wire form, one behind the other.
     pub(crate) text: Box<[u8]>,
+}
+
+/// A slice that publishes endpoints, by the list of ports they have and their family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Listed {
+    list: u32,
+    ipv6: bool,
+    /// Place of the slice.
+    pub(crate) slice: u32,
+}
+
+impl Listed {
+    /// A slice with the list of this number ([`Ports::number`]).
+    pub(crate) fn new(list: u32, ipv6: bool, slice: u32) -> Listed {
+        Listed { list, ipv6, slice }
+    }
+
+    /// The number of its list.
+    pub(crate) fn number(&self) -> u32 {
+        self.list
+    }
+
+    /// Whether its endpoints have IPv6 addresses.
+    pub(crate) fn ipv6(&self) -> bool {
+        self.ipv6
+    }
 }
 
 /// One published endpoint address in one slice.
@@ -125,10 +215,15 @@ pub(crate) struct Row {
 
 /// A row, or a cluster IP, as its address leads to it: what a PTR is made of, without the Service's
 /// own rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+///
+/// Cluster IPs come first, then rows of own Pods, each by namespace: who may claim an address is decided
+/// without a look at every row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Publisher {
     /// Place of the Service.
     pub(crate) service: u32,
+    /// Place of its namespace.
+    pub(crate) namespace: u32,
     /// Place of the slice; [`Publisher::NO_SLICE`] for a cluster IP.
     pub(crate) slice: u32,
     pub(crate) label: RowLabel,
@@ -139,12 +234,38 @@ impl Publisher {
     const NO_SLICE: u32 = u32::MAX;
 
     /// A Service whose cluster IP the address is.
-    pub(crate) fn cluster_ip(service: u32) -> Publisher {
-        Publisher { service, slice: Self::NO_SLICE, label: RowLabel(0) }
+    pub(crate) fn cluster_ip(service: u32, namespace: u32) -> Publisher {
+        Publisher { service, namespace, slice: Self::NO_SLICE, label: RowLabel(0) }
+    }
+
+    /// The rows of an address that share its places with this one: those of the same kind and namespace,
+    /// as a number that sorts like them.
+    pub(crate) fn share(&self) -> u64 {
+        let kind = match (self.is_cluster_ip(), self.label.is_own_pod()) {
+            (true, _) => 0,
+            (false, true) => 1,
+            (false, false) => 2,
+        };
+        kind << 32 | u64::from(self.namespace)
     }
 
     pub(crate) fn is_cluster_ip(&self) -> bool {
         self.slice == Self::NO_SLICE
+    }
+}
+
+impl Ord for Publisher {
+    fn cmp(&self, other: &Publisher) -> Ordering {
+        let key = |row: &Publisher| {
+            (row.share(), !row.label.is_hostname(), row.service, row.slice, row.label)
+        };
+        key(self).cmp(&key(other))
+    }
+}
+
+impl PartialOrd for Publisher {
+    fn partial_cmp(&self, other: &Publisher) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 
@@ -193,12 +314,12 @@ impl RowLabel {
 /// The offsets of names end here: the two bits above are flags.
 const HOSTNAME_FREE: u32 = 1 << 30;
 
-/// A Pod that holds an address.
+/// A Pod that holds an address; those that share their node's come last, each by namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PodHolder {
+    pub(crate) host_network: bool,
     /// Place of its namespace.
     pub(crate) namespace: u32,
-    pub(crate) host_network: bool,
     /// Place of the Pod, so that two Pods of one namespace are two rows.
     pub(crate) pod: u32,
 }

@@ -203,3 +203,29 @@ fn e42_a_foreign_snapshot_is_forgotten_and_what_is_live_stays() {
     assert_eq!(exported(&index, 100)[1], slice);
     assert_eq!(index.forget_snapshot(), 0);
 }
+
+#[test]
+fn e40_a_service_with_more_ports_than_are_kept_is_known_to_have_more_when_it_comes_back() {
+    let port =
+        |port: u16| ServicePort { name: format!("p{port}").into(), port, protocol: Protocol::Tcp };
+    let Object::Service(service) = service("cart", ServiceKind::ClusterIp(Vec::new())) else {
+        unreachable!("a Service was made");
+    };
+    let ports = (0..=MAX_PORTS as u16).map(port).collect();
+    let mut index = Index::new(testing::settings());
+    let change = Change::Apply(Object::Service(Service { ports, ..service }));
+    assert_eq!(index.apply(change).problems.len(), 1);
+    index.end_list(Resource::Services, 0, DataSource::Live);
+    let mut again = Index::new(testing::settings());
+    let mut problems = Vec::new();
+    index.export(&mut Export::default(), usize::MAX, |object| {
+        problems.extend(again.apply(Change::Apply(object)).problems);
+    });
+    assert_eq!(problems.len(), 1);
+    let (old, new) = (index.publish(1).unwrap(), again.publish(1).unwrap());
+    let ports = |records: &Records| {
+        let (_, entry) = records.service(b"\x04cart\x04shop").unwrap();
+        std::sync::Arc::clone(&entry.object.as_ref().unwrap().ports)
+    };
+    assert_eq!(ports(&old), ports(&new));
+}

@@ -1,0 +1,210 @@
+//! Row L12: objects as bad as the limits let them be, from people who may edit a namespace. No reply to
+//! anything asked about them costs more than [`CHEAP_REPLIES`] times a ClusterIP A and what its own octets
+//! cost, and no event more than its own rows. Steps are counted, not time.
+
+mod objects;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use crate::counters::WorkerCounters;
+use crate::index::Index;
+use crate::message::{Query, Transport, rtype};
+use crate::name::Name;
+use crate::object::{Change, Resource};
+use crate::records::{DataSource, Records};
+use crate::respond::{Action, Counters, Identity, respond};
+use crate::settings::{PodRecords, Settings};
+use crate::steps::count_steps;
+use crate::testing::settings;
+use objects::{Shape, hostile, namespace, service};
+
+/// So many ClusterIP As may a reply cost beside its octets.
+const CHEAP_REPLIES: u64 = 20;
+/// Steps that one octet of a reply may cost: those of SRV records with the addresses of their targets, of
+/// which each is looked up by name, cost about so many in any large Service.
+const STEPS_PER_OCTET: u64 = 6;
+/// Steps that one row or port of an object may cost its event, with what is written down of it and what
+/// lies next to it in the records; an object has few beside.
+const STEPS_PER_ROW: u64 = 500;
+const STEPS_PER_EVENT: u64 = 20_000;
+
+fn all_is_ours() -> Settings {
+    let mut settings = settings();
+    settings.reverse_cidrs = vec!["10.0.0.0/8".parse().unwrap(), "fd00::/8".parse().unwrap()];
+    settings
+}
+
+/// A query, over UDP with an OPT of 1232 octets.
+fn query(name: &str, qtype: u16, edns: bool) -> Vec<u8> {
+    let name = Name::from_text(name).unwrap();
+    let mut packet = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, u8::from(edns)];
+    packet.extend(name.wire());
+    packet.extend(qtype.to_be_bytes());
+    packet.extend([0, 1]);
+    if edns {
+        packet.extend([0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 0]);
+    }
+    packet
+}
+
+/// What was asked, and what it cost.
+#[derive(Debug)]
+struct Asked {
+    steps: u64,
+    reply: Vec<u8>,
+}
+
+impl Asked {
+    fn rcode(&self) -> u8 {
+        self.reply[3] & 0x0f
+    }
+
+    fn answers(&self) -> u16 {
+        u16::from_be_bytes([self.reply[6], self.reply[7]])
+    }
+}
+
+fn ask(records: &Records, name: &str, qtype: u16, transport: Transport, seed: u64) -> Asked {
+    let packet = query(name, qtype, seed & 1 == 0);
+    let own = Arc::new(WorkerCounters::default());
+    let identity = Identity::default();
+    let all = [Arc::clone(&own)];
+    let counters = Counters { own: &own, all: &all, servers: &[], identity: &identity };
+    let query = Query {
+        packet: &packet,
+        client: SocketAddr::from((Ipv4Addr::LOCALHOST, 4_000)),
+        transport,
+        now_s: 1,
+        seed,
+    };
+    let mut buffer = vec![0; 65_535];
+    let ((action, _), steps) = count_steps(|| respond(records, &query, &counters, &mut buffer));
+    match action {
+        Action::Reply(octets) => Asked { steps, reply: buffer[..octets].to_vec() },
+        other => panic!("{name}: {other:?}"),
+    }
+}
+
+/// The cluster that a victim shares with the hostile objects.
+fn cluster(settings: Settings) -> Index {
+    let mut index = Index::new(settings);
+    for name in ["victim", "evil", "evil-2"] {
+        index.apply(namespace(name));
+    }
+    for number in 0..200 {
+        let kind = objects::cluster_ip(number);
+        index.apply(service("victim", &format!("service-{number}"), kind, &[("http", 80)]));
+    }
+    for resource in Resource::ALL {
+        index.end_list(resource, 0, DataSource::Live);
+    }
+    index.publish(1);
+    index
+}
+
+fn cheap_reply(records: &Records) -> u64 {
+    ask(records, "service-7.victim.svc.cluster.local.", rtype::A, Transport::Udp, 0).steps
+}
+
+/// Applies everything, each event against its budget.
+fn apply(index: &mut Index, changes: Vec<Change>) {
+    for change in changes {
+        let rows = objects::size(&change);
+        let what = format!("{rows} rows and ports");
+        let (_, steps) = count_steps(|| {
+            index.apply(change);
+            index.publish(2)
+        });
+        let budget = STEPS_PER_EVENT + STEPS_PER_ROW * rows as u64;
+        assert!(steps <= budget, "an event of {what} costs {steps} steps, not {budget}");
+    }
+}
+
+/// Asks everything about hostile objects, each reply against its budget.
+fn ask_all(records: &Records, shape: &Shape, seed: u64) {
+    let cheap = cheap_reply(records);
+    let qtypes = [rtype::A, rtype::AAAA, rtype::SRV, rtype::PTR, rtype::ANY, rtype::TXT];
+    for name in shape.names() {
+        for transport in [Transport::Udp, Transport::Tcp] {
+            let mut rcodes = Vec::new();
+            for qtype in qtypes {
+                let asked = ask(records, &name, qtype, transport, seed);
+                let octets = asked.reply.len() as u64;
+                let budget = CHEAP_REPLIES * cheap + STEPS_PER_OCTET * octets;
+                assert!(
+                    asked.steps <= budget,
+                    "{name} {qtype} over {transport:?}: {} steps, not {budget}, for {octets} octets",
+                    asked.steps
+                );
+                rcodes.push(asked.rcode());
+            }
+            rcodes.dedup();
+            assert_eq!(rcodes.len(), 1, "{name} exists for every type or for none (N33)");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn l12_no_reply_and_no_event_costs_more_than_its_budget(
+        shape in hostile(),
+        seed in any::<u64>(),
+        pods in select(&[PodRecords::Insecure, PodRecords::Verified][..]),
+    ) {
+        let mut settings = all_is_ours();
+        settings.pods = pods;
+        let mut index = cluster(settings);
+        apply(&mut index, shape.changes());
+        ask_all(&index.records(), &shape, seed);
+        apply(&mut index, shape.deletions());
+        prop_assert_eq!(index.objects(Resource::EndpointSlices), 0);
+    }
+}
+
+fn check(shape: &Shape) -> Arc<Records> {
+    let mut index = cluster(all_is_ours());
+    apply(&mut index, shape.changes());
+    let records = index.records();
+    (0..4).for_each(|seed| ask_all(&records, shape, seed << 62 | seed));
+    records
+}
+
+#[test]
+fn l12_a_thousand_endpoints_with_thousands_of_ports_beside_some_without() {
+    let shape = Shape { slices: 2, endpoints: 1_000, ports: 8_000, subsets: 2, ..Shape::small() };
+    let records = check(&shape);
+    let first = ask(&records, "_p1._tcp.wide.evil.svc.cluster.local.", rtype::A, Transport::Udp, 1);
+    assert!(first.answers() > 0);
+    // What the limit leaves out exists without data.
+    let beyond = "_p7999._tcp.wide.evil.svc.cluster.local.";
+    let beyond = ask(&records, beyond, rtype::A, Transport::Udp, 1);
+    assert_eq!((beyond.rcode(), beyond.answers()), (0, 0));
+}
+
+#[test]
+fn l12_lists_of_ports_that_nearly_agree() {
+    check(&Shape { slices: 2, endpoints: 50, ports: 1_000, subsets: 2, ..Shape::small() });
+    check(&Shape { slices: 60, endpoints: 5, ports: 200, subsets: 60, ..Shape::small() });
+}
+
+#[test]
+fn l12_ten_thousand_names_of_one_address() {
+    let shape = Shape { slices: 10, endpoints: 1_000, one_address: true, ..Shape::small() };
+    let records = check(&shape);
+    let ptr = ask(&records, "1.0.9.10.in-addr.arpa.", rtype::PTR, Transport::Tcp, 0);
+    assert_eq!(ptr.answers(), 64);
+}
+
+#[test]
+fn l12_ten_thousand_endpoints_of_one_name() {
+    let shape = Shape { slices: 10, endpoints: 1_000, hostnames: 1, ..Shape::small() };
+    let records = check(&shape);
+    let srv = ask(&records, "wide.evil.svc.cluster.local.", rtype::SRV, Transport::Tcp, 0);
+    assert_eq!(srv.answers(), 1);
+}

@@ -1,0 +1,138 @@
+//! What publishes each address, of which readers see a bounded number: anyone may write thousands of
+//! names of one address, and a PTR reply must not pay for them.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeSet, HashMap};
+
+use crate::address::Address;
+use crate::buckets::Buckets;
+use crate::records::Publisher;
+
+/// Rows of one address and namespace that readers see; as many again whose targetRef is a Pod of that
+/// namespace, so that no namespace takes the places of another.
+pub(crate) const MAX_PUBLISHERS: usize = 64;
+/// Room of the table that is kept although it is empty.
+const KEPT_ROOM: usize = 64;
+
+/// Rows that readers do not see, until a place is free. Which ones does not depend on the order in which
+/// they came: the first so many are seen.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    rows: HashMap<(Address, u64), BTreeSet<Publisher>, foldhash::fast::RandomState>,
+}
+
+impl Waiting {
+    /// Adds a row.
+    pub(super) fn insert(
+        &mut self,
+        seen: &mut Buckets<Address, Publisher>,
+        address: Address,
+        publisher: Publisher,
+    ) {
+        let rows = seen.get(address);
+        let share = publisher.share();
+        let end = rows.partition_point(|(_, row)| row.share() <= share);
+        let Some(first) = end.checked_sub(MAX_PUBLISHERS) else {
+            seen.insert(address, publisher);
+            return;
+        };
+        let last = rows[end - 1].1;
+        if rows[first].1.share() != share {
+            seen.insert(address, publisher);
+            return;
+        }
+        let waits = match publisher.cmp(&last) {
+            Ordering::Greater => publisher,
+            Ordering::Less if seen.insert(address, publisher) => {
+                seen.remove(address, last);
+                last
+            }
+            // It is seen already.
+            Ordering::Less | Ordering::Equal => return,
+        };
+        self.rows.entry((address, share)).or_default().insert(waits);
+    }
+
+    /// Removes a row; the first that waits takes its place.
+    pub(super) fn remove(
+        &mut self,
+        seen: &mut Buckets<Address, Publisher>,
+        address: Address,
+        publisher: Publisher,
+    ) {
+        let is_seen = seen.remove(address, publisher);
+        let key = (address, publisher.share());
+        let Some(waiting) = self.rows.get_mut(&key) else {
+            return;
+        };
+        if is_seen {
+            if let Some(next) = waiting.pop_first() {
+                seen.insert(address, next);
+            }
+        } else {
+            waiting.remove(&publisher);
+        }
+        if waiting.is_empty() {
+            self.rows.remove(&key);
+            if self.rows.capacity() > KEPT_ROOM && self.rows.len() < self.rows.capacity() / 8 {
+                self.rows.shrink_to(KEPT_ROOM.max(2 * self.rows.len()));
+            }
+        }
+    }
+
+    /// Whether a row waits.
+    pub(super) fn contains(&self, address: Address, publisher: Publisher) -> bool {
+        let waiting = self.rows.get(&(address, publisher.share()));
+        waiting.is_some_and(|waiting| waiting.contains(&publisher))
+    }
+
+    /// Whether no row waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use foldhash::fast::RandomState;
+
+    use super::*;
+    use crate::records::RowLabel;
+
+    #[test]
+    fn l12_the_same_rows_are_seen_whatever_came_first() {
+        let address = Address::from(IpAddr::from([10, 0, 0, 1]));
+        let row = |namespace, slice| Publisher {
+            service: 1,
+            namespace,
+            slice,
+            label: RowLabel::at(slice as usize, true, false),
+        };
+        let seen_after = |order: &[u32]| {
+            let (mut seen, mut waiting) =
+                (Buckets::new(RandomState::default()), Waiting::default());
+            waiting.insert(&mut seen, address, row(2, 5));
+            for &slice in order {
+                waiting.insert(&mut seen, address, row(7, slice));
+                waiting.insert(&mut seen, address, row(7, slice));
+            }
+            for slice in 0..10 {
+                waiting.remove(&mut seen, address, row(7, slice));
+            }
+            let slices: Vec<u32> = seen.get(address).iter().map(|(_, row)| row.slice).collect();
+            for &slice in order {
+                waiting.remove(&mut seen, address, row(7, slice));
+            }
+            assert!(waiting.is_empty());
+            assert_eq!(seen.get(address), [(address, row(2, 5))]);
+            slices
+        };
+        let upwards: Vec<u32> = (0..200).collect();
+        let downwards: Vec<u32> = (0..200).rev().collect();
+        let expected: Vec<u32> = std::iter::once(5).chain(10..74).collect();
+        assert_eq!(seen_after(&upwards), expected);
+        assert_eq!(seen_after(&downwards), expected);
+    }
+}

@@ -12,7 +12,7 @@ use dataplane::args::{Args, LogFormat, LogLevel, Source};
 use dataplane::drain::{self, Signals};
 use dataplane::forward::Forwarder;
 use dataplane::metrics::{Metrics, Sources};
-use dataplane::probes::{self, Health, Running, Views};
+use dataplane::probes::{self, Health, Pages, Running, Views};
 use dataplane::serve::{self, Serving};
 use dataplane::source::api::Api;
 use dataplane::source::files::{Files, Watch};
@@ -52,7 +52,12 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let http_address = http.local_addr().context("cannot tell the address of HTTP")?;
     let (health, report) = (Arc::new(Health::default()), Arc::new(Report::default()));
     let running = Arc::new(OnceLock::new());
-    let views = Views { health: health.clone(), report: report.clone(), running: running.clone() };
+    let views = Views {
+        health: health.clone(),
+        report: report.clone(),
+        running: running.clone(),
+        pages: Pages::default(),
+    };
     probes::start(http, views)?;
     tracing::debug!(%http_address, "probes are answered");
 

@@ -1,8 +1,14 @@
 //! `/livez /readyz /metrics /config` on a thread of their own, so that a flood of queries cannot
-//! make a probe fail (D6).
+//! make a probe fail (D6), nor one of HTTP connections (L14).
+//!
+//! Kubelet asks on the same port as all others, so that a pod's template need not change with the image, and has a share
+//! of its own there: connections are shared by client address, and pages that take time are written elsewhere. A port of
+//! its own would be as open to a flood as this one.
 
 mod bind;
 mod bounded;
+mod pages;
+mod places;
 mod shown;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,14 +16,15 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use anyhow::Context;
-use axum::Router;
 use axum::extract::State as From;
-use axum::http::{StatusCode, header};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::{Extension, Router};
 use dataplane_core::{DataSource, Resource};
 
-use bounded::Bounded;
+use bounded::Client;
+pub use pages::Pages;
 
 pub use bind::bind;
 
@@ -61,6 +68,8 @@ pub struct Views {
     pub report: Arc<Report>,
     /// What there is once there are sockets; nothing until then.
     pub running: Arc<OnceLock<Running>>,
+    /// The pages that are being written or read.
+    pub pages: Pages,
 }
 
 /// What a process has that answers DNS.
@@ -79,12 +88,15 @@ pub struct Running {
 pub fn start(listener: std::net::TcpListener, views: Views) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
+        // Pages are written there, one after another.
+        .max_blocking_threads(1)
         .build()
         .context("cannot start the runtime of the HTTP thread")?;
     let serve = move || {
         runtime.block_on(async {
-            let listener = Bounded::new(tokio::net::TcpListener::from_std(listener)?);
-            axum::serve(listener, router(views)).await
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            bounded::serve(listener, router(views)).await;
+            std::io::Result::Ok(())
         })
     };
     std::thread::Builder::new()
@@ -200,10 +212,14 @@ fn snapshot_note(told: &Told) -> String {
     }
 }
 
-async fn metrics(From(views): From<Views>) -> Response {
-    let Some(running) = views.running.get() else { return STARTING.into_response() };
+async fn metrics(Extension(client): Extension<Client>, From(views): From<Views>) -> Response {
+    if views.running.get().is_none() {
+        return STARTING.into_response();
+    }
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, kind)], running.metrics.text()).into_response()
+    let running = views.running.clone();
+    let write = move || running.get().map(|running| running.metrics.text()).unwrap_or_default();
+    views.pages.page(client.0, kind, write).await
 }
 
 #[cfg(test)]

@@ -1,5 +1,8 @@
 //! `/livez /readyz /metrics` of the operator. A standby is ready: it is there to take over.
 
+mod bounded;
+mod places;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -35,11 +38,7 @@ pub async fn start(
         .route("/readyz", get(readyz))
         .with_state(definition)
         .merge(Router::new().route("/metrics", get(page)).with_state(metrics));
-    tokio::spawn(async move {
-        if let Err(error) = axum::serve(listener, router).await {
-            tracing::error!(%error, "the HTTP listener ended: probes and metrics are gone");
-        }
-    });
+    tokio::spawn(bounded::serve(listener, router));
     Ok(())
 }
 

@@ -172,8 +172,8 @@ fn s6_s7_a_full_life_needs_every_right_of_the_chart_and_no_other() {
     inside(async || {
         let Some(life) = Life::begin().await else { return };
         life.tools.apply(MONITORING_KINDS).ok();
-        let established = ["wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"];
-        life.tools.kubectl(&established).ok();
+        life.tools.wait_until_established("crd/podmonitors.monitoring.coreos.com");
+        life.tools.wait_until_established("crd/prometheusrules.monitoring.coreos.com");
         let chart = Tools::chart().display().to_string();
         let install = ["install", "clusterdns", &chart, "--namespace", OWN, "--create-namespace"];
         life.tools.helm(&install).ok();

@@ -68,13 +68,7 @@ impl Cluster {
         let crd = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crds/clusterdns.yaml");
         let crd = crd.to_str().expect("a path in UTF-8");
         self.tools.kubectl(&["apply", "--server-side", "--filename", crd]).ok();
-        let established = [
-            "wait",
-            "--for=condition=Established",
-            "--timeout=60s",
-            "crd/clusterdnses.clusterdns.dev",
-        ];
-        self.tools.kubectl(&established).ok();
+        self.tools.wait_until_established("crd/clusterdnses.clusterdns.dev");
     }
 
     /// The object as it is now.

@@ -4,10 +4,15 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use crate::control_plane::path_of;
 use crate::control_plane::programs::not_run;
 use crate::scratch::Scratch;
+
+/// Generous: a busy machine is no broken API server.
+const PATIENCE: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(50);
 
 /// helm and kubectl for one kubeconfig.
 #[derive(Debug)]
@@ -75,6 +80,25 @@ impl Tools {
         let file = self.home.write("apply.yaml", documents).expect("the folder is ours");
         let arguments = ["apply", "--server-side", "--filename"];
         self.kubectl(&[&arguments.map(OsStr::new)[..], &[file.as_os_str()]].concat())
+    }
+
+    /// Returns when the API server serves this kind, `crd/NAME`. `kubectl wait` is not asked for it: it fails at once
+    /// where the CustomResourceDefinition has no status yet, as on a busy machine.
+    ///
+    /// # Panics
+    /// When it takes longer than anything but a broken API server does.
+    #[track_caller]
+    pub fn wait_until_established(&self, crd: &str) {
+        let path = r#"--output=jsonpath={.status.conditions[?(@.type=="Established")].status}"#;
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let asked = self.kubectl(&["get", crd, path]);
+            if asked.success && asked.stdout == "True" {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{crd} is not established: {asked:?}");
+            std::thread::sleep(POLL);
+        }
     }
 
     fn run<A: AsRef<OsStr>>(&self, program: &Path, arguments: &[A]) -> Ran {

@@ -1,131 +1,83 @@
-//! HTTP connections in bounds: so many at a time, each for so long, so that whoever holds some open
-//! can neither use up the descriptors that DNS needs nor keep probes out: a probe that comes while
-//! every place is taken gets that of the oldest connection.
+//! HTTP connections in bounds: so many, in all and per client, each for so long. Clients that hold many open, or open
+//! them as fast as they can, neither use up the descriptors that DNS needs nor keep probes out (L14).
 
-use std::collections::VecDeque;
-use std::io;
-use std::net::SocketAddr;
-use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
-use std::task::{Context, Poll};
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::serve::Listener;
-use futures::task::AtomicWaker;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use axum::Router;
+use axum::extract::Request;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::Sleep;
+use tokio::sync::oneshot;
+use tower::ServiceExt;
 
-/// HTTP connections at a time: a kubelet, a few scrapers and a few people.
-const MAX_CONNECTIONS: usize = 128;
+use super::places::{Limits, Places};
+
+/// HTTP connections at a time: of kubelet, a few scrapers and a few people.
+const MAX_CONNECTIONS: usize = 256;
+/// Of these, of one client address.
+const MAX_PER_CLIENT: usize = 16;
 /// After so long a connection ends; clients open another.
 const MAX_AGE: Duration = Duration::from_secs(60);
+/// From the first octet of a request to the end of its head.
+const HEAD_WITHIN: Duration = Duration::from_secs(5);
+/// Octets of one connection that wait to be read or written.
+const BUFFER: usize = 16 << 10;
 /// Without a free descriptor, try again so often.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A listener that keeps a bounded number of connections.
-pub(super) struct Bounded {
-    listener: TcpListener,
-    /// Oldest first; those that ended are swept out when a place is needed.
-    open: VecDeque<Weak<Place>>,
-}
+/// Who asks, for the handlers: an IPv4-mapped address is the IPv4 one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Client(pub(super) IpAddr);
 
-/// One connection's right to be there.
-#[derive(Default)]
-struct Place {
-    is_taken_back: AtomicBool,
-    waker: AtomicWaker,
-}
+type Open = Mutex<Places<oneshot::Sender<()>>>;
 
-impl Bounded {
-    pub(super) fn new(listener: TcpListener) -> Bounded {
-        Bounded { listener, open: VecDeque::new() }
-    }
-
-    /// A place for a new connection, if need be that of the oldest.
-    fn place(&mut self) -> Arc<Place> {
-        if self.open.len() >= MAX_CONNECTIONS {
-            self.open.retain(|place| place.strong_count() > 0);
-        }
-        if self.open.len() >= MAX_CONNECTIONS
-            && let Some(oldest) = self.open.pop_front().and_then(|place| place.upgrade())
-        {
-            oldest.is_taken_back.store(true, Ordering::Release);
-            oldest.waker.wake();
-        }
-        let place = Arc::new(Place::default());
-        self.open.push_back(Arc::downgrade(&place));
-        place
-    }
-}
-
-impl Listener for Bounded {
-    type Io = Connection;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Connection, SocketAddr) {
-        loop {
-            match self.listener.accept().await {
-                Ok((stream, client)) => {
-                    let end = Box::pin(tokio::time::sleep(MAX_AGE));
-                    return (Connection { stream, end, place: self.place() }, client);
-                }
-                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
-            }
+/// Serves until the process ends.
+pub(super) async fn serve(listener: TcpListener, router: Router) {
+    let limits = Limits { connections: MAX_CONNECTIONS, per_client: MAX_PER_CLIENT };
+    let open = Arc::new(Mutex::new(Places::new(limits)));
+    loop {
+        match listener.accept().await {
+            Ok((stream, client)) => admit(&open, stream, client, &router),
+            Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
         }
     }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
-    }
 }
 
-/// One connection, its place, and its end.
-pub(super) struct Connection {
-    stream: TcpStream,
-    end: Pin<Box<Sleep>>,
-    place: Arc<Place>,
-}
-
-impl Connection {
-    fn check_end(&mut self, context: &mut Context<'_>) -> io::Result<()> {
-        // Registered before it is looked at, so that no wake is missed.
-        self.place.waker.register(context.waker());
-        let is_over = self.end.as_mut().poll(context).is_ready();
-        if is_over || self.place.is_taken_back.load(Ordering::Acquire) {
-            return Err(io::ErrorKind::TimedOut.into());
+fn admit(open: &Arc<Open>, stream: TcpStream, client: SocketAddr, router: &Router) {
+    let client = client.ip().to_canonical();
+    let (mark, taken_back) = oneshot::channel();
+    let number = open.lock().unwrap_or_else(PoisonError::into_inner).admit(client, mark);
+    let (open, router) = (open.clone(), router.clone());
+    tokio::spawn(async move {
+        tokio::select! {
+            () = attend(stream, client, router) => {}
+            // Its mark was dropped.
+            _ = taken_back => {}
+            () = tokio::time::sleep(MAX_AGE) => {}
         }
-        Ok(())
-    }
+        open.lock().unwrap_or_else(PoisonError::into_inner).leave(number);
+    });
 }
 
-impl AsyncRead for Connection {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        self.check_end(context)?;
-        Pin::new(&mut self.stream).poll_read(context, buffer)
-    }
-}
-
-impl AsyncWrite for Connection {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        octets: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        self.check_end(context)?;
-        Pin::new(&mut self.stream).poll_write(context, octets)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
+async fn attend(stream: TcpStream, client: IpAddr, router: Router) {
+    // Answers are short: nothing is gained by holding one back.
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
+        let mut request: Request = request.map(axum::body::Body::new);
+        request.extensions_mut().insert(Client(client));
+        let router = router.clone();
+        async move { Ok::<_, Infallible>(router.oneshot(request).await.unwrap_or_else(|e| match e {})) }
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_WITHIN)
+        .max_buf_size(BUFFER)
+        .serve_connection(TokioIo::new(stream), service);
+    // How a connection ends is its client's affair.
+    let _ = served.await;
 }

@@ -2,18 +2,19 @@
 
 use std::time::Instant;
 
+use axum::Extension;
 use axum::extract::State as From;
-use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use crds::without_effect::WithoutEffect;
 use dataplane_core::{DataSource, Resource};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{STARTING, Views};
+use super::bounded::Client;
+use super::{Running, STARTING, Views};
 use crate::forward::Down;
 use crate::source::Skipped;
-use crate::source::report::{BadFile, Rejection, Told};
+use crate::source::report::{BadFile, Rejection, Report, Told};
 
 /// Skipped objects, files and warnings that `/config` lists: the log names the first few only, so
 /// this is where a person finds the others. All of them are counted.
@@ -91,10 +92,21 @@ fn watches(told: &Told) -> Vec<Watch<'_>> {
 }
 
 /// `/config`.
-pub(super) async fn config(From(views): From<Views>) -> Response {
-    let Some(running) = views.running.get() else { return STARTING.into_response() };
+pub(super) async fn config(
+    Extension(client): Extension<Client>,
+    From(views): From<Views>,
+) -> Response {
+    if views.running.get().is_none() {
+        return STARTING.into_response();
+    }
+    let (running, report) = (views.running.clone(), views.report.clone());
+    let write = move || running.get().map(|running| text(running, &report)).unwrap_or_default();
+    views.pages.page(client.0, "application/json", write).await
+}
+
+fn text(running: &Running, report: &Report) -> String {
     let upstreams = running.state.published.load().upstreams.clone();
-    let told = views.report.read();
+    let told = report.read();
     let objects = Resource::ALL.iter().zip(told.objects);
     let shown = Shown {
         instance_id: &running.state.identity.instance_id,
@@ -122,5 +134,5 @@ pub(super) async fn config(From(views): From<Views>) -> Response {
     };
     let mut text = serde_json::to_string_pretty(&shown).expect("strings and numbers only");
     text.push('\n');
-    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
+    text
 }

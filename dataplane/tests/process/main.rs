@@ -1,6 +1,7 @@
 //! The program as people run it: flags, a folder that changes, signals.
 #![allow(clippy::print_stderr)]
 
+mod flood;
 mod harness;
 mod load;
 mod log;

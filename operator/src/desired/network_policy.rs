@@ -1,5 +1,9 @@
 //! Who may connect, where that is asked for (S10): DNS from anywhere, HTTP from operator, monitoring and nodes. No egress
 //! rules: the addresses of the API server and of resolv.conf's servers cannot be expressed.
+//!
+//! It is off by default because it would cut off clients that are meant to come: a scraper whose Pods have another
+//! label, and one in the network of another node, as node agents are, whose address no selector matches. Probes do not
+//! depend on it: the HTTP port is shared by client address (L14).
 
 use k8s_openapi::api::networking::v1::{
     NetworkPolicy, NetworkPolicyIngressRule, NetworkPolicyPeer, NetworkPolicyPort,

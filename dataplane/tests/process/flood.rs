@@ -1,0 +1,148 @@
+//! Clients that open HTTP connections as fast as they can (L14). What kubelet asks is counted, not timed.
+
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use crate::harness::{Folder, PATIENCE, Process};
+use crate::service;
+
+/// Clients of the flood, each at an address of its own, and what each opens and keeps of it.
+const CLIENTS: u8 = 8;
+const CONNECTIONS: usize = 2_000;
+const KEPT: usize = 64;
+/// Probes that must be answered at least while the flood lasts; it goes on until they are.
+const PROBES: usize = 20;
+
+fn socket(from: Ipv4Addr) -> Socket {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.set_reuse_address(true).unwrap();
+    socket.bind(&SockAddr::from(SocketAddr::from((from, 0)))).unwrap();
+    socket
+}
+
+/// Opens connections until it has opened all of them and the probes are done. A third says nothing, a third sends half
+/// a request, a third asks for a page and does not read it.
+fn flood(number: u8, server: SocketAddr, is_over: &AtomicBool, opened: &AtomicUsize) {
+    let mut kept = VecDeque::new();
+    for count in 0.. {
+        if count >= CONNECTIONS && is_over.load(Ordering::Relaxed) {
+            return;
+        }
+        let connection = socket(Ipv4Addr::new(127, 0, 3, number + 1));
+        // It leaves no port behind that waits for the last segments of its connection.
+        connection.set_linger(Some(Duration::ZERO)).unwrap();
+        if connection.connect(&server.into()).is_err() {
+            continue;
+        }
+        opened.fetch_add(1, Ordering::Relaxed);
+        let said: &[u8] = match count % 3 {
+            0 => b"",
+            1 => b"GET /livez HTTP/1.1\r\nHost",
+            _ => b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n",
+        };
+        let mut stream = TcpStream::from(connection);
+        let _ = stream.write_all(said);
+        kept.push_back(stream);
+        if kept.len() > KEPT {
+            kept.pop_front();
+        }
+    }
+}
+
+/// Connects; nothing if the kernel takes no connection within a second, as long as kubelet waits.
+fn connect(from: Ipv4Addr, server: SocketAddr) -> Option<TcpStream> {
+    let connection = socket(from);
+    connection.connect_timeout(&server.into(), Duration::from_secs(1)).ok()?;
+    Some(TcpStream::from(connection))
+}
+
+/// Asks as kubelet does; nothing if the connection ends without an answer.
+fn ask(mut stream: TcpStream, path: &str) -> Option<String> {
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).ok()?;
+    text.lines().next().map(str::to_owned)
+}
+
+fn probe(server: SocketAddr, path: &str) -> Option<String> {
+    let connection = socket(Ipv4Addr::LOCALHOST);
+    connection.connect(&server.into()).ok()?;
+    ask(TcpStream::from(connection), path)
+}
+
+fn serving() -> (Folder, Process) {
+    let folder = Folder::new();
+    folder.write("a.yaml", &service("cart", "10.96.0.1"));
+    let process = Process::start(&folder.0, &[]);
+    (folder, process)
+}
+
+const OK: Option<&str> = Some("HTTP/1.1 200 OK");
+const OTHER: Ipv4Addr = Ipv4Addr::new(127, 0, 3, 1);
+
+#[test]
+fn l14_kubelets_connection_stays_whatever_others_open_before_it_asks() {
+    let (_folder, process) = serving();
+    let kubelet = connect(Ipv4Addr::LOCALHOST, process.http).expect("a connection");
+    let others: Vec<_> = (0..400).map(|_| connect(OTHER, process.http).expect("taken")).collect();
+    // Connections are taken in their order: when the last has its answer, all are taken.
+    let last = connect(Ipv4Addr::new(127, 0, 3, 2), process.http).expect("a connection");
+    assert_eq!(ask(last, "/livez").as_deref(), OK);
+    assert_eq!(ask(kubelet, "/readyz").as_deref(), OK);
+    drop(others);
+}
+
+#[test]
+fn l14_what_comes_while_the_process_does_not_run_is_answered_when_it_does() {
+    let most: usize = std::fs::read_to_string("/proc/sys/net/core/somaxconn")
+        .expect("Linux")
+        .trim()
+        .parse()
+        .expect("a number");
+    let descriptors = dataplane_udp::raise_descriptor_limit().expect("a limit") as usize;
+    let count = most.min(4000).min(descriptors) - 100;
+    let (_folder, process) = serving();
+    process.signal("STOP");
+    let others: Vec<_> = (0..count).map_while(|_| connect(OTHER, process.http)).collect();
+    let kubelet = connect(Ipv4Addr::LOCALHOST, process.http);
+    process.signal("CONT");
+    assert_eq!(others.len(), count, "the kernel takes them all");
+    assert_eq!(ask(kubelet.expect("a connection"), "/readyz").as_deref(), OK);
+}
+
+#[test]
+fn l14_every_probe_is_answered_while_others_open_connections() {
+    let (_folder, process) = serving();
+    let server = process.http;
+    let (is_over, opened) = (Arc::new(AtomicBool::default()), Arc::new(AtomicUsize::default()));
+    let floods: Vec<JoinHandle<()>> = (0..CLIENTS)
+        .map(|number| {
+            let (is_over, opened) = (is_over.clone(), opened.clone());
+            std::thread::spawn(move || flood(number, server, &is_over, &opened))
+        })
+        .collect();
+    let mut answers = Vec::new();
+    while answers.len() < PROBES || !floods.iter().all(JoinHandle::is_finished) {
+        answers.push(probe(server, "/readyz"));
+        answers.push(probe(server, "/livez"));
+        // As often as the probes of a few hundred pods: the machine is the flood's otherwise.
+        std::thread::sleep(Duration::from_millis(10));
+        is_over.store(answers.len() >= PROBES, Ordering::Relaxed);
+    }
+    for flood in floods {
+        flood.join().unwrap();
+    }
+    let opened = opened.load(Ordering::Relaxed);
+    let ok = answers.iter().filter(|answer| answer.as_deref() == OK).count();
+    assert_eq!(ok, answers.len(), "of the probes, beside {opened} connections");
+    assert!(opened >= usize::from(CLIENTS) * CONNECTIONS / 2, "{opened} connections are no flood");
+}

@@ -8,7 +8,7 @@ mod ports;
 mod switch;
 
 pub use budget::budget;
-pub use gone::{last_seen, lost_addresses};
+pub use gone::{last_seen, lost_addresses, restorable};
 pub use switch::{remember, reset_by};
 
 use std::collections::{BTreeMap, BTreeSet};

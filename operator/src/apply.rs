@@ -20,13 +20,13 @@ use serde_json::{Value, json};
 use crate::context::Context;
 use crate::desired::{Desired, Kind};
 use crate::lease::NotLeading;
-use crate::names;
 use crate::observed::{Child, Observed};
 use crate::plan::{Plan, SelectorPatch, ServicePlan, Size};
 use crate::read::within;
 use crate::resources;
 use crate::status::Applied;
 use crate::write::WriteError;
+use crate::{adoption, names, rollout};
 use memory::Why;
 use whose::Whose;
 
@@ -97,8 +97,10 @@ pub async fn apply(
     let mut outcome = Outcome::default();
     for (kind, object) in &desired.objects {
         let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
-        if let Some(lacking) = order::needs(*kind).iter().find(|kind| outcome.failed.contains(kind))
-        {
+        // A deleted Service waits for nothing: clients ask it, whatever else cannot be written.
+        let is_gone = *kind == Kind::Service && observed.service.is_none();
+        let needs = if is_gone { &[] } else { order::needs(*kind) };
+        if let Some(lacking) = needs.iter().find(|kind| outcome.failed.contains(kind)) {
             let why = format!("waits for the {} before it", resources::name(*lacking));
             outcome.failed(*kind, &namespace, &name, why);
             continue;
@@ -274,6 +276,41 @@ async fn create_again(
         // Somebody was faster, which the watch will show.
         Err(error) if error.code() == Some(409) => {}
         Err(error) => outcome.refused(Kind::Service, &namespace, &name, &error),
+    }
+    Ok(())
+}
+
+/// Creates a deleted Service again while the spec is not acted on: that it is wrong is no reason for clients to lose DNS.
+///
+/// # Errors
+/// Only when this process may not write any more.
+pub async fn restore(
+    ctx: &Context,
+    dns: &ClusterDNS,
+    observed: &Observed,
+) -> Result<(), NotLeading> {
+    let Some(manifest) = adoption::restorable(observed) else { return Ok(()) };
+    let (namespace, name) = names::service(dns);
+    let services = resources::api(&ctx.client, Kind::Service, &namespace);
+    let exists = live(ctx, Kind::Service, &namespace, &name).await.is_ok_and(|live| live.is_some());
+    if exists {
+        return Ok(());
+    }
+    let created = if rollout::state(observed).service.is_ours {
+        // Applied as ever, so that the fields are known as ours when the spec is acted on again.
+        let params = PatchParams::apply(names::FIELD_MANAGER).force();
+        let apply = Patch::Apply(&manifest);
+        ctx.writes.send("Service", services.patch(&name, &params, &apply)).await.map(drop)
+    } else {
+        let as_it_was = (namespace.as_str(), &manifest);
+        service::create_again(&ctx.client, &ctx.writes, as_it_was).await.map(drop)
+    };
+    match created {
+        Ok(()) => tracing::info!("the Service {namespace}/{name} was gone and was created again"),
+        Err(WriteError::NotLeading(lost)) => return Err(lost),
+        Err(error) => {
+            tracing::warn!("the Service {namespace}/{name} cannot be created again: {error}")
+        }
     }
     Ok(())
 }

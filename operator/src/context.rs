@@ -36,7 +36,7 @@ pub struct Context {
     pub reported: Reported,
     /// How long to wait after failures.
     pub backoff: Backoff,
-    /// What people are told.
+    /// Kubernetes Events.
     pub events: Events,
     /// Numbers.
     pub metrics: Arc<Metrics>,

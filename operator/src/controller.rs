@@ -20,7 +20,7 @@ use kube::{Client, ResourceExt};
 
 use crate::answers::Answers;
 use crate::apply::memory::Memory;
-use crate::apply::{Outcome, apply};
+use crate::apply::{Outcome, apply, restore};
 use crate::context::Context;
 use crate::decide::decide;
 use crate::desired::{Desired, Kind};
@@ -45,7 +45,7 @@ const AGAIN: Duration = Duration::from_secs(30);
 /// Between two attempts to learn what the API server offers, at the start.
 const OFFERS_RETRY: Duration = Duration::from_secs(2);
 
-/// Reconciles until told to stop; what runs then is finished.
+/// Reconciles until `stop`; what runs then is finished.
 pub async fn run(
     client: Client,
     settings: Settings,
@@ -144,7 +144,7 @@ async fn follow_offers(ctx: &Context, triggers: &Triggers, mut again_in: Duratio
                 again_in = next;
                 if is_new {
                     let all = ctx.caches.resources.state();
-                    triggers.tell(&all, all.iter().map(|dns| dns.name_any()));
+                    triggers.notify(&all, all.iter().map(|dns| dns.name_any()));
                 }
             }
             Err(error) => tracing::warn!("cannot learn what the API server offers: {error:#}"),
@@ -152,7 +152,7 @@ async fn follow_offers(ctx: &Context, triggers: &Triggers, mut again_in: Duratio
     }
 }
 
-/// Only so that the controller's types are satisfied: failures are told and waited for by [`reconcile`] itself.
+/// Only so that the controller's types are satisfied: failures are reported and waited for by [`reconcile`] itself.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Never(String);
@@ -171,12 +171,12 @@ async fn reconcile(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Result<Action, Ne
         return Ok(Action::await_change());
     }
     let dns = ctx.reported.newest(&dns);
-    let (outcome, again) = match turn(&dns, &ctx).await {
-        Ok(Turn { again, is_complete: true, .. }) => {
+    let (outcome, again) = match reconcile_now(&dns, &ctx).await {
+        Ok(Reconciled { again, is_complete: true, .. }) => {
             ctx.backoff.succeeded(&name);
             ("done", again.unwrap_or(AGAIN).min(AGAIN))
         }
-        Ok(Turn { again, is_complete: false, is_on_trial, retry_after }) => {
+        Ok(Reconciled { again, is_complete: false, is_on_trial, retry_after }) => {
             let failure = Failure { asked: retry_after, at_most: again.filter(|_| is_on_trial) };
             ("incomplete", ctx.backoff.failed(&name, generation, Instant::now(), failure))
         }
@@ -191,8 +191,8 @@ async fn reconcile(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Result<Action, Ne
     Ok(Action::requeue(again))
 }
 
-/// What came of one turn.
-struct Turn {
+/// What came of it.
+struct Reconciled {
     again: Option<Duration>,
     is_complete: bool,
     /// A canary runs, and whether it answers must be seen soon, whatever else fails.
@@ -200,13 +200,17 @@ struct Turn {
     retry_after: Option<Duration>,
 }
 
-async fn turn(dns: &ClusterDNS, ctx: &Context) -> anyhow::Result<Turn> {
+async fn reconcile_now(dns: &ClusterDNS, ctx: &Context) -> anyhow::Result<Reconciled> {
     let observed = observe(ctx, dns).await?;
     let now = Timestamp::now();
-    let settled = Turn { again: None, is_complete: true, is_on_trial: false, retry_after: None };
+    let settled =
+        Reconciled { again: None, is_complete: true, is_on_trial: false, retry_after: None };
     let config = match check_resource(dns) {
         Ok(config) => config,
         Err(violations) => {
+            if dns.spec.management_state == ManagementState::Managed {
+                restore(ctx, dns, &observed).await?;
+            }
             report(ctx, dns, status::rejected(dns, &violations, &observed, now)).await?;
             return Ok(settled);
         }
@@ -214,11 +218,15 @@ async fn turn(dns: &ClusterDNS, ctx: &Context) -> anyhow::Result<Turn> {
     let (config, plan) = match decide(dns, &config, &observed, &ctx.settings, now) {
         Ok(decided) => decided,
         Err(refusal) => {
+            let is_managed = dns.spec.management_state == ManagementState::Managed;
+            if is_managed && !refusal.is_of_others() {
+                restore(ctx, dns, &observed).await?;
+            }
             report(ctx, dns, status::refused(dns, &refusal, &observed, now)).await?;
-            if dns.spec.management_state == ManagementState::Managed {
+            if is_managed {
                 ctx.events.warn(dns, refusal.reason, &refusal.message).await;
             }
-            return Ok(Turn { again: refusal.again_in, ..settled });
+            return Ok(Reconciled { again: refusal.again_in, ..settled });
         }
     };
     let outcome = match dns.spec.management_state {
@@ -238,9 +246,9 @@ async fn turn(dns: &ClusterDNS, ctx: &Context) -> anyhow::Result<Turn> {
     ctx.events.news(dns, &news).await;
     // What a rollout says holds only if it was written; what was not is decided again.
     if !outcome.has_failed(Kind::ConfigMap) {
-        ctx.events.tell(dns, &plan.rollout.notices).await;
+        ctx.events.publish(dns, &plan.rollout.notices).await;
     }
-    Ok(Turn {
+    Ok(Reconciled {
         again: plan.rollout.again_in,
         is_complete: outcome.is_complete(),
         is_on_trial: plan.rollout.canary.is_some(),

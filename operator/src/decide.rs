@@ -6,9 +6,9 @@ use crds::{ClusterDNS, Config};
 use jiff::Timestamp;
 
 use crate::observed::Observed;
-use crate::plan::{LastService, Notice, Plan, Refusal};
+use crate::plan::{Plan, Refusal};
 use crate::settings::Settings;
-use crate::{admit, adoption, names, rollout, scale};
+use crate::{admit, adoption, rollout, scale};
 
 /// What is to be done for a ClusterDNS that [`crds::check_resource`] found to mean `config`; the Config that comes back has
 /// its certificates.
@@ -45,24 +45,10 @@ pub fn plan(
     now: Timestamp,
 ) -> Result<Plan, Refusal> {
     let service = adoption::plan(dns, observed, now)?;
-    let mut rollout = rollout::plan(dns, config, observed, now);
-    rollout.notices.extend(recreated(dns, observed, &rollout.state.service));
     Ok(Plan {
         budget: adoption::budget(dns, observed, &service),
         size: scale::size(&dns.spec, observed),
-        rollout,
+        rollout: rollout::plan(dns, config, observed, now),
         service,
     })
-}
-
-/// Says that a deleted Service is created again.
-fn recreated(dns: &ClusterDNS, observed: &Observed, last: &LastService) -> Option<Notice> {
-    if observed.service.is_some() || last.cluster_ips.is_empty() {
-        return None;
-    }
-    let (namespace, name) = names::service(dns);
-    let addresses = last.cluster_ips.join(", ");
-    let message =
-        format!("Service {namespace}/{name} was deleted: it is created again with {addresses}");
-    Some(Notice { is_warning: true, reason: "ServiceRecreated", message })
 }

@@ -21,33 +21,33 @@ const MOST: usize = 20;
 const WINDOW: Duration = Duration::from_secs(60);
 /// Octets of one; the API server takes 1,024.
 const MAX_NOTE: usize = 1_024;
-/// What was told and is remembered.
+/// What was published and is remembered.
 const MAX_REMEMBERED: usize = 200;
 
-/// Tells people.
+/// Writes Events.
 pub struct Events {
     client: Client,
     reporter: Reporter,
     writes: Writes,
-    told: Mutex<Told>,
+    published: Mutex<Published>,
 }
 
 impl std::fmt::Debug for Events {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Events").field("told", &self.told).finish_non_exhaustive()
+        f.debug_struct("Events").field("published", &self.published).finish_non_exhaustive()
     }
 }
 
-/// What was told when, oldest first.
+/// What was published when, oldest first.
 #[derive(Debug, Default)]
-struct Told(VecDeque<(Instant, String)>);
+struct Published(VecDeque<(Instant, String)>);
 
-impl Told {
-    /// Whether this may be told now; then it counts as told.
+impl Published {
+    /// Whether this may be published now; then it counts as published.
     fn admit(&mut self, what: String, now: Instant) -> bool {
         let age = |at: &Instant| now.saturating_duration_since(*at);
         self.0.retain(|(at, _)| age(at) < SAME_AGAIN);
-        let is_new = self.0.iter().all(|(_, told)| *told != what);
+        let is_new = self.0.iter().all(|(_, published)| *published != what);
         let recent = self.0.iter().filter(|(at, _)| age(at) < WINDOW).count();
         if !is_new || recent >= MOST {
             return false;
@@ -61,17 +61,17 @@ impl Told {
 }
 
 impl Events {
-    /// Told in the name of this process.
+    /// Published in the name of this process.
     pub fn new(client: Client, process: &str, writes: Writes) -> Events {
         let reporter = Reporter {
             controller: names::FIELD_MANAGER.to_owned(),
             instance: Some(process.to_owned()),
         };
-        Events { client, reporter, writes, told: Mutex::default() }
+        Events { client, reporter, writes, published: Mutex::default() }
     }
 
     /// What a rollout has to say.
-    pub async fn tell(&self, dns: &ClusterDNS, notices: &[Notice]) {
+    pub async fn publish(&self, dns: &ClusterDNS, notices: &[Notice]) {
         for notice in notices {
             self.send(dns, notice.is_warning, notice.reason, &notice.message).await;
         }
@@ -84,7 +84,7 @@ impl Events {
         }
     }
 
-    /// Tells of something that stands in the way.
+    /// Warns of something that stands in the way.
     pub async fn warn(&self, dns: &ClusterDNS, reason: &str, message: &str) {
         self.send(dns, true, reason, message).await;
     }
@@ -92,7 +92,7 @@ impl Events {
     async fn send(&self, dns: &ClusterDNS, is_warning: bool, reason: &str, message: &str) {
         let uid = dns.metadata.uid.as_deref().unwrap_or_default();
         let what = format!("{uid} {reason} {message}");
-        let is_admitted = self.told.lock().expect("not poisoned").admit(what, Instant::now());
+        let is_admitted = self.published.lock().expect("not poisoned").admit(what, Instant::now());
         if !is_admitted {
             return;
         }
@@ -118,14 +118,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_news_is_told_once_an_hour_and_not_too_much_at_once() {
-        let (mut told, begin) = (Told::default(), Instant::now());
-        assert!(told.admit("a".into(), begin));
-        assert!(!told.admit("a".into(), begin + Duration::from_secs(3_599)));
-        assert!(told.admit("a".into(), begin + SAME_AGAIN));
+    fn the_same_news_is_published_once_an_hour_and_not_too_much_at_once() {
+        let (mut published, begin) = (Published::default(), Instant::now());
+        assert!(published.admit("a".into(), begin));
+        assert!(!published.admit("a".into(), begin + Duration::from_secs(3_599)));
+        assert!(published.admit("a".into(), begin + SAME_AGAIN));
         let later = begin + SAME_AGAIN * 3;
-        let admitted = (0..100).filter(|n| told.admit(format!("n{n}"), later)).count();
+        let admitted = (0..100).filter(|n| published.admit(format!("n{n}"), later)).count();
         assert_eq!(admitted, MOST);
-        assert!(told.admit("n99".into(), later + WINDOW), "what was not told may be told later");
+        assert!(
+            published.admit("n99".into(), later + WINDOW),
+            "what was not published may be published later"
+        );
     }
 }

@@ -183,7 +183,10 @@ pub struct LastService {
     /// It is ours and was deleted: these addresses are asked for from then on.
     #[serde(skip_serializing_if = "is_false")]
     pub is_pinned: bool,
-    /// The whole object, where it is somebody else's.
+    /// It is ours, and not adopted.
+    #[serde(skip_serializing_if = "is_false")]
+    pub is_ours: bool,
+    /// The whole object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manifest: Option<Value>,
 }
@@ -263,6 +266,11 @@ impl Refusal {
     /// Of this field.
     pub fn new(reason: &'static str, field: &str, message: String) -> Refusal {
         Refusal { reason, field: field.to_owned(), message, again_in: None }
+    }
+
+    /// The Service is another ClusterDNS's or another operator's: a deleted one is not ours to create again.
+    pub fn is_of_others(&self) -> bool {
+        ["Conflict", "NamespaceNotManaged", "NameNotManaged"].contains(&self.reason)
     }
 }
 

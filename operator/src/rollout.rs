@@ -86,11 +86,22 @@ fn decide(
     // A canary that took its pod down leaves fewer than two ready pods: that is no reason to give it, or what comes after
     // it, to the others. The pod goes back to stable, and then there are two again.
     let is_trying = !state.canary.is_empty();
+    if !is_trying && !has_failed && all_refuse(observed) {
+        let why = "no pod runs the configuration before, so nothing can be compared";
+        return at_once(asked, Some(why));
+    }
     if !is_trying && !has_failed && pods::ready(observed).count() < PODS_TO_TRY {
         return without_trial(dns, asked, written, observed, now);
     }
     let observe_seconds = rule.observe_seconds;
     trial::Trial { dns, observe_seconds, asked, stable, state, observed, now }.plan()
+}
+
+/// Do all pods that say what they run refuse what they were given? None could then be compared with, and a configuration
+/// that repairs it would wait for ever.
+fn all_refuse(observed: &Observed) -> bool {
+    let mut said = pods::ready(observed).filter_map(|pod| pods::said(observed, pod)).peekable();
+    said.peek().is_some() && said.all(|said| said.rejection.is_some())
 }
 
 /// Waits a while for a second pod, because a drained node is no reason to skip the trial; then every pod gets it untried.

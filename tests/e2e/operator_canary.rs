@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
-use kube::api::{Api, ListParams};
+use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use tests::kubelet::{FakeNode, Settings};
@@ -255,6 +255,55 @@ fn o7_a_change_is_tried_by_one_pod_and_reaches_the_others_only_when_it_is_good()
         stage.bad.play(Script::one(GOOD).expect("a script"));
         stage.apply("192.0.2.3", &stage.bad, 5).await;
         stage.until_promoted(&corrected).await;
+    });
+}
+
+/// The same with these fields besides.
+fn with(mut spec: Value, more: Value) -> Value {
+    for (field, value) in more.as_object().expect("fields") {
+        spec[field] = value.clone();
+    }
+    spec
+}
+
+#[test]
+fn o17_what_clients_would_lose_fails_and_what_servers_merely_refuse_does_not() {
+    inside(async || {
+        let Some(stage) = Stage::start().await else { return };
+        let first = stable(&stage.scene).await;
+        let (client, good) = (stage.scene.client.clone(), stage.good.address());
+        let apply_with = async |more: Value| {
+            apply(&client, NAME, with(spec("192.0.2.1", good, 5), more)).await;
+        };
+        let failed = async |words: &str| {
+            let why = stage.scene.until_condition(NAME, "Degraded", "True", "CanaryFailed").await;
+            assert!(why.contains(words), "{why}");
+            assert_eq!(stable(&stage.scene).await, first);
+        };
+        apply_with(json!({"exposure": {"namespaces": ["kube-sytem"]}})).await;
+        failed("kubernetes.default.svc.cluster.local. A: NXDOMAIN").await;
+        apply_with(json!({"access": {"clients": ["198.51.100.0/24"]}})).await;
+        failed("access.clients: every pod that is known would be REFUSED").await;
+
+        // A stub domain on a server that refuses what it does not have.
+        let server = json!({"address": good.ip(), "port": good.port()});
+        let corp = json!([{"domain": "corp.example", "servers": [server]}]);
+        apply_with(json!({"stubDomains": corp})).await;
+        let with_stub = stage.until_promoted(&first).await;
+
+        // Its servers die: silence fails it. They come back: a person has it tried again at once.
+        let dead = json!({"address": stage.bad.address().ip(), "port": stage.bad.address().port()});
+        let moved = json!([{"domain": "corp.example", "servers": [dead]}]);
+        apply_with(json!({"stubDomains": moved})).await;
+        let why = stage.scene.until_condition(NAME, "Degraded", "True", "CanaryFailed").await;
+        assert!(why.contains("no server of stub domain corp.example replies"), "{why}");
+        stage.bad.play(Script::one(GOOD).expect("a script"));
+        let annotation = json!({"metadata": {"annotations": {"clusterdns.dev/retry": "1"}}});
+        let all = Api::<crds::ClusterDNS>::all(client.clone());
+        let annotated = all.patch(NAME, &PatchParams::default(), &Patch::Merge(&annotation)).await;
+        annotated.expect("an annotation");
+        stage.until_promoted(&with_stub).await;
+        stage.scene.until_condition(NAME, "Degraded", "False", "AsExpected").await;
     });
 }
 

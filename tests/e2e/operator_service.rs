@@ -65,6 +65,17 @@ fn o16_a_deleted_service_of_ours_comes_back_with_its_address_or_not_at_all() {
         delete(&scene, SERVICE).await;
         until_back(&scene, &before).await;
 
+        // A spec that is not acted on is no reason to leave clients without it.
+        let mut nowhere = spec(false);
+        nowhere["placement"] = json!({"nodeSelector": {"no": "node"}});
+        apply(&scene.client, NAME, nowhere).await;
+        scene.until_condition(NAME, "Accepted", "False", "PlacementMatchesNoNode").await;
+        let second = service(&scene).await.expect("the Service");
+        delete(&scene, SERVICE).await;
+        until_back(&scene, &second).await;
+        apply(&scene.client, NAME, spec(false)).await;
+        scene.until_condition(NAME, "Accepted", "True", "Valid").await;
+
         // While no operator runs, another Service takes the address.
         scene.stop_operator().await;
         delete(&scene, SERVICE).await;

@@ -25,11 +25,15 @@ pub(super) fn plan(dns: &ClusterDNS, observed: &Observed) -> Result<ServicePlan,
     }
     let last = rollout::state(observed).service;
     match last.manifest {
+        _ if last.is_ours => Ok(ServicePlan::Own),
         Some(manifest) => Ok(ServicePlan::Recreated { labels: labels(&manifest), manifest }),
-        // It was ours already.
-        None if !last.cluster_ips.is_empty() => Ok(ServicePlan::Own),
         None => Err(nothing_to_adopt(dns)),
     }
+}
+
+/// The deleted Service as it was, for a look in which the spec is not acted on: clients ask it whatever the spec says.
+pub fn restorable(observed: &Observed) -> Option<Value> {
+    rollout::state(observed).service.manifest.filter(|_| observed.service.is_none())
 }
 
 fn nothing_to_adopt(dns: &ClusterDNS) -> Refusal {
@@ -57,10 +61,9 @@ pub fn last_seen(dns: &ClusterDNS, observed: &Observed) -> LastService {
     let before = rollout::state(observed).service;
     let adopt = dns.spec.service.clone().unwrap_or_default().adopt;
     let Some(service) = &observed.service else {
-        let was_ours = before.manifest.is_none() && !before.cluster_ips.is_empty();
         let cluster_ips = addresses(dns, &before);
-        return match (!adopt || was_ours) && !cluster_ips.is_empty() {
-            true => LastService { cluster_ips, is_pinned: true, manifest: None },
+        return match (!adopt || before.is_ours) && !cluster_ips.is_empty() {
+            true => LastService { cluster_ips, is_pinned: true, is_ours: true, ..before },
             false => before,
         };
     };
@@ -73,13 +76,12 @@ pub fn last_seen(dns: &ClusterDNS, observed: &Observed) -> LastService {
     if is_leaving || real.is_empty() || !missing(dns, &before, service).is_empty() {
         return before;
     }
-    match standing {
-        Standing::Own => {
-            LastService { cluster_ips: real, is_pinned: before.is_pinned, manifest: None }
-        }
-        Standing::Foreign | Standing::Switched => {
-            LastService { cluster_ips: real, is_pinned: false, manifest: Some(as_it_was(service)) }
-        }
+    let is_ours = standing == Standing::Own;
+    LastService {
+        cluster_ips: real,
+        is_pinned: is_ours && before.is_pinned,
+        is_ours,
+        manifest: Some(as_it_was(service)),
     }
 }
 

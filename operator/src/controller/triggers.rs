@@ -21,22 +21,22 @@ pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// changes are one. Every ClusterDNS then looks again: a cluster has one or a few, and a look asks nobody.
 #[derive(Debug, Default)]
 pub struct Triggers {
-    told: Notify,
+    changed: Notify,
 }
 
 impl Triggers {
     /// Something has changed that these are about, as far as they exist.
-    pub fn tell(&self, all: &[Arc<ClusterDNS>], names: impl IntoIterator<Item = String>) {
+    pub fn notify(&self, all: &[Arc<ClusterDNS>], names: impl IntoIterator<Item = String>) {
         let exists = |name: String| all.iter().any(|dns| dns.metadata.name.as_ref() == Some(&name));
         if names.into_iter().any(exists) {
-            self.told.notify_one();
+            self.changed.notify_one();
         }
     }
 
     /// For the controller.
     pub fn stream(self: Arc<Triggers>) -> impl Stream<Item = ()> + Send {
         futures::stream::unfold(self, |triggers| async {
-            triggers.told.notified().await;
+            triggers.changed.notified().await;
             Some(((), triggers))
         })
     }

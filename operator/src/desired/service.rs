@@ -28,14 +28,17 @@ pub(super) fn service(of: &Instance<'_>) -> Option<Service> {
     }
 }
 
-/// Somebody else's Service as it is created again after it was deleted: nothing of it is ours, not even the owner.
+/// A Service as it is created again after it was deleted. Somebody else's gets nothing of ours, not even the owner.
 pub fn as_it_was(service: &Service) -> Value {
     let seen = &service.metadata;
+    let ours = seen.owner_references.iter().flatten().filter(|owner| owner.kind == "ClusterDNS");
+    let owners: Vec<_> = ours.cloned().collect();
     let metadata = ObjectMeta {
         name: seen.name.clone(),
         namespace: seen.namespace.clone(),
         labels: seen.labels.clone(),
         annotations: seen.annotations.clone(),
+        owner_references: Some(owners).filter(|owners| !owners.is_empty()),
         ..ObjectMeta::default()
     };
     let mut spec = service.spec.clone().unwrap_or_default();

@@ -1,5 +1,5 @@
 //! What watches keep of the cluster, so that looking costs the API server nothing. One watch per kind and namespace
-//! feeds a store and says which ClusterDNS should look again; the store has the change before anyone is told.
+//! feeds a store and says which ClusterDNS should look again; the store has the change before a look begins.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
@@ -178,7 +178,7 @@ impl Caches {
         K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
         K::DynamicType: Clone + Eq + Hash + Send + Sync,
     {
-        let (all, told, metrics) =
+        let (all, triggers, metrics) =
             (self.resources.clone(), self.triggers.clone(), self.metrics.clone());
         let what = api.resource_url().to_owned();
         let events = watcher(api, config).default_backoff().modify(slim).reflect(writer);
@@ -188,7 +188,7 @@ impl Caches {
                 match event {
                     Ok(object) => {
                         let all = all.state();
-                        told.tell(&all, whose(&all, &object));
+                        triggers.notify(&all, whose(&all, &object));
                     }
                     Err(error) => {
                         metrics.watch_failed();
@@ -205,7 +205,7 @@ impl Caches {
 
     /// Everybody looks again when the size of the cluster has changed.
     fn watch_nodes(&self) {
-        let (nodes, all, told) =
+        let (nodes, all, triggers) =
             (self.nodes.clone(), self.resources.clone(), self.triggers.clone());
         self.watches.lock().expect("not poisoned").spawn(async move {
             let mut before = None;
@@ -214,7 +214,7 @@ impl Caches {
                 let size = super::size::of(nodes.state().iter().map(AsRef::as_ref));
                 if before.replace(size).is_some_and(|before| before != size) {
                     let all = all.state();
-                    told.tell(&all, all.iter().map(|dns| dns.name_any()));
+                    triggers.notify(&all, all.iter().map(|dns| dns.name_any()));
                 }
             }
         });

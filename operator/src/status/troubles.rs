@@ -142,7 +142,8 @@ fn canary_unreachable(dns: &ClusterDNS, plan: &Plan) -> Option<Trouble> {
         format!(
             "configuration {} cannot be tried, and waits: the operator cannot do its part: {why}. Where NetworkPolicies are in \
              force, one must let the operator's namespace reach UDP {port}, TCP {port} and TCP {} of pods with the label {}={own} \
-             (spec.networkPolicy: true writes it), and none may keep the operator from sending",
+             (spec.networkPolicy: true writes it), and none may keep the operator from sending; spec.rollout.canary: false gives it to \
+             every pod untried",
             plan.rollout.desired_revision,
             crds::defaults::HTTP_PORT,
             names::INSTANCE

@@ -50,3 +50,19 @@ fn o17_what_failed_never_goes_out_untried() {
         assert_eq!(plan.state.failed, revision(NEW), "{second}");
     }
 }
+
+#[test]
+fn o5_where_every_pod_refuses_what_it_was_given_a_repair_does_not_wait_for_ever() {
+    let mut story = Story::with_pods(3);
+    for name in ["dns-0", "dns-1"] {
+        said(&mut story.observed, name).rejection = Some("format 9".to_owned());
+    }
+    story.edit(NEW);
+    assert!(story.look(100).canary.is_some(), "one runs what all should run: it tries");
+    let mut story = Story::with_pods(3);
+    for name in ["dns-0", "dns-1", "dns-2"] {
+        said(&mut story.observed, name).rejection = Some("format 9".to_owned());
+    }
+    story.edit(NEW);
+    assert_eq!(story.look(100).state.stable, revision(NEW));
+}

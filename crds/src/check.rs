@@ -5,6 +5,7 @@
 //! and CEL is repeated here, because files have no API server; what CEL cannot say is here only.
 
 mod bounds;
+mod gaps;
 mod names;
 mod read;
 mod records;
@@ -24,20 +25,49 @@ use crate::names::is_label;
 use crate::{ClusterDNS, ClusterDNSSpec, Config};
 
 /// What this spec means, or what is wrong with it.
+///
+/// # Errors
+/// All of it, by field, up to a bound.
 pub fn check(spec: &ClusterDNSSpec) -> Result<Config, Violations> {
     let mut violations = Violations::default();
     workload::check(spec, &mut violations);
-    let config = read::config(spec, &mut violations);
-    // The rules would speak of the gaps that reading left.
-    if violations.is_empty() {
-        rules(&config, &mut violations);
-        servers::cluster_ips_are_not_upstreams(spec, &config, &mut violations);
-    }
+    let mut unread = Violations::default();
+    let config = read::config(spec, &mut unread);
+    let mut broken = Violations::default();
+    rules(&config, &mut broken);
+    servers::cluster_ips_are_not_upstreams(spec, &config, &mut broken);
+    // The rules also speak of the gaps that reading left: those are no mistakes of their own.
+    let broken = match unread.is_empty() {
+        true => broken,
+        false => gaps::without_gaps(broken, &unread, &read::kept_records(spec)),
+    };
+    violations.append(unread);
+    violations.append(broken);
     violations.or(config)
 }
 
-/// What this resource means, or what is wrong with it, its name included.
+/// What this resource means in a cluster, or what is wrong with it, its name included.
+///
+/// # Errors
+/// All of it, by field, up to a bound.
 pub fn check_resource(dns: &ClusterDNS) -> Result<Config, Violations> {
+    let checked = check_local(dns);
+    let mut unreachable = Violations::default();
+    servers::reachable_from_pods(&dns.spec, &mut unreachable);
+    match checked {
+        Ok(config) => unreachable.or(config),
+        Err(mut violations) => {
+            violations.append(unreachable);
+            Err(violations)
+        }
+    }
+}
+
+/// The same for a data plane that runs on this machine rather than in a pod: servers may be on the machine itself.
+///
+/// # Errors
+/// All of it, by field, up to a bound.
+pub fn check_local(dns: &ClusterDNS) -> Result<Config, Violations> {
     let mut violations = Violations::default();
     let name = dns.metadata.name.as_deref().unwrap_or_default();
     if name.len() > limit::NAME || !is_label(name) {

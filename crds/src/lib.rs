@@ -9,10 +9,11 @@ pub mod config;
 pub mod defaults;
 pub mod manifest;
 pub mod names;
+mod punycode;
 pub mod v1alpha1;
 pub mod without_effect;
 
-pub use check::{check, check_config, check_resource, check_update};
+pub use check::{check, check_config, check_local, check_resource, check_update};
 pub use config::Config;
 pub use v1alpha1::{ClusterDNS, ClusterDNSSpec};
 

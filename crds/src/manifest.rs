@@ -4,6 +4,7 @@
 //! knows are listed, because a misspelled section would otherwise be silently absent.
 
 mod places;
+mod salvage;
 mod shape;
 mod yaml;
 
@@ -27,13 +28,27 @@ pub struct Found {
     pub unknown: UnknownFields,
     /// Where its fields are written, for messages about them.
     pub places: Places,
+    /// It says `spec:` and something below it. An API server takes no resource without.
+    pub has_spec: bool,
+}
+
+/// What can be read of a ClusterDNS that cannot be read as it stands.
+#[derive(Clone, Debug)]
+pub struct Rest {
+    /// The resource, with other values in the fields that cannot be read.
+    pub resource: ClusterDNS,
+    /// Those fields: nothing about them or what is below them is meant.
+    pub mended: Vec<String>,
+    /// Where its fields are written.
+    pub places: Places,
 }
 
 /// Why a document is not a ClusterDNS: one mistake or more, one a line.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct ManifestError {
     file: String,
     mistakes: Vec<Mistake>,
+    rest: Option<Box<Rest>>,
 }
 
 /// One thing that is wrong.
@@ -58,7 +73,8 @@ pub fn read(text: &str, file: &str) -> Result<(ClusterDNS, UnknownFields), Manif
     read_value(document).map_err(|error| error.at(file, &places))
 }
 
-/// Reads every ClusterDNS of a text of any documents and `List`s; other kinds are passed over. `file` is for the
+/// Reads every ClusterDNS of a text of any documents and `List`s, also one whose kind or group is misspelled; other kinds
+/// are passed over. `file` is for the
 /// messages only.
 ///
 /// # Errors
@@ -69,20 +85,43 @@ pub fn read_all(
 ) -> Result<Vec<Result<Found, ManifestError>>, ManifestError> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(text)
         .map_err(|error| ManifestError::no_document(&error, file))?;
-    let mut places = places(text).into_iter();
+    let mut places = places::places_of(text, names_us).into_iter();
     let of_document = |mut document: Value| match document.get_mut("items").map(Value::take) {
         Some(Value::Array(items)) => items,
         Some(_) | None => vec![document],
     };
     let all = documents.into_iter().flat_map(of_document);
-    let found = all.filter(|document| document["kind"] == "ClusterDNS").map(|document| {
+    let found = all.filter(is_meant_for_us).map(|document| {
         let places = places.next().unwrap_or_default();
-        match read_value(document) {
-            Ok((resource, unknown)) => Ok(Found { resource, unknown, places }),
-            Err(error) => Err(error.at(file, &places)),
+        let has_spec = !document["spec"].is_null();
+        match read_value(document.clone()) {
+            Ok((resource, unknown)) => Ok(Found { resource, unknown, places, has_spec }),
+            Err(error) => {
+                let rest = salvage::salvage(document, &error);
+                let error = error.at(file, &places);
+                let rest =
+                    rest.map(|(resource, mended)| Box::new(Rest { resource, mended, places }));
+                Err(ManifestError { rest, ..error })
+            }
         }
     });
     Ok(found.collect())
+}
+
+/// Is it a ClusterDNS, or meant to be one?
+fn is_meant_for_us(document: &Value) -> bool {
+    ["kind", "apiVersion"]
+        .iter()
+        .any(|key| document[*key].as_str().is_some_and(|value| names_us(key, value)))
+}
+
+/// Does this `kind` or `apiVersion` say that a document is meant for us?
+fn names_us(key: &str, value: &str) -> bool {
+    match key {
+        "kind" => value.eq_ignore_ascii_case("ClusterDNS"),
+        "apiVersion" => value.split('/').next() == Some(crate::GROUP),
+        _ => false,
+    }
 }
 
 /// Reads a document that was parsed already, for example one of many in a folder.
@@ -118,7 +157,8 @@ fn misshapen(mistakes: Vec<shape::Misshapen>) -> ManifestError {
         field: found.field,
         message: found.message,
     };
-    ManifestError { file: String::new(), mistakes: mistakes.into_iter().map(mistake).collect() }
+    let mistakes = mistakes.into_iter().map(mistake).collect();
+    ManifestError { file: String::new(), mistakes, rest: None }
 }
 
 fn check_head(document: &Value) -> Result<(), ManifestError> {
@@ -143,14 +183,14 @@ fn check_head(document: &Value) -> Result<(), ManifestError> {
 impl ManifestError {
     fn of(field: &str, message: String) -> ManifestError {
         let mistake = Mistake { place: None, field: field.to_owned(), message };
-        ManifestError { file: String::new(), mistakes: vec![mistake] }
+        ManifestError { file: String::new(), mistakes: vec![mistake], rest: None }
     }
 
     /// Not a document at all.
     fn no_document(error: &serde_saphyr::Error, file: &str) -> ManifestError {
         let (place, message) = not_yaml(error);
         let mistake = Mistake { place, field: String::new(), message };
-        ManifestError { file: file.to_owned(), mistakes: vec![mistake] }
+        ManifestError { file: file.to_owned(), mistakes: vec![mistake], rest: None }
     }
 
     /// The same, of this file.
@@ -160,6 +200,11 @@ impl ManifestError {
             mistake.place = places.of(&mistake.field);
         }
         self
+    }
+
+    /// What can be read in spite of it, to look for other mistakes; [`read_all`] looks for it.
+    pub fn rest(&self) -> Option<&Rest> {
+        self.rest.as_deref()
     }
 
     /// What is wrong; never empty.

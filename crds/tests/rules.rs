@@ -75,3 +75,35 @@ fn every_reason_has_a_row() {
         assert!(rows.iter().any(|row| row.reason == reason), "{reason} has no row in rules.yaml");
     }
 }
+
+#[test]
+fn o1_mistakes_of_reading_do_not_hide_the_others() {
+    let spec = "{hosts: [{name: a.example, addresses: [10.0.0.256]}, {name: localhost, addresses: [10.0.0.1]}], \
+                records: [{name: b.example, type: A}, {name: onion, type: TXT, strings: [x]}], \
+                stubDomains: [{domain: svc.cluster.local, servers: [{address: 10.0.0.1}]}], ttlSeconds: 9999}";
+    let spec = serde_saphyr::from_str(spec).expect("a spec");
+    let found = crds::check(&spec).expect_err("mistakes");
+    let fields: Vec<&str> = found.listed().iter().map(|v| v.field.as_str()).collect();
+    let expected = [
+        "spec.hosts[0].addresses[0]",
+        "spec.records[0].addresses",
+        "spec.ttlSeconds",
+        "spec.stubDomains[0].domain",
+        "spec.hosts[1].name",
+        "spec.records[1].name",
+    ];
+    for field in expected {
+        assert!(fields.contains(&field), "{field} of {fields:?}");
+    }
+    assert_eq!((fields.len(), found.count()), (expected.len(), expected.len()), "{fields:?}");
+}
+
+/// A data plane on a laptop may ask a resolver on the same machine.
+#[test]
+fn a34_a_local_data_plane_may_ask_its_own_machine() {
+    let text = "{apiVersion: clusterdns.dev/v1alpha1, kind: ClusterDNS, metadata: {name: a}, \
+                spec: {upstreams: {servers: [{address: 127.0.0.53}, {address: 169.254.169.253}]}}}";
+    let (dns, _) = crds::manifest::read(text, "a").expect("a ClusterDNS");
+    assert!(crds::check_local(&dns).is_ok());
+    assert_eq!(check_resource(&dns).expect_err("in a pod").count(), 1);
+}

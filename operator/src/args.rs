@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args as Flags, Parser, Subcommand, ValueEnum};
 
+use crate::offline::Format;
 use crate::settings::Settings;
 
 /// The image of the data plane where nobody names one: this version's. Both programs are in one image.
@@ -16,7 +17,7 @@ Examples:
     clusterdns-operator render -f dns.yaml
 
   Check every manifest of a GitOps repository; other kinds are passed over:
-    clusterdns-operator check -f clusters/*/*.yaml
+    clusterdns-operator check -f clusters -o sarif
 
   Run from a laptop against the cluster of a kubeconfig:
     clusterdns-operator run --kubeconfig ~/.kube/config --namespace clusterdns-system";
@@ -73,7 +74,7 @@ pub struct Run {
     #[arg(long, value_name = "NAME", env = "CLUSTERDNS_INSTANCES", value_delimiter = ',')]
     pub instances: Vec<String>,
 
-    /// Namespace of the lease, by which one of several operators acts: its own
+    /// Namespace of the operator and of its lease: of several operators, the holder of the lease acts
     #[arg(
         long,
         value_name = "NAMESPACE",
@@ -82,7 +83,7 @@ pub struct Run {
     )]
     pub namespace: String,
 
-    /// Who it is, in the lease and in Events [default: POD_NAME, else the host's name]
+    /// Name of this process in the lease and in Events [default: POD_NAME, else the host's name]
     #[arg(long, value_name = "NAME", env = "CLUSTERDNS_POD_NAME")]
     pub pod_name: Option<String>,
 
@@ -95,11 +96,11 @@ pub struct Run {
     #[command(flatten)]
     pub cluster: Cluster,
 
-    /// How log lines are written
+    /// Form of the log lines
     #[arg(long, value_enum, default_value_t = LogFormat::Text, env = "CLUSTERDNS_LOG_FORMAT")]
     pub log_format: LogFormat,
 
-    /// The least severe log lines that are written
+    /// Log lines that are written
     #[arg(long, value_enum, default_value_t = LogLevel::Info, env = "CLUSTERDNS_LOG_LEVEL")]
     pub log_level: LogLevel,
 }
@@ -147,10 +148,14 @@ pub struct Render {
 /// Flags of `check`.
 #[derive(Clone, Debug, Flags)]
 pub struct Check {
-    /// Manifests, `-` for standard input. Documents of other kinds are passed over, so that every
-    /// file of a repository can be named
+    /// Manifests, folders of manifests, or patterns such as 'clusters/**/*.yaml'; `-` for standard
+    /// input. Documents of other kinds are passed over, so that a whole repository can be named
     #[arg(short, long, value_name = "FILE", required = true, num_args = 1..)]
     pub file: Vec<PathBuf>,
+
+    /// Form of the result: text for people, json for programs, sarif for pull requests
+    #[arg(short, long, value_enum, default_value_t = Format::Text)]
+    pub output: Format,
 
     /// Look at a cluster too: whether its kubelets use the clusterIPs written. Nothing is written
     /// to it. Without this flag no cluster is asked
@@ -162,32 +167,32 @@ pub struct Check {
     pub which: Cluster,
 }
 
-/// How log lines are written.
+/// Form of the log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// For people
+    /// Text for people
     Text,
-    /// One JSON object a line
+    /// One JSON object per line
     Json,
 }
 
-/// The least severe log lines that are written.
+/// Which log lines are written: those of this level and of all levels above it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogLevel {
-    /// What needs someone to act
+    /// Errors
     Error,
-    /// And what may soon
+    /// Errors and warnings
     Warn,
-    /// And what changed
+    /// The same and state changes
     Info,
-    /// And why
+    /// The same and details for debugging
     Debug,
-    /// And every step
+    /// Everything
     Trace,
 }
 
 impl LogLevel {
-    /// As the log library says it.
+    /// The same level in the terms of `tracing`.
     pub fn tracing(self) -> tracing::Level {
         match self {
             LogLevel::Error => tracing::Level::ERROR,

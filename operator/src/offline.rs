@@ -4,10 +4,14 @@
 mod assumed;
 mod check;
 mod kubelets;
+mod named_files;
+mod output;
 mod render;
+mod together;
 mod unwise;
 
 pub use check::check;
+pub use output::{Finding, Findings, Format};
 pub use render::{render, rendered};
 pub use unwise::{Warning, unwise};
 
@@ -78,19 +82,26 @@ fn text_of(path: &Path) -> Result<(String, String), String> {
 
 fn unreadable(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::IsADirectory => "is a folder: name the files in it".to_owned(),
         io::ErrorKind::InvalidData => "is not text in UTF-8".to_owned(),
         _ => format!("cannot be read: {error}"),
     }
 }
 
-/// Every ClusterDNS of a text. One that does not name our group is passed over unread: a template of Helm, or what else
-/// is in a repository, need not be YAML.
+/// Every ClusterDNS of a text. A text that names neither our group nor our kind is passed over unread: a template of Helm,
+/// or what else is in a repository, need not be YAML.
 fn cluster_dns(text: &str, name: &str) -> Result<Vec<Result<Found, ManifestError>>, String> {
-    if !text.contains(crds::GROUP) {
+    if !text.contains(crds::GROUP) && !names_our_kind(text) {
         return Ok(Vec::new());
     }
     manifest::read_all(text, name).map_err(|error| error.to_string())
+}
+
+/// Does a line say `kind: ClusterDNS`, in whatever spelling?
+fn names_our_kind(text: &str) -> bool {
+    text.to_ascii_lowercase().match_indices("kind").any(|(at, kind)| {
+        let rest = text[at + kind.len()..].trim_start_matches(['"', '\'', ' ', ':']);
+        rest.get(..10).is_some_and(|value| value.eq_ignore_ascii_case("clusterdns"))
+    })
 }
 
 fn read_to_limit(from: impl Read) -> io::Result<String> {

@@ -3,17 +3,21 @@
 use std::path::{Path, PathBuf};
 
 use operator::args::{Check, Cluster, Render};
-use operator::offline::{Outcome, check, render};
+use operator::offline::{Format, Outcome, check, render};
 use tests::scratch::Scratch;
 
 use crate::desired::is_golden;
 
 /// Files of this test, named from the folder of golden files, so that messages are the same everywhere.
 fn checked(files: &[&str]) -> (Outcome, String) {
+    checked_as(Format::Text, files)
+}
+
+fn checked_as(output: Format, files: &[&str]) -> (Outcome, String) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/check");
     let file: Vec<PathBuf> = files.iter().map(|name| folder.join(name)).collect();
     let mut out = Vec::new();
-    let args = Check { file, cluster: false, which: Cluster::default() };
+    let args = Check { file, output, cluster: false, which: Cluster::default() };
     let outcome = check(&args, &mut out).unwrap();
     let text = String::from_utf8(out).unwrap();
     (outcome, text.replace(&format!("{}/", folder.display()), ""))
@@ -35,11 +39,87 @@ fn what_is_unwise_is_a_warning_and_no_failure() {
 
 #[test]
 fn other_kinds_and_templates_are_passed_over() {
+    let (outcome, text) = checked(&["others.yaml", "unwise.yaml"]);
+    assert_eq!(outcome, Outcome::Fine);
+    assert!(text.ends_with("1 ClusterDNS checked in 2 files: nothing is wrong\n"), "{text}");
+}
+
+#[test]
+fn o1_where_nothing_was_checked_the_run_fails_and_says_so() {
     let (outcome, text) = checked(&["others.yaml"]);
+    assert_eq!(outcome, Outcome::Wrong);
+    assert!(text.starts_with("others.yaml:1: error: NothingChecked: no ClusterDNS"), "{text}");
+}
+
+#[test]
+fn o1_a_wrong_kind_or_group_no_spec_and_one_service_twice_are_errors() {
+    let (outcome, text) = checked(&["meant.yaml"]);
+    assert_eq!(outcome, Outcome::Wrong);
+    is_golden("check/meant.txt", &text);
+}
+
+#[test]
+fn o1_one_run_names_all_mistakes_whatever_their_kind() {
+    let (outcome, text) = checked(&["hidden.yaml"]);
+    assert_eq!(outcome, Outcome::Wrong);
+    is_golden("check/hidden.txt", &text);
+}
+
+#[test]
+fn o18_what_will_hurt_later_is_a_warning() {
+    let (outcome, text) = checked(&["more-unwise.yaml"]);
+    assert_eq!(outcome, Outcome::Fine);
+    for reason in ["ReverseRangeTooWide", "ClientsExcludePods", "MemoryLimitTooSmall", "AliasLoop"]
+    {
+        assert!(text.contains(reason), "{reason}: {text}");
+    }
     assert_eq!(
-        (outcome, text.as_str()),
-        (Outcome::Fine, "0 ClusterDNS checked in 1 file: nothing is wrong\n")
+        text.matches("AliasLoop").count(),
+        2,
+        "a.example leads to the loop and is none: {text}"
     );
+}
+
+#[test]
+fn o18_fields_without_effect_are_a_warning_in_every_file() {
+    let folder = Scratch::new("check").unwrap();
+    for row in crds::without_effect::FIELDS {
+        let file = folder.path().join("dns.yaml");
+        let head = "apiVersion: clusterdns.dev/v1alpha1\nkind: ClusterDNS\nmetadata: {name: a}\n";
+        std::fs::write(&file, format!("{head}spec: {}\n", row.example)).unwrap();
+        let mut out = Vec::new();
+        let (output, which) = (Format::Text, Cluster::default());
+        let args = Check { file: vec![file], output, cluster: false, which };
+        assert_eq!(check(&args, &mut out).unwrap(), Outcome::Fine, "a warning is no failure");
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.contains("WithoutEffect") && text.contains(row.instead), "{text}");
+    }
+}
+
+#[test]
+fn folders_and_patterns_name_the_manifests_below_them() {
+    let (outcome, text) = checked(&["*wise.yaml"]);
+    assert_eq!(outcome, Outcome::Fine);
+    assert!(text.ends_with("2 ClusterDNS checked in 2 files: nothing is wrong\n"), "{text}");
+    let (outcome, text) = checked(&["."]);
+    assert_eq!(outcome, Outcome::Unreadable, "broken.yaml is among them");
+    assert!(text.contains("wrong.yaml:18: error"), "{text}");
+    assert!(checked(&["nothing-*.yaml"]).1.contains("names no manifest"));
+}
+
+#[test]
+fn programs_read_the_findings_as_json_and_sarif() {
+    let (outcome, text) = checked_as(Format::Json, &["meant.yaml"]);
+    assert_eq!(outcome, Outcome::Wrong);
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((&json["checked"], &json["files"]), (&5.into(), &1.into()));
+    let conflict =
+        json["findings"].as_array().unwrap().iter().find(|it| it["reason"] == "Conflict");
+    assert_eq!(conflict.unwrap()["field"], "spec.service.clusterIPs");
+    let (_, text) = checked_as(Format::Sarif, &["meant.yaml"]);
+    let sarif: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let results = sarif["runs"][0]["results"].as_array().unwrap();
+    assert_eq!(results.len(), json["findings"].as_array().unwrap().len());
 }
 
 #[test]
@@ -48,7 +128,6 @@ fn what_cannot_be_read_is_told_apart_from_what_is_wrong() {
     assert_eq!(outcome, Outcome::Unreadable);
     assert!(text.contains("broken.yaml:7:"), "{text}");
     assert!(text.contains("absent.yaml: cannot be read"), "{text}");
-    assert!(checked(&["."]).1.contains("is a folder: name the files in it"));
     assert!(text.contains("wrong.yaml:"), "the others are checked nevertheless: {text}");
 }
 
@@ -59,7 +138,8 @@ fn what_somebody_wrote_reaches_no_terminal_as_control_characters() {
     let text = "apiVersion: clusterdns.dev/v1alpha1\nkind: ClusterDNS\nmetadata: {name: a}\nspec: {\"x\\e[31m\\ny\": 1}\n";
     std::fs::write(&file, text).unwrap();
     let mut out = Vec::new();
-    let args = Check { file: vec![file], cluster: false, which: Cluster::default() };
+    let (output, which) = (Format::Text, Cluster::default());
+    let args = Check { file: vec![file], output, cluster: false, which };
     assert_eq!(check(&args, &mut out).unwrap(), Outcome::Wrong);
     let text = String::from_utf8(out).unwrap();
     assert!(text.contains("UnknownField") && !text.contains('\u{1b}'), "{text:?}");
@@ -74,7 +154,7 @@ fn every_example_is_without_an_error() {
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "yaml"))
         .collect();
-    let args = Check { file, cluster: false, which: Cluster::default() };
+    let args = Check { file, output: Format::Text, cluster: false, which: Cluster::default() };
     let mut out = Vec::new();
     assert_eq!(check(&args, &mut out).unwrap(), Outcome::Fine, "{}", String::from_utf8_lossy(&out));
 }

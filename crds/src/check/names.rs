@@ -1,6 +1,7 @@
 //! Names: well formed, not special, not inside the cluster domain (A30-A33).
 
 use std::collections::HashSet;
+use std::net::IpAddr;
 
 use super::violations::{Reason, Violations, shown};
 use crate::bounds as limit;
@@ -12,6 +13,7 @@ use crate::names::{
     is_at_or_below, is_host_name, is_label, is_label_key, is_label_value, is_owner_name, is_path,
     is_target_name,
 };
+use crate::punycode::to_ascii;
 
 /// Adds what is wrong with names.
 pub(super) fn check(config: &Config, violations: &mut Violations) {
@@ -46,6 +48,9 @@ fn domain(domain: &str, violations: &mut Violations) {
             shown(domain),
             limit::DOMAIN
         );
+        violations.add("spec.domain", Reason::InvalidName, in_punycode(message, domain));
+    } else if domain.parse::<IpAddr>().is_ok() {
+        let message = format!("{domain} is an address: write a domain name such as cluster.local");
         violations.add("spec.domain", Reason::InvalidName, message);
     } else if let Some(special) = special(domain, &SPECIAL_FOR_DOMAIN) {
         let message = format!(
@@ -62,6 +67,9 @@ fn owner(name: &str, overrides: bool, domain: &str, field: &str, violations: &mu
             "{} is not a domain name: write one such as registry.corp.example, lower case, without a trailing dot",
             shown(name)
         );
+        (Reason::InvalidName, in_punycode(message, name))
+    } else if name.parse::<IpAddr>().is_ok() {
+        let message = format!("{name} is an address: write the name that has it");
         (Reason::InvalidName, message)
     } else if let Some(special) = special(name, &SPECIAL_FOR_RECORDS) {
         let what = if special.ends_with("arpa") && special != "resolver.arpa" {
@@ -137,7 +145,18 @@ fn target_name(name: &str, field: &str, violations: &mut Violations) {
             "{} is not a domain name: write one such as ldap.corp.example, lower case, without a trailing dot",
             shown(name)
         );
+        violations.add(field, Reason::InvalidName, in_punycode(message, name));
+    } else if name.parse::<IpAddr>().is_ok() {
+        let message = format!("{name} is an address: write the name that has it");
         violations.add(field, Reason::InvalidName, message);
+    }
+}
+
+/// A name with letters beyond ASCII is written in punycode in DNS (RFC 5891 §5.5): what that is.
+fn in_punycode(message: String, name: &str) -> String {
+    match to_ascii(name) {
+        Some(ascii) => format!("{message}; in DNS this name is {ascii}"),
+        None => message,
     }
 }
 
@@ -152,6 +171,11 @@ fn stub_domains(config: &Config, violations: &mut Violations) {
                 "{} is not a domain name: write one such as corp.example, lower case, without a trailing dot; for \
                  everything else there is spec.upstreams",
                 shown(name)
+            );
+            violations.add(field, Reason::InvalidName, in_punycode(message, name));
+        } else if name.parse::<IpAddr>().is_ok() {
+            let message = format!(
+                "{name} is an address: write a domain name; its reverse names are a stub domain such as 20.10.in-addr.arpa"
             );
             violations.add(field, Reason::InvalidName, message);
         } else if is_at_or_below(name, &config.domain) {

@@ -76,6 +76,14 @@ pub(super) fn config(spec: &ClusterDNSSpec, violations: &mut Violations) -> Conf
     }
 }
 
+/// The places in the spec of the records that can be read.
+pub(super) fn kept_records(spec: &ClusterDNSSpec) -> Vec<usize> {
+    let mut ignored = Violations::default();
+    let all = spec.records.iter().flatten().enumerate();
+    let kept = all.filter(|(i, record)| records::record(record, *i, &mut ignored).is_some());
+    kept.map(|(i, _)| i).collect()
+}
+
 fn service_addresses(spec: &ClusterDNSSpec, violations: &mut Violations) -> ServiceAddresses {
     let listed =
         addresses(spec.service_addresses.iter().flatten(), "spec.serviceAddresses", violations);

@@ -37,6 +37,30 @@ pub(super) fn cluster_ips_are_not_upstreams(
     not_ourselves(config, &own, violations);
 }
 
+/// Addresses that mean the pod itself, or that a pod cannot reach without the name of an interface. Link-local IPv4 is not
+/// among them: resolvers of clouds and of nodes are there (169.254.169.253, 169.254.20.10).
+pub(super) fn reachable_from_pods(spec: &ClusterDNSSpec, violations: &mut Violations) {
+    let upstreams = spec.upstreams.iter().flat_map(|upstreams| upstreams.servers.iter().flatten());
+    let upstreams =
+        upstreams.enumerate().map(|(at, server)| (format!("spec.upstreams.servers[{at}]"), server));
+    let stubs = spec.stub_domains.iter().flatten().enumerate().flat_map(|(stub, domain)| {
+        let servers = domain.servers.iter().enumerate();
+        servers.map(move |(at, server)| (format!("spec.stubDomains[{stub}].servers[{at}]"), server))
+    });
+    for (field, server) in upstreams.chain(stubs) {
+        let Ok(ip) = server.address.parse::<IpAddr>() else { continue };
+        let why = match ip.to_canonical() {
+            ip if ip.is_loopback() => "is the pod itself",
+            IpAddr::V6(ip) if ip.is_unicast_link_local() => {
+                "cannot be reached without the name of an interface"
+            }
+            IpAddr::V4(_) | IpAddr::V6(_) => continue,
+        };
+        let message = format!("{ip} {why}: write the address of the server on the network");
+        violations.add(format!("{field}.address"), Reason::InvalidAddress, message);
+    }
+}
+
 fn not_ourselves(config: &Config, own: &[IpAddr], violations: &mut Violations) {
     every_server(config, |server, field| {
         if own.contains(&server.ip) {

@@ -135,6 +135,20 @@ impl Violations {
         self.listed.extend(other.listed.into_iter().take(room));
     }
 
+    /// Each of those that are listed, changed.
+    pub(super) fn map(mut self, change: impl FnMut(Violation) -> Violation) -> Self {
+        self.listed = self.listed.into_iter().map(change).collect();
+        self
+    }
+
+    /// Those that are listed and kept; the others are not counted.
+    pub(super) fn retain(mut self, keep: impl FnMut(&Violation) -> bool) -> Self {
+        let before = self.listed.len();
+        self.listed.retain(keep);
+        self.count -= before - self.listed.len();
+        self
+    }
+
     /// The value, unless something is wrong.
     pub(crate) fn or<T>(self, value: T) -> Result<T, Self> {
         if self.is_empty() { Ok(value) } else { Err(self) }

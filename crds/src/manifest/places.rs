@@ -49,8 +49,14 @@ impl Places {
 /// The places of every ClusterDNS of a text, also of those in a `List`, in their order. A text that is not YAML has
 /// those before the mistake.
 pub fn places(text: &str) -> Vec<Places> {
+    places_of(text, |key, value| key == "kind" && value == "ClusterDNS")
+}
+
+/// The same of every document of which a field of its own with this name and text says that it is one.
+pub(super) fn places_of(text: &str, is_one: fn(&str, &str) -> bool) -> Vec<Places> {
     let mut found = Vec::new();
-    let mut document = Document::default();
+    let new = || Document { is_one: Some(is_one), ..Document::default() };
+    let mut document = new();
     for next in Parser::new_from_str(text) {
         let Ok((event, span)) = next else { break };
         match event {
@@ -59,7 +65,9 @@ pub fn places(text: &str) -> Vec<Places> {
             Event::MappingStart(..) => document.begin(false, span.start),
             Event::SequenceStart(..) => document.begin(true, span.start),
             Event::MappingEnd | Event::SequenceEnd => document.end(),
-            Event::DocumentEnd => found.extend(std::mem::take(&mut document).configurations()),
+            Event::DocumentEnd => {
+                found.extend(std::mem::replace(&mut document, new()).configurations())
+            }
             _ => {}
         }
     }
@@ -69,6 +77,7 @@ pub fn places(text: &str) -> Vec<Places> {
 /// One document while it is read.
 #[derive(Default)]
 struct Document {
+    is_one: Option<fn(&str, &str) -> bool>,
     open: Vec<Open>,
     places: HashMap<String, Place>,
     /// Paths of what says that it is a ClusterDNS, in order.
@@ -96,8 +105,8 @@ impl Document {
             return;
         }
         if let Some(open) = self.open.last()
-            && open.key.as_ref().is_some_and(|(key, _)| key == "kind")
-            && text == "ClusterDNS"
+            && open.key.as_ref().is_some_and(|(key, _)| self.is_one.is_some_and(|is| is(key, text)))
+            && self.configurations.last() != Some(&open.path)
         {
             self.configurations.push(open.path.clone());
         }

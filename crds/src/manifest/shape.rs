@@ -34,7 +34,7 @@ fn walk(document: &Value, refused: &str, are_lists_enough: bool) -> Vec<Misshape
     found.mistakes
 }
 
-fn schema() -> &'static Value {
+pub(super) fn schema() -> &'static Value {
     static SCHEMA: OnceLock<Value> = OnceLock::new();
     SCHEMA.get_or_init(|| {
         let crd =

@@ -226,6 +226,18 @@ pub(super) fn address_is_an_ip() -> Rule {
     rule("isIP(self)", AN_ADDRESS)
 }
 
+pub(super) fn address_is_reachable() -> Rule {
+    rule(
+        "!isIP(self) || !(ip(self).isLoopback() || (ip(self).family() == 6 && ip(self).isLinkLocalUnicast()))",
+        "a loopback address is the pod itself, and fe80:: cannot be reached without the name of an interface: write the \
+         address of the server on the network",
+    )
+}
+
+pub(super) fn domain_is_no_address() -> Rule {
+    rule("!isIP(self)", "this is an address: write a domain name such as cluster.local")
+}
+
 pub(super) fn every_address_is_an_ip() -> Rule {
     rule("self.all(a, isIP(a))", AN_ADDRESS)
 }

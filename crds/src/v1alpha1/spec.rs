@@ -48,7 +48,7 @@ pub struct ClusterDNSSpec {
     /// It cannot be changed; kubelets have it in every pod's search path. Default cluster.local.
     #[serde(default = "domain")]
     #[schemars(length(min = 1, max = bounds::DOMAIN), regex(pattern = DOMAIN_PATTERN))]
-    #[schemars(extend("x-kubernetes-validations" = [rules::domain_is_immutable(), rules::domain_is_not_special()]))]
+    #[schemars(extend("x-kubernetes-validations" = [rules::domain_is_immutable(), rules::domain_is_not_special(), rules::domain_is_no_address()]))]
     pub domain: String,
 
     /// TTL in seconds of records derived from Kubernetes, 0-3600. Default 5.

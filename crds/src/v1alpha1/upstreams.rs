@@ -84,7 +84,7 @@ pub struct StubDomain {
 pub struct Server {
     /// Its IP address; never a name, because a name would need DNS to be found. Example: 10.20.0.53.
     #[schemars(length(min = 2, max = bounds::ADDRESS))]
-    #[schemars(extend("x-kubernetes-validations" = [rules::address_is_an_ip()]))]
+    #[schemars(extend("x-kubernetes-validations" = [rules::address_is_an_ip(), rules::address_is_reachable()]))]
     pub address: String,
 
     /// Its port, 1-65535. Default: 53 for UDP and TCP, 853 for TLS and QUIC, 443 for HTTPS.

@@ -109,7 +109,7 @@ fn config(found: &Configuration, unknown: &mut Vec<String>) -> Result<Config, Ve
             .collect::<Vec<_>>()
     })?;
     *unknown = ignored.paths;
-    crds::check_resource(&dns).map_err(|violations| {
+    crds::check_local(&dns).map_err(|violations| {
         let at = |v: &crds::check::Violation| Violation {
             line: line(&v.field),
             ..violation(&v.field, &v.reason.to_string(), v.message.clone())

@@ -1,74 +1,78 @@
-//! `check`: what is wrong with the ClusterDNS of these files, and what is legal but unwise, one a line:
-//! `file:line: error|warning: field: reason: message`.
+//! `check`: what is wrong with the ClusterDNS of these files, and what is legal but unwise, with file, line and field. One
+//! run names everything: what cannot be read does not hide other mistakes.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::io::Write;
-use std::path::Path;
 
 use crds::ClusterDNS;
 use crds::manifest::{Found, ManifestError, Place, Places};
 
-use super::{Outcome, cluster_dns, kubelets, text_of, unwise};
+use super::named_files::named_files;
+use super::output::{Finding, Findings, Format};
+use super::unwise::{self, unwise};
+use super::{Outcome, cluster_dns, kubelets, text_of, together};
 use crate::args;
-
-/// One thing to say about a file.
-pub(super) struct Finding {
-    line: usize,
-    severity: &'static str,
-    field: String,
-    reason: String,
-    message: String,
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Finding { line, severity, field, reason, message } = self;
-        // Names of fields are as somebody wrote them.
-        let text = format!("{line}: {severity}: {field}: {reason}: {message}");
-        f.write_str(&text.replace(|c: char| c.is_control(), "\u{fffd}"))
-    }
-}
 
 /// Prints what is wrong and unwise to `out`; with `--cluster` it looks at one.
 ///
 /// # Errors
 /// Nothing can be written there any more.
 pub fn check(args: &args::Check, out: &mut dyn Write) -> std::io::Result<Outcome> {
-    let mut outcome = Outcome::Fine;
-    let mut count = 0;
+    let mut problems = Vec::new();
     let asked = args.cluster.then(|| kubelets::cluster_dns(&args.which));
     if let Some(Err(why)) = &asked {
-        writeln!(out, "the cluster (--cluster): {why}")?;
-        outcome = Outcome::Unreadable;
+        problems.push(format!("the cluster (--cluster): {why}"));
     }
     let kubelets = asked.and_then(Result::ok);
-    for path in &args.file {
-        let found = of_file(path, kubelets.as_ref());
-        let (name, findings, checked) = match found {
-            Ok(found) => found,
+    let mut findings = Findings::default();
+    let mut all: Vec<(String, Found)> = Vec::new();
+    for file in named_files(&args.file) {
+        let read = file.and_then(|file| {
+            let (name, text) = text_of(&file)?;
+            cluster_dns(&text, &name).map(|found| (name, found))
+        });
+        let (name, found) = match read {
+            Ok(read) => read,
             Err(why) => {
-                writeln!(out, "{why}")?;
-                outcome = Outcome::Unreadable;
+                problems.push(why);
                 continue;
             }
         };
-        count += checked;
-        for finding in findings {
-            writeln!(out, "{name}:{finding}")?;
-            outcome = outcome.max(if finding.severity == "error" {
-                Outcome::Wrong
-            } else {
-                Outcome::Fine
-            });
+        findings.files += 1;
+        findings.checked += found.len();
+        for read in found {
+            findings.all.extend(of_one(&name, &read, kubelets.as_ref()));
+            all.extend(read.ok().map(|found| (name.clone(), found)));
         }
     }
-    let files = match args.file.len() {
-        1 => "1 file".to_owned(),
-        several => format!("{several} files"),
+    findings.all.extend(of_all(&all));
+    if findings.checked == 0 && problems.is_empty() {
+        let message = "no ClusterDNS in these files: write apiVersion: clusterdns.dev/v1alpha1 and kind: ClusterDNS, or \
+                       name other files";
+        let file = args.file.first().map(|file| file.display().to_string()).unwrap_or_default();
+        findings.all.push(finding(&file, 1, "error", "", "NothingChecked", message));
+    }
+    findings.all.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
+    let has_error = findings.all.iter().any(|finding| finding.severity == "error");
+    let outcome = match (problems.is_empty(), has_error) {
+        (false, _) => Outcome::Unreadable,
+        (true, true) => Outcome::Wrong,
+        (true, false) => Outcome::Fine,
     };
-    writeln!(out, "{count} ClusterDNS checked in {files}: {}", verdict(outcome))?;
+    for why in &problems {
+        // In a file for programs it would be no JSON.
+        match args.output {
+            Format::Text => writeln!(out, "{why}")?,
+            Format::Json | Format::Sarif => tell(why),
+        }
+    }
+    out.write_all(findings.written(args.output, verdict(outcome)).as_bytes())?;
     Ok(outcome)
+}
+
+/// On standard error, where it is no part of the result.
+fn tell(why: &str) {
+    let _ = writeln!(std::io::stderr(), "{why}");
 }
 
 fn verdict(outcome: Outcome) -> &'static str {
@@ -79,48 +83,61 @@ fn verdict(outcome: Outcome) -> &'static str {
     }
 }
 
-type Checked = (String, Vec<Finding>, usize);
-
-fn of_file(path: &Path, kubelets: Option<&BTreeSet<String>>) -> Result<Checked, String> {
-    let (name, text) = text_of(path)?;
-    let found = cluster_dns(&text, &name)?;
-    let count = found.len();
-    let findings = found.iter().flat_map(|read| findings(read, kubelets)).collect();
-    Ok((name, findings, count))
-}
-
-fn findings(
+fn of_one(
+    file: &str,
     read: &Result<Found, ManifestError>,
     kubelets: Option<&BTreeSet<String>>,
 ) -> Vec<Finding> {
-    let mut findings = errors(read);
+    let mut findings = errors(file, read);
     if let Ok(found) = read {
+        if !found.has_spec {
+            let message = "is missing or empty, and the API server refuses that: write spec: {} for the defaults";
+            let at = line(found.places.of("spec"));
+            findings.push(finding(file, at, "error", "spec", "Missing", message));
+        }
         let outside = kubelets.and_then(|used| unused_by_kubelets(&found.resource, used));
         let warnings = unwise(&found.resource).into_iter().chain(outside);
         let at = |w: unwise::Warning| {
-            let line = line(found.places.of(w.field));
-            finding(line, "warning", w.field, w.reason, &w.message)
+            let line = line(found.places.of(&w.field));
+            finding(file, line, "warning", &w.field, w.reason, &w.message)
         };
         findings.extend(warnings.map(at));
     }
-    findings.sort_by_key(|finding| finding.line);
     findings
 }
 
+/// What only all of them together show.
+fn of_all(all: &[(String, Found)]) -> Vec<Finding> {
+    let folder = |file: &str| file.rsplit_once('/').map(|(folder, _)| folder.to_owned());
+    let resources: Vec<together::Placed<'_>> =
+        all.iter().map(|(file, found)| (folder(file), &found.resource)).collect();
+    let at = |clash: together::Clash| {
+        let (file, found) = &all[clash.at];
+        let line = line(found.places.of(clash.field));
+        finding(file, line, "error", clash.field, "Conflict", &clash.message)
+    };
+    together::clashes(&resources).into_iter().map(at).collect()
+}
+
 /// What is wrong with one ClusterDNS, read or unreadable.
-pub(super) fn errors(read: &Result<Found, ManifestError>) -> Vec<Finding> {
+pub(super) fn errors(file: &str, read: &Result<Found, ManifestError>) -> Vec<Finding> {
     let found = match read {
         Ok(found) => found,
         Err(error) => {
             let mistakes = error.mistakes().iter();
-            let error = |m: &crds::manifest::Mistake| {
-                finding(line(m.place), "error", &m.field, "Unreadable", &m.message)
+            let unreadable = |m: &crds::manifest::Mistake| {
+                finding(file, line(m.place), "error", &m.field, "Unreadable", &m.message)
             };
-            return mistakes.map(error).collect();
+            let mut errors: Vec<Finding> = mistakes.map(unreadable).collect();
+            if let Some(rest) = error.rest() {
+                let is_mended =
+                    |field: &str| rest.mended.iter().any(|it| is_at_or_below(field, it));
+                let others = violations(file, &rest.resource, &rest.places);
+                errors.extend(others.into_iter().filter(|found| !is_mended(&found.field)));
+            }
+            errors.sort_by_key(|error| error.line);
+            return errors;
         }
-    };
-    let at = |places: &Places, field: &str, reason: &str, message: &str| {
-        finding(line(places.of(field)), "error", field, reason, message)
     };
     let mut errors: Vec<Finding> = found
         .unknown
@@ -128,31 +145,44 @@ pub(super) fn errors(read: &Result<Found, ManifestError>) -> Vec<Finding> {
         .iter()
         .map(|path| {
             let message = "no such field, so it has no effect: correct its name, or leave it out";
-            at(&found.places, &indexed(path), "UnknownField", message)
+            let path = indexed(path);
+            finding(file, line(found.places.of(&path)), "error", &path, "UnknownField", message)
         })
         .collect();
-    if let Err(violations) = crds::check_resource(&found.resource) {
-        let listed = violations.listed().iter();
-        errors
-            .extend(listed.map(|v| at(&found.places, &v.field, &v.reason.to_string(), &v.message)));
-        if violations.count() > violations.listed().len() {
-            let more = format!("and {} more", violations.count() - violations.listed().len());
-            errors.push(at(&found.places, "spec", "More", &more));
-        }
-    }
+    errors.extend(violations(file, &found.resource, &found.places));
     errors.sort_by_key(|error| error.line);
     errors
 }
 
+fn violations(file: &str, dns: &ClusterDNS, places: &Places) -> Vec<Finding> {
+    let Err(violations) = crds::check_resource(dns) else { return Vec::new() };
+    let at = |field: &str, reason: &str, message: &str| {
+        finding(file, line(places.of(field)), "error", field, reason, message)
+    };
+    let listed = violations.listed().iter();
+    let mut found: Vec<Finding> =
+        listed.map(|v| at(&v.field, &v.reason.to_string(), &v.message)).collect();
+    if violations.count() > violations.listed().len() {
+        let more = format!("and {} more", violations.count() - violations.listed().len());
+        found.push(at("spec", "More", &more));
+    }
+    found
+}
+
+fn is_at_or_below(field: &str, path: &str) -> bool {
+    field.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+}
+
 fn finding(
+    file: &str,
     line: usize,
     severity: &'static str,
     field: &str,
     reason: &str,
     message: &str,
 ) -> Finding {
-    let [field, reason, message] = [field, reason, message].map(str::to_owned);
-    Finding { line, severity, field, reason, message }
+    let [file, field, reason, message] = [file, field, reason, message].map(str::to_owned);
+    Finding { file, line, severity, field, reason, message }
 }
 
 fn line(place: Option<Place>) -> usize {
@@ -176,13 +206,12 @@ fn unused_by_kubelets(dns: &ClusterDNS, used: &BTreeSet<String>) -> Option<unwis
     let ips = service.cluster_ips.as_ref().filter(|ips| !ips.is_empty())?;
     let is_used = ips.iter().any(|ip| used.contains(ip));
     let used: Vec<&str> = used.iter().map(String::as_str).collect();
-    (!is_used).then(|| unwise::Warning {
-        field: "spec.service.clusterIPs",
-        reason: "NotUsedByKubelets",
-        message: format!(
-            "kubelets of this cluster tell pods to ask {}, so nobody asks here: write that address, or set clusterDNS of the kubelets",
+    (!is_used).then(|| {
+        let message = format!(
+            "kubelets of this cluster make pods ask {}, so no pod asks here: write that address, or set clusterDNS of the kubelets",
             used.join(" and ")
-        ),
+        );
+        unwise::warning("spec.service.clusterIPs", "NotUsedByKubelets", message)
     })
 }
 
@@ -197,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_no_kubelet_hands_out_is_told() {
+    fn an_address_that_no_kubelet_gives_to_pods_is_said() {
         let text = "apiVersion: clusterdns.dev/v1alpha1\nkind: ClusterDNS\nmetadata: {name: a}\nspec: {service: {clusterIPs: [10.96.0.10]}}";
         let (dns, _) = crds::manifest::read(text, "a").unwrap();
         let others = ["10.96.0.11".to_owned()].into();

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::check::errors;
+use super::output::Finding;
 use super::{Outcome, assumed, cluster_dns, text_of};
 use crate::args;
 use crate::decide;
@@ -66,8 +67,7 @@ fn of_file(path: &Path, settings: &Settings) -> Vec<Result<String, (Outcome, Str
         Err(why) => return vec![Err((Outcome::Unreadable, why))],
     };
     let one = |read: Result<Found, ManifestError>| {
-        let errors: Vec<String> =
-            errors(&read).iter().map(|error| format!("{name}:{error}")).collect();
+        let errors: Vec<String> = errors(&name, &read).iter().map(Finding::line).collect();
         match read {
             Ok(found) if errors.is_empty() => rendered(&found.resource, settings)
                 .map_err(|why| (Outcome::Wrong, format!("{name}: {why}"))),

@@ -1,6 +1,9 @@
-//! What is legal, and what people wish they had been told before.
+//! What is legal and unwise: what people want to know before they apply it.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+
+use ipnet::IpNet;
 
 use crds::ClusterDNS;
 use crds::config::PodRecords;
@@ -11,12 +14,19 @@ use crate::desired::ports;
 
 /// Below this, a process needs permission.
 const UNPRIVILEGED: u16 = 1024;
+/// The memory limit of a pod whose resources are not written.
+const MEMORY_LIMIT: u64 = 256 << 20;
+/// What a pod needs besides its cache: records of a cluster of some size, and TCP buffers.
+const BESIDE_THE_CACHE: u64 = 96 << 20;
+/// Shorter prefixes than these hold the addresses of others.
+const WIDEST_V4: u8 = 8;
+const WIDEST_V6: u8 = 16;
 
 /// One thing that is legal and unwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     /// Where.
-    pub field: &'static str,
+    pub field: String,
     /// One CamelCase word.
     pub reason: &'static str,
     /// What may come of it, and what to write instead.
@@ -37,15 +47,100 @@ pub fn unwise(dns: &ClusterDNS) -> Vec<Warning> {
         drain(dns),
         unmanaged(dns),
         memory_limit(dns),
+        cache_memory(dns),
+        clients(dns),
     ];
-    rules.into_iter().flatten().collect()
+    let rules = rules.into_iter().flatten();
+    rules.chain(whole_internet(dns)).chain(alias_loops(dns)).chain(without_effect(dns)).collect()
 }
 
-fn warning(field: &'static str, reason: &'static str, message: impl Into<String>) -> Warning {
-    Warning { field, reason, message: message.into() }
+pub(super) fn warning(
+    field: impl Into<String>,
+    reason: &'static str,
+    message: impl Into<String>,
+) -> Warning {
+    Warning { field: field.into(), reason, message: message.into() }
 }
 
-/// `Insecure` is the default so that a switch breaks no name; this advice is part of that rule (RR56).
+/// Fields that this version accepts and that do nothing.
+fn without_effect(dns: &ClusterDNS) -> Vec<Warning> {
+    let used = crds::check_resource(dns).map(|config| crds::without_effect::of(&config));
+    let warn = |it: crds::without_effect::WithoutEffect| {
+        let message = format!("this field has no effect in this version: {}", it.instead);
+        warning(it.field, "WithoutEffect", message)
+    };
+    used.unwrap_or_default().into_iter().map(warn).collect()
+}
+
+/// Reverse names of public addresses have owners elsewhere.
+fn whole_internet(dns: &ClusterDNS) -> Vec<Warning> {
+    let ranges = dns.spec.reverse_cidrs.iter().flatten().enumerate();
+    let wide = ranges.filter(|(_, text)| {
+        text.parse::<IpNet>().is_ok_and(|range| match range {
+            IpNet::V4(range) => range.prefix_len() < WIDEST_V4,
+            IpNet::V6(range) => range.prefix_len() < WIDEST_V6,
+        })
+    });
+    let warn = |(index, text): (usize, &String)| {
+        let message = format!(
+            "the reverse names of all addresses in {text} are answered here, those of the internet too: unknown ones do not \
+             exist then; write the Service and pod ranges"
+        );
+        warning(format!("spec.reverseCIDRs[{index}]"), "ReverseRangeTooWide", message)
+    };
+    wide.map(warn).collect()
+}
+
+/// Clients ask from the addresses of their pods.
+fn clients(dns: &ClusterDNS) -> Option<Warning> {
+    let clients = dns.spec.access.as_ref()?.clients.as_ref().filter(|list| !list.is_empty())?;
+    let clients: Vec<IpNet> = clients.iter().filter_map(|text| text.parse().ok()).collect();
+    let service = dns.spec.service.iter().flat_map(|it| it.cluster_ips.iter().flatten());
+    let service: Vec<IpAddr> = service.filter_map(|text| text.parse().ok()).collect();
+    let ranges = dns.spec.reverse_cidrs.iter().flatten().filter_map(|text| text.parse().ok());
+    // The range of Services is no range that anybody asks from.
+    let mut pods = ranges.filter(|range: &IpNet| !service.iter().any(|ip| range.contains(ip)));
+    let overlap =
+        |one: &IpNet, other: &IpNet| one.contains(&other.addr()) || other.contains(&one.addr());
+    let excluded = pods.find(|range| !clients.iter().any(|client| overlap(client, range)))?;
+    let message = format!(
+        "{excluded} of spec.reverseCIDRs is in none of these ranges: pods with such addresses get REFUSED; add the ranges of \
+         all pods and nodes"
+    );
+    Some(warning("spec.access.clients", "ClientsExcludePods", message))
+}
+
+/// CNAMEs that lead back to where they began have no addresses.
+fn alias_loops(dns: &ClusterDNS) -> Vec<Warning> {
+    let records = dns.spec.records.iter().flatten().enumerate();
+    let aliases = records.filter_map(|(index, record)| {
+        Some((record.name.as_str(), (index, record.target.as_deref()?)))
+    });
+    let aliases: BTreeMap<&str, (usize, &str)> = aliases.collect();
+    // Which walk came by first: an alias is walked once, and meeting one of the same walk closes a loop.
+    let mut walked: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut in_loops = BTreeSet::new();
+    for (walk, start) in aliases.keys().enumerate() {
+        let mut here = *start;
+        while let (Some((_, target)), None) = (aliases.get(here), walked.get(here)) {
+            walked.insert(here, walk);
+            here = target;
+        }
+        while walked.get(here) == Some(&walk) && in_loops.insert(here) {
+            here = aliases.get(here).map_or(here, |(_, target)| target);
+        }
+    }
+    let warn = |name: &str| {
+        let (index, _) = aliases.get(name)?;
+        let message = format!(
+            "the alias {name} leads back to itself, so it has no addresses and clients get SERVFAIL: write the name that has \
+             them"
+        );
+        Some(warning(format!("spec.records[{index}].target"), "AliasLoop", message))
+    };
+    in_loops.into_iter().filter_map(warn).collect()
+}
+
 fn pod_records(dns: &ClusterDNS) -> Option<Warning> {
     match dns.spec.pod_records {
         PodRecords::Insecure => Some(warning(
@@ -107,7 +202,7 @@ fn cluster_ips(service: &Service) -> Option<Warning> {
         return Some(warning(
             "spec.service.clusterIPs",
             "AddressIsChosen",
-            "the API server chooses the address, and kubelets must be told it: write the one that is clusterDNS of the \
+            "the API server chooses the address, and kubelets need it: write the one that is clusterDNS of the \
              kubelets, or adopt the Service that has it",
         ));
     }
@@ -159,7 +254,7 @@ fn drain(dns: &ClusterDNS) -> Option<Warning> {
             "spec.drainSeconds",
             "ShortDrain",
             format!(
-                "nodes go on sending queries for some seconds after a pod is told to stop: {seconds} s loses some; write 20"
+                "nodes send queries for some seconds after a pod is asked to stop: {seconds} s loses some; write 20"
             ),
         )
     })
@@ -176,13 +271,37 @@ fn unmanaged(dns: &ClusterDNS) -> Option<Warning> {
     }
 }
 
+/// The kernel ends a process that takes more than its limit: with a cache as large as that, it will.
+fn cache_memory(dns: &ClusterDNS) -> Option<Warning> {
+    let cache = dns.spec.cache.clone().unwrap_or_default().memory.bytes()?;
+    let written = dns.spec.resources.as_ref().map(|resources| resources.limits.clone());
+    let limit = match written {
+        None => MEMORY_LIMIT,
+        Some(limits) => quantity(&limits?.get("memory")?.0)?,
+    };
+    let needed = cache.saturating_add(BESIDE_THE_CACHE);
+    (limit < needed).then(|| {
+        let message = format!(
+            "a pod may take {} MiB, and the cache alone may take {} MiB: write a limit of at least {} MiB, or a smaller cache",
+            limit >> 20,
+            cache >> 20,
+            needed.div_ceil(1 << 20)
+        );
+        warning("spec.cache.memory", "MemoryLimitTooSmall", message)
+    })
+}
+
+fn quantity(text: &str) -> Option<u64> {
+    crds::v1alpha1::Memory::of(text).bytes()
+}
+
 fn memory_limit(dns: &ClusterDNS) -> Option<Warning> {
     let resources = dns.spec.resources.as_ref()?;
     let has = |resource: &str| {
         resources.limits.as_ref().is_some_and(|limits| limits.contains_key(resource))
     };
     if has("cpu") {
-        let message = "a pod at its CPU limit answers nobody for up to 100 ms at a time: leave it out, and raise the request";
+        let message = "a pod at its CPU limit answers nothing for up to 100 ms at a time: leave it out, and raise the request";
         return Some(warning("spec.resources.limits.cpu", "CPULimit", message));
     }
     (!has("memory")).then(|| {

@@ -262,7 +262,7 @@ fn r19_a_long_nsid_never_truncates_a_denial() {
         "metadata": {"name": "default"}, "spec": {"domain": format!("{label}.{label}")},
     }))
     .unwrap();
-    let config = crds::check_resource(&resource).unwrap();
+    let config = crds::check_local(&resource).unwrap();
     let mut index = Index::new(dataplane::settings::of(&config).unwrap());
     index.publish(1_760_000_000);
     let identity = Identity { pod_name: "p".repeat(63), ..Identity::default() };

@@ -148,7 +148,7 @@ pub fn config(objects: &[Value]) -> Result<crds::Config> {
     let resource = objects.iter().find(|object| object["kind"] == "ClusterDNS");
     let resource = resource.context("there is no ClusterDNS")?;
     let resource: crds::ClusterDNS = serde_json::from_value(resource.clone())?;
-    crds::check_resource(&resource).map_err(|violations| anyhow!("refused: {violations:?}"))
+    crds::check_local(&resource).map_err(|violations| anyhow!("refused: {violations:?}"))
 }
 
 fn groups(config: &crds::Config) -> Vec<Vec<IpAddr>> {

@@ -1,0 +1,46 @@
+//! What only several ClusterDNS together show: two that claim one Service or one address.
+
+use std::collections::BTreeMap;
+
+use crds::ClusterDNS;
+use kube::ResourceExt;
+
+use crate::names;
+
+/// One claim that another ClusterDNS has made before.
+pub(super) struct Clash {
+    /// The place of the ClusterDNS in the list.
+    pub(super) at: usize,
+    /// Its field.
+    pub(super) field: &'static str,
+    /// What is wrong, and what to write.
+    pub(super) message: String,
+}
+
+/// A ClusterDNS and the folder of its file.
+pub(super) type Placed<'a> = (Option<String>, &'a ClusterDNS);
+
+/// Every claim after the first. Files of different folders may be of different clusters. One resource that is there twice,
+/// as in two overlays of one base, claims what is its own.
+pub(super) fn clashes(all: &[Placed<'_>]) -> Vec<Clash> {
+    let mut claims: BTreeMap<(&Option<String>, String), &ClusterDNS> = BTreeMap::new();
+    let mut found = Vec::new();
+    for (at, (folder, dns)) in all.iter().enumerate() {
+        let (namespace, name) = names::service(dns);
+        let service = ("spec.service.name", format!("Service {namespace}/{name}"));
+        let written = dns.spec.service.iter().flat_map(|it| it.cluster_ips.iter().flatten());
+        let addresses =
+            written.map(|ip| ("spec.service.clusterIPs", format!("the clusterIP {ip}")));
+        for (field, claim) in std::iter::once(service).chain(addresses) {
+            let owner = claims.entry((folder, claim.clone())).or_insert(dns).name_any();
+            if owner != dns.name_any() {
+                let message = format!(
+                    "ClusterDNS {owner} has {claim} too, and only the older one is acted on: write another one here"
+                );
+                found.push(Clash { at, field, message });
+                break;
+            }
+        }
+    }
+    found
+}

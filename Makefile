@@ -13,7 +13,7 @@ IMAGE ?= clusterdns:$(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 BUILDER ?= $(shell for it in docker podman buildah; do $$it version >/dev/null 2>&1 && { echo $$it; break; }; done)
 BUILD_FLAGS ?=
 
-.PHONY: help run test node lint bench image manifests charts check-tools
+.PHONY: help run test node lint bench miri image manifests charts check-tools
 
 include tests/tools/tools.mk
 
@@ -22,6 +22,7 @@ help:
 	@echo "make test   format check, clippy, cargo-deny if installed, all tests"
 	@echo "make node   the chart on a real node: containerd, kubelet, kube-proxy (Linux, root, Go; installs packages; some 3 minutes)"
 	@echo "make bench  time answers and changes, and what a cluster of 10,000 Services takes (optimised; some 15 minutes)"
+	@echo "make miri   the reading of ancillary data under MIRI (needs a nightly toolchain; some minutes)"
 	@echo "make charts lint the chart and compare everything made from it; make manifests writes it anew (both need Go, once)"
 	@echo "make image  build the container image $(IMAGE) with docker, podman or buildah"
 	@echo "make tools  build the real kube-apiserver, etcd and helm that some tests run against (needs Go, once)"
@@ -73,6 +74,11 @@ bench: check-tools tools
 	cargo bench --locked --package dataplane-core --bench respond
 	cargo bench --locked --package dataplane-core --bench instructions
 	cargo bench --locked --package tests --bench scale
+
+# What MIRI can run of the one package with unsafe code; docs/threat-model.md says what it does not see. Needs
+# `rustup component add miri rust-src --toolchain nightly`. libc's CMSG macros make pointers of integers.
+miri: check-tools
+	MIRIFLAGS=-Zmiri-permissive-provenance cargo +nightly miri test --locked --package dataplane-udp --lib control::
 
 # Any builder of Dockerfiles does; buildah and podman need no daemon.
 image:

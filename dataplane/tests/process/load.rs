@@ -20,7 +20,7 @@ const WINDOW: usize = 64;
 const FLOOD: usize = 200_000;
 
 /// A query for the address of [`CART`] with this id.
-fn query(id: u16) -> Vec<u8> {
+pub(crate) fn query(id: u16) -> Vec<u8> {
     let mut packet = id.to_be_bytes().to_vec();
     packet.extend([1, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
     for label in CART.split('.') {
@@ -32,7 +32,7 @@ fn query(id: u16) -> Vec<u8> {
 }
 
 /// Is it NOERROR with one answer for this id?
-fn is_answer(reply: &[u8], id: u16) -> bool {
+pub(crate) fn is_answer(reply: &[u8], id: u16) -> bool {
     reply.len() > 12 && reply[..2] == id.to_be_bytes() && reply[3] & 0x0f == 0 && reply[7] == 1
 }
 

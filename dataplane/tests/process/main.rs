@@ -6,6 +6,7 @@ mod harness;
 mod load;
 mod log;
 mod start;
+mod stopped;
 
 use std::io::Write;
 use std::net::TcpStream;

@@ -1,14 +1,15 @@
-//! A few clients that take every TCP connection there is (L15), each from an address of its own on loopback.
+//! Clients that take every TCP connection there is (T1, T2, L15), each from an address of its own on loopback.
 
 use std::collections::VecDeque;
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use dataplane::serve::{CloseReason, Limits};
 use socket2::{Domain, Socket, Type};
 
-use crate::harness::{House, OURS, PATIENCE, Reply, Tcp};
+use crate::harness::{House, OURS, PATIENCE, Reply, THEIRS, Tcp, query, receive, udp};
 
 /// Connections in all and per client: 16 clients can take them all, as they can with the defaults.
 const CONNECTIONS: usize = 64;
@@ -78,4 +79,64 @@ fn l15_t2_clients_that_hold_half_messages_keep_no_other_out() {
     let evicted = house.serving.counters().tcp_closed(CloseReason::Evicted);
     assert!(evicted >= u64::from(VICTIMS), "{evicted} of the crowd's gave way");
     assert_eq!(house.serving.counters().tcp_closed(CloseReason::Refused), 0);
+}
+
+/// A connection of which nothing is left in the kernel when it ends: the peer gets a reset.
+fn reset(client: Tcp) {
+    let socket = Socket::from(client.0);
+    socket.set_linger(Some(Duration::ZERO)).unwrap();
+}
+
+#[test]
+fn t1_t2_idle_connections_by_the_thousand_leave_room_for_others_and_udp() {
+    let limits =
+        Limits { tcp_connections: 128, tcp_connections_per_client: 16, ..Limits::default() };
+    let house = House::on(&["127.0.0.1:0"], limits);
+    let counters = house.serving.counters();
+    // One client past its share, then 200 clients past the share of all.
+    let one = (0..256).map(|_| Ipv4Addr::new(127, 0, 4, 1));
+    let many = (0..1000).map(|number: u16| Ipv4Addr::new(127, 0, 5, (number % 200) as u8 + 1));
+    let mut idle = VecDeque::new();
+    for from in one.chain(many) {
+        idle.push_back(connect(from, house.address()));
+        // Those that the server has closed long ago only cost descriptors here.
+        if idle.len() > 400 {
+            idle.pop_front();
+        }
+    }
+    house.until("all were taken", |_| counters.tcp_accepted.load(Ordering::Relaxed) == 1256);
+    assert_eq!(counters.tcp_closed(CloseReason::EvictedByClient), 256 - 16);
+    assert_eq!(counters.tcp_closed(CloseReason::Refused), 0);
+    house.until("no more than may be", |_| counters.tcp_open.load(Ordering::Relaxed) <= 128);
+    assert!(counters.tcp_closed(CloseReason::Evicted) > 0);
+    let mut other = connect(Ipv4Addr::new(127, 0, 2, 1), house.address());
+    assert_eq!(other.ask(1, OURS), Reply::ours(1));
+    let client = udp();
+    client.send_to(&query(2, OURS), house.address()).unwrap();
+    assert_eq!(receive(&client).0, Reply::ours(2));
+}
+
+#[test]
+fn t9_connections_that_are_all_reset_at_once_leave_nothing_behind() {
+    let house = House::on(&["127.0.0.1:0"], Limits::default());
+    let counters = house.serving.counters();
+    let mut clients = Vec::new();
+    for number in 0..100 {
+        let mut client = connect(Ipv4Addr::LOCALHOST, house.address());
+        match number % 3 {
+            0 => assert_eq!(client.ask(number, OURS), Reply::ours(number)),
+            1 => client.0.write_all(&[0, 40, 1, 2, 3]).unwrap(),
+            _ => client.send(&query(number, THEIRS)),
+        }
+        clients.push(client);
+    }
+    house.until("lookups are under way", |house| house.forwarder.in_flight() == 33);
+    clients.into_iter().for_each(reset);
+    house.until("all are gone", |_| counters.tcp_open.load(Ordering::Relaxed) == 0);
+    assert_eq!(counters.tcp_buffered.load(Ordering::Relaxed), 0);
+    assert_eq!(counters.panics.load(Ordering::Relaxed), 0);
+    let ended = counters.tcp_closed(CloseReason::Failed) + counters.tcp_closed(CloseReason::Client);
+    assert_eq!(ended, 100);
+    let mut after = connect(Ipv4Addr::LOCALHOST, house.address());
+    assert_eq!(after.ask(1, OURS), Reply::ours(1));
 }

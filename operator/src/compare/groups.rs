@@ -93,15 +93,16 @@ fn one(heard: &Heard) -> Way {
         Err(Unheard::Silent(_) | Unheard::Closed(_)) => return Way::Silent,
         Err(Unheard::Unsent(_)) => return Way::Unknown,
     };
-    let codes = ede(reply);
-    if codes.iter().any(|code| SAYS_NOTHING.contains(code)) || reply.metadata.authoritative {
+    // The first one is the data plane's own; those after it may be what a server said.
+    let code = ede(reply).first().copied();
+    if code.is_some_and(|code| SAYS_NOTHING.contains(&code)) || reply.metadata.authoritative {
         return Way::Unknown;
     }
-    match reply.metadata.response_code {
-        ResponseCode::NoError | ResponseCode::NXDomain => Way::Answered,
-        ResponseCode::ServFail if codes.contains(&ONLY_ERRORS) => Way::Errors,
-        ResponseCode::ServFail if codes.contains(&NOBODY_REPLIED) => Way::Silent,
-        ResponseCode::ServFail if codes.contains(&OTHER) && !is_at_limit(reply) => Way::Silent,
+    match (reply.metadata.response_code, code) {
+        (ResponseCode::NoError | ResponseCode::NXDomain, _) => Way::Answered,
+        (ResponseCode::ServFail, Some(ONLY_ERRORS)) => Way::Errors,
+        (ResponseCode::ServFail, Some(NOBODY_REPLIED)) => Way::Silent,
+        (ResponseCode::ServFail, Some(OTHER)) if !is_at_limit(reply) => Way::Silent,
         // REFUSED is our own word for a client or a name without upstreams; without a code nothing is known.
         _ => Way::Unknown,
     }

@@ -107,6 +107,10 @@ fn o17_what_a_server_did_is_told_by_extended_dns_errors() {
         (reply(NXDomain, &[], ""), Way::Answered),
         (reply(ServFail, &[23], "upstream servers answered only with errors"), Way::Errors),
         (reply(ServFail, &[22], "no upstream server answered"), Way::Silent),
+        // What a server said comes after our own word.
+        (reply(ServFail, &[23, 22], ""), Way::Errors),
+        (reply(ServFail, &[23, 13], ""), Way::Errors),
+        (reply(ServFail, &[22, 23], ""), Way::Silent),
         (reply(ServFail, &[0], "no usable upstream server is configured"), Way::Silent),
         (reply(ServFail, &[0], "forward limit"), Way::Unknown),
         (reply(ServFail, &[13], ""), Way::Unknown),

@@ -8,9 +8,7 @@
 use serde::Serialize;
 
 use crate::Config;
-use crate::config::{
-    Access, Cache, GroupOptions, Listeners, Logging, Policy, Server, Transport, Upstreams,
-};
+use crate::config::{Access, Cache, Listeners, Logging, Server, Transport, Upstreams};
 
 /// Transports over which this version asks no server.
 pub const TRANSPORTS_NOT_ASKED: &[Transport] = &[Transport::Tls, Transport::Https, Transport::Quic];
@@ -71,20 +69,6 @@ pub const FIELDS: &[Field] = &[
             let Access { rebind_protection, clients: _ } = &config.access;
             paths(*rebind_protection, "spec.access.rebindProtection")
         },
-    },
-    Field {
-        paths: &["spec.upstreams.caseRandomisation", "spec.stubDomains[].caseRandomisation"],
-        instead: "names are asked in the case that the client wrote; source ports and ids are random",
-        example: "{upstreams: {caseRandomisation: true}, \
-                   stubDomains: [{domain: a.example, servers: [{address: 10.0.0.1}], caseRandomisation: true}]}",
-        used: |config| of_groups(config, "caseRandomisation", |options| options.case_randomisation),
-    },
-    Field {
-        paths: &["spec.upstreams.policy", "spec.stubDomains[].policy"],
-        instead: "Fastest asks the servers in random order, as Random does",
-        example: "{upstreams: {policy: Fastest}, \
-                   stubDomains: [{domain: a.example, servers: [{address: 10.0.0.1}], policy: Fastest}]}",
-        used: |config| of_groups(config, "policy", |options| options.policy == Policy::Fastest),
     },
     Field {
         paths: &[
@@ -164,31 +148,19 @@ fn logging<T: PartialEq>(config: &Config, field: &str, read: fn(&Logging) -> T) 
 struct Group<'a> {
     path: String,
     servers: &'a [Server],
-    options: &'a GroupOptions,
 }
 
 fn groups(config: &Config) -> Vec<Group<'_>> {
     let default = match &config.upstreams {
-        Upstreams::FromResolvConf(options) => Some((&[][..], options)),
-        Upstreams::Servers(group) => Some((&group.servers[..], &group.options)),
-        Upstreams::None => None,
+        Upstreams::FromResolvConf(_) | Upstreams::None => None,
+        Upstreams::Servers(group) => Some(&group.servers[..]),
     };
-    let default = default.map(|(servers, options)| Group {
-        path: "spec.upstreams".to_owned(),
-        servers,
-        options,
-    });
+    let default = default.map(|servers| Group { path: "spec.upstreams".to_owned(), servers });
     let stub_domains = config.stub_domains.iter().enumerate().map(|(index, stub)| Group {
         path: format!("spec.stubDomains[{index}]"),
         servers: &stub.group.servers,
-        options: &stub.group.options,
     });
     default.into_iter().chain(stub_domains).collect()
-}
-
-fn of_groups(config: &Config, field: &str, is_used: fn(&GroupOptions) -> bool) -> Vec<String> {
-    let used = groups(config).into_iter().filter(|group| is_used(group.options));
-    used.map(|group| format!("{}.{field}", group.path)).collect()
 }
 
 fn servers_not_asked(config: &Config) -> Vec<String> {

@@ -47,12 +47,14 @@ fn o18_a_spec_of_defaults_uses_no_field_without_effect() {
 
 #[test]
 fn o18_fields_are_named_with_their_place_in_lists() {
-    let spec = "{stubDomains: [{domain: a.example, servers: [{address: 10.0.0.1}]}, \
-                {domain: b.example, servers: [{address: 10.0.0.1}], policy: Fastest}]}";
-    let fields = without_effect::of(&config(spec)).into_iter().map(|it| it.field);
-    let is_on = |field| FIELDS.iter().any(|row| row.paths.contains(&field));
-    let expected = is_on("spec.stubDomains[].policy").then_some("spec.stubDomains[1].policy");
-    assert_eq!(fields.collect::<Vec<_>>(), Vec::from_iter(expected));
+    let spec = "{stubDomains: [{domain: a.example, servers: [{address: 10.0.0.1}]}, {domain: b.example, servers: \
+                [{address: 10.0.0.1}, {address: 10.0.0.2, transport: QUIC, tls: {serverName: a.example}}]}]}";
+    let fields: Vec<String> =
+        without_effect::of(&config(spec)).into_iter().map(|it| it.field).collect();
+    let is_asked = !TRANSPORTS_NOT_ASKED.contains(&Transport::Quic);
+    let server = "spec.stubDomains[1].servers[1]";
+    let expected = [format!("{server}.transport"), format!("{server}.tls")];
+    assert_eq!(fields, if is_asked { &[][..] } else { &expected[..] });
 }
 
 #[test]

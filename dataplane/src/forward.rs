@@ -1,38 +1,55 @@
-//! Relays what is not ours: longest stub domain, else the default upstreams, in order, bounded
-//! (docs/dns.md §6 without cache, health and shared lookups, which are the full forwarder's).
+//! Relays what is not ours (docs/dns.md §6): longest stub domain, else the default upstreams, in order, bounded.
 //!
-//! `respond` decides the group; [`Forwarder::slot`] says whether there is room; [`Forwarder::resolve`]
-//! asks; [`Resolved::write`] writes the reply. Nothing here can fail: what cannot be resolved is SERVFAIL.
+//! `respond` decides the group; [`Forwarder::slot`] says whether there is room; [`Forwarder::resolve`] joins the lookup
+//! that is in progress for the key or begins it; [`Resolved::write`] writes the reply. Nothing here can fail: what cannot
+//! be resolved is SERVFAIL.
 
 mod attempt;
-mod down;
 mod limits;
 mod lookup;
 mod own;
 mod plan;
+mod ports;
+mod probe;
+mod registry;
 mod resolv_conf;
+mod server;
+mod sockets;
+mod streams;
+mod table;
 mod upstreams;
+mod view;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
-use dataplane_core::{Discard, Freshness, OwnedHead, Relayed, Waiting};
+use dataplane_core::{Freshness, LookupKey, OwnedHead, Relayed, Waiting};
+use tokio::runtime::Handle;
+use tokio::time::timeout_at;
 
-use crate::state::Published;
-pub use down::Down;
+use crate::state::{Published, State};
 use limits::InFlight;
 pub use limits::{Limit, Slot};
 use lookup::Unresolved;
 use own::OwnAddresses;
+pub use registry::RouteId;
 pub use resolv_conf::ResolvConf;
-use upstreams::Member;
+use server::Server;
+use table::{Ended, Joined, Running, Table};
+use upstreams::Group;
 pub use upstreams::Upstreams;
+pub use view::{Down, GroupView, ServerView, View};
 
-/// The forwarding side of the process: limits, shared by every listener.
+/// A lookup that ends with its budget takes so long to say why.
+const GRACE: Duration = Duration::from_millis(20);
+
+/// The forwarding side of the process: limits and lookups in progress, shared by every listener.
 #[derive(Debug, Default)]
 pub struct Forwarder {
     in_flight: InFlight,
+    table: Arc<Table>,
     counts: Counts,
     own: OnceLock<OwnAddresses>,
 }
@@ -40,9 +57,9 @@ pub struct Forwarder {
 /// What the forwarder counts besides each server's own numbers.
 #[derive(Debug, Default)]
 struct Counts {
-    discards: [AtomicU64; Discard::ALL.len()],
     resolved: AtomicU64,
-    unresolved: [AtomicU64; Unresolved::ALL.len()],
+    unresolved: [AtomicU64; lookup::LABELS.len()],
+    joined: AtomicU64,
 }
 
 /// How a lookup ended. The client's reply is written from it in a step of its own: while upstreams are waited for,
@@ -74,6 +91,11 @@ impl Forwarder {
         let _ = self.own.set(OwnAddresses::new(addresses));
     }
 
+    /// Probes the servers of whatever is published (FW27, FW28, FW50), as long as `runtime` runs.
+    pub fn probe(state: Arc<State>, runtime: &Handle) {
+        runtime.spawn(probe::run(state));
+    }
+
     /// Takes a place for one query of this client to this group, or `None` at a limit (FW52): the
     /// caller answers with `head.fail(0, ..)` at once (N20).
     pub fn slot(
@@ -92,29 +114,64 @@ impl Forwarder {
 
     /// Asks the group. Never fails and never takes longer than the budget (FW24): what cannot be
     /// resolved is SERVFAIL.
-    pub async fn resolve(&self, published: &Published, waiting: &Waiting, slot: Slot) -> Resolved {
-        let upstreams = &published.upstreams;
-        let outcome = match upstreams.group(waiting.group) {
-            Some(group) => {
-                let members = group.askable(|member| self.is_other(upstreams, member));
-                lookup::lookup(upstreams, group, members, &waiting.key, &self.counts).await
-            }
-            None => Err(Unresolved::NoServer),
-        };
+    pub async fn resolve(
+        self: &Arc<Self>,
+        published: &Published,
+        waiting: &Waiting,
+        slot: Slot,
+    ) -> Resolved {
+        let ended = self.look_up(&published.upstreams, waiting.group, &waiting.key, now()).await;
         drop(slot);
-        if matches!(outcome, Err(Unresolved::NoPort)) {
-            self.in_flight.refuse(Limit::UpstreamPorts);
-        }
-        let count = match &outcome {
-            Ok(_) => &self.counts.resolved,
-            Err(why) => &self.counts.unresolved[*why as usize],
-        };
-        count.fetch_add(1, Ordering::Relaxed);
-        Resolved(outcome)
+        Resolved(ended)
     }
 
-    fn is_other(&self, upstreams: &Upstreams, member: &Member) -> bool {
-        let address = upstreams.servers()[member.server].address;
+    /// The result of the one lookup for this key (FW11); `started` is when the client's query came.
+    async fn look_up(
+        self: &Arc<Self>,
+        upstreams: &Upstreams,
+        group: usize,
+        key: &LookupKey,
+        started: Instant,
+    ) -> Ended {
+        let Some(group) = upstreams.group(group) else { return Err(Unresolved::NoServer) };
+        match self.table.join(group.route(), key, upstreams.max_in_flight) {
+            Joined::Running(waiter) => {
+                self.counts.joined.fetch_add(1, Ordering::Relaxed);
+                // Another client's query may have come later than this one.
+                let deadline = started + plan::USUAL.budget + GRACE;
+                let ended = timeout_at(deadline.into(), table::ended(waiter)).await;
+                ended.unwrap_or(Err(Unresolved::Silence))
+            }
+            Joined::Begun(waiter, running) => {
+                tokio::spawn(Arc::clone(self).run(Arc::clone(group), running, started));
+                table::ended(waiter).await
+            }
+            Joined::Full => {
+                self.in_flight.refuse(Limit::Total);
+                Err(Unresolved::Limited(Limit::Total))
+            }
+        }
+    }
+
+    /// One lookup, whoever waits for it: clients that leave do not end it.
+    async fn run(self: Arc<Self>, group: Arc<Group>, running: Box<Running>, started: Instant) {
+        let members = group.askable(|server| self.is_other(server));
+        let ended = lookup::lookup(&group, members, running.key(), started).await;
+        let count = match &ended {
+            Ok(_) => &self.counts.resolved,
+            Err(why) => {
+                if let Unresolved::Limited(limit) = why {
+                    self.in_flight.refuse(*limit);
+                }
+                &self.counts.unresolved[why.place()]
+            }
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+        running.end(ended);
+    }
+
+    fn is_other(&self, server: &Server) -> bool {
+        let address = server.address();
         let is_own = self.own.get().is_some_and(|own| own.contains(address));
         if is_own {
             tracing::warn!(
@@ -125,14 +182,19 @@ impl Forwarder {
         !is_own
     }
 
-    /// Forwarded queries in progress.
+    /// Queries of clients that wait for an upstream.
     pub fn in_flight(&self) -> usize {
         self.in_flight.total()
     }
 
-    /// Messages from upstreams that were not the reply waited for (FW13).
-    pub fn discarded(&self, reason: Discard) -> u64 {
-        self.counts.discards[reason as usize].load(Ordering::Relaxed)
+    /// Lookups in progress: at most one for each route and key (FW11).
+    pub fn lookups(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Queries that joined a lookup in progress.
+    pub fn joined(&self) -> u64 {
+        self.counts.joined.load(Ordering::Relaxed)
     }
 
     /// Queries turned away at this limit (N20).
@@ -145,16 +207,19 @@ impl Forwarder {
         self.counts.resolved.load(Ordering::Relaxed)
     }
 
-    /// Lookups that ended without one, each with a metrics label (N16, N18).
+    /// Lookups that ended without one, each with a metrics label (N16, N18, N20).
     pub fn unresolved(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let count = |why: Unresolved| &self.counts.unresolved[why as usize];
-        Unresolved::ALL
-            .into_iter()
-            .map(move |why| (why.label(), count(why).load(Ordering::Relaxed)))
+        let counts = self.counts.unresolved.iter().map(|count| count.load(Ordering::Relaxed));
+        lookup::LABELS.into_iter().zip(counts)
     }
 }
 
 /// A number nobody can guess. The system call behind it fails only where it does not exist.
 fn random() -> u64 {
     getrandom::u64().expect("this system gives random numbers")
+}
+
+/// The runtime's clock, which tests may stop.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
 }

@@ -12,9 +12,10 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use crate::forward::{Forwarder, Limit};
+use crate::forward::{Forwarder, Limit, ServerView, Upstreams};
 use crate::serve::{CloseReason, ServeCounters};
 use crate::source::delay::Delay;
 use crate::source::feed::Feed;
@@ -147,14 +148,14 @@ impl Scrape {
         let rows = forwarder.unresolved().map(|(reason, count)| ([("reason", reason)], count));
         page.counters("forwarded_unresolved", "Lookups that ended without one", rows)?;
         // FW13, FW52.
+        let upstreams = Arc::clone(&self.sources.state.published.load().upstreams);
         let rows =
-            Discard::ALL.map(|reason| ([("reason", reason.label())], forwarder.discarded(reason)));
+            Discard::ALL.map(|reason| ([("reason", reason.label())], upstreams.discarded(reason)));
         let help = "Messages from upstreams that were not the reply waited for";
         page.counters("upstream_discarded", help, rows)?;
         let rows = Limit::ALL.map(|limit| ([("limit", limit.label())], forwarder.limited(limit)));
         page.counters("limited", "Queries turned away at a limit of forwarding", rows)?;
-        let published = self.sources.state.published.load();
-        let servers = published.upstreams.servers().iter();
+        let servers = upstreams.servers().iter();
         let servers: Vec<_> = servers.map(|server| (server.address.to_string(), server)).collect();
         let rows = servers.iter().map(|(address, server)| {
             ([("upstream", address.as_str())], server.sent.load(Ordering::Relaxed))
@@ -163,7 +164,49 @@ impl Scrape {
         let rows = servers.iter().map(|(address, server)| {
             ([("upstream", address.as_str())], server.failed.load(Ordering::Relaxed))
         });
-        page.counters("upstream_failures", "Queries an upstream failed to answer", rows)
+        page.counters("upstream_failures", "Queries an upstream failed to answer", rows)?;
+        self.upstreams(page, &upstreams)
+    }
+
+    /// Health, latency and outcomes of each server (FW22-FW29, FW50).
+    fn upstreams(&self, page: &mut Page<'_>, upstreams: &Upstreams) -> fmt::Result {
+        let forwarder = &self.sources.forwarder;
+        let help = "Lookups in progress: at most one for each question and route";
+        page.gauge("lookups_in_progress", help, forwarder.lookups() as f64)?;
+        let help = "Queries that joined a lookup in progress";
+        page.counter("lookups_joined", help, forwarder.joined())?;
+        let view = upstreams.view(std::time::Instant::now());
+        let help = "UDP ports towards upstreams, open or closed less than 30 s ago";
+        page.gauge("upstream_ports", help, view.ports as f64)?;
+        let help = "Queries that shared a port with others, as the bound of ports was reached";
+        page.counter("upstream_ports_shared", help, view.shared_ports)?;
+        let servers: Vec<(&str, &str, &ServerView)> = view
+            .groups
+            .iter()
+            .flat_map(|group| group.servers.iter().map(|server| (group.name.as_str(), server)))
+            .map(|(group, server)| (group, server.server.as_str(), server))
+            .collect();
+        let rows = servers.iter().flat_map(|(group, name, server)| {
+            ServerView::STATES.map(|state| {
+                let labels = [("group", *group), ("upstream", *name), ("state", state)];
+                (labels, f64::from(u8::from(server.state == state)))
+            })
+        });
+        page.gauges("upstream_state", "1 for the state that an upstream is in", rows)?;
+        let rows = servers.iter().map(|(group, name, server)| {
+            ([("group", *group), ("upstream", *name)], server.in_flight as f64)
+        });
+        page.gauges("upstream_in_progress", "Queries to an upstream in progress", rows)?;
+        let rows = servers.iter().flat_map(|(group, name, server)| {
+            let outcomes =
+                [("good", server.good), ("error", server.errors), ("silence", server.silent)];
+            outcomes.map(|(outcome, count)| {
+                ([("group", *group), ("upstream", *name), ("outcome", outcome)], count)
+            })
+        });
+        page.counters("upstream_outcomes", "What came of queries to an upstream", rows)?;
+        let help = "From a query to the reply of an upstream";
+        page.histograms("upstream_latency_seconds", help, &upstreams.latencies())
     }
 
     fn source(&self, page: &mut Page<'_>) -> fmt::Result {
@@ -280,6 +323,19 @@ impl Page<'_> {
     fn histogram(&mut self, name: &str, help: &str, delay: &Delay) -> fmt::Result {
         let encoder = self.0.encode_descriptor(name, help, None, MetricType::Histogram)?;
         delay.0.encode(encoder)
+    }
+
+    fn histograms(
+        &mut self,
+        name: &str,
+        help: &str,
+        rows: &[(String, String, Histogram)],
+    ) -> fmt::Result {
+        let mut family = self.0.encode_descriptor(name, help, None, MetricType::Histogram)?;
+        rows.iter().try_for_each(|(group, upstream, histogram)| {
+            let labels = [("group", group.as_str()), ("upstream", upstream.as_str())];
+            histogram.encode(family.encode_family(&labels)?)
+        })
     }
 
     fn gauge(&mut self, name: &str, help: &str, value: f64) -> fmt::Result {

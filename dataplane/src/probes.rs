@@ -1,5 +1,5 @@
-//! `/livez /readyz /metrics /config` on a thread of their own, so that a flood of queries cannot
-//! make a probe fail (D6), nor one of HTTP connections (L14).
+//! `/livez /readyz /metrics /config /upstreams` on a thread of their own, so that a flood of queries
+//! cannot make a probe fail (D6), nor one of HTTP connections (L14).
 //!
 //! Kubelet asks on the same port as all others, so that a pod's template need not change with the image, and has a share
 //! of its own there: connections are shared by client address, and pages that take time are written elsewhere. A port of
@@ -116,13 +116,15 @@ fn router(views: Views) -> Router {
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .route("/config", get(shown::config))
+        .route("/upstreams", get(shown::upstreams))
         .with_state(views)
 }
 
 async fn readyz(From(views): From<Views>) -> (StatusCode, String) {
     match why_not_ready(&views.health, &views.report) {
         reasons if reasons.is_empty() => {
-            (StatusCode::OK, format!("ready\n{}", notes(&views.report)))
+            let notes = [notes(&views.report), upstream_notes(&views)].concat();
+            (StatusCode::OK, format!("ready\n{notes}"))
         }
         reasons => {
             (StatusCode::SERVICE_UNAVAILABLE, format!("not ready:\n- {}\n", reasons.join("\n- ")))
@@ -210,6 +212,14 @@ fn snapshot_note(told: &Told) -> String {
         ),
         Some(_) | None => String::new(),
     }
+}
+
+/// What a person should know of upstreams: those that lead back to us, a resolv.conf of no use (FW3, FW50). Never a
+/// reason not to be ready.
+fn upstream_notes(views: &Views) -> String {
+    let Some(running) = views.running.get() else { return String::new() };
+    let upstreams = Arc::clone(&running.state.published.load().upstreams);
+    upstreams.notes(Instant::now()).into_iter().map(|note| format!("warning: {note}\n")).collect()
 }
 
 async fn metrics(Extension(client): Extension<Client>, From(views): From<Views>) -> Response {

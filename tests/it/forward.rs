@@ -1,146 +1,21 @@
 //! The forwarder against scripted upstreams on loopback: rows F, and the golden examples that need no cache.
 //! Lookups that nobody answers take their whole budget of 4 s.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::Path;
+mod health;
+mod loops;
+mod many;
+mod stage;
+
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use crds::config::{self, Config, Group, GroupOptions, Policy, Server, StubDomain};
-use dataplane::forward::{Forwarder, Limit, Upstreams};
-use dataplane::state::Published;
-use dataplane_core::{Cnames, Discard, Index, LookupKey, Name, ReplyForm, ReplyHead, Waiting};
-use hickory_proto::op::{Message, ResponseCode};
+use crds::config;
+use dataplane::forward::Limit;
+use dataplane_core::{Cnames, Discard, Name};
+use hickory_proto::op::ResponseCode;
 use hickory_proto::rr::RecordType;
-use hickory_proto::rr::rdata::opt::{EdnsCode, EdnsOption};
-use tests::upstream::{Script, ScriptedUpstream, Transport};
-
-/// The upstreams of docs/dns.md 9.1.
-const GOLDEN: &str = include_str!("../scenarios/upstreams.txt");
-const FIRST: [u8; 4] = [10, 0, 0, 2];
-const SECOND: [u8; 4] = [10, 0, 0, 3];
-
-/// Scripted upstreams, and a forwarder that knows them: group 0 asks 10.0.0.2, then 10.0.0.3 (those
-/// there are a script for), group 1 is 10.20.0.53, group 2 is 10.30.0.53.
-struct Stage {
-    upstreams: BTreeMap<IpAddr, ScriptedUpstream>,
-    published: Published,
-    forwarder: Arc<Forwarder>,
-}
-
-impl Stage {
-    fn new(scripts: &str) -> Stage {
-        Stage::with(scripts, |_| {})
-    }
-
-    fn with(scripts: &str, change: impl FnOnce(&mut Config)) -> Stage {
-        let scripts = Script::parse(scripts).unwrap();
-        let start = |(ip, script)| (ip, ScriptedUpstream::start(script).unwrap());
-        let upstreams: BTreeMap<IpAddr, ScriptedUpstream> =
-            scripts.into_iter().map(start).collect();
-        let group = |servers: &[[u8; 4]]| {
-            let addresses = servers.iter().filter_map(|ip| upstreams.get(&IpAddr::from(*ip)));
-            let servers = addresses.map(|upstream| server(upstream.address())).collect();
-            let options = GroupOptions { policy: Policy::Sequential, ..GroupOptions::default() };
-            Group { servers, options }
-        };
-        let stub = |domain: &str, ip| StubDomain { domain: domain.into(), group: group(&[ip]) };
-        let mut config = Config {
-            upstreams: config::Upstreams::Servers(group(&[FIRST, SECOND])),
-            stub_domains: vec![
-                stub("corp.example", [10, 20, 0, 53]),
-                stub("lab.corp.example", [10, 30, 0, 53]),
-            ],
-            ..Config::default()
-        };
-        change(&mut config);
-        let records = Index::new(dataplane::settings::of(&config).unwrap()).records();
-        let of_config = Arc::new(Upstreams::of(&config, Path::new("/nonexistent")));
-        let published = Published { records, upstreams: of_config };
-        Stage { upstreams, published, forwarder: Forwarder::new() }
-    }
-
-    fn upstream(&self, ip: [u8; 4]) -> &ScriptedUpstream {
-        &self.upstreams[&IpAddr::from(ip)]
-    }
-
-    async fn ask(&self, group: usize, name: &str, qtype: RecordType) -> Message {
-        self.resolve(waiting(group, name, qtype)).await
-    }
-
-    async fn resolve(&self, waiting: Waiting) -> Message {
-        let client = IpAddr::from(Ipv4Addr::LOCALHOST);
-        let slot = self.forwarder.slot(&self.published.upstreams, waiting.group, client).unwrap();
-        let mut buffer = [0; 4096];
-        let resolved = self.forwarder.resolve(&self.published, &waiting, slot).await;
-        let length = resolved.write(&waiting.head, &mut buffer);
-        assert_eq!(self.forwarder.in_flight(), 0, "the slot is given back");
-        let reply = Message::from_vec(&buffer[..length]).unwrap();
-        assert_eq!(reply.metadata.id, 0xbeef);
-        reply
-    }
-
-    /// Queries sent and failed, server by server.
-    fn counters(&self) -> Vec<(u64, u64)> {
-        let load = |s: &Arc<dataplane_core::ServerCounters>| {
-            (s.sent.load(Ordering::Relaxed), s.failed.load(Ordering::Relaxed))
-        };
-        self.published.upstreams.servers().iter().map(load).collect()
-    }
-}
-
-fn server(address: SocketAddr) -> Server {
-    let (ip, port) = (address.ip(), address.port());
-    Server { ip, port, transport: config::Transport::Udp, tls: None }
-}
-
-fn servers(config: &mut Config) -> &mut Vec<Server> {
-    match &mut config.upstreams {
-        config::Upstreams::Servers(group) => &mut group.servers,
-        other => panic!("{other:?}"),
-    }
-}
-
-fn waiting(group: usize, name: &str, qtype: RecordType) -> Waiting {
-    waiting_behind(group, name, qtype, Cnames::NONE)
-}
-
-fn waiting_behind(group: usize, name: &str, qtype: RecordType, cnames: Cnames<'_>) -> Waiting {
-    let name = Name::from_text(name).unwrap();
-    let form = ReplyForm {
-        id: 0xbeef,
-        rd: true,
-        cd: false,
-        ad: false,
-        do_: false,
-        edns: true,
-        qtype: qtype.into(),
-        limit: 1232,
-        udp_payload_size: 1232,
-        ra: true,
-        snapshot_age_s: None,
-    };
-    let head = ReplyHead { form, question: name.wire(), nsid: None, cnames }.keep();
-    Waiting { group, key: LookupKey::new(name, qtype.into(), false, false), head }
-}
-
-/// The data of the answer section, sorted: RRsets are rotated.
-fn answers(reply: &Message) -> Vec<String> {
-    let mut data: Vec<String> = reply.answers.iter().map(|r| r.data.to_string()).collect();
-    data.sort();
-    data
-}
-
-/// Rcode and Extended DNS Error.
-fn failure(reply: &Message) -> (ResponseCode, Option<u16>) {
-    let options = reply.edns.as_ref().map(|edns| edns.options());
-    let code = options.and_then(|options| match options.get(EdnsCode::Unknown(15)) {
-        Some(EdnsOption::Unknown(_, octets)) => Some(u16::from_be_bytes([octets[0], octets[1]])),
-        _ => None,
-    });
-    (reply.metadata.response_code, code)
-}
+use stage::{FIRST, GOLDEN, SECOND, Stage, answers, failure, server, servers, waiting_behind};
+use tests::upstream::Transport;
 
 #[tokio::test]
 async fn g94_stub_domains_are_asked_at_their_own_servers() {
@@ -209,6 +84,21 @@ async fn g126_a_truncated_reply_is_asked_again_over_tcp_and_never_relayed() {
 }
 
 #[tokio::test]
+async fn fw24_the_first_datagram_of_a_lookup_waits_for_nothing() {
+    let server = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = server.local_addr().unwrap();
+    let stage = Stage::with("server 10.0.0.2\n* *\n  silent", |config| {
+        servers(config)[0] = self::server(address);
+    });
+    let mut asking = std::pin::pin!(stage.ask(0, "www.example.org", RecordType::A));
+    // One poll of the client's part and one of the lookup: no timer passes in between.
+    assert!(futures::poll!(asking.as_mut()).is_pending());
+    tokio::task::yield_now().await;
+    server.set_nonblocking(true).unwrap();
+    assert!(server.recv(&mut [0; 512]).unwrap() > 12);
+}
+
+#[tokio::test]
 async fn g127_after_an_error_the_next_server_is_asked() {
     let stage = Stage::new(GOLDEN);
     let reply = stage.ask(0, "mixed.example.net", RecordType::A).await;
@@ -234,8 +124,8 @@ async fn f1_f2_wrong_replies_are_counted_and_waited_past() {
     let reply = stage.ask(0, "wrong.example.net", RecordType::A).await;
     assert_eq!(failure(&reply), (ResponseCode::NoError, None));
     assert_eq!(answers(&reply), ["192.0.2.85"]);
-    let discarded = Discard::ALL.map(|reason| stage.forwarder.discarded(reason));
-    assert_eq!(discarded, [0, 1, 1], "malformed, id, question");
+    let discarded = Discard::ALL.map(|reason| stage.published.upstreams.discarded(reason));
+    assert_eq!(discarded, [0, 1, 1, 0], "malformed, id, question, case");
     assert_eq!(stage.upstream(FIRST).asked().len(), 1);
 }
 
@@ -247,7 +137,7 @@ async fn f1_after_three_wrong_replies_the_server_is_asked_over_tcp() {
     let reply = stage.ask(0, "spoofed.example", RecordType::A).await;
     assert_eq!(answers(&reply), ["192.0.2.1"]);
     assert_eq!(stage.upstream(FIRST).times_asked_over("spoofed.example.", Transport::Tcp), 1);
-    assert_eq!(stage.forwarder.discarded(Discard::Id), 3);
+    assert_eq!(stage.published.upstreams.discarded(Discard::Id), 3);
 }
 
 #[tokio::test]
@@ -259,7 +149,7 @@ async fn f7_malformed_and_cut_replies_are_waited_past() {
         let stage = Stage::new(&script);
         let reply = stage.ask(0, "broken.example", RecordType::A).await;
         assert_eq!(answers(&reply), ["192.0.2.1"], "{decoy}");
-        assert_eq!(stage.forwarder.discarded(Discard::Malformed), 1, "{decoy}");
+        assert_eq!(stage.published.upstreams.discarded(Discard::Malformed), 1, "{decoy}");
         assert_eq!(stage.upstream(FIRST).asked().len(), 1, "{decoy}");
     }
 }

@@ -23,6 +23,8 @@ use script::Stream;
 
 /// Queries remembered; later ones are answered but not kept.
 const MAX_REMEMBERED: usize = 200_000;
+/// What a forwarder asks on its own to find loops is answered and not remembered: it comes at any time.
+const LOOP_ZONE: &str = "clusterdns-loop.";
 /// Ports tried before giving up: one must be free for UDP and TCP alike.
 const PORT_ATTEMPTS: usize = 64;
 
@@ -168,6 +170,9 @@ impl Shared {
     fn receive(&self, packet: &[u8], from: SocketAddr, transport: Transport) -> Option<Reaction> {
         let asked = asked(packet, from, transport)?;
         let reaction = react(&self.script.read().expect("no panic while writing"), packet, &asked);
+        if asked.name.to_ascii_lowercase().ends_with(LOOP_ZONE) {
+            return reaction;
+        }
         let mut log = self.asked.lock().expect("no panic while pushing");
         if log.len() < MAX_REMEMBERED {
             log.push(asked);

@@ -44,8 +44,8 @@ pub use object::{
 };
 pub use records::{DataSource, Records};
 pub use relay::{
-    Cnames, Discard, Freshness, LookupKey, OwnedHead, RelayError, Relayed, ReplyForm, ReplyHead,
-    TtlCaps, UpstreamQuery, Verdict, write_chain,
+    Cnames, Discard, Freshness, LookupKey, OwnedHead, QueryForm, RelayError, Relayed, ReplyForm,
+    ReplyHead, TtlCaps, UpstreamQuery, Verdict, write_chain,
 };
 pub use respond::{Action, Counters, Forward, Identity, Waiting, respond};
 pub use settings::{

@@ -48,6 +48,31 @@ pub struct UpstreamQuery {
     pub wire: Vec<u8>,
 }
 
+/// How a query to one server is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueryForm {
+    /// With an OPT record, unless the server is known not to understand it (FW25).
+    pub edns: bool,
+    /// Letters of the name in random case, from these random bits (FW14).
+    pub case: Option<u64>,
+}
+
+impl QueryForm {
+    /// With an OPT record, the name in lower case (FW1).
+    pub const USUAL: QueryForm = QueryForm { edns: true, case: None };
+
+    /// Spells a name in wire form as it is sent and must come back: bit `i` decides the case of octet `i`, modulo 64.
+    fn spell(self, name: &mut [u8]) {
+        let Some(bits) = self.case else { return };
+        for (place, octet) in name.iter_mut().enumerate() {
+            // Lengths of labels are below 64 and so no letters.
+            if bits >> (place % 64) & 1 == 1 {
+                octet.make_ascii_uppercase();
+            }
+        }
+    }
+}
+
 /// What a message that came from an upstream is worth.
 #[derive(Debug)]
 pub enum Verdict {
@@ -68,11 +93,14 @@ pub enum Discard {
     Id,
     /// Another question.
     Question,
+    /// The question in other letter case than it was sent in (FW14).
+    Case,
 }
 
 impl Discard {
     /// Every reason, in the order of their discriminants.
-    pub const ALL: [Discard; 3] = [Discard::Malformed, Discard::Id, Discard::Question];
+    pub const ALL: [Discard; 4] =
+        [Discard::Malformed, Discard::Id, Discard::Question, Discard::Case];
 
     /// The metrics label.
     pub const fn label(self) -> &'static str {
@@ -80,6 +108,7 @@ impl Discard {
             Discard::Malformed => "malformed",
             Discard::Id => "id",
             Discard::Question => "question",
+            Discard::Case => "case",
         }
     }
 }

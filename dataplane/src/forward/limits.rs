@@ -24,12 +24,20 @@ pub enum Limit {
     TcpBuffers,
     /// `upstreamPorts`.
     UpstreamPorts,
+    /// What each server of the group is given at once.
+    Server,
 }
 
 impl Limit {
     /// Every limit, in the order of their discriminants.
-    pub const ALL: [Limit; 5] =
-        [Limit::Total, Limit::Group, Limit::Client, Limit::TcpBuffers, Limit::UpstreamPorts];
+    pub const ALL: [Limit; 6] = [
+        Limit::Total,
+        Limit::Group,
+        Limit::Client,
+        Limit::TcpBuffers,
+        Limit::UpstreamPorts,
+        Limit::Server,
+    ];
 
     /// The metrics label.
     pub const fn label(self) -> &'static str {
@@ -39,6 +47,7 @@ impl Limit {
             Limit::Client => "client",
             Limit::TcpBuffers => "tcp_buffers",
             Limit::UpstreamPorts => "upstream_ports",
+            Limit::Server => "server",
         }
     }
 }
@@ -56,7 +65,7 @@ pub(super) struct InFlight {
 #[derive(Debug)]
 pub struct Slot {
     forwarder: Arc<Forwarder>,
-    /// Of the group as it was when the slot was taken: a new configuration counts from nothing.
+    /// Of the group as it was when the slot was taken.
     group: Arc<AtomicUsize>,
     client: IpAddr,
 }
@@ -116,7 +125,7 @@ pub(super) fn take(
     };
     let client = client.to_canonical();
     let (count, group_limit) = match upstreams.group(group) {
-        Some(group) => (group.in_flight.clone(), group.max_in_flight),
+        Some(group) => (Arc::clone(group.in_flight()), group.max_in_flight),
         // No such group: `resolve` says so, and counts against the other limits only.
         None => (Arc::default(), usize::MAX),
     };

@@ -1,21 +1,20 @@
-//! One lookup: attempts at the servers of a group, side by side, until one answers (FW21, FW23, FW24).
+//! One lookup: attempts at the servers of a group, side by side, until one answers (FW20-FW26).
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::Instant;
 
-use dataplane_core::{LookupKey, Relayed};
+use dataplane_core::{LookupKey, RelayError, Relayed};
 use futures::stream::{FuturesUnordered, StreamExt};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::sleep_until;
 
-use super::attempt::{Ask, Failure};
-use super::plan::{Plan, order};
-use super::upstreams::{Group, Member, Upstreams};
-use super::{Counts, random};
+use super::attempt::{self, Outcome, Question};
+use super::limits::Limit;
+use super::plan::{MAX_SENDS, Next, Plan, Send, order};
+use super::server::{Heard, Sent};
+use super::upstreams::Group;
+use super::{now, random};
 
-/// Between sends, unless a failure is explicit (FW23).
-pub(super) const HEDGE: Duration = Duration::from_millis(500);
-/// From the query to the reply: stub resolvers give up at 5 s (FW24).
-const BUDGET: Duration = Duration::from_secs(4);
+/// Rcodes with which a server refuses a query for its OPT record (FW25): FORMERR, NOTIMP, BADVERS.
+const REFUSES_EDNS: [u16; 3] = [1, 4, 16];
 
 /// Why a lookup ended without an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,27 +25,27 @@ pub(super) enum Unresolved {
     Silence,
     /// N18: there were replies, none of them an answer.
     Errors,
-    /// N20: no port was left to ask from.
-    NoPort,
+    /// N20: there was no place or no port to ask from.
+    Limited(Limit),
 }
 
-impl Unresolved {
-    pub(super) const ALL: [Unresolved; 4] =
-        [Unresolved::NoServer, Unresolved::Silence, Unresolved::Errors, Unresolved::NoPort];
+/// The labels of [`Unresolved`] for metrics, in the order of [`Unresolved::place`].
+pub(super) const LABELS: [&str; 4] = ["no_server", "silence", "errors", "limited"];
 
-    pub(super) const fn label(self) -> &'static str {
+impl Unresolved {
+    pub(super) const fn place(self) -> usize {
         match self {
-            Unresolved::NoServer => "no_server",
-            Unresolved::Silence => "silence",
-            Unresolved::Errors => "errors",
-            Unresolved::NoPort => "no_port",
+            Unresolved::NoServer => 0,
+            Unresolved::Silence => 1,
+            Unresolved::Errors => 2,
+            Unresolved::Limited(_) => 3,
         }
     }
 
     /// The Extended DNS Error (RFC 8914, §5.2).
     pub(super) const fn ede(self) -> u16 {
         match self {
-            Unresolved::NoServer | Unresolved::NoPort => 0,
+            Unresolved::NoServer | Unresolved::Limited(_) => 0,
             Unresolved::Silence => 22,
             Unresolved::Errors => 23,
         }
@@ -58,67 +57,150 @@ impl Unresolved {
             Unresolved::NoServer => "no usable upstream server is configured",
             Unresolved::Silence => "no upstream server answered",
             Unresolved::Errors => "upstream servers answered only with errors",
-            Unresolved::NoPort => "forward limit",
+            Unresolved::Limited(_) => "forward limit",
         }
     }
 }
 
-/// Asks the group; the first good reply from any of the attempts wins.
+/// Asks the group; the first good reply from any of the attempts wins. The budget runs from `started`.
 pub(super) async fn lookup(
-    upstreams: &Upstreams,
     group: &Group,
-    members: &[Member],
+    members: &[usize],
     key: &LookupKey,
-    counts: &Counts,
+    started: Instant,
 ) -> Result<Relayed, Unresolved> {
-    if members.is_empty() {
+    let now_at = now();
+    let candidates =
+        members.iter().filter_map(|member| group.servers[*member].candidate(*member, now_at));
+    let candidates: Vec<_> = candidates.collect();
+    if candidates.is_empty() {
         return Err(Unresolved::NoServer);
     }
-    let started = Instant::now();
-    let turn = group.lookups.fetch_add(1, Ordering::Relaxed);
-    let mut plan = Plan::new(order(members, group.policy, turn, random()));
-    let expired = AtomicBool::new(false);
+    let plan = Plan::new(order(candidates, group.policy, group.next_turn(), random()), started);
+    let mut progress =
+        Progress { group, plan, sends: 0, errors: false, limit: None, without_edns: 0 };
+    let question = Question { key, caps: &group.caps, randomise_case: group.randomise_case };
     let mut attempts = FuturesUnordered::new();
-    let mut next_send = started;
-    let mut why = Unresolved::Silence;
-    while plan.peek().is_some() || !attempts.is_empty() {
+    // Those in progress, by the number of the send.
+    let mut sent: Vec<Option<Sent>> = Vec::with_capacity(MAX_SENDS);
+    loop {
+        let now_at = now();
+        sent.iter_mut().flatten().for_each(|sent| sent.look(now_at));
+        let until = match progress.plan.next(now_at) {
+            Next::Send(send) => {
+                let server = &group.servers[progress.plan.member(send.place)];
+                match server.send() {
+                    Some(guard) => {
+                        let number = sent.len();
+                        sent.push(Some(guard));
+                        progress.sends += 1;
+                        attempts.push(async move {
+                            let outcome =
+                                attempt::ask(question, server, send.transport, send.edns).await;
+                            (number, send, outcome)
+                        });
+                    }
+                    None => progress.limited(send, Limit::Server),
+                }
+                continue;
+            }
+            Next::Listen(_) if attempts.is_empty() => return Err(progress.why()),
+            Next::Wait(until) | Next::Listen(until) => until,
+            Next::Expired => {
+                // All of them had their time.
+                sent.into_iter().flatten().for_each(|sent| sent.settle(Heard::Nothing));
+                return Err(progress.why());
+            }
+        };
         tokio::select! {
             biased;
-            Some((place, result)) = attempts.next(), if !attempts.is_empty() => match result {
-                Ok(relayed) => return Ok(relayed),
-                // An explicit failure moves on at once (FW21) ...
-                Err(Failure::Reply) => {
-                    why = Unresolved::Errors;
-                    plan.exclude(place);
-                    next_send = Instant::now();
+            Some((number, send, outcome)) = attempts.next(), if !attempts.is_empty() => {
+                if let Some(sent) = sent[number].take()
+                    && let Some(relayed) = progress.ended(send, sent, outcome)
+                {
+                    return Ok(relayed);
                 }
-                // ... but asking a closed port again and again at once is no use.
-                Err(Failure::Network) if plan.next_is_new() => next_send = Instant::now(),
-                Err(Failure::Network) => {}
-                // Waiting for a port would hold up the client; what was sent before may still be answered.
-                Err(Failure::NoPort) if attempts.is_empty() => return Err(Unresolved::NoPort),
-                Err(Failure::NoPort) => {}
-            },
-            () = sleep_until(next_send), if plan.peek().is_some() => {
-                if let Some((place, member, transport)) = plan.next() {
-                    let ask = Ask {
-                        key,
-                        server: &upstreams.servers()[member.server],
-                        failing: upstreams.failing(member),
-                        caps: &group.caps,
-                        discards: &counts.discards,
-                        sockets: &upstreams.sockets,
-                        expired: &expired,
-                    };
-                    attempts.push(async move { (place, ask.over(transport).await) });
-                }
-                next_send = Instant::now() + HEDGE;
             }
-            () = sleep_until(started + BUDGET) => {
-                expired.store(true, Ordering::Relaxed);
-                break;
-            }
+            () = sleep_until(until.into()) => {}
         }
     }
-    Err(why)
+}
+
+/// What is known while a lookup runs.
+struct Progress<'a> {
+    group: &'a Group,
+    plan: Plan,
+    /// Queries that left.
+    sends: u32,
+    errors: bool,
+    limit: Option<Limit>,
+    /// A bit for each place of the plan that refused an OPT record (FW25).
+    without_edns: u32,
+}
+
+impl Progress<'_> {
+    /// Why there is no answer, if none comes any more.
+    fn why(&self) -> Unresolved {
+        match self.limit {
+            _ if self.errors => Unresolved::Errors,
+            Some(limit) if self.sends == 0 => Unresolved::Limited(limit),
+            Some(_) | None => Unresolved::Silence,
+        }
+    }
+
+    /// Takes the end of an attempt; a good reply ends the lookup.
+    fn ended(&mut self, send: Send, sent: Sent, outcome: Outcome) -> Option<Relayed> {
+        let now = now();
+        match outcome {
+            Outcome::Good(relayed) => {
+                if !send.edns && self.without_edns & (1 << send.place) != 0 {
+                    self.group.servers[self.plan.member(send.place)].refused_edns(now);
+                }
+                sent.settle(Heard::Good);
+                return Some(relayed);
+            }
+            Outcome::Error(RelayError::Truncated) => {
+                sent.settle(Heard::Good);
+                self.plan.over_stream(send.place, now);
+            }
+            Outcome::Error(RelayError::Rcode(rcode))
+                if send.edns && REFUSES_EDNS.contains(&rcode) =>
+            {
+                self.errors = true;
+                sent.settle(Heard::Error);
+                self.without_edns |= 1 << send.place;
+                self.plan.without_edns(send);
+            }
+            Outcome::Error(
+                RelayError::Rcode(_)
+                | RelayError::Referral
+                | RelayError::Chain
+                | RelayError::Unrelated,
+            ) => {
+                self.errors = true;
+                sent.settle(Heard::Error);
+                self.plan.error(send.place, now);
+            }
+            Outcome::Distrusted => {
+                sent.settle(Heard::Nothing);
+                self.plan.over_stream(send.place, now);
+            }
+            Outcome::Unreachable => {
+                sent.settle(Heard::Nothing);
+                self.plan.unreachable(send.place, now);
+            }
+            Outcome::NoPort => {
+                sent.cancel();
+                self.sends -= 1;
+                self.limited(send, Limit::UpstreamPorts);
+            }
+        }
+        None
+    }
+
+    /// The server could not be asked: waiting for a place would cost the client more than the next server does.
+    fn limited(&mut self, send: Send, limit: Limit) {
+        self.limit = Some(limit);
+        self.plan.error(send.place, now());
+    }
 }

@@ -1,28 +1,79 @@
-//! Whom one lookup asks, and when (FW22, FW23): decided here, without sockets and clock.
+//! Whom one lookup asks, over what, and when (FW22-FW26): decided here, without sockets. Time comes as an argument.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 use crds::config::Policy;
 
-use super::upstreams::{Member, Transport};
+use super::server::{Standing, Transport};
 
-/// Sends in one lookup.
-const MAX_SENDS: usize = 8;
-/// UDP sends to one server, before it is asked over TCP once; TCP sends to a server that has TCP only.
+/// Sends in one lookup (FW23).
+pub(super) const MAX_SENDS: usize = 8;
+/// UDP sends to one server, before it is asked over TCP once; sends to a server that has streams only (FW23).
 const MAX_SENDS_PER_SERVER: usize = 3;
+/// One in so many lookups of the policy `Fastest` has a random order, to explore (FW22: 5 %).
+const EXPLORE: u64 = 20;
 
-/// The order of members for one lookup. `turn` counts the group's lookups, `random` is drawn anew
-/// for each. `fastest` needs measurements, which the full forwarder brings: random until then.
-pub(super) fn order(members: &[Member], policy: Policy, turn: usize, random: u64) -> Vec<Member> {
-    let mut order = members.to_vec();
+/// Times of a lookup (FW23, FW24).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pace {
+    /// Between sends, unless a failure is explicit.
+    pub(super) interval: Duration,
+    /// From the query to the reply.
+    pub(super) budget: Duration,
+    /// Whether each server is asked once and no more.
+    is_once: bool,
+}
+
+/// From the query to the reply: stub resolvers give up at 5 s (FW24).
+const BUDGET: Duration = Duration::from_secs(4);
+pub(super) const USUAL: Pace =
+    Pace { interval: Duration::from_millis(500), budget: BUDGET, is_once: false };
+/// While every server of the group is down (FW24).
+const ALL_DOWN: Pace =
+    Pace { interval: Duration::from_millis(250), budget: Duration::from_secs(2), is_once: true };
+
+/// A server that one lookup may ask, as it stands when the lookup begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Candidate {
+    /// Its place in the group.
+    pub(super) member: usize,
+    pub(super) transport: Transport,
+    pub(super) standing: Standing,
+    /// Smoothed; none before the first reply.
+    pub(super) latency: Option<Duration>,
+    /// Whether it understands EDNS as far as is known (FW25).
+    pub(super) edns: bool,
+}
+
+/// The order for one lookup (FW22). `turn` counts the group's lookups, `random` is drawn for each.
+pub(super) fn order(
+    mut order: Vec<Candidate>,
+    policy: Policy,
+    turn: usize,
+    random: u64,
+) -> Vec<Candidate> {
     match policy {
         Policy::Sequential => {}
-        Policy::RoundRobin => order.rotate_left(turn % members.len().max(1)),
-        Policy::Random | Policy::Fastest => shuffle(&mut order, random),
+        Policy::RoundRobin => {
+            let first = turn % order.len().max(1);
+            order.rotate_left(first);
+        }
+        Policy::Random => shuffle(&mut order, random),
+        Policy::Fastest => {
+            shuffle(&mut order, random / EXPLORE);
+            if !random.is_multiple_of(EXPLORE) {
+                // Those without a measurement come first: they get one so.
+                order.sort_by_key(|candidate| candidate.latency);
+            }
+        }
     }
+    order.sort_by_key(|candidate| candidate.standing);
     order
 }
 
-/// Fisher-Yates; 15! is below 2^41, so 64 random bits give every permutation nearly equally.
-fn shuffle(order: &mut [Member], mut random: u64) {
+/// Fisher-Yates; 15! is below 2^41, so the bits that are left give every permutation nearly equally.
+fn shuffle(order: &mut [Candidate], mut random: u64) {
     for last in (1..order.len()).rev() {
         let choices = last as u64 + 1;
         order.swap(last, (random % choices) as usize);
@@ -30,41 +81,119 @@ fn shuffle(order: &mut [Member], mut random: u64) {
     }
 }
 
-/// The sends still to come.
+/// One query to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Send {
+    /// Its place in the order.
+    pub(super) place: usize,
+    pub(super) transport: Transport,
+    /// With an OPT record.
+    pub(super) edns: bool,
+}
+
+/// What to do now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    Send(Send),
+    /// Nothing before this time but to listen.
+    Wait(Instant),
+    /// No send is left; listen until this time.
+    Listen(Instant),
+    /// The budget is spent.
+    Expired,
+}
+
+/// The sends of one lookup.
 #[derive(Debug)]
 pub(super) struct Plan {
-    order: Vec<Member>,
-    /// Not asked again: they gave an error or a referral (FW21).
-    excluded: Vec<bool>,
+    order: Vec<Place>,
+    pace: Pace,
+    deadline: Instant,
+    next_at: Instant,
+    /// To send at once: another form of a query that a server did not take.
+    urgent: VecDeque<Send>,
     /// The next in `order`, and how often the order was walked before.
     place: usize,
     round: usize,
     sends: usize,
 }
 
+#[derive(Debug)]
+struct Place {
+    candidate: Candidate,
+    /// Not asked again: it gave an error or a referral (FW21), or its stream was asked at once.
+    is_done: bool,
+    streamed: bool,
+}
+
 impl Plan {
-    pub(super) fn new(order: Vec<Member>) -> Plan {
-        let excluded = vec![false; order.len()];
-        Plan { order, excluded, place: 0, round: 0, sends: 0 }
+    /// A plan for these servers, best first; `started` is when the first client's query came.
+    pub(super) fn new(order: Vec<Candidate>, started: Instant) -> Plan {
+        let all_down = order.iter().all(|candidate| candidate.standing == Standing::Down);
+        let pace = if all_down { ALL_DOWN } else { USUAL };
+        let place = |candidate| Place { candidate, is_done: false, streamed: false };
+        Plan {
+            order: order.into_iter().map(place).collect(),
+            pace,
+            deadline: started + pace.budget,
+            next_at: started,
+            urgent: VecDeque::new(),
+            place: 0,
+            round: 0,
+            sends: 0,
+        }
     }
 
-    /// The next send, if there is one: position in the order, whom, and over what.
-    pub(super) fn peek(&mut self) -> Option<(usize, Member, Transport)> {
-        while self.sends < MAX_SENDS && self.round <= MAX_SENDS_PER_SERVER {
-            let Some(&member) = self.order.get(self.place) else {
+    /// Which member of the group is at a place of the order.
+    pub(super) fn member(&self, place: usize) -> usize {
+        self.order[place].candidate.member
+    }
+
+    /// What to do at `now`; a send is taken by this.
+    pub(super) fn next(&mut self, now: Instant) -> Next {
+        if now >= self.deadline {
+            return Next::Expired;
+        }
+        if self.sends < MAX_SENDS
+            && let Some(send) = self.urgent.pop_front()
+        {
+            return self.take(send, now);
+        }
+        match self.peek() {
+            None => Next::Listen(self.deadline),
+            Some(_) if now < self.next_at => Next::Wait(self.next_at.min(self.deadline)),
+            Some(send) => {
+                self.place += 1;
+                self.take(send, now)
+            }
+        }
+    }
+
+    fn take(&mut self, send: Send, now: Instant) -> Next {
+        self.sends += 1;
+        self.next_at = now + self.pace.interval;
+        self.order[send.place].streamed |= send.transport == Transport::Tcp;
+        Next::Send(send)
+    }
+
+    /// The next send of the walk, if there is one.
+    fn peek(&mut self) -> Option<Send> {
+        let rounds = if self.pace.is_once { 0 } else { MAX_SENDS_PER_SERVER };
+        while self.sends < MAX_SENDS && self.round <= rounds {
+            let Some(place) = self.order.get(self.place) else {
                 self.place = 0;
                 self.round += 1;
                 continue;
             };
-            let last = self.round == MAX_SENDS_PER_SERVER;
-            let transport = match member.transport {
-                Transport::Udp if last => Some(Transport::Tcp),
+            let is_last = self.round == MAX_SENDS_PER_SERVER;
+            let transport = match place.candidate.transport {
+                Transport::Udp if is_last => (!place.streamed).then_some(Transport::Tcp),
                 Transport::Udp => Some(Transport::Udp),
-                Transport::Tcp => (!last).then_some(Transport::Tcp),
+                Transport::Tcp => (!is_last).then_some(Transport::Tcp),
             };
             match transport {
-                Some(transport) if !self.excluded[self.place] => {
-                    return Some((self.place, member, transport));
+                Some(transport) if !place.is_done => {
+                    return Some(Send { place: self.place, transport, edns: place.candidate.edns });
                 }
                 _ => self.place += 1,
             }
@@ -72,81 +201,40 @@ impl Plan {
         None
     }
 
-    /// Takes the next send.
-    pub(super) fn next(&mut self) -> Option<(usize, Member, Transport)> {
-        let send = self.peek()?;
-        self.place += 1;
-        self.sends += 1;
-        Some(send)
+    /// It gave an error: it is not asked again, and the next one is asked at once (FW21).
+    pub(super) fn error(&mut self, place: usize, now: Instant) {
+        self.order[place].is_done = true;
+        self.next_at = now;
     }
 
-    /// This one gave an error: it is not asked again.
-    pub(super) fn exclude(&mut self, place: usize) {
-        self.excluded[place] = true;
+    /// The network gave an error. Asking a closed port again and again at once is no use; another server is.
+    pub(super) fn unreachable(&mut self, place: usize, now: Instant) {
+        let is_new = self.peek().is_some() && self.round == 0;
+        if is_new || self.order[place].is_done {
+            self.next_at = now;
+        }
     }
 
-    /// Whether the next send goes to a server that this lookup has not asked.
-    pub(super) fn next_is_new(&mut self) -> bool {
-        self.peek().is_some() && self.round == 0
+    /// Its datagrams are truncated (FW26) or not to be believed (FW13, FW14): its stream is asked at once, if it was
+    /// not asked before.
+    pub(super) fn over_stream(&mut self, place: usize, now: Instant) {
+        let of = &mut self.order[place];
+        of.is_done = true;
+        if of.streamed {
+            self.next_at = now;
+        } else {
+            of.streamed = true;
+            let edns = of.candidate.edns;
+            self.urgent.push_back(Send { place, transport: Transport::Tcp, edns });
+        }
+    }
+
+    /// It refused a query with an OPT record: the same without (FW25).
+    pub(super) fn without_edns(&mut self, send: Send) {
+        self.order[send.place].candidate.edns = false;
+        self.urgent.push_back(Send { edns: false, ..send });
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::BTreeMap;
-
-    fn members(count: usize, transport: Transport) -> Vec<Member> {
-        (0..count).map(|server| Member { server, transport }).collect()
-    }
-
-    fn sends(plan: &mut Plan) -> Vec<(usize, Transport)> {
-        std::iter::from_fn(|| plan.next()).map(|(_, m, transport)| (m.server, transport)).collect()
-    }
-
-    #[test]
-    fn fw23_two_servers_get_three_datagrams_and_a_stream_each() {
-        use Transport::{Tcp, Udp};
-        let mut plan = Plan::new(members(2, Udp));
-        let expected =
-            [(0, Udp), (1, Udp), (0, Udp), (1, Udp), (0, Udp), (1, Udp), (0, Tcp), (1, Tcp)];
-        assert_eq!(sends(&mut plan), expected);
-    }
-
-    #[test]
-    fn fw23_other_numbers_of_servers_end_too() {
-        use Transport::{Tcp, Udp};
-        assert_eq!(
-            sends(&mut Plan::new(members(1, Udp))),
-            [(0, Udp), (0, Udp), (0, Udp), (0, Tcp)]
-        );
-        assert_eq!(sends(&mut Plan::new(members(1, Tcp))), [(0, Tcp); 3]);
-        assert_eq!(sends(&mut Plan::new(members(15, Udp))).len(), 8);
-        assert_eq!(sends(&mut Plan::new(Vec::new())), []);
-    }
-
-    #[test]
-    fn fw21_a_server_that_gave_an_error_is_not_asked_again() {
-        let mut plan = Plan::new(members(2, Transport::Udp));
-        let (place, first, _) = plan.next().unwrap();
-        assert!(plan.next_is_new());
-        plan.exclude(place);
-        assert!(sends(&mut plan).iter().all(|(server, _)| *server != first.server));
-        assert!(!plan.next_is_new());
-    }
-
-    #[test]
-    fn fw22_each_policy_has_its_order() {
-        let members = members(3, Transport::Udp);
-        let first = |policy, turn, random| order(&members, policy, turn, random)[0].server;
-        assert_eq!([0, 1, 2, 3].map(|turn| first(Policy::Sequential, turn, 5)), [0, 0, 0, 0]);
-        assert_eq!([0, 1, 2, 3].map(|turn| first(Policy::RoundRobin, turn, 5)), [0, 1, 2, 0]);
-        let mut permutations = BTreeMap::new();
-        for random in 0..600 {
-            let order = order(&members, Policy::Random, 0, random);
-            let order: Vec<usize> = order.iter().map(|member| member.server).collect();
-            *permutations.entry(order).or_insert(0) += 1;
-        }
-        assert_eq!(permutations.values().collect::<Vec<_>>(), [&100; 6]);
-    }
-}
+mod tests;

@@ -2,80 +2,85 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
 
-use crds::config::{self, Config, GroupOptions, Policy, Server};
-use dataplane_core::{ServerCounters, TtlCaps};
-use tokio::sync::Semaphore;
+use crds::config::{self, Config, GroupOptions, Policy};
+use dataplane_core::{Discard, LookupKey, Name, ServerCounters, TtlCaps};
 
-use super::down::{Down, Failing};
+use super::registry::{Registry, Route, RouteId, RouteState, Taking};
 use super::resolv_conf::ResolvConf;
+use super::server::{Identity, Server};
 
 /// Port of DNS, for the servers of resolv.conf.
 const DNS_PORT: u16 = 53;
 /// What the group of the default upstreams is called.
 const DEFAULT_GROUP: &str = "upstreams";
-
-/// Servers no longer configured whose counts are kept.
-const MAX_FORMER: usize = 256;
+/// NS.
+const NS: u16 = 2;
+/// SOA.
+const SOA: u16 = 6;
 
 /// The upstream groups of one configuration; the default has none.
 #[derive(Debug)]
 pub struct Upstreams {
     /// Group 0 is that of the default upstreams, `i + 1` that of stub domain `i`.
-    groups: Vec<Option<Group>>,
-    /// Shared with earlier configurations: lookups that those began still count.
-    servers: Vec<Arc<ServerCounters>>,
-    /// One for each of `servers`.
-    failing: Vec<Arc<Failing>>,
-    /// Servers of earlier configurations, in case they come back; the newest first.
-    former: Vec<Arc<ServerCounters>>,
+    groups: Vec<Option<Arc<Group>>>,
+    servers: Vec<Arc<Server>>,
+    counters: Vec<Arc<ServerCounters>>,
+    pub(super) registry: Arc<Registry>,
     problems: Vec<String>,
     resolv_conf: Option<ResolvConf>,
     pub(super) max_in_flight: usize,
     pub(super) max_in_flight_per_client: usize,
-    /// Sockets towards upstreams (`upstreamPorts`, FW10).
-    pub(super) sockets: Semaphore,
 }
 
 /// The servers of one route.
 #[derive(Debug)]
 pub(super) struct Group {
     /// `upstreams`, or the stub domain.
-    name: String,
+    pub(super) name: String,
     /// Those that can be asked, in configured order.
-    pub(super) members: Vec<Member>,
-    /// Of these the ones that are not ourselves, found at the first lookup.
-    askable: OnceLock<Vec<Member>>,
+    pub(super) servers: Vec<Arc<Server>>,
+    /// The places of those that are not ourselves, found at the first lookup.
+    askable: OnceLock<Vec<usize>>,
     pub(super) policy: Policy,
-    /// Lookups so far, for `roundRobin`.
-    pub(super) lookups: AtomicUsize,
-    pub(super) in_flight: Arc<AtomicUsize>,
+    /// FW14.
+    pub(super) randomise_case: bool,
     pub(super) max_in_flight: usize,
     pub(super) caps: TtlCaps,
-}
-
-/// A server in a group.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Member {
-    /// Its place among [`Upstreams::servers`].
-    pub(super) server: usize,
-    pub(super) transport: Transport,
-}
-
-/// What we can ask over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Transport {
-    Udp,
-    Tcp,
+    /// What servers of this group are asked to see whether they are up (FW27).
+    pub(super) probe: LookupKey,
+    state: Arc<RouteState>,
 }
 
 impl Group {
-    /// The members that `is_other` says are not ourselves; looked at once.
-    pub(super) fn askable(&self, is_other: impl Fn(&Member) -> bool) -> &[Member] {
-        self.askable.get_or_init(|| self.members.iter().filter(|m| is_other(m)).copied().collect())
+    /// The places of servers that `is_other` says are not ourselves; looked at once.
+    pub(super) fn askable(&self, is_other: impl Fn(&Server) -> bool) -> &[usize] {
+        self.askable.get_or_init(|| {
+            let others = self.servers.iter().enumerate().filter(|(_, server)| is_other(server));
+            others.map(|(place, _)| place).collect()
+        })
+    }
+
+    /// Names the content of this group.
+    pub(super) fn route(&self) -> RouteId {
+        self.state.id
+    }
+
+    /// Queries of clients in progress.
+    pub(super) fn in_flight(&self) -> &Arc<AtomicUsize> {
+        &self.state.in_flight
+    }
+
+    /// Counts a lookup.
+    pub(super) fn next_turn(&self) -> usize {
+        self.state.lookups.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// No server of it answers.
+    pub(super) fn is_down(&self) -> bool {
+        self.servers.iter().all(|server| server.is_down())
     }
 }
 
@@ -87,64 +92,79 @@ impl Default for Upstreams {
 }
 
 impl Upstreams {
-    /// Builds the groups; `resolv_conf` is read only if the configuration says so (FW3).
+    /// The groups of the first configuration; `resolv_conf` is read only if the configuration says so (FW3).
     pub fn of(config: &Config, resolv_conf: &Path) -> Upstreams {
-        let limits = &config.limits;
-        let mut upstreams = Upstreams {
-            groups: Vec::with_capacity(1 + config.stub_domains.len()),
-            servers: Vec::new(),
-            failing: Vec::new(),
-            former: Vec::new(),
-            problems: Vec::new(),
-            resolv_conf: None,
-            max_in_flight: limits.in_flight as usize,
-            max_in_flight_per_client: limits.in_flight_per_client as usize,
-            sockets: Semaphore::new(ports(limits.upstream_ports)),
-        };
+        Upstreams::with(Arc::default(), config, resolv_conf)
+    }
+
+    /// The groups of the next configuration: what is known of servers stays, and what is counted.
+    pub fn next(&self, config: &Config, resolv_conf: &Path) -> Upstreams {
+        Upstreams::with(Arc::clone(&self.registry), config, resolv_conf)
+    }
+
+    fn with(registry: Arc<Registry>, config: &Config, resolv_conf: &Path) -> Upstreams {
+        let mut problems = Vec::new();
+        let mut taking = registry.take();
+        let mut file = None;
         let default = match &config.upstreams {
             config::Upstreams::FromResolvConf(options) => {
-                let file = ResolvConf::read(resolv_conf);
-                upstreams.problems.extend(file.problems.iter().cloned());
-                let servers: Vec<Server> = file.servers.iter().map(|ip| plain(*ip)).collect();
-                upstreams.resolv_conf = Some(file);
-                Some(upstreams.group_of(DEFAULT_GROUP, &servers, options, config))
+                let read = file.insert(ResolvConf::read(resolv_conf));
+                problems.extend(read.problems.iter().cloned());
+                let servers: Vec<config::Server> =
+                    read.servers.iter().map(|ip| plain(*ip)).collect();
+                Some((servers, options))
             }
-            config::Upstreams::Servers(group) => {
-                Some(upstreams.group_of(DEFAULT_GROUP, &group.servers, &group.options, config))
-            }
+            config::Upstreams::Servers(group) => Some((group.servers.clone(), &group.options)),
             config::Upstreams::None => None,
         };
-        upstreams.groups.push(default);
+        let default = default.map(|(servers, options)| {
+            Reading { config, problems: &mut problems, taking: &mut taking }.group(
+                DEFAULT_GROUP,
+                &servers,
+                options,
+                LookupKey::new(Name::ROOT, NS, false, false),
+            )
+        });
+        let mut groups = vec![default.map(Arc::new)];
         for stub in &config.stub_domains {
             let (servers, options) = (&stub.group.servers, &stub.group.options);
-            let group = upstreams.group_of(&stub.domain, servers, options, config);
-            upstreams.groups.push(Some(group));
+            // A name that cannot be read is refused with the settings; nothing is asked meanwhile.
+            let name = Name::from_text(&stub.domain).unwrap_or(Name::ROOT);
+            let group = Reading { config, problems: &mut problems, taking: &mut taking }.group(
+                &stub.domain,
+                servers,
+                options,
+                LookupKey::new(name, SOA, false, false),
+            );
+            groups.push(Some(Arc::new(group)));
         }
-        upstreams
+        let limits = &config.limits;
+        let servers = taking.replace(ports(limits.upstream_ports));
+        let mut counters: Vec<Arc<ServerCounters>> = Vec::with_capacity(servers.len());
+        for server in &servers {
+            if counters.iter().all(|known| known.address != server.address()) {
+                counters.push(Arc::clone(&server.counters));
+            }
+        }
+        Upstreams {
+            groups,
+            servers,
+            counters,
+            registry,
+            problems,
+            resolv_conf: file,
+            max_in_flight: limits.in_flight as usize,
+            max_in_flight_per_client: limits.in_flight_per_client as usize,
+        }
     }
 
-    /// Goes on counting for the servers of earlier configurations: `servers.bind.` counts since the process started
-    /// (§2.4).
-    pub fn continuing(mut self, earlier: &Upstreams) -> Upstreams {
-        for (server, failing) in self.servers.iter_mut().zip(&mut self.failing) {
-            let is_same = |s: &&Arc<ServerCounters>| s.address == server.address;
-            if let Some(place) = earlier.servers.iter().position(|s| is_same(&s)) {
-                *failing = Arc::clone(&earlier.failing[place]);
-            }
-            if let Some(same) = earlier.servers.iter().chain(&earlier.former).find(is_same) {
-                *server = Arc::clone(same);
-            }
-        }
-        let is_gone = |former: &&Arc<ServerCounters>| {
-            self.servers.iter().all(|server| server.address != former.address)
-        };
-        let gone = earlier.servers.iter().chain(&earlier.former).filter(is_gone);
-        self.former = gone.take(MAX_FORMER).cloned().collect();
-        self
-    }
-
-    /// Each server once, default group first, then stub domains as written (A55).
+    /// Each address once, default group first, then stub domains as written (A55).
     pub fn servers(&self) -> &[Arc<ServerCounters>] {
+        &self.counters
+    }
+
+    /// Everything known of each server.
+    pub(super) fn known(&self) -> &[Arc<Server>] {
         &self.servers
     }
 
@@ -159,79 +179,79 @@ impl Upstreams {
         self.resolv_conf.as_ref()
     }
 
-    pub(super) fn failing(&self, member: Member) -> &Failing {
-        &self.failing[member.server]
+    /// Messages from upstreams that were not the reply waited for (FW13).
+    pub fn discarded(&self, reason: Discard) -> u64 {
+        self.registry.common.discarded(reason)
     }
 
-    /// Servers that have failed every attempt for at least a minute, in each group that they are in; at most `most`.
-    pub fn down(&self, now: Instant, most: usize) -> Vec<Down> {
-        let members = self
-            .groups
-            .iter()
-            .flatten()
-            .flat_map(|group| group.members.iter().map(move |member| (&group.name, *member)));
-        let down = members.filter_map(|(group, member)| {
-            let seconds = self.failing(member).down_for(now)?.as_secs();
-            let server = self.servers[member.server].address.to_string();
-            Some(Down { group: group.clone(), server, seconds })
-        });
-        down.take(most).collect()
-    }
-
-    pub(super) fn group(&self, number: usize) -> Option<&Group> {
+    pub(super) fn group(&self, number: usize) -> Option<&Arc<Group>> {
         self.groups.get(number)?.as_ref()
     }
 
-    fn group_of(
+    pub(super) fn groups(&self) -> impl Iterator<Item = &Arc<Group>> {
+        self.groups.iter().flatten()
+    }
+
+    /// Names the content of a group: entries of a cache and lookups in progress under this number stay right when
+    /// anything else is edited (CA1).
+    pub fn route(&self, group: usize) -> Option<RouteId> {
+        self.group(group).map(|group| group.route())
+    }
+
+    /// How often servers of a group came back after they had been down: what was kept as a failure before is over
+    /// (FW29).
+    pub fn recoveries(&self, group: usize) -> u64 {
+        let servers = self.group(group).map_or(&[][..], |group| &group.servers);
+        servers.iter().map(|server| server.recoveries()).sum()
+    }
+}
+
+/// Reads the groups of one configuration.
+struct Reading<'a, 'r> {
+    config: &'a Config,
+    problems: &'a mut Vec<String>,
+    taking: &'a mut Taking<'r>,
+}
+
+impl Reading<'_, '_> {
+    fn group(
         &mut self,
         name: &str,
-        servers: &[Server],
+        servers: &[config::Server],
         options: &GroupOptions,
-        config: &Config,
+        probe: LookupKey,
     ) -> Group {
         let stub_domain = format!("stub domain {name}");
         let place = if name == DEFAULT_GROUP { name } else { &stub_domain };
+        let usable: Vec<Identity> =
+            servers.iter().filter_map(|server| self.usable(place, server)).collect();
+        let content =
+            Route { name: name.to_owned(), servers: usable.clone(), options: options.clone() };
         let GroupOptions { policy, case_randomisation, limits, cache } = options;
-        if *case_randomisation {
-            self.problems.push(format!(
-                "{place}: caseRandomisation is not yet supported and has no effect; source ports \
-                 and ids are random all the same"
-            ));
-        }
-        let members = servers.iter().filter_map(|server| self.member(place, server)).collect();
-        let max_s = config.cache.max_ttl_seconds;
+        let max_s = self.config.cache.max_ttl_seconds;
         Group {
             name: name.to_owned(),
-            members,
+            servers: usable.into_iter().map(|identity| self.taking.server(identity)).collect(),
             askable: OnceLock::new(),
             policy: *policy,
-            lookups: AtomicUsize::new(0),
-            in_flight: Arc::default(),
+            randomise_case: *case_randomisation,
             max_in_flight: limits.in_flight as usize,
             caps: TtlCaps {
                 max_s: cache.max_ttl_seconds.map_or(max_s, |own| own.min(max_s)),
-                max_negative_s: config.cache.max_negative_ttl_seconds,
+                max_negative_s: self.config.cache.max_negative_ttl_seconds,
             },
+            probe,
+            state: self.taking.route(content),
         }
     }
 
-    /// Registers a server; `None` if we cannot ask it the way it must be asked (FW2: never in clear
-    /// text instead).
-    fn member(&mut self, place: &str, server: &Server) -> Option<Member> {
-        let address = SocketAddr::new(server.ip, server.port);
-        let known = self.servers.iter().position(|counters| counters.address == address);
-        let index = known.unwrap_or_else(|| {
-            let (sent, failed) = (AtomicU64::new(0), AtomicU64::new(0));
-            self.servers.push(Arc::new(ServerCounters { address, sent, failed }));
-            self.failing.push(Arc::default());
-            self.servers.len() - 1
-        });
-        let protocol = match server.transport {
-            config::Transport::Udp => {
-                return Some(Member { server: index, transport: Transport::Udp });
-            }
-            config::Transport::Tcp => {
-                return Some(Member { server: index, transport: Transport::Tcp });
+    /// `None` if we cannot ask it the way it must be asked (FW2: never in clear text instead).
+    fn usable(&mut self, place: &str, server: &config::Server) -> Option<Identity> {
+        let config::Server { ip, port, transport, tls } = server;
+        let address = SocketAddr::new(*ip, *port);
+        let protocol = match transport {
+            config::Transport::Udp | config::Transport::Tcp => {
+                return Some(Identity { address, transport: *transport, tls: tls.clone() });
             }
             config::Transport::Tls => "TLS",
             config::Transport::Https => "HTTPS",
@@ -254,126 +274,9 @@ fn ports(configured: u32) -> usize {
     configured.min(usize::try_from(descriptors / 4).unwrap_or(usize::MAX))
 }
 
-fn plain(ip: IpAddr) -> Server {
-    Server { ip, port: DNS_PORT, transport: config::Transport::Udp, tls: None }
+fn plain(ip: IpAddr) -> config::Server {
+    config::Server { ip, port: DNS_PORT, transport: config::Transport::Udp, tls: None }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::Ordering;
-
-    use super::*;
-    use crds::config::{Group as GroupConfig, GroupCache, ServerTls, StubDomain};
-
-    fn server(text: &str, transport: config::Transport) -> Server {
-        let address: SocketAddr = text.parse().unwrap();
-        let tls = transport
-            .is_encrypted()
-            .then(|| ServerTls { server_name: "dns.example".into(), ca_bundle: None });
-        Server { ip: address.ip(), port: address.port(), transport, tls }
-    }
-
-    fn group(servers: &[Server]) -> GroupConfig {
-        GroupConfig { servers: servers.to_vec(), options: GroupOptions::default() }
-    }
-
-    #[test]
-    fn a55_servers_are_listed_once_default_group_first() {
-        let udp = |text| server(text, config::Transport::Udp);
-        let stub = |domain: &str, servers: &[Server]| StubDomain {
-            domain: domain.into(),
-            group: group(servers),
-        };
-        let config = Config {
-            upstreams: config::Upstreams::Servers(group(&[udp("10.0.0.2:53"), udp("10.0.0.3:53")])),
-            stub_domains: vec![
-                stub("corp.example", &[udp("10.20.0.53:53")]),
-                stub("lab.corp.example", &[udp("10.20.0.53:53"), udp("10.20.0.53:5353")]),
-            ],
-            ..Config::default()
-        };
-        let upstreams = Upstreams::of(&config, Path::new(""));
-        let listed: Vec<_> = upstreams.servers().iter().map(|s| s.address.to_string()).collect();
-        assert_eq!(listed, ["10.0.0.2:53", "10.0.0.3:53", "10.20.0.53:53", "10.20.0.53:5353"]);
-        assert_eq!(upstreams.group(2).unwrap().members[0].server, 2);
-        assert!(upstreams.group(3).is_none() && upstreams.problems().is_empty());
-
-        upstreams.servers()[2].sent.store(7, Ordering::Relaxed);
-        let long = std::time::Duration::from_secs(60);
-        let now = Instant::now();
-        (0..3).for_each(|minute| upstreams.failing[2].failed(now + long * minute));
-        let down = |group: &str| Down {
-            group: group.into(),
-            server: "10.20.0.53:53".into(),
-            seconds: 120,
-        };
-        let both = [down("corp.example"), down("lab.corp.example")];
-        assert_eq!(upstreams.down(now + 2 * long, 9), both);
-        assert_eq!(upstreams.down(now + 2 * long, 1), both[..1]);
-
-        let less = Config { upstreams: config::Upstreams::None, ..config.clone() };
-        let next = Upstreams::of(&less, Path::new("")).continuing(&upstreams);
-        assert!(next.group(0).is_none());
-        assert_eq!(next.down(now + 2 * long, 9), both);
-        let sent = |of: &Upstreams| -> Vec<u64> {
-            of.servers().iter().map(|server| server.sent.load(Ordering::Relaxed)).collect()
-        };
-        assert_eq!(sent(&next), [7, 0]);
-        // A lookup that the one before had begun.
-        upstreams.servers()[2].sent.store(8, Ordering::Relaxed);
-        assert_eq!(sent(&next), [8, 0]);
-        upstreams.servers()[0].sent.store(3, Ordering::Relaxed);
-        let last = Upstreams::of(&config, Path::new("")).continuing(&next);
-        assert_eq!(sent(&last), [3, 0, 8, 0], "those that come back go on");
-    }
-
-    #[test]
-    fn a55_so_many_former_servers_are_remembered_the_newest_first() {
-        let of = |last: u16| {
-            let servers = [server(&format!("10.0.0.1:{last}"), config::Transport::Udp)];
-            let upstreams = config::Upstreams::Servers(group(&servers));
-            Upstreams::of(&Config { upstreams, ..Config::default() }, Path::new(""))
-        };
-        let all = (1..400).fold(of(0), |earlier, port| of(port).continuing(&earlier));
-        let ports: Vec<u16> = all.former.iter().map(|server| server.address.port()).collect();
-        assert_eq!(ports, (399 - MAX_FORMER as u16..399).rev().collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn fw10_upstream_ports_are_at_most_a_quarter_of_the_descriptors() {
-        let quarter = dataplane_udp::raise_descriptor_limit().unwrap() / 4;
-        for (configured, expected) in [(1, 1), (u32::MAX, quarter.min(u32::MAX.into()))] {
-            let mut config = Config::default();
-            config.limits.upstream_ports = configured;
-            let upstreams = Upstreams::of(&config, Path::new(""));
-            assert_eq!(upstreams.sockets.available_permits() as u64, expected);
-        }
-    }
-
-    #[test]
-    fn fw2_encrypted_servers_are_refused_by_name_and_never_asked_in_clear_text() {
-        let transports =
-            [config::Transport::Tls, config::Transport::Https, config::Transport::Quic];
-        let servers = transports.map(|transport| server("192.0.2.1:853", transport));
-        let config =
-            Config { upstreams: config::Upstreams::Servers(group(&servers)), ..Config::default() };
-        let upstreams = Upstreams::of(&config, Path::new(""));
-        assert!(upstreams.group(0).unwrap().members.is_empty());
-        assert_eq!(upstreams.problems().len(), 3);
-        assert!(upstreams.problems()[0].contains("192.0.2.1:853: transport TLS is not yet"));
-    }
-
-    #[test]
-    fn fw44_a_group_may_only_lower_the_cap_of_ttls() {
-        for (own, cap) in [(None, 3600), (Some(60), 60), (Some(90_000), 3600)] {
-            let cache = GroupCache { max_ttl_seconds: own };
-            let options = GroupOptions { cache, ..GroupOptions::default() };
-            let config = Config {
-                upstreams: config::Upstreams::Servers(GroupConfig { servers: Vec::new(), options }),
-                ..Config::default()
-            };
-            let upstreams = Upstreams::of(&config, Path::new(""));
-            assert_eq!(upstreams.group(0).unwrap().caps.max_s, cap);
-        }
-    }
-}
+mod tests;

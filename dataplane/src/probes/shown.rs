@@ -1,9 +1,10 @@
 //! `/config`: what this process runs, which data it has or lacks and since when, and what it could not serve.
+//! `/upstreams`: which servers it asks, and how they are.
 
 use std::time::Instant;
 
 use axum::Extension;
-use axum::extract::State as From;
+use axum::extract::{RawQuery, State as From};
 use axum::response::{IntoResponse, Response};
 use crds::without_effect::WithoutEffect;
 use dataplane_core::{DataSource, Resource};
@@ -133,6 +134,37 @@ fn text(running: &Running, report: &Report) -> String {
         snapshot: told.snapshot.folder.is_some().then_some(&told.snapshot),
     };
     let mut text = serde_json::to_string_pretty(&shown).expect("strings and numbers only");
+    text.push('\n');
+    text
+}
+
+/// Query string of `/upstreams` for a table instead of JSON.
+const AS_TEXT: &str = "format=text";
+
+/// `/upstreams`: JSON, or a table with `?format=text`.
+pub(super) async fn upstreams(
+    Extension(client): Extension<Client>,
+    From(views): From<Views>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    if views.running.get().is_none() {
+        return STARTING.into_response();
+    }
+    let is_text = query.as_deref() == Some(AS_TEXT);
+    let kind = if is_text { "text/plain; charset=utf-8" } else { "application/json" };
+    let running = views.running.clone();
+    let write =
+        move || running.get().map(|running| upstreams_page(running, is_text)).unwrap_or_default();
+    views.pages.page(client.0, kind, write).await
+}
+
+fn upstreams_page(running: &Running, is_text: bool) -> String {
+    let upstreams = running.state.published.load().upstreams.clone();
+    let view = upstreams.view(Instant::now());
+    if is_text {
+        return view.text();
+    }
+    let mut text = serde_json::to_string_pretty(&view).expect("strings and numbers only");
     text.push('\n');
     text
 }

@@ -206,8 +206,7 @@ impl Writer {
     }
 
     fn take_upstreams(&mut self, config: &Config) {
-        let upstreams = Upstreams::of(config, &self.resolv_conf);
-        self.upstreams = Arc::new(upstreams.continuing(&self.upstreams));
+        self.upstreams = Arc::new(self.upstreams.next(config, &self.resolv_conf));
         self.is_reconfigured = true;
     }
 

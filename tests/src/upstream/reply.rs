@@ -3,7 +3,7 @@
 use hickory_proto::op::{Edns, Message, MessageType, Query, ResponseCode};
 use hickory_proto::rr::Name;
 
-use super::script::{Decoy, Rule, Script, Stream};
+use super::script::{Decoy, OnOpt, Rule, Script, Stream};
 use super::{Asked, Transport};
 
 /// What to send for one query, in order.
@@ -20,6 +20,7 @@ pub(super) fn react(script: &Script, packet: &[u8], asked: &Asked) -> Option<Rea
     let [question] = query.queries.as_slice() else { return None };
     let fallback = Rule { rcode: ResponseCode::Refused, ..Rule::default() };
     let rule = script.rule(question.name(), question.query_type()).unwrap_or(&fallback);
+    let is_ignored = query.edns.is_some() && rule.opt == Some(OnOpt::Silence);
     let reply = full_reply(&query, question, rule, asked.transport);
     let wire = reply.to_vec().expect("a scripted reply can be written");
     let over_udp = asked.transport == Transport::Udp;
@@ -27,7 +28,7 @@ pub(super) fn react(script: &Script, packet: &[u8], asked: &Asked) -> Option<Rea
     Some(Reaction {
         delay: rule.delay,
         decoys,
-        reply: (!rule.silent).then_some(wire),
+        reply: (!rule.silent && !is_ignored).then_some(wire),
         stream: if over_udp { Stream::Answer } else { rule.tcp },
     })
 }
@@ -47,6 +48,13 @@ fn full_reply(query: &Message, question: &Query, rule: &Rule, transport: Transpo
         let mut edns = Edns::new();
         edns.set_max_payload(1232).set_dnssec_ok(asked.flags().dnssec_ok);
         reply.set_edns(edns);
+    }
+    if let (Some(OnOpt::Refuse(rcode)), true) = (rule.opt, query.edns.is_some()) {
+        reply.metadata.response_code = rcode;
+        if rcode != ResponseCode::BADVERS {
+            reply.edns = None;
+        }
+        return reply;
     }
     if rule.udp_truncated && transport == Transport::Udp {
         reply.metadata.truncation = true;

@@ -10,6 +10,7 @@
 //! ```
 //! `@` is the name as asked. What a rule may say besides `answer`, `authority`, `additional`:
 //! `rcode NXDOMAIN` · `silent` · `delay 300ms` · `flags aa ad` · `no-question` ·
+//! `opt FORMERR|NOTIMP|BADVERS|silent` (what a query with an OPT record gets) ·
 //! `udp truncated` (TC and no records) · `tcp close|hang|half` ·
 //! `first wrong-id|wrong-question|wrong-case|query|garbage|half` (sent over UDP before the reply, repeatable).
 //! Text from `#` at the start of a line is a comment.
@@ -47,6 +48,8 @@ pub(super) struct Rule {
     pub(super) udp_truncated: bool,
     pub(super) tcp: Stream,
     pub(super) first: Vec<Decoy>,
+    /// What a query with an OPT record gets instead.
+    pub(super) opt: Option<OnOpt>,
 }
 
 /// A record; no owner means the name as asked.
@@ -55,6 +58,13 @@ pub(super) struct ScriptedRecord {
     owner: Option<Name>,
     ttl_s: u32,
     data: RData,
+}
+
+/// How a server treats what it does not understand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OnOpt {
+    Refuse(ResponseCode),
+    Silence,
 }
 
 /// How a stream is treated once the query has been read.
@@ -200,6 +210,7 @@ impl Default for Rule {
             udp_truncated: false,
             tcp: Stream::Answer,
             first: Vec::new(),
+            opt: None,
         }
     }
 }
@@ -226,6 +237,8 @@ impl Rule {
                 }
             }
             ["no-question"] => self.no_question = true,
+            ["opt", "silent"] => self.opt = Some(OnOpt::Silence),
+            ["opt", name] => self.opt = Some(OnOpt::Refuse(rcode(name)?)),
             ["udp", "truncated"] => self.udp_truncated = true,
             ["tcp", "close"] => self.tcp = Stream::Close,
             ["tcp", "hang"] => self.tcp = Stream::Hang,
@@ -252,6 +265,7 @@ fn rcode(name: &str) -> Result<ResponseCode> {
         "SERVFAIL" => ResponseCode::ServFail,
         "NXDOMAIN" => ResponseCode::NXDomain,
         "NOTIMP" => ResponseCode::NotImp,
+        "BADVERS" => ResponseCode::BADVERS,
         "REFUSED" => ResponseCode::Refused,
         "YXDOMAIN" => ResponseCode::YXDomain,
         other => bail!("unknown rcode {other}"),

@@ -1,0 +1,168 @@
+//! Plans as tables: when, whom, over what.
+
+use std::collections::BTreeMap;
+
+use super::*;
+
+fn candidate(member: usize) -> Candidate {
+    Candidate {
+        member,
+        transport: Transport::Udp,
+        standing: Standing::Healthy,
+        latency: None,
+        edns: true,
+    }
+}
+
+fn candidates(count: usize) -> Vec<Candidate> {
+    (0..count).map(candidate).collect()
+}
+
+/// What is sent while nobody answers: milliseconds, whom, over what.
+fn sends(plan: &mut Plan, started: Instant) -> Vec<(u128, usize, &'static str)> {
+    let (mut now, mut sent) = (started, Vec::new());
+    loop {
+        match plan.next(now) {
+            Next::Send(send) => {
+                let over = match send.transport {
+                    Transport::Udp => "udp",
+                    Transport::Tcp => "tcp",
+                };
+                sent.push(((now - started).as_millis(), plan.member(send.place), over));
+            }
+            Next::Wait(until) => now = until,
+            Next::Listen(_) | Next::Expired => return sent,
+        }
+    }
+}
+
+#[test]
+fn g129_two_servers_get_three_datagrams_and_a_stream_each() {
+    let started = Instant::now();
+    let mut plan = Plan::new(candidates(2), started);
+    let expected = [
+        (0, 0, "udp"),
+        (500, 1, "udp"),
+        (1000, 0, "udp"),
+        (1500, 1, "udp"),
+        (2000, 0, "udp"),
+        (2500, 1, "udp"),
+        (3000, 0, "tcp"),
+        (3500, 1, "tcp"),
+    ];
+    assert_eq!(sends(&mut plan, started), expected);
+    assert_eq!(plan.next(started + Duration::from_secs(4)), Next::Expired);
+}
+
+#[test]
+fn fw23_other_numbers_of_servers_end_too() {
+    let started = Instant::now();
+    let count = |order| sends(&mut Plan::new(order, started), started).len();
+    assert_eq!(count(candidates(1)), 4);
+    assert_eq!(count(vec![Candidate { transport: Transport::Tcp, ..candidate(0) }]), 3);
+    assert_eq!(count(candidates(15)), 8);
+    assert_eq!(count(Vec::new()), 0);
+}
+
+#[test]
+fn fw24_servers_that_are_all_down_are_asked_once_and_two_seconds_are_enough() {
+    let started = Instant::now();
+    let down = |member| Candidate { standing: Standing::Down, ..candidate(member) };
+    let mut plan = Plan::new((0..3).map(down).collect(), started);
+    assert_eq!(sends(&mut plan, started), [(0, 0, "udp"), (250, 1, "udp"), (500, 2, "udp")]);
+    assert_eq!(plan.next(started + Duration::from_secs(2)), Next::Expired);
+    let mut one_up: Vec<Candidate> = (0..3).map(down).collect();
+    one_up[2].standing = Standing::Failing;
+    let mut plan = Plan::new(one_up, started);
+    assert!(matches!(plan.next(started + Duration::from_secs(3)), Next::Send(_)));
+    assert_eq!(plan.next(started + Duration::from_secs(4)), Next::Expired);
+}
+
+#[test]
+fn fw21_a_server_that_gave_an_error_is_not_asked_again_and_the_next_at_once() {
+    let started = Instant::now();
+    let mut plan = Plan::new(candidates(2), started);
+    let Next::Send(first) = plan.next(started) else { panic!() };
+    plan.error(first.place, started);
+    let sent = sends(&mut plan, started);
+    assert_eq!(sent[0], (0, 1, "udp"));
+    assert!(sent.iter().all(|(_, member, _)| *member == 1) && sent.len() == 4, "{sent:?}");
+}
+
+#[test]
+fn fw26_a_truncated_reply_is_asked_for_over_tcp_at_once_and_once() {
+    let started = Instant::now();
+    let mut plan = Plan::new(candidates(2), started);
+    let Next::Send(first) = plan.next(started) else { panic!() };
+    plan.over_stream(first.place, started);
+    let tcp = Send { transport: Transport::Tcp, ..first };
+    assert_eq!(plan.next(started), Next::Send(tcp));
+    // The same from a datagram that comes late: the stream is not asked again, the next server is.
+    plan.over_stream(first.place, started);
+    let sent = sends(&mut plan, started);
+    assert_eq!(sent[0], (0, 1, "udp"));
+    assert!(sent.iter().all(|(_, member, _)| *member == 1), "{sent:?}");
+}
+
+#[test]
+fn fw25_a_query_that_was_refused_for_its_opt_is_sent_again_without() {
+    let started = Instant::now();
+    let mut plan = Plan::new(candidates(1), started);
+    let Next::Send(first) = plan.next(started) else { panic!() };
+    assert!(first.edns);
+    plan.without_edns(first);
+    assert_eq!(plan.next(started), Next::Send(Send { edns: false, ..first }));
+    let Next::Send(later) = plan.next(started + USUAL.interval) else { panic!() };
+    assert!(!later.edns);
+}
+
+#[test]
+fn fw21_a_closed_port_leads_to_the_next_server_at_once_but_not_to_itself() {
+    let started = Instant::now();
+    let mut plan = Plan::new(candidates(2), started);
+    for member in 0..2 {
+        let Next::Send(send) = plan.next(started) else { panic!() };
+        assert_eq!(plan.member(send.place), member);
+        plan.unreachable(send.place, started);
+    }
+    assert_eq!(plan.next(started), Next::Wait(started + USUAL.interval));
+}
+
+#[test]
+fn fw22_each_policy_has_its_order() {
+    let first = |policy, turn, random| order(candidates(3), policy, turn, random)[0].member;
+    assert_eq!([0, 1, 2, 3].map(|turn| first(Policy::Sequential, turn, 5)), [0, 0, 0, 0]);
+    assert_eq!([0, 1, 2, 3].map(|turn| first(Policy::RoundRobin, turn, 5)), [0, 1, 2, 0]);
+    let mut permutations = BTreeMap::new();
+    for random in 0..600 {
+        let order = order(candidates(3), Policy::Random, 0, random);
+        let order: Vec<usize> = order.iter().map(|candidate| candidate.member).collect();
+        *permutations.entry(order).or_insert(0) += 1;
+    }
+    assert_eq!(permutations.values().collect::<Vec<_>>(), [&100; 6]);
+}
+
+#[test]
+fn fw22_fastest_asks_the_lowest_latency_first_and_explores_one_in_twenty() {
+    let mut servers = candidates(3);
+    for (server, ms) in servers.iter_mut().zip([30, 10, 20]) {
+        server.latency = Some(Duration::from_millis(ms));
+    }
+    let members = |random| -> Vec<usize> {
+        let order = order(servers.clone(), Policy::Fastest, 0, random);
+        order.iter().map(|candidate| candidate.member).collect()
+    };
+    let others = (0..1200).filter(|random| members(*random) != [1, 2, 0]).count();
+    // One in twenty is in random order, of which one in six is the same.
+    assert_eq!(others, 1200 / 20 * 5 / 6);
+}
+
+#[test]
+fn fw22_what_does_not_answer_comes_last_and_in_its_order() {
+    let mut servers = candidates(4);
+    servers[0].standing = Standing::Down;
+    servers[1].standing = Standing::Failing;
+    let order = order(servers, Policy::Sequential, 0, 0);
+    let members: Vec<usize> = order.iter().map(|candidate| candidate.member).collect();
+    assert_eq!(members, [2, 3, 1, 0]);
+}

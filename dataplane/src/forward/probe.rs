@@ -1,0 +1,109 @@
+//! Asks servers whether they are up (FW27, FW28) and whether they lead back to us (FW50), away from every lookup.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use dataplane_core::{LookupKey, Name, TtlCaps};
+use tokio::time::{sleep_until, timeout};
+
+use super::attempt::{self, Outcome, Question};
+use super::server::{Heard, Server, Transport};
+use super::upstreams::{Group, Upstreams};
+use super::{now, random};
+use crate::state::State;
+
+/// A probe without a reply has failed (FW27).
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Between looks: a new configuration is seen within this.
+const LOOK: Duration = Duration::from_secs(1);
+/// TXT.
+const TXT: u16 = 16;
+/// What only a ClusterDNS answers (A43).
+const LOOP_ZONE: &str = "clusterdns-loop";
+
+/// Probes the servers of whatever is published, until it is dropped.
+pub(super) async fn run(state: Arc<State>) {
+    loop {
+        let upstreams = Arc::clone(&state.published.load().upstreams);
+        let next = probe_due(&upstreams, now());
+        let woken = upstreams.registry.common.woken.notified();
+        tokio::select! {
+            () = woken => {}
+            () = sleep_until(next.into()) => {}
+        }
+    }
+}
+
+/// Begins every probe that is due; returns when to look again.
+pub(super) fn probe_due(upstreams: &Upstreams, now: Instant) -> Instant {
+    let mut next = now + LOOK;
+    for group in upstreams.groups() {
+        let is_alone = group.is_down();
+        for server in &group.servers {
+            match server.probe_at(is_alone, now) {
+                Some(at) if at <= now => probe(group, server, now),
+                Some(at) => next = next.min(at),
+                None => {}
+            }
+        }
+    }
+    for server in upstreams.known() {
+        match server.loop_probe_at(now) {
+            Some(at) if at <= now => loop_probe(server),
+            Some(at) => next = next.min(at),
+            None => {}
+        }
+        server.pool.sweep(server, now);
+    }
+    next
+}
+
+fn probe(group: &Arc<Group>, server: &Arc<Server>, now_at: Instant) {
+    let edns = server.probe(now_at);
+    let (group, server) = (Arc::clone(group), Arc::clone(server));
+    tokio::spawn(async move {
+        let heard = ask(&group.probe, &server, edns).await.0;
+        server.probed(edns, heard, now());
+    });
+}
+
+fn loop_probe(server: &Arc<Server>) {
+    server.loop_probe();
+    let server = Arc::clone(server);
+    tokio::spawn(async move {
+        let label = format!("{:016x}{:016x}", random(), random());
+        let leads_back = match Name::from_text(&format!("{label}.{LOOP_ZONE}")) {
+            Ok(name) => {
+                let key = LookupKey::new(name, TXT, false, true);
+                match ask(&key, &server, true).await {
+                    (Heard::Nothing, _) => None,
+                    (Heard::Good | Heard::Error, has_data) => Some(has_data),
+                }
+            }
+            Err(_) => None,
+        };
+        server.loop_probed(leads_back, now());
+    });
+}
+
+/// What came back, and whether there was data in it.
+async fn ask(key: &LookupKey, server: &Arc<Server>, edns: bool) -> (Heard, bool) {
+    let question = Question { key, caps: &TtlCaps::default(), randomise_case: false };
+    let transport = server.transport();
+    let asked = async {
+        match attempt::ask(question, server, transport, edns).await {
+            Outcome::Distrusted if transport == Transport::Udp => {
+                attempt::ask(question, server, Transport::Tcp, edns).await
+            }
+            outcome => outcome,
+        }
+    };
+    match timeout(PATIENCE, asked).await {
+        Ok(Outcome::Good(relayed)) => (Heard::Good, !relayed.is_negative()),
+        Ok(Outcome::Error(dataplane_core::RelayError::Truncated)) => (Heard::Good, false),
+        Ok(Outcome::Error(_)) => (Heard::Error, false),
+        Ok(Outcome::Distrusted | Outcome::Unreachable | Outcome::NoPort) | Err(_) => {
+            (Heard::Nothing, false)
+        }
+    }
+}

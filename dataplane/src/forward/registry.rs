@@ -1,0 +1,135 @@
+//! What outlives configurations: upstream servers, by what makes them another one, and the numbers of routes.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex};
+
+use crds::config::GroupOptions;
+use dataplane_core::ServerCounters;
+
+use super::server::{Common, Identity, Server};
+
+/// Servers no longer configured that are remembered, in case they come back.
+const MAX_FORMER: usize = 256;
+
+/// Names what a group asks and how: a group that is edited is another route, and no edit elsewhere changes it (CA1).
+pub type RouteId = u32;
+
+/// The servers of the process.
+#[derive(Debug, Default)]
+pub(super) struct Registry {
+    pub(super) common: Arc<Common>,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// Those of the present configuration.
+    servers: Vec<Arc<Server>>,
+    /// Those of earlier ones; the newest first.
+    former: Vec<Arc<Server>>,
+    routes: Vec<(Route, Arc<RouteState>)>,
+    next_server: u32,
+    next_route: RouteId,
+}
+
+/// The content of a group.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Route {
+    /// `upstreams`, or the stub domain.
+    pub(super) name: String,
+    pub(super) servers: Vec<Identity>,
+    pub(super) options: GroupOptions,
+}
+
+/// What is counted of a route, as long as it is configured.
+#[derive(Debug)]
+pub(super) struct RouteState {
+    pub(super) id: RouteId,
+    /// Queries of clients in progress (FW52).
+    pub(super) in_flight: Arc<AtomicUsize>,
+    /// Lookups so far, for `RoundRobin`.
+    pub(super) lookups: AtomicUsize,
+}
+
+/// What one configuration takes of the registry, before it replaces the one before.
+#[derive(Debug)]
+pub(super) struct Taking<'r> {
+    registry: &'r Registry,
+    servers: Vec<Arc<Server>>,
+    routes: Vec<(Route, Arc<RouteState>)>,
+}
+
+impl Registry {
+    pub(super) fn take(&self) -> Taking<'_> {
+        Taking { registry: self, servers: Vec::new(), routes: Vec::new() }
+    }
+}
+
+impl Taking<'_> {
+    /// The server of this identity: the one there is, else a new one.
+    pub(super) fn server(&mut self, identity: Identity) -> Arc<Server> {
+        let is_same = |server: &&Arc<Server>| server.identity == identity;
+        if let Some(taken) = self.servers.iter().find(is_same) {
+            return Arc::clone(taken);
+        }
+        let mut known = self.registry.known();
+        let existing = known.servers.iter().chain(&known.former).find(is_same).cloned();
+        let server = existing.unwrap_or_else(|| {
+            known.next_server += 1;
+            let at = |server: &&Arc<Server>| server.address() == identity.address;
+            let all = self.servers.iter().chain(&known.servers).chain(&known.former);
+            let counters = all.clone().find(at).map(|server| Arc::clone(&server.counters));
+            let counters = counters.unwrap_or_else(|| counters_of(identity.address));
+            let common = Arc::clone(&self.registry.common);
+            Arc::new(Server::new(known.next_server, identity, counters, common))
+        });
+        self.servers.push(Arc::clone(&server));
+        server
+    }
+
+    /// The route of a group with this content: the one there is, else a new one.
+    pub(super) fn route(&mut self, route: Route) -> Arc<RouteState> {
+        let mut known = self.registry.known();
+        let same = known.routes.iter().find(|(existing, _)| *existing == route);
+        let state = same.map(|(_, state)| Arc::clone(state)).unwrap_or_else(|| {
+            known.next_route += 1;
+            let (id, in_flight) = (known.next_route, Arc::default());
+            Arc::new(RouteState { id, in_flight, lookups: AtomicUsize::new(0) })
+        });
+        self.routes.push((route, Arc::clone(&state)));
+        state
+    }
+
+    /// Takes the place of the configuration before; `bound` is of UDP ports (FW10). Returns the servers.
+    pub(super) fn replace(self, bound: usize) -> Vec<Arc<Server>> {
+        let mut known = self.registry.known();
+        let is_gone = |server: &&Arc<Server>| self.servers.iter().all(|new| new.id != server.id);
+        let gone = known.servers.iter().chain(&known.former).filter(is_gone);
+        let former: Vec<Arc<Server>> = gone.take(MAX_FORMER).cloned().collect();
+        known.former = former;
+        known.servers = self.servers;
+        known.routes = self.routes;
+        let ids = known.servers.iter().map(|server| server.id);
+        self.registry.common.ports().configure(bound, ids);
+        known.servers.iter().for_each(|server| server.loop_probe_soon());
+        self.registry.common.woken.notify_one();
+        known.servers.clone()
+    }
+}
+
+impl Registry {
+    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
+        self.known.lock().expect("nothing panics while it holds this")
+    }
+
+    /// Servers of earlier configurations.
+    #[cfg(test)]
+    pub(super) fn former(&self) -> Vec<Arc<Server>> {
+        self.known().former.clone()
+    }
+}
+
+fn counters_of(address: SocketAddr) -> Arc<ServerCounters> {
+    Arc::new(ServerCounters { address, sent: AtomicU64::new(0), failed: AtomicU64::new(0) })
+}

@@ -1,0 +1,382 @@
+//! One upstream server, as the process knows it: it outlives configurations. What it owns: its part of the ports, its
+//! open sockets and streams, its health, latency, EDNS memory, and how many queries it is given at once.
+
+mod edns;
+mod health;
+mod latency;
+mod loops;
+mod window;
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use crds::config;
+use dataplane_core::{Discard, ServerCounters};
+use prometheus_client::metrics::histogram::Histogram;
+use tokio::sync::Notify;
+
+use super::now;
+use super::plan::{Candidate, USUAL};
+use super::ports::{Ports, ServerId};
+use super::sockets::Pool;
+use super::streams::Streams;
+use edns::Edns;
+use health::Health;
+use latency::Latency;
+use loops::Loops;
+use window::Window;
+
+pub(super) use health::{Heard, Standing};
+
+/// What a query is sent over. Encrypted transports join here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Transport {
+    Udp,
+    Tcp,
+}
+
+/// What makes a server another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    pub(super) address: SocketAddr,
+    pub(super) transport: config::Transport,
+    /// The name and the authorities that it must prove to have.
+    pub(super) tls: Option<config::ServerTls>,
+}
+
+/// What all servers of the process share.
+#[derive(Debug, Default)]
+pub(super) struct Common {
+    ports: Mutex<Ports>,
+    /// A probe may be due.
+    pub(super) woken: Notify,
+    discards: [AtomicU64; Discard::ALL.len()],
+    /// Queries that drew one of the open sockets, as the bound of ports was reached (FW10).
+    shared_draws: AtomicU64,
+}
+
+impl Common {
+    pub(super) fn ports(&self) -> MutexGuard<'_, Ports> {
+        self.ports.lock().expect("nothing panics while it counts")
+    }
+
+    pub(super) fn discard(&self, reason: Discard) {
+        self.discards[reason as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn discarded(&self, reason: Discard) -> u64 {
+        self.discards[reason as usize].load(Ordering::Relaxed)
+    }
+
+    pub(super) fn drew_shared(&self) {
+        self.shared_draws.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn shared_draws(&self) -> u64 {
+        self.shared_draws.load(Ordering::Relaxed)
+    }
+}
+
+/// A server and all that is known of it.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) id: ServerId,
+    pub(super) identity: Identity,
+    /// Sent and failed, as `servers.bind.` shows them; shared by servers at one address.
+    pub(super) counters: Arc<ServerCounters>,
+    pub(super) common: Arc<Common>,
+    pub(super) pool: Pool,
+    pub(super) streams: Streams,
+    state: Mutex<State>,
+    /// How often it came back after it had been down.
+    recoveries: AtomicU64,
+    heard: [AtomicU64; 3],
+}
+
+#[derive(Debug, Default)]
+struct State {
+    health: Health,
+    edns: Edns,
+    window: Window,
+    latency: Latency,
+    loops: Loops,
+}
+
+/// A server as it stands, for people and metrics.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    pub(super) standing: Standing,
+    /// For how long it is failing or down.
+    pub(super) standing_for: Option<Duration>,
+    pub(super) looping_for: Option<Duration>,
+    pub(super) latency: Option<Duration>,
+    pub(super) edns: bool,
+    pub(super) in_flight: usize,
+    pub(super) places: usize,
+    /// Good replies, errors, silence.
+    pub(super) heard: [u64; 3],
+}
+
+impl Server {
+    pub(super) fn new(
+        id: ServerId,
+        identity: Identity,
+        counters: Arc<ServerCounters>,
+        common: Arc<Common>,
+    ) -> Server {
+        Server {
+            id,
+            identity,
+            counters,
+            common,
+            pool: Pool::default(),
+            streams: Streams::default(),
+            state: Mutex::default(),
+            recoveries: AtomicU64::new(0),
+            heard: Default::default(),
+        }
+    }
+
+    pub(super) fn address(&self) -> SocketAddr {
+        self.identity.address
+    }
+
+    /// What it is asked over first.
+    pub(super) fn transport(&self) -> Transport {
+        match self.identity.transport {
+            config::Transport::Udp => Transport::Udp,
+            // Servers of encrypted transports are refused before they get here (FW2).
+            config::Transport::Tcp
+            | config::Transport::Tls
+            | config::Transport::Https
+            | config::Transport::Quic => Transport::Tcp,
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nothing panics while it holds this")
+    }
+
+    /// The server as a lookup may ask it; none while it leads back to us (FW50).
+    pub(super) fn candidate(&self, member: usize, now: Instant) -> Option<Candidate> {
+        let state = self.state();
+        state.loops.looping_since().is_none().then(|| Candidate {
+            member,
+            transport: self.transport(),
+            standing: state.health.standing(),
+            latency: state.latency.smoothed(),
+            edns: state.edns.is_used(now),
+        })
+    }
+
+    /// Takes a place for one query of a client, or none if it has as many as it is given at once.
+    pub(super) fn send(self: &Arc<Self>) -> Option<Sent> {
+        self.state().window.enter().then(|| {
+            self.counters.sent.fetch_add(1, Ordering::Relaxed);
+            Sent { server: Arc::clone(self), at: now(), is_overdue: false, is_settled: false }
+        })
+    }
+
+    /// It answered without OPT what it had refused with one (FW25).
+    pub(super) fn refused_edns(&self, now: Instant) {
+        self.state().edns.refused(now);
+    }
+
+    /// What came of a query of a client in the end; `is_overdue`: its silence is known already.
+    fn settle(&self, heard: Heard, after: Duration, is_overdue: bool, now: Instant) {
+        self.heard[heard as usize].fetch_add(1, Ordering::Relaxed);
+        if heard != Heard::Good {
+            self.counters.failed.fetch_add(1, Ordering::Relaxed);
+        }
+        if heard != Heard::Nothing {
+            let mut state = self.state();
+            state.window.replied();
+            state.latency.measured(after);
+            drop(state);
+            self.hear(heard, now);
+        } else if !is_overdue {
+            self.overdue(after, now);
+        }
+    }
+
+    /// A query of a client has no reply yet, and should have.
+    fn overdue(&self, after: Duration, now: Instant) {
+        let mut state = self.state();
+        state.window.was_silent(now);
+        state.latency.waited(after);
+        drop(state);
+        self.hear(Heard::Nothing, now);
+    }
+
+    fn hear(&self, heard: Heard, now: Instant) {
+        let mut state = self.state();
+        let before = state.health.standing();
+        state.health.heard(heard, now);
+        let standing = state.health.standing();
+        let is_due = state.health.probe_at(false, now).is_some_and(|at| at <= now);
+        drop(state);
+        if is_due {
+            self.common.woken.notify_one();
+        }
+        self.stands(before, standing);
+    }
+
+    /// When it must be probed next; `is_alone` where no server of its group is up (FW27).
+    pub(super) fn probe_at(&self, is_alone: bool, now: Instant) -> Option<Instant> {
+        self.state().health.probe_at(is_alone, now)
+    }
+
+    /// A probe begins; whether it has an OPT record.
+    pub(super) fn probe(&self, now: Instant) -> bool {
+        let mut state = self.state();
+        state.health.probe_started();
+        // A failing server answers: what it understands is known.
+        match state.health.standing() {
+            Standing::Failing => state.edns.is_used(now),
+            Standing::Healthy | Standing::Down => state.edns.next_probe(now),
+        }
+    }
+
+    pub(super) fn probed(&self, with_edns: bool, heard: Heard, now: Instant) {
+        let mut state = self.state();
+        let before = state.health.standing();
+        state.health.probe_ended(heard, now);
+        if heard != Heard::Nothing {
+            state.edns.probe_answered(with_edns, now);
+            state.window.replied();
+        }
+        let standing = state.health.standing();
+        drop(state);
+        self.stands(before, standing);
+    }
+
+    fn stands(&self, before: Standing, standing: Standing) {
+        if before == standing {
+            return;
+        }
+        let address = self.address();
+        match standing {
+            Standing::Healthy => tracing::info!("upstream {address} answers again"),
+            Standing::Failing => tracing::warn!("upstream {address} answers with errors only"),
+            Standing::Down => tracing::warn!("upstream {address} is down: it does not answer"),
+        }
+        if before == Standing::Down {
+            self.recoveries.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How often it came back after it had been down (FW29).
+    pub(super) fn recoveries(&self) -> u64 {
+        self.recoveries.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_down(&self) -> bool {
+        self.state().health.standing() == Standing::Down
+    }
+
+    pub(super) fn down_since(&self) -> Option<Instant> {
+        self.state().health.down_since()
+    }
+
+    pub(super) fn loop_probe_at(&self, now: Instant) -> Option<Instant> {
+        self.state().loops.probe_at(now)
+    }
+
+    pub(super) fn loop_probe(&self) {
+        self.state().loops.probe_started();
+    }
+
+    pub(super) fn loop_probe_soon(&self) {
+        self.state().loops.probe_soon();
+    }
+
+    /// What a loop probe found; see [`Loops::probe_ended`].
+    pub(super) fn loop_probed(&self, leads_back: Option<bool>, now: Instant) {
+        let mut state = self.state();
+        let before = state.loops.looping_since().is_some();
+        state.loops.probe_ended(leads_back, now);
+        let is_looping = state.loops.looping_since().is_some();
+        drop(state);
+        let address = self.address();
+        match (before, is_looping) {
+            (false, true) => tracing::warn!("{}", looping(address)),
+            (true, false) => tracing::info!("upstream {address} no longer leads back to us"),
+            (false, false) | (true, true) => {}
+        }
+    }
+
+    pub(super) fn seen(&self, now: Instant) -> Seen {
+        let state = self.state();
+        let since = |at: Instant| now.saturating_duration_since(at);
+        Seen {
+            standing: state.health.standing(),
+            standing_for: state.health.since().map(since),
+            looping_for: state.loops.looping_since().map(since),
+            latency: state.latency.smoothed(),
+            edns: state.edns.is_used(now),
+            in_flight: state.window.taken(),
+            places: state.window.places(),
+            heard: std::array::from_fn(|place| self.heard[place].load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Latency of replies, for metrics.
+    pub(super) fn histogram(&self) -> Histogram {
+        self.state().latency.histogram().clone()
+    }
+}
+
+/// What a person should know of a server that leads back to us, and what to do (FW50).
+pub(super) fn looping(address: SocketAddr) -> String {
+    format!(
+        "upstream {address} forwards to ClusterDNS itself and is not asked: point it at other servers, or write other \
+         servers under upstreams or stubDomains"
+    )
+}
+
+/// One query of a client on its way to a server. Dropped without an outcome, because another server was faster, it
+/// counts as silence if the server had its time.
+#[derive(Debug)]
+pub(super) struct Sent {
+    server: Arc<Server>,
+    at: Instant,
+    is_overdue: bool,
+    is_settled: bool,
+}
+
+impl Sent {
+    /// Looks at the time: without a reply after the time between two sends, the server is silent so far.
+    pub(super) fn look(&mut self, now: Instant) {
+        let after = now.saturating_duration_since(self.at);
+        if !self.is_overdue && after >= USUAL.interval {
+            self.is_overdue = true;
+            self.server.overdue(after, now);
+        }
+    }
+
+    pub(super) fn settle(mut self, heard: Heard) {
+        self.is_settled = true;
+        let now = now();
+        let after = now.saturating_duration_since(self.at);
+        self.server.settle(heard, after, self.is_overdue, now);
+    }
+
+    /// The server was not asked after all.
+    pub(super) fn cancel(mut self) {
+        self.is_settled = true;
+        self.server.counters.sent.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Sent {
+    fn drop(&mut self) {
+        self.server.state().window.leave();
+        let now = now();
+        let after = now.saturating_duration_since(self.at);
+        if !self.is_settled && after >= USUAL.interval {
+            self.server.settle(Heard::Nothing, after, self.is_overdue, now);
+        }
+    }
+}

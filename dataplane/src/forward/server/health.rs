@@ -1,0 +1,258 @@
+//! Whether a server is worth asking (FW27, FW28): what was sent and what came back in, its standing and the next probe
+//! out. Pure: time comes as an argument.
+
+use std::time::{Duration, Instant};
+
+/// Consecutive sends without a valid reply that start a probe (FW27).
+const SILENT_SENDS: u32 = 3;
+/// Consecutive error Rcodes after which a server is failing (FW28).
+const ERRORS: u32 = 10;
+/// Seconds between probes of a server that is down, by how many it has not answered (FW27).
+const DOWN_WAITS_S: [u64; 5] = [1, 2, 4, 8, 10];
+/// The same while no server of its group is up (FW27).
+const ALONE_WAIT: Duration = Duration::from_secs(1);
+/// Between probes of a failing server (FW28).
+const FAILING_WAIT: Duration = Duration::from_secs(5);
+
+/// How a server is ranked within its group (FW22), best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::forward) enum Standing {
+    Healthy,
+    /// It answers with errors only.
+    Failing,
+    /// It does not answer.
+    Down,
+}
+
+impl Standing {
+    /// As `/upstreams` and metrics call it.
+    pub(in crate::forward) const fn label(self) -> &'static str {
+        match self {
+            Standing::Healthy => "healthy",
+            Standing::Failing => "failing",
+            Standing::Down => "down",
+        }
+    }
+}
+
+/// What came of one send or probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::forward) enum Heard {
+    /// A valid reply that is NOERROR, NXDOMAIN or YXDOMAIN.
+    Good,
+    /// A valid reply with another Rcode, or a referral.
+    Error,
+    /// No valid reply in time, or an error of the network.
+    Nothing,
+}
+
+/// The health of one server.
+#[derive(Debug, Default)]
+pub(in crate::forward) struct Health {
+    silent_sends: u32,
+    errors: u32,
+    failing_since: Option<Instant>,
+    down_since: Option<Instant>,
+    unanswered_probes: usize,
+    /// When the latest probe ended; while suspected, when the suspicion began.
+    probed: Option<Instant>,
+    is_suspected: bool,
+    is_probing: bool,
+}
+
+impl Health {
+    pub(in crate::forward) fn standing(&self) -> Standing {
+        match (self.down_since, self.failing_since) {
+            (Some(_), _) => Standing::Down,
+            (None, Some(_)) => Standing::Failing,
+            (None, None) => Standing::Healthy,
+        }
+    }
+
+    /// Since when it is failing or down.
+    pub(in crate::forward) fn since(&self) -> Option<Instant> {
+        self.down_since.or(self.failing_since)
+    }
+
+    /// Since when it is down.
+    pub(in crate::forward) fn down_since(&self) -> Option<Instant> {
+        self.down_since
+    }
+
+    /// What came of a client's query. A probe is not one: see [`Health::probe_ended`].
+    pub(in crate::forward) fn heard(&mut self, heard: Heard, now: Instant) {
+        match heard {
+            Heard::Good => *self = Health { is_probing: self.is_probing, ..Health::default() },
+            Heard::Error => {
+                self.answered();
+                self.errors = self.errors.saturating_add(1);
+                if self.errors >= ERRORS && self.failing_since.is_none() {
+                    self.failing_since = Some(now);
+                    self.probed = Some(now);
+                }
+            }
+            Heard::Nothing => {
+                self.silent_sends = self.silent_sends.saturating_add(1);
+                if self.silent_sends >= SILENT_SENDS && self.down_since.is_none() {
+                    self.is_suspected = true;
+                }
+            }
+        }
+    }
+
+    /// When the next probe is due; none while there is no reason, or one is on its way. `is_alone`: no server of its
+    /// group is up.
+    pub(in crate::forward) fn probe_at(&self, is_alone: bool, now: Instant) -> Option<Instant> {
+        if self.is_probing {
+            return None;
+        }
+        if self.is_suspected {
+            return Some(now);
+        }
+        let wait = match self.standing() {
+            Standing::Healthy => return None,
+            Standing::Failing => FAILING_WAIT,
+            Standing::Down if is_alone => ALONE_WAIT,
+            Standing::Down => {
+                let place = self.unanswered_probes.clamp(1, DOWN_WAITS_S.len()) - 1;
+                Duration::from_secs(DOWN_WAITS_S[place])
+            }
+        };
+        self.probed.map(|probed| probed + wait)
+    }
+
+    pub(in crate::forward) fn probe_started(&mut self) {
+        self.is_probing = true;
+    }
+
+    /// What came of the probe.
+    pub(in crate::forward) fn probe_ended(&mut self, heard: Heard, now: Instant) {
+        self.is_probing = false;
+        self.probed = Some(now);
+        match heard {
+            Heard::Good => *self = Health::default(),
+            Heard::Error => self.answered(),
+            Heard::Nothing if self.is_suspected || self.down_since.is_some() => {
+                self.is_suspected = false;
+                self.down_since.get_or_insert(now);
+                self.unanswered_probes += 1;
+            }
+            // A failing server that misses a probe is failing still.
+            Heard::Nothing => {}
+        }
+    }
+
+    /// Any valid reply ends what silence began (FW27).
+    fn answered(&mut self) {
+        self.silent_sends = 0;
+        self.is_suspected = false;
+        self.down_since = None;
+        self.unanswered_probes = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(start: Instant, seconds: u64) -> Instant {
+        start + Duration::from_secs(seconds)
+    }
+
+    fn down(start: Instant) -> Health {
+        let mut health = Health::default();
+        (0..3).for_each(|_| health.heard(Heard::Nothing, start));
+        health.probe_started();
+        health.probe_ended(Heard::Nothing, start);
+        health
+    }
+
+    #[test]
+    fn fw27_three_silent_sends_and_a_silent_probe_make_a_server_down() {
+        let now = Instant::now();
+        let mut health = Health::default();
+        for sends in 0..3 {
+            assert_eq!(health.probe_at(false, now), None, "after {sends} sends");
+            health.heard(Heard::Nothing, now);
+        }
+        assert_eq!(health.probe_at(false, now), Some(now));
+        assert_eq!(health.standing(), Standing::Healthy, "the probe decides");
+        health.probe_started();
+        assert_eq!(health.probe_at(false, now), None, "one probe at a time");
+        health.probe_ended(Heard::Nothing, now);
+        assert_eq!((health.standing(), health.down_since()), (Standing::Down, Some(now)));
+    }
+
+    #[test]
+    fn fw27_silence_about_one_domain_condemns_no_server_that_answers_its_probe() {
+        for heard in [Heard::Good, Heard::Error] {
+            let now = Instant::now();
+            let mut health = Health::default();
+            (0..3).for_each(|_| health.heard(Heard::Nothing, now));
+            health.probe_started();
+            health.probe_ended(heard, now);
+            assert_eq!((health.standing(), health.probe_at(false, now)), (Standing::Healthy, None));
+        }
+    }
+
+    #[test]
+    fn fw27_replies_in_between_start_the_count_again() {
+        let now = Instant::now();
+        let mut health = Health::default();
+        for heard in [Heard::Good, Heard::Error] {
+            (0..2).for_each(|_| health.heard(Heard::Nothing, now));
+            health.heard(heard, now);
+        }
+        (0..2).for_each(|_| health.heard(Heard::Nothing, now));
+        assert_eq!(health.probe_at(false, now), None);
+    }
+
+    #[test]
+    fn fw27_a_server_that_is_down_is_probed_ever_more_seldom_up_to_ten_seconds() {
+        let start = Instant::now();
+        let (mut health, mut at) = (down(start), 0);
+        for wait in [1, 2, 4, 8, 10, 10, 10] {
+            assert_eq!(health.probe_at(true, start), Some(after(start, at + 1)), "alone");
+            assert_eq!(health.probe_at(false, start), Some(after(start, at + wait)));
+            at += wait;
+            health.probe_started();
+            health.probe_ended(Heard::Nothing, after(start, at));
+        }
+        assert_eq!(health.down_since(), Some(start));
+    }
+
+    #[test]
+    fn fw27_any_valid_reply_ends_it() {
+        let start = Instant::now();
+        for heard in [Heard::Good, Heard::Error] {
+            let mut health = down(start);
+            health.heard(heard, start);
+            assert_eq!(health.standing(), Standing::Healthy, "a client's query: {heard:?}");
+            let mut health = down(start);
+            health.probe_started();
+            health.probe_ended(heard, start);
+            assert_eq!(health.standing(), Standing::Healthy, "a probe: {heard:?}");
+        }
+    }
+
+    #[test]
+    fn fw28_ten_errors_in_a_row_are_failing_until_one_good_reply() {
+        let start = Instant::now();
+        let mut health = Health::default();
+        (0..9).for_each(|_| health.heard(Heard::Error, start));
+        assert_eq!(health.standing(), Standing::Healthy);
+        health.heard(Heard::Good, start);
+        (0..10).for_each(|_| health.heard(Heard::Error, start));
+        assert_eq!(health.standing(), Standing::Failing);
+        assert_eq!(health.probe_at(true, start), Some(after(start, 5)));
+        for heard in [Heard::Error, Heard::Nothing] {
+            health.probe_started();
+            health.probe_ended(heard, after(start, 5));
+            assert_eq!(health.standing(), Standing::Failing, "{heard:?}");
+            assert_eq!(health.probe_at(false, start), Some(after(start, 10)));
+        }
+        health.probe_started();
+        health.probe_ended(Heard::Good, after(start, 10));
+        assert_eq!(health.standing(), Standing::Healthy);
+    }
+}

@@ -1,0 +1,90 @@
+//! How many queries a server is given at once: halved while it is silent, raised while it answers, so that a slow or
+//! dead server fills up alone and a recovered one is not met by a herd. Pure: time comes as an argument.
+
+use std::time::{Duration, Instant};
+
+/// Sends in progress to one server, at most.
+const MOST: usize = 1024;
+/// At least so many: enough to notice that it answers again.
+const FEWEST: usize = 16;
+/// One halving in so long: what was sent before the last one says nothing new.
+const HALVED_FOR: Duration = Duration::from_millis(500);
+
+/// The places of one server.
+#[derive(Debug)]
+pub(in crate::forward) struct Window {
+    places: usize,
+    taken: usize,
+    halved: Option<Instant>,
+}
+
+impl Default for Window {
+    fn default() -> Window {
+        Window { places: MOST, taken: 0, halved: None }
+    }
+}
+
+impl Window {
+    /// Takes a place, unless all are taken.
+    pub(in crate::forward) fn enter(&mut self) -> bool {
+        let is_free = self.taken < self.places;
+        self.taken += usize::from(is_free);
+        is_free
+    }
+
+    /// Gives a place back.
+    pub(in crate::forward) fn leave(&mut self) {
+        self.taken = self.taken.saturating_sub(1);
+    }
+
+    /// It replied: one place more for each reply doubles the places in a round trip.
+    pub(in crate::forward) fn replied(&mut self) {
+        self.places = (self.places + 1).min(MOST);
+    }
+
+    /// It did not reply in time.
+    pub(in crate::forward) fn was_silent(&mut self, now: Instant) {
+        if self.halved.is_none_or(|halved| now >= halved + HALVED_FOR) {
+            self.places = (self.places / 2).max(FEWEST);
+            self.halved = Some(now);
+        }
+    }
+
+    pub(in crate::forward) fn places(&self) -> usize {
+        self.places
+    }
+
+    pub(in crate::forward) fn taken(&self) -> usize {
+        self.taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn l16_a_silent_server_is_given_less_and_less_and_a_recovered_one_more_again() {
+        let start = Instant::now();
+        let mut window = Window::default();
+        (0..MOST).for_each(|_| assert!(window.enter()));
+        assert!(!window.enter(), "all places are taken");
+        for (step, places) in [512, 256, 128, 64, 32, 16, 16].into_iter().enumerate() {
+            let now = start + HALVED_FOR * step as u32;
+            (0..100).for_each(|_| window.was_silent(now));
+            assert_eq!(window.places(), places);
+        }
+        (0..MOST).for_each(|_| window.leave());
+        for _ in 0..FEWEST {
+            assert!(window.enter());
+        }
+        assert!(!window.enter());
+        for _ in 0..FEWEST {
+            window.leave();
+            window.replied();
+        }
+        assert_eq!((window.places(), window.taken()), (2 * FEWEST, 0), "twice after a round");
+        (0..2 * MOST).for_each(|_| window.replied());
+        assert_eq!(window.places(), MOST);
+    }
+}

@@ -1,0 +1,307 @@
+//! UDP sockets towards one server (FW10, FW12): each connected, on a random port, so that only what comes from the
+//! server reaches it. Most carry one query; at the bound of ports, queries draw at random among open ones and share
+//! them, told apart by id.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use dataplane_core::Discard;
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+
+use super::ports::{Draw, REST};
+use super::server::Server;
+use super::{now, random};
+
+/// Random ports tried before the system chooses one.
+const PORT_ATTEMPTS: usize = 16;
+/// The ports that are ours to draw from: all that need no privilege.
+const FIRST_PORT: u16 = 1024;
+/// Longest datagram that is read; more than we ask for (1,232) and than any sane server sends.
+const MAX_DATAGRAM: usize = 4096;
+/// A shared socket is closed after so long, so that no port is known for long.
+const MAX_AGE: Duration = Duration::from_secs(300);
+/// Datagrams that wait for one query on a shared socket; more are dropped.
+const MAX_WAITING: usize = 4;
+
+/// The open sockets of one server that later queries may share.
+#[derive(Debug, Default)]
+pub(super) struct Pool {
+    open: Mutex<Vec<Arc<Port>>>,
+}
+
+/// A socket that several queries share.
+#[derive(Debug)]
+struct Port {
+    socket: UdpSocket,
+    asked: Mutex<Asked>,
+    opened: Instant,
+    /// Ends the task that reads it.
+    reader: Mutex<Option<AbortHandle>>,
+}
+
+#[derive(Debug)]
+struct Asked {
+    waiting: HashMap<u16, mpsc::Sender<Arrival>>,
+    latest: Instant,
+}
+
+/// What came for a query.
+#[derive(Debug)]
+pub(super) enum Arrival {
+    Datagram(Vec<u8>),
+    /// A datagram with an id that nobody waits for; it is counted already.
+    Stray,
+    /// An ICMP error, or the socket was closed.
+    Failed,
+}
+
+/// A query on its way, and where its reply comes.
+#[derive(Debug)]
+pub(super) enum Exchange {
+    Own { socket: UdpSocket, id: u16, server: Arc<Server> },
+    Shared { place: SharedPort, arrivals: mpsc::Receiver<Arrival> },
+}
+
+/// The place of one query on a shared socket.
+#[derive(Debug)]
+pub(super) struct SharedPort {
+    port: Arc<Port>,
+    id: u16,
+}
+
+impl Drop for SharedPort {
+    fn drop(&mut self) {
+        self.port.asked.lock().expect("nothing panics while it counts").waiting.remove(&self.id);
+    }
+}
+
+/// Sends the query that `query` writes for an id; `None` if no port is left (FW10). The datagram leaves before the
+/// runtime knows a new socket: its readiness to write would cost a turn of the event loop.
+pub(super) fn send(
+    server: &Arc<Server>,
+    query: impl Fn(u16) -> Vec<u8>,
+) -> io::Result<Option<Exchange>> {
+    let drawn = server.common.ports().draw(server.id, now());
+    match drawn {
+        Draw::Own => {
+            let id = random() as u16;
+            let socket = registered(server, opened(server)?)?;
+            send_now(&socket, &query(id))
+                .inspect_err(|_| server.common.ports().closed(server.id, now()))?;
+            Ok(Some(Exchange::Own { socket, id, server: Arc::clone(server) }))
+        }
+        Draw::Pooled => {
+            let socket = registered(server, opened(server)?)?;
+            let port = server.pool.add(server, socket);
+            ask(port, query).map(Some)
+        }
+        Draw::Shared => match server.pool.draw(random()) {
+            Some(port) => {
+                server.common.drew_shared();
+                ask(port, query).map(Some)
+            }
+            None => Ok(None),
+        },
+    }
+}
+
+fn opened(server: &Server) -> io::Result<std::net::UdpSocket> {
+    let socket = bind(server.address()).and_then(|socket| {
+        socket.connect(server.address())?;
+        socket.set_nonblocking(true)?;
+        Ok(socket)
+    });
+    socket.inspect_err(|_| server.common.ports().failed(server.id))
+}
+
+fn registered(server: &Server, socket: std::net::UdpSocket) -> io::Result<UdpSocket> {
+    UdpSocket::from_std(socket).inspect_err(|_| server.common.ports().closed(server.id, now()))
+}
+
+/// Without asking the runtime whether the socket is ready: a full buffer is a lost datagram.
+fn send_now(socket: &UdpSocket, query: &[u8]) -> io::Result<()> {
+    socket2::SockRef::from(socket).send(query).map(drop)
+}
+
+fn ask(port: Arc<Port>, query: impl Fn(u16) -> Vec<u8>) -> io::Result<Exchange> {
+    let (sender, arrivals) = mpsc::channel(MAX_WAITING);
+    let id = {
+        let mut asked = port.asked.lock().expect("nothing panics while it counts");
+        asked.latest = now();
+        // Far fewer wait than there are ids: the windows of servers bound them.
+        let id = std::iter::repeat_with(|| random() as u16)
+            .find(|id| !asked.waiting.contains_key(id))
+            .unwrap_or_default();
+        asked.waiting.insert(id, sender);
+        id
+    };
+    let place = SharedPort { port, id };
+    send_now(&place.port.socket, &query(id))?;
+    Ok(Exchange::Shared { place, arrivals })
+}
+
+impl Exchange {
+    pub(super) fn id(&self) -> u16 {
+        match self {
+            Exchange::Own { id, .. } => *id,
+            Exchange::Shared { place, .. } => place.id,
+        }
+    }
+
+    /// What comes next; without a deadline.
+    pub(super) async fn next(&mut self) -> Arrival {
+        match self {
+            Exchange::Own { socket, .. } => {
+                receive(socket).await.map_or(Arrival::Failed, Arrival::Datagram)
+            }
+            Exchange::Shared { arrivals, .. } => arrivals.recv().await.unwrap_or(Arrival::Failed),
+        }
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        if let Exchange::Own { server, .. } = self {
+            server.common.ports().closed(server.id, now());
+        }
+    }
+}
+
+async fn receive(socket: &UdpSocket) -> io::Result<Vec<u8>> {
+    loop {
+        wait(socket).await?;
+        // The buffer lives only while there is something to read, not while we wait.
+        let mut buffer = [0; MAX_DATAGRAM];
+        match socket.try_recv(&mut buffer) {
+            Ok(length) => return Ok(buffer[..length].to_vec()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Until there is a datagram to read, or what ICMP says of the one sent (FW21): that alone does not
+/// make a socket readable.
+async fn wait(socket: &UdpSocket) -> io::Result<()> {
+    loop {
+        let ready = socket.ready(Interest::READABLE | Interest::ERROR).await?;
+        if ready.is_error() {
+            // Without an error the readiness is forgotten, so that this does not spin.
+            let none = || Err(io::ErrorKind::WouldBlock.into());
+            let error = || socket.take_error()?.map_or_else(none, Err::<(), _>);
+            match socket.try_io(Interest::ERROR, error) {
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+                _ => {}
+            }
+        }
+        if ready.is_readable() {
+            return Ok(());
+        }
+    }
+}
+
+impl Pool {
+    fn open(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Port>>> {
+        self.open.lock().expect("nothing panics while it holds this")
+    }
+
+    fn add(&self, server: &Arc<Server>, socket: UdpSocket) -> Arc<Port> {
+        let now = now();
+        let asked = Asked { waiting: HashMap::new(), latest: now };
+        let port = Arc::new(Port {
+            socket,
+            asked: Mutex::new(asked),
+            opened: now,
+            reader: Mutex::default(),
+        });
+        let common = Arc::clone(&server.common);
+        let reader = tokio::spawn(read(Arc::clone(&port), move || common.discard(Discard::Id)));
+        *port.reader.lock().expect("nothing panics here") = Some(reader.abort_handle());
+        self.open().push(Arc::clone(&port));
+        port
+    }
+
+    fn draw(&self, random: u64) -> Option<Arc<Port>> {
+        let open = self.open();
+        // The upper half of random * length is uniform in 0..length.
+        let place = ((u128::from(random) * open.len() as u128) >> 64) as usize;
+        open.get(place).cloned()
+    }
+
+    /// Closes what nobody uses any more, or what is too old.
+    pub(super) fn sweep(&self, server: &Server, now: Instant) {
+        let is_over = |port: &Arc<Port>| {
+            let asked = port.asked.lock().expect("nothing panics while it counts");
+            let is_idle = now.saturating_duration_since(asked.latest) >= REST;
+            let is_old = now.saturating_duration_since(port.opened) >= MAX_AGE;
+            asked.waiting.is_empty() && (is_idle || is_old)
+        };
+        let closed = {
+            let mut open = self.open();
+            let before = open.len();
+            open.retain(|port| {
+                let is_over = is_over(port);
+                if is_over && let Some(reader) = port.reader.lock().expect("no panic").take() {
+                    reader.abort();
+                }
+                !is_over
+            });
+            before - open.len()
+        };
+        let mut ports = server.common.ports();
+        (0..closed).for_each(|_| ports.closed(server.id, now));
+    }
+}
+
+/// Gives each datagram to the query with its id.
+async fn read(port: Arc<Port>, stray: impl Fn()) {
+    loop {
+        let arrived = receive(&port.socket).await;
+        let asked = port.asked.lock().expect("nothing panics while it counts");
+        let to_all = |arrival: fn() -> Arrival| {
+            for sender in asked.waiting.values() {
+                // A query that does not keep up misses it.
+                let _ = sender.try_send(arrival());
+            }
+        };
+        match arrived {
+            Ok(datagram) => {
+                let id = datagram.first_chunk().map(|id| u16::from_be_bytes(*id));
+                match id.and_then(|id| asked.waiting.get(&id)) {
+                    Some(sender) => _ = sender.try_send(Arrival::Datagram(datagram)),
+                    None => {
+                        stray();
+                        to_all(|| Arrival::Stray);
+                    }
+                }
+            }
+            Err(_) => to_all(|| Arrival::Failed),
+        }
+    }
+}
+
+fn bind(server: SocketAddr) -> io::Result<std::net::UdpSocket> {
+    let any = |port| match server {
+        SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)),
+        SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)),
+    };
+    for _ in 0..PORT_ATTEMPTS {
+        let range = u64::from(u16::MAX - FIRST_PORT) + 1;
+        // 64 random bits over 64,512 ports: the bias is far below anything measurable.
+        let port = FIRST_PORT + (random() % range) as u16;
+        match std::net::UdpSocket::bind(any(port)) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+            other => return other,
+        }
+    }
+    std::net::UdpSocket::bind(any(0))
+}
+
+#[cfg(test)]
+mod tests;

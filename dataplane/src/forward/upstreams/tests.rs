@@ -1,0 +1,125 @@
+//! Configurations, and what their groups are made of.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::*;
+use crate::forward::now;
+use crate::forward::server::Heard;
+use crate::forward::view::Down;
+use crds::config::{Group as GroupConfig, GroupCache, Server, ServerTls, StubDomain};
+
+fn server(text: &str, transport: config::Transport) -> Server {
+    let address: SocketAddr = text.parse().unwrap();
+    let tls = transport
+        .is_encrypted()
+        .then(|| ServerTls { server_name: "dns.example".into(), ca_bundle: None });
+    Server { ip: address.ip(), port: address.port(), transport, tls }
+}
+
+fn group(servers: &[Server]) -> GroupConfig {
+    GroupConfig { servers: servers.to_vec(), options: GroupOptions::default() }
+}
+
+#[test]
+fn a55_servers_are_listed_once_default_group_first() {
+    let udp = |text| server(text, config::Transport::Udp);
+    let stub = |domain: &str, servers: &[Server]| StubDomain {
+        domain: domain.into(),
+        group: group(servers),
+    };
+    let config = Config {
+        upstreams: config::Upstreams::Servers(group(&[udp("10.0.0.2:53"), udp("10.0.0.3:53")])),
+        stub_domains: vec![
+            stub("corp.example", &[udp("10.20.0.53:53")]),
+            stub("lab.corp.example", &[udp("10.20.0.53:53"), udp("10.20.0.53:5353")]),
+        ],
+        ..Config::default()
+    };
+    let upstreams = Upstreams::of(&config, Path::new(""));
+    let listed: Vec<_> = upstreams.servers().iter().map(|s| s.address.to_string()).collect();
+    assert_eq!(listed, ["10.0.0.2:53", "10.0.0.3:53", "10.20.0.53:53", "10.20.0.53:5353"]);
+    let shared = &upstreams.group(2).unwrap().servers[0];
+    assert!(
+        Arc::ptr_eq(shared, &upstreams.group(1).unwrap().servers[0]),
+        "one server in two groups"
+    );
+    assert!(upstreams.group(3).is_none() && upstreams.problems().is_empty());
+
+    upstreams.servers()[2].sent.store(7, Ordering::Relaxed);
+    let now = now();
+    for _ in 0..3 {
+        shared.send().unwrap().settle(Heard::Nothing);
+    }
+    shared.probe(now);
+    shared.probed(true, Heard::Nothing, now);
+    let sent_before = upstreams.servers()[2].sent.load(Ordering::Relaxed);
+    let down =
+        |group: &str| Down { group: group.into(), server: "10.20.0.53:53".into(), seconds: 120 };
+    let both = [down("corp.example"), down("lab.corp.example")];
+    let later = now + Duration::from_secs(120);
+    assert_eq!(upstreams.down(later, 9), both);
+    assert_eq!(upstreams.down(later, 1), both[..1]);
+
+    let less = Config { upstreams: config::Upstreams::None, ..config.clone() };
+    let next = upstreams.next(&less, Path::new(""));
+    assert!(next.group(0).is_none());
+    assert_eq!(next.down(later, 9), both);
+    assert_eq!(next.route(1), upstreams.route(1), "an edit elsewhere leaves a route what it is");
+    let sent = |of: &Upstreams| -> Vec<u64> {
+        of.servers().iter().map(|server| server.sent.load(Ordering::Relaxed)).collect()
+    };
+    assert_eq!(sent(&next), [sent_before, 0]);
+    upstreams.servers()[0].sent.store(3, Ordering::Relaxed);
+    let last = next.next(&config, Path::new(""));
+    assert_eq!(sent(&last), [3, 0, sent_before, 0], "those that come back go on");
+    assert_ne!(last.route(0), upstreams.route(0), "a group that was gone is another route");
+}
+
+#[test]
+fn a55_so_many_former_servers_are_remembered_the_newest_first() {
+    let of = |last: u16| {
+        let servers = [server(&format!("10.0.0.1:{last}"), config::Transport::Udp)];
+        let upstreams = config::Upstreams::Servers(group(&servers));
+        Config { upstreams, ..Config::default() }
+    };
+    let first = Upstreams::of(&of(1000), Path::new(""));
+    let last = (1001..1400).fold(first, |earlier, port| earlier.next(&of(port), Path::new("")));
+    let former = last.registry.former();
+    let ports: Vec<u16> = former.iter().map(|server| server.address().port()).collect();
+    assert_eq!(ports, (1399 - 256..1399).rev().collect::<Vec<_>>());
+}
+
+#[test]
+fn fw10_upstream_ports_are_at_most_a_quarter_of_the_descriptors() {
+    let quarter = dataplane_udp::raise_descriptor_limit().unwrap() / 4;
+    for (configured, expected) in [(1, 1), (u32::MAX, quarter.min(u32::MAX.into()))] {
+        assert_eq!(ports(configured) as u64, expected);
+    }
+}
+
+#[test]
+fn fw2_encrypted_servers_are_refused_by_name_and_never_asked_in_clear_text() {
+    let transports = [config::Transport::Tls, config::Transport::Https, config::Transport::Quic];
+    let servers = transports.map(|transport| server("192.0.2.1:853", transport));
+    let config =
+        Config { upstreams: config::Upstreams::Servers(group(&servers)), ..Config::default() };
+    let upstreams = Upstreams::of(&config, Path::new(""));
+    assert!(upstreams.group(0).unwrap().servers.is_empty());
+    assert_eq!(upstreams.problems().len(), 3);
+    assert!(upstreams.problems()[0].contains("192.0.2.1:853: transport TLS is not yet"));
+}
+
+#[test]
+fn fw44_a_group_may_only_lower_the_cap_of_ttls() {
+    for (own, cap) in [(None, 3600), (Some(60), 60), (Some(90_000), 3600)] {
+        let cache = GroupCache { max_ttl_seconds: own };
+        let options = GroupOptions { cache, ..GroupOptions::default() };
+        let config = Config {
+            upstreams: config::Upstreams::Servers(GroupConfig { servers: Vec::new(), options }),
+            ..Config::default()
+        };
+        let upstreams = Upstreams::of(&config, Path::new(""));
+        assert_eq!(upstreams.group(0).unwrap().caps.max_s, cap);
+    }
+}

@@ -1,0 +1,201 @@
+//! Upstreams as people see them: `/upstreams`, what is down, and what to do about it.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use prometheus_client::metrics::histogram::Histogram;
+use serde::Serialize;
+
+use super::server::{Server, looping};
+use super::upstreams::{Group, Upstreams};
+
+/// A server that is down, as `/config` shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Down {
+    /// `upstreams`, or a stub domain.
+    pub group: String,
+    /// Address and port.
+    pub server: String,
+    /// For how long.
+    pub seconds: u64,
+}
+
+/// What `/upstreams` shows.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct View {
+    /// In the order of the configuration.
+    pub groups: Vec<GroupView>,
+    /// UDP ports that are open or were closed less than 30 s ago (FW10).
+    pub ports: usize,
+    /// Queries that shared a port, as the bound was reached.
+    pub shared_ports: u64,
+    /// What people should know and what to do.
+    pub warnings: Vec<String>,
+}
+
+/// One group.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GroupView {
+    /// `upstreams`, or the stub domain.
+    pub name: String,
+    /// As in the resource.
+    pub policy: String,
+    /// Queries of clients in progress.
+    pub in_flight: usize,
+    /// As configured.
+    pub max_in_flight: usize,
+    /// In configured order.
+    pub servers: Vec<ServerView>,
+}
+
+/// One server.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServerView {
+    /// Address and port.
+    pub server: String,
+    /// As in the resource.
+    pub transport: String,
+    /// `healthy`, `failing` (errors only), `down` (silent) or `looping` (leads back to us).
+    pub state: &'static str,
+    /// For how long, unless it is healthy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<u64>,
+    /// Smoothed; none before the first reply.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_microseconds: Option<u64>,
+    /// Whether it is sent OPT records (FW25).
+    pub edns: bool,
+    /// Queries in progress.
+    pub in_flight: usize,
+    /// How many it is given at once.
+    pub window: usize,
+    /// Queries sent to it.
+    pub sent: u64,
+    /// Good replies.
+    pub good: u64,
+    /// Error Rcodes and referrals.
+    pub errors: u64,
+    /// Sends without a valid reply in time.
+    pub silent: u64,
+}
+
+impl Upstreams {
+    /// What `/upstreams` shows.
+    pub fn view(&self, now: Instant) -> View {
+        let groups = self.groups().map(|group| GroupView {
+            name: group.name.clone(),
+            policy: format!("{:?}", group.policy),
+            in_flight: group.in_flight().load(Ordering::Relaxed),
+            max_in_flight: group.max_in_flight,
+            servers: group.servers.iter().map(|server| server_view(server, now)).collect(),
+        });
+        let common = &self.registry.common;
+        View {
+            groups: groups.collect(),
+            ports: common.ports().total(),
+            shared_ports: common.shared_draws(),
+            warnings: self.notes(now),
+        }
+    }
+
+    /// What a person should know at once: servers that lead back to us, and a resolv.conf that is of no use (FW3, FW50).
+    pub fn notes(&self, now: Instant) -> Vec<String> {
+        let is_looping = |server: &&Arc<Server>| server.seen(now).looping_for.is_some();
+        let looping =
+            self.known().iter().filter(is_looping).map(|server| looping(server.address()));
+        let file = self.resolv_conf().into_iter().flat_map(|file| file.problems.iter().cloned());
+        looping.chain(file).collect()
+    }
+
+    /// Group, address and latency of each server, for metrics.
+    pub fn latencies(&self) -> Vec<(String, String, Histogram)> {
+        let of_group = |group: &Arc<Group>| {
+            let row = |server: &Arc<Server>| {
+                (group.name.clone(), server.address().to_string(), server.histogram())
+            };
+            group.servers.iter().map(row).collect::<Vec<_>>()
+        };
+        self.groups().flat_map(of_group).collect()
+    }
+
+    /// Servers that are down, in each group that they are in; at most `most`.
+    pub fn down(&self, now: Instant, most: usize) -> Vec<Down> {
+        let members = self
+            .groups()
+            .flat_map(|group| group.servers.iter().map(move |server| (&group.name, server)));
+        let down = members.filter_map(|(group, server)| {
+            let seconds = now.saturating_duration_since(server.down_since()?).as_secs();
+            Some(Down { group: group.clone(), server: server.address().to_string(), seconds })
+        });
+        down.take(most).collect()
+    }
+}
+
+fn server_view(server: &Server, now: Instant) -> ServerView {
+    let seen = server.seen(now);
+    let [good, errors, silent] = seen.heard;
+    let state = if seen.looping_for.is_some() { "looping" } else { seen.standing.label() };
+    let latency = |latency: Duration| u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
+    ServerView {
+        server: server.address().to_string(),
+        transport: format!("{:?}", server.identity.transport).to_uppercase(),
+        state,
+        seconds: seen.looping_for.or(seen.standing_for).map(|time| time.as_secs()),
+        latency_microseconds: seen.latency.map(latency),
+        edns: seen.edns,
+        in_flight: seen.in_flight,
+        window: seen.places,
+        sent: server.counters.sent.load(Ordering::Relaxed),
+        good,
+        errors,
+        silent,
+    }
+}
+
+impl ServerView {
+    /// Every state that a server can be in.
+    pub const STATES: [&str; 4] = ["healthy", "failing", "down", "looping"];
+}
+
+impl View {
+    /// A table for a terminal.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for group in &self.groups {
+            let GroupView { name, policy, in_flight, max_in_flight, servers } = group;
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "{name}  {policy}, {in_flight} of {max_in_flight} in flight");
+            for server in servers {
+                let seconds = server.seconds.map(|s| format!(" for {s} s")).unwrap_or_default();
+                let latency = server
+                    .latency_microseconds
+                    .map_or("-".to_owned(), |us| format!("{}.{:03} ms", us / 1000, us % 1000));
+                let edns = if server.edns { "" } else { ", without EDNS" };
+                let _ = writeln!(
+                    text,
+                    "  {} {}  {}{seconds}{edns}, latency {latency}, {} of {} in flight; sent {}, good {}, errors {}, \
+                     silent {}",
+                    server.server,
+                    server.transport,
+                    server.state,
+                    server.in_flight,
+                    server.window,
+                    server.sent,
+                    server.good,
+                    server.errors,
+                    server.silent
+                );
+            }
+        }
+        let _ = writeln!(text, "UDP ports in use or at rest: {}", self.ports);
+        for warning in &self.warnings {
+            let _ = writeln!(text, "warning: {warning}");
+        }
+        text
+    }
+}

@@ -1,0 +1,133 @@
+//! Servers that are dead, broken or old: found out once, not by every query.
+
+use dataplane_core::Discard;
+use hickory_proto::op::{Message, ResponseCode};
+use hickory_proto::rr::RecordType;
+use tests::upstream::{Script, Transport};
+
+use super::stage::{FIRST, SECOND, Stage, answers, failure};
+
+/// 10.0.0.2 does what is given, 10.0.0.3 answers everything.
+fn beside(first: &str) -> String {
+    format!("server 10.0.0.2\n* *\n  {first}\nserver 10.0.0.3\n* *\n  answer @ 60 A 192.0.2.3")
+}
+
+fn has_opt(packet: &[u8]) -> bool {
+    Message::from_vec(packet).unwrap().edns.is_some()
+}
+
+#[tokio::test]
+async fn f10_g144_a_silent_server_is_found_out_once_and_leads_again_when_it_answers() {
+    let stage = Stage::new(&beside("silent"));
+    stage.probe();
+    for n in 0..3 {
+        let reply = stage.ask(0, &format!("n{n}.example"), RecordType::A).await;
+        assert_eq!(answers(&reply), ["192.0.2.3"]);
+    }
+    stage.until(0, "down").await;
+    let before = stage.upstream(FIRST).times_asked("later.example.");
+    assert_eq!(answers(&stage.ask(0, "later.example", RecordType::A).await), ["192.0.2.3"]);
+    assert_eq!((before, stage.upstream(FIRST).times_asked("later.example.")), (0, 0));
+    let down = stage.published.upstreams.down(std::time::Instant::now(), 9);
+    assert_eq!((down.len(), down[0].group.as_str()), (1, "upstreams"));
+
+    stage.upstream(FIRST).play(Script::one("* *\n  answer @ 60 A 192.0.2.2").unwrap());
+    stage.until(0, "healthy").await;
+    assert_eq!(answers(&stage.ask(0, "again.example", RecordType::A).await), ["192.0.2.2"]);
+    assert!(stage.published.upstreams.recoveries(0) >= 1, "FW29");
+}
+
+#[tokio::test]
+async fn fw27_a_server_that_answers_its_probe_is_not_down() {
+    let script = "server 10.0.0.2\n* *\n  silent\n. NS\n  rcode REFUSED\n\
+                  server 10.0.0.3\n* *\n  answer @ 60 A 192.0.2.3";
+    let stage = Stage::new(script);
+    stage.probe();
+    for n in 0..4 {
+        stage.ask(0, &format!("n{n}.example"), RecordType::A).await;
+    }
+    while stage.upstream(FIRST).times_asked(".") == 0 {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    assert_eq!(stage.view().groups[0].servers[0].state, "healthy");
+}
+
+#[tokio::test]
+async fn f11_g142_a_group_that_was_down_answers_again_within_seconds() {
+    let stage = Stage::new("server 10.0.0.2\n* *\n  silent");
+    stage.probe();
+    stage.ask(0, "n.example", RecordType::A).await;
+    stage.until(0, "down").await;
+    let reply = stage.ask(0, "while.example", RecordType::A).await;
+    assert_eq!(failure(&reply), (ResponseCode::ServFail, Some(22)));
+    assert_eq!(stage.upstream(FIRST).times_asked("while.example."), 1, "FW24: once");
+    stage.upstream(FIRST).play(Script::one("* *\n  answer @ 60 A 192.0.2.2").unwrap());
+    stage.until(0, "healthy").await;
+    assert_eq!(answers(&stage.ask(0, "again.example", RecordType::A).await), ["192.0.2.2"]);
+}
+
+#[tokio::test]
+async fn g145_a_server_with_errors_only_is_asked_last_after_ten() {
+    let stage = Stage::new(&beside("rcode SERVFAIL"));
+    for n in 0..12 {
+        let reply = stage.ask(0, &format!("n{n}.example"), RecordType::A).await;
+        assert_eq!(answers(&reply), ["192.0.2.3"]);
+    }
+    assert_eq!(stage.view().groups[0].servers[0].state, "failing");
+    assert_eq!(stage.upstream(FIRST).asked().len(), 10);
+    assert_eq!(stage.upstream(SECOND).asked().len(), 12);
+}
+
+#[tokio::test]
+async fn f20_g143_a_server_that_refuses_edns_is_asked_without_and_remembered() {
+    for rcode in ["FORMERR", "NOTIMP", "BADVERS"] {
+        let stage =
+            Stage::new(&format!("server 10.0.0.2\n* *\n  opt {rcode}\n  answer @ 60 A 192.0.2.2"));
+        for n in 0..2 {
+            let reply = stage.ask(0, &format!("n{n}.example"), RecordType::A).await;
+            assert_eq!(answers(&reply), ["192.0.2.2"], "{rcode}");
+            assert!(reply.edns.is_some(), "the client still gets its own");
+        }
+        let asked = stage.upstream(FIRST).asked();
+        let opts: Vec<bool> = asked.iter().map(|asked| has_opt(&asked.packet)).collect();
+        assert_eq!(opts, [true, false, false], "{rcode}");
+        assert!(!stage.view().groups[0].servers[0].edns);
+    }
+}
+
+#[tokio::test]
+async fn f20_a_server_that_drops_edns_is_asked_without_once_a_probe_has_found_it_out() {
+    let stage = Stage::new("server 10.0.0.2\n* *\n  opt silent\n  answer @ 60 A 192.0.2.2");
+    stage.probe();
+    stage.ask(0, "first.example", RecordType::A).await;
+    let found_out = async {
+        while stage.view().groups[0].servers[0].edns {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(30), found_out).await.expect("a probe");
+    assert_eq!(answers(&stage.ask(0, "next.example", RecordType::A).await), ["192.0.2.2"]);
+}
+
+#[tokio::test]
+async fn f19_fw14_the_case_of_names_is_random_and_must_come_back() {
+    let stage = Stage::with(
+        "server 10.0.0.2\n* *\n  answer @ 60 A 192.0.2.2\n\
+         wrong.example. A\n  first wrong-case\n  answer @ 60 A 192.0.2.3",
+        |config| match &mut config.upstreams {
+            crds::config::Upstreams::Servers(group) => group.options.case_randomisation = true,
+            other => panic!("{other:?}"),
+        },
+    );
+    for n in 0..8 {
+        let name = format!("a-name-of-many-letters-{n}.example");
+        assert_eq!(answers(&stage.ask(0, &name, RecordType::A).await), ["192.0.2.2"]);
+    }
+    let asked = stage.upstream(FIRST).asked();
+    let mixed = |name: &str| name != name.to_ascii_lowercase() && name != name.to_ascii_uppercase();
+    assert!(asked.iter().all(|asked| mixed(&asked.name)), "one in 2^27 is not mixed");
+
+    assert_eq!(answers(&stage.ask(0, "wrong.example", RecordType::A).await), ["192.0.2.3"]);
+    assert_eq!(stage.published.upstreams.discarded(Discard::Case), 1);
+    assert_eq!(stage.upstream(FIRST).times_asked_over("wrong.example.", Transport::Tcp), 1);
+}

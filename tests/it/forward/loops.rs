@@ -1,0 +1,152 @@
+//! Servers that lead back to us (FW50, FW51): left out, reported, probed on, and harmless until then.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crds::config::{self, Config, Group, GroupOptions};
+use dataplane::forward::{Forwarder, Upstreams};
+use dataplane::identity;
+use dataplane::serve::{self, Limits, Serving};
+use dataplane::state::{Published, State};
+use dataplane_core::Index;
+use hickory_proto::op::ResponseCode;
+use hickory_proto::rr::RecordType;
+use tests::upstream::Script;
+use tokio::net::UdpSocket;
+use tokio::runtime::Handle;
+
+use super::stage::{FIRST, Stage, answers, failure, server};
+
+/// Only so that a failure ends.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn g137_a_server_that_leads_back_is_left_out_reported_and_probed_on() {
+    let script = "server 10.0.0.2\n* *\n  answer @ 0 TXT \"some instance\"\n\
+                  server 10.0.0.3\n* *\n  rcode NXDOMAIN\nwww.example.org. A\n  answer @ 60 A 192.0.2.80";
+    let stage = Stage::new(script);
+    stage.probe();
+    stage.until(0, "looping").await;
+    assert_eq!(answers(&stage.ask(0, "www.example.org", RecordType::A).await), ["192.0.2.80"]);
+    assert_eq!(stage.upstream(FIRST).asked().len(), 0);
+    let notes = stage.published.upstreams.notes(std::time::Instant::now());
+    assert!(notes[0].contains("forwards to ClusterDNS itself") && notes[0].contains("write other"));
+    assert!(stage.view().text().contains("looping"));
+}
+
+#[tokio::test]
+async fn n16_when_every_server_leads_back_it_is_servfail_at_once() {
+    let stage = Stage::new("server 10.0.0.2\n* *\n  answer @ 0 TXT \"some instance\"");
+    stage.probe();
+    stage.until(0, "looping").await;
+    let reply = stage.ask(0, "www.example.org", RecordType::A).await;
+    assert_eq!(failure(&reply), (ResponseCode::ServFail, Some(0)));
+    stage.upstream(FIRST).play(Script::one("* *\n  silent").unwrap());
+    assert_eq!(stage.view().groups[0].servers[0].state, "looping", "silence ends no loop");
+}
+
+/// A data plane on loopback, whose upstreams are set once all have addresses.
+struct Instance {
+    serving: Serving,
+    state: Arc<State>,
+    forwarder: Arc<Forwarder>,
+}
+
+impl Instance {
+    fn start() -> Instance {
+        let listen: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let config = Config { upstreams: config::Upstreams::None, ..Config::default() };
+        let state = State {
+            published: Arc::new(published(&config, None)).into(),
+            counters: serve::worker_counters(1, 1),
+            identity: identity::of_this_process(None),
+        };
+        let (state, forwarder) = (Arc::new(state), Forwarder::new());
+        let limits = Limits::default();
+        let handle = Handle::current();
+        let serving =
+            Serving::start(&[listen], 1, state.clone(), forwarder.clone(), limits, handle).unwrap();
+        Instance { serving, state, forwarder }
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.serving.local_addrs()[0]
+    }
+
+    fn forwards_to(&self, upstream: SocketAddr) {
+        let servers = vec![server(upstream)];
+        let group = Group { servers, options: GroupOptions::default() };
+        let upstreams = config::Upstreams::Servers(group);
+        let config = Config { upstreams, ..Config::default() };
+        let before = self.state.published.load_full();
+        self.state.published.store(Arc::new(published(&config, Some(&before.upstreams))));
+    }
+
+    fn server_state(&self) -> &'static str {
+        let upstreams = self.state.published.load_full().upstreams.clone();
+        upstreams.view(std::time::Instant::now()).groups[0].servers[0].state
+    }
+
+    /// Queries that it sent to its upstream.
+    fn sent(&self) -> u64 {
+        let upstreams = self.state.published.load_full().upstreams.clone();
+        upstreams.view(std::time::Instant::now()).groups[0].servers[0].sent
+    }
+}
+
+fn published(config: &Config, before: Option<&Upstreams>) -> Published {
+    let records = Index::new(dataplane::settings::of(config).unwrap()).records();
+    let nowhere = Path::new("/nonexistent");
+    let upstreams = match before {
+        Some(before) => before.next(config, nowhere),
+        None => Upstreams::of(config, nowhere),
+    };
+    Published { records, upstreams: Arc::new(upstreams) }
+}
+
+async fn ask(server: SocketAddr, name: &str) -> hickory_proto::op::Message {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let mut query = hickory_proto::op::Message::query();
+    let name = hickory_proto::rr::Name::from_ascii(name).unwrap();
+    query.add_query(hickory_proto::op::Query::query(name, RecordType::A));
+    query.metadata.recursion_desired = true;
+    socket.send_to(&query.to_vec().unwrap(), server).await.unwrap();
+    let mut reply = [0; 4096];
+    let length = tokio::time::timeout(PATIENCE, socket.recv(&mut reply)).await.unwrap().unwrap();
+    hickory_proto::op::Message::from_vec(&reply[..length]).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f13_two_instances_that_forward_to_each_other_end_it_and_report_it() {
+    let (one, other) = (Instance::start(), Instance::start());
+    one.forwards_to(other.address());
+    other.forwards_to(one.address());
+    // FW51: whatever was begun before a probe has ended with its budget.
+    let reply = ask(one.address(), "www.example.org.").await;
+    assert_eq!(reply.metadata.response_code, ResponseCode::ServFail);
+    let both = async {
+        while (one.server_state(), other.server_state()) != ("looping", "looping")
+            || one.forwarder.lookups() + other.forwarder.lookups() > 0
+        {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, both).await.expect("both know, and nothing runs");
+    assert!(one.sent() + other.sent() <= 16, "{} and {}", one.sent(), other.sent());
+    let before = one.sent();
+    ask(one.address(), "again.example.org.").await;
+    assert_eq!(one.sent(), before, "a server that leads back is not asked");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f12_an_instance_that_forwards_to_itself_asks_nobody_and_stays_alive() {
+    let one = Instance::start();
+    one.forwards_to(one.address());
+    let reply = ask(one.address(), "www.example.org.").await;
+    assert_eq!(reply.metadata.response_code, ResponseCode::ServFail);
+    assert_eq!((one.sent(), one.forwarder.lookups()), (0, 0));
+    let localhost = ask(one.address(), "localhost.").await;
+    assert_eq!(localhost.metadata.response_code, ResponseCode::NoError);
+}

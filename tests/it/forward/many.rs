@@ -1,0 +1,118 @@
+//! Many queries at once: one lookup per question, and no group at the cost of another.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use crds::config;
+use futures::future::join_all;
+use hickory_proto::op::ResponseCode;
+use hickory_proto::rr::RecordType;
+use tests::upstream::Transport;
+
+use super::stage::{FIRST, GOLDEN, Stage, answers, failure, servers, waiting};
+
+#[tokio::test]
+async fn f6_g133_a_thousand_identical_queries_are_one_upstream_query() {
+    let script = "server 10.0.0.2\nwww.example.org. A\n  delay 300ms\n  answer @ 600 A 192.0.2.80";
+    let stage = Stage::with(script, |config| config.limits.in_flight_per_client = 2000);
+    let ask = || stage.ask(0, "www.example.org", RecordType::A);
+    let replies = join_all((0..1000).map(|_| ask())).await;
+    assert!(replies.iter().all(|reply| answers(reply) == ["192.0.2.80"]));
+    assert_eq!(stage.upstream(FIRST).asked().len(), 1);
+    assert_eq!((stage.forwarder.joined(), stage.forwarder.lookups()), (999, 0));
+}
+
+#[tokio::test]
+async fn fw11_a_client_that_leaves_does_not_end_the_lookup_of_the_next() {
+    let script = "server 10.0.0.2\nwww.example.org. A\n  delay 300ms\n  answer @ 600 A 192.0.2.80";
+    let stage = Stage::new(script);
+    let client = IpAddr::from([127, 0, 0, 1]);
+    let leaving = waiting(0, "www.example.org", RecordType::A);
+    let slot = stage.forwarder.slot(&stage.published.upstreams, 0, client).unwrap();
+    let left = stage.forwarder.resolve(&stage.published, &leaving, slot);
+    assert!(futures::poll!(Box::pin(left)).is_pending());
+    assert_eq!(stage.forwarder.lookups(), 1, "its client is gone");
+    assert_eq!(answers(&stage.ask(0, "www.example.org", RecordType::A).await), ["192.0.2.80"]);
+    assert_eq!(stage.upstream(FIRST).asked().len(), 1);
+}
+
+#[tokio::test]
+async fn g136_fw52_waiters_on_one_lookup_count_and_at_the_limit_it_is_servfail_at_once() {
+    let script = "server 10.0.0.2\n* *\n  silent";
+    let stage = Stage::with(script, |config| config.limits.in_flight = 2);
+    let client = IpAddr::from([127, 0, 0, 1]);
+    let slot = || stage.forwarder.slot(&stage.published.upstreams, 0, client);
+    let slots = (slot().unwrap(), slot().unwrap());
+    assert!(slot().is_none(), "N20 comes before any wait");
+    drop(slots);
+    assert!(slot().is_some());
+}
+
+#[tokio::test]
+async fn l4_l16_a_silent_stub_domain_takes_neither_ports_nor_places_of_the_default_group() {
+    const BELOW: usize = 600;
+    const BESIDE: usize = 200;
+    let script = format!(
+        "{GOLDEN}\nserver 10.0.0.2\n* A\n  answer @ 60 A 192.0.2.9\n\
+                          server 10.20.0.53\n* *\n  silent"
+    );
+    let script = script.replace("* A\n", "* *\n");
+    let stage = Stage::with(&script, |config| config.limits.upstream_ports = 256);
+    let below = |n| async move { format!("n{n}.corp.example") };
+    let silent = join_all((0..BELOW).map(|n| {
+        let stage = &stage;
+        async move { stage.ask(1, &below(n).await, RecordType::A).await }
+    }));
+    let beside = join_all((0..BESIDE).map(|n| {
+        let stage = &stage;
+        async move { stage.ask(0, &format!("n{n}.example.org"), RecordType::A).await }
+    }));
+    let mut silent = Box::pin(silent);
+    assert!(futures::poll!(silent.as_mut()).is_pending());
+    let replies = beside.await;
+    assert!(replies.iter().all(|reply| answers(reply) == ["192.0.2.9"]));
+    assert!(stage.view().ports <= 256, "{}", stage.view().text());
+    let ended = silent.await;
+    assert!(ended.iter().all(|reply| failure(reply).0 == ResponseCode::ServFail));
+}
+
+#[tokio::test]
+async fn l16_a_server_that_stays_silent_is_given_ever_fewer_queries() {
+    let stage = Stage::with("server 10.0.0.2\n* *\n  silent", |_| {});
+    let names: Vec<String> = (0..40).map(|n| format!("n{n}.example.org")).collect();
+    join_all(names.iter().map(|name| stage.ask(0, name, RecordType::A))).await;
+    let server = &stage.view().groups[0].servers[0];
+    assert!(server.window <= 64 && server.in_flight == 0, "{}", stage.view().text());
+}
+
+#[tokio::test]
+async fn fw54_queries_share_a_connection_and_it_is_used_again() {
+    let script = "server 10.0.0.2\n* *\n  delay 20ms\n  answer @ 60 A 192.0.2.9";
+    let stage = Stage::with(script, |config| {
+        servers(config)[0].transport = config::Transport::Tcp;
+    });
+    let ask = |n: usize| {
+        let stage = &stage;
+        async move { stage.ask(0, &format!("n{n}.example.org"), RecordType::A).await }
+    };
+    ask(0).await;
+    let replies = join_all((1..20).map(ask)).await;
+    assert!(replies.iter().all(|reply| answers(reply) == ["192.0.2.9"]));
+    let asked = stage.upstream(FIRST).asked();
+    let connections: BTreeSet<_> = asked.iter().map(|asked| asked.from).collect();
+    assert_eq!((asked.len(), connections.len()), (20, 1));
+    assert!(asked.iter().all(|asked| asked.transport == Transport::Tcp));
+}
+
+#[tokio::test]
+async fn f8_a_reply_that_comes_too_late_reaches_nobody() {
+    let script = "server 10.0.0.2\nslow.example. A\n  delay 700ms\n  answer @ 60 A 192.0.2.1\n\
+                  server 10.0.0.3\nslow.example. A\n  answer @ 60 A 192.0.2.2";
+    let stage = Stage::new(script);
+    assert_eq!(answers(&stage.ask(0, "slow.example", RecordType::A).await), ["192.0.2.2"]);
+    tokio::time::sleep(std::time::Duration::from_millis(400)).await;
+    let discarded =
+        dataplane_core::Discard::ALL.map(|reason| stage.published.upstreams.discarded(reason));
+    assert_eq!(discarded, [0; 4]);
+    assert_eq!(answers(&stage.ask(0, "slow.example", RecordType::A).await), ["192.0.2.2"]);
+}

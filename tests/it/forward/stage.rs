@@ -1,0 +1,186 @@
+//! Scripted upstreams, a forwarder that knows them, and what is read of its replies.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crds::config::{self, Config, Group, GroupOptions, Policy, Server, StubDomain};
+use dataplane::forward::{Forwarder, Upstreams, View};
+use dataplane::state::{Published, State};
+use dataplane_core::{Cnames, Identity, Index, LookupKey, Name, ReplyForm, ReplyHead, Waiting};
+use hickory_proto::op::{Message, ResponseCode};
+use hickory_proto::rr::RecordType;
+use hickory_proto::rr::rdata::opt::{EdnsCode, EdnsOption};
+use tests::upstream::{Script, ScriptedUpstream};
+use tokio::runtime::Handle;
+
+/// Only so that a failure ends.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The upstreams of docs/dns.md 9.1.
+pub(super) const GOLDEN: &str = include_str!("../../scenarios/upstreams.txt");
+pub(super) const FIRST: [u8; 4] = [10, 0, 0, 2];
+pub(super) const SECOND: [u8; 4] = [10, 0, 0, 3];
+
+/// Scripted upstreams, and a forwarder that knows them: group 0 asks 10.0.0.2, then 10.0.0.3 (those
+/// there are a script for), group 1 is 10.20.0.53, group 2 is 10.30.0.53.
+pub(super) struct Stage {
+    upstreams: BTreeMap<IpAddr, ScriptedUpstream>,
+    pub(super) published: Arc<Published>,
+    pub(super) forwarder: Arc<Forwarder>,
+}
+
+impl Stage {
+    pub(super) fn new(scripts: &str) -> Stage {
+        Stage::with(scripts, |_| {})
+    }
+
+    pub(super) fn with(scripts: &str, change: impl FnOnce(&mut Config)) -> Stage {
+        let scripts = Script::parse(scripts).unwrap();
+        let start = |(ip, script)| (ip, ScriptedUpstream::start(script).unwrap());
+        let upstreams: BTreeMap<IpAddr, ScriptedUpstream> =
+            scripts.into_iter().map(start).collect();
+        let group = |servers: &[[u8; 4]]| {
+            let addresses = servers.iter().filter_map(|ip| upstreams.get(&IpAddr::from(*ip)));
+            let servers = addresses.map(|upstream| server(upstream.address())).collect();
+            let options = GroupOptions { policy: Policy::Sequential, ..GroupOptions::default() };
+            Group { servers, options }
+        };
+        let stub = |domain: &str, ip| StubDomain { domain: domain.into(), group: group(&[ip]) };
+        let mut config = Config {
+            upstreams: config::Upstreams::Servers(group(&[FIRST, SECOND])),
+            stub_domains: vec![
+                stub("corp.example", [10, 20, 0, 53]),
+                stub("lab.corp.example", [10, 30, 0, 53]),
+            ],
+            ..Config::default()
+        };
+        change(&mut config);
+        let records = Index::new(dataplane::settings::of(&config).unwrap()).records();
+        let of_config = Arc::new(Upstreams::of(&config, Path::new("/nonexistent")));
+        let published = Arc::new(Published { records, upstreams: of_config });
+        Stage { upstreams, published, forwarder: Forwarder::new() }
+    }
+
+    pub(super) fn upstream(&self, ip: [u8; 4]) -> &ScriptedUpstream {
+        &self.upstreams[&IpAddr::from(ip)]
+    }
+
+    pub(super) async fn ask(&self, group: usize, name: &str, qtype: RecordType) -> Message {
+        self.resolve(waiting(group, name, qtype)).await
+    }
+
+    pub(super) async fn resolve(&self, waiting: Waiting) -> Message {
+        let client = IpAddr::from(Ipv4Addr::LOCALHOST);
+        let slot = self.forwarder.slot(&self.published.upstreams, waiting.group, client).unwrap();
+        let mut buffer = [0; 4096];
+        let resolved = self.forwarder.resolve(&self.published, &waiting, slot).await;
+        let length = resolved.write(&waiting.head, &mut buffer);
+        let reply = Message::from_vec(&buffer[..length]).unwrap();
+        assert_eq!(reply.metadata.id, 0xbeef);
+        reply
+    }
+
+    /// Probes servers from now on, as a serving process does.
+    pub(super) fn probe(&self) {
+        let state = State {
+            published: Arc::clone(&self.published).into(),
+            counters: Vec::new(),
+            identity: Identity::default(),
+        };
+        Forwarder::probe(Arc::new(state), &Handle::current());
+    }
+
+    /// What `/upstreams` shows.
+    pub(super) fn view(&self) -> View {
+        self.published.upstreams.view(std::time::Instant::now())
+    }
+
+    /// Waits until a server of the default group is in this state.
+    pub(super) async fn until(&self, server: usize, state: &str) {
+        let is_there = async {
+            while self.view().groups[0].servers[server].state != state {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        if tokio::time::timeout(PATIENCE, is_there).await.is_err() {
+            panic!("not {state}: {}", self.view().text());
+        }
+    }
+
+    /// Queries sent and failed, server by server.
+    pub(super) fn counters(&self) -> Vec<(u64, u64)> {
+        let load = |s: &Arc<dataplane_core::ServerCounters>| {
+            (s.sent.load(Ordering::Relaxed), s.failed.load(Ordering::Relaxed))
+        };
+        self.published.upstreams.servers().iter().map(load).collect()
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            assert_eq!(self.forwarder.in_flight(), 0, "every slot was given back");
+        }
+    }
+}
+
+pub(super) fn server(address: SocketAddr) -> Server {
+    let (ip, port) = (address.ip(), address.port());
+    Server { ip, port, transport: config::Transport::Udp, tls: None }
+}
+
+pub(super) fn servers(config: &mut Config) -> &mut Vec<Server> {
+    match &mut config.upstreams {
+        config::Upstreams::Servers(group) => &mut group.servers,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(super) fn waiting(group: usize, name: &str, qtype: RecordType) -> Waiting {
+    waiting_behind(group, name, qtype, Cnames::NONE)
+}
+
+pub(super) fn waiting_behind(
+    group: usize,
+    name: &str,
+    qtype: RecordType,
+    cnames: Cnames<'_>,
+) -> Waiting {
+    let name = Name::from_text(name).unwrap();
+    let form = ReplyForm {
+        id: 0xbeef,
+        rd: true,
+        cd: false,
+        ad: false,
+        do_: false,
+        edns: true,
+        qtype: qtype.into(),
+        limit: 1232,
+        udp_payload_size: 1232,
+        ra: true,
+        snapshot_age_s: None,
+    };
+    let head = ReplyHead { form, question: name.wire(), nsid: None, cnames }.keep();
+    Waiting { group, key: LookupKey::new(name, qtype.into(), false, false), head }
+}
+
+/// The data of the answer section, sorted: RRsets are rotated.
+pub(super) fn answers(reply: &Message) -> Vec<String> {
+    let mut data: Vec<String> = reply.answers.iter().map(|r| r.data.to_string()).collect();
+    data.sort();
+    data
+}
+
+/// Rcode and Extended DNS Error.
+pub(super) fn failure(reply: &Message) -> (ResponseCode, Option<u16>) {
+    let options = reply.edns.as_ref().map(|edns| edns.options());
+    let code = options.and_then(|options| match options.get(EdnsCode::Unknown(15)) {
+        Some(EdnsOption::Unknown(_, octets)) => Some(u16::from_be_bytes([octets[0], octets[1]])),
+        _ => None,
+    });
+    (reply.metadata.response_code, code)
+}

@@ -8,7 +8,7 @@
 use serde::Serialize;
 
 use crate::Config;
-use crate::config::{Access, Cache, Listeners, Logging, Server, Transport, Upstreams};
+use crate::config::{Cache, Listeners, Logging, Server, Transport, Upstreams};
 
 /// Transports over which this version asks no server.
 pub const TRANSPORTS_NOT_ASKED: &[Transport] = &[Transport::Tls, Transport::Https, Transport::Quic];
@@ -60,15 +60,6 @@ pub const FIELDS: &[Field] = &[
         instead: "nothing is cached, so no answer is asked for before it expires",
         example: "{cache: {prefetch: false}}",
         used: |config| cache(config, "prefetch", |cache| cache.prefetch),
-    },
-    Field {
-        paths: &["spec.access.rebindProtection"],
-        instead: "private addresses in answers of the default upstreams reach the clients",
-        example: "{access: {rebindProtection: true}}",
-        used: |config| {
-            let Access { rebind_protection, clients: _ } = &config.access;
-            paths(*rebind_protection, "spec.access.rebindProtection")
-        },
     },
     Field {
         paths: &[

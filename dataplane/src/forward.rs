@@ -5,6 +5,7 @@
 //! be resolved is SERVFAIL.
 
 mod attempt;
+mod chain;
 mod limits;
 mod lookup;
 mod own;
@@ -25,11 +26,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use dataplane_core::{Freshness, LookupKey, OwnedHead, Relayed, Waiting};
+use dataplane_core::{Freshness, LookupKey, OwnedHead, Waiting};
 use tokio::runtime::Handle;
 use tokio::time::timeout_at;
 
 use crate::state::{Published, State};
+use chain::Chain;
 use limits::InFlight;
 pub use limits::{Limit, Slot};
 use lookup::Unresolved;
@@ -65,15 +67,23 @@ struct Counts {
 /// How a lookup ended. The client's reply is written from it in a step of its own: while upstreams are waited for,
 /// nobody holds a buffer for a reply of any size.
 #[derive(Debug)]
-pub struct Resolved(Result<Relayed, Unresolved>);
+pub struct Resolved(End);
+
+#[derive(Debug)]
+enum End {
+    One(Ended),
+    Chain(Chain),
+}
 
 impl Resolved {
     /// Writes the client's reply into `buffer`, which holds what [`Relayed::write`] asks for; returns its length.
     pub fn write(&self, head: &OwnedHead, buffer: &mut [u8]) -> usize {
-        let head = head.borrow();
         match &self.0 {
-            Ok(relayed) => relayed.write(&head, Freshness::Fresh { age_s: 0 }, random(), buffer),
-            Err(why) => head.fail(why.ede(), why.text(), buffer),
+            End::One(Ok(relayed)) => {
+                relayed.write(&head.borrow(), Freshness::Fresh { age_s: 0 }, random(), buffer)
+            }
+            End::One(Err(why)) => head.borrow().fail(why.ede(), why.text(), buffer),
+            End::Chain(chain) => chain.write(head, buffer),
         }
     }
 }
@@ -120,9 +130,17 @@ impl Forwarder {
         waiting: &Waiting,
         slot: Slot,
     ) -> Resolved {
-        let ended = self.look_up(&published.upstreams, waiting.group, &waiting.key, now()).await;
+        let started = now();
+        let ended = self.look_up(&published.upstreams, waiting.group, &waiting.key, started).await;
+        let end = match ended {
+            Ok(relayed) if relayed.is_partial() => {
+                let fresh = Freshness::Fresh { age_s: 0 };
+                End::Chain(self.follow(published, relayed, fresh, started).await)
+            }
+            ended => End::One(ended),
+        };
         drop(slot);
-        Resolved(ended)
+        Resolved(end)
     }
 
     /// The result of the one lookup for this key (FW11); `started` is when the client's query came.

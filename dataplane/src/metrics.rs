@@ -168,7 +168,7 @@ impl Scrape {
         self.upstreams(page, &upstreams)
     }
 
-    /// Health, latency and outcomes of each server (FW22-FW29, FW50).
+    /// E55: state, latency and outcomes of each server (FW22-FW29, FW50).
     fn upstreams(&self, page: &mut Page<'_>, upstreams: &Upstreams) -> fmt::Result {
         let forwarder = &self.sources.forwarder;
         let help = "Lookups in progress: at most one for each question and route";

@@ -22,6 +22,7 @@ mod random;
 mod records;
 mod relay;
 mod reply;
+mod resolution;
 mod respond;
 mod reverse;
 mod route;
@@ -47,6 +48,7 @@ pub use relay::{
     Cnames, Discard, Freshness, LookupKey, OwnedHead, QueryForm, RelayError, Relayed, ReplyForm,
     ReplyHead, TtlCaps, UpstreamQuery, Verdict, write_chain,
 };
+pub use resolution::{Resolution, Step, Surroundings};
 pub use respond::{Action, Counters, Forward, Identity, Waiting, respond};
 pub use settings::{
     EndpointNames, Exposure, ExtraData, ExtraRecord, PodRecords, Requirement, Selector,

@@ -128,17 +128,19 @@ pub enum RelayError {
     Unrelated,
 }
 
-/// Bounds of relayed TTLs (FW44, CA3), in seconds.
+/// What of a reply may be relayed: bounds of TTLs in seconds (FW44, CA3), and whether private addresses are removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TtlCaps {
     /// `maxTtl`: of every record.
     pub max_s: u32,
     /// `maxNegativeTtl`: of the SOA of a negative reply.
     pub max_negative_s: u32,
+    /// `rebindProtection` (FW43): private, loopback, link-local and unspecified addresses are removed.
+    pub no_private_addresses: bool,
 }
 
 impl Default for TtlCaps {
     fn default() -> TtlCaps {
-        TtlCaps { max_s: 3600, max_negative_s: 30 }
+        TtlCaps { max_s: 3600, max_negative_s: 30, no_private_addresses: false }
     }
 }

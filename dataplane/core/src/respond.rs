@@ -88,12 +88,13 @@ pub struct Waiting {
 
 /// Extended DNS Error codes that we give (RFC 8914 §4).
 pub(crate) mod ede {
-    pub(super) const OTHER: u16 = 0;
+    pub(crate) const OTHER: u16 = 0;
     pub(crate) const STALE_ANSWER: u16 = 3;
     pub(crate) const STALE_NXDOMAIN: u16 = 19;
-    pub(super) const NOT_READY: u16 = 14;
+    pub(crate) const NOT_READY: u16 = 14;
+    pub(crate) const BLOCKED: u16 = 15;
     pub(super) const PROHIBITED: u16 = 18;
-    pub(super) const NOT_AUTHORITATIVE: u16 = 20;
+    pub(crate) const NOT_AUTHORITATIVE: u16 = 20;
     pub(super) const NOT_SUPPORTED: u16 = 21;
 }
 
@@ -129,6 +130,22 @@ pub fn respond<'r>(
             let key = key(&question, &head);
             (Action::Forward(Forward { group, key, head }), reason)
         }
+    }
+}
+
+/// Our reply to a question about a name of ours, whoever asks (FW42); returns its length, 0 where there is none.
+pub(crate) fn own_reply(
+    records: &Records,
+    query: &Query<'_>,
+    counters: &Counters<'_>,
+    buffer: &mut [u8],
+) -> usize {
+    let mut name = Labels::ROOT;
+    let Ok(question) = read(query, &mut name) else { return 0 };
+    let step = Step { records, query, counters, question: &question };
+    match step.answer(buffer).0 {
+        Fate::Reply(octets) => octets,
+        Fate::Forward { .. } => 0,
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex};
 
 use crds::config::GroupOptions;
-use dataplane_core::ServerCounters;
+use dataplane_core::{ServerCounters, TtlCaps};
 
 use super::server::{Common, Identity, Server};
 
@@ -40,6 +40,7 @@ pub(super) struct Route {
     pub(super) name: String,
     pub(super) servers: Vec<Identity>,
     pub(super) options: GroupOptions,
+    pub(super) caps: TtlCaps,
 }
 
 /// What is counted of a route, as long as it is configured.

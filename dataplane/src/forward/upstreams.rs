@@ -225,10 +225,16 @@ impl Reading<'_, '_> {
         let place = if name == DEFAULT_GROUP { name } else { &stub_domain };
         let usable: Vec<Identity> =
             servers.iter().filter_map(|server| self.usable(place, server)).collect();
-        let content =
-            Route { name: name.to_owned(), servers: usable.clone(), options: options.clone() };
         let GroupOptions { policy, case_randomisation, limits, cache } = options;
         let max_s = self.config.cache.max_ttl_seconds;
+        let caps = TtlCaps {
+            max_s: cache.max_ttl_seconds.map_or(max_s, |own| own.min(max_s)),
+            max_negative_s: self.config.cache.max_negative_ttl_seconds,
+            // Stub domains are exempt: private names are what they are for (FW43).
+            no_private_addresses: name == DEFAULT_GROUP && self.config.access.rebind_protection,
+        };
+        let (name_of_group, options) = (name.to_owned(), options.clone());
+        let content = Route { name: name_of_group, servers: usable.clone(), options, caps };
         Group {
             name: name.to_owned(),
             servers: usable.into_iter().map(|identity| self.taking.server(identity)).collect(),
@@ -236,10 +242,7 @@ impl Reading<'_, '_> {
             policy: *policy,
             randomise_case: *case_randomisation,
             max_in_flight: limits.in_flight as usize,
-            caps: TtlCaps {
-                max_s: cache.max_ttl_seconds.map_or(max_s, |own| own.min(max_s)),
-                max_negative_s: self.config.cache.max_negative_ttl_seconds,
-            },
+            caps,
             probe,
             state: self.taking.route(content),
         }

@@ -23,6 +23,8 @@ const ROTATES: u8 = 2;
 const DNSSEC_OK: u8 = 4;
 /// CD of the key.
 const CHECKING_DISABLED: u8 = 8;
+/// Rebind protection left nothing (N21).
+const BLOCKED: u8 = 16;
 /// SERVFAIL, of what stands for a failed lookup.
 const SERVFAIL: u8 = 2;
 /// NXDOMAIN.
@@ -112,6 +114,7 @@ impl Relayed {
         octets[0] = selected.rcode;
         octets[1] = flag(selected.authentic, AUTHENTIC)
             | flag(rotates, ROTATES)
+            | flag(selected.is_blocked, BLOCKED)
             | flag(key.dnssec_ok(), DNSSEC_OK)
             | flag(key.checking_disabled(), CHECKING_DISABLED);
         octets[2] = name.len() as u8;
@@ -154,6 +157,16 @@ impl Relayed {
     pub fn goes_on(&self) -> Option<Name> {
         let at = self.goes_on_at()?;
         Name::from_wire(&self.octets[self.base() + at - HEADER..])
+    }
+
+    /// Whether the name at the end of its chain is to be resolved by itself (FW42).
+    pub fn is_partial(&self) -> bool {
+        self.goes_on_at().is_some()
+    }
+
+    /// Whether rebind protection left nothing of the answer (N21).
+    pub(super) fn is_blocked(&self) -> bool {
+        self.octets[1] & BLOCKED != 0
     }
 
     /// Where in the message that target is written in full.

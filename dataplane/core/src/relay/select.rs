@@ -1,10 +1,12 @@
 //! What of an upstream's reply a client gets (FW40): the chain from the question to the RRset at
 //! its end, or the SOA; everything else is dropped.
 
+use std::net::IpAddr;
+
 use super::rdata::{self, CNAME, DNAME, NS, NSEC, NSEC3, RRSIG, SOA};
 use super::read::{Message, Record};
 use super::{LookupKey, RelayError, Relayed, TtlCaps};
-use crate::message::rtype::ANY;
+use crate::message::rtype::{self, ANY};
 use crate::name::MAX_NAME;
 
 /// CNAMEs of one upstream reply (FW41). A loop runs into it too.
@@ -24,6 +26,8 @@ pub(super) struct Selected {
     pub(super) signatures: Vec<Kept>,
     /// SOA of a negative reply; with DO signatures and denials of existence.
     pub(super) authority: Vec<Kept>,
+    /// Rebind protection left nothing (N21).
+    pub(super) is_blocked: bool,
 }
 
 /// A record of [`Selected`].
@@ -53,7 +57,25 @@ impl Selected {
             rrset: Vec::new(),
             signatures: Vec::new(),
             authority: Vec::new(),
+            is_blocked: false,
         }
+    }
+
+    /// FW43: removes private addresses, and signatures over what is no more the whole RRset. When nothing is left, nothing
+    /// else stays either, and this is true (N21).
+    fn remove_private(&mut self) -> bool {
+        let (before, octets) = (self.rrset.len(), &self.octets);
+        self.rrset.retain(|record| !is_private(record.rtype, &octets[record.rdata.clone()]));
+        if self.rrset.len() == before {
+            return false;
+        }
+        self.signatures.clear();
+        self.authentic = false;
+        self.is_blocked = self.rrset.is_empty();
+        if self.is_blocked {
+            self.chain.clear();
+        }
+        self.is_blocked
     }
 
     pub(super) fn owner(&self, record: &Kept) -> &[u8] {
@@ -62,6 +84,27 @@ impl Selected {
 
     pub(super) fn rdata(&self, record: &Kept) -> &[u8] {
         &self.octets[record.rdata.clone()]
+    }
+}
+
+/// FW43: an address that no name of the public DNS should have.
+fn is_private(rtype: u16, rdata: &[u8]) -> bool {
+    let address = match (rtype, rdata.len()) {
+        (rtype::A, 4) => rdata.first_chunk::<4>().map(|octets| IpAddr::from(*octets)),
+        (rtype::AAAA, 16) => rdata.first_chunk::<16>().map(|octets| IpAddr::from(*octets)),
+        _ => None,
+    };
+    match address.map(|address| address.to_canonical()) {
+        None => false,
+        Some(IpAddr::V4(v4)) => {
+            v4.is_private() || v4.is_loopback() || v4.is_link_local() || v4.is_unspecified()
+        }
+        Some(IpAddr::V6(v6)) => {
+            v6.is_unique_local()
+                || v6.is_loopback()
+                || v6.is_unicast_link_local()
+                || v6.is_unspecified()
+        }
     }
 }
 
@@ -85,6 +128,9 @@ pub(super) fn select(
     };
     let end = selection.follow_chain(asked, qtype)?;
     selection.rrset_at(&end, qtype)?;
+    if caps.no_private_addresses && selection.kept.remove_private() {
+        return Ok(Relayed::of(&selection.kept, key));
+    }
     let kept = &selection.kept;
     if rcode == 0 && kept.chain.is_empty() && kept.rrset.is_empty() {
         let has = |rtype| message.authority.iter().any(|record| record.rtype == rtype);

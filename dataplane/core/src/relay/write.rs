@@ -8,7 +8,7 @@ use super::{AD, CD, OPT, QR, RD, ReplyHead, TC};
 use crate::message::{CLASS_IN, HEADER, OPTION_EDE, OPTION_NSID, Rcode, rtype};
 use crate::name::MAX_LABEL;
 use crate::reply::{EDE_FIXED, EDE_TEXT};
-use crate::respond::ede::{STALE_ANSWER, STALE_NXDOMAIN};
+use crate::respond::ede::{BLOCKED, STALE_ANSWER, STALE_NXDOMAIN};
 use crate::text::ShortText;
 
 /// AA, in the third octet of the header.
@@ -64,7 +64,9 @@ pub(super) fn relayed(
     let is_stale = hops.iter().any(|(_, freshness)| *freshness == Freshness::Stale);
     let is_nxdomain = last.is_some_and(|(hop, _)| hop.is_nxdomain());
     let code = if is_nxdomain { STALE_NXDOMAIN } else { STALE_ANSWER };
-    reply.finish(head, flags, rcode, is_stale.then_some((code, "")))
+    let is_blocked = hops.iter().any(|(hop, _)| hop.is_blocked());
+    let code = if is_blocked { BLOCKED } else { code };
+    reply.finish(head, flags, rcode, (is_stale || is_blocked).then_some((code, "")))
 }
 
 /// Writes SERVFAIL; our own CNAMEs stay (RR42).

@@ -1,0 +1,179 @@
+//! Chains as tables: what upstreams said, what is asked next, what the client gets.
+
+use hickory_proto::op::Message;
+use hickory_proto::rr::RecordType;
+
+use super::*;
+use crate::index::Index;
+use crate::relay::{Cnames, ReplyForm};
+use crate::settings::{ExtraData, ExtraRecord, Settings};
+use crate::testing::settings;
+
+const A: u16 = 1;
+
+fn name(text: &str) -> Name {
+    Name::from_text(text).unwrap()
+}
+
+fn key(text: &str) -> LookupKey {
+    LookupKey::new(name(text), A, false, false)
+}
+
+/// A stub domain `corp.example`; of ours are `www.own.example` with an address, and `alias.own.example`, a CNAME to
+/// `www.example.org`.
+fn settings_of_tests() -> Settings {
+    let extra = |owner: &str, data| ExtraRecord {
+        owner: name(owner),
+        wildcard: false,
+        ttl_s: 30,
+        data,
+        reverse: false,
+        override_cluster_zone: false,
+    };
+    Settings {
+        stub_domains: vec![name("corp.example")],
+        extra: vec![
+            extra("www.own.example", ExtraData::Addresses(vec!["192.0.2.7".parse().unwrap()])),
+            extra("alias.own.example", ExtraData::Cname(name("www.example.org"))),
+        ],
+        ..settings()
+    }
+}
+
+/// What an upstream says that knows only this CNAME.
+fn alias(owner: &str, target: &str) -> Relayed {
+    match key(owner).judge(0, &cname(&key(owner), &name(target), 60), &TtlCaps::default()) {
+        Verdict::Good(relayed) => relayed,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn address(owner: &str) -> Relayed {
+    let mut reply = cname(&key(owner), &name("unused.example"), 60);
+    reply.truncate(HEADER + name(owner).wire().len() + 4);
+    reply.extend([0xc0, HEADER as u8, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 80]);
+    match key(owner).judge(0, &reply, &TtlCaps::default()) {
+        Verdict::Good(relayed) => relayed,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The answer section that the client gets: owner, type, data.
+fn answers(resolution: &Resolution, asked: &str) -> Vec<String> {
+    let form = ReplyForm {
+        id: 1,
+        rd: true,
+        cd: false,
+        ad: false,
+        do_: false,
+        edns: true,
+        qtype: A,
+        limit: 1232,
+        udp_payload_size: 1232,
+        ra: true,
+        snapshot_age_s: None,
+    };
+    let asked = name(asked);
+    let head = ReplyHead { form, question: asked.wire(), nsid: None, cnames: Cnames::NONE };
+    let mut buffer = [0; 4096];
+    let octets = resolution.write(&head, 0, &mut buffer);
+    let reply = Message::from_vec(&buffer[..octets]).unwrap();
+    assert!(!reply.metadata.authoritative, "an upstream began it");
+    let line = |record: &hickory_proto::rr::Record| {
+        let kind: RecordType = record.record_type();
+        format!("{} {kind} {}", record.name, record.data)
+    };
+    reply.answers.iter().map(line).collect()
+}
+
+/// Runs `test` with what surrounds a resolution.
+fn with_surroundings(test: impl FnOnce(&Surroundings<'_>)) {
+    let index = Index::new(settings_of_tests());
+    let records = index.records();
+    test(&Surroundings { records: &records, now_s: 0, seed: 0 });
+}
+
+const FRESH: Freshness = Freshness::Fresh { age_s: 0 };
+
+#[test]
+fn g97_a_chain_that_leaves_a_stub_domain_is_asked_where_it_leads() {
+    with_surroundings(|around| {
+        let mut resolution = Resolution::default();
+        let half = alias("half.corp.example", "www.example.org");
+        let next = Step::Ask { group: 0, key: key("www.example.org") };
+        assert_eq!(resolution.answered(half, FRESH, around), next);
+        assert_eq!(resolution.answered(address("www.example.org"), FRESH, around), Step::Done);
+        assert_eq!(
+            answers(&resolution, "half.corp.example"),
+            ["half.corp.example. CNAME www.example.org.", "www.example.org. A 192.0.2.80"]
+        );
+    });
+}
+
+#[test]
+fn fw42_a_chain_into_a_stub_domain_or_to_a_name_of_ours_is_followed() {
+    with_surroundings(|around| {
+        let mut resolution = Resolution::default();
+        let next = Step::Ask { group: 1, key: key("wiki.corp.example") };
+        let alias_of = |target| alias("a.example.org", target);
+        assert_eq!(resolution.answered(alias_of("wiki.corp.example"), FRESH, around), next);
+
+        let mut resolution = Resolution::default();
+        assert_eq!(resolution.answered(alias_of("www.own.example"), FRESH, around), Step::Done);
+        assert_eq!(
+            answers(&resolution, "a.example.org"),
+            ["a.example.org. CNAME www.own.example.", "www.own.example. A 192.0.2.7"]
+        );
+
+        // A CNAME of ours on the way leads out again.
+        let mut resolution = Resolution::default();
+        let next = Step::Ask { group: 0, key: key("www.example.org") };
+        assert_eq!(resolution.answered(alias_of("alias.own.example"), FRESH, around), next);
+        assert_eq!(resolution.answered(address("www.example.org"), FRESH, around), Step::Done);
+        assert_eq!(answers(&resolution, "a.example.org").len(), 3);
+    });
+}
+
+#[test]
+fn fw42_a_name_that_is_denied_by_us_ends_the_chain_with_our_soa() {
+    with_surroundings(|around| {
+        let mut resolution = Resolution::default();
+        let invalid = alias("a.example.org", "x.invalid");
+        assert_eq!(resolution.answered(invalid, FRESH, around), Step::Done);
+        assert_eq!(answers(&resolution, "a.example.org"), ["a.example.org. CNAME x.invalid."]);
+    });
+}
+
+#[test]
+fn fw42_a_loop_over_several_lookups_and_more_than_ten_hops_are_servfail() {
+    with_surroundings(|around| {
+        let mut resolution = Resolution::default();
+        let there = alias("a.example.org", "b.corp.example");
+        assert!(matches!(resolution.answered(there, FRESH, around), Step::Ask { .. }));
+        let back = alias("b.corp.example", "a.example.org");
+        assert!(matches!(resolution.answered(back, FRESH, around), Step::Failed { ede: 0, .. }));
+
+        let mut resolution = Resolution::default();
+        let mut asked = 0;
+        loop {
+            let hop =
+                alias(&format!("n{asked}.example.org"), &format!("n{}.example.org", asked + 1));
+            match resolution.answered(hop, FRESH, around) {
+                Step::Ask { .. } => asked += 1,
+                Step::Failed { .. } => break,
+                Step::Done => panic!("it never ends"),
+            }
+        }
+        assert_eq!(asked, MAX_HOPS);
+    });
+}
+
+#[test]
+fn n9_a_chain_into_the_cluster_before_its_data_is_there_is_servfail() {
+    with_surroundings(|around| {
+        let mut resolution = Resolution::default();
+        let inside = alias("a.example.org", "cart.shop.svc.cluster.local");
+        let step = resolution.answered(inside, FRESH, around);
+        assert!(matches!(step, Step::Failed { ede: 14, .. }), "{step:?}");
+    });
+}

@@ -1,0 +1,74 @@
+//! A chain that an upstream leaves open is continued where its target belongs (FW42), within the client's budget. What
+//! comes next is decided in the core; here it is asked.
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use dataplane_core::{Freshness, LookupKey, OwnedHead, Relayed, Resolution, Step, Surroundings};
+
+use super::lookup::Unresolved;
+use super::{Forwarder, random};
+use crate::state::Published;
+
+/// How a question ended whose chain went over several lookups.
+#[derive(Debug)]
+pub(super) enum Chain {
+    /// Every hop is there.
+    Whole(Resolution),
+    /// One of them failed.
+    Failed(Unresolved),
+    /// It leads nowhere: an Extended DNS Error and its text.
+    Nowhere(u16, &'static str),
+}
+
+impl Chain {
+    /// Writes the client's reply; returns its length.
+    pub(super) fn write(&self, head: &OwnedHead, buffer: &mut [u8]) -> usize {
+        let head = head.borrow();
+        match self {
+            Chain::Whole(resolution) => resolution.write(&head, random(), buffer),
+            Chain::Failed(why) => head.fail(why.ede(), why.text(), buffer),
+            Chain::Nowhere(ede, text) => head.fail(*ede, text, buffer),
+        }
+    }
+}
+
+impl Forwarder {
+    /// Follows the chain that `first` leaves open. `started` is when the client's query came: all hops share its budget.
+    pub(super) async fn follow(
+        self: &Arc<Self>,
+        published: &Published,
+        first: Relayed,
+        freshness: Freshness,
+        started: Instant,
+    ) -> Chain {
+        let mut resolution = Resolution::default();
+        let (mut answered, mut freshness) = (first, freshness);
+        loop {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let around =
+                Surroundings { records: &published.records, now_s: now.as_secs(), seed: random() };
+            let (group, key) = match resolution.answered(answered, freshness, &around) {
+                Step::Ask { group, key } => (group, key),
+                Step::Done => return Chain::Whole(resolution),
+                Step::Failed { ede, text } => return Chain::Nowhere(ede, text),
+            };
+            match self.hop(published, group, &key, started).await {
+                Ok(hop) => (answered, freshness) = hop,
+                Err(why) => return Chain::Failed(why),
+            }
+        }
+    }
+
+    /// The reply to one name of the chain.
+    async fn hop(
+        self: &Arc<Self>,
+        published: &Published,
+        group: usize,
+        key: &LookupKey,
+        started: Instant,
+    ) -> Result<(Relayed, Freshness), Unresolved> {
+        let relayed = self.look_up(&published.upstreams, group, key, started).await?;
+        Ok((relayed, Freshness::Fresh { age_s: 0 }))
+    }
+}

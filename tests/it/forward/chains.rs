@@ -1,0 +1,66 @@
+//! Chains over several upstreams (FW42), and addresses that must not come from outside (FW43).
+
+use hickory_proto::op::ResponseCode;
+use hickory_proto::rr::RecordType;
+use tests::upstream::Transport;
+
+use super::stage::{FIRST, GOLDEN, Stage, answers, failure};
+
+#[tokio::test]
+async fn g97_a_stub_domains_chain_that_ends_outside_its_zone_is_continued() {
+    let stage = Stage::new(GOLDEN);
+    let reply = stage.ask(1, "half.corp.example", RecordType::A).await;
+    assert_eq!(failure(&reply), (ResponseCode::NoError, None));
+    assert_eq!(answers(&reply), ["192.0.2.80", "192.0.2.81", "www.example.org."]);
+    assert_eq!(reply.answers[0].data.to_string(), "www.example.org.");
+    assert_eq!(reply.answers[0].ttl, 60);
+    assert!(!reply.metadata.authoritative);
+    assert_eq!(stage.upstream(FIRST).times_asked("www.example.org."), 1);
+}
+
+#[tokio::test]
+async fn fw42_all_hops_share_one_budget_and_the_last_failure_is_servfail() {
+    let script = "server 10.0.0.2\n* *\n  silent\n\
+                  server 10.20.0.53\nhalf.corp.example. A\n  delay 2700ms\n  \
+                  answer @ 60 CNAME www.example.org.";
+    let stage = Stage::new(script);
+    let reply = stage.ask(1, "half.corp.example", RecordType::A).await;
+    assert_eq!(failure(&reply), (ResponseCode::ServFail, Some(22)));
+    // The CNAME took 2.7 s of the 4 s: with a budget of its own the second hop would have ended with TCP.
+    assert_eq!(
+        stage.upstream(FIRST).times_asked_over("www.example.org.", Transport::Udp).min(1),
+        1
+    );
+    assert_eq!(stage.upstream(FIRST).times_asked_over("www.example.org.", Transport::Tcp), 0);
+}
+
+#[tokio::test]
+async fn f15_fw42_a_loop_over_two_servers_is_servfail() {
+    let script = "server 10.0.0.2\na.example. A\n  answer @ 60 CNAME b.corp.example.\n\
+                  server 10.20.0.53\nb.corp.example. A\n  answer @ 60 CNAME a.example.";
+    let stage = Stage::new(script);
+    let reply = stage.ask(0, "a.example", RecordType::A).await;
+    assert_eq!(failure(&reply), (ResponseCode::ServFail, Some(0)));
+    assert_eq!(stage.upstream(FIRST).asked().len(), 1);
+}
+
+#[tokio::test]
+async fn f18_g146_private_addresses_of_public_names_are_removed_and_stub_domains_are_exempt() {
+    let script = "server 10.0.0.2\nin.example.org. A\n  answer @ 60 A 10.9.9.9\n\
+                  both.example.org. A\n  answer @ 60 A 10.9.9.9\n  answer @ 60 A 192.0.2.9\n\
+                  in.example.org. AAAA\n  answer @ 60 AAAA fd00::9\n\
+                  server 10.20.0.53\nwiki.corp.example. A\n  answer @ 60 A 10.20.0.90";
+    for is_on in [true, false] {
+        let stage = Stage::with(script, |config| config.access.rebind_protection = is_on);
+        for qtype in [RecordType::A, RecordType::AAAA] {
+            let reply = stage.ask(0, "in.example.org", qtype).await;
+            assert_eq!(failure(&reply), (ResponseCode::NoError, is_on.then_some(15)));
+            assert_eq!((reply.answers.len(), reply.authorities.len()), (usize::from(!is_on), 0));
+        }
+        let both = stage.ask(0, "both.example.org", RecordType::A).await;
+        let expected = if is_on { &["192.0.2.9"][..] } else { &["10.9.9.9", "192.0.2.9"] };
+        assert_eq!(answers(&both), expected);
+        let wiki = stage.ask(1, "wiki.corp.example", RecordType::A).await;
+        assert_eq!(answers(&wiki), ["10.20.0.90"]);
+    }
+}

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use crds::Config;
 use crds::config as written;
 use dataplane_core::{
-    EndpointNames, Exposure, ExtraData, ExtraRecord, Name, PodRecords, Requirement, Resource,
-    Selector, SelectorOperator, ServiceAddresses, Settings, SrvData,
+    EndpointNames, Exposure, ExtraData, ExtraRecord, Name, PodRecords, Reads, Requirement,
+    Resource, Selector, SelectorOperator, ServiceAddresses, Settings, SrvData,
 };
 
 use crate::serve;
@@ -70,6 +70,11 @@ pub fn of(config: &Config) -> Result<Settings, String> {
         clients: access.clients.clone(),
         cache_entries: cache.entries,
     })
+}
+
+/// What this configuration reads of objects; `None` for one that cannot be used.
+pub fn reads_of_objects(config: &Config) -> Option<Reads> {
+    of(config).ok().map(|settings| Reads::of(&settings))
 }
 
 /// Whether answers under this configuration rest on objects of this kind.

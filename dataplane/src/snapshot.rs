@@ -17,10 +17,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use crds::Config;
-use dataplane_core::{DataSource, Export, Index, Resource, Selector};
+use dataplane_core::{DataSource, Export, Index, Resource};
 use serde::Serialize;
 
-use crate::settings;
 use crate::source::report::Report;
 use crate::telemetry::printable;
 use due::{Due, Moment};
@@ -261,7 +260,7 @@ impl Snapshots {
             confirmed_at_s: rows
                 .filter_map(|(resource, at_s)| Some((resource.plural().to_owned(), at_s?)))
                 .collect(),
-            kept: kept(circumstances.config),
+            kept: Kept::under(circumstances.config),
             configuration: self.configuration.to_json(),
         }
     }
@@ -319,28 +318,6 @@ fn is_synced(index: &Index) -> bool {
     let has_data = |resource: &Resource| records.source(*resource) != DataSource::None;
     let is_live = |resource: &Resource| records.source(*resource) == DataSource::Live;
     needed.iter().all(has_data) && Resource::ALL.iter().any(is_live)
-}
-
-/// Whether the index keeps everything under `old` that `new` reads of objects; if not, data whose
-/// objects cannot be applied again is of no use under `new`.
-pub fn keeps_enough(old: &Config, new: &Config) -> bool {
-    old.domain == new.domain && kept(old).is_enough_for(&kept(new))
-}
-
-/// What the index keeps of objects under this configuration.
-fn kept(config: &Config) -> Kept {
-    // A configuration in use has been checked; one that cannot be used keeps nothing.
-    let Ok(settings) = settings::of(config) else {
-        return Kept::default();
-    };
-    let keys = |selector: &Selector| {
-        selector.0.iter().map(|requirement| requirement.key.to_string()).collect()
-    };
-    Kept {
-        namespace_labels: keys(&settings.exposure.namespace_selector),
-        service_labels: keys(&settings.exposure.service_selector),
-        pod_names: settings.endpoint_names == dataplane_core::EndpointNames::PodName,
-    }
 }
 
 #[cfg(test)]

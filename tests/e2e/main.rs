@@ -1,5 +1,6 @@
 //! Against a real API server: one program, so that the tests that do not break it share one.
 
+mod api_exposure;
 mod api_faults;
 mod api_golden;
 mod api_golden_changes;

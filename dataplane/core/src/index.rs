@@ -22,8 +22,9 @@ use crate::index::ports::PortLists;
 use crate::index::publishers::Waiting;
 use crate::index::versions::Versions;
 use crate::object::{Change, Key, Object, Problem, Resource};
+use crate::reads::{Reads, Relist};
 use crate::records::{DataSource, Records};
-use crate::settings::Settings;
+use crate::settings::{Exposure, Selector, Settings};
 use crate::slots::FreeSlots;
 use crate::zone::Zone;
 
@@ -58,6 +59,8 @@ pub struct Index {
     generations: [u32; Resource::ALL.len()],
     /// Which versions of each resource were seen.
     versions: [Versions; Resource::ALL.len()],
+    /// Labels that it selects on are kept besides those of the settings, see [`Index::keep_labels_of`].
+    also_kept: Exposure,
     /// The list that came from a snapshot; 0 where there was none.
     snapshots: [u32; Resource::ALL.len()],
     free_services: FreeSlots,
@@ -80,6 +83,7 @@ impl Index {
             waiting: Waiting::default(),
             generations: [0; Resource::ALL.len()],
             versions: [Versions::default(); Resource::ALL.len()],
+            also_kept: Exposure::default(),
             snapshots: [0; Resource::ALL.len()],
             free_services: FreeSlots::default(),
             free_slices: FreeSlots::default(),
@@ -97,12 +101,17 @@ impl Index {
         index
     }
 
-    /// Takes another configuration (E5); visible with the next publish. Returns whether it reads
-    /// of objects what was not kept before (labels, Pod names): then apply every Service,
-    /// EndpointSlice and Namespace again before publishing.
-    pub fn configure(&mut self, settings: Settings) -> bool {
+    /// From now on labels that this exposure reads are kept as well, so that it can take over once
+    /// every Service and Namespace was applied again (K24). The default ends that.
+    pub fn keep_labels_of(&mut self, exposure: Exposure) {
+        self.also_kept = exposure;
+    }
+
+    /// Takes another configuration (E5); visible with the next publish. Returns which objects must
+    /// be applied again before that, because what it reads of them was not kept.
+    pub fn configure(&mut self, settings: Settings) -> Relist {
         if settings == self.next.zone.settings && self.next.is_configured() {
-            return false;
+            return Relist::Nothing;
         }
         self.next.set_configured(true);
         let old = Arc::clone(&self.next.zone);
@@ -110,14 +119,12 @@ impl Index {
         self.changed = true;
         self.configured = true;
         let new = &self.next.zone.settings;
-        let exposure_changed = new.exposure != old.settings.exposure;
-        let names_change = new.endpoint_names != old.settings.endpoint_names
-            || new.cluster_domain != old.settings.cluster_domain;
-        if exposure_changed {
+        let relist = Reads::of(&old.settings).relist_for(&Reads::of(new));
+        if new.exposure != old.settings.exposure {
             self.select_namespaces();
             self.select_services();
         }
-        exposure_changed || names_change
+        relist
     }
 
     /// Applies one change; an object older than the one held (same uid, lower version) is ignored (E14).
@@ -289,12 +296,13 @@ fn push_label(to: &mut Vec<u8>, label: &str) {
     to.extend(label.bytes().map(|octet| octet.to_ascii_lowercase()));
 }
 
-/// Labels that a selector reads, the only ones that are kept.
+/// Labels that one of the selectors reads, the only ones that are kept.
 fn kept_labels(
     labels: &[(Box<str>, Box<str>)],
-    selector: &crate::settings::Selector,
+    selectors: [&Selector; 2],
 ) -> Box<[(Box<str>, Box<str>)]> {
-    labels.iter().filter(|(key, _)| selector.reads(key)).cloned().collect()
+    let is_read = |key: &str| selectors.iter().any(|selector| selector.reads(key));
+    labels.iter().filter(|(key, _)| is_read(key)).cloned().collect()
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ mod message;
 mod name;
 mod object;
 mod random;
+mod reads;
 mod records;
 mod relay;
 mod reply;
@@ -43,6 +44,7 @@ pub use object::{
     Change, Endpoint, Key, Namespace, Object, Pod, Problem, Protocol, Resource, Service,
     ServiceKind, ServicePort, Slice, SlicePort, TargetRef,
 };
+pub use reads::{Reads, Relist};
 pub use records::{DataSource, Records};
 pub use relay::{
     Cnames, Discard, Freshness, LookupKey, OwnedHead, QueryForm, RelayError, Relayed, ReplyForm,

@@ -1,13 +1,14 @@
 //! A snapshot from disk, at start: all of it is checked before any of it is believed (E41), and
 //! nothing of it is held but one object at a time.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use crds::Config;
-use dataplane_core::{Object, Resource};
+use dataplane_core::{Name, Object, Reads, Resource};
 use sha2::{Digest, Sha256};
 
 use super::format::{self, CHECKSUM, FORMAT, Head, Kept, MAGIC, MAX_FILE, MAX_HEAD, MAX_OBJECT};
@@ -170,7 +171,10 @@ impl Stored {
                 configuration: config.domain.clone(),
             });
         }
-        if !self.head.kept.is_enough_for(&super::kept(config)) {
+        let is_enough = settings::reads_of_objects(config).is_some_and(|new| {
+            self.head.kept.reads(new.cluster_domain.clone()).is_enough_for(&new)
+        });
+        if !is_enough {
             return Err(Refusal::LacksWhatIsRead);
         }
         let max_age_s = u64::from(config.warm_start.max_age_seconds);
@@ -202,12 +206,27 @@ impl Stored {
 }
 
 impl Kept {
-    /// Whether everything that `read` reads was kept.
-    pub(super) fn is_enough_for(&self, read: &Kept) -> bool {
-        let has_all = |kept: &[String], read: &[String]| read.iter().all(|key| kept.contains(key));
-        has_all(&self.namespace_labels, &read.namespace_labels)
-            && has_all(&self.service_labels, &read.service_labels)
-            && (self.pod_names || !read.pod_names)
+    /// What the index keeps of objects under this configuration.
+    pub(super) fn under(config: &Config) -> Kept {
+        // A configuration in use has been checked; one that cannot be used keeps nothing.
+        let Some(reads) = settings::reads_of_objects(config) else { return Kept::default() };
+        let keys = |keys: &BTreeSet<Box<str>>| keys.iter().map(ToString::to_string).collect();
+        Kept {
+            namespace_labels: keys(&reads.namespace_labels),
+            service_labels: keys(&reads.service_labels),
+            pod_names: reads.pod_names,
+        }
+    }
+
+    /// The same for comparison, with the cluster domain that the snapshot is of.
+    fn reads(&self, cluster_domain: Name) -> Reads {
+        let keys = |keys: &[String]| keys.iter().map(|key| key.as_str().into()).collect();
+        Reads {
+            namespace_labels: keys(&self.namespace_labels),
+            service_labels: keys(&self.service_labels),
+            pod_names: self.pod_names,
+            cluster_domain,
+        }
     }
 }
 

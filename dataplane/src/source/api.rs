@@ -44,7 +44,7 @@ use way::Way;
 pub use client::Credentials;
 pub use configuration::Wanted;
 
-/// How long a start waits for a ConfigMap before it goes on with less.
+/// How long a start without any configuration on this machine waits for the ConfigMap.
 const FIRST_CONFIGURATION: Duration = Duration::from_secs(2);
 /// How often it is looked whether time alone changed something.
 const TICK: Duration = Duration::from_millis(100);
@@ -98,8 +98,9 @@ pub struct Api {
 type Opened = anyhow::Result<(Arc<State>, channel::Receiver<Arc<Config>>)>;
 
 impl Api {
-    /// Starts to list and watch. Returns once a configuration is known, or is not to be had within
-    /// 2 s: never later, because what needs none is to be answered.
+    /// Starts to list and watch. Returns at once where a configuration is known on this machine: from
+    /// a file, the mounted copy of the ConfigMap, or the snapshot. Otherwise it returns when the
+    /// ConfigMap was read, or after 2 s, because what needs no configuration is to be answered.
     ///
     /// # Errors
     /// The credentials or `--config` cannot be used. An API server that is away is no error.
@@ -191,6 +192,7 @@ async fn open(options: Options, setup: Setup) -> anyhow::Result<(Rc<Way>, Rc<Ref
         desk.adopt(checked);
     }
     desk.state_dir = state_dir.map(|folder| (folder, stored));
+    desk.start_with_what_is_kept();
     Ok((way, Rc::new(RefCell::new(desk))))
 }
 
@@ -204,16 +206,20 @@ async fn follow(
     tokio::task::spawn_local(way::renew(way.clone()));
     let (dead, _) = channel::channel(0);
     let stream = |watched| Stream::new(watched, way.clone(), desk.clone(), dead.subscribe());
+    let is_configured = desk.borrow().is_configured();
+    if is_configured {
+        // Nothing else comes before the first answer: neither a request nor its time-out.
+        let _ = opened.send(Ok(running.clone()));
+    }
     let config_map = desk.borrow().config_map.clone();
     if let Some(watched) = config_map {
         tokio::task::spawn_local(stream(watched).follow());
-        wait_for_configuration(&desk, FIRST_CONFIGURATION).await;
-        if !desk.borrow().is_configured() {
-            desk.borrow_mut().take_mounted();
-        }
     }
-    desk.borrow_mut().warm_start();
-    let _ = opened.send(Ok(running));
+    if !is_configured {
+        wait_for_configuration(&desk, FIRST_CONFIGURATION).await;
+        desk.borrow_mut().warm_start();
+        let _ = opened.send(Ok(running));
+    }
     tokio::task::spawn_local(pulse::beat(way.clone(), dead.clone()));
     tokio::task::spawn_local(tick(desk.clone()));
     // Without a configuration nothing would be answered from them (E44), and which are needed is

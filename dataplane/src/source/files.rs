@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use anyhow::{Context, bail};
-use dataplane_core::{Change, Key, Object, Resource};
+use dataplane_core::{Change, Key, Object, Relist, Resource};
 
 use super::assemble::World;
 use super::report::{Rejection, Report};
@@ -167,9 +167,9 @@ impl Files {
             }
         };
         match self.writer.configure(&checked.config) {
-            Ok(apply_again) => {
+            Ok(relist) => {
                 self.report.run(checked.running);
-                apply_again
+                relist != Relist::Nothing
             }
             Err(error) => {
                 self.report.reject(configuration::unusable(checked.running.origin, error));

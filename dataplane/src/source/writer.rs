@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crds::Config;
 use dataplane_core::{
-    Change, DataSource, Identity, Index, Key, Resource, Settings, WorkerCounters,
+    Change, DataSource, Exposure, Identity, Index, Key, Relist, Resource, Settings, WorkerCounters,
 };
 use tokio::sync::watch;
 
@@ -57,14 +57,19 @@ pub struct Writer {
     warm: warm::Warm,
 }
 
-/// An index under another configuration that reads of objects what was not kept (labels, Pod
-/// names): filled from new lists beside the one that answers, which it replaces in one step (E5).
+/// A configuration that reads of objects what was not kept, and takes over in one step when new
+/// lists have brought it (E5).
 #[derive(Debug)]
 struct Renewal {
-    index: Index,
     config: Arc<Config>,
-    /// A list that began before does not fill it.
+    settings: Settings,
+    relist: Relist,
+    /// Filled beside the index that answers, which it replaces. `None` where labels are all that is
+    /// missing: they are kept with the objects that are held, so that nothing is held twice (K24).
+    index: Option<Index>,
+    /// A list that began before does not count.
     has_begun: [bool; Resource::ALL.len()],
+    is_done: [bool; Resource::ALL.len()],
 }
 
 /// What a change did.
@@ -132,42 +137,56 @@ impl Writer {
         self.configs.subscribe()
     }
 
-    /// Takes another configuration (E5), visible with the next publication. Returns whether every
-    /// object must be applied again.
+    /// Takes another configuration (E5), visible with the next publication. Returns which objects
+    /// must be applied again.
     ///
     /// # Errors
     /// When the configuration cannot be used; then nothing changed.
-    pub fn configure(&mut self, config: &Config) -> Result<bool, String> {
+    pub fn configure(&mut self, config: &Config) -> Result<Relist, String> {
         let settings = settings::of(config)?;
-        self.renewal = None;
+        self.cancel_renewal();
         self.take_upstreams(config);
         let new = Arc::new(config.clone());
         let old = self.configs.send_replace(new.clone());
         self.report.read().is_unconfigured = false;
         self.forget_what_lacks(&old, &new);
         self.keep_configuration(new);
+        // What was exported so far was kept under the one before.
+        self.warm.abandon();
         Ok(self.index.configure(settings))
     }
 
-    /// Whether this configuration needs new lists of everything that is held, see [`Writer::renew`].
-    pub fn needs_renewal(&self, config: &Config) -> bool {
-        let now = self.configs.borrow();
+    /// What must be listed again before this configuration takes over, see [`Writer::renew`].
+    pub fn relist_for(&self, config: &Config) -> Relist {
         let has_data = Resource::ALL.into_iter().any(|resource| self.has_any(resource));
-        let reads_more = now.exposure != config.exposure
-            || now.endpoint_names != config.endpoint_names
-            || now.domain != config.domain;
-        has_data && reads_more
+        let kept = settings::reads_of_objects(&self.configs.borrow());
+        match (kept, settings::reads_of_objects(config)) {
+            (Some(kept), Some(new)) if has_data => kept.relist_for(&new),
+            _ => Relist::Nothing,
+        }
     }
 
-    /// Takes another configuration over once every resource that has data now has been listed
-    /// again; until then the present one answers.
+    /// Takes another configuration over once every resource that it needs more of, and that has
+    /// data now, has been listed again; until then the present one answers.
     ///
     /// # Errors
     /// When the configuration cannot be used; then nothing changed.
     pub fn renew(&mut self, config: &Config) -> Result<(), String> {
-        let index = Index::new(settings::of(config)?);
-        let has_begun = [false; Resource::ALL.len()];
-        self.renewal = Some(Renewal { index, config: Arc::new(config.clone()), has_begun });
+        let settings = settings::of(config)?;
+        let relist = self.relist_for(config);
+        self.cancel_renewal();
+        let index = match relist {
+            Relist::Nothing | Relist::Labels => {
+                self.index.keep_labels_of(settings.exposure.clone());
+                None
+            }
+            Relist::Everything => Some(Index::new(settings.clone())),
+        };
+        let nothing = [false; Resource::ALL.len()];
+        let config = Arc::new(config.clone());
+        let renewal =
+            Renewal { config, settings, relist, index, has_begun: nothing, is_done: nothing };
+        self.renewal = Some(renewal);
         Ok(())
     }
 
@@ -179,6 +198,12 @@ impl Writer {
     /// The configuration that waits for lists is not wanted any more.
     pub fn cancel_renewal(&mut self) {
         self.renewal = None;
+        self.index.keep_labels_of(Exposure::default());
+    }
+
+    /// The index that is being filled beside the one that answers, if there is one.
+    fn renewing_index(&mut self) -> Option<&mut Index> {
+        self.renewal.as_mut().and_then(|renewal| renewal.index.as_mut())
     }
 
     /// Whether anything is held of a resource, be it of a list that is not complete.
@@ -221,8 +246,10 @@ impl Writer {
         self.has_begun[resource as usize] = true;
         self.problems.begin(resource);
         if let Some(renewal) = &mut self.renewal {
-            renewal.index.begin_list(resource);
             renewal.has_begun[resource as usize] = true;
+            if let Some(index) = &mut renewal.index {
+                index.begin_list(resource);
+            }
         }
     }
 
@@ -232,8 +259,8 @@ impl Writer {
         let was_reset = self.index.is_reset(resource);
         let newest = self.index.newest_version(resource);
         let is_reset = self.index.list_is_at(resource, version);
-        if let Some(renewal) = &mut self.renewal {
-            renewal.index.list_is_at(resource, version);
+        if let Some(index) = self.renewing_index() {
+            index.list_is_at(resource, version);
         }
         if is_reset && !was_reset {
             self.report.read().feeds[resource as usize].resets += 1;
@@ -265,8 +292,8 @@ impl Writer {
             Change::Apply(object) => (object.resource(), object.key()),
             Change::Delete(resource, key) => (*resource, key.clone()),
         };
-        if let Some(renewal) = &mut self.renewal {
-            renewal.index.apply(change.clone());
+        if let Some(index) = self.renewing_index() {
+            index.apply(change.clone());
         }
         let applied = self.index.apply(change);
         let reasons: Vec<String> = applied.problems.iter().map(ToString::to_string).collect();
@@ -297,7 +324,10 @@ impl Writer {
         if let Some(renewal) = &mut self.renewal
             && renewal.has_begun[resource as usize]
         {
-            renewal.index.end_list(resource, list_version, DataSource::Live);
+            renewal.is_done[resource as usize] = true;
+            if let Some(index) = &mut renewal.index {
+                index.end_list(resource, list_version, DataSource::Live);
+            }
         }
         self.report.read().feeds[resource as usize].is_of_former_cluster = false;
         self.problems.complete(resource, |key| self.index.held(resource, key).is_some());
@@ -315,24 +345,33 @@ impl Writer {
         self.take_renewal();
     }
 
-    /// E5: in one step, once the new index lacks nothing that the old one has and its answers need.
+    /// E5: in one step, once the new lists lack nothing that is held and that its answers need.
     fn take_renewal(&mut self) {
         let Some(renewal) = &self.renewal else { return };
         let lacks = |resource| {
-            settings::reads(&renewal.config, resource)
+            renewal.relist.includes(resource)
+                && settings::reads(&renewal.config, resource)
                 && self.has_any(resource)
-                && renewal.index.source(resource) == DataSource::None
+                && !renewal.is_done[resource as usize]
         };
         let is_complete = !Resource::ALL.into_iter().any(lacks);
         if is_complete && let Some(renewal) = self.renewal.take() {
-            self.index = renewal.index;
-            self.has_begun = renewal.has_begun;
-            // Objects lie at other places in this index.
+            match renewal.index {
+                Some(index) => {
+                    self.index = index;
+                    self.has_begun = renewal.has_begun;
+                }
+                None => {
+                    self.index.configure(renewal.settings);
+                    self.index.keep_labels_of(Exposure::default());
+                }
+            }
+            // Objects lie at other places in another index, and less is kept of them in this one.
             self.warm.abandon();
             self.take_upstreams(&renewal.config);
             self.configs.send_replace(renewal.config.clone());
             self.keep_configuration(renewal.config);
-            tracing::info!("every object was read again: the configuration is in effect");
+            tracing::info!("what was missing was listed: the configuration is in effect");
         }
     }
 

@@ -17,11 +17,13 @@ use kube::api::Api;
 use kube::core::DynamicObject;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::watcher::Event;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use tokio::task::{AbortHandle, JoinSet};
 
+use super::persistence::{Next, Persistence};
 use super::size::SlimNode;
 use crate::controller::triggers::{self, Triggers};
 use crate::desired::Kind;
@@ -30,10 +32,18 @@ use crate::{names, resources};
 
 /// Cloud load balancers drop idle links at 240 s and say nothing: a watch ends before.
 const WATCH_S: u32 = 180;
-/// Objects per page of a list.
-const PAGE: u32 = 500;
+/// Objects in a page of a list, which kube holds whole: 20 of the largest that etcd stores are 30 MiB of JSON and some
+/// 100 MiB read, well below the container's 256 MiB. Anyone who may write in a watched namespace can make such objects.
+const PAGE: u32 = 20;
+/// The same of Nodes, which only kubelets and administrators write: 20 KiB each at most in practice.
+const PAGE_OF_NODES: u32 = 250;
+/// Before a watch that lost its version, or a list that failed, begins again.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// How often changes of nodes are added up; kubelets write their status all the time.
 const NODES_EVERY: Duration = Duration::from_secs(5);
+
+/// What client-side apply writes: the whole object once more.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Everything that is watched.
 pub struct Caches {
@@ -86,7 +96,8 @@ impl Caches {
             nodes: nodes.as_reader(),
             watches: Mutex::new(writer),
         };
-        caches.keep(nodes, Api::all(client.clone()), watch(), drop_annotations, |_, _| Vec::new());
+        let of_nodes = watch().page_size(PAGE_OF_NODES);
+        caches.keep(nodes, Api::all(client.clone()), of_nodes, drop_annotations, |_, _| Vec::new());
         for namespace in namespaces {
             caches.keep_namespace(&client, namespace);
         }
@@ -155,13 +166,9 @@ impl Caches {
             _ => watch().labels(names::INSTANCE),
         };
         let api = resources::api(&self.client, kind, namespace);
-        let watch = self.keep(
-            writer,
-            api,
-            config,
-            |_| {},
-            move |all, object| triggers::of_child(kind, all, object),
-        );
+        let watch = self.keep(writer, api, config, keep_what_is_read, move |all, object| {
+            triggers::of_child(kind, all, object)
+        });
         let key = (kind, namespace.to_owned());
         self.children.write().expect("not poisoned").insert(key, Kept { store, watch });
     }
@@ -181,20 +188,43 @@ impl Caches {
         let (all, triggers, metrics) =
             (self.resources.clone(), self.triggers.clone(), self.metrics.clone());
         let what = api.resource_url().to_owned();
-        let events = watcher(api, config).default_backoff().modify(slim).reflect(writer);
         let following = async move {
-            let mut events = std::pin::pin!(events.touched_objects());
-            while let Some(event) = events.next().await {
-                match event {
-                    Ok(object) => {
-                        let all = all.state();
-                        triggers.notify(&all, whose(&all, &object));
-                    }
-                    Err(error) => {
-                        metrics.watch_failed();
-                        tracing::warn!("the watch of {what} broke and begins again: {error}");
+            let (mut writer, mut persistence, mut page) =
+                (writer, Persistence::default(), config.page_size);
+            loop {
+                // A watcher never doubts its version and never changes its page: another one does.
+                let config = watcher::Config { page_size: page, ..config.clone() };
+                let events = watcher(api.clone(), config).default_backoff().modify(slim);
+                let mut events = std::pin::pin!(events);
+                while let Some(event) = events.next().await {
+                    match event {
+                        Ok(event) => {
+                            persistence.went_well(&event);
+                            writer.apply_watcher_event(&event);
+                            let (Event::Apply(object)
+                            | Event::Delete(object)
+                            | Event::InitApply(object)) = &event
+                            else {
+                                continue;
+                            };
+                            let all = all.state();
+                            triggers.notify(&all, whose(&all, object));
+                        }
+                        Err(error) => {
+                            metrics.watch_failed();
+                            tracing::warn!("the watch of {what} broke and begins again: {error}");
+                            match persistence.after(&error) {
+                                Next::GoOn => {}
+                                Next::ListAgain => break,
+                                Next::ListInSmallerPages => {
+                                    page = page.map(|objects| (objects / 2).max(1));
+                                    break;
+                                }
+                            }
+                        }
                     }
                 }
+                tokio::time::sleep(AGAIN_AFTER).await;
             }
         };
         let mut watches = self.watches.lock().expect("not poisoned");
@@ -339,4 +369,17 @@ fn drop_managed_fields<K: Resource>(object: &mut K) {
 fn drop_annotations<K: Resource>(object: &mut K) {
     object.meta_mut().managed_fields = None;
     object.meta_mut().annotations = None;
+}
+
+/// Of objects of others that are kept whole only because they may be referred to: their binary data and what
+/// `kubectl apply` wrote into annotations is read by nobody.
+fn keep_what_is_read(object: &mut DynamicObject) {
+    if triggers::label(object.meta(), names::INSTANCE).is_some() {
+        return;
+    }
+    if let Some(fields) = object.data.as_object_mut() {
+        fields.remove("binaryData");
+    }
+    let annotations = object.metadata.annotations.as_mut();
+    annotations.map(|annotations| annotations.remove(LAST_APPLIED));
 }

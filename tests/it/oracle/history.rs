@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use dataplane_core::{Change, DataSource, Key, Object, Resource, Settings};
+use dataplane_core::{Change, DataSource, Key, Object, Relist, Resource, Settings};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -230,7 +230,7 @@ impl Play {
             }
             Step::Configure(settings) => {
                 self.oracle.settings = (*settings).clone();
-                if self.subject.index.configure(*settings) {
+                if self.subject.index.configure(*settings) != Relist::Nothing {
                     for object in self.oracle.store.objects.clone() {
                         self.subject.index.apply(Change::Apply(object));
                     }

@@ -26,7 +26,7 @@ impl Index {
         let slot = self.namespace_slot(&key.name);
         let selector = &self.next.zone.settings.exposure.namespace_selector;
         let is_selected = selector.matches(labels);
-        let labels = kept_labels(labels, selector);
+        let labels = kept_labels(labels, [selector, &self.also_kept.namespace_selector]);
         self.held.namespaces.insert(key, HeldNamespace { held, slot, labels });
         self.change_namespace(slot, |entry| {
             entry.has_object = true;

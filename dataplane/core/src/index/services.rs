@@ -29,7 +29,7 @@ impl Index {
         let mut problems = Vec::new();
         let selector = &self.next.zone.settings.exposure.service_selector;
         let is_selected = selector.matches(&service.labels);
-        let labels = kept_labels(&service.labels, selector);
+        let labels = kept_labels(&service.labels, [selector, &self.also_kept.service_selector]);
         let is_cut = service.ports.len() > MAX_PORTS;
         if is_cut {
             problems.push(Problem::TooMany { what: "ports in one Service", limit: MAX_PORTS });

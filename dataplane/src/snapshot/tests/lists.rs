@@ -98,7 +98,9 @@ fn an_index_that_takes_over_half_way_through_a_snapshot_leaves_none_of_it_out() 
 
     // The same objects, at other places.
     objects.reverse();
-    before.renew(&with_exposure(r#"{"matchLabels":{"tier":"front"}}"#)).unwrap();
+    before
+        .renew(&Config::from_json(r#"{"format":1,"endpointNames":"PodName"}"#).unwrap().0)
+        .unwrap();
     complete(&mut before, objects);
     assert!(!before.is_renewing());
     // Then another is due at once.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use crds::Config;
 use crds::config::PodRecords;
-use dataplane_core::{DataSource, Resource};
+use dataplane_core::{DataSource, Relist, Resource};
 
 use super::decode;
 use super::desk::Desk;
@@ -239,14 +239,26 @@ impl Desk {
         // One that still waits for lists never takes over.
         self.settling.renewing = None;
         self.writer.cancel_renewal();
-        if self.is_configured() && self.writer.needs_renewal(&config) {
-            let at = Instant::now() + self.settling.pace.spread.mul_f64(chance());
-            tracing::info!(
-                revision = %running.revision,
-                "a configuration that needs every object again: it takes over when they are read"
-            );
-            self.settling.postponed = Some((config, running, at));
-            return true;
+        if self.is_configured() {
+            match self.writer.relist_for(&config) {
+                Relist::Nothing => {}
+                // At once, so that no two pods show different clusters for long (K24). It costs the
+                // API server a list of Services and of Namespaces by every pod within a moment.
+                Relist::Labels => {
+                    self.renew(&config, running, Relist::Labels);
+                    return true;
+                }
+                Relist::Everything => {
+                    let at = Instant::now() + self.settling.pace.spread.mul_f64(chance());
+                    tracing::info!(
+                        revision = %running.revision,
+                        "a configuration that needs every object again: it takes over when they are \
+                         read"
+                    );
+                    self.settling.postponed = Some((config, running, at));
+                    return true;
+                }
+            }
         }
         let origin = running.origin.clone();
         let (effective, awaits_pods) = self.with_pods(&config);
@@ -315,7 +327,7 @@ impl Desk {
         if self.settling.postponed.as_ref().is_some_and(|(_, _, at)| now >= *at)
             && let Some((config, running, _)) = self.settling.postponed.take()
         {
-            self.renew(&config, running);
+            self.renew(&config, running, Relist::Everything);
         }
         self.pods_are_complete();
         if now >= self.settling.next_look {
@@ -325,7 +337,8 @@ impl Desk {
         }
     }
 
-    fn renew(&mut self, config: &Config, running: Running) {
+    /// Asks for the lists that a configuration needs before it takes over.
+    fn renew(&mut self, config: &Config, running: Running, relist: Relist) {
         let (effective, awaits_pods) = self.with_pods(config);
         match self.writer.renew(&effective) {
             Ok(()) => {
@@ -336,7 +349,8 @@ impl Desk {
                 self.settling.renewing =
                     Some(Renewing { config, running, pod_records, awaits_pods });
                 self.relists.send_modify(|counts| {
-                    Resource::ALL.iter().for_each(|resource| counts[*resource as usize] += 1);
+                    let needed = Resource::ALL.iter().filter(|kind| relist.includes(**kind));
+                    needed.for_each(|resource| counts[*resource as usize] += 1);
                 });
             }
             Err(error) => self.report.reject(configuration::unusable(running.origin, error)),

@@ -289,8 +289,17 @@ impl Desk {
         }
     }
 
+    /// What this machine knows is in use before the first request is sent. A newer configuration
+    /// takes over when it is read.
+    pub(super) fn start_with_what_is_kept(&mut self) {
+        if !self.is_configured() {
+            self.take_mounted();
+        }
+        self.warm_start();
+    }
+
     /// E41, E46: answers from the snapshot until lists are live, under the configuration in it where
-    /// none is known; and begins to write the next one. What comes first: API, mounted copy, snapshot.
+    /// none is known; and begins to write the next one. The mounted copy comes before the snapshot.
     pub(super) fn warm_start(&mut self) {
         let Some((folder, stored)) = self.state_dir.take() else { return };
         if let (false, Some(stored)) = (self.is_configured(), &stored) {

@@ -9,6 +9,7 @@ use crds::Config;
 use dataplane_core::{Change, DataSource, Object, Resource};
 
 use super::{Writer, unix_s};
+use crate::settings;
 use crate::snapshot::{self, Circumstances, Loaded, Refusal, Snapshots, Stored};
 
 /// The Namespace whose uid names a cluster.
@@ -98,9 +99,12 @@ impl Writer {
             feed.is_of_former_cluster = self.index.objects(resource) > 0;
             self.index.expect_reset(resource);
             if let Some(renewal) = &mut self.renewal {
-                renewal.index.expect_reset(resource);
-                // A list that is in progress may be of the cluster before.
+                // Lists so far may be of the cluster before.
                 renewal.has_begun[resource as usize] = false;
+                renewal.is_done[resource as usize] = false;
+                if let Some(index) = &mut renewal.index {
+                    index.expect_reset(resource);
+                }
             }
         }
         // It would mix two clusters under the uid of one.
@@ -201,7 +205,10 @@ impl Writer {
     /// Drops the snapshot if it lacks what this configuration reads and the one before did not: its
     /// objects cannot be applied again, and no answer is better than a wrong one.
     pub(super) fn forget_what_lacks(&mut self, old: &Config, new: &Config) {
-        if !snapshot::keeps_enough(old, new) {
+        let (old, new) = (settings::reads_of_objects(old), settings::reads_of_objects(new));
+        if let (Some(old), Some(new)) = (old, new)
+            && !old.is_enough_for(&new)
+        {
             self.forget_snapshot();
         }
     }

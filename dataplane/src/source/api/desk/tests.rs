@@ -11,26 +11,33 @@ use serde_json::{Value, json};
 use super::*;
 use crate::names;
 use crate::snapshot::tests::Folder;
-use crate::source::api::{Pace, Wanted};
+use crate::source::api::{Credentials, Options, Pace, Wanted, open};
 use crate::source::writer::Setup;
 
 /// Generous: machines that build are slow at times.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// What every configuration reads.
+const OBJECTS: [Resource; 3] = [Resource::Services, Resource::EndpointSlices, Resource::Namespaces];
+
 /// A desk whose configuration comes from a ConfigMap that was not read yet.
 fn desk() -> Desk {
     let report = Arc::<Report>::default();
-    let setup = Setup {
-        counters: Vec::new(),
-        identity: crate::identity::of_this_process(None),
-        resolv_conf: PathBuf::from("/nonexistent"),
-        report: report.clone(),
-    };
+    let setup = setup(report.clone());
     let wanted =
         Wanted::ConfigMap { namespace: "dns".into(), name: "clusterdns".into(), mounted: None };
     let pace = Pace::with_spread(Duration::ZERO);
     let settling = Settling::new(wanted, Some("uid-1".into()), pace);
     Desk::new(Writer::unconfigured(setup).unwrap(), report, settling)
+}
+
+fn setup(report: Arc<Report>) -> Setup {
+    Setup {
+        counters: Vec::new(),
+        identity: crate::identity::of_this_process(None),
+        resolv_conf: PathBuf::from("/nonexistent"),
+        report,
+    }
 }
 
 /// The ConfigMap has this configuration for every pod.
@@ -163,7 +170,7 @@ fn e5_what_leaves_verified_pod_records_keeps_the_pods_until_it_is_in_effect() {
     desk.begin(&Watched::Objects(Resource::Pods));
 
     // Half a list of Pods is none for the index that takes over while it goes on.
-    verified["exposure"] = selecting("front")["exposure"].clone();
+    verified["endpointNames"] = "PodName".into();
     adopt(&mut desk, &verified);
     list_all(&mut desk);
     assert_eq!(told(&desk), config(&verified));
@@ -181,14 +188,14 @@ fn a_configuration_that_another_overtakes_while_it_waits_for_lists_never_runs() 
     list_all(&mut desk);
     adopt(&mut desk, &selecting("overtaken"));
     assert!(desk.writer.is_renewing());
-    // Its own lists begin later.
+    // Lists that began before do not count for it.
+    OBJECTS.iter().for_each(|resource| desk.begin(&Watched::Objects(*resource)));
     desk.take_config_map(
         json!({"data": {"stable.json": selecting("front").to_string()}}).to_string().as_bytes(),
     );
-    list_all(&mut desk);
+    OBJECTS.iter().for_each(|resource| complete(&mut desk, *resource));
     assert_eq!(running(&desk), config(&plain), "what runs is what is told");
     assert_eq!(told(&desk), config(&plain));
-    desk.tick(Instant::now());
     list_all(&mut desk);
     assert_eq!(running(&desk), config(&selecting("front")));
     assert_eq!(told(&desk), config(&selecting("front")), "in the same step");
@@ -242,4 +249,82 @@ fn what_is_not_served_is_told_for_as_long_as_it_is_there() {
     list(&mut desk, Resource::EndpointSlices, &[]);
     list(&mut desk, Resource::Services, &[service("bad-1")]);
     assert_eq!(skipped_names(&mut desk), [""; 0]);
+}
+
+/// A folder with a snapshot of the Service `cart` and this configuration.
+fn kept(stable: &Value) -> Folder {
+    let folder = Folder::new();
+    let mut desk = desk();
+    adopt(&mut desk, stable);
+    list_all(&mut desk);
+    desk.state_dir = Some((folder.0.clone(), None));
+    desk.warm_start();
+    let begin = Instant::now();
+    while desk.report.read().snapshot.writes == 0 {
+        desk.writer.step_snapshot();
+        assert!(begin.elapsed() < PATIENCE, "{:?}", desk.report.read().snapshot);
+    }
+    folder
+}
+
+#[test]
+fn d4_what_is_kept_is_served_before_any_request_is_sent() {
+    let folder = kept(&json!({"format": 1, "ttlSeconds": 9}));
+    // Nothing listens there, and nothing is asked.
+    let kubeconfig = folder.0.join("kubeconfig");
+    let text = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "users": [{"name": "u", "user": {}}]});
+    std::fs::write(&kubeconfig, text.to_string()).unwrap();
+    let mounted = folder.0.join("mounted");
+    std::fs::create_dir(&mounted).unwrap();
+    for (document, ttl_s) in [(None, 9), (Some(json!({"format": 1, "ttlSeconds": 7})), 7)] {
+        if let Some(document) = document {
+            std::fs::write(mounted.join("stable.json"), document.to_string()).unwrap();
+        }
+        let options = Options {
+            credentials: Credentials::Kubeconfig { file: Some(kubeconfig.clone()), context: None },
+            wanted: Wanted::ConfigMap {
+                namespace: "dns".into(),
+                name: "clusterdns".into(),
+                mounted: Some(mounted.clone()),
+            },
+            pod_uid: None,
+            state_dir: Some(folder.0.clone()),
+            pace: Pace::with_spread(Duration::ZERO),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (_way, desk) = runtime.block_on(open(options, setup(Arc::default()))).unwrap();
+        let desk = desk.borrow();
+        assert!(desk.is_configured());
+        assert_eq!(running(&desk).ttl_seconds, ttl_s);
+        assert!(serves_cart(&desk));
+        assert_eq!(desk.report.read().source_answers, None, "nothing was asked yet");
+    }
+}
+
+#[test]
+fn k24_another_exposure_lists_services_and_namespaces_at_once_and_no_slices() {
+    let mut desk = desk();
+    // Lists that all pods begin at once would be an hour apart.
+    desk.settling.pace.spread = Duration::from_secs(3600);
+    adopt(&mut desk, &json!({"format": 1}));
+    list_all(&mut desk);
+    adopt(&mut desk, &selecting("back"));
+    let asked = *desk.relists.borrow();
+    let kinds: Vec<Resource> =
+        Resource::ALL.into_iter().filter(|kind| asked[*kind as usize] > 0).collect();
+    assert_eq!(kinds, [Resource::Services, Resource::Namespaces]);
+    list(&mut desk, Resource::Services, &[service("cart")]);
+    assert!(serves_cart(&desk), "one of two lists");
+    list(&mut desk, Resource::Namespaces, &[]);
+    assert_eq!(running(&desk), config(&selecting("back")));
+    assert!(!serves_cart(&desk), "its tier is front");
+
+    // That label is known now.
+    adopt(&mut desk, &selecting("front"));
+    assert_eq!(running(&desk), config(&selecting("front")));
+    assert!(serves_cart(&desk));
+    assert_eq!(*desk.relists.borrow(), asked);
 }

@@ -1,0 +1,124 @@
+//! When a watch that failed must list again instead of asking for the same once more (K5, K22, K23). kube's watcher
+//! keeps a version that the API server refuses with HTTP 410 or 504, as after etcd was restored from a backup, and asks
+//! for it for ever; and it asks for a page that is too large in the same size for ever. Pure.
+
+use kube::runtime::watcher::{Error, Event};
+
+/// Watches refused in a row at one version: then the version itself is in doubt.
+const MAX_STARTS: u32 = 5;
+
+/// What to do after a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// kube's watcher does what is needed, after its own wait.
+    GoOn,
+    /// List again.
+    ListAgain,
+    /// List again, in pages of half the size.
+    ListInSmallerPages,
+}
+
+/// The memory of one watch.
+#[derive(Debug, Default)]
+pub(super) struct Persistence {
+    refused_starts: u32,
+}
+
+impl Persistence {
+    /// Something came.
+    pub(super) fn went_well<K>(&mut self, event: &Event<K>) {
+        match event {
+            Event::Apply(_) | Event::Delete(_) | Event::InitApply(_) | Event::InitDone => {
+                self.refused_starts = 0
+            }
+            // A list is only asked for.
+            Event::Init => {}
+        }
+    }
+
+    /// Decides.
+    pub(super) fn after(&mut self, error: &Error) -> Next {
+        match error {
+            Error::InitialListFailed(kube::Error::Api(status)) => match status.code {
+                413 | 500..=599 => Next::ListInSmallerPages,
+                _ => Next::GoOn,
+            },
+            // It broke off, or was no list.
+            Error::InitialListFailed(
+                kube::Error::HyperError(_)
+                | kube::Error::SerdeError(_)
+                | kube::Error::ReadEvents(_),
+            ) => Next::ListInSmallerPages,
+            Error::WatchStartFailed(kube::Error::Api(status)) => self.after_refusal(status.code),
+            // Not about the version: no connection.
+            Error::InitialListFailed(_) | Error::WatchStartFailed(_) | Error::WatchFailed(_) => {
+                Next::GoOn
+            }
+            // The watcher lists again by itself after 410.
+            Error::WatchError(status) => match status.code {
+                410 => Next::GoOn,
+                code => self.after_refusal(code),
+            },
+            Error::NoResourceVersion => Next::GoOn,
+        }
+    }
+
+    fn after_refusal(&mut self, code: u16) -> Next {
+        match code {
+            400 | 410 | 422 | 504 => Next::ListAgain,
+            // No right, or no patience.
+            401 | 403 | 429 => Next::GoOn,
+            _ => {
+                self.refused_starts += 1;
+                if self.refused_starts < MAX_STARTS {
+                    return Next::GoOn;
+                }
+                self.refused_starts = 0;
+                Next::ListAgain
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    fn status(code: u16) -> Box<Status> {
+        Box::new(Status { code, ..Status::failure("refused", "Refused") })
+    }
+
+    fn start(code: u16) -> Error {
+        Error::WatchStartFailed(kube::Error::Api(status(code)))
+    }
+
+    #[test]
+    fn k22_a_version_that_the_api_server_refuses_is_given_up() {
+        for code in [400, 410, 422, 504] {
+            assert_eq!(Persistence::default().after(&start(code)), Next::ListAgain, "{code}");
+        }
+        for code in [401, 403, 429, 500] {
+            assert_eq!(Persistence::default().after(&start(code)), Next::GoOn, "{code}");
+        }
+        let mut persistence = Persistence::default();
+        let next: Vec<Next> = (0..5).map(|_| persistence.after(&start(500))).collect();
+        assert_eq!(next.iter().position(|next| *next == Next::ListAgain), Some(4));
+    }
+
+    #[test]
+    fn k23_a_list_that_fails_is_not_asked_for_again_in_the_same_size() {
+        let list = |code| Error::InitialListFailed(kube::Error::Api(status(code)));
+        for code in [413, 500, 503, 504] {
+            assert_eq!(
+                Persistence::default().after(&list(code)),
+                Next::ListInSmallerPages,
+                "{code}"
+            );
+        }
+        for code in [401, 403, 429] {
+            assert_eq!(Persistence::default().after(&list(code)), Next::GoOn, "{code}");
+        }
+    }
+}

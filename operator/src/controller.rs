@@ -17,6 +17,7 @@ use kube::runtime::Controller;
 use kube::runtime::controller::{Action, Config};
 use kube::runtime::watcher;
 use kube::{Client, ResourceExt};
+use tokio::sync::Notify;
 
 use crate::answers::Answers;
 use crate::apply::memory::Memory;
@@ -28,7 +29,7 @@ use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::observe::caches::Caches;
 use crate::observe::sample::Samples;
-use crate::observe::{observe, offers};
+use crate::observe::{observe, offers, persistence};
 use crate::observed::Offers;
 use crate::report::{Reported, report};
 use crate::settings::Settings;
@@ -88,6 +89,7 @@ pub async fn run(
         () = stop.clone() => return,
     };
     tracing::info!("reconciling");
+    let version_lost = Notify::new();
     let reconciling = controller
         .with_config(Config::default().concurrency(CONCURRENCY))
         .reconcile_all_on(triggers.clone().stream())
@@ -101,12 +103,20 @@ pub async fn run(
                     tracing::debug!("{error}");
                     if let kube::runtime::controller::Error::QueueError(error) = &error {
                         definition.failed(error);
+                        if persistence::is_version_lost(error) {
+                            version_lost.notify_one();
+                        }
                     }
                 }
             }
         });
     tokio::select! {
         () = reconciling => {}
+        // The controller's own watch cannot be begun again from outside: another process lists.
+        () = version_lost.notified() => tracing::error!(
+            "the API server does not know the version at which ClusterDNS are watched, as after etcd was restored: \
+             this process ends, and reads everything when it is started again"
+        ),
         () = departed::follow(&ctx) => {}
         () = definition::follow(definition.clone(), ctx.client.clone()) => {}
         () = follow_offers(&ctx, &triggers, offers_again_in) => {}

@@ -5,7 +5,7 @@ pub mod authorities;
 pub mod caches;
 pub mod foreign;
 pub mod offers;
-mod persistence;
+pub mod persistence;
 pub mod sample;
 mod size;
 

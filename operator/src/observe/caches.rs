@@ -166,7 +166,11 @@ impl Caches {
             _ => watch().labels(names::INSTANCE),
         };
         let api = resources::api(&self.client, kind, namespace);
-        let watch = self.keep(writer, api, config, keep_what_is_read, move |all, object| {
+        let slim: fn(&mut DynamicObject) = match kind {
+            Kind::ConfigMap => keep_what_is_read,
+            _ => |_| {},
+        };
+        let watch = self.keep(writer, api, config, slim, move |all, object| {
             triggers::of_child(kind, all, object)
         });
         let key = (kind, namespace.to_owned());
@@ -371,8 +375,8 @@ fn drop_annotations<K: Resource>(object: &mut K) {
     object.meta_mut().annotations = None;
 }
 
-/// Of objects of others that are kept whole only because they may be referred to: their binary data and what
-/// `kubectl apply` wrote into annotations is read by nobody.
+/// ConfigMaps of others are kept because a ClusterDNS may refer to one: their binary data, and what `kubectl apply`
+/// wrote into annotations, is read by nobody.
 fn keep_what_is_read(object: &mut DynamicObject) {
     if triggers::label(object.meta(), names::INSTANCE).is_some() {
         return;

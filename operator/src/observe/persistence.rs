@@ -2,6 +2,7 @@
 //! keeps a version that the API server refuses with HTTP 410 or 504, as after etcd was restored from a backup, and asks
 //! for it for ever; and it asks for a page that is too large in the same size for ever. Pure.
 
+use kube::core::Status;
 use kube::runtime::watcher::{Error, Event};
 
 /// Watches refused in a row at one version: then the version itself is in doubt.
@@ -49,23 +50,23 @@ impl Persistence {
                 | kube::Error::SerdeError(_)
                 | kube::Error::ReadEvents(_),
             ) => Next::ListInSmallerPages,
-            Error::WatchStartFailed(kube::Error::Api(status)) => self.after_refusal(status.code),
+            Error::WatchStartFailed(kube::Error::Api(status)) => self.after_refusal(status),
             // Not about the version: no connection.
             Error::InitialListFailed(_) | Error::WatchStartFailed(_) | Error::WatchFailed(_) => {
                 Next::GoOn
             }
             // The watcher lists again by itself after 410.
-            Error::WatchError(status) => match status.code {
-                410 => Next::GoOn,
-                code => self.after_refusal(code),
-            },
+            Error::WatchError(status) if status.code == 410 => Next::GoOn,
+            Error::WatchError(status) => self.after_refusal(status),
             Error::NoResourceVersion => Next::GoOn,
         }
     }
 
-    fn after_refusal(&mut self, code: u16) -> Next {
-        match code {
-            400 | 410 | 422 | 504 => Next::ListAgain,
+    fn after_refusal(&mut self, status: &Status) -> Next {
+        if refuses_version(status) {
+            return Next::ListAgain;
+        }
+        match status.code {
             // No right, or no patience.
             401 | 403 | 429 => Next::GoOn,
             _ => {
@@ -80,14 +81,29 @@ impl Persistence {
     }
 }
 
+/// Whether kube's watcher keeps a version that the API server refuses.
+pub fn is_version_lost(error: &Error) -> bool {
+    matches!(error, Error::WatchStartFailed(kube::Error::Api(status)) if refuses_version(status))
+}
+
+fn refuses_version(status: &Status) -> bool {
+    match status.code {
+        400 | 410 | 422 => true,
+        504 => status.message.to_ascii_lowercase().contains("too large resource version"),
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use kube::core::Status;
-
     use super::*;
 
     fn status(code: u16) -> Box<Status> {
-        Box::new(Status { code, ..Status::failure("refused", "Refused") })
+        let message = match code {
+            504 => "Too large resource version: 9, current: 7",
+            _ => "refused",
+        };
+        Box::new(Status { code, ..Status::failure(message, "Refused") })
     }
 
     fn start(code: u16) -> Error {
@@ -98,9 +114,11 @@ mod tests {
     fn k22_a_version_that_the_api_server_refuses_is_given_up() {
         for code in [400, 410, 422, 504] {
             assert_eq!(Persistence::default().after(&start(code)), Next::ListAgain, "{code}");
+            assert!(is_version_lost(&start(code)), "{code}");
         }
         for code in [401, 403, 429, 500] {
             assert_eq!(Persistence::default().after(&start(code)), Next::GoOn, "{code}");
+            assert!(!is_version_lost(&start(code)), "{code}");
         }
         let mut persistence = Persistence::default();
         let next: Vec<Next> = (0..5).map(|_| persistence.after(&start(500))).collect();

@@ -6,6 +6,7 @@
 
 mod answers;
 mod crd;
+mod maps;
 mod memory;
 mod records;
 mod rules;

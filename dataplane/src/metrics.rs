@@ -84,7 +84,7 @@ impl Scrape {
         page.gauges("build_info", "Version of this program", [([("version", version)], 1.0)])?;
         let help = "When this process started, in seconds since 1970";
         page.gauge("process_start_time_seconds", help, self.started_s)?;
-        let help = "Log lines that were lost because nobody read standard error";
+        let help = "Log lines lost because standard error was not read";
         page.counter("log_lines_lost", help, lost_lines())
     }
 
@@ -104,35 +104,35 @@ impl Scrape {
                 rows.push(([("transport", transport), ("reason", reason.label())], count));
             }
         }
-        page.counters("queries", "Queries, by the reason for what became of them", rows)?;
+        page.counters("queries", "Queries received, by the reason for their reply or drop", rows)?;
         let help = "UDP replies sent with TC=1";
         page.counter("truncated_replies", help, sum(workers, WorkerCounters::truncated))?;
-        let help = "Replies over TCP whose RRset was cut to 65,535 octets";
+        let help = "Replies over TCP whose RRset was shortened to fit 65,535 octets";
         page.counter("capped_rrsets", help, sum(workers, WorkerCounters::capped_rrsets))?;
-        let help = "Reverse questions for which a name was withheld, as its owner cannot be told";
+        let help = "Reverse questions for which a name was left out because its owner is not known";
         page.counter("withheld_ptrs", help, sum(workers, WorkerCounters::withheld_ptrs))
     }
 
     fn sockets(&self, page: &mut Page<'_>) -> fmt::Result {
         let serving = &self.sources.serving;
-        let help = "Datagrams the kernel dropped before they were read: its queue was full";
+        let help = "Datagrams dropped by the kernel because the socket buffer was full";
         page.counter("udp_dropped", help, serving.udp_drops())?;
         let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
-        let help = "Datagrams dropped after waiting so long that their client has given up";
+        let help = "Datagrams dropped because they waited longer than clients wait for a reply";
         page.counter("udp_stale", help, load(&serving.udp_stale))?;
-        let help = "UDP replies the system did not take";
+        let help = "UDP replies that could not be sent";
         page.counter("udp_send_failed", help, load(&serving.udp_send_failed))?;
-        let help = "Times receiving from a UDP socket failed";
+        let help = "Failed receives from UDP sockets";
         page.counter("udp_receive_failed", help, load(&serving.udp_receive_failed))?;
-        let help = "Messages whose handling panicked, a defect of this program";
+        let help = "Messages whose handling panicked, which is a defect of this program";
         page.counter("panics", help, load(&serving.panics))?;
-        let help = "TCP connections taken";
+        let help = "TCP connections accepted";
         page.counter("tcp_accepted", help, load(&serving.tcp_accepted))?;
-        let help = "Times taking a TCP connection failed";
+        let help = "Failed accepts of TCP connections";
         page.counter("tcp_accept_failed", help, load(&serving.tcp_accept_failed))?;
         let closed = CloseReason::ALL
             .map(|reason| ([("reason", reason.label())], serving.tcp_closed(reason)));
-        page.counters("tcp_closed", "TCP connections that ended, by reason", closed)?;
+        page.counters("tcp_closed", "TCP connections closed, by reason", closed)?;
         let help = "TCP connections open now";
         page.gauge("tcp_connections", help, load(&serving.tcp_open) as f64)?;
         let help = "Octets held for TCP connections now";
@@ -143,18 +143,18 @@ impl Scrape {
         let forwarder = &self.sources.forwarder;
         let help = "Forwarded queries in progress";
         page.gauge("forwarded_in_progress", help, forwarder.in_flight() as f64)?;
-        let help = "Lookups that ended with a good reply";
+        let help = "Forwarded lookups that got a usable reply";
         page.counter("forwarded_resolved", help, forwarder.resolved())?;
         let rows = forwarder.unresolved().map(|(reason, count)| ([("reason", reason)], count));
-        page.counters("forwarded_unresolved", "Lookups that ended without one", rows)?;
+        page.counters("forwarded_unresolved", "Forwarded lookups that failed, by reason", rows)?;
         // FW13, FW52.
         let upstreams = Arc::clone(&self.sources.state.published.load().upstreams);
         let rows =
             Discard::ALL.map(|reason| ([("reason", reason.label())], upstreams.discarded(reason)));
-        let help = "Messages from upstreams that were not the reply waited for";
+        let help = "Messages from upstreams that were not the expected reply, by reason";
         page.counters("upstream_discarded", help, rows)?;
         let rows = Limit::ALL.map(|limit| ([("limit", limit.label())], forwarder.limited(limit)));
-        page.counters("limited", "Queries turned away at a limit of forwarding", rows)?;
+        page.counters("limited", "Queries refused at a limit of forwarding, by limit", rows)?;
         let servers = upstreams.servers().iter();
         let servers: Vec<_> = servers.map(|server| (server.address.to_string(), server)).collect();
         let rows = servers.iter().map(|(address, server)| {
@@ -213,21 +213,21 @@ impl Scrape {
         let told = self.sources.report.read();
         let objects = Resource::ALL.iter().zip(told.objects);
         let rows = objects.map(|(kind, count)| ([("resource", kind.plural())], count as f64));
-        page.gauges("objects", "Objects held", rows)?;
+        page.gauges("objects", "Objects in memory", rows)?;
         let help = "Objects that are not served in full; /config names them";
         page.gauge("skipped_objects", help, told.skipped.len() as f64)?;
-        let help = "Files whose last good content is used, as the present one cannot be";
+        let help = "Files that cannot be read as they are; their last good content is used";
         page.gauge("unusable_files", help, told.bad_files.len() as f64)?;
         page.counter("object_changes", "Objects added, changed or deleted", told.changes)?;
-        let help = "States made visible to clients";
+        let help = "Published states: changes that clients can see";
         page.counter("publications", help, told.publications)?;
         let revision = told.running.revision.as_str();
-        let help = "The configuration that runs";
+        let help = "Revision of the running configuration";
         page.gauges("config_info", help, [([("revision", revision)], 1.0)])?;
-        let help = "Configurations that took over";
+        let help = "Configurations taken into use";
         page.counter("config_accepted", help, told.configurations)?;
         page.counter("config_rejected", "Configurations refused", told.rejections)?;
-        let help = "1 while the newest configuration is refused and an older one runs";
+        let help = "1 while the newest configuration is refused and an older one is in use";
         page.gauge("config_is_rejected", help, f64::from(u8::from(told.rejection.is_some())))?;
         drop(told);
         self.feeds(page)
@@ -244,7 +244,7 @@ impl Scrape {
         let ages = all
             .iter()
             .filter_map(|(name, feed)| Some(([("resource", *name)], feed.age()?.as_secs_f64())));
-        let help = "Seconds since the source of a resource was last heard of; healthy below 180";
+        let help = "Seconds since the last list, event or bookmark of a watch; healthy below 180";
         page.gauges("watch_age_seconds", help, ages)?;
         let rows = resources.flat_map(|(name, feed)| {
             let (live, snapshot, none) = match feed.source {
@@ -255,14 +255,14 @@ impl Scrape {
             [("live", live), ("snapshot", snapshot), ("none", none)]
                 .map(|(source, is)| ([("resource", name), ("source", source)], is))
         });
-        page.gauges("data_source", "1 for where a resource's data comes from", rows)?;
+        page.gauges("data_source", "1 for the source of the data of a resource", rows)?;
         type Count = fn(&Feed) -> u64;
         let counts: [(&str, &str, Count); 6] = [
-            ("watch_events", "Events taken, bookmarks aside", |feed| feed.events),
+            ("watch_events", "Watch events applied, without bookmarks", |feed| feed.events),
             ("relists", "Complete lists after the first", |feed| feed.relists),
-            ("watch_failures", "Lists and watches that failed", |feed| feed.failures),
+            ("watch_failures", "Failed lists and watches", |feed| feed.failures),
             ("decode_failures", "Objects that could not be read", |feed| feed.undecodable),
-            ("relist_differences", "What lists for comparison found different", |feed| {
+            ("relist_differences", "Differences found by lists for comparison", |feed| {
                 feed.differences
             }),
             ("version_resets", "Lists below a version seen before: etcd was restored", |feed| {
@@ -283,9 +283,9 @@ impl Scrape {
         drop(told);
         // E53, E13.
         let report = &self.sources.report;
-        let help = "From an event received to its effect visible to clients";
+        let help = "Seconds from receiving an event until clients see its effect";
         page.histogram("event_to_visible_seconds", help, &report.event_to_visible)?;
-        let help = "From the change behind an EndpointSlice, by its annotation, to visible";
+        let help = "Seconds from the change behind an EndpointSlice, by its annotation, until clients see it";
         page.histogram("change_to_visible_seconds", help, &report.change_to_visible)
     }
 
@@ -302,7 +302,7 @@ impl Scrape {
         }
         page.gauge("snapshot_bytes", "Size of the snapshot on disk", told.octets as f64)?;
         page.counter("snapshot_writes", "Snapshots written", told.writes)?;
-        let help = "Times a snapshot could not be written; /config says why";
+        let help = "Failed writes of a snapshot; /config says why";
         page.counter("snapshot_write_failures", help, told.failures)
     }
 }

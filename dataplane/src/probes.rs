@@ -34,7 +34,7 @@ use crate::source::feed::Feed;
 use crate::source::report::{Report, Told};
 use crate::state::State;
 
-/// What there is to see until the source has been opened; `/livez` and `/readyz` have an answer from the start.
+/// The answer until the source has been opened; `/livez` and `/readyz` have an answer from the start.
 const STARTING: (StatusCode, &str) =
     (StatusCode::SERVICE_UNAVAILABLE, "starting: the source is being read\n");
 
@@ -64,7 +64,7 @@ impl Health {
 pub struct Views {
     /// Ready or not.
     pub health: Arc<Health>,
-    /// What the source tells.
+    /// What the source reports.
     pub report: Arc<Report>,
     /// What there is once there are sockets; nothing until then.
     pub running: Arc<OnceLock<Running>>,

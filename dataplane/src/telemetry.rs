@@ -59,7 +59,7 @@ pub fn start(format: LogFormat, level: LogLevel) {
     };
     if let Err(error) = out.and_then(write) {
         QUEUE.follow(false);
-        tracing::warn!(%error, "there is no thread for the log: whoever logs waits for its reader");
+        tracing::warn!(%error, "there is no thread for the log: a thread that logs waits for the reader");
     }
     std::panic::set_hook(Box::new(log_panic));
 }
@@ -108,10 +108,13 @@ pub fn lost_lines() -> u64 {
 }
 
 fn tell_lost(lines: u64) {
-    tracing::warn!(lines, "log lines were lost before this one: nobody read them in time");
+    tracing::warn!(
+        lines,
+        "log lines were lost before this one: standard error was not read in time"
+    );
 }
 
-/// A thread that panics must not wait for whoever reads the log either: others may go on.
+/// A thread that panics does not wait for the reader of the log either: the others serve on.
 fn log_panic(panic: &PanicHookInfo<'_>) {
     let text = panic.to_string().replacen(":\n", ": ", 1);
     let backtrace = Backtrace::capture();
@@ -151,7 +154,7 @@ pub fn fatal(error: &anyhow::Error) {
         LogFormat::Json => tracing::error!("{text}"),
         LogFormat::Text => {
             let lines: Vec<_> = text.lines().map(printable).collect();
-            // Nothing is left to be told if this fails.
+            // If this fails there is no place left to say so.
             let _ = writeln!(Lines, "error: {}", lines.join("\n"));
         }
     }

@@ -1,4 +1,4 @@
-//! Kubernetes Events about a ClusterDNS: each piece of news once, a few a minute at most. Losing one is no failure.
+//! Kubernetes Events about a ClusterDNS: each text once an hour, and a few per minute at most. A lost Event is no failure.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -14,7 +14,7 @@ use crate::plan::Notice;
 use crate::text::shortened;
 use crate::write::Writes;
 
-/// The same news again only after this time.
+/// The same text is sent again only after this time.
 const SAME_AGAIN: Duration = Duration::from_secs(3_600);
 /// Events in [`WINDOW`].
 const MOST: usize = 20;

@@ -1,4 +1,4 @@
-//! Writes the status of a ClusterDNS, when it has changed.
+//! Writes the status of a ClusterDNS when it has changed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

@@ -37,3 +37,4 @@ mod operator_rights;
 mod operator_scaling;
 mod operator_service;
 mod operator_upgrade;
+mod operator_words;

@@ -177,3 +177,31 @@ fn values_that_cannot_work_are_refused_and_say_what_to_write() {
         assert!(refusal.contains(says), "{set}: {refusal}");
     }
 }
+
+/// Alerts on metrics or conditions that do not exist would never fire.
+#[test]
+fn o14_alerts_of_the_chart_are_about_metrics_and_conditions_that_exist() {
+    let rule = read("charts/clusterdns/templates/prometheusrule.yaml");
+    let metrics = operator::metrics::Metrics::default();
+    let mut dns = crds::ClusterDNS::default();
+    dns.metadata.name = Some("a".to_owned());
+    let condition = serde_json::json!({"type": "Ready", "status": "True", "reason": "R", "message": "m",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let status = serde_json::from_value(serde_json::json!({"conditions": [condition]}));
+    metrics.reported(&dns, &status.expect("a status"));
+    let page = metrics.text();
+    let expressions = rule.lines().filter(|line| line.trim_start().starts_with("expr: "));
+    let mut count = 0;
+    for expression in expressions {
+        count += 1;
+        let metric = expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let metric =
+            metric.into_iter().find(|word| word.starts_with("clusterdns_")).expect("a metric");
+        assert!(page.contains(&format!("# HELP {metric} ")), "{metric}\n{page}");
+        if let Some((_, rest)) = expression.split_once("condition=\"") {
+            let condition = rest.split('"').next().unwrap_or_default();
+            assert!(operator::status::CONDITIONS.contains(&condition), "{condition}");
+        }
+    }
+    assert_eq!(count, 5, "{rule}");
+}

@@ -80,6 +80,11 @@ impl Operator {
         http::metric(&page, series).unwrap_or(0.0)
     }
 
+    /// A page of its HTTP port; empty where it does not answer.
+    pub fn page(&self, path: &str) -> String {
+        http::get(self.http_address(), path).map(|(_, page)| page).unwrap_or_default()
+    }
+
     /// How often it has looked at a ClusterDNS.
     pub fn reconciles(&self) -> f64 {
         self.metric("clusterdns_operator_reconcile_duration_seconds_count")

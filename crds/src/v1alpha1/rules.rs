@@ -5,8 +5,6 @@
 //! cost of a loop variable is unknown, so taken as unbounded), and no pairs over long lists.
 
 use kube::core::{Message, Rule};
-use schemars::Schema;
-use serde_json::json;
 
 use crate::names::{
     RESERVED_IN_DOMAIN, SPECIAL_FOR_DOMAIN, SPECIAL_FOR_RECORDS, SPECIAL_FOR_STUB_DOMAINS,
@@ -387,22 +385,4 @@ pub(super) fn ladder_has_a_step() -> Rule {
          (has(self.nodesToReplicas) && self.nodesToReplicas.size() > 0)",
         "a ladder needs a step in coresToReplicas or nodesToReplicas, such as {nodes: 1, replicas: 2}",
     )
-}
-
-// --- bounds that schemars has no attribute for ---------------------------------------------------------------------
-
-/// Bounds the values of a map of labels.
-pub(super) fn bounded_values(schema: &mut Schema) {
-    schema.insert(
-        "additionalProperties".to_owned(),
-        json!({"type": "string", "maxLength": bounds::LABEL}),
-    );
-}
-
-/// Bounds the values of a map of annotations.
-pub(super) fn bounded_annotations(schema: &mut Schema) {
-    schema.insert(
-        "additionalProperties".to_owned(),
-        json!({"type": "string", "maxLength": bounds::ANNOTATION}),
-    );
 }

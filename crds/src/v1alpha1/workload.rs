@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Affinity, Toleration};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::rules;
+use super::{maps, rules};
 use crate::bounds;
 use crate::defaults::{self, flag};
 use crate::names::{DNS_1123_PATTERN, LABEL_PATTERN};
@@ -82,7 +82,7 @@ pub struct Placement {
 
     /// Only nodes with these labels, at most 32, besides kubernetes.io/os: linux. Example: {pool: infra}.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("maxProperties" = bounds::SELECTOR_ENTRIES), transform = rules::bounded_values)]
+    #[schemars(extend("maxProperties" = bounds::SELECTOR_ENTRIES), transform = maps::bounded_values)]
     pub node_selector: Option<BTreeMap<String, String>>,
 
     /// Taints that pods tolerate, at most 64; these replace CriticalAddonsOnly and the NoSchedule of control planes.
@@ -102,13 +102,13 @@ pub struct Placement {
 
     /// Labels of the pods, at most 32, besides ours; not of clusterdns.dev.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("maxProperties" = bounds::SELECTOR_ENTRIES), transform = rules::bounded_values)]
+    #[schemars(extend("maxProperties" = bounds::SELECTOR_ENTRIES), transform = maps::bounded_values)]
     #[schemars(extend("x-kubernetes-validations" = [rules::labels_are_not_ours()]))]
     pub pod_labels: Option<BTreeMap<String, String>>,
 
     /// Annotations of the pods, at most 32.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("maxProperties" = bounds::SELECTOR_ENTRIES), transform = rules::bounded_annotations)]
+    #[schemars(extend("maxProperties" = bounds::SELECTOR_ENTRIES), transform = maps::bounded_annotations)]
     pub pod_annotations: Option<BTreeMap<String, String>>,
 
     /// Secrets with which the image is pulled, at most 64. Example: [{name: registry}].

@@ -20,7 +20,13 @@ fn spec() -> Value {
     json!({"service": {"name": "dns-a", "namespace": NAMESPACE}, "scaling": {"fixed": {"replicas": 2}}})
 }
 
-async fn start() -> Option<(ControlPlane, Client, Operator)> {
+/// What lives as long as a test: dropped, it ends.
+struct Around(
+    #[expect(dead_code, reason = "held only")] ControlPlane,
+    #[expect(dead_code, reason = "held only")] FaultProxy,
+);
+
+async fn start() -> Option<(Around, Client, Operator)> {
     let plane = ControlPlane::start(Setup::default()).await?;
     let client = plane.client().await;
     prepare(&client, NAMESPACE).await;
@@ -28,8 +34,7 @@ async fn start() -> Option<(ControlPlane, Client, Operator)> {
     let operator = Operator::start(proxy.kubeconfig(), NAMESPACE);
     apply(&client, "a", spec()).await;
     wait_until_accepted(&client, "a").await;
-    std::mem::forget(proxy);
-    Some((plane, client, operator))
+    Some((Around(plane, proxy), client, operator))
 }
 
 /// Waits for an Event of this reason whose text has this in it.
@@ -48,7 +53,7 @@ async fn event(client: &Client, reason: &str, text: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn o14_a_definition_that_is_gone_is_said_and_its_return_is_noticed() {
-    let Some((_plane, client, operator)) = start().await else { return };
+    let Some((_around, client, operator)) = start().await else { return };
     let definitions = Api::<CustomResourceDefinition>::all(client.clone());
     definitions.delete(DEFINITION, &DeleteParams::default()).await.expect("it can be deleted");
     wait_for("/readyz to name the definition", async || {
@@ -67,7 +72,7 @@ async fn o14_a_definition_that_is_gone_is_said_and_its_return_is_noticed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn o19_edits_by_others_and_pods_that_do_not_start_are_degraded_or_events() {
-    let Some((_plane, client, operator)) = start().await else { return };
+    let Some((_around, client, operator)) = start().await else { return };
     event(&client, "Created", "Deployment dns/clusterdns-a").await;
     let deployments = Api::<Deployment>::namespaced(client.clone(), NAMESPACE);
     let edit = json!({"spec": {"replicas": 7}});

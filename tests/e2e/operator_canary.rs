@@ -1,6 +1,8 @@
 //! O7: a changed configuration goes to one pod first, and to the others only when that one answers as well as they do.
 //! Three real data planes; every pod is asked all the time what it runs.
 
+mod unreachable;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};

@@ -1,0 +1,39 @@
+//! O17: what keeps the operator from asking is said, and is neither a failure of the configuration nor a loss of its pod.
+
+use std::process::Command;
+
+use super::*;
+
+/// The system refuses to send questions to port 53 from here, as a firewall of the operator's own would.
+fn questions_are(prohibited: bool) {
+    let verb = if prohibited { "add" } else { "del" };
+    let rule = ["rule", verb, "pref", "10", "ipproto", "udp", "dport", "53", "prohibit"];
+    let done = Command::new("ip").args(rule).status().expect("ip runs");
+    assert!(done.success(), "{rule:?}");
+}
+
+#[test]
+fn o17_what_keeps_the_operator_from_asking_holds_the_trial_and_fails_nothing() {
+    inside(async || {
+        let Some(stage) = Stage::start().await else { return };
+        let first = stable(&stage.scene).await;
+        questions_are(true);
+        stage.apply("192.0.2.2", &stage.good, 5).await;
+        let why = stage.scene.until_condition(NAME, "Degraded", "True", "CanaryUnreachable").await;
+        for words in ["it cannot send to the pod", "UDP 53", "clusterdns.dev/instance=a"] {
+            assert!(why.contains(words), "{why}");
+        }
+        // Its time is over, and nothing was decided.
+        let begun = stage.state().await["startedAt"].clone();
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let state = stage.state().await;
+        assert_eq!(state["startedAt"], begun, "{state}");
+        assert_eq!((&state["failed"], &state["losses"]), (&Value::Null, &Value::Null), "{state}");
+        assert_eq!(stable(&stage.scene).await, first);
+        assert_eq!(stage.events("CanaryFailed").await, [] as [String; 0]);
+
+        questions_are(false);
+        stage.until_promoted(&first).await;
+        stage.scene.until_condition(NAME, "Degraded", "False", "AsExpected").await;
+    });
+}

@@ -1,10 +1,13 @@
 //! What the fuzz targets of `dataplane/core/fuzz` and the mutation tests of the stable toolchain run: any octets go in,
-//! a broken promise panics. The targets take these files by path, so this needs only the core and hickory-proto.
+//! a broken promise panics. The targets take these files by path, so this needs only the core, hickory-proto and the
+//! oracle.
 
 #[path = "fuzzing/differences.rs"]
 mod differences;
 #[path = "fuzzing/fixture.rs"]
 mod fixture;
+#[path = "fuzzing/history.rs"]
+mod history;
 #[path = "fuzzing/promises.rs"]
 mod promises;
 
@@ -13,6 +16,7 @@ use hickory_proto::op::Message;
 
 pub use differences::{ACCEPTED_BY_US, Difference, REJECTED_BY_US};
 pub use fixture::{Asked, UPSTREAM_ID, fixture, relayed_questions};
+pub use history::history;
 pub use promises::{Limit, keeps_its_promises};
 
 /// Target `query`: whether our reader takes a message must be what hickory-proto says, or a difference that is listed.

@@ -7,8 +7,6 @@ use dataplane_core::{
     Action, Counters, Identity, Query, Reason, Records, Transport, WorkerCounters, respond,
 };
 
-use crate::client::Names;
-
 /// The time of every question, and of the one change there was: any Unix time will do.
 pub(crate) const NOW_S: u64 = 1_760_000_000;
 
@@ -19,11 +17,6 @@ pub(crate) fn identity() -> Identity {
         pod_name: "clusterdns-7d4b9".into(),
         instance_id: "0123456789abcdef".into(),
     }
-}
-
-/// The part of an identity that answers tell.
-pub(crate) fn names(identity: &Identity) -> Names {
-    Names { version: identity.version.clone(), pod_name: identity.pod_name.clone() }
 }
 
 /// Records, and what `respond` needs beside them.

@@ -17,7 +17,7 @@ use dataplane::state::State;
 use dataplane_core::Resource;
 
 use crate::client::{self, Names, Question, Section, Text, Transport};
-use crate::in_process::{identity, names};
+use crate::in_process::identity;
 use crate::scratch::Scratch;
 
 /// "One worker" (§9.2), so that what follows from one socket is answered in order.
@@ -67,7 +67,7 @@ pub fn options(kubeconfig: &Path) -> Options {
 /// that answers tell.
 pub(crate) fn setup(folder: &Path) -> (Setup, Names) {
     let identity = identity();
-    let names = names(&identity);
+    let names = Names::of(&identity);
     let setup = Setup {
         counters: worker_counters(1, WORKERS),
         identity,

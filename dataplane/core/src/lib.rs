@@ -3,6 +3,8 @@
 //! Kubernetes objects go in as [`Change`]s to the [`Index`], which publishes immutable [`Records`];
 //! [`respond`] turns one query and one `Records` into an [`Action`].
 
+#![forbid(unsafe_code)]
+
 mod address;
 mod answer;
 mod buckets;

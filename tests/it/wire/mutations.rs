@@ -25,7 +25,11 @@ fn corpus(target: &str) -> PathBuf {
 }
 
 /// Runs a target over its corpus and mutations of it.
-fn run(target: &str, mut body: impl FnMut(&[u8])) {
+fn run(target: &str, body: impl FnMut(&[u8])) {
+    run_for(target, iterations(), body);
+}
+
+fn run_for(target: &str, iterations: usize, mut body: impl FnMut(&[u8])) {
     let mut files: Vec<PathBuf> = std::fs::read_dir(corpus(target))
         .unwrap_or_else(|error| panic!("{target}: {error}; UPDATE_EXPECT=1 writes the corpus"))
         .map(|entry| entry.unwrap().path())
@@ -34,7 +38,7 @@ fn run(target: &str, mut body: impl FnMut(&[u8])) {
     let seeds: Vec<Vec<u8>> = files.iter().map(|file| std::fs::read(file).unwrap()).collect();
     seeds.iter().for_each(|seed| body(seed));
     let mut random = Random::new(3);
-    for _ in 0..iterations() {
+    for _ in 0..iterations {
         let seed = random.choose(&seeds).clone();
         body(&mutated(&seed, &seeds, &mut random));
     }
@@ -45,6 +49,15 @@ fn target_query_agrees_with_hickory_proto_over_mutated_messages() {
     run("query", |message| {
         fuzzing::query(message);
     });
+}
+
+#[test]
+fn l12_target_history_agrees_with_the_oracle_within_the_steps_of_each_reply() {
+    let mut found = 0;
+    // A history costs what many messages do.
+    let histories = iterations() / 200;
+    run_for("history", histories, |input| found += fuzzing::history(input));
+    assert!(found > histories / 2, "{found} replies with records of {histories} histories");
 }
 
 #[test]
@@ -139,7 +152,12 @@ fn seeds() -> BTreeMap<&'static str, Vec<Vec<u8>>> {
         QUESTIONS.iter().map(|question| Question::parse(question).unwrap().packet).collect();
     let respond = packets.iter().enumerate();
     let respond = respond.map(|(n, packet)| [&[n as u8], packet.as_slice()].concat()).collect();
-    BTreeMap::from([("query", packets), ("respond", respond), ("relay", replies())])
+    BTreeMap::from([
+        ("query", packets),
+        ("respond", respond),
+        ("relay", replies()),
+        ("history", histories()),
+    ])
 }
 
 /// Upstream replies to the forwarded questions of the fixture: the record asked for, a CNAME before it, a denial, a
@@ -189,6 +207,13 @@ fn replies() -> Vec<Vec<u8>> {
         reply(vec![], vec![], 2);
     }
     inputs
+}
+
+/// Histories of no meaning, short and long, small and large.
+fn histories() -> Vec<Vec<u8>> {
+    let mut random = Random::new(11);
+    let mut history = |octets: usize| (0..octets).map(|_| random.number() as u8).collect();
+    [40, 80, 160, 200, 240, 280, 320, 400].map(&mut history).into()
 }
 
 /// The committed files are those that the questions make; what a fuzzer adds is no fault.

@@ -33,6 +33,13 @@ pub struct Names {
     pub pod_name: String,
 }
 
+impl Names {
+    /// The part of an identity that answers tell.
+    pub(crate) fn of(identity: &dataplane_core::Identity) -> Names {
+        Names { version: identity.version.clone(), pod_name: identity.pod_name.clone() }
+    }
+}
+
 /// The three record sections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {

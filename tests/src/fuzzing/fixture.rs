@@ -96,7 +96,7 @@ fn name(text: &str) -> Name {
     Name::from_text(text).expect("a name")
 }
 
-fn settings() -> Settings {
+pub(super) fn settings() -> Settings {
     Settings {
         cluster_domain: name("cluster.local"),
         ttl_s: 5,

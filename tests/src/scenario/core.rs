@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::{Outcome, folder};
 use crate::client;
-use crate::in_process::{InProcess, NOW_S, identity, names};
+use crate::in_process::{InProcess, NOW_S, identity};
 use crate::upstream::Script;
 
 /// Nobody answered, and only errors came (N18).
@@ -77,7 +77,7 @@ impl Core {
 
     /// What it calls itself.
     pub fn names(&self) -> client::Names {
-        names(&identity())
+        client::Names::of(&identity())
     }
 
     /// Asks one question. The seed decides the rotation of RRsets (WR24).

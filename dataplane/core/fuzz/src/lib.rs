@@ -3,3 +3,7 @@
 
 #[path = "../../../../tests/src/fuzzing.rs"]
 pub mod fuzzing;
+#[path = "../../../../tests/src/in_process.rs"]
+mod in_process;
+#[path = "../../../../tests/src/oracle.rs"]
+mod oracle;

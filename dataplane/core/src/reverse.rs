@@ -109,6 +109,9 @@ impl<'r> Claims<'r> {
                 }
             }
             self.withholds |= is_visible && !may_claim;
+            if rest.len() == 1 {
+                break;
+            }
             rest = match is_visible || !may_claim {
                 // The others of this namespace say nothing new.
                 true => {

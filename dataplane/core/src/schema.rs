@@ -217,7 +217,7 @@ fn headless<'r, 'q>(
             let exists = entry.has_protocol(records, protocol) != Presence::Absent;
             Lookup::found_if(exists, Node::EmptyNonTerminal, needs)
         }
-        Below::Port(port) => match entry.lists(records, PortFilter::Named(port)).presence() {
+        Below::Port(port) => match entry.presence(records, PortFilter::Named(port)) {
             Presence::Present => Lookup::found(Node::HeadlessPort(entry, port), needs),
             Presence::Absent => Lookup::missing(needs),
             // It may exist: no NXDOMAIN for a name that the limits leave out.

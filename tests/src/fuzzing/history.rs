@@ -237,7 +237,7 @@ fn slice(
     let ports = ports(octets);
     let ports = ports.map(|(name, port, protocol)| SlicePort { name: name.into(), port, protocol });
     let ports = ports.collect();
-    let ipv6 = octets.next() % 4 == 0;
+    let ipv6 = octets.next().is_multiple_of(4);
     let count = octets.next() % 5 * scale;
     let (first, stride, hostname) = (octets.next() % 4, octets.next() % 2, octets.next());
     let endpoint = |number: u8| {
@@ -252,7 +252,7 @@ fn slice(
                 0 => None,
                 1 => Some(HOSTNAMES[usize::from(hostname / 4) % HOSTNAMES.len()].into()),
                 2 => Some(format!("host-{number}").into()),
-                _ => (number % 2 == 0).then(|| "a".into()),
+                _ => number.is_multiple_of(2).then(|| "a".into()),
             },
             target: (hostname & 128 != 0)
                 .then(|| TargetRef { namespace: namespace.into(), name: "pod".into() }),

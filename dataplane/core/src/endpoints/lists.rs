@@ -135,6 +135,23 @@ impl ServiceEntry {
         self.port_lists(records).count()
     }
 
+    /// Whether an endpoint has a port that passes.
+    pub(crate) fn presence(&self, records: &Records, filter: PortFilter<'_>) -> Presence {
+        let mut presence = Presence::Absent;
+        for (looked_at, (_, ports)) in self.port_lists(records).enumerate() {
+            let Some(ports) = ports.filter(|_| looked_at < MAX_LISTS) else {
+                return Presence::Unknown;
+            };
+            if Numbers::of(ports, filter).len() > 0 {
+                return Presence::Present;
+            }
+            if ports.is_cut {
+                presence = Presence::Unknown;
+            }
+        }
+        presence
+    }
+
     /// The lists of ports that have one that passes.
     pub(crate) fn lists<'r>(&'r self, records: &'r Records, filter: PortFilter<'_>) -> Lists<'r> {
         let none = List { number: 0, numbers: Numbers::NONE };

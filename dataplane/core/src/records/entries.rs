@@ -106,6 +106,9 @@ pub(crate) struct Ports {
     pub(crate) number: u32,
 }
 
+/// Ports among which a name is looked for one by one, which is faster than a search.
+const FEW_PORTS: usize = 8;
+
 impl Ports {
     /// Makes a list of ports in the order in which they are answered.
     pub(crate) fn new(all: Vec<Port>, is_cut: bool) -> Ports {
@@ -127,13 +130,22 @@ impl Ports {
 
     /// The places in `all` of the ports with this name and protocol, by port number.
     pub(crate) fn named(&self, name: &[u8], protocol: Protocol) -> &[u16] {
-        let order = |&place: &u16| {
+        let port = |&place: &u16| {
             step(1);
-            let port = &self.all[usize::from(place)];
-            (&*port.name, port.protocol).cmp(&(name, protocol))
+            &self.all[usize::from(place)]
         };
-        let start = self.by_name.partition_point(|place| order(place).is_lt());
-        let count = self.by_name[start..].iter().take_while(|place| order(place).is_eq()).count();
+        let is_named = |place: &u16| {
+            let port = port(place);
+            *port.name == *name && port.protocol == protocol
+        };
+        let start = match self.by_name.len() <= FEW_PORTS {
+            true => self.by_name.iter().position(is_named).unwrap_or(self.by_name.len()),
+            false => self.by_name.partition_point(|place| {
+                let port = port(place);
+                (&*port.name, port.protocol) < (name, protocol)
+            }),
+        };
+        let count = self.by_name[start..].iter().take_while(|&place| is_named(place)).count();
         &self.by_name[start..start + count]
     }
 

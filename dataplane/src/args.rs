@@ -10,13 +10,13 @@ use clap::{Parser, ValueEnum};
 use crate::source::api::{Credentials, Options, Pace, Wanted};
 use crate::telemetry::Fixed;
 
-/// The port of DNS, and of `/metrics` where nobody says otherwise (CoreDNS's, which scrapers know).
+/// The default ports of DNS and of `/metrics` (that of CoreDNS, which scrapers know).
 const DNS_PORT: u16 = 53;
 const HTTP_PORT: u16 = 9153;
 
 /// More threads than this have no use: queries of one cluster fit on a few cores.
 const MAX_WORKERS: u16 = 64;
-/// Workers where nobody says otherwise: one per core up to this.
+/// Default workers: one per core up to this.
 const DEFAULT_WORKERS: usize = 4;
 /// A pod is never given longer to end.
 const MAX_DRAIN_SECONDS: u64 = 3600;
@@ -277,7 +277,7 @@ impl Args {
 }
 
 /// Addresses of our own that exclude each other. The system would say that the port is taken, and
-/// nobody would find by whom.
+/// would not say by whom.
 impl Args {
     /// # Errors
     /// Which two, and what to write instead.

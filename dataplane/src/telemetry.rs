@@ -102,7 +102,7 @@ pub fn flush() {
     QUEUE.flush(FLUSH_WITHIN);
 }
 
-/// Lines that were lost because nobody read the log.
+/// Lines that were lost because the log was not read.
 pub fn lost_lines() -> u64 {
     QUEUE.lost_since_start()
 }

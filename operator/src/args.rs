@@ -8,7 +8,7 @@ use clap::{Args as Flags, Parser, Subcommand, ValueEnum};
 use crate::offline::Format;
 use crate::settings::Settings;
 
-/// The image of the data plane where nobody names one: this version's. Both programs are in one image.
+/// The image of the data plane that is used where none is named: this version's. Both programs are in one image.
 pub const DATAPLANE_IMAGE: &str = concat!("clusterdns:", env!("CARGO_PKG_VERSION"));
 
 const EXAMPLES: &str = "\
@@ -38,7 +38,7 @@ pub struct Args {
 /// What to do.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
-    /// Reconcile every ClusterDNS of a cluster until told to stop
+    /// Reconcile every ClusterDNS of a cluster until it is asked to stop
     Run(Run),
     /// Print every object that a ClusterDNS would create, as YAML, without a cluster
     Render(Render),

@@ -31,7 +31,7 @@ pub fn is_ready(pod: &Pod) -> bool {
     ready_since(pod).is_some()
 }
 
-/// Was it told to stop?
+/// Was it asked to stop?
 pub fn is_leaving(pod: &Pod) -> bool {
     pod.metadata.deletion_timestamp.is_some()
 }

@@ -36,7 +36,7 @@ pub struct Applied {
     pub failures: Vec<(String, String)>,
 }
 
-/// The spec says something that cannot be meant. What runs goes on.
+/// The spec is invalid. What runs is left as it is.
 pub fn rejected(
     dns: &ClusterDNS,
     violations: &Violations,
@@ -55,7 +55,7 @@ pub fn rejected(
     not_accepted(dns, &reason, &format!("{shown}{more}"), listed, observed, now)
 }
 
-/// The spec is valid, and not acted on in this cluster. What runs goes on.
+/// The spec is valid, and not acted on in this cluster. What runs is left as it is.
 pub fn refused(
     dns: &ClusterDNS,
     refusal: &Refusal,

@@ -40,7 +40,7 @@ use crate::names::DOMAIN_PATTERN;
 #[schemars(extend("x-kubernetes-validations" = [rules::service_name_is_immutable(), rules::service_namespace_is_immutable(), rules::cluster_ips_are_immutable(), rules::hosts_in_the_cluster_domain(), rules::records_in_the_cluster_domain(), rules::stub_domains_in_the_cluster_domain(), rules::upstreams_are_not_ourselves(), rules::stub_domains_are_not_ourselves(), rules::listeners_are_not_on_the_pod_port()]))]
 pub struct ClusterDNSSpec {
     /// Whether the operator acts on this resource. Managed: it creates and updates everything. Unmanaged: it writes
-    /// nothing but status; what runs goes on as it is. Default Managed.
+    /// nothing but status; what runs is left as it is. Default Managed.
     #[serde(default)]
     pub management_state: ManagementState,
 
@@ -151,7 +151,7 @@ pub struct ClusterDNSSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warm_start: Option<WarmStart>,
 
-    /// Seconds during which a pod that is told to stop still answers everything, 0-600. Kube-proxy needs a few seconds to
+    /// Seconds during which a pod that was asked to stop still answers everything, 0-600. Kube-proxy needs a few seconds to
     /// stop sending it queries. Default 20.
     #[serde(default = "number::<{ defaults::DRAIN_SECONDS }>")]
     #[schemars(range(min = 0, max = bounds::DRAIN_SECONDS))]

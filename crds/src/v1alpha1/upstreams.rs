@@ -24,7 +24,7 @@ pub struct Upstreams {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from_resolv_conf: Option<bool>,
 
-    /// Nobody: names that are neither ours nor below a stub domain are refused.
+    /// No server: names that are neither ours nor below a stub domain are refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub none: Option<bool>,
 

@@ -8,7 +8,7 @@
 use serde::Serialize;
 
 use crate::Config;
-use crate::config::{Cache, Listeners, Logging, Server, Transport, Upstreams};
+use crate::config::{Listeners, Logging, Server, Transport, Upstreams};
 
 /// Transports over which this version asks no server.
 pub const TRANSPORTS_NOT_ASKED: &[Transport] = &[Transport::Tls, Transport::Https, Transport::Quic];
@@ -37,30 +37,6 @@ pub struct Field {
 
 /// All rows.
 pub const FIELDS: &[Field] = &[
-    Field {
-        paths: &["spec.cache.memory"],
-        instead: "nothing is cached: every question is asked upstream",
-        example: "{cache: {memory: 1Mi}}",
-        used: |config| cache(config, "memory", |cache| cache.memory_bytes),
-    },
-    Field {
-        paths: &["spec.cache.entries"],
-        instead: "nothing is cached: only the answer to cachesize.bind shows this number",
-        example: "{cache: {entries: 10}}",
-        used: |config| cache(config, "entries", |cache| cache.entries),
-    },
-    Field {
-        paths: &["spec.cache.staleSeconds"],
-        instead: "no expired answer is served: clients get SERVFAIL while all servers fail",
-        example: "{cache: {staleSeconds: 60}}",
-        used: |config| cache(config, "staleSeconds", |cache| cache.stale_seconds),
-    },
-    Field {
-        paths: &["spec.cache.prefetch"],
-        instead: "nothing is cached, so no answer is asked for before it expires",
-        example: "{cache: {prefetch: false}}",
-        used: |config| cache(config, "prefetch", |cache| cache.prefetch),
-    },
     Field {
         paths: &[
             "spec.upstreams.servers[].transport",
@@ -125,10 +101,6 @@ pub fn is_asked(server: &Server) -> bool {
 
 fn paths(is_used: bool, path: &str) -> Vec<String> {
     is_used.then(|| path.to_owned()).into_iter().collect()
-}
-
-fn cache<T: PartialEq>(config: &Config, field: &str, read: fn(&Cache) -> T) -> Vec<String> {
-    paths(read(&config.cache) != read(&Cache::default()), &format!("spec.cache.{field}"))
 }
 
 fn logging<T: PartialEq>(config: &Config, field: &str, read: fn(&Logging) -> T) -> Vec<String> {

@@ -152,6 +152,10 @@ pub struct Args {
     #[arg(long, value_name = "DIR", env = "CLUSTERDNS_STATE_DIR", conflicts_with = "manifests")]
     pub state_dir: Option<PathBuf>,
 
+    /// Show what upstreams said on the HTTP port, under /cache: it tells what clients asked
+    #[arg(long, env = "CLUSTERDNS_EXPOSE_CACHE")]
+    pub expose_cache: bool,
+
     /// Print a table of the names that are served, and what to try, once they are
     #[arg(long, requires = "manifests")]
     pub print_names: bool,

@@ -1,11 +1,14 @@
 //! Relays what is not ours (docs/dns.md §6): longest stub domain, else the default upstreams, in order, bounded.
 //!
-//! `respond` decides the group; [`Forwarder::slot`] says whether there is room; [`Forwarder::resolve`] joins the lookup
+//! `respond` decides the group; [`Forwarder::from_cache`] answers what was asked before; [`Forwarder::slot`] says whether there is room; [`Forwarder::resolve`] joins the lookup
 //! that is in progress for the key or begins it; [`Resolved::write`] writes the reply. Nothing here can fail: what cannot
 //! be resolved is SERVFAIL.
 
+mod answer;
 mod attempt;
+pub mod cache;
 mod chain;
+mod clock;
 mod limits;
 mod lookup;
 mod own;
@@ -26,12 +29,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use dataplane_core::{Freshness, LookupKey, OwnedHead, Waiting};
+use dataplane_core::{Freshness, LookupKey, Relayed, Waiting};
 use tokio::runtime::Handle;
 use tokio::time::timeout_at;
 
 use crate::state::{Published, State};
-use chain::Chain;
+use answer::End;
+pub use answer::{Cached, Resolved};
+use cache::Cache;
+pub use clock::Clock;
 use limits::InFlight;
 pub use limits::{Limit, Slot};
 use lookup::Unresolved;
@@ -54,6 +60,8 @@ pub struct Forwarder {
     table: Arc<Table>,
     counts: Counts,
     own: OnceLock<OwnAddresses>,
+    cache: Cache,
+    clock: Clock,
 }
 
 /// What the forwarder counts besides each server's own numbers.
@@ -62,30 +70,6 @@ struct Counts {
     resolved: AtomicU64,
     unresolved: [AtomicU64; lookup::LABELS.len()],
     joined: AtomicU64,
-}
-
-/// How a lookup ended. The client's reply is written from it in a step of its own: while upstreams are waited for,
-/// nobody holds a buffer for a reply of any size.
-#[derive(Debug)]
-pub struct Resolved(End);
-
-#[derive(Debug)]
-enum End {
-    One(Ended),
-    Chain(Chain),
-}
-
-impl Resolved {
-    /// Writes the client's reply into `buffer`, which holds what [`Relayed::write`] asks for; returns its length.
-    pub fn write(&self, head: &OwnedHead, buffer: &mut [u8]) -> usize {
-        match &self.0 {
-            End::One(Ok(relayed)) => {
-                relayed.write(&head.borrow(), Freshness::Fresh { age_s: 0 }, random(), buffer)
-            }
-            End::One(Err(why)) => head.borrow().fail(why.ede(), why.text(), buffer),
-            End::Chain(chain) => chain.write(head, buffer),
-        }
-    }
 }
 
 impl Forwarder {
@@ -122,25 +106,37 @@ impl Forwarder {
         self.in_flight.refuse(Limit::TcpBuffers);
     }
 
-    /// Asks the group. Never fails and never takes longer than the budget (FW24): what cannot be
-    /// resolved is SERVFAIL.
+    /// Asks the group, given what the cache [held](Cached::Ask). Never fails and never takes longer than the budget (FW24):
+    /// what cannot be resolved is SERVFAIL.
     pub async fn resolve(
         self: &Arc<Self>,
         published: &Published,
         waiting: &Waiting,
+        held: Option<(Relayed, Freshness)>,
         slot: Slot,
     ) -> Resolved {
         let started = now();
-        let ended = self.look_up(&published.upstreams, waiting.group, &waiting.key, started).await;
-        let end = match ended {
-            Ok(relayed) if relayed.is_partial() => {
-                let fresh = Freshness::Fresh { age_s: 0 };
-                End::Chain(self.follow(published, relayed, fresh, started).await)
+        let first = match held {
+            // A chain that goes on elsewhere.
+            Some((relayed, freshness @ Freshness::Fresh { .. })) => Ok((relayed, freshness)),
+            Some((stale, Freshness::Stale)) => {
+                self.refreshed(&published.upstreams, waiting.group, &waiting.key, stale, started)
+                    .await
             }
-            ended => End::One(ended),
+            None => {
+                let asked =
+                    self.look_up(&published.upstreams, waiting.group, &waiting.key, started);
+                asked.await.map(|relayed| (relayed, Freshness::Fresh { age_s: 0 }))
+            }
+        };
+        let resolved = match first {
+            Ok((relayed, freshness)) if relayed.is_partial() => {
+                Resolved(End::Chain(self.follow(published, relayed, freshness, started).await))
+            }
+            first => Resolved(End::One(first)),
         };
         drop(slot);
-        Resolved(end)
+        resolved
     }
 
     /// The result of the one lookup for this key (FW11); `started` is when the client's query came.
@@ -161,7 +157,8 @@ impl Forwarder {
                 ended.unwrap_or(Err(Unresolved::Silence))
             }
             Joined::Begun(waiter, running) => {
-                tokio::spawn(Arc::clone(self).run(Arc::clone(group), running, started));
+                let limits = *upstreams.cache();
+                tokio::spawn(Arc::clone(self).run(Arc::clone(group), running, started, limits));
                 table::ended(waiter).await
             }
             Joined::Full => {
@@ -172,7 +169,14 @@ impl Forwarder {
     }
 
     /// One lookup, whoever waits for it: clients that leave do not end it.
-    async fn run(self: Arc<Self>, group: Arc<Group>, running: Box<Running>, started: Instant) {
+    async fn run(
+        self: Arc<Self>,
+        group: Arc<Group>,
+        running: Box<Running>,
+        started: Instant,
+        limits: cache::Limits,
+    ) {
+        let recoveries = group.recoveries();
         let members = group.askable(|server| self.is_other(server));
         let ended = lookup::lookup(&group, members, running.key(), started).await;
         let count = match &ended {
@@ -185,6 +189,8 @@ impl Forwarder {
             }
         };
         count.fetch_add(1, Ordering::Relaxed);
+        // Before it ends: whoever comes next finds the lookup or what it left.
+        self.keep(group.route(), running.key(), &ended, recoveries, &limits);
         running.end(ended);
     }
 
@@ -198,6 +204,16 @@ impl Forwarder {
             );
         }
         !is_own
+    }
+
+    /// What upstreams said.
+    pub fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    /// The clock that ages what is kept.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     /// Queries of clients that wait for an upstream.

@@ -80,6 +80,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let serving =
         Serving::start(&listen, workers, state.clone(), forwarder.clone(), limits, handle)?;
 
+    let exposed = args.expose_cache.then(|| forwarder.clone());
     let counted = Sources {
         state: state.clone(),
         serving: serving.counters().clone(),
@@ -87,7 +88,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
         report: report.clone(),
     };
     // It is set here only, and once.
-    let _ = running.set(Running { metrics: Metrics::new(counted), state: state.clone() });
+    let _ = running.set(Running { metrics: Metrics::new(counted), state: state.clone(), exposed });
     health.serving();
     let signals = starting.served(&runtime)?;
     tracing::info!(addresses = ?serving.local_addrs(), %http_address, workers, "answering");

@@ -15,6 +15,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use crate::forward::cache::Outcome;
 use crate::forward::{Forwarder, Limit, ServerView, Upstreams};
 use crate::serve::{CloseReason, ServeCounters};
 use crate::source::delay::Delay;
@@ -73,6 +74,7 @@ impl Collector for Scrape {
         self.queries(&mut page)?;
         self.sockets(&mut page)?;
         self.forwarding(&mut page)?;
+        self.cache(&mut page)?;
         self.source(&mut page)?;
         self.snapshot(&mut page)
     }
@@ -207,6 +209,21 @@ impl Scrape {
         page.counters("upstream_outcomes", "What came of queries to an upstream", rows)?;
         let help = "From a query to the reply of an upstream";
         page.histograms("upstream_latency_seconds", help, &upstreams.latencies())
+    }
+
+    fn cache(&self, page: &mut Page<'_>) -> fmt::Result {
+        let cache = self.sources.forwarder.cache();
+        let outcomes = Outcome::ALL.into_iter().zip(cache.outcomes());
+        let rows = outcomes.map(|(outcome, count)| ([("outcome", outcome.label())], count));
+        page.counters("cache_lookups", "Forwarded queries, by what the cache had for them", rows)?;
+        page.gauge("cache_entries", "Entries of the cache", cache.entries() as f64)?;
+        let help = "Octets that the entries of the cache take";
+        page.gauge("cache_bytes", help, cache.octets() as f64)?;
+        let (counters, load) = (cache.counters(), Ordering::Relaxed);
+        let help = "Replies put in the cache";
+        page.counter("cache_insertions", help, counters.insertions.load(load))?;
+        let help = "Unexpired replies removed from the cache to make room";
+        page.counter("cache_evictions", help, counters.evictions.load(load))
     }
 
     fn source(&self, page: &mut Page<'_>) -> fmt::Result {

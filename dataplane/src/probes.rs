@@ -28,6 +28,7 @@ pub use pages::Pages;
 
 pub use bind::bind;
 
+use crate::forward::Forwarder;
 use crate::metrics::Metrics;
 use crate::snapshot::waits_for_live;
 use crate::source::feed::Feed;
@@ -79,6 +80,8 @@ pub struct Running {
     pub metrics: Metrics,
     /// Whom the forwarder asks.
     pub state: Arc<State>,
+    /// Whose cache `/cache` shows; nobody's unless that was asked for, because it tells what people asked.
+    pub exposed: Option<Arc<Forwarder>>,
 }
 
 /// Serves until the process ends.
@@ -117,6 +120,7 @@ fn router(views: Views) -> Router {
         .route("/metrics", get(metrics))
         .route("/config", get(shown::config))
         .route("/upstreams", get(shown::upstreams))
+        .route("/cache", get(shown::cache))
         .with_state(views)
 }
 

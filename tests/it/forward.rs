@@ -1,6 +1,7 @@
 //! The forwarder against scripted upstreams on loopback: rows F, and the golden examples that need no cache.
 //! Lookups that nobody answers take their whole budget of 4 s.
 
+mod cached;
 mod chains;
 mod health;
 mod loops;

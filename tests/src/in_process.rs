@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use dataplane_core::{
-    Action, Counters, Identity, Query, Reason, Records, Transport, WorkerCounters, respond,
+    Action, CacheCounters, Counters, Identity, Query, Reason, Records, Transport, WorkerCounters,
+    respond,
 };
 
 /// The time of every question, and of the one change there was: any Unix time will do.
@@ -24,13 +25,19 @@ pub(crate) fn identity() -> Identity {
 pub struct InProcess {
     records: Arc<Records>,
     counters: [Arc<WorkerCounters>; 1],
+    cache: CacheCounters,
     identity: Identity,
 }
 
 impl InProcess {
     /// Answers from these.
     pub(crate) fn new(records: Arc<Records>) -> InProcess {
-        InProcess { records, counters: [Arc::default()], identity: identity() }
+        InProcess {
+            records,
+            counters: [Arc::default()],
+            cache: CacheCounters::default(),
+            identity: identity(),
+        }
     }
 
     /// What becomes of one message from a pod.
@@ -47,6 +54,7 @@ impl InProcess {
             own: &self.counters[0],
             all: &self.counters,
             servers: &[],
+            cache: &self.cache,
             identity: &self.identity,
         };
         respond(&self.records, &query, &counters, buffer)

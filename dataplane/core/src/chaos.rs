@@ -1,6 +1,7 @@
 //! CHAOS names that monitors and dnsmasq's users ask for (docs/dns.md §2.4).
 
 use std::fmt::Write;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::counters::{Reason, WorkerCounters};
 use crate::message::{Labels, rtype};
@@ -36,8 +37,12 @@ pub(crate) fn write_chaos(
         }
         (b"hits", b"bind") => return number(sum(counters, own_answers), qtype, reply),
         (b"misses", b"bind") => return number(sum(counters, forwarded), qtype, reply),
-        // There is no forward cache yet: nothing is ever put in or pushed out.
-        (b"insertions" | b"evictions", b"bind") => return number(0, qtype, reply),
+        (b"insertions", b"bind") => {
+            return number(counters.cache.insertions.load(Relaxed), qtype, reply);
+        }
+        (b"evictions", b"bind") => {
+            return number(counters.cache.evictions.load(Relaxed), qtype, reply);
+        }
         (b"servers", b"bind") => {
             if is_text(qtype) {
                 let _ = reply.chaos_answer(Rdata::Servers(counters.servers));
@@ -72,10 +77,10 @@ fn sum(counters: &Counters<'_>, of: fn(&WorkerCounters) -> u64) -> u64 {
 /// A53: answered without asking an upstream.
 fn own_answers(worker: &WorkerCounters) -> u64 {
     let own = Reason::ALL.iter().filter(|reason| reason.is_own_answer());
-    own.map(|&reason| worker.count(reason)).sum()
+    own.map(|&reason| worker.count(reason)).sum::<u64>() + worker.cached()
 }
 
 /// A53: needed an upstream.
 fn forwarded(worker: &WorkerCounters) -> u64 {
-    worker.count(Reason::Forward)
+    worker.count(Reason::Forward).saturating_sub(worker.cached())
 }

@@ -133,6 +133,7 @@ pub struct WorkerCounters {
     truncated: AtomicU64,
     capped_rrsets: AtomicU64,
     withheld_ptrs: AtomicU64,
+    cached: AtomicU64,
 }
 
 /// Adds one where this thread is the only writer: no locked instruction.
@@ -161,6 +162,16 @@ impl WorkerCounters {
         self.withheld_ptrs.load(Ordering::Relaxed)
     }
 
+    /// Forwarded queries that the cache answered, so that no upstream was needed (A53).
+    pub fn cached(&self) -> u64 {
+        self.cached.load(Ordering::Relaxed)
+    }
+
+    /// Counts a forwarded query that the cache answered; only its own worker may.
+    pub fn add_cached(&self) {
+        bump(&self.cached);
+    }
+
     pub(crate) fn add(&self, reason: Reason) {
         bump(&self.reasons[reason as usize]);
     }
@@ -176,6 +187,15 @@ impl WorkerCounters {
     pub(crate) fn add_withheld_ptr(&self) {
         bump(&self.withheld_ptrs);
     }
+}
+
+/// What `insertions.bind.` and `evictions.bind.` say (A54).
+#[derive(Debug, Default)]
+pub struct CacheCounters {
+    /// Replies put in the cache.
+    pub insertions: AtomicU64,
+    /// Unexpired replies removed to make room.
+    pub evictions: AtomicU64,
 }
 
 /// What `servers.bind.` says of one upstream (A55).

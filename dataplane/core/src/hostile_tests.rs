@@ -10,7 +10,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::counters::WorkerCounters;
+use crate::counters::{CacheCounters, WorkerCounters};
 use crate::index::Index;
 use crate::message::{Query, Transport, rtype};
 use crate::name::Name;
@@ -73,7 +73,9 @@ fn ask(records: &Records, name: &str, qtype: u16, transport: Transport, seed: u6
     let own = Arc::new(WorkerCounters::default());
     let identity = Identity::default();
     let all = [Arc::clone(&own)];
-    let counters = Counters { own: &own, all: &all, servers: &[], identity: &identity };
+    let cache = CacheCounters::default();
+    let counters =
+        Counters { own: &own, all: &all, servers: &[], cache: &cache, identity: &identity };
     let query = Query {
         packet: &packet,
         client: SocketAddr::from((Ipv4Addr::LOCALHOST, 4_000)),

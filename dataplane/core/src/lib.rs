@@ -8,6 +8,7 @@
 mod address;
 mod answer;
 mod buckets;
+mod cache;
 mod chaos;
 mod chunks;
 mod counters;
@@ -38,7 +39,8 @@ mod testing;
 mod text;
 mod zone;
 
-pub use counters::{Reason, ServerCounters, WorkerCounters};
+pub use cache::{Age, CacheRules, Decision, decide, lifetime_s};
+pub use counters::{CacheCounters, Reason, ServerCounters, WorkerCounters};
 pub use index::{Applied, Export, Index};
 pub use message::{Query, Transport};
 pub use name::{Name, NameError};

@@ -4,7 +4,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use crate::counters::WorkerCounters;
+use crate::counters::{CacheCounters, WorkerCounters};
 use crate::message::{CLASS_IN, HEADER, Labels, Query, Transport, rtype};
 use crate::name::Name;
 use crate::records::Records;
@@ -138,7 +138,9 @@ fn own(key: &LookupKey, around: &Surroundings<'_>) -> Vec<u8> {
     };
     // The client's query is counted already, and no CNAME leads to the names that say who we are.
     let (nobody, identity) = (WorkerCounters::default(), Identity::default());
-    let counters = Counters { own: &nobody, all: &[], servers: &[], identity: &identity };
+    let cache = CacheCounters::default();
+    let counters =
+        Counters { own: &nobody, all: &[], servers: &[], cache: &cache, identity: &identity };
     let mut reply = vec![0; MAX_MESSAGE];
     let octets = own_reply(around.records, &query, &counters, &mut reply);
     reply.truncate(octets);

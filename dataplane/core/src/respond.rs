@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::answer::Answer;
 use crate::chaos::write_chaos;
-use crate::counters::{Reason, ServerCounters, WorkerCounters};
+use crate::counters::{CacheCounters, Reason, ServerCounters, WorkerCounters};
 use crate::message::{
     CLASS_CH, CLASS_IN, HEADER, Labels, Malformed, Query, Question, Rcode, Transport, parse, rtype,
 };
@@ -40,6 +40,8 @@ pub struct Counters<'a> {
     pub all: &'a [Arc<WorkerCounters>],
     /// Upstream servers, default group first, each once (A55).
     pub servers: &'a [Arc<ServerCounters>],
+    /// Of the forward cache (A54).
+    pub cache: &'a CacheCounters,
     /// Who we are.
     pub identity: &'a Identity,
 }

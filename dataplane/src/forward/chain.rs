@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use dataplane_core::{Freshness, LookupKey, OwnedHead, Relayed, Resolution, Step, Surroundings};
+use dataplane_core::{Freshness, OwnedHead, Relayed, Resolution, Step, Surroundings};
 
 use super::lookup::Unresolved;
 use super::{Forwarder, random};
@@ -53,22 +53,10 @@ impl Forwarder {
                 Step::Done => return Chain::Whole(resolution),
                 Step::Failed { ede, text } => return Chain::Nowhere(ede, text),
             };
-            match self.hop(published, group, &key, started).await {
+            match self.hop(&published.upstreams, group, &key, started).await {
                 Ok(hop) => (answered, freshness) = hop,
                 Err(why) => return Chain::Failed(why),
             }
         }
-    }
-
-    /// The reply to one name of the chain.
-    async fn hop(
-        self: &Arc<Self>,
-        published: &Published,
-        group: usize,
-        key: &LookupKey,
-        started: Instant,
-    ) -> Result<(Relayed, Freshness), Unresolved> {
-        let relayed = self.look_up(&published.upstreams, group, key, started).await?;
-        Ok((relayed, Freshness::Fresh { age_s: 0 }))
     }
 }

@@ -40,6 +40,7 @@ pub(super) struct Route {
     pub(super) name: String,
     pub(super) servers: Vec<Identity>,
     pub(super) options: GroupOptions,
+    /// Kept replies were capped by these.
     pub(super) caps: TtlCaps,
 }
 

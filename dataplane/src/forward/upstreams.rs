@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use crds::config::{self, Config, GroupOptions, Policy};
 use dataplane_core::{Discard, LookupKey, Name, ServerCounters, TtlCaps};
 
+use super::cache;
 use super::registry::{Registry, Route, RouteId, RouteState, Taking};
 use super::resolv_conf::ResolvConf;
 use super::server::{Identity, Server};
@@ -31,6 +32,7 @@ pub struct Upstreams {
     pub(super) registry: Arc<Registry>,
     problems: Vec<String>,
     resolv_conf: Option<ResolvConf>,
+    cache: cache::Limits,
     pub(super) max_in_flight: usize,
     pub(super) max_in_flight_per_client: usize,
 }
@@ -76,6 +78,11 @@ impl Group {
     /// Counts a lookup.
     pub(super) fn next_turn(&self) -> usize {
         self.state.lookups.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// How often its servers came back after they had been down.
+    pub(super) fn recoveries(&self) -> u64 {
+        self.servers.iter().map(|server| server.recoveries()).sum()
     }
 
     /// No server of it answers.
@@ -153,6 +160,7 @@ impl Upstreams {
             registry,
             problems,
             resolv_conf: file,
+            cache: cache::Limits::of(&config.cache),
             max_in_flight: limits.in_flight as usize,
             max_in_flight_per_client: limits.in_flight_per_client as usize,
         }
@@ -184,6 +192,11 @@ impl Upstreams {
         self.registry.common.discarded(reason)
     }
 
+    /// The bounds of the cache.
+    pub fn cache(&self) -> &cache::Limits {
+        &self.cache
+    }
+
     pub(super) fn group(&self, number: usize) -> Option<&Arc<Group>> {
         self.groups.get(number)?.as_ref()
     }
@@ -201,8 +214,7 @@ impl Upstreams {
     /// How often servers of a group came back after they had been down: what was kept as a failure before is over
     /// (FW29).
     pub fn recoveries(&self, group: usize) -> u64 {
-        let servers = self.group(group).map_or(&[][..], |group| &group.servers);
-        servers.iter().map(|server| server.recoveries()).sum()
+        self.group(group).map_or(0, |group| group.recoveries())
     }
 }
 

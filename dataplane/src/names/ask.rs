@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use dataplane_core::{Action, Counters, Query, Transport, WorkerCounters, respond};
+use dataplane_core::{Action, CacheCounters, Counters, Query, Transport, WorkerCounters, respond};
 
 use crate::state::{Published, State};
 
@@ -45,6 +45,7 @@ impl<'a> Ask<'a> {
             own: &self.counters,
             all: &self.state.counters,
             servers: &[],
+            cache: &CacheCounters::default(),
             identity: &self.state.identity,
         };
         let mut buffer = vec![0; 65_535];

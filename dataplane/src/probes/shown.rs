@@ -1,10 +1,11 @@
 //! `/config`: what this process runs, which data it has or lacks and since when, and what it could not serve.
-//! `/upstreams`: which servers it asks, and how they are.
+//! `/upstreams`: which servers it asks, and how they are. `/cache`: what they said, where that may be shown.
 
 use std::time::Instant;
 
 use axum::Extension;
 use axum::extract::{RawQuery, State as From};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use crds::without_effect::WithoutEffect;
 use dataplane_core::{DataSource, Resource};
@@ -165,6 +166,34 @@ fn upstreams_page(running: &Running, is_text: bool) -> String {
         return view.text();
     }
     let mut text = serde_json::to_string_pretty(&view).expect("strings and numbers only");
+    text.push('\n');
+    text
+}
+
+/// What `/cache` says where it is off.
+const NOT_EXPOSED: &str =
+    "the cache tells what clients asked: start with --expose-cache to see it here\n";
+
+/// `/cache`: some entries as JSON; `?from=N` shows those from the `next` of another page on.
+pub(super) async fn cache(
+    Extension(client): Extension<Client>,
+    From(views): From<Views>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let Some(running) = views.running.get() else { return STARTING.into_response() };
+    if running.exposed.is_none() {
+        return (StatusCode::NOT_FOUND, NOT_EXPOSED).into_response();
+    }
+    let from = query.as_deref().and_then(|query| query.strip_prefix("from=")?.parse().ok());
+    let running = views.running.clone();
+    let write = move || running.get().map(|r| cache_page(r, from.unwrap_or(0))).unwrap_or_default();
+    views.pages.page(client.0, "application/json", write).await
+}
+
+fn cache_page(running: &Running, from: usize) -> String {
+    let Some(forwarder) = &running.exposed else { return String::new() };
+    let page = forwarder.cache().page(from, forwarder.clock().now_ms());
+    let mut text = serde_json::to_string_pretty(&page).expect("strings and numbers only");
     text.push('\n');
     text
 }

@@ -5,14 +5,14 @@ use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use dataplane_core::{Action, Counters, Query, Waiting, respond};
+use dataplane_core::{Action, Counters, Forward, Freshness, Query, Relayed, Waiting, respond};
 use futures::FutureExt;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
 use super::ServeCounters;
 use super::counters::add;
-use crate::forward::{Forwarder, Slot};
+use crate::forward::{Cached, Forwarder, Slot};
 use crate::state::{Published, State};
 
 /// Shared by all serving threads.
@@ -32,8 +32,8 @@ pub(super) enum Decision {
     /// The reply's octets in the buffer.
     Reply(usize),
     Drop,
-    /// The right to ask an upstream, already taken.
-    Forward(Box<Waiting>, Slot),
+    /// An upstream is asked: for whom, what the cache held, and the right to ask, already taken.
+    Forward(Box<Waiting>, Option<(Relayed, Freshness)>, Slot),
 }
 
 impl Desk {
@@ -50,7 +50,7 @@ impl Desk {
     /// answered at once (N20).
     pub(super) fn decide<'a>(
         &'a self,
-        published: &'a Published,
+        published: &'a Arc<Published>,
         worker: usize,
         query: &Query<'a>,
         room: bool,
@@ -60,6 +60,7 @@ impl Desk {
             own: &self.state.counters[worker],
             all: &self.state.counters,
             servers: published.upstreams.servers(),
+            cache: self.forwarder.cache().counters(),
             identity: &self.state.identity,
         };
         let (action, _) = respond(&published.records, query, &counters, buffer);
@@ -67,19 +68,59 @@ impl Desk {
             Action::Reply(octets) => Decision::Reply(octets),
             Action::Drop => Decision::Drop,
             Action::Forward(forward) => {
-                let slot = if room {
-                    let client = query.client.ip();
-                    self.forwarder.slot(&published.upstreams, forward.group, client)
-                } else {
-                    self.forwarder.refuse_for_buffers();
-                    None
-                };
-                match slot {
-                    Some(slot) => Decision::Forward(Box::new(forward.keep()), slot),
-                    None => Decision::Reply(forward.head.fail(0, "forward limit", buffer)),
-                }
+                self.forward(published, worker, query, &forward, room, buffer)
             }
         }
+    }
+
+    /// Answers from the cache, else takes the right to ask an upstream. At a limit there is the expired reply, or SERVFAIL.
+    fn forward(
+        &self,
+        published: &Arc<Published>,
+        worker: usize,
+        query: &Query<'_>,
+        forward: &Forward<'_>,
+        room: bool,
+        buffer: &mut [u8],
+    ) -> Decision {
+        let upstreams = &published.upstreams;
+        let own = &self.state.counters[worker];
+        let held = match self.forwarder.from_cache(upstreams, forward, query.seed, buffer) {
+            Cached::Reply { octets, refresh } => {
+                own.add_cached();
+                if refresh {
+                    self.refresh(published, forward, query.client);
+                }
+                return Decision::Reply(octets);
+            }
+            Cached::Ask(held) => held,
+        };
+        let slot = if room {
+            self.forwarder.slot(upstreams, forward.group, query.client.ip())
+        } else {
+            self.forwarder.refuse_for_buffers();
+            None
+        };
+        match (slot, held) {
+            (Some(slot), held) => Decision::Forward(Box::new(forward.keep()), held, slot),
+            (None, Some((stale, Freshness::Stale))) if !stale.is_partial() => {
+                own.add_cached();
+                Decision::Reply(stale.write(&forward.head, Freshness::Stale, query.seed, buffer))
+            }
+            (None, _) => Decision::Reply(forward.head.fail(0, "forward limit", buffer)),
+        }
+    }
+
+    /// Asks an upstream for what is about to expire, on behalf of a client that has its reply (CA30). At a limit it is
+    /// left for later.
+    fn refresh(&self, published: &Arc<Published>, forward: &Forward<'_>, client: SocketAddr) {
+        let slot = self.forwarder.slot(&published.upstreams, forward.group, client.ip());
+        let Some(slot) = slot else { return };
+        let (forwarder, published) = (Arc::clone(&self.forwarder), Arc::clone(published));
+        let waiting = forward.keep();
+        self.runtime.spawn(async move {
+            forwarder.resolve(&published, &waiting, None, slot).await;
+        });
     }
 
     /// Runs what ends with a late UDP reply. A defect that it brings out is counted, as where queries are decided.

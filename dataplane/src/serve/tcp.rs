@@ -110,10 +110,10 @@ fn answer(desk: Arc<Desk>) -> Answer {
                 add(&desk.counters.panics, 1);
                 Outcome::Close
             }
-            Ok(Decision::Forward(waiting, slot)) => {
+            Ok(Decision::Forward(waiting, held, slot)) => {
                 let (desk, published) = (Arc::clone(&desk), Arc::clone(&published));
                 let late = async move {
-                    let resolved = desk.forwarder.resolve(&published, &waiting, slot).await;
+                    let resolved = desk.forwarder.resolve(&published, &waiting, held, slot).await;
                     frame::sealed(|buffer| resolved.write(&waiting.head, buffer))
                 };
                 debug_assert!(size_of_val(&late) + size_of::<Waiting>() <= frame::WAITING_OCTETS);

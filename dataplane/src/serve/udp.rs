@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use dataplane_core::{Query, Transport, Waiting};
+use dataplane_core::{Freshness, Query, Relayed, Transport, Waiting};
 use dataplane_udp::{Batch, DATAGRAM_OCTETS, Datagram, Local, Socket};
 
 use super::counters::add;
@@ -100,8 +100,8 @@ impl Worker {
         match self.desk.decide(published, self.number, &query, true, buffer) {
             Decision::Reply(octets) => octets,
             Decision::Drop => 0,
-            Decision::Forward(waiting, slot) => {
-                self.reply_late(published, waiting, slot, datagram.local, datagram.peer);
+            Decision::Forward(waiting, held, slot) => {
+                self.reply_late(published, waiting, held, slot, datagram.local, datagram.peer);
                 0
             }
         }
@@ -111,6 +111,7 @@ impl Worker {
         &self,
         published: &Arc<Published>,
         waiting: Box<Waiting>,
+        held: Option<(Relayed, Freshness)>,
         slot: Slot,
         from: Local,
         peer: SocketAddr,
@@ -118,7 +119,7 @@ impl Worker {
         let (desk, socket) = (Arc::clone(&self.desk), Arc::clone(&self.socket));
         let published = Arc::clone(published);
         let late = async move {
-            let resolved = desk.forwarder.resolve(&published, &waiting, slot).await;
+            let resolved = desk.forwarder.resolve(&published, &waiting, held, slot).await;
             let mut buffer = [0; DATAGRAM_OCTETS];
             let octets = resolved.write(&waiting.head, &mut buffer);
             if socket.send_to(&buffer[..octets], from, peer).is_err() {

@@ -8,9 +8,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crds::config::{self, Config, Group, GroupOptions, Policy, Server, StubDomain};
-use dataplane::forward::{Forwarder, Upstreams, View};
+use dataplane::forward::{Cached, Forwarder, Upstreams, View};
 use dataplane::state::{Published, State};
-use dataplane_core::{Cnames, Identity, Index, LookupKey, Name, ReplyForm, ReplyHead, Waiting};
+use dataplane_core::{
+    Cnames, Forward, Identity, Index, LookupKey, Name, ReplyForm, ReplyHead, Waiting,
+};
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::RecordType;
 use hickory_proto::rr::rdata::opt::{EdnsCode, EdnsOption};
@@ -77,11 +79,35 @@ impl Stage {
         let client = IpAddr::from(Ipv4Addr::LOCALHOST);
         let slot = self.forwarder.slot(&self.published.upstreams, waiting.group, client).unwrap();
         let mut buffer = [0; 4096];
-        let resolved = self.forwarder.resolve(&self.published, &waiting, slot).await;
+        let resolved = self.forwarder.resolve(&self.published, &waiting, None, slot).await;
         let length = resolved.write(&waiting.head, &mut buffer);
         let reply = Message::from_vec(&buffer[..length]).unwrap();
         assert_eq!(reply.metadata.id, 0xbeef);
         reply
+    }
+
+    /// Asks as a serving thread does: the cache, then the group. Octets of the reply, and whether an upstream is to be
+    /// asked besides.
+    pub(super) async fn ask_cached(&self, waiting: &Waiting) -> Message {
+        let upstreams = &self.published.upstreams;
+        let mut buffer = [0; 4096];
+        let head = waiting.head.borrow();
+        let forward = Forward { group: waiting.group, key: waiting.key.clone(), head };
+        let length = match self.forwarder.from_cache(upstreams, &forward, 0, &mut buffer) {
+            Cached::Reply { octets, refresh } => {
+                if refresh {
+                    self.resolve(waiting.clone()).await;
+                }
+                octets
+            }
+            Cached::Ask(held) => {
+                let client = IpAddr::from(Ipv4Addr::LOCALHOST);
+                let slot = self.forwarder.slot(upstreams, waiting.group, client).unwrap();
+                let resolved = self.forwarder.resolve(&self.published, waiting, held, slot).await;
+                resolved.write(&waiting.head, &mut buffer)
+            }
+        };
+        Message::from_vec(&buffer[..length]).unwrap()
     }
 
     /// Probes servers from now on, as a serving process does.

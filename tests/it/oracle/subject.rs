@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use dataplane_core::{
-    Action, Counters, Identity, Index, Query, Records, ServerCounters, Settings, WorkerCounters,
-    respond,
+    Action, CacheCounters, Counters, Identity, Index, Query, Records, ServerCounters, Settings,
+    WorkerCounters, respond,
 };
 use tests::oracle;
 use tests::oracle::compare::Actual;
@@ -87,6 +87,7 @@ impl Subject {
             own: &self.counters[0],
             all: &self.counters,
             servers: &self.servers,
+            cache: &CacheCounters::default(),
             identity: &self.identity,
         };
         let (action, _) = respond(&self.records, &query, &counters, &mut self.buffer);

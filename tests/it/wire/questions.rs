@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dataplane_core::{
-    Action, Counters, Identity, Index, Query, Transport, WorkerCounters, respond,
+    Action, CacheCounters, Counters, Identity, Index, Query, Transport, WorkerCounters, respond,
 };
 use hickory_proto::op::Message;
 use tests::client::Question;
@@ -267,7 +267,9 @@ fn r19_a_long_nsid_never_truncates_a_denial() {
     index.publish(1_760_000_000);
     let identity = Identity { pod_name: "p".repeat(63), ..Identity::default() };
     let own = [Arc::<WorkerCounters>::default()];
-    let counters = Counters { own: &own[0], all: &own, servers: &[], identity: &identity };
+    let cache = CacheCounters::default();
+    let counters =
+        Counters { own: &own[0], all: &own, servers: &[], cache: &cache, identity: &identity };
     let mut with_nsid = 0;
     // `invalid.` takes 9 octets of the name, each label a length octet and at most 63 more.
     for octets in 2..=246_usize {

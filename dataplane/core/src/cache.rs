@@ -1,0 +1,228 @@
+//! When a kept reply may be served, and when its upstream is asked again (docs/dns.md §6.5). Pure: the time is an argument,
+//! in milliseconds of any clock that only goes forward (CA6).
+
+use crate::relay::Relayed;
+
+/// An answer with this TTL or more is worth asking for again before it expires (CA30), in seconds.
+const PREFETCH_MIN_TTL_S: u32 = 10;
+/// So often an answer must have been asked for (CA30).
+const PREFETCH_MIN_HITS: u8 = 2;
+/// Asked for again when no more than one such part of its time is left (CA30).
+const PREFETCH_PART: u64 = 10;
+/// An upstream is asked at most so often for one expired answer (CA41).
+const REFRESH_EVERY_MS: u64 = 5_000;
+/// For how long failures in a row are remembered (CA20, RFC 9520 §3.2).
+const FAILURE_MS: [u64; 3] = [1_000, 2_000, 5_000];
+/// Longest message that is kept, in octets (CA4).
+const MAX_KEPT_OCTETS: usize = 16 << 10;
+
+/// What the configuration says of kept replies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheRules {
+    /// For how many seconds an expired answer may still be served (CA40); 0 is never.
+    pub stale_s: u32,
+    /// Whether popular answers are asked for again before they expire (CA30).
+    pub prefetch: bool,
+}
+
+/// What is known for one key and route besides the reply itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Age {
+    /// When the reply came.
+    kept_at_ms: u64,
+    /// For how many seconds it is fresh; 0 when there is no reply.
+    lifetime_s: u32,
+    /// Before this time an upstream is not asked for it again.
+    refresh_at_ms: u64,
+    /// Until then its failure is remembered.
+    failed_until_ms: u64,
+    /// Failures in a row.
+    failures: u8,
+    /// How often it was served, as far as decisions ask.
+    hits: u8,
+    /// How often servers of its group had come back when this was last looked at (FW29).
+    recoveries: u64,
+}
+
+/// What becomes of a query whose key was looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Serve it.
+    Fresh {
+        /// Whole seconds since it came.
+        age_s: u32,
+    },
+    /// Serve it, and ask for it again (CA30).
+    FreshAndPrefetch {
+        /// Whole seconds since it came.
+        age_s: u32,
+    },
+    /// It has expired and may still be served (CA40).
+    Stale {
+        /// Ask an upstream first; otherwise serve it at once (CA41).
+        may_refresh: bool,
+    },
+    /// The lookup failed a moment ago (CA20): N19.
+    Failed,
+    /// Ask an upstream.
+    Miss,
+}
+
+/// Decides about one entry.
+pub fn decide(age: &Age, now_ms: u64, rules: CacheRules) -> Decision {
+    let held_ms = now_ms.saturating_sub(age.kept_at_ms);
+    let lifetime_ms = u64::from(age.lifetime_s) * 1_000;
+    let has_failed = now_ms < age.failed_until_ms;
+    if held_ms < lifetime_ms {
+        let age_s = u32::try_from(held_ms / 1_000).unwrap_or(u32::MAX);
+        let is_popular = age.lifetime_s >= PREFETCH_MIN_TTL_S && age.hits >= PREFETCH_MIN_HITS;
+        let is_ending = (lifetime_ms - held_ms) * PREFETCH_PART <= lifetime_ms;
+        let was_tried = age.refresh_at_ms > 0;
+        return match rules.prefetch && is_popular && is_ending && !was_tried {
+            true => Decision::FreshAndPrefetch { age_s },
+            false => Decision::Fresh { age_s },
+        };
+    }
+    if age.lifetime_s > 0 && held_ms - lifetime_ms < u64::from(rules.stale_s) * 1_000 {
+        return Decision::Stale { may_refresh: !has_failed && now_ms >= age.refresh_at_ms };
+    }
+    if has_failed { Decision::Failed } else { Decision::Miss }
+}
+
+/// For how many seconds a good reply is kept; `None` is not at all: TTL 0, a denial without an SOA, or a long message
+/// (CA2-CA4).
+pub fn lifetime_s(relayed: &Relayed) -> Option<u32> {
+    let fits = relayed.octets() <= MAX_KEPT_OCTETS;
+    Some(relayed.lifetime_s()).filter(|lifetime_s| *lifetime_s > 0 && fits)
+}
+
+impl Age {
+    /// Of a reply that came now. Whatever failed before is forgotten (CA20).
+    pub fn of_reply(lifetime_s: u32, now_ms: u64) -> Age {
+        Age { kept_at_ms: now_ms, lifetime_s, ..Age::default() }
+    }
+
+    /// Notes what was decided: a hit, or that an upstream is asked now.
+    pub fn note(&mut self, decision: Decision, now_ms: u64) {
+        match decision {
+            Decision::Fresh { .. } => self.hits = self.hits.saturating_add(1),
+            Decision::FreshAndPrefetch { .. } | Decision::Stale { may_refresh: true } => {
+                self.hits = self.hits.saturating_add(1);
+                self.refresh_at_ms = now_ms + REFRESH_EVERY_MS;
+            }
+            Decision::Stale { may_refresh: false } | Decision::Failed | Decision::Miss => {}
+        }
+    }
+
+    /// Notes that a lookup failed: for 1 s, then 2 s, then 5 s no upstream is asked (CA20). The reply stays.
+    pub fn note_failure(&mut self, now_ms: u64) {
+        let place = usize::from(self.failures).min(FAILURE_MS.len() - 1);
+        self.failed_until_ms = now_ms + FAILURE_MS[place];
+        self.failures = self.failures.saturating_add(1);
+    }
+
+    /// Takes note of how often servers of its group have come back after they were down. When that has changed, failures
+    /// are forgotten, and when an upstream was asked last (FW29).
+    pub fn note_recoveries(&mut self, recoveries: u64) {
+        if recoveries != self.recoveries {
+            (self.failures, self.failed_until_ms, self.refresh_at_ms) = (0, 0, 0);
+            self.recoveries = recoveries;
+        }
+    }
+
+    /// Whether its reply is fresh.
+    pub fn is_fresh(&self, now_ms: u64) -> bool {
+        now_ms.saturating_sub(self.kept_at_ms) < u64::from(self.lifetime_s) * 1_000
+    }
+
+    /// Whole seconds since the reply came, and for how many seconds it is fresh.
+    pub fn seconds(&self, now_ms: u64) -> (u64, u32) {
+        (now_ms.saturating_sub(self.kept_at_ms) / 1_000, self.lifetime_s)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULES: CacheRules = CacheRules { stale_s: 3_600, prefetch: true };
+
+    /// A reply of this life time that came at 1,000,000 ms, and was served so often.
+    fn age(lifetime_s: u32, hits: u8) -> Age {
+        Age { hits, ..Age::of_reply(lifetime_s, 1_000_000) }
+    }
+
+    #[test]
+    fn ca2_ca30_ca40_what_is_served_depends_on_its_age() {
+        for (lifetime_s, hits, after_ms, expected) in [
+            (600, 0, 0, Decision::Fresh { age_s: 0 }),
+            (600, 0, 10_500, Decision::Fresh { age_s: 10 }),
+            (600, 9, 539_999, Decision::Fresh { age_s: 539 }),
+            (600, 1, 545_000, Decision::Fresh { age_s: 545 }),
+            (600, 2, 540_000, Decision::FreshAndPrefetch { age_s: 540 }),
+            (600, 2, 599_999, Decision::FreshAndPrefetch { age_s: 599 }),
+            (9, 9, 8_999, Decision::Fresh { age_s: 8 }),
+            (10, 2, 9_000, Decision::FreshAndPrefetch { age_s: 9 }),
+            (600, 9, 600_000, Decision::Stale { may_refresh: true }),
+            (600, 9, 4_199_999, Decision::Stale { may_refresh: true }),
+            (600, 9, 4_200_000, Decision::Miss),
+            (1, 0, 999, Decision::Fresh { age_s: 0 }),
+            (1, 0, 1_000, Decision::Stale { may_refresh: true }),
+        ] {
+            let decision = decide(&age(lifetime_s, hits), 1_000_000 + after_ms, RULES);
+            assert_eq!(decision, expected, "{lifetime_s} s, {hits} hits, after {after_ms} ms");
+        }
+        let off = CacheRules { stale_s: 0, prefetch: false };
+        assert_eq!(decide(&age(600, 9), 1_599_999, off), Decision::Fresh { age_s: 599 });
+        assert_eq!(decide(&age(600, 9), 1_600_000, off), Decision::Miss);
+        assert_eq!(decide(&age(600, 0), 0, RULES), Decision::Fresh { age_s: 0 }, "never ahead");
+    }
+
+    #[test]
+    fn ca30_an_answer_is_asked_for_again_once() {
+        let mut age = age(600, 2);
+        let decision = decide(&age, 1_550_000, RULES);
+        age.note(decision, 1_550_000);
+        for now_ms in [1_550_000, 1_560_000, 1_599_999] {
+            assert!(matches!(decide(&age, now_ms, RULES), Decision::Fresh { .. }), "{now_ms}");
+        }
+    }
+
+    #[test]
+    fn ca41_an_expired_answer_is_asked_for_at_most_every_five_seconds() {
+        let mut age = age(600, 0);
+        age.note(decide(&age, 1_700_000, RULES), 1_700_000);
+        assert_eq!(decide(&age, 1_704_999, RULES), Decision::Stale { may_refresh: false });
+        assert_eq!(decide(&age, 1_705_000, RULES), Decision::Stale { may_refresh: true });
+        age.note(decide(&age, 1_705_000, RULES), 1_705_000);
+        age.note_recoveries(1);
+        assert_eq!(decide(&age, 1_705_001, RULES), Decision::Stale { may_refresh: true }, "FW29");
+    }
+
+    #[test]
+    fn ca20_failures_are_remembered_for_one_two_and_five_seconds() {
+        let mut age = Age::default();
+        let mut now_ms = 7;
+        for kept_ms in [1_000, 2_000, 5_000, 5_000] {
+            assert_eq!(decide(&age, now_ms, RULES), Decision::Miss);
+            age.note_failure(now_ms);
+            assert_eq!(decide(&age, now_ms + kept_ms - 1, RULES), Decision::Failed);
+            now_ms += kept_ms;
+        }
+        age.note_failure(now_ms);
+        age.note_recoveries(1);
+        assert_eq!(decide(&age, now_ms, RULES), Decision::Miss);
+        age.note_failure(now_ms);
+        assert_eq!(decide(&age, now_ms + 1_000, RULES), Decision::Miss, "counted from one again");
+    }
+
+    #[test]
+    fn ca20_ca40_a_failure_leaves_an_expired_answer_and_a_fresh_one() {
+        let mut age = age(600, 0);
+        age.note_failure(1_300_000);
+        assert_eq!(decide(&age, 1_300_000, RULES), Decision::Fresh { age_s: 300 });
+        age.note_failure(1_700_000);
+        assert_eq!(decide(&age, 1_701_999, RULES), Decision::Stale { may_refresh: false });
+        assert_eq!(decide(&age, 1_702_000, RULES), Decision::Stale { may_refresh: true });
+    }
+}

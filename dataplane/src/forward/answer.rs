@@ -1,0 +1,153 @@
+//! Answers from the cache before an upstream is asked, and what a lookup leaves in it (docs/dns.md §6.5).
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use dataplane_core::{Forward, Freshness, LookupKey, OwnedHead, Relayed};
+use tokio::time::timeout;
+
+use super::cache::{Found, Limits};
+use super::chain::Chain;
+use super::lookup::Unresolved;
+use super::{Forwarder, RouteId, Upstreams, random};
+
+/// How long a client waits for an upstream when there is a stale reply for it (CA40, RFC 8767 §5).
+pub(super) const CLIENT_TIMER: Duration = Duration::from_millis(1_800);
+/// The Extended DNS Error of a failure that is remembered (N19).
+const CACHED_ERROR: u16 = 13;
+
+/// What the cache has for one query.
+#[derive(Debug)]
+pub enum Cached {
+    /// So many octets of a reply are in the buffer.
+    Reply {
+        /// Its length.
+        octets: usize,
+        /// An upstream is to be asked as well, for nobody in particular (CA30).
+        refresh: bool,
+    },
+    /// Upstreams are to be asked. An expired reply is the answer if that takes too long or fails (CA40); a fresh one is the
+    /// beginning of a chain that goes on elsewhere (FW42).
+    Ask(Option<(Relayed, Freshness)>),
+}
+
+/// How a query that waited for upstreams ends. The client's reply is written from it in a step of its own: while upstreams
+/// are waited for, nobody holds a buffer for a reply of any size.
+#[derive(Debug)]
+pub struct Resolved(pub(super) End);
+
+/// One reply, or several that make a chain.
+#[derive(Debug)]
+pub(super) enum End {
+    One(Result<(Relayed, Freshness), Unresolved>),
+    Chain(Chain),
+}
+
+impl Resolved {
+    /// Writes the client's reply into `buffer`, which holds what [`Relayed::write`] asks for; returns its length.
+    pub fn write(&self, head: &OwnedHead, buffer: &mut [u8]) -> usize {
+        match &self.0 {
+            End::One(Ok((relayed, freshness))) => {
+                relayed.write(&head.borrow(), *freshness, random(), buffer)
+            }
+            End::One(Err(why)) => head.borrow().fail(why.ede(), why.text(), buffer),
+            End::Chain(chain) => chain.write(head, buffer),
+        }
+    }
+}
+
+impl Forwarder {
+    /// Asks the cache; what can be answered at once is written into `buffer`. Neither allocates nor waits.
+    pub fn from_cache(
+        &self,
+        upstreams: &Upstreams,
+        forward: &Forward<'_>,
+        seed: u64,
+        buffer: &mut [u8],
+    ) -> Cached {
+        let Some(route) = upstreams.route(forward.group) else { return Cached::Ask(None) };
+        let now_ms = self.clock.now_ms();
+        let recoveries = upstreams.recoveries(forward.group);
+        match self.cache.find(route, &forward.key, now_ms, recoveries, upstreams.cache()) {
+            Found::Nothing => Cached::Ask(None),
+            Found::Failed => {
+                let text = "upstreams failed a moment ago";
+                let octets = forward.head.fail(CACHED_ERROR, text, buffer);
+                Cached::Reply { octets, refresh: false }
+            }
+            Found::Reply { relayed, freshness, refresh }
+                if relayed.is_partial() || (refresh && freshness == Freshness::Stale) =>
+            {
+                Cached::Ask(Some((relayed, freshness)))
+            }
+            Found::Reply { relayed, freshness, refresh } => {
+                let octets = relayed.write(&forward.head, freshness, seed, buffer);
+                Cached::Reply { octets, refresh }
+            }
+        }
+    }
+
+    /// The reply to one name of a chain, from the cache or its group.
+    pub(super) async fn hop(
+        self: &Arc<Self>,
+        upstreams: &Upstreams,
+        group: usize,
+        key: &LookupKey,
+        started: Instant,
+    ) -> Result<(Relayed, Freshness), Unresolved> {
+        let now_ms = self.clock.now_ms();
+        let recoveries = upstreams.recoveries(group);
+        let found = upstreams
+            .route(group)
+            .map(|route| self.cache.find(route, key, now_ms, recoveries, upstreams.cache()));
+        match found {
+            Some(Found::Failed) => Err(Unresolved::Errors),
+            Some(Found::Reply { relayed, freshness: Freshness::Stale, refresh: true }) => {
+                self.refreshed(upstreams, group, key, relayed, started).await
+            }
+            Some(Found::Reply { relayed, freshness, .. }) => Ok((relayed, freshness)),
+            Some(Found::Nothing) | None => {
+                let relayed = self.look_up(upstreams, group, key, started).await?;
+                Ok((relayed, Freshness::Fresh { age_s: 0 }))
+            }
+        }
+    }
+
+    /// What an upstream says within 1.8 s, else the stale reply (CA40). The lookup goes on after that (CA41).
+    pub(super) async fn refreshed(
+        self: &Arc<Self>,
+        upstreams: &Upstreams,
+        group: usize,
+        key: &LookupKey,
+        stale: Relayed,
+        started: Instant,
+    ) -> Result<(Relayed, Freshness), Unresolved> {
+        let lookup = self.look_up(upstreams, group, key, started);
+        match timeout(CLIENT_TIMER, lookup).await {
+            Ok(Ok(relayed)) => Ok((relayed, Freshness::Fresh { age_s: 0 })),
+            // N18, N20, or silence so far.
+            Ok(Err(_)) | Err(_) => Ok((stale, Freshness::Stale)),
+        }
+    }
+
+    /// Keeps what a lookup ended with: its reply, or that servers failed to give one (CA2, CA3, CA20). What was for want of
+    /// a server, a place or a port is not the failure of any server, and is not kept. `recoveries` is from when the lookup
+    /// began: what failed before a server came back is no reason to wait (FW29).
+    pub(super) fn keep(
+        &self,
+        route: RouteId,
+        key: &LookupKey,
+        ended: &Result<Relayed, Unresolved>,
+        recoveries: u64,
+        limits: &Limits,
+    ) {
+        let now_ms = self.clock.now_ms();
+        match ended {
+            Ok(relayed) => self.cache.keep(route, relayed, now_ms, limits),
+            Err(Unresolved::Silence | Unresolved::Errors) => {
+                self.cache.note_failure(route, key, now_ms, recoveries, limits);
+            }
+            Err(Unresolved::NoServer | Unresolved::Limited(_)) => {}
+        }
+    }
+}

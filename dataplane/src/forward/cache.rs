@@ -1,0 +1,284 @@
+//! The forward cache of the process (docs/dns.md §6.5): what upstreams said, by route and key, bounded in octets and in
+//! entries. `dataplane_core::decide` says what may be served; `shard` says what is removed to make room.
+//!
+//! A hit takes one lock of sixteen for a look-up and a count of references; the reply is copied after the lock is free.
+
+mod page;
+mod shard;
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+use dataplane_core::{
+    CacheCounters, CacheRules, Decision, Freshness, LookupKey, Relayed, lifetime_s,
+};
+
+use super::RouteId;
+pub use page::{Entry, Page};
+use shard::{Moment, Shard};
+
+/// Parts of the cache, each with a lock of its own: more than most nodes give this process cores.
+const SHARDS: usize = 16;
+
+/// What the configuration says of the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// `cache.memory`: all entries together, in octets as the allocator takes them; 0 is no cache.
+    pub octets: usize,
+    /// `cache.entries`; 0 is no cache.
+    pub entries: usize,
+    /// When entries may be served.
+    pub rules: CacheRules,
+}
+
+impl Limits {
+    /// Those of a configuration.
+    pub fn of(config: &crds::config::Cache) -> Limits {
+        let rules = CacheRules { stale_s: config.stale_seconds, prefetch: config.prefetch };
+        Limits {
+            octets: usize::try_from(config.memory_bytes).unwrap_or(usize::MAX),
+            entries: config.entries as usize,
+            rules,
+        }
+    }
+
+    fn is_off(&self) -> bool {
+        self.octets == 0 || self.entries == 0
+    }
+}
+
+/// What the cache has for a query.
+#[derive(Debug)]
+pub enum Found {
+    /// Nothing: ask an upstream.
+    Nothing,
+    /// The lookup failed a moment ago (N19).
+    Failed,
+    /// A reply that can be written.
+    Reply {
+        /// The reply.
+        relayed: Relayed,
+        /// How old it is.
+        freshness: Freshness,
+        /// An upstream is to be asked as well: before a stale reply is written (CA40), behind a fresh one (CA30).
+        refresh: bool,
+    },
+}
+
+/// Why a query found what it found: metrics labels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// A fresh reply.
+    Hit,
+    /// A fresh reply, and an upstream is asked again (CA30).
+    Prefetch,
+    /// An expired reply, at once.
+    Stale,
+    /// An expired reply, unless an upstream answers in time.
+    Refresh,
+    /// A failure is remembered.
+    Failed,
+    /// Nothing.
+    Miss,
+}
+
+impl Outcome {
+    /// Every outcome, in the order of their discriminants.
+    pub const ALL: [Outcome; 6] = [
+        Outcome::Hit,
+        Outcome::Prefetch,
+        Outcome::Stale,
+        Outcome::Refresh,
+        Outcome::Failed,
+        Outcome::Miss,
+    ];
+
+    /// The metrics label.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Outcome::Hit => "hit",
+            Outcome::Prefetch => "prefetch",
+            Outcome::Stale => "stale",
+            Outcome::Refresh => "refresh",
+            Outcome::Failed => "failed",
+            Outcome::Miss => "miss",
+        }
+    }
+
+    const fn of(decision: Decision) -> Outcome {
+        match decision {
+            Decision::Fresh { .. } => Outcome::Hit,
+            Decision::FreshAndPrefetch { .. } => Outcome::Prefetch,
+            Decision::Stale { may_refresh: false } => Outcome::Stale,
+            Decision::Stale { may_refresh: true } => Outcome::Refresh,
+            Decision::Failed => Outcome::Failed,
+            Decision::Miss => Outcome::Miss,
+        }
+    }
+}
+
+/// The cache. Times are milliseconds of one clock that only goes forward (CA6).
+#[derive(Debug, Default)]
+pub struct Cache {
+    shards: [Mutex<Shard>; SHARDS],
+    hasher: RandomState,
+    octets: AtomicUsize,
+    entries: AtomicUsize,
+    counters: CacheCounters,
+}
+
+impl Cache {
+    /// Looks a key up, and notes that it was asked for. `recoveries` is how often servers of its group came back: when that
+    /// changes, failures and stale hold-offs are forgotten (FW29).
+    pub fn find(
+        &self,
+        route: RouteId,
+        key: &LookupKey,
+        now_ms: u64,
+        recoveries: u64,
+        limits: &Limits,
+    ) -> Found {
+        if limits.is_off() {
+            return Found::Nothing;
+        }
+        let hash = self.hash(route, key);
+        let at = Moment { now_ms, recoveries, rules: limits.rules };
+        let (relayed, decision) = self.shard(hash).find(hash, route, key, at);
+        let Some(relayed) = relayed else { return Found::Nothing };
+        let (freshness, refresh) = match decision {
+            Decision::Fresh { age_s } => (Freshness::Fresh { age_s }, false),
+            Decision::FreshAndPrefetch { age_s } => (Freshness::Fresh { age_s }, true),
+            Decision::Stale { may_refresh } => (Freshness::Stale, may_refresh),
+            Decision::Failed => return Found::Failed,
+            Decision::Miss => return Found::Nothing,
+        };
+        Found::Reply { relayed, freshness, refresh }
+    }
+
+    /// Keeps a good reply for as long as it may be; what was kept for its key goes, and so does what failed (CA2-CA4,
+    /// CA20, CA41).
+    pub fn keep(&self, route: RouteId, relayed: &Relayed, now_ms: u64, limits: &Limits) {
+        let hash = self.hash(route, &relayed.key());
+        let mut shard = self.shard(hash);
+        let (octets, entries) = shard.taken();
+        match lifetime_s(relayed).filter(|_| !limits.is_off()) {
+            Some(lifetime_s) => {
+                shard.keep(hash, route, relayed.clone(), lifetime_s, now_ms);
+                self.counters.insertions.fetch_add(1, Ordering::Relaxed);
+            }
+            None => shard.forget(hash),
+        }
+        self.settle(shard, octets, entries, now_ms, limits);
+    }
+
+    /// Remembers that a lookup failed (CA20); an answer that was kept stays (CA41).
+    pub fn note_failure(
+        &self,
+        route: RouteId,
+        key: &LookupKey,
+        now_ms: u64,
+        recoveries: u64,
+        limits: &Limits,
+    ) {
+        if limits.is_off() {
+            return;
+        }
+        let hash = self.hash(route, key);
+        let mut shard = self.shard(hash);
+        let (octets, entries) = shard.taken();
+        let at = Moment { now_ms, recoveries, rules: limits.rules };
+        shard.note_failure(hash, route, key, at);
+        self.settle(shard, octets, entries, now_ms, limits);
+    }
+
+    /// Entries that are kept.
+    pub fn entries(&self) -> usize {
+        self.entries.load(Ordering::Relaxed)
+    }
+
+    /// What they take, in octets.
+    pub fn octets(&self) -> usize {
+        self.octets.load(Ordering::Relaxed)
+    }
+
+    /// Queries by what they found.
+    pub fn outcomes(&self) -> [u64; Outcome::ALL.len()] {
+        let mut sum = [0; Outcome::ALL.len()];
+        for shard in &self.shards {
+            for (total, count) in sum.iter_mut().zip(lock(shard).outcomes()) {
+                *total += count;
+            }
+        }
+        sum
+    }
+
+    /// Insertions and evictions (A54).
+    pub fn counters(&self) -> &CacheCounters {
+        &self.counters
+    }
+
+    /// Takes note of what a shard has more or less than before, and makes room: in this shard, then in the others.
+    fn settle(
+        &self,
+        mut shard: MutexGuard<'_, Shard>,
+        octets: usize,
+        entries: usize,
+        now_ms: u64,
+        limits: &Limits,
+    ) {
+        self.note_taken(&shard, octets, entries);
+        let mut evicted = 0;
+        while self.is_over(limits) && shard.len() > 1 {
+            evicted += self.evict(&mut shard, now_ms);
+        }
+        drop(shard);
+        for other in &self.shards {
+            while self.is_over(limits) {
+                let mut other = lock(other);
+                if other.len() == 0 {
+                    break;
+                }
+                evicted += self.evict(&mut other, now_ms);
+            }
+        }
+        if evicted > 0 {
+            self.counters.evictions.fetch_add(evicted, Ordering::Relaxed);
+        }
+    }
+
+    /// Removes one entry; 1 when it had not expired.
+    fn evict(&self, shard: &mut Shard, now_ms: u64) -> u64 {
+        let (octets, entries) = shard.taken();
+        let was_fresh = shard.evict(now_ms);
+        self.note_taken(shard, octets, entries);
+        u64::from(was_fresh)
+    }
+
+    fn note_taken(&self, shard: &Shard, octets: usize, entries: usize) {
+        let (octets_now, entries_now) = shard.taken();
+        // Wrapping: what is less is added as its complement.
+        self.octets.fetch_add(octets_now.wrapping_sub(octets), Ordering::Relaxed);
+        self.entries.fetch_add(entries_now.wrapping_sub(entries), Ordering::Relaxed);
+    }
+
+    fn is_over(&self, limits: &Limits) -> bool {
+        self.octets() > limits.octets || self.entries() > limits.entries
+    }
+
+    fn hash(&self, route: RouteId, key: &LookupKey) -> u64 {
+        self.hasher.hash_one((route, key))
+    }
+
+    fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
+        // The low bits choose a place within the shard.
+        lock(&self.shards[(hash >> 60) as usize % SHARDS])
+    }
+}
+
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    shard.lock().expect("nothing panics while it holds this")
+}
+
+#[cfg(test)]
+mod tests;

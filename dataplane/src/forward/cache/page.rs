@@ -1,0 +1,84 @@
+//! What `/cache` shows: some entries at a time, so that neither a lock nor a reply of ours is held for long.
+
+use dataplane_core::Relayed;
+use serde::Serialize;
+
+use super::{Cache, SHARDS, lock};
+
+/// Entries of one page.
+pub(super) const MAX_ENTRIES: usize = 256;
+
+/// Some entries, and where to go on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Page {
+    /// Entries in all.
+    pub total_entries: usize,
+    /// What all of them take, in octets.
+    pub total_octets: usize,
+    /// Some of them.
+    pub entries: Vec<Entry>,
+    /// The value of `from` that shows the next ones; nothing behind the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<usize>,
+}
+
+/// One entry.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Entry {
+    /// The name asked about.
+    pub name: String,
+    /// The type's number.
+    #[serde(rename = "type")]
+    pub qtype: u16,
+    /// DO of the queries that it answers.
+    pub dnssec_ok: bool,
+    /// CD of the queries that it answers.
+    pub checking_disabled: bool,
+    /// The number of the route that it was asked on.
+    pub route: u32,
+    /// The Rcode; 2 is a failure that is remembered.
+    pub rcode: u8,
+    /// Whole seconds since it came.
+    pub age_seconds: u64,
+    /// For how many seconds it is fresh.
+    pub lifetime_seconds: u32,
+    /// Octets of the reply.
+    pub octets: usize,
+}
+
+impl Cache {
+    /// At most [`MAX_ENTRIES`] entries from `from` on: 0, or the `next` of another page. What comes and goes meanwhile may
+    /// be shown twice or not at all.
+    pub fn page(&self, from: usize, now_ms: u64) -> Page {
+        let mut entries = Vec::new();
+        let (mut shard, mut slot) = (from % SHARDS, from / SHARDS);
+        let mut next = None;
+        while shard < SHARDS {
+            let (some, rest) = lock(&self.shards[shard]).some(slot, MAX_ENTRIES - entries.len());
+            let shown = |(relayed, age, route): (Relayed, dataplane_core::Age, u32)| {
+                let (age_seconds, lifetime_seconds) = age.seconds(now_ms);
+                let key = relayed.key();
+                Entry {
+                    name: key.name().to_string(),
+                    qtype: key.qtype(),
+                    dnssec_ok: key.dnssec_ok(),
+                    checking_disabled: key.checking_disabled(),
+                    route,
+                    rcode: relayed.rcode(),
+                    age_seconds: if relayed.is_failure() { 0 } else { age_seconds },
+                    lifetime_seconds,
+                    octets: relayed.octets(),
+                }
+            };
+            entries.extend(some.into_iter().map(shown));
+            if let Some(slot) = rest {
+                next = Some(slot * SHARDS + shard);
+                break;
+            }
+            (shard, slot) = (shard + 1, 0);
+        }
+        Page { total_entries: self.entries(), total_octets: self.octets(), entries, next }
+    }
+}

@@ -1,0 +1,290 @@
+//! One part of the cache, and which entry goes when there is no room (CA5): entries come into a short queue, and only what
+//! is asked for again moves on to the long one, so a scan of unique names passes through the short queue alone. The hashes
+//! of what left the short queue are remembered for a while: what comes back soon was dropped too early.
+//! The scheme is S3-FIFO (Yang et al., SOSP 2023).
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+
+use dataplane_core::{Age, CacheRules, Decision, LookupKey, Relayed, decide};
+
+use super::{Outcome, RouteId};
+
+/// What an entry takes besides its reply: its slot, its place in a queue and in the index, each with the room that
+/// growing by doubling leaves free. Counted at its worst.
+const ENTRY_OCTETS: usize = size_of::<Slot>() + 2 * size_of::<u32>() + 2 * 20;
+/// Slots are allocated so many at once, so that growing copies nothing.
+const CHUNK: usize = 64;
+/// The short queue has at most one such part of the octets.
+const SHORT_PART: usize = 10;
+/// How often an entry was asked for counts up to here; so many rounds it survives in the long queue.
+const MAX_USED: u8 = 3;
+/// Hashes remembered of what left the short queue.
+const GHOSTS: usize = 4096;
+
+/// One entry, or the place of one that left its queue unseen.
+#[derive(Debug)]
+struct Slot {
+    hash: u64,
+    relayed: Option<Relayed>,
+    age: Age,
+    route: RouteId,
+    used: u8,
+    is_long: bool,
+}
+
+/// When a shard is asked, and by which rules.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    pub(super) now_ms: u64,
+    /// How often servers of the group came back (FW29).
+    pub(super) recoveries: u64,
+    pub(super) rules: CacheRules,
+}
+
+/// Some of the entries.
+#[derive(Debug, Default)]
+pub(super) struct Shard {
+    index: HashMap<u64, u32, BuildHasherDefault<AsItIs>>,
+    slots: Vec<Vec<Slot>>,
+    free: Vec<u32>,
+    short: VecDeque<u32>,
+    long: VecDeque<u32>,
+    ghosts: Vec<u32>,
+    octets: usize,
+    short_octets: usize,
+    outcomes: [u64; Outcome::ALL.len()],
+}
+
+impl Shard {
+    /// What is kept for a key and what to do with it; counted.
+    pub(super) fn find(
+        &mut self,
+        hash: u64,
+        route: RouteId,
+        key: &LookupKey,
+        at: Moment,
+    ) -> (Option<Relayed>, Decision) {
+        let found = self.of_key(hash, route, key).map(|slot| {
+            slot.age.note_recoveries(at.recoveries);
+            let decision = decide(&slot.age, at.now_ms, at.rules);
+            slot.age.note(decision, at.now_ms);
+            slot.used = (slot.used + 1).min(MAX_USED);
+            (slot.relayed.clone(), decision)
+        });
+        let (relayed, decision) = found.unwrap_or((None, Decision::Miss));
+        self.outcomes[Outcome::of(decision) as usize] += 1;
+        (relayed, decision)
+    }
+
+    /// Keeps a reply in place of whatever has its key.
+    pub(super) fn keep(
+        &mut self,
+        hash: u64,
+        route: RouteId,
+        relayed: Relayed,
+        lifetime_s: u32,
+        now_ms: u64,
+    ) {
+        self.put(hash, route, relayed, Age::of_reply(lifetime_s, now_ms));
+    }
+
+    pub(super) fn note_failure(&mut self, hash: u64, route: RouteId, key: &LookupKey, at: Moment) {
+        if let Some(slot) = self.of_key(hash, route, key) {
+            slot.age.note_recoveries(at.recoveries);
+            slot.age.note_failure(at.now_ms);
+            return;
+        }
+        let mut age = Age::default();
+        age.note_recoveries(at.recoveries);
+        age.note_failure(at.now_ms);
+        self.put(hash, route, Relayed::failure(key), age);
+    }
+
+    /// Forgets the entry with this hash, if there is one. Its slot stays in its queue and is counted until it leaves that.
+    pub(super) fn forget(&mut self, hash: u64) {
+        if let Some(number) = self.index.remove(&hash) {
+            self.fill(number, None);
+        }
+    }
+
+    /// Removes one entry; whether it was a reply that had not expired.
+    pub(super) fn evict(&mut self, now_ms: u64) -> bool {
+        // Every turn ends, or takes one use from an entry, or moves one to the long queue.
+        while self.len() > 0 {
+            let is_short_over = self.short_octets > self.octets / SHORT_PART;
+            let from_short = self.long.is_empty() || (is_short_over && !self.short.is_empty());
+            let queue = if from_short { &mut self.short } else { &mut self.long };
+            let Some(number) = queue.pop_front() else { return false };
+            let slot = self.slot(number);
+            let is_wanted = slot.relayed.is_some() && slot.used > u8::from(from_short);
+            if is_wanted && from_short {
+                (slot.used, slot.is_long) = (0, true);
+                self.short_octets -= self.octets_of(number);
+                self.long.push_back(number);
+            } else if is_wanted {
+                slot.used -= 1;
+                self.long.push_back(number);
+            } else {
+                return self.remove(number, now_ms);
+            }
+        }
+        false
+    }
+
+    /// Slots in use.
+    pub(super) fn len(&self) -> usize {
+        self.short.len() + self.long.len()
+    }
+
+    /// Octets and entries.
+    pub(super) fn taken(&self) -> (usize, usize) {
+        (self.octets, self.len())
+    }
+
+    pub(super) fn outcomes(&self) -> [u64; Outcome::ALL.len()] {
+        self.outcomes
+    }
+
+    /// At most `most` entries from slot `from` on, and the slot to go on at.
+    pub(super) fn some(
+        &self,
+        from: usize,
+        most: usize,
+    ) -> (Vec<(Relayed, Age, RouteId)>, Option<usize>) {
+        let mut found = Vec::new();
+        for (number, slot) in self.slots.iter().flatten().enumerate().skip(from) {
+            if found.len() == most {
+                return (found, Some(number));
+            }
+            found.extend(slot.relayed.clone().map(|relayed| (relayed, slot.age, slot.route)));
+        }
+        (found, None)
+    }
+
+    fn of_key(&mut self, hash: u64, route: RouteId, key: &LookupKey) -> Option<&mut Slot> {
+        let number = *self.index.get(&hash)?;
+        let slot = self.slot(number);
+        let is_same = slot.route == route && slot.relayed.as_ref().is_some_and(|r| r.is_for(key));
+        is_same.then_some(slot)
+    }
+
+    fn put(&mut self, hash: u64, route: RouteId, relayed: Relayed, age: Age) {
+        if let Some(&number) = self.index.get(&hash) {
+            self.fill(number, Some(relayed));
+            let slot = self.slot(number);
+            (slot.route, slot.age) = (route, age);
+            return;
+        }
+        let is_long = self.is_ghost(hash);
+        let taken = allocated(relayed.octets()) + ENTRY_OCTETS;
+        let number =
+            self.place(Slot { hash, relayed: Some(relayed), age, route, used: 0, is_long });
+        self.index.insert(hash, number);
+        self.octets += taken;
+        if is_long {
+            self.long.push_back(number);
+        } else {
+            self.short_octets += taken;
+            self.short.push_back(number);
+        }
+    }
+
+    /// Puts another reply, or none, into a slot.
+    fn fill(&mut self, number: u32, relayed: Option<Relayed>) {
+        let before = self.octets_of(number);
+        let slot = self.slot(number);
+        let is_long = slot.is_long;
+        slot.relayed = relayed;
+        let after = self.octets_of(number);
+        self.octets = self.octets - before + after;
+        if !is_long {
+            self.short_octets = self.short_octets - before + after;
+        }
+    }
+
+    /// Frees a slot that has left its queue; whether its reply was fresh.
+    fn remove(&mut self, number: u32, now_ms: u64) -> bool {
+        let taken = self.octets_of(number);
+        let slot = self.slot(number);
+        let (hash, is_long) = (slot.hash, slot.is_long);
+        let had_reply = slot.relayed.take().is_some();
+        let was_fresh = had_reply && slot.age.is_fresh(now_ms);
+        self.octets -= taken;
+        if !is_long {
+            self.short_octets -= taken;
+        }
+        if had_reply {
+            self.index.remove(&hash);
+            self.remember(hash, is_long);
+        }
+        self.free.push(number);
+        was_fresh
+    }
+
+    fn place(&mut self, slot: Slot) -> u32 {
+        if let Some(number) = self.free.pop() {
+            *self.slot(number) = slot;
+            return number;
+        }
+        if self.slots.last().is_none_or(|chunk| chunk.len() == CHUNK) {
+            self.slots.push(Vec::with_capacity(CHUNK));
+        }
+        let before = (self.slots.len() - 1) * CHUNK;
+        let chunk = self.slots.last_mut().expect("one was pushed");
+        chunk.push(slot);
+        (before + chunk.len() - 1) as u32
+    }
+
+    fn slot(&mut self, number: u32) -> &mut Slot {
+        &mut self.slots[number as usize / CHUNK][number as usize % CHUNK]
+    }
+
+    fn octets_of(&mut self, number: u32) -> usize {
+        let reply = self.slot(number).relayed.as_ref();
+        ENTRY_OCTETS + reply.map_or(0, |relayed| allocated(relayed.octets()))
+    }
+
+    fn is_ghost(&self, hash: u64) -> bool {
+        self.ghosts.get(hash as usize % GHOSTS) == Some(&fingerprint(hash))
+    }
+
+    fn remember(&mut self, hash: u64, was_long: bool) {
+        if was_long {
+            return;
+        }
+        if self.ghosts.is_empty() {
+            self.ghosts = vec![0; GHOSTS];
+        }
+        self.ghosts[hash as usize % GHOSTS] = fingerprint(hash);
+    }
+}
+
+/// 32 bits of a hash that do not choose its place among the ghosts.
+fn fingerprint(hash: u64) -> u32 {
+    (hash >> 24) as u32
+}
+
+/// What the allocator takes for a shared slice of so many octets: two counts in front, a header, rounded up as glibc does.
+fn allocated(octets: usize) -> usize {
+    (octets + 2 * size_of::<usize>() + size_of::<usize>()).next_multiple_of(16).max(32)
+}
+
+/// The hashes are keyed and random already.
+#[derive(Debug, Default)]
+struct AsItIs(u64);
+
+impl Hasher for AsItIs {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, octets: &[u8]) {
+        // Only whole hashes are written; this is never called.
+        octets.iter().for_each(|octet| self.0 = self.0.rotate_left(8) ^ u64::from(*octet));
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}

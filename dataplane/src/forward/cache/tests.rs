@@ -1,0 +1,208 @@
+//! The cache by itself: what is found by which key, its bounds, what goes first, and what its pages show.
+
+use dataplane_core::{Name, TtlCaps, Verdict};
+
+use super::*;
+
+const ROUTE: RouteId = 7;
+const LIMITS: Limits = Limits {
+    octets: 1 << 20,
+    entries: 1_000,
+    rules: CacheRules { stale_s: 3_600, prefetch: true },
+};
+
+/// TXT of this name.
+fn key(name: &str) -> LookupKey {
+    LookupKey::new(Name::from_text(name).unwrap(), 16, false, false)
+}
+
+/// A reply with one TXT record of so many octets.
+fn reply(key: &LookupKey, ttl_s: u32, octets: usize) -> Relayed {
+    let mut message = key.upstream_query(9).wire;
+    // Without the OPT, which has 11 octets.
+    message.truncate(message.len() - 11);
+    (message[2], message[7], message[11]) = (0x81, 1, 0);
+    message.extend([0xc0, 12, 0, 16, 0, 1]);
+    message.extend(ttl_s.to_be_bytes());
+    message.extend((octets as u16).to_be_bytes());
+    message.resize(message.len() + octets, 0);
+    match key.judge(9, &message, &TtlCaps::default()) {
+        Verdict::Good(relayed) => relayed,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn keep(cache: &Cache, name: &str, octets: usize, now_ms: u64, limits: &Limits) {
+    cache.keep(ROUTE, &reply(&key(name), 600, octets), now_ms, limits);
+}
+
+fn is_fresh(cache: &Cache, name: &str, now_ms: u64, limits: &Limits) -> bool {
+    let found = cache.find(ROUTE, &key(name), now_ms, 0, limits);
+    matches!(found, Found::Reply { freshness: Freshness::Fresh { .. }, .. })
+}
+
+#[test]
+fn ca1_an_entry_is_found_by_its_route_and_key_only() {
+    let cache = Cache::default();
+    keep(&cache, "a.example", 9, 0, &LIMITS);
+    assert!(is_fresh(&cache, "a.example", 0, &LIMITS) && is_fresh(&cache, "A.example", 0, &LIMITS));
+    assert!(!is_fresh(&cache, "b.example", 0, &LIMITS));
+    let name = || Name::from_text("a.example").unwrap();
+    for (route, key) in [
+        (8, key("a.example")),
+        (ROUTE, LookupKey::new(name(), 1, false, false)),
+        (ROUTE, LookupKey::new(name(), 16, true, false)),
+        (ROUTE, LookupKey::new(name(), 16, false, true)),
+    ] {
+        assert!(
+            matches!(cache.find(route, &key, 0, 0, &LIMITS), Found::Nothing),
+            "{route} {key:?}"
+        );
+    }
+    assert_eq!(cache.outcomes(), [2, 0, 0, 0, 0, 5]);
+}
+
+#[test]
+fn ca4_ca5_neither_octets_nor_entries_pass_their_bounds() {
+    for (octets, limits) in [
+        (100, LIMITS),
+        (4_096, LIMITS),
+        (100, Limits { octets: 64 << 10, ..LIMITS }),
+        (100, Limits { entries: 3, ..LIMITS }),
+        (100, Limits { octets: 300, ..LIMITS }),
+    ] {
+        let cache = Cache::default();
+        for n in 0..3_000 {
+            keep(&cache, &format!("n{n}.example"), octets, n, &limits);
+            assert!(cache.octets() <= limits.octets && cache.entries() <= limits.entries);
+        }
+        let counters = cache.counters();
+        let inserted = counters.insertions.load(Ordering::Relaxed);
+        let evicted = counters.evictions.load(Ordering::Relaxed);
+        assert_eq!((inserted, evicted), (3_000, 3_000 - cache.entries() as u64));
+        // What is held is what is counted, and a bound that can hold entries is used.
+        let held: usize = cache.shards.iter().map(|shard| lock(shard).len()).sum();
+        assert_eq!(held, cache.entries());
+        assert!(cache.entries() > 0 || limits.octets < 1_000, "{octets} {limits:?}");
+        let less = Limits { octets: 2_000, ..limits };
+        keep(&cache, "less.example", 9, 0, &less);
+        assert!(cache.octets() <= 2_000, "a smaller bound holds from the next insertion on");
+        keep(&cache, "off.example", 9, 0, &Limits { entries: 0, ..limits });
+        assert_eq!((cache.octets(), cache.entries()), (0, 0));
+    }
+}
+
+#[test]
+fn ca4_a_message_over_16_kib_is_not_kept() {
+    let cache = Cache::default();
+    let kept = |octets| {
+        keep(&cache, "long.example", octets, 0, &LIMITS);
+        is_fresh(&cache, "long.example", 0, &LIMITS)
+    };
+    assert!(kept(16_000));
+    assert!(!kept(17_000), "and what was there is gone");
+    assert!(kept(9));
+}
+
+#[test]
+fn c2_a_scan_of_unique_names_leaves_what_is_asked_for_again() {
+    let cache = Cache::default();
+    let hot: Vec<String> = (0..500).map(|n| format!("hot{n}.example")).collect();
+    let mut hits = [0; 2];
+    let mut scanned = 0;
+    for round in 0..40 {
+        for name in &hot {
+            if is_fresh(&cache, name, 0, &LIMITS) {
+                hits[usize::from(round >= 20)] += 1;
+            } else {
+                keep(&cache, name, 9, 0, &LIMITS);
+            }
+            // From the second half on, ten unique names for each that is hot.
+            for _ in 0..if round >= 20 { 10 } else { 0 } {
+                scanned += 1;
+                keep(&cache, &format!("scan{scanned}.example"), 9, 0, &LIMITS);
+            }
+        }
+    }
+    assert!(hits[0] >= 19 * 500, "before: {hits:?}");
+    assert!(hits[1] * 100 >= 95 * 20 * 500, "less than five points are lost: {hits:?}");
+}
+
+#[test]
+fn ca5_what_the_hot_set_becomes_is_kept_after_a_while() {
+    let cache = Cache::default();
+    let small = Limits { entries: 200, ..LIMITS };
+    let mut hits = 0;
+    for round in 0..60 {
+        for n in 0..100 {
+            let name = format!("{}-{n}.example", if round < 30 { "old" } else { "new" });
+            match is_fresh(&cache, &name, 0, &small) {
+                true => hits += usize::from(round >= 40),
+                false => keep(&cache, &name, 9, 0, &small),
+            }
+        }
+    }
+    assert!(hits >= 19 * 100, "{hits} of 2,000");
+}
+
+#[test]
+fn ca20_a_failure_is_remembered_and_an_answer_ends_it() {
+    let cache = Cache::default();
+    let a = key("a.example");
+    let find = |now_ms, recoveries| cache.find(ROUTE, &a, now_ms, recoveries, &LIMITS);
+    cache.note_failure(ROUTE, &a, 0, 0, &LIMITS);
+    assert!(matches!(find(999, 0), Found::Failed) && matches!(find(1_000, 0), Found::Nothing));
+    cache.note_failure(ROUTE, &a, 1_000, 0, &LIMITS);
+    assert!(matches!(find(2_999, 0), Found::Failed));
+    assert!(matches!(find(2_999, 1), Found::Nothing), "a server came back (FW29)");
+    cache.note_failure(ROUTE, &a, 3_000, 1, &LIMITS);
+    cache.keep(ROUTE, &reply(&a, 600, 9), 3_000, &LIMITS);
+    assert!(is_fresh(&cache, "a.example", 3_001, &LIMITS));
+    assert_eq!(cache.entries(), 1, "the answer took the place of the failure");
+}
+
+#[test]
+fn ca2_ca41_a_good_reply_that_is_not_kept_ends_what_was_kept() {
+    let cache = Cache::default();
+    let a = key("a.example");
+    let is_stale = || {
+        let found = cache.find(ROUTE, &a, 700_000, 0, &LIMITS);
+        matches!(found, Found::Reply { freshness: Freshness::Stale, .. })
+    };
+    keep(&cache, "a.example", 9, 0, &LIMITS);
+    assert!(is_stale());
+    cache.note_failure(ROUTE, &a, 700_000, 0, &LIMITS);
+    assert!(is_stale(), "a failure never takes its place");
+    cache.keep(ROUTE, &reply(&a, 0, 9), 700_000, &LIMITS);
+    assert!(!is_stale() && matches!(cache.find(ROUTE, &a, 0, 0, &LIMITS), Found::Nothing));
+}
+
+#[test]
+fn ca2_names_that_come_and_go_do_not_pass_the_bounds() {
+    let cache = Cache::default();
+    for n in 0..10_000 {
+        let a = key(&format!("n{}.example", n % 7));
+        cache.keep(ROUTE, &reply(&a, n % 2 * 60, 9), 0, &LIMITS);
+        assert!(cache.entries() <= LIMITS.entries);
+    }
+}
+
+#[test]
+fn the_pages_of_the_cache_are_bounded_and_show_each_entry_once() {
+    let cache = Cache::default();
+    for n in 0..900 {
+        keep(&cache, &format!("n{n}.example"), 9, 1_000, &LIMITS);
+    }
+    let (mut from, mut names, mut pages) = (Some(0), Vec::new(), 0);
+    while let Some(at) = from {
+        let page = cache.page(at, 11_500);
+        assert!(page.entries.len() <= page::MAX_ENTRIES && page.total_entries == 900);
+        assert!(page.entries.iter().all(|e| (e.age_seconds, e.lifetime_seconds) == (10, 600)));
+        names.extend(page.entries.into_iter().map(|entry| entry.name));
+        (from, pages) = (page.next, pages + 1);
+    }
+    names.sort();
+    names.dedup();
+    assert_eq!((names.len(), pages), (900, 4));
+    assert!(cache.page(usize::MAX, 0).entries.len() <= page::MAX_ENTRIES);
+}

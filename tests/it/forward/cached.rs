@@ -1,0 +1,273 @@
+//! The cache in front of the forwarder: golden examples of 9.10 and rows C. Its clock is moved ahead in place of waiting;
+//! only the 1.8 s that a client waits for upstreams that stay silent (CA40) pass.
+
+use std::time::Duration;
+
+use hickory_proto::op::{Message, ResponseCode};
+use hickory_proto::rr::RecordType;
+use tests::upstream::Script;
+
+use super::stage::{FIRST, GOLDEN, SECOND, Stage, answers, failure, waiting};
+
+const SILENT: &str = "server 10.0.0.2 10.0.0.3\n* *\n  silent";
+
+impl Stage {
+    async fn a(&self, name: &str) -> Message {
+        self.ask_cached(&waiting(0, name, RecordType::A)).await
+    }
+
+    fn later(&self, ms: u64) {
+        self.forwarder.clock().advance(Duration::from_millis(ms));
+    }
+
+    /// Every server of the default group answers by this script from now on.
+    fn play(&self, script: &str) {
+        for (ip, script) in Script::parse(script).unwrap() {
+            if [FIRST, SECOND].map(Into::into).contains(&ip) {
+                self.upstream(octets(ip)).play(script);
+            }
+        }
+    }
+
+    /// How often the servers of the default group were asked about a name.
+    fn asked(&self, name: &str) -> usize {
+        [FIRST, SECOND].into_iter().map(|ip| self.upstream(ip).times_asked(name)).sum()
+    }
+}
+
+fn octets(ip: std::net::IpAddr) -> [u8; 4] {
+    match ip {
+        std::net::IpAddr::V4(ip) => ip.octets(),
+        std::net::IpAddr::V6(_) => panic!("{ip}"),
+    }
+}
+
+/// TTLs of the answer section, then of the authority section.
+fn ttls(reply: &Message) -> Vec<u32> {
+    reply.answers.iter().chain(&reply.authorities).map(|record| record.ttl).collect()
+}
+
+const WWW: [&str; 2] = ["192.0.2.80", "192.0.2.81"];
+
+#[tokio::test]
+async fn g121_ca2_an_answer_comes_from_the_cache_and_counts_down() {
+    let stage = Stage::new(GOLDEN);
+    let first = stage.a("www.example.org").await;
+    assert_eq!((answers(&first), ttls(&first)), (WWW.map(String::from).to_vec(), vec![600, 600]));
+    stage.later(10_500);
+    let second = stage.a("WWW.example.org").await;
+    assert_eq!((answers(&second), ttls(&second)), (WWW.map(String::from).to_vec(), vec![590, 590]));
+    assert_eq!(failure(&second), (ResponseCode::NoError, None));
+    assert!(!second.metadata.authoritative);
+    assert_eq!(stage.asked("www.example.org."), 1);
+}
+
+#[tokio::test]
+async fn g122_g123_ca3_denials_are_kept_for_the_ttl_that_their_soa_shows() {
+    let stage = Stage::new(GOLDEN);
+    let aaaa = waiting(0, "www.example.org", RecordType::AAAA);
+    assert_eq!(ttls(&stage.ask_cached(&aaaa).await), [20]);
+    assert_eq!(ttls(&stage.a("nx.example.org").await), [20]);
+    stage.later(5_000);
+    let later = stage.a("nx.example.org").await;
+    assert_eq!((failure(&later), ttls(&later)), ((ResponseCode::NXDomain, None), vec![15]));
+    assert_eq!(ttls(&stage.ask_cached(&aaaa).await), [15]);
+    assert_eq!((stage.asked("nx.example.org."), stage.asked("www.example.org.")), (1, 1));
+}
+
+#[tokio::test]
+async fn g124_f16_a_denial_without_an_soa_is_not_kept() {
+    let stage = Stage::new(GOLDEN);
+    for asked in [1, 2] {
+        let reply = stage.a("bare.example.org").await;
+        assert_eq!((failure(&reply), ttls(&reply)), ((ResponseCode::NXDomain, None), vec![]));
+        assert_eq!(stage.asked("bare.example.org."), asked);
+    }
+}
+
+#[tokio::test]
+async fn g125_c3_a_ttl_of_zero_is_not_kept_and_a_long_one_is_capped() {
+    let stage = Stage::new(GOLDEN);
+    for asked in [1, 2] {
+        assert_eq!(ttls(&stage.a("zero.example.org").await), [0]);
+        assert_eq!(stage.asked("zero.example.org."), asked);
+    }
+    assert_eq!(ttls(&stage.a("long.example.org").await), [3600]);
+    stage.later(3_599_000);
+    assert_eq!(ttls(&stage.a("long.example.org").await), [1], "at least 1 while it is fresh");
+    assert_eq!(stage.asked("long.example.org."), 1);
+}
+
+#[tokio::test]
+async fn g126_ca4_what_was_too_long_for_a_datagram_is_whole_over_tcp_from_the_cache() {
+    let stage = Stage::new(GOLDEN);
+    let mut txt = waiting(0, "huge.example.org", RecordType::TXT);
+    assert!(stage.ask_cached(&txt).await.metadata.truncation);
+    let mut head = txt.head.borrow();
+    head.form.limit = 65_535;
+    txt.head = head.keep();
+    assert_eq!(stage.ask_cached(&txt).await.answers.len(), 1);
+    assert_eq!(stage.asked("huge.example.org."), 2, "a datagram and a stream");
+}
+
+#[tokio::test]
+async fn g128_c10_ca20_a_failure_is_remembered_for_a_second_and_longer_each_time() {
+    let stage = Stage::new(GOLDEN);
+    let mut asked = 0;
+    for kept_ms in [1_000, 2_000, 5_000, 5_000] {
+        let first = stage.a("bad.example.net").await;
+        assert_eq!(failure(&first), (ResponseCode::ServFail, Some(23)));
+        assert!(stage.asked("bad.example.net.") > asked);
+        asked = stage.asked("bad.example.net.");
+        stage.later(kept_ms - 500);
+        let second = stage.a("bad.example.net").await;
+        assert_eq!(failure(&second), (ResponseCode::ServFail, Some(13)));
+        assert_eq!(stage.asked("bad.example.net."), asked, "no upstream packet");
+        stage.later(500);
+    }
+}
+
+#[tokio::test]
+async fn g134_g135_c6_ca40_silence_after_the_ttl_gives_a_stale_reply() {
+    let stage = Stage::new(GOLDEN);
+    stage.a("www.example.org").await;
+    stage.a("nx.example.org").await;
+    stage.play(SILENT);
+    stage.later(700_000);
+    let www = waiting(0, "www.example.org", RecordType::A);
+    let nx = waiting(0, "nx.example.org", RecordType::A);
+    let (stale, denied) = tokio::join!(stage.ask_cached(&www), stage.ask_cached(&nx));
+    assert_eq!(failure(&stale), (ResponseCode::NoError, Some(3)));
+    assert_eq!((answers(&stale), ttls(&stale)), (WWW.map(String::from).to_vec(), vec![30, 30]));
+    assert_eq!(failure(&denied), (ResponseCode::NXDomain, Some(19)));
+    assert_eq!(ttls(&denied), [30]);
+    assert_eq!(stage.forwarder.lookups(), 2, "the lookups go on (CA41)");
+    // Within the next 5 s nobody waits for an upstream again.
+    let asked = stage.asked("www.example.org.");
+    let again = stage.a("www.example.org").await;
+    assert_eq!(failure(&again), (ResponseCode::NoError, Some(3)));
+    assert!(stage.asked("www.example.org.") <= asked + 1, "only the lookup in progress asks");
+    // Past the window nothing is served.
+    stage.later(86_400_000);
+    assert_eq!(stage.forwarder.cache().entries(), 2);
+    let upstreams = &stage.published.upstreams;
+    let found = stage.forwarder.cache().find(
+        upstreams.route(0).unwrap(),
+        &www.key,
+        stage.forwarder.clock().now_ms(),
+        upstreams.recoveries(0),
+        upstreams.cache(),
+    );
+    assert!(matches!(found, dataplane::forward::cache::Found::Nothing), "{found:?}");
+}
+
+#[tokio::test]
+async fn g142_ca40_an_answer_in_time_replaces_the_stale_one() {
+    let stage = Stage::new(GOLDEN);
+    stage.a("www.example.org").await;
+    stage.later(700_000);
+    let fresh = stage.a("www.example.org").await;
+    assert_eq!((failure(&fresh), ttls(&fresh)), ((ResponseCode::NoError, None), vec![600, 600]));
+    // NXDOMAIN replaces what was positive (CA41).
+    stage.play(
+        "server 10.0.0.2 10.0.0.3\n* *\n  rcode NXDOMAIN\n  authority . 60 SOA a. b. 1 2 3 4 5",
+    );
+    stage.later(700_000);
+    assert_eq!(failure(&stage.a("www.example.org").await), (ResponseCode::NXDomain, None));
+    stage.later(6_000);
+    stage.play("server 10.0.0.2 10.0.0.3\n* *\n  rcode SERVFAIL");
+    let denied = stage.a("www.example.org").await;
+    assert_eq!(failure(&denied), (ResponseCode::NXDomain, Some(19)), "on failure at once, CA40");
+    let again = stage.a("www.example.org").await;
+    assert_eq!(failure(&again), (ResponseCode::NXDomain, Some(19)), "on a cached failure, N19");
+}
+
+#[tokio::test]
+async fn g141_c8_ca30_a_popular_answer_is_asked_for_again_before_it_expires() {
+    let stage = Stage::new(GOLDEN);
+    for _ in 0..3 {
+        stage.a("www.example.org").await;
+    }
+    stage.later(545_000);
+    for asked in [2, 2] {
+        let reply = stage.a("www.example.org").await;
+        assert!(ttls(&reply) == [55, 55] || ttls(&reply) == [600, 600], "{:?}", ttls(&reply));
+        assert_eq!(stage.asked("www.example.org."), asked);
+    }
+    stage.later(56_000);
+    let fresh = stage.a("www.example.org").await;
+    assert_eq!((failure(&fresh), ttls(&fresh)), ((ResponseCode::NoError, None), vec![544, 544]));
+    assert_eq!(stage.asked("www.example.org."), 2);
+}
+
+#[tokio::test]
+async fn ca30_an_answer_that_few_asked_for_is_left_to_expire() {
+    let stage = Stage::new(GOLDEN);
+    stage.a("www.example.org").await;
+    stage.a("www.example.org").await;
+    stage.later(545_000);
+    stage.a("www.example.org").await;
+    assert_eq!(stage.asked("www.example.org."), 1);
+}
+
+#[tokio::test]
+async fn ca30_without_prefetch_a_popular_answer_expires() {
+    let stage = Stage::with(GOLDEN, |config| config.cache.prefetch = false);
+    for _ in 0..4 {
+        stage.a("www.example.org").await;
+    }
+    stage.later(545_000);
+    stage.a("www.example.org").await;
+    assert_eq!(stage.asked("www.example.org."), 1);
+}
+
+#[tokio::test]
+async fn ca40_without_a_window_no_expired_answer_is_served() {
+    let stage = Stage::with(GOLDEN, |config| config.cache.stale_seconds = 0);
+    stage.a("www.example.org").await;
+    stage.play("server 10.0.0.2 10.0.0.3\n* *\n  rcode SERVFAIL");
+    stage.later(600_000);
+    let failed = stage.a("www.example.org").await;
+    assert_eq!(failure(&failed), (ResponseCode::ServFail, Some(23)));
+}
+
+#[tokio::test]
+async fn c4_do_cd_and_type_are_kept_apart_and_letter_case_is_not() {
+    let stage = Stage::new(GOLDEN);
+    let www = waiting(0, "www.example.org", RecordType::A);
+    let key = |dnssec, cd| dataplane_core::LookupKey::new(www.key.name().clone(), 1, dnssec, cd);
+    for key in [key(false, false), key(true, false), key(false, true)] {
+        for _ in 0..2 {
+            stage.ask_cached(&dataplane_core::Waiting { key: key.clone(), ..www.clone() }).await;
+        }
+    }
+    assert_eq!(stage.asked("www.example.org."), 3);
+}
+
+#[tokio::test]
+async fn ca1_ca5_without_memory_or_entries_nothing_is_kept() {
+    for (bytes, entries) in [(0, 10), (1 << 20, 0)] {
+        let stage = Stage::with(GOLDEN, |config| {
+            (config.cache.memory_bytes, config.cache.entries) = (bytes, entries);
+        });
+        for asked in [1, 2] {
+            stage.a("www.example.org").await;
+            assert_eq!(stage.asked("www.example.org."), asked);
+        }
+    }
+}
+
+#[tokio::test]
+async fn g97_fw42_each_hop_of_a_chain_is_kept_by_itself() {
+    let stage = Stage::new(GOLDEN);
+    let half = waiting(1, "half.corp.example", RecordType::A);
+    assert_eq!(ttls(&stage.ask_cached(&half).await), [60, 600, 600]);
+    stage.later(10_500);
+    assert_eq!(ttls(&stage.ask_cached(&half).await), [50, 590, 590]);
+    assert_eq!(ttls(&stage.a("www.example.org").await), [590, 590]);
+    // The CNAME expires and is asked for; what it leads to is still there.
+    stage.later(50_000);
+    assert_eq!(ttls(&stage.ask_cached(&half).await), [60, 540, 540]);
+    assert_eq!(stage.upstream([10, 20, 0, 53]).times_asked("half.corp.example."), 2);
+    assert_eq!(stage.asked("www.example.org."), 1);
+}

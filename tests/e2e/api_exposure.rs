@@ -23,7 +23,7 @@ fn of_tier(name: &str, address: &str, tier: &str) -> Value {
 }
 
 #[test]
-fn k24_another_exposure_takes_effect_on_all_pods_without_a_delay_or_a_list_of_slices() {
+fn k24_another_exposure_takes_effect_on_all_pods_at_once_without_a_list_of_slices() {
     let api = ScriptedApi::start(&shop());
     api.put(of_tier("front", "10.96.0.31", "front"));
     api.put(of_tier("back", "10.96.0.32", "back"));

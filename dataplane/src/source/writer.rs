@@ -1,5 +1,6 @@
 //! The one writer of the index: a source's changes and configurations in, published states out.
 
+mod renewal;
 mod warm;
 
 use std::path::PathBuf;
@@ -8,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crds::Config;
 use dataplane_core::{
-    Change, DataSource, Exposure, Identity, Index, Key, Relist, Resource, Settings, WorkerCounters,
+    Change, DataSource, Identity, Index, Key, Relist, Resource, Settings, WorkerCounters,
 };
 use tokio::sync::watch;
 
@@ -39,7 +40,7 @@ pub struct Setup {
 pub struct Writer {
     index: Index,
     /// Takes over when it is complete.
-    renewal: Option<Renewal>,
+    renewal: Option<renewal::Renewal>,
     state: Arc<State>,
     upstreams: Arc<Upstreams>,
     resolv_conf: PathBuf,
@@ -55,21 +56,6 @@ pub struct Writer {
     is_reconfigured: bool,
     /// The warm start.
     warm: warm::Warm,
-}
-
-/// A configuration that reads of objects what was not kept, and takes over in one step when new
-/// lists have brought it (E5).
-#[derive(Debug)]
-struct Renewal {
-    config: Arc<Config>,
-    settings: Settings,
-    relist: Relist,
-    /// Filled beside the index that answers, which it replaces. `None` where labels are all that is
-    /// missing: they are kept with the objects that are held, so that nothing is held twice (K24).
-    index: Option<Index>,
-    /// A list that began before does not count.
-    has_begun: [bool; Resource::ALL.len()],
-    is_done: [bool; Resource::ALL.len()],
 }
 
 /// What a change did.
@@ -154,56 +140,6 @@ impl Writer {
         // What was exported so far was kept under the one before.
         self.warm.abandon();
         Ok(self.index.configure(settings))
-    }
-
-    /// What must be listed again before this configuration takes over, see [`Writer::renew`].
-    pub fn relist_for(&self, config: &Config) -> Relist {
-        let has_data = Resource::ALL.into_iter().any(|resource| self.has_any(resource));
-        let kept = settings::reads_of_objects(&self.configs.borrow());
-        match (kept, settings::reads_of_objects(config)) {
-            (Some(kept), Some(new)) if has_data => kept.relist_for(&new),
-            _ => Relist::Nothing,
-        }
-    }
-
-    /// Takes another configuration over once every resource that it needs more of, and that has
-    /// data now, has been listed again; until then the present one answers.
-    ///
-    /// # Errors
-    /// When the configuration cannot be used; then nothing changed.
-    pub fn renew(&mut self, config: &Config) -> Result<(), String> {
-        let settings = settings::of(config)?;
-        let relist = self.relist_for(config);
-        self.cancel_renewal();
-        let index = match relist {
-            Relist::Nothing | Relist::Labels => {
-                self.index.keep_labels_of(settings.exposure.clone());
-                None
-            }
-            Relist::Everything => Some(Index::new(settings.clone())),
-        };
-        let nothing = [false; Resource::ALL.len()];
-        let config = Arc::new(config.clone());
-        let renewal =
-            Renewal { config, settings, relist, index, has_begun: nothing, is_done: nothing };
-        self.renewal = Some(renewal);
-        Ok(())
-    }
-
-    /// A configuration waits for lists, see [`Writer::renew`].
-    pub fn is_renewing(&self) -> bool {
-        self.renewal.is_some()
-    }
-
-    /// The configuration that waits for lists is not wanted any more.
-    pub fn cancel_renewal(&mut self) {
-        self.renewal = None;
-        self.index.keep_labels_of(Exposure::default());
-    }
-
-    /// The index that is being filled beside the one that answers, if there is one.
-    fn renewing_index(&mut self) -> Option<&mut Index> {
-        self.renewal.as_mut().and_then(|renewal| renewal.index.as_mut())
     }
 
     /// Whether anything is held of a resource, be it of a list that is not complete.
@@ -343,36 +279,6 @@ impl Writer {
         self.report.read().feeds[resource as usize].is_of_former_cluster = false;
         self.warm.abandon();
         self.take_renewal();
-    }
-
-    /// E5: in one step, once the new lists lack nothing that is held and that its answers need.
-    fn take_renewal(&mut self) {
-        let Some(renewal) = &self.renewal else { return };
-        let lacks = |resource| {
-            renewal.relist.includes(resource)
-                && settings::reads(&renewal.config, resource)
-                && self.has_any(resource)
-                && !renewal.is_done[resource as usize]
-        };
-        let is_complete = !Resource::ALL.into_iter().any(lacks);
-        if is_complete && let Some(renewal) = self.renewal.take() {
-            match renewal.index {
-                Some(index) => {
-                    self.index = index;
-                    self.has_begun = renewal.has_begun;
-                }
-                None => {
-                    self.index.configure(renewal.settings);
-                    self.index.keep_labels_of(Exposure::default());
-                }
-            }
-            // Objects lie at other places in another index, and less is kept of them in this one.
-            self.warm.abandon();
-            self.take_upstreams(&renewal.config);
-            self.configs.send_replace(renewal.config.clone());
-            self.keep_configuration(renewal.config);
-            tracing::info!("what was missing was listed: the configuration is in effect");
-        }
     }
 
     /// Makes what changed visible, records and upstreams together, if anything visible did.

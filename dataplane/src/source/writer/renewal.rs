@@ -1,0 +1,106 @@
+//! A configuration that needs lists before it takes over (E5, K24), seen from the writer.
+
+use std::sync::Arc;
+
+use crds::Config;
+use dataplane_core::{Exposure, Index, Relist, Resource, Settings};
+
+use super::Writer;
+use crate::settings;
+
+/// A configuration that reads of objects what was not kept, and takes over in one step when new
+/// lists have brought it (E5).
+#[derive(Debug)]
+pub(super) struct Renewal {
+    config: Arc<Config>,
+    settings: Settings,
+    relist: Relist,
+    /// Filled beside the index that answers, which it replaces. `None` where labels are all that is
+    /// missing: they are kept with the objects that are held, so that nothing is held twice (K24).
+    pub(super) index: Option<Index>,
+    /// A list that began before does not count.
+    pub(super) has_begun: [bool; Resource::ALL.len()],
+    pub(super) is_done: [bool; Resource::ALL.len()],
+}
+
+impl Writer {
+    /// What must be listed again before this configuration takes over, see [`Writer::renew`].
+    pub fn relist_for(&self, config: &Config) -> Relist {
+        let has_data = Resource::ALL.into_iter().any(|resource| self.has_any(resource));
+        let kept = settings::reads_of_objects(&self.configs.borrow());
+        match (kept, settings::reads_of_objects(config)) {
+            (Some(kept), Some(new)) if has_data => kept.relist_for(&new),
+            _ => Relist::Nothing,
+        }
+    }
+
+    /// Takes another configuration over once every resource that it needs more of, and that has
+    /// data now, has been listed again; until then the present one answers.
+    ///
+    /// # Errors
+    /// When the configuration cannot be used; then nothing changed.
+    pub fn renew(&mut self, config: &Config) -> Result<(), String> {
+        let settings = settings::of(config)?;
+        let relist = self.relist_for(config);
+        self.cancel_renewal();
+        let index = match relist {
+            Relist::Nothing | Relist::Labels => {
+                self.index.keep_labels_of(settings.exposure.clone());
+                None
+            }
+            Relist::Everything => Some(Index::new(settings.clone())),
+        };
+        let nothing = [false; Resource::ALL.len()];
+        let config = Arc::new(config.clone());
+        let renewal =
+            Renewal { config, settings, relist, index, has_begun: nothing, is_done: nothing };
+        self.renewal = Some(renewal);
+        Ok(())
+    }
+
+    /// A configuration waits for lists, see [`Writer::renew`].
+    pub fn is_renewing(&self) -> bool {
+        self.renewal.is_some()
+    }
+
+    /// The configuration that waits for lists is not wanted any more.
+    pub fn cancel_renewal(&mut self) {
+        self.renewal = None;
+        self.index.keep_labels_of(Exposure::default());
+    }
+
+    /// The index that is being filled beside the one that answers, if there is one.
+    pub(super) fn renewing_index(&mut self) -> Option<&mut Index> {
+        self.renewal.as_mut().and_then(|renewal| renewal.index.as_mut())
+    }
+
+    /// E5: in one step, once the new lists lack nothing that is held and that its answers need.
+    pub(super) fn take_renewal(&mut self) {
+        let Some(renewal) = &self.renewal else { return };
+        let lacks = |resource| {
+            renewal.relist.includes(resource)
+                && settings::reads(&renewal.config, resource)
+                && self.has_any(resource)
+                && !renewal.is_done[resource as usize]
+        };
+        let is_complete = !Resource::ALL.into_iter().any(lacks);
+        if is_complete && let Some(renewal) = self.renewal.take() {
+            match renewal.index {
+                Some(index) => {
+                    self.index = index;
+                    self.has_begun = renewal.has_begun;
+                }
+                None => {
+                    self.index.configure(renewal.settings);
+                    self.index.keep_labels_of(Exposure::default());
+                }
+            }
+            // Objects lie at other places in another index, and less is kept of them in this one.
+            self.warm.abandon();
+            self.take_upstreams(&renewal.config);
+            self.configs.send_replace(renewal.config.clone());
+            self.keep_configuration(renewal.config);
+            tracing::info!("what was missing was listed: the configuration is in effect");
+        }
+    }
+}

@@ -50,6 +50,60 @@ fn the_full_example_has_every_field_of_the_spec() {
     assert_eq!(missing, Vec::<&String>::new());
 }
 
+/// What an example needs of a cluster, as its own fields show it: each must be in its first lines.
+fn needs(dns: &serde_json::Value) -> Vec<String> {
+    let (name, spec) = (&dns["metadata"]["name"], &dns["spec"]);
+    let service = &spec["service"];
+    let mut needs = Vec::new();
+    if name != "default" {
+        needs.push(format!("{} in instances", name.as_str().expect("a name")));
+    }
+    match (service["name"].as_str().unwrap_or("kube-dns"), &service["adopt"]) {
+        ("kube-dns", serde_json::Value::Bool(true)) => {
+            needs.push("a Service kube-system/kube-dns to adopt".to_owned());
+        }
+        ("kube-dns", _) => needs.push("no Service kube-system/kube-dns yet".to_owned()),
+        (other, _) => needs.push(format!("{other} in services")),
+    }
+    let text = |value: &serde_json::Value| value.as_str().expect("a text").to_owned();
+    needs.extend(service["clusterIPs"].as_array().into_iter().flatten().map(text));
+    let listeners = ["tls", "https"].map(|kind| &spec["listeners"][kind]["certificate"]["name"]);
+    needs.extend(listeners.into_iter().filter(|name| name.is_string()).map(text));
+    let selector = spec["placement"]["nodeSelector"].as_object().into_iter().flatten();
+    needs.extend(selector.map(|(key, value)| format!("{key}={}", text(value))));
+    if spec["image"].is_string() {
+        needs.push("allowedImages".to_owned());
+    }
+    if spec["scaling"]["load"].is_object() {
+        needs.push("metrics.k8s.io".to_owned());
+    }
+    if spec["scaling"]["perNode"].is_object() {
+        needs.push("500 nodes".to_owned());
+    }
+    let bundles = spec.to_string();
+    let mut rest = bundles.as_str();
+    while let Some((_, after)) = rest.split_once(r#""caBundle":"#) {
+        let bundle = serde_json::Deserializer::from_str(after).into_iter::<serde_json::Value>();
+        needs.extend(bundle.flatten().take(1).map(|bundle| text(&bundle["name"])));
+        rest = after;
+    }
+    needs
+}
+
+#[test]
+fn every_example_says_in_its_first_lines_what_it_needs() {
+    for path in examples() {
+        let text = std::fs::read_to_string(&path).expect("an example");
+        let head: Vec<&str> = text.lines().take_while(|line| line.starts_with("# ")).collect();
+        let head = head.iter().map(|line| &line[2..]).collect::<Vec<_>>().join(" ");
+        let said = head.split_once("Needs: ").unwrap_or_else(|| panic!("{}", path.display())).1;
+        let dns: serde_json::Value = serde_saphyr::from_str(&text).expect("YAML");
+        for need in needs(&dns) {
+            assert!(said.contains(&need), "{}: {need}", path.display());
+        }
+    }
+}
+
 #[test]
 fn a34_ports_are_filled_in_by_transport() {
     let config =

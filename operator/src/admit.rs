@@ -2,11 +2,16 @@
 //! addresses that Service got, how many nodes there are, what is in the ConfigMaps it names. Pure.
 
 mod bundles;
+mod image;
+mod pods;
 
 pub use bundles::with_bundles;
+pub(crate) use image::is_entry;
+pub(crate) use pods::certificates;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use crds::check::check_own_addresses;
 use crds::{ClusterDNS, Config};
@@ -19,6 +24,9 @@ use crate::settings::Settings;
 
 /// Nodes up to which every one may have a pod: each pod watches the API server.
 const MAX_NODES_PER_NODE: u32 = 500;
+
+/// No watch shows Secrets, and somebody labels one because this is refused.
+const LOOK_FOR_CERTIFICATES: Duration = Duration::from_secs(5);
 
 /// Whether it may; what is refused changes nothing that runs.
 ///
@@ -33,6 +41,7 @@ pub fn admit(
     is_managed(dns, settings)?;
     is_the_only_one(dns, observed)?;
     does_not_ask_itself(config, observed)?;
+    pods::are_allowed(dns, observed, settings)?;
     fits_the_nodes(dns, observed)
 }
 
@@ -100,7 +109,10 @@ fn age_key(dns: &ClusterDNS) -> (i64, &str) {
 }
 
 /// Addresses as written, and those that it has.
-fn claimed_ips(dns: &ClusterDNS, real: impl Iterator<Item = IpAddr>) -> BTreeSet<IpAddr> {
+pub(crate) fn claimed_ips(
+    dns: &ClusterDNS,
+    real: impl Iterator<Item = IpAddr>,
+) -> BTreeSet<IpAddr> {
     let written = dns.spec.service.iter().flat_map(|service| service.cluster_ips.iter().flatten());
     let reported = dns.status.iter().flat_map(|status| &status.cluster_ips);
     written.chain(reported).filter_map(|text| text.parse().ok()).chain(real).collect()

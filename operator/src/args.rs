@@ -1,12 +1,15 @@
 //! Subcommands and flags; each flag of `run` is also an environment variable.
 
+mod values;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args as Flags, Parser, Subcommand, ValueEnum};
 
 use crate::offline::Format;
-use crate::settings::Settings;
+use crate::settings::{Allowed, DataPlane, Settings};
+use values::{dataplane_flag, image_entry, pull_policy, socket_address, variable};
 
 /// The image of the data plane that is used where none is named: this version's. Both programs are in one image.
 pub const DATAPLANE_IMAGE: &str = concat!("clusterdns:", env!("CARGO_PKG_VERSION"));
@@ -39,7 +42,7 @@ pub struct Args {
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
     /// Reconcile every ClusterDNS of a cluster until it is asked to stop
-    Run(Run),
+    Run(Box<Run>),
     /// Print every object that a ClusterDNS would create, as YAML, without a cluster
     Render(Render),
     /// Say what is wrong, and what is legal but unwise, in ClusterDNS manifests
@@ -58,6 +61,47 @@ pub struct Run {
         default_value = DATAPLANE_IMAGE
     )]
     pub dataplane_image: String,
+
+    /// When the image of the data plane is pulled: Always, IfNotPresent or Never [default: what
+    /// the API server does without it]
+    #[arg(long, value_name = "POLICY", env = "CLUSTERDNS_DATAPLANE_PULL_POLICY",
+        value_parser = pull_policy)]
+    pub dataplane_pull_policy: Option<String>,
+
+    /// More flags of the data plane, one a line; not those that the operator sets itself
+    #[arg(long, value_name = "FLAG", env = "CLUSTERDNS_DATAPLANE_ARGS", value_delimiter = '\n',
+        allow_hyphen_values = true, value_parser = dataplane_flag)]
+    pub dataplane_args: Vec<String>,
+
+    /// Environment variables of the data plane, one a line
+    #[arg(long, value_name = "NAME=VALUE", env = "CLUSTERDNS_DATAPLANE_ENV",
+        value_delimiter = '\n', value_parser = variable)]
+    pub dataplane_env: Vec<(String, String)>,
+
+    /// Images that spec.image may name, separated by commas: repositories with any tag and digest,
+    /// and what is below those that end in / [default: the repository of --dataplane-image]
+    #[arg(long, value_name = "REPOSITORY", env = "CLUSTERDNS_ALLOWED_IMAGES",
+        value_delimiter = ',', value_parser = image_entry)]
+    pub allowed_images: Vec<String>,
+
+    /// Keys with a prefix that spec.placement.podLabels may have, and prefixes that end in /,
+    /// separated by commas. Keys without a prefix are always allowed [default: none]
+    #[arg(long, value_name = "KEY", env = "CLUSTERDNS_ALLOWED_POD_LABELS", value_delimiter = ',')]
+    pub allowed_pod_labels: Vec<String>,
+
+    /// The same of spec.placement.podAnnotations [default: none]
+    #[arg(
+        long,
+        value_name = "KEY",
+        env = "CLUSTERDNS_ALLOWED_POD_ANNOTATIONS",
+        value_delimiter = ','
+    )]
+    pub allowed_pod_annotations: Vec<String>,
+
+    /// Secrets that listeners may have as certificates without the label
+    /// clusterdns.dev/certificate: "true", separated by commas [default: none]
+    #[arg(long, value_name = "SECRET", env = "CLUSTERDNS_CERTIFICATES", value_delimiter = ',')]
+    pub certificates: Vec<String>,
 
     /// Namespaces in which it may create a data plane; another spec.service.namespace is refused.
     /// Separate by commas
@@ -87,8 +131,9 @@ pub struct Run {
     #[arg(long, value_name = "NAME", env = "CLUSTERDNS_POD_NAME")]
     pub pod_name: Option<String>,
 
-    /// Address and port of /livez, /readyz and /metrics
-    #[arg(long, value_name = "ADDR:PORT", env = "CLUSTERDNS_HTTP", default_value = "0.0.0.0:8080",
+    /// Address and port of /livez, /readyz and /metrics. [::] is every address of both families,
+    /// and 0.0.0.0 where the machine has no IPv6
+    #[arg(long, value_name = "ADDR:PORT", env = "CLUSTERDNS_HTTP", default_value = "[::]:8080",
         value_parser = socket_address)]
     pub http: SocketAddr,
 
@@ -215,17 +260,28 @@ impl Run {
                 .collect()
         };
         Settings {
-            dataplane_image: self.dataplane_image.clone(),
+            dataplane: DataPlane {
+                image: self.dataplane_image.clone(),
+                pull_policy: self.dataplane_pull_policy.clone().filter(|policy| !policy.is_empty()),
+                args: named(&self.dataplane_args),
+                env: self
+                    .dataplane_env
+                    .iter()
+                    .filter(|(name, _)| !name.is_empty())
+                    .cloned()
+                    .collect(),
+            },
+            allowed: Allowed {
+                images: named(&self.allowed_images),
+                pod_labels: named(&self.allowed_pod_labels),
+                pod_annotations: named(&self.allowed_pod_annotations),
+                certificates: named(&self.certificates),
+            },
             workload_namespaces: named(&self.workload_namespaces),
             instances: named(&self.instances),
             own_namespace: Some(self.namespace.clone()),
         }
     }
-}
-
-fn socket_address(text: &str) -> Result<SocketAddr, String> {
-    let example = "write an IP address and a port, such as 0.0.0.0:8080 or [::]:8080";
-    text.parse().map_err(|_| example.to_owned())
 }
 
 #[cfg(test)]
@@ -241,7 +297,7 @@ mod tests {
 
     fn run(flags: &[&str]) -> Run {
         match parse(&[&["run"], flags].concat()) {
-            Ok(Command::Run(run)) => run,
+            Ok(Command::Run(run)) => *run,
             other => panic!("{other:?}"),
         }
     }
@@ -249,19 +305,19 @@ mod tests {
     #[test]
     fn an_address_without_a_port_says_what_to_write() {
         let message = parse(&["run", "--http", "127.0.0.1"]).unwrap_err();
-        assert!(message.contains("such as 0.0.0.0:8080"), "{message}");
+        assert!(message.contains("such as [::]:8080"), "{message}");
     }
 
     #[test]
     fn run_needs_no_flag() {
         let run = run(&[]);
-        assert_eq!(run.http, "0.0.0.0:8080".parse().unwrap());
+        assert_eq!(run.http, "[::]:8080".parse().unwrap());
         let expected = Settings {
-            dataplane_image: DATAPLANE_IMAGE.to_owned(),
+            dataplane: DataPlane { image: DATAPLANE_IMAGE.to_owned(), ..DataPlane::default() },
             workload_namespaces: vec!["kube-system".to_owned()],
-            instances: Vec::new(),
-            own_namespace: Some("clusterdns-system".to_owned()),
+            ..Settings::default()
         };
+        let expected = Settings { own_namespace: Some("clusterdns-system".to_owned()), ..expected };
         assert_eq!(run.settings(), expected);
     }
 
@@ -272,6 +328,38 @@ mod tests {
         assert_eq!(settings.workload_namespaces, ["kube-system", "dns"]);
         assert_eq!(settings.instances, ["a", "b"]);
         assert!(run(&["--instances", ""]).settings().instances.is_empty());
+    }
+
+    #[test]
+    fn what_would_break_every_data_plane_is_refused_at_the_start() {
+        for (flags, says) in [
+            (
+                ["run", "--dataplane-args=--drain-seconds=1"],
+                "--drain-seconds is set by the operator",
+            ),
+            (["run", "--dataplane-args=workers"], "such as --workers=2"),
+            (["run", "--dataplane-env=POD_NAME=x"], "POD_NAME is set by the operator"),
+            (["run", "--dataplane-env=X"], "write NAME=VALUE"),
+            (["run", "--dataplane-env=CLUSTERDNS_LISTEN=x"], "CLUSTERDNS_LISTEN is a flag"),
+            (["run", "--dataplane-pull-policy=Sometimes"], "IfNotPresent"),
+            (["run", "--allowed-images=registry.example/dns:1"], "without tag"),
+            (["run", "--allowed-images=/"], "without tag"),
+        ] {
+            let message = parse(&flags).expect_err(says);
+            assert!(message.contains(says), "{message}");
+        }
+        let settings = run(&[
+            "--dataplane-args=--workers=2\n--log-level=debug",
+            "--dataplane-env=A=b=c\nB=",
+            "--dataplane-pull-policy=",
+            "--allowed-images=",
+        ])
+        .settings();
+        assert_eq!(settings.dataplane.args, ["--workers=2", "--log-level=debug"]);
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(settings.dataplane.env, [pair("A", "b=c"), pair("B", "")]);
+        assert_eq!(settings.dataplane.pull_policy, None);
+        assert!(settings.allowed.images.is_empty());
     }
 
     #[test]

@@ -92,7 +92,7 @@ pub async fn run(
     let version_lost = Notify::new();
     let reconciling = controller
         .with_config(Config::default().concurrency(CONCURRENCY))
-        .reconcile_all_on(triggers.clone().stream())
+        .reconcile_on(triggers.clone().stream())
         .graceful_shutdown_on(stop)
         .run(reconcile, after_failure, ctx.clone())
         .for_each(|outcome| async {
@@ -117,7 +117,7 @@ pub async fn run(
             "the API server does not know the version at which ClusterDNS are watched, as after etcd was restored: \
              this process ends, and reads everything when it is started again"
         ),
-        () = departed::follow(&ctx) => {}
+        () = departed::follow(&ctx, &triggers) => {}
         () = definition::follow(definition.clone(), ctx.client.clone()) => {}
         () = follow_offers(&ctx, &triggers, offers_again_in) => {}
     }
@@ -154,7 +154,7 @@ async fn follow_offers(ctx: &Context, triggers: &Triggers, mut again_in: Duratio
                 again_in = next;
                 if is_new {
                     let all = ctx.caches.resources.state();
-                    triggers.notify(&all, all.iter().map(|dns| dns.name_any()));
+                    triggers.wake(&all, all.iter().map(|dns| dns.name_any()));
                 }
             }
             Err(error) => tracing::warn!("cannot learn what the API server offers: {error:#}"),

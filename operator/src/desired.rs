@@ -10,6 +10,7 @@ mod deployment;
 mod disruption_budget;
 mod instance;
 mod network_policy;
+mod pod_labels;
 mod pod_monitor;
 mod pod_template;
 pub mod ports;
@@ -20,8 +21,8 @@ mod service_account;
 mod volumes;
 
 pub use autoscaler::QUERIES_PER_SECOND;
-pub use container::CONTAINER;
-pub use pod_template::pod_labels;
+pub use container::{CONTAINER, FLAGS, VARIABLES};
+pub use pod_labels::{labels_behind, may_select, own_labels, pod_labels, selects};
 pub use service::as_it_was;
 pub use volumes::{CERTIFICATES, CONFIGURATION, STATE};
 

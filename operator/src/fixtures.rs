@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::observed::{Check, Comparison, Observed, Outcome, PodAnswer, Said};
 use crate::plan::RolloutPlan;
-use crate::settings::Settings;
+use crate::settings::{DataPlane, Settings};
 
 /// A ClusterDNS called `default` with this spec, as YAML.
 pub(crate) fn dns(spec: &str) -> ClusterDNS {
@@ -31,10 +31,9 @@ pub(crate) fn at(seconds: i64) -> Timestamp {
 /// An operator that may do everything in kube-system.
 pub(crate) fn settings() -> Settings {
     Settings {
-        dataplane_image: "clusterdns:test".to_owned(),
+        dataplane: DataPlane { image: "clusterdns:test".to_owned(), ..DataPlane::default() },
         workload_namespaces: vec!["kube-system".to_owned()],
-        instances: Vec::new(),
-        own_namespace: None,
+        ..Settings::default()
     }
 }
 

@@ -3,6 +3,7 @@
 
 pub mod authorities;
 pub mod caches;
+pub mod certificates;
 pub mod foreign;
 pub mod offers;
 pub mod persistence;
@@ -25,7 +26,7 @@ use crate::controller::triggers;
 use crate::desired::Kind;
 use crate::observed::{Child, Observed, Sample};
 use crate::read::within;
-use crate::{names, pods, resources, rollout};
+use crate::{admit, names, pods, resources, rollout};
 
 /// One look.
 ///
@@ -59,6 +60,14 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
         replica_sets: caches.replica_sets(&namespace, &instance),
         daemon_set: typed(of(Kind::DaemonSet, &name))?,
         autoscaler: typed(of(Kind::HorizontalPodAutoscaler, &name))?,
+        selectors: selectors(ctx, (&namespace, &service_name)),
+        certificates: certificates::read(
+            &ctx.client,
+            &namespace,
+            admit::certificates(dns).into_iter().map(|(_, name)| name).collect(),
+            &ctx.settings.allowed.certificates,
+        )
+        .await?,
         ca_bundles: authorities::read(authorities::of(dns), bundle),
         size: caches.size(),
         placeable_nodes: Some(caches.placeable_nodes(&placement(dns))),
@@ -111,18 +120,21 @@ fn placement(dns: &ClusterDNS) -> BTreeMap<String, String> {
     wanted
 }
 
-fn others(ctx: &Context, dns: &ClusterDNS) -> Vec<ClusterDNS> {
-    let is_other = |other: &Arc<ClusterDNS>| other.metadata.name != dns.metadata.name;
-    let mut others: Vec<ClusterDNS> = ctx
-        .caches
-        .resources
-        .state()
-        .into_iter()
-        .filter(is_other)
-        .map(Arc::unwrap_or_clone)
-        .collect();
-    others.sort_by_key(ResourceExt::name_any);
+fn others(ctx: &Context, dns: &ClusterDNS) -> Vec<Arc<ClusterDNS>> {
+    let mut others = ctx.caches.resources.state();
+    others.retain(|other| other.metadata.name != dns.metadata.name);
+    others.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
     others
+}
+
+/// Of every other Service of the namespace.
+fn selectors(
+    ctx: &Context,
+    (namespace, own): (&str, &str),
+) -> BTreeMap<String, BTreeMap<String, String>> {
+    let services = ctx.caches.objects(Kind::Service, namespace);
+    let others = services.iter().filter(|service| service.name_any() != own);
+    others.map(|service| (service.name_any(), triggers::selector(service))).collect()
 }
 
 fn children(ctx: &Context, dns: &ClusterDNS) -> Vec<Child> {

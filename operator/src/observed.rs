@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crds::ClusterDNS;
@@ -18,7 +19,7 @@ use crate::desired::Kind;
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
     /// Every other ClusterDNS, for conflicts.
-    pub others: Vec<ClusterDNS>,
+    pub others: Vec<Arc<ClusterDNS>>,
     /// The Service that the spec names, ours or not.
     pub service: Option<Service>,
     /// Its EndpointSlices.
@@ -33,6 +34,10 @@ pub struct Observed {
     pub autoscaler: Option<HorizontalPodAutoscaler>,
     /// `clusterdns-<name>`: the configuration as it is written now.
     pub config_map: Option<ConfigMap>,
+    /// Other Services of its namespace that select pods: name and selector. Our pods must not be behind them by accident.
+    pub selectors: BTreeMap<String, BTreeMap<String, String>>,
+    /// What the Secrets are that its listeners name.
+    pub certificates: BTreeMap<String, Certificate>,
     /// Pods of this ClusterDNS, by label.
     pub pods: Vec<Pod>,
     /// Pods that the selector of the Service, without our own key, picks and that are not ours: the other DNS server's.
@@ -86,6 +91,21 @@ pub struct ClusterSize {
     pub cores: u32,
     /// Allocatable cores of nodes that take new pods.
     pub schedulable_cores: u32,
+}
+
+/// What a Secret is that a listener names as its certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Certificate {
+    /// Of the right type, and marked for this use or named by the administrator.
+    Usable,
+    /// There is none of that name.
+    Missing,
+    /// It is not of type `kubernetes.io/tls`.
+    OtherType,
+    /// It has not the label that allows this use.
+    NotMarked,
+    /// The operator may not look.
+    NotReadable,
 }
 
 /// What this API server offers.

@@ -1,5 +1,6 @@
 //! `/livez /readyz /metrics` of the operator. A standby is ready: it is there to take over.
 
+mod bind;
 mod bounded;
 mod places;
 
@@ -25,10 +26,8 @@ pub async fn start(
     metrics: Arc<Metrics>,
     definition: Arc<Definition>,
 ) -> anyhow::Result<()> {
-    let listener = tokio::net::TcpListener::bind(address).await;
-    let listener = listener.with_context(|| {
-        format!("cannot listen for HTTP on {address}: choose another with --http")
-    })?;
+    let listener = tokio::net::TcpListener::from_std(bind::bind(address)?)
+        .context("cannot listen for HTTP")?;
     // With port 0 nobody else knows it.
     if let Ok(address) = listener.local_addr() {
         tracing::info!(%address, "serving probes and metrics");

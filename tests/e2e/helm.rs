@@ -106,14 +106,28 @@ async fn helm_installs_upgrades_and_leaves_only_what_keeps_dns_running() {
 #[tokio::test]
 async fn s8_the_plain_manifests_install_and_their_pods_are_admitted_as_restricted() {
     let Some(site) = Site::start().await else { return };
-    let apply = |path: &str| {
+    let apply = |how: &str, path: &str| {
         let path = in_repository(path);
-        site.kubectl(&["apply", "--server-side", "--filename", &path])
+        site.kubectl(&["apply", "--server-side", how, &path])
     };
-    apply("charts/clusterdns/crds");
-    apply("charts/manifests");
+    apply("--filename", "charts/clusterdns/crds");
+    apply("--kustomize", "charts/manifests");
     // A second time changes nothing.
-    assert!(apply("charts/manifests").contains("clusterdns-operator serverside-applied"));
+    let again = apply("--kustomize", "charts/manifests");
+    assert!(again.contains("clusterdns-operator serverside-applied"), "{again}");
+    // The image has one place, from where the flag takes it too.
+    let other = site.tools.folder().join("other-image");
+    std::fs::create_dir(&other).expect("the folder is ours");
+    for file in ["namespace.yaml", "operator.yaml", "kustomization.yaml"] {
+        let text = std::fs::read_to_string(in_repository(&format!("charts/manifests/{file}")));
+        let text = text.expect("it is there");
+        let text = text.replace("newName: clusterdns", "newName: registry.example:5000/dns/own");
+        std::fs::write(other.join(file), text).expect("the folder is ours");
+    }
+    let built = site.kubectl(&["kustomize", &other.display().to_string()]);
+    let image = format!("registry.example:5000/dns/own:{}", env!("CARGO_PKG_VERSION"));
+    assert!(built.contains(&format!("image: {image}\n")), "{built}");
+    assert!(built.contains(&format!("- --dataplane-image={image}\n")), "{built}");
     let enforced = ["get", "namespace", NAMESPACE, "--output=jsonpath={.metadata.labels}"];
     assert!(
         site.kubectl(&enforced).contains(r#""pod-security.kubernetes.io/enforce":"restricted""#)

@@ -38,3 +38,4 @@ mod operator_scaling;
 mod operator_service;
 mod operator_upgrade;
 mod operator_words;
+mod operator_writer;

@@ -82,6 +82,42 @@ async fn o13_everything_is_created_once_and_then_nothing_is_written() {
     assert_eq!(condition(&client, "a", "Audited").await.expect("it stays").1, "Audited");
 }
 
+/// ClusterDNS side by side, and edits of one of them.
+const MANY: u32 = 12;
+const EDITS: u32 = 20;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn o13_what_concerns_one_of_many_wakes_only_that_one() {
+    let Some(Started { client, proxy, operator, plane: _plane }) = settled().await else { return };
+    for n in 1..MANY {
+        let name = format!("other-{n}");
+        let service = json!({"name": format!("dns-{n}"), "namespace": NAMESPACE});
+        apply(&client, &name, json!({"service": service})).await;
+        wait_until_accepted(&client, &name).await;
+    }
+    quiet(&proxy).await;
+
+    let (before, began) = (operator.reconciles(), std::time::Instant::now());
+    let maps = Api::<ConfigMap>::namespaced(client.clone(), NAMESPACE);
+    for edit in 0..EDITS {
+        let theirs = json!({"metadata": {"labels": {"app.kubernetes.io/component": "theirs"}}});
+        maps.patch("clusterdns-a", &PatchParams::default(), &Patch::Merge(&theirs))
+            .await
+            .expect("an edit");
+        wait_for(&format!("our label after edit {edit}"), async || {
+            let map = maps.get("clusterdns-a").await.ok()?;
+            (map.labels()["app.kubernetes.io/component"] == "dataplane").then_some(())
+        })
+        .await;
+    }
+    let looks = operator.reconciles() - before;
+    // Each edit is one look and its undoing another; all look again every 30 s anyway. If everything woke all, it would be
+    // MANY looks at each edit.
+    let anyway = f64::from(MANY) * (began.elapsed().as_secs_f64() / 30.0).ceil();
+    let most = f64::from(3 * EDITS) + anyway;
+    assert!(looks <= most, "{looks} looks, at most {most} are needed\n{}", operator.log());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn o4_a_foreign_edit_is_undone_and_foreign_fields_stay() {
     let Some(Started { client, proxy, mut operator, plane: _plane }) = settled().await else {

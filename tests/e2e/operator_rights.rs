@@ -201,6 +201,14 @@ fn s6_s7_a_full_life_needs_every_right_of_the_chart_and_no_other() {
         );
         life.edit_all(&mut edited).await;
 
+        // A listener, whose certificate somebody marked for it.
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
+            "metadata": {"name": "dns-tls", "namespace": NAMESPACE,
+                "labels": {"clusterdns.dev/certificate": "true"}},
+            "stringData": {"tls.crt": "", "tls.key": ""}});
+        life.tools.apply(&secret.to_string()).ok();
+        life.becomes(json!({"listeners": {"tls": {"certificate": {"name": "dns-tls"}}}})).await;
+
         // Less of it: a budget of others, no policy, no monitoring, nobody who scales.
         let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
             "metadata": {"name": "theirs", "namespace": NAMESPACE}, "spec": {"maxUnavailable": 1,

@@ -3,6 +3,7 @@
 
 mod readme;
 mod rights;
+mod schema;
 mod workload;
 
 use std::path::{Path, PathBuf};
@@ -130,7 +131,9 @@ fn the_plain_manifests_are_the_chart() {
     let plain: Vec<&str> = rendered.lines().filter(of_helm).collect();
     let wanted = format!(
         "# Written by `make manifests` from charts/clusterdns; install it by\n\
-         #   kubectl apply --server-side -f charts/clusterdns/crds -f charts/manifests\n{}\n",
+         #   kubectl apply --server-side -f charts/clusterdns/crds\n\
+         #   kubectl apply --server-side -k charts/manifests\n\
+         # after naming your image in kustomization.yaml.\n{}\n",
         plain.join("\n")
     );
     expect("charts/manifests/operator.yaml", &wanted);
@@ -171,6 +174,12 @@ fn values_that_cannot_work_are_refused_and_say_what_to_write() {
         ("workloadNamespaces=null", "workloadNamespaces"),
         ("image.digest=latest", "image/digest"),
         ("http.port=80", "http/port"),
+        ("nameOverride=clusterdns-default", "nameOverride"),
+        ("serviceAccount.create=false", "name the ServiceAccount that exists"),
+        ("metrics.interval=often", "metrics/interval"),
+        ("allowedImages={*}", "allowedImages/0"),
+        ("dataplane.extraArgs={workers=2}", "dataplane/extraArgs/0"),
+        ("dataplane.pullPolicy=Sometimes", "dataplane/pullPolicy"),
     ] {
         let refusal = template(&helm, &["--set", "clusterDNS.create=true", "--set", set]);
         let refusal = refusal.expect_err(set);
@@ -204,4 +213,47 @@ fn o14_alerts_of_the_chart_are_about_metrics_and_conditions_that_exist() {
         }
     }
     assert_eq!(count, 5, "{rule}");
+}
+
+#[test]
+fn a_service_monitor_in_place_of_a_pod_monitor_has_a_service_to_select() {
+    let text = read(&format!("{GOLDEN}/service-monitor.yaml"));
+    let objects = objects(&text);
+    let monitor = object(&objects, "ServiceMonitor", "clusterdns-operator");
+    let service = object(&objects, "Service", "clusterdns-operator");
+    let labels = service["metadata"]["labels"].as_object().expect("labels");
+    for (key, value) in monitor["spec"]["selector"]["matchLabels"].as_object().expect("labels") {
+        assert_eq!(labels.get(key), Some(value), "{key}");
+    }
+    assert_eq!(monitor["metadata"]["labels"]["release"], "monitoring");
+    assert_eq!(monitor["spec"]["endpoints"][0]["interval"], "1m");
+    let port = &monitor["spec"]["endpoints"][0]["port"];
+    assert_eq!(port, &service["spec"]["ports"][0]["name"]);
+    let deployment = object(&objects, "Deployment", "clusterdns-operator");
+    assert_eq!(service["spec"]["selector"], deployment["spec"]["selector"]["matchLabels"]);
+    let both = ["--set", "metrics.podMonitor=true", "--set", "metrics.serviceMonitor=true"];
+    let Some(helm) = helm() else { return };
+    let refusal = template(&helm, &both).expect_err("both would scrape twice");
+    assert!(refusal.contains("choose one"), "{refusal}");
+}
+
+#[test]
+fn the_plain_manifests_name_the_image_in_one_place() {
+    let kustomization: Value =
+        serde_saphyr::from_str(&read("charts/manifests/kustomization.yaml")).expect("YAML");
+    let written = &kustomization["images"][0];
+    let objects = objects(&read("charts/manifests/operator.yaml"));
+    let operator = &object(&objects, "Deployment", "clusterdns-operator")["spec"]["template"];
+    let container = &operator["spec"]["containers"][0];
+    let image = container["image"].as_str().expect("an image");
+    assert_eq!(image, format!("{}:{}", text(&written["name"]), text(&written["newTag"])));
+    // The flag that is replaced by it is the one that names the data plane's image.
+    let target = &kustomization["replacements"][0]["targets"][0];
+    let field = text(&target["fieldPaths"][0]);
+    let at: usize = field.rsplit('.').next().and_then(|at| at.parse().ok()).expect("a number");
+    assert_eq!(text(&container["args"][at]), format!("--dataplane-image={image}"));
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_else(|| panic!("{value} is no text"))
 }

@@ -14,19 +14,22 @@ use crds::{ClusterDNS, Config};
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
 use operator::desired::{Desired, Kind};
-use operator::observed::{Observed, Offers};
+use operator::observed::{Certificate, Observed, Offers};
 use operator::offline;
 use operator::plan::{Plan, RolloutPlan, RolloutState, ServicePlan, Size};
-use operator::settings::Settings;
+use operator::settings::{DataPlane, Settings};
 use serde::de::DeserializeOwned;
 
 /// What the operator of these tests was started with.
 fn settings() -> Settings {
     Settings {
-        dataplane_image: "registry.example/clusterdns:test".to_owned(),
+        dataplane: DataPlane {
+            image: "registry.example/clusterdns:test".to_owned(),
+            ..DataPlane::default()
+        },
         workload_namespaces: vec!["kube-system".to_owned()],
-        instances: Vec::new(),
         own_namespace: Some("clusterdns-system".to_owned()),
+        ..Settings::default()
     }
 }
 
@@ -70,7 +73,9 @@ fn plan(config: &Config) -> Plan {
 pub(crate) fn observed() -> Observed {
     let offers =
         Offers { pod_monitor: true, prometheus_rule: true, minor: 36, ..Offers::default() };
-    Observed { offers, ..Observed::default() }
+    // The Secret of the examples.
+    let certificates = [("dns-tls".to_owned(), Certificate::Usable)].into();
+    Observed { offers, certificates, ..Observed::default() }
 }
 
 /// What should exist, with these decisions.

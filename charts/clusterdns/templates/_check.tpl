@@ -1,5 +1,11 @@
 {{/* What the schema of the values cannot see: values that contradict each other. */}}
 {{- define "clusterdns.check" -}}
+{{- if not (or .Values.serviceAccount.create .Values.serviceAccount.name) -}}
+{{- fail "serviceAccount.name: with create: false, name the ServiceAccount that exists" -}}
+{{- end -}}
+{{- if and .Values.metrics.podMonitor .Values.metrics.serviceMonitor -}}
+{{- fail "metrics: podMonitor and serviceMonitor would both scrape every pod: choose one" -}}
+{{- end -}}
 {{- if .Values.clusterDNS.create -}}
 {{- $name := .Values.clusterDNS.name -}}
 {{- $service := dig "service" (dict) (.Values.clusterDNS.spec | default dict) -}}

@@ -1,12 +1,16 @@
-{{/* One operator per cluster: its objects have fixed names, and Helm refuses a second release that would share them.
-Cluster-wide ones have a colon, which no `clusterdns-<name>` of a ClusterDNS can have. */}}
+{{/* One operator per cluster: its cluster-wide objects have fixed names, and Helm refuses a second release that would share
+them. They have a colon, which no `clusterdns-<name>` of a ClusterDNS can have. */}}
 {{- define "clusterdns.operator" -}}
-clusterdns-operator
+{{ .Values.nameOverride | default "clusterdns-operator" }}
+{{- end }}
+
+{{- define "clusterdns.serviceAccount" -}}
+{{ .Values.serviceAccount.name | default (include "clusterdns.operator" .) }}
 {{- end }}
 
 {{/* What the Deployment selects by: for ever. */}}
 {{- define "clusterdns.selector" -}}
-app.kubernetes.io/name: {{ include "clusterdns.operator" . }}
+app.kubernetes.io/name: clusterdns-operator
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
@@ -40,7 +44,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "clusterdns.subject" -}}
 subjects:
 - kind: ServiceAccount
-  name: {{ include "clusterdns.operator" . }}
+  name: {{ include "clusterdns.serviceAccount" . }}
   namespace: {{ .Release.Namespace }}
 {{- end }}
 

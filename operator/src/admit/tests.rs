@@ -1,7 +1,11 @@
 //! Who is acted on and who is not, and why: one cluster a test.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use super::*;
 use crate::fixtures::{config, dns, own_service, settings};
+use crate::observed::Certificate;
 use crds::bounds::CONFIG_BYTES;
 
 const PEM: &str = "-----BEGIN CERTIFICATE-----\nMIIBAAAA\n-----END CERTIFICATE-----\n";
@@ -52,8 +56,10 @@ fn o3_of_two_that_claim_one_service_the_older_wins_then_the_smaller_uid() {
         ("2025-12-31T00:00:00Z", "a", "{service: {name: second}}", None),
         ("2025-12-31T00:00:00Z", "a", "{service: {namespace: second}}", None),
     ] {
-        let observed =
-            Observed { others: vec![other("second", created, uid, spec)], ..Observed::default() };
+        let observed = Observed {
+            others: vec![Arc::new(other("second", created, uid, spec))],
+            ..Observed::default()
+        };
         assert_eq!(refused(&ours, &observed), expected, "{created} {uid} {spec}");
     }
 }
@@ -64,7 +70,7 @@ fn o3_a_cluster_ip_is_one_service_too() {
     let spec = "{service: {name: theirs, clusterIPs: [10.96.0.10, \"fd00:0::A\"]}}";
     let older =
         other("second", "2025-12-31T00:00:00Z", "a", &spec.replace("fd00:0::A", "fd00:0::a"));
-    let observed = Observed { others: vec![older], ..Observed::default() };
+    let observed = Observed { others: vec![Arc::new(older)], ..Observed::default() };
     assert_eq!(refused(&ours, &observed), is("Conflict", "spec.service.clusterIPs"));
 
     let mut older = other("second", "2025-12-31T00:00:00Z", "a", "{service: {name: theirs}}");
@@ -73,8 +79,11 @@ fn o3_a_cluster_ip_is_one_service_too() {
         ..Default::default()
     };
     older.status = Some(status);
-    let observed =
-        Observed { others: vec![older], service: Some(own_service()), ..Observed::default() };
+    let observed = Observed {
+        others: vec![Arc::new(older)],
+        service: Some(own_service()),
+        ..Observed::default()
+    };
     assert_eq!(
         refused(&dns("{service: {name: mine}}"), &observed),
         is("Conflict", "spec.service.clusterIPs")
@@ -175,4 +184,106 @@ fn a_configuration_with_its_certificates_is_bounded_like_one_without() {
     let many = PEM.repeat(CONFIG_BYTES / PEM.len());
     let refusal = with_bundles(&encrypted(), &bundles(Ok(PEM), &many)).unwrap_err();
     assert_eq!(refusal.reason, "TooLarge");
+}
+
+/// Why this spec is refused, with what the administrator allows.
+fn refused_with(
+    spec: &str,
+    observed: &Observed,
+    allowed: &crate::settings::Allowed,
+) -> Option<(&'static str, String)> {
+    let ours = dns(spec);
+    let settings = Settings { allowed: allowed.clone(), ..settings() };
+    let refusal = admit(&ours, &config(&ours), observed, &settings).err()?;
+    assert!(refusal.message.contains("chart") || refusal.message.contains("name one"));
+    Some((refusal.reason, refusal.field))
+}
+
+#[test]
+fn s14_an_image_of_another_repository_is_refused() {
+    let mut allowed = crate::settings::Allowed::default();
+    let refusal = is("ImageNotAllowed", "spec.image");
+    let evil = "{image: 'attacker.example/x'}";
+    for (image, expected) in [
+        ("clusterdns:0.0.9", None),
+        ("clusterdns-evil:1", refusal.clone()),
+        ("clusterdns/evil:1", refusal.clone()),
+        ("attacker.example/clusterdns:1", refusal.clone()),
+    ] {
+        let spec = format!("{{image: '{image}'}}");
+        assert_eq!(refused_with(&spec, &Observed::default(), &allowed), expected, "{image}");
+    }
+    assert_eq!(refused_with(evil, &Observed::default(), &allowed), refusal);
+    allowed.images = vec!["registry.example/dns/".to_owned()];
+    let own = "{image: 'clusterdns:0.0.9'}";
+    assert_eq!(refused_with(own, &Observed::default(), &allowed), refusal, "a list replaces it");
+    let listed = "{image: 'registry.example/dns/clusterdns:1'}";
+    assert_eq!(refused_with(listed, &Observed::default(), &allowed), None);
+}
+
+#[test]
+fn s14_a_secret_that_is_no_certificate_for_dns_is_refused() {
+    let allowed = crate::settings::Allowed::default();
+    let spec = "{listeners: {https: {certificate: {name: any}}}}";
+    let refusal = is("CertificateNotAllowed", "spec.listeners.https.certificate.name");
+    for (state, expected) in [
+        (Certificate::Usable, None),
+        (Certificate::Missing, None),
+        (Certificate::OtherType, refusal.clone()),
+        (Certificate::NotMarked, refusal.clone()),
+        (Certificate::NotReadable, refusal.clone()),
+    ] {
+        let observed =
+            Observed { certificates: [("any".to_owned(), state)].into(), ..Observed::default() };
+        assert_eq!(refused_with(spec, &observed, &allowed), expected, "{state:?}");
+    }
+}
+
+#[test]
+fn s14_keys_that_injectors_read_are_refused_unless_the_administrator_lists_them() {
+    let mut allowed = crate::settings::Allowed::default();
+    let annotations = is("PodMetadataNotAllowed", "spec.placement.podAnnotations");
+    let labels = is("PodMetadataNotAllowed", "spec.placement.podLabels");
+    for (spec, expected) in [
+        ("{placement: {podAnnotations: {owner: a}, podLabels: {team: a}}}", None),
+        ("{placement: {podAnnotations: {sidecar.istio.io/inject: 'true'}}}", annotations.clone()),
+        ("{placement: {podAnnotations: {sidecar.istio.io/userVolume: 'x'}}}", annotations.clone()),
+        ("{placement: {podLabels: {linkerd.io/inject: enabled}}}", labels),
+        ("{placement: {podAnnotations: {prometheus.io/scrape: 'true'}}}", annotations.clone()),
+    ] {
+        assert_eq!(refused_with(spec, &Observed::default(), &allowed), expected, "{spec}");
+    }
+    allowed.pod_annotations = vec!["prometheus.io/".to_owned(), "example.com/owner".to_owned()];
+    for (key, expected) in [
+        ("prometheus.io/scrape", None),
+        ("example.com/owner", None),
+        ("example.com/owner2", annotations.clone()),
+        ("prometheus.io.evil.example/x", annotations),
+    ] {
+        let spec = format!("{{placement: {{podAnnotations: {{{key}: 'true'}}}}}}");
+        assert_eq!(refused_with(&spec, &Observed::default(), &allowed), expected, "{key}");
+    }
+}
+
+#[test]
+fn s14_labels_that_another_service_selects_by_are_refused() {
+    let selector = |key: &str, value: &str| [(key.to_owned(), value.to_owned())].into();
+    let services = [
+        ("metrics-server".to_owned(), selector("k8s-app", "metrics-server")),
+        ("everything-of-ours".to_owned(), selector("app.kubernetes.io/name", "clusterdns")),
+        ("headless".to_owned(), BTreeMap::new()),
+    ];
+    let observed = Observed { selectors: services.into(), ..Observed::default() };
+    for (spec, expected) in [
+        (
+            "{placement: {podLabels: {k8s-app: metrics-server}}, service: {name: trial}}",
+            is("PodLabelsSelected", "spec.placement.podLabels"),
+        ),
+        ("{placement: {podLabels: {team: a}}}", None),
+        // Our own label is stronger, so that this one is never on a pod.
+        ("{placement: {podLabels: {k8s-app: metrics-server}}}", None),
+        ("{}", None),
+    ] {
+        assert_eq!(refused(&dns(spec), &observed), expected, "{spec}");
+    }
 }

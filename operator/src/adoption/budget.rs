@@ -15,7 +15,7 @@ use crate::plan::ServicePlan;
 pub fn budget(dns: &ClusterDNS, observed: &Observed, service: &ServicePlan) -> bool {
     let instance = dns.metadata.name.as_deref().unwrap_or_default();
     let own = names::child(instance);
-    let labels = pod_labels(dns, service);
+    let labels = pod_labels(dns, service, observed);
     let others =
         observed.budgets.iter().filter(|budget| budget.metadata.name.as_deref() != Some(&own));
     let mut selectors = others.filter_map(|budget| budget.spec.as_ref()?.selector.as_ref());

@@ -1,7 +1,8 @@
 //! An adopted Service whose ClusterDNS is gone, live or while no operator ran: our key leaves its selector, so that it
 //! selects the pods it selected before. There is no finalizer that could make deleting hang.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -14,6 +15,7 @@ use kube::core::DynamicObject;
 use crate::adoption;
 use crate::apply::service;
 use crate::context::Context;
+use crate::controller::triggers::{self, Triggers};
 use crate::desired::Kind;
 use crate::names;
 use crate::read::within;
@@ -24,9 +26,9 @@ const EVERY: Duration = Duration::from_secs(1);
 const RETRY: Duration = Duration::from_secs(10);
 
 /// Runs until dropped.
-pub async fn follow(ctx: &Context) {
+pub async fn follow(ctx: &Context, triggers: &Triggers) {
     let _ = ctx.caches.resources.wait_until_ready().await;
-    let mut known = BTreeSet::new();
+    let mut known: BTreeMap<String, Arc<ClusterDNS>> = BTreeMap::new();
     loop {
         let wait = match leave_all(ctx).await {
             Ok(()) => EVERY,
@@ -35,15 +37,40 @@ pub async fn follow(ctx: &Context) {
                 RETRY
             }
         };
-        let now: BTreeSet<String> = instances(ctx).into_iter().collect();
-        for name in known.difference(&now) {
+        let all = ctx.caches.resources.state();
+        let now = by_name(&all);
+        for name in known.keys().filter(|name| !now.contains_key(name.as_str())) {
             ctx.metrics.gone(name);
             ctx.backoff.forget(name);
             ctx.reported.forget(name);
         }
+        triggers.wake(&all, disputed(&known, &now, &all));
         known = now;
         tokio::time::sleep(wait).await;
     }
+}
+
+fn by_name(all: &[Arc<ClusterDNS>]) -> BTreeMap<String, Arc<ClusterDNS>> {
+    let staying = all.iter().filter(|dns| stays(dns));
+    staying.map(|dns| (dns.name_any(), dns.clone())).collect()
+}
+
+/// Whoever is concerned by what others stopped or began to claim: of those that claim one Service or address one may run.
+fn disputed(
+    before: &BTreeMap<String, Arc<ClusterDNS>>,
+    now: &BTreeMap<String, Arc<ClusterDNS>>,
+    all: &[Arc<ClusterDNS>],
+) -> Vec<String> {
+    let other_in = |set: &BTreeMap<String, Arc<ClusterDNS>>, dns: &ClusterDNS| {
+        let same = set.get(&dns.name_any());
+        same.is_none_or(|same| {
+            (&same.metadata.uid, same.metadata.generation)
+                != (&dns.metadata.uid, dns.metadata.generation)
+        })
+    };
+    let gone = before.values().filter(|dns| other_in(now, dns));
+    let come = now.values().filter(|dns| other_in(before, dns));
+    gone.chain(come).flat_map(|dns| triggers::rivals(all, dns)).collect()
 }
 
 /// Those that stay. One that is being deleted does not come back, and its pods may go before it does: whoever deletes in
@@ -92,4 +119,28 @@ async fn leave(ctx: &Context, object: &DynamicObject, instances: &[String]) -> a
         "the Service {namespace}/{name} was given back: the ClusterDNS {owner:?} is gone"
     );
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures;
+
+    fn dns(name: &str, generation: i64) -> Arc<ClusterDNS> {
+        let mut dns = fixtures::dns("{}");
+        dns.metadata.name = Some(name.to_owned());
+        dns.metadata.generation = Some(generation);
+        Arc::new(dns)
+    }
+
+    #[test]
+    fn o3_whoever_was_refused_looks_again_when_the_older_one_goes_or_changes() {
+        let (old, changed, young) = (dns("old", 1), dns("old", 2), dns("young", 1));
+        let both = by_name(&[old.clone(), young.clone()]);
+        let alone = [young.clone()];
+        assert_eq!(disputed(&both, &by_name(&alone), &alone), ["young"]);
+        let all = [changed, young];
+        assert_eq!(disputed(&both, &by_name(&all), &all), ["young", "young"]);
+        assert_eq!(disputed(&both, &both, &all), [] as [&str; 0]);
+    }
 }

@@ -1,45 +1,70 @@
 //! Which ClusterDNS looks again when something has changed.
 
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
 
 use crds::ClusterDNS;
-use futures::Stream;
+use futures::{Stream, StreamExt, stream};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::DynamicObject;
+use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
+use serde_json::Value;
 use tokio::sync::Notify;
 
-use crate::desired::Kind;
+use crate::admit::claimed_ips;
+use crate::desired::{Kind, may_select};
 use crate::names;
 use crate::observe::authorities;
 
 /// On an EndpointSlice: whose it is.
 pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
-/// Says that something has changed. Watches never wait for the controller, which waits for them at the start; many
-/// changes are one. Every ClusterDNS then looks again: a cluster has one or a few, and a look asks nobody.
+/// Which ClusterDNS are to look again. Watches never wait for the controller; many changes that concern one are one.
 #[derive(Debug, Default)]
 pub struct Triggers {
+    /// Names of those that exist, so never more than there are.
+    concerned: Mutex<BTreeSet<String>>,
     changed: Notify,
 }
 
 impl Triggers {
-    /// Something has changed that these are about, as far as they exist.
-    pub fn notify(&self, all: &[Arc<ClusterDNS>], names: impl IntoIterator<Item = String>) {
-        let exists = |name: String| all.iter().any(|dns| dns.metadata.name.as_ref() == Some(&name));
-        if names.into_iter().any(exists) {
+    /// Something has changed that concerns these, as far as they exist. The others are left alone: with many ClusterDNS
+    /// everything that one of them writes would wake all.
+    pub fn wake(&self, all: &[Arc<ClusterDNS>], names: impl IntoIterator<Item = String>) {
+        let exists = |name: &String| all.iter().any(|dns| dns.metadata.name.as_ref() == Some(name));
+        let mut concerned = self.concerned.lock().expect("nothing panics while holding this lock");
+        concerned.extend(names.into_iter().filter(exists));
+        if !concerned.is_empty() {
             self.changed.notify_one();
         }
     }
 
-    /// For the controller.
-    pub fn stream(self: Arc<Triggers>) -> impl Stream<Item = ()> + Send {
-        futures::stream::unfold(self, |triggers| async {
+    /// For the controller: each that is concerned, once for all changes so far.
+    pub fn stream(self: Arc<Triggers>) -> impl Stream<Item = ObjectRef<ClusterDNS>> + Send {
+        let batches = stream::unfold(self, |triggers| async {
             triggers.changed.notified().await;
-            Some(((), triggers))
-        })
+            let batch = triggers.taken();
+            Some((batch, triggers))
+        });
+        batches.flat_map(|batch| stream::iter(batch.into_iter().map(|name| ObjectRef::new(&name))))
     }
+
+    fn taken(&self) -> BTreeSet<String> {
+        std::mem::take(&mut *self.concerned.lock().expect("nothing panics while holding this lock"))
+    }
+}
+
+/// Those that claim the Service of this one, or one of its addresses: what it claims now decides whether they may run.
+pub fn rivals(all: &[Arc<ClusterDNS>], dns: &ClusterDNS) -> Vec<String> {
+    let ips = claimed_ips(dns, std::iter::empty());
+    those(all, |other| {
+        other.metadata.name != dns.metadata.name
+            && (names::service(other) == names::service(dns)
+                || !claimed_ips(other, std::iter::empty()).is_disjoint(&ips))
+    })
 }
 
 /// The value of a label.
@@ -67,7 +92,7 @@ pub fn of_child(kind: Kind, all: &[Arc<ClusterDNS>], object: &DynamicObject) -> 
     let is_here = |dns: &ClusterDNS| names::service(dns).0 == namespace;
     let mut found = by_label(metadata);
     found.extend(match kind {
-        Kind::Service => those(all, |dns| is_here(dns) && names::service(dns).1 == name),
+        Kind::Service => of_service(all, namespace, name, object),
         Kind::ConfigMap => those(all, |dns| {
             is_here(dns) && authorities::of(dns).iter().any(|(map, _)| map == name)
         }),
@@ -87,14 +112,42 @@ pub fn of_child(kind: Kind, all: &[Arc<ClusterDNS>], object: &DynamicObject) -> 
     found
 }
 
+/// Those that name it, whose pods it would select, and those that write an address that it has: it may be free now, or
+/// taken.
+fn of_service(
+    all: &[Arc<ClusterDNS>],
+    namespace: &str,
+    name: &str,
+    object: &DynamicObject,
+) -> Vec<String> {
+    let listed = object.data.pointer("/spec/clusterIPs").and_then(|ips| ips.as_array());
+    let ips: BTreeSet<IpAddr> =
+        listed.into_iter().flatten().filter_map(|ip| ip.as_str()?.parse().ok()).collect();
+    let selector = selector(object);
+    those(all, |dns| {
+        let (its_namespace, its_name) = names::service(dns);
+        (its_namespace == namespace && (its_name == name || may_select(dns, &selector)))
+            || !claimed_ips(dns, std::iter::empty()).is_disjoint(&ips)
+    })
+}
+
+/// The selector of a Service.
+pub fn selector(service: &DynamicObject) -> BTreeMap<String, String> {
+    let selector = service.data.pointer("/spec/selector").and_then(|map| map.as_object());
+    let text = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
+    selector.into_iter().flatten().filter_map(text).collect()
+}
+
 fn those(all: &[Arc<ClusterDNS>], is_meant: impl Fn(&ClusterDNS) -> bool) -> Vec<String> {
     all.iter().filter(|dns| is_meant(dns)).map(|dns| dns.name_any()).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt;
+    use serde_json::json;
+
     use super::*;
-    use serde_json::{Value, json};
 
     fn dns(name: &str, spec: Value) -> Arc<ClusterDNS> {
         let document = json!({"apiVersion": "clusterdns.dev/v1alpha1", "kind": "ClusterDNS",
@@ -119,6 +172,11 @@ mod tests {
         let here = |name: &str| json!({"name": name, "namespace": "kube-system"});
         assert_eq!(names(Kind::Service, here("kube-dns")), ["a"]);
         assert_eq!(names(Kind::Service, here("metrics-server")), [] as [&str; 0]);
+        let mut other = object(json!({"metadata": here("coredns")}));
+        other.data = json!({"spec": {"selector": {"k8s-app": "kube-dns"}}});
+        assert_eq!(of_child(Kind::Service, &all, &other), ["a"], "its pods would be behind it");
+        other.data = json!({"spec": {"selector": {"clusterdns.dev/instance": "c"}}});
+        assert_eq!(of_child(Kind::Service, &all, &other), [] as [&str; 0], "one of ours");
         assert_eq!(names(Kind::ConfigMap, here("corp-ca")), ["a"]);
         assert_eq!(names(Kind::ConfigMap, here("kube-proxy")), [] as [&str; 0]);
         assert_eq!(
@@ -127,5 +185,47 @@ mod tests {
         );
         let ours = json!({"name": "clusterdns-b", "labels": {"clusterdns.dev/instance": "b"}});
         assert_eq!(names(Kind::ClusterRole, ours), ["b"]);
+    }
+
+    /// What the controller is given now.
+    async fn given(triggers: &Arc<Triggers>) -> Vec<String> {
+        let mut stream = Box::pin(triggers.clone().stream());
+        let mut given = Vec::new();
+        // What is ready comes at the first poll.
+        while let Some(Some(reference)) = stream.next().now_or_never() {
+            given.push(reference.name);
+        }
+        given
+    }
+
+    #[tokio::test]
+    async fn o13_only_those_concerned_look_again_and_many_changes_are_one() {
+        let all: Vec<_> = (0..200).map(|n| dns(&format!("d{n}"), json!({}))).collect();
+        let triggers = Arc::new(Triggers::default());
+        for _ in 0..1_000 {
+            triggers.wake(&all, ["d7".to_owned(), "d150".to_owned(), "gone".to_owned()]);
+        }
+        assert_eq!(given(&triggers).await, ["d150", "d7"]);
+        assert_eq!(given(&triggers).await, [] as [&str; 0], "what was taken is no news");
+        triggers.wake(&all, ["gone".to_owned()]);
+        assert_eq!(given(&triggers).await, [] as [&str; 0]);
+        triggers.wake(&all, all.iter().map(|dns| dns.name_any()));
+        assert_eq!(given(&triggers).await.len(), 200);
+    }
+
+    #[test]
+    fn o3_those_that_claim_the_same_service_or_address_look_again() {
+        let all = [
+            dns("a", json!({})),
+            dns("b", json!({"service": {"name": "dns-b", "clusterIPs": ["10.96.0.10"]}})),
+            dns("c", json!({"service": {"name": "dns-c"}})),
+        ];
+        assert_eq!(rivals(&all, &dns("old", json!({}))), ["a"]);
+        let same_address = json!({"service": {"name": "x", "clusterIPs": ["10.96.0.10"]}});
+        assert_eq!(rivals(&all, &dns("old", same_address)), ["b"]);
+        assert_eq!(rivals(&all, &all[0]), [] as [&str; 0], "not itself");
+        let service = object(json!({"metadata": {"name": "x", "namespace": "elsewhere"},
+            "spec": {"clusterIPs": ["10.96.0.10"]}}));
+        assert_eq!(of_child(Kind::Service, &all, &service), ["b"]);
     }
 }

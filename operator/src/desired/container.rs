@@ -12,6 +12,21 @@ use super::{ports, volumes};
 
 /// The container's name.
 pub const CONTAINER: &str = "clusterdns";
+/// Flags that the container has, or that the ports of pod and Service depend on.
+pub const FLAGS: [&str; 10] = [
+    "--config-map",
+    "--config-dir",
+    "--state-dir",
+    "--pod-name",
+    "--pod-uid",
+    "--drain-seconds",
+    "--log-format",
+    "--listen",
+    "--http",
+    "--manifests",
+];
+/// Environment variables that it has.
+pub const VARIABLES: [&str; 2] = ["POD_NAME", "POD_UID"];
 /// Where the image has the program; both planes are in one image.
 const PROGRAM: &str = "/clusterdns-dataplane";
 
@@ -30,13 +45,14 @@ struct Rhythm {
 }
 
 pub(super) fn container(of: &Instance<'_>, resources: ResourceRequirements) -> Container {
-    let image = of.dns.spec.image.as_ref().unwrap_or(&of.settings.dataplane_image);
+    let image = of.dns.spec.image.as_ref().unwrap_or(&of.settings.dataplane.image);
     Container {
         name: CONTAINER.to_owned(),
         image: Some(image.clone()),
+        image_pull_policy: of.settings.dataplane.pull_policy.clone(),
         command: Some(vec![PROGRAM.to_owned()]),
         args: Some(arguments(of)),
-        env: Some(vec![downward("POD_NAME", "metadata.name"), downward("POD_UID", "metadata.uid")]),
+        env: Some(environment(of)),
         ports: Some(ports::of(&of.dns.spec).iter().map(container_port).collect()),
         startup_probe: Some(probe("/livez", &STARTUP)),
         liveness_probe: Some(probe("/livez", &LIVENESS)),
@@ -65,7 +81,18 @@ fn arguments(of: &Instance<'_>) -> Vec<String> {
     if u32::from(port) != DNS_PORT {
         flags.push(format!("--listen=0.0.0.0:{port},[::]:{port}"));
     }
+    flags.extend(of.settings.dataplane.args.iter().cloned());
     flags
+}
+
+fn environment(of: &Instance<'_>) -> Vec<EnvVar> {
+    let ours = [downward("POD_NAME", "metadata.name"), downward("POD_UID", "metadata.uid")];
+    let added = of.settings.dataplane.env.iter().map(|(name, value)| EnvVar {
+        name: name.clone(),
+        value: Some(value.clone()),
+        value_from: None,
+    });
+    ours.into_iter().chain(added).collect()
 }
 
 fn downward(name: &str, path: &str) -> EnvVar {

@@ -1,9 +1,6 @@
 //! The pod, the same below a Deployment and a DaemonSet. It passes Pod Security `restricted` (S8), and nothing in it
 //! depends on the configuration, which pods take while they run: only resources, listeners and images roll them.
 
-use std::collections::BTreeMap;
-
-use crds::ClusterDNS;
 use crds::defaults::RESOURCES;
 use k8s_openapi::api::core::v1::{
     LocalObjectReference, PodSecurityContext, PodSpec, PodTemplateSpec, ResourceRequirements,
@@ -14,9 +11,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::container::container;
 use super::instance::Instance;
+use super::pod_labels::pod_labels;
 use super::{ports, volumes};
-use crate::names;
-use crate::plan::ServicePlan;
 
 /// The user of the image, by number: a name could be root's.
 const USER: i64 = 65532;
@@ -37,27 +33,11 @@ pub(super) enum Spread {
 pub(super) fn pod_template(of: &Instance<'_>, spread: Spread) -> PodTemplateSpec {
     let annotations = of.dns.spec.placement.as_ref().and_then(|p| p.pod_annotations.clone());
     let metadata = ObjectMeta {
-        labels: Some(pod_labels(of.dns, &of.plan.service)),
+        labels: Some(pod_labels(of.dns, &of.plan.service, of.observed)),
         annotations: annotations.filter(|annotations| !annotations.is_empty()),
         ..ObjectMeta::default()
     };
     PodTemplateSpec { metadata: Some(metadata), spec: Some(pod(of, spread)) }
-}
-
-/// The later the stronger: what people add, what we call things, what the adopted Service selects by, and our own key.
-pub fn pod_labels(dns: &ClusterDNS, service: &ServicePlan) -> BTreeMap<String, String> {
-    let name = dns.metadata.name.as_deref().unwrap_or_default();
-    let placement = dns.spec.placement.clone().unwrap_or_default();
-    let mut labels = placement.pod_labels.unwrap_or_default();
-    labels.extend(names::labels(name));
-    match service {
-        ServicePlan::Own => {}
-        ServicePlan::Adopted { labels: theirs, patch: _ }
-        | ServicePlan::Recreated { labels: theirs, manifest: _ }
-        | ServicePlan::Released { labels: theirs, patch: _ } => labels.extend(theirs.clone()),
-    }
-    labels.extend(names::selector(name));
-    labels
 }
 
 fn pod(of: &Instance<'_>, spread: Spread) -> PodSpec {

@@ -4,11 +4,12 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{
-    ConfigMapVolumeSource, EmptyDirVolumeSource, SecretVolumeSource, Volume, VolumeMount,
+    ConfigMapVolumeSource, EmptyDirVolumeSource, KeyToPath, SecretVolumeSource, Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::instance::Instance;
+use crate::observed::Certificate;
 
 /// Where the snapshot is.
 pub const STATE: &str = "/var/lib/clusterdns";
@@ -21,11 +22,16 @@ pub const CERTIFICATES: &str = "/etc/clusterdns/certificates";
 /// the limit is evicted, so it is no tighter than needed.
 const STATE_LIMIT: &str = "1Gi";
 
-/// Names of the Secrets of listeners, each once.
+/// The keys of a Secret of type `kubernetes.io/tls`; whatever else is in it is not mounted.
+const KEY_PAIR: [&str; 2] = ["tls.crt", "tls.key"];
+
+/// Names of the Secrets of listeners, each once: those that were looked at and may be mounted.
 fn certificates<'a>(of: &Instance<'a>) -> BTreeSet<&'a str> {
     let listeners = &of.config.listeners;
     let tls = listeners.tls.iter().map(|tls| tls.certificate.as_str());
-    tls.chain(listeners.https.iter().map(|https| https.certificate.as_str())).collect()
+    let wanted = tls.chain(listeners.https.iter().map(|https| https.certificate.as_str()));
+    let is_usable = |name: &&str| of.observed.certificates.get(*name) == Some(&Certificate::Usable);
+    wanted.filter(is_usable).collect()
 }
 
 pub(super) fn volumes(of: &Instance<'_>) -> Vec<Volume> {
@@ -47,12 +53,15 @@ pub(super) fn volumes(of: &Instance<'_>) -> Vec<Volume> {
         }),
         ..Volume::default()
     };
+    let item =
+        |key: &str| KeyToPath { key: key.to_owned(), path: key.to_owned(), ..KeyToPath::default() };
     let certificate = |(index, secret): (usize, &str)| Volume {
         name: format!("certificate-{index}"),
         // A missing one disables its listener only.
         secret: Some(SecretVolumeSource {
             secret_name: Some(secret.to_owned()),
             optional: Some(true),
+            items: Some(KEY_PAIR.map(item).to_vec()),
             ..SecretVolumeSource::default()
         }),
         ..Volume::default()

@@ -212,7 +212,7 @@ impl Caches {
                                 continue;
                             };
                             let all = all.state();
-                            triggers.notify(&all, whose(&all, object));
+                            triggers.wake(&all, whose(&all, object));
                         }
                         Err(error) => {
                             metrics.watch_failed();
@@ -248,7 +248,7 @@ impl Caches {
                 let size = super::size::of(nodes.state().iter().map(AsRef::as_ref));
                 if before.replace(size).is_some_and(|before| before != size) {
                     let all = all.state();
-                    triggers.notify(&all, all.iter().map(|dns| dns.name_any()));
+                    triggers.wake(&all, all.iter().map(|dns| dns.name_any()));
                 }
             }
         });

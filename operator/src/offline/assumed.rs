@@ -1,5 +1,5 @@
-//! What `render` assumes of a cluster that it does not look at: two nodes, the newest Kubernetes, Prometheus's kinds, and
-//! the Service that is to be adopted. Decisions are made from it by the same functions as in a cluster.
+//! What `render` assumes of a cluster that it does not look at: two nodes, the newest Kubernetes, Prometheus's kinds,
+//! certificates that may be mounted, and the Service that is to be adopted. Decisions are made from it by the same functions as in a cluster.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,8 @@ use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use crate::observed::{ClusterSize, Observed, Offers};
+use crate::admit::certificates;
+use crate::observed::{Certificate, ClusterSize, Observed, Offers};
 
 /// The least cluster in which nothing has to be left out.
 const NODES: u32 = 2;
@@ -31,10 +32,12 @@ pub(super) fn observed(dns: &ClusterDNS) -> Observed {
         crd_is_outdated: false,
     };
     let service = dns.spec.service.clone().unwrap_or_default();
+    let usable = |(_, name): (_, &str)| (name.to_owned(), Certificate::Usable);
     Observed {
         size,
         offers,
         service: service.adopt.then(|| existing(service)),
+        certificates: certificates(dns).into_iter().map(usable).collect(),
         ..Observed::default()
     }
 }

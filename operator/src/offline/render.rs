@@ -17,7 +17,7 @@ use crate::args;
 use crate::decide;
 use crate::desired::Desired;
 use crate::plan::ServicePlan;
-use crate::settings::Settings;
+use crate::settings::{DataPlane, Settings};
 
 /// Prints the objects of every ClusterDNS in these files to `out`, and what is wrong to `problems`.
 ///
@@ -29,10 +29,9 @@ pub fn render(
     problems: &mut dyn Write,
 ) -> std::io::Result<Outcome> {
     let settings = Settings {
-        dataplane_image: args.dataplane_image.clone(),
-        workload_namespaces: Vec::new(),
-        instances: Vec::new(),
+        dataplane: DataPlane { image: args.dataplane_image.clone(), ..DataPlane::default() },
         own_namespace: Some(args.namespace.clone()),
+        ..Settings::default()
     };
     let mut outcome = Outcome::Fine;
     let mut count = 0;

@@ -1,6 +1,6 @@
 //! What stands in the way, the worst first: the reasons of `Degraded`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crds::v1alpha1::ManagementState;
 use crds::{ClusterDNS, Config, without_effect};
@@ -8,9 +8,11 @@ use jiff::Timestamp;
 
 use super::Applied;
 use super::failing_pods::failing_pods;
+use crate::admit::certificates;
 use crate::adoption::{self, is_per_node};
 use crate::desired::Kind;
-use crate::observed::{Observed, Said};
+use crate::names::CERTIFICATE;
+use crate::observed::{Certificate, Observed, Said};
 use crate::plan::Plan;
 use crate::{names, pods, resources};
 
@@ -48,6 +50,7 @@ pub(super) fn troubles(
         selector_reset(dns, observed, now),
         upstream_down(observed),
         canary_warning(plan),
+        certificate_missing(dns, observed),
         crd_outdated(observed),
     ];
     let failing = failing_pods(dns, observed, now);
@@ -260,6 +263,25 @@ fn upstream_down(observed: &Observed) -> Option<Trouble> {
     trouble(
         "UpstreamDown",
         format!("for most pods these servers have answered nothing for 60 s: {}", named(down)),
+    )
+}
+
+/// Its listener is off; the others answer.
+fn certificate_missing(dns: &ClusterDNS, observed: &Observed) -> Option<Trouble> {
+    let is_missing = |name: &&str| observed.certificates.get(*name) == Some(&Certificate::Missing);
+    let all = certificates(dns).into_iter().map(|(_, name)| name).filter(is_missing);
+    let all: BTreeSet<&str> = all.collect();
+    if all.is_empty() {
+        return None;
+    }
+    let all = all.into_iter().map(str::to_owned).collect();
+    trouble(
+        "CertificateMissing",
+        format!(
+            "the listeners of these certificates are off, because there is no such Secret beside the Service: {}. Create it \
+             with type kubernetes.io/tls and the label {CERTIFICATE}: \"true\"",
+            named(all)
+        ),
     )
 }
 

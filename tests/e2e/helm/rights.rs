@@ -48,6 +48,7 @@ async fn s7_the_operator_is_refused_what_is_not_its_own() {
     .await;
     for (verb, group, resource, namespace, name) in [
         ("get", "", "secrets", "kube-system", ""),
+        ("watch", "", "secrets", "kube-system", ""),
         ("list", "", "secrets", NAMESPACE, ""),
         ("create", "", "pods", "kube-system", ""),
         ("create", "", "pods/exec", "kube-system", "some"),

@@ -67,11 +67,28 @@ fn s7_the_operator_has_no_wildcard_and_cannot_escalate_bind_or_impersonate() {
                     !["escalate", "bind", "impersonate"].contains(&verb.as_str()),
                     "{case}: {role}"
                 );
-                let forbidden =
-                    ["secrets", "pods/exec", "pods/proxy", "nodes/proxy", "serviceaccounts/token"];
+                let forbidden = ["pods/exec", "pods/proxy", "nodes/proxy", "serviceaccounts/token"];
                 assert!(!forbidden.contains(&resource.as_str()), "{case}: {role}");
+                // One Secret's metadata, to see whether it is a certificate; nothing may be read by name or watched.
+                assert!(resource != "secrets" || verb == "list", "{case}: {role}");
             }
         }
+    }
+}
+
+#[test]
+fn s14_secrets_are_listed_where_labels_are_looked_at_and_else_by_name_or_not_at_all() {
+    for (case, expected) in [
+        ("defaults", vec![None]),
+        ("everything", vec![Some("dns-tls".to_owned())]),
+        ("service-monitor", vec![]),
+    ] {
+        let (_, text) = golden().into_iter().find(|(name, _)| name == case).expect(case);
+        let objects = objects(&text);
+        let role = rights(rules(object(&objects, "Role", "clusterdns:operator-workload")));
+        let secrets = role.into_iter().filter(|(_, resource, ..)| resource == "secrets");
+        let names: Vec<Option<String>> = secrets.map(|(.., name)| name).collect();
+        assert_eq!(names, expected, "{case}");
     }
 }
 
@@ -169,7 +186,9 @@ fn s7_every_role_is_bound_to_the_operator_and_nothing_else_is() {
         for binding in bindings {
             let subjects = binding["subjects"].as_array().expect("subjects");
             assert_eq!(subjects.len(), 1, "{case}");
-            assert_eq!(subjects[0]["name"], "clusterdns-operator", "{case}");
+            let deployment = objects.iter().find(|object| object["kind"] == "Deployment").unwrap();
+            let account = &deployment["spec"]["template"]["spec"]["serviceAccountName"];
+            assert_eq!(&subjects[0]["name"], account, "{case}");
         }
     }
 }

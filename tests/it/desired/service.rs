@@ -127,3 +127,37 @@ fn o9_service_and_configuration_are_written_as_they_were_looked_at() {
         "what autoscalers write too is not refused"
     );
 }
+
+/// The label that NetworkPolicies and addons find the pods of cluster DNS by, beside these Services.
+fn found_by(spec: &str, services: &[(&str, &[(&str, &str)])]) -> Option<String> {
+    let mut looked = observed();
+    let text = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+    looked.selectors = services
+        .iter()
+        .map(|(name, selector)| ((*name).to_owned(), selector.iter().map(text).collect()))
+        .collect();
+    let desired = desired(&dns(spec), &looked, |_| ());
+    template(&desired).metadata.unwrap().labels.unwrap().get("k8s-app").cloned()
+}
+
+#[test]
+fn pods_behind_our_own_kube_dns_are_found_as_those_of_the_clusters_dns() {
+    let kube_dns = Some("kube-dns".to_owned());
+    assert_eq!(found_by("{}", &[]), kube_dns);
+    let unrelated = [("metrics", &[("k8s-app", "metrics-server")][..]), ("headless", &[])];
+    assert_eq!(found_by("{}", &unrelated), kube_dns);
+    // NodeLocal DNSCache asks the pods behind kube-dns through it.
+    assert_eq!(found_by("{}", &[("kube-dns-upstream", &[("k8s-app", "kube-dns")])]), kube_dns);
+    assert_eq!(found_by("{service: {name: dns-trial}}", &[]), None);
+}
+
+#[test]
+fn no_pod_of_ours_answers_for_another_service_by_that_label() {
+    let of_coredns: (&str, &[(&str, &str)]) = ("coredns", &[("k8s-app", "kube-dns")]);
+    assert_eq!(found_by("{}", &[of_coredns]), None);
+    let more: (&str, &[(&str, &str)]) =
+        ("other", &[("k8s-app", "kube-dns"), ("clusterdns.dev/instance", "default")]);
+    assert_eq!(found_by("{}", &[more]), None);
+    let fewer: (&str, &[(&str, &str)]) = ("other", &[("k8s-app", "kube-dns"), ("tier", "other")]);
+    assert_eq!(found_by("{}", &[fewer]).as_deref(), Some("kube-dns"), "it selects more than that");
+}

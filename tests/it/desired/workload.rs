@@ -7,7 +7,9 @@ use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use operator::desired::{Desired, Kind};
+use operator::observed::Certificate;
 use operator::plan::{ServicePlan, Size};
+use operator::settings::{DataPlane, Settings};
 
 use super::*;
 
@@ -154,10 +156,64 @@ fn a_changed_configuration_does_not_change_the_pods() {
     for rolls in [
         "{resources: {requests: {cpu: 1}}}",
         "{image: 'a:b'}",
-        "{listeners: {tls: {certificate: {name: c}}}}",
+        "{listeners: {tls: {certificate: {name: dns-tls}}}}",
     ] {
         assert_ne!(before, template(&desired(&dns(rolls), &observed(), |_| ())), "{rolls}");
     }
+}
+
+#[test]
+fn s14_only_the_key_pair_of_a_secret_that_may_be_mounted_is_mounted() {
+    let both =
+        "{listeners: {tls: {certificate: {name: dns-tls}}, https: {certificate: {name: other}}}}";
+    let secrets = |states: &[(&str, Certificate)]| {
+        let mut looked = observed();
+        looked.certificates =
+            states.iter().map(|(name, state)| ((*name).to_owned(), *state)).collect();
+        let pod = pod(&desired(&dns(both), &looked, |_| ()));
+        let mounts = pod.containers[0].volume_mounts.clone().unwrap().len();
+        let volumes = pod.volumes.unwrap();
+        assert_eq!(mounts, volumes.len());
+        volumes.into_iter().filter_map(|volume| volume.secret).collect::<Vec<_>>()
+    };
+    let [secret] =
+        &secrets(&[("dns-tls", Certificate::Usable), ("other", Certificate::Missing)])[..]
+    else {
+        panic!("one Secret")
+    };
+    assert_eq!(secret.secret_name.as_deref(), Some("dns-tls"));
+    let items: Vec<&str> = secret.items.iter().flatten().map(|item| item.key.as_str()).collect();
+    assert_eq!(items, ["tls.crt", "tls.key"], "nothing else of it");
+    // What was not looked at is not mounted either.
+    for state in [Certificate::OtherType, Certificate::NotMarked, Certificate::NotReadable] {
+        assert!(secrets(&[("dns-tls", state)]).is_empty(), "{state:?}");
+    }
+}
+
+#[test]
+fn the_administrator_adds_flags_variables_and_a_pull_policy() {
+    let config = crds::check_resource(&dns("{}")).unwrap();
+    let settings = Settings {
+        dataplane: DataPlane {
+            pull_policy: Some("Always".to_owned()),
+            args: vec!["--workers=2".to_owned()],
+            env: vec![("A".to_owned(), "b".to_owned())],
+            ..settings().dataplane
+        },
+        ..settings()
+    };
+    let desired = Desired::build(&dns("{}"), &config, &observed(), &plan(&config), &settings);
+    assert_eq!(arguments(&desired).worker_count(), 2);
+    let container = &pod(&desired).containers[0];
+    assert_eq!(container.image_pull_policy.as_deref(), Some("Always"));
+    let env: Vec<&str> = container.env.iter().flatten().map(|it| it.name.as_str()).collect();
+    assert_eq!(env, ["POD_NAME", "POD_UID", "A"]);
+    // Those that the operator refuses to take twice are those that are there.
+    for flag in container.args.iter().flatten().filter(|flag| *flag != "--workers=2") {
+        let name = flag.split('=').next().unwrap();
+        assert!(operator::desired::FLAGS.contains(&name), "{flag}");
+    }
+    assert_eq!(env[..2], operator::desired::VARIABLES);
 }
 
 #[test]

@@ -1,0 +1,74 @@
+//! The labels of our pods. They decide which Services lead to them, so one function says what they are: for the template,
+//! and for those who must know it before there is one.
+
+use std::collections::BTreeMap;
+
+use crds::ClusterDNS;
+use crds::defaults::SERVICE_NAME;
+
+use crate::names;
+use crate::observed::Observed;
+use crate::plan::ServicePlan;
+
+/// What NetworkPolicies, NodeLocal DNSCache and Kubernetes' own tests find the pods of cluster DNS by.
+const KUBE_DNS: (&str, &str) = ("k8s-app", "kube-dns");
+/// The Service of NodeLocal DNSCache selects by that label in order to reach the pods behind kube-dns, whichever they are.
+const FOLLOWS_KUBE_DNS: &str = "kube-dns-upstream";
+
+/// All labels of a pod. What people add never replaces what we carry.
+pub fn pod_labels(
+    dns: &ClusterDNS,
+    service: &ServicePlan,
+    observed: &Observed,
+) -> BTreeMap<String, String> {
+    let placement = dns.spec.placement.clone().unwrap_or_default();
+    let mut labels = placement.pod_labels.unwrap_or_default();
+    labels.extend(match service {
+        ServicePlan::Own => own_labels(dns, observed),
+        ServicePlan::Adopted { labels: theirs, patch: _ }
+        | ServicePlan::Recreated { labels: theirs, manifest: _ }
+        | ServicePlan::Released { labels: theirs, patch: _ } => labels_behind(dns, theirs),
+    });
+    labels
+}
+
+/// What pods behind a Service that we created carry. One called kube-dns is the cluster's DNS, so its pods have the label
+/// that is looked for, unless another Service of the namespace would get them by it: they must not answer for that one.
+pub fn own_labels(dns: &ClusterDNS, observed: &Observed) -> BTreeMap<String, String> {
+    let without = labels_behind(dns, &BTreeMap::new());
+    let mut with = without.clone();
+    with.insert(KUBE_DNS.0.to_owned(), KUBE_DNS.1.to_owned());
+    let would_get_them = |(service, selector): (&String, &BTreeMap<String, String>)| {
+        service != FOLLOWS_KUBE_DNS && selects(selector, &with) && !selects(selector, &without)
+    };
+    let is_cluster_dns = dns.spec.service.clone().unwrap_or_default().name == SERVICE_NAME;
+    match is_cluster_dns && !observed.selectors.iter().any(would_get_them) {
+        true => with,
+        false => without,
+    }
+}
+
+/// What pods behind a Service with these labels in its selector carry.
+pub fn labels_behind(
+    dns: &ClusterDNS,
+    theirs: &BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
+    let name = dns.metadata.name.as_deref().unwrap_or_default();
+    let mut labels = names::labels(name);
+    labels.extend(theirs.clone());
+    labels.extend(names::selector(name));
+    labels
+}
+
+/// Whether a Service with this selector leads to pods with these labels. Without a selector it leads to none.
+pub fn selects(selector: &BTreeMap<String, String>, labels: &BTreeMap<String, String>) -> bool {
+    !selector.is_empty() && selector.iter().all(|(key, value)| labels.get(key) == Some(value))
+}
+
+/// Whether a change of a Service with this selector can concern this ClusterDNS: its pods have these labels, or would.
+pub fn may_select(dns: &ClusterDNS, selector: &BTreeMap<String, String>) -> bool {
+    let placement = dns.spec.placement.clone().unwrap_or_default();
+    let mut most = placement.pod_labels.unwrap_or_default();
+    most.extend(own_labels(dns, &Observed::default()));
+    selects(selector, &most)
+}

@@ -1,0 +1,83 @@
+//! The schema of the values: what `clusterDNS.spec` may be is made of the resource's own schema, so that Helm refuses what
+//! the API server would refuse, before anything of a release is written.
+
+use serde_json::{Map, Value, json};
+
+use super::{expect, helm, read, template};
+
+const PAGE: &str = "charts/clusterdns/values.schema.json";
+/// The line that is made.
+const LINE: &str = "    \"clusterDNSSpec\": ";
+/// What JSON Schema and the resource's schema have in common, besides what holds other schemas.
+const KEPT: [&str; 12] = [
+    "type",
+    "enum",
+    "pattern",
+    "minLength",
+    "maxLength",
+    "minimum",
+    "maximum",
+    "minItems",
+    "maxItems",
+    "minProperties",
+    "maxProperties",
+    "required",
+];
+
+/// The schema of the resource as JSON Schema says it. What only the API server can check (CEL, keys of lists) is left out.
+fn as_json_schema(schema: &Value) -> Value {
+    let mut made = Map::new();
+    for key in KEPT {
+        made.extend(schema.get(key).map(|value| (key.to_owned(), value.clone())));
+    }
+    if schema["x-kubernetes-int-or-string"] == true {
+        made.insert("type".to_owned(), json!(["integer", "string"]));
+    } else if schema["nullable"] == true {
+        made.insert("type".to_owned(), json!([schema["type"], "null"]));
+    }
+    if let Some(fields) = schema["properties"].as_object() {
+        let fields = fields.iter().map(|(name, field)| (name.clone(), as_json_schema(field)));
+        made.insert("properties".to_owned(), Value::Object(fields.collect()));
+        // The API server would leave an unknown field out and say nothing.
+        made.insert("additionalProperties".to_owned(), json!(false));
+    }
+    if let Some(rest) = schema.get("additionalProperties").filter(|rest| rest.is_object()) {
+        made.insert("additionalProperties".to_owned(), as_json_schema(rest));
+    }
+    if let Some(items) = schema.get("items") {
+        made.insert("items".to_owned(), as_json_schema(items));
+    }
+    Value::Object(made)
+}
+
+#[test]
+fn the_schema_of_the_values_has_that_of_the_resource() {
+    let crd: Value = serde_saphyr::from_str(&read("crds/clusterdns.yaml")).expect("YAML");
+    let root = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    let spec = as_json_schema(&root["properties"]["spec"]);
+    assert!(spec["properties"].as_object().is_some_and(|fields| fields.len() > 20));
+    let page = read(PAGE);
+    let lines = page.lines().map(|line| match line.starts_with(LINE) {
+        true => format!("{LINE}{spec},\n"),
+        false => format!("{line}\n"),
+    });
+    let wanted: String = lines.collect();
+    assert!(wanted.contains(&format!("{LINE}{spec}")), "{PAGE} has no line for it");
+    expect(PAGE, &wanted);
+}
+
+#[test]
+fn a_mistake_in_the_spec_is_refused_by_helm_and_names_its_field() {
+    let Some(helm) = helm() else { return };
+    for (set, says) in [
+        ("clusterDNS.spec.servce.adopt=true", "'servce' not allowed"),
+        ("clusterDNS.spec.ttlSeconds=soon", "clusterDNS/spec/ttlSeconds"),
+        ("clusterDNS.spec.podRecords=insecure", "clusterDNS/spec/podRecords"),
+        ("clusterDNS.spec.hosts[0].name=A.example", "clusterDNS/spec/hosts/0"),
+        ("clusterDNS.spec.scaling.fixed.replicas=0", "clusterDNS/spec/scaling/fixed/replicas"),
+    ] {
+        let refusal = template(&helm, &["--set", "clusterDNS.create=true", "--set", set]);
+        let refusal = refusal.expect_err(set);
+        assert!(refusal.contains(says), "{set}: {refusal}");
+    }
+}

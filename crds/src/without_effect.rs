@@ -51,15 +51,6 @@ pub const FIELDS: &[Field] = &[
         used: servers_not_asked,
     },
     Field {
-        paths: &["spec.listeners.tls"],
-        instead: "the port is opened in pods and Service, and no process listens there: connections are refused",
-        example: "{listeners: {tls: {certificate: {name: a}}}}",
-        used: |config| {
-            let Listeners { tls, https: _ } = &config.listeners;
-            paths(tls.is_some(), "spec.listeners.tls")
-        },
-    },
-    Field {
         paths: &["spec.listeners.https"],
         instead: "the port is opened in pods and Service, and no process listens there: connections are refused",
         example: "{listeners: {https: {certificate: {name: a}}}}",

@@ -81,6 +81,16 @@ pub struct Args {
     #[arg(long, value_name = "DIR", env = "CLUSTERDNS_CONFIG_DIR", requires = "config_map")]
     pub config_dir: Option<PathBuf>,
 
+    /// Folder of the certificates of encrypted listeners: each in a folder of its Secret's name, as tls.crt and
+    /// tls.key. They are read again when they change
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "/etc/clusterdns/certificates",
+        env = "CLUSTERDNS_CERTIFICATES_DIR"
+    )]
+    pub certificates_dir: PathBuf,
+
     /// Name of this pod, for NSID and hostname.bind [default: POD_NAME, else the host's name]
     #[arg(long, value_name = "NAME", env = "CLUSTERDNS_POD_NAME")]
     pub pod_name: Option<String>,

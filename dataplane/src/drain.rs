@@ -13,6 +13,7 @@ use tokio::signal::unix;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
+use crate::listeners::Listeners;
 use crate::probes::Health;
 use crate::serve::Serving;
 use crate::settings;
@@ -186,12 +187,16 @@ pub async fn serve_until_asked(
     report: &Report,
     mut signals: Signals,
     period: Duration,
+    mut listeners: Listeners,
 ) {
+    listeners.open(&serving, &configs.borrow_and_update());
     let signal = loop {
         tokio::select! {
             signal = signals.next() => break signal,
             Ok(()) = configs.changed() => {
-                serving.set_limits(settings::limits(&configs.borrow_and_update()));
+                let config = configs.borrow_and_update().clone();
+                serving.set_limits(settings::limits(&config));
+                listeners.open(&serving, &config);
             }
         }
     };

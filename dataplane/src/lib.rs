@@ -4,6 +4,7 @@ pub mod args;
 pub mod drain;
 pub mod forward;
 pub mod identity;
+pub mod listeners;
 pub mod metrics;
 pub mod names;
 pub mod probes;

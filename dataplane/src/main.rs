@@ -11,6 +11,7 @@ use crds::Config;
 use dataplane::args::{Args, LogFormat, LogLevel, Source};
 use dataplane::drain::{self, Signals};
 use dataplane::forward::Forwarder;
+use dataplane::listeners::Listeners;
 use dataplane::metrics::{Metrics, Sources};
 use dataplane::probes::{self, Health, Pages, Running, Views};
 use dataplane::serve::{self, Serving};
@@ -98,7 +99,9 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let following = source.follow()?;
 
     let period = args.drain_period();
-    let served = drain::serve_until_asked(serving, configs, &health, &report, signals, period);
+    let listeners = Listeners::new(args.certificates_dir.clone());
+    let served =
+        drain::serve_until_asked(serving, configs, &health, &report, signals, period, listeners);
     runtime.block_on(served);
     drop(following);
     Ok(())

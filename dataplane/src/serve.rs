@@ -5,12 +5,14 @@
 //! buffers, so that an idle one costs next to nothing. Only queries for an upstream leave these threads.
 
 mod bind;
+mod certificate;
 mod counters;
 mod desk;
 mod tcp;
 mod udp;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -20,10 +22,11 @@ use anyhow::Context;
 use dataplane_core::{Reason, WorkerCounters};
 use dataplane_udp::Socket;
 use tokio::runtime::Handle;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use crate::forward::Forwarder;
 use crate::state::State;
+use certificate::Certificate;
 use desk::Desk;
 
 pub use counters::{CloseReason, ServeCounters};
@@ -115,6 +118,7 @@ pub struct Serving {
     counters: Arc<ServeCounters>,
     limits: watch::Sender<Limits>,
     phase: watch::Sender<Phase>,
+    more: mpsc::UnboundedSender<tcp::tls::Listener>,
     udp_stop: Arc<AtomicBool>,
     sockets: Vec<Arc<Socket>>,
     threads: Vec<JoinHandle<()>>,
@@ -156,18 +160,20 @@ impl Serving {
         let desk = Arc::new(Desk::new(state, forwarder, runtime, Arc::clone(&counters)));
         let (limits, limits_seen) = watch::channel(limits);
         let (phase, phase_seen) = watch::channel(Phase::Serving);
+        let (more, more_seen) = mpsc::unbounded_channel();
         let mut serving = Serving {
             addresses,
             desk,
             counters,
             limits,
             phase,
+            more,
             udp_stop: Arc::default(),
             sockets,
             threads: Vec::new(),
         };
         let listeners = bound.into_iter().map(|bound| bound.tcp).collect();
-        serving.spawn(listeners, limits_seen, phase_seen)?;
+        serving.spawn(listeners, limits_seen, phase_seen, more_seen)?;
         Ok(serving)
     }
 
@@ -176,6 +182,7 @@ impl Serving {
         listeners: Vec<std::net::TcpListener>,
         limits: watch::Receiver<Limits>,
         phase: watch::Receiver<Phase>,
+        more: mpsc::UnboundedReceiver<tcp::tls::Listener>,
     ) -> anyhow::Result<()> {
         let stale = limits.borrow().deadlines.stale;
         for (number, socket) in self.sockets.iter().enumerate() {
@@ -192,7 +199,7 @@ impl Serving {
                 .context("cannot start a thread for UDP")?;
             self.threads.push(thread);
         }
-        let thread = tcp::start(listeners, Arc::clone(&self.desk), limits, phase)
+        let thread = tcp::start(listeners, Arc::clone(&self.desk), limits, phase, more)
             .context("cannot start a thread for TCP")?;
         self.threads.push(thread);
         Ok(())
@@ -201,6 +208,26 @@ impl Serving {
     /// Where we listen, UDP and TCP alike, with the ports that were chosen for port 0.
     pub fn local_addrs(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// Serves DNS over TLS as well, at this port of every address, with the certificate of this folder. Port 0 takes a
+    /// port for each. Returns where.
+    ///
+    /// # Errors
+    /// An address cannot be bound; none is served then. A certificate that is missing or bad is no error: handshakes are
+    /// refused until there is a good one.
+    pub fn serve_tls(&self, port: u16, certificate: PathBuf) -> anyhow::Result<Vec<SocketAddr>> {
+        let listen: Vec<_> =
+            self.addresses.iter().map(|address| SocketAddr::new(address.ip(), port)).collect();
+        let opened = bind::streams(&listen)?;
+        let certificate = Arc::new(Certificate::new(certificate));
+        let mut addresses = Vec::new();
+        for tcp in opened {
+            addresses.push(tcp.local_addr().context("a listener has no address")?);
+            let listener = tcp::tls::Listener { tcp, certificate: Arc::clone(&certificate) };
+            self.more.send(listener).context("the TCP thread has ended")?;
+        }
+        Ok(addresses)
     }
 
     /// What the sockets have seen, for metrics.

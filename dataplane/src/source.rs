@@ -4,6 +4,7 @@
 
 pub mod api;
 pub mod assemble;
+pub mod certificate;
 pub mod configuration;
 pub mod convert;
 pub mod delay;

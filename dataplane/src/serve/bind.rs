@@ -40,6 +40,12 @@ pub(super) fn all(listen: &[SocketAddr], workers: usize) -> anyhow::Result<Vec<B
     Ok(bound)
 }
 
+/// Opens every address for streams alone, or none.
+pub(super) fn streams(listen: &[SocketAddr]) -> anyhow::Result<Vec<TcpListener>> {
+    let open = |address| tcp(address).map_err(Failure::new("TCP", address));
+    every(listen, open).map(|(opened, _)| opened)
+}
+
 /// Whether every address can be had. None is kept: what came to a socket that nobody reads yet would be lost or
 /// answered late, and in a rollout the kernel would take it from the process that still serves.
 pub(super) fn check(listen: &[SocketAddr]) -> anyhow::Result<()> {

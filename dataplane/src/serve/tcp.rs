@@ -7,6 +7,7 @@ mod connection;
 mod deadline;
 mod frame;
 mod table;
+pub(super) mod tls;
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -22,9 +23,10 @@ use std::time::{Duration, SystemTime};
 use dataplane_core::{Query, Transport, Waiting};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::LocalSet;
 
+use super::certificate::Certificate;
 use super::counters::{CloseReason, ServeCounters, add};
 use super::desk::{Decision, Desk, Seeds, client};
 use super::{Limits, Phase};
@@ -72,6 +74,7 @@ pub(super) fn start(
     desk: Arc<Desk>,
     limits: watch::Receiver<Limits>,
     phase: watch::Receiver<Phase>,
+    more: mpsc::UnboundedReceiver<tls::Listener>,
 ) -> io::Result<JoinHandle<()>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let listeners = {
@@ -81,7 +84,7 @@ pub(super) fn start(
     std::thread::Builder::new().name("tcp".to_owned()).spawn(move || {
         let (counters, handle) = (Arc::clone(&desk.counters), desk.runtime.clone());
         let hall = Hall::new(answer(desk), limits.borrow().clone(), counters, handle);
-        LocalSet::new().block_on(&runtime, serve(Rc::new(hall), listeners, limits, phase));
+        LocalSet::new().block_on(&runtime, serve(Rc::new(hall), listeners, limits, phase, more));
     })
 }
 
@@ -137,7 +140,12 @@ impl Hall {
     }
 
     /// Gives a new connection its place, or closes it if there is none.
-    fn welcome(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr) {
+    fn welcome(
+        self: &Rc<Self>,
+        stream: TcpStream,
+        peer: SocketAddr,
+        certificate: Option<&Arc<Certificate>>,
+    ) {
         add(&self.counters.tcp_accepted, 1);
         let Some(seat) = self.table.admit(client(peer).ip()) else {
             self.counters.add_closed(CloseReason::Refused);
@@ -145,7 +153,8 @@ impl Hall {
         };
         // Replies are whole messages: nothing is gained by holding one back.
         let _ = stream.set_nodelay(true);
-        tokio::task::spawn_local(attend(Rc::clone(self), stream, peer, seat));
+        let certificate = certificate.cloned();
+        tokio::task::spawn_local(attend(Rc::clone(self), stream, peer, seat, certificate));
     }
 
     async fn set_limits(&self, limits: Limits) {
@@ -162,9 +171,18 @@ impl Hall {
 }
 
 /// One connection from its first octet to its end.
-async fn attend(hall: Rc<Hall>, stream: TcpStream, peer: SocketAddr, seat: Seat) {
+async fn attend(
+    hall: Rc<Hall>,
+    stream: TcpStream,
+    peer: SocketAddr,
+    seat: Seat,
+    certificate: Option<Arc<Certificate>>,
+) {
     let counters = Arc::clone(&hall.counters);
-    let reason = Connection::new(hall, stream, peer, seat).run().await;
+    let reason = match certificate {
+        None => Connection::new(hall, stream, peer, seat).run().await,
+        Some(certificate) => tls::attend(hall, stream, peer, seat, certificate).await,
+    };
     counters.add_closed(reason);
 }
 
@@ -173,14 +191,26 @@ async fn serve(
     listeners: Vec<TcpListener>,
     mut limits: watch::Receiver<Limits>,
     mut phase: watch::Receiver<Phase>,
+    mut more: mpsc::UnboundedReceiver<tls::Listener>,
 ) {
-    let accepting: Vec<_> = listeners
+    let mut accepting: Vec<_> = listeners
         .into_iter()
-        .map(|listener| tokio::task::spawn_local(accept(Rc::clone(&hall), listener)))
+        .map(|listener| tokio::task::spawn_local(accept(Rc::clone(&hall), listener, None)))
         .collect();
     loop {
         let changed = tokio::select! {
             changed = phase.changed() => changed,
+            Some(listener) = more.recv() => {
+                match listener.open() {
+                    Ok((tcp, certificate)) => {
+                        let (for_tls, watched) = (Some(certificate.clone()), tls::follow(hall.clone(), certificate));
+                        accepting.push(tokio::task::spawn_local(accept(hall.clone(), tcp, for_tls)));
+                        accepting.push(tokio::task::spawn_local(watched));
+                    }
+                    Err(error) => tracing::error!(%error, "a listener for TLS cannot be used"),
+                }
+                continue;
+            }
             Ok(()) = limits.changed() => {
                 let limits = limits.borrow_and_update().clone();
                 hall.set_limits(limits).await;
@@ -209,13 +239,13 @@ async fn serve(
     }
 }
 
-async fn accept(hall: Rc<Hall>, listener: TcpListener) {
+async fn accept(hall: Rc<Hall>, listener: TcpListener, certificate: Option<Arc<Certificate>>) {
     let mut pause = ACCEPT_PAUSE;
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
                 pause = ACCEPT_PAUSE;
-                hall.welcome(stream, peer);
+                hall.welcome(stream, peer, certificate.as_ref());
             }
             // The connection's own misfortune, gone before we took it.
             Err(error) if is_of_the_connection(&error) => {

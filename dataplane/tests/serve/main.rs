@@ -5,4 +5,5 @@ mod descriptors;
 mod harness;
 mod stop;
 mod tcp;
+mod tls;
 mod udp;

@@ -33,10 +33,12 @@ const READ_OCTETS: usize = 16 << 10;
 
 /// One client's connection.
 pub(super) struct Connection<S> {
-    stream: S,
+    pub(super) stream: S,
     client: SocketAddr,
     hall: Rc<Hall>,
     seat: Seat,
+    /// What the stream itself holds: 0 if what is written to it leaves us at once.
+    of_stream: usize,
     deadlines: Deadlines,
     /// Read and not yet answered.
     input: Vec<u8>,
@@ -62,6 +64,8 @@ pub(super) struct Connection<S> {
 enum Event {
     Read(usize),
     Wrote(usize),
+    /// What was written has left us: a session of TLS keeps some of it.
+    Flushed,
     Reply(Vec<u8>),
     /// What was held back may go on.
     Resumed,
@@ -73,6 +77,17 @@ enum Event {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) fn new(hall: Rc<Hall>, stream: S, client: SocketAddr, seat: Seat) -> Self {
+        Self::behind(hall, stream, client, seat, 0)
+    }
+
+    /// One whose stream itself holds so many octets of memory.
+    pub(super) fn behind(
+        hall: Rc<Hall>,
+        stream: S,
+        client: SocketAddr,
+        seat: Seat,
+        of_stream: usize,
+    ) -> Self {
         let deadlines = hall.table.deadlines();
         let seed = hall.seeds.borrow_mut().next();
         let now = Instant::now();
@@ -81,6 +96,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             client,
             hall,
             seat,
+            of_stream,
             input: Vec::new(),
             output: Vec::new(),
             written: 0,
@@ -98,7 +114,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Serves the connection to its end; returns why it ended.
-    pub(super) async fn run(mut self) -> CloseReason {
+    pub(super) async fn run(&mut self) -> CloseReason {
         loop {
             self.answer();
             self.note();
@@ -109,6 +125,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Event::Read(0) => self.ending = Some(CloseReason::Client),
                 Event::Read(_) => self.seat.set_quiet_since(None),
                 Event::Wrote(octets) => self.wrote(octets),
+                Event::Flushed => self.flushed(),
                 Event::Reply(reply) => self.push(&reply),
                 Event::Resumed => {}
                 Event::NoReply => add(&self.hall.counters.panics, 1),
@@ -176,19 +193,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn wrote(&mut self, octets: usize) {
         self.written += octets;
         self.write_since = Some(Instant::now());
-        if self.written == self.output.len() {
-            (self.output, self.written) = (Vec::new(), 0);
-            self.write_since = None;
-        } else if self.written >= UNWRITTEN_OCTETS {
+        if self.written >= UNWRITTEN_OCTETS {
             self.output.drain(..self.written);
             self.written = 0;
         }
+        // Most often there is nothing to wait for: then it costs no turn of its own.
+        if self.unwritten() == 0 && self.of_stream == 0 {
+            self.flushed();
+        }
+    }
+
+    fn flushed(&mut self) {
+        (self.output, self.written) = (Vec::new(), 0);
+        self.write_since = None;
     }
 
     /// Accounts for what is held: buffers as allocated, and what waits for upstreams.
     fn hold(&self, input: usize) {
         let late = self.late.len() * WAITING_OCTETS;
-        self.seat.hold(input + self.output.capacity() + late);
+        self.seat.hold(self.of_stream + input + self.output.capacity() + late);
     }
 
     /// Notes what is waited for from now on.
@@ -247,6 +270,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             match stream.poll_write(cx, &self.output[self.written..]) {
                 Poll::Ready(Ok(octets)) if octets > 0 => return Poll::Ready(Event::Wrote(octets)),
                 Poll::Ready(_) => return Poll::Ready(Event::Failed),
+                Poll::Pending => {}
+            }
+        }
+        if self.unwritten() == 0 && !self.output.is_empty() {
+            match Pin::new(&mut self.stream).poll_flush(cx) {
+                Poll::Ready(Ok(())) => return Poll::Ready(Event::Flushed),
+                Poll::Ready(Err(_)) => return Poll::Ready(Event::Failed),
                 Poll::Pending => {}
             }
         }

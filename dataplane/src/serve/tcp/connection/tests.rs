@@ -35,8 +35,8 @@ fn connect_to(hall: &Rc<Hall>, octets: usize) -> (DuplexStream, JoinHandle<Close
     let (stream, ours) = tokio::io::duplex(octets);
     let peer: SocketAddr = "10.0.0.1:5353".parse().expect("address");
     let seat = hall.table.admit(peer.ip()).expect("a seat");
-    let connection = Connection::new(Rc::clone(hall), ours, peer, seat);
-    (stream, tokio::task::spawn_local(connection.run()))
+    let mut connection = Connection::new(Rc::clone(hall), ours, peer, seat);
+    (stream, tokio::task::spawn_local(async move { connection.run().await }))
 }
 
 /// The next reply, without its prefix.

@@ -1,0 +1,35 @@
+//! The mounted copy of a Secret of type `kubernetes.io/tls`.
+
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+
+use anyhow::Context;
+
+/// A Secret has at most 1 MiB.
+const MAX_OCTETS: u64 = 1 << 20;
+
+/// What the Secret holds, as PEM.
+#[derive(PartialEq, Eq)]
+pub struct Files {
+    /// `tls.crt`: the certificate, then those that sign it.
+    pub chain: Vec<u8>,
+    /// `tls.key`.
+    pub key: Vec<u8>,
+}
+
+/// Reads both files of a folder.
+///
+/// # Errors
+/// One of them cannot be read; the message names it.
+pub fn read(folder: &Path) -> anyhow::Result<Files> {
+    let file = |name: &str| -> anyhow::Result<Vec<u8>> {
+        let path = folder.join(name);
+        let mut octets = Vec::new();
+        fs::File::open(&path)
+            .and_then(|file| file.take(MAX_OCTETS).read_to_end(&mut octets))
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        Ok(octets)
+    };
+    Ok(Files { chain: file("tls.crt")?, key: file("tls.key")? })
+}

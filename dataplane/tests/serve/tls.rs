@@ -1,0 +1,157 @@
+//! DNS over TLS (T8): answers as over TCP, deadlines of a handshake, and certificates that change on disk.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use dataplane::serve::{CloseReason, Deadlines, Limits};
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::CertificateDer;
+use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+use crate::harness::{House, OURS, PATIENCE, Reply, THEIRS, query};
+
+const NAME: &str = "dns.example";
+
+/// A folder that is gone at the end, with what kubelet would mount there.
+struct Secret(PathBuf);
+
+impl Secret {
+    fn new(name: &str) -> Secret {
+        let folder = std::env::temp_dir().join(format!("clusterdns-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        Secret(folder)
+    }
+
+    /// A new certificate; returns what clients trust.
+    fn renew(&self) -> CertificateDer<'static> {
+        let made = rcgen::generate_simple_self_signed([NAME.to_owned()]).unwrap();
+        self.write(&made.cert.pem(), &made.signing_key.serialize_pem());
+        made.cert.der().clone()
+    }
+
+    fn write(&self, chain: &str, key: &str) {
+        std::fs::write(self.0.join("tls.key"), key).unwrap();
+        std::fs::write(self.0.join("tls.crt"), chain).unwrap();
+    }
+}
+
+impl Drop for Secret {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+struct Client(StreamOwned<ClientConnection, TcpStream>);
+
+impl Client {
+    fn connect(server: SocketAddr, trusted: &CertificateDer<'static>) -> std::io::Result<Client> {
+        let mut roots = RootCertStore::empty();
+        roots.add(trusted.clone()).unwrap();
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let session = ClientConnection::new(Arc::new(config), NAME.try_into().unwrap()).unwrap();
+        let stream = TcpStream::connect(server)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let mut client = StreamOwned::new(session, stream);
+        client.conn.complete_io(&mut client.sock)?;
+        Ok(Client(client))
+    }
+
+    fn send(&mut self, message: &[u8]) {
+        let prefix = u16::try_from(message.len()).unwrap().to_be_bytes();
+        self.0.write_all(&[&prefix[..], message].concat()).expect("send");
+    }
+
+    fn receive(&mut self) -> Reply {
+        let mut prefix = [0; 2];
+        self.0.read_exact(&mut prefix).expect("a reply");
+        let mut message = vec![0; u16::from_be_bytes(prefix).into()];
+        self.0.read_exact(&mut message).expect("the rest of a reply");
+        Reply::parse(&message)
+    }
+
+    fn ask(&mut self, id: u16, name: &str) -> Reply {
+        self.send(&query(id, name));
+        self.receive()
+    }
+}
+
+fn serve(limits: Limits, folder: &Path) -> (House, SocketAddr) {
+    let house = House::on(&["127.0.0.1:0"], limits);
+    let addresses = house.serving.serve_tls(0, folder.to_owned()).expect("a port");
+    (house, addresses[0])
+}
+
+#[test]
+fn t8_queries_over_tls_are_answered_as_over_tcp() {
+    let secret = Secret::new("tls-answers");
+    let trusted = secret.renew();
+    let (house, server) = serve(Limits::default(), &secret.0);
+    let mut client = Client::connect(server, &trusted).expect("a session");
+    assert_eq!(client.ask(1, OURS), Reply::ours(1));
+    // Ours overtakes a lookup, many are under way, and each has one reply.
+    client.send(&query(2, THEIRS));
+    assert_eq!(client.ask(3, OURS), Reply::ours(3));
+    house.upstream.release();
+    assert_eq!(client.receive(), Reply::theirs(2));
+    for id in 0..500 {
+        client.send(&query(id, OURS));
+    }
+    for id in 0..500 {
+        assert_eq!(client.receive(), Reply::ours(id));
+    }
+    house.serving.close_idle_tcp();
+    assert_eq!(client.0.read(&mut [0; 1]).expect("an orderly end"), 0);
+}
+
+#[test]
+fn t8_a_handshake_that_stalls_or_is_none_ends_and_leaves_others_alone() {
+    let secret = Secret::new("tls-stalls");
+    let trusted = secret.renew();
+    let deadlines = Deadlines { message: Duration::from_millis(300), ..Deadlines::default() };
+    let (house, server) = serve(Limits { deadlines, ..Limits::default() }, &secret.0);
+    let mut silent = TcpStream::connect(server).unwrap();
+    let mut other = TcpStream::connect(server).unwrap();
+    other.write_all(&query(1, OURS)).unwrap();
+    for stream in [&mut silent, &mut other] {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut rest = Vec::new();
+        // An alert may come before the end, and the end may be a reset.
+        let _ = stream.read_to_end(&mut rest);
+        assert!(rest.len() < 32, "no answer without a session: {rest:?}");
+    }
+    let counters = house.serving.counters();
+    house.until("both are counted", |_| {
+        counters.tcp_closed(CloseReason::SlowMessage) == 1
+            && counters.tcp_closed(CloseReason::Failed) == 1
+    });
+    let mut client = Client::connect(server, &trusted).expect("a session");
+    assert_eq!(client.ask(2, OURS), Reply::ours(2));
+}
+
+#[test]
+fn t8_a_certificate_that_changes_on_disk_is_used_without_a_restart() {
+    let secret = Secret::new("tls-renewed");
+    let (_house, server) = serve(Limits::default(), &secret.0);
+    assert!(TcpStream::connect(server).is_ok(), "the port is open without a certificate");
+    let first = secret.renew();
+    let begin = Instant::now();
+    let connect = |trusted: &CertificateDer<'static>| loop {
+        if let Ok(client) = Client::connect(server, trusted) {
+            return client;
+        }
+        assert!(begin.elapsed() < 5 * PATIENCE, "not in use");
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    let mut old = connect(&first);
+    assert_eq!(old.ask(1, OURS), Reply::ours(1));
+    let second = secret.renew();
+    let mut new = connect(&second);
+    assert_eq!(new.ask(2, OURS), Reply::ours(2));
+}

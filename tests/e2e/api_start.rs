@@ -297,7 +297,9 @@ async fn e5_what_leaves_verified_and_waits_for_lists_answers_as_before_until_it_
     let lists = Requests::to("/api/v1/services").lists();
     proxy.fault(lists.clone(), Fault::status(500));
     let count = proxy.count(&lists);
-    let exposure = json!({"namespaces": [name]});
+    // A label that was not kept: Services are listed for it. A list of namespaces would take effect at once.
+    let hidden = json!([{"key": "example.com/hidden", "operator": "DoesNotExist"}]);
+    let exposure = json!({"serviceSelector": {"matchExpressions": hidden}});
     let insecure = json!({"format": 1, "exposure": exposure, "podRecords": "Insecure"});
     patch(plane, name, json!({"stable.json": insecure.to_string()})).await;
     live.wait("two failures", || proxy.count(&lists) >= count + 2);

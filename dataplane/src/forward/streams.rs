@@ -232,8 +232,9 @@ mod tests {
         assert!(streams.place(query).is_some());
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn fw54_a_reply_that_was_not_asked_for_closes_the_connection() {
+        let start = tokio::time::Instant::now();
         let (near, mut far) = tokio::io::duplex(4096);
         let streams = Streams::default();
         streams.keep(near);
@@ -241,6 +242,7 @@ mod tests {
         let asked = read_query(&mut far).await;
         write_reply(&mut far, &(!place.id).to_be_bytes()).await;
         assert!(place.reply().await.is_none(), "{asked:?} is asked elsewhere");
+        assert!(start.elapsed() < IDLE, "at once, and not for being idle");
         streams.close_finished();
         assert_eq!(streams.len(), 0);
     }

@@ -164,6 +164,7 @@ mod tests {
         (0..3).for_each(|_| health.heard(Heard::Nothing, start));
         health.probe_started();
         health.probe_ended(Heard::Nothing, start);
+        assert_eq!(health.standing(), Standing::Down);
         health
     }
 

@@ -141,6 +141,7 @@ fn alias_loops(dns: &ClusterDNS) -> Vec<Warning> {
     in_loops.into_iter().filter_map(warn).collect()
 }
 
+/// `Insecure` is the default, so that a switch breaks no name; this advice is part of that rule (RR56).
 fn pod_records(dns: &ClusterDNS) -> Option<Warning> {
     match dns.spec.pod_records {
         PodRecords::Insecure => Some(warning(

@@ -1,4 +1,4 @@
-//! GitOps by Argo CD: the health check of the README says of each state what kstatus says, which Flux reads.
+//! GitOps by Argo CD: the health check of docs/gitops.md says of each state what kstatus says, which Flux reads.
 
 use serde_json::{Value, json};
 use tests::argo_cd::healths;

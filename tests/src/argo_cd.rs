@@ -1,4 +1,4 @@
-//! What Argo CD makes of a ClusterDNS: the health check of the README, run by the interpreter that Argo CD has.
+//! What Argo CD makes of a ClusterDNS: the health check of docs/gitops.md, run by the interpreter that Argo CD has.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::control_plane::path_of;
 use crate::control_plane::programs::not_run;
 use crate::scratch::Scratch;
 
-/// The line of the README behind which the check stands.
+/// The line of that page after which the check begins.
 const KEY: &str = "resource.customizations.health.clusterdns.dev_ClusterDNS: |";
 
 /// The health of each object as the API server returns it, in Argo CD's words: `Healthy`, `Progressing`, `Degraded`.
@@ -36,12 +36,12 @@ pub fn healths(objects: &[Value]) -> Option<Vec<String>> {
 
 /// The check as people copy it.
 fn check() -> String {
-    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
-    let readme = std::fs::read_to_string(readme).expect("there is a README");
-    let behind = readme.lines().skip_while(|line| *line != KEY).skip(1);
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/gitops.md");
+    let page = std::fs::read_to_string(page).expect("the page exists");
+    let behind = page.lines().skip_while(|line| *line != KEY).skip(1);
     let check: String =
         behind.take_while(|line| *line != "```").map(|line| format!("{line}\n")).collect();
-    assert!(!check.is_empty(), "the README has no line {KEY:?}");
+    assert!(!check.is_empty(), "the page has no line {KEY:?}");
     check
 }
 

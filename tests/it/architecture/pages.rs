@@ -15,9 +15,10 @@ fn every_invariant_and_every_comparison_names_the_tests_that_keep_it() {
         let answers = format!("tests/scenarios/{name}/answers.txt");
         tests.contains(name) || files.contains(&answers)
     };
-    for (page, heading) in
-        [("ARCHITECTURE.md", "## Invariants"), ("README.md", "## Beside CoreDNS and kube-dns")]
-    {
+    for (page, heading) in [
+        ("ARCHITECTURE.md", "## Invariants"),
+        ("docs/comparison.md", "# Beside CoreDNS and kube-dns"),
+    ] {
         for row in table(page, heading) {
             let named = quoted(row.last().unwrap());
             assert!(!named.is_empty(), "{page}: what keeps \"{}\"?", row[0]);

@@ -84,6 +84,13 @@ impl<'r> Claims<'r> {
 
     /// Looks at one visible row of each namespace, those of own Pods first.
     fn decide(&mut self, records: &'r Records) {
+        // Nearly every address has one row, which no other namespace can claim.
+        if let &[(address, row)] = self.published {
+            let is_visible = pointer(records, row).is_some();
+            let may_claim = !self.held || is_held_by(records, address, row.namespace, false);
+            (self.any, self.withholds) = (is_visible && may_claim, is_visible && !may_claim);
+            return;
+        }
         let (mut namespaces, mut owners) = (Several::default(), Several::default());
         let (mut looks, mut rest) = (LOOKS, self.published);
         while let Some(&(address, row)) = rest.first() {
@@ -109,9 +116,6 @@ impl<'r> Claims<'r> {
                 }
             }
             self.withholds |= is_visible && !may_claim;
-            if rest.len() == 1 {
-                break;
-            }
             rest = match is_visible || !may_claim {
                 // The others of this namespace say nothing new.
                 true => {

@@ -85,7 +85,8 @@ fn a_listening_family_that_is_missing_is_no_error() {
         "echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6 && ip link set lo up && exec \"$@\"";
     let Some(namespace) = in_namespaces("-rn", script) else { return };
     let folder = folder.0.to_str().unwrap();
-    let flags = ["--manifests", folder, "--http", "127.0.0.1:0"];
+    // The log is read as text: without a flag it has the form of the configuration.
+    let flags = ["--manifests", folder, "--http", "127.0.0.1:0", "--log-format", "text"];
     let both = [&flags[..], &["--listen", "127.0.0.1:0", "--listen", "[::1]:0"]].concat();
     let log = log_until(&namespace, &both, "answering");
     assert!(

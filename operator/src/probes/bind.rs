@@ -8,7 +8,7 @@ use anyhow::Context;
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// Connections that may wait to be accepted.
-const BACKLOG: i32 = 128;
+const BACKLOG: i32 = 4096;
 
 /// Opens the port.
 ///

@@ -2,7 +2,7 @@
 //! still hold an entry in the connection tracking of their node. Each server has a part of its own, so that a silent one
 //! cannot take the ports of the others. Pure: time comes as an argument.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 /// A closed port is not free before (FW10).
@@ -28,7 +28,9 @@ pub(super) enum Draw {
 #[derive(Debug, Default)]
 pub(super) struct Ports {
     bound: usize,
-    /// Open and resting ports, by server.
+    /// The servers of the present configuration.
+    configured: HashSet<ServerId>,
+    /// Open and resting ports, by server: those configured, and others until theirs have rested.
     held: HashMap<ServerId, usize>,
     total: usize,
     resting: VecDeque<(Instant, ServerId)>,
@@ -39,8 +41,9 @@ impl Ports {
     pub(super) fn configure(&mut self, bound: usize, servers: impl Iterator<Item = ServerId>) {
         self.bound = bound;
         self.held.retain(|_, held| *held > 0);
-        for server in servers {
-            self.held.entry(server).or_insert(0);
+        self.configured = servers.collect();
+        for server in &self.configured {
+            self.held.entry(*server).or_insert(0);
         }
     }
 
@@ -67,6 +70,12 @@ impl Ports {
     /// A port could not be opened: it is free again.
     pub(super) fn failed(&mut self, server: ServerId) {
         self.release(server);
+    }
+
+    /// Ports that this server can open now, whatever the others do.
+    pub(super) fn free(&mut self, server: ServerId, now: Instant) -> usize {
+        self.expire(now);
+        self.own_part().saturating_sub(self.held.get(&server).copied().unwrap_or(0))
     }
 
     /// Ports that are open or rest.
@@ -99,6 +108,10 @@ impl Ports {
         self.total = self.total.saturating_sub(1);
         if let Some(held) = self.held.get_mut(&server) {
             *held = held.saturating_sub(1);
+            if *held == 0 && !self.configured.contains(&server) {
+                // Its part is for the others again.
+                self.held.remove(&server);
+            }
         }
     }
 }
@@ -145,6 +158,18 @@ mod tests {
         assert_eq!(ports.draw(0, start + REST), Draw::Pooled);
         ports.failed(0);
         assert_eq!((ports.draw(0, start + REST), ports.total()), (Draw::Pooled, 1));
+    }
+
+    #[test]
+    fn fw10_the_part_of_a_removed_server_is_free_when_its_ports_have_rested() {
+        let start = Instant::now();
+        let mut ports = ports(8192, 2);
+        ports.draw(1, start);
+        ports.configure(8192, 0..1);
+        assert_eq!(ports.free(0, start), 2048);
+        ports.closed(1, start);
+        assert_eq!(ports.free(0, start + REST), 8192);
+        assert_eq!(ports.total(), 0);
     }
 
     #[test]

@@ -55,6 +55,7 @@ pub(super) fn probe_due(upstreams: &Upstreams, now: Instant) -> Instant {
         }
         server.pool.sweep(server, now);
     }
+    upstreams.registry.sweep_former(now);
     next
 }
 

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use crds::config::GroupOptions;
 use dataplane_core::{ServerCounters, TtlCaps};
@@ -123,6 +124,13 @@ impl Taking<'_> {
 impl Registry {
     fn known(&self) -> std::sync::MutexGuard<'_, Known> {
         self.known.lock().expect("nothing panics while it holds this")
+    }
+
+    /// Closes the sockets that former servers left open, as those of the present ones (FW10).
+    pub(super) fn sweep_former(&self, now: Instant) {
+        for server in &self.known().former {
+            server.pool.sweep(server, now);
+        }
     }
 
     /// Servers of earlier configurations.

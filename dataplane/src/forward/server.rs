@@ -328,6 +328,12 @@ impl Server {
     }
 }
 
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.pool.close_all(self, now());
+    }
+}
+
 /// What a person should know of a server that leads back to us, and what to do (FW50).
 pub(super) fn looping(address: SocketAddr) -> String {
     format!(

@@ -2,7 +2,7 @@
 //! server reaches it. Most carry one query; at the bound of ports, queries draw at random among open ones and share
 //! them, told apart by id.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -32,7 +32,10 @@ const MAX_WAITING: usize = 4;
 /// The open sockets of one server that later queries may share.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
+    /// The oldest first.
     open: Mutex<Vec<Arc<Port>>>,
+    /// When those that were closed will have rested.
+    resting: Mutex<VecDeque<Instant>>,
 }
 
 /// A socket that several queries share.
@@ -87,24 +90,32 @@ pub(super) fn send(
     server: &Arc<Server>,
     query: impl Fn(u16) -> Vec<u8>,
 ) -> io::Result<Option<Exchange>> {
-    let drawn = server.common.ports().draw(server.id, now());
+    send_at(server, query, now())
+}
+
+fn send_at(
+    server: &Arc<Server>,
+    query: impl Fn(u16) -> Vec<u8>,
+    now: Instant,
+) -> io::Result<Option<Exchange>> {
+    let drawn = server.common.ports().draw(server.id, now);
     match drawn {
         Draw::Own => {
             let id = random() as u16;
-            let socket = registered(server, opened(server)?)?;
+            let socket = registered(server, opened(server)?, now)?;
             send_now(&socket, &query(id))
-                .inspect_err(|_| server.common.ports().closed(server.id, now()))?;
+                .inspect_err(|_| server.common.ports().closed(server.id, now))?;
             Ok(Some(Exchange::Own { socket, id, server: Arc::clone(server) }))
         }
         Draw::Pooled => {
-            let socket = registered(server, opened(server)?)?;
-            let port = server.pool.add(server, socket);
-            ask(port, query).map(Some)
+            let socket = registered(server, opened(server)?, now)?;
+            let port = server.pool.add(server, socket, now);
+            ask(port, query, now).map(Some)
         }
         Draw::Shared => match server.pool.draw(random()) {
             Some(port) => {
                 server.common.drew_shared();
-                ask(port, query).map(Some)
+                ask(port, query, now).map(Some)
             }
             None => Ok(None),
         },
@@ -120,8 +131,8 @@ fn opened(server: &Server) -> io::Result<std::net::UdpSocket> {
     socket.inspect_err(|_| server.common.ports().failed(server.id))
 }
 
-fn registered(server: &Server, socket: std::net::UdpSocket) -> io::Result<UdpSocket> {
-    UdpSocket::from_std(socket).inspect_err(|_| server.common.ports().closed(server.id, now()))
+fn registered(server: &Server, socket: std::net::UdpSocket, now: Instant) -> io::Result<UdpSocket> {
+    UdpSocket::from_std(socket).inspect_err(|_| server.common.ports().closed(server.id, now))
 }
 
 /// Without asking the runtime whether the socket is ready: a full buffer is a lost datagram.
@@ -129,11 +140,11 @@ fn send_now(socket: &UdpSocket, query: &[u8]) -> io::Result<()> {
     socket2::SockRef::from(socket).send(query).map(drop)
 }
 
-fn ask(port: Arc<Port>, query: impl Fn(u16) -> Vec<u8>) -> io::Result<Exchange> {
+fn ask(port: Arc<Port>, query: impl Fn(u16) -> Vec<u8>, now: Instant) -> io::Result<Exchange> {
     let (sender, arrivals) = mpsc::channel(MAX_WAITING);
     let id = {
         let mut asked = port.asked.lock().expect("nothing panics while it counts");
-        asked.latest = now();
+        asked.latest = now;
         // Far fewer wait than there are ids: the windows of servers bound them.
         let id = std::iter::repeat_with(|| random() as u16)
             .find(|id| !asked.waiting.contains_key(id))
@@ -211,8 +222,7 @@ impl Pool {
         self.open.lock().expect("nothing panics while it holds this")
     }
 
-    fn add(&self, server: &Arc<Server>, socket: UdpSocket) -> Arc<Port> {
-        let now = now();
+    fn add(&self, server: &Arc<Server>, socket: UdpSocket, now: Instant) -> Arc<Port> {
         let asked = Asked { waiting: HashMap::new(), latest: now };
         let port = Arc::new(Port {
             socket,
@@ -234,28 +244,62 @@ impl Pool {
         open.get(place).cloned()
     }
 
-    /// Closes what nobody uses any more, or what is too old.
+    /// Closes sockets that no query used for a while, and those that are too old. Closed ports rest, and cannot be
+    /// opened for so long: those that rest never outnumber those that queries can draw, unless others can be opened.
     pub(super) fn sweep(&self, server: &Server, now: Instant) {
-        let is_over = |port: &Arc<Port>| {
-            let asked = port.asked.lock().expect("nothing panics while it counts");
-            let is_idle = now.saturating_duration_since(asked.latest) >= REST;
-            let is_old = now.saturating_duration_since(port.opened) >= MAX_AGE;
-            asked.waiting.is_empty() && (is_idle || is_old)
-        };
-        let closed = {
-            let mut open = self.open();
-            let before = open.len();
-            open.retain(|port| {
-                let is_over = is_over(port);
-                if is_over && let Some(reader) = port.reader.lock().expect("no panic").take() {
-                    reader.abort();
-                }
-                !is_over
-            });
-            before - open.len()
-        };
+        let mut open = self.open();
+        let mut resting = self.resting.lock().expect("nothing panics while it holds this");
+        while resting.front().is_some_and(|until| *until <= now) {
+            resting.pop_front();
+        }
+        if open.is_empty() {
+            return;
+        }
         let mut ports = server.common.ports();
-        (0..closed).for_each(|_| ports.closed(server.id, now));
+        let half = ((open.len() + resting.len()) / 2).saturating_sub(resting.len());
+        let mut may_close = half.max(ports.free(server.id, now));
+        open.retain(|port| {
+            let closes = may_close > 0 && port.is_over(now);
+            if closes {
+                may_close -= 1;
+                port.close();
+                ports.closed(server.id, now);
+                resting.push_back(now + REST);
+            }
+            !closes
+        });
+    }
+
+    /// Closes every socket: the server is gone.
+    pub(super) fn close_all(&self, server: &Server, now: Instant) {
+        let open = std::mem::take(&mut *self.open());
+        let mut ports = server.common.ports();
+        for port in open {
+            port.close();
+            ports.closed(server.id, now);
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.open().len()
+    }
+}
+
+impl Port {
+    /// No query waits on it, and none used it for a while or it is too old.
+    fn is_over(&self, now: Instant) -> bool {
+        let asked = self.asked.lock().expect("nothing panics while it counts");
+        let is_idle = now.saturating_duration_since(asked.latest) >= REST;
+        let is_old = now.saturating_duration_since(self.opened) >= MAX_AGE;
+        asked.waiting.is_empty() && (is_idle || is_old)
+    }
+
+    /// Ends the task that reads it; the socket closes with the last that holds it.
+    fn close(&self) {
+        if let Some(reader) = self.reader.lock().expect("nothing panics here").take() {
+            reader.abort();
+        }
     }
 }
 

@@ -11,14 +11,25 @@ use crate::forward::upstreams::Upstreams;
 /// Only so that a failure ends.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A server at this address, with this many ports for all of it.
-fn server(address: SocketAddr, ports: u32) -> (Upstreams, Arc<Server>) {
+/// Servers at these addresses, with this many ports for all of them.
+fn upstreams(addresses: &[SocketAddr], ports: u32) -> Upstreams {
     let transport = config::Transport::Udp;
-    let server = config::Server { ip: address.ip(), port: address.port(), transport, tls: None };
-    let group = Group { servers: vec![server], options: GroupOptions::default() };
+    let server = |address: &SocketAddr| config::Server {
+        ip: address.ip(),
+        port: address.port(),
+        transport,
+        tls: None,
+    };
+    let servers = addresses.iter().map(server).collect();
+    let group = Group { servers, options: GroupOptions::default() };
     let mut config = Config { upstreams: config::Upstreams::Servers(group), ..Config::default() };
     config.limits.upstream_ports = ports;
-    let upstreams = Upstreams::of(&config, Path::new(""));
+    Upstreams::of(&config, Path::new(""))
+}
+
+/// A server at this address, with this many ports for all of it.
+fn server(address: SocketAddr, ports: u32) -> (Upstreams, Arc<Server>) {
+    let upstreams = upstreams(&[address], ports);
     let server = Arc::clone(&upstreams.known()[0]);
     (upstreams, server)
 }
@@ -97,4 +108,46 @@ async fn fw10_a_pooled_socket_is_closed_when_nobody_used_it_for_thirty_seconds()
     assert_eq!(server.pool.open().len(), 1, "it was used");
     server.pool.sweep(&server, start + 2 * REST);
     assert_eq!(server.pool.open().len(), 0);
+}
+
+#[tokio::test]
+async fn fw10_a_port_is_left_to_draw_from_while_old_ones_rest() {
+    const SERVERS: usize = 4;
+    let mut far = Vec::new();
+    for _ in 0..SERVERS {
+        far.push(UdpSocket::bind("127.0.0.1:0").await.unwrap());
+    }
+    let addresses: Vec<_> = far.iter().map(|far| far.local_addr().unwrap()).collect();
+    let upstreams = upstreams(&addresses, 64);
+    let start = now();
+    for second in 0..1000 {
+        let now = start + Duration::from_secs(second);
+        for server in upstreams.known() {
+            for _ in 0..20 {
+                let sent = send_at(server, query, now).unwrap();
+                assert!(sent.is_some(), "no port in second {second}");
+            }
+            server.pool.sweep(server, now);
+            let oldest = server.pool.open()[0].opened;
+            assert!(now - oldest <= MAX_AGE + 3 * REST, "every port is closed in the end");
+        }
+        // Sockets close with the tasks that read them.
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn fw10_a_server_that_is_gone_gives_its_ports_back() {
+    let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let (upstreams, server) = server(far.local_addr().unwrap(), 2);
+    let common = Arc::clone(&upstreams.registry.common);
+    for _ in 0..2 {
+        drop(send(&server, query).unwrap().unwrap());
+    }
+    let reader = server.pool.open()[0].reader.lock().unwrap().clone().unwrap();
+    drop((upstreams, server));
+    common.ports().free(0, now() + REST);
+    assert_eq!(common.ports().total(), 0);
+    tokio::task::yield_now().await;
+    assert!(reader.is_finished());
 }

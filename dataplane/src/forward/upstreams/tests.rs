@@ -90,6 +90,23 @@ fn a55_so_many_former_servers_are_remembered_the_newest_first() {
     assert_eq!(ports, (1399 - 256..1399).rev().collect::<Vec<_>>());
 }
 
+#[tokio::test]
+async fn fw10_sockets_of_a_server_that_was_removed_are_closed_too() {
+    let far = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = far.local_addr().unwrap().to_string();
+    let servers = group(&[server(&address, config::Transport::Udp)]);
+    let mut config = Config { upstreams: config::Upstreams::Servers(servers), ..Config::default() };
+    config.limits.upstream_ports = 2;
+    let upstreams = Upstreams::of(&config, Path::new(""));
+    let removed = Arc::clone(&upstreams.known()[0]);
+    drop(crate::forward::sockets::send(&removed, |id| id.to_be_bytes().to_vec()).unwrap());
+    config.upstreams = config::Upstreams::None;
+    let next = upstreams.next(&config, Path::new(""));
+    assert_eq!(removed.pool.len(), 1);
+    crate::forward::probe::probe_due(&next, now() + Duration::from_secs(31));
+    assert_eq!(removed.pool.len(), 0);
+}
+
 #[test]
 fn fw10_upstream_ports_are_at_most_a_quarter_of_the_descriptors() {
     let quarter = dataplane_udp::raise_descriptor_limit().unwrap() / 4;

@@ -152,11 +152,17 @@ impl Sweep {
             if let Some(spec) = object["spec"].as_object_mut() {
                 spec.retain(|field, _| !["clusterIP", "clusterIPs"].contains(&field.as_str()));
             }
+            let state = object["data"]["rollout.json"].as_str().map(serde_json::from_str::<Value>);
+            let state = state.and_then(Result::ok);
+            if let Some(mut state) = state.clone() {
+                // So are those of the Service that is remembered.
+                state["service"] = state["service"]["isOurs"].clone();
+                object["data"]["rollout.json"] = state.to_string().into();
+            }
             let content = ["spec", "data", "rules", "roleRef"].map(|field| object[field].clone());
             let mut text = format!("{kind:?} {child} {:#}", json!(content)).replace(name, CALM);
             // It covers the name of the Service.
-            let state = object["data"]["rollout.json"].as_str().map(serde_json::from_str::<Value>);
-            if let Some(revision) = state.and_then(|state| Some(state.ok()?["stable"].clone())) {
+            if let Some(revision) = state.map(|state| state["stable"].clone()) {
                 text = text.replace(revision.as_str().expect("a revision"), "REVISION");
             }
             lines.extend(text.lines().map(str::to_owned));

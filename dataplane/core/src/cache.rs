@@ -38,6 +38,8 @@ pub struct Age {
     failed_until_ms: u64,
     /// Failures in a row.
     failures: u8,
+    /// Whether no server replied the last time; otherwise servers replied only with errors.
+    was_silent: bool,
     /// How often it was served, as far as decisions ask.
     hits: u8,
     /// How often servers of its group had come back when this was last looked at (FW29).
@@ -63,7 +65,10 @@ pub enum Decision {
         may_refresh: bool,
     },
     /// The lookup failed a moment ago (CA20): N19.
-    Failed,
+    Failed {
+        /// Whether no server replied; otherwise servers replied only with errors.
+        was_silent: bool,
+    },
     /// Ask an upstream.
     Miss,
 }
@@ -86,7 +91,10 @@ pub fn decide(age: &Age, now_ms: u64, rules: CacheRules) -> Decision {
     if age.lifetime_s > 0 && held_ms - lifetime_ms < u64::from(rules.stale_s) * 1_000 {
         return Decision::Stale { may_refresh: !has_failed && now_ms >= age.refresh_at_ms };
     }
-    if has_failed { Decision::Failed } else { Decision::Miss }
+    match has_failed {
+        true => Decision::Failed { was_silent: age.was_silent },
+        false => Decision::Miss,
+    }
 }
 
 /// For how many seconds a good reply is kept; `None` is not at all: TTL 0, a denial without an SOA, or a long message
@@ -110,12 +118,14 @@ impl Age {
                 self.hits = self.hits.saturating_add(1);
                 self.refresh_at_ms = now_ms + REFRESH_EVERY_MS;
             }
-            Decision::Stale { may_refresh: false } | Decision::Failed | Decision::Miss => {}
+            Decision::Stale { may_refresh: false } | Decision::Failed { .. } | Decision::Miss => {}
         }
     }
 
-    /// Notes that a lookup failed: for 1 s, then 2 s, then 5 s no upstream is asked (CA20). The reply stays.
-    pub fn note_failure(&mut self, now_ms: u64) {
+    /// Notes that a lookup failed, because no server replied or because servers replied only with errors: for 1 s, then
+    /// 2 s, then 5 s no upstream is asked (CA20). The reply stays.
+    pub fn note_failure(&mut self, now_ms: u64, was_silent: bool) {
+        self.was_silent = was_silent;
         let place = usize::from(self.failures).min(FAILURE_MS.len() - 1);
         self.failed_until_ms = now_ms + FAILURE_MS[place];
         self.failures = self.failures.saturating_add(1);
@@ -205,23 +215,26 @@ mod tests {
         let mut now_ms = 7;
         for kept_ms in [1_000, 2_000, 5_000, 5_000] {
             assert_eq!(decide(&age, now_ms, RULES), Decision::Miss);
-            age.note_failure(now_ms);
-            assert_eq!(decide(&age, now_ms + kept_ms - 1, RULES), Decision::Failed);
+            age.note_failure(now_ms, true);
+            assert_eq!(
+                decide(&age, now_ms + kept_ms - 1, RULES),
+                Decision::Failed { was_silent: true }
+            );
             now_ms += kept_ms;
         }
-        age.note_failure(now_ms);
+        age.note_failure(now_ms, true);
         age.note_recoveries(1);
         assert_eq!(decide(&age, now_ms, RULES), Decision::Miss);
-        age.note_failure(now_ms);
+        age.note_failure(now_ms, true);
         assert_eq!(decide(&age, now_ms + 1_000, RULES), Decision::Miss, "counted from one again");
     }
 
     #[test]
     fn ca20_ca40_a_failure_leaves_an_expired_answer_and_a_fresh_one() {
         let mut age = age(600, 0);
-        age.note_failure(1_300_000);
+        age.note_failure(1_300_000, true);
         assert_eq!(decide(&age, 1_300_000, RULES), Decision::Fresh { age_s: 300 });
-        age.note_failure(1_700_000);
+        age.note_failure(1_700_000, true);
         assert_eq!(decide(&age, 1_701_999, RULES), Decision::Stale { may_refresh: false });
         assert_eq!(decide(&age, 1_702_000, RULES), Decision::Stale { may_refresh: true });
     }

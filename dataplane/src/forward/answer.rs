@@ -70,8 +70,12 @@ impl Forwarder {
         let recoveries = upstreams.recoveries(forward.group);
         match self.cache.find(route, &forward.key, now_ms, recoveries, upstreams.cache()) {
             Found::Nothing => Cached::Ask(None),
-            Found::Failed => {
-                let text = "upstreams failed a moment ago";
+            Found::Failed { was_silent } => {
+                // The operator reads these words too: they tell silence from errors (`operator/src/compare/groups.rs`).
+                let text = match was_silent {
+                    true => "no upstream server answered a moment ago",
+                    false => "upstream servers answered only with errors a moment ago",
+                };
                 let octets = forward.head.fail(CACHED_ERROR, text, buffer);
                 Cached::Reply { octets, refresh: false }
             }
@@ -101,7 +105,8 @@ impl Forwarder {
             .route(group)
             .map(|route| self.cache.find(route, key, now_ms, recoveries, upstreams.cache()));
         match found {
-            Some(Found::Failed) => Err(Unresolved::Errors),
+            Some(Found::Failed { was_silent: true }) => Err(Unresolved::Silence),
+            Some(Found::Failed { was_silent: false }) => Err(Unresolved::Errors),
             Some(Found::Reply { relayed, freshness: Freshness::Stale, refresh: true }) => {
                 self.refreshed(upstreams, group, key, relayed, started).await
             }
@@ -144,8 +149,9 @@ impl Forwarder {
         let now_ms = self.clock.now_ms();
         match ended {
             Ok(relayed) => self.cache.keep(route, relayed, now_ms, limits),
-            Err(Unresolved::Silence | Unresolved::Errors) => {
-                self.cache.note_failure(route, key, now_ms, recoveries, limits);
+            Err(why @ (Unresolved::Silence | Unresolved::Errors)) => {
+                let was_silent = *why == Unresolved::Silence;
+                self.cache.note_failure(route, key, was_silent, (now_ms, recoveries), limits);
             }
             Err(Unresolved::NoServer | Unresolved::Limited(_)) => {}
         }

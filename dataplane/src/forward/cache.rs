@@ -54,7 +54,10 @@ pub enum Found {
     /// Nothing: ask an upstream.
     Nothing,
     /// The lookup failed a moment ago (N19).
-    Failed,
+    Failed {
+        /// Whether no server replied; otherwise servers replied only with errors.
+        was_silent: bool,
+    },
     /// A reply that can be written.
     Reply {
         /// The reply.
@@ -112,7 +115,7 @@ impl Outcome {
             Decision::FreshAndPrefetch { .. } => Outcome::Prefetch,
             Decision::Stale { may_refresh: false } => Outcome::Stale,
             Decision::Stale { may_refresh: true } => Outcome::Refresh,
-            Decision::Failed => Outcome::Failed,
+            Decision::Failed { .. } => Outcome::Failed,
             Decision::Miss => Outcome::Miss,
         }
     }
@@ -150,7 +153,7 @@ impl Cache {
             Decision::Fresh { age_s } => (Freshness::Fresh { age_s }, false),
             Decision::FreshAndPrefetch { age_s } => (Freshness::Fresh { age_s }, true),
             Decision::Stale { may_refresh } => (Freshness::Stale, may_refresh),
-            Decision::Failed => return Found::Failed,
+            Decision::Failed { was_silent } => return Found::Failed { was_silent },
             Decision::Miss => return Found::Nothing,
         };
         Found::Reply { relayed, freshness, refresh }
@@ -172,13 +175,13 @@ impl Cache {
         self.settle(shard, octets, entries, now_ms, limits);
     }
 
-    /// Remembers that a lookup failed (CA20); an answer that was kept stays (CA41).
+    /// Remembers that a lookup failed, and whether no server replied (CA20); an answer that was kept stays (CA41).
     pub fn note_failure(
         &self,
         route: RouteId,
         key: &LookupKey,
-        now_ms: u64,
-        recoveries: u64,
+        was_silent: bool,
+        (now_ms, recoveries): (u64, u64),
         limits: &Limits,
     ) {
         if limits.is_off() {
@@ -188,7 +191,7 @@ impl Cache {
         let mut shard = self.shard(hash);
         let (octets, entries) = shard.taken();
         let at = Moment { now_ms, recoveries, rules: limits.rules };
-        shard.note_failure(hash, route, key, at);
+        shard.note_failure(hash, (route, key), was_silent, at);
         self.settle(shard, octets, entries, now_ms, limits);
     }
 

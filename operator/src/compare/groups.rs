@@ -16,8 +16,10 @@ const EXTERNAL: &str = "example.com";
 /// Stub domains that are asked for of those that changed: a configuration may have 100.
 const MAX_GROUPS: usize = 16;
 
-/// Stale Answer, Cached Error, Not Ready, Stale NXDOMAIN Answer: what servers do now does not show.
-const SAYS_NOTHING: [u16; 4] = [3, 13, 14, 19];
+/// Stale Answer, Not Ready, Stale NXDOMAIN Answer: what servers do now does not show.
+const SAYS_NOTHING: [u16; 3] = [3, 14, 19];
+/// Cached Error: its text says how the lookup failed a moment ago.
+const CACHED_ERROR: u16 = 13;
 /// Network Error: servers replied, none of them with an answer.
 const ONLY_ERRORS: u16 = 23;
 /// No Reachable Authority.
@@ -102,20 +104,25 @@ fn one(heard: &Heard) -> Way {
         (ResponseCode::NoError | ResponseCode::NXDomain, _) => Way::Answered,
         (ResponseCode::ServFail, Some(ONLY_ERRORS)) => Way::Errors,
         (ResponseCode::ServFail, Some(NOBODY_REPLIED)) => Way::Silent,
-        (ResponseCode::ServFail, Some(OTHER)) if !is_at_limit(reply) => Way::Silent,
+        (ResponseCode::ServFail, Some(CACHED_ERROR)) if says(reply, SILENCE) => Way::Silent,
+        (ResponseCode::ServFail, Some(CACHED_ERROR)) if says(reply, ERRORS) => Way::Errors,
+        (ResponseCode::ServFail, Some(OTHER)) if !says(reply, LIMIT) => Way::Silent,
         // REFUSED is our own word for a client or a name without upstreams; without a code nothing is known.
         _ => Way::Unknown,
     }
 }
 
-/// The pod turned the question away because it has too many: no server was asked.
-fn is_at_limit(reply: &Message) -> bool {
+/// Whether the text of an Extended DNS Error has these words.
+fn says(reply: &Message, words: &[u8]) -> bool {
     let options = reply.edns.iter().flat_map(|edns| edns.options().as_ref());
     options.into_iter().any(|(_, option)| match option {
-        EdnsOption::Unknown(_, octets) => octets.windows(LIMIT.len()).any(|window| window == LIMIT),
+        EdnsOption::Unknown(_, octets) => octets.windows(words.len()).any(|window| window == words),
         _ => false,
     })
 }
 
-/// What a data plane says at a limit (`Unresolved::NoPort` and N20 of it).
+/// What a data plane says when it turns a question away because it has too many, so that no server was asked (N20).
 const LIMIT: &[u8] = b"limit";
+/// What it says of a failure a moment ago (N19), when no server replied, and when servers replied only with errors.
+const SILENCE: &[u8] = b"no upstream server answered";
+const ERRORS: &[u8] = b"only with errors";

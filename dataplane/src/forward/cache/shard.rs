@@ -89,15 +89,21 @@ impl Shard {
         self.put(hash, route, relayed, Age::of_reply(lifetime_s, now_ms));
     }
 
-    pub(super) fn note_failure(&mut self, hash: u64, route: RouteId, key: &LookupKey, at: Moment) {
+    pub(super) fn note_failure(
+        &mut self,
+        hash: u64,
+        (route, key): (RouteId, &LookupKey),
+        was_silent: bool,
+        at: Moment,
+    ) {
         if let Some(slot) = self.of_key(hash, route, key) {
             slot.age.note_recoveries(at.recoveries);
-            slot.age.note_failure(at.now_ms);
+            slot.age.note_failure(at.now_ms, was_silent);
             return;
         }
         let mut age = Age::default();
         age.note_recoveries(at.recoveries);
-        age.note_failure(at.now_ms);
+        age.note_failure(at.now_ms, was_silent);
         self.put(hash, route, Relayed::failure(key), age);
     }
 

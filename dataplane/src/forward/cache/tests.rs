@@ -150,12 +150,15 @@ fn ca20_a_failure_is_remembered_and_an_answer_ends_it() {
     let cache = Cache::default();
     let a = key("a.example");
     let find = |now_ms, recoveries| cache.find(ROUTE, &a, now_ms, recoveries, &LIMITS);
-    cache.note_failure(ROUTE, &a, 0, 0, &LIMITS);
-    assert!(matches!(find(999, 0), Found::Failed) && matches!(find(1_000, 0), Found::Nothing));
-    cache.note_failure(ROUTE, &a, 1_000, 0, &LIMITS);
-    assert!(matches!(find(2_999, 0), Found::Failed));
+    cache.note_failure(ROUTE, &a, true, (0, 0), &LIMITS);
+    assert!(
+        matches!(find(999, 0), Found::Failed { was_silent: true })
+            && matches!(find(1_000, 0), Found::Nothing)
+    );
+    cache.note_failure(ROUTE, &a, true, (1_000, 0), &LIMITS);
+    assert!(matches!(find(2_999, 0), Found::Failed { was_silent: true }));
     assert!(matches!(find(2_999, 1), Found::Nothing), "a server came back (FW29)");
-    cache.note_failure(ROUTE, &a, 3_000, 1, &LIMITS);
+    cache.note_failure(ROUTE, &a, true, (3_000, 1), &LIMITS);
     cache.keep(ROUTE, &reply(&a, 600, 9), 3_000, &LIMITS);
     assert!(is_fresh(&cache, "a.example", 3_001, &LIMITS));
     assert_eq!(cache.entries(), 1, "the answer took the place of the failure");
@@ -171,7 +174,7 @@ fn ca2_ca41_a_good_reply_that_is_not_kept_ends_what_was_kept() {
     };
     keep(&cache, "a.example", 9, 0, &LIMITS);
     assert!(is_stale());
-    cache.note_failure(ROUTE, &a, 700_000, 0, &LIMITS);
+    cache.note_failure(ROUTE, &a, true, (700_000, 0), &LIMITS);
     assert!(is_stale(), "a failure never takes its place");
     cache.keep(ROUTE, &reply(&a, 0, 9), 700_000, &LIMITS);
     assert!(!is_stale() && matches!(cache.find(ROUTE, &a, 0, 0, &LIMITS), Found::Nothing));

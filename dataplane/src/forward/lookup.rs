@@ -89,7 +89,7 @@ pub(super) async fn lookup(
         let until = match progress.plan.next(now_at) {
             Next::Send(send) => {
                 let server = &group.servers[progress.plan.member(send.place)];
-                match server.send() {
+                match server.send(send.edns) {
                     Some(guard) => {
                         let number = sent.len();
                         sent.push(Some(guard));
@@ -112,6 +112,8 @@ pub(super) async fn lookup(
                 return Err(progress.why());
             }
         };
+        let overdue = sent.iter().flatten().filter_map(Sent::overdue_at).min();
+        let until = overdue.map_or(until, |overdue| until.min(overdue));
         tokio::select! {
             biased;
             Some((number, send, outcome)) = attempts.next(), if !attempts.is_empty() => {

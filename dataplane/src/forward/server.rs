@@ -5,6 +5,7 @@ mod edns;
 mod health;
 mod latency;
 mod loops;
+mod sent;
 mod window;
 
 use std::net::SocketAddr;
@@ -18,7 +19,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use tokio::sync::Notify;
 
 use super::now;
-use super::plan::{Candidate, USUAL};
+use super::plan::Candidate;
 use super::ports::{Ports, ServerId};
 use super::sockets::Pool;
 use super::streams::Streams;
@@ -29,6 +30,7 @@ use loops::Loops;
 use window::Window;
 
 pub(super) use health::{Heard, Standing};
+pub(super) use sent::Sent;
 
 /// What a query is sent over. Encrypted transports join here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,43 +173,9 @@ impl Server {
         })
     }
 
-    /// Takes a place for one query of a client, or none if it has as many as it is given at once.
-    pub(super) fn send(self: &Arc<Self>) -> Option<Sent> {
-        self.state().window.enter().then(|| {
-            self.counters.sent.fetch_add(1, Ordering::Relaxed);
-            Sent { server: Arc::clone(self), at: now(), is_overdue: false, is_settled: false }
-        })
-    }
-
     /// It answered without OPT what it had refused with one (FW25).
     pub(super) fn refused_edns(&self, now: Instant) {
         self.state().edns.refused(now);
-    }
-
-    /// What came of a query of a client in the end; `is_overdue`: its silence is known already.
-    fn settle(&self, heard: Heard, after: Duration, is_overdue: bool, now: Instant) {
-        self.heard[heard as usize].fetch_add(1, Ordering::Relaxed);
-        if heard != Heard::Good {
-            self.counters.failed.fetch_add(1, Ordering::Relaxed);
-        }
-        if heard != Heard::Nothing {
-            let mut state = self.state();
-            state.window.replied();
-            state.latency.measured(after);
-            drop(state);
-            self.hear(heard, now);
-        } else if !is_overdue {
-            self.overdue(after, now);
-        }
-    }
-
-    /// A query of a client has no reply yet, and should have.
-    fn overdue(&self, after: Duration, now: Instant) {
-        let mut state = self.state();
-        state.window.was_silent(now);
-        state.latency.waited(after);
-        drop(state);
-        self.hear(Heard::Nothing, now);
     }
 
     fn hear(&self, heard: Heard, now: Instant) {
@@ -243,9 +211,12 @@ impl Server {
         let mut state = self.state();
         let before = state.health.standing();
         state.health.probe_ended(heard, now);
-        if heard != Heard::Nothing {
-            state.edns.probe_answered(with_edns, now);
-            state.window.replied();
+        match heard {
+            Heard::Good | Heard::Error => {
+                state.edns.probe_answered(with_edns, now);
+                state.window.widen();
+            }
+            Heard::Nothing => state.edns.probe_was_silent(with_edns, now),
         }
         let standing = state.health.standing();
         drop(state);
@@ -342,47 +313,5 @@ pub(super) fn looping(address: SocketAddr) -> String {
     )
 }
 
-/// One query of a client on its way to a server. Dropped without an outcome, because another server was faster, it
-/// counts as silence if the server had its time.
-#[derive(Debug)]
-pub(super) struct Sent {
-    server: Arc<Server>,
-    at: Instant,
-    is_overdue: bool,
-    is_settled: bool,
-}
-
-impl Sent {
-    /// Looks at the time: without a reply after the time between two sends, the server is silent so far.
-    pub(super) fn look(&mut self, now: Instant) {
-        let after = now.saturating_duration_since(self.at);
-        if !self.is_overdue && after >= USUAL.interval {
-            self.is_overdue = true;
-            self.server.overdue(after, now);
-        }
-    }
-
-    pub(super) fn settle(mut self, heard: Heard) {
-        self.is_settled = true;
-        let now = now();
-        let after = now.saturating_duration_since(self.at);
-        self.server.settle(heard, after, self.is_overdue, now);
-    }
-
-    /// The server was not asked after all.
-    pub(super) fn cancel(mut self) {
-        self.is_settled = true;
-        self.server.counters.sent.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl Drop for Sent {
-    fn drop(&mut self) {
-        self.server.state().window.leave();
-        let now = now();
-        let after = now.saturating_duration_since(self.at);
-        if !self.is_settled && after >= USUAL.interval {
-            self.server.settle(Heard::Nothing, after, self.is_overdue, now);
-        }
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -70,9 +70,9 @@ pub struct ServerView {
     pub latency_microseconds: Option<u64>,
     /// Whether it is sent OPT records (FW25).
     pub edns: bool,
-    /// Queries in progress.
+    /// Queries in progress whose reply is not overdue.
     pub in_flight: usize,
-    /// How many it is given at once.
+    /// How many of those it is given at once.
     pub window: usize,
     /// Queries sent to it.
     pub sent: u64,

@@ -5,11 +5,17 @@ use std::time::{Duration, Instant};
 /// So long a server that does not understand an OPT record is not sent one (FW25).
 const WITHOUT: Duration = Duration::from_secs(15 * 60);
 
+/// Silence with an OPT record and an answer without one must be seen twice in so long: a server that came back between two
+/// probes looks the same once.
+const SEEN_TWICE_IN: Duration = Duration::from_secs(60);
+
 /// What is known of one server.
 #[derive(Debug, Default)]
 pub(in crate::forward) struct Edns {
     without_until: Option<Instant>,
-    /// Probes of a server that is down alternate: the next goes the other way.
+    /// Since when it may be that it does not understand an OPT record.
+    suspected: Option<Instant>,
+    /// Probes of a server that is down alternate: the next one has the other form.
     flips: bool,
 }
 
@@ -22,22 +28,35 @@ impl Edns {
     /// It answered a query without OPT, after it had refused one with OPT or had been silent.
     pub(in crate::forward) fn refused(&mut self, now: Instant) {
         self.without_until = Some(now + WITHOUT);
+        self.suspected = None;
+    }
+
+    /// It answered a query with OPT of a client.
+    pub(in crate::forward) fn answered(&mut self) {
+        self.suspected = None;
+        self.flips = false;
     }
 
     /// Whether the next probe of a server that does not answer has an OPT record.
-    pub(in crate::forward) fn next_probe(&mut self, now: Instant) -> bool {
-        let with = self.is_used(now) != self.flips;
-        self.flips = !self.flips;
-        with
+    pub(in crate::forward) fn next_probe(&self, now: Instant) -> bool {
+        self.is_used(now) != self.flips
+    }
+
+    /// A probe of this form was not answered.
+    pub(in crate::forward) fn probe_was_silent(&mut self, with: bool, now: Instant) {
+        self.flips = with == self.is_used(now);
     }
 
     /// A server that did not answer has answered a probe of this form.
     pub(in crate::forward) fn probe_answered(&mut self, with: bool, now: Instant) {
         self.flips = false;
         if with {
-            self.without_until = None;
+            (self.without_until, self.suspected) = (None, None);
         } else if self.is_used(now) {
-            self.refused(now);
+            match self.suspected {
+                Some(suspected) if now <= suspected + SEEN_TWICE_IN => self.refused(now),
+                Some(_) | None => self.suspected = Some(now),
+            }
         }
     }
 }
@@ -56,15 +75,48 @@ mod tests {
         assert!(edns.is_used(now + WITHOUT));
     }
 
+    /// The form of the probe that is answered, where only one without OPT is.
+    fn answers_without_opt(edns: &mut Edns, now: Instant) {
+        assert!(edns.next_probe(now));
+        edns.probe_was_silent(true, now);
+        assert!(!edns.next_probe(now), "the other form");
+        edns.probe_answered(false, now);
+    }
+
     #[test]
     fn fw25_probes_alternate_and_record_which_is_answered() {
         let now = Instant::now();
         let mut edns = Edns::default();
-        assert_eq!([(); 4].map(|()| edns.next_probe(now)), [true, false, true, false]);
-        edns.probe_answered(false, now);
-        assert!(!edns.is_used(now));
-        assert_eq!([(); 2].map(|()| edns.next_probe(now)), [false, true]);
+        for with in [true, false, true, false] {
+            assert_eq!(edns.next_probe(now), with);
+            edns.probe_was_silent(with, now);
+        }
+        answers_without_opt(&mut edns, now);
+        assert!(edns.is_used(now), "once is no proof");
+        answers_without_opt(&mut edns, now + SEEN_TWICE_IN);
+        assert!(!edns.is_used(now + SEEN_TWICE_IN));
+        for with in [false, true] {
+            assert_eq!(edns.next_probe(now), with);
+            edns.probe_was_silent(with, now);
+        }
         edns.probe_answered(true, now);
         assert!(edns.is_used(now));
+    }
+
+    #[test]
+    fn fw25_a_short_outage_disables_no_edns() {
+        let now = Instant::now();
+        let mut edns = Edns::default();
+        // The server starts again between the two probes.
+        answers_without_opt(&mut edns, now);
+        let long_after = now + SEEN_TWICE_IN + Duration::from_secs(1);
+        answers_without_opt(&mut edns, long_after);
+        assert!(edns.is_used(long_after), "another outage, a minute later");
+        edns.answered();
+        answers_without_opt(&mut edns, long_after);
+        assert!(edns.is_used(long_after), "it answered a query with OPT in between");
+        edns.probe_answered(true, long_after);
+        answers_without_opt(&mut edns, long_after);
+        assert!(edns.is_used(long_after), "it answered a probe with OPT in between");
     }
 }

@@ -49,7 +49,7 @@ fn a55_servers_are_listed_once_default_group_first() {
     upstreams.servers()[2].sent.store(7, Ordering::Relaxed);
     let now = now();
     for _ in 0..3 {
-        shared.send().unwrap().settle(Heard::Nothing);
+        shared.send(true).unwrap().settle(Heard::Nothing);
     }
     shared.probe(now);
     shared.probed(true, Heard::Nothing, now);

@@ -1,0 +1,105 @@
+//! One query of a client on its way to a server: the place it takes, and what its reply or its silence says of the server.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use super::{Heard, Server};
+use crate::forward::now;
+use crate::forward::plan::USUAL;
+
+/// A query that was sent. It holds one of the places of its server until its reply comes or is overdue. Dropped without an
+/// outcome, because another server was faster or the budget is spent, it counts as silence if the server had its time.
+#[derive(Debug)]
+pub(in crate::forward) struct Sent {
+    server: Arc<Server>,
+    at: Instant,
+    with_edns: bool,
+    is_overdue: bool,
+    is_settled: bool,
+}
+
+impl Server {
+    /// Takes a place for one query of a client, or none if the server has as many as it is given at once.
+    pub(in crate::forward) fn send(self: &Arc<Self>, with_edns: bool) -> Option<Sent> {
+        self.state().window.enter().then(|| {
+            self.counters.sent.fetch_add(1, Ordering::Relaxed);
+            let server = Arc::clone(self);
+            Sent { server, at: now(), with_edns, is_overdue: false, is_settled: false }
+        })
+    }
+}
+
+impl Sent {
+    /// When its reply is overdue: after the time between two sends. None once it is.
+    pub(in crate::forward) fn overdue_at(&self) -> Option<Instant> {
+        (!self.is_overdue).then(|| self.at + USUAL.interval)
+    }
+
+    /// Looks at the time: a query that is overdue gives its place back, as the names that a server is silent for must
+    /// not take the places of those it answers. Limits per group and in all bound how many are overdue.
+    pub(in crate::forward) fn look(&mut self, now: Instant) {
+        if self.overdue_at().is_some_and(|at| now >= at) {
+            self.is_overdue = true;
+            let mut state = self.server.state();
+            state.window.leave();
+            state.window.was_silent(self.at, now);
+            state.latency.waited(now.saturating_duration_since(self.at));
+            drop(state);
+            self.server.hear(Heard::Nothing, now);
+        }
+    }
+
+    /// What came of it in the end.
+    pub(in crate::forward) fn settle(mut self, heard: Heard) {
+        self.settle_at(heard, now());
+    }
+
+    /// The server was not asked after all.
+    pub(in crate::forward) fn cancel(mut self) {
+        self.is_settled = true;
+        self.server.counters.sent.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn settle_at(&mut self, heard: Heard, now: Instant) {
+        self.is_settled = true;
+        let server = &self.server;
+        server.heard[heard as usize].fetch_add(1, Ordering::Relaxed);
+        if heard != Heard::Good {
+            server.counters.failed.fetch_add(1, Ordering::Relaxed);
+        }
+        // Silence that was seen before says nothing new.
+        if heard == Heard::Nothing && self.is_overdue {
+            return;
+        }
+        let after = now.saturating_duration_since(self.at);
+        let mut state = server.state();
+        match heard {
+            Heard::Good | Heard::Error => {
+                state.window.replied(now);
+                state.latency.measured(after);
+            }
+            Heard::Nothing => {
+                state.window.was_silent(self.at, now);
+                state.latency.waited(after);
+            }
+        }
+        if heard == Heard::Good && self.with_edns {
+            state.edns.answered();
+        }
+        drop(state);
+        server.hear(heard, now);
+    }
+}
+
+impl Drop for Sent {
+    fn drop(&mut self) {
+        if !self.is_overdue {
+            self.server.state().window.leave();
+        }
+        let now = now();
+        if !self.is_settled && now >= self.at + USUAL.interval {
+            self.settle_at(Heard::Nothing, now);
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! What queries and probes of one server leave behind.
+
+use super::super::plan::USUAL;
+use super::*;
+
+fn server() -> Arc<Server> {
+    let address: SocketAddr = "192.0.2.1:53".parse().unwrap();
+    let identity = Identity { address, transport: config::Transport::Udp, tls: None };
+    let (sent, failed) = (AtomicU64::new(0), AtomicU64::new(0));
+    let counters = Arc::new(ServerCounters { address, sent, failed });
+    Arc::new(Server::new(1, identity, counters, Arc::default()))
+}
+
+#[test]
+fn l16_a_query_that_is_overdue_gives_its_place_to_others_once() {
+    let (server, now) = (server(), now());
+    let in_flight = || server.seen(now).in_flight;
+    let (mut silent, other) = (server.send(true).unwrap(), server.send(true).unwrap());
+    silent.look(now);
+    assert_eq!(in_flight(), 2, "it has its time");
+    let overdue = silent.overdue_at().unwrap();
+    for _ in 0..2 {
+        silent.look(overdue);
+        assert_eq!((in_flight(), silent.overdue_at()), (1, None));
+    }
+    drop(silent);
+    assert_eq!(in_flight(), 1, "its place was given back before");
+    other.settle(Heard::Good);
+    assert_eq!(in_flight(), 0);
+}
+
+#[test]
+fn l16_names_without_an_answer_do_not_shrink_a_server_that_answers_others() {
+    let server = server();
+    let mut silent: Vec<Sent> = (0..20).map(|_| server.send(true).unwrap()).collect();
+    server.send(true).unwrap().settle(Heard::Good);
+    let places = server.seen(now()).places;
+    silent.iter_mut().for_each(|sent| sent.look(now() + USUAL.interval));
+    assert_eq!(server.seen(now()).places, places);
+}

@@ -29,13 +29,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use dataplane_core::{Freshness, LookupKey, Relayed, Waiting};
+use dataplane_core::{Freshness, LookupKey, Waiting};
 use tokio::runtime::Handle;
 use tokio::time::timeout_at;
 
 use crate::state::{Published, State};
 use answer::End;
-pub use answer::{Cached, Resolved};
+pub use answer::{Cached, Held, Resolved};
 use cache::Cache;
 pub use clock::Clock;
 use limits::InFlight;
@@ -62,6 +62,15 @@ pub struct Forwarder {
     own: OnceLock<OwnAddresses>,
     cache: Cache,
     clock: Clock,
+}
+
+/// A query of a client that upstreams are asked for.
+#[derive(Debug)]
+struct Client {
+    /// When it came: all it waits for shares one budget (FW24).
+    started: Instant,
+    /// Shared with the lookups that it begins.
+    slot: Arc<Slot>,
 }
 
 /// What the forwarder counts besides each server's own numbers.
@@ -112,73 +121,72 @@ impl Forwarder {
         self: &Arc<Self>,
         published: &Published,
         waiting: &Waiting,
-        held: Option<(Relayed, Freshness)>,
+        held: Option<Held>,
         slot: Slot,
     ) -> Resolved {
-        let started = now();
+        let client = Client { started: now(), slot: Arc::new(slot) };
+        let (upstreams, group, key) = (&published.upstreams, waiting.group, &waiting.key);
         let first = match held {
-            // A chain that goes on elsewhere.
-            Some((relayed, freshness @ Freshness::Fresh { .. })) => Ok((relayed, freshness)),
-            Some((stale, Freshness::Stale)) => {
-                self.refreshed(&published.upstreams, waiting.group, &waiting.key, stale, started)
-                    .await
+            Some(Held { relayed: stale, freshness: Freshness::Stale, refresh: true }) => {
+                self.refreshed(upstreams, group, key, stale, &client).await
             }
+            // The first part of a chain.
+            Some(Held { relayed, freshness, .. }) => Ok((relayed, freshness)),
             None => {
-                let asked =
-                    self.look_up(&published.upstreams, waiting.group, &waiting.key, started);
-                asked.await.map(|relayed| (relayed, Freshness::Fresh { age_s: 0 }))
+                let asked = self.look_up(upstreams, group, key, &client).await;
+                asked.map(|relayed| (relayed, Freshness::Fresh { age_s: 0 }))
             }
         };
-        let resolved = match first {
+        match first {
             Ok((relayed, freshness)) if relayed.is_partial() => {
-                Resolved(End::Chain(self.follow(published, relayed, freshness, started).await))
+                Resolved(End::Chain(self.follow(published, relayed, freshness, &client).await))
             }
             first => Resolved(End::One(first)),
-        };
-        drop(slot);
-        resolved
+        }
     }
 
-    /// The result of the one lookup for this key (FW11); `started` is when the client's query came.
+    /// The result of the one lookup for this key (FW11), if it comes within the client's budget. The lookup has a budget
+    /// of its own: others may join it later than this client, or long after the client's query came.
     async fn look_up(
         self: &Arc<Self>,
         upstreams: &Upstreams,
         group: usize,
         key: &LookupKey,
-        started: Instant,
+        client: &Client,
     ) -> Ended {
         let Some(group) = upstreams.group(group) else { return Err(Unresolved::NoServer) };
-        match self.table.join(group.route(), key, upstreams.max_in_flight) {
+        let waiter = match self.table.join(group.route(), key, upstreams.max_in_flight) {
             Joined::Running(waiter) => {
                 self.counts.joined.fetch_add(1, Ordering::Relaxed);
-                // Another client's query may have come later than this one.
-                let deadline = started + plan::USUAL.budget + GRACE;
-                let ended = timeout_at(deadline.into(), table::ended(waiter)).await;
-                ended.unwrap_or(Err(Unresolved::Silence))
+                waiter
             }
             Joined::Begun(waiter, running) => {
-                let limits = *upstreams.cache();
-                tokio::spawn(Arc::clone(self).run(Arc::clone(group), running, started, limits));
-                table::ended(waiter).await
+                let (limits, slot) = (*upstreams.cache(), Arc::clone(&client.slot));
+                tokio::spawn(Arc::clone(self).run(Arc::clone(group), running, slot, limits));
+                waiter
             }
             Joined::Full => {
                 self.in_flight.refuse(Limit::Total);
-                Err(Unresolved::Limited(Limit::Total))
+                return Err(Unresolved::Limited(Limit::Total));
             }
-        }
+        };
+        let deadline = client.started + plan::USUAL.budget + GRACE;
+        let ended = timeout_at(deadline.into(), table::ended(waiter)).await;
+        ended.unwrap_or(Err(Unresolved::Silence))
     }
 
-    /// One lookup, whoever waits for it: clients that leave do not end it.
+    /// One lookup, independent of who waits for it: clients that leave do not end it. The place of the client that began
+    /// it stays taken meanwhile, or a client that closes its connections could begin any number of lookups.
     async fn run(
         self: Arc<Self>,
         group: Arc<Group>,
         running: Box<Running>,
-        started: Instant,
+        slot: Arc<Slot>,
         limits: cache::Limits,
     ) {
         let recoveries = group.recoveries();
         let members = group.askable(|server| self.is_other(server));
-        let ended = lookup::lookup(&group, members, running.key(), started).await;
+        let ended = lookup::lookup(&group, members, running.key(), now()).await;
         let count = match &ended {
             Ok(_) => &self.counts.resolved,
             Err(why) => {
@@ -191,6 +199,7 @@ impl Forwarder {
         count.fetch_add(1, Ordering::Relaxed);
         // Before it ends: whoever comes next finds the lookup or what it left.
         self.keep(group.route(), running.key(), &ended, recoveries, &limits);
+        drop(slot);
         running.end(ended);
     }
 

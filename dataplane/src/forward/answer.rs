@@ -1,7 +1,7 @@
 //! Answers from the cache before an upstream is asked, and what a lookup leaves in it (docs/dns.md §6.5).
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dataplane_core::{Forward, Freshness, LookupKey, OwnedHead, Relayed};
 use tokio::time::timeout;
@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use super::cache::{Found, Limits};
 use super::chain::Chain;
 use super::lookup::Unresolved;
-use super::{Forwarder, RouteId, Upstreams, random};
+use super::{Client, Forwarder, RouteId, Upstreams, random};
 
 /// How long a client waits for an upstream when there is a stale reply for it (CA40, RFC 8767 §5).
 pub(super) const CLIENT_TIMER: Duration = Duration::from_millis(1_800);
@@ -28,7 +28,19 @@ pub enum Cached {
     },
     /// Upstreams are to be asked. An expired reply is the answer if that takes too long or fails (CA40); a fresh one is the
     /// beginning of a chain that goes on elsewhere (FW42).
-    Ask(Option<(Relayed, Freshness)>),
+    Ask(Option<Held>),
+}
+
+/// A reply from the cache that is not the whole answer yet.
+#[derive(Debug)]
+pub struct Held {
+    /// The reply.
+    pub relayed: Relayed,
+    /// How old it is.
+    pub freshness: Freshness,
+    /// Whether an upstream is asked before it is used. An expired reply that an upstream was asked for a moment ago is
+    /// used at once (CA20, CA41).
+    pub refresh: bool,
 }
 
 /// How a query that waited for upstreams ends. The client's reply is written from it in a step of its own: while upstreams
@@ -82,7 +94,7 @@ impl Forwarder {
             Found::Reply { relayed, freshness, refresh }
                 if relayed.is_partial() || (refresh && freshness == Freshness::Stale) =>
             {
-                Cached::Ask(Some((relayed, freshness)))
+                Cached::Ask(Some(Held { relayed, freshness, refresh }))
             }
             Found::Reply { relayed, freshness, refresh } => {
                 let octets = relayed.write(&forward.head, freshness, seed, buffer);
@@ -97,7 +109,7 @@ impl Forwarder {
         upstreams: &Upstreams,
         group: usize,
         key: &LookupKey,
-        started: Instant,
+        client: &Client,
     ) -> Result<(Relayed, Freshness), Unresolved> {
         let now_ms = self.clock.now_ms();
         let recoveries = upstreams.recoveries(group);
@@ -108,11 +120,11 @@ impl Forwarder {
             Some(Found::Failed { was_silent: true }) => Err(Unresolved::Silence),
             Some(Found::Failed { was_silent: false }) => Err(Unresolved::Errors),
             Some(Found::Reply { relayed, freshness: Freshness::Stale, refresh: true }) => {
-                self.refreshed(upstreams, group, key, relayed, started).await
+                self.refreshed(upstreams, group, key, relayed, client).await
             }
             Some(Found::Reply { relayed, freshness, .. }) => Ok((relayed, freshness)),
             Some(Found::Nothing) | None => {
-                let relayed = self.look_up(upstreams, group, key, started).await?;
+                let relayed = self.look_up(upstreams, group, key, client).await?;
                 Ok((relayed, Freshness::Fresh { age_s: 0 }))
             }
         }
@@ -125,9 +137,9 @@ impl Forwarder {
         group: usize,
         key: &LookupKey,
         stale: Relayed,
-        started: Instant,
+        client: &Client,
     ) -> Result<(Relayed, Freshness), Unresolved> {
-        let lookup = self.look_up(upstreams, group, key, started);
+        let lookup = self.look_up(upstreams, group, key, client);
         match timeout(CLIENT_TIMER, lookup).await {
             Ok(Ok(relayed)) => Ok((relayed, Freshness::Fresh { age_s: 0 })),
             // N18, N20, or silence so far.

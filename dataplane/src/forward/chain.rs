@@ -2,12 +2,12 @@
 //! comes next is decided in the core; here it is asked.
 
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use dataplane_core::{Freshness, OwnedHead, Relayed, Resolution, Step, Surroundings};
 
 use super::lookup::Unresolved;
-use super::{Forwarder, random};
+use super::{Client, Forwarder, random};
 use crate::state::Published;
 
 /// How a question ended whose chain went over several lookups.
@@ -34,13 +34,13 @@ impl Chain {
 }
 
 impl Forwarder {
-    /// Follows the chain that `first` leaves open. `started` is when the client's query came: all hops share its budget.
+    /// Follows the chain that `first` leaves open. All hops share the budget of `client`.
     pub(super) async fn follow(
         self: &Arc<Self>,
         published: &Published,
         first: Relayed,
         freshness: Freshness,
-        started: Instant,
+        client: &Client,
     ) -> Chain {
         let mut resolution = Resolution::default();
         let (mut answered, mut freshness) = (first, freshness);
@@ -53,7 +53,7 @@ impl Forwarder {
                 Step::Done => return Chain::Whole(resolution),
                 Step::Failed { ede, text } => return Chain::Nowhere(ede, text),
             };
-            match self.hop(&published.upstreams, group, &key, started).await {
+            match self.hop(&published.upstreams, group, &key, client).await {
                 Ok(hop) => (answered, freshness) = hop,
                 Err(why) => return Chain::Failed(why),
             }

@@ -127,7 +127,7 @@ struct Place {
 }
 
 impl Plan {
-    /// A plan for these servers, best first; `started` is when the first client's query came.
+    /// A plan for these servers, best first; `started` is when the lookup began.
     pub(super) fn new(order: Vec<Candidate>, started: Instant) -> Plan {
         let all_down = order.iter().all(|candidate| candidate.standing == Standing::Down);
         let pace = if all_down { ALL_DOWN } else { USUAL };

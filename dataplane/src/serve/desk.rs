@@ -5,14 +5,14 @@ use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use dataplane_core::{Action, Counters, Forward, Freshness, Query, Relayed, Waiting, respond};
+use dataplane_core::{Action, Counters, Forward, Freshness, Query, Waiting, respond};
 use futures::FutureExt;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
 use super::ServeCounters;
 use super::counters::add;
-use crate::forward::{Cached, Forwarder, Slot};
+use crate::forward::{Cached, Forwarder, Held, Slot};
 use crate::state::{Published, State};
 
 /// Shared by all serving threads.
@@ -33,7 +33,7 @@ pub(super) enum Decision {
     Reply(usize),
     Drop,
     /// An upstream is asked: for whom, what the cache held, and the right to ask, already taken.
-    Forward(Box<Waiting>, Option<(Relayed, Freshness)>, Slot),
+    Forward(Box<Waiting>, Option<Held>, Slot),
 }
 
 impl Desk {
@@ -103,7 +103,9 @@ impl Desk {
         };
         match (slot, held) {
             (Some(slot), held) => Decision::Forward(Box::new(forward.keep()), held, slot),
-            (None, Some((stale, Freshness::Stale))) if !stale.is_partial() => {
+            (None, Some(Held { relayed: stale, freshness: Freshness::Stale, .. }))
+                if !stale.is_partial() =>
+            {
                 own.add_cached();
                 Decision::Reply(stale.write(&forward.head, Freshness::Stale, query.seed, buffer))
             }

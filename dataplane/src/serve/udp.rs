@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use dataplane_core::{Freshness, Query, Relayed, Transport, Waiting};
+use dataplane_core::{Query, Transport, Waiting};
 use dataplane_udp::{Batch, DATAGRAM_OCTETS, Datagram, Local, Socket};
 
 use super::counters::add;
 use super::desk::{Decision, Desk, Seeds, client};
-use crate::forward::Slot;
+use crate::forward::{Held, Slot};
 use crate::state::Published;
 
 /// After a failure to receive that is no datagram's fault: long enough not to spin, short enough not to be missed.
@@ -111,7 +111,7 @@ impl Worker {
         &self,
         published: &Arc<Published>,
         waiting: Box<Waiting>,
-        held: Option<(Relayed, Freshness)>,
+        held: Option<Held>,
         slot: Slot,
         from: Local,
         peer: SocketAddr,

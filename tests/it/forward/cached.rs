@@ -271,3 +271,18 @@ async fn g97_fw42_each_hop_of_a_chain_is_kept_by_itself() {
     assert_eq!(stage.upstream([10, 20, 0, 53]).times_asked("half.corp.example."), 2);
     assert_eq!(stage.asked("www.example.org."), 1);
 }
+
+#[tokio::test]
+async fn ca20_ca41_an_expired_part_of_a_chain_is_not_asked_for_again_at_once() {
+    let stage = Stage::new(GOLDEN);
+    let half = waiting(1, "half.corp.example", RecordType::A);
+    stage.ask_cached(&half).await;
+    stage.later(61_000);
+    let stub = stage.upstream([10, 20, 0, 53]);
+    stub.play(Script::one("* *\n  rcode SERVFAIL").unwrap());
+    for _ in 0..3 {
+        let stale = stage.ask_cached(&half).await;
+        assert_eq!(ttls(&stale), [30, 539, 539]);
+        assert_eq!(stub.times_asked("half.corp.example."), 2, "once more, then its failure counts");
+    }
+}

@@ -32,6 +32,7 @@ async fn fw11_a_client_that_leaves_does_not_end_the_lookup_of_the_next() {
     let left = stage.forwarder.resolve(&stage.published, &leaving, None, slot);
     assert!(futures::poll!(Box::pin(left)).is_pending());
     assert_eq!(stage.forwarder.lookups(), 1, "its client is gone");
+    assert_eq!(stage.forwarder.in_flight(), 1, "FW52: its place is not");
     assert_eq!(answers(&stage.ask(0, "www.example.org", RecordType::A).await), ["192.0.2.80"]);
     assert_eq!(stage.upstream(FIRST).asked().len(), 1);
 }

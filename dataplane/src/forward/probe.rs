@@ -63,8 +63,10 @@ fn probe(group: &Arc<Group>, server: &Arc<Server>, now_at: Instant) {
     let edns = server.probe(now_at);
     let (group, server) = (Arc::clone(group), Arc::clone(server));
     tokio::spawn(async move {
-        let heard = ask(&group.probe, &server, edns).await.0;
-        server.probed(edns, heard, now());
+        match ask(&group.probe, &server, edns).await {
+            Some((heard, _)) => server.probed(edns, heard, now()),
+            None => server.probe_unsent(now()),
+        }
     });
 }
 
@@ -77,8 +79,8 @@ fn loop_probe(server: &Arc<Server>) {
             Ok(name) => {
                 let key = LookupKey::new(name, TXT, false, true);
                 match ask(&key, &server, true).await {
-                    (Heard::Nothing, _) => None,
-                    (Heard::Good | Heard::Error, has_data) => Some(has_data),
+                    Some((Heard::Nothing, _)) | None => None,
+                    Some((Heard::Good | Heard::Error, has_data)) => Some(has_data),
                 }
             }
             Err(_) => None,
@@ -87,8 +89,8 @@ fn loop_probe(server: &Arc<Server>) {
     });
 }
 
-/// What came back, and whether there was data in it.
-async fn ask(key: &LookupKey, server: &Arc<Server>, edns: bool) -> (Heard, bool) {
+/// What came back, and whether there was data in it. None where there was no port to ask from: the server was not asked.
+async fn ask(key: &LookupKey, server: &Arc<Server>, edns: bool) -> Option<(Heard, bool)> {
     let question = Question { key, caps: &TtlCaps::default(), randomise_case: false };
     let transport = server.transport();
     let asked = async {
@@ -99,12 +101,46 @@ async fn ask(key: &LookupKey, server: &Arc<Server>, edns: bool) -> (Heard, bool)
             outcome => outcome,
         }
     };
-    match timeout(PATIENCE, asked).await {
+    Some(match timeout(PATIENCE, asked).await {
+        Ok(Outcome::NoPort) => return None,
         Ok(Outcome::Good(relayed)) => (Heard::Good, !relayed.is_negative()),
         Ok(Outcome::Error(dataplane_core::RelayError::Truncated)) => (Heard::Good, false),
         Ok(Outcome::Error(_)) => (Heard::Error, false),
-        Ok(Outcome::Distrusted | Outcome::Unreachable | Outcome::NoPort) | Err(_) => {
-            (Heard::Nothing, false)
+        Ok(Outcome::Distrusted | Outcome::Unreachable) | Err(_) => (Heard::Nothing, false),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use crds::config::{self, Config, Group as GroupConfig, GroupOptions, Transport};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn fw27_without_a_port_to_probe_from_no_server_is_declared_down() {
+        let server = config::Server {
+            ip: [127, 0, 0, 1].into(),
+            port: 53,
+            transport: Transport::Udp,
+            tls: None,
+        };
+        let group = GroupConfig { servers: vec![server], options: GroupOptions::default() };
+        let mut config =
+            Config { upstreams: config::Upstreams::Servers(group), ..Config::default() };
+        config.limits.upstream_ports = 0;
+        let upstreams = Upstreams::of(&config, Path::new(""));
+        let server = &upstreams.known()[0];
+        let now = now();
+        for _ in 0..3 {
+            server.send(true).unwrap().settle(Heard::Nothing);
         }
+        probe_due(&upstreams, now);
+        while server.probe_at(false, now).is_none() && !server.is_down() {
+            tokio::task::yield_now().await;
+        }
+        assert!(!server.is_down());
+        assert!(server.probe_at(false, now).is_some_and(|at| at > now), "it is tried again");
     }
 }

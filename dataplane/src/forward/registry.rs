@@ -104,8 +104,9 @@ impl Taking<'_> {
         state
     }
 
-    /// Takes the place of the configuration before; `bound` is of UDP ports (FW10). Returns the servers.
-    pub(super) fn replace(self, bound: usize) -> Vec<Arc<Server>> {
+    /// Takes the place of the configuration before; `bound` is of UDP ports (FW10), `defaults` are the
+    /// servers of the default group. Returns all servers.
+    pub(super) fn replace(self, bound: usize, defaults: &[Arc<Server>]) -> Vec<Arc<Server>> {
         let mut known = self.registry.known();
         let is_gone = |server: &&Arc<Server>| self.servers.iter().all(|new| new.id != server.id);
         let gone = known.servers.iter().chain(&known.former).filter(is_gone);
@@ -115,7 +116,9 @@ impl Taking<'_> {
         known.routes = self.routes;
         let ids = known.servers.iter().map(|server| server.id);
         self.registry.common.ports().configure(bound, ids);
-        known.servers.iter().for_each(|server| server.loop_probe_soon());
+        for server in &known.servers {
+            server.configured(defaults.iter().any(|default| default.id == server.id));
+        }
         self.registry.common.woken.notify_one();
         known.servers.clone()
     }

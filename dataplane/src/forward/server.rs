@@ -207,6 +207,11 @@ impl Server {
         }
     }
 
+    /// The probe could not be sent, and says nothing of the server.
+    pub(super) fn probe_unsent(&self, now: Instant) {
+        self.state().health.probe_unsent(now);
+    }
+
     pub(super) fn probed(&self, with_edns: bool, heard: Heard, now: Instant) {
         let mut state = self.state();
         let before = state.health.standing();
@@ -259,8 +264,9 @@ impl Server {
         self.state().loops.probe_started();
     }
 
-    pub(super) fn loop_probe_soon(&self) {
-        self.state().loops.probe_soon();
+    /// The configuration changed; see [`Loops::configured`].
+    pub(super) fn configured(&self, is_default: bool) {
+        self.state().loops.configured(is_default);
     }
 
     /// What a loop probe found; see [`Loops::probe_ended`].

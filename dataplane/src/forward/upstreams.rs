@@ -146,7 +146,8 @@ impl Upstreams {
             groups.push(Some(Arc::new(group)));
         }
         let limits = &config.limits;
-        let servers = taking.replace(ports(limits.upstream_ports));
+        let defaults = groups[0].as_ref().map_or(&[][..], |group| &group.servers);
+        let servers = taking.replace(ports(limits.upstream_ports), defaults);
         let mut counters: Vec<Arc<ServerCounters>> = Vec::with_capacity(servers.len());
         for server in &servers {
             if counters.iter().all(|known| known.address != server.address()) {

@@ -13,6 +13,8 @@ const DOWN_WAITS_S: [u64; 5] = [1, 2, 4, 8, 10];
 const ALONE_WAIT: Duration = Duration::from_secs(1);
 /// Between probes of a failing server (FW28).
 const FAILING_WAIT: Duration = Duration::from_secs(5);
+/// Until the next attempt at a probe that could not be sent.
+const UNSENT_WAIT: Duration = Duration::from_secs(1);
 
 /// How a server is ranked within its group (FW22), best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,6 +60,8 @@ pub(in crate::forward) struct Health {
     probed: Option<Instant>,
     is_suspected: bool,
     is_probing: bool,
+    /// No probe before this, as the latest could not be sent.
+    not_before: Option<Instant>,
 }
 
 impl Health {
@@ -106,6 +110,11 @@ impl Health {
         if self.is_probing {
             return None;
         }
+        let due = self.probe_due(is_alone, now)?;
+        Some(self.not_before.map_or(due, |not_before| due.max(not_before)))
+    }
+
+    fn probe_due(&self, is_alone: bool, now: Instant) -> Option<Instant> {
         if self.is_suspected {
             return Some(now);
         }
@@ -123,6 +132,13 @@ impl Health {
 
     pub(in crate::forward) fn probe_started(&mut self) {
         self.is_probing = true;
+        self.not_before = None;
+    }
+
+    /// The probe could not be sent: the server was not asked, and what was suspected still is.
+    pub(in crate::forward) fn probe_unsent(&mut self, now: Instant) {
+        self.is_probing = false;
+        self.not_before = Some(now + UNSENT_WAIT);
     }
 
     /// What came of the probe.
@@ -194,6 +210,20 @@ mod tests {
             health.probe_ended(heard, now);
             assert_eq!((health.standing(), health.probe_at(false, now)), (Standing::Healthy, None));
         }
+    }
+
+    #[test]
+    fn fw27_a_probe_that_could_not_be_sent_condemns_no_server_and_is_tried_again() {
+        let now = Instant::now();
+        let mut health = Health::default();
+        (0..3).for_each(|_| health.heard(Heard::Nothing, now));
+        health.probe_started();
+        health.probe_unsent(now);
+        assert_eq!(health.standing(), Standing::Healthy);
+        assert_eq!(health.probe_at(false, now), Some(after(now, 1)), "suspected still");
+        health.probe_started();
+        health.probe_ended(Heard::Good, after(now, 1));
+        assert_eq!(health.probe_at(false, after(now, 1)), None);
     }
 
     #[test]

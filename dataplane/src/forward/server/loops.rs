@@ -8,6 +8,7 @@ const EVERY: Duration = Duration::from_secs(60);
 /// What loop probes of one server found.
 #[derive(Debug, Default)]
 pub(in crate::forward) struct Loops {
+    is_watched: bool,
     looping_since: Option<Instant>,
     probed: Option<Instant>,
     is_probing: bool,
@@ -19,9 +20,10 @@ impl Loops {
         self.looping_since
     }
 
-    /// When the next probe is due; none while one is on its way.
+    /// When the next probe is due; none while one is on its way, or where loops are not looked for.
     pub(in crate::forward) fn probe_at(&self, now: Instant) -> Option<Instant> {
-        (!self.is_probing).then(|| self.probed.map_or(now, |probed| probed + EVERY))
+        (self.is_watched && !self.is_probing)
+            .then(|| self.probed.map_or(now, |probed| probed + EVERY))
     }
 
     pub(in crate::forward) fn probe_started(&mut self) {
@@ -33,15 +35,22 @@ impl Loops {
         self.is_probing = false;
         self.probed = Some(now);
         match leads_back {
+            // The configuration has changed since the probe left.
+            Some(true) if !self.is_watched => {}
             Some(true) => _ = self.looping_since.get_or_insert(now),
             Some(false) => self.looping_since = None,
             None => {}
         }
     }
 
-    /// The configuration changed: the next probe is due now.
-    pub(in crate::forward) fn probe_soon(&mut self) {
+    /// The configuration changed: the next probe is due now. Only servers of the default group are probed: one that only
+    /// stub domains name may be the ClusterDNS of another cluster, which answers such a probe and leads nowhere back.
+    pub(in crate::forward) fn configured(&mut self, is_default: bool) {
+        self.is_watched = is_default;
         self.probed = None;
+        if !is_default {
+            self.looping_since = None;
+        }
     }
 }
 
@@ -53,12 +62,13 @@ mod tests {
     fn fw50_probes_come_at_start_on_a_change_and_every_minute() {
         let start = Instant::now();
         let mut loops = Loops::default();
+        loops.configured(true);
         assert_eq!(loops.probe_at(start), Some(start));
         loops.probe_started();
         assert_eq!(loops.probe_at(start), None, "one at a time");
         loops.probe_ended(Some(false), start);
         assert_eq!(loops.probe_at(start), Some(start + EVERY));
-        loops.probe_soon();
+        loops.configured(true);
         assert_eq!(loops.probe_at(start), Some(start));
     }
 
@@ -66,11 +76,25 @@ mod tests {
     fn fw50_a_loop_is_left_by_a_reply_that_is_none_and_not_by_silence() {
         let start = Instant::now();
         let mut loops = Loops::default();
+        loops.configured(true);
         loops.probe_ended(Some(true), start);
         loops.probe_ended(None, start + EVERY);
         loops.probe_ended(Some(true), start + 2 * EVERY);
         assert_eq!(loops.looping_since(), Some(start));
         loops.probe_ended(Some(false), start + 3 * EVERY);
         assert_eq!(loops.looping_since(), None);
+    }
+
+    #[test]
+    fn fw50_a_server_that_only_stub_domains_name_is_neither_probed_nor_left_out() {
+        let start = Instant::now();
+        let mut loops = Loops::default();
+        loops.configured(true);
+        loops.probe_ended(Some(true), start);
+        loops.probe_started();
+        loops.configured(false);
+        assert_eq!(loops.looping_since(), None, "it was moved to a stub domain");
+        loops.probe_ended(Some(true), start);
+        assert_eq!((loops.looping_since(), loops.probe_at(start)), (None, None));
     }
 }

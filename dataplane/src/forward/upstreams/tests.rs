@@ -77,6 +77,25 @@ fn a55_servers_are_listed_once_default_group_first() {
 }
 
 #[test]
+fn fw50_only_servers_of_the_default_group_are_asked_whether_they_lead_back() {
+    let [both, other] =
+        ["10.0.0.2:53", "10.20.0.53:53"].map(|address| server(address, config::Transport::Udp));
+    let stub = StubDomain { domain: "b.example".into(), group: group(&[both.clone(), other]) };
+    let config = Config {
+        upstreams: config::Upstreams::Servers(group(&[both])),
+        stub_domains: vec![stub],
+        ..Config::default()
+    };
+    let upstreams = Upstreams::of(&config, Path::new(""));
+    let is_probed = |of: &Upstreams| -> Vec<bool> {
+        of.known().iter().map(|server| server.loop_probe_at(now()).is_some()).collect()
+    };
+    assert_eq!(is_probed(&upstreams), [true, false]);
+    let only_stubs = Config { upstreams: config::Upstreams::None, ..config };
+    assert_eq!(is_probed(&upstreams.next(&only_stubs, Path::new(""))), [false, false]);
+}
+
+#[test]
 fn a55_so_many_former_servers_are_remembered_the_newest_first() {
     let of = |last: u16| {
         let servers = [server(&format!("10.0.0.1:{last}"), config::Transport::Udp)];

@@ -147,7 +147,12 @@ impl Hall {
         certificate: Option<&Arc<Certificate>>,
     ) {
         add(&self.counters.tcp_accepted, 1);
-        let Some(seat) = self.table.admit(client(peer).ip()) else {
+        let address = client(peer).ip();
+        let seat = match certificate {
+            None => self.table.admit(address),
+            Some(_) => self.table.admit_session(address, tls::SESSION_OCTETS),
+        };
+        let Some(seat) = seat else {
             self.counters.add_closed(CloseReason::Refused);
             return;
         };

@@ -37,8 +37,8 @@ pub(super) struct Connection<S> {
     client: SocketAddr,
     hall: Rc<Hall>,
     seat: Seat,
-    /// What the stream itself holds: 0 if what is written to it leaves us at once.
-    of_stream: usize,
+    /// The stream keeps some of what is written to it, until it is flushed.
+    is_buffered: bool,
     deadlines: Deadlines,
     /// Read and not yet answered.
     input: Vec<u8>,
@@ -77,16 +77,16 @@ enum Event {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) fn new(hall: Rc<Hall>, stream: S, client: SocketAddr, seat: Seat) -> Self {
-        Self::behind(hall, stream, client, seat, 0)
+        Self::behind(hall, stream, client, seat, false)
     }
 
-    /// One whose stream itself holds so many octets of memory.
+    /// One whose stream may keep some of what is written to it.
     pub(super) fn behind(
         hall: Rc<Hall>,
         stream: S,
         client: SocketAddr,
         seat: Seat,
-        of_stream: usize,
+        is_buffered: bool,
     ) -> Self {
         let deadlines = hall.table.deadlines();
         let seed = hall.seeds.borrow_mut().next();
@@ -96,7 +96,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             client,
             hall,
             seat,
-            of_stream,
+            is_buffered,
             input: Vec::new(),
             output: Vec::new(),
             written: 0,
@@ -198,7 +198,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.written = 0;
         }
         // Most often there is nothing to wait for: then it costs no turn of its own.
-        if self.unwritten() == 0 && self.of_stream == 0 {
+        if self.unwritten() == 0 && !self.is_buffered {
             self.flushed();
         }
     }
@@ -211,7 +211,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Accounts for what is held: buffers as allocated, and what waits for upstreams.
     fn hold(&self, input: usize) {
         let late = self.late.len() * WAITING_OCTETS;
-        self.seat.hold(self.of_stream + input + self.output.capacity() + late);
+        self.seat.hold(input + self.output.capacity() + late);
     }
 
     /// Notes what is waited for from now on.

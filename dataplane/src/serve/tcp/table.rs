@@ -9,6 +9,7 @@
 //! happens per query is a few stores.
 
 mod choose;
+mod sessions;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
@@ -32,8 +33,10 @@ pub(super) struct Table {
     next: Cell<u64>,
     /// Connections whose task has not ended, counted or not.
     seats: Cell<usize>,
-    /// Octets held by all.
+    /// Octets held by all, without sessions of TLS.
     held: Cell<usize>,
+    /// Octets of all sessions of TLS.
+    sessions: Cell<usize>,
     /// Connections that are not read because of the bound on that.
     paused: Cell<usize>,
     limits: RefCell<Limits>,
@@ -59,6 +62,8 @@ struct Entry {
     /// When its last message came.
     last_message: Cell<Instant>,
     held: Cell<usize>,
+    /// Octets of its session of TLS: no backlog, and there for as long as the connection is.
+    session: Cell<usize>,
     /// Not read because of the bound on all buffers.
     paused: Cell<bool>,
     close: Cell<Option<CloseReason>>,
@@ -75,8 +80,10 @@ pub(super) struct Seat {
 /// Which limit a new connection would pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Limit {
-    OfClient,
-    OfAll,
+    PerClient,
+    Total,
+    /// What sessions of TLS may hold.
+    Sessions,
 }
 
 /// Connections evicted in one step when a lower limit is set: the others go on in between.
@@ -90,6 +97,7 @@ impl Table {
             next: Cell::new(0),
             seats: Cell::new(0),
             held: Cell::new(0),
+            sessions: Cell::new(0),
             paused: Cell::new(0),
             limits: RefCell::new(limits),
             counters,
@@ -109,9 +117,9 @@ impl Table {
     fn limit_reached(&self, address: IpAddr) -> Option<Limit> {
         let limits = self.limits.borrow();
         if self.connections_of(address) >= limits.tcp_connections_per_client {
-            Some(Limit::OfClient)
+            Some(Limit::PerClient)
         } else if self.entries.borrow().len() >= limits.tcp_connections {
-            Some(Limit::OfAll)
+            Some(Limit::Total)
         } else {
             None
         }
@@ -133,6 +141,7 @@ impl Table {
             waits_since: Cell::new(Some(now)),
             last_message: Cell::new(now),
             held: Cell::new(0),
+            session: Cell::new(0),
             paused: Cell::new(false),
             close: Cell::new(None),
             waker: RefCell::new(Waker::noop().clone()),
@@ -173,8 +182,9 @@ impl Table {
         self.entries.borrow().len().saturating_sub(self.limits.borrow().tcp_connections)
     }
 
+    /// What all may hold beside their sessions.
     fn bound(&self) -> usize {
-        self.limits.borrow().tcp_buffer_bytes
+        self.limits.borrow().tcp_buffer_bytes.saturating_sub(self.sessions.get())
     }
 
     /// Takes a connection off the table; its task closes it when it runs next.
@@ -192,6 +202,7 @@ impl Table {
             self.clients.borrow_mut().remove(&client.address);
         }
         self.set_paused(&entry, false);
+        self.sessions.set(self.sessions.get() - entry.session.take());
         self.set_held_of(&entry, 0);
         Some(entry)
     }
@@ -206,9 +217,18 @@ impl Table {
     /// The one place where less comes to be held, so that every connection that waits for it is woken.
     fn set_held(&self, octets: usize) {
         self.held.set(octets);
-        self.counters.tcp_buffered.store(octets as u64, Ordering::Relaxed);
+        let buffered = octets + self.sessions.get();
+        self.counters.tcp_buffered.store(buffered as u64, Ordering::Relaxed);
         if self.paused.get() > 0 && octets < pause_at(self.bound()) {
             self.resume();
+        }
+    }
+
+    fn keep_bound(&self) {
+        if self.held.get() > self.bound()
+            && let Some(largest) = self.largest()
+        {
+            self.evict(largest, CloseReason::Backlog);
         }
     }
 
@@ -298,20 +318,15 @@ impl Seat {
         self.entry.last_message.set(at);
     }
 
-    /// Says how many octets this connection holds. When all of them together pass the bound, the largest of the client
+    /// Says how many octets this connection holds beside a session of TLS. When all of them together pass the bound, the largest of the client
     /// that holds most is closed.
     pub(super) fn hold(&self, octets: usize) {
         if self.must_close() {
             // Taken off the table, or about to go: no longer counted.
             return;
         }
-        let table = &self.table;
-        table.set_held_of(&self.entry, octets);
-        if table.held.get() > table.bound()
-            && let Some(largest) = table.largest()
-        {
-            table.evict(largest, CloseReason::Backlog);
-        }
+        self.table.set_held_of(&self.entry, octets);
+        self.table.keep_bound();
     }
 
     /// Whether there is room for so many more octets. In the last quarter only clients that hold less than the average

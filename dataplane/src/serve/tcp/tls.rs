@@ -18,7 +18,7 @@ use super::Hall;
 use super::connection::Connection;
 use super::table::Seat;
 
-/// What a session is counted as among the buffers, about what rustls keeps for it.
+/// What a session is counted as, about what rustls keeps for it.
 pub(super) const SESSION_OCTETS: usize = 16 << 10;
 
 /// One more listener, for TLS.
@@ -52,14 +52,13 @@ pub(super) async fn attend(
     seat: Seat,
     certificate: Arc<Certificate>,
 ) -> CloseReason {
-    seat.hold(SESSION_OCTETS);
     // Without a certificate there is nothing to begin with: it is reported where it is read.
     let Some(config) = certificate.config() else { return CloseReason::Refused };
     let stream = match handshake(&hall, stream, &seat, config).await {
         Ok(stream) => stream,
         Err(reason) => return reason,
     };
-    let mut connection = Connection::behind(hall, stream, peer, seat, SESSION_OCTETS);
+    let mut connection = Connection::behind(hall, stream, peer, seat, true);
     let reason = connection.run().await;
     // The alert that says that nothing was cut off. It is small: a client that does not take it gets none.
     let closed = tokio::time::timeout(CLOSE_WITHIN, connection.stream.shutdown());

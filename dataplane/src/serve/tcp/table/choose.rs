@@ -19,19 +19,24 @@ impl Table {
     /// 2. the newest of the client with the most connections, if that are more than this one would have;
     /// 3. one whose last message is older than any lookup takes: only its client can be holding it open.
     ///
-    /// At the limit of a client, 1 and 3 among its own.
+    /// At the limit of a client, 1 and 3 among its own; at that of sessions, 1 and 3 among connections with one.
     pub(super) fn choose(&self, address: IpAddr, limit: Limit) -> Option<(u64, CloseReason)> {
         let would_have = self.connections_of(address) + 1;
         let is_own = |entry: &Entry| entry.client.address == address;
+        let may_go = |entry: &Entry| is_own(entry) || entry.client.connections.get() >= would_have;
+        let evicted = |number| (number, CloseReason::Evicted);
         match limit {
-            Limit::OfClient => {
+            Limit::Sessions => {
+                let has_session = |entry: &Entry| entry.session.get() > 0;
+                self.longest_waiting(|entry| has_session(entry) && may_go(entry))
+                    .or_else(|| self.stuck(has_session))
+                    .map(evicted)
+            }
+            Limit::PerClient => {
                 let longest = self.longest_waiting(is_own).or_else(|| self.stuck(is_own));
                 longest.map(|number| (number, CloseReason::EvictedByClient))
             }
-            Limit::OfAll => {
-                let may_go =
-                    |entry: &Entry| is_own(entry) || entry.client.connections.get() >= would_have;
-                let evicted = |number| (number, CloseReason::Evicted);
+            Limit::Total => {
                 let outnumbering = |number| (number, CloseReason::LargestShare);
                 self.longest_waiting(may_go)
                     .map(evicted)

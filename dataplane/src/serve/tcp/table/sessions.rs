@@ -1,0 +1,80 @@
+//! Sessions of TLS: each holds memory for as long as it is open. That is no backlog, so it does not decide who is read
+//! (WR44); all of them share a part of the buffers, so that the rest is left for what is read and written.
+
+use std::net::IpAddr;
+use std::rc::Rc;
+
+use super::{Limit, Seat, Table};
+
+/// What all sessions may hold of the buffers.
+const fn most(bound: usize) -> usize {
+    bound / 4 * 3
+}
+
+impl Table {
+    /// A place for one more connection, whose session holds so many octets. Where sessions hold too much, one of them
+    /// closes for it; `None` if none may.
+    pub(in super::super) fn admit_session(
+        self: &Rc<Self>,
+        address: IpAddr,
+        octets: usize,
+    ) -> Option<Seat> {
+        if self.sessions.get() + octets > most(self.limits.borrow().tcp_buffer_bytes) {
+            let (number, reason) = self.choose(address, Limit::Sessions)?;
+            self.evict(number, reason);
+        }
+        let seat = self.admit(address)?;
+        seat.entry.session.set(octets);
+        self.sessions.set(self.sessions.get() + octets);
+        self.set_held(self.held.get());
+        self.keep_bound();
+        Some(seat)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::super::super::super::Limits;
+    use super::super::super::tests::local;
+    use super::*;
+
+    const OCTETS: usize = 16 << 10;
+
+    fn client(number: u16) -> IpAddr {
+        let [high, low] = number.to_be_bytes();
+        IpAddr::from([10, 0, high, low])
+    }
+
+    #[test]
+    fn wr44_sessions_of_many_clients_are_no_backlog_and_have_a_bound() {
+        local(async {
+            let table = Rc::new(Table::new(Limits::default(), Arc::default()));
+            let bound = Limits::default().tcp_buffer_bytes;
+            let many = (most(bound) / OCTETS) as u16;
+            let admit = |number| table.admit_session(client(number), OCTETS);
+            let seats: Vec<Seat> = (0..many).map(|number| admit(number).unwrap()).collect();
+            seats.iter().for_each(|seat| seat.hold(100));
+            assert!(seats.iter().all(|seat| !seat.is_paused()), "each waits for its client");
+            assert!(seats[0].has_room(1 << 20));
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            for seat in &seats[1..] {
+                seat.set_waits_since(Some(tokio::time::Instant::now()));
+            }
+            let plain = table.admit(client(many)).unwrap();
+            plain.set_waits_since(seats[0].waits_since());
+            let another = admit(many + 1).unwrap();
+            let closed = |seat: &&Seat| seat.must_close();
+            assert_eq!(seats.iter().filter(closed).count(), 1);
+            assert!(seats[0].must_close() && !plain.must_close(), "the longest idle session");
+            assert_eq!(table.sessions.get(), usize::from(many) * OCTETS);
+            seats.iter().for_each(|seat| seat.set_waits_since(None));
+            another.set_waits_since(None);
+            assert!(admit(many + 2).is_none(), "no session is idle");
+            drop((seats, another, plain));
+            assert_eq!((table.sessions.get(), table.held.get()), (0, 0));
+        });
+    }
+}

@@ -34,7 +34,7 @@ use crate::observed::Offers;
 use crate::report::{Reported, report};
 use crate::settings::Settings;
 use crate::write::{WriteError, Writes};
-use crate::{news, status};
+use crate::{names, news, status};
 use backoff::{Backoff, Failure};
 use definition::{Definition, Soon};
 use triggers::Triggers;
@@ -171,9 +171,18 @@ fn after_failure(_: Arc<ClusterDNS>, _: &Never, _: Arc<Context>) -> Action {
     Action::requeue(AGAIN)
 }
 
+/// Whether its Service was there and is gone: clients have no DNS until it is back.
+fn is_without_service(dns: &ClusterDNS, ctx: &Context) -> bool {
+    let (namespace, name) = names::service(dns);
+    let was_there = dns.status.as_ref().is_some_and(|status| !status.cluster_ips.is_empty());
+    was_there
+        && dns.spec.management_state == ManagementState::Managed
+        && ctx.caches.object(Kind::Service, &namespace, &name).is_none()
+}
+
 async fn reconcile(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Result<Action, Never> {
     let (name, generation, began) = (dns.name_any(), dns.metadata.generation, Instant::now());
-    if let Err(wait) = ctx.backoff.begin(&name, generation, began) {
+    if let Err(wait) = ctx.backoff.begin(&name, generation, is_without_service(&dns, &ctx), began) {
         return Ok(Action::requeue(wait));
     }
     // On its way out: what is ours goes with it, and writing would bring some of it back.

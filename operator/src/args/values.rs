@@ -25,8 +25,9 @@ pub(super) fn image_entry(text: &str) -> Result<String, String> {
 
 /// A flag that stands there already would end the data plane before it serves.
 pub(super) fn dataplane_flag(text: &str) -> Result<String, String> {
-    let name = text.split(['=', ' ']).next().unwrap_or_default();
-    if !text.is_empty() && !name.starts_with("--") {
+    let name = text.split('=').next().unwrap_or_default();
+    // One argument of the container is one of the program: `--workers 2` would be a flag that it does not know.
+    if !text.is_empty() && (!name.starts_with("--") || name.contains(char::is_whitespace)) {
         return Err("write a flag with its value, such as --workers=2".to_owned());
     }
     match FLAGS.contains(&name) {

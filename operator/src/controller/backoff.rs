@@ -46,12 +46,20 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// A look begins, or how long it has to wait. After a failure nothing but another spec is a reason to be early: what
-    /// else changes may be the failure's own doing.
-    pub fn begin(&self, name: &str, generation: Option<i64>, now: Instant) -> Result<(), Duration> {
+    /// A look begins, or how long it has to wait. After a failure only another spec is a reason to be early, or that
+    /// clients are without DNS (`is_urgent`): other changes may come from the failure itself. The sustained rate holds
+    /// always.
+    pub fn begin(
+        &self,
+        name: &str,
+        generation: Option<i64>,
+        is_urgent: bool,
+        now: Instant,
+    ) -> Result<(), Duration> {
         self.with(name, |history| {
             if let Some((failed, not_before)) = history.failed
                 && failed == generation
+                && !is_urgent
                 && now < not_before
             {
                 return Err(not_before - now);
@@ -152,9 +160,9 @@ mod tests {
     fn o13_events_do_not_shorten_the_wait_and_another_spec_does() {
         let (backoff, now) = (Backoff::default(), Instant::now());
         let wait = failed(&backoff, "a", 1, now);
-        assert_eq!(backoff.begin("a", Some(1), now), Err(wait));
-        assert_eq!(backoff.begin("a", Some(2), now), Ok(()));
-        assert_eq!(backoff.begin("a", Some(1), now + wait), Ok(()));
+        assert_eq!(backoff.begin("a", Some(1), false, now), Err(wait));
+        assert_eq!(backoff.begin("a", Some(2), false, now), Ok(()));
+        assert_eq!(backoff.begin("a", Some(1), false, now + wait), Ok(()));
         let second = failed(&backoff, "a", 1, now);
         assert!(second >= FIRST * 2 && failed(&backoff, "a", 2, now) < FIRST * 2);
     }
@@ -179,7 +187,7 @@ mod tests {
         for _ in 0..10 {
             let wait = backoff.failed("a", Some(1), now, on_trial);
             assert!(wait <= (FIRST * 2).mul_f64(1.25), "{wait:?}");
-            assert_eq!(backoff.begin("a", Some(1), now), Err(wait));
+            assert_eq!(backoff.begin("a", Some(1), false, now), Err(wait));
         }
         assert!(failed(&backoff, "a", 1, now) >= LONGEST, "they are counted all the same");
     }
@@ -189,7 +197,7 @@ mod tests {
         let (backoff, begin) = (Backoff::default(), Instant::now());
         let (mut now, mut looks) = (begin, 0);
         while now < begin + Duration::from_secs(600) {
-            match backoff.begin("a", Some(1), now) {
+            match backoff.begin("a", Some(1), false, now) {
                 Ok(()) => looks += 1,
                 Err(wait) => assert!(wait <= SUSTAINED, "{wait:?}"),
             }
@@ -201,10 +209,22 @@ mod tests {
     #[test]
     fn looks_keep_their_distance() {
         let (backoff, now) = (Backoff::default(), Instant::now());
-        let begin = |name, after| backoff.begin(name, Some(1), now + Duration::from_millis(after));
+        let begin = |name, after| backoff.begin(name, Some(1), false, now + Duration::from_millis(after));
         assert_eq!(begin("a", 0), Ok(()));
         assert_eq!(begin("a", 100), Err(Duration::from_millis(200)));
         assert_eq!(begin("b", 0), Ok(()));
         assert_eq!(begin("a", 300), Ok(()));
+    }
+
+    #[test]
+    fn o16_clients_without_dns_do_not_wait_for_what_else_failed() {
+        let (backoff, now) = (Backoff::default(), Instant::now());
+        assert_eq!(backoff.begin("a", Some(1), false, now), Ok(()));
+        let wait = backoff.failed("a", Some(1), now, Failure::default());
+        let soon = now + APART;
+        assert_eq!(backoff.begin("a", Some(1), false, soon), Err(wait - APART));
+        assert_eq!(backoff.begin("a", Some(1), true, soon), Ok(()));
+        // Without DNS for long, it looks no more often than at other times.
+        assert!(backoff.begin("a", Some(1), true, soon).is_err());
     }
 }

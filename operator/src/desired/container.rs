@@ -13,7 +13,8 @@ use super::{ports, volumes};
 /// The container's name.
 pub const CONTAINER: &str = "clusterdns";
 /// Flags that the container has, or that the ports of pod and Service depend on.
-pub const FLAGS: [&str; 10] = [
+pub const FLAGS: [&str; 11] = [
+    "--config",
     "--config-map",
     "--config-dir",
     "--state-dir",

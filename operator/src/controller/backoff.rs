@@ -209,7 +209,8 @@ mod tests {
     #[test]
     fn looks_keep_their_distance() {
         let (backoff, now) = (Backoff::default(), Instant::now());
-        let begin = |name, after| backoff.begin(name, Some(1), false, now + Duration::from_millis(after));
+        let begin =
+            |name, after| backoff.begin(name, Some(1), false, now + Duration::from_millis(after));
         assert_eq!(begin("a", 0), Ok(()));
         assert_eq!(begin("a", 100), Err(Duration::from_millis(200)));
         assert_eq!(begin("b", 0), Ok(()));

@@ -97,6 +97,10 @@ pub const SCALE: u32 = 10_000_000;
 pub const LADDER_STEPS: usize = 64;
 /// Pod labels, pod annotations, tolerations, pull secrets.
 pub const POD_ENTRIES: usize = 64;
+/// Constraints on how pods are spread.
+pub const SPREAD_CONSTRAINTS: usize = 8;
+/// Seconds between two scrapes.
+pub const SCRAPE_SECONDS: u32 = 3_600;
 /// Octets of one annotation value.
 pub const ANNOTATION: usize = 4_096;
 

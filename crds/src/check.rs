@@ -7,6 +7,7 @@
 mod bounds;
 mod gaps;
 mod names;
+mod placement;
 mod read;
 mod records;
 mod reverse;

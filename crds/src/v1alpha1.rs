@@ -6,8 +6,10 @@
 
 mod answers;
 mod crd;
+pub(crate) mod disruption;
 mod maps;
 mod memory;
+mod monitoring;
 mod records;
 mod rules;
 mod running;
@@ -19,7 +21,9 @@ mod workload;
 
 pub use answers::{Access, Exposure, Identity};
 pub use crd::{crd, crd_yaml};
+pub use disruption::PodDisruptionBudget;
 pub use memory::Memory;
+pub use monitoring::Metrics;
 pub use records::{Host, Record, ServiceTarget};
 pub use running::{
     Certificate, HttpsListener, Limits, Listeners, Logging, Rollout, TlsListener, WarmStart,
@@ -30,7 +34,7 @@ pub use status::{ClusterDNSStatus, Replicas, Revision, SkippedObject, Violation}
 pub use upstreams::{
     CaBundle, Cache, GroupCache, GroupLimits, Server, ServerTls, StubDomain, Upstreams,
 };
-pub use workload::{LocalReference, Metrics, Placement, Service, TrafficDistribution};
+pub use workload::{LocalReference, Placement, Service, TrafficDistribution};
 
 /// The version of this API.
 pub const VERSION: &str = "v1alpha1";

@@ -7,10 +7,12 @@ mod groups;
 pub mod judge;
 pub mod questions;
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 
 use crds::{ClusterDNS, Config};
 use futures::stream::{self, StreamExt};
+use tokio::sync::Semaphore;
 
 use crate::observed::{Comparison, Observed};
 use crate::{pods, rollout};
@@ -22,12 +24,30 @@ use questions::questions;
 /// Questions in progress. About 70 of them at most: a round ends within 15 s even if neither pod ever replies.
 const SIDE_BY_SIDE: usize = 32;
 
+/// Rounds of questions in progress, of all ClusterDNS: one round may take 15 s, and those that are not on trial must be looked
+/// at meanwhile. Fewer than the looks that go on side by side.
+const ROUNDS: usize = 8;
+
+/// Who asks now. Each ClusterDNS on trial needs one of a few places for a round.
+#[derive(Debug)]
+pub struct Places(Semaphore);
+
+impl Default for Places {
+    fn default() -> Places {
+        Places(Semaphore::new(ROUNDS))
+    }
+}
+
 /// Asks both, if a canary is on trial and said that it runs what it tries: call it last, when `answers` are fresh.
-pub async fn compare(dns: &ClusterDNS, observed: &Observed) -> Option<Comparison> {
+pub async fn compare(dns: &ClusterDNS, observed: &Observed, places: &Places) -> Option<Comparison> {
     let pair = &pair(dns, observed)?;
     let (config, state) = rollout::canary(observed)?;
     let before = rollout::stable(observed);
-    let asked: Vec<Asked> = stream::iter(questions(&config, &before, observed))
+    // Who waited for a place would take one from those who ask nothing: it is asked in the next look.
+    let Ok(_place) = places.0.try_acquire() else {
+        return Some(not_asked(&pair.uid, &state.canary));
+    };
+    let asked: Vec<Asked> = stream::iter(questions(&config, &before, observed, &fresh_label()))
         .map(|question| async move {
             let canary = ask(&question, pair.canary);
             let stable = ask(&question, pair.stable);
@@ -38,6 +58,22 @@ pub async fn compare(dns: &ClusterDNS, observed: &Observed) -> Option<Comparison
         .collect()
         .await;
     Some(comparison(&pair.uid, &state.canary, (&config, &before), observed, &asked))
+}
+
+/// No round was possible, which is no fault of the pod's.
+fn not_asked(uid: &str, revision: &str) -> Comparison {
+    let why = format!("it asks the pods of {ROUNDS} other ClusterDNS at the moment");
+    Comparison {
+        canary_uid: uid.to_owned(),
+        revision: revision.to_owned(),
+        checks: Vec::new(),
+        unreachable: Some(why),
+    }
+}
+
+/// A label that no cache knows.
+fn fresh_label() -> String {
+    format!("clusterdns-canary-{:016x}", RandomState::new().build_hasher().finish())
 }
 
 /// What one round says of this canary, which tries the first configuration beside pods that run the second one. Pure.

@@ -6,10 +6,12 @@ use kube::Client;
 
 use crate::answers::Answers;
 use crate::apply::memory::Memory;
+use crate::compare::Places;
 use crate::controller::backoff::Backoff;
 use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::observe::caches::Caches;
+use crate::observe::certificates::Certificates;
 use crate::observe::sample::Samples;
 use crate::observed::Offers;
 use crate::report::Reported;
@@ -30,6 +32,10 @@ pub struct Context {
     pub answers: Answers,
     /// Some of the cluster's Services, for what a canary is asked.
     pub samples: Samples,
+    /// What the certificates of listeners were when they were last seen.
+    pub certificates: Certificates,
+    /// Who may ask canaries now.
+    pub places: Places,
     /// What was applied.
     pub memory: Memory,
     /// What was reported.

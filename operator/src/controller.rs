@@ -22,12 +22,14 @@ use tokio::sync::Notify;
 use crate::answers::Answers;
 use crate::apply::memory::Memory;
 use crate::apply::{Outcome, apply, restore};
+use crate::compare::Places;
 use crate::context::Context;
 use crate::decide::decide;
 use crate::desired::{Desired, Kind};
 use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::observe::caches::Caches;
+use crate::observe::certificates::Certificates;
 use crate::observe::sample::Samples;
 use crate::observe::{observe, offers, persistence};
 use crate::observed::Offers;
@@ -39,8 +41,8 @@ use backoff::{Backoff, Failure};
 use definition::{Definition, Soon};
 use triggers::Triggers;
 
-/// ClusterDNS that are looked at side by side.
-const CONCURRENCY: u16 = 4;
+/// ClusterDNS that are looked at side by side: more than may ask canaries at once, which takes long.
+const CONCURRENCY: u16 = 16;
 /// Also when nothing has changed: pods are asked what they run, and that comes by no watch.
 const AGAIN: Duration = Duration::from_secs(30);
 /// Between two attempts to learn what the API server offers, at the start.
@@ -77,6 +79,8 @@ pub async fn run(
         caches,
         answers: Answers::default(),
         samples: Samples::default(),
+        certificates: Certificates::default(),
+        places: Places::default(),
         memory: Memory::default(),
         reported: Reported::default(),
         backoff: Backoff::default(),
@@ -260,7 +264,9 @@ async fn reconcile_now(dns: &ClusterDNS, ctx: &Context) -> anyhow::Result<Reconc
         tracing::info!(name = dns.name_any(), ?written, pruned = ?outcome.pruned, "applied");
     }
     let status = status::of(dns, &config, &plan, &outcome.applied, &observed, now);
-    let news = news::of(dns.status.as_ref(), &status, &outcome.written, outcome.switched);
+    let mut news = news::of(dns.status.as_ref(), &status, &outcome.written, outcome.switched);
+    let (namespace, service) = names::service(dns);
+    news.extend(news::of_addresses(dns.status.as_ref(), &status, (&namespace, &service)));
     report(ctx, dns, status).await?;
     ctx.events.news(dns, &news).await;
     // What a rollout says holds only if it was written; what was not is decided again.

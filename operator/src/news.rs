@@ -70,6 +70,26 @@ fn of_writes(before: &ClusterDNSStatus, written: &[Written]) -> Vec<News> {
     all
 }
 
+/// A Service got its addresses: kubelets must have them, or no pod asks there.
+pub fn of_addresses(
+    before: Option<&ClusterDNSStatus>,
+    status: &ClusterDNSStatus,
+    (namespace, name): (&str, &str),
+) -> Option<News> {
+    let had_none = before.is_none_or(|before| before.cluster_ips.is_empty());
+    if !had_none || status.cluster_ips.is_empty() {
+        return None;
+    }
+    let ips = status.cluster_ips.join(", ");
+    let domain = status.domain.as_deref().unwrap_or_default();
+    let message = format!(
+        "Service {namespace}/{name} has {ips}: pods ask it where the configuration of the kubelet has clusterDNS: [{ips}] and \
+         clusterDomain: {domain} (or --cluster-dns and --cluster-domain); kubelets read that when they start, and pods when they \
+         are created"
+    );
+    Some(news(false, "AddressAssigned", message))
+}
+
 fn of_switch(is_added: bool) -> News {
     match is_added {
         true => news(false, "Switched", "the adopted Service now leads to our pods".to_owned()),
@@ -168,6 +188,23 @@ mod tests {
             "Warning ForeignEditUndone: kubectl-edit changed fields of Deployment dns/x that are ours: they are as the spec says again",
         ];
         assert_eq!(lines(&again), expected);
+    }
+
+    #[test]
+    fn o14_the_address_of_a_first_install_is_news_with_what_kubelets_need() {
+        let with = status(json!({"clusterIPs": ["10.96.0.10"], "domain": "cluster.local"}));
+        let service = ("kube-system", "kube-dns");
+        let first = of_addresses(None, &with, service).expect("news");
+        assert!(!first.is_warning && first.reason == "AddressAssigned");
+        for words in [
+            "kube-system/kube-dns has 10.96.0.10",
+            "clusterDNS: [10.96.0.10]",
+            "clusterDomain: cluster.local",
+        ] {
+            assert!(first.message.contains(words), "{words}: {}", first.message);
+        }
+        assert_eq!(of_addresses(Some(&with), &with, service), None, "it is known");
+        assert_eq!(of_addresses(None, &status(json!({})), service), None, "there is none yet");
     }
 
     #[test]

@@ -6,6 +6,7 @@ pub mod caches;
 pub mod certificates;
 pub mod foreign;
 pub mod offers;
+mod other_dns;
 pub mod persistence;
 pub mod sample;
 mod size;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use crds::ClusterDNS;
-use k8s_openapi::api::core::v1::{ConfigMap, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use kube::core::DynamicObject;
 use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
@@ -24,7 +25,7 @@ use crate::compare::compare;
 use crate::context::Context;
 use crate::controller::triggers;
 use crate::desired::Kind;
-use crate::observed::{Child, Observed, Sample};
+use crate::observed::{Child, DnsService, Observed, Sample};
 use crate::read::within;
 use crate::{admit, names, pods, resources, rollout};
 
@@ -52,22 +53,25 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
     let answers = ctx.answers.read(&pods, config_map.as_ref()).await;
     let budgets = caches.objects(Kind::PodDisruptionBudget, &namespace);
     let bundle = |map: &str| typed::<ConfigMap>(of(Kind::ConfigMap, map)).ok().flatten();
+    let deployment = typed(of(Kind::Deployment, &name))?;
+    let daemon_set = typed(of(Kind::DaemonSet, &name))?;
+    let mounted = pods::mounted_secrets(deployment.as_ref(), daemon_set.as_ref());
+    let wanted = admit::certificates(dns).into_iter().map(|(_, name)| name).collect();
+    let named = &ctx.settings.allowed.certificates;
+    let certificates = &ctx.certificates;
+    let certificates = certificates.read(&ctx.client, &namespace, wanted, named, &mounted).await;
 
     let mut observed = Observed {
         others: others(ctx, dns),
         slices: caches.slices(&namespace, &service_name),
-        deployment: typed(of(Kind::Deployment, &name))?,
+        deployment,
         replica_sets: caches.replica_sets(&namespace, &instance),
-        daemon_set: typed(of(Kind::DaemonSet, &name))?,
+        daemon_set,
         autoscaler: typed(of(Kind::HorizontalPodAutoscaler, &name))?,
         selectors: selectors(ctx, (&namespace, &service_name)),
-        certificates: certificates::read(
-            &ctx.client,
-            &namespace,
-            admit::certificates(dns).into_iter().map(|(_, name)| name).collect(),
-            &ctx.settings.allowed.certificates,
-        )
-        .await?,
+        dns_services: dns_services(ctx, (&namespace, &service_name), &pods),
+        certificates: certificates.found,
+        unread_certificates: certificates.unread,
         ca_bundles: authorities::read(authorities::of(dns), bundle),
         size: caches.size(),
         placeable_nodes: Some(caches.placeable_nodes(&placement(dns))),
@@ -83,11 +87,11 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
         foreign_pods,
         answers,
     };
-    if rollout::state(&observed).canary_pod.is_some() {
-        observed.sample = ctx.samples.read(&ctx.client).await;
+    if let Some((config, _)) = rollout::canary(&observed) {
+        observed.sample = ctx.samples.read(&ctx.client, &config.exposure.service_selector).await;
     }
     // Asks pods that were chosen from what they have just said.
-    observed.comparison = compare(dns, &observed).await;
+    observed.comparison = compare(dns, &observed, &ctx.places).await;
     is_the_canary_there(ctx, &mut observed, (&namespace, &instance)).await;
     Ok(observed)
 }
@@ -135,6 +139,26 @@ fn selectors(
     let services = ctx.caches.objects(Kind::Service, namespace);
     let others = services.iter().filter(|service| service.name_any() != own);
     others.map(|service| (service.name_any(), triggers::selector(service))).collect()
+}
+
+/// Those of them that serve DNS.
+fn dns_services(
+    ctx: &Context,
+    (namespace, own): (&str, &str),
+    pods: &[Pod],
+) -> BTreeMap<String, DnsService> {
+    let services = ctx.caches.objects(Kind::Service, namespace);
+    let others = services.iter().filter(|service| service.name_any() != own);
+    let dns = others.filter(|service| other_dns::serves_dns(service));
+    dns.map(|service| {
+        let slices = ctx.caches.slices(namespace, &service.name_any());
+        let found = DnsService {
+            selector: triggers::selector(service),
+            has_other_pods: other_dns::has_other_pods(&slices, pods),
+        };
+        (service.name_any(), found)
+    })
+    .collect()
 }
 
 fn children(ctx: &Context, dns: &ClusterDNS) -> Vec<Child> {

@@ -36,8 +36,12 @@ pub struct Observed {
     pub config_map: Option<ConfigMap>,
     /// Other Services of its namespace that select pods: name and selector. Our pods must not be behind them by accident.
     pub selectors: BTreeMap<String, BTreeMap<String, String>>,
+    /// Those of them that serve DNS, by name.
+    pub dns_services: BTreeMap<String, DnsService>,
     /// What the Secrets are that its listeners name.
     pub certificates: BTreeMap<String, Certificate>,
+    /// Those that could not be looked at now, and why: they are taken for what they were.
+    pub unread_certificates: BTreeMap<String, String>,
     /// Pods of this ClusterDNS, by label.
     pub pods: Vec<Pod>,
     /// Pods that the selector of the Service, without our own key, picks and that are not ours: the other DNS server's.
@@ -65,6 +69,15 @@ pub struct Observed {
     pub children: Vec<Child>,
     /// What this API server offers.
     pub offers: Offers,
+}
+
+/// Another Service of the namespace that serves DNS: clients can ask port 53 of its clusterIP.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DnsService {
+    /// Its selector.
+    pub selector: BTreeMap<String, String>,
+    /// It leads to pods that are not ours.
+    pub has_other_pods: bool,
 }
 
 /// Something that exists and is ours.
@@ -106,6 +119,8 @@ pub enum Certificate {
     NotMarked,
     /// The operator may not look.
     NotReadable,
+    /// The API server gave no answer, and none before: it is not mounted.
+    Unread,
 }
 
 /// What this API server offers.
@@ -160,6 +175,9 @@ pub struct Sample {
     pub is_complete: bool,
     /// A few Services of several namespaces.
     pub services: Vec<SampledService>,
+    /// Whether the `serviceSelector` of the configuration on trial selects any Service of the cluster. None: it has no
+    /// such selector, or nobody looked.
+    pub selects: Option<bool>,
     /// Why nothing could be read.
     pub unread: Option<String>,
 }

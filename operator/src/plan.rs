@@ -140,6 +140,15 @@ pub struct RolloutState {
     /// Not tried again before, RFC 3339.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub retry_at: String,
+    /// The operator could not judge it, so it failed of nothing: it was taken back and is tried again.
+    #[serde(skip_serializing_if = "is_false")]
+    pub is_unjudged: bool,
+    /// uid of the pod that tried a revision last that failed: the next trial begins with another one.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub failed_pod: String,
+    /// Since when the operator has not been able to judge the canary, RFC 3339.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub held_since: String,
     /// The annotation [`crate::names::RETRY`] when it failed: another value has it tried again at once.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub retried: String,

@@ -29,6 +29,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 const WAIT_FOR_SECOND: SignedDuration = SignedDuration::from_secs(60);
 /// So long people are warned of what every pod got; by then the pods themselves say which servers are down.
 const WARNED_FOR: SignedDuration = SignedDuration::from_secs(600);
+/// Why a configuration goes out untried, or a trial ends.
+const ONE_POD: &str = "it was not tried, because there is one pod only, so that nothing can be compared; with two or more pods \
+                       every change is tried first";
 /// The first format there was: what a pod that says nothing of formats reads.
 const OLDEST_FORMAT: u32 = 1;
 
@@ -40,6 +43,7 @@ pub fn plan(dns: &ClusterDNS, config: &Config, observed: &Observed, now: Timesta
     let mut plan = decide(dns, &asked, &written, observed, now);
     plan.needs_pods = needs_pods(&plan, &written, observed);
     plan.state.needs_pods = plan.needs_pods;
+    plan.state.failed_pod = failed_pod(&plan, &written, observed);
     plan.state.switch = adoption::remember(dns, observed, now);
     plan.state.service = adoption::last_seen(dns, observed);
     plan.desired_revision = asked.revision;
@@ -50,6 +54,18 @@ pub fn plan(dns: &ClusterDNS, config: &Config, observed: &Observed, now: Timesta
         plan.again_in = Some(plan.again_in.map_or(LOOK_EVERY, |again| again.min(LOOK_EVERY)));
     }
     plan
+}
+
+/// The pod on which a revision failed last, while that pod exists: its node may be the reason.
+fn failed_pod(plan: &RolloutPlan, written: &Written, observed: &Observed) -> String {
+    let newest = [&plan.state.failed_pod, &written.state.failed_pod];
+    let exists = |uid: &&&String| observed.pods.iter().any(|pod| pods::uid(pod) == **uid);
+    newest
+        .into_iter()
+        .find(|uid| !uid.is_empty())
+        .filter(|uid| exists(&uid))
+        .cloned()
+        .unwrap_or_default()
 }
 
 /// The document that the spec asks for.
@@ -81,8 +97,10 @@ fn decide(
         let mut plan = keep(stable, state);
         plan.state = RolloutState { stable: plan.state.stable, ..retry::remembered(state) };
         plan.again_in = retry::due_in(state, now);
+        plan.held = state.is_unjudged.then(|| state.failure.clone());
         return plan;
     }
+    let has_failed = has_failed && !state.is_unjudged;
     // A canary that took its pod down leaves fewer than two ready pods: that is no reason to give it, or what comes after
     // it, to the others. The pod goes back to stable, and then there are two again.
     let is_trying = !state.canary.is_empty();
@@ -94,7 +112,12 @@ fn decide(
         return without_trial(dns, asked, written, observed, now);
     }
     let observe_seconds = rule.observe_seconds;
-    trial::Trial { dns, observe_seconds, asked, stable, state, observed, now }.plan()
+    let trial = trial::Trial { dns, observe_seconds, asked, stable, state, observed, now };
+    // The spec asks for one pod since the trial began: a second one to compare with never comes.
+    if is_trying && has_one_pod(dns, observed) {
+        return trial.end_alone();
+    }
+    trial.plan()
 }
 
 /// Do all pods that say what they run refuse what they were given? None could then be compared with, and a configuration
@@ -112,23 +135,34 @@ fn without_trial(
     observed: &Observed,
     now: Timestamp,
 ) -> RolloutPlan {
-    if pods::progress(observed, adoption::is_per_node(dns)).desired < 2 {
-        return at_once(asked, Some("there is one pod only, so nothing can be compared"));
+    if has_one_pod(dns, observed) {
+        return untried(asked, ONE_POD);
     }
     let state = &written.state;
     let since = state.waits_since.parse::<Timestamp>().ok().filter(|since| *since <= now);
     let since = since.unwrap_or(now);
     if now.duration_since(since) >= WAIT_FOR_SECOND {
         let why = "it was not tried, because fewer than two pods were ready for 60 s";
-        let mut plan = at_once(asked, Some(why));
-        for notice in &mut plan.notices {
-            (notice.is_warning, notice.reason) = (true, "ConfigurationUntried");
-        }
-        return plan;
+        return untried(asked, why);
     }
     let mut plan = keep(written.stable.as_deref().unwrap_or_default(), state);
     plan.state.waits_since = since.to_string();
     plan.again_in = Some(LOOK_EVERY);
+    plan
+}
+
+/// Does the workload have one pod, as it should?
+fn has_one_pod(dns: &ClusterDNS, observed: &Observed) -> bool {
+    let progress = pods::progress(observed, adoption::is_per_node(dns));
+    progress.is_seen && progress.desired < 2
+}
+
+/// Every pod gets it now, which is a warning: nobody has seen that it answers.
+fn untried(asked: &Asked, why: &str) -> RolloutPlan {
+    let mut plan = at_once(asked, Some(why));
+    for notice in &mut plan.notices {
+        (notice.is_warning, notice.reason) = (true, "ConfigurationUntried");
+    }
     plan
 }
 

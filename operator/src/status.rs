@@ -235,7 +235,14 @@ fn readiness(
             )
         }
         ServicePlan::Own | ServicePlan::Adopted { .. } | ServicePlan::Recreated { .. } => {
-            Told::yes("Serving", &format!("Service {namespace}/{name} answers"))
+            let ips: Vec<String> = observed
+                .service
+                .iter()
+                .flat_map(adoption::cluster_ips)
+                .map(|ip| ip.to_string())
+                .collect();
+            let at = ips.join(", ");
+            Told::yes("Serving", &format!("Service {namespace}/{name} answers at {at}"))
         }
     }
 }
@@ -276,6 +283,13 @@ fn on_its_way(dns: &ClusterDNS, plan: &Plan, observed: &Observed) -> Option<Told
     if !state.waits_since.is_empty() {
         let message = format!(
             "configuration {} waits up to 60 s for a second ready pod, so that it can be tried",
+            rollout.desired_revision
+        );
+        return Some(Told::yes("WaitingForCanary", &message));
+    }
+    if state.is_unjudged && state.failed == rollout.desired_revision {
+        let message = format!(
+            "configuration {} waits until the operator can judge it: Degraded says why it cannot",
             rollout.desired_revision
         );
         return Some(Told::yes("WaitingForCanary", &message));

@@ -149,7 +149,7 @@ impl<'a> Stage<'a> {
     fn round(&mut self, round: i64) {
         let state = rollout::state(&self.observed);
         let (config, before) = (&self.configs.0, &self.configs.1);
-        let asked: Vec<Asked> = questions(config, before, &self.observed)
+        let asked: Vec<Asked> = questions(config, before, &self.observed, "fresh")
             .into_iter()
             .map(|question| {
                 let trouble = Some(&self.row.heard).filter(|trouble| trouble.is_in(round));
@@ -183,7 +183,7 @@ impl<'a> Stage<'a> {
             if plan.state.stable == asked {
                 return ("passes", plan.state.warning);
             }
-            if !plan.state.failed.is_empty() {
+            if !plan.state.failed.is_empty() && !plan.state.is_unjudged {
                 return ("fails", plan.state.failure);
             }
             held = plan.held;
@@ -248,6 +248,7 @@ fn observed(objects: &[Value]) -> Observed {
                     address: text(&it["spec"]["clusterIP"]).parse().ok(),
                 })
                 .collect(),
+            selects: None,
             unread: None,
         },
         ..Observed::default()

@@ -14,7 +14,7 @@ use crds::{ClusterDNS, Config};
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
 use operator::desired::{Desired, Kind};
-use operator::observed::{Certificate, Observed, Offers};
+use operator::observed::{Certificate, DnsService, Observed, Offers};
 use operator::offline;
 use operator::plan::{Plan, RolloutPlan, RolloutState, ServicePlan, Size};
 use operator::settings::{DataPlane, Settings};

@@ -11,8 +11,12 @@ use serde_json::Value;
 use crate::desired::{desired, dns, observed};
 
 /// Kubernetes' own types: one effect stands for all of their fields.
-const WHOLE: [&str; 3] =
-    ["spec.resources", "spec.placement.affinity", "spec.placement.tolerations"];
+const WHOLE: [&str; 4] = [
+    "spec.resources",
+    "spec.placement.affinity",
+    "spec.placement.tolerations",
+    "spec.placement.topologySpreadConstraints",
+];
 
 /// One row of `fields.txt`.
 struct Row {

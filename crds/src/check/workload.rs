@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use super::bounds::in_range;
 use super::names::{label, object_name};
+use super::placement::{check_budget, check_metrics, check_spread};
 use super::violations::{Reason, Violations, shown};
 use crate::bounds as limit;
 use crate::defaults::HTTP_PORT;
@@ -25,6 +26,14 @@ pub(super) fn check(spec: &ClusterDNSSpec, violations: &mut Violations) {
     }
     if let Some(placement) = &spec.placement {
         check_placement(placement, violations);
+        let constraints = placement.topology_spread_constraints.as_deref().unwrap_or_default();
+        check_spread(constraints, violations);
+    }
+    if let Some(budget) = &spec.pod_disruption_budget {
+        check_budget(budget, violations);
+    }
+    if let Some(metrics) = &spec.metrics {
+        check_metrics(metrics, violations);
     }
     if let Some(image) = &spec.image
         && (image.is_empty() || image.len() > limit::IMAGE || image.contains(char::is_whitespace))
@@ -257,11 +266,11 @@ fn check_placement(placement: &Placement, violations: &mut Violations) {
     }
 }
 
-fn is_ours(key: &str) -> bool {
+pub(super) fn is_ours(key: &str) -> bool {
     key.split_once('/').is_some_and(|(prefix, _)| prefix == crate::GROUP)
 }
 
-fn at_most(count: usize, most: usize, field: &str, violations: &mut Violations) {
+pub(super) fn at_most(count: usize, most: usize, field: &str, violations: &mut Violations) {
     if count > most {
         violations.add(field, Reason::TooMany, format!("{count} entries; at most {most} are read"));
     }

@@ -161,6 +161,10 @@ pub struct ClusterDNSSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub placement: Option<Placement>,
 
+    /// How many pods a drain may take at once. Default: one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod_disruption_budget: Option<PodDisruptionBudget>,
+
     /// Compute resources of a pod. Default: requests of 50m CPU and 64Mi memory, a memory limit of 256Mi, no CPU limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<k8s_openapi::api::core::v1::ResourceRequirements>,
@@ -213,6 +217,7 @@ impl Default for ClusterDNSSpec {
             warm_start: None,
             drain_seconds: defaults::DRAIN_SECONDS,
             placement: None,
+            pod_disruption_budget: None,
             resources: None,
             image: None,
             logging: None,

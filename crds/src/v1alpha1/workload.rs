@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Affinity, Toleration};
+use k8s_openapi::api::core::v1::{Affinity, Toleration, TopologySpreadConstraint};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -76,9 +76,17 @@ pub enum TrafficDistribution {
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Placement {
-    /// Spreads pods over nodes and zones, as far as there are any. Default true.
+    /// Spreads pods over nodes and zones, as far as there are any. It has no effect beside topologySpreadConstraints.
+    /// Default true.
     #[serde(default = "flag::<true>")]
     pub topology_spread: bool,
+
+    /// How pods are spread, as in a pod, at most 8, in place of topologySpread. One without a labelSelector gets that of our
+    /// pods. It has no effect with scaling.perNode. Default none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = bounds::SPREAD_CONSTRAINTS))]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub topology_spread_constraints: Option<Vec<TopologySpreadConstraint>>,
 
     /// Only nodes with these labels, at most 32, besides kubernetes.io/os: linux. Example: {pool: infra}.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -122,6 +130,7 @@ impl Default for Placement {
     fn default() -> Self {
         Self {
             topology_spread: true,
+            topology_spread_constraints: None,
             node_selector: None,
             tolerations: None,
             affinity: None,
@@ -140,25 +149,6 @@ pub struct LocalReference {
     /// The name.
     #[schemars(length(min = 1, max = bounds::OBJECT_NAME), regex(pattern = DNS_1123_PATTERN))]
     pub name: String,
-}
-
-/// What is created for Prometheus, where its kinds exist.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Metrics {
-    /// A PodMonitor. Default true.
-    #[serde(default = "flag::<true>")]
-    pub pod_monitor: bool,
-
-    /// A PrometheusRule with alerts. Default true.
-    #[serde(default = "flag::<true>")]
-    pub prometheus_rule: bool,
-}
-
-impl Default for Metrics {
-    fn default() -> Self {
-        Self { pod_monitor: true, prometheus_rule: true }
-    }
 }
 
 fn service_name() -> String {

@@ -61,8 +61,10 @@ pub(crate) fn certificates(dns: &ClusterDNS) -> Vec<(&'static str, &str)> {
 fn certificates_are_allowed(dns: &ClusterDNS, observed: &Observed) -> Result<(), Refusal> {
     for (field, name) in certificates(dns) {
         let why = match observed.certificates.get(name) {
-            // One that does not exist turns off its listener only, and is reported as Degraded.
-            Some(Certificate::Usable | Certificate::Missing) | None => continue,
+            // One that does not exist, or was never seen, turns off its listener only, and is reported as Degraded.
+            Some(Certificate::Usable | Certificate::Missing | Certificate::Unread) | None => {
+                continue;
+            }
             Some(Certificate::OtherType) => {
                 "is not of type kubernetes.io/tls: name one that is".to_owned()
             }

@@ -11,8 +11,12 @@ use crate::names;
 use crate::observed::Observed;
 use crate::plan::ServicePlan;
 
-/// Is one wanted? Not while another selects our pods.
+/// Is one wanted? Not while another selects our pods, or where the spec wants none.
 pub fn budget(dns: &ClusterDNS, observed: &Observed, service: &ServicePlan) -> bool {
+    let written = dns.spec.pod_disruption_budget.as_ref();
+    if written.is_some_and(|budget| !budget.enabled) {
+        return false;
+    }
     let instance = dns.metadata.name.as_deref().unwrap_or_default();
     let own = names::child(instance);
     let labels = pod_labels(dns, service, observed);
@@ -39,4 +43,19 @@ fn selects(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool 
                 _ => false,
             }
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn o12_no_budget_where_the_spec_wants_none() {
+        let wanted = |spec: &str| {
+            budget(&crate::fixtures::dns(spec), &Observed::default(), &ServicePlan::Own)
+        };
+        assert!(wanted("{}"));
+        assert!(wanted("{podDisruptionBudget: {minAvailable: 1}}"));
+        assert!(!wanted("{podDisruptionBudget: {enabled: false}}"));
+    }
 }

@@ -11,8 +11,8 @@ use hickory_proto::rr::{Name, RecordType};
 use super::judge::{Heard, Unheard, ede};
 use super::questions::{Expects, Question, is_untouched};
 
-/// Exists always, and is nobody's (RFC 2606).
-const EXTERNAL: &str = "example.com";
+/// Exist always, and are nobody's (RFC 2606). One is enough.
+const EXTERNAL: [&str; 3] = ["example.com", "example.net", "example.org"];
 /// Stub domains that are asked for of those that changed: a configuration may have 100.
 const MAX_GROUPS: usize = 16;
 
@@ -40,8 +40,9 @@ pub(super) enum Way {
     Unknown,
 }
 
-/// One question for every stub domain that changed, and one for the default upstreams.
-pub(super) fn of(config: &Config, before: &Config) -> Vec<Question> {
+/// One question for every stub domain that changed, and one for the default upstreams. Nobody has asked for a name with the
+/// `fresh` label before, so that servers must be asked for it.
+pub(super) fn of(config: &Config, before: &Config, fresh: &str) -> Vec<Question> {
     let changed = config.stub_domains.iter().filter(|stub| !before.stub_domains.contains(stub));
     let mut questions: Vec<Question> = changed
         .take(MAX_GROUPS)
@@ -49,36 +50,46 @@ pub(super) fn of(config: &Config, before: &Config) -> Vec<Question> {
             let is_new = !before.stub_domains.iter().any(|other| other.domain == stub.domain);
             let group = format!("stub domain {}", stub.domain);
             let apex = Name::from_ascii(format!("{}.", stub.domain)).ok()?;
-            Some(question(group, is_new, vec![(apex, RecordType::SOA)]))
+            Some(question((group, is_new, true), vec![(apex, RecordType::SOA)]))
         })
         .collect();
     if config.upstreams != Upstreams::None {
         let is_new = before.upstreams == Upstreams::None;
-        questions.push(question("the default upstreams".to_owned(), is_new, outside(config)));
+        let is_changed = config.upstreams != before.upstreams;
+        let group = ("the default upstreams".to_owned(), is_new, is_changed);
+        questions.push(question(group, outside(config, fresh)));
     }
     questions
 }
 
-fn question(group: String, is_new: bool, asked: Vec<(Name, RecordType)>) -> Question {
-    let what = match asked.first() {
-        Some((name, kind)) => format!("{name} {kind}"),
-        None => group.clone(),
+fn question(
+    (group, is_new, is_changed): (String, bool, bool),
+    asked: Vec<(Name, RecordType)>,
+) -> Question {
+    // What is asked differs from round to round, and what is worse must be known again in the next one.
+    let what = match asked.as_slice() {
+        [(name, kind)] => format!("{name} {kind}"),
+        _ => group.clone(),
     };
-    Question { what, asked, expects: Expects::Server { group, is_new } }
+    Question { what, asked, expects: Expects::Server { group, is_new, is_changed } }
 }
 
 /// Names of the world that no other route takes. The root is asked for where example.com may be dropped on purpose.
-fn outside(config: &Config) -> Vec<(Name, RecordType)> {
-    let is_stub =
-        config.stub_domains.iter().any(|stub| crds::names::is_at_or_below(EXTERNAL, &stub.domain));
-    let mut names = vec![(Name::root(), RecordType::NS)];
-    if let Ok(name) = Name::from_ascii(format!("{EXTERNAL}."))
-        && !is_stub
-        && is_untouched(config, EXTERNAL)
-    {
-        names.insert(0, (name, RecordType::A));
-    }
-    names
+fn outside(config: &Config, fresh: &str) -> Vec<(Name, RecordType)> {
+    let is_stub = |name: &str| {
+        config.stub_domains.iter().any(|stub| crds::names::is_at_or_below(name, &stub.domain))
+    };
+    let free = EXTERNAL.into_iter().find(|name| !is_stub(name) && is_untouched(config, name));
+    let name = free.and_then(|name| Name::from_ascii(format!("{fresh}.{name}.")).ok());
+    let fresh = name.map(|name| (name, RecordType::A));
+    fresh.into_iter().chain([(Name::root(), RecordType::NS)]).collect()
+}
+
+/// How the servers of a stable pod behave. Of a group that did not change only the first part counts, which asks for a name
+/// that no cache knows: that the stable pod remembers the others is no fault of the canary's.
+pub(super) fn way_of_stable(is_changed: bool, heard: &[Heard]) -> Way {
+    let count = if is_changed { heard.len() } else { 1 };
+    way(&heard[..heard.len().min(count)])
 }
 
 /// The best that any part of a question shows.

@@ -5,7 +5,7 @@ use hickory_proto::rr::RData;
 use hickory_proto::rr::RecordType;
 use hickory_proto::rr::rdata::opt::EdnsOption;
 
-use super::groups::{Way, way};
+use super::groups::{Way, way, way_of_stable};
 use super::questions::{Expects, Question};
 use crate::observed::{Check, Outcome};
 
@@ -50,7 +50,9 @@ pub struct Asked {
 pub(super) fn check(asked: &Asked) -> Check {
     let Asked { question, canary, stable } = asked;
     let outcome = match &question.expects {
-        Expects::Server { group, is_new } => by_way(group, *is_new, way(canary), way(stable)),
+        Expects::Server { group, is_new, is_changed } => {
+            by_way(group, *is_new, way(canary), way_of_stable(*is_changed, stable))
+        }
         Expects::Records | Expects::Address(_) | Expects::Written(_) => {
             let kind = question.asked.first().map_or(RecordType::A, |(_, kind)| *kind);
             let read = |heard: &[Heard]| answer(&question.expects, kind, heard);

@@ -45,14 +45,21 @@ pub enum Expects {
         group: String,
         /// Stable pods have no such group.
         is_new: bool,
+        /// Stable pods have another one.
+        is_changed: bool,
     },
 }
 
-/// All of them, for a configuration on trial beside pods that run the one before.
-pub fn questions(config: &Config, before: &Config, observed: &Observed) -> Vec<Question> {
+/// All of them, for a configuration on trial beside pods that run the one before. `fresh` is a label that no cache knows.
+pub fn questions(
+    config: &Config,
+    before: &Config,
+    observed: &Observed,
+    fresh: &str,
+) -> Vec<Question> {
     let mut questions = own_names(config, before, observed);
     questions.extend(hosts(config, before));
-    questions.extend(groups::of(config, before));
+    questions.extend(groups::of(config, before, fresh));
     questions
 }
 
@@ -122,7 +129,9 @@ fn is_hidden_on_purpose(
     let exists = |name: &String| !sample.is_complete || sample.namespaces.contains_key(name);
     let is_meant = exposure.namespaces.iter().all(exists)
         && sample.namespaces.values().any(|labels| exposure.namespace_selector.matches(labels))
-        && sample.services.iter().any(|other| exposure.service_selector.matches(&other.labels));
+        && sample.selects.unwrap_or_else(|| {
+            sample.services.iter().any(|other| exposure.service_selector.matches(&other.labels))
+        });
     !is_shown && is_meant
 }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 /// What is asked where stable pods run an empty spec.
 fn asked(spec: &str) -> Vec<String> {
     let observed = Observed { service: Some(own_service()), ..Observed::default() };
-    let list = questions(&config(&dns(spec)), &config(&dns("{}")), &observed);
+    let list = questions(&config(&dns(spec)), &config(&dns("{}")), &observed, "fresh");
     list.into_iter().map(|question| question.what).collect()
 }
 
@@ -30,16 +30,79 @@ fn o17_what_is_asked_is_what_clients_would_lose() {
     let expected = |more: &[&str]| -> Vec<String> {
         ALWAYS.iter().chain(more).map(|text| (*text).to_owned()).collect()
     };
-    assert_eq!(asked("{}"), expected(&["example.com. A"]));
+    assert_eq!(asked("{}"), expected(&["the default upstreams"]));
     let spec = "{hosts: [{name: '*.a.example', addresses: [10.0.0.1]}, {name: b.example, addresses: ['fd00::1']}], \
                 stubDomains: [{domain: corp.example, servers: [{address: 10.0.0.1}]}], upstreams: {none: true}}";
     let hosts = ["clusterdns-canary.a.example. A", "b.example. AAAA", "corp.example. SOA"];
     assert_eq!(asked(spec), expected(&hosts));
     let record = "{records: [{name: t.example, type: TXT, strings: [x]}, {name: c.example, type: A, addresses: [10.0.0.1]}]}";
-    assert_eq!(asked(record), expected(&["c.example. A", "example.com. A"]));
-    // A stub domain decides what is asked of that name; the root shows what the default upstreams do.
+    assert_eq!(asked(record), expected(&["c.example. A", "the default upstreams"]));
+    // A stub domain decides what is asked of that name, and another name shows what the default upstreams do.
     let stub = "{stubDomains: [{domain: com, servers: [{address: 10.0.0.1}]}]}";
-    assert_eq!(asked(stub), expected(&["com. SOA", ". NS"]));
+    assert_eq!(asked(stub), expected(&["com. SOA", "the default upstreams"]));
+    assert_eq!(asked_of_upstreams(stub), ["fresh.example.net. A", ". NS"]);
+    assert_eq!(asked_of_upstreams("{}"), ["fresh.example.com. A", ". NS"]);
+}
+
+/// Names that the default upstreams are asked for.
+fn asked_of_upstreams(spec: &str) -> Vec<String> {
+    let list = questions(&config(&dns(spec)), &config(&dns("{}")), &Observed::default(), "fresh");
+    let asked = list.into_iter().find(|question| question.what == "the default upstreams").unwrap();
+    asked.asked.iter().map(|(name, kind)| format!("{name} {kind}")).collect()
+}
+
+#[test]
+fn o17_what_a_stable_pod_remembers_of_unchanged_upstreams_fails_no_edit() {
+    use super::judge::check;
+    let silent = || reply(ResponseCode::ServFail, &[22], "no upstream server answered");
+    let answered = || reply(ResponseCode::NoError, &[], "");
+    let outcome = |spec: &str, stable: Vec<Heard>| {
+        let before = "{upstreams: {servers: [{address: 10.0.0.1}]}}";
+        let list =
+            questions(&config(&dns(spec)), &config(&dns(before)), &Observed::default(), "fresh");
+        let question = list.into_iter().find(|it| it.what == "the default upstreams").unwrap();
+        check(&Asked { question, canary: vec![silent(), silent()], stable }).outcome
+    };
+    let same = "{upstreams: {servers: [{address: 10.0.0.1}]}, ttlSeconds: 7}";
+    let other = "{upstreams: {servers: [{address: 10.0.0.2}]}}";
+    let from_its_cache = || vec![silent(), answered()];
+    assert_eq!(outcome(same, from_its_cache()), Outcome::Open, "the servers are down for both");
+    assert!(matches!(outcome(same, vec![answered(), answered()]), Outcome::Worse(_)));
+    assert!(matches!(outcome(other, from_its_cache()), Outcome::Worse(_)), "they were replaced");
+}
+
+#[test]
+fn o17_a_service_selector_that_selects_something_hides_on_purpose() {
+    let service = |name: &str| crate::observed::SampledService {
+        namespace: "shop".to_owned(),
+        name: name.to_owned(),
+        ..crate::observed::SampledService::default()
+    };
+    let mut observed = Observed::default();
+    observed.sample.namespaces = [("shop".to_owned(), Default::default())].into();
+    observed.sample.services = vec![service("api"), service("web")];
+    let spec = "{exposure: {serviceSelector: {matchLabels: {dns: shown}}}}";
+    let asks = |selects: Option<bool>| {
+        let mut observed = observed.clone();
+        observed.sample.selects = selects;
+        let list = questions(&config(&dns(spec)), &config(&dns("{}")), &observed, "fresh");
+        list.iter().any(|question| question.what == "api.shop.svc.cluster.local. A")
+    };
+    assert!(!asks(Some(true)), "what it selects is not in the sample");
+    assert!(asks(Some(false)), "it is misspelled");
+    assert!(asks(None));
+}
+
+#[tokio::test]
+async fn o17_a_round_that_finds_no_place_is_no_fault_of_the_canary() {
+    let mut observed = on_trial();
+    for (place, pod) in observed.pods.iter_mut().enumerate() {
+        pod.status.as_mut().unwrap().pod_ip = Some(format!("127.0.0.{}", place + 1));
+    }
+    let full = Places(tokio::sync::Semaphore::new(0));
+    let comparison = compare(&dns("{}"), &observed, &full).await.expect("a canary is on trial");
+    assert!(comparison.checks.is_empty());
+    assert!(comparison.unreachable.unwrap().contains("other ClusterDNS at the moment"));
 }
 
 #[test]
@@ -69,7 +132,7 @@ fn o17_a_configuration_of_any_size_asks_a_bounded_number_of_questions() {
         large.stub_domains.push(stub);
     }
     let observed = Observed { service: Some(own_service()), ..Observed::default() };
-    let count = questions(&large, &config(&dns("{}")), &observed).len();
+    let count = questions(&large, &config(&dns("{}")), &observed, "fresh").len();
     assert_eq!(count, 3 + 32 + 16 + 1);
 }
 
@@ -79,7 +142,7 @@ fn reverse_names_are_those_of_rfc_1035_and_3596() {
     let spec = observed.service.as_mut().unwrap().spec.as_mut().unwrap();
     spec.cluster_ips = Some(vec!["fd00:96::a".to_owned()]);
     let empty = config(&dns("{}"));
-    let list = questions(&empty, &empty, &observed);
+    let list = questions(&empty, &empty, &observed, "fresh");
     let expected = format!("a.{}6.9.0.0.0.0.d.f.ip6.arpa. PTR", "0.".repeat(23));
     assert_eq!(list[2].what, expected);
     assert!(list[..2].iter().all(|question| question.what.ends_with(" AAAA")));
@@ -259,7 +322,8 @@ async fn o7_a_canary_that_answers_wrongly_is_seen_beside_one_that_does_not() {
     observed.pods[1].status.as_mut().unwrap().pod_ip = Some("127.0.0.1".to_owned());
     observed.pods[2].status.as_mut().unwrap().pod_ip = Some("127.0.0.2".to_owned());
     let dns = dns(&format!("{{service: {{podPort: {port}}}}}"));
-    let comparison = compare(&dns, &observed).await.expect("a canary is on trial");
+    let comparison =
+        compare(&dns, &observed, &Places::default()).await.expect("a canary is on trial");
     assert_eq!(comparison.canary_uid, compared("dns-1", "", true, true).canary_uid);
     let is_worse = |outcome: &Outcome| matches!(outcome, Outcome::Worse(_));
     let wrong = comparison.checks.iter().filter(|check| is_worse(&check.outcome));

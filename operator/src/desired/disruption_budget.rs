@@ -6,12 +6,15 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use super::instance::Instance;
 
 pub(super) fn disruption_budget(of: &Instance<'_>) -> Option<PodDisruptionBudget> {
+    let written = of.dns.spec.pod_disruption_budget.clone().unwrap_or_default();
+    let min_available = written.min_available;
+    let one = Some(IntOrString::Int(1)).filter(|_| min_available.is_none());
     let spec = PodDisruptionBudgetSpec {
-        max_unavailable: Some(IntOrString::Int(1)),
+        max_unavailable: written.max_unavailable.or(one),
+        min_available,
         selector: Some(of.selector()),
         // A pod that serves nobody must not keep a node from being drained.
         unhealthy_pod_eviction_policy: Some("AlwaysAllow".to_owned()),
-        ..PodDisruptionBudgetSpec::default()
     };
     of.plan.budget.then(|| PodDisruptionBudget {
         metadata: of.metadata(),

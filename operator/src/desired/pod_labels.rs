@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use crds::ClusterDNS;
 use crds::defaults::SERVICE_NAME;
 
-use crate::names;
-use crate::observed::Observed;
+use crate::observed::{DnsService, Observed};
 use crate::plan::ServicePlan;
+use crate::{adoption, names, pods};
 
 /// What NetworkPolicies, NodeLocal DNSCache and Kubernetes' own tests find the pods of cluster DNS by.
 const KUBE_DNS: (&str, &str) = ("k8s-app", "kube-dns");
@@ -33,16 +33,23 @@ pub fn pod_labels(
 }
 
 /// What pods behind a Service that we created carry. One called kube-dns is the cluster's DNS, so its pods have the label
-/// that is looked for, unless another Service of the namespace would get them by it: they must not answer for that one.
+/// that is looked for, unless another Service that serves DNS would get them by it: they must not answer beside another DNS
+/// server. A Service for monitoring is no such Service. Pods that have the label keep it while they are the only ones behind
+/// that Service: without them its clients would have no DNS.
 pub fn own_labels(dns: &ClusterDNS, observed: &Observed) -> BTreeMap<String, String> {
     let without = labels_behind(dns, &BTreeMap::new());
     let mut with = without.clone();
     with.insert(KUBE_DNS.0.to_owned(), KUBE_DNS.1.to_owned());
-    let would_get_them = |(service, selector): (&String, &BTreeMap<String, String>)| {
-        service != FOLLOWS_KUBE_DNS && selects(selector, &with) && !selects(selector, &without)
+    let now = pods::template_labels(observed, adoption::is_per_node(dns));
+    let has_it = now.get(KUBE_DNS.0).map(String::as_str) == Some(KUBE_DNS.1);
+    let would_get_them = |(service, other): (&String, &DnsService)| {
+        service != FOLLOWS_KUBE_DNS
+            && selects(&other.selector, &with)
+            && !selects(&other.selector, &without)
+            && (other.has_other_pods || !has_it)
     };
     let is_cluster_dns = dns.spec.service.clone().unwrap_or_default().name == SERVICE_NAME;
-    match is_cluster_dns && !observed.selectors.iter().any(would_get_them) {
+    match is_cluster_dns && !observed.dns_services.iter().any(would_get_them) {
         true => with,
         false => without,
     }

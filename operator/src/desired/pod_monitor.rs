@@ -1,5 +1,6 @@
 //! Scraping, where the kind exists.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::DynamicObject;
 use serde_json::json;
 
@@ -8,10 +9,22 @@ use super::{ports, with_data};
 
 pub(super) fn pod_monitor(of: &Instance<'_>) -> Option<DynamicObject> {
     let is_wanted = of.dns.spec.metrics.as_ref().is_none_or(|metrics| metrics.pod_monitor);
-    let spec = json!({
-        "selector": of.selector(),
-        "podMetricsEndpoints": [{"port": ports::METRICS, "path": "/metrics"}],
-    });
+    let mut endpoint = json!({"port": ports::METRICS, "path": "/metrics"});
+    let interval = of.dns.spec.metrics.as_ref().and_then(|metrics| metrics.interval_seconds);
+    if let Some(seconds) = interval {
+        endpoint["interval"] = json!(format!("{seconds}s"));
+    }
+    let spec = json!({"selector": of.selector(), "podMetricsEndpoints": [endpoint]});
     (is_wanted && of.observed.offers.pod_monitor)
-        .then(|| with_data("monitoring.coreos.com/v1", "PodMonitor", of.metadata(), spec))
+        .then(|| with_data("monitoring.coreos.com/v1", "PodMonitor", monitored(of), spec))
+}
+
+/// The metadata of what Prometheus selects by label. What people add never replaces what is ours.
+pub(super) fn monitored(of: &Instance<'_>) -> ObjectMeta {
+    let mut metadata = of.metadata();
+    let added = of.dns.spec.metrics.as_ref().and_then(|metrics| metrics.labels.clone());
+    let mut labels = added.unwrap_or_default();
+    labels.extend(metadata.labels.take().unwrap_or_default());
+    metadata.labels = Some(labels);
+    metadata
 }

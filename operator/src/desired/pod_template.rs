@@ -45,7 +45,6 @@ fn pod(of: &Instance<'_>, spread: Spread) -> PodSpec {
     let placement = spec.placement.clone().unwrap_or_default();
     let mut node_selector = placement.node_selector.unwrap_or_default();
     node_selector.insert("kubernetes.io/os".to_owned(), "linux".to_owned());
-    let is_spread = placement.topology_spread && spread == Spread::OverNodesAndZones;
     PodSpec {
         service_account_name: Some(of.child.clone()),
         automount_service_account_token: Some(true),
@@ -61,8 +60,7 @@ fn pod(of: &Instance<'_>, spread: Spread) -> PodSpec {
         node_selector: Some(node_selector),
         tolerations: Some(placement.tolerations.unwrap_or_else(tolerations)),
         affinity: placement.affinity,
-        topology_spread_constraints: is_spread
-            .then(|| TOPOLOGIES.map(|key| constraint(key, of)).to_vec()),
+        topology_spread_constraints: constraints(of, spread),
         image_pull_secrets: placement.image_pull_secrets.map(|secrets| {
             secrets.into_iter().map(|secret| LocalObjectReference { name: secret.name }).collect()
         }),
@@ -103,6 +101,25 @@ fn tolerations() -> Vec<Toleration> {
         taint("CriticalAddonsOnly", None),
         taint("node-role.kubernetes.io/control-plane", Some("NoSchedule")),
     ]
+}
+
+/// How the pods are spread: as the spec says, else over nodes and zones.
+fn constraints(of: &Instance<'_>, spread: Spread) -> Option<Vec<TopologySpreadConstraint>> {
+    let placement = of.dns.spec.placement.clone().unwrap_or_default();
+    match (spread, placement.topology_spread_constraints) {
+        (Spread::OnePerNode, _) => None,
+        (Spread::OverNodesAndZones, Some(written)) if !written.is_empty() => {
+            let with_selector = |mut written: TopologySpreadConstraint| {
+                written.label_selector.get_or_insert_with(|| of.selector());
+                written
+            };
+            Some(written.into_iter().map(with_selector).collect())
+        }
+        (Spread::OverNodesAndZones, _) => {
+            let all = || TOPOLOGIES.map(|key| constraint(key, of)).to_vec();
+            placement.topology_spread.then(all)
+        }
+    }
 }
 
 /// Pods of one template only: those of the template that goes would push the new ones away.

@@ -5,6 +5,7 @@ use kube::core::DynamicObject;
 use serde_json::{Value, json};
 
 use super::instance::Instance;
+use super::pod_monitor::monitored;
 use super::with_data;
 
 /// One alert; `{job}` in the expression stands for the label that the PodMonitor gives.
@@ -97,7 +98,7 @@ pub(super) fn prometheus_rule(of: &Instance<'_>) -> Option<DynamicObject> {
     let rules: Vec<Value> = ALERTS.iter().map(|alert| rule(alert, of)).collect();
     let spec = json!({"groups": [{"name": of.child, "rules": rules}]});
     (is_wanted && of.observed.offers.prometheus_rule)
-        .then(|| with_data("monitoring.coreos.com/v1", "PrometheusRule", of.metadata(), spec))
+        .then(|| with_data("monitoring.coreos.com/v1", "PrometheusRule", monitored(of), spec))
 }
 
 fn rule(alert: &Alert, of: &Instance<'_>) -> Value {

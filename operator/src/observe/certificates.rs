@@ -1,9 +1,9 @@
 //! Whether the Secrets that listeners name may be mounted: their names, type and labels. Their content is never asked for:
 //! only metadata is listed, one Secret at a time, and the type is a selector.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Mutex;
 
-use anyhow::Context;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
@@ -17,23 +17,73 @@ const TLS: &str = "kubernetes.io/tls";
 /// What the API server says to who may not.
 const FORBIDDEN: u16 = 403;
 
-/// What each of these Secrets is; `named` are those that the administrator allows without the label.
-///
-/// # Errors
-/// When the API server does not answer.
-pub async fn read(
-    client: &Client,
-    namespace: &str,
-    wanted: BTreeSet<&str>,
-    named: &[String],
-) -> anyhow::Result<BTreeMap<String, Certificate>> {
-    let secrets = Api::<Secret>::namespaced(client.clone(), namespace);
-    let mut found = BTreeMap::new();
-    for name in wanted {
-        let is_named = named.iter().any(|one| one == name);
-        found.insert(name.to_owned(), look(&secrets, name, is_named).await?);
+/// Secrets of which it is remembered what they were.
+const MAX_REMEMBERED: usize = 2_000;
+/// Octets of why a Secret could not be looked at.
+const MAX_REASON: usize = 200;
+
+/// What each Secret was when it was last seen: an API server that fails for one of them does not change what it is.
+#[derive(Debug, Default)]
+pub struct Certificates {
+    known: Mutex<HashMap<(String, String), Certificate>>,
+}
+
+/// What the Secrets are that listeners name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Look {
+    /// By name.
+    pub found: BTreeMap<String, Certificate>,
+    /// Those that could not be looked at, and why: they are what they were.
+    pub unread: BTreeMap<String, String>,
+}
+
+impl Certificates {
+    /// What each of these Secrets is; `named` are those that the administrator allows without the label, and `mounted` those
+    /// that pods have now, which were checked before they were mounted.
+    pub async fn read(
+        &self,
+        client: &Client,
+        namespace: &str,
+        wanted: BTreeSet<&str>,
+        named: &[String],
+        mounted: &BTreeSet<String>,
+    ) -> Look {
+        let secrets = Api::<Secret>::namespaced(client.clone(), namespace);
+        let mut read = Look::default();
+        for name in wanted {
+            let is_named = named.iter().any(|one| one == name);
+            let seen = look(&secrets, name, is_named).await;
+            self.add(&mut read, (namespace, name), seen, mounted.contains(name));
+        }
+        read
     }
-    Ok(found)
+
+    fn add(
+        &self,
+        read: &mut Look,
+        (namespace, name): (&str, &str),
+        seen: anyhow::Result<Certificate>,
+        is_mounted: bool,
+    ) {
+        let mut known = self.known.lock().expect("nothing panics while holding this lock");
+        let key = (namespace.to_owned(), name.to_owned());
+        let certificate = match seen {
+            Ok(seen) => {
+                if known.len() >= MAX_REMEMBERED && !known.contains_key(&key) {
+                    known.clear();
+                }
+                known.insert(key, seen);
+                seen
+            }
+            Err(error) => {
+                let why = crate::text::shortened(&format!("{error:#}"), MAX_REASON);
+                read.unread.insert(name.to_owned(), why);
+                let before = if is_mounted { Certificate::Usable } else { Certificate::Unread };
+                known.get(&key).copied().unwrap_or(before)
+            }
+        };
+        read.found.insert(name.to_owned(), certificate);
+    }
 }
 
 async fn look(secrets: &Api<Secret>, name: &str, is_named: bool) -> anyhow::Result<Certificate> {
@@ -62,7 +112,7 @@ async fn labels(secrets: &Api<Secret>, fields: &str) -> anyhow::Result<Listed> {
             .next()
             .map_or(Listed::None, |secret| Listed::One(secret.labels().clone()))),
         Err(error) if is_forbidden(&error) => Ok(Listed::Forbidden),
-        Err(error) => Err(error).context("cannot look at the certificates of listeners"),
+        Err(error) => Err(error),
     }
 }
 
@@ -86,6 +136,25 @@ fn judge(of_type: &Listed, of_any: &Listed, is_named: bool) -> Certificate {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn s14_a_secret_that_cannot_be_read_costs_its_own_listener_at_most() {
+        let certificates = Certificates::default();
+        let look = |name: &str, seen: anyhow::Result<Certificate>, is_mounted| {
+            let mut read = Look::default();
+            certificates.add(&mut read, ("dns", name), seen, is_mounted);
+            (read.found[name], read.unread.get(name).cloned())
+        };
+        let fails = || Err(anyhow::anyhow!("etcd has no leader"));
+        let why = Some("etcd has no leader".to_owned());
+        assert_eq!(look("a", fails(), false), (Certificate::Unread, why.clone()));
+        assert_eq!(look("a", fails(), true), (Certificate::Usable, why.clone()), "pods have it");
+        assert_eq!(look("a", Ok(Certificate::NotMarked), true), (Certificate::NotMarked, None));
+        assert_eq!(look("a", fails(), true), (Certificate::NotMarked, why.clone()), "as last seen");
+        assert_eq!(look("a", Ok(Certificate::Usable), false), (Certificate::Usable, None));
+        assert_eq!(look("a", fails(), false), (Certificate::Usable, why.clone()));
+        assert_eq!(look("b", fails(), false), (Certificate::Unread, why), "another one");
+    }
 
     #[test]
     fn s14_a_certificate_is_of_its_type_and_marked_or_named() {

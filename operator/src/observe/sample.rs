@@ -1,10 +1,11 @@
 //! A few Services of many namespaces, for what a canary is asked. Read while one is on trial only, and kept for a while.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use crds::config::{LabelSelector, SelectorOperator};
 use k8s_openapi::api::core::v1::{Namespace, Service};
 use kube::api::{Api, ListParams, PartialObjectMeta};
 use kube::{Client, ResourceExt};
@@ -24,15 +25,49 @@ const MAX_PAGES: usize = 4;
 /// A sample is used for so long.
 const KEPT: Duration = Duration::from_secs(60);
 
+/// Selectors that are remembered: each ClusterDNS on trial has one at most.
+const MAX_SELECTORS: usize = 256;
+
 /// The sample that was read last, whether or not it could be.
 #[derive(Debug, Default)]
 pub struct Samples {
     kept: Mutex<Option<(Instant, Sample)>>,
+    selects: Mutex<HashMap<String, (Instant, bool)>>,
 }
 
 impl Samples {
-    /// A sample; what could not be read is named in it.
-    pub async fn read(&self, client: &Client) -> Sample {
+    /// A sample, and whether this selector selects any Service; what could not be read is named in it.
+    pub async fn read(&self, client: &Client, selector: &LabelSelector) -> Sample {
+        let mut sample = self.sample(client).await;
+        if sample.unread.is_none() && !selector.is_empty() {
+            match self.selects(client, &as_text(selector)).await {
+                Ok(selects) => sample.selects = Some(selects),
+                Err(error) => sample.unread = Some(unread(&error)),
+            }
+        }
+        sample
+    }
+
+    async fn selects(&self, client: &Client, selector: &str) -> anyhow::Result<bool> {
+        let kept = self.selects.lock().expect("not poisoned").get(selector).copied();
+        if let Some((at, selects)) = kept
+            && at.elapsed() < KEPT
+        {
+            return Ok(selects);
+        }
+        let all = Api::<Service>::all(client.clone());
+        let params = ListParams::default().labels(selector).limit(1);
+        let listed = within(all.list_metadata(&params)).await.context("Services by label")?;
+        let selects = !listed.items.is_empty();
+        let mut kept = self.selects.lock().expect("not poisoned");
+        if kept.len() >= MAX_SELECTORS {
+            kept.clear();
+        }
+        kept.insert(selector.to_owned(), (Instant::now(), selects));
+        Ok(selects)
+    }
+
+    async fn sample(&self, client: &Client) -> Sample {
         let kept = self.kept.lock().expect("nothing panics while holding this lock").clone();
         if let Some((at, sample)) = kept
             && at.elapsed() < KEPT
@@ -42,16 +77,31 @@ impl Samples {
         }
         let sample = match read(client).await {
             Ok(sample) => sample,
-            Err(error) => {
-                let unread =
-                    format!("it cannot list namespaces and Services to ask for: {error:#}");
-                Sample { unread: Some(unread), ..Sample::default() }
-            }
+            Err(error) => Sample { unread: Some(unread(&error)), ..Sample::default() },
         };
         let newest = (Instant::now(), sample.clone());
         *self.kept.lock().expect("nothing panics while holding this lock") = Some(newest);
         sample
     }
+}
+
+fn unread(error: &anyhow::Error) -> String {
+    format!("it cannot list namespaces and Services to ask for: {error:#}")
+}
+
+/// As the API server takes it in `labelSelector`.
+fn as_text(selector: &LabelSelector) -> String {
+    let labels = selector.match_labels.iter().map(|(key, value)| format!("{key}={value}"));
+    let requirements = selector.match_expressions.iter().map(|requirement| {
+        let (key, values) = (&requirement.key, requirement.values.join(","));
+        match requirement.operator {
+            SelectorOperator::In => format!("{key} in ({values})"),
+            SelectorOperator::NotIn => format!("{key} notin ({values})"),
+            SelectorOperator::Exists => key.clone(),
+            SelectorOperator::DoesNotExist => format!("!{key}"),
+        }
+    });
+    labels.chain(requirements).collect::<Vec<_>>().join(",")
 }
 
 async fn read(client: &Client) -> anyhow::Result<Sample> {
@@ -68,7 +118,7 @@ async fn read(client: &Client) -> anyhow::Result<Sample> {
             address: cluster_ips(service).next(),
         }));
     }
-    Ok(Sample { namespaces, is_complete, services, unread: None })
+    Ok(Sample { namespaces, is_complete, services, selects: None, unread: None })
 }
 
 /// Their names and labels, and whether these are all.
@@ -99,6 +149,17 @@ fn spread(namespaces: &BTreeMap<String, BTreeMap<String, String>>) -> Vec<&Strin
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn o17_a_selector_is_written_as_the_api_server_reads_it() {
+        let selector = serde_json::json!({"matchLabels": {"team": "shop"}, "matchExpressions": [
+            {"key": "a", "operator": "In", "values": ["x", "y"]},
+            {"key": "b", "operator": "NotIn", "values": ["z"]},
+            {"key": "c", "operator": "Exists"},
+            {"key": "d", "operator": "DoesNotExist"}]});
+        let selector = serde_json::from_value(selector).unwrap();
+        assert_eq!(as_text(&selector), "team=shop,a in (x,y),b notin (z),c,!d");
+    }
 
     #[test]
     fn o17_the_sample_is_spread_over_all_namespaces() {

@@ -9,6 +9,7 @@ use crds::ClusterDNS;
 use crds::config::PodRecords;
 use crds::defaults::{DNS_PORT, MIN_REPLICAS};
 use crds::v1alpha1::{ManagementState, Service};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::desired::ports;
 
@@ -49,6 +50,7 @@ pub fn unwise(dns: &ClusterDNS) -> Vec<Warning> {
         memory_limit(dns),
         cache_memory(dns),
         clients(dns),
+        budget(dns),
     ];
     let rules = rules.into_iter().flatten();
     rules.chain(whole_internet(dns)).chain(alias_loops(dns)).chain(without_effect(dns)).collect()
@@ -245,6 +247,26 @@ fn replicas(dns: &ClusterDNS) -> Option<Warning> {
             ),
         )
     })
+}
+
+/// A drain waits for ever for a pod that it may not take.
+fn budget(dns: &ClusterDNS) -> Option<Warning> {
+    let budget = dns.spec.pod_disruption_budget.as_ref().filter(|budget| budget.enabled)?;
+    let is = |written: &Option<IntOrString>, texts: [&str; 2]| {
+        written.as_ref().is_some_and(|written| match written {
+            IntOrString::Int(number) => texts.contains(&number.to_string().as_str()),
+            IntOrString::String(text) => texts.contains(&text.as_str()),
+        })
+    };
+    let field = if is(&budget.max_unavailable, ["0", "0%"]) {
+        "spec.podDisruptionBudget.maxUnavailable"
+    } else if is(&budget.min_available, ["100%", "100%"]) {
+        "spec.podDisruptionBudget.minAvailable"
+    } else {
+        return None;
+    };
+    let message = "no node with a pod of this ClusterDNS can be drained: allow one pod to be away";
+    Some(warning(field, "BudgetBlocksDrains", message))
 }
 
 fn drain(dns: &ClusterDNS) -> Option<Warning> {

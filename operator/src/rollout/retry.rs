@@ -37,14 +37,23 @@ pub(super) fn due_in(state: &RolloutState, now: Timestamp) -> Option<Duration> {
 
 /// Only what is remembered of a failure.
 pub(super) fn remembered(state: &RolloutState) -> RolloutState {
-    let RolloutState { failed, failure, failed_generation, failures, retry_at, retried, .. } =
-        state.clone();
+    let RolloutState {
+        failed,
+        failure,
+        failed_generation,
+        failures,
+        retry_at,
+        is_unjudged,
+        retried,
+        ..
+    } = state.clone();
     RolloutState {
         failed,
         failure,
         failed_generation,
         failures,
         retry_at,
+        is_unjudged,
         retried,
         ..RolloutState::default()
     }

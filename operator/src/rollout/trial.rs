@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 
 use super::rounds::{self, Rounds};
-use super::{Asked, LOOK_EVERY, PODS_TO_TRY, at_once, keep, retry};
+use super::{Asked, LOOK_EVERY, ONE_POD, PODS_TO_TRY, at_once, is_over, keep, retry, untried};
 use crate::adoption::is_per_node;
 use crate::observed::{Comparison, Observed, Said};
 use crate::plan::{CanaryPod, Notice, RolloutPlan, RolloutState};
@@ -19,6 +19,8 @@ const MAX_LOSSES: u32 = 3;
 /// So long after its time is over, a canary that nobody could judge counts as lost. A pod goes back to stable by itself
 /// 300 s after its time, so this comes first.
 const OVERDUE: SignedDuration = SignedDuration::from_secs(120);
+/// So long a canary keeps a configuration that the operator cannot judge.
+const HELD_AT_MOST: SignedDuration = SignedDuration::from_secs(300);
 /// Octets of what is kept of why a revision failed.
 const MAX_FAILURE: usize = 512;
 
@@ -48,7 +50,7 @@ enum Verdict {
     Held {
         /// The operator's trouble.
         why: String,
-        /// It was watched for so long that the pod is about to go back by itself.
+        /// Its time is long over, and the pod is about to go back by itself.
         is_overdue: bool,
     },
 }
@@ -65,18 +67,34 @@ impl<'a> Trial<'a> {
         let checks = comparison.map(|it| it.checks.as_slice()).unwrap_or_default();
         let round = rounds::add(self.state, checks, self.now);
         match self.verdict(pod, comparison, &round) {
-            Verdict::Watched(left) => self.go_on(pod, left, round.state),
+            Verdict::Watched(left) => {
+                self.go_on(pod, left, RolloutState { held_since: String::new(), ..round.state })
+            }
             Verdict::Held { why, is_overdue } => self.hold(pod, why, is_overdue, round.state),
             Verdict::Passed => self.pass(pod, round.state.warning),
-            Verdict::Failed(why) => self.fail(&pod.name, &why),
+            Verdict::Failed(why) => self.fail(pod, &why),
             Verdict::Lost(why) if losses + 1 >= MAX_LOSSES => {
                 let why = format!(
                     "{MAX_LOSSES} pods in a row were lost with it, the last because it {why}"
                 );
-                self.fail(&pod.name, &why)
+                self.fail(pod, &why)
             }
             Verdict::Lost(_) => self.begin(losses + 1),
         }
+    }
+
+    /// Ends the trial, because no second pod comes: the only one gets the configuration if nothing speaks against it.
+    pub(super) fn end_alone(self) -> RolloutPlan {
+        let canary = self.state.canary_pod.clone().unwrap_or_default();
+        let is_on_trial = self.state.canary == self.asked.revision;
+        if is_on_trial && self.state.losses > 0 {
+            return self.fail(&canary, "a pod was lost with it, and there is one pod only now");
+        }
+        if let Some(worse) = self.state.worse.first().filter(|_| is_on_trial) {
+            return self
+                .fail(&canary, &format!("{worse} was worse, and there is one pod only now"));
+        }
+        untried(self.asked, ONE_POD)
     }
 
     fn verdict(
@@ -154,8 +172,8 @@ impl<'a> Trial<'a> {
         plan
     }
 
-    /// Nothing is decided while the operator cannot judge. The pod goes back by itself when its time is long over, so that
-    /// time begins again.
+    /// Nothing is decided while the operator cannot judge, but no pod keeps for long what nobody judges: after a while it
+    /// goes back, and the revision is tried again later.
     fn hold(
         self,
         canary: &CanaryPod,
@@ -163,10 +181,11 @@ impl<'a> Trial<'a> {
         is_overdue: bool,
         mut state: RolloutState,
     ) -> RolloutPlan {
-        if is_overdue {
-            state.started_at = self.now.to_string();
-            (state.good_since, state.worse_since) = (String::new(), String::new());
-            state.worse.clear();
+        if state.held_since.is_empty() {
+            state.held_since = self.now.to_string();
+        }
+        if is_overdue || is_over(&state.held_since, HELD_AT_MOST, self.now) {
+            return self.take_back(canary, why);
         }
         RolloutPlan { held: Some(why), ..self.go_on(canary, SignedDuration::ZERO, state) }
     }
@@ -242,15 +261,20 @@ impl<'a> Trial<'a> {
     }
 
     /// The pod that tries it: the present canary if it tries something older, else the longest-ready one that runs stable.
-    /// None while the workload rolls, whose pods come and go, or while no other pod could answer.
+    /// None while the workload rolls, whose pods come and go, or while no other pod could answer. One that is stuck does
+    /// not count: its old pods stay, and clients wait for what was changed.
     fn candidate(self, losses: u32) -> Option<&'a Pod> {
         let ready: Vec<&Pod> = pods::ready(self.observed).collect();
         let progress = pods::progress(self.observed, is_per_node(self.dns));
-        if ready.len() < PODS_TO_TRY || !progress.has_newest_pods() {
+        let is_stuck = !progress.has_newest_pods() && pods::is_stuck(self.observed);
+        if ready.len() < PODS_TO_TRY || !(progress.has_newest_pods() || is_stuck) {
             return None;
         }
-        let newest =
-            || ready.iter().copied().filter(|pod| pods::is_of_newest_template(pod, self.observed));
+        let newest = || {
+            let of_newest =
+                |pod: &&Pod| is_stuck || pods::is_of_newest_template(pod, self.observed);
+            ready.iter().copied().filter(of_newest)
+        };
         let canary = self.state.canary_pod.as_ref();
         let before = canary.map(|canary| canary.uid.as_str());
         let present = newest().filter(|_| losses == 0).find(|pod| {
@@ -266,15 +290,39 @@ impl<'a> Trial<'a> {
             said.is_some_and(|said| said.revision == self.state.stable && said.rejection.is_none())
         };
         present.or_else(|| {
-            newest()
-                .filter(runs_stable)
-                .filter(|pod| Some(pods::uid(pod)) != before)
-                .min_by_key(|pod| (pods::ready_since(pod), pods::name(pod)))
+            let others = newest().filter(runs_stable).filter(|pod| Some(pods::uid(pod)) != before);
+            self.in_turn(others.collect())
         })
     }
 
-    fn fail(self, pod: &str, why: &str) -> RolloutPlan {
+    /// The longest-ready one; each retry takes the next, so that one bad node does not block what is right.
+    fn in_turn(self, mut pods: Vec<&'a Pod>) -> Option<&'a Pod> {
+        pods.sort_by_key(|pod| (pods::ready_since(pod), pods::name(pod)));
+        if retry::has_failed(self.dns, self.state, &self.asked.revision) {
+            let turn = self.state.failures as usize % pods.len().max(1);
+            return pods.get(turn).copied();
+        }
+        let failed_before = |pod: &&&Pod| pods::uid(pod) == self.state.failed_pod;
+        let another = pods.iter().find(|pod| !failed_before(pod));
+        another.or(pods.first()).copied()
+    }
+
+    /// The pod goes back to what the others run, although nothing is known against the revision.
+    fn take_back(self, canary: &CanaryPod, why: String) -> RolloutPlan {
+        let mut plan = self.fail(canary, &why);
+        plan.state.is_unjudged = true;
+        plan.state.failure = shortened(&why, MAX_FAILURE);
+        plan.state.failed_pod.clear();
+        for notice in &mut plan.notices {
+            notice.reason = "CanaryUnreachable";
+        }
+        plan.held = Some(why);
+        plan
+    }
+
+    fn fail(self, canary: &CanaryPod, why: &str) -> RolloutPlan {
         let mut plan = keep(self.stable, self.state);
+        let pod = &canary.name;
         let message = format!(
             "configuration {} was taken back from pod {pod}: {why}; every pod goes on with {}; it is tried again after a while; \
              correct the spec, or set spec.rollout.canary to false to give it to every pod",
@@ -283,7 +331,8 @@ impl<'a> Trial<'a> {
         plan.notices.push(Notice { is_warning: true, reason: "CanaryFailed", message });
         let failure = shortened(&format!("pod {pod}: {why}"), MAX_FAILURE);
         let failed = retry::failed(self.dns, self.state, (&self.asked.revision, failure), self.now);
-        plan.state = RolloutState { stable: plan.state.stable, ..failed };
+        let failed_pod = canary.uid.clone();
+        plan.state = RolloutState { stable: plan.state.stable, failed_pod, ..failed };
         plan
     }
 

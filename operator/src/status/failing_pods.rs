@@ -9,7 +9,7 @@ use super::troubles::{MAX_NAMED, Trouble, named};
 use crate::adoption::is_per_node;
 use crate::names;
 use crate::observed::Observed;
-use crate::pods;
+use crate::pods::{self, CRASHES, NO_CONTAINER, NO_IMAGE};
 
 /// The scheduler gets so long to find a node, or an autoscaler to bring one.
 const SCHEDULING_S: i64 = 30;
@@ -18,22 +18,6 @@ const RESTARTS: i32 = 3;
 /// Octets of what others say, per pod.
 const MAX_WORDS: usize = 300;
 
-/// A kubelet's reasons for a container whose image it does not have.
-const IMAGE: [&str; 6] = [
-    "ErrImagePull",
-    "ImagePullBackOff",
-    "InvalidImageName",
-    "ErrImageNeverPull",
-    "ImageInspectError",
-    "RegistryUnavailable",
-];
-/// A kubelet's reasons for a container that it could not create.
-const CREATION: [&str; 4] = [
-    "CreateContainerConfigError",
-    "CreateContainerError",
-    "RunContainerError",
-    "PreCreateHookError",
-];
 /// A pod that ended for one of these reasons was not refused: its node was drained, full or lost.
 const NOT_REFUSED: [&str; 7] = [
     "Evicted",
@@ -98,12 +82,12 @@ fn waiting<'a>(
 
 fn image(pod: &Pod) -> Option<String> {
     // The kubelet's words alternate between the error and the back-off: only the image stays the same.
-    let (container, ..) = waiting(pod, &IMAGE).next()?;
+    let (container, ..) = waiting(pod, &NO_IMAGE).next()?;
     Some(format!("cannot pull the image {}", container.image))
 }
 
 fn creation(pod: &Pod) -> Option<String> {
-    let (_, reason, message) = waiting(pod, &CREATION).next()?;
+    let (_, reason, message) = waiting(pod, &NO_CONTAINER).next()?;
     Some(format!("has no container ({reason}: {})", words(message)))
 }
 
@@ -111,7 +95,7 @@ fn crash(pod: &Pod) -> Option<String> {
     let is_crashing = |container: &&ContainerStatus| {
         let state = container.state.clone().unwrap_or_default();
         let is_waiting = state.waiting.and_then(|it| it.reason);
-        is_waiting.as_deref() == Some("CrashLoopBackOff")
+        is_waiting.as_deref() == Some(CRASHES)
             || (!container.ready && container.restart_count >= RESTARTS)
     };
     let container = containers(pod).find(is_crashing)?;

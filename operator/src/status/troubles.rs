@@ -51,6 +51,7 @@ pub(super) fn troubles(
         upstream_down(observed),
         canary_warning(plan),
         certificate_missing(dns, observed),
+        certificate_unread(observed),
         crd_outdated(observed),
     ];
     let failing = failing_pods(dns, observed, now);
@@ -138,6 +139,16 @@ fn no_usable_upstream(config: &Config) -> Option<Trouble> {
 /// The operator's own trouble. Nothing is decided about a configuration until it is over.
 fn canary_unreachable(dns: &ClusterDNS, plan: &Plan) -> Option<Trouble> {
     let why = plan.rollout.held.as_ref()?;
+    let state = &plan.rollout.state;
+    // A time, not the time until then: a status that is looked at again must not differ.
+    let again = match (state.is_unjudged, state.retry_at.parse::<Timestamp>()) {
+        (true, Ok(at)) if plan.rollout.canary.is_none() => format!(
+            ". Its pod went back to configuration {}; it is tried again at {at:.0}, or at once after {}",
+            state.stable,
+            retry_command(dns)
+        ),
+        _ => String::new(),
+    };
     let own = dns.metadata.name.as_deref().unwrap_or_default();
     let port = dns.spec.service.clone().unwrap_or_default().pod_port;
     trouble(
@@ -146,7 +157,7 @@ fn canary_unreachable(dns: &ClusterDNS, plan: &Plan) -> Option<Trouble> {
             "configuration {} cannot be tried, and waits: the operator cannot do its part: {why}. Where NetworkPolicies are in \
              force, one must let the operator's namespace reach UDP {port}, TCP {port} and TCP {} of pods with the label {}={own} \
              (spec.networkPolicy: true writes it), and none may keep the operator from sending; spec.rollout.canary: false gives it to \
-             every pod untried",
+             every pod untried{again}",
             plan.rollout.desired_revision,
             crds::defaults::HTTP_PORT,
             names::INSTANCE
@@ -166,17 +177,15 @@ fn canary_warning(plan: &Plan) -> Option<Trouble> {
 
 fn canary_failed(dns: &ClusterDNS, plan: &Plan) -> Option<Trouble> {
     let state = &plan.rollout.state;
-    if state.failed.is_empty() {
+    if state.failed.is_empty() || state.is_unjudged {
         return None;
     }
     let is_on_trial = plan.rollout.canary.is_some();
-    let own = dns.metadata.name.as_deref().unwrap_or_default();
     // A time, not the time until then: a status that is looked at again must not differ.
     let again = match state.retry_at.parse::<Timestamp>() {
-        Ok(at) if !is_on_trial => format!(
-            "it is tried again at {at:.0}, or at once after kubectl annotate clusterdns {own} {}=$(date +%s) --overwrite",
-            names::RETRY
-        ),
+        Ok(at) if !is_on_trial => {
+            format!("it is tried again at {at:.0}, or at once after {}", retry_command(dns))
+        }
         Ok(_) | Err(_) => "it is being tried again".to_owned(),
     };
     let message = format!(
@@ -185,6 +194,11 @@ fn canary_failed(dns: &ClusterDNS, plan: &Plan) -> Option<Trouble> {
         state.failed, state.failure, state.stable
     );
     Some(Trouble { reason: "CanaryFailed", message, needs_a_person: !is_on_trial })
+}
+
+fn retry_command(dns: &ClusterDNS) -> String {
+    let own = dns.metadata.name.as_deref().unwrap_or_default();
+    format!("kubectl annotate clusterdns {own} {}=$(date +%s) --overwrite", names::RETRY)
 }
 
 /// O5: pods that keep what they ran before, because they cannot run what they were given.
@@ -282,6 +296,23 @@ fn certificate_missing(dns: &ClusterDNS, observed: &Observed) -> Option<Trouble>
              with type kubernetes.io/tls and the label {CERTIFICATE}: \"true\"",
             named(all)
         ),
+    )
+}
+
+/// The API server did not answer for these: the others, and all else, are as they should be.
+fn certificate_unread(observed: &Observed) -> Option<Trouble> {
+    if observed.unread_certificates.is_empty() {
+        return None;
+    }
+    let effect = |name: &str| match observed.certificates.get(name) {
+        Some(Certificate::Unread) | None => "its listener is off until it is seen",
+        Some(_) => "it is taken for what it was",
+    };
+    let all = observed.unread_certificates.iter();
+    let all = all.map(|(name, why)| format!("{name} ({why}; {})", effect(name))).collect();
+    trouble(
+        "CertificateUnread",
+        format!("the operator cannot look at these certificates of listeners: {}", named(all)),
     )
 }
 

@@ -128,14 +128,25 @@ fn o9_service_and_configuration_are_written_as_they_were_looked_at() {
     );
 }
 
-/// The label that NetworkPolicies and addons find the pods of cluster DNS by, beside these Services.
+/// The label that NetworkPolicies and addons find the pods of cluster DNS by, beside these Services, which serve DNS.
 fn found_by(spec: &str, services: &[(&str, &[(&str, &str)])]) -> Option<String> {
-    let mut looked = observed();
+    found_in(observed(), spec, services, false)
+}
+
+/// The same in this cluster, where these Services lead to pods of others too, or do not.
+fn found_in(
+    mut looked: Observed,
+    spec: &str,
+    services: &[(&str, &[(&str, &str)])],
+    has_other_pods: bool,
+) -> Option<String> {
     let text = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
-    looked.selectors = services
-        .iter()
-        .map(|(name, selector)| ((*name).to_owned(), selector.iter().map(text).collect()))
-        .collect();
+    let service = |selector: &[(&str, &str)]| DnsService {
+        selector: selector.iter().map(text).collect(),
+        has_other_pods,
+    };
+    looked.dns_services =
+        services.iter().map(|(name, selector)| ((*name).to_owned(), service(selector))).collect();
     let desired = desired(&dns(spec), &looked, |_| ());
     template(&desired).metadata.unwrap().labels.unwrap().get("k8s-app").cloned()
 }
@@ -149,6 +160,22 @@ fn pods_behind_our_own_kube_dns_are_found_as_those_of_the_clusters_dns() {
     // NodeLocal DNSCache asks the pods behind kube-dns through it.
     assert_eq!(found_by("{}", &[("kube-dns-upstream", &[("k8s-app", "kube-dns")])]), kube_dns);
     assert_eq!(found_by("{service: {name: dns-trial}}", &[]), None);
+}
+
+#[test]
+fn the_label_goes_only_for_a_service_that_has_other_pods_too() {
+    let of_others: (&str, &[(&str, &str)]) = ("exposed", &[("k8s-app", "kube-dns")]);
+    let labels = template(&desired(&dns("{}"), &observed(), |_| ())).metadata.unwrap().labels;
+    let mut running = observed();
+    running.deployment = Some(
+        serde_json::from_value(serde_json::json!({"spec": {"selector": {},
+            "template": {"metadata": {"labels": labels}}}}))
+        .unwrap(),
+    );
+    let kept = found_in(running.clone(), "{}", &[of_others], false);
+    assert_eq!(kept.as_deref(), Some("kube-dns"), "its clients would have no DNS without our pods");
+    let dropped = found_in(running, "{}", &[of_others], true);
+    assert_eq!(dropped, None, "another DNS server is behind it");
 }
 
 #[test]

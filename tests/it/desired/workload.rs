@@ -280,6 +280,62 @@ fn an_api_server_that_is_away_restarts_no_pod() {
 }
 
 #[test]
+fn o12_a_budget_is_as_the_spec_says() {
+    let of = |spec: &str| {
+        let written =
+            desired(&dns(&format!("{{podDisruptionBudget: {spec}}}")), &observed(), |_| ());
+        let budget: PodDisruptionBudget = object(&written, Kind::PodDisruptionBudget);
+        let budget = budget.spec.unwrap();
+        (budget.max_unavailable, budget.min_available)
+    };
+    let share = |text: &str| Some(IntOrString::String(text.to_owned()));
+    assert_eq!(of("{}"), (Some(IntOrString::Int(1)), None));
+    assert_eq!(of("{enabled: true}"), (Some(IntOrString::Int(1)), None));
+    assert_eq!(of("{maxUnavailable: 25%}"), (share("25%"), None));
+    assert_eq!(of("{minAvailable: 2}"), (None, Some(IntOrString::Int(2))));
+}
+
+#[test]
+fn o12_pods_are_spread_as_the_spec_says() {
+    let of = |spec: &str| {
+        let template = template(&desired(&dns(spec), &observed(), |_| ()));
+        template.spec.unwrap().topology_spread_constraints
+    };
+    let rack = "topologySpreadConstraints: [{maxSkew: 2, topologyKey: rack, whenUnsatisfiable: DoNotSchedule}]";
+    for spread in [true, false] {
+        let spec = format!("{{placement: {{topologySpread: {spread}, {rack}}}}}");
+        let found = of(&spec).expect("constraints");
+        assert_eq!((found.len(), found[0].topology_key.as_str()), (1, "rack"), "{spread}");
+        let selector = found[0].label_selector.clone().expect("our pods").match_labels.unwrap();
+        assert_eq!(selector["clusterdns.dev/instance"], "default");
+    }
+    let with_selector = rack.replace("}]", ", labelSelector: {matchLabels: {team: a}}}]");
+    let found = of(&format!("{{placement: {{{with_selector}}}}}")).expect("constraints");
+    let selector = found[0].label_selector.clone().unwrap().match_labels.unwrap();
+    assert_eq!(selector["team"], "a");
+    assert_eq!(of("{placement: {topologySpreadConstraints: []}}").map(|all| all.len()), Some(2));
+    let per_node = desired(&dns(&format!("{{placement: {{{rack}}}}}")), &observed(), |plan| {
+        plan.size = Size::PerNode;
+    });
+    let set: DaemonSet = object(&per_node, Kind::DaemonSet);
+    let spec = set.spec.unwrap().template.spec.unwrap();
+    assert_eq!(spec.topology_spread_constraints, None, "a DaemonSet has one pod on each node");
+}
+
+#[test]
+fn o12_what_prometheus_reads_has_the_labels_and_the_interval_of_the_spec() {
+    let spec = "{metrics: {labels: {release: monitoring, app.kubernetes.io/name: x}, intervalSeconds: 15}}";
+    let desired = desired(&dns(spec), &observed(), |_| ());
+    for kind in [Kind::PodMonitor, Kind::PrometheusRule] {
+        let labels = desired.get(kind).unwrap().metadata.labels.clone().unwrap();
+        assert_eq!(labels["release"], "monitoring", "{kind:?}");
+        assert_eq!(labels["app.kubernetes.io/name"], "clusterdns", "ours stay: {kind:?}");
+    }
+    let endpoint = &desired.get(Kind::PodMonitor).unwrap().data["spec"]["podMetricsEndpoints"][0];
+    assert_eq!(endpoint["interval"], "15s");
+}
+
+#[test]
 fn without_a_wish_for_a_budget_there_is_none() {
     let desired = desired(&dns("{}"), &observed(), |plan| plan.budget = false);
     assert!(desired.get(Kind::PodDisruptionBudget).is_none());

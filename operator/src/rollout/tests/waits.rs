@@ -66,3 +66,66 @@ fn o5_where_every_pod_refuses_what_it_was_given_a_repair_does_not_wait_for_ever(
     story.edit(NEW);
     assert_eq!(story.look(100).state.stable, revision(NEW));
 }
+
+/// What the workload becomes when the spec asks for one pod: this one.
+fn scale_to_one(story: &mut Story, name: &str) {
+    let answers = std::mem::take(&mut story.observed.answers);
+    deploy(&mut story.observed, 1);
+    story.observed.pods = vec![pod(name, 0, 0)];
+    story.observed.answers = answers;
+    story.observed.comparison = None;
+}
+
+#[test]
+fn o17_a_trial_ends_when_the_spec_asks_for_one_pod_only() {
+    for remaining in ["dns-0", "dns-1"] {
+        let mut story = Story::with_pods(3);
+        story.edit(NEW);
+        story.look(100);
+        story.pods_follow();
+        scale_to_one(&mut story, remaining);
+        let plan = story.look(110);
+        assert_eq!((plan.state.stable, plan.canary), (revision(NEW), None), "{remaining}");
+        let notice = &plan.notices[0];
+        assert!(notice.is_warning && notice.reason == "ConfigurationUntried", "{notice:?}");
+    }
+}
+
+#[test]
+fn o17_what_took_pods_down_does_not_reach_the_only_pod() {
+    let mut story = Story::with_pods(3);
+    story.edit(NEW);
+    story.look(100);
+    story.pods_follow();
+    story.remove("dns-0");
+    assert_eq!(story.look(110).state.losses, 1);
+    story.pods_follow();
+    scale_to_one(&mut story, "dns-2");
+    let plan = story.look(120);
+    assert_eq!((plan.state.stable, plan.state.failed), (revision(OLD), revision(NEW)));
+    assert!(plan.state.failure.contains("one pod"), "{}", plan.state.failure);
+    for second in (121..20_000).step_by(60) {
+        assert_eq!(story.look(second).state.stable, revision(OLD), "{second}");
+    }
+}
+
+#[test]
+fn o17_a_workload_that_is_stuck_does_not_keep_configurations_from_its_pods() {
+    let mut story = Story::with_pods(3);
+    let mut starting = unready(pod("dns-new", 0, 0));
+    let waiting = json!([{"name": "dns", "ready": false, "restartCount": 0, "image": "x", "imageID": "",
+        "state": {"waiting": {"reason": "ImagePullBackOff"}}}]);
+    starting.status.as_mut().unwrap().container_statuses = Some(from(waiting));
+    starting.metadata.labels.as_mut().unwrap().insert("pod-template-hash".into(), "newer".into());
+    story.observed.pods.push(starting);
+    story.observed.replica_sets = vec![from(json!({"metadata": {
+        "annotations": {"deployment.kubernetes.io/revision": "2"}, "labels": {"pod-template-hash": "newer"}}}))];
+    let status = story.observed.deployment.as_mut().unwrap().status.as_mut().unwrap();
+    (status.replicas, status.updated_replicas) = (Some(4), Some(1));
+    story.edit(NEW);
+    assert!(story.look(100).canary.is_some(), "the new image cannot be pulled, and clients wait");
+    story.pods_follow();
+    story.compare(true, true);
+    story.look(110);
+    assert_eq!(story.look(130).state.stable, revision(NEW));
+}

@@ -1,0 +1,87 @@
+//! How pods are spread, how many of them a drain may take, and what is written on what Prometheus reads: what the API
+//! server would refuse in objects that users do not write.
+
+use k8s_openapi::api::core::v1::TopologySpreadConstraint;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use super::bounds::in_range;
+use super::names::label;
+use super::violations::{Reason, Violations, shown};
+use super::workload::{at_most, is_ours};
+use crate::bounds as limit;
+use crate::v1alpha1::disruption::is_number_or_share;
+use crate::v1alpha1::{Metrics, PodDisruptionBudget};
+
+/// Adds what is wrong with how pods are spread.
+pub(super) fn check_spread(constraints: &[TopologySpreadConstraint], violations: &mut Violations) {
+    let field = "spec.placement.topologySpreadConstraints";
+    at_most(constraints.len(), limit::SPREAD_CONSTRAINTS, field, violations);
+    for (index, constraint) in constraints.iter().enumerate() {
+        let field = format!("{field}[{index}]");
+        label(&constraint.topology_key, [], &format!("{field}.topologyKey"), violations);
+        if constraint.max_skew < 1 {
+            let message = "how much the numbers of pods may differ: write 1 or more";
+            violations.add(format!("{field}.maxSkew"), Reason::OutOfRange, message);
+        }
+        let policy = constraint.when_unsatisfiable.as_str();
+        if !["DoNotSchedule", "ScheduleAnyway"].contains(&policy) {
+            let message =
+                format!("{} is unknown: write ScheduleAnyway or DoNotSchedule", shown(policy));
+            violations.add(format!("{field}.whenUnsatisfiable"), Reason::OutOfRange, message);
+        }
+        if let Some(domains) = constraint.min_domains
+            && (domains < 1 || policy != "DoNotSchedule")
+        {
+            let message = "is 1 or more, and only with whenUnsatisfiable: DoNotSchedule";
+            violations.add(format!("{field}.minDomains"), Reason::OutOfRange, message);
+        }
+        let is_same = |other: &&TopologySpreadConstraint| {
+            other.topology_key == constraint.topology_key
+                && other.when_unsatisfiable == constraint.when_unsatisfiable
+        };
+        if constraints[..index].iter().any(|other| is_same(&other)) {
+            let message =
+                format!("{} is there twice: leave one out", shown(&constraint.topology_key));
+            violations.add(format!("{field}.topologyKey"), Reason::Duplicate, message);
+        }
+    }
+}
+
+/// Adds what is wrong with a budget.
+pub(super) fn check_budget(budget: &PodDisruptionBudget, violations: &mut Violations) {
+    let field = "spec.podDisruptionBudget";
+    let PodDisruptionBudget { enabled: _, max_unavailable, min_available } = budget;
+    if max_unavailable.is_some() && min_available.is_some() {
+        let message = "maxUnavailable and minAvailable exclude each other: leave one of them out";
+        violations.add(field, Reason::MoreThanOneMember, message);
+    }
+    for (what, written) in [("maxUnavailable", max_unavailable), ("minAvailable", min_available)] {
+        let Some(written) = written.as_ref().filter(|written| !is_number_or_share(written)) else {
+            continue;
+        };
+        let text = match written {
+            IntOrString::Int(number) => number.to_string(),
+            IntOrString::String(text) => shown(text).to_string(),
+        };
+        let message =
+            format!("{text} is no number of pods: write one of 0-1000, or a share such as 25%");
+        violations.add(format!("{field}.{what}"), Reason::OutOfRange, message);
+    }
+}
+
+/// Adds what is wrong with what is created for Prometheus.
+pub(super) fn check_metrics(metrics: &Metrics, violations: &mut Violations) {
+    let field = "spec.metrics.labels";
+    let labels = metrics.labels.iter().flatten();
+    at_most(labels.clone().count(), limit::SELECTOR_ENTRIES, field, violations);
+    for (key, value) in labels {
+        label(key, [value.as_str()], field, violations);
+        if is_ours(key) {
+            let message = format!("{key} is set by ClusterDNS itself: leave it out");
+            violations.add(field, Reason::ReservedLabel, message);
+        }
+    }
+    if let Some(seconds) = metrics.interval_seconds {
+        in_range("spec.metrics.intervalSeconds", seconds, 1, limit::SCRAPE_SECONDS, violations);
+    }
+}

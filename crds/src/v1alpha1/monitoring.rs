@@ -1,0 +1,41 @@
+//! What is created for Prometheus.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{maps, rules};
+use crate::bounds;
+use crate::defaults::flag;
+
+/// What is created for Prometheus, where its kinds exist.
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Metrics {
+    /// A PodMonitor. Default true.
+    #[serde(default = "flag::<true>")]
+    pub pod_monitor: bool,
+
+    /// A PrometheusRule with alerts. Default true.
+    #[serde(default = "flag::<true>")]
+    pub prometheus_rule: bool,
+
+    /// Labels of both, at most 32, besides ours; not of clusterdns.dev. A Prometheus of kube-prometheus-stack takes those
+    /// with the name of its release. Example: {release: monitoring}. Default none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("maxProperties" = bounds::SELECTOR_ENTRIES), transform = maps::bounded_values)]
+    #[schemars(extend("x-kubernetes-validations" = [rules::labels_are_not_ours()]))]
+    pub labels: Option<BTreeMap<String, String>>,
+
+    /// Seconds between two scrapes of a pod, 1-3600. Default: as Prometheus does by itself. Example: 30.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = bounds::SCRAPE_SECONDS))]
+    pub interval_seconds: Option<u32>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self { pod_monitor: true, prometheus_rule: true, labels: None, interval_seconds: None }
+    }
+}

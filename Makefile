@@ -8,12 +8,16 @@ SHELL := /bin/sh
 PORT ?= 5300
 HTTP_PORT ?= 9153
 
+# For how many seconds `make fuzz` runs each target.
+SECONDS ?= 60
+FUZZ_TARGETS := query respond history relay
+
 # What `make image` makes, and with what: the first that runs (`docker version` asks its daemon).
 IMAGE ?= clusterdns:$(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 BUILDER ?= $(shell for it in docker podman buildah; do $$it version >/dev/null 2>&1 && { echo $$it; break; }; done)
 BUILD_FLAGS ?=
 
-.PHONY: help run test node lint bench miri image manifests charts check-tools
+.PHONY: help run test node lint bench miri fuzz fuzz-build $(FUZZ_TARGETS:%=fuzz-%) image manifests charts check-tools
 
 include tests/tools/tools.mk
 
@@ -23,6 +27,7 @@ help:
 	@echo "make node   the chart on a real node: containerd, kubelet, kube-proxy (Linux, root, Go; installs packages; some 3 minutes)"
 	@echo "make bench  time answers and changes, and what a cluster of 10,000 Services takes (optimised; some 15 minutes)"
 	@echo "make miri   the reading of ancillary data under MIRI (needs a nightly toolchain; some minutes)"
+	@echo "make fuzz   the fuzz targets, $(SECONDS) s each (needs a nightly toolchain and cargo-fuzz); make -j4 fuzz runs them side by side"
 	@echo "make charts lint the chart and compare everything made from it; make manifests writes it anew (both need Go, once)"
 	@echo "make image  build the container image $(IMAGE) with docker, podman or buildah"
 	@echo "make tools  build the real kube-apiserver, etcd and helm that some tests run against (needs Go, once)"
@@ -79,6 +84,18 @@ bench: check-tools tools
 # `rustup component add miri rust-src --toolchain nightly`. libc's CMSG macros make pointers of integers.
 miri: check-tools
 	MIRIFLAGS=-Zmiri-permissive-provenance cargo +nightly miri test --locked --package dataplane-udp --lib control::
+
+# One target after the other; `make -j4 fuzz` runs them side by side, `make fuzz-relay` one. New inputs are kept in
+# fuzz/target, so that the committed corpus stays small; an input that breaks a promise is written to fuzz/artifacts.
+fuzz: $(FUZZ_TARGETS:%=fuzz-%)
+
+fuzz-build: check-tools
+	cd dataplane/core && cargo +nightly fuzz build
+
+$(FUZZ_TARGETS:%=fuzz-%): fuzz-%: fuzz-build
+	@mkdir -p dataplane/core/fuzz/target/found/$*
+	cd dataplane/core && cargo +nightly fuzz run $* fuzz/target/found/$* fuzz/corpus/$* -- \
+	  -max_total_time=$(SECONDS) -max_len=4096 -timeout=60 -print_final_stats=1
 
 # Any builder of Dockerfiles does; buildah and podman need no daemon.
 image:

@@ -1,6 +1,8 @@
 //! A data plane in a pod, with nothing but what a pod is given: the token, namespace and authority of its ServiceAccount,
 //! and the API server's address in its environment. No kubeconfig, and no right but those of `dataplane/rbac`.
 
+mod manifests;
+
 use std::net::SocketAddr;
 
 use k8s_openapi::api::core::v1::{Pod, Service, ServiceAccount};
@@ -13,7 +15,7 @@ use tests::kubelet::{FakeNode, Kubelet, Settings, ask};
 use tests::netns::inside;
 use tests::objects::{create, wait_for};
 
-use super::kubelet::{NAME, deployment, pod_names, surroundings, wait_for_endpoints};
+use manifests::{NAME, deployment, pod_names, surroundings, wait_for_endpoints};
 
 /// What the pod answers about a Service in the namespace `default`.
 fn answer(pod: SocketAddr, service: &str) -> String {

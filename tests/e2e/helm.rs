@@ -146,3 +146,13 @@ async fn s8_the_plain_manifests_install_and_their_pods_are_admitted_as_restricte
 fn in_repository(path: &str) -> String {
     format!("{}/../{path}", env!("CARGO_MANIFEST_DIR"))
 }
+
+#[test]
+fn helm_and_kubectl_see_this_cluster_and_nothing_of_the_machine() {
+    let Some(tools) = Tools::offline() else { return };
+    assert!(tools.helm(&["version"]).ok().contains("v4"));
+    let refusal = tools.kubectl(&["get", "namespaces", "--request-timeout=2s"]).refused();
+    assert!(!refusal.is_empty());
+    let listed = tools.helm(&["repo", "list"]);
+    assert!(!listed.success || !listed.stdout.contains("http"), "{listed:?}");
+}

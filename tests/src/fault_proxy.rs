@@ -17,7 +17,6 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -41,8 +40,6 @@ pub enum Fault {
         /// The `Retry-After` header, in seconds.
         retry_after_s: Option<u32>,
     },
-    /// Passes the request on only after this time.
-    Delay(Duration),
     /// Never answers; an open stream stops. Both go on when the fault is healed.
     Hang,
     /// The request is lost on its way: the API server never hears of it and nobody answers, also after healing.

@@ -40,6 +40,11 @@ impl InProcess {
         }
     }
 
+    /// What it answers from.
+    pub(crate) fn records(&self) -> &Records {
+        &self.records
+    }
+
     /// What becomes of one message from a pod.
     pub fn decide<'a>(
         &'a self,

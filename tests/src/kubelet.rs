@@ -41,7 +41,7 @@ use tokio::task::JoinHandle;
 pub use binaries::program;
 pub use nodes::FakeNode;
 pub use recorder::{Moment, Recorder};
-pub use through::{ask, ask_through, endpoints, through_service};
+pub use through::{ask, endpoints, through_service};
 
 use crate::control_plane::ControlPlane;
 use crate::process::Process;

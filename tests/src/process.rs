@@ -158,30 +158,6 @@ mod tests {
     }
 
     #[test]
-    fn it_passes_on_signals_and_reports_the_exit_code() {
-        let directory = Scratch::new("process").expect("a scratch directory");
-        let mut process = shell(
-            &directory,
-            "trap 'echo bye; exit 7' TERM; echo up; while :; do sleep 0.05; done",
-        );
-        wait_for(|| process.log_tail().contains("up"));
-
-        assert_eq!(process.stop().code(), Some(7));
-
-        assert!(process.log_tail().ends_with("bye"));
-        assert!(process.ensure_running().is_err_and(|e| e.to_string().contains("bye")));
-    }
-
-    #[test]
-    fn it_kills_what_ignores_sigterm() {
-        let directory = Scratch::new("process").expect("a scratch directory");
-        let mut process = shell(&directory, "trap '' TERM; echo up; while :; do sleep 0.05; done");
-        wait_for(|| process.log_tail().contains("up"));
-
-        assert_eq!(process.stop().code(), Some(128 + 9));
-    }
-
-    #[test]
     fn it_dies_with_a_test_that_crashes() {
         let directory = Scratch::new("process").expect("a scratch directory");
         let mut process = shell(&directory, "echo $$; exec sleep 600");

@@ -143,36 +143,3 @@ impl Cluster {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-
-    #[test]
-    fn ten_thousand_services_have_a_hundred_thousand_endpoints() {
-        let cluster = Cluster::new(10_000, "ns");
-        assert_eq!((cluster.endpoints(), cluster.namespaces), (100_000, 100));
-        assert_eq!(cluster.headless().count(), 1_500);
-    }
-
-    #[test]
-    fn no_two_endpoints_have_one_address_also_when_they_move() {
-        let mut cluster = Cluster::new(300, "ns");
-        let all = |cluster: &Cluster| -> Vec<Ipv4Addr> {
-            let of = |service| {
-                (0..cluster.endpoints_of(service)).map(move |at| cluster.endpoint(service, at))
-            };
-            (0..cluster.services).flat_map(of).collect()
-        };
-        let mut seen: BTreeSet<Ipv4Addr> = all(&cluster).into_iter().collect();
-        assert_eq!(seen.len(), cluster.endpoints());
-        for _ in 0..10 {
-            let headless: Vec<usize> = cluster.headless().collect();
-            for service in headless {
-                assert!(seen.insert(cluster.move_first(service)));
-            }
-        }
-    }
-}

@@ -1,5 +1,4 @@
-//! What a process takes of the machine, as Linux counts it in `/proc`: for benchmarks, which print it, and never for
-//! an assertion.
+//! What a process takes of the machine, as Linux counts it in `/proc`.
 
 use std::fs;
 use std::time::Duration;
@@ -41,7 +40,7 @@ impl Usage {
         self.status("VmHWM:")
     }
 
-    /// Counts the most memory anew.
+    /// Forgets the most memory so far: the peak is the present use now.
     ///
     /// # Errors
     /// It is not our process, or the system has no such switch.
@@ -58,27 +57,5 @@ impl Usage {
 
     fn read(self, file: &str) -> String {
         fs::read_to_string(format!("/proc/{}/{file}", self.pid)).unwrap_or_default()
-    }
-}
-
-#[cfg(all(test, target_os = "linux"))]
-mod tests {
-    use std::hint::black_box;
-    use std::time::Instant;
-
-    use super::*;
-
-    #[test]
-    fn a_process_that_works_and_holds_memory_is_seen_to() {
-        let own = Usage::of(std::process::id());
-        let (before, resident) = (own.cpu(), own.resident_mib());
-        let held: Vec<u8> = (0..64 << 20).map(|number| number as u8).collect();
-        assert!(own.resident_mib() > resident + 32.0);
-        assert!(own.peak_mib() >= own.resident_mib() - 1.0);
-        let begun = Instant::now();
-        while own.cpu() < before + 5 * TICK {
-            assert!(begun.elapsed() < Duration::from_secs(60), "work is not counted");
-            black_box(held.iter().map(|&octet| u64::from(octet)).sum::<u64>());
-        }
     }
 }

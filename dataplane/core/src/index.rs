@@ -8,7 +8,6 @@ mod namespaces;
 mod pods;
 mod ports;
 mod publishers;
-pub(crate) mod reads;
 mod services;
 mod slices;
 mod versions;
@@ -21,13 +20,13 @@ pub(crate) use publishers::MAX_PUBLISHERS;
 use crate::index::held::{Held, HeldObjects};
 use crate::index::ports::PortLists;
 use crate::index::publishers::Waiting;
-use crate::index::reads::{Reads, Relist};
 use crate::index::versions::Versions;
 use crate::object::{Change, Key, Object, Problem, Resource};
-use crate::records::zone::Zone;
+use crate::reads::{Reads, Relist};
 use crate::records::{DataSource, Records};
 use crate::settings::{Exposure, Selector, Settings};
-use crate::trees::slots::FreeSlots;
+use crate::slots::FreeSlots;
+use crate::zone::Zone;
 
 /// What a change did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,23 +4,20 @@
 //! Services, namespaces and slices lie in numbered places; hash multimaps lead there from names
 //! and addresses. The next state shares whatever did not change.
 
-pub(crate) mod endpoints;
 mod entries;
-pub(crate) mod extra;
-pub(crate) mod zone;
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
+use crate::address::Address;
+use crate::buckets::Buckets;
 use crate::object::Resource;
-use crate::records::zone::Zone;
+use crate::slots::Slots;
 use crate::steps::step;
-use crate::trees::buckets::Buckets;
-use crate::trees::slots::Slots;
-use crate::wire::address::Address;
-use crate::wire::text::ShortText;
+use crate::text::ShortText;
+use crate::zone::Zone;
 
 pub(crate) use entries::{
     ClusterIps, Kind, Listed, NamespaceEntry, PodHolder, Port, Ports, Publisher, Row, RowLabel,

@@ -10,7 +10,6 @@ use super::cache::{Found, Limits};
 use super::chain::Chain;
 use super::lookup::Unresolved;
 use super::{Client, Forwarder, RouteId, Upstreams, random};
-use crate::origin::Origin;
 
 /// How long a client waits for an upstream when there is a stale reply for it (CA40, RFC 8767 §5).
 pub(super) const CLIENT_TIMER: Duration = Duration::from_millis(1_800);
@@ -24,8 +23,6 @@ pub enum Cached {
     Reply {
         /// Its length.
         octets: usize,
-        /// Whether it has expired.
-        origin: Origin,
         /// An upstream is to be asked as well, for nobody in particular (CA30).
         refresh: bool,
     },
@@ -59,17 +56,6 @@ pub(super) enum End {
 }
 
 impl Resolved {
-    /// Where the client's reply comes from.
-    pub fn origin(&self) -> Origin {
-        match &self.0 {
-            End::One(Ok((_, Freshness::Stale))) => Origin::Stale,
-            End::One(Ok((_, Freshness::Fresh { .. }))) | End::Chain(Chain::Whole(_)) => {
-                Origin::Upstream
-            }
-            End::One(Err(_)) | End::Chain(Chain::Failed(_) | Chain::Nowhere(..)) => Origin::Failed,
-        }
-    }
-
     /// Writes the client's reply into `buffer`, which holds what [`Relayed::write`] asks for; returns its length.
     pub fn write(&self, head: &OwnedHead, buffer: &mut [u8]) -> usize {
         match &self.0 {
@@ -103,7 +89,7 @@ impl Forwarder {
                     false => "upstream servers answered only with errors a moment ago",
                 };
                 let octets = forward.head.fail(CACHED_ERROR, text, buffer);
-                Cached::Reply { octets, origin: Origin::Cache, refresh: false }
+                Cached::Reply { octets, refresh: false }
             }
             Found::Reply { relayed, freshness, refresh }
                 if relayed.is_partial() || (refresh && freshness == Freshness::Stale) =>
@@ -112,11 +98,7 @@ impl Forwarder {
             }
             Found::Reply { relayed, freshness, refresh } => {
                 let octets = relayed.write(&forward.head, freshness, seed, buffer);
-                let origin = match freshness {
-                    Freshness::Fresh { .. } => Origin::Cache,
-                    Freshness::Stale => Origin::Stale,
-                };
-                Cached::Reply { octets, origin, refresh }
+                Cached::Reply { octets, refresh }
             }
         }
     }

@@ -194,7 +194,7 @@ fn replies() -> Vec<Vec<u8>> {
             message.metadata.authentic_data = n % 2 == 0;
             message.add_answers(answers);
             message.add_authorities(authorities);
-            inputs.push([&[(n << 1) as u8], message.to_vec().unwrap().as_slice()].concat());
+            inputs.push(((n << 1) as u8, message.to_vec().unwrap()));
         };
         let all =
             |owner: &Name| data.iter().map(|data| at(owner, data.clone())).collect::<Vec<_>>();
@@ -205,8 +205,24 @@ fn replies() -> Vec<Vec<u8>> {
         reply(vec![], vec![at(&top, soa)], 3);
         reply(vec![], vec![at(&top, record(RecordType::NS, "ns.example.org."))], 0);
         reply(vec![], vec![], 2);
+        let alias = RData::CNAME(hickory_proto::rr::rdata::CNAME(other.clone()));
+        reply(vec![at(&name, alias)], vec![], 0);
     }
-    inputs
+    // Each is followed, where it leads on, by the one before it; ages differ.
+    let mut next: Vec<u8> = Vec::new();
+    let with_next = |(place, (choice, reply)): (usize, (u8, Vec<u8>))| {
+        let length = (reply.len() as u16).to_be_bytes();
+        let input = [&[choice, place as u8 * 5], &length[..], &reply, &next].concat();
+        next = [&reply[2..12], &reply[records_at(&reply)..]].concat();
+        input
+    };
+    inputs.into_iter().enumerate().map(with_next).collect()
+}
+
+/// Where the question of a message ends.
+fn records_at(message: &[u8]) -> usize {
+    let name = message[12..].iter().position(|&octet| octet == 0).unwrap();
+    12 + name + 5
 }
 
 /// Histories of no meaning, short and long, small and large.

@@ -251,34 +251,3 @@ fn hex(text: &str) -> Result<Vec<u8>> {
     }
     Ok(octets)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use hickory_proto::op::Message;
-
-    #[test]
-    fn a_written_question_is_the_message_it_says() {
-        let question =
-            Question::parse("Cart.example. AAAA +norecurse +cdflag +dnssec +bufsize=4000").unwrap();
-        let message = Message::from_vec(&question.packet).unwrap();
-        assert_eq!(message.queries[0].name().to_ascii(), "Cart.example.");
-        assert_eq!(message.queries[0].query_type(), RecordType::AAAA);
-        assert!(!message.metadata.recursion_desired && message.metadata.checking_disabled);
-        let edns = message.edns.unwrap();
-        assert!(edns.flags().dnssec_ok && edns.max_payload() == 4000);
-        assert_eq!(question.udp_limit, 1232);
-    }
-
-    #[test]
-    fn octets_and_escapes_are_what_they_say() {
-        let question = Question::parse("hex 1234 0a 04\"cart\" 00").unwrap();
-        assert_eq!(question.packet, b"\x12\x34\x0a\x04cart\x00");
-        assert_eq!(name_octets(r"a\.b\000.c.").unwrap(), b"\x04a.b\x00\x01c\x00");
-        assert_eq!(name_octets(".").unwrap(), b"\x00");
-        assert_eq!(Question::parse("x. A +noedns").unwrap().udp_limit, 512);
-        for wrong in ["x A", "x. A +bogus", "x. WHAT", "hex 123", "x..y. A"] {
-            assert!(Question::parse(wrong).is_err(), "{wrong}");
-        }
-    }
-}

@@ -66,7 +66,6 @@ pub(super) async fn answer(
     if let Some(rule) = at_start {
         match rule.fault {
             Fault::Answer { status, retry_after_s } => return Ok(refusal(status, retry_after_s)),
-            Fault::Delay(time) => tokio::time::sleep(time).await,
             Fault::Hang => until_healed(&rules, rule.id).await,
             Fault::LoseRequest => return lose(&rules, &seen).await,
             Fault::LoseReply => loses_reply = true,
@@ -94,7 +93,6 @@ pub(super) async fn answer(
 fn acts_at_start(fault: &Fault) -> bool {
     match fault {
         Fault::Answer { .. }
-        | Fault::Delay(_)
         | Fault::Hang
         | Fault::LoseRequest
         | Fault::LoseReply

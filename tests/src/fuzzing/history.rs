@@ -1,15 +1,15 @@
-//! Target `history`: octets become events for the index and questions to it. Each reply is what the naive oracle says,
-//! and costs what row L12 allows. Of large histories, which the limits may cut short, the oracle says the Rcode.
+//! Target `history`: octets become events for the index and questions to it. Each reply is what the naive oracle says.
+//! Each reply and each event costs no more steps than row L12 allows. Of large histories, which the limits may cut
+//! short, only the Rcode is compared.
 
 use std::net::{IpAddr, SocketAddr};
 
 use dataplane_core::{
-    Action, Change, DataSource, Endpoint, Index, Key, Namespace, Object, Protocol, Resource,
-    Service, ServiceKind, ServicePort, Settings, Slice, SlicePort, TargetRef, Transport,
-    count_steps,
+    Action, Change, DataSource, Endpoint, Index, Key, Object, Relist, Resource, Service,
+    ServiceKind, Settings, Slice, Transport, count_steps,
 };
 
-use super::fixture::settings;
+use super::events::{Event, Octets, Stamp, configuration, event};
 use crate::in_process::{InProcess, identity};
 use crate::oracle::compare::{Actual, differences};
 use crate::oracle::decode::decode;
@@ -26,13 +26,14 @@ const LARGE: u8 = 40;
 /// What a reply may cost: so many ClusterIP As, and so many steps for each of its octets (row L12).
 const CHEAP_REPLIES: u64 = 20;
 const STEPS_PER_OCTET: u64 = 6;
+/// What an event may cost: so many steps, and so many for each row and port of the object and of the one that it
+/// replaces (row L12).
+const STEPS_PER_EVENT: u64 = 20_000;
+const STEPS_PER_ROW: u64 = 500;
+/// The Service, and its slice, that no event touches.
+const CHEAP: &str = "cheap";
 
-const NAMESPACES: [&str; 2] = ["shop", "evil"];
-const SERVICES: [&str; 3] = ["cart", "db", "10-9-0-1"];
-const SLICES: [&str; 3] = ["s1", "s2", "s3"];
-const HOSTNAMES: [&str; 4] = ["a", "b", "10-9-0-1", "_tcp"];
-const PORTS: [&str; 3] = ["", "http", "pg"];
-const LABELS: [&str; 12] = [
+const LABELS: [&str; 13] = [
     "cart.shop",
     "db.evil",
     "10-9-0-1.shop",
@@ -43,68 +44,24 @@ const LABELS: [&str; 12] = [
     "b.db.evil",
     "10-9-0-1.cart.shop",
     "10-9-0-2.db.evil",
+    "pod.cart.shop",
     "none.shop",
     "shop",
 ];
+const OF_PODS: [&str; 2] = ["10-9-0-1.shop.pod.cluster.local", "10-9-0-2.evil.pod.cluster.local"];
 const REVERSE: [&str; 3] =
     ["1.0.9.10.in-addr.arpa", "2.0.9.10.in-addr.arpa", "1.0.96.10.in-addr.arpa"];
 const QTYPES: [u16; 6] = [rtype::A, rtype::AAAA, rtype::SRV, rtype::PTR, rtype::ANY, rtype::TXT];
 
-/// The input, one octet after the other; zeros behind its end.
-struct Octets<'a>(&'a [u8]);
-
-impl Octets<'_> {
-    fn next(&mut self) -> u8 {
-        let Some((&first, rest)) = self.0.split_first() else {
-            return 0;
-        };
-        self.0 = rest;
-        first
-    }
-
-    fn one_of<T: Copy>(&mut self, from: &[T]) -> T {
-        from[usize::from(self.next()) % from.len()]
-    }
-}
-
 /// Runs one history; the number of replies with records that were compared.
 pub fn history(input: &[u8]) -> usize {
     let octets = &mut Octets(input);
-    let scale = if octets.next() % 4 == 0 { LARGE } else { 1 };
-    let settings =
-        Settings { reverse_cidrs: vec!["10.0.0.0/8".parse().expect("a range")], ..settings() };
-    let own = identity();
-    let told = Identity {
-        version: own.version,
-        pod_name: own.pod_name,
-        instance_id: own.instance_id,
-        servers: Vec::new(),
-    };
-    let mut oracle = Oracle::new(settings.clone(), told);
-    let mut index = Index::new(settings);
-    for resource in Resource::ALL {
-        index.end_list(resource, 0, DataSource::Live);
-        oracle.store.begin_list(resource);
-        oracle.store.end_list(resource, 0, DataSource::Live);
+    let scale = if octets.next().is_multiple_of(4) { LARGE } else { 1 };
+    let mut play = Play::new(configuration(octets));
+    for _ in 0..=octets.next() % MAX_EVENTS as u8 {
+        play.event(event(octets, scale));
     }
-    let cheap = Change::Apply(Object::Service(Service {
-        key: Key::new("shop", "cheap"),
-        uid: 1,
-        version: 1,
-        labels: Vec::new(),
-        kind: ServiceKind::ClusterIp(vec![IpAddr::from([10, 96, 9, 9])]),
-        ports: Vec::new(),
-    }));
-    let mut changes = vec![cheap];
-    for version in 0..=octets.next() % MAX_EVENTS as u8 {
-        changes.push(change(octets, u64::from(version) + 2, scale));
-    }
-    for change in changes {
-        oracle.store.apply(change.clone());
-        index.apply(change);
-        index.publish(1);
-    }
-    let core = InProcess::new(index.records());
+    let core = InProcess::new(play.index.records());
     let cheap = question("cheap.shop.svc.cluster.local", rtype::A, 0);
     let cheap = steps(&core, &cheap, 0).1;
     // Questions are read from the end, so that a change of events leaves them as they are.
@@ -113,16 +70,175 @@ pub fn history(input: &[u8]) -> usize {
     let mut found = 0;
     for _ in 0..=octets.next() as usize % MAX_QUESTIONS {
         let name = match octets.next() {
-            choice if choice % 5 == 0 => octets.one_of(&REVERSE).to_owned(),
+            choice if choice % 8 == 0 => octets.one_of(&REVERSE).to_owned(),
+            choice if choice % 8 == 1 => octets.one_of(&OF_PODS).to_owned(),
             _ => format!("{}.svc.cluster.local", octets.one_of(&LABELS)),
         };
         let (how, seed) = (octets.next(), u64::from(octets.next()) << 56);
         for qtype in QTYPES {
             let question = question(&name, qtype, how);
-            found += check(&core, &oracle, &question, cheap, scale == 1, seed);
+            found += check(&core, &play.oracle, &question, cheap, scale == 1, seed);
         }
     }
     found
+}
+
+/// Index and oracle side by side.
+struct Play {
+    index: Index,
+    oracle: Oracle,
+    version: u64,
+}
+
+impl Play {
+    /// With complete lists of one Service and its endpoint.
+    fn new(settings: Settings) -> Play {
+        let own = identity();
+        let identity = Identity {
+            version: own.version,
+            pod_name: own.pod_name,
+            instance_id: own.instance_id,
+            servers: Vec::new(),
+        };
+        let oracle = Oracle::new(settings.clone(), identity);
+        let mut play = Play { index: Index::new(settings), oracle, version: 1 };
+        for resource in Resource::ALL {
+            play.list(resource, 0, true);
+        }
+        for object in cheap() {
+            play.change(Change::Apply(object));
+        }
+        play
+    }
+
+    fn event(&mut self, event: Event) {
+        self.version += 1;
+        match event {
+            Event::Apply(object, stamp) => {
+                let object = self.stamped(object, stamp);
+                self.change(Change::Apply(object));
+            }
+            Event::Delete(resource, key) => self.change(Change::Delete(resource, key)),
+            Event::List { resource, keep, is_complete } => self.list(resource, keep, is_complete),
+            Event::Configure(settings) => {
+                self.oracle.settings = (*settings).clone();
+                if self.index.configure(*settings) != Relist::Nothing {
+                    for object in self.oracle.store.objects.clone() {
+                        self.index.apply(Change::Apply(object));
+                    }
+                }
+                self.index.publish(1);
+            }
+        }
+    }
+
+    /// Applies a change to both, and counts its steps.
+    fn change(&mut self, change: Change) {
+        let (resource, key, own) = match &change {
+            Change::Apply(object) => (object.resource(), object.key(), rows(object)),
+            Change::Delete(resource, key) => (*resource, key.clone(), 0),
+        };
+        let replaced = self.held(resource, &key).map_or(0, rows);
+        self.oracle.store.apply(change.clone());
+        let (_, steps) = count_steps(|| {
+            self.index.apply(change);
+            self.index.publish(1)
+        });
+        let budget = STEPS_PER_EVENT + STEPS_PER_ROW * (own + replaced) as u64;
+        assert!(
+            steps <= budget,
+            "{resource:?} {key}: {steps} steps for {own} rows after {replaced}"
+        );
+    }
+
+    fn list(&mut self, resource: Resource, keep: u8, is_complete: bool) {
+        self.index.begin_list(resource);
+        self.oracle.store.begin_list(resource);
+        let held = self.oracle.store.objects.clone().into_iter();
+        let held = held.filter(|object| object.resource() == resource);
+        for (place, object) in held.enumerate() {
+            if keep >> (place % 8) & 1 == 1 || &*object.key().name == CHEAP {
+                self.change(Change::Apply(object));
+            }
+        }
+        if is_complete {
+            self.index.end_list(resource, self.version, DataSource::Live);
+            self.oracle.store.end_list(resource, self.version, DataSource::Live);
+            self.index.publish(1);
+        }
+    }
+
+    fn held(&self, resource: Resource, key: &Key) -> Option<&Object> {
+        let mut objects = self.oracle.store.objects.iter();
+        objects.find(|object| object.resource() == resource && object.key() == *key)
+    }
+
+    /// The object with the uid and version that the API server would give it.
+    fn stamped(&self, mut object: Object, stamp: Stamp) -> Object {
+        let held = self.held(object.resource(), &object.key()).cloned();
+        let held = held.map(|mut held| {
+            let (uid, version) = identity_of(&mut held);
+            (*uid, *version)
+        });
+        let (uid, version) = identity_of(&mut object);
+        (*uid, *version) = match (stamp, held) {
+            (Stamp::Late, Some((uid, version))) => (uid, version - 1),
+            (Stamp::Next, Some((uid, _))) => (uid, self.version),
+            _ => (u128::from(self.version), self.version),
+        };
+        object
+    }
+}
+
+fn identity_of(object: &mut Object) -> (&mut u128, &mut u64) {
+    match object {
+        Object::Service(it) => (&mut it.uid, &mut it.version),
+        Object::Slice(it) => (&mut it.uid, &mut it.version),
+        Object::Namespace(it) => (&mut it.uid, &mut it.version),
+        Object::Pod(it) => (&mut it.uid, &mut it.version),
+    }
+}
+
+/// Rows and ports of an object.
+fn rows(object: &Object) -> usize {
+    match object {
+        Object::Service(service) => service.ports.len() + 1,
+        Object::Slice(slice) => {
+            let addresses = slice.endpoints.iter().map(|endpoint| endpoint.addresses.len());
+            slice.ports.len() + addresses.sum::<usize>()
+        }
+        Object::Namespace(_) | Object::Pod(_) => 1,
+    }
+}
+
+/// A ClusterIP Service that no configuration hides, because it has an endpoint.
+fn cheap() -> [Object; 2] {
+    let key = || Key::new("shop", CHEAP);
+    let endpoint = Endpoint {
+        addresses: vec![IpAddr::from([10, 8, 0, 1])],
+        ready: true,
+        hostname: None,
+        target: None,
+    };
+    [
+        Object::Service(Service {
+            key: key(),
+            uid: 1,
+            version: 1,
+            labels: Vec::new(),
+            kind: ServiceKind::ClusterIp(vec![IpAddr::from([10, 96, 9, 9])]),
+            ports: Vec::new(),
+        }),
+        Object::Slice(Slice {
+            key: key(),
+            uid: 1,
+            version: 1,
+            service: CHEAP.into(),
+            ipv6: false,
+            ports: Vec::new(),
+            endpoints: vec![endpoint],
+        }),
+    ]
 }
 
 /// Asks one question and holds the reply against the oracle and its budget; 1 when it has records.
@@ -182,89 +298,5 @@ fn question(name: &str, qtype: u16, how: u8) -> Question {
         }),
         client: SocketAddr::from(([10, 244, 1, 99], 40_000)),
         transport: if how & 2 == 0 { Transport::Udp } else { Transport::Tcp },
-    }
-}
-
-/// One event. Objects are so small that no limit cuts an answer, unless `scale` makes them large.
-fn change(octets: &mut Octets<'_>, version: u64, scale: u8) -> Change {
-    let kind = octets.next() % 8;
-    let (namespace, service) = (octets.one_of(&NAMESPACES), octets.one_of(&SERVICES));
-    match kind {
-        7 => Change::Delete(Resource::Services, Key::new(namespace, service)),
-        6 => Change::Delete(Resource::EndpointSlices, Key::new(namespace, octets.one_of(&SLICES))),
-        2 => Change::Apply(Object::Namespace(Namespace {
-            name: namespace.into(),
-            uid: 1,
-            version,
-            labels: Vec::new(),
-        })),
-        3..=5 => Change::Apply(Object::Service(Service {
-            key: Key::new(namespace, service),
-            uid: 1,
-            version,
-            labels: Vec::new(),
-            kind: match octets.next() % 4 {
-                0 => ServiceKind::ClusterIp(vec![IpAddr::from([10, 96, 0, octets.next() % 4])]),
-                1 => ServiceKind::ExternalName("cart.shop.svc.cluster.local".into()),
-                _ => ServiceKind::Headless,
-            },
-            ports: ports(octets)
-                .map(|(name, port, protocol)| ServicePort { name: name.into(), port, protocol })
-                .collect(),
-        })),
-        _ => Change::Apply(Object::Slice(slice(octets, (namespace, service), version, scale))),
-    }
-}
-
-fn ports(octets: &mut Octets<'_>) -> impl Iterator<Item = (&'static str, u16, Protocol)> {
-    let count = octets.next() % 3;
-    let ports: Vec<_> = (0..count)
-        .map(|_| {
-            let protocol = octets.one_of(&[Protocol::Tcp, Protocol::Tcp, Protocol::Udp]);
-            (octets.one_of(&PORTS), octets.one_of(&[53, 80, 5432]), protocol)
-        })
-        .collect();
-    ports.into_iter()
-}
-
-fn slice(
-    octets: &mut Octets<'_>,
-    (namespace, service): (&str, &str),
-    version: u64,
-    scale: u8,
-) -> Slice {
-    let name = octets.one_of(&SLICES);
-    let ports = ports(octets);
-    let ports = ports.map(|(name, port, protocol)| SlicePort { name: name.into(), port, protocol });
-    let ports = ports.collect();
-    let ipv6 = octets.next().is_multiple_of(4);
-    let count = octets.next() % 5 * scale;
-    let (first, stride, hostname) = (octets.next() % 4, octets.next() % 2, octets.next());
-    let endpoint = |number: u8| {
-        let last = first.wrapping_add(number * stride);
-        Endpoint {
-            addresses: vec![match ipv6 {
-                true => IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 9, u16::from(last)]),
-                false => IpAddr::from([10, 9, 0, last]),
-            }],
-            ready: number % 7 != 6,
-            hostname: match hostname % 4 {
-                0 => None,
-                1 => Some(HOSTNAMES[usize::from(hostname / 4) % HOSTNAMES.len()].into()),
-                2 => Some(format!("host-{number}").into()),
-                _ => number.is_multiple_of(2).then(|| "a".into()),
-            },
-            target: (hostname & 128 != 0)
-                .then(|| TargetRef { namespace: namespace.into(), name: "pod".into() }),
-        }
-    };
-    Slice {
-        key: Key::new(namespace, name),
-        uid: 1,
-        version,
-        service: service.into(),
-        ipv6,
-        ports,
-        endpoints: (0..count).map(endpoint).collect(),
     }
 }

@@ -253,25 +253,3 @@ fn quantity(text: &str) -> Result<u64> {
         other => bail!("the unit {other} of a quantity"),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn variables_are_expanded_as_in_a_pod_spec() {
-        let set = BTreeMap::from([("IP".to_owned(), "10.244.0.1".to_owned())]);
-        for (written, meant) in [
-            ("--listen=$(IP):53,$(IP):54", "--listen=10.244.0.1:53,10.244.0.1:54"),
-            ("$$(IP) $(NOBODY) $ $(", "$(IP) $(NOBODY) $ $("),
-        ] {
-            assert_eq!(expand(written, &set), meant);
-        }
-    }
-
-    #[test]
-    fn quantities_are_rounded_up() {
-        let read = ["2", "1500m", "170Mi"].map(|text| quantity(text).expect("a quantity"));
-        assert_eq!(read, [2, 2, 170 << 20]);
-    }
-}

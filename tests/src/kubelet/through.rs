@@ -1,7 +1,6 @@
 //! Asking a Service as a client of the cluster does: through the endpoints that kube-proxy would choose from.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::Service;
@@ -48,23 +47,6 @@ pub async fn endpoints(client: &Client, namespace: &str, name: &str) -> Result<V
     };
     let ready = all(&is_ready);
     Ok(if ready.is_empty() { all(&still_serves) } else { ready })
-}
-
-/// Asks the Service over UDP, one endpoint after the other with every call.
-///
-/// # Errors
-/// It has no endpoint, or no reply comes.
-pub async fn ask_through(
-    client: &Client,
-    namespace: &str,
-    name: &str,
-    question: &str,
-) -> Result<Text> {
-    static TURN: AtomicUsize = AtomicUsize::new(0);
-    let endpoints = endpoints(client, namespace, name).await?;
-    anyhow::ensure!(!endpoints.is_empty(), "{namespace}/{name} has no endpoint");
-    let turn = TURN.fetch_add(1, Ordering::Relaxed);
-    ask(endpoints[turn % endpoints.len()], question)
 }
 
 /// Asks every endpoint of the Service over UDP: what each of them says.

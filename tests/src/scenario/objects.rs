@@ -161,35 +161,3 @@ fn each_server(spec: &mut Value, mut visit: impl FnMut(&mut Value) -> Result<()>
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_shop_has_all_that_section_9_1_lists() {
-        let folder = super::super::folder().join("pod-names-insecure");
-        let mut objects = read(&folder).unwrap();
-        let count = |kind| objects.iter().filter(|object| object["kind"] == kind).count();
-        assert_eq!(count("Namespace"), 5);
-        assert_eq!(count("Service"), 29);
-        assert_eq!(count("EndpointSlice"), 17 + 50);
-        assert_eq!(count("Pod"), 4);
-        let big: Vec<&Value> = objects
-            .iter()
-            .filter(|object| object["metadata"]["labels"]["kubernetes.io/service-name"] == "big")
-            .flat_map(|slice| slice["endpoints"].as_array().unwrap())
-            .collect();
-        assert_eq!((big.len(), &big[4999]["addresses"][0]), (5000, &json!("10.245.19.136")));
-        let spec = configuration(&mut objects).unwrap();
-        assert_eq!((&spec["podRecords"], &spec["ttlSeconds"]), (&json!("Insecure"), &json!(5)));
-        assert_eq!(upstream_servers(&objects).unwrap().len(), 4);
-    }
-
-    #[test]
-    fn a_merge_replaces_removes_and_keeps() {
-        let mut target = json!({"a": {"b": 1, "c": 2}, "d": [1]});
-        merge(&mut target, &json!({"a": {"b": null, "e": 3}, "d": [2]}));
-        assert_eq!(target, json!({"a": {"c": 2, "e": 3}, "d": [2]}));
-    }
-}

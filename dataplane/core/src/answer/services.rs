@@ -1,0 +1,158 @@
+//! SRV records (docs/dns.md §3.4): of Services, of their endpoints, and of extra records, with the
+//! addresses of their targets as additional data.
+
+use crate::answer::Answer;
+use crate::endpoints::{EndpointName, PortFilter, Presence};
+use crate::extra::ExtraOwner;
+use crate::message::{Labels, rtype};
+use crate::name::Name;
+use crate::records::{Needs, ServiceEntry, ServiceObject};
+use crate::reply::{Rdata, Reply};
+use crate::route::{Route, route};
+use crate::schema::Node;
+
+/// Priority and weight of every SRV record derived from Kubernetes (§3.4).
+const SRV_PRIORITY: u16 = 0;
+const SRV_WEIGHT: u16 = 100;
+
+impl Answer<'_> {
+    /// RR30, RR32: the Service's ports, with itself as target.
+    pub(super) fn write_service_ports(
+        &self,
+        entry: &ServiceEntry,
+        object: &ServiceObject,
+        filter: PortFilter<'_>,
+        reply: &mut Reply<'_, '_>,
+    ) -> bool {
+        let Some(target) = Name::compose(&[&entry.wire, &self.records.zone.svc]) else {
+            return false;
+        };
+        let ports = &object.ports;
+        let found = match filter {
+            PortFilter::Any => {
+                let start = self.start(ports.numbers.len());
+                let in_turn = ports.numbers[start..].iter().chain(&ports.numbers[..start]);
+                in_turn.into_iter().all(|&port| self.write_service(target.wire(), port, reply));
+                !ports.numbers.is_empty()
+            }
+            PortFilter::Named(name) => {
+                let places = name.of(ports);
+                let mut numbers = places.iter().map(|&place| ports.all[usize::from(place)].number);
+                numbers.all(|port| self.write_service(target.wire(), port, reply));
+                !places.is_empty()
+            }
+        };
+        if found {
+            self.add_target(target.wire(), Node::ClusterIp(entry, object), reply);
+        }
+        found
+    }
+
+    fn write_service(&self, target: &[u8], port: u16, reply: &mut Reply<'_, '_>) -> bool {
+        let rdata = Rdata::Srv { priority: SRV_PRIORITY, weight: SRV_WEIGHT, port, target };
+        reply.answer(self.owner, rtype::SRV, self.records.zone.settings.ttl_s, rdata).is_ok()
+    }
+
+    /// RR31, RR32 of a headless Service.
+    pub(super) fn write_pairs(
+        &self,
+        entry: &ServiceEntry,
+        filter: PortFilter<'_>,
+        reply: &mut Reply<'_, '_>,
+    ) -> bool {
+        let lists = entry.lists(self.records, filter);
+        if lists.presence() != Presence::Present {
+            return false;
+        }
+        let first = (entry.draw_pair(self.records, &lists, self.seed), self.seed);
+        let room = reply.room();
+        entry.visit_pairs(self.records, &lists, first, room, &mut |label, port| {
+            self.endpoint_target(entry, label)
+                .is_none_or(|target| self.write_service(target.wire(), port, reply))
+        });
+        if reply.is_truncated() {
+            return true;
+        }
+        // RR38: the addresses of every target, once each, in the order of the answer section, so that
+        // the target a client reads first is the last to go without.
+        entry.visit_names(self.records, &lists, first, room, &mut |label| {
+            if let Some(target) = self.endpoint_target(entry, label) {
+                let node = Node::Endpoint(entry, EndpointName::read(label));
+                self.add_target(target.wire(), node, reply);
+            }
+            reply.has_room()
+        });
+        true
+    }
+
+    fn endpoint_target(&self, entry: &ServiceEntry, label: &[u8]) -> Option<Name> {
+        Name::compose(&[&[label.len() as u8], label, &entry.wire, &self.records.zone.svc])
+    }
+
+    /// RR33.
+    pub(super) fn write_endpoint_ports(
+        &self,
+        entry: &ServiceEntry,
+        name: EndpointName<'_>,
+        reply: &mut Reply<'_, '_>,
+    ) -> bool {
+        let Some(target) = self.endpoint_target(entry, name.label()) else {
+            return false;
+        };
+        let found = entry.visit_endpoint_ports(self.records, name, self.seed, &mut |port| {
+            self.write_service(target.wire(), port, reply)
+        });
+        if found {
+            self.add_target(target.wire(), Node::Endpoint(entry, name), reply);
+        }
+        found
+    }
+
+    /// Adds a target's addresses; an overriding extra record speaks for its name (RR84).
+    fn add_target(&self, target: &[u8], node: Node<'_, '_>, reply: &mut Reply<'_, '_>) {
+        match self.records.zone.extra.overriding(target) {
+            Some(owner) => self.add_addresses(Node::Extra(owner), target, reply),
+            None => self.add_addresses(node, target, reply),
+        }
+    }
+
+    /// RR78: targets that are ours appear in additional.
+    pub(super) fn write_extra_services(
+        &self,
+        owner: &ExtraOwner,
+        reply: &mut Reply<'_, '_>,
+    ) -> bool {
+        let Some((services, ttl_s)) = &owner.srv else {
+            return false;
+        };
+        let start = self.start(services.len());
+        let in_turn = || services[start..].iter().chain(&services[..start]);
+        for service in in_turn() {
+            let rdata = Rdata::Srv {
+                priority: service.priority,
+                weight: service.weight,
+                port: service.port,
+                target: service.target.wire(),
+            };
+            let _ = reply.answer(self.owner, rtype::SRV, *ttl_s, rdata);
+        }
+        for (index, service) in in_turn().enumerate() {
+            let known = in_turn().take(index).any(|other| other.target == service.target);
+            if !known && !reply.is_truncated() {
+                self.add_own_name(&service.target, reply);
+            }
+        }
+        true
+    }
+
+    /// Adds what we would answer for A and AAAA of a name, if it is ours and known.
+    fn add_own_name(&self, target: &Name, reply: &mut Reply<'_, '_>) {
+        let labels = Labels::of(target);
+        if let Route::Own(lookup, _) = route(self.records, &labels, rtype::A)
+            && let Some(node) = lookup.node
+            && (lookup.needs == Needs::NOTHING || !self.records.lacks(lookup.needs))
+        {
+            self.add_addresses(node, target.wire(), reply);
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Distinct (endpoint name, port) pairs of a headless Service: a round over them that begins with a pair
+//! drawn at random (WR24) and costs what the reply holds, not what the Service has.
+
+use std::ops::{Bound, Range, RangeBounds};
+
+use super::lists::Lists;
+use super::{EndpointName, LOOKS, past_run};
+use crate::address::Address;
+use crate::chunks::Position;
+use crate::random::{scaled, scrambled};
+use crate::records::{Records, Row, ServiceEntry};
+use crate::text::ShortText;
+
+/// Rows of a name that are counted when one of them is drawn.
+const COUNTED_ROWS: usize = 8;
+/// Draws until a pair is taken whatever the number of its like.
+const DRAWS: u64 = 6;
+
+/// The rows that share a name.
+#[derive(Clone, Copy)]
+enum Group<'r> {
+    /// Endpoints bear it.
+    Borne(&'r [u8]),
+    /// It is made of this address.
+    Derived(Address),
+}
+
+/// Where rounds begin: a pair drawn at random.
+#[derive(Clone, Copy)]
+pub(crate) struct FirstPair<'r> {
+    name: Group<'r>,
+    /// So many ports of the name come last instead of first.
+    port: usize,
+}
+
+/// What is visited on the way round, and what may still be.
+struct Round<'r, 'v> {
+    records: &'r Records,
+    lists: &'v Lists<'r>,
+    /// The ports of the next name that are shown, by their number; all of those behind it.
+    ports: Range<usize>,
+    /// Each name is shown once, with any port.
+    names_only: bool,
+    /// Rows that may still be passed without a pair.
+    looks: usize,
+    visit: &'v mut dyn FnMut(&[u8], u16) -> bool,
+}
+
+impl Round<'_, '_> {
+    /// The ports of one name, of those that are shown of it.
+    fn visit_name(&mut self, entry: &ServiceEntry, name: &[u8]) -> bool {
+        self.looks += 2;
+        if self.names_only {
+            return (self.visit)(name, 0);
+        }
+        let wanted = std::mem::replace(&mut self.ports, 0..usize::MAX);
+        let mut place = 0..;
+        entry.name_numbers(self.records, name, self.lists).visit(&mut |port| {
+            let is_wanted = place.next().is_some_and(|place| wanted.contains(&place));
+            !is_wanted || (self.visit)(name, port)
+        })
+    }
+}
+
+impl ServiceEntry {
+    /// Calls `visit` with the distinct (endpoint name, port) pairs of these lists (RR31-RR33, RR37), from
+    /// [`ServiceEntry::draw_pair`] on and coming round once, until it returns false; at most as many as
+    /// fit into `room` octets.
+    pub(crate) fn visit_pairs<'r>(
+        &'r self,
+        records: &'r Records,
+        lists: &Lists<'r>,
+        (first, seed): (Option<FirstPair<'r>>, u64),
+        room: usize,
+        visit: &mut dyn FnMut(&[u8], u16) -> bool,
+    ) {
+        match first {
+            None => self.visit_subset_pairs(records, lists, (false, room), seed, visit),
+            Some(first) => self.visit_round(records, lists, first, false, visit),
+        }
+    }
+
+    /// The same for each endpoint name of such pairs once, in the same order.
+    pub(crate) fn visit_names<'r>(
+        &'r self,
+        records: &'r Records,
+        lists: &Lists<'r>,
+        (first, seed): (Option<FirstPair<'r>>, u64),
+        room: usize,
+        visit: &mut dyn FnMut(&[u8]) -> bool,
+    ) {
+        let visit = &mut |name: &[u8], _| visit(name);
+        match first {
+            None => self.visit_subset_pairs(records, lists, (true, room), seed, visit),
+            Some(first) => self.visit_round(records, lists, first, true, visit),
+        }
+    }
+
+    /// A round over all names: all endpoints have one of these lists.
+    fn visit_round<'r>(
+        &'r self,
+        records: &'r Records,
+        lists: &Lists<'r>,
+        FirstPair { name, port }: FirstPair<'r>,
+        names_only: bool,
+        visit: &mut dyn FnMut(&[u8], u16) -> bool,
+    ) {
+        let ports = port..usize::MAX;
+        let round = &mut Round { records, lists, ports, names_only, looks: LOOKS, visit };
+        // What was left out of the first name comes last.
+        let rest = |round: &mut Round<'_, '_>| {
+            round.ports = 0..port;
+            !round.names_only
+        };
+        let _ = match name {
+            Group::Borne(name) => {
+                self.visit_borne(Some(name), Bound::Unbounded, round)
+                    && self.visit_derived(None, Bound::Unbounded, round)
+                    && self.visit_borne(None, Bound::Excluded(name), round)
+                    && rest(round)
+                    && self.visit_borne(Some(name), Bound::Included(name), round)
+            }
+            Group::Derived(address) => {
+                self.visit_derived(Some(address), Bound::Unbounded, round)
+                    && self.visit_borne(None, Bound::Unbounded, round)
+                    && self.visit_derived(None, Bound::Excluded(address), round)
+                    && rest(round)
+                    && self.visit_derived(Some(address), Bound::Included(address), round)
+            }
+        };
+    }
+
+    /// The pairs of names that endpoints bear, in the order of names.
+    fn visit_borne(
+        &self,
+        from: Option<&[u8]>,
+        to: Bound<&[u8]>,
+        round: &mut Round<'_, '_>,
+    ) -> bool {
+        let records = round.records;
+        let rows = &self.by_name;
+        let mut at = match from {
+            None => Position::START,
+            Some(name) => rows.seek(|row| records.name_of(row).cmp(&Some(name))),
+        };
+        while let Some(name) = rows.at(at).and_then(|row| records.name_of(row))
+            && (Bound::Unbounded, to).contains(&name)
+        {
+            if !round.visit_name(self, name) {
+                return false;
+            }
+            at = past_run(rows, at, rows.end(), |row| records.name_of(row) == Some(name));
+        }
+        true
+    }
+
+    /// The pairs of endpoints named by their address, in the order of addresses.
+    fn visit_derived(
+        &self,
+        from: Option<Address>,
+        to: Bound<Address>,
+        round: &mut Round<'_, '_>,
+    ) -> bool {
+        let rows = &self.by_address;
+        if rows.len() == self.by_name.len() {
+            return true;
+        }
+        let mut at = match from {
+            None => Position::START,
+            Some(address) => rows.seek(|row| row.address.cmp(&address)),
+        };
+        while let Some(row) = rows.at(at)
+            && (Bound::Unbounded, to).contains(&row.address)
+        {
+            let label = ShortText::of(row.address);
+            let name = label.as_bytes();
+            // A name that some endpoint bears as hostname is visited with it.
+            if row.label.is_derived() && self.bearer(round.records, name).is_none() {
+                if !round.visit_name(self, name) {
+                    return false;
+                }
+            } else {
+                round.looks -= 1;
+                if round.looks == 0 {
+                    return false;
+                }
+            }
+            at = past_run(rows, at, rows.end(), |other| other.address == row.address);
+        }
+        true
+    }
+
+    /// A pair drawn at random, each as likely as any other (WR24) while names are borne by few endpoints
+    /// and lists are alike; `None` when some endpoints have none of these lists.
+    pub(crate) fn draw_pair<'r>(
+        &'r self,
+        records: &'r Records,
+        lists: &Lists<'r>,
+        seed: u64,
+    ) -> Option<FirstPair<'r>> {
+        if !lists.is_all {
+            return None;
+        }
+        let most = lists.iter().map(|list| list.numbers.len()).max()?;
+        let end = self.by_address.end();
+        for turn in 0..DRAWS {
+            let number = |part| scrambled(seed, 3 * turn + part);
+            let row = self.by_address.at(self.by_address.draw(Position::START, end, number(0)))?;
+            let mut place = ShortText::EMPTY;
+            let label = records.label(row, &mut place);
+            let rows = self.endpoint_rows(records, EndpointName::read(label));
+            let rows = rows.take(COUNTED_ROWS).count();
+            let pairs = match rows < COUNTED_ROWS {
+                true => self.name_numbers(records, label, lists).count(),
+                // A crowded name is taken for one that has the ports of this row.
+                false => lists.of_row(records, row)?.numbers.len(),
+            };
+            // A name was drawn as often as it has rows; taken as often as it has pairs, of which it
+            // has no more than `most` a row, each pair is as likely as any other.
+            if turn + 1 == DRAWS || scaled(number(1), rows * most) < pairs {
+                let (name, port) = (self.group_of(records, row), scaled(number(2), pairs));
+                return Some(FirstPair { name, port });
+            }
+        }
+        None
+    }
+
+    /// The name that a row belongs to.
+    fn group_of<'r>(&'r self, records: &'r Records, row: &'r Row) -> Group<'r> {
+        let own = records.name_of(row);
+        let bearer =
+            || records.name_of(self.bearer(records, ShortText::of(row.address).as_bytes())?);
+        own.or_else(bearer).map_or(Group::Derived(row.address), Group::Borne)
+    }
+
+    /// The same for the ports of one endpoint name (RR33). Returns whether there is any.
+    pub(crate) fn visit_endpoint_ports(
+        &self,
+        records: &Records,
+        name: EndpointName<'_>,
+        seed: u64,
+        visit: &mut dyn FnMut(u16) -> bool,
+    ) -> bool {
+        let lists = self.lists(records, super::PortFilter::Any);
+        let numbers = self.name_numbers(records, name.label, &lists);
+        let count = numbers.count();
+        if count == 0 {
+            return false;
+        }
+        let start = scaled(seed, count);
+        let mut place = 0..;
+        let goes_on = numbers
+            .visit(&mut |port| place.next().is_some_and(|place| place < start) || visit(port));
+        if goes_on && start > 0 {
+            let mut left = start;
+            numbers.visit(&mut |port| {
+                left -= 1;
+                visit(port) && left > 0
+            });
+        }
+        true
+    }
+}

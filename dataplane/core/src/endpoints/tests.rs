@@ -1,0 +1,188 @@
+//! What SRV replies of large Services are made of: every pair is met once, whichever comes first, and each comes first as
+//! often as any other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use super::{MAX_LISTS, PortFilter};
+use crate::index::Index;
+use crate::object::{
+    Change, Endpoint, Key, Object, Protocol, Resource, Service, ServiceKind, Slice, SlicePort,
+};
+use crate::random::scrambled;
+use crate::records::{Records, ServiceEntry};
+use crate::testing::settings;
+
+/// A slice of `db`: its ports, and of each endpoint the last two octets of its address and its hostname.
+fn slice(number: u8, ipv6: bool, ports: &[u16], endpoints: &[([u8; 2], Option<String>)]) -> Change {
+    let endpoint = |([a, b], hostname): &([u8; 2], Option<String>)| Endpoint {
+        addresses: vec![match ipv6 {
+            false => IpAddr::from([10, 1, *a, *b]),
+            true => IpAddr::from([0xfd00, 0, 0, 0, 0, 0, u16::from(*a), u16::from(*b)]),
+        }],
+        ready: true,
+        hostname: hostname.as_deref().map(Into::into),
+        target: None,
+    };
+    let port = |&port: &u16| SlicePort { name: "".into(), port, protocol: Protocol::Tcp };
+    Change::Apply(Object::Slice(Slice {
+        key: Key::new("shop", format!("db-{number}")),
+        uid: u128::from(number) + 1,
+        version: 1,
+        service: "db".into(),
+        ipv6,
+        ports: ports.iter().map(port).collect(),
+        endpoints: endpoints.iter().map(endpoint).collect(),
+    }))
+}
+
+fn index(slices: impl IntoIterator<Item = Change>) -> Index {
+    let mut index = Index::new(settings());
+    index.apply(Change::Apply(Object::Service(Service {
+        key: Key::new("shop", "db"),
+        uid: 1,
+        version: 1,
+        labels: Vec::new(),
+        kind: ServiceKind::Headless,
+        ports: Vec::new(),
+    })));
+    slices.into_iter().for_each(|slice| {
+        index.apply(slice);
+    });
+    index.publish(1);
+    index
+}
+
+/// Names with one port and with three, names of both families, names made of addresses, one that is both, and one that
+/// several endpoints share.
+fn of_all_kinds() -> Index {
+    let name = |number: u8| Some(format!("db-{number}"));
+    let borne: Vec<_> = (0..20).map(|number| ([1, number], name(number))).collect();
+    let derived: Vec<_> = (0..15).map(|number| ([2, number], None)).collect();
+    let mut odd: Vec<_> = (0..5).map(|number| ([3, number], Some("shared".to_owned()))).collect();
+    odd.push(([4, 1], Some("10-1-2-3".to_owned())));
+    index([
+        slice(0, false, &[5432], &borne[..10]),
+        slice(1, false, &[5432, 9187, 9999], &borne[10..]),
+        slice(2, true, &[5432], &borne[5..15]),
+        slice(3, false, &[80], &derived[..10]),
+        slice(4, false, &[80, 81], &derived[8..]),
+        slice(5, false, &[1, 2], &odd),
+    ])
+}
+
+fn entry(records: &Records) -> &ServiceEntry {
+    records.service(b"\x02db\x04shop").unwrap().1
+}
+
+/// All pairs in the order of a round.
+fn round(records: &Records, filter: PortFilter<'_>, seed: u64) -> Vec<(String, u16)> {
+    let (entry, mut pairs) = (entry(records), Vec::new());
+    let lists = entry.lists(records, filter);
+    let first = (entry.draw_pair(records, &lists, seed), seed);
+    entry.visit_pairs(records, &lists, first, 65_535, &mut |name, port| {
+        pairs.push((String::from_utf8(name.to_vec()).unwrap(), port));
+        true
+    });
+    pairs
+}
+
+#[test]
+fn wr24_a_round_meets_each_pair_once_wherever_it_begins() {
+    let records = of_all_kinds().records();
+    // 5 + 5 names of one port, 10 of three; 8 + 2 + 5 addresses of one, two, two; the borne one has two more; `shared`.
+    let count = 10 + 10 * 3 + 8 + 2 * 2 + 5 * 2 + 2 + 2;
+    let all: BTreeSet<_> = round(&records, PortFilter::Any, 0).into_iter().collect();
+    assert_eq!(all.len(), count);
+    let mut began = BTreeSet::new();
+    for seed in 0..1_500_u64 {
+        let pairs = round(&records, PortFilter::Any, scrambled(5, seed));
+        assert_eq!(pairs.len(), all.len());
+        assert_eq!(pairs.iter().cloned().collect::<BTreeSet<_>>(), all);
+        began.insert(pairs[0].clone());
+    }
+    assert_eq!(began, all, "each pair is first at some time");
+}
+
+#[test]
+fn wr24_each_pair_of_a_service_is_first_as_often_as_any_other() {
+    let records = of_all_kinds().records();
+    let entry = entry(&records);
+    let lists = entry.lists(&records, PortFilter::Any);
+    let mut counts: BTreeMap<(String, u16), u32> = BTreeMap::new();
+    let times = 33_000;
+    for seed in 0..times {
+        let seed = scrambled(9, u64::from(seed));
+        let first = (entry.draw_pair(&records, &lists, seed), seed);
+        entry.visit_pairs(&records, &lists, first, 512, &mut |name, port| {
+            *counts.entry((String::from_utf8(name.to_vec()).unwrap(), port)).or_default() += 1;
+            false
+        });
+    }
+    let expected = times / counts.len() as u32;
+    for (pair, count) in counts {
+        // Five standard deviations of five hundred, and a few that are taken as they come.
+        assert!(count.abs_diff(expected) < 125, "{pair:?} is first {count} times, not {expected}");
+    }
+}
+
+#[test]
+fn l12_endpoints_without_the_port_are_not_walked_and_hide_none_that_have_it() {
+    let crowd = |number: u8| -> Vec<_> { (0..250).map(|end| ([number, end], None)).collect() };
+    let mut slices: Vec<_> =
+        (0..8).map(|number| slice(number, false, &[], &crowd(number))).collect();
+    slices.push(slice(20, false, &[80], &[([9, 9], Some("z".to_owned())), ([9, 8], None)]));
+    slices.push(slice(21, true, &[80], &[([9, 9], Some("z".to_owned()))]));
+    let records = index(slices).records();
+    let entry = entry(&records);
+    for seed in 0..100 {
+        let seed = scrambled(1, seed);
+        let mut pairs = round(&records, PortFilter::Any, seed);
+        pairs.sort();
+        assert_eq!(pairs, [("10-1-9-8".to_owned(), 80), ("z".to_owned(), 80)]);
+        let lists = entry.lists(&records, PortFilter::Any);
+        for (ipv6, expected) in [(false, 2), (true, 1)] {
+            let mut addresses = BTreeSet::new();
+            let visit = &mut |address| addresses.insert(IpAddr::from(address));
+            assert!(entry.visit_subset_addresses(&records, &lists, (ipv6, 512), seed, visit));
+            assert_eq!(addresses.len(), expected);
+        }
+    }
+}
+
+#[test]
+fn l12_a_service_with_too_many_lists_says_so_and_denies_no_port() {
+    let many = MAX_LISTS as u8 + 1;
+    let one = |number: u8| {
+        slice(number, false, &[u16::from(number) + 1], &[([number, 1], Some("a".to_owned()))])
+    };
+    let mut index = index((0..many - 1).map(one));
+    let applied = index.apply(one(many - 1));
+    let told: Vec<_> = applied.problems.iter().map(ToString::to_string).collect();
+    assert_eq!(told, ["more than 16 different lists of ports in the slices of one Service"]);
+    index.publish(2);
+    let records = index.records();
+    let name = crate::schema::PortName { name: b"x", protocol: Protocol::Tcp };
+    let lists = entry(&records).lists(&records, PortFilter::Named(name));
+    assert_eq!(lists.presence(), super::Presence::Unknown);
+    index.apply(Change::Delete(Resource::EndpointSlices, Key::new("shop", "db-0")));
+    index.publish(3);
+    let records = index.records();
+    let lists = entry(&records).lists(&records, PortFilter::Named(name));
+    assert_eq!(lists.presence(), super::Presence::Absent);
+}
+
+#[test]
+fn rr32_a_name_shared_by_a_thousand_endpoints_hides_no_other() {
+    let ports: Vec<u16> = (1..=17).collect();
+    let crowd = |slice: u8| -> Vec<_> {
+        (0..250).map(|number| ([slice, number], Some("a".to_owned()))).collect()
+    };
+    let mut slices: Vec<_> =
+        (0..4).map(|number| slice(number, false, &ports, &crowd(number))).collect();
+    slices.push(slice(9, false, &[80], &[([9, 9], Some("z".to_owned()))]));
+    let records = index(slices).records();
+    for seed in 0..50 {
+        assert_eq!(round(&records, PortFilter::Any, scrambled(3, seed)).len(), 17 + 1);
+    }
+}

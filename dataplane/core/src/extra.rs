@@ -1,0 +1,181 @@
+//! Extra records, written in the resource instead of derived from Kubernetes (docs/dns.md §3.9),
+//! and the tables that find them and stub domains by name.
+
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::address::Address;
+use crate::message::Labels;
+use crate::name::Name;
+use crate::settings::{ExtraData, ExtraRecord, SrvData};
+
+/// Values by owner name, found exactly or by longest suffix.
+#[derive(Debug)]
+pub(crate) struct NameTable<V> {
+    by_wire: HashMap<Box<[u8]>, V, foldhash::fast::RandomState>,
+    /// Bit `n` is set when some name has `n` labels: only those suffixes are looked up.
+    depths: u128,
+}
+
+impl<V> Default for NameTable<V> {
+    fn default() -> Self {
+        NameTable { by_wire: HashMap::default(), depths: 0 }
+    }
+}
+
+impl<V> NameTable<V> {
+    /// The value of this name, made if there is none.
+    pub(crate) fn entry(&mut self, name: &Name, value: impl FnOnce() -> V) -> &mut V {
+        self.depths |= 1 << name.labels().count();
+        self.by_wire.entry(name.wire().into()).or_insert_with(value)
+    }
+
+    /// The value of exactly this name.
+    pub(crate) fn exact(&self, name: &Labels) -> Option<&V> {
+        if self.depths >> name.count() & 1 == 0 {
+            return None;
+        }
+        self.by_wire.get(name.wire())
+    }
+
+    /// The value of exactly this name in wire form.
+    pub(crate) fn by_wire(&self, wire: &[u8]) -> Option<&V> {
+        self.by_wire.get(wire)
+    }
+
+    /// The value of the longest suffix without the first `skip` labels or more (A17, A18).
+    pub(crate) fn longest(&self, name: &Labels, skip: usize) -> Option<&V> {
+        let most = name.count().checked_sub(skip)?;
+        // A name has at most 127 labels, so that the shift is at most 127.
+        let mut depths = self.depths & (u128::MAX >> (127 - most));
+        while depths != 0 {
+            let depth = depths.ilog2();
+            if let Some(value) = self.by_wire.get(name.suffix(name.count() - depth as usize)) {
+                return Some(value);
+            }
+            depths &= !(1 << depth);
+        }
+        None
+    }
+}
+
+/// All extra RRsets of one owner.
+#[derive(Debug)]
+pub(crate) struct ExtraOwner {
+    /// The owner; of a wildcard, the name below which it matches. Owner of its SOA (RR83).
+    pub(crate) name: Name,
+    /// Declared to replace the cluster's data (A13).
+    pub(crate) overrides: bool,
+    /// A and AAAA, each with its TTL.
+    pub(crate) addresses: Vec<(Address, u32)>,
+    pub(crate) cname: Option<(Arc<Name>, u32)>,
+    pub(crate) txt: Option<(Vec<Box<[u8]>>, u32)>,
+    pub(crate) srv: Option<(Box<[SrvData]>, u32)>,
+}
+
+/// All extra records, by what they are looked up with.
+#[derive(Debug, Default)]
+pub(crate) struct Extra {
+    exact: NameTable<ExtraOwner>,
+    /// By the name without `*`.
+    wildcards: NameTable<ExtraOwner>,
+    /// Ancestors of overriding owners inside `Z`: they exist (RR84).
+    ancestors: HashSet<Box<[u8]>>,
+    /// Automatic PTRs in written order (RR79).
+    pointers: HashMap<Address, Vec<(Name, u32)>>,
+    overriding: bool,
+}
+
+impl Extra {
+    /// Builds the tables; records inside `zone` that do not override it are left out (A30).
+    pub(crate) fn new(records: &[ExtraRecord], zone: &Name) -> Extra {
+        let mut extra = Extra::default();
+        for record in records {
+            let inside = record.owner.is_at_or_below(zone);
+            if inside && (!record.override_cluster_zone || record.wildcard) {
+                continue;
+            }
+            extra.add(record);
+            if inside {
+                extra.overriding = true;
+                extra.add_ancestors(&record.owner, zone);
+            }
+        }
+        extra
+    }
+
+    fn add(&mut self, record: &ExtraRecord) {
+        let table = if record.wildcard { &mut self.wildcards } else { &mut self.exact };
+        let owner = table.entry(&record.owner, || ExtraOwner {
+            name: record.owner.clone(),
+            overrides: false,
+            addresses: Vec::new(),
+            cname: None,
+            txt: None,
+            srv: None,
+        });
+        owner.overrides |= record.override_cluster_zone;
+        match &record.data {
+            ExtraData::Addresses(addresses) => {
+                for &address in addresses {
+                    let address = Address::from(address);
+                    if owner.addresses.iter().all(|(known, _)| *known != address) {
+                        owner.addresses.push((address, record.ttl_s));
+                    }
+                }
+            }
+            ExtraData::Cname(target) => {
+                owner.cname = Some((Arc::new(target.clone()), record.ttl_s))
+            }
+            ExtraData::Txt(strings) => owner.txt = Some((strings.clone(), record.ttl_s)),
+            ExtraData::Srv(services) => owner.srv = Some((services.clone().into(), record.ttl_s)),
+        }
+        if let ExtraData::Addresses(addresses) = &record.data
+            && record.reverse
+            && !record.wildcard
+        {
+            self.add_pointers(addresses, record);
+        }
+    }
+
+    fn add_pointers(&mut self, addresses: &[IpAddr], record: &ExtraRecord) {
+        for &address in addresses {
+            let pointers = self.pointers.entry(address.into()).or_default();
+            if pointers.iter().all(|(name, _)| *name != record.owner) {
+                pointers.push((record.owner.clone(), record.ttl_s));
+            }
+        }
+    }
+
+    fn add_ancestors(&mut self, owner: &Name, zone: &Name) {
+        let labels = Labels::of(owner);
+        let below = labels.count() - zone.labels().count();
+        for index in 1..below {
+            self.ancestors.insert(labels.suffix(index).into());
+        }
+    }
+
+    /// The owner that replaces the cluster's data at this name (A13).
+    pub(crate) fn overriding(&self, wire: &[u8]) -> Option<&ExtraOwner> {
+        if !self.overriding {
+            return None;
+        }
+        self.exact.by_wire(wire).filter(|owner| owner.overrides)
+    }
+
+    /// Whether an overriding owner lies below this name (RR84).
+    pub(crate) fn is_ancestor(&self, name: &Labels) -> bool {
+        self.overriding && self.ancestors.contains(name.wire())
+    }
+
+    /// A17: the exact owner, else the wildcard with the most labels.
+    pub(crate) fn find(&self, name: &Labels) -> Option<&ExtraOwner> {
+        self.exact.exact(name).or_else(|| self.wildcards.longest(name, 1))
+    }
+
+    /// Automatic PTRs of an address, in written order (RR64).
+    pub(crate) fn pointers(&self, address: Address) -> &[(Name, u32)] {
+        self.pointers.get(&address).map_or(&[], Vec::as_slice)
+    }
+}

@@ -1,0 +1,456 @@
+//! One query as it came from the wire, and what can be read of it (docs/dns.md §4.1, N1-N6).
+
+use std::net::SocketAddr;
+
+use crate::counters::Reason;
+use crate::name::{MAX_LABEL, MAX_NAME, Name};
+use crate::steps::step;
+
+/// Length of a DNS header (RFC 1035 §4.1.1).
+pub(crate) const HEADER: usize = 12;
+
+/// What carried the query; decides size limits and what an unreadable one gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// A datagram: replies are limited and truncated with TC.
+    Udp,
+    /// A stream: replies up to 65,535 octets, never TC.
+    Tcp,
+}
+
+/// One query and everything outside the records that its answer may depend on.
+#[derive(Clone, Copy, Debug)]
+pub struct Query<'p> {
+    /// The message, without the length prefix of TCP.
+    pub packet: &'p [u8],
+    /// Who asked; an IPv4-mapped address counts as IPv4.
+    pub client: SocketAddr,
+    /// What carried it.
+    pub transport: Transport,
+    /// Unix time in seconds; only the age of a snapshot is computed from it.
+    pub now_s: u64,
+    /// A random number of this query alone; decides the rotation of RRsets (WR24).
+    pub seed: u64,
+}
+
+/// Types and classes this crate knows by name (IANA DNS parameters).
+pub(crate) mod rtype {
+    pub(crate) const A: u16 = 1;
+    pub(crate) const NS: u16 = 2;
+    pub(crate) const CNAME: u16 = 5;
+    pub(crate) const SOA: u16 = 6;
+    pub(crate) const PTR: u16 = 12;
+    pub(crate) const HINFO: u16 = 13;
+    pub(crate) const TXT: u16 = 16;
+    pub(crate) const AAAA: u16 = 28;
+    pub(crate) const SRV: u16 = 33;
+    pub(crate) const OPT: u16 = 41;
+    pub(crate) const TSIG: u16 = 250;
+    pub(crate) const IXFR: u16 = 251;
+    pub(crate) const AXFR: u16 = 252;
+    pub(crate) const ANY: u16 = 255;
+}
+
+/// Class IN.
+pub(crate) const CLASS_IN: u16 = 1;
+/// Class CH (CHAOS).
+pub(crate) const CLASS_CH: u16 = 3;
+
+/// Response codes that we give (RFC 1035 §4.1.1, RFC 6891 §9).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Rcode {
+    NoError = 0,
+    FormErr = 1,
+    ServFail = 2,
+    NxDomain = 3,
+    NotImp = 4,
+    Refused = 5,
+    /// 16: its upper bits are in the OPT record.
+    BadVers = 16,
+}
+
+/// Room for a name, in whole [`WORD`]s.
+const ROOM: usize = (MAX_NAME + 1).next_multiple_of(WORD);
+/// Octets that a processor changes to lower case at once.
+const WORD: usize = 16;
+
+/// A name in lower case with the place of each label, so that suffixes are compared as slices.
+#[derive(Clone)]
+pub(crate) struct Labels {
+    wire: [u8; ROOM],
+    len: u8,
+    starts: [u8; 128],
+    count: u8,
+}
+
+impl Labels {
+    /// The root, to be read into: a name has nearly 400 octets, which nobody should move.
+    pub(crate) const ROOT: Labels = Labels { wire: [0; ROOM], len: 1, starts: [0; 128], count: 0 };
+
+    /// Reads an uncompressed name at `at`; `None` when it is unreadable (N4).
+    fn read(&mut self, packet: &[u8], at: usize) -> Option<()> {
+        let mut end = at;
+        let mut count = 0;
+        loop {
+            let length = *packet.get(end)? as usize;
+            // Compression pointers and label types 01 and 10 are all above 63.
+            if length > MAX_LABEL {
+                return None;
+            }
+            if length == 0 {
+                break;
+            }
+            // Names of more labels than there are places are too long, too.
+            *self.starts.get_mut(count)? = (end - at) as u8;
+            count += 1;
+            end += length + 1;
+        }
+        let from = packet.get(at..=end)?;
+        if from.len() > MAX_NAME {
+            return None;
+        }
+        self.wire[..from.len()].copy_from_slice(from);
+        // Whole words, whatever lies behind the name. Lengths are below 64 and so below 'A': lower-casing
+        // everything touches letters only.
+        let (words, _) = self.wire[..from.len().next_multiple_of(WORD)].as_chunks_mut::<WORD>();
+        words.iter_mut().for_each(|word| word.make_ascii_lowercase());
+        (self.len, self.count) = (from.len() as u8, count as u8);
+        Some(())
+    }
+
+    /// The labels of a name.
+    pub(crate) fn of(name: &Name) -> Labels {
+        let mut labels = Labels::ROOT;
+        // A `Name` is valid by construction; the root stands in for what cannot happen.
+        let _ = labels.read(name.wire(), 0);
+        labels
+    }
+
+    /// Uncompressed wire form, lower case, with the root label.
+    pub(crate) fn wire(&self) -> &[u8] {
+        &self.wire[..self.len as usize]
+    }
+
+    /// Number of labels without the root.
+    pub(crate) fn count(&self) -> usize {
+        self.count as usize
+    }
+
+    /// Label number `index` from the left.
+    pub(crate) fn label(&self, index: usize) -> &[u8] {
+        let start = self.starts[index] as usize;
+        &self.wire[start + 1..][..self.wire[start] as usize]
+    }
+
+    /// Where label number `index` starts; `count()` gives the root label.
+    pub(crate) fn start(&self, index: usize) -> usize {
+        if index < self.count() { self.starts[index] as usize } else { self.len as usize - 1 }
+    }
+
+    /// Whether a label starts here; not the root label.
+    pub(crate) fn is_start(&self, position: usize) -> bool {
+        self.starts[..self.count()].iter().any(|&start| usize::from(start) == position)
+    }
+
+    /// The name without its first `index` labels, in wire form.
+    pub(crate) fn suffix(&self, index: usize) -> &[u8] {
+        &self.wire()[self.start(index)..]
+    }
+
+    /// The wire form of labels `from..to`, without a root label.
+    pub(crate) fn range(&self, from: usize, to: usize) -> &[u8] {
+        &self.wire[self.start(from)..self.start(to)]
+    }
+
+    /// How many labels lie left of `ancestor`; `None` if the name is not at or below it.
+    pub(crate) fn below(&self, ancestor: &[u8], ancestor_labels: usize) -> Option<usize> {
+        let left = self.count().checked_sub(ancestor_labels)?;
+        (self.suffix(left) == ancestor).then_some(left)
+    }
+
+    /// The name as a value of its own.
+    pub(crate) fn to_name(&self) -> Name {
+        Name::compose(&[self.wire()]).unwrap_or(Name::ROOT)
+    }
+}
+
+/// What an OPT record of version 0 says (RFC 6891 §6.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Edns {
+    /// Largest UDP payload the client takes, as sent.
+    pub(crate) payload: u16,
+    /// The DO bit.
+    pub(crate) dnssec_ok: bool,
+    /// An empty NSID option was sent (WR13).
+    pub(crate) nsid: bool,
+}
+
+/// A readable question with what decides the form of its reply.
+pub(crate) struct Question<'p> {
+    /// The message it came in.
+    pub(crate) packet: &'p [u8],
+    /// The name as asked, uncompressed.
+    pub(crate) as_asked: &'p [u8],
+    /// The name in lower case.
+    pub(crate) name: &'p Labels,
+    pub(crate) qtype: u16,
+    pub(crate) qclass: u16,
+    /// Present when the query had a well-formed OPT.
+    pub(crate) edns: Option<Edns>,
+}
+
+impl Question<'_> {
+    /// Message ID.
+    pub(crate) fn id(&self) -> u16 {
+        u16::from_be_bytes([self.packet[0], self.packet[1]])
+    }
+
+    /// RD.
+    pub(crate) fn recursion_desired(&self) -> bool {
+        self.packet[2] & 0x01 != 0
+    }
+
+    /// CD.
+    pub(crate) fn checking_disabled(&self) -> bool {
+        self.packet[3] & 0x10 != 0
+    }
+
+    /// AD.
+    pub(crate) fn authentic_data(&self) -> bool {
+        self.packet[3] & 0x20 != 0
+    }
+}
+
+/// A query that cannot be answered, and what it gets instead.
+pub(crate) enum Malformed<'p> {
+    /// N1: nothing.
+    Silence(Reason),
+    /// N2-N4: the header alone.
+    HeaderOnly(Rcode, Reason),
+    /// N5: FORMERR with the question and no OPT.
+    WithQuestion(Question<'p>, Reason),
+    /// N6: BADVERS with the question and an OPT of version 0.
+    BadVersion(Question<'p>),
+}
+
+/// Reads a query; its name goes to `name`.
+///
+/// # Errors
+/// What an unreadable one gets, by the first of N1-N6 that matches.
+pub(crate) fn parse<'p>(
+    packet: &'p [u8],
+    name: &'p mut Labels,
+) -> Result<Question<'p>, Malformed<'p>> {
+    if packet.len() < HEADER {
+        return Err(Malformed::Silence(Reason::Short));
+    }
+    if packet[2] & 0x80 != 0 {
+        return Err(Malformed::Silence(Reason::IsResponse));
+    }
+    if packet[2] & 0x78 != 0 {
+        return Err(Malformed::HeaderOnly(Rcode::NotImp, Reason::Opcode));
+    }
+    step(packet.len());
+    let count = |at| u16::from_be_bytes([packet[at], packet[at + 1]]);
+    let (questions, answers, authority, additional) = (count(4), count(6), count(8), count(10));
+    if questions != 1 || answers != 0 || authority > 1 {
+        return Err(Malformed::HeaderOnly(Rcode::FormErr, Reason::Counts));
+    }
+    let Some((mut question, end)) = read_question(packet, name) else {
+        return Err(Malformed::HeaderOnly(Rcode::FormErr, Reason::Question));
+    };
+    if authority == 1 && question.qtype != rtype::IXFR {
+        return Err(Malformed::HeaderOnly(Rcode::FormErr, Reason::Counts));
+    }
+    if matches!(question.qtype, 0 | rtype::OPT | rtype::TSIG) {
+        return Err(Malformed::WithQuestion(question, Reason::QueryType));
+    }
+    match read_opt(packet, end, authority, additional) {
+        None => Err(Malformed::WithQuestion(question, Reason::Additional)),
+        Some(Opt::Absent) => Ok(question),
+        Some(Opt::Version0(edns)) => {
+            question.edns = Some(edns);
+            Ok(question)
+        }
+        Some(Opt::OtherVersion(edns)) => {
+            question.edns = Some(edns);
+            Err(Malformed::BadVersion(question))
+        }
+    }
+}
+
+fn read_question<'p>(packet: &'p [u8], name: &'p mut Labels) -> Option<(Question<'p>, usize)> {
+    name.read(packet, HEADER)?;
+    let end = HEADER + name.wire().len();
+    let fixed = packet.get(end..end + 4)?;
+    let question = Question {
+        packet,
+        as_asked: &packet[HEADER..end],
+        name,
+        qtype: u16::from_be_bytes([fixed[0], fixed[1]]),
+        qclass: u16::from_be_bytes([fixed[2], fixed[3]]),
+        edns: None,
+    };
+    Some((question, end + 4))
+}
+
+/// What the additional section says about EDNS.
+enum Opt {
+    Absent,
+    Version0(Edns),
+    OtherVersion(Edns),
+}
+
+/// Walks the records behind the question; `None` when they are unreadable (N5). Octets behind the
+/// counted records are ignored.
+fn read_opt(packet: &[u8], mut at: usize, authority: u16, additional: u16) -> Option<Opt> {
+    // What nearly every client sends: one OPT of version 0 without options, or no record at all.
+    if let (0, 1, Some(&[0, 0, 41, size0, size1, _, 0, flags, _, 0, 0])) =
+        (authority, additional, packet.get(at..).and_then(|rest| rest.first_chunk()))
+    {
+        let payload = u16::from_be_bytes([size0, size1]);
+        return Some(Opt::Version0(Edns { payload, dnssec_ok: flags & 0x80 != 0, nsid: false }));
+    }
+    let mut opt = Opt::Absent;
+    for index in 0..u32::from(authority) + u32::from(additional) {
+        let owner_is_root = packet.get(at) == Some(&0);
+        at = skip_name(packet, at)?;
+        let fixed = packet.get(at..at + 10)?;
+        let rtype = u16::from_be_bytes([fixed[0], fixed[1]]);
+        let length = u16::from_be_bytes([fixed[8], fixed[9]]) as usize;
+        let rdata = packet.get(at + 10..at + 10 + length)?;
+        at += 10 + length;
+        if rtype != rtype::OPT {
+            continue;
+        }
+        let second = !matches!(opt, Opt::Absent);
+        if index < u32::from(authority) || second || !owner_is_root {
+            return None;
+        }
+        opt = read_opt_fields(fixed, rdata)?;
+    }
+    Some(opt)
+}
+
+fn read_opt_fields(fixed: &[u8], rdata: &[u8]) -> Option<Opt> {
+    let mut edns = Edns {
+        payload: u16::from_be_bytes([fixed[2], fixed[3]]),
+        dnssec_ok: fixed[6] & 0x80 != 0,
+        nsid: false,
+    };
+    if fixed[5] != 0 {
+        return Some(Opt::OtherVersion(edns));
+    }
+    let mut rest = rdata;
+    while !rest.is_empty() {
+        let code = u16::from_be_bytes([*rest.first()?, *rest.get(1)?]);
+        let length = u16::from_be_bytes([*rest.get(2)?, *rest.get(3)?]) as usize;
+        rest = rest.get(4 + length..)?;
+        edns.nsid |= code == OPTION_NSID && length == 0;
+    }
+    Some(Opt::Version0(edns))
+}
+
+/// EDNS option NSID (RFC 5001).
+pub(crate) const OPTION_NSID: u16 = 3;
+/// EDNS option Extended DNS Error (RFC 8914).
+pub(crate) const OPTION_EDE: u16 = 15;
+
+/// The octet behind a name that may end in a pointer; pointers must lead backwards, and are not
+/// followed: nobody reads these owners.
+fn skip_name(packet: &[u8], start: usize) -> Option<usize> {
+    let mut at = start;
+    loop {
+        let length = *packet.get(at)? as usize;
+        if length & 0xc0 == 0xc0 {
+            let target = (length & 0x3f) << 8 | *packet.get(at + 1)? as usize;
+            return (target < start).then_some(at + 2);
+        }
+        if length > MAX_LABEL || at + length + 1 - start > MAX_NAME {
+            return None;
+        }
+        at += length + 1;
+        if length == 0 {
+            return Some(at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A query for `x.` type A with these counts and whatever follows the question.
+    fn packet(counts: [u16; 4], tail: &[u8]) -> Vec<u8> {
+        let mut packet = vec![0, 7, 1, 0];
+        counts.iter().for_each(|count| packet.extend(count.to_be_bytes()));
+        packet.extend(b"\x01X\x00\x00\x01\x00\x01");
+        packet.extend(tail);
+        packet
+    }
+
+    fn verdict(packet: &[u8]) -> &'static str {
+        let mut name = Labels::ROOT;
+        match parse(packet, &mut name) {
+            Ok(question) if question.edns.is_some() => "ok with OPT",
+            Ok(_) => "ok",
+            Err(Malformed::Silence(_)) => "silence",
+            Err(Malformed::HeaderOnly(_, reason) | Malformed::WithQuestion(_, reason)) => {
+                reason.label()
+            }
+            Err(Malformed::BadVersion(_)) => "edns_version",
+        }
+    }
+
+    const OPT: &[u8] = b"\x00\x00\x29\x04\xd0\x00\x00\x80\x00\x00\x00";
+
+    #[test]
+    fn the_first_rule_that_matches_decides() {
+        let with = |counts, tail: &[u8]| verdict(&packet(counts, tail));
+        assert_eq!(verdict(&[0; 11]), "silence");
+        assert_eq!(with([1, 0, 0, 0], b""), "ok");
+        assert_eq!(with([1, 0, 0, 0], b"trailing"), "ok");
+        assert_eq!(with([0, 0, 0, 0], b""), "counts");
+        assert_eq!(with([2, 0, 0, 0], b""), "counts");
+        assert_eq!(with([1, 1, 0, 0], b""), "counts");
+        assert_eq!(with([1, 0, 1, 0], b""), "counts");
+        assert_eq!(with([1, 0, 0, 1], OPT), "ok with OPT");
+        assert_eq!(with([1, 0, 0, 1], b""), "additional");
+        assert_eq!(with([1, 0, 0, 2], &[OPT, OPT].concat()), "additional");
+        assert_eq!(
+            with([1, 0, 0, 1], b"\x01y\x00\x00\x29\x04\xd0\x00\x00\x00\x00\x00\x00"),
+            "additional"
+        );
+        assert_eq!(
+            with([1, 0, 0, 1], b"\x00\x00\x29\x04\xd0\x00\x01\x00\x00\x00\x00"),
+            "edns_version"
+        );
+        assert_eq!(
+            with([1, 0, 0, 1], b"\x00\x00\x29\x04\xd0\x00\x00\x00\x00\x00\x04\x00\x03\x00\x01"),
+            "additional"
+        );
+        assert_eq!(with([1, 0, 0, 1], b"\xc0\x0c\x00\x01\x00\x01\x00\x00\x00\x00\x00\x00"), "ok");
+        assert_eq!(
+            with([1, 0, 0, 1], b"\xc0\x13\x00\x01\x00\x01\x00\x00\x00\x00\x00\x00"),
+            "additional"
+        );
+    }
+
+    #[test]
+    fn names_are_lower_cased_and_split() {
+        let packet = packet([1, 0, 0, 0], b"");
+        let mut name = Labels::ROOT;
+        let question = parse(&packet, &mut name).ok().unwrap();
+        assert_eq!(question.as_asked, b"\x01X\x00");
+        assert_eq!(question.name.wire(), b"\x01x\x00");
+        let name = Labels::of(&Name::from_text("a.bc.def").unwrap());
+        assert_eq!(
+            (name.count(), name.label(1), name.suffix(1)),
+            (3, &b"bc"[..], &b"\x02bc\x03def\x00"[..])
+        );
+        assert_eq!(name.below(b"\x03def\x00", 1), Some(2));
+        assert_eq!(name.below(b"\x02ef\x00", 1), None);
+        assert_eq!(name.range(0, 2), b"\x01a\x02bc");
+    }
+}

@@ -1,0 +1,120 @@
+//! What a configuration reads of objects, of which only that is kept. The one place that decides
+//! what must be listed again when another configuration takes over (E5), and whether a snapshot
+//! holds enough (E41).
+
+use std::collections::BTreeSet;
+
+use crate::name::Name;
+use crate::object::Resource;
+use crate::settings::{EndpointNames, Selector, Settings};
+
+/// What is read of objects besides what every configuration reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reads {
+    /// Keys of Namespace labels.
+    pub namespace_labels: BTreeSet<Box<str>>,
+    /// Keys of Service labels.
+    pub service_labels: BTreeSet<Box<str>>,
+    /// Names of the Pods behind endpoints.
+    pub pod_names: bool,
+    /// Names of objects must fit below it.
+    pub cluster_domain: Name,
+}
+
+/// What must be listed again before another configuration takes over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relist {
+    /// Nothing: all that it reads was kept.
+    Nothing,
+    /// Services and Namespaces, for labels that were not kept. The records stay as they are
+    /// meanwhile.
+    Labels,
+    /// Every object: records are made in another way.
+    Everything,
+}
+
+impl Relist {
+    /// Whether objects of this kind must be listed again.
+    pub fn includes(self, resource: Resource) -> bool {
+        match self {
+            Relist::Nothing => false,
+            Relist::Labels => matches!(resource, Resource::Services | Resource::Namespaces),
+            Relist::Everything => true,
+        }
+    }
+}
+
+impl Reads {
+    /// What these settings read.
+    pub fn of(settings: &Settings) -> Reads {
+        let keys = |selector: &Selector| {
+            selector.0.iter().map(|requirement| requirement.key.clone()).collect()
+        };
+        Reads {
+            namespace_labels: keys(&settings.exposure.namespace_selector),
+            service_labels: keys(&settings.exposure.service_selector),
+            pod_names: settings.endpoint_names == EndpointNames::PodName,
+            cluster_domain: settings.cluster_domain.clone(),
+        }
+    }
+
+    /// What must be listed again before settings that read `new` take over from those that read
+    /// this.
+    pub fn relist_for(&self, new: &Reads) -> Relist {
+        if self.pod_names != new.pod_names || self.cluster_domain != new.cluster_domain {
+            return Relist::Everything;
+        }
+        if self.has_labels_of(new) { Relist::Nothing } else { Relist::Labels }
+    }
+
+    /// Whether objects that were kept for this, and are all applied again, hold what `new` reads.
+    pub fn is_enough_for(&self, new: &Reads) -> bool {
+        self.cluster_domain == new.cluster_domain
+            && self.has_labels_of(new)
+            && (self.pod_names || !new.pod_names)
+    }
+
+    fn has_labels_of(&self, new: &Reads) -> bool {
+        new.namespace_labels.is_subset(&self.namespace_labels)
+            && new.service_labels.is_subset(&self.service_labels)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::settings;
+
+    fn reads(services: &[&str], namespaces: &[&str], pod_names: bool) -> Reads {
+        let keys = |keys: &[&str]| keys.iter().map(|key| (*key).into()).collect();
+        let (service_labels, namespace_labels) = (keys(services), keys(namespaces));
+        Reads { service_labels, namespace_labels, pod_names, ..Reads::of(&settings()) }
+    }
+
+    #[test]
+    fn k24_only_what_was_not_kept_is_listed_again() {
+        let rows = [
+            (reads(&[], &[], false), Relist::Labels, Relist::Everything),
+            (reads(&["tier"], &[], false), Relist::Labels, Relist::Everything),
+            (reads(&["tier"], &["team"], false), Relist::Nothing, Relist::Everything),
+            (reads(&["tier", "app"], &["team"], true), Relist::Everything, Relist::Nothing),
+        ];
+        for (kept, by_address, by_pod_name) in rows {
+            let new = |pod_names| reads(&["tier"], &["team"], pod_names);
+            assert_eq!(kept.relist_for(&new(false)), by_address, "{kept:?}");
+            assert_eq!(kept.relist_for(&new(true)), by_pod_name, "{kept:?}");
+        }
+        let mut moved = reads(&[], &[], false);
+        moved.cluster_domain = Name::from_text("other.example").unwrap();
+        assert_eq!(reads(&[], &[], false).relist_for(&moved), Relist::Everything);
+    }
+
+    #[test]
+    fn e41_a_snapshot_may_hold_more_than_is_read_and_not_less() {
+        let kept = reads(&["tier"], &[], true);
+        assert!(kept.is_enough_for(&reads(&[], &[], false)));
+        assert!(kept.is_enough_for(&reads(&["tier"], &[], true)));
+        assert!(!kept.is_enough_for(&reads(&["app"], &[], false)));
+        assert!(!reads(&[], &[], false).is_enough_for(&reads(&[], &[], true)));
+    }
+}

@@ -1,0 +1,167 @@
+//! How one client's question is resolved when that takes more than one lookup (FW42): the chain of an upstream may end in
+//! a name with neither data nor an SOA, which is then asked where such a name belongs. A pure machine: what was answered
+//! goes in, what to ask next comes out.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use crate::counters::{CacheCounters, WorkerCounters};
+use crate::message::{CLASS_IN, HEADER, Labels, Query, Transport, rtype};
+use crate::name::Name;
+use crate::records::Records;
+use crate::relay::{Freshness, LookupKey, Relayed, ReplyHead, TtlCaps, Verdict, write_chain};
+use crate::respond::{Counters, Identity, ede, own_reply};
+use crate::route::{Route, route};
+use crate::schema::Node;
+
+/// Names that one question may lead to (FW42).
+const MAX_HOPS: usize = 10;
+/// The largest message there is.
+const MAX_MESSAGE: usize = 65_535;
+/// A reply that is authoritative, without a question or records yet.
+const OWN_HEADER: [u8; HEADER] = [0, 0, 0x84, 0, 0, 1, 0, 1, 0, 0, 0, 0];
+
+/// What is known of one question so far: a reply for each name that it led to.
+#[derive(Debug, Default)]
+pub struct Resolution {
+    hops: Vec<(Relayed, Freshness)>,
+}
+
+/// What a resolution needs of this process.
+#[derive(Clone, Copy, Debug)]
+pub struct Surroundings<'a> {
+    /// What is ours, and where the rest belongs.
+    pub records: &'a Records,
+    /// Unix time in seconds.
+    pub now_s: u64,
+    /// A random number of this question alone.
+    pub seed: u64,
+}
+
+/// What comes next.
+// A box would be an allocation, and nobody keeps these.
+#[allow(clippy::large_enum_variant)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A group is to be asked; its reply goes into [`Resolution::answered`].
+    Ask {
+        /// As in [`Forward::group`](crate::Forward::group).
+        group: usize,
+        /// What to ask.
+        key: LookupKey,
+    },
+    /// The whole answer is there.
+    Done,
+    /// The chain cannot be resolved: SERVFAIL with this Extended DNS Error.
+    Failed {
+        /// Its code.
+        ede: u16,
+        /// What a person reads.
+        text: &'static str,
+    },
+}
+
+impl Resolution {
+    /// Takes the reply to what was asked last, and follows its chain (FW42): through names of ours at once, to the group
+    /// that has to be asked.
+    pub fn answered(
+        &mut self,
+        relayed: Relayed,
+        freshness: Freshness,
+        around: &Surroundings<'_>,
+    ) -> Step {
+        let mut last = relayed;
+        self.hops.push((last.clone(), freshness));
+        while let Some(target) = last.goes_on() {
+            let key = last.key().about(target);
+            let was_asked = self.hops.iter().any(|(hop, _)| hop.is_for(&key));
+            if was_asked || self.hops.len() > MAX_HOPS {
+                return Step::Failed { ede: ede::OTHER, text: "CNAME loop, or too many CNAMEs" };
+            }
+            match hop(&key, around) {
+                Hop::Group(group) => return Step::Ask { group, key },
+                Hop::Own(relayed) => last = relayed,
+                Hop::Failed(ede, text) => return Step::Failed { ede, text },
+            }
+            self.hops.push((last.clone(), Freshness::Fresh { age_s: 0 }));
+        }
+        Step::Done
+    }
+
+    /// Writes the client's reply from all that was answered; see [`write_chain`].
+    pub fn write(&self, head: &ReplyHead<'_>, seed: u64, buffer: &mut [u8]) -> usize {
+        let hops: Vec<(&Relayed, Freshness)> =
+            self.hops.iter().map(|(relayed, freshness)| (relayed, *freshness)).collect();
+        write_chain(head, &hops, seed, buffer)
+    }
+}
+
+/// Where the target of a chain leads (docs/dns.md §2.2).
+enum Hop {
+    Group(usize),
+    Own(Relayed),
+    Failed(u16, &'static str),
+}
+
+fn hop(key: &LookupKey, around: &Surroundings<'_>) -> Hop {
+    let labels = Labels::of(key.name());
+    let lookup = match route(around.records, &labels, key.qtype()) {
+        Route::Group(group) => return Hop::Group(group),
+        Route::NoGroup => return Hop::Failed(ede::NOT_AUTHORITATIVE, "no upstream for this name"),
+        Route::Own(lookup, _) => lookup,
+    };
+    if around.records.lacks(lookup.needs) {
+        return Hop::Failed(ede::NOT_READY, "the cluster's data is not complete yet");
+    }
+    let reply = match lookup.node {
+        Some(Node::Alias(target, ttl_s)) if key.qtype() != rtype::CNAME => {
+            cname(key, target, ttl_s)
+        }
+        _ => own(key, around),
+    };
+    // Our own TTLs and addresses are what they are.
+    let caps = TtlCaps { max_s: u32::MAX, max_negative_s: u32::MAX, no_private_addresses: false };
+    match key.judge(0, &reply, &caps) {
+        Verdict::Good(relayed) => Hop::Own(relayed),
+        Verdict::Discard(_) | Verdict::Failed(_) => Hop::Failed(ede::OTHER, "no answer of ours"),
+    }
+}
+
+/// Our reply to this question, as a client would get it over TCP.
+fn own(key: &LookupKey, around: &Surroundings<'_>) -> Vec<u8> {
+    let packet = key.upstream_query(0).wire;
+    let query = Query {
+        packet: &packet,
+        client: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
+        transport: Transport::Tcp,
+        now_s: around.now_s,
+        seed: around.seed,
+    };
+    // The client's query is counted already, and no CNAME leads to the names that say who we are.
+    let (nobody, identity) = (WorkerCounters::default(), Identity::default());
+    let cache = CacheCounters::default();
+    let counters =
+        Counters { own: &nobody, all: &[], servers: &[], cache: &cache, identity: &identity };
+    let mut reply = vec![0; MAX_MESSAGE];
+    let octets = own_reply(around.records, &query, &counters, &mut reply);
+    reply.truncate(octets);
+    reply
+}
+
+/// A reply that holds a CNAME of ours and nothing else: what it leads to is a hop of its own.
+fn cname(key: &LookupKey, target: &Name, ttl_s: u32) -> Vec<u8> {
+    let mut reply = OWN_HEADER.to_vec();
+    reply.extend(key.name().wire());
+    reply.extend(key.qtype().to_be_bytes());
+    reply.extend(CLASS_IN.to_be_bytes());
+    // The owner is the name in the question (RFC 1035 §4.1.4).
+    reply.extend([0xc0, HEADER as u8]);
+    reply.extend(rtype::CNAME.to_be_bytes());
+    reply.extend(CLASS_IN.to_be_bytes());
+    reply.extend(ttl_s.to_be_bytes());
+    reply.extend((target.wire().len() as u16).to_be_bytes());
+    reply.extend(target.wire());
+    reply
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,490 @@
+//! The fate of one query: the whole decision table of docs/dns.md §4.1, in one function.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use crate::answer::Answer;
+use crate::chaos::write_chaos;
+use crate::counters::{CacheCounters, Reason, ServerCounters, WorkerCounters};
+use crate::message::{
+    CLASS_CH, CLASS_IN, HEADER, Labels, Malformed, Query, Question, Rcode, Transport, parse, rtype,
+};
+use crate::name::Name;
+use crate::records::{Needs, Records};
+use crate::relay::{Cnames, LookupKey, OwnedHead, ReplyForm, ReplyHead};
+use crate::reply::{Owner, Rdata, Reply, Section, header_only, size_limit};
+use crate::route::{Route, Soa, SoaKind, route};
+use crate::schema::Node;
+use crate::text::ShortText;
+
+/// `snapshot <seconds>s`: ten digits are three hundred years.
+const AGE_OCTETS: usize = 20;
+
+/// Who we say we are.
+#[derive(Clone, Debug, Default)]
+pub struct Identity {
+    /// Version of this program, for `version.bind.`.
+    pub version: String,
+    /// Pod name (else host name), for `hostname.bind.` and NSID; at most 255 octets are used.
+    pub pod_name: String,
+    /// Random per process: the answer to loop probes (A43).
+    pub instance_id: String,
+}
+
+/// What `respond` counts into, and what CHAOS questions read.
+#[derive(Clone, Copy, Debug)]
+pub struct Counters<'a> {
+    /// The counters of the worker that calls.
+    pub own: &'a WorkerCounters,
+    /// Those of all workers, for CHAOS sums.
+    pub all: &'a [Arc<WorkerCounters>],
+    /// Upstream servers, default group first, each once (A55).
+    pub servers: &'a [Arc<ServerCounters>],
+    /// Of the forward cache (A54).
+    pub cache: &'a CacheCounters,
+    /// Who we are.
+    pub identity: &'a Identity,
+}
+
+/// What to do with one query.
+// A box would be an allocation, and nobody keeps these.
+#[allow(clippy::large_enum_variant)]
+#[derive(Debug)]
+pub enum Action<'r> {
+    /// Send the first so many octets of the buffer.
+    Reply(usize),
+    /// Send nothing; a TCP connection is closed.
+    Drop,
+    /// Answer from what an upstream group said or says.
+    Forward(Forward<'r>),
+}
+
+/// A query that an upstream group answers, borrowed from the query and the records.
+#[derive(Clone, Debug)]
+pub struct Forward<'r> {
+    /// 0 for the default upstreams, `i + 1` for stub domain `i` of the settings.
+    pub group: usize,
+    /// What to ask: the name in the question, or where our CNAMEs lead.
+    pub key: LookupKey,
+    /// What this client's reply needs.
+    pub head: ReplyHead<'r>,
+}
+
+impl Forward<'_> {
+    /// A copy that lives while the group is asked.
+    pub fn keep(&self) -> Waiting {
+        Waiting { group: self.group, key: self.key.clone(), head: self.head.keep() }
+    }
+}
+
+/// A [`Forward`] that waits for an upstream.
+#[derive(Clone, Debug)]
+pub struct Waiting {
+    /// As in [`Forward::group`].
+    pub group: usize,
+    /// What to ask.
+    pub key: LookupKey,
+    /// What this client's reply needs.
+    pub head: OwnedHead,
+}
+
+/// Extended DNS Error codes that we give (RFC 8914 §4).
+pub(crate) mod ede {
+    pub(crate) const OTHER: u16 = 0;
+    pub(crate) const STALE_ANSWER: u16 = 3;
+    pub(crate) const STALE_NXDOMAIN: u16 = 19;
+    pub(crate) const NOT_READY: u16 = 14;
+    pub(crate) const BLOCKED: u16 = 15;
+    pub(super) const PROHIBITED: u16 = 18;
+    pub(crate) const NOT_AUTHORITATIVE: u16 = 20;
+    pub(super) const NOT_SUPPORTED: u16 = 21;
+}
+
+/// Decides the fate of one query. Writes any reply into `buffer`; never allocates, waits or fails.
+///
+/// `buffer` must hold 65,535 octets for TCP and the configured UDP payload size for UDP (4,096 always suffices).
+pub fn respond<'r>(
+    records: &'r Records,
+    query: &Query<'r>,
+    counters: &Counters<'r>,
+    buffer: &mut [u8],
+) -> (Action<'r>, Reason) {
+    let mut name = Labels::ROOT;
+    let question = match read(query, &mut name) {
+        Ok(question) => question,
+        Err(malformed) => {
+            let (fate, reason) = refuse_malformed(records, query, malformed, counters, buffer);
+            counters.own.add(reason);
+            return match fate {
+                Some(octets) => (Action::Reply(octets), reason),
+                None => (Action::Drop, reason),
+            };
+        }
+    };
+    let step = Step { records, query, counters, question: &question };
+    let (fate, reason) = step.decide(buffer);
+    counters.own.add(reason);
+    // Each arm writes its own result: one value for both would be moved about as a kilobyte.
+    match fate {
+        Fate::Reply(octets) => (Action::Reply(octets), reason),
+        Fate::Forward { group, behind_cname } => {
+            let head = head(query, &question, records, counters.identity, behind_cname);
+            let key = key(&question, &head);
+            (Action::Forward(Forward { group, key, head }), reason)
+        }
+    }
+}
+
+/// Our reply to a question about a name of ours, whoever asks (FW42); returns its length, 0 where there is none.
+pub(crate) fn own_reply(
+    records: &Records,
+    query: &Query<'_>,
+    counters: &Counters<'_>,
+    buffer: &mut [u8],
+) -> usize {
+    let mut name = Labels::ROOT;
+    let Ok(question) = read(query, &mut name) else { return 0 };
+    let step = Step { records, query, counters, question: &question };
+    match step.answer(buffer).0 {
+        Fate::Reply(octets) => octets,
+        Fate::Forward { .. } => 0,
+    }
+}
+
+/// What becomes of a readable query, without what a forwarder needs: handing a kilobyte from
+/// function to function would cost every reply more than its look-up.
+enum Fate {
+    Reply(usize),
+    Forward {
+        group: usize,
+        /// CNAMEs of ours lead to the name to ask.
+        behind_cname: bool,
+    },
+}
+
+/// N1-N6.
+fn read<'p>(query: &Query<'p>, name: &'p mut Labels) -> Result<Question<'p>, Malformed<'p>> {
+    if query.transport == Transport::Udp && query.client.port() == 0 {
+        return Err(Malformed::Silence(Reason::SourcePortZero));
+    }
+    parse(query.packet, name)
+}
+
+/// What an unreadable query gets: so many octets, or nothing.
+fn refuse_malformed(
+    records: &Records,
+    query: &Query<'_>,
+    malformed: Malformed<'_>,
+    counters: &Counters<'_>,
+    buffer: &mut [u8],
+) -> (Option<usize>, Reason) {
+    let (question, rcode, reason) = match malformed {
+        Malformed::Silence(reason) => return (None, reason),
+        Malformed::HeaderOnly(rcode, reason) => {
+            let octets = header_only(query.packet, rcode, records.zone.recursion, buffer);
+            return (Some(octets), reason);
+        }
+        Malformed::WithQuestion(question, reason) => (question, Rcode::FormErr, reason),
+        Malformed::BadVersion(question) => (question, Rcode::BadVers, Reason::EdnsVersion),
+    };
+    let step = Step { records, query, counters, question: &question };
+    let mut reply = step.reply(buffer);
+    (Some(reply.finish(rcode, false, records.zone.recursion, None)), reason)
+}
+
+/// N7: whether the client list lets this client ask.
+fn is_allowed(records: &Records, client: SocketAddr) -> bool {
+    let clients = &records.zone.settings.clients;
+    if clients.is_empty() {
+        return true;
+    }
+    let address: IpAddr = client.ip().to_canonical();
+    clients.iter().any(|range| range.contains(&address))
+}
+
+/// One readable question and what it is decided with.
+struct Step<'a> {
+    records: &'a Records,
+    query: &'a Query<'a>,
+    counters: &'a Counters<'a>,
+    question: &'a Question<'a>,
+}
+
+impl<'a> Step<'a> {
+    /// N7, N8.
+    fn decide(&self, buffer: &mut [u8]) -> (Fate, Reason) {
+        if !is_allowed(self.records, self.query.client) {
+            return self.refuse(ede::PROHIBITED, Reason::Client, buffer);
+        }
+        if matches!(self.question.qtype, rtype::AXFR | rtype::IXFR) {
+            return self.refuse(ede::NOT_SUPPORTED, Reason::Transfer, buffer);
+        }
+        match self.question.qclass {
+            CLASS_IN => self.answer(buffer),
+            CLASS_CH => self.chaos(buffer),
+            _ => self.refuse(ede::NOT_SUPPORTED, Reason::Class, buffer),
+        }
+    }
+
+    fn reply<'b>(&self, buffer: &'b mut [u8]) -> Reply<'b, 'a> {
+        let settings = &self.records.zone.settings;
+        let nsid: &[u8] =
+            if settings.nsid { self.counters.identity.pod_name.as_bytes() } else { &[] };
+        Reply::new(self.question, self.query.transport, settings.udp_payload_size, nsid, buffer)
+    }
+
+    fn finish(
+        &self,
+        reply: &mut Reply<'_, '_>,
+        rcode: Rcode,
+        authoritative: bool,
+        ede: Option<(u16, &str)>,
+    ) -> Fate {
+        if reply.is_truncated() {
+            match self.query.transport {
+                Transport::Udp => self.counters.own.add_truncated(),
+                Transport::Tcp => self.counters.own.add_capped_rrset(),
+            }
+        }
+        Fate::Reply(reply.finish(rcode, authoritative, self.records.zone.recursion, ede))
+    }
+
+    fn refuse(&self, ede: u16, reason: Reason, buffer: &mut [u8]) -> (Fate, Reason) {
+        let reply = &mut self.reply(buffer);
+        (self.finish(reply, Rcode::Refused, false, Some((ede, ""))), reason)
+    }
+
+    /// A11.
+    fn chaos(&self, buffer: &mut [u8]) -> (Fate, Reason) {
+        let mut reply = self.reply(&mut *buffer);
+        let question = self.question;
+        if !write_chaos(self.records, question.name, question.qtype, self.counters, &mut reply) {
+            return self.refuse(ede::NOT_SUPPORTED, Reason::Class, buffer);
+        }
+        (self.finish(&mut reply, Rcode::NoError, true, None), Reason::Chaos)
+    }
+
+    /// Class IN: follows CNAMEs of ours until a name answers (N9-N15).
+    fn answer(&self, buffer: &mut [u8]) -> (Fate, Reason) {
+        let reply = &mut self.reply(buffer);
+        let qtype = self.question.qtype;
+        let mut aliases = Cnames::NONE;
+        let mut needs = Needs::NOTHING;
+        let mut target: Option<(Labels, &Name)> = None;
+        loop {
+            let name = target.as_ref().map_or(self.question.name, |(labels, _)| labels);
+            let owner = match target {
+                None => Owner::Question,
+                Some((_, name)) => Owner::Name(name.wire()),
+            };
+            let (lookup, soa) = match route(self.records, name, qtype) {
+                Route::Own(lookup, soa) => (lookup, soa),
+                Route::Group(group) => return self.forward(reply, group, needs, &aliases),
+                Route::NoGroup => return self.no_group(reply, needs, &aliases),
+            };
+            if self.records.lacks(lookup.needs) {
+                let ede = Some((ede::NOT_READY, "the cluster's data is not complete yet"));
+                return (self.finish(reply, Rcode::ServFail, false, ede), Reason::NotReady);
+            }
+            needs = needs.and(lookup.needs);
+            let Some(node) = lookup.node else {
+                return self.denied(reply, Rcode::NxDomain, soa, needs, &aliases);
+            };
+            if let Node::Alias(next, ttl_s) = node {
+                let _ = reply.answer(owner, rtype::CNAME, ttl_s, Rdata::Name(next.wire()));
+                if matches!(qtype, rtype::CNAME | rtype::ANY) {
+                    return self.found(reply, needs, Reason::Cname);
+                }
+                if !follow(&mut aliases, next, ttl_s, self.question) {
+                    reply.clear();
+                    let ede = Some((ede::OTHER, "CNAME loop, or too many CNAMEs"));
+                    return (self.finish(reply, Rcode::ServFail, false, ede), Reason::CnameLoop);
+                }
+                target = Some((Labels::of(next), next));
+                continue;
+            }
+            let answer = Answer {
+                records: self.records,
+                identity: self.counters.identity,
+                seed: self.query.seed,
+                owner,
+                soa,
+            };
+            self.count_withheld(node);
+            if self.records.snapshot(needs).is_some() {
+                reply.keep_for_ede(AGE_OCTETS);
+            }
+            if !answer.write(node, qtype, reply) {
+                return self.denied(reply, Rcode::NoError, soa, needs, &aliases);
+            }
+            let reason = behind(
+                &aliases,
+                if soa.kind == SoaKind::SpecialUse { Reason::SpecialUse } else { Reason::Found },
+            );
+            return self.found(reply, needs, reason);
+        }
+    }
+
+    fn count_withheld(&self, node: Node<'_, '_>) {
+        if let Node::Pointers(claims) = node
+            && claims.withholds
+        {
+            self.counters.own.add_withheld_ptr();
+        }
+    }
+
+    fn found(&self, reply: &mut Reply<'_, '_>, needs: Needs, reason: Reason) -> (Fate, Reason) {
+        let action = self.with_age(needs, |ede| self.finish(reply, Rcode::NoError, true, ede));
+        (action, reason)
+    }
+
+    /// N11, N12, RR45: the SOA of the last name's zone (N30).
+    fn denied(
+        &self,
+        reply: &mut Reply<'_, '_>,
+        rcode: Rcode,
+        soa: Soa<'_>,
+        needs: Needs,
+        aliases: &Cnames<'_>,
+    ) -> (Fate, Reason) {
+        let answer = Answer {
+            records: self.records,
+            identity: self.counters.identity,
+            seed: 0,
+            owner: Owner::Question,
+            soa,
+        };
+        if !reply.is_truncated()
+            && !answer.soa_record(Section::Authority, Owner::Name(soa.owner), reply)
+        {
+            // Only behind CNAMEs that fill a datagram: the client asks again over TCP.
+            reply.truncate();
+        }
+        let reason = match (soa.kind, rcode) {
+            (SoaKind::SpecialUse, _) => Reason::SpecialUse,
+            (_, Rcode::NxDomain) => Reason::NxDomain,
+            (_, _) => Reason::NoData,
+        };
+        let action = self.with_age(needs, |ede| self.finish(reply, rcode, true, ede));
+        (action, behind(aliases, reason))
+    }
+
+    /// E42: an answer that rests on a snapshot says how old that is.
+    fn with_age(&self, needs: Needs, finish: impl FnOnce(Option<(u16, &str)>) -> Fate) -> Fate {
+        let Some(confirmed_at_s) = self.records.snapshot(needs) else {
+            return finish(None);
+        };
+        let text = ShortText::of_snapshot(self.query.now_s.saturating_sub(confirmed_at_s));
+        finish(Some((ede::STALE_ANSWER, text.as_str())))
+    }
+
+    /// N14, RR40, RR43.
+    fn forward(
+        &self,
+        reply: &mut Reply<'_, '_>,
+        group: usize,
+        needs: Needs,
+        aliases: &Cnames<'_>,
+    ) -> (Fate, Reason) {
+        if !self.question.recursion_desired() {
+            return self.not_recursive(reply, needs, aliases);
+        }
+        let behind_cname = !aliases.is_empty();
+        (Fate::Forward { group, behind_cname }, Reason::Forward)
+    }
+
+    fn not_recursive(
+        &self,
+        reply: &mut Reply<'_, '_>,
+        needs: Needs,
+        aliases: &Cnames<'_>,
+    ) -> (Fate, Reason) {
+        if !aliases.is_empty() {
+            return self.found(reply, needs, Reason::Cname);
+        }
+        reply.clear();
+        let ede = Some((ede::NOT_AUTHORITATIVE, ""));
+        (self.finish(reply, Rcode::Refused, false, ede), Reason::RecursionNotDesired)
+    }
+
+    /// N15, RR42.
+    fn no_group(
+        &self,
+        reply: &mut Reply<'_, '_>,
+        needs: Needs,
+        aliases: &Cnames<'_>,
+    ) -> (Fate, Reason) {
+        if !self.question.recursion_desired() {
+            return self.not_recursive(reply, needs, aliases);
+        }
+        let rcode = if !aliases.is_empty() { Rcode::ServFail } else { Rcode::Refused };
+        let ede = Some((ede::NOT_AUTHORITATIVE, "no upstream for this name"));
+        (self.finish(reply, rcode, false, ede), Reason::NoGroup)
+    }
+}
+
+/// Adds a CNAME of ours; false when it leads back, or there are too many (RR48).
+fn follow<'r>(
+    aliases: &mut Cnames<'r>,
+    target: &'r Arc<Name>,
+    ttl_s: u32,
+    question: &Question<'_>,
+) -> bool {
+    target.wire() != question.name.wire() && aliases.push(target, ttl_s)
+}
+
+/// The reason behind a reply that may begin with our CNAMEs.
+fn behind(aliases: &Cnames<'_>, without: Reason) -> Reason {
+    if aliases.is_empty() { without } else { Reason::Cname }
+}
+
+/// What the reply to a forwarded query needs: the question, and the CNAMEs of ours that lead to the name to ask. Those
+/// are looked up a second time, because few forwarded queries have any.
+fn head<'r>(
+    query: &Query<'r>,
+    question: &Question<'_>,
+    records: &'r Records,
+    identity: &'r Identity,
+    behind_cname: bool,
+) -> ReplyHead<'r> {
+    let settings = &records.zone.settings;
+    let edns = question.edns;
+    let mut cnames = Cnames::NONE;
+    let mut needs = Needs::NOTHING;
+    let mut labels = behind_cname.then(|| question.name.clone());
+    while let Some(name) = &labels
+        && let Route::Own(lookup, _) = route(records, name, question.qtype)
+        && let Some(Node::Alias(next, ttl_s)) = lookup.node
+        && follow(&mut cnames, next, ttl_s, question)
+    {
+        needs = needs.and(lookup.needs);
+        labels = Some(Labels::of(next));
+    }
+    let confirmed_at_s = records.snapshot(needs).filter(|_| behind_cname);
+    let age = |at_s| u32::try_from(query.now_s.saturating_sub(at_s)).unwrap_or(u32::MAX);
+    let form = ReplyForm {
+        id: question.id(),
+        rd: true,
+        cd: question.checking_disabled(),
+        ad: question.authentic_data(),
+        do_: edns.is_some_and(|edns| edns.dnssec_ok),
+        edns: edns.is_some(),
+        qtype: question.qtype,
+        limit: size_limit(edns, query.transport, settings.udp_payload_size),
+        udp_payload_size: settings.udp_payload_size,
+        ra: records.zone.recursion,
+        snapshot_age_s: confirmed_at_s.map(age),
+    };
+    let nsid = (settings.nsid && edns.is_some_and(|edns| edns.nsid))
+        .then_some(identity.pod_name.as_bytes());
+    // The name is uncompressed and follows the header (N4).
+    let name = &query.packet[HEADER..HEADER + question.name.wire().len()];
+    ReplyHead { form, question: name, nsid, cnames }
+}
+
+/// What to ask upstream for a question: its own name, or where our CNAMEs lead.
+fn key(question: &Question<'_>, head: &ReplyHead<'_>) -> LookupKey {
+    let target = head.cnames.iter().last();
+    let name = target.map_or_else(|| question.name.to_name(), |(target, _)| Name::clone(target));
+    LookupKey::new(name, question.qtype, head.form.do_, head.form.cd)
+}

@@ -1,0 +1,343 @@
+//! Reverse names: who may claim an address, and the PTRs it has (docs/dns.md §3.7).
+
+use std::cmp::Ordering;
+
+use crate::address::Address;
+use crate::index::MAX_PUBLISHERS;
+use crate::message::rtype;
+use crate::name::Name;
+use crate::object::Resource;
+use crate::records::{DataSource, Kind, Needs, Publisher, Records, Row, RowLabel, ServiceEntry};
+use crate::reply::{Full, Owner, Rdata, Reply};
+use crate::schema::service_needs;
+use crate::settings::PodRecords;
+use crate::steps::step;
+use crate::text::ShortText;
+
+/// PTRs of one address; few addresses have more than a handful.
+const MAX_POINTERS: usize = 64;
+/// Rows looked at for one reply: all that one namespace has of an address.
+const LOOKS: usize = 2 * MAX_PUBLISHERS;
+/// What nearly all addresses have at most: kept small, because it is cleared for each reply.
+const FEW_POINTERS: usize = 4;
+
+/// What every PTR verdict that is not a cluster IP depends on (§4.4).
+pub(crate) fn pointer_needs(records: &Records) -> Needs {
+    let needs = service_needs(records).and(Needs::SLICES);
+    match records.zone.settings.pods {
+        PodRecords::Verified => needs.and(Needs::PODS),
+        PodRecords::Disabled | PodRecords::Insecure => needs,
+    }
+}
+
+/// The visible Service whose cluster IP this is; the first by name should there be two (RR60).
+pub(crate) fn cluster_ip_owner<'r>(
+    records: &'r Records,
+    holders: &[(Address, Publisher)],
+) -> Option<&'r ServiceEntry> {
+    holders
+        .iter()
+        .take(MAX_PUBLISHERS)
+        .take_while(|(_, holder)| holder.is_cluster_ip())
+        .filter_map(|(_, holder)| records.services.get(holder.service))
+        .filter(|entry| records.visible(entry).is_some())
+        .min_by(|a, b| order_of_services(a, b))
+}
+
+/// Who may have PTRs of an address (RR63); worked out once for each question.
+#[derive(Clone, Copy)]
+pub(crate) struct Claims<'r> {
+    /// What publishes it beside cluster IPs, visible or not.
+    published: &'r [(Address, Publisher)],
+    /// Pods hold the address, and only the namespaces of those may claim it.
+    held: bool,
+    rule: Rule,
+    /// Whether a namespace that publishes the address goes without.
+    pub(crate) withholds: bool,
+    pub(crate) any: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rule {
+    /// Everybody who publishes it.
+    All,
+    /// Those whose targetRef is a Pod of their own namespace.
+    OwnPods,
+    /// The owner cannot be told.
+    Nobody,
+}
+
+impl<'r> Claims<'r> {
+    /// Those of an address that these publish.
+    pub(crate) fn of(
+        records: &'r Records,
+        address: Address,
+        published: &'r [(Address, Publisher)],
+    ) -> Claims<'r> {
+        let cluster_ips = published.iter().take_while(|(_, row)| row.is_cluster_ip()).count();
+        let published = &published[cluster_ips..];
+        let held = is_held(records, address);
+        let mut claims = Claims { published, held, rule: Rule::All, withholds: false, any: false };
+        claims.decide(records);
+        claims
+    }
+
+    /// Looks at one visible row of each namespace, those of own Pods first.
+    fn decide(&mut self, records: &'r Records) {
+        // Nearly every address has one row, which no other namespace can claim.
+        if let &[(address, row)] = self.published {
+            let is_visible = pointer(records, row).is_some();
+            let may_claim = !self.held || is_held_by(records, address, row.namespace, false);
+            (self.any, self.withholds) = (is_visible && may_claim, is_visible && !may_claim);
+            return;
+        }
+        let (mut namespaces, mut owners) = (Several::default(), Several::default());
+        let (mut looks, mut rest) = (LOOKS, self.published);
+        while let Some(&(address, row)) = rest.first() {
+            let is_decided = match row.label.is_own_pod() {
+                true => owners == Several::Many,
+                false => namespaces == Several::Many,
+            };
+            if is_decided {
+                break;
+            }
+            if looks == 0 {
+                // Too many rows that nobody can see: the owner cannot be told.
+                (self.rule, self.withholds, self.any) = (Rule::Nobody, true, false);
+                return;
+            }
+            looks -= 1;
+            let is_visible = pointer(records, row).is_some();
+            let may_claim = !self.held || is_held_by(records, address, row.namespace, false);
+            if is_visible && may_claim {
+                namespaces.add(row.namespace);
+                if row.label.is_own_pod() {
+                    owners.add(row.namespace);
+                }
+            }
+            self.withholds |= is_visible && !may_claim;
+            rest = match is_visible || !may_claim {
+                // The others of this namespace say nothing new.
+                true => {
+                    let share = row.share();
+                    &rest[rest.partition_point(|(_, other)| other.share() == share)..]
+                }
+                false => &rest[1..],
+            };
+        }
+        self.rule = match (namespaces, owners) {
+            (Several::None | Several::One(_), _) | (_, Several::None) => Rule::All,
+            (Several::Many, Several::One(_)) => Rule::OwnPods,
+            (Several::Many, Several::Many) => Rule::Nobody,
+        };
+        self.any = namespaces != Several::None && self.rule != Rule::Nobody;
+        self.withholds |= self.rule != Rule::All;
+    }
+
+    /// The rows that have a PTR; [`LOOKS`] are looked at.
+    fn pointers(&self, records: &'r Records) -> impl Iterator<Item = Pointer<'r>> {
+        let (held, rule) = (self.held, self.rule);
+        let rows = self.published.iter().take(LOOKS).filter(move |(address, row)| {
+            let by_rule = match rule {
+                Rule::All => true,
+                Rule::OwnPods => row.label.is_own_pod(),
+                Rule::Nobody => false,
+            };
+            by_rule && (!held || is_held_by(records, *address, row.namespace, false))
+        });
+        rows.filter_map(|&(_, row)| pointer(records, row))
+    }
+}
+
+/// Whether Pods decide who may claim the address.
+fn is_held(records: &Records, address: Address) -> bool {
+    records.zone.settings.pods == PodRecords::Verified
+        && records.source(Resource::Pods) != DataSource::None
+        && records.pod_addresses.get(address).first().is_some_and(|(_, pod)| !pod.host_network)
+}
+
+/// Whether a Pod of this namespace has the address, as its own or as its node's.
+pub(crate) fn is_held_by(
+    records: &Records,
+    address: Address,
+    namespace: u32,
+    host_network: bool,
+) -> bool {
+    let pods = records.pod_addresses.get(address);
+    let wanted = (host_network, namespace);
+    let at = pods.partition_point(|(_, pod)| (pod.host_network, pod.namespace) < wanted);
+    pods.get(at).is_some_and(|(_, pod)| (pod.host_network, pod.namespace) == wanted)
+}
+
+/// None, one or several namespaces.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Several {
+    #[default]
+    None,
+    One(u32),
+    Many,
+}
+
+impl Several {
+    fn add(&mut self, namespace: u32) {
+        *self = match *self {
+            Several::None => Several::One(namespace),
+            Several::One(known) if known == namespace => *self,
+            Several::One(_) | Several::Many => Several::Many,
+        }
+    }
+}
+
+/// A row as a candidate for a PTR, if its Service is visible (RR61, RR65).
+fn pointer<'r>(records: &'r Records, row: Publisher) -> Option<Pointer<'r>> {
+    step(1);
+    let entry = records.services.get(row.service)?;
+    let headless = match records.visible(entry)?.kind {
+        Kind::Headless => true,
+        Kind::ClusterIp(_) => false,
+        Kind::ExternalName(_) | Kind::Unserved => return None,
+    };
+    Some(Pointer { entry, slice: row.slice, label: row.label, headless })
+}
+
+/// One candidate for a PTR.
+#[derive(Clone, Copy)]
+struct Pointer<'r> {
+    entry: &'r ServiceEntry,
+    slice: u32,
+    label: RowLabel,
+    headless: bool,
+}
+
+/// A candidate with its endpoint name.
+#[derive(Clone, Copy)]
+struct Named<'r> {
+    entry: &'r ServiceEntry,
+    label: &'r [u8],
+    /// RR62: hostnames first, headless before ClusterIP.
+    rank: (bool, bool),
+}
+
+impl Named<'_> {
+    /// RR62: by rank, then ascending by the name as text.
+    fn order(&self, other: &Named<'_>) -> Ordering {
+        step(4);
+        self.rank.cmp(&other.rank).then_with(|| self.order_of_names(other))
+    }
+
+    fn order_of_names(&self, other: &Named<'_>) -> Ordering {
+        order_of_labels(self.label, other.label)
+            .then_with(|| order_of_services(self.entry, other.entry))
+    }
+
+    fn same_name(&self, other: &Named<'_>) -> bool {
+        std::ptr::eq(self.entry, other.entry) && self.label == other.label
+    }
+}
+
+/// The order of two labels in names as dotted text: a label that ends goes on with a dot.
+fn order_of_labels(a: &[u8], b: &[u8]) -> Ordering {
+    let shared = a.len().min(b.len());
+    let next = |label: &[u8]| label.get(shared).copied().unwrap_or(b'.');
+    a[..shared].cmp(&b[..shared]).then_with(|| next(a).cmp(&next(b)))
+}
+
+/// The order of two Services by name, then namespace.
+fn order_of_services(a: &ServiceEntry, b: &ServiceEntry) -> Ordering {
+    let ((a, a_namespace), (b, b_namespace)) = (a.labels(), b.labels());
+    order_of_labels(a, b).then_with(|| order_of_labels(a_namespace, b_namespace))
+}
+
+/// Writes the PTR of a cluster IP (RR60).
+pub(crate) fn write_cluster_ip_pointer(
+    records: &Records,
+    entry: &ServiceEntry,
+    owner: Owner<'_>,
+    reply: &mut Reply<'_, '_>,
+) {
+    let _ = write_pointer(records, &[&entry.wire, &records.zone.svc], owner, reply);
+}
+
+/// Writes the PTRs of an address of endpoints, in the order of RR62.
+pub(crate) fn write_pointers(
+    records: &Records,
+    claims: &Claims<'_>,
+    owner: Owner<'_>,
+    reply: &mut Reply<'_, '_>,
+) {
+    match claims.published.len() {
+        0..=FEW_POINTERS => write_sorted::<FEW_POINTERS>(records, claims, owner, reply),
+        _ => write_sorted::<MAX_POINTERS>(records, claims, owner, reply),
+    }
+}
+
+#[inline(never)]
+fn write_sorted<const N: usize>(
+    records: &Records,
+    claims: &Claims<'_>,
+    owner: Owner<'_>,
+    reply: &mut Reply<'_, '_>,
+) {
+    let Some(&(address, _)) = claims.published.first() else {
+        return;
+    };
+    // Rows without another name share the one that is made of the address.
+    let derived = ShortText::of(address);
+    let mut names: [Option<Named<'_>>; N] = [None; N];
+    let mut count = 0;
+    for Pointer { entry, slice, label, headless } in claims.pointers(records).take(N) {
+        let rank = (!label.is_hostname(), !headless);
+        let row = Row { address, slice, label };
+        let label = records.name_of(&row).unwrap_or(derived.as_bytes());
+        names[count] = Some(Named { entry, label, rank });
+        count += 1;
+    }
+    let names = &mut names[..count];
+    names.sort_unstable_by(|a, b| match (a, b) {
+        (Some(a), Some(b)) => a.order(b),
+        _ => Ordering::Equal,
+    });
+    for index in 0..count {
+        let Some(name) = names[index] else {
+            return;
+        };
+        if is_repeated(&names[..index], &name) {
+            continue;
+        }
+        let length = [name.label.len() as u8];
+        let parts = [&length[..], name.label, &name.entry.wire, &records.zone.svc];
+        if write_pointer(records, &parts, owner, reply).is_err() {
+            return;
+        }
+    }
+}
+
+/// Whether a name stands among those before it, which are in the order of RR62: right before, or, when
+/// it came from no `hostname`, among those that did.
+fn is_repeated(before: &[Option<Named<'_>>], name: &Named<'_>) -> bool {
+    let same =
+        |other: &Option<Named<'_>>| other.as_ref().is_some_and(|other| name.same_name(other));
+    if before.last().is_some_and(same) {
+        return true;
+    }
+    let as_hostname = (false, name.rank.1);
+    let at = before.partition_point(|other| {
+        other.as_ref().is_some_and(|other| {
+            other.rank.cmp(&as_hostname).then_with(|| other.order_of_names(name)).is_lt()
+        })
+    });
+    before.get(at).is_some_and(same)
+}
+
+fn write_pointer(
+    records: &Records,
+    parts: &[&[u8]],
+    owner: Owner<'_>,
+    reply: &mut Reply<'_, '_>,
+) -> Result<(), Full> {
+    // Names that would be too long were not let in.
+    let Some(target) = Name::compose(parts) else {
+        return Ok(());
+    };
+    reply.answer(owner, rtype::PTR, records.zone.settings.ttl_s, Rdata::Name(target.wire()))
+}

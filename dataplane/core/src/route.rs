@@ -1,0 +1,181 @@
+//! Which zone or upstream group a name belongs to. The steps are those of docs/dns.md §2.2 in their order (A10-A20); the
+//! first that matches decides. Ours are the zones and names of A1-A5.
+
+use std::net::IpAddr;
+
+use crate::address::{Address, ReverseName};
+use crate::extra::ExtraOwner;
+use crate::message::{Labels, rtype};
+use crate::records::{Needs, Records};
+use crate::reverse::{Claims, cluster_ip_owner, pointer_needs};
+use crate::schema::{Lookup, Node, cluster_name, service_needs};
+
+/// Where a name leads.
+pub(crate) enum Route<'r, 'q> {
+    /// It is ours, whatever the outcome.
+    Own(Lookup<'r, 'q>, Soa<'q>),
+    /// An upstream group answers, for ANY too (A18, A19, WR31).
+    Group(usize),
+    /// No group is left: neither a stub domain matches nor are there upstreams (A20).
+    NoGroup,
+}
+
+/// The SOA of the zone a name of ours belongs to (N30).
+#[derive(Clone, Copy)]
+pub(crate) struct Soa<'q> {
+    /// Its owner in wire form.
+    pub(crate) owner: &'q [u8],
+    pub(crate) kind: SoaKind,
+}
+
+/// What decides serial and TTL of an SOA.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SoaKind {
+    /// That of the cluster zone or of a reverse zone (RR70).
+    Cluster,
+    /// That of an extra record outside the zone (RR83).
+    Extra,
+    /// That of a special-use name (docs/dns.md §2.3).
+    SpecialUse,
+}
+
+/// Decides where a name leads.
+pub(crate) fn route<'r: 'q, 'q>(
+    records: &'r Records,
+    name: &'q Labels,
+    qtype: u16,
+) -> Route<'r, 'q> {
+    let reverse = ReverseName::of(name);
+    if let Some((lookup, owner)) = special_use(name, reverse.as_ref()) {
+        return Route::Own(lookup, Soa { owner, kind: SoaKind::SpecialUse });
+    }
+    let zone = &records.zone;
+    if !records.is_configured() {
+        let soa = Soa { owner: zone.apex(), kind: SoaKind::Cluster };
+        return Route::Own(Lookup::missing(Needs::CONFIGURATION), soa);
+    }
+    if let Some(left) = name.below(zone.apex(), zone.apex_labels) {
+        let lookup = match zone.extra.overriding(name.wire()) {
+            Some(owner) => Lookup::found(extra_node(owner), Needs::NOTHING),
+            None => cluster_name(records, name, left),
+        };
+        return Route::Own(lookup, Soa { owner: zone.apex(), kind: SoaKind::Cluster });
+    }
+    if let Some(reverse) = reverse
+        && let Some(route) = reverse_name(records, name, reverse, qtype)
+    {
+        return route;
+    }
+    if let Some(owner) = zone.extra.find(name) {
+        let soa = Soa { owner: owner.name.wire(), kind: SoaKind::Extra };
+        return Route::Own(Lookup::found(extra_node(owner), Needs::NOTHING), soa);
+    }
+    match zone.stub_domains.longest(name, 0) {
+        Some(&group) => Route::Group(group),
+        None if zone.settings.default_upstreams => Route::Group(0),
+        None => Route::NoGroup,
+    }
+}
+
+fn extra_node<'r, 'q>(owner: &'r ExtraOwner) -> Node<'r, 'q> {
+    match &owner.cname {
+        Some((target, ttl_s)) => Node::Alias(target, *ttl_s),
+        None => Node::Extra(owner),
+    }
+}
+
+/// A12: names that never leave this process (RFC 6761, §2.3), with the owner of their SOA.
+fn special_use<'q>(
+    name: &'q Labels,
+    reverse: Option<&ReverseName>,
+) -> Option<(Lookup<'static, 'q>, &'q [u8])> {
+    let top = name.count().checked_sub(1)?;
+    let found = |node, apex| Some((Lookup::found(node, Needs::NOTHING), name.suffix(apex)));
+    let missing = |apex| Some((Lookup::missing(Needs::NOTHING), name.suffix(apex)));
+    match name.label(top) {
+        b"localhost" => found(Node::Localhost, top),
+        b"invalid" | b"onion" if top == 0 => found(Node::EmptyNonTerminal, top),
+        b"invalid" | b"onion" => missing(top),
+        b"clusterdns-loop" if top == 0 => found(Node::EmptyNonTerminal, top),
+        b"clusterdns-loop" => found(Node::LoopProbe, top),
+        b"arpa" if top > 0 && name.label(top - 1) == b"resolver" => match top {
+            1 => found(Node::EmptyNonTerminal, top - 1),
+            _ => missing(top - 1),
+        },
+        b"arpa" => loopback_reverse(name, reverse?),
+        _ => None,
+    }
+}
+
+/// The reverse names of the loopback addresses (A41).
+fn loopback_reverse<'q>(
+    name: &'q Labels,
+    reverse: &ReverseName,
+) -> Option<(Lookup<'static, 'q>, &'q [u8])> {
+    let apex = reverse.left.checked_sub(reverse.loopback_labels()?)?;
+    let node = match reverse.address() {
+        Some(_) if reverse.is_localhost() => Some(Node::LocalhostPointer),
+        Some(_) => None,
+        None => reverse.is_partial().then_some(Node::EmptyNonTerminal),
+    };
+    Some((Lookup { node, needs: Needs::NOTHING }, name.suffix(apex)))
+}
+
+/// A15 and A16; `None` routes on.
+fn reverse_name<'r: 'q, 'q>(
+    records: &'r Records,
+    name: &'q Labels,
+    reverse: ReverseName,
+    qtype: u16,
+) -> Option<Route<'r, 'q>> {
+    let owned = records
+        .zone
+        .settings
+        .reverse_cidrs
+        .iter()
+        .filter_map(|range| reverse.apex_labels(range))
+        .max();
+    // A mapped address is not the IPv4 address that it spells, and nothing has it (RR20).
+    let address = reverse.address().filter(|address| !is_mapped(*address)).map(Address::from);
+    if owned.is_none() && (qtype != rtype::PTR || address.is_none()) {
+        return None;
+    }
+    let apex = reverse.left - owned.unwrap_or(reverse.left);
+    let soa = Soa { owner: name.suffix(apex), kind: SoaKind::Cluster };
+    let lookup = match address {
+        Some(address) => {
+            let lookup = pointers(records, address);
+            match (&lookup.node, owned) {
+                (None, None) if !records.lacks(lookup.needs) => return None,
+                // Only NXDOMAIN depends on Namespaces (§4.4 note 1).
+                (None, Some(_)) => Lookup::missing(lookup.needs.and(Needs::NAMESPACES)),
+                (None, None) | (Some(_), _) => lookup,
+            }
+        }
+        None if apex == 0 => Lookup::found(Node::Apex, Needs::NOTHING),
+        None if reverse.is_partial() => Lookup::found(Node::EmptyNonTerminal, Needs::NOTHING),
+        None => Lookup::missing(Needs::NOTHING),
+    };
+    Some(Route::Own(lookup, soa))
+}
+
+fn is_mapped(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some())
+}
+
+/// The PTRs of one address: a cluster IP's, else those of endpoints, else automatic ones (RR60-RR64).
+fn pointers<'r, 'q>(records: &'r Records, address: Address) -> Lookup<'r, 'q> {
+    let published = records.addresses.get(address);
+    if let Some(entry) = cluster_ip_owner(records, published) {
+        return Lookup::found(Node::ClusterIpPointer(entry), service_needs(records));
+    }
+    let needs = pointer_needs(records);
+    let claims = Claims::of(records, address, published);
+    if claims.any {
+        return Lookup::found(Node::Pointers(claims), needs);
+    }
+    if !records.zone.extra.pointers(address).is_empty() {
+        return Lookup::found(Node::ExtraPointers(address), needs);
+    }
+    Lookup::missing(needs)
+}

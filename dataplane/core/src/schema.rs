@@ -1,0 +1,308 @@
+//! The Kubernetes DNS specification 1.1.0 as code: which names exist below the cluster domain and
+//! what lies at each (docs/dns.md §3.1), one function per section.
+
+use std::sync::Arc;
+
+use crate::address::{Address, dashed};
+use crate::endpoints::{EndpointName, PortFilter, Presence};
+use crate::extra::ExtraOwner;
+use crate::message::Labels;
+use crate::name::Name;
+use crate::object::Protocol;
+use crate::records::{Kind, Needs, Ports, Records, ServiceEntry, ServiceObject};
+use crate::reverse::{Claims, is_held_by};
+use crate::settings::PodRecords;
+
+/// What lies at an existing name.
+#[derive(Clone, Copy)]
+pub(crate) enum Node<'r, 'q> {
+    /// The apex of a zone of ours with its SOA and NS.
+    Apex,
+    /// A name with nothing but names below it.
+    EmptyNonTerminal,
+    /// `ns.dns.Z`.
+    NameServer,
+    /// `dns-version.Z`.
+    Version,
+    /// A ClusterIP Service (RR13-RR16).
+    ClusterIp(&'r ServiceEntry, &'r ServiceObject),
+    /// A named port of one (RR30).
+    ClusterIpPort(&'r ServiceEntry, &'r ServiceObject, PortName<'q>),
+    /// A headless Service with published endpoints (RR17).
+    Headless(&'r ServiceEntry),
+    /// A named port of one (RR31).
+    HeadlessPort(&'r ServiceEntry, PortName<'q>),
+    /// An endpoint name (RR8).
+    Endpoint(&'r ServiceEntry, EndpointName<'q>),
+    /// A name that is an alias: ExternalName, or a CNAME among the extra records.
+    Alias(&'r Arc<Name>, u32),
+    /// A pod name (§3.6).
+    PodAddress(Address),
+    /// Extra records.
+    Extra(&'r ExtraOwner),
+    /// The reverse name of a cluster IP, and whose it is (RR60).
+    ClusterIpPointer(&'r ServiceEntry),
+    /// A reverse name with PTRs of endpoints, and who may have them.
+    Pointers(Claims<'r>),
+    /// A reverse name with PTRs from extra records only (RR64).
+    ExtraPointers(Address),
+    /// `localhost.` or below (A40).
+    Localhost,
+    /// The reverse name of a loopback address (A41).
+    LocalhostPointer,
+    /// Below `clusterdns-loop.` (A43).
+    LoopProbe,
+}
+
+/// The labels of a named port.
+#[derive(Clone, Copy)]
+pub(crate) struct PortName<'q> {
+    pub(crate) name: &'q [u8],
+    pub(crate) protocol: Protocol,
+}
+
+/// What a lookup found, and which data must be complete for that to be true (§4.4).
+pub(crate) struct Lookup<'r, 'q> {
+    /// `None` is NXDOMAIN.
+    pub(crate) node: Option<Node<'r, 'q>>,
+    pub(crate) needs: Needs,
+}
+
+impl<'r, 'q> Lookup<'r, 'q> {
+    pub(crate) fn found(node: Node<'r, 'q>, needs: Needs) -> Self {
+        Lookup { node: Some(node), needs }
+    }
+
+    pub(crate) fn missing(needs: Needs) -> Self {
+        Lookup { node: None, needs }
+    }
+
+    fn found_if(exists: bool, node: Node<'r, 'q>, needs: Needs) -> Self {
+        Lookup { node: exists.then_some(node), needs }
+    }
+}
+
+/// A name at or below `Z`, `left` labels below it (A14), overriding extra records aside.
+pub(crate) fn cluster_name<'r, 'q>(
+    records: &'r Records,
+    name: &'q Labels,
+    left: usize,
+) -> Lookup<'r, 'q> {
+    let lookup = below_apex(records, name, left);
+    if lookup.node.is_none() && records.zone.extra.is_ancestor(name) {
+        // RR84: it exists, whatever Kubernetes says, but what Kubernetes says may be more.
+        return Lookup::found(Node::EmptyNonTerminal, lookup.needs);
+    }
+    if lookup.node.is_none() && lookup.needs != Needs::NOTHING {
+        // §4.4 note 1: no NXDOMAIN without the Namespaces.
+        return Lookup::missing(lookup.needs.and(Needs::NAMESPACES));
+    }
+    lookup
+}
+
+fn below_apex<'r, 'q>(records: &'r Records, name: &'q Labels, left: usize) -> Lookup<'r, 'q> {
+    if left == 0 {
+        return Lookup::found(Node::Apex, Needs::NOTHING);
+    }
+    match (name.label(left - 1), left) {
+        (b"svc" | b"pod" | b"dns", 1) => Lookup::found(Node::EmptyNonTerminal, Needs::NOTHING),
+        (b"dns-version", 1) => Lookup::found(Node::Version, Needs::NOTHING),
+        (b"dns", 2) if name.label(0) == b"ns" => name_server(records),
+        (b"svc", 2) => namespace(records, name),
+        (b"svc", 3..=5) => below_namespace(records, name, left),
+        (b"pod", 2) if records.zone.settings.pods != PodRecords::Disabled => {
+            namespace(records, name)
+        }
+        (b"pod", 3) => pod(records, name),
+        _ => Lookup::missing(Needs::NOTHING),
+    }
+}
+
+/// RR3, RR72.
+fn name_server<'r, 'q>(records: &'r Records) -> Lookup<'r, 'q> {
+    let needs = match records.zone.service_addresses {
+        Some(_) => Needs::NOTHING,
+        None => Needs::SERVICES,
+    };
+    Lookup::found(Node::NameServer, needs)
+}
+
+/// RR5 and RR6.
+fn namespace<'r, 'q>(records: &'r Records, name: &Labels) -> Lookup<'r, 'q> {
+    let exists = visible_namespace(records, name.range(0, 1)).is_some();
+    Lookup::found_if(exists, Node::EmptyNonTerminal, Needs::SERVICES.and(Needs::NAMESPACES))
+}
+
+/// The place of a namespace, if clients may see it (N40).
+fn visible_namespace(records: &Records, label: &[u8]) -> Option<u32> {
+    let slot = records.namespace(label)?;
+    records.namespaces.get(slot)?.visible.then_some(slot)
+}
+
+/// What every question about a Service depends on (§4.4 note 1).
+fn alias_needs(records: &Records) -> Needs {
+    match records.zone.selects_namespaces() {
+        true => Needs::SERVICES.and(Needs::NAMESPACES),
+        false => Needs::SERVICES,
+    }
+}
+
+/// The same for ClusterIP Services, and for missing ones, which may be empty ones that are hidden (RR15).
+pub(crate) fn service_needs(records: &Records) -> Needs {
+    let mut needs = alias_needs(records);
+    if records.zone.settings.hide_empty_services {
+        needs = needs.and(Needs::SLICES);
+    }
+    needs
+}
+
+/// RR7 to RR10: the Service, then what may lie below it.
+fn below_namespace<'r, 'q>(records: &'r Records, name: &'q Labels, left: usize) -> Lookup<'r, 'q> {
+    let needs = service_needs(records);
+    let wire = name.range(left - 3, left - 1);
+    let known = records.service(wire).map(|(_, entry)| entry);
+    let Some((entry, object)) = known.and_then(|entry| Some((entry, records.visible(entry)?)))
+    else {
+        return Lookup::missing(needs);
+    };
+    match &object.kind {
+        Kind::ClusterIp(_) => cluster_ip(entry, object, records, name, left, needs),
+        Kind::Headless => headless(entry, records, name, left, needs.and(Needs::SLICES)),
+        Kind::ExternalName(target) if left == 3 => {
+            let alias = Node::Alias(target, records.zone.settings.ttl_s);
+            Lookup::found(alias, alias_needs(records))
+        }
+        // RR49; an unserved Service is not visible.
+        Kind::ExternalName(_) | Kind::Unserved => Lookup::missing(alias_needs(records)),
+    }
+}
+
+fn cluster_ip<'r, 'q>(
+    entry: &'r ServiceEntry,
+    object: &'r ServiceObject,
+    records: &'r Records,
+    name: &'q Labels,
+    left: usize,
+    needs: Needs,
+) -> Lookup<'r, 'q> {
+    match below_service(name, left) {
+        Below::Service => Lookup::found(Node::ClusterIp(entry, object), needs),
+        Below::Protocol(protocol) => {
+            let exists = object.ports.has_named(protocol) || object.ports.is_cut;
+            Lookup::found_if(exists, Node::EmptyNonTerminal, needs)
+        }
+        Below::Port(port) => match port.of(&object.ports) {
+            [] => Lookup::found_if(object.ports.is_cut, Node::EmptyNonTerminal, needs),
+            [_, ..] => Lookup::found(Node::ClusterIpPort(entry, object, port), needs),
+        },
+        Below::Endpoint(label) => endpoint(entry, records, label, needs.and(Needs::SLICES)),
+        Below::Nothing => Lookup::missing(needs),
+    }
+}
+
+fn headless<'r, 'q>(
+    entry: &'r ServiceEntry,
+    records: &'r Records,
+    name: &'q Labels,
+    left: usize,
+    needs: Needs,
+) -> Lookup<'r, 'q> {
+    if entry.by_address.is_empty() {
+        // RR18: neither it nor anything below it.
+        return Lookup::missing(needs);
+    }
+    match below_service(name, left) {
+        Below::Service => Lookup::found(Node::Headless(entry), needs),
+        Below::Protocol(protocol) => {
+            let exists = entry.has_protocol(records, protocol) != Presence::Absent;
+            Lookup::found_if(exists, Node::EmptyNonTerminal, needs)
+        }
+        Below::Port(port) => match entry.presence(records, PortFilter::Named(port)) {
+            Presence::Present => Lookup::found(Node::HeadlessPort(entry, port), needs),
+            Presence::Absent => Lookup::missing(needs),
+            // It may exist: no NXDOMAIN for a name that the limits leave out.
+            Presence::Unknown => Lookup::found(Node::EmptyNonTerminal, needs),
+        },
+        Below::Endpoint(label) => endpoint(entry, records, label, needs),
+        Below::Nothing => Lookup::missing(needs),
+    }
+}
+
+/// RR8.
+fn endpoint<'r, 'q>(
+    entry: &'r ServiceEntry,
+    records: &'r Records,
+    label: &'q [u8],
+    needs: Needs,
+) -> Lookup<'r, 'q> {
+    let name = EndpointName::read(label);
+    let exists = entry.has_endpoint(records, name);
+    Lookup::found_if(exists, Node::Endpoint(entry, name), needs)
+}
+
+/// What a name below a Service asks for, by its shape.
+enum Below<'q> {
+    Service,
+    Endpoint(&'q [u8]),
+    /// RR9.
+    Protocol(Protocol),
+    /// RR10.
+    Port(PortName<'q>),
+    Nothing,
+}
+
+fn below_service(name: &Labels, left: usize) -> Below<'_> {
+    match left {
+        3 => Below::Service,
+        4 => match name.label(0) {
+            [b'_', protocol @ ..] => protocol_of(protocol).map_or(Below::Nothing, Below::Protocol),
+            label => Below::Endpoint(label),
+        },
+        5 => match (name.label(0), name.label(1)) {
+            ([b'_', port @ ..], [b'_', protocol @ ..]) if !port.is_empty() => protocol_of(protocol)
+                .map_or(Below::Nothing, |protocol| Below::Port(PortName { name: port, protocol })),
+            _ => Below::Nothing,
+        },
+        _ => Below::Nothing,
+    }
+}
+
+fn protocol_of(label: &[u8]) -> Option<Protocol> {
+    match label {
+        b"tcp" => Some(Protocol::Tcp),
+        b"udp" => Some(Protocol::Udp),
+        b"sctp" => Some(Protocol::Sctp),
+        _ => None,
+    }
+}
+
+impl PortName<'_> {
+    /// The places of the ports with this name in a list.
+    pub(crate) fn of<'r>(&self, ports: &'r Ports) -> &'r [u16] {
+        ports.named(self.name, self.protocol)
+    }
+}
+
+/// RR11 (§3.6).
+fn pod<'r, 'q>(records: &'r Records, name: &Labels) -> Lookup<'r, 'q> {
+    let needs = Needs::SERVICES.and(Needs::NAMESPACES);
+    let needs = match records.zone.settings.pods {
+        PodRecords::Disabled => return Lookup::missing(Needs::NOTHING),
+        PodRecords::Insecure => needs,
+        PodRecords::Verified => needs.and(Needs::PODS),
+    };
+    let (Some(namespace), Some(address)) =
+        (visible_namespace(records, name.range(1, 2)), dashed(name.label(0)))
+    else {
+        return Lookup::missing(needs);
+    };
+    let exists = match records.zone.settings.pods {
+        PodRecords::Disabled => false,
+        PodRecords::Insecure => true,
+        PodRecords::Verified => {
+            is_held_by(records, address, namespace, false)
+                || is_held_by(records, address, namespace, true)
+        }
+    };
+    Lookup::found_if(exists, Node::PodAddress(address), needs)
+}

@@ -1,0 +1,78 @@
+//! The settings in the form that answers are made from: names composed, tables built, once per
+//! configuration.
+
+use crate::address::Address;
+use crate::extra::{Extra, NameTable};
+use crate::name::Name;
+use crate::settings::{ServiceAddresses, Settings};
+
+/// Longest TTL of a negative answer in seconds (N31).
+const MAX_NEGATIVE_TTL_S: u32 = 5;
+
+/// `ns.dns` and `hostmaster`, which stand before `Z`.
+pub(crate) const NAME_SERVER_LABELS: &[u8; 7] = b"\x02ns\x03dns";
+pub(crate) const MAILBOX_LABEL: &[u8; 11] = b"\x0ahostmaster";
+
+/// One configuration, compiled.
+#[derive(Debug)]
+pub(crate) struct Zone {
+    pub(crate) settings: Settings,
+    /// Labels of `Z`.
+    pub(crate) apex_labels: usize,
+    /// `ns.dns.Z` (RR71).
+    pub(crate) name_server: Name,
+    /// `hostmaster.Z` (RR70).
+    pub(crate) mailbox: Name,
+    /// `.svc.Z` behind Service and namespace, in wire form.
+    pub(crate) svc: Box<[u8]>,
+    /// `N`.
+    pub(crate) negative_ttl_s: u32,
+    pub(crate) extra: Extra,
+    /// Stub domain → group number.
+    pub(crate) stub_domains: NameTable<usize>,
+    /// RA (WR5).
+    pub(crate) recursion: bool,
+    /// `serviceAddresses` when they are written down.
+    pub(crate) service_addresses: Option<Vec<Address>>,
+}
+
+impl Zone {
+    pub(crate) fn new(mut settings: Settings) -> Zone {
+        // Replies are laid out for these bounds (§1.1); `check` has them too.
+        settings.udp_payload_size = settings.udp_payload_size.clamp(512, 4096);
+        let apex = settings.cluster_domain.wire();
+        // Z has at most 121 octets, so that these prefixes fit; the root stands in for the impossible.
+        let below = |prefix: &[u8]| Name::compose(&[prefix, apex]).unwrap_or(Name::ROOT);
+        let mut stub_domains = NameTable::default();
+        for (index, domain) in settings.stub_domains.iter().enumerate() {
+            stub_domains.entry(domain, || index + 1);
+        }
+        Zone {
+            apex_labels: settings.cluster_domain.labels().count(),
+            name_server: below(NAME_SERVER_LABELS),
+            mailbox: below(MAILBOX_LABEL),
+            svc: [b"\x03svc", apex].concat().into(),
+            negative_ttl_s: settings.ttl_s.min(MAX_NEGATIVE_TTL_S),
+            extra: Extra::new(&settings.extra, &settings.cluster_domain),
+            recursion: settings.default_upstreams || !settings.stub_domains.is_empty(),
+            stub_domains,
+            service_addresses: match &settings.service_addresses {
+                ServiceAddresses::Fixed(addresses) => {
+                    Some(addresses.iter().map(|&address| address.into()).collect())
+                }
+                ServiceAddresses::OfService { .. } => None,
+            },
+            settings,
+        }
+    }
+
+    /// `Z` in wire form.
+    pub(crate) fn apex(&self) -> &[u8] {
+        self.settings.cluster_domain.wire()
+    }
+
+    /// Whether namespace labels decide what is visible, so that Namespaces are needed (§4.4).
+    pub(crate) fn selects_namespaces(&self) -> bool {
+        !self.settings.exposure.namespace_selector.0.is_empty()
+    }
+}

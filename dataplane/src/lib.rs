@@ -7,6 +7,7 @@ pub mod identity;
 pub mod listeners;
 pub mod metrics;
 pub mod names;
+pub mod origin;
 pub mod probes;
 pub mod serve;
 pub mod settings;

@@ -10,6 +10,7 @@ use super::cache::{Found, Limits};
 use super::chain::Chain;
 use super::lookup::Unresolved;
 use super::{Client, Forwarder, RouteId, Upstreams, random};
+use crate::origin::Origin;
 
 /// How long a client waits for an upstream when there is a stale reply for it (CA40, RFC 8767 §5).
 pub(super) const CLIENT_TIMER: Duration = Duration::from_millis(1_800);
@@ -23,6 +24,8 @@ pub enum Cached {
     Reply {
         /// Its length.
         octets: usize,
+        /// Whether it has expired.
+        origin: Origin,
         /// An upstream is to be asked as well, for nobody in particular (CA30).
         refresh: bool,
     },
@@ -56,6 +59,17 @@ pub(super) enum End {
 }
 
 impl Resolved {
+    /// Where the client's reply comes from.
+    pub fn origin(&self) -> Origin {
+        match &self.0 {
+            End::One(Ok((_, Freshness::Stale))) => Origin::Stale,
+            End::One(Ok((_, Freshness::Fresh { .. }))) | End::Chain(Chain::Whole(_)) => {
+                Origin::Upstream
+            }
+            End::One(Err(_)) | End::Chain(Chain::Failed(_) | Chain::Nowhere(..)) => Origin::Failed,
+        }
+    }
+
     /// Writes the client's reply into `buffer`, which holds what [`Relayed::write`] asks for; returns its length.
     pub fn write(&self, head: &OwnedHead, buffer: &mut [u8]) -> usize {
         match &self.0 {
@@ -89,7 +103,7 @@ impl Forwarder {
                     false => "upstream servers answered only with errors a moment ago",
                 };
                 let octets = forward.head.fail(CACHED_ERROR, text, buffer);
-                Cached::Reply { octets, refresh: false }
+                Cached::Reply { octets, origin: Origin::Cache, refresh: false }
             }
             Found::Reply { relayed, freshness, refresh }
                 if relayed.is_partial() || (refresh && freshness == Freshness::Stale) =>
@@ -98,7 +112,11 @@ impl Forwarder {
             }
             Found::Reply { relayed, freshness, refresh } => {
                 let octets = relayed.write(&forward.head, freshness, seed, buffer);
-                Cached::Reply { octets, refresh }
+                let origin = match freshness {
+                    Freshness::Fresh { .. } => Origin::Cache,
+                    Freshness::Stale => Origin::Stale,
+                };
+                Cached::Reply { octets, origin, refresh }
             }
         }
     }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use dataplane_core::{Action, Counters, Forward, Freshness, Query, Waiting, respond};
+use dataplane_core::{Action, Counters, Forward, Freshness, Query, Reason, Waiting, respond};
 use futures::FutureExt;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
@@ -13,6 +13,7 @@ use tokio_util::task::TaskTracker;
 use super::ServeCounters;
 use super::counters::add;
 use crate::forward::{Cached, Forwarder, Held, Slot};
+use crate::origin::{Answered, Origin};
 use crate::state::{Published, State};
 
 /// Shared by all serving threads.
@@ -29,8 +30,12 @@ pub(super) struct Desk {
 
 /// The fate of one message.
 pub(super) enum Decision {
-    /// The reply's octets in the buffer.
-    Reply(usize),
+    /// The reply's octets in the buffer, and how it came about.
+    Reply(
+        usize,
+        #[expect(dead_code, reason = "the query log and the histograms read it, which come next")]
+        Answered,
+    ),
     Drop,
     /// An upstream is asked: for whom, what the cache held, and the right to ask, already taken.
     Forward(Box<Waiting>, Option<Held>, Slot),
@@ -63,9 +68,11 @@ impl Desk {
             cache: self.forwarder.cache().counters(),
             identity: &self.state.identity,
         };
-        let (action, _) = respond(&published.records, query, &counters, buffer);
+        let (action, reason) = respond(&published.records, query, &counters, buffer);
         match action {
-            Action::Reply(octets) => Decision::Reply(octets),
+            Action::Reply(octets) => {
+                Decision::Reply(octets, Answered { reason, origin: Origin::Own })
+            }
             Action::Drop => Decision::Drop,
             Action::Forward(forward) => {
                 self.forward(published, worker, query, &forward, room, buffer)
@@ -86,12 +93,12 @@ impl Desk {
         let upstreams = &published.upstreams;
         let own = &self.state.counters[worker];
         let held = match self.forwarder.from_cache(upstreams, forward, query.seed, buffer) {
-            Cached::Reply { octets, refresh } => {
+            Cached::Reply { octets, origin, refresh } => {
                 own.add_cached();
                 if refresh {
                     self.refresh(published, forward, query.client);
                 }
-                return Decision::Reply(octets);
+                return relayed(octets, origin);
             }
             Cached::Ask(held) => held,
         };
@@ -107,9 +114,10 @@ impl Desk {
                 if !stale.is_partial() =>
             {
                 own.add_cached();
-                Decision::Reply(stale.write(&forward.head, Freshness::Stale, query.seed, buffer))
+                let octets = stale.write(&forward.head, Freshness::Stale, query.seed, buffer);
+                relayed(octets, Origin::Stale)
             }
-            (None, _) => Decision::Reply(forward.head.fail(0, "forward limit", buffer)),
+            (None, _) => relayed(forward.head.fail(0, "forward limit", buffer), Origin::Failed),
         }
     }
 
@@ -141,6 +149,11 @@ impl Desk {
         self.late.close();
         self.late.wait().await;
     }
+}
+
+/// The reply to a query that is not ours.
+fn relayed(octets: usize, origin: Origin) -> Decision {
+    Decision::Reply(octets, Answered { reason: Reason::Forward, origin })
 }
 
 /// The client as client lists and limits see it: an IPv4-mapped address is the IPv4 one.

@@ -107,7 +107,7 @@ fn answer(desk: Arc<Desk>) -> Answer {
         let decided =
             catch_unwind(AssertUnwindSafe(|| desk.decide(&published, own, &query, room, buffer)));
         match decided {
-            Ok(Decision::Reply(octets)) => Outcome::Reply(octets),
+            Ok(Decision::Reply(octets, _)) => Outcome::Reply(octets),
             Ok(Decision::Drop) => Outcome::Close,
             Err(_) => {
                 add(&desk.counters.panics, 1);

@@ -98,7 +98,7 @@ impl Worker {
             seed: self.seeds.next(),
         };
         match self.desk.decide(published, self.number, &query, true, buffer) {
-            Decision::Reply(octets) => octets,
+            Decision::Reply(octets, _) => octets,
             Decision::Drop => 0,
             Decision::Forward(waiting, held, slot) => {
                 self.reply_late(published, waiting, held, slot, datagram.local, datagram.peer);

@@ -94,7 +94,7 @@ impl Stage {
         let head = waiting.head.borrow();
         let forward = Forward { group: waiting.group, key: waiting.key.clone(), head };
         let length = match self.forwarder.from_cache(upstreams, &forward, 0, &mut buffer) {
-            Cached::Reply { octets, refresh } => {
+            Cached::Reply { octets, refresh, .. } => {
                 if refresh {
                     self.resolve(waiting.clone()).await;
                 }

@@ -11,15 +11,15 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use crate::counters::{CacheCounters, WorkerCounters};
+use crate::decide::respond::{Action, Counters, Identity, respond};
 use crate::index::Index;
-use crate::message::{Query, Transport, rtype};
-use crate::name::Name;
 use crate::object::{Change, Resource};
 use crate::records::{DataSource, Records};
-use crate::respond::{Action, Counters, Identity, respond};
 use crate::settings::{PodRecords, Settings};
 use crate::steps::count_steps;
 use crate::testing::settings;
+use crate::wire::message::{Query, Transport, rtype};
+use crate::wire::name::Name;
 use objects::{Shape, hostile, namespace, service};
 
 /// So many ClusterIP As may a reply cost beside its octets.

@@ -8,6 +8,7 @@ mod namespaces;
 mod pods;
 mod ports;
 mod publishers;
+pub(crate) mod reads;
 mod services;
 mod slices;
 mod versions;
@@ -20,13 +21,13 @@ pub(crate) use publishers::MAX_PUBLISHERS;
 use crate::index::held::{Held, HeldObjects};
 use crate::index::ports::PortLists;
 use crate::index::publishers::Waiting;
+use crate::index::reads::{Reads, Relist};
 use crate::index::versions::Versions;
 use crate::object::{Change, Key, Object, Problem, Resource};
-use crate::reads::{Reads, Relist};
+use crate::records::zone::Zone;
 use crate::records::{DataSource, Records};
 use crate::settings::{Exposure, Selector, Settings};
-use crate::slots::FreeSlots;
-use crate::zone::Zone;
+use crate::trees::slots::FreeSlots;
 
 /// What a change did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -5,60 +5,50 @@
 
 #![forbid(unsafe_code)]
 
-mod address;
-mod answer;
-mod buckets;
-mod cache;
-mod chaos;
-mod chunks;
+// In reading order: what goes in,
+mod object;
+mod settings;
+
+// how it is held,
+mod index;
+mod records;
+mod trees;
+
+// what a query is and what becomes of it,
+mod decide;
+mod relay;
+mod wire;
+
+// and what all of them use.
 mod counters;
-mod endpoints;
-mod extra;
-mod few;
+mod random;
+mod steps;
+
 #[cfg(test)]
 mod hostile_tests;
-mod index;
-mod message;
-mod name;
-mod object;
-mod random;
-mod reads;
-mod records;
-mod relay;
-mod reply;
-mod resolution;
-mod respond;
-mod reverse;
-mod route;
-mod schema;
-mod settings;
-mod slots;
-mod steps;
 #[cfg(test)]
 mod testing;
-mod text;
-mod zone;
 
-pub use cache::{Age, CacheRules, Decision, decide, lifetime_s};
 pub use counters::{CacheCounters, Reason, ServerCounters, WorkerCounters};
+pub use decide::resolution::{Resolution, Step, Surroundings};
+pub use decide::respond::{Action, Counters, Forward, Identity, Waiting, respond};
+pub use index::reads::{Reads, Relist};
 pub use index::{Applied, Export, Index};
-pub use message::{Query, Transport};
-pub use name::{Name, NameError};
 pub use object::{
     Change, Endpoint, Key, Namespace, Object, Pod, Problem, Protocol, Resource, Service,
     ServiceKind, ServicePort, Slice, SlicePort, TargetRef,
 };
-pub use reads::{Reads, Relist};
 pub use records::{DataSource, Records};
+pub use relay::cache::{Age, CacheRules, Decision, decide, lifetime_s};
 pub use relay::{
     Cnames, Discard, Freshness, LookupKey, OwnedHead, QueryForm, RelayError, Relayed, ReplyForm,
     ReplyHead, TtlCaps, UpstreamQuery, Verdict, write_chain,
 };
-pub use resolution::{Resolution, Step, Surroundings};
-pub use respond::{Action, Counters, Forward, Identity, Waiting, respond};
 pub use settings::{
     EndpointNames, Exposure, ExtraData, ExtraRecord, PodRecords, Requirement, Selector,
     SelectorOperator, ServiceAddresses, Settings, SrvData,
 };
 #[cfg(feature = "steps")]
 pub use steps::count_steps;
+pub use wire::message::{Query, Transport};
+pub use wire::name::{Name, NameError};

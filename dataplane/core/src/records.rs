@@ -4,20 +4,23 @@
 //! Services, namespaces and slices lie in numbered places; hash multimaps lead there from names
 //! and addresses. The next state shares whatever did not change.
 
+pub(crate) mod endpoints;
 mod entries;
+pub(crate) mod extra;
+pub(crate) mod zone;
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
-use crate::address::Address;
-use crate::buckets::Buckets;
 use crate::object::Resource;
-use crate::slots::Slots;
+use crate::records::zone::Zone;
 use crate::steps::step;
-use crate::text::ShortText;
-use crate::zone::Zone;
+use crate::trees::buckets::Buckets;
+use crate::trees::slots::Slots;
+use crate::wire::address::Address;
+use crate::wire::text::ShortText;
 
 pub(crate) use entries::{
     ClusterIps, Kind, Listed, NamespaceEntry, PodHolder, Port, Ports, Publisher, Row, RowLabel,

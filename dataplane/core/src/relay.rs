@@ -6,6 +6,7 @@
 //! message that comes back to [`LookupKey::judge`], and answers each client with [`Relayed::write`] or
 //! [`ReplyHead::fail`].
 
+pub(crate) mod cache;
 mod compress;
 mod head;
 mod key;

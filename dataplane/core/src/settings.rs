@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use crate::name::Name;
+use crate::wire::name::Name;
 
 /// Everything configurable that decides an answer (docs/dns.md §1.1).
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! What several tests of this crate start from.
 
-use crate::name::Name;
 use crate::settings::{EndpointNames, Exposure, PodRecords, ServiceAddresses, Settings};
+use crate::wire::name::Name;
 
 /// The defaults, with one upstream group.
 pub(crate) fn settings() -> Settings {

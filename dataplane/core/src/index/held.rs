@@ -2,8 +2,8 @@
 //! remove it.
 
 use super::kept::Kept;
-use crate::address::Address;
 use crate::object::{Key, Resource};
+use crate::wire::address::Address;
 
 /// Which version of an object is held, and the list it was last seen in.
 #[derive(Clone, Copy, Debug)]

@@ -5,9 +5,9 @@ use std::hash::BuildHasher;
 
 use foldhash::fast::RandomState;
 
-use crate::buckets::Buckets;
 use crate::object::Key;
-use crate::slots::FreeSlots;
+use crate::trees::buckets::Buckets;
+use crate::trees::slots::FreeSlots;
 
 /// Places of one block; the list of blocks is all that moves when there are more.
 const BLOCK: usize = 64;

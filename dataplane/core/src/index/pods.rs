@@ -2,9 +2,9 @@
 
 use super::held::HeldPod;
 use super::{Applied, Index, is_label};
-use crate::address::Address;
 use crate::object::{Key, Pod, Problem, Resource};
 use crate::records::PodHolder;
+use crate::wire::address::Address;
 
 impl Index {
     pub(super) fn apply_pod(&mut self, pod: Pod) -> Applied {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::records::{Port, Ports};
-use crate::slots::FreeSlots;
+use crate::trees::slots::FreeSlots;
 
 /// Room of the table that is kept although it is empty.
 const KEPT_ROOM: usize = 64;

@@ -4,9 +4,9 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashMap};
 
-use crate::address::Address;
-use crate::buckets::Buckets;
 use crate::records::Publisher;
+use crate::trees::buckets::Buckets;
+use crate::wire::address::Address;
 
 /// Rows of one address and namespace that readers see; as many again whose targetRef is a Pod of that
 /// namespace, so that no namespace takes the places of another.

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use super::held::HeldService;
 use super::slices::MAX_PORTS;
 use super::{Applied, Index, is_label, kept_labels, push_label};
-use crate::address::Address;
-use crate::chunks::Chunks;
-use crate::name::Name;
 use crate::object::{Key, Problem, Resource, Service, ServiceKind, ServicePort};
 use crate::records::{
     ClusterIps, Kind, Port, Ports, Publisher, ServiceEntry, ServiceObject, ServiceWire, hash,
 };
 use crate::settings::ServiceAddresses;
+use crate::trees::chunks::Chunks;
+use crate::wire::address::Address;
+use crate::wire::name::Name;
 
 impl Index {
     pub(super) fn apply_service(&mut self, service: Service) -> Applied {

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use super::held::HeldSlice;
 use super::publishers::MAX_PUBLISHERS;
 use super::{Applied, Index, is_label, push_label};
-use crate::address::{Address, is_publishable};
-use crate::endpoints::MAX_LISTS;
-use crate::name::MAX_NAME;
 use crate::object::{Endpoint, Key, Problem, Resource, Slice};
+use crate::records::endpoints::MAX_LISTS;
 use crate::records::{
     Listed, Port, Publisher, Row, RowLabel, SliceEntry, address_order, name_order,
 };
 use crate::settings::EndpointNames;
-use crate::text::ShortText;
+use crate::wire::address::{Address, is_publishable};
+use crate::wire::name::MAX_NAME;
+use crate::wire::text::ShortText;
 
 /// Published addresses of one slice; the API server allows 1,000 endpoints, and ten addresses
 /// each are more than any endpoint has.

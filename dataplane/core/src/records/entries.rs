@@ -5,12 +5,12 @@ use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use crate::address::Address;
-use crate::chunks::Chunks;
-use crate::few::Few;
-use crate::name::Name;
 use crate::object::Protocol;
 use crate::steps::step;
+use crate::trees::chunks::Chunks;
+use crate::trees::few::Few;
+use crate::wire::address::Address;
+use crate::wire::name::Name;
 
 /// A namespace that has an object or a Service.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! Name compression in linear time: a bounded list of names already written (WR25, row W12).
 
-use crate::name::MAX_NAME;
+use crate::wire::name::MAX_NAME;
 
 /// Suffixes remembered: enough for a question, a chain and an SOA. Beyond it names are written in full.
 const MAX_KNOWN: usize = 64;

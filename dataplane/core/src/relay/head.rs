@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::{MAX_UDP, write};
-use crate::name::Name;
+use crate::wire::name::Name;
 
 /// CNAMEs of ours in one reply (RR48).
 pub(crate) const MAX_OWN_CNAMES: usize = 10;

@@ -4,8 +4,8 @@ use super::{
     AD, CD, OPT, QueryForm, RD, TtlCaps, UPSTREAM_PAYLOAD, UpstreamQuery, Verdict, read, select,
     write,
 };
-use crate::message::{CLASS_IN, HEADER};
-use crate::name::{MAX_NAME, Name};
+use crate::wire::message::{CLASS_IN, HEADER};
+use crate::wire::name::{MAX_NAME, Name};
 
 /// The name in lower case, type, DO and CD. The class is always IN. Clients whose queries have the same key and route
 /// share one lookup (FW11) and one cache entry (CA1).

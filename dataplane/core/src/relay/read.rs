@@ -2,8 +2,8 @@
 //! Names are expanded into one arena; no recursion, and pointers lead strictly backwards.
 
 use super::{Discard, OPCODE, QR, RelayError, TC};
-use crate::message::{CLASS_IN, HEADER, rtype};
-use crate::name::{MAX_LABEL, MAX_NAME};
+use crate::wire::message::{CLASS_IN, HEADER, rtype};
+use crate::wire::name::{MAX_LABEL, MAX_NAME};
 
 /// Compression pointers followed in one name: more than any name has labels.
 const MAX_POINTERS: usize = 128;

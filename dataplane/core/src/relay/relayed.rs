@@ -9,8 +9,8 @@ use super::rdata::{CNAME, Layout};
 use super::read;
 use super::select::{Kept, Selected};
 use super::{LookupKey, ReplyHead, write};
-use crate::message::{CLASS_IN, HEADER, rtype};
-use crate::name::Name;
+use crate::wire::message::{CLASS_IN, HEADER, rtype};
+use crate::wire::name::Name;
 
 /// Octets in front of the table of TTLs: Rcode, flags, length of the name, unused; four counts of records; the life
 /// time; where the chain goes on.

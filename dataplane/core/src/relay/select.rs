@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use super::rdata::{self, CNAME, DNAME, NS, NSEC, NSEC3, RRSIG, SOA};
 use super::read::{Message, Record};
 use super::{LookupKey, RelayError, Relayed, TtlCaps};
-use crate::message::rtype::{self, ANY};
-use crate::name::MAX_NAME;
+use crate::wire::message::rtype::{self, ANY};
+use crate::wire::name::MAX_NAME;
 
 /// CNAMEs of one upstream reply (FW41). A loop runs into it too.
 const MAX_CNAMES: usize = 16;

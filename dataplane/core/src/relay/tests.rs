@@ -7,8 +7,8 @@ use hickory_proto::rr::{Name as HickoryName, RData, Record, RecordType};
 use hickory_proto::serialize::binary::BinEncodable;
 
 use super::*;
-use crate::message::HEADER;
-use crate::name::Name;
+use crate::wire::message::HEADER;
+use crate::wire::name::Name;
 
 const ID: u16 = 0x1234;
 const CLIENT_ID: u16 = 0xbeef;

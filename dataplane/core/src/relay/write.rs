@@ -5,11 +5,11 @@ use super::head::MAX_NSID;
 use super::rdata::{CNAME, Layout};
 use super::relayed::{Freshness, Relayed};
 use super::{AD, CD, OPT, QR, RD, ReplyHead, TC};
-use crate::message::{CLASS_IN, HEADER, OPTION_EDE, OPTION_NSID, Rcode, rtype};
-use crate::name::MAX_LABEL;
-use crate::reply::{EDE_FIXED, EDE_TEXT};
-use crate::respond::ede::{BLOCKED, STALE_ANSWER, STALE_NXDOMAIN};
-use crate::text::ShortText;
+use crate::decide::respond::ede::{BLOCKED, STALE_ANSWER, STALE_NXDOMAIN};
+use crate::wire::message::{CLASS_IN, HEADER, OPTION_EDE, OPTION_NSID, Rcode, rtype};
+use crate::wire::name::MAX_LABEL;
+use crate::wire::reply::{EDE_FIXED, EDE_TEXT};
+use crate::wire::text::ShortText;
 
 /// AA, in the third octet of the header.
 const AA: u8 = 0x04;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
-use crate::address::Address;
 use crate::steps::step;
+use crate::wire::address::Address;
 
-/// Children of a node: narrow for the reason given in [`slots`](crate::slots).
+/// Children of a node: narrow for the reason given in [`slots`](crate::trees::slots).
 const WIDTH: usize = 8;
 /// Rows of a leaf before it is split: few, because a reader looks at them one by one, and each line
 /// of memory that nobody has read lately costs more than all instructions of the search.

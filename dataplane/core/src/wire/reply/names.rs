@@ -2,7 +2,7 @@
 //! behind an anchor becomes a pointer.
 
 use super::{ANCHORS, Full, Reply};
-use crate::message::HEADER;
+use crate::wire::message::HEADER;
 
 /// Offsets that a compression pointer can hold (RFC 1035 §4.1.4).
 const POINTER_LIMIT: usize = 0x4000;

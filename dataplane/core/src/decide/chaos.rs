@@ -4,11 +4,11 @@ use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::counters::{Reason, WorkerCounters};
-use crate::message::{Labels, rtype};
+use crate::decide::respond::Counters;
 use crate::records::Records;
-use crate::reply::{Rdata, Reply};
-use crate::respond::Counters;
-use crate::text::ShortText;
+use crate::wire::message::{Labels, rtype};
+use crate::wire::reply::{Rdata, Reply};
+use crate::wire::text::ShortText;
 
 /// Whether a CHAOS name is answered; writes its TXT record if the type asks for it.
 pub(crate) fn write_chaos(

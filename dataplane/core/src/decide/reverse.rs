@@ -2,17 +2,17 @@
 
 use std::cmp::Ordering;
 
-use crate::address::Address;
+use crate::decide::schema::service_needs;
 use crate::index::MAX_PUBLISHERS;
-use crate::message::rtype;
-use crate::name::Name;
 use crate::object::Resource;
 use crate::records::{DataSource, Kind, Needs, Publisher, Records, Row, RowLabel, ServiceEntry};
-use crate::reply::{Full, Owner, Rdata, Reply};
-use crate::schema::service_needs;
 use crate::settings::PodRecords;
 use crate::steps::step;
-use crate::text::ShortText;
+use crate::wire::address::Address;
+use crate::wire::message::rtype;
+use crate::wire::name::Name;
+use crate::wire::reply::{Full, Owner, Rdata, Reply};
+use crate::wire::text::ShortText;
 
 /// PTRs of one address; few addresses have more than a handful.
 const MAX_POINTERS: usize = 64;

@@ -6,8 +6,8 @@ use std::fmt::Write;
 use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::message::Labels;
-use crate::text::ShortText;
+use crate::wire::message::Labels;
+use crate::wire::text::ShortText;
 
 /// IPv4 in its mapped form; IPv4-mapped IPv6 addresses never get here (RR20).
 const MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
@@ -265,7 +265,7 @@ impl ReverseName {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::name::Name;
+    use crate::wire::name::Name;
 
     fn label(text: &str) -> String {
         let address: IpAddr = text.parse().unwrap();

@@ -3,12 +3,12 @@
 
 use std::net::IpAddr;
 
-use crate::address::{Address, ReverseName};
-use crate::extra::ExtraOwner;
-use crate::message::{Labels, rtype};
+use crate::decide::reverse::{Claims, cluster_ip_owner, pointer_needs};
+use crate::decide::schema::{Lookup, Node, cluster_name, service_needs};
+use crate::records::extra::ExtraOwner;
 use crate::records::{Needs, Records};
-use crate::reverse::{Claims, cluster_ip_owner, pointer_needs};
-use crate::schema::{Lookup, Node, cluster_name, service_needs};
+use crate::wire::address::{Address, ReverseName};
+use crate::wire::message::{Labels, rtype};
 
 /// Where a name leads.
 pub(crate) enum Route<'r, 'q> {

@@ -9,11 +9,11 @@ mod pairs;
 mod seen;
 mod subsets;
 
-use crate::address::{Address, dashed};
-use crate::chunks::{Chunks, Position};
 use crate::random::scrambled;
 use crate::records::{Records, Row, ServiceEntry};
-use crate::text::ShortText;
+use crate::trees::chunks::{Chunks, Position};
+use crate::wire::address::{Address, dashed};
+use crate::wire::text::ShortText;
 
 pub(crate) use lists::{Lists, MAX_LISTS, PortFilter, Presence};
 

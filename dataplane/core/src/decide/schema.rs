@@ -3,15 +3,15 @@
 
 use std::sync::Arc;
 
-use crate::address::{Address, dashed};
-use crate::endpoints::{EndpointName, PortFilter, Presence};
-use crate::extra::ExtraOwner;
-use crate::message::Labels;
-use crate::name::Name;
+use crate::decide::reverse::{Claims, is_held_by};
 use crate::object::Protocol;
+use crate::records::endpoints::{EndpointName, PortFilter, Presence};
+use crate::records::extra::ExtraOwner;
 use crate::records::{Kind, Needs, Ports, Records, ServiceEntry, ServiceObject};
-use crate::reverse::{Claims, is_held_by};
 use crate::settings::PodRecords;
+use crate::wire::address::{Address, dashed};
+use crate::wire::message::Labels;
+use crate::wire::name::Name;
 
 /// What lies at an existing name.
 #[derive(Clone, Copy)]

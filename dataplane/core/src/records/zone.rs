@@ -1,10 +1,10 @@
 //! The settings in the form that answers are made from: names composed, tables built, once per
 //! configuration.
 
-use crate::address::Address;
-use crate::extra::{Extra, NameTable};
-use crate::name::Name;
+use crate::records::extra::{Extra, NameTable};
 use crate::settings::{ServiceAddresses, Settings};
+use crate::wire::address::Address;
+use crate::wire::name::Name;
 
 /// Longest TTL of a negative answer in seconds (N31).
 const MAX_NEGATIVE_TTL_S: u32 = 5;

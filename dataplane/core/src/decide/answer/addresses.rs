@@ -1,16 +1,16 @@
 //! A and AAAA of every kind of node: as answers, and as additional data of other records.
 
-use crate::address::Address;
-use crate::answer::{Answer, LOCALHOST_TTL_S};
-use crate::endpoints::PortFilter;
-use crate::message::{CLASS_IN, rtype};
-use crate::name::Name;
+use crate::decide::answer::{Answer, LOCALHOST_TTL_S};
+use crate::decide::schema::Node;
 use crate::object::Resource;
 use crate::random::scaled;
+use crate::records::endpoints::PortFilter;
 use crate::records::{DataSource, Kind, ServiceObject};
-use crate::reply::{Owner, Rdata, Reply, Section};
-use crate::schema::Node;
 use crate::settings::ServiceAddresses;
+use crate::wire::address::Address;
+use crate::wire::message::{CLASS_IN, rtype};
+use crate::wire::name::Name;
+use crate::wire::reply::{Owner, Rdata, Reply, Section};
 
 /// Octets of additional RRsets that were begun and did not fit, after which no more are begun.
 const MAX_WASTED: usize = 1_024;

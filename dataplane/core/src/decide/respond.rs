@@ -3,19 +3,19 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use crate::answer::Answer;
-use crate::chaos::write_chaos;
 use crate::counters::{CacheCounters, Reason, ServerCounters, WorkerCounters};
-use crate::message::{
-    CLASS_CH, CLASS_IN, HEADER, Labels, Malformed, Query, Question, Rcode, Transport, parse, rtype,
-};
-use crate::name::Name;
+use crate::decide::answer::Answer;
+use crate::decide::chaos::write_chaos;
+use crate::decide::route::{Route, Soa, SoaKind, route};
+use crate::decide::schema::Node;
 use crate::records::{Needs, Records};
 use crate::relay::{Cnames, LookupKey, OwnedHead, ReplyForm, ReplyHead};
-use crate::reply::{Owner, Rdata, Reply, Section, header_only, size_limit};
-use crate::route::{Route, Soa, SoaKind, route};
-use crate::schema::Node;
-use crate::text::ShortText;
+use crate::wire::message::{
+    CLASS_CH, CLASS_IN, HEADER, Labels, Malformed, Query, Question, Rcode, Transport, parse, rtype,
+};
+use crate::wire::name::Name;
+use crate::wire::reply::{Owner, Rdata, Reply, Section, header_only, size_limit};
+use crate::wire::text::ShortText;
 
 /// `snapshot <seconds>s`: ten digits are three hundred years.
 const AGE_OCTETS: usize = 20;

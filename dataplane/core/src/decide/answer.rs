@@ -3,15 +3,15 @@
 mod addresses;
 mod services;
 
-use crate::endpoints::PortFilter;
-use crate::extra::ExtraOwner;
-use crate::message::{CLASS_IN, rtype};
+use crate::decide::respond::Identity;
+use crate::decide::reverse::{write_cluster_ip_pointer, write_pointers};
+use crate::decide::route::{Soa, SoaKind};
+use crate::decide::schema::Node;
+use crate::records::endpoints::PortFilter;
+use crate::records::extra::ExtraOwner;
 use crate::records::{Kind, Records};
-use crate::reply::{Owner, Rdata, Reply, Section};
-use crate::respond::Identity;
-use crate::reverse::{write_cluster_ip_pointer, write_pointers};
-use crate::route::{Soa, SoaKind};
-use crate::schema::Node;
+use crate::wire::message::{CLASS_IN, rtype};
+use crate::wire::reply::{Owner, Rdata, Reply, Section};
 
 /// TTL of special-use names in seconds (§2.3).
 const LOCALHOST_TTL_S: u32 = 604_800;

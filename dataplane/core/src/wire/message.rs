@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use crate::counters::Reason;
-use crate::name::{MAX_LABEL, MAX_NAME, Name};
 use crate::steps::step;
+use crate::wire::name::{MAX_LABEL, MAX_NAME, Name};
 
 /// Length of a DNS header (RFC 1035 §4.1.1).
 pub(crate) const HEADER: usize = 12;

@@ -4,9 +4,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::name::Name;
 use crate::object::Resource;
 use crate::settings::{EndpointNames, Selector, Settings};
+use crate::wire::name::Name;
 
 /// What is read of objects besides what every configuration reads.
 #[derive(Clone, Debug, PartialEq, Eq)]

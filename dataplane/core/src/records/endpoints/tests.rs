@@ -162,7 +162,7 @@ fn l12_a_service_with_too_many_lists_says_so_and_denies_no_port() {
     assert_eq!(told, ["more than 16 different lists of ports in the slices of one Service"]);
     index.publish(2);
     let records = index.records();
-    let name = crate::schema::PortName { name: b"x", protocol: Protocol::Tcp };
+    let name = crate::decide::schema::PortName { name: b"x", protocol: Protocol::Tcp };
     let lists = entry(&records).lists(&records, PortFilter::Named(name));
     assert_eq!(lists.presence(), super::Presence::Unknown);
     index.apply(Change::Delete(Resource::EndpointSlices, Key::new("shop", "db-0")));

@@ -5,13 +5,13 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use crate::counters::{CacheCounters, WorkerCounters};
-use crate::message::{CLASS_IN, HEADER, Labels, Query, Transport, rtype};
-use crate::name::Name;
+use crate::decide::respond::{Counters, Identity, ede, own_reply};
+use crate::decide::route::{Route, route};
+use crate::decide::schema::Node;
 use crate::records::Records;
 use crate::relay::{Freshness, LookupKey, Relayed, ReplyHead, TtlCaps, Verdict, write_chain};
-use crate::respond::{Counters, Identity, ede, own_reply};
-use crate::route::{Route, route};
-use crate::schema::Node;
+use crate::wire::message::{CLASS_IN, HEADER, Labels, Query, Transport, rtype};
+use crate::wire::name::Name;
 
 /// Names that one question may lead to (FW42).
 const MAX_HOPS: usize = 10;

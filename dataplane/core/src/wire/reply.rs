@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::counters::ServerCounters;
-use crate::message::{
+use crate::records::zone::{MAILBOX_LABEL, NAME_SERVER_LABELS, Zone};
+use crate::steps::step;
+use crate::wire::message::{
     CLASS_CH, CLASS_IN, Edns, HEADER, OPTION_EDE, OPTION_NSID, Question, Rcode, Transport, rtype,
 };
-use crate::steps::step;
-use crate::text::ShortText;
-use crate::zone::{MAILBOX_LABEL, NAME_SERVER_LABELS, Zone};
+use crate::wire::text::ShortText;
 
 /// An OPT record without options: root owner, type, class, TTL, length.
 const OPT_OCTETS: usize = 11;

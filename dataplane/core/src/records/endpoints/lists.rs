@@ -2,10 +2,10 @@
 //! however many endpoints and slices have it.
 
 use super::EndpointName;
-use crate::chunks::Position;
+use crate::decide::schema::PortName;
 use crate::records::{Port, Ports, Records, Row, ServiceEntry};
-use crate::schema::PortName;
 use crate::steps::step;
+use crate::trees::chunks::Position;
 
 /// Lists of ports of one Service that are looked at; nearly every Service has one or two.
 pub(crate) const MAX_LISTS: usize = 16;

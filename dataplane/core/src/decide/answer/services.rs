@@ -1,15 +1,15 @@
 //! SRV records (docs/dns.md §3.4): of Services, of their endpoints, and of extra records, with the
 //! addresses of their targets as additional data.
 
-use crate::answer::Answer;
-use crate::endpoints::{EndpointName, PortFilter, Presence};
-use crate::extra::ExtraOwner;
-use crate::message::{Labels, rtype};
-use crate::name::Name;
+use crate::decide::answer::Answer;
+use crate::decide::route::{Route, route};
+use crate::decide::schema::Node;
+use crate::records::endpoints::{EndpointName, PortFilter, Presence};
+use crate::records::extra::ExtraOwner;
 use crate::records::{Needs, ServiceEntry, ServiceObject};
-use crate::reply::{Rdata, Reply};
-use crate::route::{Route, route};
-use crate::schema::Node;
+use crate::wire::message::{Labels, rtype};
+use crate::wire::name::Name;
+use crate::wire::reply::{Rdata, Reply};
 
 /// Priority and weight of every SRV record derived from Kubernetes (§3.4).
 const SRV_PRIORITY: u16 = 0;

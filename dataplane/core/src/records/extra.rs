@@ -5,10 +5,10 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::address::Address;
-use crate::message::Labels;
-use crate::name::Name;
 use crate::settings::{ExtraData, ExtraRecord, SrvData};
+use crate::wire::address::Address;
+use crate::wire::message::Labels;
+use crate::wire::name::Name;
 
 /// Values by owner name, found exactly or by longest suffix.
 #[derive(Debug)]

@@ -3,11 +3,11 @@
 
 use super::seen::Seen;
 use super::{LOOKS, Lists};
-use crate::address::Address;
-use crate::chunks::Position;
 use crate::random::{scaled, scrambled};
 use crate::records::{Listed, Records, Row, ServiceEntry};
-use crate::text::ShortText;
+use crate::trees::chunks::Position;
+use crate::wire::address::Address;
+use crate::wire::text::ShortText;
 
 /// Octets of the smallest record.
 const SMALLEST: usize = 16;

@@ -5,11 +5,11 @@ use std::ops::{Bound, Range, RangeBounds};
 
 use super::lists::Lists;
 use super::{EndpointName, LOOKS, past_run};
-use crate::address::Address;
-use crate::chunks::Position;
 use crate::random::{scaled, scrambled};
 use crate::records::{Records, Row, ServiceEntry};
-use crate::text::ShortText;
+use crate::trees::chunks::Position;
+use crate::wire::address::Address;
+use crate::wire::text::ShortText;
 
 /// Rows of a name that are counted when one of them is drawn.
 const COUNTED_ROWS: usize = 8;

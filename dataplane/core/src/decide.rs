@@ -1,0 +1,16 @@
+//! What becomes of one query. `respond` is the flow: `route` says whose the name is, `schema` and `reverse` what exists,
+//! `answer` and `chaos` write it. `resolution` follows a chain that leads from an upstream back to a name of ours.
+
+pub(crate) mod respond;
+
+pub(crate) mod route;
+
+pub(crate) mod schema;
+
+pub(crate) mod reverse;
+
+pub(crate) mod answer;
+
+pub(crate) mod chaos;
+
+pub(crate) mod resolution;

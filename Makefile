@@ -17,7 +17,7 @@ IMAGE ?= clusterdns:$(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 BUILDER ?= $(shell for it in docker podman buildah; do $$it version >/dev/null 2>&1 && { echo $$it; break; }; done)
 BUILD_FLAGS ?=
 
-.PHONY: help run test node lint bench miri fuzz fuzz-build $(FUZZ_TARGETS:%=fuzz-%) image manifests charts check-tools
+.PHONY: help run test node lint bench miri fuzz fuzz-build $(FUZZ_TARGETS:%=fuzz-%) image manifests charts check-tools release workflows
 
 include tests/tools/tools.mk
 
@@ -30,6 +30,8 @@ help:
 	@echo "make fuzz   the fuzz targets, $(SECONDS) s each (needs a nightly toolchain and cargo-fuzz); make -j4 fuzz runs them side by side"
 	@echo "make charts lint the chart and compare everything made from it; make manifests writes it anew (both need Go, once)"
 	@echo "make image  build the container image $(IMAGE) with docker, podman or buildah"
+	@echo "make release VERSION=x  everything that a release publishes, in target/release-x/ (docs/releasing.md); needs no registry"
+	@echo "make workflows  lint .github/workflows with actionlint (needs Go, once)"
 	@echo "make tools  build the real kube-apiserver, etcd and helm that some tests run against (needs Go, once)"
 	@echo
 	@echo "make run PORT=5454 HTTP_PORT=9154 uses other ports."
@@ -111,3 +113,14 @@ manifests: check-tools
 charts: check-tools
 	@tests/tools/build helm
 	cargo test --quiet --locked --package tests --test it charts::
+
+# Everything that a release publishes; `make release-STEP VERSION=x` does one step. .ci/release names the steps.
+release:
+	@.ci/release all "$(VERSION)"
+
+release-%:
+	@.ci/release $* "$(VERSION)"
+
+workflows:
+	@tests/tools/build actionlint
+	@"$$(tests/tools/build --where actionlint)" .github/workflows/*.yml && echo "the workflows have no mistakes that actionlint finds"

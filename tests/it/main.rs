@@ -10,6 +10,7 @@ mod fields;
 mod forward;
 mod image;
 mod offline;
+mod release;
 mod rotation;
 mod rows;
 mod scenarios;

@@ -1,15 +1,14 @@
 //! Makes what is desired so: server-side apply in order, prune last, and nothing at all when everything is as it should
 //! be. What fails is told and tried again with the next reconcile; nothing is ever deleted to be created anew.
 
-pub mod memory;
 mod order;
-mod owned;
+mod ownership;
 pub mod service;
-mod whose;
+pub mod outcome;
+pub mod memory;
+mod fingerprint;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crds::ClusterDNS;
 use kube::ResourceExt;
@@ -18,70 +17,18 @@ use kube::core::DynamicObject;
 use serde_json::{Value, json};
 
 use crate::context::Context;
+use crate::decide::plan::{Plan, SelectorPatch, ServicePlan, Size};
+use crate::decide::{adoption, rollout};
 use crate::desired::{Desired, Kind};
-use crate::lease::NotLeading;
-use crate::observed::{Child, Observed};
-use crate::plan::{Plan, SelectorPatch, ServicePlan, Size};
-use crate::read::within;
-use crate::resources;
-use crate::status::Applied;
-use crate::write::WriteError;
-use crate::{adoption, names, rollout};
+use crate::names;
+use crate::observe::observed::{Child, Observed};
+use crate::runtime::lease::NotLeading;
+use crate::runtime::read::within;
+use crate::runtime::resources;
+use crate::runtime::write::WriteError;
 use memory::Why;
-use whose::Whose;
-
-/// What came of it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
-    /// For status.
-    pub applied: Applied,
-    /// What was written.
-    pub written: Vec<Written>,
-    /// The selector of an adopted Service got our key (true) or lost it (false).
-    pub switched: Option<bool>,
-    /// What was deleted.
-    pub pruned: Vec<Child>,
-    /// The API server asked not to be bothered for so long.
-    pub retry_after: Option<Duration>,
-    failed: BTreeSet<Kind>,
-}
-
-/// One object that was written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Written {
-    /// Its kind.
-    pub kind: Kind,
-    /// Kind, namespace and name, for people.
-    pub what: String,
-    /// Why it was written.
-    pub why: Why,
-    /// The field manager that changed it last, if not we.
-    pub editor: Option<String>,
-}
-
-impl Outcome {
-    /// Whether everything is as it should be.
-    pub fn is_complete(&self) -> bool {
-        self.failed.is_empty()
-    }
-
-    /// Whether one of this kind could not be written.
-    pub fn has_failed(&self, kind: Kind) -> bool {
-        self.failed.contains(&kind)
-    }
-
-    fn failed(&mut self, kind: Kind, namespace: &str, name: &str, why: String) {
-        let what = told(kind, namespace, name);
-        tracing::warn!("{what} could not be written: {why}");
-        self.failed.insert(kind);
-        self.applied.failures.push((what, why));
-    }
-
-    fn refused(&mut self, kind: Kind, namespace: &str, name: &str, error: &WriteError) {
-        self.retry_after = self.retry_after.max(error.retry_after());
-        self.failed(kind, namespace, name, explained(error));
-    }
-}
+use outcome::{Outcome, Written, told};
+use ownership::Whose;
 
 /// Applies, patches and prunes.
 ///
@@ -159,7 +106,7 @@ async fn apply_one(
     let live = live(ctx, kind, &namespace, &name)
         .await
         .map_err(|why| Failure::Other(format!("{why:#}")))?;
-    match live.as_ref().map(|live| whose::whose(live, dns)) {
+    match live.as_ref().map(|live| ownership::whose(live, dns)) {
         None | Some(Whose::Ours) => {}
         Some(Whose::Previous) => {
             let why = "it belongs to a deleted ClusterDNS of the same name and is about to go; this is tried again";
@@ -345,23 +292,4 @@ async fn prune(
         }
     }
     Ok(())
-}
-
-fn told(kind: Kind, namespace: &str, name: &str) -> String {
-    match namespace {
-        "" => format!("{} {name}", resources::name(kind)),
-        namespace => format!("{} {namespace}/{name}", resources::name(kind)),
-    }
-}
-
-/// What the API server said, and what to do where that is not plain.
-fn explained(error: &WriteError) -> String {
-    match error.code() {
-        Some(422) if error.to_string().contains("immutable") => format!(
-            "{error}. It is left as it is and never replaced by itself: undo the change, or delete the object when an \
-             interruption suits you"
-        ),
-        Some(403) => format!("{error}. The operator's role lacks this right: upgrade the chart"),
-        Some(_) | None => error.to_string(),
-    }
 }

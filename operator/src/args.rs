@@ -1,14 +1,15 @@
 //! Subcommands and flags; each flag of `run` is also an environment variable.
 
+mod choices;
 mod values;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args as Flags, Parser, Subcommand, ValueEnum};
+use clap::{Args as Flags, Parser, Subcommand};
 
-use crate::offline::Format;
 use crate::settings::{Allowed, DataPlane, Settings};
+pub use choices::{Format, LogFormat, LogLevel};
 use values::{dataplane_flag, image_entry, pull_policy, socket_address, variable};
 
 /// The image of the data plane that is used where none is named: this version's. Both programs are in one image.
@@ -210,43 +211,6 @@ pub struct Check {
     /// Which cluster.
     #[command(flatten)]
     pub which: Cluster,
-}
-
-/// Form of the log lines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// Text for people
-    Text,
-    /// One JSON object per line
-    Json,
-}
-
-/// Which log lines are written: those of this level and of all levels above it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogLevel {
-    /// Errors
-    Error,
-    /// Errors and warnings
-    Warn,
-    /// The same and state changes
-    Info,
-    /// The same and details for debugging
-    Debug,
-    /// Everything
-    Trace,
-}
-
-impl LogLevel {
-    /// The same level in the terms of `tracing`.
-    pub fn tracing(self) -> tracing::Level {
-        match self {
-            LogLevel::Error => tracing::Level::ERROR,
-            LogLevel::Warn => tracing::Level::WARN,
-            LogLevel::Info => tracing::Level::INFO,
-            LogLevel::Debug => tracing::Level::DEBUG,
-            LogLevel::Trace => tracing::Level::TRACE,
-        }
-    }
 }
 
 impl Run {

@@ -4,19 +4,19 @@ use std::sync::{Arc, RwLock};
 
 use kube::Client;
 
-use crate::answers::Answers;
 use crate::apply::memory::Memory;
-use crate::compare::Places;
 use crate::controller::backoff::Backoff;
-use crate::events::Events;
-use crate::metrics::Metrics;
 use crate::observe::caches::Caches;
 use crate::observe::certificates::Certificates;
+use crate::observe::observed::Offers;
 use crate::observe::sample::Samples;
-use crate::observed::Offers;
-use crate::report::Reported;
+use crate::probe::compare::Places;
+use crate::probe::pod_reports::Answers;
+use crate::report::events::Events;
+use crate::report::last_written::Reported;
+use crate::runtime::metrics::Metrics;
+use crate::runtime::write::Writes;
 use crate::settings::Settings;
-use crate::write::Writes;
 
 /// What every reconcile works with.
 pub struct Context {

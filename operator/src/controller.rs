@@ -1,17 +1,17 @@
-//! reconcile(): observe -> check -> decide -> desire -> apply -> report. Assumes nothing about why it was called.
+//! Calls [`crate::reconcile`] for each ClusterDNS: when something that it depends on has changed, after a failure with
+//! back-off, and every 30 s.
 
-pub mod backoff;
-pub mod definition;
-pub mod departed;
 pub mod triggers;
+pub mod backoff;
+pub mod crd;
+pub mod orphaned_services;
 
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 
+use crds::ClusterDNS;
 use crds::v1alpha1::ManagementState;
-use crds::{ClusterDNS, check_resource};
 use futures::StreamExt;
-use jiff::Timestamp;
 use kube::api::Api;
 use kube::runtime::Controller;
 use kube::runtime::controller::{Action, Config};
@@ -19,26 +19,24 @@ use kube::runtime::watcher;
 use kube::{Client, ResourceExt};
 use tokio::sync::Notify;
 
-use crate::answers::Answers;
 use crate::apply::memory::Memory;
-use crate::apply::{Outcome, apply, restore};
-use crate::compare::Places;
 use crate::context::Context;
-use crate::decide::decide;
-use crate::desired::{Desired, Kind};
-use crate::events::Events;
-use crate::metrics::Metrics;
+use crate::desired::Kind;
 use crate::observe::caches::Caches;
 use crate::observe::certificates::Certificates;
+use crate::observe::observed::Offers;
 use crate::observe::sample::Samples;
-use crate::observe::{observe, offers, persistence};
-use crate::observed::Offers;
-use crate::report::{Reported, report};
+use crate::observe::{offers, relist};
+use crate::probe::compare::Places;
+use crate::probe::pod_reports::Answers;
+use crate::report::events::Events;
+use crate::report::last_written::Reported;
+use crate::runtime::metrics::Metrics;
+use crate::runtime::write::{WriteError, Writes};
 use crate::settings::Settings;
-use crate::write::{WriteError, Writes};
-use crate::{names, news, status};
+use crate::{names, reconcile};
 use backoff::{Backoff, Failure};
-use definition::{Definition, Soon};
+use crd::{Definition, Soon};
 use triggers::Triggers;
 
 /// ClusterDNS that are looked at side by side: more than may ask canaries at once, which takes long.
@@ -107,7 +105,7 @@ pub async fn run(
                     tracing::debug!("{error}");
                     if let kube::runtime::controller::Error::QueueError(error) = &error {
                         definition.failed(error);
-                        if persistence::is_version_lost(error) {
+                        if relist::is_version_lost(error) {
                             version_lost.notify_one();
                         }
                     }
@@ -121,8 +119,8 @@ pub async fn run(
             "the API server does not know the version at which ClusterDNS are watched, as after etcd was restored: \
              this process ends, and reads everything when it is started again"
         ),
-        () = departed::follow(&ctx, &triggers) => {}
-        () = definition::follow(definition.clone(), ctx.client.clone()) => {}
+        () = orphaned_services::follow(&ctx, &triggers) => {}
+        () = crd::follow(definition.clone(), ctx.client.clone()) => {}
         () = follow_offers(&ctx, &triggers, offers_again_in) => {}
     }
 }
@@ -194,12 +192,12 @@ async fn reconcile(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Result<Action, Ne
         return Ok(Action::await_change());
     }
     let dns = ctx.reported.newest(&dns);
-    let (outcome, again) = match reconcile_now(&dns, &ctx).await {
-        Ok(Reconciled { again, is_complete: true, .. }) => {
+    let (outcome, again) = match reconcile::reconcile(&dns, &ctx).await {
+        Ok(reconcile::Reconciled { again, is_complete: true, .. }) => {
             ctx.backoff.succeeded(&name);
             ("done", again.unwrap_or(AGAIN).min(AGAIN))
         }
-        Ok(Reconciled { again, is_complete: false, is_on_trial, retry_after }) => {
+        Ok(reconcile::Reconciled { again, is_complete: false, is_on_trial, retry_after }) => {
             let failure = Failure { asked: retry_after, at_most: again.filter(|_| is_on_trial) };
             ("incomplete", ctx.backoff.failed(&name, generation, Instant::now(), failure))
         }
@@ -212,71 +210,4 @@ async fn reconcile(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Result<Action, Ne
     };
     ctx.metrics.reconciled(outcome, began.elapsed());
     Ok(Action::requeue(again))
-}
-
-/// What came of it.
-struct Reconciled {
-    again: Option<Duration>,
-    is_complete: bool,
-    /// A canary runs, and whether it answers must be seen soon, whatever else fails.
-    is_on_trial: bool,
-    retry_after: Option<Duration>,
-}
-
-async fn reconcile_now(dns: &ClusterDNS, ctx: &Context) -> anyhow::Result<Reconciled> {
-    let observed = observe(ctx, dns).await?;
-    let now = Timestamp::now();
-    let settled =
-        Reconciled { again: None, is_complete: true, is_on_trial: false, retry_after: None };
-    let config = match check_resource(dns) {
-        Ok(config) => config,
-        Err(violations) => {
-            if dns.spec.management_state == ManagementState::Managed {
-                restore(ctx, dns, &observed).await?;
-            }
-            report(ctx, dns, status::rejected(dns, &violations, &observed, now)).await?;
-            return Ok(settled);
-        }
-    };
-    let (config, plan) = match decide(dns, &config, &observed, &ctx.settings, now) {
-        Ok(decided) => decided,
-        Err(refusal) => {
-            let is_managed = dns.spec.management_state == ManagementState::Managed;
-            if is_managed && !refusal.is_of_others() {
-                restore(ctx, dns, &observed).await?;
-            }
-            report(ctx, dns, status::refused(dns, &refusal, &observed, now)).await?;
-            if is_managed {
-                ctx.events.warn(dns, refusal.reason, &refusal.message).await;
-            }
-            return Ok(Reconciled { again: refusal.again_in, ..settled });
-        }
-    };
-    let outcome = match dns.spec.management_state {
-        ManagementState::Managed => {
-            let desired = Desired::build(dns, &config, &observed, &plan, &ctx.settings);
-            apply(ctx, dns, &desired, &observed, &plan).await?
-        }
-        ManagementState::Unmanaged => Outcome::default(),
-    };
-    if !outcome.written.is_empty() || !outcome.pruned.is_empty() {
-        let written: Vec<&str> = outcome.written.iter().map(|it| it.what.as_str()).collect();
-        tracing::info!(name = dns.name_any(), ?written, pruned = ?outcome.pruned, "applied");
-    }
-    let status = status::of(dns, &config, &plan, &outcome.applied, &observed, now);
-    let mut news = news::of(dns.status.as_ref(), &status, &outcome.written, outcome.switched);
-    let (namespace, service) = names::service(dns);
-    news.extend(news::of_addresses(dns.status.as_ref(), &status, (&namespace, &service)));
-    report(ctx, dns, status).await?;
-    ctx.events.news(dns, &news).await;
-    // What a rollout says holds only if it was written; what was not is decided again.
-    if !outcome.has_failed(Kind::ConfigMap) {
-        ctx.events.publish(dns, &plan.rollout.notices).await;
-    }
-    Ok(Reconciled {
-        again: plan.rollout.again_in,
-        is_complete: outcome.is_complete(),
-        is_on_trial: plan.rollout.canary.is_some(),
-        retry_after: outcome.retry_after,
-    })
 }

@@ -1,14 +1,20 @@
 //! All decisions of one reconcile, in their order: may it be acted on, with what certificates, whose Service, how many pods,
 //! which revision. Pure.
 
+pub mod plan;
+pub mod admit;
+pub mod adoption;
+pub mod disruption_budget;
+pub mod scale;
+pub mod rollout;
+
 use crds::v1alpha1::ManagementState;
 use crds::{ClusterDNS, Config};
 use jiff::Timestamp;
 
-use crate::observed::Observed;
-use crate::plan::{Plan, Refusal};
+use crate::decide::plan::{Plan, Refusal};
+use crate::observe::observed::Observed;
 use crate::settings::Settings;
-use crate::{admit, adoption, rollout, scale};
 
 /// What is to be done for a ClusterDNS that [`crds::check_resource`] found to mean `config`; the Config that comes back has
 /// its certificates.
@@ -46,7 +52,7 @@ pub fn plan(
 ) -> Result<Plan, Refusal> {
     let service = adoption::plan(dns, observed, now)?;
     Ok(Plan {
-        budget: adoption::budget(dns, observed, &service),
+        budget: disruption_budget::budget(dns, observed, &service),
         size: scale::size(&dns.spec, observed),
         rollout: rollout::plan(dns, config, observed, now),
         service,

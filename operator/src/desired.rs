@@ -1,24 +1,24 @@
 //! The objects that should exist for one ClusterDNS, in the order in which they are applied. Pure: no Kubernetes object
 //! is built anywhere else.
 
-mod autoscaler;
-mod cluster_role;
-mod config_map;
-mod container;
-mod daemon_set;
-mod deployment;
-mod disruption_budget;
 mod instance;
-mod network_policy;
-mod pod_labels;
-mod pod_monitor;
-mod pod_template;
-pub mod ports;
-mod prometheus_rule;
-mod role;
-mod service;
 mod service_account;
+mod cluster_role;
+mod role;
+mod config_map;
+mod service;
+mod disruption_budget;
+mod network_policy;
+mod deployment;
+mod daemon_set;
+mod pod_template;
+mod container;
 mod volumes;
+mod pod_labels;
+pub mod ports;
+mod autoscaler;
+mod pod_monitor;
+mod prometheus_rule;
 
 pub use autoscaler::QUERIES_PER_SECOND;
 pub use container::{CONTAINER, FLAGS, VARIABLES};
@@ -33,9 +33,9 @@ use kube::core::{DynamicObject, TypeMeta};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::decide::plan::Plan;
 use crate::names;
-use crate::observed::Observed;
-use crate::plan::Plan;
+use crate::observe::observed::Observed;
 use crate::settings::Settings;
 use instance::Instance;
 

@@ -5,8 +5,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use serde_json::{Value, json};
 
-use crate::observed::{Check, Comparison, Observed, Outcome, PodAnswer, Said};
-use crate::plan::RolloutPlan;
+use crate::decide::plan::RolloutPlan;
+use crate::observe::observed::{Check, Comparison, Observed, Outcome, PodAnswer, Said};
 use crate::settings::{DataPlane, Settings};
 
 /// A ClusterDNS called `default` with this spec, as YAML.
@@ -99,8 +99,8 @@ pub(crate) fn foreign_pod() -> Pod {
 /// Puts our pods behind the Service, as the controller of EndpointSlices does.
 pub(crate) fn expose(observed: &mut Observed) {
     let endpoint = |pod: &Pod| {
-        json!({"addresses": ["10.244.0.9"], "conditions": {"ready": crate::pods::is_ready(pod)},
-            "targetRef": {"kind": "Pod", "uid": crate::pods::uid(pod)}})
+        json!({"addresses": ["10.244.0.9"], "conditions": {"ready": crate::observe::pods::is_ready(pod)},
+            "targetRef": {"kind": "Pod", "uid": crate::observe::pods::uid(pod)}})
     };
     let endpoints: Vec<Value> = observed.pods.iter().map(endpoint).collect();
     observed.slices = vec![from(json!({"addressType": "IPv4", "endpoints": endpoints}))];

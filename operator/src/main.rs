@@ -7,12 +7,13 @@ use std::time::Instant;
 use anyhow::Context;
 use clap::Parser;
 use operator::args::{Args, Command, LogFormat, Run};
-use operator::controller::definition::Definition;
-use operator::events::Events;
-use operator::lease::{Elector, Leadership};
-use operator::metrics::Metrics;
-use operator::write::Writes;
-use operator::{cluster, controller, offline, probes, telemetry};
+use operator::controller::crd::Definition;
+use operator::report::events::Events;
+use operator::runtime::lease::{Elector, Leadership};
+use operator::runtime::metrics::Metrics;
+use operator::runtime::write::Writes;
+use operator::runtime::{client, http, shutdown, telemetry};
+use operator::{controller, offline};
 
 fn main() -> ExitCode {
     match Args::parse().command {
@@ -43,13 +44,13 @@ fn start(args: &Run) -> anyhow::Result<()> {
 }
 
 async fn run(args: &Run) -> anyhow::Result<()> {
-    let stop = cluster::asked_to_stop()?;
-    let client = cluster::client(&args.cluster).await?;
+    let stop = shutdown::asked_to_stop()?;
+    let client = client::client(&args.cluster).await?;
     let metrics = Arc::new(Metrics::default());
     let definition = Arc::new(Definition::default());
-    probes::start(args.http, metrics.clone(), definition.clone()).await?;
+    http::start(args.http, metrics.clone(), definition.clone()).await?;
 
-    let name = cluster::own_name(args.pod_name.as_deref());
+    let name = client::own_name(args.pod_name.as_deref());
     let leadership = Arc::new(Leadership::new(Instant::now));
     let mut elector = Elector::new(client.clone(), &args.namespace, &name, leadership.clone());
     tokio::select! {
@@ -63,7 +64,7 @@ async fn run(args: &Run) -> anyhow::Result<()> {
         biased;
         lost = elector.hold() => anyhow::bail!("{lost}: another may lead, so this process ends"),
         () = controller::run(client, args.settings(), writes, events, metrics, definition, stop.clone()) => {}
-        () = cluster::time_to_finish(stop) => tracing::warn!("some reconciles did not finish in time"),
+        () = shutdown::time_to_finish(stop) => tracing::warn!("some reconciles did not finish in time"),
     }
     elector.release().await;
     Ok(())

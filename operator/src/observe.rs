@@ -1,15 +1,17 @@
 //! Reads what exists and what the spec refers to, for one ClusterDNS: from what watches keep, and from the pods
 //! themselves. What a write depends on is read again where the watch may be behind a write of ours.
 
-pub mod authorities;
+pub mod observed;
 pub mod caches;
+pub mod relist;
+mod cluster_size;
+pub mod pods;
+pub mod foreign_pods;
 pub mod certificates;
-pub mod foreign;
+pub mod ca_bundles;
 pub mod offers;
 mod other_dns;
-pub mod persistence;
 pub mod sample;
-mod size;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,13 +23,15 @@ use kube::core::DynamicObject;
 use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
-use crate::compare::compare;
 use crate::context::Context;
 use crate::controller::triggers;
+use crate::decide::{admit, rollout};
 use crate::desired::Kind;
-use crate::observed::{Child, DnsService, Observed, Sample};
-use crate::read::within;
-use crate::{admit, names, pods, resources, rollout};
+use crate::names;
+use crate::observe::observed::{Child, DnsService, Observed, Sample};
+use crate::probe::compare::compare;
+use crate::runtime::read::within;
+use crate::runtime::resources;
 
 /// One look.
 ///
@@ -44,7 +48,7 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
     let is_given_back = !dns.spec.service.clone().unwrap_or_default().adopt;
     let foreign_pods = match &service {
         Some(service) if is_given_back && !is_owned(service, dns) => {
-            foreign::pods(&ctx.client, service).await?
+            foreign_pods::pods(&ctx.client, service).await?
         }
         Some(_) | None => Vec::new(),
     };
@@ -72,7 +76,7 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
         dns_services: dns_services(ctx, (&namespace, &service_name), &pods),
         certificates: certificates.found,
         unread_certificates: certificates.unread,
-        ca_bundles: authorities::read(authorities::of(dns), bundle),
+        ca_bundles: ca_bundles::read(ca_bundles::of(dns), bundle),
         size: caches.size(),
         placeable_nodes: Some(caches.placeable_nodes(&placement(dns))),
         budgets: budgets.into_iter().filter_map(|budget| typed(Some(budget)).ok()?).collect(),

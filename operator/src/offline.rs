@@ -1,19 +1,19 @@
 //! What the program does without a cluster, for people and for the pipelines of GitOps repositories: `render` prints
 //! what would be applied, `check` says what is wrong with what is written.
 
+mod render;
 mod assumed;
 mod check;
+mod warnings;
+mod conflicts;
 mod kubelets;
 mod named_files;
 mod output;
-mod render;
-mod together;
-mod unwise;
 
 pub use check::check;
-pub use output::{Finding, Findings, Format};
+pub use output::{Finding, Findings};
 pub use render::{render, rendered};
-pub use unwise::{Warning, unwise};
+pub use warnings::{Warning, unwise};
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -22,6 +22,7 @@ use std::process::ExitCode;
 use crds::manifest::{self, Found, ManifestError};
 
 use crate::args;
+pub use crate::args::Format;
 
 /// What was found, the worst of all files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

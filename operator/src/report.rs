@@ -1,7 +1,9 @@
 //! Writes the status of a ClusterDNS when it has changed.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+pub mod status;
+pub mod last_written;
+pub mod changes;
+pub mod events;
 
 use crds::ClusterDNS;
 use crds::v1alpha1::ClusterDNSStatus;
@@ -11,49 +13,8 @@ use serde_json::json;
 
 use crate::context::Context;
 use crate::names;
-use crate::status::CONDITIONS;
-use crate::write::WriteError;
-
-/// Statuses that are remembered.
-const MAX_REMEMBERED: usize = 1_000;
-
-/// What was written last, for as long as the watch is behind: status follows from the one before.
-#[derive(Debug, Default)]
-pub struct Reported {
-    last: Mutex<HashMap<String, ClusterDNS>>,
-}
-
-impl Reported {
-    /// The newest that is known of it.
-    pub fn newest(&self, kept: &Arc<ClusterDNS>) -> Arc<ClusterDNS> {
-        let last = self.last.lock().expect("nothing panics while holding this lock");
-        match last.get(&kept.name_any()) {
-            Some(last)
-                if version(last) > version(kept) && last.metadata.uid == kept.metadata.uid =>
-            {
-                Arc::new(last.clone())
-            }
-            Some(_) | None => kept.clone(),
-        }
-    }
-
-    /// It is gone.
-    pub fn forget(&self, name: &str) {
-        self.last.lock().expect("nothing panics while holding this lock").remove(name);
-    }
-
-    fn remember(&self, dns: ClusterDNS) {
-        let mut last = self.last.lock().expect("nothing panics while holding this lock");
-        if last.len() >= MAX_REMEMBERED {
-            last.clear();
-        }
-        last.insert(dns.name_any(), dns);
-    }
-}
-
-fn version(dns: &ClusterDNS) -> Option<u128> {
-    dns.metadata.resource_version.as_deref()?.parse().ok()
-}
+use crate::report::status::CONDITIONS;
+use crate::runtime::write::WriteError;
 
 /// Writes it unless it says what is there already.
 ///
@@ -111,29 +72,6 @@ fn as_read_back(status: &ClusterDNSStatus) -> serde_json::Result<ClusterDNSStatu
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn dns(version: &str, uid: &str, domain: &str) -> ClusterDNS {
-        let mut dns = ClusterDNS::default();
-        dns.metadata.name = Some("a".into());
-        dns.metadata.uid = Some(uid.into());
-        dns.metadata.resource_version = Some(version.into());
-        dns.status =
-            Some(ClusterDNSStatus { domain: Some(domain.into()), ..ClusterDNSStatus::default() });
-        dns
-    }
-
-    #[test]
-    fn status_follows_from_the_one_written_last_while_the_watch_is_behind() {
-        let reported = Reported::default();
-        let newest = |kept: ClusterDNS| {
-            reported.newest(&Arc::new(kept)).status.clone().unwrap().domain.unwrap()
-        };
-        assert_eq!(newest(dns("5", "u", "kept")), "kept");
-        reported.remember(dns("10", "u", "written"));
-        assert_eq!(newest(dns("9", "u", "kept")), "written");
-        assert_eq!(newest(dns("11", "u", "kept")), "kept");
-        assert_eq!(newest(dns("9", "v", "kept")), "kept", "another of the same name");
-    }
 
     #[test]
     fn times_are_compared_as_they_are_read_back() {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use kube::Client;
 use kube::api::{Api, ListParams};
-use operator::resources;
+use operator::runtime::resources;
 use serde_json::{Value, json};
 use tests::control_plane::{ControlPlane, Setup};
 use tests::fault_proxy::{Fault, FaultProxy, Requests};

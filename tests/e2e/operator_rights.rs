@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::Client;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use operator::desired::Kind;
-use operator::resources;
+use operator::runtime::resources;
 use serde_json::{Value, json};
 use tests::control_plane::{ControlPlane, Setup};
 use tests::fault_proxy::{FaultProxy, Requests};

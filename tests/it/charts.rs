@@ -191,7 +191,7 @@ fn values_that_cannot_work_are_refused_and_say_what_to_write() {
 #[test]
 fn o14_alerts_of_the_chart_are_about_metrics_and_conditions_that_exist() {
     let rule = read("charts/clusterdns/templates/prometheusrule.yaml");
-    let metrics = operator::metrics::Metrics::default();
+    let metrics = operator::runtime::metrics::Metrics::default();
     let mut dns = crds::ClusterDNS::default();
     dns.metadata.name = Some("a".to_owned());
     let condition = serde_json::json!({"type": "Ready", "status": "True", "reason": "R", "message": "m",
@@ -209,7 +209,7 @@ fn o14_alerts_of_the_chart_are_about_metrics_and_conditions_that_exist() {
         assert!(page.contains(&format!("# HELP {metric} ")), "{metric}\n{page}");
         if let Some((_, rest)) = expression.split_once("condition=\"") {
             let condition = rest.split('"').next().unwrap_or_default();
-            assert!(operator::status::CONDITIONS.contains(&condition), "{condition}");
+            assert!(operator::report::status::CONDITIONS.contains(&condition), "{condition}");
         }
     }
     assert_eq!(count, 5, "{rule}");

@@ -13,10 +13,10 @@ use std::{env, fs};
 use crds::{ClusterDNS, Config};
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
+use operator::decide::plan::{Plan, RolloutPlan, RolloutState, ServicePlan, Size};
 use operator::desired::{Desired, Kind};
-use operator::observed::{Certificate, DnsService, Observed, Offers};
+use operator::observe::observed::{Certificate, DnsService, Observed, Offers};
 use operator::offline;
-use operator::plan::{Plan, RolloutPlan, RolloutState, ServicePlan, Size};
 use operator::settings::{DataPlane, Settings};
 use serde::de::DeserializeOwned;
 

@@ -16,7 +16,8 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use operator::desired::Kind;
-use operator::{names, resources};
+use operator::names;
+use operator::runtime::resources;
 use serde_json::{Value, json};
 
 pub use around::{MONITORING_KINDS, OLD_SERVICE, old_dns};
@@ -126,7 +127,7 @@ impl Operator {
 /// Frees the lease of an operator that was killed, which lasts 15 s more.
 pub async fn free_the_lease(client: &Client) {
     let leases = Api::<Lease>::namespaced(client.clone(), "kube-system");
-    let _ = leases.delete(operator::lease::NAME, &DeleteParams::default()).await;
+    let _ = leases.delete(operator::runtime::lease::NAME, &DeleteParams::default()).await;
 }
 
 /// What changes something in the cluster; renewing the lease does not count, nor the question who asks.

@@ -97,7 +97,7 @@ impl Forwarder {
         match self.cache.find(route, &forward.key, now_ms, recoveries, upstreams.cache()) {
             Found::Nothing => Cached::Ask(None),
             Found::Failed { was_silent } => {
-                // The operator reads these words too: they tell silence from errors (`operator/src/compare/groups.rs`).
+                // The operator reads these words too: they tell silence from errors (`operator/src/probe/compare/groups.rs`).
                 let text = match was_silent {
                     true => "no upstream server answered a moment ago",
                     false => "upstream servers answered only with errors a moment ago",

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use kube::ResourceExt;
 use kube::core::DynamicObject;
 
-use super::owned;
+use super::fingerprint;
 use crate::desired::Kind;
 
 /// Objects that are remembered; a ClusterDNS has about a dozen.
@@ -146,7 +146,7 @@ fn hash(object: &DynamicObject) -> u64 {
 }
 
 fn fingerprint(object: &DynamicObject) -> Option<u64> {
-    owned::fingerprint(&serde_json::to_value(object).expect("a Kubernetes object is JSON"))
+    fingerprint::fingerprint(&serde_json::to_value(object).expect("a Kubernetes object is JSON"))
 }
 
 #[cfg(test)]

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use kube::ResourceExt;
 
 use crate::desired::{Desired, Kind};
-use crate::observed::{Child, Observed};
-use crate::{pods, resources};
+use crate::observe::observed::{Child, Observed};
+use crate::observe::pods;
+use crate::runtime::resources;
 
 /// What a failure of these keeps from being written. Everything else goes on: a PodMonitor that is refused must not keep
 /// a repaired configuration from the pods.
@@ -172,7 +173,10 @@ mod tests {
         assert!(needs(Kind::Deployment).contains(&Kind::ConfigMap));
         assert!(!needs(Kind::Deployment).contains(&Kind::PodMonitor));
         // Whatever is needed is written earlier.
-        for kind in crate::resources::NAMESPACED.into_iter().chain(crate::resources::CLUSTER) {
+        for kind in crate::runtime::resources::NAMESPACED
+            .into_iter()
+            .chain(crate::runtime::resources::CLUSTER)
+        {
             assert!(needs(kind).iter().all(|needed| *needed < kind), "{kind:?}");
         }
     }

@@ -6,9 +6,9 @@ use kube::Client;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
+use crate::decide::plan::SelectorPatch;
 use crate::names;
-use crate::plan::SelectorPatch;
-use crate::write::{WriteError, Writes};
+use crate::runtime::write::{WriteError, Writes};
 
 /// Sends it.
 ///

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use crate::admit::is_entry;
+use crate::decide::admit::is_entry;
 use crate::desired::{FLAGS, VARIABLES};
 
 /// An empty text, as an empty variable gives, is none.

@@ -14,10 +14,10 @@ use kube::{Resource, ResourceExt};
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use crate::admit::claimed_ips;
+use crate::decide::admit::claimed_ips;
 use crate::desired::{Kind, may_select};
 use crate::names;
-use crate::observe::authorities;
+use crate::observe::ca_bundles;
 
 /// On an EndpointSlice: whose it is.
 pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
@@ -93,9 +93,9 @@ pub fn of_child(kind: Kind, all: &[Arc<ClusterDNS>], object: &DynamicObject) -> 
     let mut found = by_label(metadata);
     found.extend(match kind {
         Kind::Service => of_service(all, namespace, name, object),
-        Kind::ConfigMap => those(all, |dns| {
-            is_here(dns) && authorities::of(dns).iter().any(|(map, _)| map == name)
-        }),
+        Kind::ConfigMap => {
+            those(all, |dns| is_here(dns) && ca_bundles::of(dns).iter().any(|(map, _)| map == name))
+        }
         Kind::PodDisruptionBudget => those(all, is_here),
         Kind::ServiceAccount
         | Kind::ClusterRole

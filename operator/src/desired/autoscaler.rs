@@ -7,7 +7,7 @@ use k8s_openapi::api::autoscaling::v2::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::instance::Instance;
-use crate::plan::Size;
+use crate::decide::plan::Size;
 
 /// The rate of `clusterdns_queries_total`, as a metrics adapter calls it.
 pub const QUERIES_PER_SECOND: &str = "clusterdns_queries_per_second";

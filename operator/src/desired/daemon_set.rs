@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::instance::Instance;
 use super::pod_template::{Spread, pod_template};
-use crate::plan::Size;
+use crate::decide::plan::Size;
 
 pub(super) fn daemon_set(of: &Instance<'_>) -> Option<DaemonSet> {
     match of.plan.size {

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::instance::Instance;
 use super::pod_template::{Spread, pod_template};
-use crate::plan::Size;
+use crate::decide::plan::Size;
 
 /// Pods that a rollout starts ahead of ending others: a quarter of them, so that a large service is renewed in steps...
 const SURGE_SHARE: u32 = 4;

@@ -4,9 +4,9 @@ use crds::{ClusterDNS, Config};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
 use kube::Resource;
 
+use crate::decide::plan::Plan;
 use crate::names;
-use crate::observed::Observed;
-use crate::plan::Plan;
+use crate::observe::observed::Observed;
 use crate::settings::Settings;
 
 /// One ClusterDNS as all of its objects see it.

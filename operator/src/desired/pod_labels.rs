@@ -6,9 +6,11 @@ use std::collections::BTreeMap;
 use crds::ClusterDNS;
 use crds::defaults::SERVICE_NAME;
 
-use crate::observed::{DnsService, Observed};
-use crate::plan::ServicePlan;
-use crate::{adoption, names, pods};
+use crate::decide::adoption;
+use crate::decide::plan::ServicePlan;
+use crate::names;
+use crate::observe::observed::{DnsService, Observed};
+use crate::observe::pods;
 
 /// What NetworkPolicies, NodeLocal DNSCache and Kubernetes' own tests find the pods of cluster DNS by.
 const KUBE_DNS: (&str, &str) = ("k8s-app", "kube-dns");

@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use super::instance::Instance;
 use super::ports;
+use crate::decide::plan::{ServicePlan, Size};
 use crate::names;
-use crate::plan::{ServicePlan, Size};
 
 /// The minor version that knows PreferSameZone and PreferSameNode by default; before, PreferClose is the zone.
 const KNOWS_SAME_NODE: u32 = 34;

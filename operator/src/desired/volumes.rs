@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::instance::Instance;
-use crate::observed::Certificate;
+use crate::observe::observed::Certificate;
 
 /// Where the snapshot is.
 pub const STATE: &str = "/var/lib/clusterdns";

@@ -23,12 +23,13 @@ use kube::{Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::persistence::{Next, Persistence};
-use super::size::SlimNode;
+use super::cluster_size::SlimNode;
+use super::relist::{Next, Persistence};
 use crate::controller::triggers::{self, Triggers};
 use crate::desired::Kind;
-use crate::metrics::Metrics;
-use crate::{names, resources};
+use crate::names;
+use crate::runtime::metrics::Metrics;
+use crate::runtime::resources;
 
 /// Cloud load balancers drop idle links at 240 s and say nothing: a watch ends before.
 const WATCH_S: u32 = 180;
@@ -245,7 +246,7 @@ impl Caches {
             let mut before = None;
             loop {
                 tokio::time::sleep(NODES_EVERY).await;
-                let size = super::size::of(nodes.state().iter().map(AsRef::as_ref));
+                let size = super::cluster_size::of(nodes.state().iter().map(AsRef::as_ref));
                 if before.replace(size).is_some_and(|before| before != size) {
                     let all = all.state();
                     triggers.wake(&all, all.iter().map(|dns| dns.name_any()));
@@ -324,13 +325,13 @@ impl Caches {
     }
 
     /// How big the cluster is.
-    pub fn size(&self) -> crate::observed::ClusterSize {
-        super::size::of(self.nodes.state().iter().map(AsRef::as_ref))
+    pub fn size(&self) -> crate::observe::observed::ClusterSize {
+        super::cluster_size::of(self.nodes.state().iter().map(AsRef::as_ref))
     }
 
     /// Ranges from which nodes give addresses to pods.
     pub fn pod_ranges(&self) -> Vec<IpNet> {
-        super::size::pod_ranges(self.nodes.state().iter().map(AsRef::as_ref))
+        super::cluster_size::pod_ranges(self.nodes.state().iter().map(AsRef::as_ref))
     }
 
     /// Nodes with these labels.

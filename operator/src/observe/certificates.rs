@@ -9,8 +9,8 @@ use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
 
 use crate::names::CERTIFICATE;
-use crate::observed::Certificate;
-use crate::read::within;
+use crate::observe::observed::Certificate;
+use crate::runtime::read::within;
 
 /// The type of Secrets with a certificate and its key.
 const TLS: &str = "kubernetes.io/tls";

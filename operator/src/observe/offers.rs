@@ -11,8 +11,8 @@ use kube::api::Api;
 use serde_json::Value;
 
 use crate::desired::Kind;
-use crate::observed::Offers;
-use crate::read::within;
+use crate::observe::observed::Offers;
+use crate::runtime::read::within;
 
 /// How often.
 const EVERY: Duration = Duration::from_secs(300);

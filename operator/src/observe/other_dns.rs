@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::core::DynamicObject;
 
-use crate::pods;
+use crate::observe::pods;
 
 /// Can clients ask it for names? It has a clusterIP and port 53: a headless Service for metrics has neither.
 pub(super) fn serves_dns(service: &DynamicObject) -> bool {
@@ -31,7 +31,7 @@ pub(super) fn has_other_pods(slices: &[EndpointSlice], ours: &[Pod]) -> bool {
 mod tests {
     use super::*;
     use crate::fixtures::{expose, from, pod};
-    use crate::observed::Observed;
+    use crate::observe::observed::Observed;
     use serde_json::json;
 
     #[test]

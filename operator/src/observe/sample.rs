@@ -10,9 +10,9 @@ use k8s_openapi::api::core::v1::{Namespace, Service};
 use kube::api::{Api, ListParams, PartialObjectMeta};
 use kube::{Client, ResourceExt};
 
-use crate::adoption::cluster_ips;
-use crate::observed::{Sample, SampledService};
-use crate::read::within;
+use crate::decide::adoption::cluster_ips;
+use crate::observe::observed::{Sample, SampledService};
+use crate::runtime::read::within;
 
 /// Namespaces whose Services are looked at, spread over all by name.
 const NAMESPACES: usize = 12;

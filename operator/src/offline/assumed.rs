@@ -8,8 +8,8 @@ use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use crate::admit::certificates;
-use crate::observed::{Certificate, ClusterSize, Observed, Offers};
+use crate::decide::admit::certificates;
+use crate::observe::observed::{Certificate, ClusterSize, Observed, Offers};
 
 /// The least cluster in which nothing has to be left out.
 const NODES: u32 = 2;

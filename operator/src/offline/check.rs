@@ -8,10 +8,10 @@ use crds::ClusterDNS;
 use crds::manifest::{Found, ManifestError, Place, Places};
 
 use super::named_files::named_files;
-use super::output::{Finding, Findings, Format};
-use super::unwise::{self, unwise};
-use super::{Outcome, cluster_dns, kubelets, text_of, together};
-use crate::args;
+use super::output::{Finding, Findings};
+use super::warnings::{self, unwise};
+use super::{Outcome, cluster_dns, conflicts, kubelets, text_of};
+use crate::args::{self, Format};
 
 /// Prints what is wrong and unwise to `out`; with `--cluster` it looks at one.
 ///
@@ -97,7 +97,7 @@ fn of_one(
         }
         let outside = kubelets.and_then(|used| unused_by_kubelets(&found.resource, used));
         let warnings = unwise(&found.resource).into_iter().chain(outside);
-        let at = |w: unwise::Warning| {
+        let at = |w: warnings::Warning| {
             let line = line(found.places.of(&w.field));
             finding(file, line, "warning", &w.field, w.reason, &w.message)
         };
@@ -106,17 +106,17 @@ fn of_one(
     findings
 }
 
-/// What only all of them together show.
+/// What only all of them conflicts show.
 fn of_all(all: &[(String, Found)]) -> Vec<Finding> {
     let folder = |file: &str| file.rsplit_once('/').map(|(folder, _)| folder.to_owned());
-    let resources: Vec<together::Placed<'_>> =
+    let resources: Vec<conflicts::Placed<'_>> =
         all.iter().map(|(file, found)| (folder(file), &found.resource)).collect();
-    let at = |clash: together::Clash| {
+    let at = |clash: conflicts::Clash| {
         let (file, found) = &all[clash.at];
         let line = line(found.places.of(clash.field));
         finding(file, line, "error", clash.field, "Conflict", &clash.message)
     };
-    together::clashes(&resources).into_iter().map(at).collect()
+    conflicts::clashes(&resources).into_iter().map(at).collect()
 }
 
 /// What is wrong with one ClusterDNS, read or unreadable.
@@ -201,7 +201,7 @@ fn indexed(path: &str) -> String {
     })
 }
 
-fn unused_by_kubelets(dns: &ClusterDNS, used: &BTreeSet<String>) -> Option<unwise::Warning> {
+fn unused_by_kubelets(dns: &ClusterDNS, used: &BTreeSet<String>) -> Option<warnings::Warning> {
     let service = dns.spec.service.as_ref()?;
     let ips = service.cluster_ips.as_ref().filter(|ips| !ips.is_empty())?;
     let is_used = ips.iter().any(|ip| used.contains(ip));
@@ -211,7 +211,7 @@ fn unused_by_kubelets(dns: &ClusterDNS, used: &BTreeSet<String>) -> Option<unwis
             "kubelets of this cluster make pods ask {}, so no pod asks here: write that address, or set clusterDNS of the kubelets",
             used.join(" and ")
         );
-        unwise::warning("spec.service.clusterIPs", "NotUsedByKubelets", message)
+        warnings::warning("spec.service.clusterIPs", "NotUsedByKubelets", message)
     })
 }
 

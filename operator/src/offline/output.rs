@@ -2,24 +2,13 @@
 
 use std::fmt::Write as _;
 
-use clap::ValueEnum;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::args::Format;
+
 /// Where the format of SARIF is described, as its files name it.
 const SARIF_SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
-
-/// The form of what `check` prints.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// One finding per line: file:line: severity: field: reason: message
-    #[default]
-    Text,
-    /// One JSON object with all findings
-    Json,
-    /// SARIF 2.1.0
-    Sarif,
-}
 
 /// One thing to say about a file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -13,11 +13,10 @@ use kube::ResourceExt;
 use super::check::errors;
 use super::output::Finding;
 use super::{Outcome, assumed, cluster_dns, text_of};
-use crate::args;
-use crate::decide;
+use crate::decide::plan::ServicePlan;
 use crate::desired::Desired;
-use crate::plan::ServicePlan;
 use crate::settings::{DataPlane, Settings};
+use crate::{args, decide};
 
 /// Prints the objects of every ClusterDNS in these files to `out`, and what is wrong to `problems`.
 ///

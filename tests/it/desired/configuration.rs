@@ -1,7 +1,7 @@
 //! The ConfigMap, which the planes share, and what Prometheus is told, which must be what pods tell.
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use operator::plan::CanaryPod;
+use operator::decide::plan::CanaryPod;
 
 use super::*;
 

@@ -6,9 +6,9 @@ use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use operator::decide::plan::{ServicePlan, Size};
 use operator::desired::{Desired, Kind};
-use operator::observed::Certificate;
-use operator::plan::{ServicePlan, Size};
+use operator::observe::observed::Certificate;
 use operator::settings::{DataPlane, Settings};
 
 use super::*;

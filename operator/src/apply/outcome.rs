@@ -1,0 +1,90 @@
+//! What an apply brought: what was written and deleted, and what failed and why.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::apply::memory::Why;
+use crate::desired::Kind;
+use crate::observe::observed::Child;
+use crate::runtime::resources;
+use crate::runtime::write::WriteError;
+
+/// What came of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// For status.
+    pub applied: Applied,
+    /// What was written.
+    pub written: Vec<Written>,
+    /// The selector of an adopted Service got our key (true) or lost it (false).
+    pub switched: Option<bool>,
+    /// What was deleted.
+    pub pruned: Vec<Child>,
+    /// The API server asked not to be bothered for so long.
+    pub retry_after: Option<Duration>,
+    pub(super) failed: BTreeSet<Kind>,
+}
+
+/// One object that was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Its kind.
+    pub kind: Kind,
+    /// Kind, namespace and name, for people.
+    pub what: String,
+    /// Why it was written.
+    pub why: Why,
+    /// The field manager that changed it last, if not we.
+    pub editor: Option<String>,
+}
+
+impl Outcome {
+    /// Whether everything is as it should be.
+    pub fn is_complete(&self) -> bool {
+        self.failed.is_empty()
+    }
+
+    /// Whether one of this kind could not be written.
+    pub fn has_failed(&self, kind: Kind) -> bool {
+        self.failed.contains(&kind)
+    }
+
+    pub(super) fn failed(&mut self, kind: Kind, namespace: &str, name: &str, why: String) {
+        let what = told(kind, namespace, name);
+        tracing::warn!("{what} could not be written: {why}");
+        self.failed.insert(kind);
+        self.applied.failures.push((what, why));
+    }
+
+    pub(super) fn refused(&mut self, kind: Kind, namespace: &str, name: &str, error: &WriteError) {
+        self.retry_after = self.retry_after.max(error.retry_after());
+        self.failed(kind, namespace, name, explained(error));
+    }
+}
+
+/// What the API server took and what it refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// Objects that could not be written, such as `Deployment kube-system/clusterdns-default`, and why.
+    pub failures: Vec<(String, String)>,
+}
+
+/// Kind, namespace and name, for people.
+pub(super) fn told(kind: Kind, namespace: &str, name: &str) -> String {
+    match namespace {
+        "" => format!("{} {name}", resources::name(kind)),
+        namespace => format!("{} {namespace}/{name}", resources::name(kind)),
+    }
+}
+
+/// What the API server said, and what to do where that is not plain.
+fn explained(error: &WriteError) -> String {
+    match error.code() {
+        Some(422) if error.to_string().contains("immutable") => format!(
+            "{error}. It is left as it is and never replaced by itself: undo the change, or delete the object when an \
+             interruption suits you"
+        ),
+        Some(403) => format!("{error}. The operator's role lacks this right: upgrade the chart"),
+        Some(_) | None => error.to_string(),
+    }
+}

@@ -1,0 +1,159 @@
+//! May a valid ClusterDNS be acted on in this cluster? What only the cluster knows: who else claims its Service, which
+//! addresses that Service got, how many nodes there are, what is in the ConfigMaps it names. Pure.
+
+mod pods;
+mod image;
+mod bundles;
+
+pub use bundles::with_bundles;
+pub(crate) use image::is_entry;
+pub(crate) use pods::certificates;
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use crds::check::check_own_addresses;
+use crds::{ClusterDNS, Config};
+
+use crate::decide::adoption::{cluster_ips, is_per_node};
+use crate::decide::plan::Refusal;
+use crate::names;
+use crate::observe::observed::Observed;
+use crate::settings::Settings;
+
+/// Nodes up to which every one may have a pod: each pod watches the API server.
+const MAX_NODES_PER_NODE: u32 = 500;
+
+/// No watch shows Secrets, and somebody labels one because this is refused.
+const LOOK_FOR_CERTIFICATES: Duration = Duration::from_secs(5);
+
+/// Whether it may; what is refused changes nothing that runs.
+///
+/// # Errors
+/// What stands against it, and what to write instead.
+pub fn admit(
+    dns: &ClusterDNS,
+    config: &Config,
+    observed: &Observed,
+    settings: &Settings,
+) -> Result<(), Refusal> {
+    is_managed(dns, settings)?;
+    is_the_only_one(dns, observed)?;
+    does_not_ask_itself(config, observed)?;
+    pods::are_allowed(dns, observed, settings)?;
+    fits_the_nodes(dns, observed)
+}
+
+fn is_managed(dns: &ClusterDNS, settings: &Settings) -> Result<(), Refusal> {
+    let name = dns.metadata.name.clone().unwrap_or_default();
+    if !settings.instances.is_empty() && !settings.instances.contains(&name) {
+        return Err(Refusal::new(
+            "NameNotManaged",
+            "metadata.name",
+            format!(
+                "this operator manages {} only: use one of these names, or start it with {name} among its instances",
+                settings.instances.join(", ")
+            ),
+        ));
+    }
+    let namespace = dns.spec.service.clone().unwrap_or_default().namespace;
+    if !settings.workload_namespaces.contains(&namespace) {
+        return Err(Refusal::new(
+            "NamespaceNotManaged",
+            "spec.service.namespace",
+            format!(
+                "this operator may create pods in {} only: use one of these, or add {namespace} to workloadNamespaces of its \
+                 chart",
+                settings.workload_namespaces.join(", ")
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// O3: of two that claim one Service the older wins, then the smaller uid.
+fn is_the_only_one(dns: &ClusterDNS, observed: &Observed) -> Result<(), Refusal> {
+    let own_ips = claimed_ips(dns, observed.service.iter().flat_map(cluster_ips));
+    let older = observed.others.iter().filter(|other| age_key(other) < age_key(dns));
+    for other in older {
+        let name = other.metadata.name.as_deref().unwrap_or_default();
+        if names::service(other) == names::service(dns) {
+            let (namespace, service) = names::service(dns);
+            return Err(Refusal::new(
+                "Conflict",
+                "spec.service.name",
+                format!(
+                    "ClusterDNS {name} is older and has Service {namespace}/{service}: write another service.name here, or \
+                     delete that one"
+                ),
+            ));
+        }
+        if let Some(ip) = claimed_ips(other, std::iter::empty()).intersection(&own_ips).next() {
+            return Err(Refusal::new(
+                "Conflict",
+                "spec.service.clusterIPs",
+                format!(
+                    "ClusterDNS {name} is older and has {ip}: write another address here, or delete that one"
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn age_key(dns: &ClusterDNS) -> (i64, &str) {
+    let created =
+        dns.metadata.creation_timestamp.as_ref().map_or(i64::MAX, |time| time.0.as_second());
+    (created, dns.metadata.uid.as_deref().unwrap_or_default())
+}
+
+/// Addresses as written, and those that it has.
+pub(crate) fn claimed_ips(
+    dns: &ClusterDNS,
+    real: impl Iterator<Item = IpAddr>,
+) -> BTreeSet<IpAddr> {
+    let written = dns.spec.service.iter().flat_map(|service| service.cluster_ips.iter().flatten());
+    let reported = dns.status.iter().flat_map(|status| &status.cluster_ips);
+    written.chain(reported).filter_map(|text| text.parse().ok()).chain(real).collect()
+}
+
+/// O2, A34: the addresses that the Service turned out to have.
+fn does_not_ask_itself(config: &Config, observed: &Observed) -> Result<(), Refusal> {
+    let own: Vec<IpAddr> = observed.service.iter().flat_map(cluster_ips).collect();
+    check_own_addresses(config, &own).map_err(|violations| {
+        let first = &violations.listed()[0];
+        let more = match violations.count() - 1 {
+            0 => String::new(),
+            more => format!(" (and {more} more)"),
+        };
+        Refusal::new("UpstreamIsOwnService", &first.field, format!("{}{more}", first.message))
+    })
+}
+
+fn fits_the_nodes(dns: &ClusterDNS, observed: &Observed) -> Result<(), Refusal> {
+    let nodes = observed.size.nodes;
+    if is_per_node(dns) && nodes > MAX_NODES_PER_NODE {
+        return Err(Refusal::new(
+            "PerNodeTooLarge",
+            "spec.scaling.perNode",
+            format!(
+                "{nodes} nodes would be {nodes} pods that watch the API server, and at most {MAX_NODES_PER_NODE} may: use \
+                 proportional, and NodeLocal DNSCache on the nodes"
+            ),
+        ));
+    }
+    if observed.placeable_nodes == Some(0) && nodes > 0 {
+        return Err(Refusal::new(
+            "PlacementMatchesNoNode",
+            "spec.placement.nodeSelector",
+            format!(
+                "none of {nodes} nodes has these labels, so no pod could run: correct them, or label nodes"
+            ),
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,306 @@
+//! Whose the Service is. Ours is created; somebody else's is adopted when the spec says so: its selector gets one key more
+//! once our pods serve behind it, and loses that key when the spec says so again. Nothing else of it is ever written, at no
+//! moment is it without a ready pod, and whoever resets it is reported, not fought. Pure.
+
+mod switch;
+mod deleted;
+mod ports;
+
+pub use deleted::{last_seen, lost_addresses, restorable};
+pub use switch::{remember, reset_by};
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use crds::ClusterDNS;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Pod, Service};
+
+use crate::decide::plan::{Refusal, SelectorPatch, ServicePlan, Size};
+use crate::decide::scale;
+use crate::desired::ports as served;
+use crate::names::{ADOPTED_BY, FIELD_MANAGER, INSTANCE, MANAGED_BY};
+use crate::observe::observed::Observed;
+use crate::observe::pods;
+
+/// Pods that must be ready before a Service moves to ours, unless the spec asks for fewer.
+const PODS_TO_SWITCH: u32 = 2;
+
+/// No watch covers the pods of the other DNS server, and somebody waits for them.
+const LOOK_FOR_OTHERS: Duration = Duration::from_secs(5);
+
+/// What a Service is to this ClusterDNS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It does not exist, or we created it for this ClusterDNS, or for one of its name that has gone without it.
+    Own,
+    /// Somebody else's, and our key is not in its selector.
+    Foreign,
+    /// Somebody else's, and our key is in its selector.
+    Switched,
+}
+
+/// What the Service of this name is to us.
+pub(crate) fn standing(dns: &ClusterDNS, service: Option<&Service>) -> Standing {
+    match service {
+        None => Standing::Own,
+        Some(service) if is_owned_by(service, dns) || was_left_behind(service, dns) => {
+            Standing::Own
+        }
+        Some(service) if selector(service).get(INSTANCE) == dns.metadata.name.as_ref() => {
+            Standing::Switched
+        }
+        Some(_) => Standing::Foreign,
+    }
+}
+
+/// Whose the Service is, and what happens to its selector now.
+///
+/// # Errors
+/// Why it can be neither created nor adopted nor given back.
+pub fn plan(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Result<ServicePlan, Refusal> {
+    let Some(service) = observed.service.as_ref() else {
+        return deleted::plan(dns, observed);
+    };
+    let standing = standing(dns, Some(service));
+    if standing == Standing::Own {
+        return Ok(ServicePlan::Own);
+    }
+    is_nobody_elses(dns, service)?;
+    let labels = selector_without_us(service);
+    if dns.spec.service.clone().unwrap_or_default().adopt {
+        is_adoptable(dns, service)?;
+        let patch = switch::patch(dns, observed, service, now);
+        Ok(ServicePlan::Adopted { labels, patch })
+    } else {
+        release(dns, observed, service, standing, labels)
+    }
+}
+
+/// Takes our key out of an adopted Service whose ClusterDNS is gone: the one that its annotation names is none of these.
+pub fn leave(service: &Service, instances: &[String]) -> Option<SelectorPatch> {
+    let adopted_by = annotation(service)?;
+    let is_gone = !instances.iter().any(|instance| instance == adopted_by);
+    is_gone.then(|| patch(service, false))
+}
+
+/// `adopt: false` on a Service that is not ours.
+fn release(
+    dns: &ClusterDNS,
+    observed: &Observed,
+    service: &Service,
+    standing: Standing,
+    labels: BTreeMap<String, String>,
+) -> Result<ServicePlan, Refusal> {
+    let carried = pods::template_labels(observed, is_per_node(dns));
+    let serves_behind_it =
+        !labels.is_empty() && labels.iter().all(|(key, value)| carried.get(key) == Some(value));
+    let others_serve = observed.foreign_pods.iter().any(pods::is_ready);
+    if (standing == Standing::Switched || serves_behind_it) && !others_serve {
+        let message = format!(
+            "{} is not given back while no other pod behind it is ready: start the other DNS server, or set adopt to true",
+            shown(service)
+        );
+        let refusal = Refusal::new("NoOtherServer", "spec.service.adopt", message);
+        return Err(Refusal { again_in: Some(LOOK_FOR_OTHERS), ..refusal });
+    }
+    match standing {
+        // The labels go only when the selector has lost our key: until then clients would lose the pods that serve them.
+        Standing::Switched => {
+            Ok(ServicePlan::Released { labels, patch: Some(patch(service, false)) })
+        }
+        Standing::Foreign | Standing::Own if has_workload(observed) => {
+            let patch = is_annotated(service, dns).then(|| patch(service, false));
+            Ok(ServicePlan::Released { labels: BTreeMap::new(), patch })
+        }
+        Standing::Foreign | Standing::Own => Err(Refusal::new(
+            "ServiceExists",
+            "spec.service.adopt",
+            format!(
+                "{} exists and is not of this ClusterDNS: set adopt to true to take it over, or write another service.name",
+                shown(service)
+            ),
+        )),
+    }
+}
+
+/// Another ClusterDNS may have it although no conflict shows: it is being deleted, or is another operator's.
+fn is_nobody_elses(dns: &ClusterDNS, service: &Service) -> Result<(), Refusal> {
+    let own = dns.metadata.name.as_deref().unwrap_or_default();
+    let selector = selector(service);
+    let in_selector = selector.get(INSTANCE).map(String::as_str);
+    let owner =
+        service.metadata.owner_references.iter().flatten().find(|owner| owner.kind == "ClusterDNS");
+    let claims =
+        [in_selector, annotation(service)].into_iter().flatten().filter(|name| *name != own);
+    let Some(other) = claims.chain(owner.map(|owner| owner.name.as_str())).next() else {
+        return Ok(());
+    };
+    Err(Refusal::new(
+        "Conflict",
+        "spec.service.name",
+        format!(
+            "{} belongs to ClusterDNS {other}: write another service.name, or delete that one and wait until its Service is \
+             given back",
+            shown(service)
+        ),
+    ))
+}
+
+/// Can our pods answer in the place of those that are behind it now?
+fn is_adoptable(dns: &ClusterDNS, service: &Service) -> Result<(), Refusal> {
+    let spec = service.spec.clone().unwrap_or_default();
+    let refuse = |reason, field: &str, what: String| Err(Refusal::new(reason, field, what));
+    if service.metadata.deletion_timestamp.is_some() {
+        return refuse(
+            "ServiceNotAdoptable",
+            "spec.service.adopt",
+            format!(
+                "{} is being deleted: when it is gone, it is created again as it was",
+                shown(service)
+            ),
+        );
+    }
+    if selector_without_us(service).is_empty() {
+        return refuse(
+            "ServiceNotAdoptable",
+            "spec.service.adopt",
+            format!(
+                "{} selects no pods, so it cannot move to ours: write another service.name",
+                shown(service)
+            ),
+        );
+    }
+    let real: BTreeSet<IpAddr> = cluster_ips(service).collect();
+    if real.is_empty() {
+        return refuse(
+            "ServiceNotAdoptable",
+            "spec.service.adopt",
+            format!(
+                "{} has no clusterIP that clients could ask: write another service.name",
+                shown(service)
+            ),
+        );
+    }
+    let written = dns.spec.service.iter().flat_map(|service| service.cluster_ips.iter().flatten());
+    if let Some(other) = written.filter_map(|text| text.parse().ok()).find(|ip| !real.contains(ip))
+    {
+        let real: Vec<String> = real.iter().map(IpAddr::to_string).collect();
+        return refuse(
+            "ClusterIPsDiffer",
+            "spec.service.clusterIPs",
+            format!(
+                "{} has {} and cannot get {other}, because an adopted Service keeps its addresses: leave clusterIPs out",
+                shown(service),
+                real.join(", ")
+            ),
+        );
+    }
+    match ports::unserved(&spec, &served::of(&dns.spec)) {
+        Some(what) => refuse(
+            "ServicePortsUnserved",
+            "spec.service.adopt",
+            format!("{}: {what}", shown(service)),
+        ),
+        None => Ok(()),
+    }
+}
+
+/// May the Service move? Our workload is fully rolled out with the labels of its selector, and enough pods are ready and
+/// behind it already: a controller that has heard of the new selector and not yet of our pods would leave it with none.
+fn may_switch(dns: &ClusterDNS, observed: &Observed, service: &Service) -> bool {
+    let labels = selector_without_us(service);
+    let carried = pods::template_labels(observed, is_per_node(dns));
+    let behind = behind(observed);
+    let serves = |pod: &&Pod| pods::has_labels(pod, &labels) && behind.contains(pods::uid(pod));
+    let ready = pods::ready(observed).filter(serves).count();
+    let progress = pods::progress(observed, is_per_node(dns));
+    // Who asks for one pod gets what one pod gives: waiting for a second would be waiting for ever.
+    let asked = match scale::size(&dns.spec, observed) {
+        Size::Replicas(count) => count,
+        Size::Autoscaled { min, .. } => min,
+        Size::PerNode => progress.desired,
+    };
+    labels.iter().all(|(key, value)| carried.get(key) == Some(value))
+        && progress.is_complete()
+        && ready >= asked.clamp(1, PODS_TO_SWITCH) as usize
+}
+
+/// uids of the pods that clients of the Service reach now.
+fn behind(observed: &Observed) -> BTreeSet<&str> {
+    let endpoints = observed.slices.iter().flat_map(|slice| &slice.endpoints);
+    let ready = endpoints.filter(|endpoint| {
+        endpoint.conditions.as_ref().is_none_or(|conditions| conditions.ready != Some(false))
+    });
+    ready.filter_map(|endpoint| endpoint.target_ref.as_ref()?.uid.as_deref()).collect()
+}
+
+/// Labels that the pods behind a Service need besides our key.
+pub(crate) fn selector_without_us(service: &Service) -> BTreeMap<String, String> {
+    let mut labels = selector(service);
+    labels.remove(INSTANCE);
+    labels
+}
+
+/// The clusterIPs that a Service really has.
+pub(crate) fn cluster_ips(service: &Service) -> impl Iterator<Item = IpAddr> {
+    let spec = service.spec.as_ref();
+    let all = spec.iter().flat_map(|spec| spec.cluster_ips.iter().flatten());
+    let one =
+        spec.and_then(|spec| spec.cluster_ip.as_ref()).filter(|_| all.clone().next().is_none());
+    // A headless Service has the text "None" there.
+    all.chain(one).filter_map(|text| text.parse().ok()).collect::<Vec<_>>().into_iter()
+}
+
+fn selector(service: &Service) -> BTreeMap<String, String> {
+    service.spec.as_ref().and_then(|spec| spec.selector.clone()).unwrap_or_default()
+}
+
+fn annotation(service: &Service) -> Option<&str> {
+    service.metadata.annotations.as_ref()?.get(ADOPTED_BY).map(String::as_str)
+}
+
+fn is_annotated(service: &Service, dns: &ClusterDNS) -> bool {
+    annotation(service).is_some_and(|name| Some(name) == dns.metadata.name.as_deref())
+}
+
+fn is_owned_by(service: &Service, dns: &ClusterDNS) -> bool {
+    let mut owners = service.metadata.owner_references.iter().flatten();
+    owners.any(|owner| owner.kind == "ClusterDNS" && Some(&owner.uid) == dns.metadata.uid.as_ref())
+}
+
+/// Created by us for a ClusterDNS of this name that was deleted without its children: `apply` owns it again.
+fn was_left_behind(service: &Service, dns: &ClusterDNS) -> bool {
+    let is_free = service.metadata.owner_references.iter().flatten().next().is_none();
+    let labels = service.metadata.labels.clone().unwrap_or_default();
+    is_free
+        && annotation(service).is_none()
+        && labels.get(MANAGED_BY).is_some_and(|manager| manager == FIELD_MANAGER)
+        && labels.get(INSTANCE) == dns.metadata.name.as_ref()
+}
+
+fn has_workload(observed: &Observed) -> bool {
+    observed.deployment.is_some() || observed.daemon_set.is_some()
+}
+
+pub(crate) fn is_per_node(dns: &ClusterDNS) -> bool {
+    dns.spec.scaling.as_ref().is_some_and(|scaling| scaling.per_node.is_some())
+}
+
+fn patch(service: &Service, add: bool) -> SelectorPatch {
+    SelectorPatch {
+        resource_version: service.metadata.resource_version.clone().unwrap_or_default(),
+        add,
+    }
+}
+
+/// The Service, for people.
+fn shown(service: &Service) -> String {
+    let namespace = service.metadata.namespace.as_deref().unwrap_or_default();
+    let name = service.metadata.name.as_deref().unwrap_or_default();
+    format!("Service {namespace}/{name}")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+//! A Service that somebody deleted. Clients have its addresses in resolv.conf until they start again, so it comes back with
+//! these addresses or not at all. Ours is applied again; an adopted one is created as it was and stays somebody else's. Pure.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use crds::ClusterDNS;
+use k8s_openapi::api::core::v1::Service;
+use serde_json::Value;
+
+use super::{Standing, cluster_ips, standing};
+use crate::decide::plan::{LastService, Refusal, ServicePlan};
+use crate::decide::rollout;
+use crate::desired::as_it_was;
+use crate::names::{self, INSTANCE};
+use crate::observe::observed::Observed;
+
+/// What happens while the Service does not exist.
+///
+/// # Errors
+/// `NothingToAdopt`: there was none. `ServiceGone`: there was one, and nothing says what it was.
+pub(super) fn plan(dns: &ClusterDNS, observed: &Observed) -> Result<ServicePlan, Refusal> {
+    if !dns.spec.service.clone().unwrap_or_default().adopt {
+        return Ok(ServicePlan::Own);
+    }
+    let last = rollout::state(observed).service;
+    match last.manifest {
+        _ if last.is_ours => Ok(ServicePlan::Own),
+        Some(manifest) => Ok(ServicePlan::Recreated { labels: labels(&manifest), manifest }),
+        None => Err(nothing_to_adopt(dns)),
+    }
+}
+
+/// The deleted Service as it was, for a look in which the spec is not acted on: clients ask it whatever the spec says.
+pub fn restorable(observed: &Observed) -> Option<Value> {
+    rollout::state(observed).service.manifest.filter(|_| observed.service.is_none())
+}
+
+fn nothing_to_adopt(dns: &ClusterDNS) -> Refusal {
+    let (namespace, name) = names::service(dns);
+    let reported = reported(dns);
+    if reported.is_empty() {
+        let message = format!(
+            "Service {namespace}/{name} does not exist, so there is nothing to adopt: set adopt to false to create it, with the \
+             address that kubelet gives to pods in clusterIPs, or write the name of a Service that exists"
+        );
+        return Refusal::new("NothingToAdopt", "spec.service.adopt", message);
+    }
+    let own = dns.metadata.name.as_deref().unwrap_or_default();
+    let message = format!(
+        "Service {namespace}/{name} was deleted, pods still ask {}, and what it was is not known: create it again with these \
+         clusterIPs from the manifest it came from, or let this operator create one of its own with them: kubectl patch \
+         clusterdns {own} --type=merge -p '{{\"spec\":{{\"service\":{{\"adopt\":false}}}}}}'",
+        reported.join(", ")
+    );
+    Refusal::new("ServiceGone", "spec.service.adopt", message)
+}
+
+/// What is to be remembered of the Service: part of rollout.json.
+pub fn last_seen(dns: &ClusterDNS, observed: &Observed) -> LastService {
+    let before = rollout::state(observed).service;
+    let adopt = dns.spec.service.clone().unwrap_or_default().adopt;
+    let Some(service) = &observed.service else {
+        let cluster_ips = addresses(dns, &before);
+        return match (!adopt || before.is_ours) && !cluster_ips.is_empty() {
+            true => LastService { cluster_ips, is_pinned: true, is_ours: true, ..before },
+            false => before,
+        };
+    };
+    let standing = standing(dns, Some(service));
+    if standing != Standing::Own && !adopt {
+        return LastService::default();
+    }
+    let real: Vec<String> = cluster_ips(service).map(|ip| ip.to_string()).collect();
+    let is_leaving = service.metadata.deletion_timestamp.is_some();
+    if is_leaving || real.is_empty() || !missing(dns, &before, service).is_empty() {
+        return before;
+    }
+    let is_ours = standing == Standing::Own;
+    LastService {
+        cluster_ips: real,
+        is_pinned: is_ours && before.is_pinned,
+        is_ours,
+        manifest: Some(as_it_was(service)),
+    }
+}
+
+/// Addresses that clients know and that the Service of this name, which somebody created in its place, does not have.
+pub fn lost_addresses(dns: &ClusterDNS, observed: &Observed) -> Vec<String> {
+    let before = rollout::state(observed).service;
+    observed.service.as_ref().map(|service| missing(dns, &before, service)).unwrap_or_default()
+}
+
+/// None where the spec names the present addresses: then they are meant.
+fn missing(dns: &ClusterDNS, before: &LastService, service: &Service) -> Vec<String> {
+    let real: Vec<IpAddr> = cluster_ips(service).collect();
+    let has = |text: &&String| text.parse::<IpAddr>().is_ok_and(|ip| real.contains(&ip));
+    let mut written =
+        dns.spec.service.iter().flat_map(|service| service.cluster_ips.iter().flatten());
+    if written.any(|text| has(&text)) {
+        return Vec::new();
+    }
+    before.cluster_ips.iter().filter(|text| !has(text)).cloned().collect()
+}
+
+/// What rollout.json remembers; where it is lost, what the status says.
+fn addresses(dns: &ClusterDNS, last: &LastService) -> Vec<String> {
+    match last.cluster_ips.is_empty() {
+        true => reported(dns).to_vec(),
+        false => last.cluster_ips.clone(),
+    }
+}
+
+fn reported(dns: &ClusterDNS) -> &[String] {
+    dns.status.as_ref().map(|status| status.cluster_ips.as_slice()).unwrap_or_default()
+}
+
+/// Labels of its selector, without our key.
+fn labels(manifest: &Value) -> BTreeMap<String, String> {
+    let selector = manifest.pointer("/spec/selector").cloned().unwrap_or_default();
+    let mut labels: BTreeMap<String, String> = serde_json::from_value(selector).unwrap_or_default();
+    labels.remove(INSTANCE);
+    labels
+}

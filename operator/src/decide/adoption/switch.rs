@@ -1,0 +1,132 @@
+//! When the selector of an adopted Service is changed, what is remembered of that, and who changed it back.
+//!
+//! The memory is in rollout.json: it must outlive a leader, and whoever resets a Service may replace it with every
+//! annotation on it, so that the Service itself cannot be trusted to remember.
+
+use std::time::Duration;
+
+use crds::ClusterDNS;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Service;
+
+use super::{Standing, is_annotated, may_switch, standing};
+use crate::decide::plan::{SelectorPatch, Switch};
+use crate::decide::rollout;
+use crate::names::FIELD_MANAGER;
+use crate::observe::observed::Observed;
+
+/// After the first reset; doubled after each further one.
+const FIRST_WAIT: Duration = Duration::from_secs(60);
+/// At most this long.
+const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
+/// After the last reset, when our key stayed for so long, the next one counts as a first.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(4 * 3_600);
+
+/// The patch that is due now.
+pub(super) fn patch(
+    dns: &ClusterDNS,
+    observed: &Observed,
+    service: &Service,
+    now: Timestamp,
+) -> Option<SelectorPatch> {
+    let before = rollout::state(observed).switch;
+    let is_switched = standing(dns, Some(service)) == Standing::Switched;
+    if is_switched && is_annotated(service, dns) {
+        return None;
+    }
+    let waits = until(&noticed(dns, &before, service, now), now).is_some_and(|until| now < until);
+    // A key without its annotation: only the annotation is missing, which changes nothing for anybody.
+    let is_due = is_switched || (!waits && may_switch(dns, observed, service));
+    is_due.then(|| super::patch(service, true))
+}
+
+/// What is to be remembered, given what was decided: part of rollout.json.
+pub fn remember(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Switch {
+    let before = rollout::state(observed).switch;
+    let adopt = dns.spec.service.clone().unwrap_or_default().adopt;
+    let Some(service) = observed.service.as_ref().filter(|_| adopt) else {
+        return Switch::default();
+    };
+    match standing(dns, Some(service)) {
+        Standing::Own => Switch::default(),
+        Standing::Switched => {
+            let kept = Switch { is_made: true, patched_version: String::new(), ..before };
+            let last = kept.reset_at.parse::<Timestamp>().ok();
+            match last {
+                Some(last) if now < last + signed(FORGOTTEN_AFTER) => kept,
+                Some(_) | None => Switch { is_made: true, ..Switch::default() },
+            }
+        }
+        Standing::Foreign => {
+            let mut noticed = noticed(dns, &before, service, now);
+            if let Some(patch) = patch(dns, observed, service, now) {
+                noticed.is_made = true;
+                noticed.patched_version = patch.resource_version;
+            }
+            noticed
+        }
+    }
+}
+
+/// The selector is without our key: was it there?
+fn noticed(dns: &ClusterDNS, before: &Switch, service: &Service, now: Timestamp) -> Switch {
+    let version = service.metadata.resource_version.as_deref().unwrap_or_default();
+    let was_never_applied = !before.patched_version.is_empty() && before.patched_version == version;
+    // The annotation tells as well, should the memory be lost.
+    let is_first_sight = before.resets == 0 && is_annotated(service, dns);
+    if (before.is_made && !was_never_applied) || is_first_sight {
+        return Switch {
+            is_made: false,
+            patched_version: String::new(),
+            resets: before.resets.saturating_add(1),
+            reset_at: now.to_string(),
+        };
+    }
+    before.clone()
+}
+
+/// No patch before this; none: at any time. A time that another's clock made far from now is not believed.
+fn until(switch: &Switch, now: Timestamp) -> Option<Timestamp> {
+    let last: Timestamp = switch.reset_at.parse().ok()?;
+    if last > now + signed(LONGEST_WAIT) {
+        return None;
+    }
+    let doublings = switch.resets.checked_sub(1)?.min(16);
+    let wait = FIRST_WAIT.saturating_mul(1 << doublings).min(LONGEST_WAIT);
+    Some(last + signed(wait))
+}
+
+/// Somebody took our key out of the selector: who, as far as the API server knows, and when it is put in again.
+pub fn reset_by(
+    dns: &ClusterDNS,
+    observed: &Observed,
+    now: Timestamp,
+) -> Option<(String, Option<Timestamp>)> {
+    let service = observed.service.as_ref()?;
+    if !dns.spec.service.clone().unwrap_or_default().adopt
+        || standing(dns, Some(service)) != Standing::Foreign
+    {
+        return None;
+    }
+    let noticed = noticed(dns, &rollout::state(observed).switch, service, now);
+    if noticed.resets == 0 {
+        return None;
+    }
+    Some((manager_of_selector(service), until(&noticed, now)))
+}
+
+/// Who wrote the selector last.
+fn manager_of_selector(service: &Service) -> String {
+    let entries = service.metadata.managed_fields.iter().flatten();
+    let owners = entries.filter(|entry| {
+        let fields = entry.fields_v1.as_ref().map(|fields| &fields.0);
+        fields.is_some_and(|fields| fields.pointer("/f:spec/f:selector").is_some())
+            && entry.manager.as_deref() != Some(FIELD_MANAGER)
+    });
+    let last = owners.max_by_key(|entry| entry.time.as_ref().map(|time| time.0));
+    last.and_then(|entry| entry.manager.clone()).unwrap_or_else(|| "unknown".to_owned())
+}
+
+fn signed(duration: Duration) -> SignedDuration {
+    SignedDuration::from_secs(duration.as_secs().try_into().unwrap_or(i64::MAX))
+}

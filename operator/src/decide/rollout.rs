@@ -1,0 +1,237 @@
+//! Which revision which pod runs, given what is written, what pods say and `now`. A changed configuration goes to one pod
+//! first; it reaches the others only when that pod was seen to run it and answered as well as they do. Pure: all state is in
+//! rollout.json, so that a new leader goes on where the last one stopped.
+
+mod state;
+mod trial;
+mod rounds;
+mod retry;
+
+pub use state::{CANARY, ROLLOUT, STABLE, canary, stable, state, state_in, untouched};
+
+use std::time::Duration;
+
+use crds::config::PodRecords;
+use crds::{ClusterDNS, Config, config};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::decide::adoption;
+use crate::decide::plan::{Notice, RolloutPlan, RolloutState};
+use crate::observe::observed::Observed;
+use crate::observe::pods;
+use state::Written;
+
+/// Ready pods without which nothing can be compared, so that nothing is tried.
+const PODS_TO_TRY: usize = 2;
+/// Between two looks while there is something to wait for.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// For a second pod to be ready, before a configuration goes out untried.
+const WAIT_FOR_SECOND: SignedDuration = SignedDuration::from_secs(60);
+/// So long people are warned of what every pod got; by then the pods themselves say which servers are down.
+const WARNED_FOR: SignedDuration = SignedDuration::from_secs(600);
+/// Why a configuration goes out untried, or a trial ends.
+const ONE_POD: &str = "it was not tried, because there is one pod only, so that nothing can be compared; with two or more pods \
+                       every change is tried first";
+/// The first format there was: what a pod that says nothing of formats reads.
+const OLDEST_FORMAT: u32 = 1;
+
+/// What the configuration ConfigMap should hold now.
+pub fn plan(dns: &ClusterDNS, config: &Config, observed: &Observed, now: Timestamp) -> RolloutPlan {
+    let written = Written::read(observed);
+    let config = Config { format: format(&written, observed), ..config.clone() };
+    let asked = Asked { revision: config.revision(), text: config.to_json() };
+    let mut plan = decide(dns, &asked, &written, observed, now);
+    plan.needs_pods = needs_pods(&plan, &written, observed);
+    plan.state.needs_pods = plan.needs_pods;
+    plan.state.failed_pod = failed_pod(&plan, &written, observed);
+    plan.state.switch = adoption::remember(dns, observed, now);
+    plan.state.service = adoption::last_seen(dns, observed);
+    plan.desired_revision = asked.revision;
+    if is_over(&plan.state.warned_at, WARNED_FOR, now) {
+        (plan.state.warning, plan.state.warned_at) = (String::new(), String::new());
+    }
+    if pods::behind(observed, &plan.state).next().is_some() {
+        plan.again_in = Some(plan.again_in.map_or(LOOK_EVERY, |again| again.min(LOOK_EVERY)));
+    }
+    plan
+}
+
+/// The pod on which a revision failed last, while that pod exists: its node may be the reason.
+fn failed_pod(plan: &RolloutPlan, written: &Written, observed: &Observed) -> String {
+    let newest = [&plan.state.failed_pod, &written.state.failed_pod];
+    let exists = |uid: &&&String| observed.pods.iter().any(|pod| pods::uid(pod) == **uid);
+    newest
+        .into_iter()
+        .find(|uid| !uid.is_empty())
+        .filter(|uid| exists(&uid))
+        .cloned()
+        .unwrap_or_default()
+}
+
+/// The document that the spec asks for.
+struct Asked {
+    revision: String,
+    text: String,
+}
+
+fn decide(
+    dns: &ClusterDNS,
+    asked: &Asked,
+    written: &Written,
+    observed: &Observed,
+    now: Timestamp,
+) -> RolloutPlan {
+    let state = &written.state;
+    let rule = dns.spec.rollout.clone().unwrap_or_default();
+    let Some(stable) = written.stable.as_ref().filter(|_| !must_be_replaced(written, asked)) else {
+        return at_once(asked, None);
+    };
+    if asked.revision == state.stable {
+        return keep(stable, state);
+    }
+    if !rule.canary {
+        return at_once(asked, Some("spec.rollout.canary is false"));
+    }
+    let has_failed = retry::has_failed(dns, state, &asked.revision);
+    if has_failed && state.canary != asked.revision && !retry::is_due(dns, state, now) {
+        let mut plan = keep(stable, state);
+        plan.state = RolloutState { stable: plan.state.stable, ..retry::remembered(state) };
+        plan.again_in = retry::due_in(state, now);
+        plan.held = state.is_unjudged.then(|| state.failure.clone());
+        return plan;
+    }
+    let has_failed = has_failed && !state.is_unjudged;
+    // A canary that took its pod down leaves fewer than two ready pods: that is no reason to give it, or what comes after
+    // it, to the others. The pod goes back to stable, and then there are two again.
+    let is_trying = !state.canary.is_empty();
+    if !is_trying && !has_failed && all_refuse(observed) {
+        let why = "no pod runs the configuration before, so nothing can be compared";
+        return at_once(asked, Some(why));
+    }
+    if !is_trying && !has_failed && pods::ready(observed).count() < PODS_TO_TRY {
+        return without_trial(dns, asked, written, observed, now);
+    }
+    let observe_seconds = rule.observe_seconds;
+    let trial = trial::Trial { dns, observe_seconds, asked, stable, state, observed, now };
+    // The spec asks for one pod since the trial began: a second one to compare with never comes.
+    if is_trying && has_one_pod(dns, observed) {
+        return trial.end_alone();
+    }
+    trial.plan()
+}
+
+/// Do all pods that say what they run refuse what they were given? None could then be compared with, and a configuration
+/// that repairs it would wait for ever.
+fn all_refuse(observed: &Observed) -> bool {
+    let mut said = pods::ready(observed).filter_map(|pod| pods::said(observed, pod)).peekable();
+    said.peek().is_some() && said.all(|said| said.rejection.is_some())
+}
+
+/// Waits a while for a second pod, because a drained node is no reason to skip the trial; then every pod gets it untried.
+fn without_trial(
+    dns: &ClusterDNS,
+    asked: &Asked,
+    written: &Written,
+    observed: &Observed,
+    now: Timestamp,
+) -> RolloutPlan {
+    if has_one_pod(dns, observed) {
+        return untried(asked, ONE_POD);
+    }
+    let state = &written.state;
+    let since = state.waits_since.parse::<Timestamp>().ok().filter(|since| *since <= now);
+    let since = since.unwrap_or(now);
+    if now.duration_since(since) >= WAIT_FOR_SECOND {
+        let why = "it was not tried, because fewer than two pods were ready for 60 s";
+        return untried(asked, why);
+    }
+    let mut plan = keep(written.stable.as_deref().unwrap_or_default(), state);
+    plan.state.waits_since = since.to_string();
+    plan.again_in = Some(LOOK_EVERY);
+    plan
+}
+
+/// Does the workload have one pod, as it should?
+fn has_one_pod(dns: &ClusterDNS, observed: &Observed) -> bool {
+    let progress = pods::progress(observed, adoption::is_per_node(dns));
+    progress.is_seen && progress.desired < 2
+}
+
+/// Every pod gets it now, which is a warning: nobody has seen that it answers.
+fn untried(asked: &Asked, why: &str) -> RolloutPlan {
+    let mut plan = at_once(asked, Some(why));
+    for notice in &mut plan.notices {
+        (notice.is_warning, notice.reason) = (true, "ConfigurationUntried");
+    }
+    plan
+}
+
+/// Is a moment that is written as RFC 3339 so long ago? Nothing written is no moment.
+fn is_over(since: &str, time: SignedDuration, now: Timestamp) -> bool {
+    since.parse::<Timestamp>().is_ok_and(|since| now.duration_since(since) >= time)
+}
+
+/// Somebody else wrote into stable.json: what it was is known only if it is what the spec asks for, or nothing at all.
+fn must_be_replaced(written: &Written, asked: &Asked) -> bool {
+    written.is_foreign && asked.revision != written.state.failed
+}
+
+/// Every pod gets it now.
+fn at_once(asked: &Asked, why: Option<&str>) -> RolloutPlan {
+    let notice = why.map(|why| Notice {
+        is_warning: false,
+        reason: "ConfigurationChanged",
+        message: format!("every pod gets configuration {} at once: {why}", asked.revision),
+    });
+    RolloutPlan {
+        stable: asked.text.clone(),
+        state: RolloutState { stable: asked.revision.clone(), ..RolloutState::default() },
+        notices: notice.into_iter().collect(),
+        ..RolloutPlan::default()
+    }
+}
+
+/// Every pod goes on with what it has.
+fn keep(stable: &str, state: &RolloutState) -> RolloutPlan {
+    // A warning of a canary goes with it.
+    let is_warned = !state.warned_at.is_empty();
+    RolloutPlan {
+        stable: stable.to_owned(),
+        state: RolloutState {
+            stable: state.stable.clone(),
+            warning: Some(&state.warning).filter(|_| is_warned).cloned().unwrap_or_default(),
+            warned_at: state.warned_at.clone(),
+            ..RolloutState::default()
+        },
+        ..RolloutPlan::default()
+    }
+}
+
+/// The newest format that all running pods know. Silent pods may know as little as what is written now tells.
+fn format(written: &Written, observed: &Observed) -> u32 {
+    let known = |pod| match observed.answers.get(pods::uid(pod)).map(|answer| &answer.said) {
+        Some(Ok(said)) => Some(said.max_format.max(OLDEST_FORMAT)),
+        Some(Err(_)) | None => written.format,
+    };
+    pods::ready(observed).filter_map(known).fold(config::FORMAT, u32::min)
+}
+
+/// RBAC is wide before a document that needs it is written, and until no pod can still run one.
+fn needs_pods(plan: &RolloutPlan, written: &Written, observed: &Observed) -> bool {
+    let verified = |text: &String| {
+        Config::from_json(text).is_ok_and(|(config, _)| config.pod_records == PodRecords::Verified)
+    };
+    if verified(&plan.stable) || plan.canary.as_ref().is_some_and(verified) {
+        return true;
+    }
+    let runs_it =
+        |pod| pods::said(observed, pod).is_some_and(|said| said.revision == plan.state.stable);
+    // Of many pods some are asked, who speak for all.
+    let mut asked =
+        pods::ready(observed).filter(|pod| observed.answers.contains_key(pods::uid(pod)));
+    let is_settled = written.state.stable == plan.state.stable && asked.all(runs_it);
+    written.state.needs_pods && !is_settled
+}
+
+#[cfg(test)]
+mod tests;

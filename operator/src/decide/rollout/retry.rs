@@ -1,0 +1,91 @@
+//! When a revision that failed on its canary is tried again: what failed may have been a server that was down. After a
+//! while, longer each time, and at once when a person asks for it by an annotation. Pure.
+
+use std::time::Duration;
+
+use crds::ClusterDNS;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::decide::plan::RolloutState;
+use crate::names::RETRY;
+use crate::text::shortened;
+
+/// After the first failure; doubled after each further one.
+const FIRST_WAIT: Duration = Duration::from_secs(5 * 60);
+/// At most this long.
+const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
+/// Octets of the annotation that are remembered and compared.
+const MAX_ANNOTATION: usize = 128;
+
+/// Did this revision fail, with this spec?
+pub(super) fn has_failed(dns: &ClusterDNS, state: &RolloutState, revision: &str) -> bool {
+    state.failed == revision && state.failed_generation == dns.metadata.generation
+}
+
+/// May it be tried again? A time that another's clock made far from now is not believed.
+pub(super) fn is_due(dns: &ClusterDNS, state: &RolloutState, now: Timestamp) -> bool {
+    let Ok(retry_at) = state.retry_at.parse::<Timestamp>() else { return true };
+    let far = now + signed(LONGEST_WAIT);
+    now >= retry_at || retry_at > far || annotation(dns) != state.retried
+}
+
+/// How long until then.
+pub(super) fn due_in(state: &RolloutState, now: Timestamp) -> Option<Duration> {
+    let retry_at = state.retry_at.parse::<Timestamp>().ok()?;
+    Duration::try_from(retry_at.duration_since(now)).ok()
+}
+
+/// Only what is remembered of a failure.
+pub(super) fn remembered(state: &RolloutState) -> RolloutState {
+    let RolloutState {
+        failed,
+        failure,
+        failed_generation,
+        failures,
+        retry_at,
+        is_unjudged,
+        retried,
+        ..
+    } = state.clone();
+    RolloutState {
+        failed,
+        failure,
+        failed_generation,
+        failures,
+        retry_at,
+        is_unjudged,
+        retried,
+        ..RolloutState::default()
+    }
+}
+
+/// What is to be remembered of one more failure.
+pub(super) fn failed(
+    dns: &ClusterDNS,
+    before: &RolloutState,
+    (revision, why): (&str, String),
+    now: Timestamp,
+) -> RolloutState {
+    let failures = if has_failed(dns, before, revision) { before.failures } else { 0 };
+    let wait = FIRST_WAIT.saturating_mul(1 << failures.min(16)).min(LONGEST_WAIT);
+    RolloutState {
+        failed: revision.to_owned(),
+        failure: why,
+        failed_generation: dns.metadata.generation,
+        failures: failures.saturating_add(1),
+        retry_at: (now + signed(wait)).to_string(),
+        retried: annotation(dns),
+        ..RolloutState::default()
+    }
+}
+
+/// What a person last wrote to have it tried again.
+fn annotation(dns: &ClusterDNS) -> String {
+    let annotations = dns.metadata.annotations.as_ref();
+    let text = annotations.and_then(|all| all.get(RETRY)).map(String::as_str);
+    shortened(text.unwrap_or_default(), MAX_ANNOTATION)
+}
+
+fn signed(duration: Duration) -> SignedDuration {
+    SignedDuration::from_secs(duration.as_secs().try_into().unwrap_or(i64::MAX))
+}

@@ -1,0 +1,92 @@
+//! What several rounds of questions say together. One round decides nothing: a datagram may be lost, a server may be
+//! restarted. Only what is worse in two rounds apart fails a canary, and only one that was well in two of them passes. Pure.
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::decide::plan::RolloutState;
+use crate::observe::observed::{Check, Observed, Outcome};
+use crate::observe::pods;
+use crate::text::shortened;
+
+/// Between two rounds that decide.
+const APART: SignedDuration = SignedDuration::from_secs(4);
+/// Checks that are remembered of a round in which something was worse.
+const MAX_WORSE: usize = 8;
+/// Octets of what people are warned of.
+const MAX_WARNING: usize = 512;
+
+/// What this round adds.
+pub(super) struct Rounds {
+    /// What is remembered for the next one.
+    pub(super) state: RolloutState,
+    /// Worse in two rounds apart: what, and how.
+    pub(super) confirmed: Option<String>,
+    /// Well now, and well in a round before.
+    pub(super) is_well: bool,
+}
+
+/// Adds a round to what is remembered.
+pub(super) fn add(before: &RolloutState, checks: &[Check], now: Timestamp) -> Rounds {
+    let mut state = before.clone();
+    let worse: Vec<(&str, &str)> = checks
+        .iter()
+        .filter_map(|check| match &check.outcome {
+            Outcome::Worse(how) => Some((check.what.as_str(), how.as_str())),
+            Outcome::Good | Outcome::Open | Outcome::Warning(_) => None,
+        })
+        .collect();
+    let is_good =
+        checks.iter().any(|check| matches!(check.outcome, Outcome::Good | Outcome::Warning(_)));
+    let mut confirmed = None;
+    if worse.is_empty() {
+        if is_good {
+            (state.worse, state.worse_since) = (Vec::new(), String::new());
+            if state.good_since.is_empty() {
+                state.good_since = now.to_string();
+            }
+        }
+    } else {
+        state.good_since.clear();
+        let again = worse.iter().find(|(what, _)| before.worse.iter().any(|it| it == what));
+        match again {
+            Some((what, how)) if is_apart(&before.worse_since, now) => {
+                confirmed = Some(format!("{what}: {how}"));
+            }
+            Some(_) => {}
+            None => {
+                let names = worse.iter().take(MAX_WORSE).map(|(what, _)| (*what).to_owned());
+                (state.worse, state.worse_since) = (names.collect(), now.to_string());
+            }
+        }
+    }
+    if !checks.is_empty() {
+        state.warning = warning(checks);
+    }
+    let is_well = is_good && worse.is_empty() && is_apart(&state.good_since, now);
+    Rounds { state, confirmed, is_well }
+}
+
+/// Everything that people are warned of.
+fn warning(checks: &[Check]) -> String {
+    let warnings = checks.iter().filter_map(|check| match &check.outcome {
+        Outcome::Warning(what) => Some(format!("{}: {what}", check.what)),
+        Outcome::Good | Outcome::Worse(_) | Outcome::Open => None,
+    });
+    shortened(&warnings.collect::<Vec<_>>().join("; "), MAX_WARNING)
+}
+
+/// A time that another's clock made later than now is not believed.
+fn is_apart(since: &str, now: Timestamp) -> bool {
+    since.parse::<Timestamp>().is_ok_and(|since| now.duration_since(since) >= APART)
+}
+
+/// Why the operator can judge nothing, whatever a pod does: none of the ready pods answers it.
+pub(super) fn nobody_answers(observed: &Observed) -> Option<String> {
+    let answers: Vec<_> = pods::ready(observed)
+        .filter_map(|pod| observed.answers.get(pods::uid(pod)))
+        .map(|answer| answer.said.as_ref())
+        .collect();
+    let first = answers.first()?.as_ref().err()?;
+    let is_nobody = answers.iter().all(Result::is_err);
+    is_nobody.then(|| format!("none of {} ready pods says what it runs: {first}", answers.len()))
+}

@@ -1,0 +1,93 @@
+//! What is written in the configuration ConfigMap now.
+
+use crds::{Config, config};
+use k8s_openapi::api::core::v1::ConfigMap;
+use serde::Deserialize;
+
+use crate::decide::plan::{RolloutPlan, RolloutState};
+use crate::observe::observed::Observed;
+
+/// What every pod runs.
+pub const STABLE: &str = "stable.json";
+/// What one pod tries.
+pub const CANARY: &str = "canary.json";
+/// Who tries it: a [`RolloutState`].
+pub const ROLLOUT: &str = "rollout.json";
+
+/// The ConfigMap, read.
+#[derive(Debug, Default)]
+pub(super) struct Written {
+    /// `stable.json`, if it is one of our documents.
+    pub(super) stable: Option<String>,
+    /// Its format.
+    pub(super) format: Option<u32>,
+    /// `rollout.json`; without one, what stable.json tells.
+    pub(super) state: RolloutState,
+    /// stable.json is not what rollout.json says: somebody else wrote it.
+    pub(super) is_foreign: bool,
+}
+
+impl Written {
+    pub(super) fn read(observed: &Observed) -> Self {
+        #[derive(Deserialize)]
+        struct Head {
+            format: u32,
+        }
+        let Some(text) = text(observed.config_map.as_ref(), STABLE) else {
+            return Self { state: state(observed), ..Self::default() };
+        };
+        // A document of a newer operator may be more than we can read; that it is one suffices.
+        let Ok(Head { format }) = serde_json::from_str(text) else {
+            return Self { state: state(observed), is_foreign: true, ..Self::default() };
+        };
+        let revision = config::revision_of(text);
+        let mut state = state(observed);
+        let is_foreign = !state.stable.is_empty() && state.stable != revision;
+        if state.stable.is_empty() {
+            state.stable = revision;
+        }
+        Self { stable: Some(text.to_owned()), format: Some(format), state, is_foreign }
+    }
+}
+
+/// `rollout.json`; what cannot be read is as good as none.
+pub fn state(observed: &Observed) -> RolloutState {
+    state_in(observed.config_map.as_ref())
+}
+
+/// The same of the ConfigMap alone.
+pub fn state_in(config_map: Option<&ConfigMap>) -> RolloutState {
+    let state = text(config_map, ROLLOUT).and_then(|text| serde_json::from_str(text).ok());
+    state.unwrap_or_default()
+}
+
+/// What is written now, where nothing is to be written.
+pub fn untouched(observed: &Observed, desired_revision: String) -> RolloutPlan {
+    let Written { stable, format: _, state, is_foreign: _ } = Written::read(observed);
+    RolloutPlan {
+        stable: stable.unwrap_or_default(),
+        canary: text(observed.config_map.as_ref(), CANARY).map(str::to_owned),
+        needs_pods: state.needs_pods,
+        state,
+        desired_revision,
+        again_in: None,
+        held: None,
+        notices: Vec::new(),
+    }
+}
+
+/// The document on trial and its revision.
+pub fn canary(observed: &Observed) -> Option<(Config, RolloutState)> {
+    let (config, _) = Config::from_json(text(observed.config_map.as_ref(), CANARY)?).ok()?;
+    Some((config, state(observed)))
+}
+
+/// What stable pods run. One that cannot be read, of another version, is taken for one that says nothing.
+pub fn stable(observed: &Observed) -> Config {
+    let text = text(observed.config_map.as_ref(), STABLE).unwrap_or_default();
+    Config::from_json(text).map(|(config, _)| config).unwrap_or_default()
+}
+
+fn text<'a>(config_map: Option<&'a ConfigMap>, key: &str) -> Option<&'a str> {
+    config_map?.data.as_ref()?.get(key).map(String::as_str)
+}

@@ -1,0 +1,204 @@
+//! What rounds of questions decide, and when a revision that failed is tried again.
+
+use super::*;
+use crate::names::RETRY;
+use crate::observe::observed::{Check, Outcome};
+
+/// On trial, and asked.
+fn on_trial() -> Story {
+    let mut story = Story::with_pods(3);
+    story.edit(NEW);
+    story.look(100);
+    story.pods_follow();
+    story.compare(true, true);
+    story
+}
+
+fn worse(story: &mut Story, what: &str) {
+    story.compare(false, true);
+    story.observed.comparison.as_mut().unwrap().checks[0].what = what.to_owned();
+}
+
+#[test]
+fn o17_a_question_that_is_lost_in_one_round_decides_nothing() {
+    let mut story = on_trial();
+    for (second, what) in [(104, "a.example. A"), (108, "b.example. A"), (112, "a.example. A")] {
+        worse(&mut story, what);
+        let plan = story.look(second);
+        assert_eq!((plan.state.failed.as_str(), plan.canary.is_some()), ("", true), "{second}");
+    }
+    story.compare(true, true);
+    story.look(116);
+    worse(&mut story, "a.example. A");
+    assert_eq!(story.look(120).state.failed, "", "it was well in between");
+    story.compare(true, true);
+    story.look(126);
+    assert_eq!(story.look(130).state.stable, revision(NEW));
+}
+
+#[test]
+fn o17_two_rounds_are_apart_whoever_leads() {
+    let mut story = on_trial();
+    worse(&mut story, "a.example. A");
+    story.look(104);
+    assert_eq!(story.look(107).state.failed, "", "three seconds are one moment");
+    let plan = story.look(108);
+    assert_eq!(plan.state.failed, revision(NEW), "what was seen first is in rollout.json");
+    assert!(plan.state.failure.contains("a.example. A: SERVFAIL"), "{}", plan.state.failure);
+}
+
+/// The operator cannot send to the canary.
+fn cut_off(story: &mut Story) {
+    story.compare(true, true);
+    let why = "it cannot send to the pod: no route to host".to_owned();
+    story.observed.comparison.as_mut().unwrap().unreachable = Some(why);
+}
+
+#[test]
+fn o17_the_operators_own_trouble_holds_and_is_never_a_loss() {
+    let mut story = on_trial();
+    for second in (102..240).step_by(2) {
+        cut_off(&mut story);
+        let plan = story.look(second);
+        assert_eq!((plan.state.failed.as_str(), plan.state.losses), ("", 0), "{second}");
+        assert!(plan.held.is_some_and(|why| why.contains("no route")));
+        assert_eq!((plan.state.stable, plan.canary.is_some()), (revision(OLD), true), "{second}");
+    }
+    story.compare(true, true);
+    story.look(240);
+    assert_eq!(story.look(244).state.stable, revision(NEW), "it goes on when the trouble is over");
+}
+
+#[test]
+fn o17_no_pod_keeps_what_the_operator_cannot_judge_and_it_is_tried_again() {
+    let mut story = on_trial();
+    let mut now = 100;
+    for minutes in [5, 10, 20] {
+        cut_off(&mut story);
+        let begun = now;
+        while story.observed.comparison.is_some() {
+            now += 2;
+            assert!(now < begun + 400, "it stays on its pod");
+            if story.look(now).canary.is_none() {
+                story.observed.comparison = None;
+            }
+        }
+        let plan = story.look(now);
+        assert_eq!((plan.state.stable, plan.state.losses), (revision(OLD), 0));
+        assert!(plan.held.is_some_and(|why| why.contains("no route")), "it is still said");
+        story.pods_follow();
+        assert!(story.look(now + minutes * 60 - 1).canary.is_none(), "{minutes}");
+        now += minutes * 60;
+        assert!(story.look(now).canary.is_some(), "after {minutes} minutes");
+        story.pods_follow();
+    }
+    story.compare(true, true);
+    story.look(now + 26);
+    let plan = story.look(now + 30);
+    assert_eq!((plan.state.stable, plan.state.failed), (revision(NEW), String::new()));
+}
+
+#[test]
+fn o17_a_retry_takes_another_pod_so_that_one_bad_node_blocks_no_edit() {
+    let mut story = failed();
+    let mut tried = Vec::new();
+    let mut now = 105;
+    for minutes in [5, 10, 20] {
+        now += minutes * 60;
+        tried.push(story.look(now).state.canary_pod.expect("it is tried again").name);
+        story.pods_follow();
+        story.compare(false, true);
+        story.look(now + 1);
+        now += 5;
+        assert!(story.look(now).canary.is_none());
+        story.pods_follow();
+    }
+    assert_eq!(tried, ["dns-1", "dns-2", "dns-0"]);
+    // The next edit does not begin with the pod that failed last, either.
+    story.edit("{ttlSeconds: 9}");
+    let next = story.look(now + 1).state.canary_pod.expect("another configuration").name;
+    assert_eq!(next, "dns-1");
+}
+
+#[test]
+fn o17_an_operator_that_no_pod_answers_says_so_and_waits() {
+    let mut story = Story::with_pods(3);
+    story.edit(NEW);
+    for answer in story.observed.answers.values_mut() {
+        answer.said = Err("http://10.244.0.9:9153/config did not answer within 1 s".to_owned());
+    }
+    let plan = story.look(100);
+    assert_eq!((plan.canary, plan.state.stable), (None, revision(OLD)));
+    assert!(plan.held.unwrap().contains("none of 3 ready pods says what it runs"));
+    // The same in the middle of a trial.
+    let mut story = on_trial();
+    story.observed.comparison = None;
+    for answer in story.observed.answers.values_mut() {
+        answer.said = Err("no answer".to_owned());
+    }
+    for second in 1..100 {
+        let plan = story.look(100 + second * 30);
+        assert_eq!((plan.state.losses, plan.state.stable.as_str()), (0, revision(OLD).as_str()));
+        assert!(plan.held.is_some());
+    }
+}
+
+#[test]
+fn o17_a_failed_revision_is_tried_again_after_five_minutes_then_ten_up_to_an_hour() {
+    let mut story = failed();
+    let mut now = 105;
+    for minutes in [5, 10, 20, 40, 60, 60] {
+        assert_eq!(story.look(now + minutes * 60 - 1).canary, None);
+        let plan = story.look(now + minutes * 60);
+        assert!(plan.canary.is_some(), "after {minutes} minutes");
+        assert_eq!(plan.state.failed, revision(NEW), "what it failed of is still told");
+        now += minutes * 60;
+        story.pods_follow();
+        story.compare(false, true);
+        story.look(now + 1);
+        assert!(story.look(now + 5).canary.is_none());
+        now += 5;
+        story.pods_follow();
+    }
+    // The servers are back.
+    story.look(now + 3_600);
+    story.pods_follow();
+    story.compare(true, true);
+    story.look(now + 3_610);
+    let plan = story.look(now + 3_640);
+    assert_eq!((plan.state.stable, plan.state.failed), (revision(NEW), String::new()));
+}
+
+#[test]
+fn o17_an_annotation_has_a_failed_revision_tried_again_at_once_and_once() {
+    let mut story = failed();
+    let annotate = |story: &mut Story, value: &str| {
+        let annotations = story.dns.metadata.annotations.get_or_insert_default();
+        annotations.insert(RETRY.to_owned(), value.to_owned());
+    };
+    annotate(&mut story, "1");
+    assert!(story.look(110).canary.is_some());
+    story.pods_follow();
+    story.compare(false, true);
+    story.look(111);
+    assert!(story.look(115).canary.is_none());
+    story.pods_follow();
+    assert!(story.look(120).canary.is_none(), "the same value asks for nothing more");
+    annotate(&mut story, "2");
+    assert!(story.look(121).canary.is_some());
+}
+
+#[test]
+fn o17_people_are_warned_for_a_while_of_what_every_pod_got() {
+    let mut story = on_trial();
+    let warning = Outcome::Warning("no server of stub domain a, which is new, replies".to_owned());
+    let check = Check { what: "a. SOA".to_owned(), outcome: warning };
+    story.observed.comparison.as_mut().unwrap().checks.push(check);
+    assert!(story.look(120).state.warning.contains("stub domain a"));
+    let plan = story.look(130);
+    assert_eq!(plan.state.stable, revision(NEW));
+    assert!(plan.notices[0].message.contains("stub domain a, which is new"));
+    story.pods_follow();
+    assert!(story.look(700).state.warning.contains("stub domain a"));
+    assert_eq!(story.look(731).state.warning, "");
+}

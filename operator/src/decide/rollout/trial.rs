@@ -1,0 +1,361 @@
+//! One pod tries a configuration: who, for how long, and what ends it.
+
+use std::time::Duration;
+
+use crds::ClusterDNS;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Pod;
+
+use super::rounds::{self, Rounds};
+use super::{Asked, LOOK_EVERY, ONE_POD, PODS_TO_TRY, at_once, is_over, keep, retry, untried};
+use crate::decide::adoption::is_per_node;
+use crate::decide::plan::{CanaryPod, Notice, RolloutPlan, RolloutState};
+use crate::observe::observed::{Comparison, Observed, Said};
+use crate::observe::pods;
+use crate::text::shortened;
+
+/// Canary pods that may be lost: the third fails the revision.
+const MAX_LOSSES: u32 = 3;
+/// So long after its time is over, a canary that nobody could judge counts as lost. A pod goes back to stable by itself
+/// 300 s after its time, so this comes first.
+const OVERDUE: SignedDuration = SignedDuration::from_secs(120);
+/// So long a canary keeps a configuration that the operator cannot judge.
+const HELD_AT_MOST: SignedDuration = SignedDuration::from_secs(300);
+/// Octets of what is kept of why a revision failed.
+const MAX_FAILURE: usize = 512;
+
+/// All that a trial depends on.
+#[derive(Clone, Copy)]
+pub(super) struct Trial<'a> {
+    pub(super) dns: &'a ClusterDNS,
+    pub(super) observe_seconds: u32,
+    pub(super) asked: &'a Asked,
+    pub(super) stable: &'a str,
+    pub(super) state: &'a RolloutState,
+    pub(super) observed: &'a Observed,
+    pub(super) now: Timestamp,
+}
+
+/// What becomes of the canary.
+enum Verdict {
+    /// It is watched for so long still.
+    Watched(SignedDuration),
+    /// It answered as well as the others for all its time.
+    Passed,
+    /// It answered worse.
+    Failed(String),
+    /// Its pod is gone, was restarted, or could not be judged.
+    Lost(&'static str),
+    /// The operator cannot judge it, which is no fault of the pod's.
+    Held {
+        /// The operator's trouble.
+        why: String,
+        /// Its time is long over, and the pod is about to go back by itself.
+        is_overdue: bool,
+    },
+}
+
+impl<'a> Trial<'a> {
+    /// Goes on with the trial of this revision, or begins one.
+    pub(super) fn plan(self) -> RolloutPlan {
+        let is_on_trial = self.state.canary == self.asked.revision;
+        let losses = if is_on_trial { self.state.losses } else { 0 };
+        let Some(pod) = self.state.canary_pod.as_ref().filter(|_| is_on_trial) else {
+            return self.begin(losses);
+        };
+        let comparison = self.comparison(pod);
+        let checks = comparison.map(|it| it.checks.as_slice()).unwrap_or_default();
+        let round = rounds::add(self.state, checks, self.now);
+        match self.verdict(pod, comparison, &round) {
+            Verdict::Watched(left) => {
+                self.go_on(pod, left, RolloutState { held_since: String::new(), ..round.state })
+            }
+            Verdict::Held { why, is_overdue } => self.hold(pod, why, is_overdue, round.state),
+            Verdict::Passed => self.pass(pod, round.state.warning),
+            Verdict::Failed(why) => self.fail(pod, &why),
+            Verdict::Lost(why) if losses + 1 >= MAX_LOSSES => {
+                let why = format!(
+                    "{MAX_LOSSES} pods in a row were lost with it, the last because it {why}"
+                );
+                self.fail(pod, &why)
+            }
+            Verdict::Lost(_) => self.begin(losses + 1),
+        }
+    }
+
+    /// Ends the trial, because no second pod comes: the only one gets the configuration if nothing speaks against it.
+    pub(super) fn end_alone(self) -> RolloutPlan {
+        let canary = self.state.canary_pod.clone().unwrap_or_default();
+        let is_on_trial = self.state.canary == self.asked.revision;
+        if is_on_trial && self.state.losses > 0 {
+            return self.fail(&canary, "a pod was lost with it, and there is one pod only now");
+        }
+        if let Some(worse) = self.state.worse.first().filter(|_| is_on_trial) {
+            return self
+                .fail(&canary, &format!("{worse} was worse, and there is one pod only now"));
+        }
+        untried(self.asked, ONE_POD)
+    }
+
+    fn verdict(
+        self,
+        canary: &CanaryPod,
+        comparison: Option<&Comparison>,
+        round: &Rounds,
+    ) -> Verdict {
+        let Some(pod) = self.pod(canary) else {
+            return Verdict::Lost("went away");
+        };
+        if pods::is_leaving(pod) {
+            return Verdict::Lost("went away");
+        }
+        if pods::restarts(pod) > self.state.restarts || self.is_another_process(pod, canary) {
+            return Verdict::Lost("was restarted");
+        }
+        let time = SignedDuration::from_secs(self.state.observe_seconds.into());
+        let Some(started) = self.started().filter(|started| *started <= self.now + time) else {
+            return Verdict::Lost("was named at no known time");
+        };
+        let said = self.said_since(pod, started);
+        let runs_it = said.is_some_and(|said| said.revision == self.asked.revision);
+        // It was named while it refused nothing, so what it refuses now is what it was given.
+        if let Some(why) = said.and_then(|said| said.rejection.as_ref()).filter(|_| !runs_it) {
+            return Verdict::Failed(format!("the pod refuses it: {why}"));
+        }
+        let end = started + time;
+        let unreachable = comparison.and_then(|it| it.unreachable.clone());
+        if let Some(why) = unreachable.or_else(|| rounds::nobody_answers(self.observed)) {
+            return Verdict::Held { why, is_overdue: self.now >= end + OVERDUE };
+        }
+        if let Some(worse) = round.confirmed.as_ref().filter(|_| runs_it) {
+            return Verdict::Failed(worse.clone());
+        }
+        if self.now < end {
+            Verdict::Watched(end.duration_since(self.now))
+        } else if round.is_well && runs_it {
+            Verdict::Passed
+        } else if self.now < end + OVERDUE {
+            Verdict::Watched(SignedDuration::ZERO)
+        } else {
+            Verdict::Lost("was not seen to run it and to answer")
+        }
+    }
+
+    /// When it was named, by the clock of whoever named it.
+    fn started(self) -> Option<Timestamp> {
+        self.state.started_at.parse().ok()
+    }
+
+    fn pod(self, canary: &CanaryPod) -> Option<&'a Pod> {
+        self.observed.pods.iter().find(|pod| pods::uid(pod) == canary.uid)
+    }
+
+    /// What was asked of this canary, while it ran this revision, in this look.
+    fn comparison(self, canary: &CanaryPod) -> Option<&'a Comparison> {
+        let runs_it = self.pod(canary).and_then(|pod| self.said_since(pod, self.started()?));
+        runs_it.filter(|said| said.revision == self.asked.revision)?;
+        self.observed.comparison.as_ref().filter(|comparison| {
+            comparison.canary_uid == canary.uid && comparison.revision == self.asked.revision
+        })
+    }
+
+    /// Every pod gets it.
+    fn pass(self, canary: &CanaryPod, warning: String) -> RolloutPlan {
+        let mut why = format!("pod {} answered with it as well as the others", canary.name);
+        let mut warned_at = String::new();
+        if !warning.is_empty() {
+            why = format!("{why}, and {warning}");
+            warned_at = self.now.to_string();
+        }
+        let mut plan = at_once(self.asked, Some(&why));
+        (plan.state.warning, plan.state.warned_at) = (warning, warned_at);
+        plan
+    }
+
+    /// Nothing is decided while the operator cannot judge, but no pod keeps for long what nobody judges: after a while it
+    /// goes back, and the revision is tried again later.
+    fn hold(
+        self,
+        canary: &CanaryPod,
+        why: String,
+        is_overdue: bool,
+        mut state: RolloutState,
+    ) -> RolloutPlan {
+        if state.held_since.is_empty() {
+            state.held_since = self.now.to_string();
+        }
+        if is_overdue || is_over(&state.held_since, HELD_AT_MOST, self.now) {
+            return self.take_back(canary, why);
+        }
+        RolloutPlan { held: Some(why), ..self.go_on(canary, SignedDuration::ZERO, state) }
+    }
+
+    fn go_on(self, canary: &CanaryPod, left: SignedDuration, state: RolloutState) -> RolloutPlan {
+        let left = Duration::try_from(left).unwrap_or(LOOK_EVERY);
+        // Named by an operator that did not know of processes.
+        let process = match canary.process.as_str() {
+            "" => self.pod(canary).map(|pod| self.process(pod)).unwrap_or_default().to_owned(),
+            known => known.to_owned(),
+        };
+        let canary_pod = Some(CanaryPod { process, ..canary.clone() });
+        RolloutPlan {
+            canary: Some(self.asked.text.clone()),
+            state: RolloutState { canary_pod, ..state },
+            again_in: Some(left.clamp(Duration::from_secs(1), LOOK_EVERY)),
+            ..keep(self.stable, self.state)
+        }
+    }
+
+    /// Ends what was tried before and names a pod.
+    fn begin(self, losses: u32) -> RolloutPlan {
+        let Some(pod) = self.candidate(losses) else {
+            return self.wait(losses);
+        };
+        let named = CanaryPod {
+            name: pods::name(pod).to_owned(),
+            uid: pods::uid(pod).to_owned(),
+            process: self.process(pod).to_owned(),
+        };
+        let message = format!(
+            "pod {} tries configuration {} for {} s before the others get it",
+            named.name, self.asked.revision, self.observe_seconds
+        );
+        RolloutPlan {
+            canary: Some(self.asked.text.clone()),
+            notices: vec![Notice { is_warning: false, reason: "CanaryStarted", message }],
+            state: RolloutState {
+                stable: self.state.stable.clone(),
+                canary: self.asked.revision.clone(),
+                canary_pod: Some(named),
+                started_at: self.now.to_string(),
+                observe_seconds: self.observe_seconds,
+                losses,
+                restarts: pods::restarts(pod),
+                ..self.failed_before()
+            },
+            again_in: Some(LOOK_EVERY),
+            ..keep(self.stable, self.state)
+        }
+    }
+
+    /// Nobody can try it now. That something was tried or lost is not forgotten, or what takes its pods down, and the next edit
+    /// of it, would look like something new in a cluster with too few pods to compare.
+    fn wait(self, losses: u32) -> RolloutPlan {
+        let mut plan = keep(self.stable, self.state);
+        plan.again_in = Some(LOOK_EVERY);
+        plan.held = rounds::nobody_answers(self.observed);
+        plan.state = RolloutState { stable: plan.state.stable, ..self.failed_before() };
+        if losses > 0 || !self.state.canary.is_empty() {
+            plan.state.losses = losses;
+            plan.state.canary = self.asked.revision.clone();
+        }
+        plan
+    }
+
+    /// What is remembered while a revision that failed is tried again.
+    fn failed_before(self) -> RolloutState {
+        match retry::has_failed(self.dns, self.state, &self.asked.revision) {
+            true => retry::remembered(self.state),
+            false => RolloutState::default(),
+        }
+    }
+
+    /// The pod that tries it: the present canary if it tries something older, else the longest-ready one that runs stable.
+    /// None while the workload rolls, whose pods come and go, or while no other pod could answer. One that is stuck does
+    /// not count: its old pods stay, and clients wait for what was changed.
+    fn candidate(self, losses: u32) -> Option<&'a Pod> {
+        let ready: Vec<&Pod> = pods::ready(self.observed).collect();
+        let progress = pods::progress(self.observed, is_per_node(self.dns));
+        let is_stuck = !progress.has_newest_pods() && pods::is_stuck(self.observed);
+        if ready.len() < PODS_TO_TRY || !(progress.has_newest_pods() || is_stuck) {
+            return None;
+        }
+        let newest = || {
+            let of_newest =
+                |pod: &&Pod| is_stuck || pods::is_of_newest_template(pod, self.observed);
+            ready.iter().copied().filter(of_newest)
+        };
+        let canary = self.state.canary_pod.as_ref();
+        let before = canary.map(|canary| canary.uid.as_str());
+        let present = newest().filter(|_| losses == 0).find(|pod| {
+            let refuses = self.said(pod).is_some_and(|said| said.rejection.is_some());
+            let is_another = canary.is_some_and(|canary| self.is_another_process(pod, canary));
+            Some(pods::uid(pod)) == before
+                && pods::restarts(pod) <= self.state.restarts
+                && !is_another
+                && !refuses
+        });
+        let runs_stable = |pod: &&Pod| {
+            let said = self.said(pod);
+            said.is_some_and(|said| said.revision == self.state.stable && said.rejection.is_none())
+        };
+        present.or_else(|| {
+            let others = newest().filter(runs_stable).filter(|pod| Some(pods::uid(pod)) != before);
+            self.in_turn(others.collect())
+        })
+    }
+
+    /// The longest-ready one; each retry takes the next, so that one bad node does not block what is right.
+    fn in_turn(self, mut pods: Vec<&'a Pod>) -> Option<&'a Pod> {
+        pods.sort_by_key(|pod| (pods::ready_since(pod), pods::name(pod)));
+        if retry::has_failed(self.dns, self.state, &self.asked.revision) {
+            let turn = self.state.failures as usize % pods.len().max(1);
+            return pods.get(turn).copied();
+        }
+        let failed_before = |pod: &&&Pod| pods::uid(pod) == self.state.failed_pod;
+        let another = pods.iter().find(|pod| !failed_before(pod));
+        another.or(pods.first()).copied()
+    }
+
+    /// The pod goes back to what the others run, although nothing is known against the revision.
+    fn take_back(self, canary: &CanaryPod, why: String) -> RolloutPlan {
+        let mut plan = self.fail(canary, &why);
+        plan.state.is_unjudged = true;
+        plan.state.failure = shortened(&why, MAX_FAILURE);
+        plan.state.failed_pod.clear();
+        for notice in &mut plan.notices {
+            notice.reason = "CanaryUnreachable";
+        }
+        plan.held = Some(why);
+        plan
+    }
+
+    fn fail(self, canary: &CanaryPod, why: &str) -> RolloutPlan {
+        let mut plan = keep(self.stable, self.state);
+        let pod = &canary.name;
+        let message = format!(
+            "configuration {} was taken back from pod {pod}: {why}; every pod goes on with {}; it is tried again after a while; \
+             correct the spec, or set spec.rollout.canary to false to give it to every pod",
+            self.asked.revision, self.state.stable
+        );
+        plan.notices.push(Notice { is_warning: true, reason: "CanaryFailed", message });
+        let failure = shortened(&format!("pod {pod}: {why}"), MAX_FAILURE);
+        let failed = retry::failed(self.dns, self.state, (&self.asked.revision, failure), self.now);
+        let failed_pod = canary.uid.clone();
+        plan.state = RolloutState { stable: plan.state.stable, failed_pod, ..failed };
+        plan
+    }
+
+    /// A container that is started again within a moment is ready before its restart is counted anywhere. What answers then
+    /// has an empty cache, and perhaps an older configuration: it is not what was named.
+    fn is_another_process(self, pod: &Pod, canary: &CanaryPod) -> bool {
+        let process = self.process(pod);
+        !process.is_empty() && !canary.process.is_empty() && process != canary.process
+    }
+
+    /// Which process answers in this pod; empty: not known.
+    fn process(self, pod: &Pod) -> &'a str {
+        self.said(pod).map(|said| said.process.as_str()).unwrap_or_default()
+    }
+
+    fn said(self, pod: &Pod) -> Option<&'a Said> {
+        pods::said(self.observed, pod)
+    }
+
+    /// What it said after it was named.
+    fn said_since(self, pod: &Pod, started: Timestamp) -> Option<&'a Said> {
+        let age = self.observed.answers.get(pods::uid(pod))?.age;
+        let since = Duration::try_from(self.now.duration_since(started)).unwrap_or_default();
+        self.said(pod).filter(|_| age <= since)
+    }
+}

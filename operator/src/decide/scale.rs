@@ -1,0 +1,149 @@
+//! How many pods run: fixed, in proportion to the cluster, by tables, by load, or one per node. Pure and without memory:
+//! what runs now is its only state, so that nodes that come and go do not make pods come and go.
+
+use crds::ClusterDNSSpec;
+use crds::v1alpha1::{Ladder, Load, Proportional, Scaling};
+use k8s_openapi::api::apps::v1::Deployment;
+use serde_json::Value;
+
+use crate::decide::plan::Size;
+use crate::names::FIELD_MANAGER;
+use crate::observe::observed::{ClusterSize, Observed};
+
+/// A cluster must fit into fewer pods even when it is larger by this part of itself, before pods go: hundredths.
+const SLACK_PERCENT: u64 = 10;
+
+/// How many pods run, and who says so.
+pub fn size(spec: &ClusterDNSSpec, observed: &Observed) -> Size {
+    let runs = observed.deployment.as_ref().and_then(replicas);
+    let Scaling { fixed, proportional, ladder, load, per_node } =
+        spec.scaling.clone().unwrap_or_default();
+    if let Some(fixed) = fixed {
+        Size::Replicas(fixed.replicas)
+    } else if let Some(ladder) = ladder {
+        let counts_all = ladder.include_unschedulable_nodes;
+        Size::Replicas(damped(observed.size, counts_all, runs, |cluster| {
+            by_ladder(&ladder, cluster)
+        }))
+    } else if let Some(load) = load {
+        by_load(&load, observed)
+    } else if per_node.is_some() {
+        Size::PerNode
+    } else {
+        let rule = proportional.unwrap_or_default();
+        let counts_all = rule.include_unschedulable_nodes;
+        Size::Replicas(damped(observed.size, counts_all, runs, |cluster| {
+            in_proportion(&rule, cluster)
+        }))
+    }
+}
+
+/// Nodes and cores that count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cluster {
+    nodes: u64,
+    cores: u64,
+}
+
+impl Cluster {
+    fn counted(size: ClusterSize, counts_all: bool) -> Self {
+        let ClusterSize { nodes, schedulable_nodes, cores, schedulable_cores } = size;
+        match counts_all {
+            true => Self { nodes: nodes.into(), cores: cores.into() },
+            false => Self { nodes: schedulable_nodes.into(), cores: schedulable_cores.into() },
+        }
+    }
+
+    /// By [`SLACK_PERCENT`], and by a whole node at least, with its cores: one node that comes and goes must not matter in a small cluster either.
+    fn larger(self) -> Self {
+        let nodes = self.nodes + (self.nodes * SLACK_PERCENT).div_ceil(100).max(1);
+        let by_percent = self.cores + (self.cores * SLACK_PERCENT).div_ceil(100);
+        let by_a_node = self.cores + self.cores.div_ceil(self.nodes.max(1));
+        Self { nodes, cores: by_percent.max(by_a_node) }
+    }
+}
+
+/// Up at once; down only as far as a larger cluster would still allow.
+fn damped(
+    size: ClusterSize,
+    counts_all: bool,
+    runs: Option<u32>,
+    rule: impl Fn(Cluster) -> u32,
+) -> u32 {
+    let cluster = Cluster::counted(size, counts_all);
+    let wanted = rule(cluster);
+    match runs {
+        // Whatever runs, runs on a node: there is something that we do not see.
+        Some(runs) if size.nodes == 0 && runs > 0 => runs.max(wanted),
+        Some(runs) if wanted < runs => runs.min(rule(cluster.larger())),
+        Some(_) | None => wanted,
+    }
+}
+
+fn in_proportion(rule: &Proportional, cluster: Cluster) -> u32 {
+    let by_cores = cluster.cores.div_ceil(rule.cores_per_replica.max(1).into());
+    let by_nodes = cluster.nodes.div_ceil(rule.nodes_per_replica.max(1).into());
+    let alone = rule.prevent_single_point_of_failure && cluster.nodes > 1;
+    let least = u64::from(rule.min_replicas).max(if alone { 2 } else { 1 });
+    let wanted = by_cores.max(by_nodes).max(least).min(rule.max_replicas.into());
+    u32::try_from(wanted).unwrap_or(rule.max_replicas)
+}
+
+fn by_ladder(ladder: &Ladder, cluster: Cluster) -> u32 {
+    let cores = ladder.cores_to_replicas.iter().flatten();
+    let nodes = ladder.nodes_to_replicas.iter().flatten();
+    let by_cores = step(cores.map(|step| (step.cores, step.replicas)), cluster.cores);
+    let by_nodes = step(nodes.map(|step| (step.nodes, step.replicas)), cluster.nodes);
+    by_cores.max(by_nodes).unwrap_or(1)
+}
+
+/// The highest step that was reached; below the first one, the first one's.
+fn step(steps: impl Iterator<Item = (u32, u32)>, reached: u64) -> Option<u32> {
+    let mut steps: Vec<(u32, u32)> = steps.collect();
+    steps.sort_unstable();
+    let last = steps.iter().rev().find(|(from, _)| u64::from(*from) <= reached);
+    last.or(steps.first()).map(|(_, replicas)| *replicas)
+}
+
+fn by_load(load: &Load, observed: &Observed) -> Size {
+    let least = load.min_replicas.max(2);
+    let hold = match &observed.deployment {
+        // A pod on each node may run, which stay until these are ready.
+        None => Some(on_nodes(observed).clamp(least, load.max_replicas.max(least))),
+        Some(deployment) if is_ours(deployment) => {
+            Some(replicas(deployment).unwrap_or(1).max(least))
+        }
+        Some(_) => None,
+    };
+    Size::Autoscaled {
+        min: least,
+        max: load.max_replicas.max(least),
+        cpu_millicores: load.cpu_millicores_per_replica,
+        queries_per_second: load
+            .queries_per_second_per_replica
+            .filter(|_| observed.offers.custom_metrics),
+        hold,
+    }
+}
+
+/// Pods that a DaemonSet of ours has on its nodes.
+pub(crate) fn on_nodes(observed: &Observed) -> u32 {
+    let status = observed.daemon_set.as_ref().and_then(|set| set.status.as_ref());
+    status.map_or(0, |status| u32::try_from(status.desired_number_scheduled).unwrap_or(0))
+}
+
+fn replicas(deployment: &Deployment) -> Option<u32> {
+    u32::try_from(deployment.spec.as_ref()?.replicas?).ok()
+}
+
+/// Does our own field manager still own `replicas`? Letting go as the only owner would make it 1.
+fn is_ours(deployment: &Deployment) -> bool {
+    let entries = deployment.metadata.managed_fields.iter().flatten();
+    entries.filter(|entry| entry.manager.as_deref() == Some(FIELD_MANAGER)).any(|entry| {
+        let fields: Option<&Value> = entry.fields_v1.as_ref().map(|fields| &fields.0);
+        fields.is_some_and(|fields| fields.pointer("/f:spec/f:replicas").is_some())
+    })
+}
+
+#[cfg(test)]
+mod tests;

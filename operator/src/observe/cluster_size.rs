@@ -1,0 +1,151 @@
+//! How big the cluster is. Of a Node only what counts is read: a Node is 10 KB, and a cluster may have thousands.
+
+use std::collections::BTreeMap;
+
+use ipnet::IpNet;
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use serde::Deserialize;
+
+use crate::observe::observed::ClusterSize;
+
+/// As much of a Node as is kept.
+#[derive(Clone, Debug, Default, Resource, Deserialize)]
+#[resource(inherit = "Node")]
+pub(super) struct SlimNode {
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: SlimSpec,
+    #[serde(default)]
+    status: SlimStatus,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct SlimSpec {
+    #[serde(default)]
+    unschedulable: bool,
+    #[serde(default, rename = "podCIDRs")]
+    pod_ranges: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct SlimStatus {
+    #[serde(default)]
+    allocatable: Allocatable,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct Allocatable {
+    #[serde(default)]
+    cpu: String,
+}
+
+impl SlimNode {
+    /// Whether it has these labels.
+    pub(super) fn has(&self, wanted: &BTreeMap<String, String>) -> bool {
+        let labels = self.metadata.labels.as_ref();
+        wanted.iter().all(|(key, value)| labels.and_then(|labels| labels.get(key)) == Some(value))
+    }
+}
+
+/// Adds them up. Virtual nodes run no DNS pods and need none of their own.
+pub(super) fn of<'a>(nodes: impl IntoIterator<Item = &'a SlimNode>) -> ClusterSize {
+    let (mut size, mut millicores, mut schedulable_millicores) = (ClusterSize::default(), 0, 0);
+    for node in nodes.into_iter().filter(|node| !is_virtual(node)) {
+        let cores = millicores_of(&node.status.allocatable.cpu);
+        size.nodes += 1;
+        millicores += cores;
+        if !node.spec.unschedulable {
+            size.schedulable_nodes += 1;
+            schedulable_millicores += cores;
+        }
+    }
+    let cores = |millicores: u64| u32::try_from(millicores.div_ceil(1_000)).unwrap_or(u32::MAX);
+    size.cores = cores(millicores);
+    size.schedulable_cores = cores(schedulable_millicores);
+    size
+}
+
+/// Ranges from which nodes give addresses to pods, where they say so.
+pub(super) fn pod_ranges<'a>(nodes: impl IntoIterator<Item = &'a SlimNode>) -> Vec<IpNet> {
+    let all = nodes.into_iter().flat_map(|node| &node.spec.pod_ranges);
+    let mut ranges: Vec<IpNet> = all.filter_map(|text| text.parse().ok()).collect();
+    ranges.sort();
+    ranges.dedup();
+    ranges
+}
+
+fn is_virtual(node: &SlimNode) -> bool {
+    let labels = node.metadata.labels.as_ref();
+    labels.and_then(|labels| labels.get("type")).is_some_and(|kind| kind == "virtual-kubelet")
+}
+
+/// A Kubernetes quantity as kubelets write CPU: `4`, `3920m`, `1.5`, `250u`, `2k`. What cannot be read counts nothing.
+fn millicores_of(quantity: &str) -> u64 {
+    let end = quantity.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(quantity.len());
+    let (number, unit) = quantity.split_at(end);
+    let factor = match unit {
+        "" => 1e3,
+        "m" => 1.0,
+        "u" => 1e-3,
+        "n" => 1e-6,
+        "k" => 1e6,
+        _ => return 0,
+    };
+    number.parse::<f64>().map_or(0, |number| (number * factor).clamp(0.0, 1e12) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn node(value: serde_json::Value) -> SlimNode {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn o12_virtual_nodes_do_not_count_and_cordoned_ones_apart() {
+        let nodes = [
+            node(
+                json!({"metadata": {"name": "a"}, "status": {"allocatable": {"cpu": "3920m", "memory": "1Gi"}}}),
+            ),
+            node(json!({"metadata": {"name": "b"}, "spec": {"unschedulable": true},
+                "status": {"allocatable": {"cpu": "4"}}})),
+            node(json!({"metadata": {"name": "v", "labels": {"type": "virtual-kubelet"}},
+                "status": {"allocatable": {"cpu": "1k"}}})),
+            node(json!({"metadata": {"name": "new"}})),
+        ];
+        let expected =
+            ClusterSize { nodes: 3, schedulable_nodes: 2, cores: 8, schedulable_cores: 4 };
+        assert_eq!(of(&nodes), expected);
+    }
+
+    #[test]
+    fn o17_ranges_of_pods_are_what_nodes_say() {
+        let nodes = [
+            node(
+                json!({"metadata": {"name": "b"}, "spec": {"podCIDRs": ["10.244.1.0/24", "fd00:1::/64"]}}),
+            ),
+            node(json!({"metadata": {"name": "a"}, "spec": {"podCIDRs": ["10.244.0.0/24", "x"]}})),
+        ];
+        let ranges: Vec<String> = pod_ranges(&nodes).iter().map(IpNet::to_string).collect();
+        assert_eq!(ranges, ["10.244.0.0/24", "10.244.1.0/24", "fd00:1::/64"]);
+    }
+
+    #[test]
+    fn quantities_are_read_as_kubelets_write_them() {
+        for (text, millicores) in [
+            ("4", 4_000),
+            ("3920m", 3_920),
+            ("1.5", 1_500),
+            ("250000u", 250),
+            ("2k", 2_000_000),
+            ("", 0),
+            ("x", 0),
+        ] {
+            assert_eq!(millicores_of(text), millicores, "{text}");
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! The pods of the other DNS server: those that the Service would select without our key. They carry labels of somebody
+//! else's choice, so no watch of ours covers them. They are listed only where the Service is about to be left to them, and
+//! then as they are now: what a watch cache remembers may be gone.
+
+use anyhow::Context;
+use k8s_openapi::api::core::v1::{Pod, Service};
+use kube::api::{Api, ListParams};
+use kube::{Client, ResourceExt};
+
+use crate::names;
+use crate::runtime::read::within;
+
+/// More pods than any Service of cluster DNS has; the rest is not looked at.
+const PAGE: u32 = 500;
+
+/// Pods that this Service would select without our key and that are not ours.
+///
+/// # Errors
+/// When the API server does not answer.
+pub async fn pods(client: &Client, service: &Service) -> anyhow::Result<Vec<Pod>> {
+    let Some(selector) = without_ours(service) else { return Ok(Vec::new()) };
+    let pods = Api::<Pod>::namespaced(client.clone(), &service.namespace().unwrap_or_default());
+    let params = ListParams::default().labels(&selector).limit(PAGE);
+    let listed = within(pods.list(&params)).await;
+    let listed = listed.context("cannot list the pods that the Service selects")?;
+    let is_foreign = |pod: &Pod| !pod.labels().contains_key(names::INSTANCE);
+    Ok(listed.items.into_iter().filter(is_foreign).collect())
+}
+
+/// Its selector as text; none where it selects only by our key, or nothing.
+fn without_ours(service: &Service) -> Option<String> {
+    let selector = service.spec.as_ref()?.selector.as_ref()?;
+    let others = selector.iter().filter(|(key, _)| *key != names::INSTANCE);
+    let text: Vec<String> = others.map(|(key, value)| format!("{key}={value}")).collect();
+    (!text.is_empty()).then(|| text.join(","))
+}

@@ -1,0 +1,231 @@
+//! What the API server and the pods show: everything that decisions are made from. Data only; `observe` fills it.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crds::ClusterDNS;
+use ipnet::IpNet;
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet};
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+
+use crate::desired::Kind;
+
+/// One look at the cluster for one ClusterDNS.
+#[derive(Clone, Debug, Default)]
+pub struct Observed {
+    /// Every other ClusterDNS, for conflicts.
+    pub others: Vec<Arc<ClusterDNS>>,
+    /// The Service that the spec names, ours or not.
+    pub service: Option<Service>,
+    /// Its EndpointSlices.
+    pub slices: Vec<EndpointSlice>,
+    /// `clusterdns-<name>`.
+    pub deployment: Option<Deployment>,
+    /// ReplicaSets of that Deployment: which pod template is the current one.
+    pub replica_sets: Vec<ReplicaSet>,
+    /// `clusterdns-<name>`.
+    pub daemon_set: Option<DaemonSet>,
+    /// `clusterdns-<name>`.
+    pub autoscaler: Option<HorizontalPodAutoscaler>,
+    /// `clusterdns-<name>`: the configuration as it is written now.
+    pub config_map: Option<ConfigMap>,
+    /// Other Services of its namespace that select pods: name and selector. Our pods must not be behind them by accident.
+    pub selectors: BTreeMap<String, BTreeMap<String, String>>,
+    /// Those of them that serve DNS, by name.
+    pub dns_services: BTreeMap<String, DnsService>,
+    /// What the Secrets are that its listeners name.
+    pub certificates: BTreeMap<String, Certificate>,
+    /// Those that could not be looked at now, and why: they are taken for what they were.
+    pub unread_certificates: BTreeMap<String, String>,
+    /// Pods of this ClusterDNS, by label.
+    pub pods: Vec<Pod>,
+    /// Pods that the selector of the Service, without our own key, picks and that are not ours: the other DNS server's.
+    /// Looked for only where the Service is to be left to them.
+    pub foreign_pods: Vec<Pod>,
+    /// What our ready pods said when last asked, by pod uid.
+    pub answers: BTreeMap<String, PodAnswer>,
+    /// The canary's and a stable pod's answers side by side, when a canary runs and was asked in this look: what
+    /// [`crate::probe::compare::compare`] brings, after `answers` of both were read anew.
+    pub comparison: Option<Comparison>,
+    /// Some of the cluster's namespaces and Services, for what a canary is asked: read while one is on trial.
+    pub sample: Sample,
+    /// Ranges from which nodes give addresses to pods, as far as nodes say.
+    pub pod_ranges: Vec<IpNet>,
+    /// ConfigMaps with CA bundles that the spec names: (name, key) to the PEM text, or why there is none.
+    pub ca_bundles: BTreeMap<(String, String), Result<String, String>>,
+    /// How big the cluster is.
+    pub size: ClusterSize,
+    /// Nodes that `placement.nodeSelector` (and `kubernetes.io/os: linux`) matches, whatever their taints; none: not
+    /// looked at.
+    pub placeable_nodes: Option<u32>,
+    /// Every PodDisruptionBudget in the namespace.
+    pub budgets: Vec<PodDisruptionBudget>,
+    /// Everything labelled as this ClusterDNS's and owned by it, whether still wanted or not.
+    pub children: Vec<Child>,
+    /// What this API server offers.
+    pub offers: Offers,
+}
+
+/// Another Service of the namespace that serves DNS: clients can ask port 53 of its clusterIP.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DnsService {
+    /// Its selector.
+    pub selector: BTreeMap<String, String>,
+    /// It leads to pods that are not ours.
+    pub has_other_pods: bool,
+}
+
+/// Something that exists and is ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Child {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its namespace; empty for kinds without.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its uid, the precondition of a delete.
+    pub uid: String,
+}
+
+/// Nodes and their cores, virtual nodes (`type: virtual-kubelet`) not counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClusterSize {
+    /// Nodes in all.
+    pub nodes: u32,
+    /// Nodes that take new pods.
+    pub schedulable_nodes: u32,
+    /// Allocatable cores of all nodes, rounded up as a sum.
+    pub cores: u32,
+    /// Allocatable cores of nodes that take new pods.
+    pub schedulable_cores: u32,
+}
+
+/// What a Secret is that a listener names as its certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Certificate {
+    /// Of the right type, and marked for this use or named by the administrator.
+    Usable,
+    /// There is none of that name.
+    Missing,
+    /// It is not of type `kubernetes.io/tls`.
+    OtherType,
+    /// It has not the label that allows this use.
+    NotMarked,
+    /// The operator may not look.
+    NotReadable,
+    /// The API server gave no answer, and none before: it is not mounted.
+    Unread,
+}
+
+/// What this API server offers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offers {
+    /// The kind PodMonitor exists.
+    pub pod_monitor: bool,
+    /// The kind PrometheusRule exists.
+    pub prometheus_rule: bool,
+    /// `custom.metrics.k8s.io` is served.
+    pub custom_metrics: bool,
+    /// Minor version of Kubernetes 1.x: PreferSameZone and PreferSameNode are known from 34 on.
+    pub minor: u32,
+    /// The served schema of ClusterDNS lacks fields that this operator knows.
+    pub crd_is_outdated: bool,
+}
+
+/// What a pod says at `/config`, or why it did not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodAnswer {
+    /// What it said, or why nothing.
+    pub said: Result<Said, String>,
+    /// How long ago it was asked.
+    pub age: Duration,
+}
+
+/// `/config` of one pod, as far as the operator reads it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// Which process said it: random, another after each restart. Empty: its version does not say.
+    pub process: String,
+    /// Revision that it runs.
+    pub revision: String,
+    /// The highest Config format that it reads.
+    pub max_format: u32,
+    /// `stable` or `canary`.
+    pub role: String,
+    /// Why it refuses what it was given, if it does.
+    pub rejection: Option<String>,
+    /// Objects it could not serve: kind, namespace, name, reason.
+    pub skipped: Vec<crds::v1alpha1::SkippedObject>,
+    /// Upstreams that are down, as `group server`, for at least 60 s.
+    pub upstreams_down: Vec<String>,
+}
+
+/// Some of the cluster's namespaces and Services.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// Namespaces and their labels.
+    pub namespaces: BTreeMap<String, BTreeMap<String, String>>,
+    /// These are all namespaces that there are.
+    pub is_complete: bool,
+    /// A few Services of several namespaces.
+    pub services: Vec<SampledService>,
+    /// Whether the `serviceSelector` of the configuration on trial selects any Service of the cluster. None: it has no
+    /// such selector, or nobody looked.
+    pub selects: Option<bool>,
+    /// Why nothing could be read.
+    pub unread: Option<String>,
+}
+
+/// A Service, as far as it matters for a question.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SampledService {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Its first clusterIP.
+    pub address: Option<IpAddr>,
+}
+
+/// One thing that was asked of the canary and of a stable pod at the same time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// What was asked, for people.
+    pub what: String,
+    /// What it says about the canary.
+    pub outcome: Outcome,
+}
+
+/// What one question says about the canary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Clients get what they need.
+    Good,
+    /// Clients would lose what stable pods give them, or do not get what the spec says: how.
+    Worse(String),
+    /// Nothing: a stable pod gives no better answer, or it does not show.
+    Open,
+    /// Nothing that clients have is lost, and people should know.
+    Warning(String),
+}
+
+/// One round of checks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Comparison {
+    /// uid of the canary pod that was asked.
+    pub canary_uid: String,
+    /// Revision that was on trial.
+    pub revision: String,
+    /// Each check.
+    pub checks: Vec<Check>,
+    /// Why the operator can judge nothing: its own trouble, and no fault of the canary.
+    pub unreachable: Option<String>,
+}

@@ -1,0 +1,245 @@
+//! What pods and workloads say about themselves, as every decision reads it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::decide::plan::RolloutState;
+use crate::observe::observed::{Observed, Said};
+
+/// The label by which a Deployment tells the pods of its templates apart.
+const TEMPLATE_HASH: &str = "pod-template-hash";
+/// The annotation that orders the ReplicaSets of a Deployment.
+const REPLICA_SET_REVISION: &str = "deployment.kubernetes.io/revision";
+
+/// Since when a pod has been ready; none: it is not, or it is on its way out.
+pub fn ready_since(pod: &Pod) -> Option<Timestamp> {
+    if is_leaving(pod) {
+        return None;
+    }
+    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
+    let ready = conditions.iter().find(|c| c.type_ == "Ready" && c.status == "True")?;
+    Some(ready.last_transition_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0))
+}
+
+/// May it receive queries?
+pub fn is_ready(pod: &Pod) -> bool {
+    ready_since(pod).is_some()
+}
+
+/// Was it asked to stop?
+pub fn is_leaving(pod: &Pod) -> bool {
+    pod.metadata.deletion_timestamp.is_some()
+}
+
+/// How often its containers were restarted.
+pub fn restarts(pod: &Pod) -> u32 {
+    let statuses = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
+    statuses.map(|status| u32::try_from(status.restart_count).unwrap_or(0)).sum()
+}
+
+/// Its uid, the key of [`Observed::answers`].
+pub fn uid(pod: &Pod) -> &str {
+    pod.metadata.uid.as_deref().unwrap_or_default()
+}
+
+/// Its address, once it has one.
+pub fn address(pod: &Pod) -> Option<IpAddr> {
+    pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()
+}
+
+/// Its name.
+pub fn name(pod: &Pod) -> &str {
+    pod.metadata.name.as_deref().unwrap_or_default()
+}
+
+/// Does it carry all of these labels?
+pub fn has_labels(pod: &Pod, labels: &BTreeMap<String, String>) -> bool {
+    labels.iter().all(|(key, value)| {
+        pod.metadata.labels.as_ref().and_then(|own| own.get(key)) == Some(value)
+    })
+}
+
+/// What it said when it was last asked, if it said anything.
+pub fn said<'a>(observed: &'a Observed, pod: &Pod) -> Option<&'a Said> {
+    observed.answers.get(uid(pod))?.said.as_ref().ok()
+}
+
+/// Ready pods that have said that they run something else than every pod is to run, without a reason.
+pub fn behind<'a>(
+    observed: &'a Observed,
+    state: &'a RolloutState,
+) -> impl Iterator<Item = &'a Pod> {
+    let canary = state.canary_pod.as_ref().map(|pod| pod.uid.as_str());
+    ready(observed).filter(move |pod| {
+        let is_other = said(observed, pod)
+            .is_some_and(|said| said.revision != state.stable && said.rejection.is_none());
+        is_other && Some(uid(pod)) != canary
+    })
+}
+
+/// Our pods that may receive queries.
+pub fn ready(observed: &Observed) -> impl Iterator<Item = &Pod> {
+    observed.pods.iter().filter(|pod| is_ready(pod))
+}
+
+/// Where our workload is on its way to what was written last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// There is a workload.
+    pub exists: bool,
+    /// Pods that there should be.
+    pub desired: u32,
+    /// Pods of the newest template.
+    pub updated: u32,
+    /// All pods, of whatever template.
+    pub all: u32,
+    /// Pods that may receive queries.
+    pub available: u32,
+    /// Its controller has seen what was written last, and it stays.
+    pub is_seen: bool,
+}
+
+impl Progress {
+    /// Are all pods of the newest template, none missing and none left over?
+    pub fn has_newest_pods(&self) -> bool {
+        self.exists && self.is_seen && self.updated >= self.desired && self.all <= self.updated
+    }
+
+    /// And do all of them serve?
+    pub fn is_complete(&self) -> bool {
+        self.has_newest_pods() && self.available >= self.desired && self.desired > 0
+    }
+}
+
+/// Where our workload is: that which serves, if a Deployment and a DaemonSet are there at the same time the one wanted.
+pub fn progress(observed: &Observed, per_node: bool) -> Progress {
+    match (&observed.deployment, &observed.daemon_set) {
+        (_, Some(daemon_set)) if per_node => of_daemon_set(daemon_set),
+        (Some(deployment), _) if !per_node => of_deployment(deployment),
+        (None | Some(_), None | Some(_)) => Progress::default(),
+    }
+}
+
+fn of_deployment(deployment: &Deployment) -> Progress {
+    let status = deployment.status.clone().unwrap_or_default();
+    let desired = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+    Progress {
+        exists: true,
+        desired: count(Some(desired)),
+        updated: count(status.updated_replicas),
+        all: count(status.replicas),
+        available: count(status.ready_replicas),
+        is_seen: is_seen(&deployment.metadata, status.observed_generation),
+    }
+}
+
+fn of_daemon_set(daemon_set: &DaemonSet) -> Progress {
+    let status = daemon_set.status.clone().unwrap_or_default();
+    Progress {
+        exists: true,
+        desired: count(Some(status.desired_number_scheduled)),
+        updated: count(status.updated_number_scheduled),
+        // A surge is one more pod on a node, which no field of the status counts: `updated` alone tells.
+        all: count(status.updated_number_scheduled),
+        available: count(Some(status.number_ready)),
+        is_seen: is_seen(&daemon_set.metadata, status.observed_generation),
+    }
+}
+
+/// What is on its way out loses its pods whatever its status still says.
+fn is_seen(metadata: &ObjectMeta, observed_generation: Option<i64>) -> bool {
+    metadata.deletion_timestamp.is_none() && observed_generation >= metadata.generation
+}
+
+/// Is this pod of the newest template? Where that is not known (a DaemonSet), a workload that is fully rolled out has no
+/// others.
+pub fn is_of_newest_template(pod: &Pod, observed: &Observed) -> bool {
+    let revision = |set: &k8s_openapi::api::apps::v1::ReplicaSet| -> u64 {
+        let text = set.metadata.annotations.as_ref().and_then(|all| all.get(REPLICA_SET_REVISION));
+        text.and_then(|text| text.parse().ok()).unwrap_or(0)
+    };
+    let newest = observed.replica_sets.iter().max_by_key(|set| revision(set));
+    let hash = newest.and_then(|set| set.metadata.labels.as_ref()?.get(TEMPLATE_HASH));
+    match hash {
+        Some(hash) => {
+            pod.metadata.labels.as_ref().and_then(|own| own.get(TEMPLATE_HASH)) == Some(hash)
+        }
+        None => true,
+    }
+}
+
+/// A kubelet's reasons for a container whose image it does not have.
+pub const NO_IMAGE: [&str; 6] = [
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "InvalidImageName",
+    "ErrImageNeverPull",
+    "ImageInspectError",
+    "RegistryUnavailable",
+];
+/// A kubelet's reasons for a container that it could not create.
+pub const NO_CONTAINER: [&str; 4] = [
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "RunContainerError",
+    "PreCreateHookError",
+];
+/// A kubelet's reason for a container that ends again and again.
+pub const CRASHES: &str = "CrashLoopBackOff";
+
+/// Is the workload on its way to a template whose pods do not start? Its old pods stay for as long as that lasts.
+pub fn is_stuck(observed: &Observed) -> bool {
+    let alive = observed.pods.iter().filter(|pod| !is_leaving(pod) && !is_ready(pod));
+    let statuses = alive.filter_map(|pod| pod.status.as_ref());
+    let mut containers = statuses.flat_map(|status| status.container_statuses.iter().flatten());
+    let does_not_start = containers.any(|container| {
+        let waiting = container.state.as_ref().and_then(|state| state.waiting.as_ref());
+        let reason = waiting.and_then(|waiting| waiting.reason.as_deref());
+        reason.is_some_and(|reason| {
+            NO_IMAGE.contains(&reason) || NO_CONTAINER.contains(&reason) || reason == CRASHES
+        })
+    });
+    does_not_start || is_past_deadline(observed)
+}
+
+fn is_past_deadline(observed: &Observed) -> bool {
+    let status = observed.deployment.as_ref().and_then(|deployment| deployment.status.as_ref());
+    let mut conditions = status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.any(|condition| {
+        condition.type_ == "Progressing"
+            && condition.status == "False"
+            && condition.reason.as_deref() == Some("ProgressDeadlineExceeded")
+    })
+}
+
+/// Secrets that the workload mounts into its pods.
+pub fn mounted_secrets(
+    deployment: Option<&Deployment>,
+    daemon_set: Option<&DaemonSet>,
+) -> BTreeSet<String> {
+    let of_deployment = deployment.and_then(|set| Some(&set.spec.as_ref()?.template));
+    let of_daemon_set = daemon_set.and_then(|set| Some(&set.spec.as_ref()?.template));
+    let templates = of_deployment.into_iter().chain(of_daemon_set);
+    let pods = templates.filter_map(|template| template.spec.as_ref());
+    let volumes = pods.flat_map(|pod| pod.volumes.iter().flatten());
+    volumes.filter_map(|volume| volume.secret.as_ref()?.secret_name.clone()).collect()
+}
+
+/// Labels of the pods that the workload makes now.
+pub fn template_labels(observed: &Observed, per_node: bool) -> BTreeMap<String, String> {
+    let template = if per_node {
+        observed.daemon_set.as_ref().and_then(|set| set.spec.as_ref()).map(|spec| &spec.template)
+    } else {
+        observed.deployment.as_ref().and_then(|set| set.spec.as_ref()).map(|spec| &spec.template)
+    };
+    template.and_then(|template| template.metadata.as_ref()?.labels.clone()).unwrap_or_default()
+}
+
+fn count(number: Option<i32>) -> u32 {
+    u32::try_from(number.unwrap_or(0)).unwrap_or(0)
+}

@@ -1,0 +1,122 @@
+//! Asks the canary and a stable pod the same things at the same time, as a client would. An edge: what is asked and how
+//! replies are judged is pure, in the modules below.
+
+pub mod questions;
+mod groups;
+mod ask;
+pub mod judge;
+pub mod clients;
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::net::{IpAddr, SocketAddr};
+
+use crds::{ClusterDNS, Config};
+use futures::stream::{self, StreamExt};
+use tokio::sync::Semaphore;
+
+use crate::decide::rollout;
+use crate::observe::observed::{Comparison, Observed};
+use crate::observe::pods;
+use ask::ask;
+pub use ask::query;
+use judge::Asked;
+use questions::questions;
+
+/// Questions in progress. About 70 of them at most: a round ends within 15 s even if neither pod ever replies.
+const SIDE_BY_SIDE: usize = 32;
+
+/// Rounds of questions in progress, of all ClusterDNS: one round may take 15 s, and those that are not on trial must be looked
+/// at meanwhile. Fewer than the looks that go on side by side.
+const ROUNDS: usize = 8;
+
+/// Who asks now. Each ClusterDNS on trial needs one of a few places for a round.
+#[derive(Debug)]
+pub struct Places(Semaphore);
+
+impl Default for Places {
+    fn default() -> Places {
+        Places(Semaphore::new(ROUNDS))
+    }
+}
+
+/// Asks both, if a canary is on trial and said that it runs what it tries: call it last, when `answers` are fresh.
+pub async fn compare(dns: &ClusterDNS, observed: &Observed, places: &Places) -> Option<Comparison> {
+    let pair = &pair(dns, observed)?;
+    let (config, state) = rollout::canary(observed)?;
+    let before = rollout::stable(observed);
+    // Who waited for a place would take one from those who ask nothing: it is asked in the next look.
+    let Ok(_place) = places.0.try_acquire() else {
+        return Some(not_asked(&pair.uid, &state.canary));
+    };
+    let asked: Vec<Asked> = stream::iter(questions(&config, &before, observed, &fresh_label()))
+        .map(|question| async move {
+            let canary = ask(&question, pair.canary);
+            let stable = ask(&question, pair.stable);
+            let (canary, stable) = futures::join!(canary, stable);
+            Asked { question, canary, stable }
+        })
+        .buffered(SIDE_BY_SIDE)
+        .collect()
+        .await;
+    Some(comparison(&pair.uid, &state.canary, (&config, &before), observed, &asked))
+}
+
+/// No round was possible, which is no fault of the pod's.
+fn not_asked(uid: &str, revision: &str) -> Comparison {
+    let why = format!("it asks the pods of {ROUNDS} other ClusterDNS at the moment");
+    Comparison {
+        canary_uid: uid.to_owned(),
+        revision: revision.to_owned(),
+        checks: Vec::new(),
+        unreachable: Some(why),
+    }
+}
+
+/// A label that no cache knows.
+fn fresh_label() -> String {
+    format!("clusterdns-canary-{:016x}", RandomState::new().build_hasher().finish())
+}
+
+/// What one round says of this canary, which tries the first configuration beside pods that run the second one. Pure.
+pub fn comparison(
+    uid: &str,
+    revision: &str,
+    (config, before): (&Config, &Config),
+    observed: &Observed,
+    asked: &[Asked],
+) -> Comparison {
+    let mut checks: Vec<_> = asked.iter().map(judge::check).collect();
+    checks.extend(clients::check(config, before, observed));
+    checks.extend(judge::operator_is_refused(asked));
+    let unreachable = observed.sample.unread.clone().or_else(|| judge::unreachable(asked));
+    Comparison { canary_uid: uid.to_owned(), revision: revision.to_owned(), checks, unreachable }
+}
+
+/// Whom to ask.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Pair {
+    uid: String,
+    canary: SocketAddr,
+    stable: SocketAddr,
+}
+
+/// The canary, if it runs what it tries, and a pod that runs what all the others run.
+fn pair(dns: &ClusterDNS, observed: &Observed) -> Option<Pair> {
+    let state = rollout::state(observed);
+    let uid = state.canary_pod.as_ref()?.uid.clone();
+    let port = dns.spec.service.clone().unwrap_or_default().pod_port;
+    let canary = observed.pods.iter().find(|pod| pods::uid(pod) == uid)?;
+    if pods::said(observed, canary)?.revision != state.canary {
+        return None;
+    }
+    let stable = pods::ready(observed).filter(|pod| pods::uid(pod) != uid).find_map(|pod| {
+        let runs_stable =
+            pods::said(observed, pod).is_some_and(|said| said.revision == state.stable);
+        pods::address(pod).filter(|_| runs_stable)
+    })?;
+    let canary: IpAddr = pods::address(canary)?;
+    Some(Pair { uid, canary: SocketAddr::new(canary, port), stable: SocketAddr::new(stable, port) })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,199 @@
+//! What is asked: what clients would lose. Names of the cluster that a stable pod answers, hosts that the spec writes, and the
+//! servers of groups that changed. Nothing is left out because the configuration on trial hides it, unless it was plainly
+//! hidden on purpose: a misspelled namespace hides everything else. Pure.
+
+use std::net::IpAddr;
+
+use crds::Config;
+use crds::config::RecordData;
+use hickory_proto::rr::{Name, RecordType};
+
+use super::groups;
+use crate::decide::adoption::cluster_ips;
+use crate::observe::observed::{Observed, Sample, SampledService};
+
+/// Hosts that are asked for of those that changed: a configuration may have 4,096.
+const MAX_HOSTS: usize = 32;
+/// Hosts that are asked for although they did not change.
+const UNCHANGED_HOSTS: usize = 2;
+/// Services whose PTR is asked for as well.
+const POINTERS: usize = 4;
+
+/// One thing that is asked, by one or more questions, and what a right reply is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// For people.
+    pub what: String,
+    /// Names and types; more than one only for servers.
+    pub asked: Vec<(Name, RecordType)>,
+    /// What makes a reply right.
+    pub expects: Expects,
+}
+
+/// What makes a reply right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Expects {
+    /// NOERROR with records of that type, if the stable pod has them.
+    Records,
+    /// NOERROR with this address among them, if the stable pod has it.
+    Address(IpAddr),
+    /// NOERROR with this address among them, because the spec says so.
+    Written(IpAddr),
+    /// A reply of a server of a group.
+    Server {
+        /// The group, for people.
+        group: String,
+        /// Stable pods have no such group.
+        is_new: bool,
+        /// Stable pods have another one.
+        is_changed: bool,
+    },
+}
+
+/// All of them, for a configuration on trial beside pods that run the one before. `fresh` is a label that no cache knows.
+pub fn questions(
+    config: &Config,
+    before: &Config,
+    observed: &Observed,
+    fresh: &str,
+) -> Vec<Question> {
+    let mut questions = own_names(config, before, observed);
+    questions.extend(hosts(config, before));
+    questions.extend(groups::of(config, before, fresh));
+    questions
+}
+
+/// Names of the cluster.
+fn own_names(config: &Config, before: &Config, observed: &Observed) -> Vec<Question> {
+    let domain = &config.domain;
+    let mut list: Vec<Question> = Vec::new();
+    let mut add = |name: String, kind: RecordType, expects: Expects| {
+        let question = question(&name, kind, expects).filter(|_| is_untouched(config, &name));
+        // Our own Service is among the sampled ones too.
+        list.extend(question.filter(|new| list.iter().all(|known| known.what != new.what)));
+    };
+    let service = observed.service.as_ref();
+    let own = service.and_then(|service| Some((service, cluster_ips(service).next()?)));
+    let kind = own.as_ref().map_or(RecordType::A, |(_, ip)| address_type(*ip));
+    // Whatever is hidden: every client of the API server asks for it.
+    add(format!("kubernetes.default.svc.{domain}"), kind, Expects::Records);
+    if let Some((service, ip)) = own {
+        let namespace = service.metadata.namespace.as_deref().unwrap_or_default();
+        let name = service.metadata.name.as_deref().unwrap_or_default();
+        let labels = service.metadata.labels.clone().unwrap_or_default();
+        let address = Some(ip);
+        let service = SampledService {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            labels,
+            address,
+        };
+        if !is_hidden_on_purpose(config, before, &observed.sample, &service) {
+            add(format!("{name}.{namespace}.svc.{domain}"), kind, Expects::Address(ip));
+            add(reverse(ip), RecordType::PTR, Expects::Records);
+        }
+    }
+    let mut pointers = 0;
+    for service in &observed.sample.services {
+        if is_hidden_on_purpose(config, before, &observed.sample, service) {
+            continue;
+        }
+        let kind = service.address.map_or(RecordType::A, address_type);
+        let SampledService { namespace, name, .. } = service;
+        add(format!("{name}.{namespace}.svc.{domain}"), kind, Expects::Records);
+        if let Some(ip) = service.address.filter(|_| pointers < POINTERS) {
+            pointers += 1;
+            add(reverse(ip), RecordType::PTR, Expects::Records);
+        }
+    }
+    list
+}
+
+/// Would a Service go out of sight because the spec plainly says so? Each namespace that is written exists, and each
+/// selector selects something: what selects nothing is a misspelling.
+fn is_hidden_on_purpose(
+    config: &Config,
+    before: &Config,
+    sample: &Sample,
+    service: &SampledService,
+) -> bool {
+    if config.hide_empty_services && !before.hide_empty_services {
+        return true;
+    }
+    let exposure = &config.exposure;
+    let labels = sample.namespaces.get(&service.namespace).cloned().unwrap_or_default();
+    let listed = exposure.namespaces.is_empty() || exposure.namespaces.contains(&service.namespace);
+    let is_shown = listed
+        && exposure.namespace_selector.matches(&labels)
+        && exposure.service_selector.matches(&service.labels);
+    let exists = |name: &String| !sample.is_complete || sample.namespaces.contains_key(name);
+    let is_meant = exposure.namespaces.iter().all(exists)
+        && sample.namespaces.values().any(|labels| exposure.namespace_selector.matches(labels))
+        && sample.selects.unwrap_or_else(|| {
+            sample.services.iter().any(|other| exposure.service_selector.matches(&other.labels))
+        });
+    !is_shown && is_meant
+}
+
+/// Hosts and addresses in the spec: those that are new or were changed, and a few others.
+fn hosts(config: &Config, before: &Config) -> Vec<Question> {
+    let known = written(before);
+    let (unchanged, changed): (Vec<_>, Vec<_>) =
+        written(config).into_iter().partition(|host| known.contains(host));
+    let changed = changed.into_iter().take(MAX_HOSTS);
+    let changed =
+        changed.filter_map(|(name, ip)| question(&name, address_type(ip), Expects::Written(ip)));
+    let unchanged = unchanged.into_iter().take(UNCHANGED_HOSTS);
+    let unchanged =
+        unchanged.filter_map(|(name, ip)| question(&name, address_type(ip), Expects::Address(ip)));
+    changed.chain(unchanged).collect()
+}
+
+/// Every name with an address of its own, and the first address.
+fn written(config: &Config) -> Vec<(String, IpAddr)> {
+    let hosts = config.hosts.iter().map(|host| (&host.name, host.addresses.first().copied()));
+    let records = config.records.iter().map(|record| {
+        let ip = match &record.data {
+            RecordData::A(ips) => ips.first().map(|ip| IpAddr::V4(*ip)),
+            RecordData::Aaaa(ips) => ips.first().map(|ip| IpAddr::V6(*ip)),
+            RecordData::Cname(_) | RecordData::Txt(_) | RecordData::Srv(_) => None,
+        };
+        (&record.name, ip)
+    });
+    // A name below a wildcard that nobody else writes.
+    let asked = |name: &String| name.replacen('*', "clusterdns-canary", 1);
+    hosts.chain(records).filter_map(|(name, ip)| Some((asked(name), ip?))).collect()
+}
+
+/// Is nothing written over this name (A13)?
+pub(super) fn is_untouched(config: &Config, name: &str) -> bool {
+    !config.hosts.iter().any(|host| host.name == name)
+        && !config.records.iter().any(|record| record.name == name)
+}
+
+fn question(name: &str, kind: RecordType, expects: Expects) -> Option<Question> {
+    let name = Name::from_ascii(format!("{name}.")).ok()?;
+    Some(Question { what: format!("{name} {kind}"), asked: vec![(name, kind)], expects })
+}
+
+fn address_type(ip: IpAddr) -> RecordType {
+    match ip {
+        IpAddr::V4(_) => RecordType::A,
+        IpAddr::V6(_) => RecordType::AAAA,
+    }
+}
+
+/// The name below which the PTR of an address is, without the last dot.
+fn reverse(ip: IpAddr) -> String {
+    match ip {
+        IpAddr::V4(ip) => {
+            let [a, b, c, d] = ip.octets();
+            format!("{d}.{c}.{b}.{a}.in-addr.arpa")
+        }
+        IpAddr::V6(ip) => {
+            let nibbles = ip.octets().into_iter().rev().flat_map(|octet| [octet & 15, octet >> 4]);
+            let labels: Vec<String> = nibbles.map(|nibble| format!("{nibble:x}")).collect();
+            format!("{}.ip6.arpa", labels.join("."))
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! What our pods say at `/config`: which configuration they run, what they could not serve, which upstreams are down. It
+//! comes by no watch, so each is asked every 30 s, and every second or so while something is on its way to it.
+
+mod request;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+
+use crate::decide::plan::RolloutState;
+use crate::decide::rollout;
+use crate::observe::observed::{PodAnswer, Said};
+use crate::observe::pods;
+use request::Asker;
+
+/// Pods that are asked at once.
+const SIDE_BY_SIDE: usize = 16;
+/// Of more pods than that, so many speak for all.
+const SAMPLE: usize = 50;
+/// A pod that says what it should is asked so often.
+const SETTLED: Duration = Duration::from_secs(30);
+/// And one that does not yet, or did not answer.
+const UNSETTLED: Duration = Duration::from_secs(1);
+/// While a canary runs: its answers must be young when it is compared.
+const ON_TRIAL: Duration = Duration::from_secs(2);
+/// Answers of pods that are gone.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
+
+#[derive(Clone, Debug)]
+struct Kept {
+    said: Result<Said, String>,
+    at: Instant,
+}
+
+/// What was said, and who asks.
+#[derive(Debug, Default)]
+pub struct Answers {
+    asker: Asker,
+    kept: Mutex<HashMap<String, Kept>>,
+}
+
+impl Answers {
+    /// The answers of those of these pods that are ready, each asked again if it is time.
+    pub async fn read(
+        &self,
+        pods: &[Pod],
+        config_map: Option<&ConfigMap>,
+    ) -> BTreeMap<String, PodAnswer> {
+        let state = rollout::state_in(config_map);
+        let sample = sample(pods, &state);
+        let now = Instant::now();
+        let due: Vec<(String, Option<String>)> = {
+            let kept = self.lock();
+            let is_due =
+                |pod: &&&Pod| is_due(kept.get(pods::uid(pod)), pods::uid(pod), &state, now);
+            let due = sample.iter().filter(is_due);
+            due.map(|pod| (pods::uid(pod).to_owned(), request::address(pod))).collect()
+        };
+        let asked = futures::stream::iter(due)
+            .map(|(uid, address)| async move { (uid, self.asker.ask(address).await) })
+            .buffer_unordered(SIDE_BY_SIDE)
+            .collect::<Vec<_>>()
+            .await;
+        let at = Instant::now();
+        let mut kept = self.lock();
+        kept.retain(|_, kept| at.saturating_duration_since(kept.at) < FORGOTTEN_AFTER);
+        kept.extend(asked.into_iter().map(|(uid, said)| (uid, Kept { said, at })));
+        let answer = |pod: &&Pod| {
+            let kept = kept.get(pods::uid(pod))?;
+            let age = at.saturating_duration_since(kept.at);
+            Some((pods::uid(pod).to_owned(), PodAnswer { said: kept.said.clone(), age }))
+        };
+        sample.iter().filter_map(answer).collect()
+    }
+
+    /// What this pod says now, however young its last answer is.
+    pub async fn read_now(&self, pod: &Pod) -> PodAnswer {
+        let said = self.asker.ask(request::address(pod)).await;
+        let kept = Kept { said: said.clone(), at: Instant::now() };
+        self.lock().insert(pods::uid(pod).to_owned(), kept);
+        PodAnswer { said, age: Duration::ZERO }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Kept>> {
+        self.kept.lock().expect("nothing panics while holding this lock")
+    }
+}
+
+/// The ready pods, or some of them: always the same ones, chosen by their random uids, and the canary.
+fn sample<'a>(pods: &'a [Pod], state: &RolloutState) -> Vec<&'a Pod> {
+    let canary = state.canary_pod.as_ref().map(|pod| pod.uid.as_str());
+    let mut ready: Vec<&Pod> = pods.iter().filter(|pod| pods::is_ready(pod)).collect();
+    ready.sort_by_key(|pod| (Some(pods::uid(pod)) != canary, pods::uid(pod)));
+    ready.truncate(SAMPLE);
+    ready
+}
+
+fn is_due(kept: Option<&Kept>, uid: &str, state: &RolloutState, now: Instant) -> bool {
+    let Some(kept) = kept else { return true };
+    let is_canary = state.canary_pod.as_ref().is_some_and(|pod| pod.uid == uid);
+    let expected = if is_canary { &state.canary } else { &state.stable };
+    let is_settled = kept.said.as_ref().is_ok_and(|said| said.revision == *expected);
+    let young = match (is_settled, state.canary_pod.is_some()) {
+        (false, _) => UNSETTLED,
+        (true, true) => ON_TRIAL,
+        (true, false) => SETTLED,
+    };
+    // A look every 30 s must not find an answer that is 29.9 s old.
+    now.saturating_duration_since(kept.at) + UNSETTLED / 2 >= young
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn pod(uid: &str, ready: bool) -> Pod {
+        let status = if ready { "True" } else { "False" };
+        serde_json::from_value(json!({"metadata": {"name": uid, "uid": uid},
+            "status": {"conditions": [{"type": "Ready", "status": status}]}}))
+        .unwrap()
+    }
+
+    fn kept(revision: &str, at: Instant) -> Kept {
+        Kept { said: Ok(Said { revision: revision.into(), ..Said::default() }), at }
+    }
+
+    fn on_trial() -> RolloutState {
+        let canary = Some(crate::decide::plan::CanaryPod {
+            name: "p099".into(),
+            uid: "p099".into(),
+            ..Default::default()
+        });
+        RolloutState {
+            stable: "s".into(),
+            canary: "c".into(),
+            canary_pod: canary,
+            ..RolloutState::default()
+        }
+    }
+
+    #[test]
+    fn fifty_speak_for_all_and_the_canary_is_among_them() {
+        let mut pods: Vec<Pod> = (0..100).map(|n| pod(&format!("p{n:03}"), true)).collect();
+        pods.push(pod("p000-not-ready", false));
+        let uids = |state| sample(&pods, &state).into_iter().map(pods::uid).collect::<Vec<_>>();
+        let some = uids(RolloutState::default());
+        assert_eq!((some.len(), some[0], some[49]), (50, "p000", "p049"));
+        assert_eq!(uids(on_trial())[..2], ["p099", "p000"]);
+    }
+
+    #[test]
+    fn pods_are_asked_more_often_while_something_is_on_its_way() {
+        let now = Instant::now() + Duration::from_secs(100);
+        let ago = |seconds| now - Duration::from_secs(seconds);
+        let stable = RolloutState { stable: "s".into(), ..RolloutState::default() };
+        for (what, kept, uid, state, expected) in [
+            ("never asked", None, "p", &stable, true),
+            ("settled", Some(kept("s", ago(20))), "p", &stable, false),
+            ("settled, long ago", Some(kept("s", ago(30))), "p", &stable, true),
+            ("on its way", Some(kept("old", ago(1))), "p", &stable, true),
+            ("asked just now", Some(kept("old", now)), "p", &stable, false),
+            ("beside a canary", Some(kept("s", ago(2))), "p", &on_trial(), true),
+            ("the canary, not there yet", Some(kept("s", ago(1))), "p099", &on_trial(), true),
+            ("the canary", Some(kept("c", ago(1))), "p099", &on_trial(), false),
+        ] {
+            assert_eq!(is_due(kept.as_ref(), uid, state, now), expected, "{what}");
+        }
+    }
+}

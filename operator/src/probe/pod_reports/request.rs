@@ -1,0 +1,183 @@
+//! One pod, asked once over HTTP.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::body::Bytes;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use k8s_openapi::api::core::v1::Pod;
+use serde::Deserialize;
+use tokio::time::timeout;
+
+use crate::observe::observed::Said;
+
+/// The container port that is asked.
+const PORT_NAME: &str = "metrics";
+/// Where the container port is not named.
+const PORT: u16 = 9153;
+/// A pod that does not answer by then counts as one that does not answer.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// The largest configuration has 1 MiB, written out with indentation.
+const MAX_BYTES: usize = 8 << 20;
+/// Skipped objects that are kept of one pod; status shows 20.
+const MAX_SKIPPED: usize = 100;
+/// An upstream counts as down after so long: a moment without answers is nothing to report.
+const DOWN_S: u64 = 60;
+
+/// Asks.
+#[derive(Debug)]
+pub(super) struct Asker {
+    client: Client<HttpConnector, Empty<Bytes>>,
+}
+
+impl Default for Asker {
+    fn default() -> Asker {
+        // Pods come and go: no connection is kept.
+        let client = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build_http();
+        Asker { client }
+    }
+}
+
+impl Asker {
+    /// What the pod at this address says, or why nothing.
+    pub(super) async fn ask(&self, address: Option<String>) -> Result<Said, String> {
+        let address = address.ok_or("it has no address")?;
+        match timeout(PATIENCE, self.get(&address)).await {
+            Ok(said) => said,
+            Err(_) => Err(format!(
+                "http://{address}/config did not answer within {} s",
+                PATIENCE.as_secs()
+            )),
+        }
+    }
+
+    async fn get(&self, address: &str) -> Result<Said, String> {
+        let url = format!("http://{address}/config");
+        let at = |error: &dyn std::fmt::Display| format!("{url}: {error}");
+        let request =
+            self.client.get(url.parse().map_err(|error: hyper::http::uri::InvalidUri| at(&error))?);
+        let response = request.await.map_err(|error| at(&error))?;
+        if !response.status().is_success() {
+            return Err(at(&response.status()));
+        }
+        let body = Limited::new(response.into_body(), MAX_BYTES).collect().await;
+        let body = body.map_err(|error| at(&error))?.to_bytes();
+        read(&body).map_err(|error| at(&error))
+    }
+}
+
+/// Where a pod is asked.
+pub(super) fn address(pod: &Pod) -> Option<String> {
+    let ip: IpAddr = pod.status.as_ref()?.pod_ip.as_deref()?.parse().ok()?;
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    let mut ports = containers.flat_map(|container| container.ports.iter().flatten());
+    let named = ports.find(|port| port.name.as_deref() == Some(PORT_NAME));
+    let port = named.and_then(|port| u16::try_from(port.container_port).ok()).unwrap_or(PORT);
+    Some(std::net::SocketAddr::new(ip, port).to_string())
+}
+
+/// `/config`, as far as it is read. Data planes of other versions may say more, or less.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown {
+    #[serde(default)]
+    instance_id: String,
+    revision: String,
+    max_format: u32,
+    #[serde(default)]
+    role: String,
+    rejection: Option<Rejection>,
+    #[serde(default)]
+    skipped_objects: Vec<crds::v1alpha1::SkippedObject>,
+    #[serde(default)]
+    upstreams_down: Vec<Down>,
+}
+
+#[derive(Deserialize)]
+struct Rejection {
+    #[serde(default)]
+    violations: Vec<Violation>,
+}
+
+#[derive(Deserialize)]
+struct Violation {
+    field: String,
+    message: String,
+}
+
+#[derive(Deserialize)]
+struct Down {
+    group: String,
+    server: String,
+    seconds: u64,
+}
+
+fn read(body: &[u8]) -> serde_json::Result<Said> {
+    let Shown {
+        instance_id,
+        revision,
+        max_format,
+        role,
+        rejection,
+        mut skipped_objects,
+        upstreams_down,
+    } = serde_json::from_slice(body)?;
+    skipped_objects.truncate(MAX_SKIPPED);
+    let violations = |rejection: Rejection| {
+        let each = rejection.violations.into_iter().map(|v| format!("{}: {}", v.field, v.message));
+        each.collect::<Vec<_>>().join("; ")
+    };
+    let down = upstreams_down.into_iter().filter(|down| down.seconds >= DOWN_S);
+    Ok(Said {
+        process: instance_id,
+        revision,
+        max_format,
+        role,
+        rejection: rejection.map(violations),
+        skipped: skipped_objects,
+        upstreams_down: down.map(|down| format!("{} {}", down.group, down.server)).collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_a_data_plane_shows_is_read() {
+        let shown = json!({"revision": "0123456789ab", "format": 1, "maxFormat": 2, "role": "stable", "document": {},
+            "rejection": {"origin": "stable.json", "violations": [
+                {"field": "spec.domain", "reason": "Invalid", "message": "no"}]},
+            "skippedObjects": [{"kind": "Service", "namespace": "n", "name": "s", "reason": "r"}],
+            "upstreamsDown": [{"group": "default", "server": "192.0.2.1", "seconds": 61},
+                {"group": "default", "server": "192.0.2.2", "seconds": 59}]});
+        let said = read(shown.to_string().as_bytes()).unwrap();
+        assert_eq!(said.process, "", "as of a version that does not say");
+        let mut newer = shown.clone();
+        newer["instanceId"] = json!("5e11");
+        newer["fromTheFuture"] = json!({});
+        assert_eq!(read(newer.to_string().as_bytes()).unwrap().process, "5e11");
+        assert_eq!(
+            (said.revision.as_str(), said.max_format, said.role.as_str()),
+            ("0123456789ab", 2, "stable")
+        );
+        assert_eq!(said.rejection.as_deref(), Some("spec.domain: no"));
+        assert_eq!(said.skipped[0].name, "s");
+        assert_eq!(said.upstreams_down, ["default 192.0.2.1"]);
+    }
+
+    #[test]
+    fn the_port_is_the_one_that_the_pod_names() {
+        let pod = json!({"metadata": {}, "spec": {"containers": [{"name": "dns", "ports": [
+            {"name": "dns", "containerPort": 53}, {"name": "metrics", "containerPort": 19153}]}]},
+            "status": {"podIP": "fd00::1"}});
+        assert_eq!(
+            address(&serde_json::from_value(pod).unwrap()).as_deref(),
+            Some("[fd00::1]:19153")
+        );
+    }
+}

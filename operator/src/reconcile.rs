@@ -1,0 +1,92 @@
+//! reconcile(): observe -> check -> decide -> desire -> apply -> report. Assumes nothing about why it was called.
+
+use std::time::Duration;
+
+use crds::v1alpha1::ManagementState;
+use crds::{ClusterDNS, check_resource};
+use jiff::Timestamp;
+use kube::ResourceExt;
+
+use crate::apply::outcome::Outcome;
+use crate::apply::{apply, restore};
+use crate::context::Context;
+use crate::decide::decide;
+use crate::desired::{Desired, Kind};
+use crate::names;
+use crate::observe::observe;
+use crate::report::{changes, report, status};
+
+/// What came of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Reconciled {
+    /// When to look again although nothing changed.
+    pub again: Option<Duration>,
+    /// Everything that was to be written is written.
+    pub is_complete: bool,
+    /// A canary runs, and whether it answers must be seen soon, whatever else fails.
+    pub is_on_trial: bool,
+    /// How long the API server wants to be left alone.
+    pub retry_after: Option<Duration>,
+}
+
+/// One reconcile of one ClusterDNS, from what is observed to what is reported.
+///
+/// # Errors
+/// When what decisions need cannot be read, or the status cannot be written.
+pub async fn reconcile(dns: &ClusterDNS, ctx: &Context) -> anyhow::Result<Reconciled> {
+    let observed = observe(ctx, dns).await?;
+    let now = Timestamp::now();
+    let settled =
+        Reconciled { again: None, is_complete: true, is_on_trial: false, retry_after: None };
+    let config = match check_resource(dns) {
+        Ok(config) => config,
+        Err(violations) => {
+            if dns.spec.management_state == ManagementState::Managed {
+                restore(ctx, dns, &observed).await?;
+            }
+            report(ctx, dns, status::rejected(dns, &violations, &observed, now)).await?;
+            return Ok(settled);
+        }
+    };
+    let (config, plan) = match decide(dns, &config, &observed, &ctx.settings, now) {
+        Ok(decided) => decided,
+        Err(refusal) => {
+            let is_managed = dns.spec.management_state == ManagementState::Managed;
+            if is_managed && !refusal.is_of_others() {
+                restore(ctx, dns, &observed).await?;
+            }
+            report(ctx, dns, status::refused(dns, &refusal, &observed, now)).await?;
+            if is_managed {
+                ctx.events.warn(dns, refusal.reason, &refusal.message).await;
+            }
+            return Ok(Reconciled { again: refusal.again_in, ..settled });
+        }
+    };
+    let outcome = match dns.spec.management_state {
+        ManagementState::Managed => {
+            let desired = Desired::build(dns, &config, &observed, &plan, &ctx.settings);
+            apply(ctx, dns, &desired, &observed, &plan).await?
+        }
+        ManagementState::Unmanaged => Outcome::default(),
+    };
+    if !outcome.written.is_empty() || !outcome.pruned.is_empty() {
+        let written: Vec<&str> = outcome.written.iter().map(|it| it.what.as_str()).collect();
+        tracing::info!(name = dns.name_any(), ?written, pruned = ?outcome.pruned, "applied");
+    }
+    let status = status::of(dns, &config, &plan, &outcome.applied, &observed, now);
+    let mut news = changes::of(dns.status.as_ref(), &status, &outcome.written, outcome.switched);
+    let (namespace, service) = names::service(dns);
+    news.extend(changes::of_addresses(dns.status.as_ref(), &status, (&namespace, &service)));
+    report(ctx, dns, status).await?;
+    ctx.events.news(dns, &news).await;
+    // What a rollout says holds only if it was written; what was not is decided again.
+    if !outcome.has_failed(Kind::ConfigMap) {
+        ctx.events.publish(dns, &plan.rollout.notices).await;
+    }
+    Ok(Reconciled {
+        again: plan.rollout.again_in,
+        is_complete: outcome.is_complete(),
+        is_on_trial: plan.rollout.canary.is_some(),
+        retry_after: outcome.retry_after,
+    })
+}

@@ -1,0 +1,251 @@
+//! What is worth an Event: what was written and why, and how the status has changed. What a rollout has to say comes from
+//! `rollout`. Pure.
+
+use crds::v1alpha1::ClusterDNSStatus;
+
+use crate::apply::memory::Why;
+use crate::apply::outcome::Written;
+use crate::desired::Kind;
+
+/// Reasons of `Degraded` about which `rollout` has an Event of its own.
+const SAID_ELSEWHERE: [&str; 1] = ["CanaryFailed"];
+
+/// One Event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct News {
+    /// A warning, rather than something normal.
+    pub is_warning: bool,
+    /// One CamelCase word.
+    pub reason: String,
+    /// What happened.
+    pub message: String,
+}
+
+fn news(is_warning: bool, reason: &str, message: String) -> News {
+    News { is_warning, reason: reason.to_owned(), message }
+}
+
+/// What happened in one look: `before` is the status that was reported before it, `status` the one after it.
+pub fn of(
+    before: Option<&ClusterDNSStatus>,
+    status: &ClusterDNSStatus,
+    written: &[Written],
+    switched: Option<bool>,
+) -> Vec<News> {
+    let none = ClusterDNSStatus::default();
+    let before = before.unwrap_or(&none);
+    let mut all = of_writes(before, written);
+    all.extend(switched.map(of_switch));
+    all.extend(of_adoption(before, status));
+    all.extend(of_revisions(before, status));
+    all.extend(of_size(before, status));
+    all.extend(of_degraded(before, status));
+    all
+}
+
+fn of_writes(before: &ClusterDNSStatus, written: &[Written]) -> Vec<News> {
+    let (mut all, mut created) = (Vec::new(), Vec::new());
+    for Written { kind, what, why, editor } in written {
+        match why {
+            Why::Missing if *kind == Kind::Service && !before.cluster_ips.is_empty() => {
+                let ips = before.cluster_ips.join(", ");
+                let message =
+                    format!("{what} was gone and was created again; its clusterIPs were {ips}");
+                all.push(news(true, "ServiceRecreated", message));
+            }
+            Why::Missing => created.push(what.as_str()),
+            Why::Edited => {
+                let editor = editor.as_deref().unwrap_or("somebody");
+                let message = format!(
+                    "{editor} changed fields of {what} that are ours: they are as the spec says again"
+                );
+                all.push(news(true, "ForeignEditUndone", message));
+            }
+            Why::FirstTime | Why::Wanted => {}
+        }
+    }
+    if !created.is_empty() {
+        all.push(news(false, "Created", format!("created {}", created.join(", "))));
+    }
+    all
+}
+
+/// A Service got its addresses: kubelets must have them, or no pod asks there.
+pub fn of_addresses(
+    before: Option<&ClusterDNSStatus>,
+    status: &ClusterDNSStatus,
+    (namespace, name): (&str, &str),
+) -> Option<News> {
+    let had_none = before.is_none_or(|before| before.cluster_ips.is_empty());
+    if !had_none || status.cluster_ips.is_empty() {
+        return None;
+    }
+    let ips = status.cluster_ips.join(", ");
+    let domain = status.domain.as_deref().unwrap_or_default();
+    let message = format!(
+        "Service {namespace}/{name} has {ips}: pods ask it where the configuration of the kubelet has clusterDNS: [{ips}] and \
+         clusterDomain: {domain} (or --cluster-dns and --cluster-domain); kubelets read that when they start, and pods when they \
+         are created"
+    );
+    Some(news(false, "AddressAssigned", message))
+}
+
+fn of_switch(is_added: bool) -> News {
+    match is_added {
+        true => news(false, "Switched", "the adopted Service now leads to our pods".to_owned()),
+        false => news(
+            false,
+            "GivenBack",
+            "the Service leads to the pods of the other DNS server again".to_owned(),
+        ),
+    }
+}
+
+fn of_adoption(before: &ClusterDNSStatus, status: &ClusterDNSStatus) -> Option<News> {
+    let is_switching = |status: &ClusterDNSStatus| {
+        status.conditions.iter().any(|it| it.type_ == "Ready" && it.reason == "NotSwitched")
+    };
+    let ready = status.conditions.iter().find(|it| it.type_ == "Ready")?;
+    let is_new = is_switching(status) && !is_switching(before);
+    is_new.then(|| news(false, "Adopting", ready.message.clone()))
+}
+
+fn of_revisions(before: &ClusterDNSStatus, status: &ClusterDNSStatus) -> Option<News> {
+    let (before, now) = (before.revision.as_ref()?, status.revision.as_ref()?);
+    let is_promoted =
+        !before.canary.is_empty() && now.stable == before.canary && now.stable != before.stable;
+    is_promoted.then(|| {
+        let message = format!(
+            "every pod gets configuration {}: the canary answered as well with it as the others with {}",
+            now.stable, before.stable
+        );
+        news(false, "Promoted", message)
+    })
+}
+
+fn of_size(before: &ClusterDNSStatus, status: &ClusterDNSStatus) -> Option<News> {
+    let (before, now) = (before.replicas.as_ref()?.desired, status.replicas.as_ref()?.desired);
+    let is_scaled = before != now && before > 0 && now > 0;
+    is_scaled.then(|| news(false, "Scaled", format!("from {before} to {now} pods")))
+}
+
+fn of_degraded(before: &ClusterDNSStatus, status: &ClusterDNSStatus) -> Option<News> {
+    let degraded = |status: &ClusterDNSStatus| {
+        let mut conditions = status.conditions.iter();
+        let found = conditions.find(|it| it.type_ == "Degraded" && it.status == "True");
+        found.map(|it| (it.reason.clone(), it.message.clone()))
+    };
+    match (degraded(before), degraded(status)) {
+        (before, Some(now)) if before.as_ref() != Some(&now) => {
+            let (reason, message) = now;
+            (!SAID_ELSEWHERE.contains(&reason.as_str())).then(|| news(true, &reason, message))
+        }
+        (Some((reason, _)), None) => Some(news(
+            false,
+            "Recovered",
+            format!("nothing stands in the way any more: it was {reason}"),
+        )),
+        (_, Some(_)) | (None, None) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn status(value: serde_json::Value) -> ClusterDNSStatus {
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn written(kind: Kind, what: &str, why: Why, editor: Option<&str>) -> Written {
+        Written { kind, what: what.to_owned(), why, editor: editor.map(str::to_owned) }
+    }
+
+    fn lines(all: &[News]) -> Vec<String> {
+        let kind = |is_warning| if is_warning { "Warning" } else { "Normal" };
+        all.iter()
+            .map(|it| format!("{} {}: {}", kind(it.is_warning), it.reason, it.message))
+            .collect()
+    }
+
+    #[test]
+    fn o14_what_was_created_recreated_and_undone_is_news() {
+        let service = || written(Kind::Service, "Service dns/kube-dns", Why::Missing, None);
+        let workload = written(Kind::Deployment, "Deployment dns/x", Why::Missing, None);
+        let first = of(None, &status(json!({})), &[service(), workload], None);
+        assert_eq!(
+            lines(&first),
+            ["Normal Created: created Service dns/kube-dns, Deployment dns/x"]
+        );
+        let before = status(json!({"clusterIPs": ["10.96.0.10"]}));
+        let edited =
+            written(Kind::Deployment, "Deployment dns/x", Why::Edited, Some("kubectl-edit"));
+        let wanted = written(Kind::ConfigMap, "ConfigMap dns/x", Why::Wanted, None);
+        let again = of(Some(&before), &before, &[service(), edited, wanted], None);
+        let expected = [
+            "Warning ServiceRecreated: Service dns/kube-dns was gone and was created again; its clusterIPs were 10.96.0.10",
+            "Warning ForeignEditUndone: kubectl-edit changed fields of Deployment dns/x that are ours: they are as the spec says again",
+        ];
+        assert_eq!(lines(&again), expected);
+    }
+
+    #[test]
+    fn o14_the_address_of_a_first_install_is_news_with_what_kubelets_need() {
+        let with = status(json!({"clusterIPs": ["10.96.0.10"], "domain": "cluster.local"}));
+        let service = ("kube-system", "kube-dns");
+        let first = of_addresses(None, &with, service).expect("news");
+        assert!(!first.is_warning && first.reason == "AddressAssigned");
+        for words in [
+            "kube-system/kube-dns has 10.96.0.10",
+            "clusterDNS: [10.96.0.10]",
+            "clusterDomain: cluster.local",
+        ] {
+            assert!(first.message.contains(words), "{words}: {}", first.message);
+        }
+        assert_eq!(of_addresses(Some(&with), &with, service), None, "it is known");
+        assert_eq!(of_addresses(None, &status(json!({})), service), None, "there is none yet");
+    }
+
+    #[test]
+    fn o14_adoption_switch_promotion_and_scaling_are_news_once() {
+        let revision = |stable: &str, canary: &str| json!({"desired": "b", "stable": stable, "canary": canary});
+        let ready = |reason: &str| {
+            json!([{"type": "Ready", "status": "False", "reason": reason, "message": "m",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"}])
+        };
+        let before = status(json!({"revision": revision("a", "b"), "replicas": {"desired": 2}}));
+        let after = status(json!({"revision": revision("b", ""), "replicas": {"desired": 3},
+            "conditions": ready("NotSwitched")}));
+        let all = lines(&of(Some(&before), &after, &[], Some(true)));
+        let expected = [
+            "Normal Switched",
+            "Normal Adopting: m",
+            "Normal Promoted",
+            "Normal Scaled: from 2 to 3",
+        ];
+        assert!(all.iter().zip(expected).all(|(line, start)| line.starts_with(start)), "{all:?}");
+        assert_eq!(all.len(), expected.len());
+        assert_eq!(of(Some(&after), &after, &[], None), []);
+        let back = of(Some(&after), &status(json!({})), &[], Some(false));
+        assert_eq!(back[0].reason, "GivenBack");
+    }
+
+    #[test]
+    fn o19_what_stands_in_the_way_is_news_when_it_comes_changes_and_goes() {
+        let with = |reason: &str, message: &str, value: &str| {
+            status(
+                json!({"conditions": [{"type": "Degraded", "status": value, "reason": reason, "message": message,
+                "lastTransitionTime": "2026-01-01T00:00:00Z"}]}),
+            )
+        };
+        let (fine, one) =
+            (with("AsExpected", "", "False"), with("ImagePullFailed", "dns-0", "True"));
+        assert_eq!(lines(&of(Some(&fine), &one, &[], None)), ["Warning ImagePullFailed: dns-0"]);
+        assert_eq!(of(Some(&one), &one, &[], None), []);
+        let two = with("ImagePullFailed", "dns-0, dns-1", "True");
+        assert_eq!(of(Some(&one), &two, &[], None).len(), 1);
+        assert_eq!(of(Some(&two), &fine, &[], None)[0].reason, "Recovered");
+        assert_eq!(of(Some(&fine), &with("CanaryFailed", "m", "True"), &[], None), []);
+    }
+}

@@ -1,0 +1,208 @@
+//! Pods that do not start, and why: what the kubelet, the scheduler and the API server say in the status of pods and
+//! workloads. Messages hold nothing that changes by itself, so that an unchanged cluster has an unchanged status.
+
+use crds::ClusterDNS;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
+
+use super::problems::{MAX_NAMED, Trouble, named};
+use crate::decide::adoption::is_per_node;
+use crate::names;
+use crate::observe::observed::Observed;
+use crate::observe::pods::{self, CRASHES, NO_CONTAINER, NO_IMAGE};
+
+/// The scheduler gets so long to find a node, or an autoscaler to bring one.
+const SCHEDULING_S: i64 = 30;
+/// After so many restarts a container that runs and is not ready is still one that fails.
+const RESTARTS: i32 = 3;
+/// Octets of what others say, per pod.
+const MAX_WORDS: usize = 300;
+
+/// A pod that ended for one of these reasons was not refused: its node was drained, full or lost.
+const NOT_REFUSED: [&str; 7] = [
+    "Evicted",
+    "NodeShutdown",
+    "Shutdown",
+    "Terminated",
+    "Preempting",
+    "NodeLost",
+    "DeadlineExceeded",
+];
+
+/// All of them, the clearest first.
+pub(super) fn failing_pods(
+    dns: &ClusterDNS,
+    observed: &Observed,
+    now: Timestamp,
+) -> impl Iterator<Item = Trouble> {
+    let (namespace, _) = names::service(dns);
+    let of_pods = |reason, advice: &str, why: &dyn Fn(&Pod) -> Option<String>| {
+        let alive = observed.pods.iter().filter(|pod| !pods::is_leaving(pod));
+        let found = alive.filter_map(|pod| Some(format!("{} {}", pods::name(pod), why(pod)?)));
+        let found: Vec<String> = found.collect();
+        let message = || format!("{}: kubectl -n {namespace} {advice}", named(found.clone()));
+        (!found.is_empty()).then(|| trouble(reason, message()))
+    };
+    [
+        of_pods("ImagePullFailed", "describe pod says why", &image),
+        of_pods("ContainerNotCreated", "describe pod says more", &creation),
+        of_pods("CrashLoopBackOff", "logs --previous says why", &crash),
+        of_pods("PodsUnschedulable", "describe pod says more", &|pod| unschedulable(pod, now)),
+        of_pods("PodsRefused", "describe pod says more", &|pod| refused(pod, dns, observed)),
+        not_created(dns, observed, now),
+        no_progress(dns, observed),
+    ]
+    .into_iter()
+    .flatten()
+}
+
+fn trouble(reason: &'static str, message: String) -> Trouble {
+    Trouble { reason, message, needs_a_person: false }
+}
+
+fn containers(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
+    let status = pod.status.iter();
+    status.flat_map(|status| {
+        let init = status.init_container_statuses.iter().flatten();
+        init.chain(status.container_statuses.iter().flatten())
+    })
+}
+
+fn waiting<'a>(
+    pod: &'a Pod,
+    reasons: &'a [&str],
+) -> impl Iterator<Item = (&'a ContainerStatus, &'a str, &'a str)> {
+    containers(pod).filter_map(|container| {
+        let waiting = container.state.as_ref()?.waiting.as_ref()?;
+        let reason = waiting.reason.as_deref()?;
+        let message = waiting.message.as_deref().unwrap_or_default();
+        reasons.contains(&reason).then_some((container, reason, message))
+    })
+}
+
+fn image(pod: &Pod) -> Option<String> {
+    // The kubelet's words alternate between the error and the back-off: only the image stays the same.
+    let (container, ..) = waiting(pod, &NO_IMAGE).next()?;
+    Some(format!("cannot pull the image {}", container.image))
+}
+
+fn creation(pod: &Pod) -> Option<String> {
+    let (_, reason, message) = waiting(pod, &NO_CONTAINER).next()?;
+    Some(format!("has no container ({reason}: {})", words(message)))
+}
+
+fn crash(pod: &Pod) -> Option<String> {
+    let is_crashing = |container: &&ContainerStatus| {
+        let state = container.state.clone().unwrap_or_default();
+        let is_waiting = state.waiting.and_then(|it| it.reason);
+        is_waiting.as_deref() == Some(CRASHES)
+            || (!container.ready && container.restart_count >= RESTARTS)
+    };
+    let container = containers(pod).find(is_crashing)?;
+    let last = ended(container.last_state.as_ref());
+    Some(format!("ends again and again{}", last.unwrap_or_default()))
+}
+
+fn ended(state: Option<&ContainerState>) -> Option<String> {
+    let terminated = state?.terminated.as_ref()?;
+    let reason = terminated.reason.as_deref().unwrap_or("Error");
+    Some(format!(" ({reason}, exit code {})", terminated.exit_code))
+}
+
+fn unschedulable(pod: &Pod, now: Timestamp) -> Option<String> {
+    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
+    let condition = conditions.iter().find(|condition| {
+        condition.type_ == "PodScheduled"
+            && condition.status == "False"
+            && condition.reason.as_deref() == Some("Unschedulable")
+    })?;
+    let since =
+        condition.last_transition_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0);
+    let is_long = now.duration_since(since) >= SignedDuration::from_secs(SCHEDULING_S);
+    let message = condition.message.as_deref().unwrap_or_default();
+    is_long.then(|| format!("fits on no node ({})", words(message)))
+}
+
+/// Refused by the kubelet of its node, for example because it does not allow a sysctl. The workload makes another such pod
+/// again and again; those that are left over when enough pods run are of no interest.
+fn refused(pod: &Pod, dns: &ClusterDNS, observed: &Observed) -> Option<String> {
+    let status = pod.status.as_ref()?;
+    let reason = status.reason.as_deref().filter(|reason| !NOT_REFUSED.contains(reason))?;
+    let progress = pods::progress(observed, is_per_node(dns));
+    let is_refused =
+        status.phase.as_deref() == Some("Failed") && progress.available < progress.desired;
+    let message = words(status.message.as_deref().unwrap_or_default());
+    is_refused.then(|| format!("was refused by its node ({reason}: {message})"))
+}
+
+/// Refused by the API server: an admission webhook, a policy, a quota.
+fn not_created(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Option<Trouble> {
+    if is_per_node(dns) {
+        return pods_missing_on_nodes(observed, now);
+    }
+    let message = deployment_condition(observed, "ReplicaFailure", "True", None)?;
+    Some(trouble("PodsNotAdmitted", format!("the API server refuses new pods: {}", words(message))))
+}
+
+/// A DaemonSet has no condition for it: fewer than half of its pods exist, and it is no new one.
+fn pods_missing_on_nodes(observed: &Observed, now: Timestamp) -> Option<Trouble> {
+    let set = observed.daemon_set.as_ref()?;
+    let status = set.status.as_ref()?;
+    let created = set.metadata.creation_timestamp.as_ref()?.0;
+    let (desired, current) = (status.desired_number_scheduled, status.current_number_scheduled);
+    let is_old = now.duration_since(created) >= SignedDuration::from_secs(SCHEDULING_S);
+    let (name, namespace) = (set.metadata.name.as_deref()?, set.metadata.namespace.as_deref());
+    let namespace = namespace.unwrap_or_default();
+    (is_old && current.saturating_mul(2) < desired).then(|| {
+        let why = format!(
+            "DaemonSet {name} has pods on {current} of {desired} nodes: kubectl -n {namespace} describe daemonset {name} \
+             says why"
+        );
+        trouble("PodsNotAdmitted", why)
+    })
+}
+
+fn no_progress(dns: &ClusterDNS, observed: &Observed) -> Option<Trouble> {
+    if is_per_node(dns) {
+        return None;
+    }
+    let reason = "ProgressDeadlineExceeded";
+    deployment_condition(observed, "Progressing", "False", Some(reason))?;
+    let progress = pods::progress(observed, false);
+    let waiting = observed.pods.iter().filter(|pod| !pods::is_ready(pod) && !pods::is_leaving(pod));
+    let waiting: Vec<String> =
+        waiting.map(|pod| pods::name(pod).to_owned()).take(MAX_NAMED).collect();
+    let names = match waiting.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", waiting.join(", ")),
+    };
+    Some(trouble(
+        reason,
+        format!(
+            "the Deployment has made no progress for its deadline of 10 minutes: {} of {} pods are of the newest template, \
+             and some do not become ready{names}",
+            progress.updated, progress.desired
+        ),
+    ))
+}
+
+fn deployment_condition<'a>(
+    observed: &'a Observed,
+    kind: &str,
+    status: &str,
+    reason: Option<&str>,
+) -> Option<&'a str> {
+    let conditions = observed.deployment.as_ref()?.status.as_ref()?.conditions.as_ref()?;
+    let found = conditions.iter().find(|condition| {
+        condition.type_ == kind
+            && condition.status == status
+            && reason.is_none_or(|reason| condition.reason.as_deref() == Some(reason))
+    })?;
+    Some(found.message.as_deref().unwrap_or_default())
+}
+
+/// What others say, on one line and not too long.
+fn words(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    crate::text::shortened(&line, MAX_WORDS)
+}

@@ -1,0 +1,339 @@
+//! What stands in the way, the worst first: the reasons of `Degraded`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crds::v1alpha1::ManagementState;
+use crds::{ClusterDNS, Config, without_effect};
+use jiff::Timestamp;
+
+use super::failing_pods::failing_pods;
+use crate::apply::outcome::Applied;
+use crate::decide::admit::certificates;
+use crate::decide::adoption::{self, is_per_node};
+use crate::decide::plan::Plan;
+use crate::desired::Kind;
+use crate::names::{self, CERTIFICATE};
+use crate::observe::observed::{Certificate, Observed, Said};
+use crate::observe::pods;
+use crate::runtime::resources;
+
+/// Objects, pods and upstreams that a message names.
+pub(super) const MAX_NAMED: usize = 3;
+
+/// One thing that stands in the way.
+pub(super) struct Trouble {
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+    /// Nothing changes before a person changes something.
+    pub(super) needs_a_person: bool,
+}
+
+/// All of it.
+pub(super) fn troubles(
+    dns: &ClusterDNS,
+    config: &Config,
+    plan: &Plan,
+    applied: &Applied,
+    observed: &Observed,
+    now: Timestamp,
+) -> Vec<Trouble> {
+    let first = [
+        service_gone(dns, plan, applied, observed),
+        addresses_changed(dns, observed),
+        apply_failed(applied),
+        canary_unreachable(dns, plan),
+        canary_failed(dns, plan),
+        no_usable_upstream(config),
+    ];
+    let then = [
+        pods_refuse(plan, observed),
+        too_few_pods(dns, observed),
+        selector_reset(dns, observed, now),
+        upstream_down(observed),
+        canary_warning(plan),
+        certificate_missing(dns, observed),
+        certificate_unread(observed),
+        crd_outdated(observed),
+    ];
+    let failing = failing_pods(dns, observed, now);
+    first.into_iter().flatten().chain(failing).chain(then.into_iter().flatten()).collect()
+}
+
+fn trouble(reason: &'static str, message: String) -> Option<Trouble> {
+    Some(Trouble { reason, message, needs_a_person: false })
+}
+
+/// Nobody is answered. The Service is created again by itself unless something stands in the way.
+fn service_gone(
+    dns: &ClusterDNS,
+    plan: &Plan,
+    applied: &Applied,
+    observed: &Observed,
+) -> Option<Trouble> {
+    let addresses = &plan.rollout.state.service.cluster_ips;
+    if observed.service.is_some() || addresses.is_empty() {
+        return None;
+    }
+    let (namespace, name) = names::service(dns);
+    let own = dns.metadata.name.as_deref().unwrap_or_default();
+    let kind = resources::name(Kind::Service);
+    let failure = applied.failures.iter().find(|(object, _)| object.starts_with(kind));
+    let why = match (dns.spec.management_state, failure) {
+        (ManagementState::Unmanaged, _) => format!(
+            "managementState is Unmanaged, so it is not created again: kubectl patch clusterdns {own} --type=merge -p \
+             '{{\"spec\":{{\"managementState\":\"Managed\"}}}}'"
+        ),
+        (ManagementState::Managed, Some((_, why))) => format!(
+            "it cannot be created again with these addresses, and never gets others: {why}. If another Service has one of them \
+             (kubectl get services -A | grep -wF '{}'), delete that one",
+            addresses[0]
+        ),
+        (ManagementState::Managed, None) => return None,
+    };
+    let message = format!(
+        "Service {namespace}/{name} was deleted, and clients ask {}: {why}",
+        addresses.join(", ")
+    );
+    Some(Trouble { reason: "ServiceGone", message, needs_a_person: true })
+}
+
+/// Somebody created the Service in the place of a deleted one. It is served, and clients from before ask nobody.
+fn addresses_changed(dns: &ClusterDNS, observed: &Observed) -> Option<Trouble> {
+    let lost = adoption::lost_addresses(dns, observed);
+    if lost.is_empty() {
+        return None;
+    }
+    let (namespace, name) = names::service(dns);
+    let real: Vec<String> =
+        observed.service.iter().flat_map(adoption::cluster_ips).map(|ip| ip.to_string()).collect();
+    let message = format!(
+        "Service {namespace}/{name} was replaced by one with {}, and clients still ask {}: delete it, and it is created again \
+         with these; or, if the new addresses are meant, write them into spec.service.clusterIPs",
+        real.join(", "),
+        lost.join(", ")
+    );
+    Some(Trouble { reason: "ServiceAddressesChanged", message, needs_a_person: true })
+}
+
+fn apply_failed(applied: &Applied) -> Option<Trouble> {
+    if applied.failures.is_empty() {
+        return None;
+    }
+    let all = applied.failures.iter().map(|(object, why)| format!("{object}: {why}"));
+    trouble("ApplyFailed", format!("not written: {}", named(all.collect())))
+}
+
+/// Every question to such a group is answered SERVFAIL, whatever the network does.
+fn no_usable_upstream(config: &Config) -> Option<Trouble> {
+    let groups = without_effect::groups_never_asked(config);
+    if groups.is_empty() {
+        return None;
+    }
+    let message = format!(
+        "this version cannot ask any server of {}, because it does not speak their transport: every question to them is \
+         answered SERVFAIL. Add a server with transport UDP or TCP",
+        named(groups)
+    );
+    Some(Trouble { reason: "NoUsableUpstream", message, needs_a_person: true })
+}
+
+/// The operator's own trouble. Nothing is decided about a configuration until it is over.
+fn canary_unreachable(dns: &ClusterDNS, plan: &Plan) -> Option<Trouble> {
+    let why = plan.rollout.held.as_ref()?;
+    let state = &plan.rollout.state;
+    // A time, not the time until then: a status that is looked at again must not differ.
+    let again = match (state.is_unjudged, state.retry_at.parse::<Timestamp>()) {
+        (true, Ok(at)) if plan.rollout.canary.is_none() => format!(
+            ". Its pod went back to configuration {}; it is tried again at {at:.0}, or at once after {}",
+            state.stable,
+            retry_command(dns)
+        ),
+        _ => String::new(),
+    };
+    let own = dns.metadata.name.as_deref().unwrap_or_default();
+    let port = dns.spec.service.clone().unwrap_or_default().pod_port;
+    trouble(
+        "CanaryUnreachable",
+        format!(
+            "configuration {} cannot be tried, and waits: the operator cannot do its part: {why}. Where NetworkPolicies are in \
+             force, one must let the operator's namespace reach UDP {port}, TCP {port} and TCP {} of pods with the label {}={own} \
+             (spec.networkPolicy: true writes it), and none may keep the operator from sending; spec.rollout.canary: false gives it to \
+             every pod untried{again}",
+            plan.rollout.desired_revision,
+            crds::defaults::HTTP_PORT,
+            names::INSTANCE
+        ),
+    )
+}
+
+/// What the trial showed that is no reason to stop.
+fn canary_warning(plan: &Plan) -> Option<Trouble> {
+    let state = &plan.rollout.state;
+    if state.warning.is_empty() {
+        return None;
+    }
+    let revision = if plan.rollout.canary.is_some() { &state.canary } else { &state.stable };
+    trouble("CanaryWarning", format!("configuration {revision}: {}", state.warning))
+}
+
+fn canary_failed(dns: &ClusterDNS, plan: &Plan) -> Option<Trouble> {
+    let state = &plan.rollout.state;
+    if state.failed.is_empty() || state.is_unjudged {
+        return None;
+    }
+    let is_on_trial = plan.rollout.canary.is_some();
+    // A time, not the time until then: a status that is looked at again must not differ.
+    let again = match state.retry_at.parse::<Timestamp>() {
+        Ok(at) if !is_on_trial => {
+            format!("it is tried again at {at:.0}, or at once after {}", retry_command(dns))
+        }
+        Ok(_) | Err(_) => "it is being tried again".to_owned(),
+    };
+    let message = format!(
+        "configuration {} is not rolled out: {}; every pod runs {}; {again}. Correct the spec, or set spec.rollout.canary to \
+         false to give it to every pod",
+        state.failed, state.failure, state.stable
+    );
+    Some(Trouble { reason: "CanaryFailed", message, needs_a_person: !is_on_trial })
+}
+
+fn retry_command(dns: &ClusterDNS) -> String {
+    let own = dns.metadata.name.as_deref().unwrap_or_default();
+    format!("kubectl annotate clusterdns {own} {}=$(date +%s) --overwrite", names::RETRY)
+}
+
+/// O5: pods that keep what they ran before, because they cannot run what they were given.
+fn pods_refuse(plan: &Plan, observed: &Observed) -> Option<Trouble> {
+    let canary = plan.rollout.state.canary_pod.as_ref().map(|pod| pod.uid.as_str());
+    let refusing =
+        pods::ready(observed).filter(|pod| Some(pods::uid(pod)) != canary).filter_map(|pod| {
+            let why = pods::said(observed, pod)?.rejection.as_ref()?;
+            Some(format!("{} ({why})", pods::name(pod)))
+        });
+    let refusing: Vec<String> = refusing.collect();
+    if refusing.is_empty() {
+        return None;
+    }
+    trouble(
+        "PodsRefuse",
+        format!(
+            "{} pods refuse their configuration and keep the last good one: {}",
+            refusing.len(),
+            named(refusing)
+        ),
+    )
+}
+
+/// Fewer than half of the pods that there are supposed to be, while none of them is just being replaced or added.
+fn too_few_pods(dns: &ClusterDNS, observed: &Observed) -> Option<Trouble> {
+    let progress = pods::progress(observed, is_per_node(dns));
+    let was_ready = dns
+        .status
+        .iter()
+        .flat_map(|status| &status.conditions)
+        .any(|condition| condition.type_ == "Ready" && condition.status == "True");
+    if !was_ready
+        || !progress.has_newest_pods()
+        || progress.available.saturating_mul(2) >= progress.desired
+    {
+        return None;
+    }
+    trouble(
+        "TooFewPodsReady",
+        format!(
+            "{} of {} pods are ready: kubectl get pods says why",
+            progress.available, progress.desired
+        ),
+    )
+}
+
+fn selector_reset(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Option<Trouble> {
+    let (manager, until) = adoption::reset_by(dns, observed, now)?;
+    // The time it was noticed, not the time until then: a status that is looked at again must not differ.
+    let again = until.map(|until| format!(" not before {until:.0}")).unwrap_or_default();
+    trouble(
+        "SelectorReset",
+        format!(
+            "field manager {manager} took our key out of the selector of the Service, so the other DNS server answers too; it \
+             is put in again{again}. Stop that manager from managing this Service, or use a Service of our own"
+        ),
+    )
+}
+
+/// Down for most pods: what only a few see is their node's trouble. Pods say so after 60 s only.
+fn upstream_down(observed: &Observed) -> Option<Trouble> {
+    let asked: Vec<&Said> =
+        pods::ready(observed).filter_map(|pod| pods::said(observed, pod)).collect();
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for said in &asked {
+        for upstream in &said.upstreams_down {
+            *counts.entry(upstream).or_default() += 1;
+        }
+    }
+    let down = counts.into_iter().filter(|(_, count)| count * 2 > asked.len());
+    let down: Vec<String> = down.map(|(upstream, _)| upstream.to_owned()).collect();
+    if down.is_empty() {
+        return None;
+    }
+    trouble(
+        "UpstreamDown",
+        format!("for most pods these servers have answered nothing for 60 s: {}", named(down)),
+    )
+}
+
+/// Its listener is off; the others answer.
+fn certificate_missing(dns: &ClusterDNS, observed: &Observed) -> Option<Trouble> {
+    let is_missing = |name: &&str| observed.certificates.get(*name) == Some(&Certificate::Missing);
+    let all = certificates(dns).into_iter().map(|(_, name)| name).filter(is_missing);
+    let all: BTreeSet<&str> = all.collect();
+    if all.is_empty() {
+        return None;
+    }
+    let all = all.into_iter().map(str::to_owned).collect();
+    trouble(
+        "CertificateMissing",
+        format!(
+            "the listeners of these certificates are off, because there is no such Secret beside the Service: {}. Create it \
+             with type kubernetes.io/tls and the label {CERTIFICATE}: \"true\"",
+            named(all)
+        ),
+    )
+}
+
+/// The API server did not answer for these: the others, and all else, are as they should be.
+fn certificate_unread(observed: &Observed) -> Option<Trouble> {
+    if observed.unread_certificates.is_empty() {
+        return None;
+    }
+    let effect = |name: &str| match observed.certificates.get(name) {
+        Some(Certificate::Unread) | None => "its listener is off until it is seen",
+        Some(_) => "it is taken for what it was",
+    };
+    let all = observed.unread_certificates.iter();
+    let all = all.map(|(name, why)| format!("{name} ({why}; {})", effect(name))).collect();
+    trouble(
+        "CertificateUnread",
+        format!("the operator cannot look at these certificates of listeners: {}", named(all)),
+    )
+}
+
+fn crd_outdated(observed: &Observed) -> Option<Trouble> {
+    if !observed.offers.crd_is_outdated {
+        return None;
+    }
+    trouble(
+        "CRDOutdated",
+        "the CustomResourceDefinition lacks fields that this operator knows, so the API server drops them: apply the \
+         clusterdns.yaml of this version with kubectl apply --server-side"
+            .to_owned(),
+    )
+}
+
+pub(super) fn named(all: Vec<String>) -> String {
+    let more = all.len().saturating_sub(MAX_NAMED);
+    let mut text = all[..all.len().min(MAX_NAMED)].join(", ");
+    if more > 0 {
+        text.push_str(&format!(" and {more} more"));
+    }
+    text
+}

@@ -1,0 +1,393 @@
+//! What people, kstatus, Argo CD and Flux read, look by look.
+
+use super::*;
+use crate::decide::decide;
+use crate::decide::plan::RolloutState;
+use crate::fixtures::{
+    at, config, deploy, dns, foreign_pod, kube_dns, own_service, said, says, settings, unready,
+    write,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+
+/// A port of kstatus, which the tests with a real API server read as well.
+#[path = "../../../../tests/src/kstatus.rs"]
+#[expect(unreachable_pub, reason = "it is public where it lies")]
+mod kstatus_rules;
+
+use kstatus_rules::Kstatus;
+
+mod failing_pods;
+mod problems;
+mod words;
+
+fn kstatus(dns: &ClusterDNS) -> Kstatus {
+    kstatus_rules::kstatus(&serde_json::to_value(dns).unwrap())
+}
+
+fn condition<'a>(status: &'a ClusterDNSStatus, kind: &str) -> Option<&'a Condition> {
+    status.conditions.iter().find(|condition| condition.type_ == kind)
+}
+
+/// Plays looks at a cluster, as the operator does.
+struct Story {
+    observed: Observed,
+    dns: ClusterDNS,
+    applied: Applied,
+}
+
+impl Story {
+    fn new(spec: &str) -> Self {
+        Self { observed: Observed::default(), dns: dns(spec), applied: Applied::default() }
+    }
+
+    /// A cluster in which all is well.
+    fn settled(spec: &str) -> Self {
+        let mut story = Self::new(spec);
+        story.observed.service = Some(own_service());
+        deploy(&mut story.observed, 2);
+        story.look(0);
+        story.pods_follow();
+        story.look(1);
+        story
+    }
+
+    fn look(&mut self, seconds: i64) -> ClusterDNSStatus {
+        let now = at(seconds);
+        let status = match crds::check_resource(&self.dns) {
+            Err(violations) => rejected(&self.dns, &violations, &self.observed, now),
+            Ok(config) => match decide(&self.dns, &config, &self.observed, &settings(), now) {
+                Err(refusal) => refused(&self.dns, &refusal, &self.observed, now),
+                Ok((config, plan)) => {
+                    write(&mut self.observed, &plan.rollout);
+                    of(&self.dns, &config, &plan, &self.applied, &self.observed, now)
+                }
+            },
+        };
+        self.dns.status = Some(status.clone());
+        status
+    }
+
+    fn edit(&mut self, spec: &str) {
+        let (generation, status) = (self.dns.metadata.generation, self.dns.status.take());
+        self.dns = dns(spec);
+        self.dns.metadata.generation = generation.map(|generation| generation + 1);
+        self.dns.status = status;
+    }
+
+    fn pods_follow(&mut self) {
+        let RolloutState { stable, .. } = rollout::state(&self.observed);
+        for pod in self.observed.pods.clone() {
+            says(&mut self.observed, pods::name(&pod), &stable);
+        }
+    }
+
+    fn deployment_status(&mut self, updated: i32, all: i32) {
+        let status = self.observed.deployment.as_mut().unwrap().status.as_mut().unwrap();
+        (status.updated_replicas, status.replicas) = (Some(updated), Some(all));
+    }
+}
+
+/// `Accepted Ready Progressing Degraded`, then what kstatus makes of it.
+fn summary(story: &Story) -> (String, Kstatus) {
+    let status = story.dns.status.clone().unwrap_or_default();
+    let shown = ["Accepted", "Ready", "Progressing", "Degraded"].map(|kind| {
+        let condition =
+            condition(&status, kind).expect("every condition is there from the first visit");
+        assert_eq!(condition.observed_generation, story.dns.metadata.generation);
+        assert!(
+            !condition.reason.is_empty() && condition.reason.chars().all(char::is_alphanumeric)
+        );
+        format!("{}={}", &condition.status, condition.reason)
+    });
+    assert_eq!(status.observed_generation, story.dns.metadata.generation);
+    (shown.join(" "), kstatus(&story.dns))
+}
+
+fn is(story: &Story, expected: &str, computed: Kstatus) {
+    assert_eq!(summary(story), (expected.to_owned(), computed));
+}
+
+#[test]
+fn o14_from_the_first_visit_to_ready() {
+    let mut story = Story::new("{}");
+    story.look(0);
+    is(
+        &story,
+        "True=Valid False=ServiceMissing True=RollingOut False=AsExpected",
+        Kstatus::InProgress,
+    );
+    story.observed.service = Some(own_service());
+    deploy(&mut story.observed, 2);
+    for pod in &mut story.observed.pods {
+        *pod = unready(pod.clone());
+    }
+    story.observed.deployment.as_mut().unwrap().status.as_mut().unwrap().ready_replicas = Some(0);
+    story.look(1);
+    is(&story, "True=Valid False=NoPodReady True=Starting False=AsExpected", Kstatus::InProgress);
+    deploy(&mut story.observed, 2);
+    story.pods_follow();
+    let status = story.look(2);
+    is(&story, "True=Valid True=Serving False=Complete False=AsExpected", Kstatus::Current);
+    assert_eq!(status.cluster_ips, ["10.96.0.10"]);
+    assert_eq!(status.domain.as_deref(), Some("cluster.local"));
+    assert_eq!(status.replicas.unwrap().summary, "2/2");
+    let revision = status.revision.unwrap();
+    assert_eq!(
+        (revision.desired.as_str(), revision.canary.as_str()),
+        (revision.stable.as_str(), "")
+    );
+    assert!(condition(story.dns.status.as_ref().unwrap(), "Stalled").is_none());
+}
+
+#[test]
+fn o14_a_status_of_an_unchanged_cluster_is_the_same_at_every_time() {
+    let mut story = Story::settled("{}");
+    let before = story.look(10);
+    assert_eq!(story.look(100_000), before, "so it is not written");
+}
+
+#[test]
+fn o14_a_transition_is_a_change_of_the_value_and_nothing_else() {
+    let mut story = Story::settled("{}");
+    let since = |story: &Story, kind: &str| {
+        let status = story.dns.status.clone().unwrap();
+        condition(&status, kind).unwrap().last_transition_time.0
+    };
+    assert_eq!(since(&story, "Ready"), at(0));
+    story.applied.failures = vec![("Deployment kube-system/x".to_owned(), "no".to_owned())];
+    story.look(50);
+    assert_eq!((since(&story, "Ready"), since(&story, "Degraded")), (at(0), at(50)));
+    story.observed.offers.crd_is_outdated = true;
+    story.applied.failures.clear();
+    story.look(60);
+    is(&story, "True=Valid True=Serving False=Complete True=CRDOutdated", Kstatus::Current);
+    assert_eq!(since(&story, "Degraded"), at(50), "another reason is no transition");
+}
+
+#[test]
+fn o14_a_new_generation_is_in_progress_until_it_was_looked_at() {
+    let mut story = Story::settled("{}");
+    story.dns.metadata.generation = Some(9);
+    assert_eq!(kstatus(&story.dns), Kstatus::InProgress);
+}
+
+#[test]
+fn o1_a_rejected_spec_is_reported_by_field_and_what_runs_goes_on() {
+    let mut story = Story::settled("{}");
+    let servers: Vec<String> =
+        (0..15).map(|n| format!("{{address: 10.0.0.{n}, port: 0}}")).collect();
+    let stub = |n: u32| format!("{{domain: d{n}.example, servers: [{}]}}", servers.join(", "));
+    story.edit(&format!("{{stubDomains: [{}, {}]}}", stub(1), stub(2)));
+    let status = story.look(10);
+    is(&story, "False=OutOfRange True=Serving False=NotAccepted True=OutOfRange", Kstatus::Failed);
+    assert_eq!(status.violations.len(), 20);
+    assert_eq!(status.violations[0].field, "spec.stubDomains[0].servers[0].port");
+    assert!(condition(&status, "Accepted").unwrap().message.ends_with("(and 29 more)"));
+    assert_eq!(
+        (status.domain.as_deref(), status.cluster_ips.len()),
+        (Some("cluster.local"), 1),
+        "what is served"
+    );
+    assert_eq!(status.replicas.unwrap().on_stable_revision, 2);
+
+    story.edit("{}");
+    story.look(11);
+    is(&story, "True=Valid True=Serving False=Complete False=AsExpected", Kstatus::Current);
+}
+
+#[test]
+fn o2_a_refused_spec_is_reported_with_its_reason() {
+    let mut story = Story::settled("{}");
+    story.edit("{upstreams: {servers: [{address: 10.96.0.10}]}}");
+    let status = story.look(10);
+    let expected =
+        "False=UpstreamIsOwnService True=Serving False=NotAccepted True=UpstreamIsOwnService";
+    is(&story, expected, Kstatus::Failed);
+    assert_eq!(status.violations[0].field, "spec.upstreams.servers[0].address");
+}
+
+#[test]
+fn conditions_do_not_flap_during_a_rollout() {
+    let mut story = Story::settled("{scaling: {fixed: {replicas: 2}}}");
+    // A new image: one more pod, then one less, and for a moment only one is ready.
+    story.deployment_status(0, 2);
+    story.look(10);
+    is(&story, "True=Valid True=Serving True=RollingOut False=AsExpected", Kstatus::InProgress);
+    story.deployment_status(1, 3);
+    story.observed.pods.pop();
+    story.look(20);
+    is(&story, "True=Valid True=Serving True=RollingOut False=AsExpected", Kstatus::InProgress);
+    // Eight more pods that have yet to start are no loss.
+    story.edit("{scaling: {fixed: {replicas: 10}}}");
+    story.observed.deployment.as_mut().unwrap().spec.as_mut().unwrap().replicas = Some(10);
+    story.deployment_status(2, 3);
+    story.look(30);
+    is(&story, "True=Valid True=Serving True=RollingOut False=AsExpected", Kstatus::InProgress);
+    // A pod that is evicted from a drained node changes nothing.
+    let mut story = Story::settled("{}");
+    story.observed.pods[0] = unready(story.observed.pods[0].clone());
+    story.observed.deployment.as_mut().unwrap().status.as_mut().unwrap().ready_replicas = Some(1);
+    story.look(10);
+    is(&story, "True=Valid True=Serving False=Complete False=AsExpected", Kstatus::Current);
+    story.observed.pods.clear();
+    story.observed.deployment.as_mut().unwrap().status.as_mut().unwrap().ready_replicas = Some(0);
+    story.look(11);
+    is(
+        &story,
+        "True=Valid False=NoPodReady False=Complete True=TooFewPodsReady",
+        Kstatus::InProgress,
+    );
+}
+
+#[test]
+fn o7_a_canary_is_progress_and_its_failure_waits_for_a_person() {
+    let mut story = Story::settled("{}");
+    story.edit("{ttlSeconds: 7}");
+    let status = story.look(10);
+    is(&story, "True=Valid True=Serving True=CanaryOnTrial False=AsExpected", Kstatus::InProgress);
+    let revision = status.revision.unwrap();
+    assert_eq!(revision.canary, revision.desired);
+    let revision = config(&story.dns).revision();
+    says(&mut story.observed, "dns-0", &revision);
+    story.observed.comparison = Some(crate::fixtures::compared("dns-0", &revision, false, true));
+    story.look(20);
+    is(&story, "True=Valid True=Serving True=CanaryOnTrial False=AsExpected", Kstatus::InProgress);
+    let status = story.look(24);
+    is(&story, "True=Valid True=Serving True=TakingOver True=CanaryFailed", Kstatus::Failed);
+    assert_eq!(status.revision.clone().unwrap().canary, "");
+    assert!(
+        condition(&status, "Degraded")
+            .unwrap()
+            .message
+            .contains("pod dns-0: example.com. A: SERVFAIL")
+    );
+    story.pods_follow();
+    story.look(21);
+    is(&story, "True=Valid True=Serving False=Complete True=CanaryFailed", Kstatus::Failed);
+}
+
+#[test]
+fn o14_a_changed_configuration_is_in_progress_until_every_ready_pod_says_that_it_runs_it() {
+    let mut story = Story::settled("{rollout: {canary: false}}");
+    story.edit("{rollout: {canary: false}, ttlSeconds: 7}");
+    story.look(10);
+    is(&story, "True=Valid True=Serving True=TakingOver False=AsExpected", Kstatus::InProgress);
+    story.pods_follow();
+    story.look(11);
+    is(&story, "True=Valid True=Serving False=Complete False=AsExpected", Kstatus::Current);
+    // One that cannot be asked keeps nobody waiting.
+    story.observed.answers.clear();
+    story.look(12);
+    is(&story, "True=Valid True=Serving False=Complete False=AsExpected", Kstatus::Current);
+}
+
+#[test]
+fn o14_what_is_unmanaged_shows_what_runs_and_is_on_no_way() {
+    let mut story = Story::settled("{ttlSeconds: 5}");
+    let runs = rollout::state(&story.observed).stable;
+    story.edit("{ttlSeconds: 7, managementState: Unmanaged}");
+    let status = story.look(10);
+    assert!(status.conditions.iter().all(|it| CONDITIONS.contains(&it.type_.as_str())));
+    let revision = status.revision.unwrap();
+    is(&story, "True=Valid True=Serving False=Unmanaged False=AsExpected", Kstatus::Current);
+    assert!(revision.stable == runs && revision.desired != runs && revision.canary.is_empty());
+}
+
+#[test]
+fn an_object_that_cannot_be_written_is_named() {
+    let mut story = Story::settled("{}");
+    story.applied.failures =
+        vec![("Deployment kube-system/clusterdns-default".to_owned(), "forbidden".to_owned())];
+    let status = story.look(10);
+    is(&story, "True=Valid True=Serving False=Complete True=ApplyFailed", Kstatus::Current);
+    let message = &condition(&status, "Degraded").unwrap().message;
+    assert!(message.contains("Deployment kube-system/clusterdns-default: forbidden"), "{message}");
+}
+
+#[test]
+fn o5_pods_that_refuse_their_configuration_are_named() {
+    let mut story = Story::settled("{}");
+    said(&mut story.observed, "dns-1").rejection = Some("format 9".to_owned());
+    let status = story.look(10);
+    is(&story, "True=Valid True=Serving False=Complete True=PodsRefuse", Kstatus::Current);
+    assert!(condition(&status, "Degraded").unwrap().message.ends_with("dns-1 (format 9)"));
+}
+
+#[test]
+fn an_upstream_is_down_when_most_pods_say_so() {
+    let mut story = Story::settled("{}");
+    deploy(&mut story.observed, 3);
+    story.pods_follow();
+    let down = |story: &mut Story, pod: &str| {
+        said(&mut story.observed, pod).upstreams_down = vec!["corp.example 10.0.0.1:53".to_owned()];
+    };
+    down(&mut story, "dns-0");
+    story.look(10);
+    is(&story, "True=Valid True=Serving False=Complete False=AsExpected", Kstatus::Current);
+    down(&mut story, "dns-1");
+    let status = story.look(20);
+    is(&story, "True=Valid True=Serving False=Complete True=UpstreamDown", Kstatus::Current);
+    assert!(condition(&status, "Degraded").unwrap().message.ends_with("corp.example 10.0.0.1:53"));
+}
+
+#[test]
+fn o15_adoption_is_ready_when_the_service_has_moved_and_not_after_a_reset() {
+    let mut story = Story::new("{service: {adopt: true}}");
+    story.observed.service = Some(kube_dns());
+    story.observed.foreign_pods = vec![foreign_pod()];
+    deploy(&mut story.observed, 2);
+    story.look(0);
+    is(&story, "True=Valid False=NotSwitched True=Switching False=AsExpected", Kstatus::InProgress);
+    story.pods_follow();
+    let mut switched = kube_dns();
+    switched.metadata.resource_version = Some("101".to_owned());
+    let selector = switched.spec.as_mut().unwrap().selector.as_mut().unwrap();
+    selector.insert(crate::names::INSTANCE.to_owned(), "default".to_owned());
+    switched.metadata.annotations =
+        Some([(crate::names::ADOPTED_BY.to_owned(), "default".to_owned())].into());
+    story.observed.service = Some(switched.clone());
+    story.look(10);
+    is(&story, "True=Valid True=Serving False=Complete False=AsExpected", Kstatus::Current);
+
+    let mut reset = switched.clone();
+    reset.spec = kube_dns().spec;
+    reset.metadata.resource_version = Some("102".to_owned());
+    story.observed.service = Some(reset);
+    let status = story.look(20);
+    is(
+        &story,
+        "True=Valid False=NotSwitched True=Switching True=SelectorReset",
+        Kstatus::InProgress,
+    );
+    assert!(
+        condition(&status, "Degraded").unwrap().message.starts_with("field manager kubeadm took")
+    );
+    assert_eq!(story.look(25), status, "reported once");
+
+    story.observed.service = Some(switched);
+    story.look(90);
+    story.edit("{}");
+    story.look(100);
+    is(&story, "True=Valid False=Releasing True=Releasing False=AsExpected", Kstatus::InProgress);
+    story.observed.service = Some(kube_dns());
+    let status = story.look(101);
+    is(&story, "True=Valid True=Released False=Complete False=AsExpected", Kstatus::Current);
+    assert!(status.cluster_ips.is_empty(), "it serves at no address any more");
+}
+
+#[test]
+fn what_pods_skip_is_listed_once_in_one_order_and_at_most_twenty() {
+    let mut story = Story::settled("{}");
+    let object = |n: usize| SkippedObject {
+        kind: "Service".to_owned(),
+        namespace: "shop".to_owned(),
+        name: format!("s{n:02}"),
+        reason: "x".repeat(5_000),
+    };
+    said(&mut story.observed, "dns-0").skipped = (0..30).rev().map(object).collect();
+    said(&mut story.observed, "dns-1").skipped = (0..30).map(object).collect();
+    let listed = story.look(10).skipped_objects;
+    let names: Vec<String> = listed.iter().map(|object| object.name.clone()).collect();
+    assert_eq!(names, (0..20).map(|n| format!("s{n:02}")).collect::<Vec<_>>());
+    assert!(listed.iter().all(|object| object.reason.len() <= MESSAGE));
+}

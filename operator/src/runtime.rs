@@ -1,0 +1,11 @@
+//! What the process needs whatever it decides: the way to the API server, the right to write, and what is shown of it.
+
+pub mod shutdown;
+pub mod client;
+pub mod resources;
+pub mod read;
+pub mod write;
+pub mod lease;
+pub mod http;
+pub mod metrics;
+pub mod telemetry;

@@ -1,0 +1,43 @@
+//! The client of the API server, and the name by which we are known there.
+
+use anyhow::anyhow;
+use kube::Client;
+use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+
+use crate::args::Cluster;
+
+/// A client that leaves retrying to those who know what for: a request that is repeated below them would be a write
+/// whose leadership nobody has checked again.
+///
+/// # Errors
+/// When nothing names a cluster.
+pub async fn client(cluster: &Cluster) -> anyhow::Result<Client> {
+    let options =
+        KubeConfigOptions { context: cluster.context.clone(), ..KubeConfigOptions::default() };
+    // In one piece: what these errors stand on is in their own words already.
+    let mut config = match &cluster.kubeconfig {
+        Some(file) => {
+            let unusable = |error| anyhow!("cannot use the kubeconfig {}: {error}", file.display());
+            let read = Kubeconfig::read_from(file).map_err(unusable)?;
+            Config::from_custom_kubeconfig(read, &options).await.map_err(unusable)?
+        }
+        None if cluster.context.is_some() => Config::from_kubeconfig(&options)
+            .await
+            .map_err(|error| anyhow!("cannot use the kubeconfig: {error}"))?,
+        None => Config::infer().await.map_err(|error| {
+            anyhow!("no cluster: name a kubeconfig with --kubeconfig or KUBECONFIG, or run in a pod with a service account: {error}")
+        })?,
+    };
+    config.default_retry = false;
+    Ok(Client::try_from(config)?)
+}
+
+/// Who we are, for the lease and Events.
+pub fn own_name(given: Option<&str>) -> String {
+    let set = |name: Option<String>| name.filter(|name| !name.is_empty());
+    let host = || std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    set(given.map(str::to_owned))
+        .or_else(|| set(std::env::var("POD_NAME").ok()))
+        .or_else(|| set(host().map(|name| name.trim().to_owned())))
+        .unwrap_or_else(|| "unknown".to_owned())
+}

@@ -1,0 +1,55 @@
+//! `/livez /readyz /metrics` of the operator. A standby is ready: it is there to take over.
+
+mod bind;
+mod bounded;
+mod places;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::Context;
+use axum::Router;
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+
+use crate::controller::crd::{ADVICE, Definition};
+use crate::runtime::metrics::Metrics;
+
+/// Serves until the process ends.
+///
+/// # Errors
+/// When the address cannot be had.
+pub async fn start(
+    address: SocketAddr,
+    metrics: Arc<Metrics>,
+    definition: Arc<Definition>,
+) -> anyhow::Result<()> {
+    let listener = tokio::net::TcpListener::from_std(bind::bind(address)?)
+        .context("cannot listen for HTTP")?;
+    // With port 0 nobody else knows it.
+    if let Ok(address) = listener.local_addr() {
+        tracing::info!(%address, "serving probes and metrics");
+    }
+    let router = Router::new()
+        .route("/livez", get(|| async { "ok\n" }))
+        .route("/readyz", get(readyz))
+        .with_state(definition)
+        .merge(Router::new().route("/metrics", get(page)).with_state(metrics));
+    tokio::spawn(bounded::serve(listener, router));
+    Ok(())
+}
+
+/// Ready also without the definition: another process would lack it just the same.
+async fn readyz(State(definition): State<Arc<Definition>>) -> String {
+    match definition.is_missing() {
+        false => "ok\n".to_owned(),
+        true => format!("ok\n{ADVICE}\n"),
+    }
+}
+
+async fn page(State(metrics): State<Arc<Metrics>>) -> Response {
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind)], metrics.text()).into_response()
+}

@@ -1,0 +1,224 @@
+//! Which of several operators acts. The rules are client-go's, which every other controller of a cluster keeps: a Lease
+//! with optimistic concurrency, timed by the reader's own monotonic clock from when it last *saw* the record change.
+//!
+//! Not the crate kube-lease-manager: it compares the renew time in the record, another node's wall clock, with the local
+//! one. A clock that is 20 s ahead then takes a lease that is held, and two operators write. [`election`] holds the rules,
+//! [`Leadership`] is asked before each write, this file talks to the API server.
+
+mod election;
+mod leadership;
+mod owner;
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, OwnerReference};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Api, ObjectMeta, PostParams};
+use kube::{Client, ResourceExt};
+use tokio::time::timeout;
+
+pub use election::{Move, Seen, next};
+pub use leadership::{Leadership, NotLeading};
+
+/// The Lease, in the operator's own namespace.
+pub const NAME: &str = "clusterdns-operator";
+/// Others may take a lease that they have not seen change for so long.
+pub const DURATION: Duration = Duration::from_secs(15);
+/// Without a renewal for so long we stop: 5 s before others may start, time for a write that is on its way.
+pub const RENEW_DEADLINE: Duration = Duration::from_secs(10);
+/// Between two attempts.
+pub const RETRY: Duration = Duration::from_secs(2);
+/// An attempt that takes longer has failed; two fit into the deadline.
+const ATTEMPT: Duration = Duration::from_secs(4);
+
+/// Takes part in the election.
+#[derive(Debug)]
+pub struct Elector {
+    leases: Api<Lease>,
+    reviews: Api<SelfSubjectReview>,
+    namespace: String,
+    me: String,
+    /// Our ServiceAccount, if we have one; None until it is known.
+    owner: Option<Option<OwnerReference>>,
+    seen: Option<Seen>,
+    /// Of the Lease as it was last seen: what others write there stays.
+    metadata: ObjectMeta,
+    leadership: Arc<Leadership>,
+}
+
+impl Elector {
+    /// Takes part under this name, which is made unique: a restarted container must not inherit what the one before
+    /// held, because writes of that one may still be on their way.
+    pub fn new(
+        client: Client,
+        namespace: &str,
+        name: &str,
+        leadership: Arc<Leadership>,
+    ) -> Elector {
+        Elector {
+            leases: Api::namespaced(client.clone(), namespace),
+            reviews: Api::all(client),
+            namespace: namespace.to_owned(),
+            me: format!("{name}_{:016x}", random()),
+            owner: None,
+            seen: None,
+            metadata: ObjectMeta::default(),
+            leadership,
+        }
+    }
+
+    /// Returns when this process leads.
+    pub async fn acquire(&mut self) {
+        tracing::info!(identity = self.me, "waiting for the lease {NAME}");
+        loop {
+            match self.attempt().await {
+                Ok(true) => break,
+                Ok(false) => {}
+                Err(error) => tracing::warn!("cannot ask for the lease {NAME}: {error:#}"),
+            }
+            tokio::time::sleep(RETRY + jitter(RETRY)).await;
+        }
+        tracing::info!(identity = self.me, "leading");
+    }
+
+    /// Renews the lease; returns when it is lost. The process ends then: what it believed about the cluster is old.
+    pub async fn hold(&mut self) -> NotLeading {
+        loop {
+            tokio::time::sleep(RETRY).await;
+            match self.attempt().await {
+                Ok(true) => {}
+                Ok(false) if self.is_held_by_another() => self.leadership.lost(),
+                Ok(false) => {}
+                Err(error) => tracing::warn!("cannot renew the lease {NAME}: {error:#}"),
+            }
+            if let Err(lost) = self.leadership.ensure() {
+                return lost;
+            }
+        }
+    }
+
+    /// Gives the lease back, so that another leads at once.
+    pub async fn release(&mut self) {
+        self.leadership.lost();
+        let Some(seen) = self.seen.take().filter(|seen| seen.holder == self.me) else { return };
+        // One second: client-go's way to say that it is free.
+        let spec = spec("", Duration::from_secs(1), seen.transitions);
+        match timeout(ATTEMPT, self.write(Some(&seen.version), spec)).await {
+            Ok(Ok(_)) => tracing::info!("released the lease {NAME}"),
+            Ok(Err(error)) => tracing::warn!("cannot release the lease {NAME}: {error:#}"),
+            Err(_) => tracing::warn!("cannot release the lease {NAME}: no answer"),
+        }
+    }
+
+    fn is_held_by_another(&self) -> bool {
+        self.seen.as_ref().is_some_and(|seen| !seen.holder.is_empty() && seen.holder != self.me)
+    }
+
+    async fn attempt(&mut self) -> anyhow::Result<bool> {
+        match timeout(ATTEMPT, self.try_once()).await {
+            Ok(outcome) => Ok(outcome?),
+            Err(_) => anyhow::bail!("no answer within {} s", ATTEMPT.as_secs()),
+        }
+    }
+
+    /// One look and at most one write.
+    async fn try_once(&mut self) -> kube::Result<bool> {
+        if self.owner.is_none() {
+            self.owner = Some(owner::owner(&self.reviews, &self.namespace).await?);
+        }
+        // Counted from before the request: whoever sees the record sees it later.
+        let started = self.leadership.now();
+        // The holder writes without looking first; a conflict makes it look.
+        if !self.is_mine() {
+            let lease = self.leases.get_opt(NAME).await?;
+            self.observe(lease, started);
+        }
+        if let Some(Some(owner)) = &self.owner
+            && owner::is_of_another_installation(&self.metadata, owner)
+        {
+            // Taken, it would be deleted under us, and another could take its successor at once.
+            tracing::info!(
+                "the lease {NAME} is of an installation that is gone: waiting until it is collected"
+            );
+            return Ok(false);
+        }
+        let (version, transitions) = match next(self.seen.as_ref(), &self.me, started) {
+            Move::Wait => return Ok(false),
+            Move::Create => (None, 0),
+            Move::Take { version, transitions } | Move::Renew { version, transitions } => {
+                (Some(version), transitions)
+            }
+        };
+        match self.write(version.as_deref(), spec(&self.me, DURATION, transitions)).await {
+            Ok(lease) => {
+                self.observe(Some(lease), started);
+                self.leadership.renewed(started);
+                Ok(true)
+            }
+            Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => {
+                let lease = self.leases.get_opt(NAME).await?;
+                self.observe(lease, self.leadership.now());
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn is_mine(&self) -> bool {
+        self.seen.as_ref().is_some_and(|seen| seen.holder == self.me)
+    }
+
+    fn observe(&mut self, lease: Option<Lease>, now: Instant) {
+        let metadata = lease.as_ref().map(|lease| lease.metadata.clone()).unwrap_or_default();
+        self.metadata = ObjectMeta { managed_fields: None, ..metadata };
+        self.seen = lease.map(|lease| {
+            let version = lease.resource_version().unwrap_or_default();
+            election::observe(self.seen.take(), lease.spec.unwrap_or_default(), version, now)
+        });
+    }
+
+    async fn write(&self, version: Option<&str>, spec: LeaseSpec) -> kube::Result<Lease> {
+        let metadata = match version {
+            None => ObjectMeta {
+                name: Some(NAME.to_owned()),
+                owner_references: self.owner.clone().flatten().map(|owner| vec![owner]),
+                ..ObjectMeta::default()
+            },
+            Some(version) => {
+                ObjectMeta { resource_version: Some(version.to_owned()), ..self.metadata.clone() }
+            }
+        };
+        let lease = Lease { metadata, spec: Some(spec) };
+        match version {
+            None => self.leases.create(&PostParams::default(), &lease).await,
+            Some(_) => self.leases.replace(NAME, &PostParams::default(), &lease).await,
+        }
+    }
+}
+
+/// Times in the record are for people: nobody decides by them.
+fn spec(holder: &str, duration: Duration, transitions: i32) -> LeaseSpec {
+    let now = MicroTime(Timestamp::now());
+    LeaseSpec {
+        holder_identity: Some(holder.to_owned()),
+        lease_duration_seconds: Some(duration.as_secs() as i32),
+        acquire_time: Some(now.clone()),
+        renew_time: Some(now),
+        lease_transitions: Some(transitions),
+        ..LeaseSpec::default()
+    }
+}
+
+/// Not secret, only different in every process.
+fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+/// Up to `most`, so that standbys do not ask in step.
+fn jitter(most: Duration) -> Duration {
+    most.mul_f64((random() % 1_000) as f64 / 1_000.0)
+}

@@ -1,0 +1,215 @@
+//! `/metrics` of the operator. Label values are reasons and kinds from fixed lists; names of ClusterDNS are bounded.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use crds::ClusterDNS;
+use crds::v1alpha1::ClusterDNSStatus;
+use kube::ResourceExt;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+use crate::report::status::conditions::CONDITIONS;
+
+/// ClusterDNS with gauges of their own; a cluster has one or a few.
+const MAX_RESOURCES: usize = 100;
+/// 5 ms, doubled twelve times: 20 s.
+const DURATIONS: (f64, f64, u16) = (0.005, 2.0, 13);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Outcome {
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Write {
+    kind: &'static str,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfCondition {
+    name: String,
+    condition: String,
+}
+
+/// Everything that is counted.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    reconciles: Family<Outcome, Counter>,
+    durations: Histogram,
+    writes: Family<Write, Counter>,
+    watch_failures: Counter,
+    is_leader: Gauge,
+    conditions: Family<OfCondition, Gauge<f64, AtomicU64>>,
+    shown: Mutex<BTreeSet<(String, String)>>,
+}
+
+impl Default for Metrics {
+    fn default() -> Metrics {
+        let mut registry = Registry::with_prefix("clusterdns_operator");
+        let (first, factor, length) = DURATIONS;
+        let buckets =
+            prometheus_client::metrics::histogram::exponential_buckets(first, factor, length);
+        let metrics = Metrics {
+            reconciles: Family::default(),
+            durations: Histogram::new(buckets),
+            writes: Family::default(),
+            watch_failures: Counter::default(),
+            is_leader: Gauge::default(),
+            conditions: Family::default(),
+            shown: Mutex::default(),
+            registry: Registry::default(),
+        };
+        registry.register("reconciles", "Reconciles by outcome", metrics.reconciles.clone());
+        registry.register(
+            "reconcile_duration_seconds",
+            "Duration of a reconcile in seconds",
+            metrics.durations.clone(),
+        );
+        registry.register(
+            "writes",
+            "Writes to the API server by kind and outcome",
+            metrics.writes.clone(),
+        );
+        registry.register(
+            "watch_failures",
+            "Watches of the API server that failed and were started again",
+            metrics.watch_failures.clone(),
+        );
+        registry.register(
+            "is_leader",
+            "1 while this process is the leader",
+            metrics.is_leader.clone(),
+        );
+        registry.register(
+            "condition",
+            "Conditions of each ClusterDNS: 1 true, 0 false or absent, 0.5 unknown",
+            metrics.conditions.clone(),
+        );
+        Metrics { registry, ..metrics }
+    }
+}
+
+impl Metrics {
+    /// The text that a scraper reads.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        encode(&mut text, &self.registry).expect("writing to a String cannot fail");
+        text
+    }
+
+    /// A reconcile ended.
+    pub fn reconciled(&self, outcome: &'static str, took: Duration) {
+        self.reconciles.get_or_create(&Outcome { outcome }).inc();
+        self.durations.observe(took.as_secs_f64());
+    }
+
+    /// A write to the API server ended.
+    pub fn wrote(&self, kind: &'static str, outcome: &'static str) {
+        self.writes.get_or_create(&Write { kind, outcome }).inc();
+    }
+
+    /// A watch failed.
+    pub fn watch_failed(&self) {
+        self.watch_failures.inc();
+    }
+
+    /// This process became the leader, or is no leader any more.
+    pub fn leads(&self, leads: bool) {
+        self.is_leader.set(leads.into());
+    }
+
+    /// The status of a ClusterDNS is this.
+    pub fn reported(&self, dns: &ClusterDNS, status: &ClusterDNSStatus) {
+        let mut shown = self.shown.lock().expect("nothing panics while holding this lock");
+        // A condition that is there only while it is true is false when it has left.
+        let is_there = |kind: &str| status.conditions.iter().any(|it| it.type_ == kind);
+        let name = dns.name_any();
+        for (_, left) in shown.iter().filter(|(of, kind)| *of == name && !is_there(kind)) {
+            let label = OfCondition { name: name.clone(), condition: left.clone() };
+            self.conditions.get_or_create(&label).set(0.0);
+        }
+        for condition in &status.conditions {
+            let key = (dns.name_any(), condition.type_.clone());
+            if !shown.contains(&key) && shown.len() >= MAX_RESOURCES * CONDITIONS.len() {
+                continue;
+            }
+            let value = match condition.status.as_str() {
+                "True" => 1.0,
+                "False" => 0.0,
+                _ => 0.5,
+            };
+            let label = OfCondition { name: key.0.clone(), condition: key.1.clone() };
+            self.conditions.get_or_create(&label).set(value);
+            shown.insert(key);
+        }
+    }
+
+    /// A ClusterDNS is gone.
+    pub fn gone(&self, name: &str) {
+        let mut shown = self.shown.lock().expect("nothing panics while holding this lock");
+        shown.retain(|(shown_name, condition)| {
+            let stays = shown_name != name;
+            if !stays {
+                let label = OfCondition { name: name.to_owned(), condition: condition.clone() };
+                self.conditions.remove(&label);
+            }
+            stays
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dns() -> ClusterDNS {
+        let mut dns = ClusterDNS::default();
+        dns.metadata.name = Some("cluster".into());
+        dns
+    }
+
+    fn with_true(kinds: &[&str]) -> ClusterDNSStatus {
+        let condition = |kind: &&str| {
+            let condition = serde_json::json!({"type": kind, "status": "True", "reason": "R", "message": "m",
+                "lastTransitionTime": "2026-01-01T00:00:00Z"});
+            serde_json::from_value(condition).unwrap()
+        };
+        let conditions = kinds.iter().map(condition).collect();
+        ClusterDNSStatus { conditions, ..ClusterDNSStatus::default() }
+    }
+
+    #[test]
+    fn o14_a_condition_that_left_the_status_is_0() {
+        let metrics = Metrics::default();
+        let line = |kind: &str, value: &str| {
+            format!(
+                "clusterdns_operator_condition{{name=\"cluster\",condition=\"{kind}\"}} {value}"
+            )
+        };
+        metrics.reported(&dns(), &with_true(&["Ready", "Stalled"]));
+        assert!(metrics.text().contains(&line("Stalled", "1.0")), "{}", metrics.text());
+        metrics.reported(&dns(), &with_true(&["Ready"]));
+        assert!(metrics.text().contains(&line("Stalled", "0.0")), "{}", metrics.text());
+        assert!(metrics.text().contains(&line("Ready", "1.0")), "{}", metrics.text());
+    }
+
+    #[test]
+    fn conditions_of_what_is_gone_go() {
+        let (metrics, dns, status) = (Metrics::default(), dns(), with_true(&["Ready"]));
+        let line = r#"clusterdns_operator_condition{name="cluster",condition="Ready"} 1.0"#;
+        metrics.reported(&dns, &status);
+        assert!(metrics.text().contains(line), "{}", metrics.text());
+        metrics.gone("cluster");
+        assert!(!metrics.text().contains(line));
+    }
+}

@@ -1,0 +1,38 @@
+//! When the process is asked to stop, and how long it may take.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use futures::FutureExt;
+use futures::future::Shared;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// What runs is given so long to finish after SIGTERM; Kubernetes gives 30 s.
+const FINISH: Duration = Duration::from_secs(20);
+
+/// Ready once SIGTERM or SIGINT has come.
+pub type Stop = Shared<futures::future::BoxFuture<'static, ()>>;
+
+/// When we are asked to stop. What has not finished some time after that is left as it is: all of it is repeatable.
+///
+/// # Errors
+/// When signals cannot be caught.
+pub fn asked_to_stop() -> anyhow::Result<Stop> {
+    let mut terminate = signal(SignalKind::terminate()).context("cannot catch SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot catch SIGINT")?;
+    let asked = async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tracing::info!("asked to stop");
+    };
+    let asked = asked.boxed().shared();
+    Ok(asked)
+}
+
+/// Ready when the time to finish is over.
+pub async fn time_to_finish(stop: Stop) {
+    stop.await;
+    tokio::time::sleep(FINISH).await;
+}

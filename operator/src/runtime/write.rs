@@ -1,0 +1,142 @@
+//! The one way to write to the API server: by the leader only, within a time that ends before another may lead, counted.
+//! Nothing is tried twice here; a reconcile that failed is repeated as a whole, with back-off.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::runtime::lease::{self, Leadership, NotLeading};
+use crate::runtime::metrics::Metrics;
+
+/// A write that has no answer by then has failed.
+pub const WRITE_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// The same for a write that names the resourceVersion it was made for: one that arrives when another leads is refused.
+/// An API server may need seconds for the status of a ClusterDNS with thousands of records, all of whose rules it asks
+/// again.
+pub const VERSIONED_WRITE_TIMEOUT: Duration = Duration::from_secs(20);
+
+// A write that starts just before the lease is too old has ended when another may take it.
+const _: () =
+    assert!(lease::RENEW_DEADLINE.as_secs() + WRITE_TIMEOUT.as_secs() < lease::DURATION.as_secs());
+
+/// Writes, as long as this process leads.
+#[derive(Clone, Debug)]
+pub struct Writes {
+    leadership: Arc<Leadership>,
+    metrics: Arc<Metrics>,
+}
+
+/// Why a write did not happen, or may not have.
+#[derive(Debug)]
+pub enum WriteError {
+    /// Not ours to write any more.
+    NotLeading(NotLeading),
+    /// The API server did not answer; it may have written.
+    NoAnswer,
+    /// The API server, or the way to it, said no.
+    Refused(Box<kube::Error>),
+}
+
+impl fmt::Display for WriteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WriteError::NotLeading(lost) => write!(f, "{lost}"),
+            WriteError::NoAnswer => f.write_str("the API server did not answer in time"),
+            WriteError::Refused(error) => match error.as_ref() {
+                kube::Error::Api(status) => f.write_str(&status.message),
+                other => write!(f, "{other}"),
+            },
+        }
+    }
+}
+
+impl std::error::Error for WriteError {}
+
+impl WriteError {
+    /// The HTTP status, where the API server gave one.
+    pub fn code(&self) -> Option<u16> {
+        match self {
+            WriteError::Refused(error) => match error.as_ref() {
+                kube::Error::Api(status) => Some(status.code),
+                _ => None,
+            },
+            WriteError::NotLeading(_) | WriteError::NoAnswer => None,
+        }
+    }
+
+    /// How long the API server wants to be left alone.
+    pub fn retry_after(&self) -> Option<Duration> {
+        let WriteError::Refused(error) = self else { return None };
+        let kube::Error::Api(status) = error.as_ref() else { return None };
+        let seconds = status.details.as_ref()?.retry_after_seconds;
+        (seconds > 0).then(|| Duration::from_secs(seconds.into()))
+    }
+
+    /// One word, for a condition and a metric.
+    pub fn reason(&self) -> &'static str {
+        match (self, self.code()) {
+            (WriteError::NotLeading(_), _) => "NotLeading",
+            (WriteError::NoAnswer, _) => "NoAnswer",
+            (WriteError::Refused(_), Some(401 | 403)) => "Forbidden",
+            (WriteError::Refused(_), Some(404)) => "NotFound",
+            (WriteError::Refused(_), Some(409)) => "Conflict",
+            (WriteError::Refused(_), Some(400 | 422)) => "Invalid",
+            (WriteError::Refused(_), Some(429)) => "TooManyRequests",
+            (WriteError::Refused(_), Some(500..)) => "ServerError",
+            (WriteError::Refused(_), Some(_)) => "Refused",
+            (WriteError::Refused(_), None) => "Unreachable",
+        }
+    }
+}
+
+impl Writes {
+    /// Writes allowed by this leadership.
+    pub fn new(leadership: Arc<Leadership>, metrics: Arc<Metrics>) -> Writes {
+        Writes { leadership, metrics }
+    }
+
+    /// Sends one request.
+    ///
+    /// # Errors
+    /// See [`WriteError`].
+    pub async fn send<T>(
+        &self,
+        kind: &'static str,
+        request: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, WriteError> {
+        self.send_within(WRITE_TIMEOUT, kind, request).await
+    }
+
+    /// Sends one request that names a resourceVersion.
+    ///
+    /// # Errors
+    /// See [`WriteError`].
+    pub async fn send_versioned<T>(
+        &self,
+        kind: &'static str,
+        request: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, WriteError> {
+        self.send_within(VERSIONED_WRITE_TIMEOUT, kind, request).await
+    }
+
+    async fn send_within<T>(
+        &self,
+        time: Duration,
+        kind: &'static str,
+        request: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, WriteError> {
+        let outcome = match self.leadership.ensure() {
+            Err(lost) => Err(WriteError::NotLeading(lost)),
+            Ok(()) => match tokio::time::timeout(time, request).await {
+                Ok(Ok(written)) => Ok(written),
+                Ok(Err(error)) => Err(WriteError::Refused(Box::new(error))),
+                Err(_) => Err(WriteError::NoAnswer),
+            },
+        };
+        let reason = outcome.as_ref().map_or_else(WriteError::reason, |_| "Written");
+        self.metrics.wrote(kind, reason);
+        outcome
+    }
+}

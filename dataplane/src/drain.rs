@@ -17,7 +17,7 @@ use crate::listeners::Listeners;
 use crate::probes::Health;
 use crate::serve::Serving;
 use crate::settings;
-use crate::source::report::Report;
+use crate::status::Status;
 use crate::telemetry;
 
 /// `/readyz` says no from here on. Not at once: a pod that is being deleted leaves its Service
@@ -184,7 +184,7 @@ pub async fn serve_until_asked(
     serving: Serving,
     mut configs: watch::Receiver<Arc<Config>>,
     health: &Health,
-    report: &Report,
+    status: &Status,
     mut signals: Signals,
     period: Duration,
     mut listeners: Listeners,
@@ -202,7 +202,7 @@ pub async fn serve_until_asked(
     };
     tracing::info!(?signal, period_s = period.as_secs(), "draining");
     // The source writes its last snapshot (E40).
-    report.read().is_draining = true;
+    status.read().is_draining = true;
     let grace = follow(Drain::new(signal, period), &serving, health, &mut signals).await;
     serving.stop(grace).await;
     tracing::info!("done");

@@ -14,4 +14,5 @@ pub mod settings;
 pub mod snapshot;
 pub mod source;
 pub mod state;
+pub mod status;
 pub mod telemetry;

@@ -17,9 +17,9 @@ use dataplane::probes::{self, Health, Pages, Running, Views};
 use dataplane::serve::{self, Serving};
 use dataplane::source::api::Api;
 use dataplane::source::files::{Files, Watch};
-use dataplane::source::report::Report;
 use dataplane::source::writer::Setup;
 use dataplane::state::State;
+use dataplane::status::Status;
 use dataplane::telemetry::{self, Fixed};
 use dataplane::{identity, names, settings};
 use tokio::runtime::Runtime;
@@ -51,11 +51,11 @@ fn run(args: &Args) -> anyhow::Result<()> {
     serve::check(&listen)?;
     let http = probes::bind(&args.http_candidates())?;
     let http_address = http.local_addr().context("cannot tell the address of HTTP")?;
-    let (health, report) = (Arc::new(Health::default()), Arc::new(Report::default()));
+    let (health, status) = (Arc::new(Health::default()), Arc::new(Status::default()));
     let running = Arc::new(OnceLock::new());
     let views = Views {
         health: health.clone(),
-        report: report.clone(),
+        status: status.clone(),
         running: running.clone(),
         pages: Pages::default(),
     };
@@ -66,12 +66,12 @@ fn run(args: &Args) -> anyhow::Result<()> {
         counters: serve::worker_counters(listen.len(), workers),
         identity: identity::of_this_process(args.pod_name.as_deref()),
         resolv_conf: PathBuf::from("/etc/resolv.conf"),
-        report: report.clone(),
+        status: status.clone(),
     };
     let source = Opened::open(args.source()?, setup)?;
     let (state, configs) = source.views();
     let config = configs.borrow().clone();
-    if !report.read().is_unconfigured {
+    if !status.read().is_unconfigured {
         telemetry::apply(&config.logging, args.fixed_logging());
     }
     runtime.spawn(follow_logging(configs.clone(), args.fixed_logging()));
@@ -86,7 +86,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
         state: state.clone(),
         serving: serving.counters().clone(),
         forwarder,
-        report: report.clone(),
+        status: status.clone(),
     };
     // It is set here only, and once.
     let _ = running.set(Running { metrics: Metrics::new(counted), state: state.clone(), exposed });
@@ -101,7 +101,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let period = args.drain_period();
     let listeners = Listeners::new(args.certificates_dir.clone());
     let served =
-        drain::serve_until_asked(serving, configs, &health, &report, signals, period, listeners);
+        drain::serve_until_asked(serving, configs, &health, &status, signals, period, listeners);
     runtime.block_on(served);
     drop(following);
     Ok(())

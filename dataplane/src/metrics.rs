@@ -18,10 +18,10 @@ use prometheus_client::registry::Registry;
 use crate::forward::cache::Outcome;
 use crate::forward::{Forwarder, Limit, ServerView, Upstreams};
 use crate::serve::{CloseReason, ServeCounters};
-use crate::source::delay::Delay;
-use crate::source::feed::Feed;
-use crate::source::report::Report;
 use crate::state::State;
+use crate::status::Status;
+use crate::status::delay::Delay;
+use crate::status::feed::Feed;
 use crate::telemetry::lost_lines;
 
 /// Everything that is counted.
@@ -40,7 +40,7 @@ pub struct Sources {
     /// Counters of the forwarder.
     pub forwarder: Arc<Forwarder>,
     /// What the source tells.
-    pub report: Arc<Report>,
+    pub status: Arc<Status>,
 }
 
 impl Metrics {
@@ -227,36 +227,36 @@ impl Scrape {
     }
 
     fn source(&self, page: &mut Page<'_>) -> fmt::Result {
-        let told = self.sources.report.read();
-        let objects = Resource::ALL.iter().zip(told.objects);
+        let reported = self.sources.status.read();
+        let objects = Resource::ALL.iter().zip(reported.objects);
         let rows = objects.map(|(kind, count)| ([("resource", kind.plural())], count as f64));
         page.gauges("objects", "Objects in memory", rows)?;
         let help = "Objects that are not served in full; /config names them";
-        page.gauge("skipped_objects", help, told.skipped.len() as f64)?;
+        page.gauge("skipped_objects", help, reported.skipped.len() as f64)?;
         let help = "Files that cannot be read as they are; their last good content is used";
-        page.gauge("unusable_files", help, told.bad_files.len() as f64)?;
-        page.counter("object_changes", "Objects added, changed or deleted", told.changes)?;
+        page.gauge("unusable_files", help, reported.bad_files.len() as f64)?;
+        page.counter("object_changes", "Objects added, changed or deleted", reported.changes)?;
         let help = "Published states: changes that clients can see";
-        page.counter("publications", help, told.publications)?;
-        let revision = told.running.revision.as_str();
+        page.counter("publications", help, reported.publications)?;
+        let revision = reported.running.revision.as_str();
         let help = "Revision of the running configuration";
         page.gauges("config_info", help, [([("revision", revision)], 1.0)])?;
         let help = "Configurations taken into use";
-        page.counter("config_accepted", help, told.configurations)?;
-        page.counter("config_rejected", "Configurations refused", told.rejections)?;
+        page.counter("config_accepted", help, reported.configurations)?;
+        page.counter("config_rejected", "Configurations refused", reported.rejections)?;
         let help = "1 while the newest configuration is refused and an older one is in use";
-        page.gauge("config_is_rejected", help, f64::from(u8::from(told.rejection.is_some())))?;
-        drop(told);
+        page.gauge("config_is_rejected", help, f64::from(u8::from(reported.rejection.is_some())))?;
+        drop(reported);
         self.feeds(page)
     }
 
     /// E50, E51, E54: one stream per resource, and one for the configuration where the API has it.
     fn feeds(&self, page: &mut Page<'_>) -> fmt::Result {
-        let told = self.sources.report.read();
-        let resources = Resource::ALL.iter().map(|kind| kind.plural()).zip(&told.feeds);
+        let reported = self.sources.status.read();
+        let resources = Resource::ALL.iter().map(|kind| kind.plural()).zip(&reported.feeds);
         let all: Vec<(&str, &Feed)> = resources
             .clone()
-            .chain(told.configuration.iter().map(|feed| ("configmaps", feed)))
+            .chain(reported.configuration.iter().map(|feed| ("configmaps", feed)))
             .collect();
         let ages = all
             .iter()
@@ -291,36 +291,36 @@ impl Scrape {
             page.counters(name, help, rows)?;
         }
         let help = "1 while a configuration is expected and none is known: nothing is forwarded";
-        page.gauge("config_is_missing", help, f64::from(u8::from(told.is_unconfigured)))?;
+        page.gauge("config_is_missing", help, f64::from(u8::from(reported.is_unconfigured)))?;
         let help = "Times that another cluster answered at the API server's address";
-        page.counter("cluster_changes", help, told.cluster_changes)?;
+        page.counter("cluster_changes", help, reported.cluster_changes)?;
         let help = "1 while some answers are still those of the cluster before the change";
-        let serves_former = f64::from(u8::from(told.serves_former_cluster()));
+        let serves_former = f64::from(u8::from(reported.serves_former_cluster()));
         page.gauge("serves_former_cluster", help, serves_former)?;
-        drop(told);
+        drop(reported);
         // E53, E13.
-        let report = &self.sources.report;
+        let status = &self.sources.status;
         let help = "Seconds from receiving an event until clients see its effect";
-        page.histogram("event_to_visible_seconds", help, &report.event_to_visible)?;
+        page.histogram("event_to_visible_seconds", help, &status.event_to_visible)?;
         let help = "Seconds from the change behind an EndpointSlice, by its annotation, until clients see it";
-        page.histogram("change_to_visible_seconds", help, &report.change_to_visible)
+        page.histogram("change_to_visible_seconds", help, &status.change_to_visible)
     }
 
     /// E52; nothing without a folder for it.
     fn snapshot(&self, page: &mut Page<'_>) -> fmt::Result {
-        let told = self.sources.report.read().snapshot.clone();
-        if told.folder.is_none() {
+        let reported = self.sources.status.read().snapshot.clone();
+        if reported.folder.is_none() {
             return Ok(());
         }
-        if let Some(confirmed_at_s) = told.on_disk_confirmed_at_s {
+        if let Some(confirmed_at_s) = reported.on_disk_confirmed_at_s {
             let help = "Seconds since the API server last confirmed the snapshot on disk";
             let age_s = unix_s().saturating_sub(confirmed_at_s);
             page.gauge("snapshot_age_seconds", help, age_s as f64)?;
         }
-        page.gauge("snapshot_bytes", "Size of the snapshot on disk", told.octets as f64)?;
-        page.counter("snapshot_writes", "Snapshots written", told.writes)?;
+        page.gauge("snapshot_bytes", "Size of the snapshot on disk", reported.octets as f64)?;
+        page.counter("snapshot_writes", "Snapshots written", reported.writes)?;
         let help = "Failed writes of a snapshot; /config says why";
-        page.counter("snapshot_write_failures", help, told.failures)
+        page.counter("snapshot_write_failures", help, reported.failures)
     }
 }
 

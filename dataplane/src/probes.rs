@@ -31,9 +31,9 @@ pub use bind::bind;
 use crate::forward::Forwarder;
 use crate::metrics::Metrics;
 use crate::snapshot::waits_for_live;
-use crate::source::feed::Feed;
-use crate::source::report::{Report, Told};
 use crate::state::State;
+use crate::status::feed::Feed;
+use crate::status::{Reported, Status};
 
 /// The answer until the source has been opened; `/livez` and `/readyz` have an answer from the start.
 const STARTING: (StatusCode, &str) =
@@ -66,7 +66,7 @@ pub struct Views {
     /// Ready or not.
     pub health: Arc<Health>,
     /// What the source reports.
-    pub report: Arc<Report>,
+    pub status: Arc<Status>,
     /// What there is once there are sockets; nothing until then.
     pub running: Arc<OnceLock<Running>>,
     /// The pages that are being written or read.
@@ -125,9 +125,9 @@ fn router(views: Views) -> Router {
 }
 
 async fn readyz(From(views): From<Views>) -> (StatusCode, String) {
-    match why_not_ready(&views.health, &views.report) {
+    match why_not_ready(&views.health, &views.status) {
         reasons if reasons.is_empty() => {
-            let notes = [notes(&views.report), upstream_notes(&views)].concat();
+            let notes = [notes(&views.status), upstream_notes(&views)].concat();
             (StatusCode::OK, format!("ready\n{notes}"))
         }
         reasons => {
@@ -137,13 +137,13 @@ async fn readyz(From(views): From<Views>) -> (StatusCode, String) {
 }
 
 /// E43: never because of what is refused or away, once ready.
-pub fn why_not_ready(health: &Health, report: &Report) -> Vec<String> {
+pub fn why_not_ready(health: &Health, status: &Status) -> Vec<String> {
     let mut reasons = Vec::new();
-    if let Some(reason) = why_no_configuration(&report.read()) {
+    if let Some(reason) = why_no_configuration(&status.read()) {
         reasons.push(reason);
     }
     if !health.had_data.load(Ordering::Relaxed) {
-        let lacks = why_no_data(&report.read());
+        let lacks = why_no_data(&status.read());
         health.had_data.store(lacks.is_empty(), Ordering::Relaxed);
         reasons.extend(lacks);
     }
@@ -157,32 +157,33 @@ pub fn why_not_ready(health: &Health, report: &Report) -> Vec<String> {
 }
 
 /// E44; nothing once there was one.
-fn why_no_configuration(told: &Told) -> Option<String> {
-    if !told.is_unconfigured {
+fn why_no_configuration(reported: &Reported) -> Option<String> {
+    if !reported.is_unconfigured {
         return None;
     }
-    let refused = told.rejection.iter().flat_map(|rejection| &rejection.violations);
+    let refused = reported.rejection.iter().flat_map(|rejection| &rejection.violations);
     let refused: Vec<&str> = refused.map(|violation| violation.message.as_str()).collect();
     let why = match refused.is_empty() {
-        true => told.configuration.as_ref().map(Feed::explanation).unwrap_or_default(),
+        true => reported.configuration.as_ref().map(Feed::explanation).unwrap_or_default(),
         false => refused.join("; "),
     };
     Some(format!("the configuration is not known, so nothing is answered: {why}"))
 }
 
 /// Live, or from a snapshot that is young enough or has waited long enough.
-fn why_no_data(told: &Told) -> Vec<String> {
-    if is_live(told) {
+fn why_no_data(reported: &Reported) -> Vec<String> {
+    if is_live(reported) {
         return Vec::new();
     }
-    if let Some(loaded) = told.snapshot.loaded
-        && waits_for_live(loaded, Instant::now(), told.source_answers)
+    if let Some(loaded) = reported.snapshot.loaded
+        && waits_for_live(loaded, Instant::now(), reported.source_answers)
     {
         return vec![
             "the snapshot is more than 5 min old: live data gets 10 s to arrive".to_owned(),
         ];
     }
-    let lacking = Resource::ALL.iter().zip(&told.feeds).filter(|(_, feed)| !feed.is_answerable());
+    let lacking =
+        Resource::ALL.iter().zip(&reported.feeds).filter(|(_, feed)| !feed.is_answerable());
     let reason = |(resource, feed): (&Resource, &Feed)| {
         let (resource, why) = (resource.plural(), feed.explanation());
         format!("no complete list of {resource} has been read yet: {why}")
@@ -190,15 +191,15 @@ fn why_no_data(told: &Told) -> Vec<String> {
     lacking.map(reason).collect()
 }
 
-fn is_live(told: &Told) -> bool {
-    told.feeds.iter().all(|feed| !feed.is_wanted || feed.source == DataSource::Live)
+fn is_live(reported: &Reported) -> bool {
+    reported.feeds.iter().all(|feed| !feed.is_wanted || feed.source == DataSource::Live)
 }
 
 /// What a person should know of data that is not live or of another cluster, a line each.
-fn notes(report: &Report) -> String {
-    let told = report.read();
-    let mut notes = snapshot_note(&told);
-    if told.serves_former_cluster() {
+fn notes(status: &Status) -> String {
+    let reported = status.read();
+    let mut notes = snapshot_note(&reported);
+    if reported.serves_former_cluster() {
         notes.push_str(
             "the API server is of another cluster than before (kube-system has another uid): answers \
              are those of the former cluster until every kind of object is listed again\n",
@@ -207,9 +208,9 @@ fn notes(report: &Report) -> String {
     notes
 }
 
-fn snapshot_note(told: &Told) -> String {
-    match told.snapshot.loaded {
-        Some(loaded) if !is_live(told) => format!(
+fn snapshot_note(reported: &Reported) -> String {
+    match reported.snapshot.loaded {
+        Some(loaded) if !is_live(reported) => format!(
             "answers come from a snapshot that was confirmed {} s ago: no complete list of objects \
              has been read yet\n",
             loaded.age_s + loaded.at.elapsed().as_secs()

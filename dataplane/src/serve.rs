@@ -7,7 +7,7 @@
 mod bind;
 mod certificate;
 mod counters;
-mod desk;
+mod responder;
 mod tcp;
 mod udp;
 
@@ -27,7 +27,7 @@ use tokio::sync::{mpsc, watch};
 use crate::forward::Forwarder;
 use crate::state::State;
 use certificate::Certificate;
-use desk::Desk;
+use responder::Responder;
 
 pub use counters::{CloseReason, ServeCounters};
 
@@ -114,7 +114,7 @@ enum Phase {
 #[derive(Debug)]
 pub struct Serving {
     addresses: Vec<SocketAddr>,
-    desk: Arc<Desk>,
+    responder: Arc<Responder>,
     counters: Arc<ServeCounters>,
     limits: watch::Sender<Limits>,
     phase: watch::Sender<Phase>,
@@ -157,13 +157,13 @@ impl Serving {
         let sockets: Vec<_> = bound.iter().flat_map(|bound| bound.udp.clone()).collect();
         let counters = Arc::new(ServeCounters::new(sockets.clone()));
         Forwarder::probe(Arc::clone(&state), &runtime);
-        let desk = Arc::new(Desk::new(state, forwarder, runtime, Arc::clone(&counters)));
+        let responder = Arc::new(Responder::new(state, forwarder, runtime, Arc::clone(&counters)));
         let (limits, limits_seen) = watch::channel(limits);
         let (phase, phase_seen) = watch::channel(Phase::Serving);
         let (more, more_seen) = mpsc::unbounded_channel();
         let mut serving = Serving {
             addresses,
-            desk,
+            responder,
             counters,
             limits,
             phase,
@@ -188,7 +188,7 @@ impl Serving {
         for (number, socket) in self.sockets.iter().enumerate() {
             let worker = udp::Worker::new(
                 Arc::clone(socket),
-                Arc::clone(&self.desk),
+                Arc::clone(&self.responder),
                 number,
                 stale,
                 Arc::clone(&self.udp_stop),
@@ -199,7 +199,7 @@ impl Serving {
                 .context("cannot start a thread for UDP")?;
             self.threads.push(thread);
         }
-        let thread = tcp::start(listeners, Arc::clone(&self.desk), limits, phase, more)
+        let thread = tcp::start(listeners, Arc::clone(&self.responder), limits, phase, more)
             .context("cannot start a thread for TCP")?;
         self.threads.push(thread);
         Ok(())
@@ -241,7 +241,7 @@ impl Serving {
             matches!(reason, Reason::Short | Reason::IsResponse | Reason::SourcePortZero)
         };
         let reasons = || Reason::ALL.iter().filter(|reason| !none(reason));
-        let workers = self.desk.state.counters.iter();
+        let workers = self.responder.state.counters.iter();
         workers.flat_map(|worker| reasons().map(|reason| worker.count(*reason))).sum()
     }
 
@@ -279,7 +279,7 @@ impl Serving {
         let finished = tokio::time::timeout(grace, async {
             // The threads first: they are who starts lookups.
             let _ = joined.await;
-            self.desk.finish_late().await;
+            self.responder.finish_late().await;
         });
         if finished.await.is_err() {
             tracing::info!("queries in progress were given up at the end of the drain");

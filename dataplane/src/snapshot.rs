@@ -10,7 +10,7 @@ mod format;
 mod read;
 mod write;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::{Duration, Instant};
@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use crds::Config;
 use dataplane_core::{DataSource, Export, Index, Resource};
-use serde::Serialize;
 
-use crate::source::report::Report;
+use crate::status::Status;
+use crate::status::snapshot::Loaded;
 use crate::telemetry::printable;
 use due::{Due, Moment};
 use format::{Head, Kept};
@@ -46,44 +46,6 @@ const FRESH_S: u64 = 300;
 /// With an older one, how long to wait for live data first (E43).
 const MAX_WAIT_FOR_LIVE: Duration = Duration::from_secs(10);
 
-/// What there is to tell of snapshots, part of the report.
-#[derive(Clone, Debug, Default, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Told {
-    /// Where they are; `None` without `--state-dir`.
-    pub folder: Option<PathBuf>,
-    /// When the API server last confirmed what is on disk, in Unix seconds (E52).
-    pub on_disk_confirmed_at_s: Option<u64>,
-    /// Revision of the configuration with what this process has written there: what a restart runs while there is no
-    /// other good one.
-    pub on_disk_revision: Option<String>,
-    /// Size of it.
-    pub octets: u64,
-    /// Written since start.
-    pub writes: u64,
-    /// Times one could not be written.
-    pub failures: u64,
-    /// Why the last one could not be.
-    pub error: Option<String>,
-    /// What this process started from.
-    pub loaded: Option<Loaded>,
-    /// Why the one found at start was not used.
-    pub refused: Option<String>,
-}
-
-/// A snapshot that this process started from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Loaded {
-    /// When the API server last confirmed all of it, in Unix seconds.
-    pub confirmed_at_s: u64,
-    /// How old it was when it was loaded.
-    pub age_s: u64,
-    /// When it was loaded.
-    #[serde(skip)]
-    pub at: Instant,
-}
-
 /// E43: whether readiness waits for live data although there is a snapshot. `api_answers` is
 /// `None` until it is known.
 pub fn waits_for_live(loaded: Loaded, now: Instant, api_answers: Option<bool>) -> bool {
@@ -93,16 +55,16 @@ pub fn waits_for_live(loaded: Loaded, now: Instant, api_answers: Option<bool>) -
 
 /// Opens the snapshot of a folder, at start. One that cannot be used is moved out of the way and
 /// reported; nothing of that is a reason not to start.
-pub fn open(folder: &Path, report: &Report) -> Option<Stored> {
-    report.read().snapshot.folder = Some(folder.to_owned());
+pub fn open(folder: &Path, status: &Status) -> Option<Stored> {
+    status.read().snapshot.folder = Some(folder.to_owned());
     match Stored::open(&folder.join(FILE)) {
         Ok(found) => {
-            report.read().snapshot.on_disk_confirmed_at_s =
+            status.read().snapshot.on_disk_confirmed_at_s =
                 found.as_ref().and_then(Stored::confirmed_at_s);
             found
         }
         Err(refusal) => {
-            set_aside(folder, report, &refusal);
+            set_aside(folder, status, &refusal);
             None
         }
     }
@@ -110,7 +72,7 @@ pub fn open(folder: &Path, report: &Report) -> Option<Stored> {
 
 /// Reports why a snapshot is not used. One that is of no use at all is renamed, for a person to
 /// look at; the next such one takes its place.
-pub fn set_aside(folder: &Path, report: &Report, refusal: &Refusal) {
+pub fn set_aside(folder: &Path, status: &Status, refusal: &Refusal) {
     let file = folder.join(FILE);
     let mut text = format!("{} is not used: {refusal}", file.display());
     if refusal.is_final() {
@@ -120,14 +82,14 @@ pub fn set_aside(folder: &Path, report: &Report, refusal: &Refusal) {
         }
     }
     tracing::warn!("the snapshot {}", printable(&text));
-    report.read().snapshot.refused = Some(text);
+    status.read().snapshot.refused = Some(text);
 }
 
 /// Writes snapshots from the index, step by step, on the thread that owns it.
 #[derive(Debug)]
 pub struct Snapshots {
     disk: SyncSender<Part>,
-    report: Arc<Report>,
+    status: Arc<Status>,
     /// The configuration that a restart is to run: the stable one.
     configuration: Arc<Config>,
     due: Due,
@@ -167,17 +129,17 @@ impl Snapshots {
     ///
     /// # Errors
     /// When the folder cannot be made or the thread not started.
-    pub fn new(folder: &Path, config: Arc<Config>, report: Arc<Report>) -> anyhow::Result<Self> {
+    pub fn new(folder: &Path, config: Arc<Config>, status: Arc<Status>) -> anyhow::Result<Self> {
         std::fs::create_dir_all(folder).with_context(|| {
             format!(
                 "cannot make the folder {} (--state-dir): name one that this user may write to",
                 folder.display()
             )
         })?;
-        report.read().snapshot.folder = Some(folder.to_owned());
-        let disk = write::start(folder, report.clone())?;
+        status.read().snapshot.folder = Some(folder.to_owned());
+        let disk = write::start(folder, status.clone())?;
         let due = Due::default();
-        Ok(Snapshots { disk, report, configuration: config, due, making: None, failures: 0 })
+        Ok(Snapshots { disk, status, configuration: config, due, making: None, failures: 0 })
     }
 
     /// The configuration that a restart is to run from now on.
@@ -227,9 +189,9 @@ impl Snapshots {
 
     /// Starts a snapshot if one is due.
     fn begin(&mut self, index: &Index, circumstances: &Circumstances<'_>) {
-        let told = self.report.read();
-        let (failures, is_draining) = (told.snapshot.failures, told.is_draining);
-        drop(told);
+        let reported = self.status.read();
+        let (failures, is_draining) = (reported.snapshot.failures, reported.is_draining);
+        drop(reported);
         if failures > self.failures {
             self.failures = failures;
             self.due.failed();

@@ -3,48 +3,18 @@
 //! objects to one writer, which owns the index and publishes.
 
 pub mod api;
-pub mod assemble;
 pub mod certificate;
 pub mod configuration;
-pub mod convert;
-pub mod delay;
-pub mod derive;
-pub mod documents;
-pub mod feed;
 pub mod files;
-pub mod report;
-pub mod slim;
-mod unserved;
+pub mod objects;
 pub mod writer;
 
 use crds::Config;
 use dataplane_core::{Change, DataSource, Index, Object, Resource};
 
+pub use objects::objects_from_yaml;
+
 use crate::settings;
-
-/// An object, or a part of one, that is not served, and why (E15).
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
-pub struct Skipped {
-    /// Kind of the object.
-    pub kind: &'static str,
-    /// Its namespace; empty for a Namespace.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-    /// What is wrong, and what to write instead where that is known.
-    pub reason: String,
-}
-
-/// The objects of one YAML text, slices that it lacks derived, and what is skipped.
-///
-/// # Errors
-/// When the text is not YAML.
-pub fn objects_from_yaml(text: &str) -> Result<(Vec<Object>, Vec<Skipped>), documents::ParseError> {
-    let manifests = documents::parse(text, documents::Syntax::Yaml)?;
-    let world = assemble::assemble(std::iter::once(("text", &manifests)), None);
-    let objects = world.objects.into_values().map(|object| Object::clone(&object)).collect();
-    Ok((objects, world.skipped))
-}
 
 /// A live index of these objects, as tests drive it in process.
 ///

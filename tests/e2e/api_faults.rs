@@ -303,7 +303,7 @@ async fn k7_an_event_from_the_past_changes_nothing() {
         scene.live.metric("clusterdns_decode_failures_total{resource=\"services\"}") == Some(1.0)
     });
     scene.live.wait("its name", || {
-        scene.live.report().read().skipped.iter().any(|skipped| skipped.name == "broken")
+        scene.live.status().read().skipped.iter().any(|skipped| skipped.name == "broken")
     });
     let address = scene.create("after").await;
     scene.live.wait_for(&scene.name("after"), &[&address]);

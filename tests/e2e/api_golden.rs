@@ -223,7 +223,7 @@ async fn g163_a_snapshot_that_is_damaged_of_another_domain_or_too_old_is_not_use
         spoil();
         let live = Live::with(scene.warm_options()).expect("a data plane starts");
         scene.check_without_data(&live);
-        assert!(live.report().read().snapshot.refused.is_some(), "{what}");
+        assert!(live.status().read().snapshot.refused.is_some(), "{what}");
     }
     // The same file as it was, lest it be refused for something else.
     std::fs::write(snapshot_file::in_folder(&folder), &good).expect("the folder is ours");

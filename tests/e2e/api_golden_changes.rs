@@ -171,7 +171,7 @@ fn g158_a_new_stub_domain_leads_the_next_question_elsewhere_and_nothing_else() {
 #[test]
 fn g159_a_stub_domain_inside_the_cluster_domain_is_refused_also_after_a_restart() {
     let scene = Scene::with_config_map();
-    let last_good = scene.live.report().read().running.revision.clone();
+    let last_good = scene.live.status().read().running.revision.clone();
     let live = &scene.live;
     live.wait("a snapshot", || live.metric("clusterdns_snapshot_writes_total") >= Some(1.0));
     scene.change("ConfigMap", "dns", "clusterdns", |map| {
@@ -181,7 +181,7 @@ fn g159_a_stub_domain_inside_the_cluster_domain_is_refused_also_after_a_restart(
         config["ttlSeconds"] = 77.into();
         map["data"]["stable.json"] = config.to_string().into();
     });
-    scene.live.wait("the refusal", || scene.live.report().read().rejection.is_some());
+    scene.live.wait("the refusal", || scene.live.status().read().rejection.is_some());
     scene.check(&["G12"]);
 
     let Scene { shop, api, live } = scene;
@@ -189,7 +189,7 @@ fn g159_a_stub_domain_inside_the_cluster_domain_is_refused_also_after_a_restart(
     let live = Live::with(warm(&shop, &api)).expect("a data plane starts");
     live.wait_until_ready();
     live.wait("live data", || shop.differences(&live, &["G12"]).is_empty());
-    let told = live.report().read();
+    let told = live.status().read();
     assert_eq!(told.running.revision, last_good, "E46");
     let rejection = told.rejection.as_ref().expect("the refusal is told after a restart too");
     let fields: Vec<&str> = rejection.violations.iter().map(|v| v.field.as_str()).collect();
@@ -222,12 +222,12 @@ fn refused_specs() -> [(&'static str, Value); 8] {
 #[test]
 fn g160_each_refused_spec_names_the_field_and_leaves_what_runs() {
     let scene = Scene::new();
-    let revision = || scene.live.report().read().running.revision.clone();
+    let revision = || scene.live.status().read().running.revision.clone();
     let last_good = revision();
     for (number, (field, spec)) in refused_specs().into_iter().enumerate() {
         scene.shop.file_with(&spec);
         scene.live.wait(&format!("refusal {number} of {spec}"), || {
-            let told = scene.live.report().read();
+            let told = scene.live.status().read();
             let violations = told.rejection.iter().flat_map(|rejection| &rejection.violations);
             let names = |text: &str| text.contains(field);
             told.rejections > number as u64

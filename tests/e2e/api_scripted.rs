@@ -171,7 +171,7 @@ fn k20_hostile_objects_are_served_as_far_as_they_can_be_and_harm_no_other() {
     scene.live.wait_for(&format!("{longest}.shop"), &["10.96.0.62"]);
     assert_eq!(scene.live.a("nonsense.shop"), Err("NXDOMAIN".into()));
     scene.live.wait("what is not served", || {
-        let told = scene.live.report().read();
+        let told = scene.live.status().read();
         let is_told = |name: &str| told.skipped.iter().any(|skipped| skipped.name == name);
         is_told("nonsense") && is_told(&too_long)
     });
@@ -191,7 +191,7 @@ async fn k8_what_is_not_served_and_deleted_while_disconnected_is_not_told_any_mo
     let live = Live::start(proxy.kubeconfig());
     live.wait_until_ready();
     let told = || -> Vec<String> {
-        live.report().read().skipped.iter().map(|skipped| skipped.name.clone()).collect()
+        live.status().read().skipped.iter().map(|skipped| skipped.name.clone()).collect()
     };
     live.wait("both", || told() == ["goes", "stays"]);
     proxy.link(Link::Cut);
@@ -245,7 +245,7 @@ fn a_canary_that_nobody_promotes_returns_to_stable_by_itself() {
     };
     let live = Live::with(options).expect("a data plane starts");
     let serves = |address: &str| live.ask("which.corp.example. A").to_string().contains(address);
-    let role = || live.report().read().role.clone();
+    let role = || live.status().read().role.clone();
     live.wait("the canary", || role() == "canary" && serves("192.0.2.2"));
     live.wait("its end", || role().starts_with("stable: ") && serves("192.0.2.1"));
     assert!(role().contains("neither promoted nor renewed"), "{}", role());

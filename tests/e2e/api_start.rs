@@ -92,7 +92,7 @@ async fn e44_without_the_configmap_nothing_is_forwarded_or_denied() {
     let found = live.ask(&format!("cart.{name}.svc.corp.test. A"));
     assert!(found.to_string().contains(&address), "{found}");
     assert!(live.ask("www.example.org. A").status.contains("REFUSED"));
-    assert_eq!(live.report().read().role, "stable");
+    assert_eq!(live.status().read().role, "stable");
 }
 
 #[tokio::test]
@@ -112,19 +112,19 @@ async fn e44_e46_a_bad_or_deleted_configmap_leaves_what_runs_and_is_told() {
 
     let bad = json!({"format": 1, "stubDomains": [{"domain": "svc.cluster.local", "group": {"servers": [{"ip": "10.0.0.1", "port": 53}]}}]});
     patch(plane, name, json!({"stable.json": bad.to_string()})).await;
-    live.wait("the refusal", || live.report().read().rejection.is_some());
+    live.wait("the refusal", || live.status().read().rejection.is_some());
     assert!(is_served() && live.why_not_ready().is_empty());
     assert_eq!(live.metric("clusterdns_config_is_rejected"), Some(1.0));
 
     patch(plane, name, json!({"stable.json": ""})).await;
-    live.wait("the refusal", || live.report().read().rejections == 2);
+    live.wait("the refusal", || live.status().read().rejections == 2);
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), name);
     maps.delete("clusterdns", &DeleteParams::default()).await.expect("deleted");
-    live.wait("the loss", || live.report().read().rejections == 3);
+    live.wait("the loss", || live.status().read().rejections == 3);
     assert!(is_served() && live.why_not_ready().is_empty());
 
     create_any(&client, &config_map(name, &good)).await.expect("created again");
-    live.wait("the good one", || live.report().read().rejection.is_none());
+    live.wait("the good one", || live.status().read().rejection.is_none());
     assert!(is_served());
 }
 
@@ -168,14 +168,14 @@ async fn only_the_pod_of_the_canary_runs_it() {
     let served =
         |live: &Live, address: &str| live.ask("a.corp.example. A").to_string().contains(address);
     assert!(served(&chosen, "192.0.2.2") && served(&other, "192.0.2.1"));
-    assert_eq!(chosen.report().read().role, "canary");
+    assert_eq!(chosen.status().read().role, "canary");
 
     // Promoted: everybody runs what was tried.
     let promoted = host("192.0.2.2").to_string();
     patch(plane, name, json!({"stable.json": promoted, "canary.json": null, "rollout.json": null}))
         .await;
     other.wait("the promotion", || served(&other, "192.0.2.2"));
-    chosen.wait("the end of the canary", || chosen.report().read().role == "stable");
+    chosen.wait("the end of the canary", || chosen.status().read().role == "stable");
     assert!(served(&chosen, "192.0.2.2"));
 }
 
@@ -257,7 +257,7 @@ async fn e5_another_exposure_takes_over_in_one_step_when_every_object_was_read_a
     proxy.heal();
     live.wait_for_denial(&cart, "NXDOMAIN");
     live.wait("the telling", || {
-        let exposure = live.report().read().running.document["exposure"].clone();
+        let exposure = live.status().read().running.document["exposure"].clone();
         exposure["serviceSelector"]["matchLabels"]["dns"] == "on"
     });
 }

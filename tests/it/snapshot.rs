@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use crds::Config;
 use dataplane::snapshot::{self, Stored};
-use dataplane::source::report::Report;
 use dataplane::source::writer::{Setup, Writer};
+use dataplane::status::Status;
 use dataplane_core::{Change, Identity, Object, Resource};
 use tests::client::{Question, Text, Transport};
 use tests::scenario::{Block, Cluster, Core, Scenario, config};
@@ -21,17 +21,17 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const CHILD: &str = "CLUSTERDNS_TEST_SNAPSHOT_CHILD";
 const AGE: &str = "EDE: 3";
 
-fn writer(config: &Config) -> (Writer, Arc<Report>) {
-    let report = Arc::<Report>::default();
+fn writer(config: &Config) -> (Writer, Arc<Status>) {
+    let status = Arc::<Status>::default();
     let identity = Identity { version: "".into(), pod_name: "".into(), instance_id: "".into() };
     let resolv_conf = "/nonexistent".into();
-    let setup = Setup { counters: Vec::new(), identity, resolv_conf, report: report.clone() };
-    (Writer::new(config, setup).unwrap(), report)
+    let setup = Setup { counters: Vec::new(), identity, resolv_conf, status: status.clone() };
+    (Writer::new(config, setup).unwrap(), status)
 }
 
 /// Lists the objects as a live source does, and writes them down.
 fn keep(folder: &Path, config: &Config, objects: Vec<Object>) {
-    let (mut writer, report) = writer(config);
+    let (mut writer, status) = writer(config);
     writer.keep_snapshots(folder).unwrap();
     for resource in Resource::ALL {
         writer.begin(resource);
@@ -44,17 +44,17 @@ fn keep(folder: &Path, config: &Config, objects: Vec<Object>) {
     }
     writer.publish();
     let begin = Instant::now();
-    while report.read().snapshot.writes == 0 {
+    while status.read().snapshot.writes == 0 {
         writer.step_snapshot();
-        assert!(begin.elapsed() < PATIENCE, "{:?}", report.read().snapshot);
+        assert!(begin.elapsed() < PATIENCE, "{:?}", status.read().snapshot);
     }
 }
 
-fn restart(folder: &Path) -> Option<(Writer, Arc<Report>)> {
-    let stored = snapshot::open(folder, &Report::default())?;
-    let (mut writer, report) = writer(&stored.configuration().unwrap());
-    assert!(writer.load(folder, stored), "{:?}", report.read().snapshot);
-    Some((writer, report))
+fn restart(folder: &Path) -> Option<(Writer, Arc<Status>)> {
+    let stored = snapshot::open(folder, &Status::default())?;
+    let (mut writer, status) = writer(&stored.configuration().unwrap());
+    assert!(writer.load(folder, stored), "{:?}", status.read().snapshot);
+    Some((writer, status))
 }
 
 /// What a scenario's core answers after a restart, and before.
@@ -171,8 +171,8 @@ fn d4_a_killed_process_leaves_a_whole_snapshot() {
         std::thread::sleep(Duration::from_millis(50 + 7 * round));
         child.kill().unwrap();
         child.wait().unwrap();
-        let (_, report) = restart(folder.path()).expect("a snapshot was there before");
-        found += report.read().objects[Resource::Services as usize];
+        let (_, status) = restart(folder.path()).expect("a snapshot was there before");
+        found += status.read().objects[Resource::Services as usize];
     }
     assert!(found > 0);
 }

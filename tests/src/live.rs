@@ -11,9 +11,9 @@ use dataplane::metrics::{Metrics, Sources};
 use dataplane::probes::{Health, why_not_ready};
 use dataplane::serve::{Limits, Serving, worker_counters};
 use dataplane::source::api::{Api, Credentials, Options, Pace, Wanted};
-use dataplane::source::report::Report;
 use dataplane::source::writer::Setup;
 use dataplane::state::State;
+use dataplane::status::Status;
 use dataplane_core::Resource;
 
 use crate::client::{self, Names, Question, Section, Text, Transport};
@@ -31,7 +31,7 @@ const POLL: Duration = Duration::from_millis(20);
 pub struct Live {
     serving: Serving,
     _api: Api,
-    report: Arc<Report>,
+    status: Arc<Status>,
     metrics: Metrics,
     health: Health,
     names: Names,
@@ -72,7 +72,7 @@ pub(crate) fn setup(folder: &Path) -> (Setup, Names) {
         counters: worker_counters(1, WORKERS),
         identity,
         resolv_conf: folder.join("no-resolv.conf"),
-        report: Arc::default(),
+        status: Arc::default(),
     };
     (setup, names)
 }
@@ -105,7 +105,7 @@ impl Live {
     pub fn with(options: Options) -> Result<Live> {
         let files = Scratch::new("live")?;
         let (setup, names) = setup(files.path());
-        let report = setup.report.clone();
+        let status = setup.status.clone();
         let api = Api::open(options, setup)?;
         let forwarder = Forwarder::new();
         let (serving, runtime) = serve(api.state(), forwarder.clone())?;
@@ -113,14 +113,14 @@ impl Live {
             state: api.state(),
             serving: serving.counters().clone(),
             forwarder,
-            report: report.clone(),
+            status: status.clone(),
         });
         let health = Health::default();
         health.serving();
         Ok(Live {
             serving,
             _api: api,
-            report,
+            status,
             metrics,
             health,
             names,
@@ -140,13 +140,13 @@ impl Live {
     }
 
     /// What its source tells.
-    pub fn report(&self) -> &Report {
-        &self.report
+    pub fn status(&self) -> &Status {
+        &self.status
     }
 
     /// Why `/readyz` says no; nothing when it says yes.
     pub fn why_not_ready(&self) -> Vec<String> {
-        why_not_ready(&self.health, &self.report)
+        why_not_ready(&self.health, &self.status)
     }
 
     /// Asks over UDP.
@@ -189,7 +189,7 @@ impl Live {
     pub fn wait(&self, what: &str, mut is_so: impl FnMut() -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !is_so() {
-            assert!(Instant::now() < deadline, "{what}: never\n{:#?}", self.report.read());
+            assert!(Instant::now() < deadline, "{what}: never\n{:#?}", self.status.read());
             std::thread::sleep(POLL);
         }
     }
@@ -208,12 +208,12 @@ impl Live {
 
     /// Why a watch is in trouble.
     pub fn trouble(&self, resource: Resource) -> Option<String> {
-        let told = self.report.read();
-        told.feeds[resource as usize].trouble.as_ref().map(|trouble| trouble.reason.clone())
+        let reported = self.status.read();
+        reported.feeds[resource as usize].trouble.as_ref().map(|trouble| trouble.reason.clone())
     }
 
     /// Complete lists after the first.
     pub fn relists(&self, resource: Resource) -> u64 {
-        self.report.read().feeds[resource as usize].relists
+        self.status.read().feeds[resource as usize].relists
     }
 }

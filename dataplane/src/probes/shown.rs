@@ -15,8 +15,8 @@ use serde_json::Value;
 use super::bounded::Client;
 use super::{Running, STARTING, Views};
 use crate::forward::Down;
-use crate::source::Skipped;
-use crate::source::report::{BadFile, Rejection, Report, Told};
+use crate::status::Skipped;
+use crate::status::{BadFile, Rejection, Reported, Status};
 
 /// Skipped objects, files and warnings that `/config` lists: the log names the first few only, so
 /// this is where a person finds the others. All of them are counted.
@@ -51,7 +51,7 @@ struct Shown<'a> {
     upstreams_down: Vec<Down>,
     other_kinds: &'a std::collections::BTreeMap<String, usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    snapshot: Option<&'a crate::snapshot::Told>,
+    snapshot: Option<&'a crate::status::snapshot::SnapshotStatus>,
 }
 
 /// One stream of objects, as `/config` shows it.
@@ -71,9 +71,9 @@ struct Watch<'a> {
     decode_failures: u64,
 }
 
-fn watches(told: &Told) -> Vec<Watch<'_>> {
-    let resources = Resource::ALL.iter().map(|resource| resource.plural()).zip(&told.feeds);
-    let all = resources.chain(told.configuration.iter().map(|feed| ("configmaps", feed)));
+fn watches(reported: &Reported) -> Vec<Watch<'_>> {
+    let resources = Resource::ALL.iter().map(|resource| resource.plural()).zip(&reported.feeds);
+    let all = resources.chain(reported.configuration.iter().map(|feed| ("configmaps", feed)));
     all.map(|(resource, feed)| Watch {
         resource,
         is_wanted: feed.is_wanted,
@@ -101,38 +101,38 @@ pub(super) async fn config(
     if views.running.get().is_none() {
         return STARTING.into_response();
     }
-    let (running, report) = (views.running.clone(), views.report.clone());
-    let write = move || running.get().map(|running| text(running, &report)).unwrap_or_default();
+    let (running, status) = (views.running.clone(), views.status.clone());
+    let write = move || running.get().map(|running| text(running, &status)).unwrap_or_default();
     views.pages.page(client.0, "application/json", write).await
 }
 
-fn text(running: &Running, report: &Report) -> String {
+fn text(running: &Running, status: &Status) -> String {
     let upstreams = running.state.published.load().upstreams.clone();
-    let told = report.read();
-    let objects = Resource::ALL.iter().zip(told.objects);
+    let reported = status.read();
+    let objects = Resource::ALL.iter().zip(reported.objects);
     let shown = Shown {
         instance_id: &running.state.identity.instance_id,
-        revision: &told.running.revision,
-        format: told.running.format,
+        revision: &reported.running.revision,
+        format: reported.running.format,
         max_format: crds::config::FORMAT,
-        origin: &told.running.origin,
-        document: &told.running.document,
-        unknown_fields: &told.running.unknown_fields,
-        without_effect: &told.running.without_effect
-            [..told.running.without_effect.len().min(MAX_LISTED)],
-        rejection: told.rejection.as_ref(),
-        is_configured: !told.is_unconfigured,
-        role: &told.role,
-        watches: watches(&told),
+        origin: &reported.running.origin,
+        document: &reported.running.document,
+        unknown_fields: &reported.running.unknown_fields,
+        without_effect: &reported.running.without_effect
+            [..reported.running.without_effect.len().min(MAX_LISTED)],
+        rejection: reported.rejection.as_ref(),
+        is_configured: !reported.is_unconfigured,
+        role: &reported.role,
+        watches: watches(&reported),
         objects: objects.map(|(kind, count)| (kind.plural().into(), count.into())).collect(),
-        skipped_objects: &told.skipped[..told.skipped.len().min(MAX_LISTED)],
-        skipped_object_count: told.skipped.len(),
-        files: &told.bad_files[..told.bad_files.len().min(MAX_LISTED)],
-        warnings: &told.warnings[..told.warnings.len().min(MAX_LISTED)],
-        warning_count: told.warnings.len(),
+        skipped_objects: &reported.skipped[..reported.skipped.len().min(MAX_LISTED)],
+        skipped_object_count: reported.skipped.len(),
+        files: &reported.bad_files[..reported.bad_files.len().min(MAX_LISTED)],
+        warnings: &reported.warnings[..reported.warnings.len().min(MAX_LISTED)],
+        warning_count: reported.warnings.len(),
         upstreams_down: upstreams.down(Instant::now(), MAX_LISTED),
-        other_kinds: &told.other_kinds,
-        snapshot: told.snapshot.folder.is_some().then_some(&told.snapshot),
+        other_kinds: &reported.other_kinds,
+        snapshot: reported.snapshot.folder.is_some().then_some(&reported.snapshot),
     };
     let mut text = serde_json::to_string_pretty(&shown).expect("strings and numbers only");
     text.push('\n');

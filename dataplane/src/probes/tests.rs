@@ -1,72 +1,72 @@
 //! Why a process is not ready, in words, and what holds it so.
 
 use super::*;
-use crate::source::report::Rejection;
+use crate::status::Rejection;
 
 #[test]
 fn e43_readiness_explains_itself() {
-    let (health, report) = (Health::default(), Report::default());
-    report.read().feeds[0].failed("403".into());
-    let reasons = why_not_ready(&health, &report);
+    let (health, status) = (Health::default(), Status::default());
+    status.read().feeds[0].failed("403".into());
+    let reasons = why_not_ready(&health, &status);
     assert_eq!(reasons.len(), 1 + Resource::ALL.len());
     assert!(reasons[0].contains("services") && reasons[0].ends_with("for 0 s: 403"), "{reasons:?}");
-    report.contact();
-    assert_eq!(why_not_ready(&health, &report), ["the DNS sockets are not open yet"]);
+    status.contact();
+    assert_eq!(why_not_ready(&health, &status), ["the DNS sockets are not open yet"]);
     health.serving();
-    assert!(why_not_ready(&health, &report).is_empty());
+    assert!(why_not_ready(&health, &status).is_empty());
     health.leaving();
-    assert_eq!(why_not_ready(&health, &report), ["draining: the process was asked to end"]);
+    assert_eq!(why_not_ready(&health, &status), ["draining: the process was asked to end"]);
 }
 
 #[test]
 fn d5_readiness_never_drops_for_a_refused_configuration() {
-    let (health, report) = (Health::default(), Report::default());
-    report.contact();
+    let (health, status) = (Health::default(), Status::default());
+    status.contact();
     health.serving();
-    report.reject(Rejection { origin: "a.yaml".into(), violations: Vec::new() });
-    assert!(why_not_ready(&health, &report).is_empty());
+    status.reject(Rejection { origin: "a.yaml".into(), violations: Vec::new() });
+    assert!(why_not_ready(&health, &status).is_empty());
 }
 
-fn is_loaded(report: &Report, age_s: u64) {
-    let mut told = report.read();
-    told.snapshot.loaded = Some(loaded(age_s));
+fn is_loaded(status: &Status, age_s: u64) {
+    let mut reported = status.read();
+    reported.snapshot.loaded = Some(loaded(age_s));
     let source = DataSource::Snapshot { confirmed_at_s: 0 };
-    told.feeds.iter_mut().for_each(|feed| feed.source = source);
+    reported.feeds.iter_mut().for_each(|feed| feed.source = source);
 }
 
-fn loaded(age_s: u64) -> crate::snapshot::Loaded {
-    crate::snapshot::Loaded { confirmed_at_s: 0, age_s, at: Instant::now() }
+fn loaded(age_s: u64) -> crate::status::snapshot::Loaded {
+    crate::status::snapshot::Loaded { confirmed_at_s: 0, age_s, at: Instant::now() }
 }
 
 #[test]
 fn k2_a_snapshot_is_enough_and_says_that_it_is_one() {
-    let (health, report) = (Health::default(), Report::default());
+    let (health, status) = (Health::default(), Status::default());
     health.serving();
-    is_loaded(&report, 90);
-    assert!(why_not_ready(&health, &report).is_empty());
-    assert!(notes(&report).contains("confirmed 9"));
-    report.contact();
-    assert_eq!(notes(&report), "");
+    is_loaded(&status, 90);
+    assert!(why_not_ready(&health, &status).is_empty());
+    assert!(notes(&status).contains("confirmed 9"));
+    status.contact();
+    assert_eq!(notes(&status), "");
 }
 
 #[test]
 fn e43_with_an_old_snapshot_live_data_comes_first_if_the_source_answers() {
-    let (health, report) = (Health::default(), Report::default());
+    let (health, status) = (Health::default(), Status::default());
     health.serving();
-    is_loaded(&report, 301);
-    assert_eq!(why_not_ready(&health, &report).len(), 1, "not tried yet");
-    report.read().source_answers = Some(true);
-    assert_eq!(why_not_ready(&health, &report).len(), 1);
-    report.read().source_answers = Some(false);
-    assert!(why_not_ready(&health, &report).is_empty());
-    report.read().source_answers = Some(true);
-    assert!(why_not_ready(&health, &report).is_empty(), "once reached it does not drop");
+    is_loaded(&status, 301);
+    assert_eq!(why_not_ready(&health, &status).len(), 1, "not tried yet");
+    status.read().source_answers = Some(true);
+    assert_eq!(why_not_ready(&health, &status).len(), 1);
+    status.read().source_answers = Some(false);
+    assert!(why_not_ready(&health, &status).is_empty());
+    status.read().source_answers = Some(true);
+    assert!(why_not_ready(&health, &status).is_empty(), "once reached it does not drop");
 }
 
 #[test]
 fn k22_readyz_says_when_answers_are_those_of_a_former_cluster() {
-    let report = Report::default();
-    assert_eq!(notes(&report), "");
-    report.read().feeds[0].is_of_former_cluster = true;
-    assert!(notes(&report).contains("another cluster"), "{}", notes(&report));
+    let status = Status::default();
+    assert_eq!(notes(&status), "");
+    status.read().feeds[0].is_of_former_cluster = true;
+    assert!(notes(&status).contains("another cluster"), "{}", notes(&status));
 }

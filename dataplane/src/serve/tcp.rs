@@ -28,10 +28,10 @@ use tokio::task::LocalSet;
 
 use super::certificate::Certificate;
 use super::counters::{CloseReason, ServeCounters, add};
-use super::desk::{Decision, Desk, Seeds, client};
+use super::responder::{Decision, Responder, Seeds, client};
 use super::{Limits, Phase};
 use connection::Connection;
-use table::{Seat, Table};
+use table::{ConnectionTable, Permit};
 
 /// The largest message, and so the largest reply.
 const MESSAGE_OCTETS: usize = 65_535;
@@ -56,9 +56,9 @@ enum Outcome {
 type Answer = Box<dyn Fn(&[u8], SocketAddr, bool, &mut [u8]) -> Outcome>;
 
 /// What all connections share.
-struct Hall {
+struct TcpServer {
     answer: Answer,
-    table: Rc<Table>,
+    table: Rc<ConnectionTable>,
     counters: Arc<ServeCounters>,
     /// Where late replies are waited for.
     runtime: Handle,
@@ -71,7 +71,7 @@ struct Hall {
 /// Starts the thread that serves these listeners.
 pub(super) fn start(
     listeners: Vec<std::net::TcpListener>,
-    desk: Arc<Desk>,
+    responder: Arc<Responder>,
     limits: watch::Receiver<Limits>,
     phase: watch::Receiver<Phase>,
     more: mpsc::UnboundedReceiver<tls::Listener>,
@@ -82,19 +82,19 @@ pub(super) fn start(
         listeners.into_iter().map(TcpListener::from_std).collect::<io::Result<Vec<_>>>()?
     };
     std::thread::Builder::new().name("tcp".to_owned()).spawn(move || {
-        let (counters, handle) = (Arc::clone(&desk.counters), desk.runtime.clone());
-        let hall = Hall::new(answer(desk), limits.borrow().clone(), counters, handle);
-        LocalSet::new().block_on(&runtime, serve(Rc::new(hall), listeners, limits, phase, more));
+        let (counters, handle) = (Arc::clone(&responder.counters), responder.runtime.clone());
+        let server = TcpServer::new(answer(responder), limits.borrow().clone(), counters, handle);
+        LocalSet::new().block_on(&runtime, serve(Rc::new(server), listeners, limits, phase, more));
     })
 }
 
 /// The real [`Answer`]: the core's decision, and lookups by the forwarder.
-fn answer(desk: Arc<Desk>) -> Answer {
+fn answer(responder: Arc<Responder>) -> Answer {
     let seeds = RefCell::new(Seeds::new());
     // By convention the last counters are this thread's.
-    let own = desk.state.counters.len() - 1;
+    let own = responder.state.counters.len() - 1;
     Box::new(move |packet, peer, room, buffer| {
-        let published = desk.state.published.load();
+        let published = responder.state.published.load();
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let query = Query {
             packet,
@@ -104,19 +104,21 @@ fn answer(desk: Arc<Desk>) -> Answer {
             seed: seeds.borrow_mut().next(),
         };
         // A defect that one message brings out costs its own connection, and is counted.
-        let decided =
-            catch_unwind(AssertUnwindSafe(|| desk.decide(&published, own, &query, room, buffer)));
+        let decided = catch_unwind(AssertUnwindSafe(|| {
+            responder.decide(&published, own, &query, room, buffer)
+        }));
         match decided {
             Ok(Decision::Reply(octets, _)) => Outcome::Reply(octets),
             Ok(Decision::Drop) => Outcome::Close,
             Err(_) => {
-                add(&desk.counters.panics, 1);
+                add(&responder.counters.panics, 1);
                 Outcome::Close
             }
             Ok(Decision::Forward(waiting, held, slot)) => {
-                let (desk, published) = (Arc::clone(&desk), Arc::clone(&published));
+                let (responder, published) = (Arc::clone(&responder), Arc::clone(&published));
                 let late = async move {
-                    let resolved = desk.forwarder.resolve(&published, &waiting, held, slot).await;
+                    let resolved =
+                        responder.forwarder.resolve(&published, &waiting, held, slot).await;
                     frame::sealed(|buffer| resolved.write(&waiting.head, buffer))
                 };
                 debug_assert!(size_of_val(&late) + size_of::<Waiting>() <= frame::WAITING_OCTETS);
@@ -126,11 +128,11 @@ fn answer(desk: Arc<Desk>) -> Answer {
     })
 }
 
-impl Hall {
+impl TcpServer {
     fn new(answer: Answer, limits: Limits, counters: Arc<ServeCounters>, runtime: Handle) -> Self {
         Self {
             answer,
-            table: Rc::new(Table::new(limits, Arc::clone(&counters))),
+            table: Rc::new(ConnectionTable::new(limits, Arc::clone(&counters))),
             counters,
             runtime,
             scratch: RefCell::new(vec![0; MESSAGE_OCTETS].into()),
@@ -148,18 +150,18 @@ impl Hall {
     ) {
         add(&self.counters.tcp_accepted, 1);
         let address = client(peer).ip();
-        let seat = match certificate {
+        let permit = match certificate {
             None => self.table.admit(address),
             Some(_) => self.table.admit_session(address, tls::SESSION_OCTETS),
         };
-        let Some(seat) = seat else {
+        let Some(permit) = permit else {
             self.counters.add_closed(CloseReason::Refused);
             return;
         };
         // Replies are whole messages: nothing is gained by holding one back.
         let _ = stream.set_nodelay(true);
         let certificate = certificate.cloned();
-        tokio::task::spawn_local(attend(Rc::clone(self), stream, peer, seat, certificate));
+        tokio::task::spawn_local(attend(Rc::clone(self), stream, peer, permit, certificate));
     }
 
     async fn set_limits(&self, limits: Limits) {
@@ -177,22 +179,22 @@ impl Hall {
 
 /// One connection from its first octet to its end.
 async fn attend(
-    hall: Rc<Hall>,
+    server: Rc<TcpServer>,
     stream: TcpStream,
     peer: SocketAddr,
-    seat: Seat,
+    permit: Permit,
     certificate: Option<Arc<Certificate>>,
 ) {
-    let counters = Arc::clone(&hall.counters);
+    let counters = Arc::clone(&server.counters);
     let reason = match certificate {
-        None => Connection::new(hall, stream, peer, seat).run().await,
-        Some(certificate) => tls::attend(hall, stream, peer, seat, certificate).await,
+        None => Connection::new(server, stream, peer, permit).run().await,
+        Some(certificate) => tls::attend(server, stream, peer, permit, certificate).await,
     };
     counters.add_closed(reason);
 }
 
 async fn serve(
-    hall: Rc<Hall>,
+    server: Rc<TcpServer>,
     listeners: Vec<TcpListener>,
     mut limits: watch::Receiver<Limits>,
     mut phase: watch::Receiver<Phase>,
@@ -200,7 +202,7 @@ async fn serve(
 ) {
     let mut accepting: Vec<_> = listeners
         .into_iter()
-        .map(|listener| tokio::task::spawn_local(accept(Rc::clone(&hall), listener, None)))
+        .map(|listener| tokio::task::spawn_local(accept(Rc::clone(&server), listener, None)))
         .collect();
     loop {
         let changed = tokio::select! {
@@ -208,8 +210,8 @@ async fn serve(
             Some(listener) = more.recv() => {
                 match listener.open() {
                     Ok((tcp, certificate)) => {
-                        let (for_tls, watched) = (Some(certificate.clone()), tls::follow(hall.clone(), certificate));
-                        accepting.push(tokio::task::spawn_local(accept(hall.clone(), tcp, for_tls)));
+                        let (for_tls, watched) = (Some(certificate.clone()), tls::follow(server.clone(), certificate));
+                        accepting.push(tokio::task::spawn_local(accept(server.clone(), tcp, for_tls)));
                         accepting.push(tokio::task::spawn_local(watched));
                     }
                     Err(error) => tracing::error!(%error, "a listener for TLS cannot be used"),
@@ -218,7 +220,7 @@ async fn serve(
             }
             Ok(()) = limits.changed() => {
                 let limits = limits.borrow_and_update().clone();
-                hall.set_limits(limits).await;
+                server.set_limits(limits).await;
                 continue;
             }
         };
@@ -229,7 +231,7 @@ async fn serve(
         };
         match now {
             Phase::Serving => {}
-            Phase::Draining => hall.drain(),
+            Phase::Draining => server.drain(),
             Phase::Stopping => break,
             Phase::Over => return,
         }
@@ -237,27 +239,31 @@ async fn serve(
     for task in accepting {
         task.abort();
     }
-    hall.drain();
+    server.drain();
     tokio::select! {
-        () = hall.table.empty() => {}
+        () = server.table.empty() => {}
         _ = phase.wait_for(|phase| *phase == Phase::Over) => {}
     }
 }
 
-async fn accept(hall: Rc<Hall>, listener: TcpListener, certificate: Option<Arc<Certificate>>) {
+async fn accept(
+    server: Rc<TcpServer>,
+    listener: TcpListener,
+    certificate: Option<Arc<Certificate>>,
+) {
     let mut pause = ACCEPT_PAUSE;
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
                 pause = ACCEPT_PAUSE;
-                hall.welcome(stream, peer, certificate.as_ref());
+                server.welcome(stream, peer, certificate.as_ref());
             }
             // The connection's own misfortune, gone before we took it.
             Err(error) if is_of_the_connection(&error) => {
-                add(&hall.counters.tcp_accept_failed, 1);
+                add(&server.counters.tcp_accept_failed, 1);
             }
             Err(error) => {
-                add(&hall.counters.tcp_accept_failed, 1);
+                add(&server.counters.tcp_accept_failed, 1);
                 if pause == ACCEPT_PAUSE {
                     tracing::warn!(%error, "cannot accept TCP connections for now; UDP goes on");
                 }

@@ -11,7 +11,7 @@ use dataplane_core::{Query, Transport, Waiting};
 use dataplane_udp::{Batch, DATAGRAM_OCTETS, Datagram, Local, Socket};
 
 use super::counters::add;
-use super::desk::{Decision, Desk, Seeds, client};
+use super::responder::{Decision, Responder, Seeds, client};
 use crate::forward::{Held, Slot};
 use crate::state::Published;
 
@@ -21,7 +21,7 @@ const RECEIVE_PAUSE: Duration = Duration::from_millis(10);
 /// One socket and who serves it.
 pub(super) struct Worker {
     socket: Arc<Socket>,
-    desk: Arc<Desk>,
+    responder: Arc<Responder>,
     number: usize,
     stale: Duration,
     stop: Arc<AtomicBool>,
@@ -31,12 +31,12 @@ pub(super) struct Worker {
 impl Worker {
     pub(super) fn new(
         socket: Arc<Socket>,
-        desk: Arc<Desk>,
+        responder: Arc<Responder>,
         number: usize,
         stale: Duration,
         stop: Arc<AtomicBool>,
     ) -> Self {
-        Self { socket, desk, number, stale, stop, seeds: Seeds::new() }
+        Self { socket, responder, number, stale, stop, seeds: Seeds::new() }
     }
 
     /// Serves until told to stop, then answers what is queued (D3).
@@ -51,7 +51,7 @@ impl Worker {
                 Ok(_) => self.answer(&mut batch),
                 Err(error) => {
                     tracing::warn!(%error, address = %self.socket.local_addr(), "cannot receive");
-                    add(&self.desk.counters.udp_receive_failed, 1);
+                    add(&self.responder.counters.udp_receive_failed, 1);
                     if stopping {
                         return;
                     }
@@ -62,19 +62,19 @@ impl Worker {
     }
 
     fn answer(&mut self, batch: &mut Batch) {
-        let desk = Arc::clone(&self.desk);
-        let published = desk.state.published.load();
+        let responder = Arc::clone(&self.responder);
+        let published = responder.state.published.load();
         let now_s = batch.now().as_secs();
         // A defect that one message brings out must not silence a thread, and with it its share of the clients.
         let answered = catch_unwind(AssertUnwindSafe(|| {
             batch.answer(|datagram, buffer| self.reply(&published, now_s, datagram, buffer));
         }));
         if answered.is_err() {
-            add(&desk.counters.panics, 1);
+            add(&responder.counters.panics, 1);
         }
         let sent = self.socket.send(batch);
         if sent.failed > 0 {
-            add(&desk.counters.udp_send_failed, sent.failed);
+            add(&responder.counters.udp_send_failed, sent.failed);
         }
     }
 
@@ -87,7 +87,7 @@ impl Worker {
         buffer: &mut [u8],
     ) -> usize {
         if datagram.waited > self.stale {
-            add(&self.desk.counters.udp_stale, 1);
+            add(&self.responder.counters.udp_stale, 1);
             return 0;
         }
         let query = Query {
@@ -97,7 +97,7 @@ impl Worker {
             now_s,
             seed: self.seeds.next(),
         };
-        match self.desk.decide(published, self.number, &query, true, buffer) {
+        match self.responder.decide(published, self.number, &query, true, buffer) {
             Decision::Reply(octets, _) => octets,
             Decision::Drop => 0,
             Decision::Forward(waiting, held, slot) => {
@@ -116,16 +116,16 @@ impl Worker {
         from: Local,
         peer: SocketAddr,
     ) {
-        let (desk, socket) = (Arc::clone(&self.desk), Arc::clone(&self.socket));
+        let (responder, socket) = (Arc::clone(&self.responder), Arc::clone(&self.socket));
         let published = Arc::clone(published);
         let late = async move {
-            let resolved = desk.forwarder.resolve(&published, &waiting, held, slot).await;
+            let resolved = responder.forwarder.resolve(&published, &waiting, held, slot).await;
             let mut buffer = [0; DATAGRAM_OCTETS];
             let octets = resolved.write(&waiting.head, &mut buffer);
             if socket.send_to(&buffer[..octets], from, peer).is_err() {
-                add(&desk.counters.udp_send_failed, 1);
+                add(&responder.counters.udp_send_failed, 1);
             }
         };
-        self.desk.spawn_late(late);
+        self.responder.spawn_late(late);
     }
 }

@@ -4,12 +4,14 @@ mod lists;
 
 use std::fs;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dataplane_core::{Change, Key, Namespace, Object, Service, ServiceKind};
 
 use super::*;
 use crate::source::writer::{Setup, Writer};
+use crate::status::snapshot::SnapshotStatus;
 
 /// Generous: machines that build are slow at times.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -38,15 +40,15 @@ impl Drop for Folder {
     }
 }
 
-fn writer(config: &Config) -> (Writer, Arc<Report>) {
-    let report = Arc::<Report>::default();
+fn writer(config: &Config) -> (Writer, Arc<Status>) {
+    let status = Arc::<Status>::default();
     let setup = Setup {
         counters: Vec::new(),
         identity: crate::identity::of_this_process(None),
         resolv_conf: PathBuf::from("/nonexistent"),
-        report: report.clone(),
+        status: status.clone(),
     };
-    (Writer::new(config, setup).unwrap(), report)
+    (Writer::new(config, setup).unwrap(), status)
 }
 
 fn service(name: &str, uid: u128, version: u64) -> Object {
@@ -81,33 +83,33 @@ fn complete(writer: &mut Writer, objects: Vec<Object>) {
 }
 
 /// Goes on until so many snapshots have been written, or failed.
-fn step_until(writer: &mut Writer, report: &Report, done: impl Fn(&Told) -> bool) {
+fn step_until(writer: &mut Writer, status: &Status, done: impl Fn(&SnapshotStatus) -> bool) {
     let begin = Instant::now();
-    while !done(&report.read().snapshot) {
+    while !done(&status.read().snapshot) {
         let wait = writer.step_snapshot().expect("snapshots are kept");
         std::thread::sleep(wait.min(Duration::from_millis(5)));
-        assert!(begin.elapsed() < PATIENCE, "{:?}", report.read().snapshot);
+        assert!(begin.elapsed() < PATIENCE, "{:?}", status.read().snapshot);
     }
 }
 
 /// A folder with a snapshot of two Services and the Namespace `kube-system`, uid 1.
 fn written(config: &Config) -> Folder {
     let folder = Folder::new();
-    let (mut writer, report) = writer(config);
+    let (mut writer, status) = writer(config);
     writer.keep_snapshots(&folder.0).unwrap();
     complete(&mut writer, vec![service("cart", 5, 50), service("web", 6, 60), kube_system(1)]);
-    step_until(&mut writer, &report, |told| told.writes == 1);
+    step_until(&mut writer, &status, |reported| reported.writes == 1);
     folder
 }
 
-fn load(folder: &Folder, config: &Config) -> (Writer, Arc<Report>, bool) {
-    let (mut writer, report) = writer(config);
-    let is_loaded = open(&folder.0, &report).is_some_and(|stored| writer.load(&folder.0, stored));
-    (writer, report, is_loaded)
+fn load(folder: &Folder, config: &Config) -> (Writer, Arc<Status>, bool) {
+    let (mut writer, status) = writer(config);
+    let is_loaded = open(&folder.0, &status).is_some_and(|stored| writer.load(&folder.0, stored));
+    (writer, status, is_loaded)
 }
 
-fn services(report: &Report) -> usize {
-    report.read().objects[Resource::Services as usize]
+fn services(status: &Status) -> usize {
+    status.read().objects[Resource::Services as usize]
 }
 
 fn source(writer: &Writer, resource: Resource) -> DataSource {
@@ -122,23 +124,23 @@ fn with_exposure(selector: &str) -> Config {
 #[test]
 fn k2_what_was_written_is_served_at_the_next_start() {
     let folder = written(&Config::default());
-    let (writer, report, is_loaded) = load(&folder, &Config::default());
+    let (writer, status, is_loaded) = load(&folder, &Config::default());
     assert!(is_loaded);
-    assert_eq!(services(&report), 2);
+    assert_eq!(services(&status), 2);
     for resource in lists::OBJECTS {
         assert!(matches!(source(&writer, resource), DataSource::Snapshot { .. }), "{resource:?}");
     }
-    let told = report.read().snapshot.clone();
-    assert!(told.loaded.unwrap().age_s <= PATIENCE.as_secs(), "{told:?}");
+    let reported = status.read().snapshot.clone();
+    assert!(reported.loaded.unwrap().age_s <= PATIENCE.as_secs(), "{reported:?}");
     assert!(folder.file().exists() && !folder.0.join(TEMPORARY).exists());
 }
 
 #[test]
 fn no_snapshot_is_nothing_to_report() {
     let folder = Folder::new();
-    let (writer, report, is_loaded) = load(&folder, &Config::default());
+    let (writer, status, is_loaded) = load(&folder, &Config::default());
     assert!(!is_loaded);
-    assert_eq!(report.read().snapshot.refused, None);
+    assert_eq!(status.read().snapshot.refused, None);
     assert_eq!(source(&writer, Resource::Services), DataSource::None);
 }
 
@@ -146,9 +148,9 @@ fn no_snapshot_is_nothing_to_report() {
 fn g163_a_snapshot_of_another_domain_is_set_aside() {
     let folder = written(&Config::default());
     let other = Config { domain: "other.example".into(), ..Config::default() };
-    let (writer, report, is_loaded) = load(&folder, &other);
+    let (writer, status, is_loaded) = load(&folder, &other);
     assert!(!is_loaded);
-    let refused = report.read().snapshot.refused.clone().unwrap();
+    let refused = status.read().snapshot.refused.clone().unwrap();
     assert!(refused.contains("of the cluster domain cluster.local"), "{refused}");
     assert!(!folder.file().exists() && folder.0.join(REJECTED).exists());
     assert_eq!(source(&writer, Resource::Services), DataSource::None);
@@ -158,7 +160,7 @@ fn g163_a_snapshot_of_another_domain_is_set_aside() {
 fn g163_what_was_changed_or_cut_anywhere_is_set_aside() {
     let folder = written(&Config::default());
     let intact = fs::read(folder.file()).unwrap();
-    let report = Report::default();
+    let status = Status::default();
     let mut damaged: Vec<Vec<u8>> = (0..intact.len()).map(|end| intact[..end].to_vec()).collect();
     damaged.extend((0..intact.len()).map(|at| {
         let mut octets = intact.clone();
@@ -168,11 +170,11 @@ fn g163_what_was_changed_or_cut_anywhere_is_set_aside() {
     damaged.push([&intact[..], b"x"].concat());
     for octets in damaged {
         fs::write(folder.file(), &octets).unwrap();
-        assert!(open(&folder.0, &report).is_none(), "{} octets", octets.len());
+        assert!(open(&folder.0, &status).is_none(), "{} octets", octets.len());
         assert!(!folder.file().exists() && folder.0.join(REJECTED).exists());
     }
     fs::write(folder.file(), &intact).unwrap();
-    assert!(open(&folder.0, &report).is_some());
+    assert!(open(&folder.0, &status).is_some());
 }
 
 /// A file with the right checksum, whatever is in it.
@@ -192,9 +194,9 @@ fn g163_what_is_sealed_and_yet_wrong_is_set_aside_and_leaves_nothing() {
             let mut octets = content.to_vec();
             octets[at] = octet;
             fs::write(folder.file(), sealed(&octets)).unwrap();
-            let (writer, report, is_loaded) = load(&folder, &Config::default());
+            let (writer, status, is_loaded) = load(&folder, &Config::default());
             if !is_loaded {
-                assert_eq!(services(&report), 0);
+                assert_eq!(services(&status), 0);
                 assert_eq!(source(&writer, Resource::Services), DataSource::None);
             }
         }
@@ -224,9 +226,9 @@ fn g163_e41_a_snapshot_25_h_old_is_not_used_and_its_configuration_is() {
 fn e41_a_maximum_age_of_0_means_never() {
     let folder = written(&Config::default());
     let text = r#"{"format":1,"warmStart":{"maxAgeSeconds":0}}"#;
-    let (_, report, is_loaded) = load(&folder, &Config::from_json(text).unwrap().0);
+    let (_, status, is_loaded) = load(&folder, &Config::from_json(text).unwrap().0);
     assert!(!is_loaded);
-    assert!(report.read().snapshot.refused.as_ref().unwrap().contains("maxAgeSeconds is 0"));
+    assert!(status.read().snapshot.refused.as_ref().unwrap().contains("maxAgeSeconds is 0"));
 }
 
 #[test]
@@ -234,12 +236,12 @@ fn e46_the_configuration_is_kept_and_during_a_canary_the_stable_one() {
     let stable = Config { ttl_seconds: 9, ..Config::default() };
     let canary = Config { ttl_seconds: 10, ..Config::default() };
     let folder = Folder::new();
-    let (mut writer, report) = writer(&stable);
+    let (mut writer, status) = writer(&stable);
     writer.keep_snapshots(&folder.0).unwrap();
     writer.configure(&canary).unwrap();
     writer.keep_configuration(Arc::new(stable.clone()));
     complete(&mut writer, vec![kube_system(1)]);
-    step_until(&mut writer, &report, |told| told.writes == 1);
+    step_until(&mut writer, &status, |reported| reported.writes == 1);
     let stored = Stored::open(&folder.file()).unwrap().unwrap();
     assert_eq!(stored.configuration().unwrap(), stable);
 }
@@ -248,9 +250,9 @@ fn e46_the_configuration_is_kept_and_during_a_canary_the_stable_one() {
 fn labels_that_were_not_kept_make_it_useless_rather_than_wrong() {
     let folder = written(&Config::default());
     let selecting = with_exposure(r#"{"matchLabels":{"tier":"front"}}"#);
-    let (_, report, is_loaded) = load(&folder, &selecting);
+    let (_, status, is_loaded) = load(&folder, &selecting);
     assert!(!is_loaded, "every Service would be hidden");
-    assert!(report.read().snapshot.refused.as_ref().unwrap().contains("another exposure"));
+    assert!(status.read().snapshot.refused.as_ref().unwrap().contains("another exposure"));
     assert!(folder.file().exists(), "it is good under the configuration it was written under");
     let folder = written(&selecting);
     assert!(load(&folder, &selecting).2);
@@ -260,30 +262,30 @@ fn labels_that_were_not_kept_make_it_useless_rather_than_wrong() {
 #[test]
 fn a_configuration_that_reads_more_drops_what_only_a_snapshot_knows() {
     let folder = written(&Config::default());
-    let (mut writer, report, _) = load(&folder, &Config::default());
+    let (mut writer, status, _) = load(&folder, &Config::default());
     writer.configure(&with_exposure(r#"{"matchLabels":{"tier":"front"}}"#)).unwrap();
     writer.publish();
     assert_eq!(source(&writer, Resource::Services), DataSource::None);
-    assert_eq!(services(&report), 0);
+    assert_eq!(services(&status), 0);
 }
 
 #[test]
 fn e42_a_snapshot_of_another_cluster_is_dropped_at_once() {
     let folder = written(&Config::default());
-    let (mut writer, report, _) = load(&folder, &Config::default());
+    let (mut writer, status, _) = load(&folder, &Config::default());
     writer.begin(Resource::Namespaces);
     writer.apply(Change::Apply(kube_system(2)));
     writer.publish();
-    assert_eq!(services(&report), 0);
+    assert_eq!(services(&status), 0);
     assert_eq!(source(&writer, Resource::Services), DataSource::None);
-    assert_eq!(report.read().objects[Resource::Namespaces as usize], 1, "the live one stays");
-    assert_eq!(report.read().snapshot.loaded, None);
+    assert_eq!(status.read().objects[Resource::Namespaces as usize], 1, "the live one stays");
+    assert_eq!(status.read().snapshot.loaded, None);
 }
 
 #[test]
 fn e40_nothing_is_written_before_the_first_sync() {
     let folder = Folder::new();
-    let (mut writer, report) = writer(&Config::default());
+    let (mut writer, status) = writer(&Config::default());
     writer.keep_snapshots(&folder.0).unwrap();
     for resource in [Resource::Services, Resource::Namespaces] {
         writer.begin(resource);
@@ -294,49 +296,49 @@ fn e40_nothing_is_written_before_the_first_sync() {
         assert_eq!(writer.step_snapshot(), Some(IDLE));
     }
     drop(writer);
-    assert_eq!(report.read().snapshot.writes, 0);
+    assert_eq!(status.read().snapshot.writes, 0);
     assert!(!folder.file().exists());
 }
 
 #[test]
 fn e40_when_draining_the_last_change_is_written_at_once() {
     let folder = Folder::new();
-    let (mut writer, report) = writer(&Config::default());
+    let (mut writer, status) = writer(&Config::default());
     writer.keep_snapshots(&folder.0).unwrap();
     complete(&mut writer, vec![service("cart", 5, 50)]);
-    step_until(&mut writer, &report, |told| told.writes == 1);
+    step_until(&mut writer, &status, |reported| reported.writes == 1);
     writer.apply(Change::Apply(service("late", 7, 70)));
     writer.publish();
-    report.read().is_draining = true;
-    step_until(&mut writer, &report, |told| told.writes == 2);
+    status.read().is_draining = true;
+    step_until(&mut writer, &status, |reported| reported.writes == 2);
     assert_eq!(services(&load(&folder, &Config::default()).1), 2);
 }
 
 #[test]
 fn a_folder_that_cannot_be_written_to_is_counted_and_nothing_else_suffers() {
     let folder = Folder::new();
-    let (mut writer, report) = writer(&Config::default());
+    let (mut writer, status) = writer(&Config::default());
     writer.keep_snapshots(&folder.0).unwrap();
     // Even root cannot write to a folder that is gone.
     fs::remove_dir_all(&folder.0).unwrap();
     complete(&mut writer, vec![service("cart", 5, 50)]);
-    step_until(&mut writer, &report, |told| told.failures == 1);
-    let told = report.read().snapshot.clone();
-    assert!(told.error.is_some() && told.writes == 0, "{told:?}");
+    step_until(&mut writer, &status, |reported| reported.failures == 1);
+    let reported = status.read().snapshot.clone();
+    assert!(reported.error.is_some() && reported.writes == 0, "{reported:?}");
 }
 
 #[test]
 fn a_cluster_of_many_steps_comes_back_whole() {
     let folder = Folder::new();
-    let (mut before, report) = writer(&Config::default());
+    let (mut before, status) = writer(&Config::default());
     before.keep_snapshots(&folder.0).unwrap();
     let count = 3 * STEP;
     let objects = (0..count).map(|number| service(&format!("s{number}"), 1, 1)).collect();
     complete(&mut before, objects);
-    step_until(&mut before, &report, |told| told.writes == 1);
-    let (_, report, is_loaded) = load(&folder, &Config::default());
+    step_until(&mut before, &status, |reported| reported.writes == 1);
+    let (_, status, is_loaded) = load(&folder, &Config::default());
     assert!(is_loaded);
-    assert_eq!(services(&report), count);
+    assert_eq!(services(&status), count);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use super::format::{END, MAX_FILE};
 use super::{FILE, TEMPORARY};
-use crate::source::report::Report;
+use crate::status::Status;
 
 /// Blocks that wait for the disk; with their size, what a snapshot in the making holds in memory.
 const MAX_BLOCKS: usize = 4;
@@ -34,17 +34,17 @@ pub(super) enum Part {
 }
 
 /// Starts the thread; it ends with the sender.
-pub(super) fn start(folder: &Path, report: Arc<Report>) -> anyhow::Result<SyncSender<Part>> {
+pub(super) fn start(folder: &Path, status: Arc<Status>) -> anyhow::Result<SyncSender<Part>> {
     let (to, from) = sync_channel(MAX_BLOCKS);
     let folder = folder.to_owned();
     std::thread::Builder::new()
         .name("snapshot".into())
-        .spawn(move || run(&folder, &from, &report))
+        .spawn(move || run(&folder, &from, &status))
         .context("cannot start the thread that writes snapshots")?;
     Ok(to)
 }
 
-fn run(folder: &Path, parts: &Receiver<Part>, report: &Report) {
+fn run(folder: &Path, parts: &Receiver<Part>, status: &Status) {
     let mut file: Option<Unfinished> = None;
     for part in parts {
         let done = match (part, file.take()) {
@@ -66,34 +66,34 @@ fn run(folder: &Path, parts: &Receiver<Part>, report: &Report) {
         };
         match done {
             Ok(None) => {}
-            Ok(Some(done)) => written(report, done),
-            Err(error) => failed(report, folder, &error),
+            Ok(Some(done)) => written(status, done),
+            Err(error) => failed(status, folder, &error),
         }
     }
 }
 
-fn written(report: &Report, (confirmed_at_s, revision, octets): (u64, String, u64)) {
-    let mut told = report.read();
-    if told.snapshot.error.take().is_some() || told.snapshot.writes == 0 {
+fn written(status: &Status, (confirmed_at_s, revision, octets): (u64, String, u64)) {
+    let mut reported = status.read();
+    if reported.snapshot.error.take().is_some() || reported.snapshot.writes == 0 {
         tracing::info!(octets, "snapshot written: a restart answers from it at once");
     }
-    told.snapshot.writes += 1;
-    told.snapshot.octets = octets;
-    told.snapshot.on_disk_confirmed_at_s = Some(confirmed_at_s);
-    told.snapshot.on_disk_revision = Some(revision);
+    reported.snapshot.writes += 1;
+    reported.snapshot.octets = octets;
+    reported.snapshot.on_disk_confirmed_at_s = Some(confirmed_at_s);
+    reported.snapshot.on_disk_revision = Some(revision);
 }
 
-fn failed(report: &Report, folder: &Path, error: &io::Error) {
-    let mut told = report.read();
-    told.snapshot.failures += 1;
+fn failed(status: &Status, folder: &Path, error: &io::Error) {
+    let mut reported = status.read();
+    reported.snapshot.failures += 1;
     let text = format!("{error}");
-    if told.snapshot.error.as_ref() != Some(&text) {
+    if reported.snapshot.error.as_ref() != Some(&text) {
         tracing::warn!(
             folder = %folder.display(),
             "a snapshot cannot be written, the one before stays: {text}. Make the folder of \
              --state-dir writable and give it room"
         );
-        told.snapshot.error = Some(text);
+        reported.snapshot.error = Some(text);
     }
 }
 

@@ -6,17 +6,17 @@
 
 mod client;
 mod configuration;
+mod connect;
 mod decode;
-mod desk;
+mod heartbeat;
+mod ingest;
 mod items;
 mod list;
 mod pages;
-mod pulse;
 mod rollout;
 mod supervise;
 mod watch;
 mod watched;
-mod way;
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -35,21 +35,21 @@ use super::configuration::Checked;
 use super::writer::{Setup, Writer};
 use crate::snapshot;
 use crate::state::State;
+use client::ApiClient;
 use configuration::Settling;
-use desk::Desk;
+use ingest::Ingest;
 use watch::Stream;
 use watched::Watched;
-use way::Way;
 
-pub use client::Credentials;
 pub use configuration::Wanted;
+pub use connect::Credentials;
 
 /// How long a start without any configuration on this machine waits for the ConfigMap.
 const FIRST_CONFIGURATION: Duration = Duration::from_secs(2);
 /// How often it is looked whether time alone changed something.
 const TICK: Duration = Duration::from_millis(100);
-/// How often what is not served is told.
-const TELL: Duration = Duration::from_secs(1);
+/// How often what is not served is reported.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// E25: a list for comparison after 5 to 7 hours.
 const COMPARE_AFTER: Duration = Duration::from_secs(5 * 3600);
 
@@ -143,12 +143,13 @@ fn run(
     };
     LocalSet::new().block_on(&runtime, async {
         match open(options, setup).await {
-            Ok((way, desk)) => {
+            Ok((client, ingest)) => {
                 let running = {
-                    let desk = desk.borrow();
-                    (desk.writer.state(), desk.writer.configs())
+                    let ingest = ingest.borrow();
+                    (ingest.writer.state(), ingest.writer.configs())
                 };
-                let work = tokio::task::spawn_local(follow(way, desk, running, opened.clone()));
+                let work =
+                    tokio::task::spawn_local(follow(client, ingest, running, opened.clone()));
                 tokio::select! {
                     _ = ended => {}
                     ended = work => {
@@ -165,84 +166,87 @@ fn run(
 }
 
 /// What does not need the API server to be there.
-async fn open(options: Options, setup: Setup) -> anyhow::Result<(Rc<Way>, Rc<RefCell<Desk>>)> {
+async fn open(
+    options: Options,
+    setup: Setup,
+) -> anyhow::Result<(Rc<ApiClient>, Rc<RefCell<Ingest>>)> {
     let Options { credentials, wanted, pod_uid, state_dir, pace } = options;
-    let stored = state_dir.as_deref().and_then(|folder| snapshot::open(folder, &setup.report));
+    let stored = state_dir.as_deref().and_then(|folder| snapshot::open(folder, &setup.status));
     let first = match configuration::first(&wanted) {
         Err(error) if stored.as_ref().is_some_and(|stored| stored.configuration().is_ok()) => {
             // E46: the one in the snapshot is used, and the refusal reported.
             let rejection = super::configuration::unusable("--config".into(), format!("{error:#}"));
-            setup.report.reject(rejection);
+            setup.status.reject(rejection);
             None
         }
         first => first?,
     };
-    let way = Rc::new(Way::open(credentials).await?);
-    let report = setup.report.clone();
+    let client = Rc::new(ApiClient::open(credentials).await?);
+    let status = setup.status.clone();
     let unusable = |error| anyhow::anyhow!("the configuration cannot be used: {error}");
     let writer = match &first {
         Some(Checked { config, .. }) => Writer::new(config, setup).map_err(unusable)?,
         None => Writer::unconfigured(setup).map_err(unusable)?,
     };
-    let mut desk = Desk::new(writer, report, Settling::new(wanted.clone(), pod_uid, pace));
+    let mut ingest = Ingest::new(writer, status, Settling::new(wanted.clone(), pod_uid, pace));
     if let Wanted::ConfigMap { namespace, name, .. } = wanted {
-        desk.follow_config_map(Watched::ConfigMap { namespace, name });
+        ingest.follow_config_map(Watched::ConfigMap { namespace, name });
     }
     if let Some(checked) = first {
-        desk.adopt(checked);
+        ingest.adopt(checked);
     }
-    desk.state_dir = state_dir.map(|folder| (folder, stored));
-    desk.start_with_what_is_kept();
-    Ok((way, Rc::new(RefCell::new(desk))))
+    ingest.state_dir = state_dir.map(|folder| (folder, stored));
+    ingest.start_with_what_is_kept();
+    Ok((client, Rc::new(RefCell::new(ingest))))
 }
 
 /// Every stream, until the thread ends.
 async fn follow(
-    way: Rc<Way>,
-    desk: Rc<RefCell<Desk>>,
+    client: Rc<ApiClient>,
+    ingest: Rc<RefCell<Ingest>>,
     running: (Arc<State>, channel::Receiver<Arc<Config>>),
     opened: mpsc::SyncSender<Opened>,
 ) {
-    tokio::task::spawn_local(way::renew(way.clone()));
+    tokio::task::spawn_local(client::renew(client.clone()));
     let (dead, _) = channel::channel(0);
-    let stream = |watched| Stream::new(watched, way.clone(), desk.clone(), dead.subscribe());
-    let is_configured = desk.borrow().is_configured();
+    let stream = |watched| Stream::new(watched, client.clone(), ingest.clone(), dead.subscribe());
+    let is_configured = ingest.borrow().is_configured();
     if is_configured {
         // Nothing else comes before the first answer: neither a request nor its time-out.
         let _ = opened.send(Ok(running.clone()));
     }
-    let config_map = desk.borrow().config_map.clone();
+    let config_map = ingest.borrow().config_map.clone();
     if let Some(watched) = config_map {
         tokio::task::spawn_local(stream(watched).follow());
     }
     if !is_configured {
-        wait_for_configuration(&desk, FIRST_CONFIGURATION).await;
-        desk.borrow_mut().warm_start();
+        wait_for_configuration(&ingest, FIRST_CONFIGURATION).await;
+        ingest.borrow_mut().warm_start();
         let _ = opened.send(Ok(running));
     }
-    tokio::task::spawn_local(pulse::beat(way.clone(), dead.clone()));
-    tokio::task::spawn_local(tick(desk.clone()));
+    tokio::task::spawn_local(heartbeat::beat(client.clone(), dead.clone()));
+    tokio::task::spawn_local(tick(ingest.clone()));
     // Without a configuration nothing would be answered from them (E44), and which are needed is
     // not known either.
-    wait_for_configuration(&desk, Duration::MAX).await;
-    desk.borrow_mut().warm_start();
-    tokio::task::spawn_local(keep_snapshots(desk.clone()));
+    wait_for_configuration(&ingest, Duration::MAX).await;
+    ingest.borrow_mut().warm_start();
+    tokio::task::spawn_local(keep_snapshots(ingest.clone()));
     for resource in [Resource::Services, Resource::EndpointSlices, Resource::Namespaces] {
         tokio::task::spawn_local(stream(Watched::Objects(resource)).follow());
     }
-    follow_pods(&desk, || stream(Watched::Objects(Resource::Pods))).await;
+    follow_pods(&ingest, || stream(Watched::Objects(Resource::Pods))).await;
 }
 
-async fn wait_for_configuration(desk: &Rc<RefCell<Desk>>, at_most: Duration) {
+async fn wait_for_configuration(ingest: &Rc<RefCell<Ingest>>, at_most: Duration) {
     let begun = Instant::now();
-    while !desk.borrow().is_configured() && begun.elapsed() < at_most {
+    while !ingest.borrow().is_configured() && begun.elapsed() < at_most {
         tokio::time::sleep(TICK).await;
     }
 }
 
 /// Pods are watched only while a configuration verifies pod records.
-async fn follow_pods(desk: &Rc<RefCell<Desk>>, stream: impl Fn() -> Stream) {
-    let mut wanted = desk.borrow().pods_wanted.subscribe();
+async fn follow_pods(ingest: &Rc<RefCell<Ingest>>, stream: impl Fn() -> Stream) {
+    let mut wanted = ingest.borrow().pods_wanted.subscribe();
     let mut is_start = true;
     loop {
         if !*wanted.borrow_and_update() {
@@ -252,37 +256,37 @@ async fn follow_pods(desk: &Rc<RefCell<Desk>>, stream: impl Fn() -> Stream) {
             }
             continue;
         }
-        let spread = if is_start { Duration::ZERO } else { desk.borrow().settling.pace.spread };
+        let spread = if is_start { Duration::ZERO } else { ingest.borrow().settling.pace.spread };
         let work = async {
             tokio::time::sleep(spread.mul_f64(chance())).await;
             stream().follow().await;
         };
         tokio::select! {
             () = work => {}
-            _ = wanted.wait_for(|wanted| !wanted) => desk.borrow_mut().forget(Resource::Pods),
+            _ = wanted.wait_for(|wanted| !wanted) => ingest.borrow_mut().forget(Resource::Pods),
         }
     }
 }
 
 /// E40: a little at a time, between events.
-async fn keep_snapshots(desk: Rc<RefCell<Desk>>) {
+async fn keep_snapshots(ingest: Rc<RefCell<Ingest>>) {
     loop {
-        let next = desk.borrow_mut().writer.step_snapshot();
+        let next = ingest.borrow_mut().writer.step_snapshot();
         // At the latest: a drain writes one more, at once.
         tokio::time::sleep(next.unwrap_or(TICK).min(TICK)).await;
     }
 }
 
-async fn tick(desk: Rc<RefCell<Desk>>) {
-    let mut told = Instant::now();
+async fn tick(ingest: Rc<RefCell<Ingest>>) {
+    let mut reported = Instant::now();
     loop {
         tokio::time::sleep(TICK).await;
         let now = Instant::now();
-        let mut desk = desk.borrow_mut();
-        desk.tick(now);
-        if now - told >= TELL {
-            told = now;
-            desk.tell();
+        let mut ingest = ingest.borrow_mut();
+        ingest.tick(now);
+        if now - reported >= REPORT_INTERVAL {
+            reported = now;
+            ingest.report();
         }
     }
 }

@@ -4,8 +4,8 @@ use crds::Config;
 use crds::config::ConfigError;
 use serde_json::Value;
 
-use super::documents::Configuration;
-use super::report::{Rejection, Running, Violation};
+use super::objects::documents::Configuration;
+use crate::status::{Rejection, Running, Violation};
 
 /// What runs when the folder has no ClusterDNS.
 const DEFAULTS: &str = "defaults: the folder has no ClusterDNS";

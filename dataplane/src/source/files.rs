@@ -19,11 +19,12 @@ use std::time::SystemTime;
 use anyhow::{Context, bail};
 use dataplane_core::{Change, Key, Object, Relist, Resource};
 
-use super::assemble::World;
-use super::report::{Rejection, Report};
+use super::configuration;
+use super::objects::assemble::World;
+use super::objects::documents;
 use super::writer::{Setup, Writer};
-use super::{Skipped, configuration, documents};
 use crate::state::State;
+use crate::status::{Rejection, Skipped, Status};
 use folder::Folder;
 
 pub use watch::Watch;
@@ -37,7 +38,7 @@ pub struct Files {
     root: PathBuf,
     folder: Folder,
     writer: Writer,
-    report: Arc<Report>,
+    status: Arc<Status>,
     /// What the index holds.
     applied: BTreeMap<(Resource, Key), Arc<Object>>,
     /// The ClusterDNS looked at last, good or not; `None`: there is none in the folder.
@@ -72,13 +73,13 @@ impl Files {
         }
         let world = folder.world(None);
         let checked = configuration::of(world.configuration.as_ref()).map_err(refused)?;
-        let report = setup.report.clone();
+        let status = setup.status.clone();
         let writer = Writer::new(&checked.config, setup)
             .map_err(|error| anyhow::anyhow!("the configuration cannot be used: {error}"))?;
-        report.run(checked.running);
+        status.run(checked.running);
         let looked_at = world.configuration.as_ref().map(|(found, _)| found.clone());
         let root = root.to_owned();
-        let mut files = Files { root, folder, writer, report, applied: BTreeMap::new(), looked_at };
+        let mut files = Files { root, folder, writer, status, applied: BTreeMap::new(), looked_at };
         files.apply_first(world);
         Ok(files)
     }
@@ -127,7 +128,7 @@ impl Files {
     /// Looks at the folder, and makes visible what changed.
     fn refresh(&mut self) {
         let is_changed = self.folder.scan(SystemTime::now());
-        self.report.contact();
+        self.status.contact();
         if is_changed {
             self.apply_folder();
         }
@@ -162,17 +163,17 @@ impl Files {
         let checked = match configuration::of(world.configuration.as_ref()) {
             Ok(checked) => checked,
             Err(rejection) => {
-                self.report.reject(rejection);
+                self.status.reject(rejection);
                 return false;
             }
         };
         match self.writer.configure(&checked.config) {
             Ok(relist) => {
-                self.report.run(checked.running);
+                self.status.run(checked.running);
                 relist != Relist::Nothing
             }
             Err(error) => {
-                self.report.reject(configuration::unusable(checked.running.origin, error));
+                self.status.reject(configuration::unusable(checked.running.origin, error));
                 false
             }
         }
@@ -197,7 +198,7 @@ impl Files {
         }
         self.applied.clone_from(&world.objects);
         if changes > 0 {
-            self.report.read().changes += changes;
+            self.status.read().changes += changes;
             tracing::debug!(changes, "objects changed");
         }
     }
@@ -205,8 +206,8 @@ impl Files {
     /// Publishes, and tells what there is to tell.
     fn finish(&mut self, world: World) {
         self.writer.publish();
-        self.report.contact();
-        self.report.read().other_kinds = world.other_kinds;
+        self.status.contact();
+        self.status.read().other_kinds = world.other_kinds;
         let mut skipped: Vec<Skipped> = world.skipped;
         skipped.extend(self.writer.problems());
         skipped.sort();
@@ -216,7 +217,7 @@ impl Files {
             warnings.push(CONFIGURATION_IS_GONE.to_owned());
         }
         warnings.extend(self.writer.upstream_problems().iter().cloned());
-        self.report.tell(skipped, self.folder.bad_files(), warnings);
+        self.status.report_unserved(skipped, self.folder.bad_files(), warnings);
     }
 }
 

@@ -15,12 +15,12 @@ use tokio::sync::watch;
 
 pub use warm::KUBE_SYSTEM;
 
-use super::Skipped;
-use super::report::Report;
-use super::unserved::Unserved;
 use crate::forward::{ResolvConf, Upstreams};
 use crate::settings;
 use crate::state::{Published, State};
+use crate::status::Skipped;
+use crate::status::Status;
+use crate::status::unserved::Unserved;
 
 /// What a writer needs to know of the process.
 #[derive(Clone, Debug)]
@@ -32,7 +32,7 @@ pub struct Setup {
     /// Names the default upstreams, where the configuration does not.
     pub resolv_conf: PathBuf,
     /// Where to tell what happens.
-    pub report: Arc<Report>,
+    pub status: Arc<Status>,
 }
 
 /// Owns the index; lives on the source's thread.
@@ -44,7 +44,7 @@ pub struct Writer {
     state: Arc<State>,
     upstreams: Arc<Upstreams>,
     resolv_conf: PathBuf,
-    report: Arc<Report>,
+    status: Arc<Status>,
     /// What the index does not serve of an object, for as long as it holds it.
     problems: Unserved,
     /// Whether the list in progress began in this index. One that began in the index before lacks
@@ -84,7 +84,7 @@ impl Writer {
     /// # Errors
     /// Never in fact: the defaults can be used.
     pub fn unconfigured(setup: Setup) -> Result<Writer, String> {
-        setup.report.read().is_unconfigured = true;
+        setup.status.read().is_unconfigured = true;
         Writer::of(&Config::default(), setup, Index::unconfigured)
     }
 
@@ -93,7 +93,7 @@ impl Writer {
         setup: Setup,
         index: impl FnOnce(Settings) -> Index,
     ) -> Result<Writer, String> {
-        let Setup { counters, identity, resolv_conf, report } = setup;
+        let Setup { counters, identity, resolv_conf, status } = setup;
         let index = index(settings::of(config)?);
         let upstreams = Arc::new(Upstreams::of(config, &resolv_conf));
         let published = Published { records: index.records(), upstreams: upstreams.clone() };
@@ -104,7 +104,7 @@ impl Writer {
             state: Arc::new(state),
             upstreams,
             resolv_conf,
-            report,
+            status,
             problems: Unserved::default(),
             has_begun: [false; Resource::ALL.len()],
             configs: watch::Sender::new(Arc::new(config.clone())),
@@ -134,7 +134,7 @@ impl Writer {
         self.take_upstreams(config);
         let new = Arc::new(config.clone());
         let old = self.configs.send_replace(new.clone());
-        self.report.read().is_unconfigured = false;
+        self.status.read().is_unconfigured = false;
         self.forget_what_lacks(&old, &new);
         self.keep_configuration(new);
         // What was exported so far was kept under the one before.
@@ -199,7 +199,7 @@ impl Writer {
             index.list_is_at(resource, version);
         }
         if is_reset && !was_reset {
-            self.report.read().feeds[resource as usize].resets += 1;
+            self.status.read().feeds[resource as usize].resets += 1;
             tracing::warn!(
                 resource = resource.plural(),
                 version,
@@ -250,7 +250,7 @@ impl Writer {
     /// Everything of this resource has been applied, as of this version (0: there are none): it is
     /// live. What vanished is removed (E21). Returns how many objects that is.
     pub fn complete(&mut self, resource: Resource, list_version: u64) -> usize {
-        self.report.read().feeds[resource as usize].heard();
+        self.status.read().feeds[resource as usize].heard();
         self.contact(resource);
         if !self.has_begun[resource as usize] {
             // The index that took over has asked for another list.
@@ -265,7 +265,7 @@ impl Writer {
                 index.end_list(resource, list_version, DataSource::Live);
             }
         }
-        self.report.read().feeds[resource as usize].is_of_former_cluster = false;
+        self.status.read().feeds[resource as usize].is_of_former_cluster = false;
         self.problems.complete(resource, |key| self.index.held(resource, key).is_some());
         self.take_renewal();
         removed
@@ -276,7 +276,7 @@ impl Writer {
         self.index.begin_list(resource);
         self.index.end_list(resource, 0, DataSource::None);
         self.problems.forget(resource);
-        self.report.read().feeds[resource as usize].is_of_former_cluster = false;
+        self.status.read().feeds[resource as usize].is_of_former_cluster = false;
         self.warm.abandon();
         self.take_renewal();
     }
@@ -286,17 +286,18 @@ impl Writer {
         // An index that took over has not counted before: serial numbers grow all the same (RR70).
         let last = self.state.published.load().records.serial();
         let published = self.index.publish(unix_s().max(u64::from(last) + 1));
-        let mut told = self.report.read();
-        told.objects = Resource::ALL.map(|resource| self.index.objects(resource));
-        for (feed, resource) in told.feeds.iter_mut().zip(Resource::ALL) {
+        let mut reported = self.status.read();
+        reported.objects = Resource::ALL.map(|resource| self.index.objects(resource));
+        for (feed, resource) in reported.feeds.iter_mut().zip(Resource::ALL) {
             feed.source = self.index.source(resource);
         }
-        told.is_answerable |= told.feeds.iter().all(super::feed::Feed::is_answerable);
+        reported.is_answerable |=
+            reported.feeds.iter().all(crate::status::feed::Feed::is_answerable);
         if published.is_none() && !self.is_reconfigured {
             return;
         }
         self.is_reconfigured = false;
-        told.publications += 1;
+        reported.publications += 1;
         self.warm.changed();
         let records = published.unwrap_or_else(|| self.index.records());
         let upstreams = self.upstreams.clone();

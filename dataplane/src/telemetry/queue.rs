@@ -125,9 +125,9 @@ mod tests {
     fn piped() -> (&'static Queue, io::PipeReader, mpsc::Receiver<u64>) {
         let queue: &'static Queue = Box::leak(Box::new(Queue::new()));
         let (reader, writer) = io::pipe().unwrap();
-        let (told, gaps) = mpsc::channel();
+        let (reported, gaps) = mpsc::channel();
         queue.follow(true);
-        std::thread::spawn(move || queue.write_to(writer, |lost| told.send(lost).unwrap()));
+        std::thread::spawn(move || queue.write_to(writer, |lost| reported.send(lost).unwrap()));
         (queue, reader, gaps)
     }
 

@@ -12,7 +12,7 @@ use dataplane::forward::Forwarder;
 use dataplane::serve::Serving;
 use dataplane::source::api::{Api, Options, Wanted};
 use dataplane::source::files::Files;
-use dataplane::source::report::Report;
+use dataplane::status::Status;
 use serde_json::Value;
 
 use super::{Outcome, folder, objects};
@@ -30,7 +30,7 @@ pub struct Plane {
     serving: Serving,
     /// Where objects come from, if not from the folder.
     _api: Option<Api>,
-    report: Arc<Report>,
+    status: Arc<Status>,
     /// By the address that the configuration writes, in its order.
     upstreams: Vec<(IpAddr, ScriptedUpstream)>,
     names: Names,
@@ -54,8 +54,8 @@ impl Plane {
     pub fn watching(kubeconfig: &Path, from: &[Value]) -> Result<Plane> {
         let plane = Plane::from(from, Some(kubeconfig))?;
         let deadline = Instant::now() + READY_WITHIN;
-        while !plane.report.read().is_answerable {
-            anyhow::ensure!(Instant::now() < deadline, "{:#?}", plane.report.read());
+        while !plane.status.read().is_answerable {
+            anyhow::ensure!(Instant::now() < deadline, "{:#?}", plane.status.read());
             std::thread::sleep(Duration::from_millis(20));
         }
         Ok(plane)
@@ -75,7 +75,7 @@ impl Plane {
         let file = manifests.write("objects.yaml", documents.join("\n---\n"))?;
 
         let (setup, names) = live::setup(manifests.path());
-        let report = setup.report.clone();
+        let status = setup.status.clone();
         let (state, api) = match kubeconfig {
             None => (Files::open(manifests.path(), setup)?.state(), None),
             Some(kubeconfig) => {
@@ -88,7 +88,7 @@ impl Plane {
         Ok(Plane {
             serving,
             _api: api,
-            report,
+            status,
             upstreams,
             names,
             _manifests: manifests,

@@ -18,8 +18,8 @@ use super::super::Deadlines;
 use super::super::counters::{CloseReason, add};
 use super::deadline::{Waiting, lifetime};
 use super::frame::{self, Frame, PREFIX, WAITING_OCTETS};
-use super::table::Seat;
-use super::{Hall, Outcome};
+use super::table::Permit;
+use super::{Outcome, TcpServer};
 
 /// WR41: with so many queries at upstreams, reading pauses.
 const IN_PROGRESS: usize = 64;
@@ -35,8 +35,8 @@ const READ_OCTETS: usize = 16 << 10;
 pub(super) struct Connection<S> {
     pub(super) stream: S,
     client: SocketAddr,
-    hall: Rc<Hall>,
-    seat: Seat,
+    server: Rc<TcpServer>,
+    permit: Permit,
     /// The stream keeps some of what is written to it, until it is flushed.
     is_buffered: bool,
     deadlines: Deadlines,
@@ -76,26 +76,31 @@ enum Event {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    pub(super) fn new(hall: Rc<Hall>, stream: S, client: SocketAddr, seat: Seat) -> Self {
-        Self::behind(hall, stream, client, seat, false)
+    pub(super) fn new(
+        server: Rc<TcpServer>,
+        stream: S,
+        client: SocketAddr,
+        permit: Permit,
+    ) -> Self {
+        Self::behind(server, stream, client, permit, false)
     }
 
     /// One whose stream may keep some of what is written to it.
     pub(super) fn behind(
-        hall: Rc<Hall>,
+        server: Rc<TcpServer>,
         stream: S,
         client: SocketAddr,
-        seat: Seat,
+        permit: Permit,
         is_buffered: bool,
     ) -> Self {
-        let deadlines = hall.table.deadlines();
-        let seed = hall.seeds.borrow_mut().next();
+        let deadlines = server.table.deadlines();
+        let seed = server.seeds.borrow_mut().next();
         let now = Instant::now();
         Self {
             stream,
             client,
-            hall,
-            seat,
+            server,
+            permit,
             is_buffered,
             input: Vec::new(),
             output: Vec::new(),
@@ -123,12 +128,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             match std::future::poll_fn(|cx| self.poll_event(cx)).await {
                 Event::Read(0) => self.ending = Some(CloseReason::Client),
-                Event::Read(_) => self.seat.set_quiet_since(None),
+                Event::Read(_) => self.permit.set_quiet_since(None),
                 Event::Wrote(octets) => self.wrote(octets),
                 Event::Flushed => self.flushed(),
                 Event::Reply(reply) => self.push(&reply),
                 Event::Resumed => {}
-                Event::NoReply => add(&self.hall.counters.panics, 1),
+                Event::NoReply => add(&self.server.counters.panics, 1),
                 Event::Failed => return CloseReason::Failed,
                 Event::Close(reason) => return reason,
             }
@@ -137,7 +142,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Answers the complete messages of the input, as far as limits let it.
     fn answer(&mut self) {
-        let hall = Rc::clone(&self.hall);
+        let server = Rc::clone(&self.server);
         let input = std::mem::take(&mut self.input);
         let mut rest = &input[..];
         while self.may_read() {
@@ -147,18 +152,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Frame::Message(message) => {
                     rest = &rest[PREFIX + message.len()..];
                     self.message_since = None;
-                    self.seat.message_came(Instant::now());
+                    self.permit.message_came(Instant::now());
                     self.asked = true;
-                    let mut buffer = hall.scratch.borrow_mut();
-                    let room = self.seat.has_room(WAITING_OCTETS);
-                    match (hall.answer)(message, self.client, room, &mut buffer) {
+                    let mut buffer = server.scratch.borrow_mut();
+                    let room = self.permit.has_room(WAITING_OCTETS);
+                    match (server.answer)(message, self.client, room, &mut buffer) {
                         Outcome::Reply(octets) => {
                             self.push(&frame::prefix(octets));
                             self.push(&buffer[..octets]);
                         }
                         Outcome::Close => self.ending = Some(CloseReason::NotAQuery),
                         Outcome::Late(late) => {
-                            self.late.spawn_on(late, &hall.runtime);
+                            self.late.spawn_on(late, &server.runtime);
                         }
                     }
                     self.hold(rest.len());
@@ -173,10 +178,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Whether more queries may be taken: WR41, WR42, WR44.
     fn may_read(&self) -> bool {
         self.ending.is_none()
-            && !self.seat.must_close()
+            && !self.permit.must_close()
             && self.late.len() < IN_PROGRESS
             && self.unwritten() < UNWRITTEN_OCTETS
-            && !self.seat.is_paused()
+            && !self.permit.is_paused()
     }
 
     fn unwritten(&self) -> usize {
@@ -211,7 +216,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Accounts for what is held: buffers as allocated, and what waits for upstreams.
     fn hold(&self, input: usize) {
         let late = self.late.len() * WAITING_OCTETS;
-        self.seat.hold(input + self.output.capacity() + late);
+        self.permit.hold(input + self.output.capacity() + late);
     }
 
     /// Notes what is waited for from now on.
@@ -227,15 +232,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         };
         let waits_for_others = self.held_back && self.is_done();
         self.held_back_since = self.held_back_since.or(Some(now)).filter(|_| waits_for_others);
-        let since = match self.seat.quiet_since() {
+        let since = match self.permit.quiet_since() {
             _ if !self.input.is_empty() || !self.is_done() => None,
             None => Some(now),
             since => since,
         };
-        self.seat.set_quiet_since(since);
+        self.permit.set_quiet_since(since);
         // A message begun does not count as work of ours: only the client can end it.
         let waits = self.is_done() && !self.held_back;
-        self.seat.set_waits_since(self.seat.waits_since().or(Some(now)).filter(|_| waits));
+        self.permit.set_waits_since(self.permit.waits_since().or(Some(now)).filter(|_| waits));
     }
 
     /// Every query taken is answered and every answer written.
@@ -248,12 +253,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if self.ending.is_some() && self.is_done() {
             return self.ending;
         }
-        self.seat.quiet_since()?;
-        if self.hall.draining.get() && self.asked {
+        self.permit.quiet_since()?;
+        if self.server.draining.get() && self.asked {
             Some(CloseReason::Drain)
         } else if self.old <= Instant::now() {
             Some(CloseReason::Age)
-        } else if self.asked && self.seat.is_surplus() {
+        } else if self.asked && self.permit.is_surplus() {
             Some(CloseReason::Evicted)
         } else {
             None
@@ -262,7 +267,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Writing comes first, since it frees what the rest needs.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
-        if let Poll::Ready(reason) = self.seat.poll_close(cx) {
+        if let Poll::Ready(reason) = self.permit.poll_close(cx) {
             return Poll::Ready(Event::Close(reason));
         }
         if self.unwritten() > 0 {
@@ -299,7 +304,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Reads through the shared buffer, so that waiting for a client needs none.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let mut scratch = self.hall.scratch.borrow_mut();
+        let mut scratch = self.server.scratch.borrow_mut();
         let mut read = ReadBuf::new(&mut scratch[..READ_OCTETS]);
         ready!(Pin::new(&mut self.stream).poll_read(cx, &mut read))?;
         self.input.extend_from_slice(read.filled());
@@ -308,7 +313,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     fn poll_due(&mut self, cx: &mut Context<'_>) -> Poll<CloseReason> {
         let waiting = Waiting {
-            quiet: self.seat.quiet_since(),
+            quiet: self.permit.quiet_since(),
             message: self.message_since,
             held_back: self.held_back_since,
             write: self.write_since,

@@ -5,7 +5,7 @@
 //! of `--node-cidr-mask-size-ipv6`), so that one Pod could use up the share of all its neighbours, while a Pod itself
 //! has a single address.
 //!
-//! `choose` walks all seats, at most 4,096 of them: some ten microseconds, and only when a limit is reached; what
+//! `choose` walks all permits, at most 4,096 of them: some ten microseconds, and only when a limit is reached; what
 //! happens per query is a few stores.
 
 mod choose;
@@ -26,13 +26,13 @@ use super::super::counters::{CloseReason, ServeCounters};
 use super::super::{Deadlines, Limits};
 
 /// All connections.
-pub(super) struct Table {
+pub(super) struct ConnectionTable {
     /// By number, so the newest is last.
     entries: RefCell<BTreeMap<u64, Rc<Entry>>>,
     clients: RefCell<HashMap<IpAddr, Rc<Client>>>,
     next: Cell<u64>,
     /// Connections whose task has not ended, counted or not.
-    seats: Cell<usize>,
+    permits: Cell<usize>,
     /// Octets held by all, without sessions of TLS.
     held: Cell<usize>,
     /// Octets of all sessions of TLS.
@@ -71,10 +71,10 @@ struct Entry {
 }
 
 /// A connection's place at the table; given back when dropped.
-pub(super) struct Seat {
+pub(super) struct Permit {
     number: u64,
     entry: Rc<Entry>,
-    table: Rc<Table>,
+    table: Rc<ConnectionTable>,
 }
 
 /// Which limit a new connection would pass.
@@ -89,13 +89,13 @@ enum Limit {
 /// Connections evicted in one step when a lower limit is set: the others go on in between.
 const EVICTIONS_AT_ONCE: usize = 256;
 
-impl Table {
+impl ConnectionTable {
     pub(super) fn new(limits: Limits, counters: Arc<ServeCounters>) -> Self {
         Self {
             entries: RefCell::default(),
             clients: RefCell::default(),
             next: Cell::new(0),
-            seats: Cell::new(0),
+            permits: Cell::new(0),
             held: Cell::new(0),
             sessions: Cell::new(0),
             paused: Cell::new(0),
@@ -106,12 +106,12 @@ impl Table {
     }
 
     /// A place for one more connection. At a limit another one closes for it; `None` if none may.
-    pub(super) fn admit(self: &Rc<Self>, address: IpAddr) -> Option<Seat> {
+    pub(super) fn admit(self: &Rc<Self>, address: IpAddr) -> Option<Permit> {
         if let Some(limit) = self.limit_reached(address) {
             let (number, reason) = self.choose(address, limit)?;
             self.evict(number, reason);
         }
-        Some(self.seat(address))
+        Some(self.permit(address))
     }
 
     fn limit_reached(&self, address: IpAddr) -> Option<Limit> {
@@ -129,7 +129,7 @@ impl Table {
         self.clients.borrow().get(&address).map_or(0, |client| client.connections.get())
     }
 
-    fn seat(self: &Rc<Self>, address: IpAddr) -> Seat {
+    fn permit(self: &Rc<Self>, address: IpAddr) -> Permit {
         let number = self.next.replace(self.next.get() + 1);
         let now = Instant::now();
         let mut clients = self.clients.borrow_mut();
@@ -147,9 +147,9 @@ impl Table {
             waker: RefCell::new(Waker::noop().clone()),
         });
         self.entries.borrow_mut().insert(number, Rc::clone(&entry));
-        self.seats.set(self.seats.get() + 1);
+        self.permits.set(self.permits.get() + 1);
         self.counters.tcp_open.fetch_add(1, Ordering::Relaxed);
-        Seat { number, entry, table: Rc::clone(self) }
+        Permit { number, entry, table: Rc::clone(self) }
     }
 
     /// Takes other limits, for the connections that are open too.
@@ -163,7 +163,7 @@ impl Table {
     }
 
     /// Closes idle connections past the limit, the longest idle first, some at a time; returns whether to call
-    /// again. Those in use go when they fall idle, see [`Seat::is_surplus`].
+    /// again. Those in use go when they fall idle, see [`Permit::is_surplus`].
     pub(super) fn shrink(&self) -> bool {
         let entries = self.entries.borrow();
         let idle = |(number, entry): (&u64, &Rc<Entry>)| Some((entry.quiet_since.get()?, *number));
@@ -248,7 +248,7 @@ impl Table {
 
     /// Returns when the last connection is gone.
     pub(super) async fn empty(&self) {
-        while self.seats.get() > 0 {
+        while self.permits.get() > 0 {
             self.emptied.notified().await;
         }
     }
@@ -283,7 +283,7 @@ const fn pause_at(bound: usize) -> usize {
     bound / 4 * 3
 }
 
-impl Seat {
+impl Permit {
     /// Remembers whom to wake, and says whether the connection must close.
     pub(super) fn poll_close(&self, cx: &Context<'_>) -> Poll<CloseReason> {
         if let Some(reason) = self.entry.close.get() {
@@ -357,10 +357,10 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for Permit {
     fn drop(&mut self) {
         self.table.remove(self.number);
-        self.table.seats.set(self.table.seats.get() - 1);
+        self.table.permits.set(self.table.permits.get() - 1);
         self.table.counters.tcp_open.fetch_sub(1, Ordering::Relaxed);
         self.table.emptied.notify_waiters();
     }

@@ -1,4 +1,4 @@
-//! A hall whose answers are scripted, for the tests of connections and of the table.
+//! A server whose answers are scripted, for the tests of connections and of the table.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use tokio::task::LocalSet;
 
 use super::*;
 
-/// A hall that answers by the octet after the header: `e` echoes the message, `b` replies with 60,000 octets, `l`
+/// A server that answers by the octet after the header: `e` echoes the message, `b` replies with 60,000 octets, `l`
 /// and `L` do the same after as many seconds as the next octet says, anything else is no query.
-pub(super) fn hall(limits: Limits) -> (Rc<Hall>, Rc<Cell<usize>>) {
+pub(super) fn server(limits: Limits) -> (Rc<TcpServer>, Rc<Cell<usize>>) {
     let asked = Rc::new(Cell::new(0));
     let count = Rc::clone(&asked);
     let answer: Answer = Box::new(move |message, _, room, buffer| {
@@ -42,8 +42,8 @@ pub(super) fn hall(limits: Limits) -> (Rc<Hall>, Rc<Cell<usize>>) {
             _ => Outcome::Close,
         }
     });
-    let hall = Hall::new(answer, limits, Arc::default(), Handle::current());
-    (Rc::new(hall), asked)
+    let server = TcpServer::new(answer, limits, Arc::default(), Handle::current());
+    (Rc::new(server), asked)
 }
 
 /// A framed message of this id, with what follows the header.

@@ -14,9 +14,9 @@ use tokio_rustls::server::TlsStream;
 
 use super::super::certificate::{Certificate, LOOK_EVERY};
 use super::super::counters::CloseReason;
-use super::Hall;
+use super::TcpServer;
 use super::connection::Connection;
-use super::table::Seat;
+use super::table::Permit;
 
 /// What a session is counted as, about what rustls keeps for it.
 pub(super) const SESSION_OCTETS: usize = 16 << 10;
@@ -35,30 +35,30 @@ impl Listener {
 }
 
 /// Looks at a certificate's files for as long as its listener is there.
-pub(super) async fn follow(hall: Rc<Hall>, certificate: Arc<Certificate>) {
+pub(super) async fn follow(server: Rc<TcpServer>, certificate: Arc<Certificate>) {
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         let certificate = Arc::clone(&certificate);
         // Files of a slow disk must not hold up connections.
-        let _ = hall.runtime.spawn_blocking(move || certificate.refresh()).await;
+        let _ = server.runtime.spawn_blocking(move || certificate.refresh()).await;
     }
 }
 
 /// One connection from its handshake to its end.
 pub(super) async fn attend(
-    hall: Rc<Hall>,
+    server: Rc<TcpServer>,
     stream: TcpStream,
     peer: SocketAddr,
-    seat: Seat,
+    permit: Permit,
     certificate: Arc<Certificate>,
 ) -> CloseReason {
     // Without a certificate there is nothing to begin with: it is reported where it is read.
     let Some(config) = certificate.config() else { return CloseReason::Refused };
-    let stream = match handshake(&hall, stream, &seat, config).await {
+    let stream = match handshake(&server, stream, &permit, config).await {
         Ok(stream) => stream,
         Err(reason) => return reason,
     };
-    let mut connection = Connection::behind(hall, stream, peer, seat, true);
+    let mut connection = Connection::behind(server, stream, peer, permit, true);
     let reason = connection.run().await;
     // The alert that says that nothing was cut off. It is small: a client that does not take it gets none.
     let closed = tokio::time::timeout(CLOSE_WITHIN, connection.stream.shutdown());
@@ -71,15 +71,15 @@ const CLOSE_WITHIN: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// A handshake has the time of a message (WR42), and gives way like an idle connection (WR44).
 async fn handshake(
-    hall: &Hall,
+    server: &TcpServer,
     stream: TcpStream,
-    seat: &Seat,
+    permit: &Permit,
     config: Arc<ServerConfig>,
 ) -> Result<TlsStream<TcpStream>, CloseReason> {
-    let within = hall.table.deadlines().message;
+    let within = server.table.deadlines().message;
     let accepted = tokio::time::timeout(within, TlsAcceptor::from(config).accept(stream));
     tokio::select! {
-        reason = poll_fn(|cx| seat.poll_close(cx)) => Err(reason),
+        reason = poll_fn(|cx| permit.poll_close(cx)) => Err(reason),
         accepted = accepted => match accepted {
             Ok(Ok(stream)) => Ok(stream),
             Ok(Err(_)) => Err(CloseReason::Failed),

@@ -35,10 +35,10 @@ fn cluster_ip(name: &str, version: u64, last: u8) -> Object {
 /// A folder with a snapshot of these objects.
 fn written_of(config: &Config, objects: Vec<Object>) -> Folder {
     let folder = Folder::new();
-    let (mut writer, report) = writer(config);
+    let (mut writer, status) = writer(config);
     writer.keep_snapshots(&folder.0).unwrap();
     complete(&mut writer, objects);
-    step_until(&mut writer, &report, |told| told.writes == 1);
+    step_until(&mut writer, &status, |reported| reported.writes == 1);
     folder
 }
 
@@ -48,11 +48,11 @@ fn pods_of_a_snapshot_are_taken_only_where_they_are_read_and_hold_nothing_up() {
     let (verified, ..) = load(&folder, &with_pods("Verified"));
     assert!(matches!(source(&verified, Resource::Pods), DataSource::Snapshot { .. }));
     for records in ["Insecure", "Disabled"] {
-        let (mut writer, report, is_loaded) = load(&folder, &with_pods(records));
+        let (mut writer, status, is_loaded) = load(&folder, &with_pods(records));
         assert!(is_loaded);
         assert!(matches!(source(&writer, Resource::Services), DataSource::Snapshot { .. }));
         assert_eq!(source(&writer, Resource::Pods), DataSource::None, "{records}");
-        assert_eq!(report.read().objects[Resource::Pods as usize], 0);
+        assert_eq!(status.read().objects[Resource::Pods as usize], 0);
 
         // Nobody lists Pods: what waits for lists waits for the others.
         writer.renew(&with_exposure(r#"{"matchLabels":{"tier":"front"}}"#)).unwrap();
@@ -69,13 +69,13 @@ fn pods_of_a_snapshot_are_taken_only_where_they_are_read_and_hold_nothing_up() {
 fn e21_e42_live_data_replaces_it_whatever_the_versions() {
     let objects = vec![cluster_ip("cart", 1_000, 1), cluster_ip("gone", 1_000, 2), kube_system(1)];
     let folder = written_of(&Config::default(), objects);
-    let (mut writer, report, _) = load(&folder, &Config::default());
+    let (mut writer, status, _) = load(&folder, &Config::default());
     writer.begin(Resource::Services);
     let live = cluster_ip("cart", 800, 3);
     assert!(writer.apply(Change::Apply(live.clone())).is_visible);
     assert_eq!(writer.complete(Resource::Services, 900), 1);
     writer.publish();
-    assert_eq!(services(&report), 1);
+    assert_eq!(services(&status), 1);
     assert_eq!(source(&writer, Resource::Services), DataSource::Live);
     let page = crate::names::page(&writer.state(), &Config::default(), [&live].into_iter(), &[]);
     assert!(page.contains("10.96.0.3") && !page.contains("10.96.0.1"), "{page}");
@@ -87,14 +87,14 @@ fn e21_e42_live_data_replaces_it_whatever_the_versions() {
 #[test]
 fn an_index_that_takes_over_half_way_through_a_snapshot_leaves_none_of_it_out() {
     let folder = Folder::new();
-    let (mut before, report) = writer(&Config::default());
+    let (mut before, status) = writer(&Config::default());
     before.keep_snapshots(&folder.0).unwrap();
     let count = 3 * STEP;
     let mut objects: Vec<Object> =
         (0..count).map(|number| service(&format!("s{number}"), 1, 1)).collect();
     complete(&mut before, objects.clone());
     before.step_snapshot();
-    assert_eq!(report.read().snapshot.writes, 0, "it has begun");
+    assert_eq!(status.read().snapshot.writes, 0, "it has begun");
 
     // The same objects, at other places.
     objects.reverse();
@@ -104,17 +104,17 @@ fn an_index_that_takes_over_half_way_through_a_snapshot_leaves_none_of_it_out() 
     complete(&mut before, objects);
     assert!(!before.is_renewing());
     // Then another is due at once.
-    report.read().is_draining = true;
-    step_until(&mut before, &report, |told| told.writes == 1);
-    let (_, report, is_loaded) = load(&folder, &Config::default());
+    status.read().is_draining = true;
+    step_until(&mut before, &status, |reported| reported.writes == 1);
+    let (_, status, is_loaded) = load(&folder, &Config::default());
     assert!(is_loaded);
-    assert_eq!(services(&report), count);
+    assert_eq!(services(&status), count);
 }
 
 #[test]
 fn pods_that_are_forgotten_half_way_through_a_snapshot_are_not_in_it() {
     let folder = Folder::new();
-    let (mut before, report) = writer(&with_pods("Verified"));
+    let (mut before, status) = writer(&with_pods("Verified"));
     before.keep_snapshots(&folder.0).unwrap();
     let mut objects: Vec<Object> =
         (0..STEP).map(|number| service(&format!("s{number}"), 1, 1)).collect();
@@ -123,8 +123,8 @@ fn pods_that_are_forgotten_half_way_through_a_snapshot_are_not_in_it() {
     before.step_snapshot();
     before.forget(Resource::Pods);
     before.publish();
-    report.read().is_draining = true;
-    step_until(&mut before, &report, |told| told.writes == 1);
+    status.read().is_draining = true;
+    step_until(&mut before, &status, |reported| reported.writes == 1);
     let (writer, ..) = load(&folder, &with_pods("Verified"));
     assert_eq!(source(&writer, Resource::Pods), DataSource::None, "no Pod would be denied");
 }

@@ -1,108 +1,67 @@
-//! The way to the API server: credentials, and a connection on which a dead peer is noticed within
-//! 30 s (E24). kube's own defaults have no keepalive, and retry inside a request for minutes.
+//! The client of the API server. Tokens, certificates and authorities are replaced while we run
+//! (K10), and the client with them. kube re-reads a pod's own token and CA file once a minute, and of
+//! a kubeconfig nothing but a token file; here a refused request is reason enough to read all of it
+//! again, whatever it came from.
 
-use std::path::{Path, PathBuf};
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
 use kube::Client;
-use kube::client::{Body, ConfigExt};
-use kube::config::{Config, KubeConfigOptions, Kubeconfig};
-use tower::{BoxError, ServiceBuilder};
+use tokio::sync::Notify;
+use tokio::time::sleep;
 
-/// A connection is made within this time, or another is tried.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Idle so long, a connection is asked whether the peer is there: 15 + 3 * 5 = 30 s (E24).
-const KEEPALIVE: Duration = Duration::from_secs(15);
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
-const KEEPALIVE_RETRIES: u32 = 3;
-/// What was sent and not acknowledged for so long ends the connection; Linux only.
-#[cfg(target_os = "linux")]
-const UNACKNOWLEDGED: Duration = Duration::from_secs(20);
+use super::connect::{Credentials, connect};
 
-/// Where a pod finds its token.
-const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
+/// At most so often are credentials read again; some kinds start a program.
+const RENEW_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Who we are to which API server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Credentials {
-    /// A file as `kubectl` reads it.
-    Kubeconfig {
-        /// The file; `None` is what `KUBECONFIG` names, else `~/.kube/config`.
-        file: Option<PathBuf>,
-        /// The context; `None` is the file's current one.
-        context: Option<String>,
-    },
-    /// Those of the pod we run in.
-    InCluster,
+/// Shared by the streams of one thread.
+pub(super) struct ApiClient {
+    credentials: Credentials,
+    client: RefCell<Client>,
+    doubted: Notify,
 }
 
-impl Credentials {
-    /// Whether this process runs in a pod with a service account.
-    pub fn are_in_cluster() -> bool {
-        std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() && Path::new(SERVICE_ACCOUNT).exists()
+impl ApiClient {
+    /// Creates the client; sends nothing.
+    ///
+    /// # Errors
+    /// The credentials cannot be read, and which.
+    pub(super) async fn open(credentials: Credentials) -> anyhow::Result<ApiClient> {
+        let client = RefCell::new(connect(&credentials).await?);
+        Ok(ApiClient { credentials, client, doubted: Notify::new() })
+    }
+
+    /// For one request. Connections of earlier clients go on until they end.
+    pub(super) fn client(&self) -> Client {
+        self.client.borrow().clone()
+    }
+
+    /// A request got no answer, or its sender was not believed.
+    pub(super) fn doubt(&self) {
+        self.doubted.notify_one();
     }
 }
 
-/// A client that has not connected yet.
-///
-/// # Errors
-/// The credentials cannot be read, and which.
-pub(super) async fn connect(credentials: &Credentials) -> anyhow::Result<Client> {
-    let mut config = config(credentials).await?;
-    config.default_retry = false;
-    if config.proxy_url.is_some() {
-        anyhow::bail!(
-            "the kubeconfig has a proxy-url: proxies are not supported, take it out or run \
-             `kubectl proxy` and name that"
-        );
+/// Reads the credentials again whenever they are doubted; those that cannot be read change nothing.
+pub(super) async fn renew(client: Rc<ApiClient>) {
+    loop {
+        client.doubted.notified().await;
+        let credentials = client.credentials.clone();
+        let runtime = tokio::runtime::Handle::current();
+        // Off this thread: it may start a program, and events of other streams go on meanwhile.
+        let connecting =
+            tokio::task::spawn_blocking(move || runtime.block_on(connect(&credentials)));
+        match connecting.await {
+            Ok(Ok(renewed)) => drop(client.client.replace(renewed)),
+            Ok(Err(error)) => {
+                tracing::warn!(
+                    "the credentials cannot be read again, the old ones stay: {error:#}"
+                );
+            }
+            Err(error) => tracing::error!("reading the credentials ended: {error}"),
+        }
+        sleep(RENEW_INTERVAL).await;
     }
-    let mut connector = HttpConnector::new();
-    connector.enforce_http(false);
-    connector.set_nodelay(true);
-    connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
-    connector.set_keepalive(Some(KEEPALIVE));
-    connector.set_keepalive_interval(Some(KEEPALIVE_INTERVAL));
-    connector.set_keepalive_retries(Some(KEEPALIVE_RETRIES));
-    set_user_timeout(&mut connector);
-    let connector = config
-        .rustls_https_connector_with_connector(connector)
-        .context("the certificates of the kubeconfig cannot be used")?;
-    let client = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
-        .build::<_, Body>(connector);
-    let service = ServiceBuilder::new()
-        .layer(config.base_uri_layer())
-        .option_layer(config.auth_layer().context("the credentials cannot be used")?)
-        .layer(config.extra_headers_layer().context("the kubeconfig's impersonation")?)
-        .map_err(BoxError::from)
-        .service(client);
-    Ok(Client::new(service, config.default_namespace))
 }
-
-async fn config(credentials: &Credentials) -> anyhow::Result<Config> {
-    let Credentials::Kubeconfig { file, context } = credentials else {
-        return Config::incluster().context("the pod's service account cannot be used");
-    };
-    let named = file.as_ref().map_or_else(
-        || "the kubeconfig".to_owned(),
-        |file| format!("the kubeconfig {}", file.display()),
-    );
-    // In one piece: what these errors stand on is in their own words already.
-    let unusable = |error| anyhow!("cannot use {named}: {error}");
-    let read = match file {
-        Some(file) => Kubeconfig::read_from(file).map_err(unusable)?,
-        None => Kubeconfig::read().map_err(unusable)?,
-    };
-    let options = KubeConfigOptions { context: context.clone(), ..KubeConfigOptions::default() };
-    Config::from_custom_kubeconfig(read, &options).await.map_err(unusable)
-}
-
-#[cfg(target_os = "linux")]
-fn set_user_timeout(connector: &mut HttpConnector) {
-    connector.set_tcp_user_timeout(Some(UNACKNOWLEDGED));
-}
-
-#[cfg(not(target_os = "linux"))]
-fn set_user_timeout(_: &mut HttpConnector) {}

@@ -11,13 +11,13 @@ use crds::config::PodRecords;
 use dataplane_core::{DataSource, Relist, Resource};
 
 use super::decode;
-use super::desk::Desk;
+use super::ingest::Ingest;
 use super::rollout::{CANARY, Canary, ROLLOUT, STABLE, Texts};
 use super::{Pace, chance};
 use crate::settings;
 use crate::source::configuration::{self, Checked};
-use crate::source::documents::{self, Syntax};
-use crate::source::report::Running;
+use crate::source::objects::documents::{self, Syntax};
+use crate::status::Running;
 
 /// What runs where nobody says otherwise.
 const DEFAULTS: &str = "defaults: neither --config-map nor --config names another";
@@ -126,7 +126,7 @@ fn of_file(text: &str, path: &Path) -> anyhow::Result<Checked> {
     })
 }
 
-impl Desk {
+impl Ingest {
     /// A configuration is known.
     pub(super) fn is_configured(&self) -> bool {
         self.settling.pod_records.is_some()
@@ -145,7 +145,7 @@ impl Desk {
         let Wanted::ConfigMap { namespace, name, .. } = &self.settling.wanted else { return };
         let message = format!("there is no ConfigMap {namespace}/{name}");
         self.settling.looked_at = None;
-        self.report.reject(configuration::missing(self.origin(), message));
+        self.status.reject(configuration::missing(self.origin(), message));
     }
 
     fn origin(&self) -> String {
@@ -180,8 +180,8 @@ impl Desk {
         let is_good = self.look_at(choice.key, choice.role, texts.get(choice.key));
         if !is_good && choice.key == CANARY && !self.is_configured() {
             // There is no last good one, and the other pods run this.
-            self.instead(|desk| {
-                desk.look_at(STABLE, "stable: the canary is refused", texts.get(STABLE))
+            self.instead(|ingest| {
+                ingest.look_at(STABLE, "stable: the canary is refused", texts.get(STABLE))
             });
         }
         self.settling.texts = Some(texts);
@@ -189,10 +189,10 @@ impl Desk {
     }
 
     /// Runs a configuration because another was refused; that stays told (E46).
-    pub(super) fn instead(&mut self, run: impl FnOnce(&mut Desk) -> bool) {
-        let refused = self.report.read().rejection.clone();
+    pub(super) fn instead(&mut self, run: impl FnOnce(&mut Ingest) -> bool) {
+        let refused = self.status.read().rejection.clone();
         if run(self) && refused.is_some() {
-            self.report.read().rejection = refused;
+            self.status.read().rejection = refused;
         }
     }
 
@@ -211,22 +211,22 @@ impl Desk {
         let origin = format!("{}, {key}", self.origin());
         let Some(text) = text.filter(|text| !text.trim().is_empty()) else {
             self.settling.looked_at = None;
-            self.report
+            self.status
                 .reject(configuration::missing(origin, format!("{key} is not there, or empty")));
             return false;
         };
         if self.settling.looked_at.as_ref() == Some(text) {
-            self.report.read().role = role.to_owned();
+            self.status.read().role = role.to_owned();
             return true;
         }
         self.settling.looked_at = Some(text.clone());
         match configuration::of_document(text, origin) {
             Ok(checked) => {
-                self.report.read().role = role.to_owned();
+                self.status.read().role = role.to_owned();
                 self.adopt(checked)
             }
             Err(rejection) => {
-                self.report.reject(rejection);
+                self.status.reject(rejection);
                 false
             }
         }
@@ -267,14 +267,14 @@ impl Desk {
             Ok(_) => {
                 self.settling.pod_records = Some(effective.pod_records);
                 self.settling.awaits_pods = awaits_pods;
-                self.report.run(running);
+                self.status.run(running);
                 self.want_pods(&config);
                 self.publish();
                 self.has_news();
                 true
             }
             Err(error) => {
-                self.report.reject(configuration::unusable(origin, error));
+                self.status.reject(configuration::unusable(origin, error));
                 false
             }
         }
@@ -299,7 +299,7 @@ impl Desk {
     fn want_pods(&mut self, config: &Config) {
         let is_wanted = settings::reads(config, Resource::Pods);
         let is_needed = self.settling.pod_records == Some(PodRecords::Verified);
-        self.report.read().feeds[Resource::Pods as usize].is_wanted = is_needed;
+        self.status.read().feeds[Resource::Pods as usize].is_wanted = is_needed;
         self.pods_wanted
             .send_if_modified(|wanted| std::mem::replace(wanted, is_wanted) != is_wanted);
     }
@@ -353,7 +353,7 @@ impl Desk {
                     needed.for_each(|resource| counts[*resource as usize] += 1);
                 });
             }
-            Err(error) => self.report.reject(configuration::unusable(running.origin, error)),
+            Err(error) => self.status.reject(configuration::unusable(running.origin, error)),
         }
     }
 
@@ -367,7 +367,7 @@ impl Desk {
         let Renewing { config, running, pod_records, awaits_pods } = renewing;
         self.settling.pod_records = Some(pod_records);
         self.settling.awaits_pods = awaits_pods;
-        self.report.run(running);
+        self.status.run(running);
         self.want_pods(&config);
         self.keep_stable();
         self.has_news();
@@ -385,13 +385,13 @@ impl Desk {
         match text.and_then(|text| of_file(&text, &path)) {
             // What it held at the start runs already.
             Ok(checked)
-                if is_first && checked.running.revision == self.report.read().running.revision => {}
+                if is_first && checked.running.revision == self.status.read().running.revision => {}
             Ok(checked) => {
                 self.adopt(checked);
             }
             Err(error) => {
                 let origin = path.display().to_string();
-                self.report.reject(configuration::unusable(origin, format!("{error:#}")));
+                self.status.reject(configuration::unusable(origin, format!("{error:#}")));
             }
         }
     }

@@ -8,8 +8,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use crate::source::convert::{self, Reasons};
-use crate::source::slim;
+use crate::source::objects::convert::{self, Reasons};
+use crate::source::objects::slim;
 
 /// `metadata` of a list.
 #[derive(Debug, Default, Deserialize)]

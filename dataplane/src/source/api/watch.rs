@@ -14,14 +14,14 @@ use kube::client::Body;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use super::client::ApiClient;
 use super::decode::{self, Line, Status};
-use super::desk::Desk;
+use super::ingest::Ingest;
 use super::items::MAX_OBJECT;
 use super::pages::Pages;
 use super::supervise::{During, Failure, Next, Supervisor};
 use super::watched::{KINDS, Watched};
-use super::way::Way;
-use super::{chance, pulse};
+use super::{chance, heartbeat};
 
 /// An answer begins within this time, and a list goes on.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -37,9 +37,9 @@ const COMPARE_SPREAD: f64 = 0.4;
 /// Follows one thing for ever.
 pub(super) struct Stream {
     pub(super) watched: Watched,
-    way: Rc<Way>,
-    pub(super) desk: Rc<RefCell<Desk>>,
-    /// Counts the times that the way to the API server was found dead.
+    client: Rc<ApiClient>,
+    pub(super) ingest: Rc<RefCell<Ingest>>,
+    /// Counts the heartbeats that got no answer.
     dead: watch::Receiver<u64>,
     /// Requests to list again, by [`Watched::number`], and how many of them have been followed.
     relists: watch::Receiver<[u64; KINDS]>,
@@ -56,17 +56,17 @@ pub(super) struct Stream {
 impl Stream {
     pub(super) fn new(
         watched: Watched,
-        way: Rc<Way>,
-        desk: Rc<RefCell<Desk>>,
+        client: Rc<ApiClient>,
+        ingest: Rc<RefCell<Ingest>>,
         dead: watch::Receiver<u64>,
     ) -> Stream {
-        let relists = desk.borrow().relists.subscribe();
-        let compare_after = desk.borrow().settling.pace.compare_after;
+        let relists = ingest.borrow().relists.subscribe();
+        let compare_after = ingest.borrow().settling.pace.compare_after;
         let pages = Pages::new(watched.page());
         Stream {
             watched,
-            way,
-            desk,
+            client,
+            ingest,
             dead,
             relists,
             relisted: 0,
@@ -96,20 +96,20 @@ impl Stream {
                 }
             };
             let next = self.supervisor.next(&failure, during, Instant::now(), chance());
-            self.tell(&failure, next);
+            self.log_failure(&failure, next);
             relist = next.relist;
             tokio::time::sleep(next.after).await;
         }
     }
 
     /// Says what failed, once for as long as it is the same.
-    fn tell(&mut self, failure: &Failure, next: Next) {
+    fn log_failure(&mut self, failure: &Failure, next: Next) {
         if next.after == Duration::ZERO && matches!(failure, Failure::End | Failure::Relist) {
             return;
         }
         let what = self.watched.plural();
         let text = failure.text(what);
-        let is_news = self.desk.borrow().feed(&self.watched, |feed| feed.failed(text.clone()));
+        let is_news = self.ingest.borrow().feed(&self.watched, |feed| feed.failed(text.clone()));
         if is_news {
             tracing::warn!(
                 resource = what,
@@ -123,18 +123,18 @@ impl Stream {
 
     /// A list is complete: the next watch starts at its version.
     pub(super) fn complete(&mut self, version: String, differences: u64) {
-        let mut desk = self.desk.borrow_mut();
-        let removed = desk.complete(&self.watched, &version);
+        let mut ingest = self.ingest.borrow_mut();
+        let removed = ingest.complete(&self.watched, &version);
         if std::mem::take(&mut self.is_comparing) {
             // Most are events that were on their way; a number that grows every time is a defect.
             let differences = differences + removed as u64;
-            desk.feed(&self.watched, |feed| feed.differences += differences);
+            ingest.feed(&self.watched, |feed| feed.differences += differences);
             if differences > 0 {
                 let resource = self.watched.plural();
                 tracing::info!(resource, differences, "a list for comparison differed");
             }
         }
-        drop(desk);
+        drop(ingest);
         self.compare_at = next_comparison(self.compare_after);
         self.supervisor.moved();
         self.version = Some(version);
@@ -148,10 +148,10 @@ impl Stream {
     /// Sends a request; an answer that is an error is a failure.
     pub(super) async fn send(&mut self, request: Request<Body>) -> Result<Response<Body>, Failure> {
         self.dead.mark_unchanged();
-        let client = self.way.client();
+        let client = self.client.client();
         let answered = tokio::select! {
             answered = timeout(ANSWER_TIMEOUT, client.send(request)) => answered,
-            () = died(&mut self.dead) => return Err(silent(pulse::PATIENCE)),
+            () = died(&mut self.dead) => return Err(silent(heartbeat::PATIENCE)),
         };
         let response = match answered {
             Err(_) => Err(silent(ANSWER_TIMEOUT)),
@@ -159,9 +159,9 @@ impl Stream {
             Ok(Ok(response)) => Ok(response),
         };
         // A refusal is an answer (E43).
-        self.desk.borrow().report.read().source_answers = Some(response.is_ok());
+        self.ingest.borrow().status.read().source_answers = Some(response.is_ok());
         if !response.as_ref().is_ok_and(|answer| answer.status() != StatusCode::UNAUTHORIZED) {
-            self.way.doubt();
+            self.client.doubt();
         }
         let response = response?;
         match response.status() {
@@ -177,7 +177,7 @@ impl Stream {
             Err(failure) => return (failure, During::Start),
         };
         let since = Instant::now();
-        let is_recovered = self.desk.borrow_mut().heard(&self.watched, 0);
+        let is_recovered = self.ingest.borrow_mut().heard(&self.watched, 0);
         if is_recovered {
             tracing::info!(resource = self.watched.plural(), "watching again");
         }
@@ -210,10 +210,10 @@ impl Stream {
                 },
                 () = died(&mut self.dead) => {
                     // Another connection is dead; this one may have just spoken.
-                    if begun.elapsed() < pulse::QUIET {
+                    if begun.elapsed() < heartbeat::QUIET {
                         continue;
                     }
-                    Err(silent(pulse::PATIENCE))
+                    Err(silent(heartbeat::PATIENCE))
                 }
                 _ = self.relists.wait_for(|counts| counts[number] != relisted) => Err(Failure::Relist),
                 () = tokio::time::sleep(compare_in) => {
@@ -239,11 +239,11 @@ impl Stream {
                 }
             }
         }
-        let mut desk = self.desk.borrow_mut();
+        let mut ingest = self.ingest.borrow_mut();
         if events > 0 {
-            desk.publish_since(received);
+            ingest.publish_since(received);
         }
-        desk.heard(&self.watched, events);
+        ingest.heard(&self.watched, events);
         outcome
     }
 
@@ -267,21 +267,21 @@ impl Stream {
         if new != 0 && new < held {
             return Ok(false);
         }
-        let mut desk = self.desk.borrow_mut();
+        let mut ingest = self.ingest.borrow_mut();
         let is_event = match &*read.kind {
             "ADDED" | "MODIFIED" => {
-                desk.apply(&self.watched, read.object.get().as_bytes());
+                ingest.apply(&self.watched, read.object.get().as_bytes());
                 true
             }
             "DELETED" => {
-                desk.delete(&self.watched, read.object);
+                ingest.delete(&self.watched, read.object);
                 true
             }
             "BOOKMARK" => false,
             other => return Err(Failure::Garbage(format!("an event of type {other:?}"))),
         };
-        desk.saw_version(&self.watched, new);
-        drop(desk);
+        ingest.saw_version(&self.watched, new);
+        drop(ingest);
         if version.is_some() && version != self.version {
             self.version = version;
             self.supervisor.moved();
@@ -290,10 +290,10 @@ impl Stream {
     }
 }
 
-/// Waits until the way to the API server is found dead.
+/// Waits until a heartbeat gets no answer.
 async fn died(dead: &mut watch::Receiver<u64>) {
     if dead.changed().await.is_err() {
-        // The pulse has ended with the source: nothing will say so any more.
+        // The heartbeat has ended with the source: nothing will say so any more.
         std::future::pending::<()>().await;
     }
 }

@@ -4,7 +4,7 @@ use dataplane_core::Resource;
 use kube::api::{ListParams, Request, WatchParams};
 use kube::client::Body;
 
-use crate::source::convert::SERVICE_NAME_LABEL;
+use crate::source::objects::convert::SERVICE_NAME_LABEL;
 use crate::source::writer::KUBE_SYSTEM;
 
 /// The server ends a watch after so long (E24): below the 240 s after which load balancers drop an

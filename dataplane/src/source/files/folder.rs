@@ -6,10 +6,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use super::super::assemble::{World, assemble};
-use super::super::documents::{Manifests, ParseError, Syntax, parse};
-use super::super::report::BadFile;
 use super::scan::{self, Found, Stamp};
+use crate::source::objects::assemble::{World, assemble};
+use crate::source::objects::documents::{Manifests, ParseError, Syntax, parse};
+use crate::status::BadFile;
 
 /// A file younger than this is read again at the next scan: two writes within one tick of the file
 /// system's clock leave the same stamp.

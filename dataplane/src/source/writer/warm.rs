@@ -10,7 +10,8 @@ use dataplane_core::{Change, DataSource, Object, Resource};
 
 use super::{Writer, unix_s};
 use crate::settings;
-use crate::snapshot::{self, Circumstances, Loaded, Refusal, Snapshots, Stored};
+use crate::snapshot::{self, Circumstances, Refusal, Snapshots, Stored};
+use crate::status::snapshot::Loaded;
 
 /// The Namespace whose uid names a cluster.
 pub const KUBE_SYSTEM: &str = "kube-system";
@@ -93,9 +94,9 @@ impl Writer {
             "the Namespace kube-system has another uid than before: another cluster is behind the \
              API server's address, and its lists replace what is known"
         );
-        let mut told = self.report.read();
-        told.cluster_changes += 1;
-        for (resource, feed) in Resource::ALL.into_iter().zip(&mut told.feeds) {
+        let mut reported = self.status.read();
+        reported.cluster_changes += 1;
+        for (resource, feed) in Resource::ALL.into_iter().zip(&mut reported.feeds) {
             feed.is_of_former_cluster = self.index.objects(resource) > 0;
             self.index.expect_reset(resource);
             if let Some(renewal) = &mut self.renewal {
@@ -108,7 +109,7 @@ impl Writer {
             }
         }
         // It would mix two clusters under the uid of one.
-        drop(told);
+        drop(reported);
         self.warm.abandon();
     }
 
@@ -116,7 +117,7 @@ impl Writer {
     /// publication.
     fn forget_snapshot(&mut self) {
         self.index.forget_snapshot();
-        self.report.read().snapshot.loaded = None;
+        self.status.read().snapshot.loaded = None;
         self.warm.abandon();
     }
 
@@ -126,7 +127,7 @@ impl Writer {
         let now_s = unix_s();
         match self.try_load(stored, now_s) {
             Ok(loaded) => {
-                self.report.read().snapshot.loaded = Some(loaded);
+                self.status.read().snapshot.loaded = Some(loaded);
                 self.publish();
                 let objects: usize =
                     Resource::ALL.map(|kind| self.index.objects(kind)).iter().sum();
@@ -135,7 +136,7 @@ impl Writer {
                 true
             }
             Err(refusal) => {
-                snapshot::set_aside(folder, &self.report, &refusal);
+                snapshot::set_aside(folder, &self.status, &refusal);
                 false
             }
         }
@@ -173,7 +174,7 @@ impl Writer {
     /// When the folder cannot be made or a thread not started.
     pub fn keep_snapshots(&mut self, folder: &Path) -> anyhow::Result<()> {
         let config = self.configs.borrow().clone();
-        self.warm.snapshots = Some(Snapshots::new(folder, config, self.report.clone())?);
+        self.warm.snapshots = Some(Snapshots::new(folder, config, self.status.clone())?);
         Ok(())
     }
 
@@ -189,7 +190,7 @@ impl Writer {
     /// the latest, or `None` where none are kept. It never waits for the disk.
     pub fn step_snapshot(&mut self) -> Option<Duration> {
         let snapshots = self.warm.snapshots.as_mut()?;
-        if self.report.read().serves_former_cluster() {
+        if self.status.read().serves_former_cluster() {
             // What is held is of two clusters.
             return Some(PATIENCE);
         }

@@ -10,12 +10,12 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::super::super::Limits;
-use super::super::tests::{hall, local, message};
+use super::super::tests::{local, message, server};
 use super::*;
 
 struct Client {
     stream: DuplexStream,
-    hall: Rc<Hall>,
+    server: Rc<TcpServer>,
     asked: Rc<Cell<usize>>,
     ended: JoinHandle<CloseReason>,
 }
@@ -26,16 +26,16 @@ fn seconds(count: u64) -> Duration {
 
 /// A connection whose two directions each hold so many octets under way.
 fn connect(limits: Limits, octets: usize) -> Client {
-    let (hall, asked) = hall(limits);
-    let (stream, ended) = connect_to(&hall, octets);
-    Client { stream, hall, asked, ended }
+    let (server, asked) = server(limits);
+    let (stream, ended) = connect_to(&server, octets);
+    Client { stream, server, asked, ended }
 }
 
-fn connect_to(hall: &Rc<Hall>, octets: usize) -> (DuplexStream, JoinHandle<CloseReason>) {
+fn connect_to(server: &Rc<TcpServer>, octets: usize) -> (DuplexStream, JoinHandle<CloseReason>) {
     let (stream, ours) = tokio::io::duplex(octets);
     let peer: SocketAddr = "10.0.0.1:5353".parse().expect("address");
-    let seat = hall.table.admit(peer.ip()).expect("a seat");
-    let mut connection = Connection::new(Rc::clone(hall), ours, peer, seat);
+    let permit = server.table.admit(peer.ip()).expect("a permit");
+    let mut connection = Connection::new(Rc::clone(server), ours, peer, permit);
     (stream, tokio::task::spawn_local(async move { connection.run().await }))
 }
 
@@ -284,18 +284,18 @@ fn wr45_an_old_connection_is_closed_once_nothing_is_in_progress() {
 fn e45_a_drain_closes_the_idle_and_lets_the_others_finish() {
     local(async {
         let mut busy = connect(Limits::default(), 1 << 16);
-        let (_idle, idle_ended) = connect_to(&busy.hall, 1 << 16);
+        let (_idle, idle_ended) = connect_to(&busy.server, 1 << 16);
         busy.send(&message(1, &[b'l', 3])).await;
         sleep(seconds(1)).await;
-        busy.hall.drain();
+        busy.server.drain();
         assert_eq!(idle_ended.await.expect("no panic"), CloseReason::Drain);
         assert!(!busy.ended.is_finished());
-        let (mut fresh, fresh_ended) = connect_to(&busy.hall, 1 << 16);
+        let (mut fresh, fresh_ended) = connect_to(&busy.server, 1 << 16);
         fresh.write_all(&message(2, b"e")).await.expect("write");
         assert_eq!(reply_id(&mut fresh).await, 2, "new ones may ask once");
         assert_eq!(fresh_ended.await.expect("no panic"), CloseReason::Drain);
         assert_eq!(busy.reply_id().await, 1);
-        let table = Rc::clone(&busy.hall.table);
+        let table = Rc::clone(&busy.server.table);
         assert_eq!(busy.ended().await, CloseReason::Drain);
         table.empty().await;
     });
@@ -310,7 +310,7 @@ fn an_idle_connection_holds_no_buffer() {
         client.reply_id().await;
         client.reply_id().await;
         sleep(seconds(1)).await;
-        assert_eq!(client.hall.counters.tcp_buffered.load(Relaxed), 0);
+        assert_eq!(client.server.counters.tcp_buffered.load(Relaxed), 0);
     });
 }
 

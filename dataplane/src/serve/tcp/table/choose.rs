@@ -7,9 +7,9 @@ use tokio::time::Instant;
 
 use super::super::super::Deadlines;
 use super::super::super::counters::CloseReason;
-use super::{Entry, Limit, Table};
+use super::{ConnectionTable, Entry, Limit};
 
-impl Table {
+impl ConnectionTable {
     /// The connection that closes for a new one of this address, and why; `None` if none may.
     ///
     /// At the limit of all:

@@ -4,31 +4,31 @@
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use super::{Limit, Seat, Table};
+use super::{ConnectionTable, Limit, Permit};
 
 /// What all sessions may hold of the buffers.
 const fn most(bound: usize) -> usize {
     bound / 4 * 3
 }
 
-impl Table {
+impl ConnectionTable {
     /// A place for one more connection, whose session holds so many octets. Where sessions hold too much, one of them
     /// closes for it; `None` if none may.
     pub(in super::super) fn admit_session(
         self: &Rc<Self>,
         address: IpAddr,
         octets: usize,
-    ) -> Option<Seat> {
+    ) -> Option<Permit> {
         if self.sessions.get() + octets > most(self.limits.borrow().tcp_buffer_bytes) {
             let (number, reason) = self.choose(address, Limit::Sessions)?;
             self.evict(number, reason);
         }
-        let seat = self.admit(address)?;
-        seat.entry.session.set(octets);
+        let permit = self.admit(address)?;
+        permit.entry.session.set(octets);
         self.sessions.set(self.sessions.get() + octets);
         self.set_held(self.held.get());
         self.keep_bound();
-        Some(seat)
+        Some(permit)
     }
 }
 
@@ -51,29 +51,29 @@ mod tests {
     #[test]
     fn wr44_sessions_of_many_clients_are_no_backlog_and_have_a_bound() {
         local(async {
-            let table = Rc::new(Table::new(Limits::default(), Arc::default()));
+            let table = Rc::new(ConnectionTable::new(Limits::default(), Arc::default()));
             let bound = Limits::default().tcp_buffer_bytes;
             let many = (most(bound) / OCTETS) as u16;
             let admit = |number| table.admit_session(client(number), OCTETS);
-            let seats: Vec<Seat> = (0..many).map(|number| admit(number).unwrap()).collect();
-            seats.iter().for_each(|seat| seat.hold(100));
-            assert!(seats.iter().all(|seat| !seat.is_paused()), "each waits for its client");
-            assert!(seats[0].has_room(1 << 20));
+            let permits: Vec<Permit> = (0..many).map(|number| admit(number).unwrap()).collect();
+            permits.iter().for_each(|permit| permit.hold(100));
+            assert!(permits.iter().all(|permit| !permit.is_paused()), "each waits for its client");
+            assert!(permits[0].has_room(1 << 20));
             tokio::time::sleep(Duration::from_secs(1)).await;
-            for seat in &seats[1..] {
-                seat.set_waits_since(Some(tokio::time::Instant::now()));
+            for permit in &permits[1..] {
+                permit.set_waits_since(Some(tokio::time::Instant::now()));
             }
             let plain = table.admit(client(many)).unwrap();
-            plain.set_waits_since(seats[0].waits_since());
+            plain.set_waits_since(permits[0].waits_since());
             let another = admit(many + 1).unwrap();
-            let closed = |seat: &&Seat| seat.must_close();
-            assert_eq!(seats.iter().filter(closed).count(), 1);
-            assert!(seats[0].must_close() && !plain.must_close(), "the longest idle session");
+            let closed = |permit: &&Permit| permit.must_close();
+            assert_eq!(permits.iter().filter(closed).count(), 1);
+            assert!(permits[0].must_close() && !plain.must_close(), "the longest idle session");
             assert_eq!(table.sessions.get(), usize::from(many) * OCTETS);
-            seats.iter().for_each(|seat| seat.set_waits_since(None));
+            permits.iter().for_each(|permit| permit.set_waits_since(None));
             another.set_waits_since(None);
             assert!(admit(many + 2).is_none(), "no session is idle");
-            drop((seats, another, plain));
+            drop((permits, another, plain));
             assert_eq!((table.sessions.get(), table.held.get()), (0, 0));
         });
     }

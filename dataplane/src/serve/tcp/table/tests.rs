@@ -1,4 +1,4 @@
-//! Limits and evictions, without connections behind the seats.
+//! Limits and evictions, without connections behind the permits.
 
 use std::sync::atomic::AtomicUsize;
 use std::task::Wake;
@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::super::tests::local;
 use super::*;
 
-fn table(limits: Limits) -> Rc<Table> {
-    Rc::new(Table::new(limits, Arc::default()))
+fn table(limits: Limits) -> Rc<ConnectionTable> {
+    Rc::new(ConnectionTable::new(limits, Arc::default()))
 }
 
 fn limits(connections: usize, per_client: usize) -> Limits {
@@ -23,24 +23,24 @@ fn client(last: u8) -> IpAddr {
     IpAddr::from([10, 0, 0, last])
 }
 
-fn closes(seat: &Seat) -> Option<CloseReason> {
-    seat.entry.close.get()
+fn closes(permit: &Permit) -> Option<CloseReason> {
+    permit.entry.close.get()
 }
 
 /// Something is in progress on it.
-fn work(seat: &Seat) {
-    seat.set_quiet_since(None);
-    seat.set_waits_since(None);
+fn work(permit: &Permit) {
+    permit.set_quiet_since(None);
+    permit.set_waits_since(None);
 }
 
 /// Half a message came.
-fn begin_message(seat: &Seat) {
-    seat.set_quiet_since(None);
+fn begin_message(permit: &Permit) {
+    permit.set_quiet_since(None);
 }
 
-fn answered(seat: &Seat) {
-    seat.set_quiet_since(Some(Instant::now()));
-    seat.set_waits_since(Some(Instant::now()));
+fn answered(permit: &Permit) {
+    permit.set_quiet_since(Some(Instant::now()));
+    permit.set_waits_since(Some(Instant::now()));
 }
 
 async fn second() {
@@ -58,8 +58,8 @@ fn wr44_t1_a_client_at_its_limit_loses_its_own_longest_idle() {
         let second = table.admit(client(1)).expect("second");
         let third = table.admit(client(1)).expect("third");
         assert_eq!(closes(&first), Some(CloseReason::EvictedByClient));
-        for seat in [&other, &second, &third] {
-            assert_eq!(closes(seat), None);
+        for permit in [&other, &second, &third] {
+            assert_eq!(closes(permit), None);
         }
         drop(first);
         let fourth = table.admit(client(1)).expect("fourth");
@@ -72,18 +72,18 @@ fn wr44_t1_a_client_at_its_limit_loses_its_own_longest_idle() {
 fn wr44_t2_at_the_limit_of_all_the_longest_idle_goes() {
     local(async {
         let table = table(limits(3, 3));
-        let mut seats = Vec::new();
+        let mut permits = Vec::new();
         for number in 0..3 {
-            seats.push(table.admit(client(number)).expect("seat"));
+            permits.push(table.admit(client(number)).expect("permit"));
             second().await;
         }
         // The first is busy, the second was used lately: the third has been idle for longest.
-        work(&seats[0]);
-        answered(&seats[1]);
+        work(&permits[0]);
+        answered(&permits[1]);
         let new = table.admit(client(9)).expect("new");
-        assert_eq!(closes(&seats[2]), Some(CloseReason::Evicted));
-        for seat in [&seats[0], &seats[1], &new] {
-            assert_eq!(closes(seat), None);
+        assert_eq!(closes(&permits[2]), Some(CloseReason::Evicted));
+        for permit in [&permits[0], &permits[1], &new] {
+            assert_eq!(closes(permit), None);
         }
     });
 }
@@ -93,10 +93,10 @@ fn wr44_with_nobody_idle_the_new_connection_is_refused() {
     local(async {
         let table = table(limits(2, 2));
         let busy: Vec<_> =
-            (0..2).map(|number| table.admit(client(number)).expect("seat")).collect();
+            (0..2).map(|number| table.admit(client(number)).expect("permit")).collect();
         busy.iter().for_each(work);
         assert!(table.admit(client(9)).is_none());
-        assert!(busy.iter().all(|seat| closes(seat).is_none()));
+        assert!(busy.iter().all(|permit| closes(permit).is_none()));
         // Nothing came from the first for longer than any lookup takes: it only occupies its place.
         tokio::time::sleep(Duration::from_secs(6)).await;
         busy[1].message_came(Instant::now());
@@ -111,10 +111,10 @@ fn a_seat_given_back_makes_room_and_is_no_longer_counted() {
     local(async {
         let table = table(limits(1, 1));
         for _ in 0..5 {
-            let seat = table.admit(client(1)).expect("seat");
-            seat.hold(1000);
+            let permit = table.admit(client(1)).expect("permit");
+            permit.hold(1000);
             assert_eq!(table.held.get(), 1000);
-            assert_eq!(closes(&seat), None);
+            assert_eq!(closes(&permit), None);
         }
         assert_eq!(table.held.get(), 0);
         assert!(table.clients.borrow().is_empty());
@@ -128,20 +128,20 @@ fn wr44_past_the_bound_of_all_buffers_the_largest_backlog_is_closed() {
     local(async {
         let limits = Limits { tcp_buffer_bytes: 10_000, ..Limits::default() };
         let table = table(limits);
-        let seats: Vec<_> =
-            (0..3).map(|number| table.admit(client(number)).expect("seat")).collect();
-        seats[0].hold(1000);
-        seats[1].hold(6000);
-        assert!(!seats[0].is_paused() && !seats[1].is_paused(), "room is left");
-        seats[2].hold(1500);
-        assert!(seats[1].is_paused(), "the largest is not read");
-        assert!(!seats[0].is_paused() && !seats[2].is_paused(), "others are");
-        seats[2].hold(4000);
-        assert_eq!(closes(&seats[1]), Some(CloseReason::Backlog));
+        let permits: Vec<_> =
+            (0..3).map(|number| table.admit(client(number)).expect("permit")).collect();
+        permits[0].hold(1000);
+        permits[1].hold(6000);
+        assert!(!permits[0].is_paused() && !permits[1].is_paused(), "room is left");
+        permits[2].hold(1500);
+        assert!(permits[1].is_paused(), "the largest is not read");
+        assert!(!permits[0].is_paused() && !permits[2].is_paused(), "others are");
+        permits[2].hold(4000);
+        assert_eq!(closes(&permits[1]), Some(CloseReason::Backlog));
         assert_eq!(table.held.get(), 5000, "it is counted no longer");
-        assert_eq!(closes(&seats[0]), None);
-        assert_eq!(closes(&seats[2]), None);
-        seats[1].hold(9000);
+        assert_eq!(closes(&permits[0]), None);
+        assert_eq!(closes(&permits[2]), None);
+        permits[1].hold(9000);
         assert_eq!(table.held.get(), 5000, "nor is what it still holds");
     });
 }
@@ -150,7 +150,7 @@ fn wr44_past_the_bound_of_all_buffers_the_largest_backlog_is_closed() {
 fn wr44_with_nothing_idle_the_newest_of_the_largest_client_gives_way() {
     local(async {
         let table = table(limits(6, 4));
-        let mut seats: Vec<Seat> = Vec::new();
+        let mut permits: Vec<Permit> = Vec::new();
         // Of which client the next connection is, and which number gives way for it.
         for (number, gives_way) in [
             (1, None),
@@ -163,18 +163,18 @@ fn wr44_with_nothing_idle_the_newest_of_the_largest_client_gives_way() {
             (3, Some(2)),
             (4, Some(7)),
         ] {
-            let before: Vec<_> = seats.iter().map(closes).collect();
-            let seat = table.admit(client(number)).expect("a seat");
-            work(&seat);
+            let before: Vec<_> = permits.iter().map(closes).collect();
+            let permit = table.admit(client(number)).expect("a permit");
+            work(&permit);
             for (other, before) in before.into_iter().enumerate() {
                 let share = Some(CloseReason::LargestShare).filter(|_| gives_way == Some(other));
-                assert_eq!(closes(&seats[other]), before.or(share), "{other}, for {number}");
+                assert_eq!(closes(&permits[other]), before.or(share), "{other}, for {number}");
             }
-            seats.push(seat);
+            permits.push(permit);
         }
         // Clients 1 and 2 have two each: with a third, client 2 would have the most itself.
         assert!(table.admit(client(2)).is_none());
-        assert_eq!(seats.iter().filter(|seat| closes(seat).is_none()).count(), 6);
+        assert_eq!(permits.iter().filter(|permit| closes(permit).is_none()).count(), 6);
     });
 }
 
@@ -202,7 +202,7 @@ fn l15_half_a_message_is_no_work_and_small_clients_are_left_alone() {
 fn t1_half_messages_of_a_client_at_its_limit_make_room_for_its_next() {
     local(async {
         let table = table(limits(100, 2));
-        let half: Vec<_> = (0..2).map(|_| table.admit(client(1)).expect("seat")).collect();
+        let half: Vec<_> = (0..2).map(|_| table.admit(client(1)).expect("permit")).collect();
         half.iter().for_each(begin_message);
         let _third = table.admit(client(1)).expect("third");
         assert_eq!(closes(&half[0]), Some(CloseReason::EvictedByClient));
@@ -225,15 +225,15 @@ fn wr44_many_small_backlogs_of_one_client_count_together() {
     local(async {
         let limits = Limits { tcp_buffer_bytes: 10_000, ..Limits::default() };
         let table = table(limits);
-        let many: Vec<_> = (0..6).map(|_| table.admit(client(1)).expect("seat")).collect();
+        let many: Vec<_> = (0..6).map(|_| table.admit(client(1)).expect("permit")).collect();
         let other = table.admit(client(2)).expect("other");
-        many.iter().for_each(|seat| seat.hold(1100));
+        many.iter().for_each(|permit| permit.hold(1100));
         other.hold(2000);
         assert!(many[0].is_paused(), "its client holds most");
         assert!(!other.is_paused(), "it holds more than each of them, its client less");
         other.hold(4000);
         assert_eq!(closes(&other), None);
-        assert_eq!(many.iter().filter(|seat| closes(seat).is_some()).count(), 1);
+        assert_eq!(many.iter().filter(|permit| closes(permit).is_some()).count(), 1);
     });
 }
 
@@ -256,7 +256,7 @@ fn wr44_who_is_not_read_is_woken_whoever_gave_up_the_octets() {
         let woken = Arc::new(Woken::default());
         let times = || woken.0.load(Ordering::Relaxed);
         let mut waiting = table.admit(client(2)).expect("waiting");
-        let pause = |stuck: &Seat, waiting: &Seat| {
+        let pause = |stuck: &Permit, waiting: &Permit| {
             assert!(waiting.poll_close(&Context::from_waker(&woken.clone().into())).is_pending());
             work(stuck);
             work(waiting);
@@ -276,7 +276,7 @@ fn wr44_who_is_not_read_is_woken_whoever_gave_up_the_octets() {
         pause(&stuck, &waiting);
         tokio::time::sleep(Duration::from_secs(6)).await;
         waiting.message_came(Instant::now());
-        let _third = table.admit(client(3)).expect("a seat");
+        let _third = table.admit(client(3)).expect("a permit");
         assert_eq!((closes(&stuck), times()), (Some(CloseReason::Evicted), 3), "evicted");
         waiting = table.admit(client(4)).expect("in place of the third");
         drop(waiting);
@@ -288,25 +288,25 @@ fn wr44_who_is_not_read_is_woken_whoever_gave_up_the_octets() {
 fn a_lower_limit_closes_the_longest_idle_and_others_when_they_fall_idle() {
     local(async {
         let table = table(limits(600, 600));
-        let mut seats = Vec::new();
+        let mut permits = Vec::new();
         for _ in 0..600 {
-            seats.push(table.admit(client(1)).expect("seat"));
+            permits.push(table.admit(client(1)).expect("permit"));
         }
         second().await;
-        for seat in &seats[400..] {
-            seat.set_quiet_since(Some(Instant::now()));
+        for permit in &permits[400..] {
+            permit.set_quiet_since(Some(Instant::now()));
         }
-        seats[0].set_quiet_since(None);
+        permits[0].set_quiet_since(None);
         table.set_limits(limits(100, 100));
         assert!(table.shrink(), "some at a time");
-        let open = || seats.iter().filter(|seat| closes(seat).is_none()).count();
+        let open = || permits.iter().filter(|permit| closes(permit).is_none()).count();
         assert_eq!(open(), 600 - EVICTIONS_AT_ONCE);
         assert!(!table.shrink());
         assert_eq!(open(), 100);
-        assert_eq!(closes(&seats[0]), None, "in use");
-        assert!(seats[1..400].iter().all(|seat| closes(seat).is_some()), "idle for longest");
-        assert!(!seats[0].is_surplus());
+        assert_eq!(closes(&permits[0]), None, "in use");
+        assert!(permits[1..400].iter().all(|permit| closes(permit).is_some()), "idle for longest");
+        assert!(!permits[0].is_surplus());
         table.set_limits(limits(99, 99));
-        assert!(seats[0].is_surplus());
+        assert!(permits[0].is_surplus());
     });
 }

@@ -18,7 +18,7 @@ fn wr44_lookups_that_would_not_fit_are_refused_at_once() {
         let limits =
             Limits { tcp_buffer_bytes: 120_004 + 3 * WAITING_OCTETS - 1, ..Limits::default() };
         let greedy = greedy(limits).await;
-        let (mut modest, _ended) = connect_to(&greedy.hall, 1 << 16);
+        let (mut modest, _ended) = connect_to(&greedy.server, 1 << 16);
         for id in 1..=4 {
             modest.write_all(&message(id, &[b'l', 1])).await.expect("write");
         }
@@ -39,7 +39,7 @@ fn wr44_a_query_at_an_upstream_counts_little_and_its_reply_as_long_as_it_is() {
             client.send(&message(id, &[b'L', 2])).await;
         }
         sleep(seconds(1)).await;
-        let held = || client.hall.counters.tcp_buffered.load(Relaxed) as usize;
+        let held = || client.server.counters.tcp_buffered.load(Relaxed) as usize;
         assert_eq!((client.asked.get(), held()), (64, 64 * WAITING_OCTETS));
         sleep(seconds(2)).await;
         assert!(held() >= 64 * 60_002, "unread, and all of it counted: {}", held());
@@ -51,7 +51,7 @@ fn wr44_replies_of_upstreams_past_the_bound_close_whose_they_are() {
     local(async {
         let limits = Limits { tcp_buffer_bytes: 1 << 20, ..Limits::default() };
         let mut client = connect(limits, 1 << 10);
-        let (mut modest, _ended) = connect_to(&client.hall, 1 << 16);
+        let (mut modest, _ended) = connect_to(&client.server, 1 << 16);
         modest.write_all(&message(7, &[b'l', 3])).await.expect("write");
         for id in 0..64 {
             client.send(&message(id, &[b'L', 2])).await;
@@ -69,10 +69,10 @@ fn wr44_at_the_bound_the_largest_backlog_is_not_read_and_others_are() {
         let limits = Limits { tcp_buffer_bytes: 128 << 10, ..Limits::default() };
         let mut greedy = greedy(limits).await;
         assert_eq!(greedy.asked.get(), 2);
-        let held = &greedy.hall.counters.tcp_buffered;
+        let held = &greedy.server.counters.tcp_buffered;
         assert!(held.load(Relaxed) >= 96 << 10, "the reserve is reached");
         greedy.send(&message(2, b"e")).await;
-        let (mut modest, _ended) = connect_to(&greedy.hall, 1 << 16);
+        let (mut modest, _ended) = connect_to(&greedy.server, 1 << 16);
         modest.write_all(&message(7, b"e")).await.expect("write");
         assert_eq!(reply_id(&mut modest).await, 7);
         assert_eq!(greedy.asked.get(), 3, "only the modest one was read");
@@ -88,7 +88,7 @@ async fn held_back_beside_a_slow_reader(tcp_connections: usize) -> (Client, Dupl
     // The reserve starts at 112 KiB: past it with both, but not with one of them alone.
     let limits = Limits { tcp_buffer_bytes: 150 << 10, tcp_connections, ..Limits::default() };
     let mut client = connect(limits, 1 << 10);
-    let (mut slow, _) = connect_to(&client.hall, 1 << 10);
+    let (mut slow, _) = connect_to(&client.server, 1 << 10);
     slow.write_all(&message(1, b"b")).await.expect("write");
     sleep(seconds(1)).await;
     let three = [message(2, &[b'l', 30]), message(3, b"b"), message(4, b"e")].concat();
@@ -129,7 +129,7 @@ fn wr44_what_was_held_back_goes_on_when_another_is_evicted_for_a_new_connection(
             sleep(seconds(2)).await;
         }
         assert_eq!(client.asked.get(), 3);
-        let (_new, _ended) = connect_to(&client.hall, 1 << 10);
+        let (_new, _ended) = connect_to(&client.server, 1 << 10);
         sleep(seconds(1)).await;
         assert_eq!(client.asked.get(), 4, "although its own replies are unread");
     });
@@ -139,7 +139,7 @@ fn wr44_what_was_held_back_goes_on_when_another_is_evicted_for_a_new_connection(
 fn wr44_what_was_held_back_goes_on_when_there_may_be_more() {
     local(async {
         let (client, _slow) = held_back_beside_a_slow_reader(9).await;
-        client.hall.set_limits(Limits::default()).await;
+        client.server.set_limits(Limits::default()).await;
         sleep(seconds(1)).await;
         assert_eq!(client.asked.get(), 4);
     });
@@ -150,10 +150,10 @@ fn wr44_what_nobody_makes_room_for_is_closed_in_the_end() {
     local(async {
         let limits = Limits { tcp_buffer_bytes: 150 << 10, ..Limits::default() };
         let client = connect(limits, 1 << 16);
-        let seats: Vec<_> = (2..11)
-            .map(|last| client.hall.table.admit([10, 0, 0, last].into()).expect("a seat"))
+        let permits: Vec<_> = (2..11)
+            .map(|last| client.server.table.admit([10, 0, 0, last].into()).expect("a permit"))
             .collect();
-        seats[0].hold(105_000);
+        permits[0].hold(105_000);
         let mut client = client;
         // The start of a message, more than the average and past three quarters.
         client.send(&[&[0xff, 0xff][..], &[7; 20_000]].concat()).await;
@@ -169,11 +169,11 @@ fn wr44_what_nobody_makes_room_for_is_closed_in_the_end() {
 fn a_lower_limit_closes_a_busy_connection_when_it_falls_idle() {
     local(async {
         let mut busy = connect(Limits::default(), 1 << 16);
-        let (mut idle, idle_ended) = connect_to(&busy.hall, 1 << 16);
+        let (mut idle, idle_ended) = connect_to(&busy.server, 1 << 16);
         idle.write_all(&message(1, b"e")).await.expect("write");
         busy.send(&message(2, &[b'l', 3])).await;
         sleep(seconds(1)).await;
-        busy.hall.set_limits(Limits { tcp_connections: 0, ..Limits::default() }).await;
+        busy.server.set_limits(Limits { tcp_connections: 0, ..Limits::default() }).await;
         assert_eq!(idle_ended.await.expect("no panic"), CloseReason::Evicted);
         assert_eq!(busy.reply_id().await, 2);
         assert_eq!(busy.ended().await, CloseReason::Evicted);

@@ -88,9 +88,12 @@ fn the_first_cluster_dns_by_name_is_used_and_the_other_named() {
     let world = world(&[("a.yaml", &dns("second", 1)), ("b.yaml", &dns("first", 2))]);
     let (configuration, path) = world.configuration.unwrap();
     assert_eq!((configuration.name.as_str(), path.as_str()), ("first", "b.yaml"));
-    let told = &world.warnings[0];
-    assert!(told.contains("\"first\" in b.yaml is used, being the first by name"), "{told}");
-    assert!(told.contains("\"second\" in a.yaml is not"), "{told}");
+    let reported = &world.warnings[0];
+    assert!(
+        reported.contains("\"first\" in b.yaml is used, being the first by name"),
+        "{reported}"
+    );
+    assert!(reported.contains("\"second\" in a.yaml is not"), "{reported}");
 }
 
 #[test]
@@ -99,9 +102,12 @@ fn a_cluster_dns_in_use_stays_when_one_with_an_earlier_name_comes() {
     let files = files.each_ref().map(|(path, text)| (*path, text.as_str()));
     let both = world_beside(&files, Some("second"));
     assert_eq!(both.configuration.unwrap().1, "b.yaml");
-    let told = &both.warnings[0];
-    assert!(told.contains("\"second\" in b.yaml is used, as it is in use already"), "{told}");
-    assert!(told.contains("\"first\" in a.yaml is not"), "{told}");
+    let reported = &both.warnings[0];
+    assert!(
+        reported.contains("\"second\" in b.yaml is used, as it is in use already"),
+        "{reported}"
+    );
+    assert!(reported.contains("\"first\" in a.yaml is not"), "{reported}");
     let gone = world_beside(&files[..1], Some("second"));
     assert_eq!(gone.configuration.unwrap().1, "a.yaml");
     assert_eq!(gone.warnings, Vec::<String>::new());

@@ -1,5 +1,5 @@
-//! Where the streams of one thread meet: everything they take goes through here to the writer, and
-//! everything there is to tell goes to the report.
+//! Where the streams of one thread meet: objects go to the writer, configurations are settled, and
+//! what people should know is reported to the status.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use super::items::MAX_OBJECT;
 use super::watched::{KINDS, Watched};
 use crate::snapshot::Stored;
 use crate::source::configuration;
-use crate::source::feed::Feed;
-use crate::source::report::Report;
-use crate::source::unserved::Unserved;
 use crate::source::writer::{Effect, Writer};
+use crate::status::Status;
+use crate::status::feed::Feed;
+use crate::status::unserved::Unserved;
 
 /// Shared by the streams of one thread; borrowed for the length of a call, never over an await.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct Ingest {
     pub(super) writer: Writer,
-    pub(super) report: Arc<Report>,
+    pub(super) status: Arc<Status>,
     pub(super) settling: Settling,
     /// The ConfigMap with the configuration, where there is one.
     pub(super) config_map: Option<Watched>,
@@ -40,12 +40,12 @@ pub(super) struct Desk {
     has_news: bool,
 }
 
-impl Desk {
-    pub(super) fn new(writer: Writer, report: Arc<Report>, settling: Settling) -> Desk {
-        report.read().feeds[Resource::Pods as usize].is_wanted = false;
-        Desk {
+impl Ingest {
+    pub(super) fn new(writer: Writer, status: Arc<Status>, settling: Settling) -> Ingest {
+        status.read().feeds[Resource::Pods as usize].is_wanted = false;
+        Ingest {
             writer,
-            report,
+            status,
             settling,
             config_map: None,
             state_dir: None,
@@ -64,11 +64,11 @@ impl Desk {
 
     /// Changes what is known of a stream.
     pub(super) fn feed<T>(&self, watched: &Watched, change: impl FnOnce(&mut Feed) -> T) -> T {
-        let mut told = self.report.read();
+        let mut reported = self.status.read();
         match watched {
-            Watched::Objects(resource) => change(&mut told.feeds[*resource as usize]),
+            Watched::Objects(resource) => change(&mut reported.feeds[*resource as usize]),
             Watched::ConfigMap { .. } => {
-                change(told.configuration.get_or_insert_with(Feed::default))
+                change(reported.configuration.get_or_insert_with(Feed::default))
             }
         }
     }
@@ -163,7 +163,7 @@ impl Desk {
         });
         self.note(effect);
         if let Some(began) = last_change.filter(|_| effect.is_visible && self.is_live(resource)) {
-            self.report.change_to_visible.add_since(&began, SystemTime::now());
+            self.status.change_to_visible.add_since(&began, SystemTime::now());
         }
         effect.is_visible
     }
@@ -177,7 +177,7 @@ impl Desk {
     /// whatever was served of it before.
     fn skip(&mut self, resource: Resource, undecodable: Undecodable) -> bool {
         let Undecodable { key, error } = undecodable;
-        self.report.read().feeds[resource as usize].undecodable += 1;
+        self.status.read().feeds[resource as usize].undecodable += 1;
         let Some(key) = key else { return false };
         self.explain(resource, &key, Some(format!("it cannot be read: {error}")));
         let effect = self.writer.apply(Change::Delete(resource, key));
@@ -194,9 +194,9 @@ impl Desk {
             }
             return false;
         };
-        let key = crate::source::convert::key(&named.metadata);
+        let key = crate::source::objects::convert::key(&named.metadata);
         self.explain(*resource, &key, None);
-        let version = crate::source::convert::version(&named.metadata);
+        let version = crate::source::objects::convert::version(&named.metadata);
         let effect = self.writer.delete(*resource, key, version);
         self.note(effect);
         effect.is_visible
@@ -211,7 +211,7 @@ impl Desk {
         if effect.is_of_another_cluster {
             self.relist_all();
         }
-        self.report.read().changes += 1;
+        self.status.read().changes += 1;
     }
 
     /// A list is complete, as of this version. Returns how many objects vanished.
@@ -229,7 +229,7 @@ impl Desk {
                 self.has_news = true;
                 self.publish();
                 if is_first {
-                    let objects = self.report.read().objects[*resource as usize];
+                    let objects = self.status.read().objects[*resource as usize];
                     tracing::info!(
                         resource = resource.plural(),
                         objects,
@@ -265,11 +265,11 @@ impl Desk {
     /// The same, of events that came at this time (E13).
     pub(super) fn publish_since(&mut self, received: Instant) {
         self.writer.publish();
-        self.report.event_to_visible.add(received.elapsed());
+        self.status.event_to_visible.add(received.elapsed());
     }
 
-    /// Tells what is not served, if that changed since it was told last.
-    pub(super) fn tell(&mut self) {
+    /// Reports what is not served, if that changed since the last report.
+    pub(super) fn report(&mut self) {
         if !std::mem::take(&mut self.has_news) {
             return;
         }
@@ -277,7 +277,7 @@ impl Desk {
         all.extend(self.reasons.all());
         all.sort();
         let warnings = self.writer.upstream_problems().to_vec();
-        self.report.tell(all, Vec::new(), warnings);
+        self.status.report_unserved(all, Vec::new(), warnings);
     }
 
     /// FW3.
@@ -306,7 +306,7 @@ impl Desk {
             match stored.configuration() {
                 Ok(config) => {
                     let origin = format!("the snapshot in {}", folder.display());
-                    self.instead(|desk| desk.adopt(configuration::stored(config, origin)));
+                    self.instead(|ingest| ingest.adopt(configuration::stored(config, origin)));
                 }
                 Err(error) => {
                     tracing::warn!("the configuration in the snapshot cannot run: {error}")

@@ -1,4 +1,4 @@
-//! Whether the way to the API server is alive at all. A watch may rightly be silent for a minute,
+//! Whether the API server answers at all. A watch may rightly be silent for a minute,
 //! so silence says nothing; a small request that is not answered does (E24). Where the system sees
 //! a dead peer, its keepalive is as fast; a peer that hangs only this can see.
 
@@ -10,23 +10,23 @@ use kube::client::Body;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::way::Way;
+use super::client::ApiClient;
 
 /// How often it asks.
 const INTERVAL: Duration = Duration::from_secs(8);
-/// A stream that had a word within this time is alive whatever the pulse says.
+/// A stream that had a word within this time is alive whatever the heartbeat says.
 pub(super) const QUIET: Duration = Duration::from_secs(8);
 /// How long it waits. At most 8 + 10 s pass until a hang is noticed, and 8 more if the stream had
 /// just spoken: within the 30 s of E24.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Asks for ever; counts up in `dead` whenever there is no answer. Any answer will do, a refusal too.
-pub(super) async fn beat(way: Rc<Way>, dead: watch::Sender<u64>) {
+pub(super) async fn beat(client: Rc<ApiClient>, dead: watch::Sender<u64>) {
     loop {
         tokio::time::sleep(INTERVAL).await;
         let request = Request::get("/version").body(Body::empty()).expect("a well-formed request");
         // An error is an answer as well: the streams have met it themselves.
-        if timeout(PATIENCE, way.client().send(request)).await.is_err() {
+        if timeout(PATIENCE, client.client().send(request)).await.is_err() {
             tracing::debug!("the API server does not answer");
             dead.send_modify(|count| *count += 1);
         }

@@ -12,7 +12,7 @@ const MAX_REASONS: usize = 10_000;
 
 /// Reasons by object.
 #[derive(Debug, Default)]
-pub(super) struct Unserved {
+pub(crate) struct Unserved {
     reasons: BTreeMap<(Resource, Key), Reason>,
     /// The last list that began of each resource.
     lists: [u64; Resource::ALL.len()],
@@ -27,13 +27,13 @@ struct Reason {
 
 impl Unserved {
     /// A list begins.
-    pub(super) fn begin(&mut self, resource: Resource) {
+    pub(crate) fn begin(&mut self, resource: Resource) {
         self.lists[resource as usize] += 1;
     }
 
     /// What is not served of an object now; replaces what was said of it before. Returns whether
     /// there is something else to tell.
-    pub(super) fn set(&mut self, resource: Resource, key: &Key, reason: Option<String>) -> bool {
+    pub(crate) fn set(&mut self, resource: Resource, key: &Key, reason: Option<String>) -> bool {
         let place = (resource, key.clone());
         let Some(text) = reason else { return self.reasons.remove(&place).is_some() };
         let list = self.lists[resource as usize];
@@ -54,19 +54,19 @@ impl Unserved {
     }
 
     /// A list is complete: of what it did not show, what is not held either is gone.
-    pub(super) fn complete(&mut self, resource: Resource, is_held: impl Fn(&Key) -> bool) {
+    pub(crate) fn complete(&mut self, resource: Resource, is_held: impl Fn(&Key) -> bool) {
         let list = self.lists[resource as usize];
         self.reasons
             .retain(|(of, key), reason| *of != resource || reason.list == list || is_held(key));
     }
 
     /// Nothing of a resource is there any more.
-    pub(super) fn forget(&mut self, resource: Resource) {
+    pub(crate) fn forget(&mut self, resource: Resource) {
         self.reasons.retain(|(of, _), _| *of != resource);
     }
 
     /// All of them, for people.
-    pub(super) fn all(&self) -> impl Iterator<Item = Skipped> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = Skipped> {
         self.reasons.iter().map(|((resource, key), reason)| Skipped {
             kind: kind(*resource),
             namespace: key.namespace.to_string(),

@@ -2,6 +2,11 @@
 //! served and why. Written by the source, read by `/config`, `/readyz`, `/metrics` and the log;
 //! never by anything that answers queries.
 
+pub mod delay;
+pub mod feed;
+pub mod snapshot;
+pub(crate) mod unserved;
+
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -10,13 +15,26 @@ use dataplane_core::{DataSource, Resource};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::Skipped;
-use super::delay::Delay;
-use super::feed::Feed;
 use crate::telemetry::printable;
+use delay::Delay;
+use feed::Feed;
+use snapshot::SnapshotStatus;
 
 /// Lines one update may log about objects or files; the rest is counted in one more line.
 const MAX_LINES: usize = 20;
+
+/// An object, or a part of one, that is not served, and why (E15).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+pub struct Skipped {
+    /// Kind of the object.
+    pub kind: &'static str,
+    /// Its namespace; empty for a Namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// What is wrong, and what to write instead where that is known.
+    pub reason: String,
+}
 
 /// The configuration that runs.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -71,7 +89,7 @@ pub struct BadFile {
 
 /// All there is to tell, replaced piece by piece.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct Reported {
     /// The configuration that runs.
     pub running: Running,
     /// The last one refused, until a good one takes over.
@@ -107,14 +125,14 @@ pub struct Told {
     /// States published since start.
     pub publications: u64,
     /// What the process started from, and what it keeps for the next start.
-    pub snapshot: crate::snapshot::Told,
+    pub snapshot: SnapshotStatus,
     /// Whether the source answers at all, good or bad; `None` until it was tried (E43).
     pub source_answers: Option<bool>,
     /// The process was asked to end.
     pub is_draining: bool,
 }
 
-impl Told {
+impl Reported {
     /// Some answers are those of a cluster that is not behind the API server's address any more (K22).
     pub fn serves_former_cluster(&self) -> bool {
         self.feeds.iter().any(|feed| feed.is_of_former_cluster)
@@ -123,19 +141,19 @@ impl Told {
 
 /// The report, shared.
 #[derive(Debug, Default)]
-pub struct Report {
-    told: Mutex<Told>,
+pub struct Status {
+    reported: Mutex<Reported>,
     /// From an event received to its effect visible (E53).
     pub event_to_visible: Delay,
     /// From what made a slice change, by its annotation, to visible.
     pub change_to_visible: Delay,
 }
 
-impl Report {
+impl Status {
     /// What there is to tell now. Hold it briefly: the source waits for it.
-    pub fn read(&self) -> MutexGuard<'_, Told> {
+    pub fn read(&self) -> MutexGuard<'_, Reported> {
         // A panic while holding it leaves text, never a half-made decision: go on telling.
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+        self.reported.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes contact with a source that is one for all resources, changed or not.
@@ -147,14 +165,19 @@ impl Report {
     }
 
     /// Replaces the lists and logs what is new in them, each thing once.
-    pub fn tell(&self, skipped: Vec<Skipped>, bad_files: Vec<BadFile>, warnings: Vec<String>) {
-        let mut told = self.read();
-        let new_skipped = owned(added(&told.skipped, &skipped));
-        let new_files = owned(added(&told.bad_files, &bad_files));
-        let new_warnings = owned(added(&told.warnings, &warnings));
-        (told.skipped, told.bad_files, told.warnings) = (skipped, bad_files, warnings);
+    pub fn report_unserved(
+        &self,
+        skipped: Vec<Skipped>,
+        bad_files: Vec<BadFile>,
+        warnings: Vec<String>,
+    ) {
+        let mut reported = self.read();
+        let new_skipped = owned(added(&reported.skipped, &skipped));
+        let new_files = owned(added(&reported.bad_files, &bad_files));
+        let new_warnings = owned(added(&reported.warnings, &warnings));
+        (reported.skipped, reported.bad_files, reported.warnings) = (skipped, bad_files, warnings);
         // A log that nobody reads may block, and then `/readyz` must not wait for it.
-        drop(told);
+        drop(reported);
         log(new_skipped.iter().map(|s| {
             let name = match (s.namespace.as_str(), s.name.as_str()) {
                 (_, "") => "without a name".to_owned(),
@@ -169,10 +192,10 @@ impl Report {
 
     /// A configuration took over.
     pub fn run(&self, running: Running) {
-        let mut told = self.read();
-        told.rejection = None;
-        if told.configurations > 0 && told.running.revision == running.revision {
-            told.running = running;
+        let mut reported = self.read();
+        reported.rejection = None;
+        if reported.configurations > 0 && reported.running.revision == running.revision {
+            reported.running = running;
             return;
         }
         tracing::info!(
@@ -190,16 +213,16 @@ impl Report {
         let used = running.without_effect.iter();
         let without_effect: Vec<String> =
             used.map(|it| format!("{} has no effect: {}", it.field, it.instead)).collect();
-        told.configurations += 1;
-        told.running = running;
-        drop(told);
+        reported.configurations += 1;
+        reported.running = running;
+        drop(reported);
         log(without_effect.into_iter());
     }
 
     /// A configuration was refused.
     pub fn reject(&self, rejection: Rejection) {
-        let mut told = self.read();
-        if told.rejection.as_ref() == Some(&rejection) {
+        let mut reported = self.read();
+        if reported.rejection.as_ref() == Some(&rejection) {
             return;
         }
         for violation in rejection.violations.iter().take(MAX_LINES) {
@@ -212,8 +235,8 @@ impl Report {
                 printable(&violation.message)
             );
         }
-        told.rejections += 1;
-        told.rejection = Some(rejection);
+        reported.rejections += 1;
+        reported.rejection = Some(rejection);
     }
 }
 

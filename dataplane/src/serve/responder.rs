@@ -18,7 +18,7 @@ use crate::state::{Published, State};
 
 /// Shared by all serving threads.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct Responder {
     pub(super) state: Arc<State>,
     pub(super) forwarder: Arc<Forwarder>,
     /// Where lookups run, away from the serving threads.
@@ -41,7 +41,7 @@ pub(super) enum Decision {
     Forward(Box<Waiting>, Option<Held>, Slot),
 }
 
-impl Desk {
+impl Responder {
     pub(super) fn new(
         state: Arc<State>,
         forwarder: Arc<Forwarder>,
@@ -200,11 +200,11 @@ mod tests {
             identity: Identity::default(),
         };
         let (state, forwarder) = (Arc::new(state), Forwarder::new());
-        let desk = Desk::new(state, forwarder, Handle::current(), Arc::default());
-        desk.spawn_late(async {});
-        desk.spawn_late(async { panic!("a defect") });
-        desk.finish_late().await;
-        assert_eq!(desk.counters.panics.load(Ordering::Relaxed), 1);
+        let responder = Responder::new(state, forwarder, Handle::current(), Arc::default());
+        responder.spawn_late(async {});
+        responder.spawn_late(async { panic!("a defect") });
+        responder.finish_late().await;
+        assert_eq!(responder.counters.panics.load(Ordering::Relaxed), 1);
     }
 
     #[test]

@@ -12,9 +12,9 @@ use dataplane_core::{Object, ServiceKind, Slice};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::Skipped;
 use super::convert::{self, Reasons};
 use super::slim;
+use crate::status::Skipped;
 use syntax::first_line;
 
 pub use syntax::{ParseError, Syntax};

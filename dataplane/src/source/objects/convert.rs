@@ -235,12 +235,12 @@ pub(super) fn is_finished(from: &slim::Pod) -> bool {
     matches!(from.status.phase.as_str(), "Succeeded" | "Failed")
 }
 
-pub(super) fn key(metadata: &slim::Metadata) -> Key {
+pub(in crate::source) fn key(metadata: &slim::Metadata) -> Key {
     Key::new(metadata.namespace.as_str(), metadata.name.as_str())
 }
 
 /// A UUID's 128 bits, otherwise a hash; 0 when there is none.
-pub(super) fn uid(metadata: &slim::Metadata) -> u128 {
+pub(in crate::source) fn uid(metadata: &slim::Metadata) -> u128 {
     let Some(text) = metadata.uid.as_deref().filter(|text| !text.is_empty()) else {
         return 0;
     };
@@ -256,7 +256,7 @@ pub(super) fn uid(metadata: &slim::Metadata) -> u128 {
     u128::from(hasher.finish()) | 1 << 64
 }
 
-pub(super) fn version(metadata: &slim::Metadata) -> u64 {
+pub(in crate::source) fn version(metadata: &slim::Metadata) -> u64 {
     metadata.resource_version.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 

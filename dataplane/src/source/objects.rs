@@ -1,0 +1,24 @@
+//! The one reading of Kubernetes objects, whichever source they come from: text to slim objects
+//! (`documents`, `slim`), and those to what the core is fed with (`convert`). `assemble` and `derive`
+//! complete a folder of manifests, where no cluster makes slices.
+
+pub mod assemble;
+pub mod convert;
+pub mod derive;
+pub mod documents;
+pub mod slim;
+
+use dataplane_core::Object;
+
+use crate::status::Skipped;
+
+/// The objects of one YAML text, slices that it lacks derived, and what is skipped.
+///
+/// # Errors
+/// When the text is not YAML.
+pub fn objects_from_yaml(text: &str) -> Result<(Vec<Object>, Vec<Skipped>), documents::ParseError> {
+    let manifests = documents::parse(text, documents::Syntax::Yaml)?;
+    let world = assemble::assemble(std::iter::once(("text", &manifests)), None);
+    let objects = world.objects.into_values().map(|object| Object::clone(&object)).collect();
+    Ok((objects, world.skipped))
+}

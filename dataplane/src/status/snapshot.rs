@@ -1,0 +1,44 @@
+//! The warm start as people see it: what this process started from, and what it keeps for the next.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use serde::Serialize;
+
+/// What is reported of snapshots.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SnapshotStatus {
+    /// Where they are; `None` without `--state-dir`.
+    pub folder: Option<PathBuf>,
+    /// When the API server last confirmed what is on disk, in Unix seconds (E52).
+    pub on_disk_confirmed_at_s: Option<u64>,
+    /// Revision of the configuration with what this process has written there: what a restart runs while there is no
+    /// other good one.
+    pub on_disk_revision: Option<String>,
+    /// Size of it.
+    pub octets: u64,
+    /// Written since start.
+    pub writes: u64,
+    /// Times one could not be written.
+    pub failures: u64,
+    /// Why the last one could not be.
+    pub error: Option<String>,
+    /// What this process started from.
+    pub loaded: Option<Loaded>,
+    /// Why the one found at start was not used.
+    pub refused: Option<String>,
+}
+
+/// A snapshot that this process started from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Loaded {
+    /// When the API server last confirmed all of it, in Unix seconds.
+    pub confirmed_at_s: u64,
+    /// How old it was when it was loaded.
+    pub age_s: u64,
+    /// When it was loaded.
+    #[serde(skip)]
+    pub at: Instant,
+}

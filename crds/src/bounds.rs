@@ -33,6 +33,8 @@ pub const RECORD_TTL_SECONDS: u32 = 86_400;
 /// Seconds of a week: stale answers, snapshots.
 pub const WEEK_SECONDS: u32 = 604_800;
 
+/// Servers whose metric names are shown.
+pub const METRIC_NAMES: usize = 4;
 /// Owned reverse ranges (A2).
 pub const REVERSE_CIDRS: usize = 64;
 /// Addresses of `ns.dns.<domain>`.

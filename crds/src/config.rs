@@ -14,8 +14,8 @@ pub use answers::{Access, EndpointNames, Identity, PodRecords, ServiceAddresses}
 pub use exposure::{Exposure, LabelRequirement, LabelSelector, SelectorOperator};
 pub use records::{Host, Record, RecordData, RecordType, ServiceTarget};
 pub use running::{
-    HttpsListener, Limits, Listeners, LogFormat, LogLevel, Logging, QueryLog, TlsListener,
-    WarmStart,
+    HttpsListener, Limits, Listeners, LogFormat, LogLevel, Logging, MetricNames, Metrics, QueryLog,
+    TlsListener, WarmStart,
 };
 pub use upstreams::{
     CaBundle, Cache, Group, GroupCache, GroupLimits, GroupOptions, Policy, Server, ServerTls,
@@ -105,6 +105,9 @@ pub struct Config {
     /// What is logged.
     #[serde(skip_serializing_if = "is_default")]
     pub logging: Logging,
+    /// Names of metrics.
+    #[serde(skip_serializing_if = "is_default")]
+    pub metrics: Metrics,
 }
 
 impl Default for Config {
@@ -131,6 +134,7 @@ impl Default for Config {
             listeners: Listeners::default(),
             warm_start: WarmStart::default(),
             logging: Logging::default(),
+            metrics: Metrics::default(),
         }
     }
 }

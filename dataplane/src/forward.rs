@@ -48,7 +48,7 @@ use server::Server;
 use table::{Ended, Joined, Running, Table};
 use upstreams::Group;
 pub use upstreams::Upstreams;
-pub use view::{Down, GroupView, ServerView, View};
+pub use view::{Down, GroupView, OfAddress, ServerView, View};
 
 /// A lookup that ends with its budget takes so long to say why.
 const GRACE: Duration = Duration::from_millis(20);
@@ -79,6 +79,7 @@ struct Counts {
     resolved: AtomicU64,
     unresolved: [AtomicU64; lookup::LABELS.len()],
     joined: AtomicU64,
+    without_a_server_up: AtomicU64,
 }
 
 impl Forwarder {
@@ -184,6 +185,9 @@ impl Forwarder {
         slot: Arc<Slot>,
         limits: cache::Limits,
     ) {
+        if group.is_down() {
+            self.counts.without_a_server_up.fetch_add(1, Ordering::Relaxed);
+        }
         let recoveries = group.recoveries();
         let members = group.askable(|server| self.is_other(server));
         let ended = lookup::lookup(&group, members, running.key(), now()).await;
@@ -238,6 +242,11 @@ impl Forwarder {
     /// Queries that joined a lookup in progress.
     pub fn joined(&self) -> u64 {
         self.counts.joined.load(Ordering::Relaxed)
+    }
+
+    /// Lookups that began while every server of their group was down.
+    pub fn begun_without_a_server_up(&self) -> u64 {
+        self.counts.without_a_server_up.load(Ordering::Relaxed)
     }
 
     /// Queries turned away at this limit (N20).

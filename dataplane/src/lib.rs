@@ -3,12 +3,14 @@
 pub mod args;
 pub mod drain;
 pub mod forward;
+pub mod histogram;
 pub mod identity;
 pub mod listeners;
 pub mod metrics;
 pub mod names;
 pub mod origin;
 pub mod probes;
+pub mod rcode;
 pub mod serve;
 pub mod settings;
 pub mod snapshot;

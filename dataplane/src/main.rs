@@ -87,6 +87,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
         serving: serving.counters().clone(),
         forwarder,
         status: status.clone(),
+        configs: configs.clone(),
     };
     // It is set here only, and once.
     let _ = running.set(Running { metrics: Metrics::new(counted), state: state.clone(), exposed });

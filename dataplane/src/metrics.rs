@@ -1,33 +1,51 @@
 //! `/metrics`: read from the counters of every thread when asked, so that answering pays nothing
 //! for it. Label sets are fixed; no name of a query and no client is ever a label (WR47).
 
+mod coredns;
+mod format;
+mod page;
+mod process;
+mod traffic;
+
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crds::Config;
+use crds::config::MetricNames;
 use dataplane_core::{DataSource, Discard, Reason, Resource, WorkerCounters};
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::registry::Registry;
+use tokio::sync::watch;
 
 use crate::forward::cache::Outcome;
 use crate::forward::{Forwarder, Limit, ServerView, Upstreams};
-use crate::serve::{CloseReason, ServeCounters};
+use crate::serve::{self, CloseReason, ServeCounters, ServedOver};
 use crate::state::State;
 use crate::status::Status;
-use crate::status::delay::Delay;
 use crate::status::feed::Feed;
 use crate::telemetry::lost_lines;
+use coredns::CoreDns;
+pub use format::Form;
+use page::Page;
+use process::Process;
+
+/// The commit that this program was built from, where the build says it.
+const REVISION: &str = match option_env!("CLUSTERDNS_REVISION") {
+    Some(revision) => revision,
+    None => "",
+};
 
 /// Everything that is counted.
 #[derive(Debug)]
 pub struct Metrics {
-    registry: Registry,
+    own: Registry,
+    process: Registry,
+    coredns: Registry,
+    sources: Arc<Sources>,
 }
 
 /// Where the numbers are.
@@ -41,29 +59,48 @@ pub struct Sources {
     pub forwarder: Arc<Forwarder>,
     /// What the source tells.
     pub status: Arc<Status>,
+    /// The configuration that runs.
+    pub configs: watch::Receiver<Arc<Config>>,
 }
 
 impl Metrics {
     /// Metrics of these sources.
     pub fn new(sources: Sources) -> Metrics {
-        let mut registry = Registry::with_prefix("clusterdns");
+        let sources = Arc::new(sources);
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        registry.register_collector(Box::new(Scrape { sources, started_s: started.as_secs_f64() }));
-        Metrics { registry }
+        let mut own = Registry::with_prefix("clusterdns");
+        let scrape = Scrape { sources: Arc::clone(&sources), started_s: started.as_secs_f64() };
+        own.register_collector(Box::new(scrape));
+        let mut process = Registry::default();
+        process.register_collector(Box::new(Process { started_s: started.as_secs_f64() }));
+        let mut coredns = Registry::with_prefix("coredns");
+        coredns.register_collector(Box::new(CoreDns(Arc::clone(&sources))));
+        Metrics { own, process, coredns, sources }
     }
 
-    /// The text that a scraper reads.
-    pub fn text(&self) -> String {
+    /// The text that a scraper reads: OpenMetrics 1.0, or the older text format for those that do not ask for it.
+    pub fn text(&self, form: Form) -> String {
+        let names = self.sources.configs.borrow().metrics.compatibility.clone();
         let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &self.registry)
-            .expect("writing to a String cannot fail");
-        text
+        let mut write = |registry| {
+            encode_registry(&mut text, registry).expect("writing to a String cannot fail");
+        };
+        write(&self.own);
+        write(&self.process);
+        if names.contains(&MetricNames::CoreDNS) {
+            write(&self.coredns);
+        }
+        encode_eof(&mut text).expect("writing to a String cannot fail");
+        match form {
+            Form::OpenMetrics => text,
+            Form::Text => format::older(&text),
+        }
     }
 }
 
 #[derive(Debug)]
 struct Scrape {
-    sources: Sources,
+    sources: Arc<Sources>,
     started_s: f64,
 }
 
@@ -72,6 +109,7 @@ impl Collector for Scrape {
         let mut page = Page(encoder);
         self.process(&mut page)?;
         self.queries(&mut page)?;
+        traffic::write(&mut page, &self.sources)?;
         self.sockets(&mut page)?;
         self.forwarding(&mut page)?;
         self.cache(&mut page)?;
@@ -83,7 +121,8 @@ impl Collector for Scrape {
 impl Scrape {
     fn process(&self, page: &mut Page<'_>) -> fmt::Result {
         let version = self.sources.state.identity.version.as_str();
-        page.gauges("build_info", "Version of this program", [([("version", version)], 1.0)])?;
+        let labels = [("version", version), ("revision", REVISION)];
+        page.gauges("build_info", "Version and source revision", [(labels, 1.0)])?;
         let help = "When this process started, in seconds since 1970";
         page.gauge("process_start_time_seconds", help, self.started_s)?;
         let help = "Log lines lost because standard error was not read";
@@ -93,17 +132,15 @@ impl Scrape {
     /// Every query is counted once, under the reason for what became of it.
     fn queries(&self, page: &mut Page<'_>) -> fmt::Result {
         let workers = &self.sources.state.counters;
-        let (tcp, udp) = workers
-            .split_last()
-            .map_or((&[][..], &[][..]), |(last, rest)| (std::slice::from_ref(last), rest));
         let sum = |workers: &[Arc<WorkerCounters>], value: fn(&WorkerCounters) -> u64| {
             workers.iter().map(|worker| value(worker)).sum::<u64>()
         };
-        let mut rows = Vec::with_capacity(2 * Reason::ALL.len());
-        for (transport, workers) in [("udp", udp), ("tcp", tcp)] {
+        let mut rows = Vec::with_capacity(ServedOver::ALL.len() * Reason::ALL.len());
+        for over in traffic::shown(&self.sources) {
+            let workers = serve::counters_over(workers, over);
             for reason in Reason::ALL {
                 let count = workers.iter().map(|worker| worker.count(reason)).sum();
-                rows.push(([("transport", transport), ("reason", reason.label())], count));
+                rows.push(([("transport", over.label()), ("reason", reason.label())], count));
             }
         }
         page.counters("queries", "Queries received, by the reason for their reply or drop", rows)?;
@@ -208,7 +245,11 @@ impl Scrape {
         });
         page.counters("upstream_outcomes", "What came of queries to an upstream", rows)?;
         let help = "From a query to the reply of an upstream";
-        page.histograms("upstream_latency_seconds", help, &upstreams.latencies())
+        let latencies = upstreams.latencies();
+        let rows = latencies.into_iter().map(|(group, server, rcode, latency)| {
+            ([("group", group), ("upstream", server), ("rcode", rcode.to_owned())], latency)
+        });
+        page.histograms("upstream_latency_seconds", help, rows)
     }
 
     fn cache(&self, page: &mut Page<'_>) -> fmt::Result {
@@ -301,9 +342,9 @@ impl Scrape {
         // E53, E13.
         let status = &self.sources.status;
         let help = "Seconds from receiving an event until clients see its effect";
-        page.histogram("event_to_visible_seconds", help, &status.event_to_visible)?;
+        page.histogram("event_to_visible_seconds", help, &status.event_to_visible.0.read())?;
         let help = "Seconds from the change behind an EndpointSlice, by its annotation, until clients see it";
-        page.histogram("change_to_visible_seconds", help, &status.change_to_visible)
+        page.histogram("change_to_visible_seconds", help, &status.change_to_visible.0.read())
     }
 
     /// E52; nothing without a folder for it.
@@ -326,62 +367,4 @@ impl Scrape {
 
 fn unix_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
-/// One page of metrics being written.
-struct Page<'a>(DescriptorEncoder<'a>);
-
-impl Page<'_> {
-    fn counter(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
-        let encoder = self.0.encode_descriptor(name, help, None, MetricType::Counter)?;
-        ConstCounter::new(value).encode(encoder)
-    }
-
-    fn histogram(&mut self, name: &str, help: &str, delay: &Delay) -> fmt::Result {
-        let encoder = self.0.encode_descriptor(name, help, None, MetricType::Histogram)?;
-        delay.0.encode(encoder)
-    }
-
-    fn histograms(
-        &mut self,
-        name: &str,
-        help: &str,
-        rows: &[(String, String, Histogram)],
-    ) -> fmt::Result {
-        let mut family = self.0.encode_descriptor(name, help, None, MetricType::Histogram)?;
-        rows.iter().try_for_each(|(group, upstream, histogram)| {
-            let labels = [("group", group.as_str()), ("upstream", upstream.as_str())];
-            histogram.encode(family.encode_family(&labels)?)
-        })
-    }
-
-    fn gauge(&mut self, name: &str, help: &str, value: f64) -> fmt::Result {
-        let encoder = self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        ConstGauge::new(value).encode(encoder)
-    }
-
-    fn counters<'l, const N: usize>(
-        &mut self,
-        name: &str,
-        help: &str,
-        rows: impl IntoIterator<Item = ([(&'l str, &'l str); N], u64)>,
-    ) -> fmt::Result {
-        let mut family = self.0.encode_descriptor(name, help, None, MetricType::Counter)?;
-        rows.into_iter().try_for_each(|(labels, value)| {
-            ConstCounter::new(value).encode(family.encode_family(&labels)?)
-        })
-    }
-
-    fn gauges<'l, const N: usize>(
-        &mut self,
-        name: &str,
-        help: &str,
-        rows: impl IntoIterator<Item = ([(&'l str, &'l str); N], f64)>,
-    ) -> fmt::Result {
-        let mut family: MetricEncoder<'_> =
-            self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        rows.into_iter().try_for_each(|(labels, value)| {
-            ConstGauge::new(value).encode(family.encode_family(&labels)?)
-        })
-    }
 }

@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use axum::extract::State as From;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
@@ -29,7 +29,7 @@ pub use pages::Pages;
 pub use bind::bind;
 
 use crate::forward::Forwarder;
-use crate::metrics::Metrics;
+use crate::metrics::{Form, Metrics};
 use crate::snapshot::waits_for_live;
 use crate::state::State;
 use crate::status::feed::Feed;
@@ -227,14 +227,19 @@ fn upstream_notes(views: &Views) -> String {
     upstreams.notes(Instant::now()).into_iter().map(|note| format!("warning: {note}\n")).collect()
 }
 
-async fn metrics(Extension(client): Extension<Client>, From(views): From<Views>) -> Response {
+async fn metrics(
+    Extension(client): Extension<Client>,
+    From(views): From<Views>,
+    headers: HeaderMap,
+) -> Response {
     if views.running.get().is_none() {
         return STARTING.into_response();
     }
-    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    let form = Form::accepted(accepted);
     let running = views.running.clone();
-    let write = move || running.get().map(|running| running.metrics.text()).unwrap_or_default();
-    views.pages.page(client.0, kind, write).await
+    let write = move || running.get().map(|running| running.metrics.text(form)).unwrap_or_default();
+    views.pages.page(client.0, form.media_type(), write).await
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod certificate;
 mod counters;
 mod responder;
 mod tcp;
+mod traffic;
 mod udp;
 
 use std::net::SocketAddr;
@@ -30,6 +31,7 @@ use certificate::Certificate;
 use responder::Responder;
 
 pub use counters::{CloseReason, ServeCounters};
+pub use traffic::{ServedOver, Totals, Traffic, TrafficTables};
 
 /// What the configuration bounds. New values count for the connections that are open too, but for the deadlines and
 /// the share of a client: those are looked at when one comes.
@@ -87,7 +89,22 @@ impl Default for Deadlines {
 /// Counters for the threads that serve this many listening addresses with this many workers each, as
 /// [`State::counters`] must hold them: only their own thread may write to each.
 pub fn worker_counters(addresses: usize, workers: usize) -> Vec<Arc<WorkerCounters>> {
-    (0..addresses * workers + 1).map(|_| Arc::default()).collect()
+    (0..addresses * workers + STREAM_COUNTERS).map(|_| Arc::default()).collect()
+}
+
+/// The last counters are those of what is served over streams: TCP, TLS, HTTPS, QUIC.
+const STREAM_COUNTERS: usize = ServedOver::ALL.len() - 1;
+
+/// The counters of what is served over this transport, of all that [`worker_counters`] made.
+pub fn counters_over(all: &[Arc<WorkerCounters>], over: ServedOver) -> &[Arc<WorkerCounters>] {
+    let (udp, streams) = all.split_at(all.len().saturating_sub(STREAM_COUNTERS));
+    match over {
+        ServedOver::Udp => udp,
+        ServedOver::Tcp | ServedOver::Tls | ServedOver::Https | ServedOver::Quic => {
+            let place = over as usize - 1;
+            streams.get(place..=place).unwrap_or_default()
+        }
+    }
 }
 
 /// Whether these addresses can be had, for a start that fails before anything is read; none is kept.
@@ -142,10 +159,10 @@ impl Serving {
     ) -> anyhow::Result<Serving> {
         anyhow::ensure!(workers > 0, "at least one worker must serve");
         anyhow::ensure!(
-            state.counters.len() > listen.len() * workers,
+            state.counters.len() >= listen.len() * workers + STREAM_COUNTERS,
             "{} counters for {} threads: see serve::worker_counters",
             state.counters.len(),
-            listen.len() * workers + 1,
+            listen.len() * workers + STREAM_COUNTERS,
         );
         if let Err(error) = dataplane_udp::raise_descriptor_limit() {
             tracing::warn!(%error, "the limit on open descriptors stays as it is");

@@ -40,6 +40,7 @@ pub fn of(config: &Config) -> Result<Settings, String> {
         listeners: _,
         warm_start: _,
         logging: _,
+        metrics: _,
     } = config;
     let hosts = hosts.iter().map(extra_host);
     let records = records.iter().map(extra_record);

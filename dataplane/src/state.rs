@@ -22,7 +22,7 @@ pub struct Published {
 pub struct State {
     /// Swapped by the source, loaded by workers once per batch: a worker only moves forward in time (E12).
     pub published: ArcSwap<Published>,
-    /// One per serving thread, as [`crate::serve::worker_counters`] makes them: UDP threads first, the TCP one's last.
+    /// One per serving thread, as [`crate::serve::worker_counters`] makes them: UDP threads first, then one for each stream transport.
     pub counters: Vec<Arc<WorkerCounters>>,
     /// Who we say we are.
     pub identity: Identity,

@@ -47,7 +47,7 @@ fn rust_files(folder: &str) -> Vec<String> {
 }
 
 /// The rows of the first table below a heading, cell by cell, without the table's own heading.
-fn table(page: &str, heading: &str) -> Vec<Vec<String>> {
+pub(crate) fn table(page: &str, heading: &str) -> Vec<Vec<String>> {
     let text = read(page);
     let below = text
         .split_once(&format!("{heading}\n"))
@@ -64,7 +64,7 @@ fn table(page: &str, heading: &str) -> Vec<Vec<String>> {
 }
 
 /// What stands between backticks.
-fn quoted(cell: &str) -> Vec<&str> {
+pub(crate) fn quoted(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).collect()
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use dataplane::forward::Forwarder;
-use dataplane::metrics::{Metrics, Sources};
+use dataplane::metrics::{Form, Metrics, Sources};
 use dataplane::probes::{Health, why_not_ready};
 use dataplane::serve::{Limits, Serving, worker_counters};
 use dataplane::source::api::{Api, Credentials, Options, Pace, Wanted};
@@ -114,6 +114,7 @@ impl Live {
             serving: serving.counters().clone(),
             forwarder,
             status: status.clone(),
+            configs: api.configs(),
         });
         let health = Health::default();
         health.serving();
@@ -175,7 +176,7 @@ impl Live {
 
     /// The value of one line of `/metrics`.
     pub fn metric(&self, series: &str) -> Option<f64> {
-        let text = self.metrics.text();
+        let text = self.metrics.text(Form::OpenMetrics);
         let line = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
         line.and_then(|value| value.trim().parse().ok())
     }

@@ -73,6 +73,9 @@ pub(super) fn config(spec: &ClusterDNSSpec, violations: &mut Violations) -> Conf
             format: logging.format,
             level: logging.level,
         },
+        metrics: config::Metrics {
+            compatibility: spec.metrics.clone().unwrap_or_default().compatibility,
+        },
     }
 }
 

@@ -95,6 +95,27 @@ impl Default for WarmStart {
     }
 }
 
+/// Under which names metrics are shown besides our own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Metrics {
+    /// Servers whose names and labels are shown as well, each once.
+    pub compatibility: Vec<MetricNames>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self { compatibility: vec![MetricNames::CoreDNS] }
+    }
+}
+
+/// A DNS server whose metric names and labels we can show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum MetricNames {
+    /// CoreDNS: `coredns_*`.
+    CoreDNS,
+}
+
 /// What is logged.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

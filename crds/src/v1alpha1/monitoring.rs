@@ -1,4 +1,4 @@
-//! What is created for Prometheus.
+//! Metrics: under which names pods show them, and what is created for Prometheus.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,21 @@ use serde::{Deserialize, Serialize};
 
 use super::{maps, rules};
 use crate::bounds;
+use crate::config::MetricNames;
 use crate::defaults::flag;
 
-/// What is created for Prometheus, where its kinds exist.
+/// Metrics: under which names pods show them, and what is created for Prometheus where its kinds exist.
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Metrics {
+    /// Other servers under whose names and labels the pods show their metrics as well, so that dashboards and alerts
+    /// keep working. Our own metrics (clusterdns_*) are always there; docs/metrics.md says what each name means.
+    /// [] is none. Default [CoreDNS].
+    #[serde(default = "compatibility")]
+    #[schemars(length(max = bounds::METRIC_NAMES))]
+    #[schemars(extend("x-kubernetes-list-type" = "set"))]
+    pub compatibility: Vec<MetricNames>,
+
     /// A PodMonitor. Default true.
     #[serde(default = "flag::<true>")]
     pub pod_monitor: bool,
@@ -36,6 +45,16 @@ pub struct Metrics {
 
 impl Default for Metrics {
     fn default() -> Self {
-        Self { pod_monitor: true, prometheus_rule: true, labels: None, interval_seconds: None }
+        Self {
+            compatibility: compatibility(),
+            pod_monitor: true,
+            prometheus_rule: true,
+            labels: None,
+            interval_seconds: None,
+        }
     }
+}
+
+fn compatibility() -> Vec<MetricNames> {
+    crate::config::Metrics::default().compatibility
 }

@@ -1,7 +1,11 @@
 //! Why each query was decided as it was: the one source of metric labels, counted per worker.
 
+mod questions;
+
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+pub use questions::QuestionType;
 
 /// The reason behind an [`Action`](crate::Action), also the metrics label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -130,6 +134,9 @@ impl Reason {
 #[derive(Debug, Default)]
 pub struct WorkerCounters {
     reasons: [AtomicU64; Reason::ALL.len()],
+    /// Those over IPv4, then those over IPv6.
+    types: [[AtomicU64; QuestionType::ALL.len()]; 2],
+    dnssec_ok: AtomicU64,
     truncated: AtomicU64,
     capped_rrsets: AtomicU64,
     withheld_ptrs: AtomicU64,
@@ -145,6 +152,16 @@ impl WorkerCounters {
     /// Queries decided for this reason.
     pub fn count(&self, reason: Reason) -> u64 {
         self.reasons[reason as usize].load(Ordering::Relaxed)
+    }
+
+    /// Queries whose question could be read, by its type and by the address family of the client.
+    pub fn questions(&self, over_ipv6: bool, qtype: QuestionType) -> u64 {
+        self.types[usize::from(over_ipv6)][qtype as usize].load(Ordering::Relaxed)
+    }
+
+    /// Those of them with the DO bit (RFC 3225).
+    pub fn dnssec_ok(&self) -> u64 {
+        self.dnssec_ok.load(Ordering::Relaxed)
     }
 
     /// UDP replies sent with TC=1 (WR21).
@@ -174,6 +191,13 @@ impl WorkerCounters {
 
     pub(crate) fn add(&self, reason: Reason) {
         bump(&self.reasons[reason as usize]);
+    }
+
+    pub(crate) fn add_question(&self, over_ipv6: bool, qtype: u16, dnssec_ok: bool) {
+        bump(&self.types[usize::from(over_ipv6)][QuestionType::of(qtype) as usize]);
+        if dnssec_ok {
+            bump(&self.dnssec_ok);
+        }
     }
 
     pub(crate) fn add_truncated(&self) {

@@ -29,7 +29,7 @@ mod hostile_tests;
 #[cfg(test)]
 mod testing;
 
-pub use counters::{CacheCounters, Reason, ServerCounters, WorkerCounters};
+pub use counters::{CacheCounters, QuestionType, Reason, ServerCounters, WorkerCounters};
 pub use decide::resolution::{Resolution, Step, Surroundings};
 pub use decide::respond::{Action, Counters, Forward, Identity, Waiting, respond};
 pub use index::reads::{Reads, Relist};

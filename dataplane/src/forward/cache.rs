@@ -121,6 +121,17 @@ impl Outcome {
     }
 }
 
+/// What was counted of denials, which metrics show apart from other replies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Denials {
+    /// Kept now.
+    pub entries: u64,
+    /// Served without asking an upstream.
+    pub hits: u64,
+    /// Removed to make room before they had expired.
+    pub evictions: u64,
+}
+
 /// The cache. Times are milliseconds of one clock that only goes forward (CA6).
 #[derive(Debug, Default)]
 pub struct Cache {
@@ -212,6 +223,18 @@ impl Cache {
             for (total, count) in sum.iter_mut().zip(lock(shard).outcomes()) {
                 *total += count;
             }
+        }
+        sum
+    }
+
+    /// How many of the numbers here are of denials (NXDOMAIN, no data) and of failures.
+    pub fn denials(&self) -> Denials {
+        let mut sum = Denials::default();
+        for shard in &self.shards {
+            let Denials { entries, hits, evictions } = *lock(shard).denials();
+            sum.entries += entries;
+            sum.hits += hits;
+            sum.evictions += evictions;
         }
         sum
     }

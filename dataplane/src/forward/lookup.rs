@@ -158,7 +158,7 @@ impl Progress<'_> {
                 if !send.edns && self.without_edns & (1 << send.place) != 0 {
                     self.group.servers[self.plan.member(send.place)].refused_edns(now);
                 }
-                sent.settle(Heard::Good);
+                sent.replied(Heard::Good, relayed.rcode().into());
                 return Some(relayed);
             }
             Outcome::Error(RelayError::Truncated) => {
@@ -169,16 +169,16 @@ impl Progress<'_> {
                 if send.edns && REFUSES_EDNS.contains(&rcode) =>
             {
                 self.errors = true;
-                sent.settle(Heard::Error);
+                sent.replied(Heard::Error, rcode);
                 self.without_edns |= 1 << send.place;
                 self.plan.without_edns(send);
             }
-            Outcome::Error(
-                RelayError::Rcode(_)
-                | RelayError::Referral
-                | RelayError::Chain
-                | RelayError::Unrelated,
-            ) => {
+            Outcome::Error(RelayError::Rcode(rcode)) => {
+                self.errors = true;
+                sent.replied(Heard::Error, rcode);
+                self.plan.error(send.place, now);
+            }
+            Outcome::Error(RelayError::Referral | RelayError::Chain | RelayError::Unrelated) => {
                 self.errors = true;
                 sent.settle(Heard::Error);
                 self.plan.error(send.place, now);

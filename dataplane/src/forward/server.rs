@@ -15,7 +15,6 @@ use std::time::{Duration, Instant};
 
 use crds::config;
 use dataplane_core::{Discard, ServerCounters};
-use prometheus_client::metrics::histogram::Histogram;
 use tokio::sync::Notify;
 
 use super::now;
@@ -23,6 +22,8 @@ use super::plan::Candidate;
 use super::ports::{Ports, ServerId};
 use super::sockets::Pool;
 use super::streams::Streams;
+use crate::histogram::{Distribution, Durations, QUERY_BOUNDS};
+use crate::rcode;
 use edns::Edns;
 use health::Health;
 use latency::Latency;
@@ -95,6 +96,9 @@ pub(super) struct Server {
     /// How often it came back after it had been down.
     recoveries: AtomicU64,
     heard: [AtomicU64; 3],
+    /// How long replies took, by the places of [`rcode::LABELS`].
+    replies: [Durations<QUERY_BOUNDS>; rcode::LABELS.len()],
+    failed_probes: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -138,6 +142,8 @@ impl Server {
             state: Mutex::default(),
             recoveries: AtomicU64::new(0),
             heard: Default::default(),
+            replies: Default::default(),
+            failed_probes: AtomicU64::new(0),
         }
     }
 
@@ -221,7 +227,10 @@ impl Server {
                 state.edns.probe_answered(with_edns, now);
                 state.window.widen();
             }
-            Heard::Nothing => state.edns.probe_was_silent(with_edns, now),
+            Heard::Nothing => {
+                self.failed_probes.fetch_add(1, Ordering::Relaxed);
+                state.edns.probe_was_silent(with_edns, now);
+            }
         }
         let standing = state.health.standing();
         drop(state);
@@ -299,9 +308,14 @@ impl Server {
         }
     }
 
-    /// Latency of replies, for metrics.
-    pub(super) fn histogram(&self) -> Histogram {
-        self.state().latency.histogram().clone()
+    /// How long replies took so far, by the places of [`rcode::LABELS`].
+    pub(super) fn replies(&self) -> [Distribution; rcode::LABELS.len()] {
+        std::array::from_fn(|place| self.replies[place].read())
+    }
+
+    /// Probes without a reply so far.
+    pub(super) fn failed_probes(&self) -> u64 {
+        self.failed_probes.load(Ordering::Relaxed)
     }
 }
 

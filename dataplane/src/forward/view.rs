@@ -1,15 +1,17 @@
 //! Upstreams as people see them: `/upstreams`, what is down, and what to do about it.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use prometheus_client::metrics::histogram::Histogram;
 use serde::Serialize;
 
 use super::server::{Server, looping};
-use super::upstreams::{Group, Upstreams};
+use super::upstreams::Upstreams;
+use crate::histogram::Distribution;
+use crate::rcode;
 
 /// A server that is down, as `/config` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -84,6 +86,17 @@ pub struct ServerView {
     pub silent: u64,
 }
 
+/// What is known of the servers at one address.
+#[derive(Clone, Debug, Default)]
+pub struct OfAddress {
+    /// Queries sent.
+    pub sent: u64,
+    /// Probes without a reply.
+    pub failed_probes: u64,
+    /// How long replies took, by the places of [`rcode::LABELS`].
+    pub replies: [Distribution; rcode::LABELS.len()],
+}
+
 impl Upstreams {
     /// What `/upstreams` shows.
     pub fn view(&self, now: Instant) -> View {
@@ -112,15 +125,34 @@ impl Upstreams {
         looping.chain(file).collect()
     }
 
-    /// Group, address and latency of each server, for metrics.
-    pub fn latencies(&self) -> Vec<(String, String, Histogram)> {
-        let of_group = |group: &Arc<Group>| {
-            let row = |server: &Arc<Server>| {
-                (group.name.clone(), server.address().to_string(), server.histogram())
-            };
-            group.servers.iter().map(row).collect::<Vec<_>>()
-        };
-        self.groups().flat_map(of_group).collect()
+    /// Group, address, response code and latency of each server, for metrics: the codes that it has given, and NOERROR.
+    pub fn latencies(&self) -> Vec<(String, String, &'static str, Distribution)> {
+        let members = self
+            .groups()
+            .flat_map(|group| group.servers.iter().map(move |server| (&group.name, server)));
+        let rows = members.flat_map(|(group, server)| {
+            let codes = rcode::LABELS.into_iter().zip(server.replies()).enumerate();
+            let seen = codes.filter(|(place, (_, replies))| *place == 0 || replies.count() > 0);
+            seen.map(move |(_, (rcode, replies))| {
+                (group.clone(), server.address().to_string(), rcode, replies)
+            })
+        });
+        rows.collect()
+    }
+
+    /// What metrics that name a server by its address alone say of it, whatever groups it is in.
+    pub fn by_address(&self) -> BTreeMap<String, OfAddress> {
+        let mut found: BTreeMap<String, OfAddress> = BTreeMap::new();
+        for server in self.known() {
+            let of = found.entry(server.address().to_string()).or_default();
+            // Shared by the servers at one address.
+            of.sent = server.counters.sent.load(Ordering::Relaxed);
+            of.failed_probes += server.failed_probes();
+            for (sum, replies) in of.replies.iter_mut().zip(server.replies()) {
+                *sum = std::mem::take(sum).plus(&replies);
+            }
+        }
+        found
     }
 
     /// Servers that are down, in each group that they are in; at most `most`.

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use dataplane_udp::Socket;
 
+use super::traffic::TrafficTables;
+
 /// Why a TCP connection ended, also the metrics label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -95,12 +97,14 @@ pub struct ServeCounters {
     /// Octets held for TCP connections now (WR44).
     pub tcp_buffered: AtomicU64,
     tcp_closed: [AtomicU64; CloseReason::ALL.len()],
+    /// What came and what was answered.
+    pub traffic: TrafficTables,
     sockets: Vec<Arc<Socket>>,
 }
 
 impl ServeCounters {
     pub(super) fn new(sockets: Vec<Arc<Socket>>) -> Self {
-        Self { sockets, ..Self::default() }
+        Self { traffic: TrafficTables::new(sockets.len()), sockets, ..Self::default() }
     }
 
     /// TCP connections that ended for this reason.

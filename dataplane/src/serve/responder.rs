@@ -31,11 +31,7 @@ pub(super) struct Responder {
 /// The fate of one message.
 pub(super) enum Decision {
     /// The reply's octets in the buffer, and how it came about.
-    Reply(
-        usize,
-        #[expect(dead_code, reason = "the query log and the histograms read it, which come next")]
-        Answered,
-    ),
+    Reply(usize, Answered),
     Drop,
     /// An upstream is asked: for whom, what the cache held, and the right to ask, already taken.
     Forward(Box<Waiting>, Option<Held>, Slot),

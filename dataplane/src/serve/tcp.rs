@@ -18,9 +18,9 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
-use dataplane_core::{Query, Transport, Waiting};
+use dataplane_core::{Query, Reason, Transport, Waiting};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
@@ -29,7 +29,9 @@ use tokio::task::LocalSet;
 use super::certificate::Certificate;
 use super::counters::{CloseReason, ServeCounters, add};
 use super::responder::{Decision, Responder, Seeds, client};
-use super::{Limits, Phase};
+use super::traffic::ServedOver;
+use super::{Limits, Phase, STREAM_COUNTERS};
+use crate::origin::Answered;
 use connection::Connection;
 use table::{ConnectionTable, Permit};
 
@@ -52,8 +54,15 @@ enum Outcome {
     Late(Late),
 }
 
+/// Who sent a message, and over what.
+#[derive(Clone, Copy)]
+struct Asker {
+    address: SocketAddr,
+    over: ServedOver,
+}
+
 /// Decides one message of a client, given whether there is room to wait for an upstream.
-type Answer = Box<dyn Fn(&[u8], SocketAddr, bool, &mut [u8]) -> Outcome>;
+type Answer = Box<dyn Fn(&[u8], Asker, bool, &mut [u8]) -> Outcome>;
 
 /// What all connections share.
 struct TcpServer {
@@ -91,14 +100,17 @@ pub(super) fn start(
 /// The real [`Answer`]: the core's decision, and lookups by the forwarder.
 fn answer(responder: Arc<Responder>) -> Answer {
     let seeds = RefCell::new(Seeds::new());
-    // By convention the last counters are this thread's.
-    let own = responder.state.counters.len() - 1;
-    Box::new(move |packet, peer, room, buffer| {
+    let first = responder.state.counters.len() - STREAM_COUNTERS;
+    Box::new(move |packet, Asker { address, over }, room, buffer| {
+        let read = Instant::now();
+        // Those of UDP are not among them.
+        let own = first + over as usize - 1;
+        responder.counters.traffic.stream(over).query(packet.len());
         let published = responder.state.published.load();
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let query = Query {
             packet,
-            client: client(peer),
+            client: client(address),
             transport: Transport::Tcp,
             now_s: now.unwrap_or_default().as_secs(),
             seed: seeds.borrow_mut().next(),
@@ -108,7 +120,12 @@ fn answer(responder: Arc<Responder>) -> Answer {
             responder.decide(&published, own, &query, room, buffer)
         }));
         match decided {
-            Ok(Decision::Reply(octets, _)) => Outcome::Reply(octets),
+            Ok(Decision::Reply(octets, answered)) => {
+                let traffic = responder.counters.traffic.stream(over);
+                traffic.reply(answered, &buffer[..octets]);
+                traffic.took(answered.origin, read.elapsed());
+                Outcome::Reply(octets)
+            }
             Ok(Decision::Drop) => Outcome::Close,
             Err(_) => {
                 add(&responder.counters.panics, 1);
@@ -119,7 +136,13 @@ fn answer(responder: Arc<Responder>) -> Answer {
                 let late = async move {
                     let resolved =
                         responder.forwarder.resolve(&published, &waiting, held, slot).await;
-                    frame::sealed(|buffer| resolved.write(&waiting.head, buffer))
+                    let reply = frame::sealed(|buffer| resolved.write(&waiting.head, buffer));
+                    let origin = resolved.origin();
+                    let traffic = responder.counters.traffic.late(over);
+                    let answered = Answered { reason: Reason::Forward, origin };
+                    traffic.reply(answered, reply.get(frame::PREFIX..).unwrap_or_default());
+                    traffic.took(origin, read.elapsed());
+                    reply
                 };
                 debug_assert!(size_of_val(&late) + size_of::<Waiting>() <= frame::WAITING_OCTETS);
                 Outcome::Late(Box::pin(late))

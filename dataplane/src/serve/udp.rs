@@ -1,22 +1,26 @@
 //! One UDP thread: a batch in, answers beside it, a batch out. Nothing here waits, allocates or takes a lock for
 //! an answer of our own; only what an upstream must answer becomes a task elsewhere.
 
-use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use dataplane_core::{Query, Transport, Waiting};
-use dataplane_udp::{Batch, DATAGRAM_OCTETS, Datagram, Local, Socket};
+use dataplane_core::{Query, Reason, Transport, Waiting};
+use dataplane_udp::{Batch, DATAGRAM_OCTETS, Datagram, Socket};
 
 use super::counters::add;
 use super::responder::{Decision, Responder, Seeds, client};
+use super::traffic::ServedOver;
 use crate::forward::{Held, Slot};
+use crate::origin::{Answered, Origin};
 use crate::state::Published;
 
 /// After a failure to receive that is no datagram's fault: long enough not to spin, short enough not to be missed.
 const RECEIVE_PAUSE: Duration = Duration::from_millis(10);
+
+/// Room for what is noted of a batch; one that is larger makes its own, once.
+const BATCH: usize = 32;
 
 /// One socket and who serves it.
 pub(super) struct Worker {
@@ -26,6 +30,8 @@ pub(super) struct Worker {
     stale: Duration,
     stop: Arc<AtomicBool>,
     seeds: Seeds,
+    /// Of each reply of the batch: where it came from, and how long its query waited to be read.
+    answered: Vec<(Origin, Duration)>,
 }
 
 impl Worker {
@@ -36,7 +42,8 @@ impl Worker {
         stale: Duration,
         stop: Arc<AtomicBool>,
     ) -> Self {
-        Self { socket, responder, number, stale, stop, seeds: Seeds::new() }
+        let answered = Vec::with_capacity(BATCH);
+        Self { socket, responder, number, stale, stop, seeds: Seeds::new(), answered }
     }
 
     /// Serves until told to stop, then answers what is queued (D3).
@@ -64,7 +71,8 @@ impl Worker {
     fn answer(&mut self, batch: &mut Batch) {
         let responder = Arc::clone(&self.responder);
         let published = responder.state.published.load();
-        let now_s = batch.now().as_secs();
+        let received = batch.now();
+        let now_s = received.as_secs();
         // A defect that one message brings out must not silence a thread, and with it its share of the clients.
         let answered = catch_unwind(AssertUnwindSafe(|| {
             batch.answer(|datagram, buffer| self.reply(&published, now_s, datagram, buffer));
@@ -75,6 +83,21 @@ impl Worker {
         let sent = self.socket.send(batch);
         if sent.failed > 0 {
             add(&responder.counters.udp_send_failed, sent.failed);
+        }
+        self.note_durations(received);
+    }
+
+    /// The replies of a batch leave together: one look at the clock is enough for all. It is the clock of the time stamps
+    /// that the kernel puts on datagrams.
+    fn note_durations(&mut self, received: Duration) {
+        if self.answered.is_empty() {
+            return;
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let within = now.saturating_sub(received);
+        let traffic = self.responder.counters.traffic.udp(self.number);
+        for (origin, waited) in self.answered.drain(..) {
+            traffic.took(origin, waited + within);
         }
     }
 
@@ -90,6 +113,9 @@ impl Worker {
             add(&self.responder.counters.udp_stale, 1);
             return 0;
         }
+        let responder = &*self.responder;
+        let traffic = responder.counters.traffic.udp(self.number);
+        traffic.query(datagram.bytes.len());
         let query = Query {
             packet: datagram.bytes,
             client: client(datagram.peer),
@@ -97,11 +123,15 @@ impl Worker {
             now_s,
             seed: self.seeds.next(),
         };
-        match self.responder.decide(published, self.number, &query, true, buffer) {
-            Decision::Reply(octets, _) => octets,
+        match responder.decide(published, self.number, &query, true, buffer) {
+            Decision::Reply(octets, answered) => {
+                traffic.reply(answered, &buffer[..octets]);
+                self.answered.push((answered.origin, datagram.waited));
+                octets
+            }
             Decision::Drop => 0,
             Decision::Forward(waiting, held, slot) => {
-                self.reply_late(published, waiting, held, slot, datagram.local, datagram.peer);
+                self.reply_late(published, waiting, held, slot, &datagram);
                 0
             }
         }
@@ -113,9 +143,10 @@ impl Worker {
         waiting: Box<Waiting>,
         held: Option<Held>,
         slot: Slot,
-        from: Local,
-        peer: SocketAddr,
+        datagram: &Datagram<'_>,
     ) {
+        let Datagram { peer, local: from, waited, bytes: _ } = *datagram;
+        let read = Instant::now();
         let (responder, socket) = (Arc::clone(&self.responder), Arc::clone(&self.socket));
         let published = Arc::clone(published);
         let late = async move {
@@ -125,6 +156,10 @@ impl Worker {
             if socket.send_to(&buffer[..octets], from, peer).is_err() {
                 add(&responder.counters.udp_send_failed, 1);
             }
+            let answered = Answered { reason: Reason::Forward, origin: resolved.origin() };
+            let traffic = responder.counters.traffic.late(ServedOver::Udp);
+            traffic.reply(answered, &buffer[..octets]);
+            traffic.took(answered.origin, waited + read.elapsed());
         };
         self.responder.spawn_late(late);
     }

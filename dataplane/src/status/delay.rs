@@ -2,26 +2,16 @@
 
 use std::time::{Duration, SystemTime};
 
-use prometheus_client::metrics::histogram::Histogram;
-
-/// From a millisecond to half a minute.
-const BUCKETS: [f64; 14] =
-    [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0];
+use crate::histogram::{DELAY_BOUNDS, Durations, Writers};
 
 /// Seconds, counted by bucket.
-#[derive(Clone, Debug)]
-pub struct Delay(pub Histogram);
-
-impl Default for Delay {
-    fn default() -> Delay {
-        Delay(Histogram::new(BUCKETS))
-    }
-}
+#[derive(Debug, Default)]
+pub struct Delay(pub Durations<DELAY_BOUNDS>);
 
 impl Delay {
     /// Counts one.
     pub fn add(&self, delay: Duration) {
-        self.0.observe(delay.as_secs_f64());
+        self.0.add(delay, Writers::Several);
     }
 
     /// Counts one that began at this time, RFC 3339; a time that is none, or to come, is not one.

@@ -44,7 +44,7 @@ pub(crate) fn report_not_run() {
 }
 
 /// The same for whatever else a test needs.
-pub(crate) fn not_run(needs: &str) {
+pub fn not_run(needs: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("a test");
     let message = format!("NOT RUN: {test} needs {needs}\n");

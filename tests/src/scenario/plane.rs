@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use dataplane::forward::Forwarder;
+use dataplane::metrics::{Form, Metrics, Sources};
 use dataplane::serve::Serving;
 use dataplane::source::api::{Api, Options, Wanted};
 use dataplane::source::files::Files;
@@ -31,6 +32,7 @@ pub struct Plane {
     /// Where objects come from, if not from the folder.
     _api: Option<Api>,
     status: Arc<Status>,
+    metrics: Metrics,
     /// By the address that the configuration writes, in its order.
     upstreams: Vec<(IpAddr, ScriptedUpstream)>,
     names: Names,
@@ -76,17 +78,29 @@ impl Plane {
 
         let (setup, names) = live::setup(manifests.path());
         let status = setup.status.clone();
-        let (state, api) = match kubeconfig {
-            None => (Files::open(manifests.path(), setup)?.state(), None),
+        let (state, configs, api) = match kubeconfig {
+            None => {
+                let files = Files::open(manifests.path(), setup)?;
+                (files.state(), files.configs(), None)
+            }
             Some(kubeconfig) => {
                 let options = Options { wanted: Wanted::File(file), ..live::options(kubeconfig) };
                 let api = Api::open(options, setup)?;
-                (api.state(), Some(api))
+                (api.state(), api.configs(), Some(api))
             }
         };
-        let (serving, runtime) = live::serve(state, Forwarder::new())?;
+        let forwarder = Forwarder::new();
+        let (serving, runtime) = live::serve(state.clone(), forwarder.clone())?;
+        let metrics = Metrics::new(Sources {
+            state,
+            serving: serving.counters().clone(),
+            forwarder,
+            status: status.clone(),
+            configs,
+        });
         Ok(Plane {
             serving,
+            metrics,
             _api: api,
             status,
             upstreams,
@@ -105,6 +119,11 @@ impl Plane {
     pub fn twin_of(&self, server: IpAddr) -> Option<SocketAddr> {
         let twin = self.upstreams.iter().find(|(address, _)| *address == server)?;
         Some(twin.1.address())
+    }
+
+    /// Its page of metrics.
+    pub fn metrics(&self, form: Form) -> String {
+        self.metrics.text(form)
     }
 
     /// What it calls itself.

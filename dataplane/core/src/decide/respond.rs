@@ -121,6 +121,7 @@ pub fn respond<'r>(
             };
         }
     };
+    count(query, &question, counters);
     let step = Step { records, query, counters, question: &question };
     let (fate, reason) = step.decide(buffer);
     counters.own.add(reason);
@@ -133,6 +134,11 @@ pub fn respond<'r>(
             (Action::Forward(Forward { group, key, head }), reason)
         }
     }
+}
+
+fn count(query: &Query<'_>, question: &Question<'_>, counters: &Counters<'_>) {
+    let dnssec_ok = question.edns.is_some_and(|edns| edns.dnssec_ok);
+    counters.own.add_question(query.client.is_ipv6(), question.qtype, dnssec_ok);
 }
 
 /// Our reply to a question about a name of ours, whoever asks (FW42); returns its length, 0 where there is none.
@@ -187,6 +193,7 @@ fn refuse_malformed(
         Malformed::WithQuestion(question, reason) => (question, Rcode::FormErr, reason),
         Malformed::BadVersion(question) => (question, Rcode::BadVers, Reason::EdnsVersion),
     };
+    count(query, &question, counters);
     let step = Step { records, query, counters, question: &question };
     let mut reply = step.reply(buffer);
     (Some(reply.finish(rcode, false, records.zone.recursion, None)), reason)

@@ -8,7 +8,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use dataplane_core::{Age, CacheRules, Decision, LookupKey, Relayed, decide};
 
-use super::{Outcome, RouteId};
+use super::{Denials, Outcome, RouteId};
 
 /// What an entry takes besides its reply: its slot, its place in a queue and in the index, each with the room that
 /// growing by doubling leaves free. Counted at its worst.
@@ -54,6 +54,7 @@ pub(super) struct Shard {
     octets: usize,
     short_octets: usize,
     outcomes: [u64; Outcome::ALL.len()],
+    denials: Denials,
 }
 
 impl Shard {
@@ -73,7 +74,11 @@ impl Shard {
             (slot.relayed.clone(), decision)
         });
         let (relayed, decision) = found.unwrap_or((None, Decision::Miss));
-        self.outcomes[Outcome::of(decision) as usize] += 1;
+        let outcome = Outcome::of(decision);
+        self.outcomes[outcome as usize] += 1;
+        if is_denial(relayed.as_ref()) && !matches!(outcome, Outcome::Miss | Outcome::Refresh) {
+            self.denials.hits += 1;
+        }
         (relayed, decision)
     }
 
@@ -152,6 +157,10 @@ impl Shard {
         self.outcomes
     }
 
+    pub(super) fn denials(&self) -> &Denials {
+        &self.denials
+    }
+
     /// At most `most` entries from slot `from` on, and the slot to go on at.
     pub(super) fn some(
         &self,
@@ -183,6 +192,7 @@ impl Shard {
             return;
         }
         let is_long = self.is_ghost(hash);
+        self.denials.entries += u64::from(is_denial(Some(&relayed)));
         let taken = allocated(relayed.octets()) + ENTRY_OCTETS;
         let number =
             self.place(Slot { hash, relayed: Some(relayed), age, route, used: 0, is_long });
@@ -201,7 +211,10 @@ impl Shard {
         let before = self.octets_of(number);
         let slot = self.slot(number);
         let is_long = slot.is_long;
+        let [was, is] = [slot.relayed.as_ref(), relayed.as_ref()].map(is_denial);
         slot.relayed = relayed;
+        self.denials.entries += u64::from(is);
+        self.denials.entries -= u64::from(was);
         let after = self.octets_of(number);
         self.octets = self.octets - before + after;
         if !is_long {
@@ -214,8 +227,12 @@ impl Shard {
         let taken = self.octets_of(number);
         let slot = self.slot(number);
         let (hash, is_long) = (slot.hash, slot.is_long);
-        let had_reply = slot.relayed.take().is_some();
+        let relayed = slot.relayed.take();
+        let had_reply = relayed.is_some();
         let was_fresh = had_reply && slot.age.is_fresh(now_ms);
+        let was_denial = is_denial(relayed.as_ref());
+        self.denials.entries -= u64::from(was_denial);
+        self.denials.evictions += u64::from(was_denial && was_fresh);
         self.octets -= taken;
         if !is_long {
             self.short_octets -= taken;
@@ -293,4 +310,11 @@ impl Hasher for AsItIs {
     fn write_u64(&mut self, hash: u64) {
         self.0 = hash;
     }
+}
+
+/// Whether this is a denial, or stands for a failure.
+fn is_denial(relayed: Option<&Relayed>) -> bool {
+    relayed.is_some_and(|relayed| {
+        (relayed.is_negative() && !relayed.is_partial()) || relayed.is_failure()
+    })
 }

@@ -7,6 +7,8 @@ use std::time::Instant;
 use super::{Heard, Server};
 use crate::forward::now;
 use crate::forward::plan::USUAL;
+use crate::histogram::Writers;
+use crate::rcode;
 
 /// A query that was sent. It holds one of the places of its server until its reply comes or is overdue. Dropped without an
 /// outcome, because another server was faster or the budget is spent, it counts as silence if the server had its time.
@@ -17,6 +19,8 @@ pub(in crate::forward) struct Sent {
     with_edns: bool,
     is_overdue: bool,
     is_settled: bool,
+    /// The response code of its reply.
+    rcode: u16,
 }
 
 impl Server {
@@ -25,7 +29,7 @@ impl Server {
         self.state().window.enter().then(|| {
             self.counters.sent.fetch_add(1, Ordering::Relaxed);
             let server = Arc::clone(self);
-            Sent { server, at: now(), with_edns, is_overdue: false, is_settled: false }
+            Sent { server, at: now(), with_edns, is_overdue: false, is_settled: false, rcode: 0 }
         })
     }
 }
@@ -55,6 +59,12 @@ impl Sent {
         self.settle_at(heard, now());
     }
 
+    /// Its reply came, with this response code.
+    pub(in crate::forward) fn replied(mut self, heard: Heard, rcode: u16) {
+        self.rcode = rcode;
+        self.settle_at(heard, now());
+    }
+
     /// The server was not asked after all.
     pub(in crate::forward) fn cancel(mut self) {
         self.is_settled = true;
@@ -78,6 +88,7 @@ impl Sent {
             Heard::Good | Heard::Error => {
                 state.window.replied(now);
                 state.latency.measured(after);
+                server.replies[rcode::place(self.rcode)].add(after, Writers::Several);
             }
             Heard::Nothing => {
                 state.window.was_silent(self.at, now);

@@ -19,7 +19,7 @@ use super::super::counters::{CloseReason, add};
 use super::deadline::{Waiting, lifetime};
 use super::frame::{self, Frame, PREFIX, WAITING_OCTETS};
 use super::table::Permit;
-use super::{Outcome, TcpServer};
+use super::{Asker, Outcome, ServedOver, TcpServer};
 
 /// WR41: with so many queries at upstreams, reading pauses.
 const IN_PROGRESS: usize = 64;
@@ -156,7 +156,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     self.asked = true;
                     let mut buffer = server.scratch.borrow_mut();
                     let room = self.permit.has_room(WAITING_OCTETS);
-                    match (server.answer)(message, self.client, room, &mut buffer) {
+                    match (server.answer)(message, self.asker(), room, &mut buffer) {
                         Outcome::Reply(octets) => {
                             self.push(&frame::prefix(octets));
                             self.push(&buffer[..octets]);
@@ -182,6 +182,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             && self.late.len() < IN_PROGRESS
             && self.unwritten() < UNWRITTEN_OCTETS
             && !self.permit.is_paused()
+    }
+
+    fn asker(&self) -> Asker {
+        let over = if self.is_buffered { ServedOver::Tls } else { ServedOver::Tcp };
+        Asker { address: self.client, over }
     }
 
     fn unwritten(&self) -> usize {

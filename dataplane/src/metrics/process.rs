@@ -1,0 +1,86 @@
+//! The usual `process_*` metrics, which dashboards of every program read. From `/proc/self`; nothing where there is none.
+
+use std::fmt;
+use std::fs;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+
+use super::page::Page;
+
+/// Ticks in a second, as `/proc` counts processor time: the same on every architecture that Linux runs on today.
+const TICKS: f64 = 100.0;
+
+/// Writes the metrics.
+#[derive(Debug)]
+pub(super) struct Process {
+    pub(super) started_s: f64,
+}
+
+impl Collector for Process {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let mut page = Page(encoder);
+        let help = "When this process started, in seconds since 1970";
+        page.gauge("process_start_time_seconds", help, self.started_s)?;
+        let stat = fs::read_to_string("/proc/self/stat").ok();
+        if let Some(seconds) = stat.as_deref().and_then(cpu_seconds) {
+            page.counter_f64("process_cpu_seconds", "Processor time, user and system", seconds)?;
+        }
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        if let Some(bytes) = bytes(&status, "VmRSS:") {
+            page.gauge("process_resident_memory_bytes", "Memory in use", bytes)?;
+        }
+        if let Some(bytes) = bytes(&status, "VmSize:") {
+            page.gauge("process_virtual_memory_bytes", "Address space in use", bytes)?;
+        }
+        if let Ok(open) = fs::read_dir("/proc/self/fd") {
+            page.gauge("process_open_fds", "Open file descriptors", open.count() as f64)?;
+        }
+        let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
+        if let Some(most) = max_fds(&limits) {
+            page.gauge("process_max_fds", "Limit of open file descriptors", most)?;
+        }
+        Ok(())
+    }
+}
+
+/// Fields 14 and 15 of `/proc/self/stat`. The second is a name in parentheses, which may have spaces.
+fn cpu_seconds(stat: &str) -> Option<f64> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_whitespace().skip(11).map(|field| field.parse::<f64>().ok());
+    Some((fields.next()?? + fields.next()??) / TICKS)
+}
+
+/// A line of `/proc/self/status`, which is in KiB.
+fn bytes(status: &str, name: &str) -> Option<f64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    let kib: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024.0)
+}
+
+/// The soft limit of `/proc/self/limits`.
+fn max_fds(limits: &str) -> Option<f64> {
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_proc_says_is_read() {
+        let stat = "71 (a) b (c) S 1 71 71 0 -1 4194560 1 0 0 0 250 50 0 0 20 0 9 0 5 6 7 8";
+        assert_eq!(cpu_seconds(stat), Some(3.0));
+        let status = "Name:\ta\nVmSize:\t   2048 kB\nVmRSS:\t     12 kB\n";
+        assert_eq!(bytes(status, "VmRSS:"), Some(12_288.0));
+        assert_eq!(bytes(status, "VmSize:"), Some(2_097_152.0));
+        let limits =
+            "Limit   Soft Limit  Hard Limit Units\nMax open files     1024    4096   files\n";
+        assert_eq!(max_fds(limits), Some(1024.0));
+        for nonsense in ["", "71 (a", "Max open files unlimited"] {
+            assert_eq!((cpu_seconds(nonsense), bytes(nonsense, "VmRSS:")), (None, None));
+            assert_eq!(max_fds(nonsense), None);
+        }
+    }
+}

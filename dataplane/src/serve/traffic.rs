@@ -1,0 +1,206 @@
+//! What came and what was answered: sizes, response codes and durations, for metrics.
+//!
+//! Each serving thread has tables of its own and adds without locked instructions. A reply that waited for an upstream is
+//! sent by another thread: those replies share a table, whose additions cost nothing beside asking an upstream.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use dataplane_core::Reason;
+
+use crate::histogram::{Distribution, Durations, QUERY_BOUNDS, Sizes, Writers};
+use crate::origin::{Answered, Origin};
+use crate::rcode;
+
+/// What a query came over, also the metrics label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum ServedOver {
+    /// Datagrams.
+    Udp,
+    /// Plain streams (RFC 7766).
+    Tcp,
+    /// DNS over TLS (RFC 7858).
+    Tls,
+    /// DNS over HTTPS (RFC 8484).
+    Https,
+    /// DNS over QUIC (RFC 9250).
+    Quic,
+}
+
+impl ServedOver {
+    /// Everything, in the order of the discriminants.
+    pub const ALL: [ServedOver; 5] =
+        [ServedOver::Udp, ServedOver::Tcp, ServedOver::Tls, ServedOver::Https, ServedOver::Quic];
+
+    /// The metrics label.
+    pub const fn label(self) -> &'static str {
+        match self {
+            ServedOver::Udp => "udp",
+            ServedOver::Tcp => "tcp",
+            ServedOver::Tls => "tls",
+            ServedOver::Https => "https",
+            ServedOver::Quic => "quic",
+        }
+    }
+}
+
+/// Counters of one thread and transport.
+#[derive(Debug)]
+pub struct Traffic {
+    writers: Writers,
+    queries: Sizes,
+    replies: Sizes,
+    by_rcode: [[AtomicU64; rcode::LABELS.len()]; Origin::ALL.len()],
+    durations: [Durations<QUERY_BOUNDS>; Origin::ALL.len()],
+}
+
+impl Traffic {
+    fn new(writers: Writers) -> Traffic {
+        Traffic {
+            writers,
+            queries: Sizes::default(),
+            replies: Sizes::default(),
+            by_rcode: Default::default(),
+            durations: Default::default(),
+        }
+    }
+
+    /// A query of so many octets came.
+    pub fn query(&self, octets: usize) {
+        self.queries.add(octets, self.writers);
+    }
+
+    /// This reply is sent.
+    pub fn reply(&self, answered: Answered, reply: &[u8]) {
+        self.replies.add(reply.len(), self.writers);
+        // The upper bits of BADVERS are in the OPT record.
+        let header = reply.get(3).map_or(0, |octet| u16::from(octet & 0xf));
+        let rcode = if answered.reason == Reason::EdnsVersion { 16 } else { header };
+        let counts = &self.by_rcode[answered.origin as usize];
+        self.writers.add(&counts[rcode::place(rcode)], 1);
+    }
+
+    /// A reply of this origin took so long, from when its query reached the machine.
+    pub fn took(&self, origin: Origin, duration: Duration) {
+        self.durations[origin as usize].add(duration, self.writers);
+    }
+}
+
+/// All tables of the process.
+#[derive(Debug)]
+pub struct TrafficTables {
+    /// One for each UDP thread.
+    udp: Vec<Traffic>,
+    /// One for each transport: streams, and of UDP nothing.
+    streams: [Traffic; ServedOver::ALL.len()],
+    /// Replies that waited for an upstream.
+    late: [Traffic; ServedOver::ALL.len()],
+}
+
+impl Default for TrafficTables {
+    fn default() -> Self {
+        Self::new(0)
+    }
+}
+
+impl TrafficTables {
+    pub(super) fn new(udp_threads: usize) -> TrafficTables {
+        let late = |_| Traffic::new(Writers::Several);
+        // TCP and TLS are served by one thread; what serves the others is not said here.
+        let stream = |over: ServedOver| match over {
+            ServedOver::Udp | ServedOver::Tcp | ServedOver::Tls => Traffic::new(Writers::One),
+            ServedOver::Https | ServedOver::Quic => Traffic::new(Writers::Several),
+        };
+        TrafficTables {
+            udp: (0..udp_threads).map(|_| Traffic::new(Writers::One)).collect(),
+            streams: ServedOver::ALL.map(stream),
+            late: std::array::from_fn(late),
+        }
+    }
+
+    /// The table of a UDP thread; only that thread may add to it.
+    pub fn udp(&self, thread: usize) -> &Traffic {
+        &self.udp[thread]
+    }
+
+    /// The table of a stream transport. Only the TCP thread may add to those of TCP and TLS.
+    pub fn stream(&self, over: ServedOver) -> &Traffic {
+        &self.streams[over as usize]
+    }
+
+    /// The table for replies that waited for an upstream; any thread may add to it.
+    pub fn late(&self, over: ServedOver) -> &Traffic {
+        &self.late[over as usize]
+    }
+
+    /// Everything that was counted of a transport so far.
+    pub fn read(&self, over: ServedOver) -> Totals {
+        let udp = if over == ServedOver::Udp { &self.udp[..] } else { &[] };
+        let tables = || udp.iter().chain([self.stream(over), self.late(over)]);
+        let sum = |read: &dyn Fn(&Traffic) -> Distribution| {
+            tables().fold(Distribution::default(), |sum, table| sum.plus(&read(table)))
+        };
+        Totals {
+            queries: sum(&|table| table.queries.read()),
+            replies: sum(&|table| table.replies.read()),
+            by_rcode: Origin::ALL.map(|origin| {
+                std::array::from_fn(|place| {
+                    let count = |table: &Traffic| {
+                        table.by_rcode[origin as usize][place].load(Ordering::Relaxed)
+                    };
+                    tables().map(count).sum()
+                })
+            }),
+            durations: Origin::ALL
+                .map(|origin| sum(&|table| table.durations[origin as usize].read())),
+        }
+    }
+}
+
+/// What was counted of a transport.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Totals {
+    /// Octets of queries.
+    pub queries: Distribution,
+    /// Octets of replies.
+    pub replies: Distribution,
+    /// Replies by [`Origin`], then by the places of [`rcode::LABELS`].
+    pub by_rcode: [[u64; rcode::LABELS.len()]; Origin::ALL.len()],
+    /// Seconds from a query to its reply, by [`Origin`].
+    pub durations: [Distribution; Origin::ALL.len()],
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_threads_count_is_summed_by_transport() {
+        let tables = TrafficTables::new(2);
+        let answered = |reason, origin| Answered { reason, origin };
+        let reply = |rcode: u8| [0, 0, 0x84, 0x80 | rcode, 0, 0, 0, 0, 0, 0, 0, 0];
+        tables.udp(0).query(30);
+        tables.udp(1).query(40);
+        tables.udp(0).reply(answered(Reason::Found, Origin::Own), &reply(0));
+        tables.udp(1).reply(answered(Reason::EdnsVersion, Origin::Own), &reply(0));
+        tables.late(ServedOver::Udp).reply(answered(Reason::Forward, Origin::Failed), &reply(2));
+        tables.udp(0).took(Origin::Own, Duration::from_micros(3));
+        tables.stream(ServedOver::Tls).query(50);
+        let udp = tables.read(ServedOver::Udp);
+        assert_eq!((udp.queries.count(), udp.queries.sum), (2, 70.0));
+        assert_eq!(udp.replies.count(), 3);
+        assert_eq!(udp.by_rcode[Origin::Own as usize], [1, 0, 0, 0, 0, 0, 1, 0]);
+        assert_eq!(udp.by_rcode[Origin::Failed as usize], [0, 0, 1, 0, 0, 0, 0, 0]);
+        assert_eq!(udp.durations[Origin::Own as usize].count(), 1);
+        assert_eq!(tables.read(ServedOver::Tls).queries.count(), 1);
+        assert_eq!(tables.read(ServedOver::Tcp).queries.count(), 0);
+    }
+
+    #[test]
+    fn every_transport_is_at_its_own_place() {
+        for (place, over) in ServedOver::ALL.into_iter().enumerate() {
+            assert_eq!(over as usize, place, "{}", over.label());
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Metrics: what is counted is where it belongs, the page of docs says what is shown, and what people use against CoreDNS
+//! finds its series.
+
+mod exposition;
+mod expressions;
+mod promtool;
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use dataplane::metrics::Form;
+use tests::client::{Question, Transport};
+use tests::scenario::{Plane, objects_of};
+
+use crate::architecture::{quoted, table};
+use exposition::{Family, families};
+
+/// Generous: only a test that fails takes so long.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A data plane that was asked for names of its own and of upstreams, twice, over UDP and TCP.
+fn asked() -> Plane {
+    let plane = Plane::start(&objects_of("stub-domains").unwrap()).unwrap();
+    for transport in [Transport::Udp, Transport::Tcp] {
+        for name in ["wiki.corp.example", "nothere.corp.example", "no.svc.cluster.local"] {
+            for _ in 0..2 {
+                ask(&plane, &format!("{name}. A"), transport);
+            }
+        }
+    }
+    ask(&plane, "slow.corp.example. AAAA", Transport::Udp);
+    ask(&plane, "bad.example.net. TXT", Transport::Udp);
+    plane
+}
+
+/// Waits until the SERVFAIL of an upstream is counted.
+fn expect_upstream_failure(plane: &Plane) {
+    let to = plane.twin_of("10.0.0.2".parse().unwrap()).unwrap();
+    expect(plane, &format!("coredns_forward_responses_total{{to=\"{to}\",rcode=\"SERVFAIL\"}} 1"));
+}
+
+fn ask(plane: &Plane, question: &str, transport: Transport) {
+    let question = Question::parse(question).unwrap();
+    let reply = plane.ask(&question.packet, transport, false).unwrap().reply;
+    assert!(reply.is_some());
+}
+
+/// Waits until the page has this line: what is counted after a reply was sent may come after the reply.
+fn expect(plane: &Plane, line: &str) {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let page = plane.metrics(Form::Text);
+        if page.lines().any(|found| found == line) {
+            return;
+        }
+        let name = line.split('{').next().unwrap();
+        let near: Vec<&str> = page.lines().filter(|found| found.starts_with(name)).collect();
+        assert!(Instant::now() < until, "no line\n{line}\nbut\n{}", near.join("\n"));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn each_query_is_counted_by_transport_type_origin_and_response_code() {
+    let plane = asked();
+    for (series, value) in [
+        ("clusterdns_questions_total{transport=\"udp\",family=\"ipv4\",type=\"A\"}", 6),
+        ("clusterdns_questions_total{transport=\"udp\",family=\"ipv4\",type=\"AAAA\"}", 1),
+        ("clusterdns_questions_total{transport=\"tcp\",family=\"ipv4\",type=\"A\"}", 6),
+        ("clusterdns_replies_total{transport=\"udp\",origin=\"own\",rcode=\"NXDOMAIN\"}", 2),
+        ("clusterdns_replies_total{transport=\"udp\",origin=\"upstream\",rcode=\"NOERROR\"}", 1),
+        ("clusterdns_replies_total{transport=\"udp\",origin=\"upstream\",rcode=\"NXDOMAIN\"}", 1),
+        ("clusterdns_replies_total{transport=\"udp\",origin=\"cache\",rcode=\"NXDOMAIN\"}", 1),
+        ("clusterdns_replies_total{transport=\"udp\",origin=\"failed\",rcode=\"SERVFAIL\"}", 2),
+        ("clusterdns_replies_total{transport=\"tcp\",origin=\"cache\",rcode=\"NOERROR\"}", 2),
+        ("clusterdns_query_duration_seconds_count{transport=\"udp\",origin=\"own\"}", 2),
+        ("clusterdns_query_duration_seconds_count{transport=\"udp\",origin=\"upstream\"}", 2),
+        ("clusterdns_query_duration_seconds_count{transport=\"tcp\",origin=\"own\"}", 2),
+        ("clusterdns_query_size_bytes_count{transport=\"udp\"}", 8),
+        ("clusterdns_reply_size_bytes_count{transport=\"udp\"}", 8),
+        ("clusterdns_reply_size_bytes_count{transport=\"tcp\"}", 6),
+    ] {
+        expect(&plane, &format!("{series} {value}"));
+    }
+}
+
+#[test]
+fn the_same_queries_are_counted_under_the_names_of_coredns() {
+    let plane = asked();
+    let server = "server=\"dns://:53\",zone=\".\",view=\"\"";
+    let cache = "server=\"dns://:53\",zones=\".\",view=\"\"";
+    let to = plane.twin_of("10.20.0.53".parse().unwrap()).unwrap();
+    for (series, value) in [
+        (
+            format!("coredns_dns_requests_total{{{server},proto=\"udp\",family=\"1\",type=\"A\"}}"),
+            6,
+        ),
+        (
+            format!(
+                "coredns_dns_responses_total{{{server},rcode=\"NXDOMAIN\",plugin=\"kubernetes\"}}"
+            ),
+            4,
+        ),
+        (
+            format!(
+                "coredns_dns_responses_total{{{server},rcode=\"NXDOMAIN\",plugin=\"forward\"}}"
+            ),
+            1,
+        ),
+        (
+            format!(
+                "coredns_dns_responses_total{{{server},rcode=\"SERVFAIL\",plugin=\"forward\"}}"
+            ),
+            2,
+        ),
+        (format!("coredns_dns_responses_total{{{server},rcode=\"NOERROR\",plugin=\"cache\"}}"), 3),
+        (format!("coredns_dns_request_duration_seconds_count{{{server}}}"), 14),
+        (format!("coredns_dns_request_size_bytes_count{{{server},proto=\"tcp\"}}"), 6),
+        (format!("coredns_cache_requests_total{{{cache}}}"), 10),
+        (format!("coredns_cache_misses_total{{{cache}}}"), 4),
+        (
+            "coredns_cache_hits_total{server=\"dns://:53\",type=\"success\",zones=\".\",view=\"\"}"
+                .to_owned(),
+            3,
+        ),
+        (
+            "coredns_cache_hits_total{server=\"dns://:53\",type=\"denial\",zones=\".\",view=\"\"}"
+                .to_owned(),
+            3,
+        ),
+        (
+            "coredns_cache_entries{server=\"dns://:53\",type=\"success\",zones=\".\",view=\"\"}"
+                .to_owned(),
+            1,
+        ),
+        (format!("coredns_forward_responses_total{{to=\"{to}\",rcode=\"NXDOMAIN\"}}"), 1),
+        (
+            format!(
+                "coredns_proxy_request_duration_seconds_count{{proxy_name=\"forward\",to=\"{to}\",rcode=\"NOERROR\"}}"
+            ),
+            1,
+        ),
+    ] {
+        let value = if series.starts_with("coredns_cache_entries") {
+            format!("{value}.0")
+        } else {
+            value.to_string()
+        };
+        expect(&plane, &format!("{series} {value}"));
+    }
+}
+
+/// The rows of the tables below these headings of the page.
+fn documented(headings: &[&str]) -> BTreeSet<Family> {
+    let rows = headings.iter().flat_map(|heading| table("docs/metrics.md", heading));
+    let rows = rows.map(|row| Family {
+        name: quoted(&row[0])[0].to_owned(),
+        kind: row[1].clone(),
+        labels: quoted(&row[2]).into_iter().map(str::to_owned).collect(),
+    });
+    rows.collect()
+}
+
+fn compare(shown: &BTreeSet<Family>, documented: &BTreeSet<Family>) {
+    let names = |of: &BTreeSet<Family>| -> BTreeSet<String> {
+        of.iter().map(|family| family.name.clone()).collect()
+    };
+    assert_eq!(names(shown), names(documented), "docs/metrics.md names what is shown");
+    for family in shown {
+        let row = documented.iter().find(|row| row.name == family.name).unwrap();
+        assert_eq!(row.kind, family.kind, "{}", family.name);
+        // Without a row on the page there is nothing to compare.
+        if !family.labels.is_empty() {
+            assert_eq!(row.labels, family.labels, "{}", family.name);
+        }
+    }
+}
+
+#[test]
+fn the_page_on_metrics_says_what_a_data_plane_shows() {
+    let plane = asked();
+    let page = plane.metrics(Form::Text);
+    let mut documented = documented(&["## Ours", "## The process", "## CoreDNS"]);
+    // Only with a folder for snapshots.
+    documented.retain(|row| !row.name.starts_with("clusterdns_snapshot_"));
+    compare(&families(&page), &documented);
+    let text = |value: f64| format!("{value}");
+    assert!(page.contains(&format!("le=\"{}\"", text(0.000_25))), "a bound of CoreDNS");
+}
+
+#[test]
+fn the_page_on_metrics_says_what_the_operator_shows() {
+    let metrics = operator::runtime::metrics::Metrics::default();
+    metrics.reconciled("applied", Duration::ZERO);
+    metrics.wrote("Service", "applied");
+    let mut dns = crds::ClusterDNS::default();
+    dns.metadata.name = Some("a".to_owned());
+    let condition = serde_json::json!({"type": "Ready", "status": "True", "reason": "R", "message": "m",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let status = serde_json::from_value(serde_json::json!({"conditions": [condition]}));
+    metrics.reported(&dns, &status.expect("a status"));
+    let text = metrics.text();
+    let shown = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    let shown: BTreeSet<String> = shown
+        .filter_map(|line| line.split_once(' '))
+        .map(|(name, kind)| format!("{name}{}", if kind == "counter" { "_total" } else { "" }))
+        .collect();
+    let names = documented(&["## The operator"]).into_iter().map(|row| row.name);
+    assert_eq!(shown, names.collect());
+}
+
+#[test]
+fn o18_metrics_have_the_names_that_the_configuration_asks_for() {
+    let with = |metrics: &str| {
+        let dns = serde_json::json!({
+            "apiVersion": "clusterdns.dev/v1alpha1", "kind": "ClusterDNS", "metadata": {"name": "a"},
+            "spec": serde_saphyr::from_str::<serde_json::Value>(metrics).unwrap(),
+        });
+        Plane::start(&[dns]).unwrap().metrics(Form::OpenMetrics)
+    };
+    for (spec, is_shown) in [
+        ("{}", true),
+        ("{metrics: {podMonitor: false}}", true),
+        ("{metrics: {compatibility: [CoreDNS]}}", true),
+        ("{metrics: {compatibility: []}}", false),
+    ] {
+        let page = with(spec);
+        assert_eq!(page.contains("coredns_dns_requests"), is_shown, "{spec}");
+        assert!(page.contains("clusterdns_questions_total{"), "{spec}");
+        assert!(page.ends_with("# EOF\n"), "{spec}");
+    }
+}

@@ -1,0 +1,94 @@
+//! Expressions of Prometheus find their series. Names are compared with a real page always; where promtool is built, the
+//! engine of Prometheus evaluates each expression over series with the names and labels of that page.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use dataplane::metrics::Form;
+use tests::scratch::Scratch;
+
+use super::exposition::{Sample, samples};
+use super::promtool::promtool;
+
+/// The labels that Prometheus gives to what it scrapes.
+const TARGET: &str =
+    r#"job="kube-dns",instance="10.244.0.9:9153",pod="clusterdns-a",namespace="kube-system""#;
+
+/// The metrics that an expression names, of those that programs of ours could show.
+pub(super) fn metrics_of(expression: &str) -> BTreeSet<&str> {
+    let words = expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let ours = ["clusterdns_", "coredns_", "process_"];
+    words.filter(|word| ours.iter().any(|prefix| word.starts_with(prefix))).collect()
+}
+
+/// A test of rules for promtool: every expression gives a series.
+fn rule_test(rows: &[Sample], expressions: &[&str]) -> String {
+    let mut text =
+        String::from("evaluation_interval: 1m\ntests:\n- interval: 1m\n  input_series:\n");
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "  - {{series: 'up{{{TARGET}}}', values: '1+0x20'}}");
+    for row in rows {
+        let labels: Vec<String> =
+            row.labels.iter().map(|(key, value)| format!("{key}=\"{value}\"")).collect();
+        let labels = [labels.join(","), TARGET.to_owned()];
+        let labels: Vec<&str> =
+            labels.iter().map(String::as_str).filter(|it| !it.is_empty()).collect();
+        let _ = writeln!(
+            text,
+            "  - {{series: '{}{{{}}}', values: '1+1x20'}}",
+            row.name,
+            labels.join(",")
+        );
+    }
+    text.push_str("  promql_expr_test:\n");
+    for expression in expressions {
+        let _ = writeln!(
+            text,
+            "  - expr: 'count({expression}) > bool 0'\n    eval_time: 15m\n    exp_samples: [{{labels: '{{}}', value: 1}}]"
+        );
+    }
+    text
+}
+
+/// Fails where an expression names no series of the page.
+pub(super) fn evaluate(page: &str, expressions: &[&str]) {
+    let rows = samples(page);
+    let names: BTreeSet<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+    for expression in expressions {
+        for metric in metrics_of(expression) {
+            assert!(names.contains(metric), "{expression}: nothing shows {metric}");
+        }
+    }
+    let folder = Scratch::new("expressions").unwrap();
+    folder.write("test.yaml", rule_test(&rows, expressions)).unwrap();
+    let Some(result) = promtool(folder.path(), &["test", "rules", "test.yaml"], "") else { return };
+    result.unwrap_or_else(|complaint| panic!("{complaint}"));
+}
+
+#[test]
+fn what_people_ask_of_coredns_finds_its_series() {
+    let plane = super::asked();
+    let expressions: Vec<&str> = include_str!("coredns.txt")
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .map(|line| line.split_once(' ').expect("a source and an expression").1)
+        .collect();
+    assert!(expressions.len() > 50, "{}", expressions.len());
+    super::expect_upstream_failure(&plane);
+    evaluate(&plane.metrics(Form::Text), &expressions);
+}
+
+#[test]
+fn promtool_finds_nothing_to_complain_about_in_the_page() {
+    let plane = super::asked();
+    let page = plane.metrics(Form::Text);
+    let folder = Scratch::new("page").unwrap();
+    let Some(result) = promtool(folder.path(), &["check", "metrics"], &page) else { return };
+    // Names of CoreDNS and of the process are as they are.
+    let is_ours = |line: &&str| line.starts_with("clusterdns_") || line.starts_with("error");
+    let complaints = match &result {
+        Ok(_) => Vec::new(),
+        Err(complaints) => complaints.lines().filter(is_ours).collect::<Vec<_>>(),
+    };
+    assert!(complaints.is_empty(), "{complaints:#?}");
+}

@@ -8,6 +8,9 @@ SHELL := /bin/sh
 PORT ?= 5300
 HTTP_PORT ?= 9153
 
+# Tests at once: half of the time of those with an API server is waiting, for a back-off, a lease or a drain.
+TEST_THREADS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 2)))
+
 # For how many seconds `make fuzz` runs each target.
 SECONDS ?= 60
 FUZZ_TARGETS := query respond history relay
@@ -17,7 +20,7 @@ IMAGE ?= clusterdns:$(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 BUILDER ?= $(shell for it in docker podman buildah; do $$it version >/dev/null 2>&1 && { echo $$it; break; }; done)
 BUILD_FLAGS ?=
 
-.PHONY: help run test node lint bench miri fuzz fuzz-build $(FUZZ_TARGETS:%=fuzz-%) image manifests charts check-tools release workflows
+.PHONY: help run test node lint bench miri edits fuzz fuzz-build $(FUZZ_TARGETS:%=fuzz-%) image manifests charts check-tools release workflows
 
 include tests/tools/tools.mk
 
@@ -28,6 +31,7 @@ help:
 	@echo "make bench  time answers and changes, and what a cluster of 10,000 Services takes (optimised; some 15 minutes)"
 	@echo "make miri   the reading of ancillary data under MIRI (needs a nightly toolchain; some minutes)"
 	@echo "make fuzz   the fuzz targets, $(SECONDS) s each (needs a nightly toolchain and cargo-fuzz); make -j4 fuzz runs them side by side"
+	@echo "make edits  a million edits of hostile objects: memory follows what is held (optimised; a minute)"
 	@echo "make charts lint the chart and compare everything made from it; make manifests writes it anew (both need Go, once)"
 	@echo "make image  build the container image $(IMAGE) with docker, podman or buildah"
 	@echo "make release VERSION=x  everything that a release publishes, in target/release-x/ (docs/releasing.md); needs no registry"
@@ -61,7 +65,7 @@ node: check-tools
 # In this order: what fails soonest comes first. Without Go, the tests that need a real API server say that they did not
 # run; where CI is set, that is a failure.
 test: check-tools lint tools
-	cargo test --workspace --locked
+	RUST_TEST_THREADS=$(TEST_THREADS) cargo test --workspace --locked
 
 # cargo-deny fetches its database of advisories; where it cannot, its other checks still count.
 lint: check-tools
@@ -98,6 +102,10 @@ $(FUZZ_TARGETS:%=fuzz-%): fuzz-%: fuzz-build
 	@mkdir -p dataplane/core/fuzz/target/found/$*
 	cd dataplane/core && cargo +nightly fuzz run $* fuzz/target/found/$* fuzz/corpus/$* -- \
 	  -max_total_time=$(SECONDS) -max_len=4096 -timeout=60 -print_final_stats=1
+
+# A million edits of hostile objects, and whether live memory follows what is held (row L13). `make test` makes 20,000.
+edits: check-tools
+	cargo test --release --locked --package dataplane-core --lib -- --ignored --exact index::edits::l13_a_million_edits_leave_nothing_behind
 
 # Any builder of Dockerfiles does; buildah and podman need no daemon.
 image:

@@ -100,7 +100,7 @@ fn a_field_of_the_wrong_shape_says_what_to_write() {
 }
 
 #[test]
-fn every_cluster_dns_of_a_file_is_read_with_its_places_and_other_kinds_are_passed_over() {
+fn every_clusterdns_of_a_file_is_read_with_its_lines_and_other_kinds_are_skipped() {
     let text = format!(
         "kind: Service\n---\n{HEAD}spec:\n  ttlSeconds: 9\n---\n{HEAD}spec: {{ttlSeconds: x}}\n---\nkind: List\nitems:\n- apiVersion: clusterdns.dev/v1alpha1\n  kind: ClusterDNS\n  metadata: {{name: c}}\n"
     );
@@ -118,7 +118,7 @@ fn every_cluster_dns_of_a_file_is_read_with_its_places_and_other_kinds_are_passe
 }
 
 #[test]
-fn what_is_no_yaml_is_told_in_words_for_the_person_who_wrote_it() {
+fn a_file_that_is_no_yaml_is_reported_in_words_for_its_author() {
     let nine = |name: char| format!("[{}]", vec![format!("*{name}"); 9].join(", "));
     let bomb: String = ('b'..='i')
         .map(|name| format!("{name}: &{name} {}\n", nine(char::from(name as u8 - 1))))

@@ -1,4 +1,4 @@
-//! Another exposure while pods run (K24): every pod shows the same cluster at once, and lists only what it lacks.
+//! Another exposure while pods run (K24): every pod shows the same cluster at once, and lists only what it does not hold.
 
 use std::time::Duration;
 

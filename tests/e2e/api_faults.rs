@@ -66,7 +66,7 @@ impl Scene {
 }
 
 #[tokio::test]
-async fn k3_answers_stay_when_the_api_server_dies_and_the_age_tells() {
+async fn k3_answers_stay_when_the_api_server_dies_and_show_their_age() {
     let Some(scene) = Scene::new("dies").await else { return };
     let age = || scene.live.metric("clusterdns_watch_age_seconds{resource=\"services\"}");
 
@@ -82,7 +82,7 @@ async fn k3_answers_stay_when_the_api_server_dies_and_the_age_tells() {
 }
 
 #[tokio::test]
-async fn k4_a_watch_that_ends_or_breaks_goes_on_from_where_it_was() {
+async fn k4_a_watch_that_ends_or_breaks_continues_at_its_version() {
     let Some(scene) = Scene::new("breaks").await else { return };
     let lists = scene.lists(SERVICES);
     for (number, fault) in [Fault::End, Fault::Reset, Fault::Truncate].into_iter().enumerate() {
@@ -125,14 +125,14 @@ async fn k5_a_version_that_is_too_old_leads_to_one_list_without_a_wrong_denial()
     scene.live.wait("a list", || scene.live.relists(Resource::Services) > relists);
     scene.cart_is_served();
     assert!(scene.lists(SERVICES) > lists);
-    assert_eq!(scene.live.relists(Resource::EndpointSlices), 0, "the others went on");
+    assert_eq!(scene.live.relists(Resource::EndpointSlices), 0, "the other watches continued");
 }
 
 #[tokio::test]
 async fn k5_a_watch_that_cannot_start_at_its_version_lists_again() {
-    let Some(scene) = Scene::new("refused").await else { return };
-    // HTTP statuses this time, not events: once each.
+    // HTTP statuses this time, not events: each in a data plane of its own, which has no failures to wait for yet.
     for status in [410, 400, 422] {
+        let Some(scene) = Scene::new("refused").await else { return };
         let relists = scene.live.relists(Resource::Services);
         let watches = Requests::to(SERVICES).watches();
         scene.proxy.fault_times(1, watches.clone(), Fault::End);
@@ -141,6 +141,7 @@ async fn k5_a_watch_that_cannot_start_at_its_version_lists_again() {
         scene.cart_is_served();
     }
     // Five times an answer that says nothing about the version.
+    let Some(scene) = Scene::new("refused").await else { return };
     let relists = scene.live.relists(Resource::Services);
     scene.proxy.fault_times(1, Requests::to(SERVICES).watches(), Fault::End);
     scene.proxy.fault_times(5, Requests::to(SERVICES).watches(), Fault::status(500));
@@ -295,7 +296,7 @@ async fn k7_an_event_from_the_past_changes_nothing() {
         });
         scene.cart_is_served();
     }
-    // One that nobody can read is named and skipped; the stream goes on.
+    // An unreadable object is named and skipped; the stream continues.
     let broken = Fault::Event(json!({"type": "ADDED", "object": {
         "metadata": {"name": "broken", "namespace": name}, "spec": {"ports": 7}}}));
     scene.proxy.fault_times(1, Requests::to(SERVICES).watches(), broken);

@@ -189,9 +189,9 @@ fn g159_a_stub_domain_inside_the_cluster_domain_is_refused_also_after_a_restart(
     let live = Live::with(warm(&shop, &api)).expect("a data plane starts");
     live.wait_until_ready();
     live.wait("live data", || shop.differences(&live, &["G12"]).is_empty());
-    let told = live.status().read();
-    assert_eq!(told.running.revision, last_good, "E46");
-    let rejection = told.rejection.as_ref().expect("the refusal is told after a restart too");
+    let report = live.status().read();
+    assert_eq!(report.running.revision, last_good, "E46");
+    let rejection = report.rejection.as_ref().expect("the refusal is reported after a restart too");
     let fields: Vec<&str> = rejection.violations.iter().map(|v| v.field.as_str()).collect();
     assert_eq!(fields, ["spec.stubDomains[0].domain"]);
 }
@@ -221,16 +221,26 @@ fn refused_specs() -> [(&'static str, Value); 8] {
 
 #[test]
 fn g160_each_refused_spec_names_the_field_and_leaves_what_runs() {
+    // The file is read every few seconds: several data planes at once.
+    let specs = refused_specs();
+    std::thread::scope(|threads| {
+        for specs in specs.chunks(2) {
+            threads.spawn(|| each_is_refused(specs));
+        }
+    });
+}
+
+fn each_is_refused(specs: &[(&str, Value)]) {
     let scene = Scene::new();
     let revision = || scene.live.status().read().running.revision.clone();
     let last_good = revision();
-    for (number, (field, spec)) in refused_specs().into_iter().enumerate() {
-        scene.shop.file_with(&spec);
+    for (number, (field, spec)) in specs.iter().enumerate() {
+        scene.shop.file_with(spec);
         scene.live.wait(&format!("refusal {number} of {spec}"), || {
-            let told = scene.live.status().read();
-            let violations = told.rejection.iter().flat_map(|rejection| &rejection.violations);
+            let report = scene.live.status().read();
+            let violations = report.rejection.iter().flat_map(|rejection| &rejection.violations);
             let names = |text: &str| text.contains(field);
-            told.rejections > number as u64
+            report.rejections > number as u64
                 && violations.into_iter().any(|v| names(&v.field) || names(&v.message))
         });
         assert_eq!(revision(), last_good);

@@ -68,7 +68,7 @@ fn k10_a_pod_answers_by_its_service_account_alone_and_takes_the_next_token() {
         live("first", "10.96.0.51").await;
 
         // The token it began with is worth nothing now; the next lies where kubelet puts it. Its watches end with the
-        // API server, and nobody is let in again with the old one.
+        // API server, and the old one opens no new connection.
         let name = &pod_names(&client).await[0];
         replace_account(&client).await;
         kubelet.renew_volumes("dns", name).await;

@@ -1,4 +1,4 @@
-//! A first list of the largest objects that an API server stores (K23): whoever may write Services can fill one.
+//! A first list of the largest objects that an API server stores (K23). Anyone who may write Services can fill one.
 
 use serde_json::{Value, json};
 use tests::data_plane::{DataPlane, wait_for};

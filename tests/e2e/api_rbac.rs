@@ -72,7 +72,7 @@ fn start(kubeconfig: &Path, namespace: &TestNamespace) -> Live {
 }
 
 #[tokio::test]
-async fn s6_the_roles_are_enough_and_less_names_the_permission_that_lacks() {
+async fn s6_the_roles_are_enough_and_a_missing_permission_is_named() {
     let setup = Setup { controllers: false, ..Setup::default() };
     let Some(plane) = ControlPlane::start(setup).await else { return };
     let namespace = plane.namespace("rights").await;
@@ -88,7 +88,7 @@ async fn s6_the_roles_are_enough_and_less_names_the_permission_that_lacks() {
     enough.wait_until_ready();
     enough.wait_for(&format!("cart.{}", namespace.name()), &[&address]);
 
-    for (number, lacks) in [
+    for (number, missing) in [
         ("services", Resource::Services),
         ("endpointslices", Resource::EndpointSlices),
         ("namespaces", Resource::Namespaces),
@@ -97,7 +97,7 @@ async fn s6_the_roles_are_enough_and_less_names_the_permission_that_lacks() {
     .into_iter()
     .enumerate()
     {
-        let (plural, resource) = lacks;
+        let (plural, resource) = missing;
         let less: Vec<Value> = all.iter().map(|role| without(role, plural)).collect();
         let name = format!("less-{number}");
         let live = start(&account(&plane, &namespace, &name, &less).await, &namespace);

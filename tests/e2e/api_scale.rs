@@ -11,7 +11,7 @@ const SLOW: Fault = Fault::Throttle { bytes_per_s: 400_000 };
 const LISTED: [&str; 3] = ["services", "endpointslices", "namespaces"];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn k5_every_answer_of_a_large_cluster_is_right_and_stays_so_while_all_is_listed_again() {
+async fn k5_every_answer_of_a_large_cluster_stays_right_while_all_is_listed_again() {
     // One of its own: the addresses of Services are chosen here.
     let setup = Setup { controllers: false, ..Setup::default() };
     let Some(plane) = ControlPlane::start(setup).await else { return };
@@ -37,7 +37,7 @@ async fn k5_every_answer_of_a_large_cluster_is_right_and_stays_so_while_all_is_l
     assert!(asked > 0, "nothing was asked during the list");
     proxy.heal();
 
-    // What happens after it is seen: the watch goes on from where the list was.
+    // What happens after it is seen: the watch continues at the version of the list.
     let first = cluster.headless().next().expect("a headless Service");
     let address = cluster.move_first(first);
     patch_slice(&client, &cluster, first).await;

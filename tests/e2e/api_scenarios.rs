@@ -5,7 +5,7 @@ use tests::control_plane::{ControlPlane, Setup};
 use tests::objects::create_any;
 use tests::scenario::{Block, Cluster, Plane};
 
-/// Pods need a ServiceAccount, which nobody makes without controllers; and the slices are the scenario's own.
+/// Pods need a ServiceAccount, which only controllers make; and the slices are the scenario's own.
 fn setup() -> Setup {
     let flag = "--disable-admission-plugins=ServiceAccount".to_owned();
     Setup { controllers: false, api_server_flags: vec![flag], ..Setup::default() }

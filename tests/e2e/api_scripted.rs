@@ -133,7 +133,7 @@ fn k7_events_that_come_twice_late_or_about_nothing_change_nothing() {
 }
 
 #[test]
-fn k7_a_name_that_is_deleted_and_made_again_is_the_new_one_whatever_comes_late() {
+fn k7_an_object_made_again_under_the_same_name_wins_over_late_events() {
     let scene = Scene::new();
     let old = scene.api.get("Service", "shop", "s1");
     scene.api.delete("Service", "shop", "s1");
@@ -171,16 +171,16 @@ fn k20_hostile_objects_are_served_as_far_as_they_can_be_and_harm_no_other() {
     scene.live.wait_for(&format!("{longest}.shop"), &["10.96.0.62"]);
     assert_eq!(scene.live.a("nonsense.shop"), Err("NXDOMAIN".into()));
     scene.live.wait("what is not served", || {
-        let told = scene.live.status().read();
-        let is_told = |name: &str| told.skipped.iter().any(|skipped| skipped.name == name);
-        is_told("nonsense") && is_told(&too_long)
+        let report = scene.live.status().read();
+        let is_skipped = |name: &str| report.skipped.iter().any(|skipped| skipped.name == name);
+        is_skipped("nonsense") && is_skipped(&too_long)
     });
     all_are_served(&scene.live, 1..=9);
     assert_eq!(scene.live.relists(Resource::Services), 0);
 }
 
 #[tokio::test]
-async fn k8_what_is_not_served_and_deleted_while_disconnected_is_not_told_any_more() {
+async fn k8_a_problem_ends_with_an_object_that_is_deleted_while_disconnected() {
     let api = ScriptedApi::start(&shop());
     for name in ["stays", "goes"] {
         let mut unreadable = cluster_ip(name, "10.96.0.20");
@@ -190,16 +190,16 @@ async fn k8_what_is_not_served_and_deleted_while_disconnected_is_not_told_any_mo
     let proxy = FaultProxy::before(api.kubeconfig()).await;
     let live = Live::start(proxy.kubeconfig());
     live.wait_until_ready();
-    let told = || -> Vec<String> {
+    let skipped = || -> Vec<String> {
         live.status().read().skipped.iter().map(|skipped| skipped.name.clone()).collect()
     };
-    live.wait("both", || told() == ["goes", "stays"]);
+    live.wait("both", || skipped() == ["goes", "stays"]);
     proxy.link(Link::Cut);
     live.wait("the trouble", || live.trouble(Resource::Services).is_some());
     api.delete("Service", "shop", "goes");
     api.compact();
     proxy.link(Link::Up);
-    live.wait("one less", || told() == ["stays"]);
+    live.wait("one less", || skipped() == ["stays"]);
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn e25_e54_an_event_that_was_lost_is_found_by_comparison_and_counted() {
 }
 
 #[test]
-fn a_canary_that_nobody_promotes_returns_to_stable_by_itself() {
+fn a_canary_that_is_not_promoted_returns_to_stable_by_itself() {
     let shop = Shop::open();
     let api = ScriptedApi::start(&shop.objects());
     let host = |address: &str| {

@@ -96,7 +96,7 @@ async fn e44_without_the_configmap_nothing_is_forwarded_or_denied() {
 }
 
 #[tokio::test]
-async fn e44_e46_a_bad_or_deleted_configmap_leaves_what_runs_and_is_told() {
+async fn e44_e46_a_bad_or_deleted_configmap_is_reported_and_changes_nothing() {
     let Some(plane) = ControlPlane::shared().await else { return };
     let namespace = plane.namespace("config").await;
     let name = namespace.name();
@@ -245,7 +245,7 @@ async fn e5_another_exposure_takes_over_in_one_step_when_every_object_was_read_a
     let cart = format!("cart.{name}");
     live.wait_for(&cart, &[&address]);
 
-    // The list that the change needs fails for a while: nothing changes for clients, events go on.
+    // The list that the change needs fails for a while: nothing changes for clients, and events are applied.
     proxy.fault(Requests::to("/api/v1/services").lists(), Fault::status(500));
     let hidden =
         json!({"format": 1, "exposure": {"serviceSelector": {"matchLabels": {"dns": "on"}}}});
@@ -263,7 +263,7 @@ async fn e5_another_exposure_takes_over_in_one_step_when_every_object_was_read_a
 }
 
 #[tokio::test]
-async fn e5_what_leaves_verified_and_waits_for_lists_answers_as_before_until_it_takes_over() {
+async fn e5_leaving_verified_pod_records_keeps_old_answers_until_the_lists_are_complete() {
     let Some(plane) = ControlPlane::shared().await else { return };
     let namespace = plane.namespace("leaves").await;
     let name = namespace.name();

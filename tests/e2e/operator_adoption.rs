@@ -71,7 +71,7 @@ async fn manage(client: &Client, manifest: &Value) {
         Some("PodDisruptionBudget") => {
             of::<PodDisruptionBudget>(client).patch(&name, &params, &patch).await.map(drop)
         }
-        other => panic!("nobody manages {other:?} here"),
+        other => panic!("{other:?} is not managed here"),
     };
     applied.unwrap_or_else(|error| panic!("the API server takes {manifest}: {error}"));
 }
@@ -215,7 +215,7 @@ async fn switch(scene: &Scene, recorder: &Recorder, before: &Service) {
     assert_eq!(budgets, ["coredns"], "two that select one pod would forbid every eviction");
 }
 
-/// The addon manager puts its selector back; it is told by name, and left alone until the time has come.
+/// The addon manager puts its selector back; it is reported by name, and not fought until the wait is over.
 async fn resets_are_reported_and_not_fought(scene: &mut Scene, recorder: &Recorder) {
     let both: BTreeSet<String> =
         old_pods(scene).await.union(&our_pods(scene).await).cloned().collect();
@@ -284,7 +284,7 @@ async fn give_back(scene: &Scene, recorder: &Recorder, before: &Service) {
     assert_eq!(back.spec, before.spec);
     assert_eq!(back.annotations(), before.annotations());
     scene
-        .until("pods without the label, which go on for nobody", async || {
+        .until("pods without the label", async || {
             let pods = scene.pods(NAME).await;
             let carry =
                 |label: &str| pods.iter().filter(|pod| pod.labels().contains_key(label)).count();
@@ -306,12 +306,12 @@ async fn until_gone(scene: &Scene) {
 }
 
 #[test]
-fn o10_an_adopted_service_outlives_its_cluster_dns_whether_an_operator_sees_it_go_or_not() {
+fn o10_an_adopted_service_outlives_its_clusterdns_and_is_given_back_without_a_gap() {
     inside(async || {
         let Some((mut scene, _old)) = old_cluster().await else { return };
         let before = service(&scene.client).await;
         let adopted = json!({"service": {"name": SERVICE, "namespace": NAMESPACE, "adopt": true},
-            "scaling": {"fixed": {"replicas": 2}}, "rollout": {"canary": false}});
+            "scaling": {"fixed": {"replicas": 2}}, "rollout": {"canary": false}, "drainSeconds": 5});
         let all = Api::<ClusterDNS>::all(scene.client.clone());
         let delete = async || all.delete(NAME, &DeleteParams::default()).await.expect("deleted");
 
@@ -326,7 +326,7 @@ fn o10_an_adopted_service_outlives_its_cluster_dns_whether_an_operator_sees_it_g
         drop(asking);
         assert_eq!(service(&scene.client).await.spec, before.spec);
 
-        // Seen by nobody: the next operator knows it by the annotation.
+        // Deleted without an operator: the next one knows it by the annotation.
         apply(&scene.client, NAME, adopted).await;
         scene.until_condition(NAME, "Ready", "True", "Serving").await;
         scene.stop_operator().await;

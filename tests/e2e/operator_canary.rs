@@ -231,7 +231,7 @@ fn o7_a_change_is_tried_by_one_pod_and_reaches_the_others_only_when_it_is_good()
         assert_eq!(canary.len(), 1, "{canary:?}");
         stage.scene.until("an Event", async || stage.events("CanaryFailed").await.pop()).await;
 
-        // Not again within minutes, whoever leads, until the spec changes.
+        // Not again within minutes, also by another leader, until the spec changes.
         let mut stage = stage;
         stage.scene.stop_operator().await;
         stage.scene.start_operator();
@@ -269,7 +269,7 @@ fn with(mut spec: Value, more: Value) -> Value {
 }
 
 #[test]
-fn o17_what_clients_would_lose_fails_and_what_servers_merely_refuse_does_not() {
+fn o17_a_canary_fails_for_what_clients_would_lose_and_not_for_refusals() {
     inside(async || {
         let Some(stage) = Stage::start().await else { return };
         let first = stable(&stage.scene).await;
@@ -315,7 +315,7 @@ fn o7_a_trial_outlives_its_pod_and_its_operator() {
         let Some(mut stage) = Stage::start().await else { return };
         let first = stable(&stage.scene).await;
 
-        // The canary is killed: another one is named, and its time begins anew.
+        // The canary is killed: another one is named, and its time starts again.
         stage.apply("192.0.2.2", &stage.good, 20).await;
         let (canary, revision) = stage.until_tried_by(&[]).await;
         stage.until_run_by(&canary, &revision).await;
@@ -328,10 +328,10 @@ fn o7_a_trial_outlives_its_pod_and_its_operator() {
         assert_eq!(same, revision);
         assert_eq!(stage.state().await["losses"], 1);
 
-        // The operator is killed: the next one goes on with the same pod.
+        // The operator is killed: the next one continues with the same pod.
         stage
             .scene
-            .until("both are told", async || {
+            .until("an Event for each", async || {
                 (stage.events("CanaryStarted").await.len() == 2).then_some(())
             })
             .await;

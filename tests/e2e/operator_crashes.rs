@@ -18,7 +18,7 @@ use tests::operator::{
 };
 
 const NAMESPACE: &str = "dns";
-/// The one that nobody disturbs.
+/// The one that is not disturbed.
 const CALM: &str = "sweep-calm";
 /// Writes that die in one life of the operator, each in two ways: it looks at four ClusterDNS at a time.
 const AT_ONCE: usize = 2;
@@ -196,7 +196,7 @@ impl Sweep {
         }
     }
 
-    /// How many objects of each kind there are, whosever.
+    /// How many objects of each kind there are, of all owners.
     async fn population(&self) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
         let namespaced = resources::NAMESPACED.map(|kind| (kind, NAMESPACE));
@@ -215,7 +215,7 @@ impl Sweep {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn o8_killed_before_and_after_any_write_the_next_operator_converges_without_duplicates() {
+async fn o8_after_a_death_at_any_write_the_next_operator_converges_without_duplicates() {
     let Some(sweep) = Sweep::start().await else { return };
     let client = &sweep.client;
     // The controllers fill a new namespace by themselves.

@@ -61,7 +61,7 @@ async fn o10_resources_and_their_namespace_can_be_deleted_with_and_without_the_o
     quiet(&proxy).await;
     delete(&client, "c").await;
 
-    // Left behind on purpose: one of the same name owns it again, and its Service goes on.
+    // Orphaned on purpose: a new one of the same name owns the children again, and the Service stays.
     let all = Api::<crds::ClusterDNS>::all(client.clone());
     let orphan = Some(PropagationPolicy::Orphan);
     let leaving = DeleteParams { propagation_policy: orphan, ..DeleteParams::default() };
@@ -84,7 +84,7 @@ async fn o10_resources_and_their_namespace_can_be_deleted_with_and_without_the_o
     assert_eq!(uids(&owned), uids(&left));
     wait_until_accepted(&client, "a").await;
 
-    // The namespace under its feet: it says so, and makes everything anew when there is one again.
+    // Its namespace is deleted: the status says so, and everything is created again with the namespace.
     delete_namespace(&client).await;
     wait_for("Degraded", async || {
         condition(&client, "a", "Degraded").await.filter(|(status, _)| status == "True")
@@ -110,7 +110,7 @@ async fn o10_resources_and_their_namespace_can_be_deleted_with_and_without_the_o
     let lease = leases.get("clusterdns-operator").await.expect("a Lease").spec.expect("a spec");
     assert_eq!(lease.holder_identity.as_deref(), Some(""));
 
-    // Nobody is there who could hold anything up.
+    // Without an operator nothing blocks a deletion.
     delete(&client, "a").await;
     assert_eq!(children(&client, NAMESPACE, "b").await.len(), 9, "each owns its own");
     delete_namespace(&client).await;
@@ -133,7 +133,7 @@ async fn wait_until_moved(client: &Client, is_ours: bool) -> Service {
     .await
 }
 
-/// Name, addresses and ports are what they were, and nobody owns it.
+/// Name, addresses and ports are what they were, and it has no owner.
 fn is_the_same(now: &Service, before: &Service) {
     let (now_spec, before_spec) = (now.spec.clone().unwrap(), before.spec.clone().unwrap());
     assert_eq!(now.uid(), before.uid());
@@ -143,7 +143,7 @@ fn is_the_same(now: &Service, before: &Service) {
 }
 
 #[test]
-fn o10_an_adopted_service_survives_its_cluster_dns_with_and_without_the_operator() {
+fn o10_an_adopted_service_survives_its_clusterdns_with_and_without_the_operator() {
     inside(async || {
         let Some(plane) = ControlPlane::start(Setup::for_pods()).await else { return };
         let Some(tools) = Tools::new(plane.kubeconfig()) else { return };
@@ -158,7 +158,7 @@ fn o10_an_adopted_service_survives_its_cluster_dns_with_and_without_the_operator
         apply(&client, "a", adopting()).await;
         wait_until_moved(&client, true).await;
 
-        // Deleted while nobody looks: its pods go, the Service stays, and the next operator gives it back.
+        // Deleted while no operator runs: its pods go, the Service stays, and the next operator gives it back.
         operator.process().kill();
         delete(&client, "a").await;
         is_the_same(&wait_until_moved(&client, true).await, &before);
@@ -176,7 +176,7 @@ fn o10_an_adopted_service_survives_its_cluster_dns_with_and_without_the_operator
         wait_until_moved(&client, true).await;
         let all = Api::<crds::ClusterDNS>::all(client.clone());
         let held = |by: &[&str]| Patch::Merge(json!({"metadata": {"finalizers": by}}));
-        let hold = held(&["example.com/held-up"]);
+        let hold = held(&["example.com/hold"]);
         all.patch("a", &PatchParams::default(), &hold).await.expect("a finalizer");
         all.delete("a", &DeleteParams::default()).await.expect("it can be deleted");
         is_the_same(&wait_until_moved(&client, false).await, &before);

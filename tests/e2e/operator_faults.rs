@@ -1,4 +1,4 @@
-//! The operator while things break: it is stopped and goes on, the API server refuses, somebody works against it.
+//! The operator while things break: it is stopped and continued, the API server refuses, another controller undoes its work.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -97,7 +97,7 @@ async fn o9_a_leader_that_was_stopped_writes_nothing_and_what_was_on_its_way_is_
     assert_eq!(late.status, 409, "{late:?}");
     assert!(stable(&client).await.contains("192.0.2.3"));
 
-    // What it has to do is there when it goes on.
+    // There is work for it when it continues.
     apply(&client, "a", spec("192.0.2.4")).await;
     let written = first_proxy.count(&writes());
     first.process().signal("CONT");
@@ -129,12 +129,12 @@ async fn o13_refusals_are_tried_again_with_patience_until_all_is_as_it_should_be
 
     // Asked for patience, it waits that long.
     let configuration = core("configmaps");
-    let patience = Fault::Answer { status: 429, retry_after_s: Some(7) };
+    let patience = Fault::Answer { status: 429, retry_after_s: Some(4) };
     proxy.fault_times(1, configuration.clone(), patience);
     let (before, began) = (proxy.count(&configuration), Instant::now());
     apply(&client, "a", spec("192.0.2.8")).await;
     wait_until_stable_has(&client, "192.0.2.8").await;
-    assert!(began.elapsed() > Duration::from_secs(7), "{:?}", began.elapsed());
+    assert!(began.elapsed() > Duration::from_secs(4), "{:?}", began.elapsed());
     assert_eq!(proxy.count(&configuration), before + 2);
     quiet(&proxy).await;
 
@@ -148,10 +148,10 @@ async fn o13_refusals_are_tried_again_with_patience_until_all_is_as_it_should_be
         })
         .await;
     };
-    attempts(3).await;
+    attempts(2).await;
     let (others, looks, began) = (proxy.count(&writes()), operator.reconciles(), Instant::now());
-    attempts(4).await;
-    assert!(began.elapsed() > Duration::from_secs(2), "the fourth comes after 4 s at least");
+    attempts(3).await;
+    assert!(began.elapsed() > Duration::from_secs(1), "the third comes after 2 s at least");
     assert!(proxy.count(&writes()) - others <= 4, "{:?}", &proxy.seen(&writes())[others..]);
     assert!(operator.reconciles() - looks <= 2.0, "{looks} before");
     operator.process().ensure_running().expect("the operator runs");
@@ -172,7 +172,7 @@ fn silent_webhook(listener: &TcpListener, group: &str, resource: &str) -> Value 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn o13_a_webhook_that_times_out_and_somebody_who_undoes_everything_are_no_hot_loop() {
+async fn o13_a_webhook_that_times_out_or_a_rival_controller_causes_no_hot_loop() {
     let Some((plane, client)) = started().await else { return };
     let proxy = FaultProxy::start(&plane).await;
     let hooks = Api::<ValidatingWebhookConfiguration>::all(client.clone());
@@ -183,7 +183,7 @@ async fn o13_a_webhook_that_times_out_and_somebody_who_undoes_everything_are_no_
     let operator = Operator::start(proxy.kubeconfig(), NAMESPACE);
     apply(&client, "a", spec("192.0.2.1")).await;
 
-    // Everything else is made, and it is said what lacks.
+    // Everything else is made, and the condition names what is missing.
     let degraded = wait_for("Degraded", async || {
         condition(&client, "a", "Degraded").await.filter(|(status, _)| status == "True")
     })
@@ -211,7 +211,7 @@ async fn o13_a_webhook_that_times_out_and_somebody_who_undoes_everything_are_no_
         {"name": "clusterdns", "image": "example.com/theirs:1"}]}}}});
     let params = PatchParams { field_manager: Some("theirs".into()), ..PatchParams::default() };
     let (looks, began, mut undone) = (operator.reconciles(), Instant::now(), 0);
-    while began.elapsed() < Duration::from_secs(25) {
+    while began.elapsed() < Duration::from_secs(12) {
         let patched = deployments.patch("clusterdns-a", &params, &Patch::Strategic(&theirs)).await;
         let version = patched.expect("they may").metadata.resource_version;
         undone += 1;

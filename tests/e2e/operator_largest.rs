@@ -48,15 +48,15 @@ async fn the_largest_legal_resources_are_accepted_and_two_owners_share_one() {
         let params = PatchParams::apply("tests").force();
         all.patch(name, &params, &Patch::Apply(&resource)).await.expect("it is taken");
         let deadline = Instant::now() + Duration::from_secs(120);
-        let told = loop {
-            if let Some(told) = condition(&client, name, "Accepted").await {
-                break told;
+        let verdict = loop {
+            if let Some(verdict) = condition(&client, name, "Accepted").await {
+                break verdict;
             }
             assert!(Instant::now() < deadline, "{name}: no verdict\n{}", operator.log());
             tokio::time::sleep(Duration::from_millis(200)).await;
         };
-        let verdict = all.get(name).await.expect("it is there").status;
-        assert_eq!(told.0, "True", "{name}: {:#?}", verdict.map(|status| status.conditions));
+        let status = all.get(name).await.expect("it is there").status;
+        assert_eq!(verdict.0, "True", "{name}: {:#?}", status.map(|status| status.conditions));
         let config = wait_for("its configuration", async || stable(&client, name).await).await;
         let written: crds::Config = serde_json::from_str(&config).expect("a Config");
         assert_eq!(written.hosts.len(), wanted.hosts.len(), "{name}");

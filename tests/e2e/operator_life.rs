@@ -20,7 +20,7 @@ const SYSTEM: &str = "clusterdns-system";
 const KUBERNETES: &str = "kubernetes.default.svc.cluster.local. A";
 const GIT: &str = "git.lab.example. A";
 
-/// Who waits with Argo CD is told what who waits with Flux is told, in every state that was seen.
+/// Argo CD and Flux agree about every state that was seen.
 fn argo_cd_says_the_same(objects: &[Value]) {
     let Some(healths) = healths(objects) else { return };
     for (object, health) in objects.iter().zip(&healths) {
@@ -177,13 +177,13 @@ impl Pods {
 }
 
 #[test]
-fn o1_o2_o5_o6_o10_o14_an_installation_lives_through_mistakes_and_leaves_what_it_found() {
+fn o1_o2_o5_o6_o10_o14_an_installation_survives_mistakes_and_restores_what_was() {
     inside(async || {
         let nodes = FakeNode::several("node", 2);
         let Some(cluster) = Cluster::start(&nodes, Settings::default()).await else { return };
         let lab = cluster.upstream(5303, "* *\n    answer @ 60 A 10.30.0.3\n");
         let new_lab = cluster.upstream(5304, "* *\n    answer @ 60 A 10.30.0.4\n");
-        // Nobody answers at these pods, so that every answer is ours.
+        // The old pods do not answer, so that every answer is ours.
         cluster.tools.apply(&old_dns(NAMESPACE)).ok();
         let before = service(&cluster).await;
 
@@ -225,7 +225,7 @@ fn o1_o2_o5_o6_o10_o14_an_installation_lives_through_mistakes_and_leaves_what_it
         let last = cluster.wait_until_ready("default").await;
         pods.answer_as_before(&cluster).await;
 
-        // O14: nobody who waited was ever told too early that it is done, nor that it failed when it did not.
+        // O14: a waiting tool never saw "done" too early, and never saw a failure that was none.
         let last = last["metadata"]["generation"].as_i64().expect("a generation");
         let refusals = i64::try_from(refused_by_the_operator().len()).expect("a few");
         for generation in 1..=last {
@@ -236,7 +236,7 @@ fn o1_o2_o5_o6_o10_o14_an_installation_lives_through_mistakes_and_leaves_what_it
         }
         argo_cd_says_the_same(&phases.objects());
 
-        // Without an operator it goes on, and nothing that somebody writes by hand breaks it.
+        // Without an operator DNS continues, and edits by hand do not break it.
         uninstall(&cluster).await;
         pods.answer_as_before(&cluster).await;
         let runs = cluster.config_of(&pods.names[0])["revision"].clone();

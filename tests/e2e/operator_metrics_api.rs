@@ -1,5 +1,5 @@
 //! O12, by load: queries per second where a metrics API offers them. The API is one behind the API server, of which most
-//! clusters have had a broken one: whatever is broken there or in a kind of somebody else's, the operator goes on.
+//! clusters have had a broken one: a broken one, or a broken kind of another operator, does not stop ours.
 
 use std::time::Duration;
 
@@ -74,7 +74,7 @@ async fn goes_on(scene: &Scene, most: u32) {
 }
 
 #[test]
-fn o12_load_counts_queries_where_a_metrics_api_has_them_and_a_broken_one_holds_nobody_up() {
+fn o12_load_counts_queries_of_a_metrics_api_and_a_broken_one_delays_nothing() {
     inside(async || {
         let pretend = |_: &_| Play::Pretend { ready_after: Some(Duration::ZERO) };
         let settings = Settings { play: Box::new(pretend), ..Settings::default() };

@@ -63,7 +63,7 @@ fn everything_is(address: &str) -> String {
 }
 
 /// What is changed with kubectl, and how long each change took until every pod answered by it: wanted are 2 s, which a
-/// busy machine may miss, so it is told and not asserted.
+/// busy machine may miss, so it is printed and not asserted.
 struct Edits<'c> {
     cluster: &'c Cluster,
     seconds: Vec<f32>,

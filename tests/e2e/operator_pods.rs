@@ -64,7 +64,7 @@ impl Admission {
         (pod["apiVersion"], pod["kind"]) = (json!("v1"), json!("Pod"));
         pod["metadata"]["name"] = json!("asked-for");
         pod["metadata"]["namespace"] = json!(self.namespace);
-        // Nobody is admitted without an account that exists.
+        // No pod is admitted without an account that exists.
         let account = pod["spec"]["serviceAccountName"].as_str().unwrap_or("default").to_owned();
         let accounts = Api::<ServiceAccount>::namespaced(self.client.clone(), &self.namespace);
         let object =

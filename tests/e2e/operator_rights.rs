@@ -138,7 +138,7 @@ impl Life {
         self.client.request(request).await.unwrap_or_else(|error| panic!("{path}: {error}"))
     }
 
-    /// What the rules of our pods' roles give: whoever grants it must have it.
+    /// What the rules of our pods' roles give: to grant a right one must hold it.
     async fn granted(&self) -> BTreeSet<Right> {
         let everywhere = self.child(Kind::ClusterRole).await.expect("a ClusterRole");
         let here = self.child(Kind::Role).await.expect("a Role");
@@ -209,7 +209,7 @@ fn s6_s7_a_full_life_needs_every_right_of_the_chart_and_no_other() {
         life.tools.apply(&secret.to_string()).ok();
         life.becomes(json!({"listeners": {"tls": {"certificate": {"name": "dns-tls"}}}})).await;
 
-        // Less of it: a budget of others, no policy, no monitoring, nobody who scales.
+        // Less of it: a budget of others, no policy, no monitoring, no autoscaler.
         let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
             "metadata": {"name": "theirs", "namespace": NAMESPACE}, "spec": {"maxUnavailable": 1,
                 "selector": {"matchLabels": {"clusterdns.dev/instance": NAME}}}});

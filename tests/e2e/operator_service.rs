@@ -94,7 +94,7 @@ fn o16_a_deleted_service_of_ours_comes_back_with_its_address_or_not_at_all() {
 }
 
 #[test]
-fn o16_a_deleted_adopted_service_comes_back_as_it_was_and_stays_somebody_elses() {
+fn o16_a_deleted_adopted_service_comes_back_as_it_was_and_without_an_owner() {
     inside(async || {
         let nodes = FakeNode::several("node", 2);
         let Some(scene) = Scene::start(&nodes, Settings::default()).await else { return };
@@ -124,7 +124,7 @@ fn o16_a_deleted_adopted_service_comes_back_as_it_was_and_stays_somebody_elses()
         let back = until_back(&scene, &before).await;
         assert_eq!((&back.spec, back.labels()), (&before.spec, before.labels()));
         assert_eq!(back.annotations(), before.annotations());
-        assert!(back.owner_references().is_empty(), "it goes on to be somebody else's");
+        assert!(back.owner_references().is_empty(), "it has no owner, as before");
         scene.until_condition(NAME, "Degraded", "False", "AsExpected").await;
     });
 }

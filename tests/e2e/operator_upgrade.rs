@@ -62,7 +62,7 @@ fn is_outdated(dns: &Value) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn o11_a_newer_or_older_schema_keeps_objects_readable_and_the_operator_never_writes_spec() {
+async fn o11_other_schemas_keep_objects_readable_and_the_operator_never_writes_spec() {
     let Some(plane) = ControlPlane::start(Setup::default()).await else { return };
     let client = plane.client().await;
     prepare(&client, NAMESPACE).await;
@@ -100,7 +100,7 @@ async fn o11_a_newer_or_older_schema_keeps_objects_readable_and_the_operator_nev
     assert!(!is_outdated(&dns), "{dns:#}");
     assert_eq!(writers_of_spec(&dns), [FIELD_MANAGER], "{dns:#}");
 
-    // A schema older than the operator is told, until it is replaced.
+    // A schema older than the operator is reported, until it is replaced.
     drop(operator);
     serve(&client, |fields| drop(fields.remove("networkPolicy"))).await;
     let _operator = Operator::start(plane.kubeconfig(), NAMESPACE);

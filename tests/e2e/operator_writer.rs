@@ -157,7 +157,7 @@ async fn s14_a_writer_gets_no_foreign_image_no_secret_and_no_other_service() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kube_dns_of_our_own_is_found_by_its_label_unless_another_service_would_get_its_pods() {
+async fn a_kube_dns_of_our_own_is_found_by_label_unless_another_service_gets_its_pods() {
     let Some(site) = Site::start().await else { return };
     let own = json!({"service": {"namespace": NAMESPACE}});
     let label = async || site.labels("a").await?.get("k8s-app").cloned();

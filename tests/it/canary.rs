@@ -174,7 +174,7 @@ impl<'a> Stage<'a> {
         if named.state.stable == asked {
             return ("passes", String::new());
         }
-        assert!(named.canary.is_some(), "{}: nobody tries it", self.row.change);
+        assert!(named.canary.is_some(), "{}: no pod tries it", self.row.change);
         self.pods_follow();
         let mut held = None;
         for round in 1..=ROUNDS {
@@ -201,7 +201,7 @@ fn heard(core: &Core, question: &Question, instead: Option<&str>) -> Vec<Heard> 
         Some("silent") => Err(Unheard::Silent("no reply within 1 s".to_owned())),
         Some("closed") => Err(Unheard::Closed("connection refused".to_owned())),
         Some("unsent") => Err(Unheard::Unsent("no route to host".to_owned())),
-        Some(other) => panic!("nobody hears {other}"),
+        Some(other) => panic!("no pod gets {other}"),
         None => {
             let packet = query(name, *kind).to_vec().expect("a query");
             let outcome = core.ask(&packet, Transport::Udp, 1).expect("every server has a script");

@@ -1,5 +1,5 @@
 //! The chart without a cluster: what it renders to, what it lets the operator do, and that everything made from it or
-//! for it is up to date. `make manifests` (UPDATE_EXPECT=1) writes those files anew.
+//! for it is up to date. `make manifests` (UPDATE_EXPECT=1) writes those files.
 
 mod readme;
 mod rights;

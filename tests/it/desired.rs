@@ -1,4 +1,4 @@
-//! What should exist for each example, as golden files (`UPDATE_EXPECT=1` writes them anew), and what must hold of all of
+//! What should exist for each example, as golden files (`UPDATE_EXPECT=1` writes them), and what must hold of all of
 //! it, whatever the spec says.
 
 mod configuration;

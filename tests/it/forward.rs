@@ -1,5 +1,5 @@
 //! The forwarder against scripted upstreams on loopback: rows F, and the golden examples that need no cache.
-//! Lookups that nobody answers take their whole budget of 4 s.
+//! Lookups without an answer take their whole budget of 4 s.
 
 mod cached;
 mod chains;
@@ -179,7 +179,7 @@ async fn f10_a_dead_or_closed_server_leaves_the_answer_to_the_next() {
     assert_eq!(answers(&dead.ask(0, "a.example", RecordType::A).await), ["192.0.2.1"]);
     assert_eq!(dead.counters()[..2], [(1, 1), (1, 0)]);
 
-    // A port where nobody listens: the system says so at once.
+    // A port without a listener: the system says so at once.
     let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let closed = Stage::with(script, |config| servers(config)[0] = server(free));
     assert_eq!(answers(&closed.ask(0, "a.example", RecordType::A).await), ["192.0.2.1"]);

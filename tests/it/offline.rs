@@ -59,7 +59,7 @@ fn o1_a_wrong_kind_or_group_no_spec_and_one_service_twice_are_errors() {
 }
 
 #[test]
-fn o1_one_run_names_all_mistakes_whatever_their_kind() {
+fn o1_one_run_names_all_mistakes_of_all_kinds() {
     let (outcome, text) = checked(&["hidden.yaml"]);
     assert_eq!(outcome, Outcome::Wrong);
     is_golden("check/hidden.txt", &text);
@@ -123,7 +123,7 @@ fn programs_read_the_findings_as_json_and_sarif() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_apart_from_what_is_wrong() {
+fn an_unreadable_file_decides_the_outcome_and_the_others_are_checked() {
     let (outcome, text) = checked(&["wrong.yaml", "broken.yaml", "absent.yaml"]);
     assert_eq!(outcome, Outcome::Unreadable);
     assert!(text.contains("broken.yaml:7:"), "{text}");
@@ -132,7 +132,7 @@ fn what_cannot_be_read_is_told_apart_from_what_is_wrong() {
 }
 
 #[test]
-fn what_somebody_wrote_reaches_no_terminal_as_control_characters() {
+fn no_control_character_of_a_file_reaches_the_terminal() {
     let folder = Scratch::new("check").unwrap();
     let file = folder.path().join("dns.yaml");
     let text = "apiVersion: clusterdns.dev/v1alpha1\nkind: ClusterDNS\nmetadata: {name: a}\nspec: {\"x\\e[31m\\ny\": 1}\n";

@@ -75,7 +75,7 @@ impl Restarted {
         Restarted { before: core(), after: core().with_records(records) }
     }
 
-    /// The replies of both, and whether the later one told its age.
+    /// The replies of both, and whether the later one showed its age.
     fn ask(&self, question: &Question, transport: Transport, seed: u64) -> (Text, Text, bool) {
         let [before, mut after] = [&self.before, &self.after].map(|core| {
             let outcome = core.ask(&question.packet, transport, seed).unwrap();

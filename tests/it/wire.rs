@@ -37,7 +37,7 @@ fn shop_with(more: &[Value]) -> Core {
 }
 
 /// The reply of the core to a message, as text.
-fn told(core: &Core, question: &Question, transport: Transport) -> Text {
+fn reply_of(core: &Core, question: &Question, transport: Transport) -> Text {
     let reply = core.ask(&question.packet, transport, 1).unwrap().reply;
     read(question, reply.as_deref(), transport, &core.names())
 }
@@ -48,7 +48,7 @@ fn gets(core: &Core, questions: &str, expected: &str) {
     for line in questions.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let question = Question::parse(line).unwrap();
         for transport in BOTH {
-            let came = told(core, &question, transport);
+            let came = reply_of(core, &question, transport);
             assert_eq!(came, expected, "{line} over {transport:?} got\n{came}");
         }
     }

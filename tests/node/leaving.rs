@@ -1,4 +1,4 @@
-//! The release is tested, goes and comes back, and the ClusterDNS goes: DNS stays until it is told to go.
+//! The release is tested, goes and comes back, and the ClusterDNS goes: DNS stays until its ClusterDNS is deleted.
 
 use crate::installed::{DNS_NAMESPACE, DNS_PODS, OPERATORS, REPLICAS, SYSTEM, install};
 use crate::resolving::ask_steadily;
@@ -30,7 +30,7 @@ pub(crate) async fn dns_outlives_the_release(site: &Site) {
     let tallies = asking.stop();
     site.say(&format!("uninstalled and installed again: {}", tallies.summary()));
     tallies.lost_nothing("uninstalled and installed again");
-    assert_eq!(names(), before, "nobody had to restart");
+    assert_eq!(names(), before, "no pod had to restart");
 }
 
 /// With everything of it, and nothing hangs.

@@ -56,7 +56,7 @@ impl Site {
         serde_json::from_str(&text).expect("JSON")
     }
 
-    /// Pods with a label that are not told to stop.
+    /// Pods with a label that are not being deleted.
     pub(crate) fn pods(&self, namespace: &str, label: &str) -> Vec<Value> {
         let list = self.get(&format!("pods --namespace {namespace} --selector {label}"));
         let pods = list["items"].as_array().cloned().unwrap_or_default();

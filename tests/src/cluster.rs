@@ -1,4 +1,4 @@
-//! A cluster that runs pods, and people with kubectl and helm before it: what end-to-end tests of the operator are told in.
+//! A cluster that runs pods, and people with kubectl and helm before it: the stage of end-to-end tests of the operator.
 
 mod phases;
 
@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use crds::ClusterDNS;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
@@ -21,11 +22,11 @@ use crate::http;
 use crate::kstatus::{Kstatus, kstatus};
 use crate::kubelet::{FakeNode, Kubelet, Settings, through_service};
 use crate::netns::NODE_ADDRESS;
+use crate::objects::Pauses;
 use crate::upstream::{Script, ScriptedUpstream};
 
 /// Generous: several pods start at once, beside other tests.
 const PATIENCE: Duration = Duration::from_secs(120);
-const POLL: Duration = Duration::from_millis(100);
 /// Where DNS is installed unless somebody says otherwise.
 pub const NAMESPACE: &str = "kube-system";
 /// Of the data plane: probes, metrics, `/config`.
@@ -110,6 +111,7 @@ impl Cluster {
         is_so: impl Fn(&Value) -> bool,
     ) -> Value {
         let deadline = Instant::now() + PATIENCE;
+        let mut pauses = Pauses::default();
         loop {
             let dns = self.clusterdns(name).await;
             if let Some(dns) = dns.filter(&is_so) {
@@ -118,13 +120,14 @@ impl Cluster {
             if Instant::now() >= deadline {
                 panic!("not within {PATIENCE:?}: {what}\n{}", self.story(name).await);
             }
-            tokio::time::sleep(POLL).await;
+            pauses.pause().await;
         }
     }
 
     /// Waits until every ready pod behind the Service says this in its reply.
     pub async fn answers(&self, service: &str, question: &str, expected: &str) {
         let deadline = Instant::now() + PATIENCE;
+        let mut pauses = Pauses::default();
         loop {
             let replies = through_service(&self.client, NAMESPACE, service, question).await;
             if replies.as_ref().is_ok_and(|replies| all_say(replies, expected)) {
@@ -134,7 +137,7 @@ impl Cluster {
                 let story = self.story("default").await;
                 panic!("{question} of {service}: {replies:#?}, not {expected}\n{story}");
             }
-            tokio::time::sleep(POLL).await;
+            pauses.pause().await;
         }
     }
 
@@ -167,26 +170,32 @@ impl Cluster {
 
     /// What a pod of ours says at `/config`.
     pub fn config_of(&self, pod: &str) -> Value {
-        let address = self.kubelet.addresses(NAMESPACE, pod)[0];
-        let asked = http::get((address, HTTP_PORT).into(), "/config");
-        let (_, text) = asked.unwrap_or_else(|error| panic!("/config of {pod}: {error:#}"));
-        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+        self.ask_config(pod).unwrap_or_else(|error| panic!("/config of {pod}: {error:#}"))
+    }
+
+    fn ask_config(&self, pod: &str) -> anyhow::Result<Value> {
+        let addresses = self.kubelet.addresses(NAMESPACE, pod);
+        let address = addresses.first().context("it has no address")?;
+        let (_, text) = http::get((*address, HTTP_PORT).into(), "/config")?;
+        serde_json::from_str(&text).with_context(|| text.clone())
     }
 
     /// Waits until a pod of ours says so at `/config`.
     pub async fn wait_until_it_says(&self, pod: &str, what: &str, is_so: impl Fn(&Value) -> bool) {
         let deadline = Instant::now() + PATIENCE;
+        let mut pauses = Pauses::default();
         loop {
-            let said = self.config_of(pod);
-            if is_so(&said) {
+            // It may be restarting: no reply is not the end.
+            let said = self.ask_config(pod);
+            if said.as_ref().is_ok_and(&is_so) {
                 return;
             }
             assert!(
                 Instant::now() < deadline,
-                "{pod}, not {what}: {said:#}\n{}",
+                "{pod}, not {what}: {said:#?}\n{}",
                 self.kubelet.logs()
             );
-            tokio::time::sleep(POLL).await;
+            pauses.pause().await;
         }
     }
 

@@ -46,7 +46,7 @@ impl Default for Setup {
 
 impl Setup {
     /// One that the pods of [`crate::kubelet`] reach at 10.96.0.1. Only [`inside`](crate::netns::inside) a network
-    /// namespace, where "every address" is nobody else's.
+    /// namespace, where "every address" belongs to this test.
     pub fn for_pods() -> Setup {
         Setup { listen: Ipv4Addr::UNSPECIFIED.into(), ..Setup::default() }
     }
@@ -112,7 +112,7 @@ impl ControlPlane {
         &self.kubeconfig
     }
 
-    /// A kubeconfig file for whoever holds this bearer token.
+    /// A kubeconfig file with this bearer token.
     pub fn kubeconfig_with_token(&self, token: &str) -> PathBuf {
         let cluster =
             kubeconfig::cluster_of(&self.kubeconfig).expect("the kubeconfig names a cluster");

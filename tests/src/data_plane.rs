@@ -107,7 +107,7 @@ impl DataPlane {
     }
 }
 
-/// Of DNS and HTTP, if this is the line that tells them.
+/// Of DNS and HTTP, if this line has them.
 fn addresses(line: &str) -> Option<(SocketAddr, SocketAddr)> {
     let line = serde_json::from_str::<Value>(line).ok()?;
     if line["message"] != "answering" {

@@ -1,7 +1,7 @@
 //! A proxy between a client and a real API server that breaks the way between them, on cue from a test.
 //!
 //! Two layers can fail. The **link** is cut or hangs for everything at once, as when a node or a network goes. A
-//! **fault** touches the requests it is told to, also those whose watch streams are open already: it refuses, delays,
+//! **fault** touches the requests that it names, also those whose watch streams are open already: it refuses, delays,
 //! stops, slows, cuts or ends them. What went through is recorded, so that a test can count lists and read the
 //! resourceVersions they asked for.
 //!
@@ -40,11 +40,11 @@ pub enum Fault {
         /// The `Retry-After` header, in seconds.
         retry_after_s: Option<u32>,
     },
-    /// Never answers; an open stream stops. Both go on when the fault is healed.
+    /// Never answers; an open stream stops. Both continue when the fault is healed.
     Hang,
-    /// The request is lost on its way: the API server never hears of it and nobody answers, also after healing.
+    /// The request is lost on its way: the API server never gets it and no answer comes, also after healing.
     LoseRequest,
-    /// The API server does what it is asked, and its reply is lost: nobody answers, also after healing.
+    /// The API server does what it is asked, and its reply is lost: no answer comes, also after healing.
     LoseReply,
     /// Resets the connection (RST), in the middle of a stream where one is open.
     Reset,
@@ -150,7 +150,7 @@ impl FaultProxy {
         &self.kubeconfig
     }
 
-    /// A kubeconfig file that leads here, for whoever holds this bearer token.
+    /// A kubeconfig file that leads here, with this bearer token.
     pub fn kubeconfig_with_token(&self, token: &str) -> PathBuf {
         let cluster =
             kubeconfig::cluster_of(&self.kubeconfig).expect("our own kubeconfig names a cluster");

@@ -52,7 +52,7 @@ use crate::scratch::Scratch;
 pub enum Play {
     /// Its first container runs this program, with the arguments and environment of the spec.
     Program(PathBuf),
-    /// It has an address, at which nobody answers unless the test does, and says that it runs; ready after this time,
+    /// It has an address, at which only the test may answer, and says that it runs; ready after this time,
     /// or never.
     Pretend {
         /// From start to readiness.
@@ -138,7 +138,7 @@ struct Ran {
     restarts: u32,
     process: Option<Process>,
     log: Option<PathBuf>,
-    /// The next end of its process is not told.
+    /// The next end of its process is not reported.
     is_hasty: bool,
 }
 
@@ -332,7 +332,7 @@ async fn bind(shared: &Shared, pod: &Pod) {
     }))
     .expect("a Binding");
     let pods: Api<Pod> = Api::namespaced(shared.client.clone(), namespace);
-    // Refused when the Pod is gone or bound meanwhile; an event tells.
+    // Refused when the Pod is gone or bound meanwhile; an event follows.
     let _: Result<serde_json::Value, _> =
         pods.create_subresource("binding", name, &PostParams::default(), &binding).await;
 }
@@ -341,7 +341,7 @@ fn forget_all_but(shared: &Shared, listed: &[String]) {
     forget(shared, |uid| !listed.iter().any(|known| known == uid));
 }
 
-/// Their objects are gone: tells their tasks, which end what runs.
+/// Their objects are gone: informs their tasks, which end what runs.
 fn forget(shared: &Shared, is_gone: impl Fn(&str) -> bool) {
     shared.pods.lock().expect("no panic").retain(|uid, pod| {
         if is_gone(uid) {

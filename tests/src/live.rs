@@ -64,7 +64,7 @@ pub fn options(kubeconfig: &Path) -> Options {
 }
 
 /// What a source starts from, with a name server file in `folder` that is not there, and the names
-/// that answers tell.
+/// that answers show.
 pub(crate) fn setup(folder: &Path) -> (Setup, Names) {
     let identity = identity();
     let names = Names::of(&identity);
@@ -140,7 +140,7 @@ impl Live {
         &self.names
     }
 
-    /// What its source tells.
+    /// What its source reports.
     pub fn status(&self) -> &Status {
         &self.status
     }

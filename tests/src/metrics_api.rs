@@ -1,4 +1,4 @@
-//! A metrics API behind the API server, as metrics adapters bring one: custom.metrics.k8s.io, by HTTPS, for whoever asks.
+//! A metrics API behind the API server, as metrics adapters bring one: custom.metrics.k8s.io, by HTTPS, for every client.
 //! Most clusters have met one that is broken, so this one breaks when the test says so.
 
 use std::convert::Infallible;

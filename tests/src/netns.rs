@@ -19,7 +19,7 @@ pub const NODE_ADDRESS: &str = "192.0.2.1";
 pub const API_SERVER_ADDRESS: &str = "10.96.0.1";
 /// What begins a line that a passing test wants to be read, too.
 pub const MEASURED: &str = "MEASURED";
-/// Threads of the test's runtime: tests ask over blocking sockets while what they started must go on.
+/// Threads of the test's runtime: tests ask over blocking sockets while what they started must continue.
 const RUNTIME_THREADS: usize = 4;
 
 /// Before the test: a private /run, so that named namespaces are private too, loopback up, and forwarding between pods.
@@ -129,7 +129,7 @@ static UNSHARE: LazyLock<Result<Vec<String>, String>> = LazyLock::new(|| {
 fn command(unshare: &[String]) -> Command {
     let mut command = Command::new("unshare");
     command.args(unshare).args(["sh", "-c", SETUP, "sh"]);
-    // Where `ip` is, for those whose PATH lacks it.
+    // Where `ip` is, where PATH does not contain it.
     let path = std::env::var("PATH").unwrap_or_default();
     command.env("PATH", format!("{path}:/usr/sbin:/sbin"));
     command

@@ -232,7 +232,7 @@ fn write_files(scratch: &Scratch, plane: &ControlPlane, cgroup: &Cgroup) -> Resu
     scratch.write("kube-proxy.yaml", kube_proxy)?;
     std::fs::create_dir(scratch.path().join("cni"))?;
     scratch.write("cni/10-pods.conflist", include_str!("node/cni.conflist"))?;
-    // What a node's own resolver asks: something that the test serves, or nobody.
+    // What a node's own resolver asks: something that the test serves, or nothing.
     scratch.write("resolv.conf", format!("nameserver {NODE_ADDRESS}\n"))?;
     for user in ["kubelet", "kube-proxy", "scheduler"] {
         let file = plane.kubeconfig_with_token(&format!("{user}-token"));

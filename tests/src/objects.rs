@@ -15,7 +15,9 @@ use serde_json::{Value, json};
 
 /// Generous: a busy machine may run several control planes at once.
 const APPEARS_WITHIN: Duration = Duration::from_secs(60);
-const POLL: Duration = Duration::from_millis(20);
+/// Between the first two questions, and at most.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_millis(400);
 
 /// Creates a namespaced object from its manifest, which names its namespace.
 pub async fn create<K>(client: &Client, manifest: Value) -> K
@@ -82,17 +84,37 @@ pub async fn run_pod(client: &Client, pod: &Pod, addresses: &[IpAddr]) {
     patched.expect("the API server takes a Pod's status");
 }
 
+/// Pauses between questions, each half as long again as the one before: what is waited for needs the processor more
+/// than the questions do.
+#[derive(Debug)]
+pub struct Pauses(Duration);
+
+impl Default for Pauses {
+    fn default() -> Pauses {
+        Pauses(FIRST_PAUSE)
+    }
+}
+
+impl Pauses {
+    /// Waits before the next question.
+    pub async fn pause(&mut self) {
+        tokio::time::sleep(self.0).await;
+        self.0 = (self.0 * 3 / 2).min(LONGEST_PAUSE);
+    }
+}
+
 /// Asks again and again until there is an answer.
 pub async fn wait_for<T, F: Future<Output = Option<T>>>(
     what: &str,
     mut ask: impl FnMut() -> F,
 ) -> T {
     let deadline = Instant::now() + APPEARS_WITHIN;
+    let mut pauses = Pauses::default();
     loop {
         if let Some(found) = ask().await {
             return found;
         }
         assert!(Instant::now() < deadline, "{what}: not within {APPEARS_WITHIN:?}");
-        tokio::time::sleep(POLL).await;
+        pauses.pause().await;
     }
 }

@@ -91,14 +91,20 @@ impl Operator {
         self.metric("clusterdns_operator_reconcile_duration_seconds_count")
     }
 
-    /// What it chose for port 0, from its log.
+    /// The address that it chose, from its log; waits until it is there.
     fn http_address(&self) -> SocketAddr {
-        let log = self.process.printed();
-        let told = log.lines().find(|line| line.contains("serving probes and metrics"));
-        let told = told.and_then(|line| line.split("127.0.0.1:").nth(1));
-        let digits = told.map(|rest| rest.chars().take_while(char::is_ascii_digit).collect());
-        let digits: String = digits.unwrap_or_else(|| panic!("no address in the log\n{log}"));
-        SocketAddr::from(([127, 0, 0, 1], digits.parse().expect("a port")))
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let log = self.process.printed();
+            let line = log.lines().find(|line| line.contains("serving probes and metrics"));
+            let rest = line.and_then(|line| line.split("127.0.0.1:").nth(1));
+            let digits = rest.map(|rest| rest.chars().take_while(char::is_ascii_digit));
+            if let Some(digits) = digits.map(Iterator::collect::<String>) {
+                return SocketAddr::from(([127, 0, 0, 1], digits.parse().expect("a port")));
+            }
+            assert!(Instant::now() < deadline, "no address in the log\n{log}");
+            std::thread::sleep(POLL);
+        }
     }
 
     /// Its process.

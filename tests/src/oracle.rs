@@ -72,7 +72,7 @@ struct Local {
 enum Route {
     Ours(Box<Local>),
     Group(usize),
-    Nobody,
+    NoGroup,
 }
 
 impl Oracle {
@@ -121,7 +121,7 @@ impl Oracle {
         [of(true), of(false)].into_iter().flatten().collect()
     }
 
-    /// The addresses of `ns.dns.Z` (RR72), whoever may see that Service (N43).
+    /// The addresses of `ns.dns.Z` (RR72), also where exposure hides that Service (N43).
     fn service_addresses(&self) -> Vec<IpAddr> {
         match &self.settings.service_addresses {
             ServiceAddresses::Fixed(addresses) => addresses.clone(),
@@ -180,11 +180,11 @@ impl Oracle {
             let local = match self.route(&name, qtype) {
                 Route::Ours(local) => *local,
                 // Without RD the names of others are refused; a CNAME of ours stands alone (N14, RR43).
-                Route::Group(_) | Route::Nobody if !rd => {
+                Route::Group(_) | Route::NoGroup if !rd => {
                     return self.elsewhere(cnames, &needs, REFUSED, NOERROR);
                 }
                 // No group is configured for the name (N15, RR42).
-                Route::Nobody => return self.elsewhere(cnames, &needs, REFUSED, SERVFAIL),
+                Route::NoGroup => return self.elsewhere(cnames, &needs, REFUSED, SERVFAIL),
                 Route::Group(group) => {
                     let ede = self.snapshot_ede(&needs);
                     return Expected::Forward { group, name, cnames, ede };
@@ -345,7 +345,7 @@ impl Oracle {
         match stub {
             Some((_, group)) => Route::Group(group),
             None if settings.default_upstreams => Route::Group(0), // A19
-            None => Route::Nobody,                                 // A20
+            None => Route::NoGroup,                                // A20
         }
     }
 }

@@ -74,7 +74,7 @@ mod tests {
         let kept = Scratch::new("kept").expect("a scratch directory");
         let abandoned = kept.path().with_file_name(format!("abandoned-{}", std::process::id()));
         fs::create_dir(&abandoned).expect("a directory as a dead process left it");
-        fs::write(abandoned.join(OWNER), "").expect("its lock file, which nobody holds");
+        fs::write(abandoned.join(OWNER), "").expect("its lock file, which no process holds");
 
         let next = Scratch::new("next").expect("a scratch directory");
 

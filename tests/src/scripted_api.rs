@@ -1,7 +1,7 @@
 //! A small API server that a test holds in its hand, for what no proxy before a real one can produce: a list that
 //! expires between two pages, a server that lags behind another, events that come twice, out of order or never.
 //!
-//! It lists in pages and watches like a real one, over HTTP without TLS and for whoever asks. Selectors are not read:
+//! It lists in pages and watches like a real one, over HTTP without TLS and for every client. Selectors are not read:
 //! tests put in it only what is selected. Put a [`crate::fault_proxy::FaultProxy`] before it for a way that breaks.
 
 mod store;
@@ -105,7 +105,7 @@ impl ScriptedApi {
         &self.kubeconfig
     }
 
-    /// Creates or replaces an object, and tells the watches. Returns its version.
+    /// Creates or replaces an object, and sends the event to the watches. Returns its version.
     pub fn put(&self, object: Value) -> u64 {
         let mut shared = self.shared();
         let event = shared.store.put(object);
@@ -124,7 +124,7 @@ impl ScriptedApi {
         object.unwrap_or_else(|| panic!("there is no {kind} {namespace}/{name}"))
     }
 
-    /// Deletes an object, and tells the watches. Returns the version of that.
+    /// Deletes an object, and sends the event to the watches. Returns the version of that.
     pub fn delete(&self, kind: &str, namespace: &str, name: &str) -> u64 {
         let mut shared = self.shared();
         let event = shared.store.delete(kind, namespace, name);
@@ -157,8 +157,8 @@ impl ScriptedApi {
         lists.filter_map(|seen| seen.parameter("limit")?.parse().ok()).collect()
     }
 
-    /// Forgets versions up to now, as etcd does when it is compacted: who wants to go on from one of them, in a watch or
-    /// on the next page of a list, is told 410.
+    /// Forgets versions up to now, as etcd does when it is compacted: a client that continues from one of them, in a watch or
+    /// on the next page of a list, gets 410.
     pub fn compact(&self) {
         self.shared().store.compact();
     }

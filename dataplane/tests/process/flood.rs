@@ -17,7 +17,7 @@ use crate::service;
 const CLIENTS: u8 = 8;
 const CONNECTIONS: usize = 2_000;
 const KEPT: usize = 64;
-/// Probes that must be answered at least while the flood lasts; it goes on until they are.
+/// Probes that must be answered at least while the flood lasts; it continues until they are.
 const PROBES: usize = 20;
 
 fn socket(from: Ipv4Addr) -> Socket {
@@ -90,7 +90,7 @@ const OK: Option<&str> = Some("HTTP/1.1 200 OK");
 const OTHER: Ipv4Addr = Ipv4Addr::new(127, 0, 3, 1);
 
 #[test]
-fn l14_kubelets_connection_stays_whatever_others_open_before_it_asks() {
+fn l14_kubelets_connection_stays_however_many_others_open_before_it_asks() {
     let (_folder, process) = serving();
     let kubelet = connect(Ipv4Addr::LOCALHOST, process.http).expect("a connection");
     let others: Vec<_> = (0..400).map(|_| connect(OTHER, process.http).expect("taken")).collect();

@@ -111,14 +111,15 @@ fn spawn(folder: &Path, more: &[&str]) -> Child {
 }
 
 fn spawn_by(by: &[&str], folder: &Path, more: &[&str]) -> Child {
-    spawn_without_log_flags(by, folder, &[&["--log-format", "json"], more].concat())
+    let more = [&["--log-format", "json"], more].concat();
+    spawn_without_log_flags(by, Ipv4Addr::LOCALHOST, folder, &more)
 }
 
-fn spawn_without_log_flags(by: &[&str], folder: &Path, more: &[&str]) -> Child {
+fn spawn_without_log_flags(by: &[&str], at: Ipv4Addr, folder: &Path, more: &[&str]) -> Child {
     program_by(by)
         .arg("--manifests")
         .arg(folder)
-        .args(["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--workers", "1"])
+        .args(["--listen", &format!("{at}:0"), "--http", "127.0.0.1:0", "--workers", "1"])
         .args(more)
         .stderr(Stdio::piped())
         .stdout(Stdio::piped())
@@ -126,7 +127,7 @@ fn spawn_without_log_flags(by: &[&str], folder: &Path, more: &[&str]) -> Child {
         .unwrap()
 }
 
-/// Of DNS and HTTP, if this is the line that tells them.
+/// Of DNS and HTTP, if this line has them.
 fn addresses(line: &str) -> Option<(SocketAddr, SocketAddr)> {
     let line = serde_json::from_str::<Value>(line).ok()?;
     if line["message"] != "answering" {
@@ -149,7 +150,13 @@ impl Process {
 
     /// Starts with log lines as the ClusterDNS of the folder says; it has to say JSON.
     pub(crate) fn start_without_log_flags(folder: &Path) -> Process {
-        Process::answering(spawn_without_log_flags(&[], folder, &[]))
+        Process::answering(spawn_without_log_flags(&[], Ipv4Addr::LOCALHOST, folder, &[]))
+    }
+
+    /// Starts on this address of loopback, for tests that need a certain port.
+    pub(crate) fn start_at(at: Ipv4Addr, folder: &Path, more: &[&str]) -> Process {
+        let more = [&["--log-format", "json"], more].concat();
+        Process::answering(spawn_without_log_flags(&[], at, folder, &more))
     }
 
     fn answering(mut child: Child) -> Process {
@@ -160,7 +167,7 @@ impl Process {
         Process { child, dns, http, log, output }
     }
 
-    /// The same; from then on nobody reads its log, but the pipe stays open for the result.
+    /// The same; from then on its log is not read, but the pipe stays open for the result.
     pub(crate) fn start_blocking(folder: &Path) -> (Process, ChildStderr) {
         let mut child = spawn(folder, &[]);
         let mut lines = BufReader::with_capacity(1, child.stderr.take().unwrap());
@@ -170,7 +177,7 @@ impl Process {
         (Process { child, dns, http, log: Arc::default(), output }, lines.into_inner())
     }
 
-    /// The same; from then on nobody reads its log, or can.
+    /// The same; from then on its log cannot be read.
     pub(crate) fn start_unread(folder: &Path) -> Process {
         let mut child = spawn(folder, &[]);
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -192,7 +199,7 @@ impl Process {
             let is_it = line["message"] == "probes are answered";
             is_it.then(|| line["http_address"].as_str()?.parse().ok())?
         };
-        let http = log.lock().unwrap().lines().find_map(of_probes).expect("told before");
+        let http = log.lock().unwrap().lines().find_map(of_probes).expect("logged before");
         Process { child, dns: nowhere, http, log, output }
     }
 
@@ -200,7 +207,7 @@ impl Process {
         self.log.lock().unwrap().clone()
     }
 
-    /// Waits for a line: the log is written beside what it tells of.
+    /// Waits for a line: the log is written by a thread of its own.
     pub(crate) fn wait_for_log(&self, text: &str) {
         wait_for(text, || self.log().contains(text).then_some(()));
     }

@@ -1,4 +1,4 @@
-//! The program under a load that is bounded in rate, in what is under way, and in time: nothing is lost when it is told
+//! The program under a load that is bounded in rate, in what is under way, and in time: nothing is lost when it is asked
 //! to stop (D1), and probes are answered while more comes than it can answer (D6).
 
 use std::io::{Read, Write};
@@ -36,7 +36,7 @@ pub(crate) fn is_answer(reply: &[u8], id: u16) -> bool {
     reply.len() > 12 && reply[..2] == id.to_be_bytes() && reply[3] & 0x0f == 0 && reply[7] == 1
 }
 
-/// Asks at [`RATE`] until told to stop, then waits for what is under way. Returns how many were asked; every one of
+/// Asks at [`RATE`] until it is stopped, then waits for what is under way. Returns how many were asked; every one of
 /// them was answered rightly, or it panics.
 fn ask_until(server: SocketAddr, stop: &AtomicBool) -> usize {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -135,7 +135,7 @@ fn d6_probes_are_answered_while_more_comes_than_it_can_answer() {
     let flood = std::thread::spawn(move || {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let packet = query(7);
-        // Replies are left in the socket's buffer, which then overflows: nobody here reads.
+        // Replies are left in the socket's buffer, which then overflows: no client reads.
         for _ in 0..FLOOD {
             let _ = socket.send_to(&packet, server);
         }

@@ -1,4 +1,4 @@
-//! Standard error: nobody who serves waits for its reader, and names cannot forge it.
+//! Standard error: no serving thread waits for its reader, and names cannot forge it.
 
 use super::harness::{Folder, Process, address, log_until, wait_for};
 use super::{CART, service};
@@ -38,7 +38,7 @@ fn a_log_pipe_that_is_full_stops_nothing() {
         let bad = |n| service(&format!("bad{round}-{n:02}"), &format!("nowhere{long}"));
         let text: String = (0..20).map(bad).collect();
         folder.write("b.yaml", &text);
-        wait_for("the mistakes to be told", || {
+        wait_for("the mistakes to be logged", || {
             let first = process.config()["skippedObjects"][0]["name"].clone();
             (first == format!("bad{round}-00")).then_some(())
         });
@@ -52,12 +52,12 @@ fn a_log_pipe_that_is_full_stops_nothing() {
 }
 
 #[test]
-fn a_log_that_nobody_reads_any_more_stops_nothing() {
+fn a_log_that_is_not_read_any_more_stops_nothing() {
     let folder = Folder::new();
     folder.write("a.yaml", &service("cart", "10.96.0.1"));
     let mut process = Process::start_unread(&folder.0);
     folder.write("a.yaml", "kind: Service\n  metadata: [\n");
-    wait_for("the mistake to be told", || {
+    wait_for("the mistake to be logged", || {
         (process.metric("clusterdns_unusable_files") == 1.0).then_some(())
     });
     folder.write("a.yaml", &service("cart", "10.96.0.2"));

@@ -67,7 +67,7 @@ fn a_file_that_stops_parsing_keeps_its_last_good_content() {
     folder.write("a.yaml", &service("cart", "10.96.0.1"));
     let process = Process::start(&folder.0, &[]);
     folder.write("a.yaml", "kind: Service\n  metadata: [\n");
-    let files = wait_for("the broken file to be told", || {
+    let files = wait_for("the broken file to be reported", || {
         let files = process.config()["files"].clone();
         (!files.as_array().unwrap().is_empty()).then_some(files)
     });
@@ -95,7 +95,7 @@ fn a_bad_cluster_dns_keeps_the_last_good_configuration() {
         "dns.yaml",
         &cluster_dns("{stubDomains: [{domain: cluster.local, servers: [{address: 10.0.0.1}]}]}"),
     );
-    let rejection = wait_for("the rejection to be told", || {
+    let rejection = wait_for("the rejection to be reported", || {
         let rejection = process.config()["rejection"].clone();
         (!rejection.is_null()).then_some(rejection)
     });
@@ -140,7 +140,7 @@ fn e44_a_cluster_dns_that_is_deleted_leaves_the_configuration_that_ran() {
     folder.write("dns.yaml", &cluster_dns("{domain: other.test}"));
     let process = Process::start(&folder.0, &[]);
     folder.remove("dns.yaml");
-    let warnings = wait_for("the loss to be told", || {
+    let warnings = wait_for("the loss to be logged", || {
         let warnings = process.config()["warnings"].clone();
         (!warnings.as_array().unwrap().is_empty()).then_some(warnings)
     });
@@ -178,7 +178,7 @@ fn a_folder_that_is_deleted_keeps_answering_and_one_made_again_is_followed() {
     write("10.96.0.1");
     let process = Process::start(&folder, &[]);
     std::fs::remove_dir_all(&folder).unwrap();
-    wait_for("the loss to be told", || {
+    wait_for("the loss to be logged", || {
         (process.metric("clusterdns_unusable_files") == 1.0).then_some(())
     });
     assert_eq!(process.ask(CART), address("10.96.0.1"));
@@ -236,7 +236,7 @@ fn http_says_how_it_is_and_nothing_more() {
 }
 
 #[test]
-fn d6_whoever_holds_every_http_connection_open_cannot_keep_probes_out() {
+fn d6_a_client_that_holds_every_http_connection_cannot_keep_probes_out() {
     let folder = Folder::new();
     let process = Process::start(&folder.0, &[]);
     let held: Vec<TcpStream> = (0..300)

@@ -57,7 +57,7 @@ fn what_cannot_work_fails_at_once_and_says_what_to_do() {
 }
 
 #[test]
-fn a_taken_port_is_told_before_the_manifests_are_read() {
+fn a_taken_port_is_reported_before_the_manifests_are_read() {
     let folder = Folder::new();
     folder.write("a.yaml", &service("cart", "10.96.0.1"));
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -117,7 +117,7 @@ fn livez_answers_while_manifests_are_read() {
 }
 
 #[test]
-fn version_and_help_are_told() {
+fn version_and_help_are_printed() {
     let version = String::from_utf8(run(&["--version"]).stdout).unwrap();
     assert_eq!(version, format!("clusterdns-dataplane {}\n", env!("CARGO_PKG_VERSION")));
     let help = String::from_utf8(run(&["--help"]).stdout).unwrap();

@@ -1,7 +1,7 @@
 //! The listener for DNS over TLS, as the configuration asks for it.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
 
 use tokio_rustls::rustls::crypto::ring;
@@ -12,6 +12,8 @@ use crate::load::{is_answer, query};
 use crate::service;
 
 const NAME: &str = "dns.example";
+/// Above those that need permission, below those that systems give away.
+const PORT: u16 = 8853;
 
 #[test]
 fn t8_the_program_serves_tls_as_the_configuration_asks() {
@@ -28,8 +30,10 @@ fn t8_the_program_serves_tls_as_the_configuration_asks() {
         .unwrap()
         .with_root_certificates(roots)
         .with_no_client_auth();
-    // Free a moment ago, and so most likely still.
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    // On an address of this process alone, so that no other program has its port.
+    let id = std::process::id();
+    let address = Ipv4Addr::new(127, 64 | (id >> 16) as u8 & 63, (id >> 8) as u8, id as u8);
+    let port = PORT;
     folder.write("a.yaml", &service("cart", "10.96.0.1"));
     folder.write(
         "dns.yaml",
@@ -38,8 +42,8 @@ fn t8_the_program_serves_tls_as_the_configuration_asks() {
              spec: {{listeners: {{tls: {{port: {port}, certificate: {{name: dns-tls}}}}}}}}\n"
         ),
     );
-    let process =
-        Process::start(&folder.0, &["--certificates-dir", certificates.0.to_str().unwrap()]);
+    let certificates = certificates.0.to_str().unwrap();
+    let process = Process::start_at(address, &folder.0, &["--certificates-dir", certificates]);
     let server = SocketAddr::new(process.dns.ip(), port);
     let stream = wait_for("the port to be open", || TcpStream::connect(server).ok());
     stream.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -12,7 +12,7 @@ use crate::harness::{House, OURS, Reply, Tcp, query, receive, udp};
 const LIMIT: u32 = 64;
 
 #[test]
-fn wr44_t7_without_a_descriptor_accepting_pauses_and_udp_goes_on() {
+fn wr44_t7_without_a_descriptor_accepting_pauses_and_udp_answers() {
     let program = std::env::current_exe().unwrap();
     let name = "descriptors::without_descriptors";
     let output = Command::new("sh")

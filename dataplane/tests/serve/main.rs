@@ -1,4 +1,4 @@
-//! The listening side over real sockets: one Service of our own, and an upstream that answers when it is told to.
+//! The listening side over real sockets: one Service of our own, and an upstream that answers when it is released.
 
 mod crowd;
 mod descriptors;

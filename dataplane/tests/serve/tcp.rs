@@ -129,7 +129,7 @@ fn limits_may_change_while_serving() {
         house.serving.counters().tcp_closed(CloseReason::Evicted) == 1
     });
     house.serving.set_limits(Limits { tcp_connections: 0, ..Limits::default() });
-    assert!(second.is_closed(), "although nobody comes in its place");
+    assert!(second.is_closed(), "although no other connection needs its place");
 }
 
 #[test]
@@ -171,5 +171,5 @@ fn a34_who_serves_is_never_asked_itself() {
     let mut client = Tcp::connect(house.address());
     assert_eq!(client.ask(1, THEIRS), Reply { id: 1, rcode: SERVFAIL, address: None });
     let unresolved: Vec<_> = house.forwarder.unresolved().filter(|(_, count)| *count > 0).collect();
-    assert_eq!(unresolved, [("no_server", 1)], "asked once, and nobody else");
+    assert_eq!(unresolved, [("no_server", 1)], "asked once, and no other server");
 }

@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn o11_a_served_schema_that_lacks_a_field_of_ours_is_outdated_and_a_newer_one_is_not() {
+    fn o11_a_served_schema_without_a_field_of_ours_is_outdated_and_a_newer_one_is_not() {
         let known = schema(&crds::v1alpha1::crd());
         assert!(known["properties"]["spec"]["properties"]["stubDomains"].is_object(), "a schema");
         assert!(!lacks(&known, &known));

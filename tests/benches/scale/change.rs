@@ -16,7 +16,7 @@ use crate::table::{Spread, row};
 /// Changes that are timed, one after the other.
 const TIMED: usize = 500;
 const TIMED_UNDER_LOAD: usize = 100;
-/// Changes a second. The second is more than most API servers of two cores take: what it comes to is told.
+/// Changes a second. The second is more than most API servers of two cores take: the rate it reaches is printed.
 const RATE: usize = 100;
 const RATES: [usize; 2] = [RATE, 1_000];
 const SECONDS: usize = 10;

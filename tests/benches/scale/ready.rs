@@ -10,7 +10,7 @@ use tests::scratch::Scratch;
 use crate::read_list;
 use crate::table::{row, s};
 
-/// Starts: the best is told, as whatever else the machine does makes them longer and never shorter.
+/// Starts: the best is printed, because other work on the machine makes them longer and never shorter.
 const STARTS: usize = 3;
 /// After which nothing moves any more.
 const REST: Duration = Duration::from_secs(5);

@@ -28,7 +28,7 @@ pub(crate) fn machine() {
     );
 }
 
-/// A number of durations in order, to be told by quantile.
+/// A number of durations in order, to be printed by quantile.
 #[derive(Debug, Default)]
 pub(crate) struct Spread(Vec<Duration>);
 

@@ -1,4 +1,4 @@
-//! S12: who may write a ClusterDNS decides what names mean, and nobody may because of what he may do already.
+//! S12: writing a ClusterDNS decides what names mean, so no other right of a person includes it.
 
 use kube::Client;
 use tests::objects::wait_for;
@@ -14,7 +14,7 @@ const READS: [&str; 3] = ["get", "list", "watch"];
 const WRITES: [&str; 4] = ["create", "update", "patch", "delete"];
 
 #[tokio::test]
-async fn s12_only_those_who_are_told_may_write_a_cluster_dns() {
+async fn s12_only_holders_of_the_role_may_write_a_clusterdns() {
     let Some(site) = Site::start().await else { return };
     site.helm("install", &[]);
     let client = site.plane.client().await;

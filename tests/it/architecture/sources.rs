@@ -2,10 +2,13 @@
 
 use std::env;
 
-use super::{files, quoted, read, rust_files, table};
+use super::{files, quoted, read, rust_files, table, tests};
 
 /// More lines than this need a reason in ARCHITECTURE.md.
 const LONG: usize = 400;
+
+/// The longest name of a test that fits into one line of a report.
+const LONGEST_TEST_NAME: usize = 80;
 
 /// Sockets, files, clocks, threads, locks, waiting, failing: none has a place among DNS decisions.
 const NOT_IN_THE_CORE: [&str; 25] = [
@@ -42,7 +45,7 @@ const MAY_READ_FILES: [&str; 4] = [
     "dataplane/src/snapshot",
     // The name servers of resolv.conf (FW3).
     "dataplane/src/forward/resolv_conf.rs",
-    // The host name, where no environment variable tells the pod's.
+    // The host name, where no environment variable has the pod's.
     "dataplane/src/identity.rs",
     // What the system says of this process.
     "dataplane/src/metrics/process.rs",
@@ -160,7 +163,7 @@ fn no_object_is_built_outside_desired() {
 }
 
 #[test]
-fn deciding_reads_no_clock_and_asks_nobody() {
+fn deciding_reads_no_clock_and_asks_no_server() {
     let deciding = ["decide", "desired", "report/status", "report/changes"];
     let pure = rust_files("operator/src/").into_iter().filter(|path| {
         let path = path.trim_start_matches("operator/src/");
@@ -242,4 +245,11 @@ fn no_file_names_a_folder_of_somebodys_machine() {
             assert!(!text.contains(folder.as_str()), "{path} names {folder}");
         }
     }
+}
+
+#[test]
+fn names_of_tests_have_at_most_80_letters() {
+    let long: Vec<String> =
+        tests().into_iter().filter(|name| name.len() > LONGEST_TEST_NAME).collect();
+    assert!(long.is_empty(), "{long:#?}");
 }

@@ -9,7 +9,7 @@ use super::{golden, object, objects, read};
 
 /// Rules that cannot be narrowed by name although they do more than read or create, and why.
 const OPEN: [(&str, &str); 2] = [
-    // One that may not run here is told why, whatever its name.
+    // An object that may not run here is refused with a reason, whatever its name.
     ("clusterdns:operator", "clusterdnses/status"),
     // Events have made-up names.
     ("clusterdns:operator-events", "events"),
@@ -93,7 +93,7 @@ fn s14_secrets_are_listed_where_labels_are_looked_at_and_else_by_name_or_not_at_
 }
 
 #[test]
-fn s7_whatever_is_not_read_or_created_is_narrowed_by_name() {
+fn s7_rights_beyond_reading_and_creating_are_narrowed_by_name() {
     for (case, text) in golden().into_iter().filter(|(case, _)| case != "everything") {
         for role in roles(&objects(&text)) {
             let name = role["metadata"]["name"].as_str().unwrap();

@@ -1,4 +1,4 @@
-//! The ConfigMap, which the planes share, and what Prometheus is told, which must be what pods tell.
+//! The ConfigMap, which the planes share, and what Prometheus asks for, which must be what pods serve.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use operator::decide::plan::CanaryPod;

@@ -117,7 +117,7 @@ fn the_data_plane_understands_its_command_line() {
 }
 
 #[test]
-fn the_data_plane_answers_on_the_ports_that_are_told() {
+fn the_data_plane_answers_on_the_ports_of_its_arguments() {
     for port in [53, 1053] {
         let spec = format!("{{service: {{podPort: {port}}}}}");
         let desired = desired(&dns(&spec), &observed(), |_| ());
@@ -217,7 +217,7 @@ fn the_administrator_adds_flags_variables_and_a_pull_policy() {
 }
 
 #[test]
-fn selectors_never_change_whatever_the_pods_are_labelled() {
+fn selectors_never_change_when_the_labels_of_pods_do() {
     let spec = "{placement: {podLabels: {team: a, k8s-app: mine}}, service: {adopt: true}}";
     let desired = desired(&dns(spec), &observed(), |plan| {
         let labels = [("k8s-app", "kube-dns"), ("app.kubernetes.io/name", "coredns")];

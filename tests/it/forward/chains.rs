@@ -43,7 +43,7 @@ async fn f15_fw42_a_loop_over_two_servers_is_servfail() {
 }
 
 #[tokio::test]
-async fn f18_g146_private_addresses_of_public_names_are_removed_and_stub_domains_are_exempt() {
+async fn f18_g146_private_addresses_are_removed_from_public_names_not_from_stub_domains() {
     let script = "server 10.0.0.2\nin.example.org. A\n  answer @ 60 A 10.9.9.9\n\
                   both.example.org. A\n  answer @ 60 A 10.9.9.9\n  answer @ 60 A 192.0.2.9\n\
                   in.example.org. AAAA\n  answer @ 60 AAAA fd00::9\n\

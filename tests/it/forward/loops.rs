@@ -141,7 +141,7 @@ async fn f13_two_instances_that_forward_to_each_other_end_it_and_report_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn f12_an_instance_that_forwards_to_itself_asks_nobody_and_stays_alive() {
+async fn f12_an_instance_that_forwards_to_itself_asks_no_server_and_stays_alive() {
     let one = Instance::start();
     one.forwards_to(one.address());
     let reply = ask(one.address(), "www.example.org.").await;

@@ -107,7 +107,7 @@ async fn fw54_queries_share_a_connection_and_it_is_used_again() {
 }
 
 #[tokio::test]
-async fn f8_a_reply_that_comes_too_late_reaches_nobody() {
+async fn f8_a_reply_that_comes_too_late_reaches_no_client() {
     let script = "server 10.0.0.2\nslow.example. A\n  delay 700ms\n  answer @ 60 A 192.0.2.1\n\
                   server 10.0.0.3\nslow.example. A\n  answer @ 60 A 192.0.2.2";
     let stage = Stage::new(script);

@@ -149,7 +149,7 @@ impl Stage {
 impl Drop for Stage {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            // A lookup that goes on keeps the place of the client that began it.
+            // A lookup in progress keeps the place of the client that began it.
             let (in_flight, lookups) = (self.forwarder.in_flight(), self.forwarder.lookups());
             assert!(in_flight <= lookups, "every slot was given back: {in_flight}, {lookups}");
         }

@@ -238,7 +238,7 @@ impl Play {
             }
         }
         let shown = self.subject.publish();
-        // E14: what changes nothing wakes nobody.
+        // E14: a change without effect publishes nothing.
         if must_be_quiet && shown { Err("something new was published".into()) } else { Ok(()) }
     }
 

@@ -138,7 +138,7 @@ fn w5_a_compression_pointer_in_the_question_is_formerr() {
     // Two that point to one another.
     let ring = [0xc0, 14, 0xc0, 12];
     formerr_header_only(&message([1, 0, 0, 0], &[&ring, A_IN]), Reason::Question);
-    // In the additional section pointers may lead backwards, where nobody follows them, and nowhere else.
+    // In the additional section pointers may lead backwards, where they are not followed, and nowhere else.
     let owner = |target: u16| {
         let record = [0, 1, 0, 1, 0, 0, 0, 5, 0, 4, 192, 0, 2, 1];
         [&(0xc000 | target).to_be_bytes()[..], &record].concat()

@@ -243,7 +243,7 @@ fn the_corpus_holds_the_questions() {
                 std::fs::write(&file, seed).unwrap();
             }
             let committed = std::fs::read(&file).unwrap_or_default();
-            assert!(committed == *seed, "{}: UPDATE_EXPECT=1 writes it anew", file.display());
+            assert!(committed == *seed, "{}: UPDATE_EXPECT=1 writes it", file.display());
         }
     }
 }

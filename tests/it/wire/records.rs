@@ -90,7 +90,7 @@ ANSWER      to-bare.shop.svc.cluster.local. 5 CNAME bare.shop.svc.cluster.local.
 }
 
 #[test]
-fn r15_ptr_names_the_service_the_endpoint_or_nobody() {
+fn r15_ptr_names_the_service_the_endpoint_or_nothing() {
     let core = shop();
     let found = |question: &str, target: &str| {
         let expected =

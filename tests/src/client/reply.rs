@@ -34,7 +34,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// The part of an identity that answers tell.
+    /// The part of an identity that answers show.
     pub(crate) fn of(identity: &dataplane_core::Identity) -> Names {
         Names { version: identity.version.clone(), pod_name: identity.pod_name.clone() }
     }

@@ -36,7 +36,7 @@ impl Phases {
     /// From before it exists.
     pub async fn start(client: &Client, name: &str) -> Phases {
         let all: Api<ClusterDNS> = Api::all(client.clone());
-        // The API server needs a moment for a resource that it has just been told of.
+        // The API server needs a moment until it serves a new resource.
         let from = wait_for("the resource to be served", async || {
             all.list(&ListParams::default()).await.ok()
         })

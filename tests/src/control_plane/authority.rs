@@ -9,7 +9,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio_rustls::rustls::{ServerConfig, crypto};
 
-/// Signs server certificates. Made anew for each use, so that nothing trusts it by accident.
+/// Signs server certificates. A new one for each use, so that nothing trusts it by accident.
 #[derive(Debug)]
 pub(crate) struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,

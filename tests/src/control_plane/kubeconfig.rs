@@ -1,4 +1,4 @@
-//! Kubeconfig files: how every client of a control plane under test is told where it is and who it is.
+//! Kubeconfig files: the address and the identity of every client of a control plane under test.
 
 use std::path::Path;
 
@@ -36,7 +36,7 @@ pub(crate) fn document(cluster: &Value, token: Option<&str>) -> String {
     )
 }
 
-/// The same for whoever holds the token in a file.
+/// The same with the token in a file.
 pub(crate) fn document_with_token_file(cluster: &Value, file: &Path) -> String {
     of_user(cluster, &json!({"tokenFile": file}))
 }

@@ -112,7 +112,7 @@ impl Ours {
         Ok(())
     }
 
-    /// Another serving certificate, by another authority, and another token; the API server starts anew with them.
+    /// Another serving certificate, by another authority, and another token; the API server starts again with them.
     /// Every file that clients read is there already when it does.
     pub(super) async fn renew_credentials(&mut self, scratch: &Scratch) -> anyhow::Result<()> {
         self.stop_api_server();
@@ -129,7 +129,7 @@ impl Ours {
             Process::start(program, &controller_manager_flags(), &self.directory)?;
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client().await?, "default");
         let deadline = Instant::now() + READY_WITHIN;
-        while accounts.get_opt("default").await?.is_none() {
+        while !matches!(accounts.get_opt("default").await, Ok(Some(_))) {
             controller_manager.ensure_running()?;
             anyhow::ensure!(
                 Instant::now() < deadline,
@@ -249,7 +249,7 @@ fn controller_manager_flags() -> Vec<String> {
     [
         "--kubeconfig=controller-manager.kubeconfig",
         "--leader-elect=false",
-        // No port: nobody asks it anything.
+        // No port: no test asks it anything.
         "--secure-port=0",
         // Each controller gets the rights it has in a real cluster; the program's own user has few.
         "--use-service-account-credentials=true",

@@ -37,7 +37,7 @@ pub fn path_of(program: &str) -> PathBuf {
     PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())
 }
 
-/// Says that the test running on this thread does not run. Where CI is set that is a failure: nobody reads the output
+/// Says that the test running on this thread does not run. Where CI is set that is a failure: people do not read the output
 /// of a passing run.
 pub(crate) fn report_not_run() {
     not_run("a real API server; `make tools` builds one");

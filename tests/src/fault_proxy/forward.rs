@@ -114,7 +114,7 @@ async fn reset_now(reset: &Notify) -> Result<Reply, Infallible> {
     std::future::pending().await
 }
 
-/// Never returns: nobody answers.
+/// Never returns: no answer comes.
 async fn lose(rules: &Rules, request: &Seen) -> Result<Reply, Infallible> {
     rules.lose(request.clone());
     std::future::pending().await

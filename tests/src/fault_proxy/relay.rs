@@ -135,7 +135,7 @@ async fn changed(changes: &mut watch::Receiver<()>, out: &Out) -> bool {
 }
 
 /// None at the end of the body, and when the client has gone. A failing API server ends it too: HTTP/1.1 chunks and
-/// Content-Length tell the client which of the two it was.
+/// Content-Length show the client which of the two it was.
 async fn next_chunk(body: &mut Body, out: &Out) -> Option<Bytes> {
     loop {
         let frame = tokio::select! {

@@ -116,7 +116,7 @@ pub struct Answered {
     pub status: u16,
 }
 
-/// A fault in force. The id tells a stream which ones it has been through.
+/// A fault in force. By its id a stream knows which ones it has been through.
 #[derive(Clone, Debug)]
 pub(super) struct Rule {
     pub(super) id: u64,

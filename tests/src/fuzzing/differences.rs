@@ -30,7 +30,7 @@ pub const REJECTED_BY_US: [Difference; 8] = [
     },
     Difference {
         what: "an option past the end of the OPT",
-        why: "N5: hickory-proto drops such options, or lets them go on behind the OPT",
+        why: "N5: hickory-proto drops such options, or reads them past the end of the OPT",
     },
 ];
 
@@ -38,7 +38,7 @@ pub const REJECTED_BY_US: [Difference; 8] = [
 pub const ACCEPTED_BY_US: [Difference; 2] = [
     Difference {
         what: "a record in the additional section that is not an OPT",
-        why: "only its extent is read: nobody asks what it says, and pointers in its owner are not followed",
+        why: "only its extent is read: its content is not needed, and pointers in its owner are not followed",
     },
     Difference {
         what: "what is in an option",

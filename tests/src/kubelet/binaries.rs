@@ -34,7 +34,7 @@ pub fn program(name: &str) -> PathBuf {
     // The whole workspace's features, as in `cargo test --workspace`, or dependencies would be built again.
     cargo.args(["build", "--quiet", "--offline", "--workspace", "--bin", name]);
     cargo.arg("--target-dir").arg(folder.parent().expect("the target folder"));
-    // What Cargo told this test about itself would be told to build scripts: ring's looks at it, and half of the tree
+    // What Cargo set for this test would reach build scripts: ring's looks at it, and half of the tree
     // would be built again, now and by the Cargo around us the next time.
     for (name, _) in std::env::vars_os() {
         let of_this_test =

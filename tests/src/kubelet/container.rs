@@ -17,7 +17,7 @@ use crate::process::Process;
 
 /// The user of our image, where a Pod does not choose another.
 const IMAGE_USER: i64 = 65532;
-/// What a Pod's resolv.conf says with `dnsPolicy: ClusterFirst`: the Service, which nobody serves here.
+/// What a Pod's resolv.conf says with `dnsPolicy: ClusterFirst`: the Service, which has no proxy here.
 const CLUSTER_DNS: &str =
     "nameserver 10.96.0.10\nsearch svc.cluster.local cluster.local\noptions ndots:5\n";
 
@@ -113,7 +113,7 @@ pub(super) fn log_of(folder: &Path) -> PathBuf {
     folder.join("nsenter.log")
 }
 
-/// Empty where nobody but root exists.
+/// Empty where no user but root exists.
 fn user(pod: &Pod, container: &Container) -> String {
     if !has_all_users() {
         return String::new();
@@ -216,7 +216,7 @@ pub(super) fn field(pod: &Pod, addresses: &[IpAddr], path: &str) -> Result<Strin
     Ok(value.unwrap_or_default())
 }
 
-/// `$(NAME)` becomes the variable's value, `$$(NAME)` stays as `$(NAME)`, and so does a name that nobody set.
+/// `$(NAME)` becomes the variable's value, `$$(NAME)` stays as `$(NAME)`, and so does a name that is not set.
 fn expand(text: &str, environment: &BTreeMap<String, String>) -> String {
     let mut expanded = String::new();
     let mut rest = text;

@@ -51,7 +51,7 @@ impl FakeNode {
         let node: Node = serde_json::from_value(self.manifest()).expect("a Node");
         let created = nodes.create(&PostParams::default(), &node).await;
         created.expect("the API server takes a Node");
-        // New Nodes are tainted until their kubelet says that they are ready; nobody else removes the taint here.
+        // New Nodes are tainted until their kubelet says that they are ready; no kubelet removes the taint here.
         let untainted = Patch::Merge(json!({"spec": {"taints": null}}));
         let patched = nodes.patch(&self.name, &PatchParams::default(), &untainted).await;
         patched.expect("the API server takes a Node");

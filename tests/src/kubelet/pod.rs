@@ -55,7 +55,7 @@ struct Life {
     ran: Arc<Mutex<Ran>>,
     known: Known,
     probes: Probes,
-    /// What the API server was told last.
+    /// The status that was written last.
     written: Option<Known>,
 }
 
@@ -65,7 +65,7 @@ enum End {
     Alone(i32),
     /// Because the Pod was deleted.
     Asked(i32),
-    /// The object is gone: nobody wants to know.
+    /// The object is gone: no status is written any more.
     Gone,
 }
 
@@ -181,7 +181,7 @@ impl Life {
         }
     }
 
-    /// Whether this end is not to be told.
+    /// Whether this end is not reported.
     fn is_hasty(&self) -> bool {
         std::mem::take(&mut self.ran.lock().expect("no panic").is_hasty)
     }
@@ -243,7 +243,7 @@ impl Life {
         Some(status.code().unwrap_or(-1))
     }
 
-    /// Tells the API server what it does not know yet; what it does not take is told the next time.
+    /// Writes a status that has changed; one that is not taken is written again the next time.
     async fn report(&mut self, pod: &Pod) {
         if self.written.as_ref() == Some(&self.known) {
             return;

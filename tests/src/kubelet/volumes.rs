@@ -19,7 +19,7 @@ use super::container::field;
 /// start of the container, which is when ConfigMaps and tokens are read.
 ///
 /// # Errors
-/// A ConfigMap that must be there is not (yet), or a kind of volume that nobody needed until now.
+/// A ConfigMap that must be there is not (yet), or a kind of volume that no test has needed.
 pub(super) async fn write(client: &Client, pod: &Pod, folder: &Path) -> Result<()> {
     let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_ref());
     for volume in volumes.into_iter().flatten() {

@@ -26,7 +26,7 @@ impl Cgroup {
         for hierarchy in hierarchies() {
             let own = hierarchy.join(&cgroup.name);
             fs::create_dir_all(&own)?;
-            // Only here does a new group have no processors and no memory until told.
+            // Here a new group has no processors and no memory until they are set.
             for file in ["cpuset.cpus", "cpuset.mems"] {
                 if own.join(file).exists() {
                     fs::write(own.join(file), fs::read(hierarchy.join(file))?)?;

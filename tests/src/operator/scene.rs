@@ -15,12 +15,12 @@ use crate::control_plane::{ControlPlane, Setup};
 use crate::crd::install;
 use crate::fault_proxy::FaultProxy;
 use crate::kubelet::{FakeNode, Kubelet, Settings};
+use crate::objects::Pauses;
 
 /// Where the Pods are.
 pub const NAMESPACE: &str = "kube-system";
 /// For what may take several looks of the operator, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(150);
-const POLL: Duration = Duration::from_millis(50);
 
 /// All of it; gone when dropped.
 pub struct Scene {
@@ -59,6 +59,7 @@ impl Scene {
         mut ask: impl FnMut() -> F,
     ) -> T {
         let deadline = Instant::now() + PATIENCE;
+        let mut pauses = Pauses::default();
         loop {
             if let Some(found) = ask().await {
                 return found;
@@ -66,7 +67,7 @@ impl Scene {
             if Instant::now() >= deadline {
                 panic!("{what}: not within {PATIENCE:?}\n{}", self.story().await);
             }
-            tokio::time::sleep(POLL).await;
+            pauses.pause().await;
         }
     }
 
@@ -80,14 +81,14 @@ impl Scene {
     ) -> String {
         let what = format!("{name}: {kind}={status}, {reason}");
         self.until(&what, async || {
-            let condition = self.told(name, kind).await?;
+            let condition = self.condition(name, kind).await?;
             (condition.0 == status && condition.1 == reason).then_some(condition.2)
         })
         .await
     }
 
     /// Status, reason and message of a condition about the present spec.
-    pub async fn told(&self, name: &str, kind: &str) -> Option<(String, String, String)> {
+    pub async fn condition(&self, name: &str, kind: &str) -> Option<(String, String, String)> {
         let dns = Api::<ClusterDNS>::all(self.client.clone()).get(name).await.ok()?;
         let status = dns.status.filter(|it| it.observed_generation == dns.metadata.generation)?;
         let condition = status.conditions.into_iter().find(|it| it.type_ == kind)?;
@@ -101,7 +102,7 @@ impl Scene {
         serde_json::from_str(map.data?.get(key)?).ok()
     }
 
-    /// The pods of a ClusterDNS that were not told to stop.
+    /// The pods of a ClusterDNS that are not being deleted.
     pub async fn pods(&self, name: &str) -> Vec<Pod> {
         let pods = Api::<Pod>::namespaced(self.client.clone(), NAMESPACE);
         let of_it = ListParams::default().labels(&format!("{}={name}", names::INSTANCE));

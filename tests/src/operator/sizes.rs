@@ -1,4 +1,4 @@
-//! How many pods a workload was told to have, at every event of it and of its ReplicaSets.
+//! How many pods a workload should have, at every event of it and of its ReplicaSets.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

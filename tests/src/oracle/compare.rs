@@ -237,7 +237,7 @@ fn sections(
         }
         for wanted in set.records.iter().filter(|_| !may_be_cut) {
             found.check(here.iter().any(|record| same(record, wanted)), || {
-                format!("{section} lacks {wanted:?}")
+                format!("{section} is missing {wanted:?}")
             });
         }
         let doubled = here.iter().enumerate().any(|(at, record)| here[..at].contains(record));
@@ -313,7 +313,7 @@ fn additional(found: &mut Differences, limit: usize, expected: &Reply, actual: &
             .map(|record| 10 + record.owner.wire_len() + record.data.octets())
             .sum();
         found.check(actual.len + size > limit, || {
-            format!("additional lacks {:?} although it fits", set.records)
+            format!("additional is missing {:?} although it fits", set.records)
         });
     }
     sections(found, "additional", &kept, &actual.additional, false);

@@ -109,7 +109,7 @@ impl Oracle {
                     needs.push(Resource::Namespaces);
                     Some(Local { node: Node::Missing, soa, needs, may_need: Vec::new() })
                 }
-                // A3: single names only for PTR; SERVFAIL while that cannot be told (§4.4).
+                // A3: single names only for PTR; SERVFAIL while that is not known (§4.4).
                 _ if qtype != rtype::PTR => None,
                 (Some(set), None) => {
                     Some(Local { node: Node::Exists(vec![set]), soa, needs, may_need: Vec::new() })

@@ -17,7 +17,7 @@ use crate::client;
 use crate::in_process::{InProcess, NOW_S, identity};
 use crate::upstream::Script;
 
-/// Nobody answered, and only errors came (N18).
+/// No server answered, or only with errors (N18).
 const NO_REACHABLE_AUTHORITY: u16 = 22;
 const NETWORK_ERROR: u16 = 23;
 

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_goes_on_from_a_version_that_is_known() {
+    fn a_watch_continues_from_a_known_version() {
         let mut store = Store::default();
         let before = store.put(service("a")).version;
         store.put(service("a"));

@@ -222,7 +222,7 @@ fn on_trial() -> Observed {
 }
 
 #[test]
-fn the_canary_is_asked_beside_a_pod_that_runs_stable_and_only_when_it_runs_what_it_tries() {
+fn the_canary_is_asked_beside_a_stable_pod_once_it_runs_what_it_tries() {
     let mut observed = on_trial();
     for (place, pod) in observed.pods.iter_mut().enumerate() {
         pod.status.as_mut().unwrap().pod_ip = Some(format!("10.244.0.{place}"));

@@ -267,7 +267,7 @@ fn o7_a_canary_is_progress_and_its_failure_waits_for_a_person() {
 }
 
 #[test]
-fn o14_a_changed_configuration_is_in_progress_until_every_ready_pod_says_that_it_runs_it() {
+fn o14_a_change_is_in_progress_until_every_ready_pod_reports_it() {
     let mut story = Story::settled("{rollout: {canary: false}}");
     story.edit("{rollout: {canary: false}, ttlSeconds: 7}");
     story.look(10);

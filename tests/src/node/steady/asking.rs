@@ -138,7 +138,7 @@ async fn keep(
     }
 }
 
-/// What a forwarder keeps; made anew when it was refused or closed, not when there was silence.
+/// What a forwarder keeps; made again when it was refused or closed, not after silence.
 #[derive(Default)]
 struct Kept {
     socket: Option<UdpSocket>,

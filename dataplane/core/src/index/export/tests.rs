@@ -205,7 +205,7 @@ fn e42_a_foreign_snapshot_is_forgotten_and_what_is_live_stays() {
 }
 
 #[test]
-fn e40_a_service_with_more_ports_than_are_kept_is_known_to_have_more_when_it_comes_back() {
+fn e40_a_service_with_too_many_ports_is_known_to_have_more_after_a_restart() {
     let port =
         |port: u16| ServicePort { name: format!("p{port}").into(), port, protocol: Protocol::Tcp };
     let Object::Service(service) = service("cart", ServiceKind::ClusterIp(Vec::new())) else {

@@ -35,7 +35,7 @@ fn o16_adopting_a_service_that_does_not_exist_is_refused() {
 }
 
 #[test]
-fn o16_a_deleted_service_of_ours_is_applied_with_the_addresses_it_had_and_keeps_them() {
+fn o16_a_deleted_service_of_ours_is_applied_with_its_former_addresses() {
     for spec in ["{}", ADOPT] {
         let dns = dns(spec);
         let mut observed = Observed { service: Some(own_service()), ..Observed::default() };

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn o16_a_deleted_service_is_gone_until_it_is_back_and_its_addresses_stay_in_the_status() {
+fn o16_the_status_keeps_the_addresses_of_a_deleted_service() {
     let mut story = Story::settled("{}");
     story.observed.service = None;
     let status = story.look(10);

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::context::Context;
 use crate::decide::plan::{Plan, SelectorPatch, ServicePlan, Size};
-use crate::decide::{adoption, rollout};
+use crate::decide::{adoption, config_map};
 use crate::desired::{Desired, Kind};
 use crate::names;
 use crate::observe::observed::{Child, Observed};
@@ -27,8 +27,8 @@ use crate::runtime::read::within;
 use crate::runtime::resources;
 use crate::runtime::write::WriteError;
 use memory::Why;
-use outcome::{Outcome, Written, told};
-use ownership::Whose;
+use outcome::{Outcome, Written, described};
+use ownership::Ownership;
 
 /// Applies, patches and prunes.
 ///
@@ -55,7 +55,7 @@ pub async fn apply(
         match apply_one(ctx, dns, (*kind, object), observed, plan).await {
             Ok(None) => {}
             Ok(Some((why, editor))) => {
-                let what = told(*kind, &namespace, &name);
+                let what = described(*kind, &namespace, &name);
                 outcome.written.push(Written { kind: *kind, what, why, editor });
             }
             Err(Failure::NotLeading(lost)) => return Err(lost),
@@ -106,19 +106,19 @@ async fn apply_one(
     let live = live(ctx, kind, &namespace, &name)
         .await
         .map_err(|why| Failure::Other(format!("{why:#}")))?;
-    match live.as_ref().map(|live| ownership::whose(live, dns)) {
-        None | Some(Whose::Ours) => {}
-        Some(Whose::Previous) => {
+    match live.as_ref().map(|live| ownership::ownership(live, dns)) {
+        None | Some(Ownership::Ours) => {}
+        Some(Ownership::Previous) => {
             let why = "it belongs to a deleted ClusterDNS of the same name and is about to go; this is tried again";
             return Err(Failure::Other(why.to_owned()));
         }
-        Some(Whose::Theirs) => {
+        Some(Ownership::Theirs) => {
             let why = "it exists and is not ours: rename it, delete it, or give this ClusterDNS another name";
             return Err(Failure::Other(why.to_owned()));
         }
     }
     let Some(why) = ctx.memory.why(kind, wanted, live.as_deref()) else { return Ok(None) };
-    tracing::debug!(?why, "applying {}", told(kind, &namespace, &name));
+    tracing::debug!(?why, "applying {}", described(kind, &namespace, &name));
     if kind == Kind::Deployment && live.is_some() {
         hold_replicas(ctx, (&namespace, &name), plan).await?;
     }
@@ -215,7 +215,7 @@ async fn create_again(
     match service::create_again(&ctx.client, &ctx.writes, (&namespace, manifest)).await {
         Ok(_) => outcome.written.push(Written {
             kind: Kind::Service,
-            what: told(Kind::Service, &namespace, &name),
+            what: described(Kind::Service, &namespace, &name),
             why: Why::Missing,
             editor: None,
         }),
@@ -243,7 +243,7 @@ pub async fn restore(
     if exists {
         return Ok(());
     }
-    let created = if rollout::state(observed).service.is_ours {
+    let created = if config_map::state(observed).service.is_ours {
         // Applied as ever, so that the fields are known as ours when the spec is acted on again.
         let params = PatchParams::apply(names::FIELD_MANAGER).force();
         let apply = Patch::Apply(&manifest);

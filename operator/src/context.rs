@@ -10,10 +10,10 @@ use crate::observe::caches::Caches;
 use crate::observe::certificates::Certificates;
 use crate::observe::observed::Offers;
 use crate::observe::sample::Samples;
-use crate::probe::compare::Places;
-use crate::probe::pod_reports::Answers;
+use crate::probe::compare::Rounds;
+use crate::probe::pod_reports::PodReports;
 use crate::report::events::Events;
-use crate::report::last_written::Reported;
+use crate::report::last_written::LastWritten;
 use crate::runtime::metrics::Metrics;
 use crate::runtime::write::Writes;
 use crate::settings::Settings;
@@ -29,17 +29,17 @@ pub struct Context {
     /// What watches keep.
     pub caches: Caches,
     /// What our pods say.
-    pub answers: Answers,
+    pub pod_reports: PodReports,
     /// Some of the cluster's Services, for what a canary is asked.
     pub samples: Samples,
     /// What the certificates of listeners were when they were last seen.
     pub certificates: Certificates,
     /// Who may ask canaries now.
-    pub places: Places,
+    pub rounds: Rounds,
     /// What was applied.
     pub memory: Memory,
     /// What was reported.
-    pub reported: Reported,
+    pub last_written: LastWritten,
     /// How long to wait after failures.
     pub backoff: Backoff,
     /// Kubernetes Events.

@@ -27,10 +27,10 @@ use crate::observe::certificates::Certificates;
 use crate::observe::observed::Offers;
 use crate::observe::sample::Samples;
 use crate::observe::{offers, relist};
-use crate::probe::compare::Places;
-use crate::probe::pod_reports::Answers;
+use crate::probe::compare::Rounds;
+use crate::probe::pod_reports::PodReports;
 use crate::report::events::Events;
-use crate::report::last_written::Reported;
+use crate::report::last_written::LastWritten;
 use crate::runtime::metrics::Metrics;
 use crate::runtime::write::{WriteError, Writes};
 use crate::settings::Settings;
@@ -75,12 +75,12 @@ pub async fn run(
         settings,
         writes,
         caches,
-        answers: Answers::default(),
+        pod_reports: PodReports::default(),
         samples: Samples::default(),
         certificates: Certificates::default(),
-        places: Places::default(),
+        rounds: Rounds::default(),
         memory: Memory::default(),
-        reported: Reported::default(),
+        last_written: LastWritten::default(),
         backoff: Backoff::default(),
         events,
         metrics,
@@ -156,7 +156,7 @@ async fn follow_offers(ctx: &Context, triggers: &Triggers, mut again_in: Duratio
                 again_in = next;
                 if is_new {
                     let all = ctx.caches.resources.state();
-                    triggers.wake(&all, all.iter().map(|dns| dns.name_any()));
+                    triggers.enqueue(&all, all.iter().map(|dns| dns.name_any()));
                 }
             }
             Err(error) => tracing::warn!("cannot learn what the API server offers: {error:#}"),
@@ -191,7 +191,7 @@ async fn reconcile(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Result<Action, Ne
     if dns.metadata.deletion_timestamp.is_some() {
         return Ok(Action::await_change());
     }
-    let dns = ctx.reported.newest(&dns);
+    let dns = ctx.last_written.newest(&dns);
     let (outcome, again) = match reconcile::reconcile(&dns, &ctx).await {
         Ok(reconcile::Reconciled { again, is_complete: true, .. }) => {
             ctx.backoff.succeeded(&name);

@@ -2,6 +2,7 @@
 //! which revision. Pure.
 
 pub mod plan;
+pub mod config_map;
 pub mod admit;
 pub mod adoption;
 pub mod disruption_budget;

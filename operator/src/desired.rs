@@ -1,6 +1,7 @@
 //! The objects that should exist for one ClusterDNS, in the order in which they are applied. Pure: no Kubernetes object
 //! is built anywhere else.
 
+pub mod kind;
 mod instance;
 mod service_account;
 mod cluster_role;
@@ -22,6 +23,7 @@ mod prometheus_rule;
 
 pub use autoscaler::QUERIES_PER_SECOND;
 pub use container::{CONTAINER, FLAGS, VARIABLES};
+pub use kind::Kind;
 pub use pod_labels::{labels_behind, may_select, own_labels, pod_labels, selects};
 pub use service::as_it_was;
 pub use volumes::{CERTIFICATES, CONFIGURATION, STATE};
@@ -38,39 +40,6 @@ use crate::names;
 use crate::observe::observed::Observed;
 use crate::settings::Settings;
 use instance::Instance;
-
-/// What we create; the order is that of application: rights before what needs them, the configuration before the pods.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// The pods' identity.
-    ServiceAccount,
-    /// What the pods may read of the whole cluster.
-    ClusterRole,
-    /// Who may.
-    ClusterRoleBinding,
-    /// The one ConfigMap the pods may read.
-    Role,
-    /// Who may.
-    RoleBinding,
-    /// The configuration.
-    ConfigMap,
-    /// What clients ask, unless it is adopted.
-    Service,
-    /// How many pods an eviction may take.
-    PodDisruptionBudget,
-    /// Who may connect.
-    NetworkPolicy,
-    /// The pods.
-    Deployment,
-    /// The pods, one per node.
-    DaemonSet,
-    /// Who says how many.
-    HorizontalPodAutoscaler,
-    /// Scraping.
-    PodMonitor,
-    /// Alerts.
-    PrometheusRule,
-}
 
 /// What should exist.
 #[derive(Clone, Debug, Default)]

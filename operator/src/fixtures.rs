@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use serde_json::{Value, json};
 
 use crate::decide::plan::RolloutPlan;
-use crate::observe::observed::{Check, Comparison, Observed, Outcome, PodAnswer, Said};
+use crate::observe::observed::{Check, Comparison, Observed, Outcome, PodReport, Reported};
 use crate::settings::{DataPlane, Settings};
 
 /// A ClusterDNS called `default` with this spec, as YAML.
@@ -117,21 +117,21 @@ pub(crate) fn write(observed: &mut Observed, plan: &RolloutPlan) {
 
 /// What pods say when they run this revision.
 pub(crate) fn says(observed: &mut Observed, pod: &str, revision: &str) {
-    let said = Said {
+    let reported = Reported {
         process: format!("{pod}-process"),
         revision: revision.to_owned(),
         max_format: 1,
         role: "stable".to_owned(),
-        ..Said::default()
+        ..Reported::default()
     };
-    let answer = PodAnswer { said: Ok(said), age: std::time::Duration::ZERO };
-    observed.answers.insert(format!("{pod}-uid"), answer);
+    let answer = PodReport { reported: Ok(reported), age: std::time::Duration::ZERO };
+    observed.pod_reports.insert(format!("{pod}-uid"), answer);
 }
 
 /// The same of a change of what it said.
-pub(crate) fn said<'a>(observed: &'a mut Observed, pod: &str) -> &'a mut Said {
-    let answer = observed.answers.get_mut(&format!("{pod}-uid")).expect("an answer");
-    answer.said.as_mut().expect("it said something")
+pub(crate) fn reported<'a>(observed: &'a mut Observed, pod: &str) -> &'a mut Reported {
+    let answer = observed.pod_reports.get_mut(&format!("{pod}-uid")).expect("an answer");
+    answer.reported.as_mut().expect("it said something")
 }
 
 /// One round with one check, which the canary and the stable pod pass or do not.

@@ -25,7 +25,7 @@ use serde::de::DeserializeOwned;
 
 use crate::context::Context;
 use crate::controller::triggers;
-use crate::decide::{admit, rollout};
+use crate::decide::{admit, config_map};
 use crate::desired::Kind;
 use crate::names;
 use crate::observe::observed::{Child, DnsService, Observed, Sample};
@@ -54,7 +54,7 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
     };
     let pods = caches.pods(&namespace, &instance);
     let config_map = fresh_config_map(ctx, &namespace, &name).await?;
-    let answers = ctx.answers.read(&pods, config_map.as_ref()).await;
+    let pod_reports = ctx.pod_reports.read(&pods, config_map.as_ref()).await;
     let budgets = caches.objects(Kind::PodDisruptionBudget, &namespace);
     let bundle = |map: &str| typed::<ConfigMap>(of(Kind::ConfigMap, map)).ok().flatten();
     let deployment = typed(of(Kind::Deployment, &name))?;
@@ -89,13 +89,13 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
         config_map,
         pods,
         foreign_pods,
-        answers,
+        pod_reports,
     };
-    if let Some((config, _)) = rollout::canary(&observed) {
+    if let Some((config, _)) = config_map::canary(&observed) {
         observed.sample = ctx.samples.read(&ctx.client, &config.exposure.service_selector).await;
     }
     // Asks pods that were chosen from what they have just said.
-    observed.comparison = compare(dns, &observed, &ctx.places).await;
+    observed.comparison = compare(dns, &observed, &ctx.rounds).await;
     is_the_canary_there(ctx, &mut observed, (&namespace, &instance)).await;
     Ok(observed)
 }
@@ -109,8 +109,8 @@ async fn is_the_canary_there(
 ) {
     let Some(uid) = observed.comparison.as_ref().map(|it| it.canary_uid.clone()) else { return };
     let Some(canary) = observed.pods.iter().find(|pod| pods::uid(pod) == uid) else { return };
-    let answer = ctx.answers.read_now(canary).await;
-    observed.answers.insert(uid, answer);
+    let answer = ctx.pod_reports.read_now(canary).await;
+    observed.pod_reports.insert(uid, answer);
     observed.pods = ctx.caches.pods(namespace, instance);
 }
 

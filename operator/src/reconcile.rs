@@ -74,11 +74,11 @@ pub async fn reconcile(dns: &ClusterDNS, ctx: &Context) -> anyhow::Result<Reconc
         tracing::info!(name = dns.name_any(), ?written, pruned = ?outcome.pruned, "applied");
     }
     let status = status::of(dns, &config, &plan, &outcome.applied, &observed, now);
-    let mut news = changes::of(dns.status.as_ref(), &status, &outcome.written, outcome.switched);
+    let mut changes = changes::of(dns.status.as_ref(), &status, &outcome.written, outcome.switched);
     let (namespace, service) = names::service(dns);
-    news.extend(changes::of_addresses(dns.status.as_ref(), &status, (&namespace, &service)));
+    changes.extend(changes::of_addresses(dns.status.as_ref(), &status, (&namespace, &service)));
     report(ctx, dns, status).await?;
-    ctx.events.news(dns, &news).await;
+    ctx.events.publish_changes(dns, &changes).await;
     // What a rollout says holds only if it was written; what was not is decided again.
     if !outcome.has_failed(Kind::ConfigMap) {
         ctx.events.publish(dns, &plan.rollout.notices).await;

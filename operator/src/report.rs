@@ -47,7 +47,7 @@ pub async fn report(
         .send_versioned("ClusterDNS", resources.patch_status(&name, &params, &patch))
         .await
     {
-        Ok(written) => ctx.reported.remember(written),
+        Ok(written) => ctx.last_written.remember(written),
         Err(error) if matches!(error.code(), Some(404 | 409)) => {
             tracing::debug!("no status: {error}")
         }

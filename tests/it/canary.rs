@@ -9,10 +9,12 @@ use hickory_proto::op::Message;
 use hickory_proto::rr::{Name, RecordType};
 use k8s_openapi::jiff::Timestamp;
 use operator::decide::plan::RolloutPlan;
-use operator::decide::rollout;
-use operator::observe::observed::{Observed, PodAnswer, Said, Sample, SampledService};
-use operator::probe::compare::judge::{Asked, Heard, Unheard};
-use operator::probe::compare::questions::{Question, questions};
+use operator::decide::{config_map, rollout};
+use operator::observe::observed::{Observed, PodReport, Reported, Sample, SampledService};
+use operator::probe::compare::judge::Asked;
+use operator::probe::compare::question::Question;
+use operator::probe::compare::questions::questions;
+use operator::probe::compare::reply::{NoReply, Reply};
 use operator::probe::compare::{comparison, query};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -41,7 +43,7 @@ struct Row {
     before: Value,
     spec: Value,
     #[serde(default)]
-    heard: Trouble,
+    heard: Problem,
     verdict: String,
     #[serde(default)]
     words: Vec<String>,
@@ -50,13 +52,13 @@ struct Row {
 /// What the operator hears instead of replies.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Trouble {
+struct Problem {
     canary: Option<String>,
     stable: Option<String>,
     rounds: Vec<i64>,
 }
 
-impl Trouble {
+impl Problem {
     fn is_in(&self, round: i64) -> bool {
         self.rounds.is_empty() || self.rounds.contains(&round)
     }
@@ -130,30 +132,32 @@ impl<'a> Stage<'a> {
 
     /// Every pod runs what it was given.
     fn pods_follow(&mut self) {
-        let state = rollout::state(&self.observed);
+        let state = config_map::state(&self.observed);
         for number in 1..4 {
             let uid = format!("dns-{number}-uid");
             let is_canary = state.canary_pod.as_ref().is_some_and(|pod| pod.uid == uid);
             let revision = if is_canary { &state.canary } else { &state.stable };
-            let said = Said {
+            let reported = Reported {
                 process: uid.clone(),
                 revision: revision.clone(),
                 max_format: 1,
-                ..Said::default()
+                ..Reported::default()
             };
-            self.observed.answers.insert(uid, PodAnswer { said: Ok(said), age: Duration::ZERO });
+            self.observed
+                .pod_reports
+                .insert(uid, PodReport { reported: Ok(reported), age: Duration::ZERO });
         }
     }
 
     /// One round of questions, as the operator would hear it.
     fn round(&mut self, round: i64) {
-        let state = rollout::state(&self.observed);
+        let state = config_map::state(&self.observed);
         let (config, before) = (&self.configs.0, &self.configs.1);
         let asked: Vec<Asked> = questions(config, before, &self.observed, "fresh")
             .into_iter()
             .map(|question| {
                 let trouble = Some(&self.row.heard).filter(|trouble| trouble.is_in(round));
-                let of = |which: fn(&Trouble) -> &Option<String>| {
+                let of = |which: fn(&Problem) -> &Option<String>| {
                     trouble.and_then(|trouble| which(trouble).as_deref())
                 };
                 let canary = heard(&self.canary, &question, of(|trouble| &trouble.canary));
@@ -163,8 +167,8 @@ impl<'a> Stage<'a> {
             .collect();
         let uid = state.canary_pod.expect("a canary").uid;
         let configs = (config, before);
-        let said = comparison(&uid, &state.canary, configs, &self.observed, &asked);
-        self.observed.comparison = Some(said);
+        let reported = comparison(&uid, &state.canary, configs, &self.observed, &asked);
+        self.observed.comparison = Some(reported);
     }
 
     /// What became of it, and the words for it.
@@ -196,11 +200,11 @@ impl<'a> Stage<'a> {
 }
 
 /// What a pod replies to each part of a question, or what is heard instead.
-fn heard(core: &Core, question: &Question, instead: Option<&str>) -> Vec<Heard> {
+fn heard(core: &Core, question: &Question, instead: Option<&str>) -> Vec<Reply> {
     let one = |(name, kind): &(Name, RecordType)| match instead {
-        Some("silent") => Err(Unheard::Silent("no reply within 1 s".to_owned())),
-        Some("closed") => Err(Unheard::Closed("connection refused".to_owned())),
-        Some("unsent") => Err(Unheard::Unsent("no route to host".to_owned())),
+        Some("silent") => Err(NoReply::Silent("no reply within 1 s".to_owned())),
+        Some("closed") => Err(NoReply::Closed("connection refused".to_owned())),
+        Some("unsent") => Err(NoReply::Unsent("no route to host".to_owned())),
         Some(other) => panic!("no pod gets {other}"),
         None => {
             let packet = query(name, *kind).to_vec().expect("a query");

@@ -50,7 +50,7 @@ impl Outcome {
     }
 
     pub(super) fn failed(&mut self, kind: Kind, namespace: &str, name: &str, why: String) {
-        let what = told(kind, namespace, name);
+        let what = described(kind, namespace, name);
         tracing::warn!("{what} could not be written: {why}");
         self.failed.insert(kind);
         self.applied.failures.push((what, why));
@@ -70,7 +70,7 @@ pub struct Applied {
 }
 
 /// Kind, namespace and name, for people.
-pub(super) fn told(kind: Kind, namespace: &str, name: &str) -> String {
+pub(super) fn described(kind: Kind, namespace: &str, name: &str) -> String {
     match namespace {
         "" => format!("{} {name}", resources::name(kind)),
         namespace => format!("{} {namespace}/{name}", resources::name(kind)),

@@ -9,7 +9,7 @@ use crate::observe::is_owned;
 
 /// Whose an object is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whose {
+pub(super) enum Ownership {
     /// This ClusterDNS's, or left behind by one of its name that was deleted without its children: taken over.
     Ours,
     /// Of a ClusterDNS of the same name before this one: the garbage collector is about to delete it.
@@ -19,9 +19,9 @@ pub(super) enum Whose {
 }
 
 /// Whose it is.
-pub(super) fn whose(live: &DynamicObject, dns: &ClusterDNS) -> Whose {
+pub(super) fn ownership(live: &DynamicObject, dns: &ClusterDNS) -> Ownership {
     if is_owned(live, dns) {
-        return Whose::Ours;
+        return Ownership::Ours;
     }
     let kind = ClusterDNS::kind(&());
     if live
@@ -29,15 +29,15 @@ pub(super) fn whose(live: &DynamicObject, dns: &ClusterDNS) -> Whose {
         .iter()
         .any(|owner| owner.kind == kind && owner.name == dns.name_any())
     {
-        return Whose::Previous;
+        return Ownership::Previous;
     }
     let has = |key: &str, value: &str| live.labels().get(key).is_some_and(|label| label == value);
     let is_orphan = live.owner_references().is_empty()
         && has(names::MANAGED_BY, names::FIELD_MANAGER)
         && has(names::INSTANCE, &dns.name_any());
     match is_orphan {
-        true => Whose::Ours,
-        false => Whose::Theirs,
+        true => Ownership::Ours,
+        false => Ownership::Theirs,
     }
 }
 
@@ -54,13 +54,13 @@ mod tests {
         let labels = json!({"app.kubernetes.io/managed-by": "clusterdns-operator", "clusterdns.dev/instance": "a"});
         let case = |owners: Value, labels: &Value| {
             let object = json!({"metadata": {"name": "clusterdns-a", "ownerReferences": owners, "labels": labels}});
-            whose(&serde_json::from_value(object).unwrap(), &dns)
+            ownership(&serde_json::from_value(object).unwrap(), &dns)
         };
-        assert_eq!(case(owner("new"), &labels), Whose::Ours);
-        assert_eq!(case(owner("old"), &labels), Whose::Previous);
-        assert_eq!(case(json!([]), &labels), Whose::Ours);
-        assert_eq!(case(json!([]), &json!({})), Whose::Theirs);
+        assert_eq!(case(owner("new"), &labels), Ownership::Ours);
+        assert_eq!(case(owner("old"), &labels), Ownership::Previous);
+        assert_eq!(case(json!([]), &labels), Ownership::Ours);
+        assert_eq!(case(json!([]), &json!({})), Ownership::Theirs);
         let stranger = json!([{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "n"}]);
-        assert_eq!(case(stranger, &labels), Whose::Theirs);
+        assert_eq!(case(stranger, &labels), Ownership::Theirs);
     }
 }

@@ -42,9 +42,9 @@ pub async fn follow(ctx: &Context, triggers: &Triggers) {
         for name in known.keys().filter(|name| !now.contains_key(name.as_str())) {
             ctx.metrics.gone(name);
             ctx.backoff.forget(name);
-            ctx.reported.forget(name);
+            ctx.last_written.forget(name);
         }
-        triggers.wake(&all, disputed(&known, &now, &all));
+        triggers.enqueue(&all, disputed(&known, &now, &all));
         known = now;
         tokio::time::sleep(wait).await;
     }

@@ -33,7 +33,7 @@ pub struct Triggers {
 impl Triggers {
     /// Something has changed that concerns these, as far as they exist. The others are left alone: with many ClusterDNS
     /// everything that one of them writes would wake all.
-    pub fn wake(&self, all: &[Arc<ClusterDNS>], names: impl IntoIterator<Item = String>) {
+    pub fn enqueue(&self, all: &[Arc<ClusterDNS>], names: impl IntoIterator<Item = String>) {
         let exists = |name: &String| all.iter().any(|dns| dns.metadata.name.as_ref() == Some(name));
         let mut concerned = self.concerned.lock().expect("nothing panics while holding this lock");
         concerned.extend(names.into_iter().filter(exists));
@@ -203,13 +203,13 @@ mod tests {
         let all: Vec<_> = (0..200).map(|n| dns(&format!("d{n}"), json!({}))).collect();
         let triggers = Arc::new(Triggers::default());
         for _ in 0..1_000 {
-            triggers.wake(&all, ["d7".to_owned(), "d150".to_owned(), "gone".to_owned()]);
+            triggers.enqueue(&all, ["d7".to_owned(), "d150".to_owned(), "gone".to_owned()]);
         }
         assert_eq!(given(&triggers).await, ["d150", "d7"]);
         assert_eq!(given(&triggers).await, [] as [&str; 0], "what was taken is no news");
-        triggers.wake(&all, ["gone".to_owned()]);
+        triggers.enqueue(&all, ["gone".to_owned()]);
         assert_eq!(given(&triggers).await, [] as [&str; 0]);
-        triggers.wake(&all, all.iter().map(|dns| dns.name_any()));
+        triggers.enqueue(&all, all.iter().map(|dns| dns.name_any()));
         assert_eq!(given(&triggers).await.len(), 200);
     }
 

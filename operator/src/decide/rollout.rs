@@ -2,12 +2,9 @@
 //! first; it reaches the others only when that pod was seen to run it and answered as well as they do. Pure: all state is in
 //! rollout.json, so that a new leader goes on where the last one stopped.
 
-mod state;
 mod trial;
 mod rounds;
 mod retry;
-
-pub use state::{CANARY, ROLLOUT, STABLE, canary, stable, state, state_in, untouched};
 
 use std::time::Duration;
 
@@ -16,10 +13,10 @@ use crds::{ClusterDNS, Config, config};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::decide::adoption;
+use crate::decide::config_map::{self, Current};
 use crate::decide::plan::{Notice, RolloutPlan, RolloutState};
 use crate::observe::observed::Observed;
 use crate::observe::pods;
-use state::Written;
 
 /// Ready pods without which nothing can be compared, so that nothing is tried.
 const PODS_TO_TRY: usize = 2;
@@ -37,7 +34,7 @@ const OLDEST_FORMAT: u32 = 1;
 
 /// What the configuration ConfigMap should hold now.
 pub fn plan(dns: &ClusterDNS, config: &Config, observed: &Observed, now: Timestamp) -> RolloutPlan {
-    let written = Written::read(observed);
+    let written = Current::read(observed);
     let config = Config { format: format(&written, observed), ..config.clone() };
     let asked = Asked { revision: config.revision(), text: config.to_json() };
     let mut plan = decide(dns, &asked, &written, observed, now);
@@ -57,7 +54,7 @@ pub fn plan(dns: &ClusterDNS, config: &Config, observed: &Observed, now: Timesta
 }
 
 /// The pod on which a revision failed last, while that pod exists: its node may be the reason.
-fn failed_pod(plan: &RolloutPlan, written: &Written, observed: &Observed) -> String {
+fn failed_pod(plan: &RolloutPlan, written: &Current, observed: &Observed) -> String {
     let newest = [&plan.state.failed_pod, &written.state.failed_pod];
     let exists = |uid: &&&String| observed.pods.iter().any(|pod| pods::uid(pod) == **uid);
     newest
@@ -77,7 +74,7 @@ struct Asked {
 fn decide(
     dns: &ClusterDNS,
     asked: &Asked,
-    written: &Written,
+    written: &Current,
     observed: &Observed,
     now: Timestamp,
 ) -> RolloutPlan {
@@ -123,15 +120,16 @@ fn decide(
 /// Do all pods that say what they run refuse what they were given? None could then be compared with, and a configuration
 /// that repairs it would wait for ever.
 fn all_refuse(observed: &Observed) -> bool {
-    let mut said = pods::ready(observed).filter_map(|pod| pods::said(observed, pod)).peekable();
-    said.peek().is_some() && said.all(|said| said.rejection.is_some())
+    let mut reported =
+        pods::ready(observed).filter_map(|pod| pods::reported(observed, pod)).peekable();
+    reported.peek().is_some() && reported.all(|reported| reported.rejection.is_some())
 }
 
 /// Waits a while for a second pod, because a drained node is no reason to skip the trial; then every pod gets it untried.
 fn without_trial(
     dns: &ClusterDNS,
     asked: &Asked,
-    written: &Written,
+    written: &Current,
     observed: &Observed,
     now: Timestamp,
 ) -> RolloutPlan {
@@ -172,7 +170,7 @@ fn is_over(since: &str, time: SignedDuration, now: Timestamp) -> bool {
 }
 
 /// Somebody else wrote into stable.json: what it was is known only if it is what the spec asks for, or nothing at all.
-fn must_be_replaced(written: &Written, asked: &Asked) -> bool {
+fn must_be_replaced(written: &Current, asked: &Asked) -> bool {
     written.is_foreign && asked.revision != written.state.failed
 }
 
@@ -208,29 +206,47 @@ fn keep(stable: &str, state: &RolloutState) -> RolloutPlan {
 }
 
 /// The newest format that all running pods know. Silent pods may know as little as what is written now tells.
-fn format(written: &Written, observed: &Observed) -> u32 {
-    let known = |pod| match observed.answers.get(pods::uid(pod)).map(|answer| &answer.said) {
-        Some(Ok(said)) => Some(said.max_format.max(OLDEST_FORMAT)),
+fn format(written: &Current, observed: &Observed) -> u32 {
+    let known = |pod| match observed.pod_reports.get(pods::uid(pod)).map(|answer| &answer.reported)
+    {
+        Some(Ok(reported)) => Some(reported.max_format.max(OLDEST_FORMAT)),
         Some(Err(_)) | None => written.format,
     };
     pods::ready(observed).filter_map(known).fold(config::FORMAT, u32::min)
 }
 
 /// RBAC is wide before a document that needs it is written, and until no pod can still run one.
-fn needs_pods(plan: &RolloutPlan, written: &Written, observed: &Observed) -> bool {
+fn needs_pods(plan: &RolloutPlan, written: &Current, observed: &Observed) -> bool {
     let verified = |text: &String| {
         Config::from_json(text).is_ok_and(|(config, _)| config.pod_records == PodRecords::Verified)
     };
     if verified(&plan.stable) || plan.canary.as_ref().is_some_and(verified) {
         return true;
     }
-    let runs_it =
-        |pod| pods::said(observed, pod).is_some_and(|said| said.revision == plan.state.stable);
+    let runs_it = |pod| {
+        pods::reported(observed, pod).is_some_and(|reported| reported.revision == plan.state.stable)
+    };
     // Of many pods some are asked, who speak for all.
     let mut asked =
-        pods::ready(observed).filter(|pod| observed.answers.contains_key(pods::uid(pod)));
+        pods::ready(observed).filter(|pod| observed.pod_reports.contains_key(pods::uid(pod)));
     let is_settled = written.state.stable == plan.state.stable && asked.all(runs_it);
     written.state.needs_pods && !is_settled
+}
+
+/// What is written now, where nothing is to be written.
+pub fn untouched(observed: &Observed, desired_revision: String) -> RolloutPlan {
+    let Current { stable, format: _, state, is_foreign: _ } = Current::read(observed);
+    RolloutPlan {
+        stable: stable.unwrap_or_default(),
+        canary: config_map::text(observed.config_map.as_ref(), config_map::CANARY)
+            .map(str::to_owned),
+        needs_pods: state.needs_pods,
+        state,
+        desired_revision,
+        again_in: None,
+        held: None,
+        notices: Vec::new(),
+    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::ConfigMap;
 
 use super::instance::Instance;
-use crate::decide::rollout::{CANARY, ROLLOUT, STABLE};
+use crate::decide::config_map::{CANARY, ROLLOUT, STABLE};
 
 pub(super) fn config_map(of: &Instance<'_>) -> ConfigMap {
     let rollout = &of.plan.rollout;

@@ -213,7 +213,7 @@ impl Caches {
                                 continue;
                             };
                             let all = all.state();
-                            triggers.wake(&all, whose(&all, object));
+                            triggers.enqueue(&all, whose(&all, object));
                         }
                         Err(error) => {
                             metrics.watch_failed();
@@ -249,7 +249,7 @@ impl Caches {
                 let size = super::cluster_size::of(nodes.state().iter().map(AsRef::as_ref));
                 if before.replace(size).is_some_and(|before| before != size) {
                     let all = all.state();
-                    triggers.wake(&all, all.iter().map(|dns| dns.name_any()));
+                    triggers.enqueue(&all, all.iter().map(|dns| dns.name_any()));
                 }
             }
         });

@@ -30,7 +30,7 @@ pub struct Certificates {
 
 /// What the Secrets are that listeners name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Look {
+pub struct Read {
     /// By name.
     pub found: BTreeMap<String, Certificate>,
     /// Those that could not be looked at, and why: they are what they were.
@@ -47,9 +47,9 @@ impl Certificates {
         wanted: BTreeSet<&str>,
         named: &[String],
         mounted: &BTreeSet<String>,
-    ) -> Look {
+    ) -> Read {
         let secrets = Api::<Secret>::namespaced(client.clone(), namespace);
-        let mut read = Look::default();
+        let mut read = Read::default();
         for name in wanted {
             let is_named = named.iter().any(|one| one == name);
             let seen = look(&secrets, name, is_named).await;
@@ -60,7 +60,7 @@ impl Certificates {
 
     fn add(
         &self,
-        read: &mut Look,
+        read: &mut Read,
         (namespace, name): (&str, &str),
         seen: anyhow::Result<Certificate>,
         is_mounted: bool,
@@ -141,7 +141,7 @@ mod tests {
     fn s14_a_secret_that_cannot_be_read_costs_its_own_listener_at_most() {
         let certificates = Certificates::default();
         let look = |name: &str, seen: anyhow::Result<Certificate>, is_mounted| {
-            let mut read = Look::default();
+            let mut read = Read::default();
             certificates.add(&mut read, ("dns", name), seen, is_mounted);
             (read.found[name], read.unread.get(name).cloned())
         };

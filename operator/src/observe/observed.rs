@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 
-use crate::desired::Kind;
+use crate::desired::kind::Kind;
 
 /// One look at the cluster for one ClusterDNS.
 #[derive(Clone, Debug, Default)]
@@ -48,9 +48,9 @@ pub struct Observed {
     /// Looked for only where the Service is to be left to them.
     pub foreign_pods: Vec<Pod>,
     /// What our ready pods said when last asked, by pod uid.
-    pub answers: BTreeMap<String, PodAnswer>,
+    pub pod_reports: BTreeMap<String, PodReport>,
     /// The canary's and a stable pod's answers side by side, when a canary runs and was asked in this look: what
-    /// [`crate::probe::compare::compare`] brings, after `answers` of both were read anew.
+    /// [`crate::probe::compare::compare`] brings, after `pod_reports` of both were read anew.
     pub comparison: Option<Comparison>,
     /// Some of the cluster's namespaces and Services, for what a canary is asked: read while one is on trial.
     pub sample: Sample,
@@ -140,16 +140,16 @@ pub struct Offers {
 
 /// What a pod says at `/config`, or why it did not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PodAnswer {
+pub struct PodReport {
     /// What it said, or why nothing.
-    pub said: Result<Said, String>,
+    pub reported: Result<Reported, String>,
     /// How long ago it was asked.
     pub age: Duration,
 }
 
 /// `/config` of one pod, as far as the operator reads it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct Reported {
     /// Which process said it: random, another after each restart. Empty: its version does not say.
     pub process: String,
     /// Revision that it runs.

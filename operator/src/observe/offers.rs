@@ -24,14 +24,14 @@ const CUSTOM_METRICS: &str = "custom.metrics.k8s.io";
 
 /// What was read.
 #[derive(Debug)]
-pub struct Look {
+pub struct Read {
     /// What is offered; what could not be read is as before.
     pub offers: Offers,
     /// What could not be read, and why.
     pub unread: Vec<String>,
 }
 
-impl Look {
+impl Read {
     /// When to look again.
     pub fn again_in(&self) -> Duration {
         let is_settled = self.unread.is_empty() && !self.offers.crd_is_outdated;
@@ -43,7 +43,7 @@ impl Look {
 ///
 /// # Errors
 /// When it does not answer what it knows by itself; what was known before stays true enough.
-pub async fn read(client: &Client, before: Offers) -> anyhow::Result<Look> {
+pub async fn read(client: &Client, before: Offers) -> anyhow::Result<Read> {
     let version = client.apiserver_version();
     let version = within(version).await.context("cannot read its version")?;
     let groups = client.list_api_groups();
@@ -67,7 +67,7 @@ pub async fn read(client: &Client, before: Offers) -> anyhow::Result<Look> {
         minor: minor(&version.minor),
         crd_is_outdated: or_before(crd_is_outdated, before.crd_is_outdated, &mut unread),
     };
-    Ok(Look { offers, unread })
+    Ok(Read { offers, unread })
 }
 
 fn or_before<T>(read: anyhow::Result<T>, before: T, unread: &mut Vec<String>) -> T {

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::decide::plan::RolloutState;
-use crate::observe::observed::{Observed, Said};
+use crate::observe::observed::{Observed, Reported};
 
 /// The label by which a Deployment tells the pods of its templates apart.
 const TEMPLATE_HASH: &str = "pod-template-hash";
@@ -42,7 +42,7 @@ pub fn restarts(pod: &Pod) -> u32 {
     statuses.map(|status| u32::try_from(status.restart_count).unwrap_or(0)).sum()
 }
 
-/// Its uid, the key of [`Observed::answers`].
+/// Its uid, the key of [`Observed::pod_reports`].
 pub fn uid(pod: &Pod) -> &str {
     pod.metadata.uid.as_deref().unwrap_or_default()
 }
@@ -65,8 +65,8 @@ pub fn has_labels(pod: &Pod, labels: &BTreeMap<String, String>) -> bool {
 }
 
 /// What it said when it was last asked, if it said anything.
-pub fn said<'a>(observed: &'a Observed, pod: &Pod) -> Option<&'a Said> {
-    observed.answers.get(uid(pod))?.said.as_ref().ok()
+pub fn reported<'a>(observed: &'a Observed, pod: &Pod) -> Option<&'a Reported> {
+    observed.pod_reports.get(uid(pod))?.reported.as_ref().ok()
 }
 
 /// Ready pods that have said that they run something else than every pod is to run, without a reason.
@@ -76,8 +76,9 @@ pub fn behind<'a>(
 ) -> impl Iterator<Item = &'a Pod> {
     let canary = state.canary_pod.as_ref().map(|pod| pod.uid.as_str());
     ready(observed).filter(move |pod| {
-        let is_other = said(observed, pod)
-            .is_some_and(|said| said.revision != state.stable && said.rejection.is_none());
+        let is_other = reported(observed, pod).is_some_and(|reported| {
+            reported.revision != state.stable && reported.rejection.is_none()
+        });
         is_other && Some(uid(pod)) != canary
     })
 }

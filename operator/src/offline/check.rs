@@ -63,7 +63,7 @@ pub fn check(args: &args::Check, out: &mut dyn Write) -> std::io::Result<Outcome
         // In a file for programs it would be no JSON.
         match args.output {
             Format::Text => writeln!(out, "{why}")?,
-            Format::Json | Format::Sarif => tell(why),
+            Format::Json | Format::Sarif => print_error(why),
         }
     }
     out.write_all(findings.written(args.output, verdict(outcome)).as_bytes())?;
@@ -71,7 +71,7 @@ pub fn check(args: &args::Check, out: &mut dyn Write) -> std::io::Result<Outcome
 }
 
 /// On standard error, where it is no part of the result.
-fn tell(why: &str) {
+fn print_error(why: &str) {
     let _ = writeln!(std::io::stderr(), "{why}");
 }
 

@@ -96,7 +96,7 @@ pub fn rendered(dns: &ClusterDNS, settings: &Settings) -> Result<String, String>
     Ok(text)
 }
 
-/// Said before the objects, because a reader would take them for more than they are.
+/// Written before the objects, because a reader would take them for more than they are.
 fn assumptions(dns: &ClusterDNS, service: &ServicePlan) -> String {
     let mut text = format!(
         "# ClusterDNS {}: what is applied for it in a new cluster of two nodes, owner references aside.\n",

@@ -1,9 +1,12 @@
 //! Asks the canary and a stable pod the same things at the same time, as a client would. An edge: what is asked and how
 //! replies are judged is pure, in the modules below.
 
+pub mod question;
 pub mod questions;
 mod groups;
 mod ask;
+pub mod reply;
+mod upstream_health;
 pub mod judge;
 pub mod clients;
 
@@ -14,7 +17,7 @@ use crds::{ClusterDNS, Config};
 use futures::stream::{self, StreamExt};
 use tokio::sync::Semaphore;
 
-use crate::decide::rollout;
+use crate::decide::config_map;
 use crate::observe::observed::{Comparison, Observed};
 use crate::observe::pods;
 use ask::ask;
@@ -27,25 +30,25 @@ const SIDE_BY_SIDE: usize = 32;
 
 /// Rounds of questions in progress, of all ClusterDNS: one round may take 15 s, and those that are not on trial must be looked
 /// at meanwhile. Fewer than the looks that go on side by side.
-const ROUNDS: usize = 8;
+const MAX_ROUNDS: usize = 8;
 
-/// Who asks now. Each ClusterDNS on trial needs one of a few places for a round.
+/// Permits for rounds of questions, of which only [`MAX_ROUNDS`] run at a time.
 #[derive(Debug)]
-pub struct Places(Semaphore);
+pub struct Rounds(Semaphore);
 
-impl Default for Places {
-    fn default() -> Places {
-        Places(Semaphore::new(ROUNDS))
+impl Default for Rounds {
+    fn default() -> Rounds {
+        Rounds(Semaphore::new(MAX_ROUNDS))
     }
 }
 
-/// Asks both, if a canary is on trial and said that it runs what it tries: call it last, when `answers` are fresh.
-pub async fn compare(dns: &ClusterDNS, observed: &Observed, places: &Places) -> Option<Comparison> {
+/// Asks both, if a canary is on trial and said that it runs what it tries: call it last, when `pod_reports` are fresh.
+pub async fn compare(dns: &ClusterDNS, observed: &Observed, rounds: &Rounds) -> Option<Comparison> {
     let pair = &pair(dns, observed)?;
-    let (config, state) = rollout::canary(observed)?;
-    let before = rollout::stable(observed);
+    let (config, state) = config_map::canary(observed)?;
+    let before = config_map::stable(observed);
     // Who waited for a place would take one from those who ask nothing: it is asked in the next look.
-    let Ok(_place) = places.0.try_acquire() else {
+    let Ok(_round) = rounds.0.try_acquire() else {
         return Some(not_asked(&pair.uid, &state.canary));
     };
     let asked: Vec<Asked> = stream::iter(questions(&config, &before, observed, &fresh_label()))
@@ -63,7 +66,7 @@ pub async fn compare(dns: &ClusterDNS, observed: &Observed, places: &Places) -> 
 
 /// No round was possible, which is no fault of the pod's.
 fn not_asked(uid: &str, revision: &str) -> Comparison {
-    let why = format!("it asks the pods of {ROUNDS} other ClusterDNS at the moment");
+    let why = format!("it asks the pods of {MAX_ROUNDS} other ClusterDNS at the moment");
     Comparison {
         canary_uid: uid.to_owned(),
         revision: revision.to_owned(),
@@ -102,16 +105,16 @@ struct Pair {
 
 /// The canary, if it runs what it tries, and a pod that runs what all the others run.
 fn pair(dns: &ClusterDNS, observed: &Observed) -> Option<Pair> {
-    let state = rollout::state(observed);
+    let state = config_map::state(observed);
     let uid = state.canary_pod.as_ref()?.uid.clone();
     let port = dns.spec.service.clone().unwrap_or_default().pod_port;
     let canary = observed.pods.iter().find(|pod| pods::uid(pod) == uid)?;
-    if pods::said(observed, canary)?.revision != state.canary {
+    if pods::reported(observed, canary)?.revision != state.canary {
         return None;
     }
     let stable = pods::ready(observed).filter(|pod| pods::uid(pod) != uid).find_map(|pod| {
         let runs_stable =
-            pods::said(observed, pod).is_some_and(|said| said.revision == state.stable);
+            pods::reported(observed, pod).is_some_and(|reported| reported.revision == state.stable);
         pods::address(pod).filter(|_| runs_stable)
     })?;
     let canary: IpAddr = pods::address(canary)?;

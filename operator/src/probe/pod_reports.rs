@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 
+use crate::decide::config_map;
 use crate::decide::plan::RolloutState;
-use crate::decide::rollout;
-use crate::observe::observed::{PodAnswer, Said};
+use crate::observe::observed::{PodReport, Reported};
 use crate::observe::pods;
 use request::Asker;
 
@@ -26,30 +26,30 @@ const SETTLED: Duration = Duration::from_secs(30);
 const UNSETTLED: Duration = Duration::from_secs(1);
 /// While a canary runs: its answers must be young when it is compared.
 const ON_TRIAL: Duration = Duration::from_secs(2);
-/// Answers of pods that are gone.
+/// Reports of pods that are gone.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
 
 #[derive(Clone, Debug)]
 struct Kept {
-    said: Result<Said, String>,
+    reported: Result<Reported, String>,
     at: Instant,
 }
 
 /// What was said, and who asks.
 #[derive(Debug, Default)]
-pub struct Answers {
+pub struct PodReports {
     asker: Asker,
     kept: Mutex<HashMap<String, Kept>>,
 }
 
-impl Answers {
+impl PodReports {
     /// The answers of those of these pods that are ready, each asked again if it is time.
     pub async fn read(
         &self,
         pods: &[Pod],
         config_map: Option<&ConfigMap>,
-    ) -> BTreeMap<String, PodAnswer> {
-        let state = rollout::state_in(config_map);
+    ) -> BTreeMap<String, PodReport> {
+        let state = config_map::state_in(config_map);
         let sample = sample(pods, &state);
         let now = Instant::now();
         let due: Vec<(String, Option<String>)> = {
@@ -67,21 +67,21 @@ impl Answers {
         let at = Instant::now();
         let mut kept = self.lock();
         kept.retain(|_, kept| at.saturating_duration_since(kept.at) < FORGOTTEN_AFTER);
-        kept.extend(asked.into_iter().map(|(uid, said)| (uid, Kept { said, at })));
+        kept.extend(asked.into_iter().map(|(uid, reported)| (uid, Kept { reported, at })));
         let answer = |pod: &&Pod| {
             let kept = kept.get(pods::uid(pod))?;
             let age = at.saturating_duration_since(kept.at);
-            Some((pods::uid(pod).to_owned(), PodAnswer { said: kept.said.clone(), age }))
+            Some((pods::uid(pod).to_owned(), PodReport { reported: kept.reported.clone(), age }))
         };
         sample.iter().filter_map(answer).collect()
     }
 
     /// What this pod says now, however young its last answer is.
-    pub async fn read_now(&self, pod: &Pod) -> PodAnswer {
-        let said = self.asker.ask(request::address(pod)).await;
-        let kept = Kept { said: said.clone(), at: Instant::now() };
+    pub async fn read_now(&self, pod: &Pod) -> PodReport {
+        let reported = self.asker.ask(request::address(pod)).await;
+        let kept = Kept { reported: reported.clone(), at: Instant::now() };
         self.lock().insert(pods::uid(pod).to_owned(), kept);
-        PodAnswer { said, age: Duration::ZERO }
+        PodReport { reported, age: Duration::ZERO }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Kept>> {
@@ -102,7 +102,7 @@ fn is_due(kept: Option<&Kept>, uid: &str, state: &RolloutState, now: Instant) ->
     let Some(kept) = kept else { return true };
     let is_canary = state.canary_pod.as_ref().is_some_and(|pod| pod.uid == uid);
     let expected = if is_canary { &state.canary } else { &state.stable };
-    let is_settled = kept.said.as_ref().is_ok_and(|said| said.revision == *expected);
+    let is_settled = kept.reported.as_ref().is_ok_and(|reported| reported.revision == *expected);
     let young = match (is_settled, state.canary_pod.is_some()) {
         (false, _) => UNSETTLED,
         (true, true) => ON_TRIAL,
@@ -125,7 +125,7 @@ mod tests {
     }
 
     fn kept(revision: &str, at: Instant) -> Kept {
-        Kept { said: Ok(Said { revision: revision.into(), ..Said::default() }), at }
+        Kept { reported: Ok(Reported { revision: revision.into(), ..Reported::default() }), at }
     }
 
     fn on_trial() -> RolloutState {

@@ -12,7 +12,7 @@ const SAID_ELSEWHERE: [&str; 1] = ["CanaryFailed"];
 
 /// One Event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct News {
+pub struct Change {
     /// A warning, rather than something normal.
     pub is_warning: bool,
     /// One CamelCase word.
@@ -21,8 +21,8 @@ pub struct News {
     pub message: String,
 }
 
-fn news(is_warning: bool, reason: &str, message: String) -> News {
-    News { is_warning, reason: reason.to_owned(), message }
+fn change(is_warning: bool, reason: &str, message: String) -> Change {
+    Change { is_warning, reason: reason.to_owned(), message }
 }
 
 /// What happened in one look: `before` is the status that was reported before it, `status` the one after it.
@@ -31,7 +31,7 @@ pub fn of(
     status: &ClusterDNSStatus,
     written: &[Written],
     switched: Option<bool>,
-) -> Vec<News> {
+) -> Vec<Change> {
     let none = ClusterDNSStatus::default();
     let before = before.unwrap_or(&none);
     let mut all = of_writes(before, written);
@@ -43,7 +43,7 @@ pub fn of(
     all
 }
 
-fn of_writes(before: &ClusterDNSStatus, written: &[Written]) -> Vec<News> {
+fn of_writes(before: &ClusterDNSStatus, written: &[Written]) -> Vec<Change> {
     let (mut all, mut created) = (Vec::new(), Vec::new());
     for Written { kind, what, why, editor } in written {
         match why {
@@ -51,7 +51,7 @@ fn of_writes(before: &ClusterDNSStatus, written: &[Written]) -> Vec<News> {
                 let ips = before.cluster_ips.join(", ");
                 let message =
                     format!("{what} was gone and was created again; its clusterIPs were {ips}");
-                all.push(news(true, "ServiceRecreated", message));
+                all.push(change(true, "ServiceRecreated", message));
             }
             Why::Missing => created.push(what.as_str()),
             Why::Edited => {
@@ -59,13 +59,13 @@ fn of_writes(before: &ClusterDNSStatus, written: &[Written]) -> Vec<News> {
                 let message = format!(
                     "{editor} changed fields of {what} that are ours: they are as the spec says again"
                 );
-                all.push(news(true, "ForeignEditUndone", message));
+                all.push(change(true, "ForeignEditUndone", message));
             }
             Why::FirstTime | Why::Wanted => {}
         }
     }
     if !created.is_empty() {
-        all.push(news(false, "Created", format!("created {}", created.join(", "))));
+        all.push(change(false, "Created", format!("created {}", created.join(", "))));
     }
     all
 }
@@ -75,7 +75,7 @@ pub fn of_addresses(
     before: Option<&ClusterDNSStatus>,
     status: &ClusterDNSStatus,
     (namespace, name): (&str, &str),
-) -> Option<News> {
+) -> Option<Change> {
     let had_none = before.is_none_or(|before| before.cluster_ips.is_empty());
     if !had_none || status.cluster_ips.is_empty() {
         return None;
@@ -87,13 +87,13 @@ pub fn of_addresses(
          clusterDomain: {domain} (or --cluster-dns and --cluster-domain); kubelets read that when they start, and pods when they \
          are created"
     );
-    Some(news(false, "AddressAssigned", message))
+    Some(change(false, "AddressAssigned", message))
 }
 
-fn of_switch(is_added: bool) -> News {
+fn of_switch(is_added: bool) -> Change {
     match is_added {
-        true => news(false, "Switched", "the adopted Service now leads to our pods".to_owned()),
-        false => news(
+        true => change(false, "Switched", "the adopted Service now leads to our pods".to_owned()),
+        false => change(
             false,
             "GivenBack",
             "the Service leads to the pods of the other DNS server again".to_owned(),
@@ -101,16 +101,16 @@ fn of_switch(is_added: bool) -> News {
     }
 }
 
-fn of_adoption(before: &ClusterDNSStatus, status: &ClusterDNSStatus) -> Option<News> {
+fn of_adoption(before: &ClusterDNSStatus, status: &ClusterDNSStatus) -> Option<Change> {
     let is_switching = |status: &ClusterDNSStatus| {
         status.conditions.iter().any(|it| it.type_ == "Ready" && it.reason == "NotSwitched")
     };
     let ready = status.conditions.iter().find(|it| it.type_ == "Ready")?;
     let is_new = is_switching(status) && !is_switching(before);
-    is_new.then(|| news(false, "Adopting", ready.message.clone()))
+    is_new.then(|| change(false, "Adopting", ready.message.clone()))
 }
 
-fn of_revisions(before: &ClusterDNSStatus, status: &ClusterDNSStatus) -> Option<News> {
+fn of_revisions(before: &ClusterDNSStatus, status: &ClusterDNSStatus) -> Option<Change> {
     let (before, now) = (before.revision.as_ref()?, status.revision.as_ref()?);
     let is_promoted =
         !before.canary.is_empty() && now.stable == before.canary && now.stable != before.stable;
@@ -119,17 +119,17 @@ fn of_revisions(before: &ClusterDNSStatus, status: &ClusterDNSStatus) -> Option<
             "every pod gets configuration {}: the canary answered as well with it as the others with {}",
             now.stable, before.stable
         );
-        news(false, "Promoted", message)
+        change(false, "Promoted", message)
     })
 }
 
-fn of_size(before: &ClusterDNSStatus, status: &ClusterDNSStatus) -> Option<News> {
+fn of_size(before: &ClusterDNSStatus, status: &ClusterDNSStatus) -> Option<Change> {
     let (before, now) = (before.replicas.as_ref()?.desired, status.replicas.as_ref()?.desired);
     let is_scaled = before != now && before > 0 && now > 0;
-    is_scaled.then(|| news(false, "Scaled", format!("from {before} to {now} pods")))
+    is_scaled.then(|| change(false, "Scaled", format!("from {before} to {now} pods")))
 }
 
-fn of_degraded(before: &ClusterDNSStatus, status: &ClusterDNSStatus) -> Option<News> {
+fn of_degraded(before: &ClusterDNSStatus, status: &ClusterDNSStatus) -> Option<Change> {
     let degraded = |status: &ClusterDNSStatus| {
         let mut conditions = status.conditions.iter();
         let found = conditions.find(|it| it.type_ == "Degraded" && it.status == "True");
@@ -138,9 +138,9 @@ fn of_degraded(before: &ClusterDNSStatus, status: &ClusterDNSStatus) -> Option<N
     match (degraded(before), degraded(status)) {
         (before, Some(now)) if before.as_ref() != Some(&now) => {
             let (reason, message) = now;
-            (!SAID_ELSEWHERE.contains(&reason.as_str())).then(|| news(true, &reason, message))
+            (!SAID_ELSEWHERE.contains(&reason.as_str())).then(|| change(true, &reason, message))
         }
-        (Some((reason, _)), None) => Some(news(
+        (Some((reason, _)), None) => Some(change(
             false,
             "Recovered",
             format!("nothing stands in the way any more: it was {reason}"),
@@ -162,7 +162,7 @@ mod tests {
         Written { kind, what: what.to_owned(), why, editor: editor.map(str::to_owned) }
     }
 
-    fn lines(all: &[News]) -> Vec<String> {
+    fn lines(all: &[Change]) -> Vec<String> {
         let kind = |is_warning| if is_warning { "Warning" } else { "Normal" };
         all.iter()
             .map(|it| format!("{} {}: {}", kind(it.is_warning), it.reason, it.message))

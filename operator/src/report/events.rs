@@ -10,7 +10,7 @@ use kube::{Client, Resource};
 
 use crate::decide::plan::Notice;
 use crate::names;
-use crate::report::changes::News;
+use crate::report::changes::Change;
 use crate::runtime::write::Writes;
 use crate::text::shortened;
 
@@ -78,8 +78,8 @@ impl Events {
     }
 
     /// What was written, and how the status has changed.
-    pub async fn news(&self, dns: &ClusterDNS, all: &[News]) {
-        for News { is_warning, reason, message } in all {
+    pub async fn publish_changes(&self, dns: &ClusterDNS, all: &[Change]) {
+        for Change { is_warning, reason, message } in all {
             self.send(dns, *is_warning, reason, message).await;
         }
     }

@@ -12,11 +12,11 @@ const MAX_REMEMBERED: usize = 1_000;
 
 /// What was written last, for as long as the watch is behind: status follows from the one before.
 #[derive(Debug, Default)]
-pub struct Reported {
+pub struct LastWritten {
     last: Mutex<HashMap<String, ClusterDNS>>,
 }
 
-impl Reported {
+impl LastWritten {
     /// The newest that is known of it.
     pub fn newest(&self, kept: &Arc<ClusterDNS>) -> Arc<ClusterDNS> {
         let last = self.last.lock().expect("nothing panics while holding this lock");
@@ -66,12 +66,11 @@ mod tests {
 
     #[test]
     fn status_follows_from_the_one_written_last_while_the_watch_is_behind() {
-        let reported = Reported::default();
-        let newest = |kept: ClusterDNS| {
-            reported.newest(&Arc::new(kept)).status.clone().unwrap().domain.unwrap()
-        };
+        let last = LastWritten::default();
+        let newest =
+            |kept: ClusterDNS| last.newest(&Arc::new(kept)).status.clone().unwrap().domain.unwrap();
         assert_eq!(newest(dns("5", "u", "kept")), "kept");
-        reported.remember(dns("10", "u", "written"));
+        last.remember(dns("10", "u", "written"));
         assert_eq!(newest(dns("9", "u", "kept")), "written");
         assert_eq!(newest(dns("11", "u", "kept")), "kept");
         assert_eq!(newest(dns("9", "v", "kept")), "kept", "another of the same name");

@@ -7,29 +7,28 @@
 
 pub mod conditions;
 mod up_to_date;
+mod fields;
+mod problem;
 mod problems;
 mod failing_pods;
 
-use std::collections::BTreeSet;
-
-use crds::bounds::{MESSAGE, REPORTED};
+use crds::bounds::REPORTED;
 use crds::check::Violations;
-use crds::v1alpha1::{
-    ClusterDNSStatus, ManagementState, Replicas, Revision, SkippedObject, Violation,
-};
+use crds::v1alpha1::{ClusterDNSStatus, ManagementState, Replicas, Revision, Violation};
 use crds::{ClusterDNS, Config, without_effect};
 use jiff::Timestamp;
 
 use crate::apply::outcome::Applied;
-use crate::decide::plan::{Plan, Refusal, ServicePlan, Size};
-use crate::decide::{adoption, rollout, scale};
+use crate::decide::plan::{Plan, Refusal, ServicePlan};
+use crate::decide::{adoption, config_map};
 use crate::names;
 use crate::observe::observed::Observed;
 use crate::observe::pods;
-use crate::text::shortened;
 pub use conditions::CONDITIONS;
-use conditions::{Conditions, Told};
-use problems::{named, troubles};
+use conditions::{ConditionState, Conditions};
+use fields::{cluster_ips, count, live_size, replicas, skipped, wanted};
+use problem::named;
+use problems::problems;
 use up_to_date::up_to_date;
 
 /// The spec is invalid. What runs is left as it is.
@@ -73,15 +72,15 @@ fn not_accepted(
     now: Timestamp,
 ) -> ClusterDNSStatus {
     let before = dns.status.clone().unwrap_or_default();
-    let state = rollout::state(observed);
+    let state = config_map::state(observed);
     let mut conditions = Conditions::of(dns, now);
-    conditions.set("Accepted", Told::no(reason, why));
+    conditions.set("Accepted", ConditionState::no(reason, why));
     conditions.set("Ready", still_ready(dns, observed));
-    let waits = Told::no("NotAccepted", "waiting for a spec that can be acted on");
+    let waits = ConditionState::no("NotAccepted", "waiting for a spec that can be acted on");
     conditions.set("UpToDate", waits.clone());
     conditions.set("Progressing", waits);
-    conditions.set("Degraded", Told::yes(reason, why));
-    conditions.set_if("Stalled", Some(Told::yes(reason, why)));
+    conditions.set("Degraded", ConditionState::yes(reason, why));
+    conditions.set_if("Stalled", Some(ConditionState::yes(reason, why)));
     conditions.set_if("Reconciling", None);
     ClusterDNSStatus {
         observed_generation: dns.metadata.generation,
@@ -110,7 +109,7 @@ pub fn of(
 ) -> ClusterDNSStatus {
     let state = &plan.rollout.state;
     let replicas = replicas(wanted(&plan.size, observed), &state.stable, observed);
-    let troubles = troubles(dns, config, plan, applied, observed, now);
+    let problems = problems(dns, config, plan, applied, observed, now);
     let way = on_its_way(dns, plan, observed);
     let mut conditions = Conditions::of(dns, now);
     conditions.set("Accepted", accepted(config));
@@ -119,17 +118,19 @@ pub fn of(
     conditions.set("UpToDate", up_to_date(dns, plan, applied, observed, way.as_ref(), &conditions));
     conditions.set("Progressing", way.clone().unwrap_or_else(|| at_rest(dns)));
     let degraded =
-        troubles.iter().map(|trouble| trouble.message.as_str()).collect::<Vec<_>>().join("; ");
+        problems.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; ");
     conditions.set(
         "Degraded",
-        match troubles.first() {
-            Some(first) => Told::yes(first.reason, &degraded),
-            None => Told::no("AsExpected", "nothing stands in the way"),
+        match problems.first() {
+            Some(first) => ConditionState::yes(first.reason, &degraded),
+            None => ConditionState::no("AsExpected", "nothing stands in the way"),
         },
     );
-    let stalled = troubles.iter().find(|trouble| trouble.needs_a_person);
-    conditions
-        .set_if("Stalled", stalled.map(|trouble| Told::yes(trouble.reason, &trouble.message)));
+    let stalled = problems.iter().find(|problem| problem.needs_a_person);
+    conditions.set_if(
+        "Stalled",
+        stalled.map(|problem| ConditionState::yes(problem.reason, &problem.message)),
+    );
     conditions.set_if("Reconciling", way);
     ClusterDNSStatus {
         observed_generation: dns.metadata.generation,
@@ -148,33 +149,35 @@ pub fn of(
 }
 
 /// Fields that are accepted and have no effect are named, so that nobody relies on them.
-fn accepted(config: &Config) -> Told {
+fn accepted(config: &Config) -> ConditionState {
     let used = without_effect::of(config);
     if used.is_empty() {
-        return Told::yes("Valid", "the spec is valid and acted on");
+        return ConditionState::yes("Valid", "the spec is valid and acted on");
     }
     let used = used.iter().map(|it| format!("{} ({})", it.field, it.instead)).collect();
     let message = format!(
         "the spec is valid and acted on. Fields without effect in this version: {}",
         named(used)
     );
-    Told::yes("FieldsWithoutEffect", &message)
+    ConditionState::yes("FieldsWithoutEffect", &message)
 }
 
 /// Does what ran before the present spec still answer?
-fn still_ready(dns: &ClusterDNS, observed: &Observed) -> Told {
+fn still_ready(dns: &ClusterDNS, observed: &Observed) -> ConditionState {
     let (namespace, name) = names::service(dns);
     let is_ours = observed.service.is_some()
         && adoption::standing(dns, observed.service.as_ref()) != adoption::Standing::Foreign;
     match count(pods::ready(observed)) {
-        0 => Told::no("NotAccepted", "the spec is not acted on, and no pod of it is ready"),
-        ready if is_ours => Told::yes(
+        0 => {
+            ConditionState::no("NotAccepted", "the spec is not acted on, and no pod of it is ready")
+        }
+        ready if is_ours => ConditionState::yes(
             "Serving",
             &format!(
                 "Service {namespace}/{name} answers as an earlier spec says, on {ready} pods; the present one is not acted on"
             ),
         ),
-        _ => Told::no(
+        _ => ConditionState::no(
             "NotAccepted",
             &format!(
                 "the spec is not acted on, and Service {namespace}/{name} does not lead to our pods"
@@ -191,30 +194,34 @@ fn readiness(
     observed: &Observed,
     replicas: &Replicas,
     was_ready: bool,
-) -> Told {
+) -> ConditionState {
     let Replicas { desired, ready, summary, .. } = replicas;
     if observed.service.is_none() {
         return match plan.rollout.state.service.cluster_ips.as_slice() {
-            [] => Told::no("ServiceMissing", "the Service does not exist yet"),
+            [] => ConditionState::no("ServiceMissing", "the Service does not exist yet"),
             lost => {
                 let lost = lost.join(", ");
-                Told::no("ServiceGone", &format!("the Service was deleted, and clients ask {lost}"))
+                ConditionState::no(
+                    "ServiceGone",
+                    &format!("the Service was deleted, and clients ask {lost}"),
+                )
             }
         };
     }
     let (namespace, name) = names::service(dns);
     let enough = if was_ready { 1 } else { (desired - (desired / 4).max(1).min(*desired)).max(1) };
     match &plan.service {
-        ServicePlan::Released { patch: None, labels } if labels.is_empty() => Told::yes(
+        ServicePlan::Released { patch: None, labels } if labels.is_empty() => ConditionState::yes(
             "Released",
             &format!(
                 "Service {namespace}/{name} is left to the other DNS server; this ClusterDNS may be deleted"
             ),
         ),
-        ServicePlan::Released { .. } => {
-            Told::no("Releasing", &format!("Service {namespace}/{name} is being given back"))
-        }
-        _ if *ready < enough => Told::no(
+        ServicePlan::Released { .. } => ConditionState::no(
+            "Releasing",
+            &format!("Service {namespace}/{name} is being given back"),
+        ),
+        _ if *ready < enough => ConditionState::no(
             if *ready == 0 { "NoPodReady" } else { "TooFewPodsReady" },
             &format!("{summary} pods are ready: kubectl -n {namespace} get pods says why"),
         ),
@@ -222,7 +229,7 @@ fn readiness(
             if adoption::standing(dns, observed.service.as_ref())
                 != adoption::Standing::Switched =>
         {
-            Told::no(
+            ConditionState::no(
                 "NotSwitched",
                 &format!(
                     "Service {namespace}/{name} still leads to the pods of the other DNS server too: it moves when every pod \
@@ -238,22 +245,25 @@ fn readiness(
                 .map(|ip| ip.to_string())
                 .collect();
             let at = ips.join(", ");
-            Told::yes("Serving", &format!("Service {namespace}/{name} answers at {at}"))
+            ConditionState::yes("Serving", &format!("Service {namespace}/{name} answers at {at}"))
         }
     }
 }
 
-fn at_rest(dns: &ClusterDNS) -> Told {
+fn at_rest(dns: &ClusterDNS) -> ConditionState {
     match dns.spec.management_state {
-        ManagementState::Managed => Told::no("Complete", "everything is as the spec says"),
-        ManagementState::Unmanaged => {
-            Told::no("Unmanaged", "managementState is Unmanaged: what runs is left as it is")
+        ManagementState::Managed => {
+            ConditionState::no("Complete", "everything is as the spec says")
         }
+        ManagementState::Unmanaged => ConditionState::no(
+            "Unmanaged",
+            "managementState is Unmanaged: what runs is left as it is",
+        ),
     }
 }
 
 /// What it is doing to become what the spec says; none: it is, or is not to become it.
-fn on_its_way(dns: &ClusterDNS, plan: &Plan, observed: &Observed) -> Option<Told> {
+fn on_its_way(dns: &ClusterDNS, plan: &Plan, observed: &Observed) -> Option<ConditionState> {
     if dns.spec.management_state == ManagementState::Unmanaged {
         return None;
     }
@@ -264,124 +274,62 @@ fn on_its_way(dns: &ClusterDNS, plan: &Plan, observed: &Observed) -> Option<Told
     if !progress.has_newest_pods() {
         let message =
             format!("{} of {} pods are of the newest template", progress.updated, progress.desired);
-        return Some(Told::yes("RollingOut", &message));
+        return Some(ConditionState::yes("RollingOut", &message));
     }
     if !was_complete && !progress.is_complete() {
-        return Some(Told::yes(
+        return Some(ConditionState::yes(
             "Starting",
             &format!("{} of {} pods are ready", progress.available, progress.desired),
         ));
     }
     if let Some(pod) = state.canary_pod.as_ref().filter(|_| rollout.canary.is_some()) {
         let message = format!("pod {} tries configuration {}", pod.name, state.canary);
-        return Some(Told::yes("CanaryOnTrial", &message));
+        return Some(ConditionState::yes("CanaryOnTrial", &message));
     }
     if !state.waits_since.is_empty() {
         let message = format!(
             "configuration {} waits up to 60 s for a second ready pod, so that it can be tried",
             rollout.desired_revision
         );
-        return Some(Told::yes("WaitingForCanary", &message));
+        return Some(ConditionState::yes("WaitingForCanary", &message));
     }
     if state.is_unjudged && state.failed == rollout.desired_revision {
         let message = format!(
             "configuration {} waits until the operator can judge it: Degraded says why it cannot",
             rollout.desired_revision
         );
-        return Some(Told::yes("WaitingForCanary", &message));
+        return Some(ConditionState::yes("WaitingForCanary", &message));
     }
     if rollout.desired_revision != state.stable && state.failed != rollout.desired_revision {
         let message = format!(
             "configuration {} is waiting for two ready pods that report their revision",
             rollout.desired_revision
         );
-        return Some(Told::yes("WaitingForCanary", &message));
+        return Some(ConditionState::yes("WaitingForCanary", &message));
     }
     let behind = pods::behind(observed, state).count();
     if behind > 0 {
         let message = format!("{behind} ready pods do not run configuration {} yet", state.stable);
-        return Some(Told::yes("TakingOver", &message));
+        return Some(ConditionState::yes("TakingOver", &message));
     }
     match &plan.service {
         ServicePlan::Adopted { .. }
             if adoption::standing(dns, observed.service.as_ref())
                 != adoption::Standing::Switched =>
         {
-            Some(Told::yes("Switching", "the Service moves to our pods when all of them are ready"))
+            Some(ConditionState::yes(
+                "Switching",
+                "the Service moves to our pods when all of them are ready",
+            ))
         }
         ServicePlan::Released { patch: Some(_), .. } => {
-            Some(Told::yes("Releasing", "the Service is given back"))
+            Some(ConditionState::yes("Releasing", "the Service is given back"))
         }
         ServicePlan::Recreated { .. } => {
-            Some(Told::yes("Recreating", "the Service was deleted and is created again"))
+            Some(ConditionState::yes("Recreating", "the Service was deleted and is created again"))
         }
         ServicePlan::Released { .. } | ServicePlan::Adopted { .. } | ServicePlan::Own => None,
     }
-}
-
-/// How many pods there should be, as far as that is ours to say.
-fn wanted(size: &Size, observed: &Observed) -> u32 {
-    match size {
-        Size::Replicas(count) => *count,
-        Size::Autoscaled { min, .. } => live_size(observed).max(*min),
-        Size::PerNode => scale::on_nodes(observed),
-    }
-}
-
-fn live_size(observed: &Observed) -> u32 {
-    let deployment =
-        observed.deployment.as_ref().and_then(|deployment| deployment.spec.as_ref()?.replicas);
-    let daemon_set = observed.daemon_set.as_ref().and_then(|set| set.status.as_ref());
-    let number = deployment.or(daemon_set.map(|status| status.desired_number_scheduled));
-    u32::try_from(number.unwrap_or(0)).unwrap_or(0)
-}
-
-fn replicas(desired: u32, stable: &str, observed: &Observed) -> Replicas {
-    let ready = count(pods::ready(observed));
-    let on_stable = pods::ready(observed)
-        .filter(|pod| pods::said(observed, pod).is_some_and(|said| said.revision == stable));
-    Replicas {
-        desired,
-        ready,
-        on_stable_revision: count(on_stable),
-        summary: format!("{ready}/{desired}"),
-    }
-}
-
-fn count<T>(all: impl Iterator<Item = T>) -> u32 {
-    u32::try_from(all.count()).unwrap_or(u32::MAX)
-}
-
-fn cluster_ips(observed: &Observed, plan: &Plan) -> Vec<String> {
-    match plan.service {
-        // What clients know, also while the Service is gone.
-        ServicePlan::Own | ServicePlan::Adopted { .. } | ServicePlan::Recreated { .. } => {
-            let real = observed.service.as_ref().map(adoption::cluster_ips);
-            let real = real.map(|real| real.map(|ip| ip.to_string()).collect());
-            real.unwrap_or_else(|| plan.rollout.state.service.cluster_ips.clone())
-        }
-        ServicePlan::Released { .. } => Vec::new(),
-    }
-}
-
-/// What pods could not serve, each object once, in an order that does not change.
-fn skipped(observed: &Observed) -> Vec<SkippedObject> {
-    let all = observed
-        .answers
-        .values()
-        .filter_map(|answer| answer.said.as_ref().ok())
-        .flat_map(|said| &said.skipped);
-    let mut seen = BTreeSet::new();
-    let mut listed: Vec<SkippedObject> = all
-        .filter(|object| seen.insert((&object.kind, &object.namespace, &object.name)))
-        .map(|object| SkippedObject {
-            reason: shortened(&object.reason, MESSAGE),
-            ..object.clone()
-        })
-        .collect();
-    listed.sort_by(|a, b| (&a.kind, &a.namespace, &a.name).cmp(&(&b.kind, &b.namespace, &b.name)));
-    listed.truncate(REPORTED);
-    listed
 }
 
 #[cfg(test)]

@@ -80,7 +80,7 @@ fn code(line: &str) -> &str {
 }
 
 /// The lines of a file that are part of the program: no comments, and not the tests at its end.
-fn program(path: &str) -> Vec<(usize, String)> {
+pub(super) fn program(path: &str) -> Vec<(usize, String)> {
     let text = read(path);
     let lines: Vec<&str> = text.lines().collect();
     let is_end = |at: usize| {

@@ -9,8 +9,8 @@ use k8s_openapi::api::core::v1::Service;
 use serde_json::Value;
 
 use super::{Standing, cluster_ips, standing};
+use crate::decide::config_map;
 use crate::decide::plan::{LastService, Refusal, ServicePlan};
-use crate::decide::rollout;
 use crate::desired::as_it_was;
 use crate::names::{self, INSTANCE};
 use crate::observe::observed::Observed;
@@ -23,7 +23,7 @@ pub(super) fn plan(dns: &ClusterDNS, observed: &Observed) -> Result<ServicePlan,
     if !dns.spec.service.clone().unwrap_or_default().adopt {
         return Ok(ServicePlan::Own);
     }
-    let last = rollout::state(observed).service;
+    let last = config_map::state(observed).service;
     match last.manifest {
         _ if last.is_ours => Ok(ServicePlan::Own),
         Some(manifest) => Ok(ServicePlan::Recreated { labels: labels(&manifest), manifest }),
@@ -33,7 +33,7 @@ pub(super) fn plan(dns: &ClusterDNS, observed: &Observed) -> Result<ServicePlan,
 
 /// The deleted Service as it was, for a look in which the spec is not acted on: clients ask it whatever the spec says.
 pub fn restorable(observed: &Observed) -> Option<Value> {
-    rollout::state(observed).service.manifest.filter(|_| observed.service.is_none())
+    config_map::state(observed).service.manifest.filter(|_| observed.service.is_none())
 }
 
 fn nothing_to_adopt(dns: &ClusterDNS) -> Refusal {
@@ -58,7 +58,7 @@ fn nothing_to_adopt(dns: &ClusterDNS) -> Refusal {
 
 /// What is to be remembered of the Service: part of rollout.json.
 pub fn last_seen(dns: &ClusterDNS, observed: &Observed) -> LastService {
-    let before = rollout::state(observed).service;
+    let before = config_map::state(observed).service;
     let adopt = dns.spec.service.clone().unwrap_or_default().adopt;
     let Some(service) = &observed.service else {
         let cluster_ips = addresses(dns, &before);
@@ -87,7 +87,7 @@ pub fn last_seen(dns: &ClusterDNS, observed: &Observed) -> LastService {
 
 /// Addresses that clients know and that the Service of this name, which somebody created in its place, does not have.
 pub fn lost_addresses(dns: &ClusterDNS, observed: &Observed) -> Vec<String> {
-    let before = rollout::state(observed).service;
+    let before = config_map::state(observed).service;
     observed.service.as_ref().map(|service| missing(dns, &before, service)).unwrap_or_default()
 }
 

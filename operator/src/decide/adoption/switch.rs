@@ -10,8 +10,8 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Service;
 
 use super::{Standing, is_annotated, may_switch, standing};
+use crate::decide::config_map;
 use crate::decide::plan::{SelectorPatch, Switch};
-use crate::decide::rollout;
 use crate::names::FIELD_MANAGER;
 use crate::observe::observed::Observed;
 
@@ -29,7 +29,7 @@ pub(super) fn patch(
     service: &Service,
     now: Timestamp,
 ) -> Option<SelectorPatch> {
-    let before = rollout::state(observed).switch;
+    let before = config_map::state(observed).switch;
     let is_switched = standing(dns, Some(service)) == Standing::Switched;
     if is_switched && is_annotated(service, dns) {
         return None;
@@ -42,7 +42,7 @@ pub(super) fn patch(
 
 /// What is to be remembered, given what was decided: part of rollout.json.
 pub fn remember(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Switch {
-    let before = rollout::state(observed).switch;
+    let before = config_map::state(observed).switch;
     let adopt = dns.spec.service.clone().unwrap_or_default().adopt;
     let Some(service) = observed.service.as_ref().filter(|_| adopt) else {
         return Switch::default();
@@ -108,7 +108,7 @@ pub fn reset_by(
     {
         return None;
     }
-    let noticed = noticed(dns, &rollout::state(observed).switch, service, now);
+    let noticed = noticed(dns, &config_map::state(observed).switch, service, now);
     if noticed.resets == 0 {
         return None;
     }

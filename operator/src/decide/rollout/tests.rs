@@ -6,7 +6,7 @@ mod rounds;
 mod waits;
 
 use super::*;
-use crate::fixtures::{at, compared, deploy, dns, from, pod, said, says, unready, write};
+use crate::fixtures::{at, compared, deploy, dns, from, pod, reported, says, unready, write};
 use serde_json::json;
 
 const OLD: &str = "{ttlSeconds: 5}";
@@ -43,7 +43,7 @@ impl Story {
 
     /// Every pod has taken up what it was given.
     fn pods_follow(&mut self) {
-        let state = state(&self.observed);
+        let state = config_map::state(&self.observed);
         for pod in self.observed.pods.clone() {
             let name = pods::name(&pod).to_owned();
             let is_canary = state.canary_pod.as_ref().is_some_and(|canary| canary.name == name);
@@ -53,13 +53,13 @@ impl Story {
 
     /// They answer alike, or not.
     fn compare(&mut self, canary: bool, stable: bool) {
-        let state = state(&self.observed);
+        let state = config_map::state(&self.observed);
         let name = state.canary_pod.expect("a canary").name;
         self.observed.comparison = Some(compared(&name, &state.canary, canary, stable));
     }
 
     fn canary(&self) -> Option<String> {
-        state(&self.observed).canary_pod.map(|pod| pod.name)
+        config_map::state(&self.observed).canary_pod.map(|pod| pod.name)
     }
 
     fn remove(&mut self, name: &str) {
@@ -160,7 +160,7 @@ fn d1_what_a_pod_said_before_it_was_named_says_nothing() {
     story.edit(NEW);
     story.look(100);
     story.pods_follow();
-    story.observed.answers.get_mut("dns-0-uid").unwrap().age = Duration::from_secs(50);
+    story.observed.pod_reports.get_mut("dns-0-uid").unwrap().age = Duration::from_secs(50);
     story.compare(true, true);
     assert_eq!(story.look(130).state.stable, revision(OLD));
 }
@@ -232,9 +232,11 @@ fn o7_a_canary_that_died_while_it_was_asked_is_lost_and_not_wrong() {
     story.pods_follow();
     story.compare(false, true);
     let canary = story.canary().unwrap();
-    let silent =
-        crate::observe::observed::PodAnswer { said: Err("refused".into()), age: Duration::ZERO };
-    story.observed.answers.insert(format!("{canary}-uid"), silent);
+    let silent = crate::observe::observed::PodReport {
+        reported: Err("refused".into()),
+        age: Duration::ZERO,
+    };
+    story.observed.pod_reports.insert(format!("{canary}-uid"), silent);
     let plan = story.look(101);
     assert_eq!((plan.state.failed.as_str(), story.canary()), ("", Some(canary)));
     assert!(plan.canary.is_some(), "whether it was restarted is seen by the next look");
@@ -245,7 +247,7 @@ fn o5_a_pod_that_refuses_the_canary_fails_it() {
     let mut story = Story::with_pods(3);
     story.edit(NEW);
     story.look(100);
-    said(&mut story.observed, "dns-0").rejection = Some("ttlSeconds: no".to_owned());
+    reported(&mut story.observed, "dns-0").rejection = Some("ttlSeconds: no".to_owned());
     let plan = story.look(101);
     assert_eq!(plan.state.failed, revision(NEW));
     assert!(plan.state.failure.contains("refuses it: ttlSeconds: no"));
@@ -311,9 +313,9 @@ fn no_pod_is_named_while_the_workload_rolls_or_before_it_says_what_it_runs() {
     assert_eq!((plan.canary, plan.state.stable), (None, revision(OLD)));
     assert!(plan.again_in.is_some());
     status(&mut story, 3);
-    let answers = std::mem::take(&mut story.observed.answers);
+    let answers = std::mem::take(&mut story.observed.pod_reports);
     assert_eq!(story.look(101).canary, None);
-    story.observed.answers = answers;
+    story.observed.pod_reports = answers;
     story.observed.replica_sets = vec![
         from(
             json!({"metadata": {"annotations": {"deployment.kubernetes.io/revision": "9"}, "labels": {"pod-template-hash": "old"}}}),

@@ -10,7 +10,7 @@ use super::rounds::{self, Rounds};
 use super::{Asked, LOOK_EVERY, ONE_POD, PODS_TO_TRY, at_once, is_over, keep, retry, untried};
 use crate::decide::adoption::is_per_node;
 use crate::decide::plan::{CanaryPod, Notice, RolloutPlan, RolloutState};
-use crate::observe::observed::{Comparison, Observed, Said};
+use crate::observe::observed::{Comparison, Observed, Reported};
 use crate::observe::pods;
 use crate::text::shortened;
 
@@ -116,10 +116,12 @@ impl<'a> Trial<'a> {
         let Some(started) = self.started().filter(|started| *started <= self.now + time) else {
             return Verdict::Lost("was named at no known time");
         };
-        let said = self.said_since(pod, started);
-        let runs_it = said.is_some_and(|said| said.revision == self.asked.revision);
+        let reported = self.reported_since(pod, started);
+        let runs_it = reported.is_some_and(|reported| reported.revision == self.asked.revision);
         // It was named while it refused nothing, so what it refuses now is what it was given.
-        if let Some(why) = said.and_then(|said| said.rejection.as_ref()).filter(|_| !runs_it) {
+        if let Some(why) =
+            reported.and_then(|reported| reported.rejection.as_ref()).filter(|_| !runs_it)
+        {
             return Verdict::Failed(format!("the pod refuses it: {why}"));
         }
         let end = started + time;
@@ -152,8 +154,8 @@ impl<'a> Trial<'a> {
 
     /// What was asked of this canary, while it ran this revision, in this look.
     fn comparison(self, canary: &CanaryPod) -> Option<&'a Comparison> {
-        let runs_it = self.pod(canary).and_then(|pod| self.said_since(pod, self.started()?));
-        runs_it.filter(|said| said.revision == self.asked.revision)?;
+        let runs_it = self.pod(canary).and_then(|pod| self.reported_since(pod, self.started()?));
+        runs_it.filter(|reported| reported.revision == self.asked.revision)?;
         self.observed.comparison.as_ref().filter(|comparison| {
             comparison.canary_uid == canary.uid && comparison.revision == self.asked.revision
         })
@@ -278,7 +280,7 @@ impl<'a> Trial<'a> {
         let canary = self.state.canary_pod.as_ref();
         let before = canary.map(|canary| canary.uid.as_str());
         let present = newest().filter(|_| losses == 0).find(|pod| {
-            let refuses = self.said(pod).is_some_and(|said| said.rejection.is_some());
+            let refuses = self.reported(pod).is_some_and(|reported| reported.rejection.is_some());
             let is_another = canary.is_some_and(|canary| self.is_another_process(pod, canary));
             Some(pods::uid(pod)) == before
                 && pods::restarts(pod) <= self.state.restarts
@@ -286,8 +288,10 @@ impl<'a> Trial<'a> {
                 && !refuses
         });
         let runs_stable = |pod: &&Pod| {
-            let said = self.said(pod);
-            said.is_some_and(|said| said.revision == self.state.stable && said.rejection.is_none())
+            let reported = self.reported(pod);
+            reported.is_some_and(|reported| {
+                reported.revision == self.state.stable && reported.rejection.is_none()
+            })
         };
         present.or_else(|| {
             let others = newest().filter(runs_stable).filter(|pod| Some(pods::uid(pod)) != before);
@@ -299,8 +303,8 @@ impl<'a> Trial<'a> {
     fn in_turn(self, mut pods: Vec<&'a Pod>) -> Option<&'a Pod> {
         pods.sort_by_key(|pod| (pods::ready_since(pod), pods::name(pod)));
         if retry::has_failed(self.dns, self.state, &self.asked.revision) {
-            let turn = self.state.failures as usize % pods.len().max(1);
-            return pods.get(turn).copied();
+            let index = self.state.failures as usize % pods.len().max(1);
+            return pods.get(index).copied();
         }
         let failed_before = |pod: &&&Pod| pods::uid(pod) == self.state.failed_pod;
         let another = pods.iter().find(|pod| !failed_before(pod));
@@ -345,17 +349,17 @@ impl<'a> Trial<'a> {
 
     /// Which process answers in this pod; empty: not known.
     fn process(self, pod: &Pod) -> &'a str {
-        self.said(pod).map(|said| said.process.as_str()).unwrap_or_default()
+        self.reported(pod).map(|reported| reported.process.as_str()).unwrap_or_default()
     }
 
-    fn said(self, pod: &Pod) -> Option<&'a Said> {
-        pods::said(self.observed, pod)
+    fn reported(self, pod: &Pod) -> Option<&'a Reported> {
+        pods::reported(self.observed, pod)
     }
 
     /// What it said after it was named.
-    fn said_since(self, pod: &Pod, started: Timestamp) -> Option<&'a Said> {
-        let age = self.observed.answers.get(pods::uid(pod))?.age;
+    fn reported_since(self, pod: &Pod, started: Timestamp) -> Option<&'a Reported> {
+        let age = self.observed.pod_reports.get(pods::uid(pod))?.age;
         let since = Duration::try_from(self.now.duration_since(started)).unwrap_or_default();
-        self.said(pod).filter(|_| age <= since)
+        self.reported(pod).filter(|_| age <= since)
     }
 }

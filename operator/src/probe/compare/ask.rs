@@ -10,8 +10,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
-use super::judge::{Heard, Unheard};
-use super::questions::{Expects, Question};
+use super::question::{Expects, Question};
+use super::reply::{NoReply, Reply};
 
 /// For one reply from memory. A stub resolver waits 5 s, but what takes so long is not well.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
@@ -27,7 +27,7 @@ const MAX_DATAGRAM: usize = 4096;
 const UDP_PAYLOAD: u16 = 1232;
 
 /// What this server replies to each part of a question.
-pub(super) async fn ask(question: &Question, server: SocketAddr) -> Vec<Heard> {
+pub(super) async fn ask(question: &Question, server: SocketAddr) -> Vec<Reply> {
     let (patience, attempts) = match question.expects {
         Expects::Server { .. } => (FORWARDED, FORWARDED_ATTEMPTS),
         Expects::Records | Expects::Address(_) | Expects::Written(_) => (PATIENCE, ATTEMPTS),
@@ -44,12 +44,12 @@ async fn repeatedly(
     server: SocketAddr,
     patience: Duration,
     attempts: usize,
-) -> Heard {
+) -> Reply {
     let mut heard = once(asked, server, patience).await;
     for _ in 1..attempts {
         match heard {
-            Err(Unheard::Silent(_)) => heard = once(asked, server, patience).await,
-            Ok(_) | Err(Unheard::Closed(_) | Unheard::Unsent(_)) => break,
+            Err(NoReply::Silent(_)) => heard = once(asked, server, patience).await,
+            Ok(_) | Err(NoReply::Closed(_) | NoReply::Unsent(_)) => break,
         }
     }
     heard
@@ -60,9 +60,9 @@ pub(super) async fn once(
     (name, kind): (&Name, RecordType),
     server: SocketAddr,
     patience: Duration,
-) -> Heard {
+) -> Reply {
     let query = query(name, kind);
-    let wire = query.to_vec().map_err(|error| Unheard::Unsent(error.to_string()))?;
+    let wire = query.to_vec().map_err(|error| NoReply::Unsent(error.to_string()))?;
     let reply = within(patience, server, over_udp(&query, &wire, server)).await?;
     match reply.metadata.truncation {
         true => within(patience, server, over_tcp(&query, &wire, server)).await,
@@ -86,24 +86,24 @@ async fn within(
     patience: Duration,
     server: SocketAddr,
     asking: impl Future<Output = io::Result<Message>>,
-) -> Heard {
+) -> Reply {
     match timeout(patience, asking).await {
         Ok(Ok(reply)) => Ok(reply),
-        Ok(Err(error)) => Err(unheard(server, &error)),
-        Err(_) => Err(Unheard::Silent(format!("no reply within {} s", patience.as_secs()))),
+        Ok(Err(error)) => Err(no_reply(server, &error)),
+        Err(_) => Err(NoReply::Silent(format!("no reply within {} s", patience.as_secs()))),
     }
 }
 
 /// Whose fault it is: a closed port and a broken stream are the server's; what keeps us from sending is ours.
-fn unheard(server: SocketAddr, error: &io::Error) -> Unheard {
+fn no_reply(server: SocketAddr, error: &io::Error) -> NoReply {
     let why = format!("{server}: {error}");
     match error.kind() {
         ErrorKind::ConnectionRefused
         | ErrorKind::ConnectionReset
         | ErrorKind::UnexpectedEof
         | ErrorKind::BrokenPipe
-        | ErrorKind::InvalidData => Unheard::Closed(why),
-        _ => Unheard::Unsent(why),
+        | ErrorKind::InvalidData => NoReply::Closed(why),
+        _ => NoReply::Unsent(why),
     }
 }
 

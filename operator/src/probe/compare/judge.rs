@@ -1,39 +1,13 @@
 //! What two replies to one question say about the canary: whether clients would lose something that they have. Pure.
 
-use hickory_proto::op::{Message, ResponseCode};
+use hickory_proto::op::ResponseCode;
 use hickory_proto::rr::RData;
 use hickory_proto::rr::RecordType;
-use hickory_proto::rr::rdata::opt::EdnsOption;
 
-use super::groups::{Way, way, way_of_stable};
-use super::questions::{Expects, Question};
+use super::question::{Expects, Question};
+use super::reply::{NoReply, Reply, is_prohibited};
+use super::upstream_health::{UpstreamHealth, health, health_of_stable};
 use crate::observe::observed::{Check, Outcome};
-
-/// The EDNS option of Extended DNS Errors (RFC 8914 §2).
-const OPTION_EDE: u16 = 15;
-/// Prohibited (RFC 8914 §4.19): the client may not ask.
-const PROHIBITED: u16 = 18;
-
-/// What came back, or why nothing did.
-pub type Heard = Result<Message, Unheard>;
-
-/// Why nothing came back.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unheard {
-    /// It was sent, several times, and no reply came in time.
-    Silent(String),
-    /// The port is closed, or the stream was broken off.
-    Closed(String),
-    /// It could not be sent: no route, no permission, no socket. That is the operator's trouble.
-    Unsent(String),
-}
-
-impl Unheard {
-    fn why(&self) -> &str {
-        let (Unheard::Silent(why) | Unheard::Closed(why) | Unheard::Unsent(why)) = self;
-        why
-    }
-}
 
 /// A question and what both pods replied to each part of it.
 #[derive(Debug)]
@@ -41,9 +15,9 @@ pub struct Asked {
     /// What was asked.
     pub question: Question,
     /// The canary's replies.
-    pub canary: Vec<Heard>,
+    pub canary: Vec<Reply>,
     /// A stable pod's replies.
-    pub stable: Vec<Heard>,
+    pub stable: Vec<Reply>,
 }
 
 /// What one question says about the canary.
@@ -51,11 +25,11 @@ pub(super) fn check(asked: &Asked) -> Check {
     let Asked { question, canary, stable } = asked;
     let outcome = match &question.expects {
         Expects::Server { group, is_new, is_changed } => {
-            by_way(group, *is_new, way(canary), way_of_stable(*is_changed, stable))
+            by_health(group, *is_new, health(canary), health_of_stable(*is_changed, stable))
         }
         Expects::Records | Expects::Address(_) | Expects::Written(_) => {
             let kind = question.asked.first().map_or(RecordType::A, |(_, kind)| *kind);
-            let read = |heard: &[Heard]| answer(&question.expects, kind, heard);
+            let read = |heard: &[Reply]| answer(&question.expects, kind, heard);
             by_answer(&question.expects, read(canary), read(stable))
         }
     };
@@ -70,9 +44,9 @@ enum Answer {
     Unknown,
 }
 
-fn answer(expects: &Expects, kind: RecordType, heard: &[Heard]) -> Answer {
+fn answer(expects: &Expects, kind: RecordType, heard: &[Reply]) -> Answer {
     let reply = match heard.first() {
-        None | Some(Err(Unheard::Unsent(_))) => return Answer::Unknown,
+        None | Some(Err(NoReply::Unsent(_))) => return Answer::Unknown,
         Some(Err(unheard)) => return Answer::Wrong(unheard.why().to_owned()),
         Some(Ok(reply)) => reply,
     };
@@ -115,20 +89,23 @@ fn by_answer(expects: &Expects, canary: Answer, stable: Answer) -> Outcome {
 }
 
 /// A server that replies, whatever it replies, is there. Silence fails only where clients lose servers that reply.
-fn by_way(group: &str, is_new: bool, canary: Way, stable: Way) -> Outcome {
+fn by_health(group: &str, is_new: bool, canary: UpstreamHealth, stable: UpstreamHealth) -> Outcome {
     match (canary, stable) {
-        (Way::Answered, _) => Outcome::Good,
-        (Way::Errors, Way::Answered) if !is_new => Outcome::Warning(format!(
+        (UpstreamHealth::Answered, _) => Outcome::Good,
+        (UpstreamHealth::Errors, UpstreamHealth::Answered) if !is_new => Outcome::Warning(format!(
             "the servers of {group} reply only with errors, and those before gave answers"
         )),
-        (Way::Errors, _) => Outcome::Good,
-        (Way::Silent, _) if is_new => {
+        (UpstreamHealth::Errors, _) => Outcome::Good,
+        (UpstreamHealth::Silent, _) if is_new => {
             Outcome::Warning(format!("no server of {group}, which is new, replies"))
         }
-        (Way::Silent, Way::Answered | Way::Errors) => Outcome::Worse(format!(
-            "no server of {group} replies, while those that stable pods ask do"
-        )),
-        (Way::Silent, Way::Silent | Way::Unknown) | (Way::Unknown, _) => Outcome::Open,
+        (UpstreamHealth::Silent, UpstreamHealth::Answered | UpstreamHealth::Errors) => {
+            Outcome::Worse(format!(
+                "no server of {group} replies, while those that stable pods ask do"
+            ))
+        }
+        (UpstreamHealth::Silent, UpstreamHealth::Silent | UpstreamHealth::Unknown)
+        | (UpstreamHealth::Unknown, _) => Outcome::Open,
     }
 }
 
@@ -137,7 +114,7 @@ pub(super) fn unreachable(asked: &[Asked]) -> Option<String> {
     let of_canary = || asked.iter().flat_map(|asked| &asked.canary);
     let of_stable = || asked.iter().flat_map(|asked| &asked.stable);
     let first = of_canary().find_map(|heard| heard.as_ref().err())?;
-    let is_unsent = |heard: &Heard| matches!(heard, Err(Unheard::Unsent(_)));
+    let is_unsent = |heard: &Reply| matches!(heard, Err(NoReply::Unsent(_)));
     if of_canary().all(is_unsent) {
         return Some(format!("it cannot send to the pod: {}", first.why()));
     }
@@ -156,22 +133,6 @@ pub(super) fn operator_is_refused(asked: &[Asked]) -> Option<Check> {
     let message = "the operator's own address may not ask, so only the client list was looked at: add the operator's \
                    address or its namespace's range";
     Some(Check { what: "access.clients".to_owned(), outcome: Outcome::Warning(message.to_owned()) })
-}
-
-fn is_prohibited(reply: &Message) -> bool {
-    reply.metadata.response_code == ResponseCode::Refused && ede(reply).contains(&PROHIBITED)
-}
-
-/// The codes of all Extended DNS Errors (RFC 8914).
-pub(super) fn ede(reply: &Message) -> Vec<u16> {
-    let options = reply.edns.iter().flat_map(|edns| edns.options().as_ref());
-    let code = |option: &EdnsOption| match option {
-        EdnsOption::Unknown(OPTION_EDE, octets) => {
-            Some(u16::from_be_bytes([*octets.first()?, *octets.get(1)?]))
-        }
-        _ => None,
-    };
-    options.filter_map(|(_, option)| code(option)).collect()
 }
 
 /// As `dig` writes it.

@@ -9,6 +9,7 @@ use crds::config::RecordData;
 use hickory_proto::rr::{Name, RecordType};
 
 use super::groups;
+use super::question::{Expects, Question, is_untouched};
 use crate::decide::adoption::cluster_ips;
 use crate::observe::observed::{Observed, Sample, SampledService};
 
@@ -18,37 +19,6 @@ const MAX_HOSTS: usize = 32;
 const UNCHANGED_HOSTS: usize = 2;
 /// Services whose PTR is asked for as well.
 const POINTERS: usize = 4;
-
-/// One thing that is asked, by one or more questions, and what a right reply is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Question {
-    /// For people.
-    pub what: String,
-    /// Names and types; more than one only for servers.
-    pub asked: Vec<(Name, RecordType)>,
-    /// What makes a reply right.
-    pub expects: Expects,
-}
-
-/// What makes a reply right.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Expects {
-    /// NOERROR with records of that type, if the stable pod has them.
-    Records,
-    /// NOERROR with this address among them, if the stable pod has it.
-    Address(IpAddr),
-    /// NOERROR with this address among them, because the spec says so.
-    Written(IpAddr),
-    /// A reply of a server of a group.
-    Server {
-        /// The group, for people.
-        group: String,
-        /// Stable pods have no such group.
-        is_new: bool,
-        /// Stable pods have another one.
-        is_changed: bool,
-    },
-}
 
 /// All of them, for a configuration on trial beside pods that run the one before. `fresh` is a label that no cache knows.
 pub fn questions(
@@ -163,12 +133,6 @@ fn written(config: &Config) -> Vec<(String, IpAddr)> {
     // A name below a wildcard that nobody else writes.
     let asked = |name: &String| name.replacen('*', "clusterdns-canary", 1);
     hosts.chain(records).filter_map(|(name, ip)| Some((asked(name), ip?))).collect()
-}
-
-/// Is nothing written over this name (A13)?
-pub(super) fn is_untouched(config: &Config, name: &str) -> bool {
-    !config.hosts.iter().any(|host| host.name == name)
-        && !config.records.iter().any(|record| record.name == name)
 }
 
 fn question(name: &str, kind: RecordType, expects: Expects) -> Option<Question> {

@@ -1,6 +1,6 @@
 //! What is asked, how replies are judged, and both over real sockets on loopback.
 
-use super::judge::{Heard, Unheard};
+use super::reply::{NoReply, Reply};
 use super::*;
 use crate::decide::plan::{CanaryPod, RolloutPlan, RolloutState};
 use crate::fixtures::{compared, config, deploy, dns, own_service, says, write};
@@ -56,7 +56,7 @@ fn o17_what_a_stable_pod_remembers_of_unchanged_upstreams_fails_no_edit() {
     use super::judge::check;
     let silent = || reply(ResponseCode::ServFail, &[22], "no upstream server answered");
     let answered = || reply(ResponseCode::NoError, &[], "");
-    let outcome = |spec: &str, stable: Vec<Heard>| {
+    let outcome = |spec: &str, stable: Vec<Reply>| {
         let before = "{upstreams: {servers: [{address: 10.0.0.1}]}}";
         let list =
             questions(&config(&dns(spec)), &config(&dns(before)), &Observed::default(), "fresh");
@@ -99,7 +99,7 @@ async fn o17_a_round_that_finds_no_place_is_no_fault_of_the_canary() {
     for (place, pod) in observed.pods.iter_mut().enumerate() {
         pod.status.as_mut().unwrap().pod_ip = Some(format!("127.0.0.{}", place + 1));
     }
-    let full = Places(tokio::sync::Semaphore::new(0));
+    let full = Rounds(tokio::sync::Semaphore::new(0));
     let comparison = compare(&dns("{}"), &observed, &full).await.expect("a canary is on trial");
     assert!(comparison.checks.is_empty());
     assert!(comparison.unreachable.unwrap().contains("other ClusterDNS at the moment"));
@@ -149,7 +149,7 @@ fn reverse_names_are_those_of_rfc_1035_and_3596() {
 }
 
 /// A reply with this code and these Extended DNS Errors.
-fn reply(code: ResponseCode, codes: &[u16], text: &str) -> Heard {
+fn reply(code: ResponseCode, codes: &[u16], text: &str) -> Reply {
     use hickory_proto::rr::rdata::opt::EdnsOption;
     let mut reply = Message::error_msg(1, OpCode::Query, code);
     let mut edns = hickory_proto::op::Edns::new();
@@ -163,34 +163,37 @@ fn reply(code: ResponseCode, codes: &[u16], text: &str) -> Heard {
 
 #[test]
 fn o17_what_a_server_did_is_told_by_extended_dns_errors() {
-    use super::groups::{Way, way};
+    use super::upstream_health::{UpstreamHealth, health};
     use ResponseCode::{NXDomain, NoError, Refused, ServFail};
     for (heard, expected) in [
-        (reply(NoError, &[], ""), Way::Answered),
-        (reply(NXDomain, &[], ""), Way::Answered),
-        (reply(ServFail, &[23], "upstream servers answered only with errors"), Way::Errors),
-        (reply(ServFail, &[22], "no upstream server answered"), Way::Silent),
+        (reply(NoError, &[], ""), UpstreamHealth::Answered),
+        (reply(NXDomain, &[], ""), UpstreamHealth::Answered),
+        (
+            reply(ServFail, &[23], "upstream servers answered only with errors"),
+            UpstreamHealth::Errors,
+        ),
+        (reply(ServFail, &[22], "no upstream server answered"), UpstreamHealth::Silent),
         // What a server said comes after our own word.
-        (reply(ServFail, &[23, 22], ""), Way::Errors),
-        (reply(ServFail, &[23, 13], ""), Way::Errors),
-        (reply(ServFail, &[22, 23], ""), Way::Silent),
-        (reply(ServFail, &[0], "no usable upstream server is configured"), Way::Silent),
-        (reply(ServFail, &[0], "forward limit"), Way::Unknown),
-        (reply(ServFail, &[13], ""), Way::Unknown),
-        (reply(ServFail, &[14], ""), Way::Unknown),
-        (reply(NoError, &[3], ""), Way::Unknown),
-        (reply(NXDomain, &[19], ""), Way::Unknown),
-        (reply(ServFail, &[], ""), Way::Unknown),
-        (reply(Refused, &[18], ""), Way::Unknown),
-        (reply(Refused, &[20], "no upstream for this name"), Way::Unknown),
-        (Err(Unheard::Silent(String::new())), Way::Silent),
-        (Err(Unheard::Unsent(String::new())), Way::Unknown),
+        (reply(ServFail, &[23, 22], ""), UpstreamHealth::Errors),
+        (reply(ServFail, &[23, 13], ""), UpstreamHealth::Errors),
+        (reply(ServFail, &[22, 23], ""), UpstreamHealth::Silent),
+        (reply(ServFail, &[0], "no usable upstream server is configured"), UpstreamHealth::Silent),
+        (reply(ServFail, &[0], "forward limit"), UpstreamHealth::Unknown),
+        (reply(ServFail, &[13], ""), UpstreamHealth::Unknown),
+        (reply(ServFail, &[14], ""), UpstreamHealth::Unknown),
+        (reply(NoError, &[3], ""), UpstreamHealth::Unknown),
+        (reply(NXDomain, &[19], ""), UpstreamHealth::Unknown),
+        (reply(ServFail, &[], ""), UpstreamHealth::Unknown),
+        (reply(Refused, &[18], ""), UpstreamHealth::Unknown),
+        (reply(Refused, &[20], "no upstream for this name"), UpstreamHealth::Unknown),
+        (Err(NoReply::Silent(String::new())), UpstreamHealth::Silent),
+        (Err(NoReply::Unsent(String::new())), UpstreamHealth::Unknown),
     ] {
         let shown = format!("{heard:?}");
-        assert_eq!(way(&[heard]), expected, "{shown}");
+        assert_eq!(health(&[heard]), expected, "{shown}");
     }
     let both = [reply(ServFail, &[22], ""), reply(NXDomain, &[], "")];
-    assert_eq!(way(&both), Way::Answered, "one name may be dropped on purpose");
+    assert_eq!(health(&both), UpstreamHealth::Answered, "one name may be dropped on purpose");
 }
 
 fn on_trial() -> Observed {
@@ -236,7 +239,7 @@ fn the_canary_is_asked_beside_a_stable_pod_once_it_runs_what_it_tries() {
     says(&mut late, "dns-1", "s");
     assert_eq!(super::pair(&dns("{}"), &late), None);
     let mut alone = observed.clone();
-    alone.answers.remove("dns-2-uid");
+    alone.pod_reports.remove("dns-2-uid");
     assert_eq!(super::pair(&dns("{}"), &alone), None);
 }
 
@@ -302,14 +305,14 @@ async fn both_transports_are_used_and_replies_to_others_are_not_taken() {
     }
     let closed = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let heard = once(asked, closed, Duration::from_secs(30)).await;
-    assert!(matches!(heard, Err(Unheard::Closed(_))), "{heard:?}");
+    assert!(matches!(heard, Err(NoReply::Closed(_))), "{heard:?}");
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let heard = once(asked, silent.local_addr().unwrap(), Duration::from_millis(1)).await;
-    assert!(matches!(heard, Err(Unheard::Silent(_))), "{heard:?}");
+    assert!(matches!(heard, Err(NoReply::Silent(_))), "{heard:?}");
     // The system refuses to send to a broadcast address: that is no fault of the pod's.
     let nowhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::BROADCAST), 53);
     let heard = once(asked, nowhere, Duration::from_secs(30)).await;
-    assert!(matches!(heard, Err(Unheard::Unsent(_))), "{heard:?}");
+    assert!(matches!(heard, Err(NoReply::Unsent(_))), "{heard:?}");
 }
 
 #[tokio::test]
@@ -323,7 +326,7 @@ async fn o7_a_canary_that_answers_wrongly_is_seen_beside_one_that_does_not() {
     observed.pods[2].status.as_mut().unwrap().pod_ip = Some("127.0.0.2".to_owned());
     let dns = dns(&format!("{{service: {{podPort: {port}}}}}"));
     let comparison =
-        compare(&dns, &observed, &Places::default()).await.expect("a canary is on trial");
+        compare(&dns, &observed, &Rounds::default()).await.expect("a canary is on trial");
     assert_eq!(comparison.canary_uid, compared("dns-1", "", true, true).canary_uid);
     let is_worse = |outcome: &Outcome| matches!(outcome, Outcome::Worse(_));
     let wrong = comparison.checks.iter().filter(|check| is_worse(&check.outcome));

@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::Pod;
 use serde::Deserialize;
 use tokio::time::timeout;
 
-use crate::observe::observed::Said;
+use crate::observe::observed::Reported;
 
 /// The container port that is asked.
 const PORT_NAME: &str = "metrics";
@@ -43,10 +43,10 @@ impl Default for Asker {
 
 impl Asker {
     /// What the pod at this address says, or why nothing.
-    pub(super) async fn ask(&self, address: Option<String>) -> Result<Said, String> {
+    pub(super) async fn ask(&self, address: Option<String>) -> Result<Reported, String> {
         let address = address.ok_or("it has no address")?;
         match timeout(PATIENCE, self.get(&address)).await {
-            Ok(said) => said,
+            Ok(reported) => reported,
             Err(_) => Err(format!(
                 "http://{address}/config did not answer within {} s",
                 PATIENCE.as_secs()
@@ -54,7 +54,7 @@ impl Asker {
         }
     }
 
-    async fn get(&self, address: &str) -> Result<Said, String> {
+    async fn get(&self, address: &str) -> Result<Reported, String> {
         let url = format!("http://{address}/config");
         let at = |error: &dyn std::fmt::Display| format!("{url}: {error}");
         let request =
@@ -115,7 +115,7 @@ struct Down {
     seconds: u64,
 }
 
-fn read(body: &[u8]) -> serde_json::Result<Said> {
+fn read(body: &[u8]) -> serde_json::Result<Reported> {
     let Shown {
         instance_id,
         revision,
@@ -131,7 +131,7 @@ fn read(body: &[u8]) -> serde_json::Result<Said> {
         each.collect::<Vec<_>>().join("; ")
     };
     let down = upstreams_down.into_iter().filter(|down| down.seconds >= DOWN_S);
-    Ok(Said {
+    Ok(Reported {
         process: instance_id,
         revision,
         max_format,
@@ -155,19 +155,19 @@ mod tests {
             "skippedObjects": [{"kind": "Service", "namespace": "n", "name": "s", "reason": "r"}],
             "upstreamsDown": [{"group": "default", "server": "192.0.2.1", "seconds": 61},
                 {"group": "default", "server": "192.0.2.2", "seconds": 59}]});
-        let said = read(shown.to_string().as_bytes()).unwrap();
-        assert_eq!(said.process, "", "as of a version that does not say");
+        let reported = read(shown.to_string().as_bytes()).unwrap();
+        assert_eq!(reported.process, "", "as of a version that does not say");
         let mut newer = shown.clone();
         newer["instanceId"] = json!("5e11");
         newer["fromTheFuture"] = json!({});
         assert_eq!(read(newer.to_string().as_bytes()).unwrap().process, "5e11");
         assert_eq!(
-            (said.revision.as_str(), said.max_format, said.role.as_str()),
+            (reported.revision.as_str(), reported.max_format, reported.role.as_str()),
             ("0123456789ab", 2, "stable")
         );
-        assert_eq!(said.rejection.as_deref(), Some("spec.domain: no"));
-        assert_eq!(said.skipped[0].name, "s");
-        assert_eq!(said.upstreams_down, ["default 192.0.2.1"]);
+        assert_eq!(reported.rejection.as_deref(), Some("spec.domain: no"));
+        assert_eq!(reported.skipped[0].name, "s");
+        assert_eq!(reported.upstreams_down, ["default 192.0.2.1"]);
     }
 
     #[test]

@@ -13,13 +13,13 @@ pub const CONDITIONS: [&str; 7] =
 
 /// What one condition says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct ConditionState {
     is_true: bool,
     reason: String,
     message: String,
 }
 
-impl Told {
+impl ConditionState {
     pub(super) fn yes(reason: &str, message: &str) -> Self {
         Self { is_true: true, reason: reason.to_owned(), message: shortened(message, MESSAGE) }
     }
@@ -61,8 +61,8 @@ impl<'a> Conditions<'a> {
             && self.before(kind).is_some_and(|before| before.observed_generation == generation)
     }
 
-    pub(super) fn set(&mut self, kind: &str, told: Told) {
-        let Told { is_true, reason, message } = told;
+    pub(super) fn set(&mut self, kind: &str, state: ConditionState) {
+        let ConditionState { is_true, reason, message } = state;
         let status = if is_true { "True" } else { "False" };
         let before = self.before(kind).filter(|condition| condition.status == status);
         let since =
@@ -78,9 +78,9 @@ impl<'a> Conditions<'a> {
     }
 
     /// A condition that is there only while it is true.
-    pub(super) fn set_if(&mut self, kind: &str, told: Option<Told>) {
-        if let Some(told) = told {
-            self.set(kind, told);
+    pub(super) fn set_if(&mut self, kind: &str, state: Option<ConditionState>) {
+        if let Some(state) = state {
+            self.set(kind, state);
         }
     }
 

@@ -5,7 +5,7 @@ use crds::ClusterDNS;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
 
-use super::problems::{MAX_NAMED, Trouble, named};
+use super::problem::{MAX_NAMED, Problem, named};
 use crate::decide::adoption::is_per_node;
 use crate::names;
 use crate::observe::observed::Observed;
@@ -34,7 +34,7 @@ pub(super) fn failing_pods(
     dns: &ClusterDNS,
     observed: &Observed,
     now: Timestamp,
-) -> impl Iterator<Item = Trouble> {
+) -> impl Iterator<Item = Problem> {
     let (namespace, _) = names::service(dns);
     let of_pods = |reason, advice: &str, why: &dyn Fn(&Pod) -> Option<String>| {
         let alive = observed.pods.iter().filter(|pod| !pods::is_leaving(pod));
@@ -56,8 +56,8 @@ pub(super) fn failing_pods(
     .flatten()
 }
 
-fn trouble(reason: &'static str, message: String) -> Trouble {
-    Trouble { reason, message, needs_a_person: false }
+fn trouble(reason: &'static str, message: String) -> Problem {
+    Problem { reason, message, needs_a_person: false }
 }
 
 fn containers(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
@@ -136,7 +136,7 @@ fn refused(pod: &Pod, dns: &ClusterDNS, observed: &Observed) -> Option<String> {
 }
 
 /// Refused by the API server: an admission webhook, a policy, a quota.
-fn not_created(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Option<Trouble> {
+fn not_created(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Option<Problem> {
     if is_per_node(dns) {
         return pods_missing_on_nodes(observed, now);
     }
@@ -145,7 +145,7 @@ fn not_created(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Option<
 }
 
 /// A DaemonSet has no condition for it: fewer than half of its pods exist, and it is no new one.
-fn pods_missing_on_nodes(observed: &Observed, now: Timestamp) -> Option<Trouble> {
+fn pods_missing_on_nodes(observed: &Observed, now: Timestamp) -> Option<Problem> {
     let set = observed.daemon_set.as_ref()?;
     let status = set.status.as_ref()?;
     let created = set.metadata.creation_timestamp.as_ref()?.0;
@@ -162,7 +162,7 @@ fn pods_missing_on_nodes(observed: &Observed, now: Timestamp) -> Option<Trouble>
     })
 }
 
-fn no_progress(dns: &ClusterDNS, observed: &Observed) -> Option<Trouble> {
+fn no_progress(dns: &ClusterDNS, observed: &Observed) -> Option<Problem> {
     if is_per_node(dns) {
         return None;
     }

@@ -7,36 +7,26 @@ use crds::{ClusterDNS, Config, without_effect};
 use jiff::Timestamp;
 
 use super::failing_pods::failing_pods;
+use super::problem::{Problem, named, problem};
 use crate::apply::outcome::Applied;
 use crate::decide::admit::certificates;
 use crate::decide::adoption::{self, is_per_node};
 use crate::decide::plan::Plan;
 use crate::desired::Kind;
 use crate::names::{self, CERTIFICATE};
-use crate::observe::observed::{Certificate, Observed, Said};
+use crate::observe::observed::{Certificate, Observed, Reported};
 use crate::observe::pods;
 use crate::runtime::resources;
 
-/// Objects, pods and upstreams that a message names.
-pub(super) const MAX_NAMED: usize = 3;
-
-/// One thing that stands in the way.
-pub(super) struct Trouble {
-    pub(super) reason: &'static str,
-    pub(super) message: String,
-    /// Nothing changes before a person changes something.
-    pub(super) needs_a_person: bool,
-}
-
 /// All of it.
-pub(super) fn troubles(
+pub(super) fn problems(
     dns: &ClusterDNS,
     config: &Config,
     plan: &Plan,
     applied: &Applied,
     observed: &Observed,
     now: Timestamp,
-) -> Vec<Trouble> {
+) -> Vec<Problem> {
     let first = [
         service_gone(dns, plan, applied, observed),
         addresses_changed(dns, observed),
@@ -59,17 +49,13 @@ pub(super) fn troubles(
     first.into_iter().flatten().chain(failing).chain(then.into_iter().flatten()).collect()
 }
 
-fn trouble(reason: &'static str, message: String) -> Option<Trouble> {
-    Some(Trouble { reason, message, needs_a_person: false })
-}
-
 /// Nobody is answered. The Service is created again by itself unless something stands in the way.
 fn service_gone(
     dns: &ClusterDNS,
     plan: &Plan,
     applied: &Applied,
     observed: &Observed,
-) -> Option<Trouble> {
+) -> Option<Problem> {
     let addresses = &plan.rollout.state.service.cluster_ips;
     if observed.service.is_some() || addresses.is_empty() {
         return None;
@@ -94,11 +80,11 @@ fn service_gone(
         "Service {namespace}/{name} was deleted, and clients ask {}: {why}",
         addresses.join(", ")
     );
-    Some(Trouble { reason: "ServiceGone", message, needs_a_person: true })
+    Some(Problem { reason: "ServiceGone", message, needs_a_person: true })
 }
 
 /// Somebody created the Service in the place of a deleted one. It is served, and clients from before ask nobody.
-fn addresses_changed(dns: &ClusterDNS, observed: &Observed) -> Option<Trouble> {
+fn addresses_changed(dns: &ClusterDNS, observed: &Observed) -> Option<Problem> {
     let lost = adoption::lost_addresses(dns, observed);
     if lost.is_empty() {
         return None;
@@ -112,19 +98,19 @@ fn addresses_changed(dns: &ClusterDNS, observed: &Observed) -> Option<Trouble> {
         real.join(", "),
         lost.join(", ")
     );
-    Some(Trouble { reason: "ServiceAddressesChanged", message, needs_a_person: true })
+    Some(Problem { reason: "ServiceAddressesChanged", message, needs_a_person: true })
 }
 
-fn apply_failed(applied: &Applied) -> Option<Trouble> {
+fn apply_failed(applied: &Applied) -> Option<Problem> {
     if applied.failures.is_empty() {
         return None;
     }
     let all = applied.failures.iter().map(|(object, why)| format!("{object}: {why}"));
-    trouble("ApplyFailed", format!("not written: {}", named(all.collect())))
+    problem("ApplyFailed", format!("not written: {}", named(all.collect())))
 }
 
 /// Every question to such a group is answered SERVFAIL, whatever the network does.
-fn no_usable_upstream(config: &Config) -> Option<Trouble> {
+fn no_usable_upstream(config: &Config) -> Option<Problem> {
     let groups = without_effect::groups_never_asked(config);
     if groups.is_empty() {
         return None;
@@ -134,11 +120,11 @@ fn no_usable_upstream(config: &Config) -> Option<Trouble> {
          answered SERVFAIL. Add a server with transport UDP or TCP",
         named(groups)
     );
-    Some(Trouble { reason: "NoUsableUpstream", message, needs_a_person: true })
+    Some(Problem { reason: "NoUsableUpstream", message, needs_a_person: true })
 }
 
 /// The operator's own trouble. Nothing is decided about a configuration until it is over.
-fn canary_unreachable(dns: &ClusterDNS, plan: &Plan) -> Option<Trouble> {
+fn canary_unreachable(dns: &ClusterDNS, plan: &Plan) -> Option<Problem> {
     let why = plan.rollout.held.as_ref()?;
     let state = &plan.rollout.state;
     // A time, not the time until then: a status that is looked at again must not differ.
@@ -152,7 +138,7 @@ fn canary_unreachable(dns: &ClusterDNS, plan: &Plan) -> Option<Trouble> {
     };
     let own = dns.metadata.name.as_deref().unwrap_or_default();
     let port = dns.spec.service.clone().unwrap_or_default().pod_port;
-    trouble(
+    problem(
         "CanaryUnreachable",
         format!(
             "configuration {} cannot be tried, and waits: the operator cannot do its part: {why}. Where NetworkPolicies are in \
@@ -167,16 +153,16 @@ fn canary_unreachable(dns: &ClusterDNS, plan: &Plan) -> Option<Trouble> {
 }
 
 /// What the trial showed that is no reason to stop.
-fn canary_warning(plan: &Plan) -> Option<Trouble> {
+fn canary_warning(plan: &Plan) -> Option<Problem> {
     let state = &plan.rollout.state;
     if state.warning.is_empty() {
         return None;
     }
     let revision = if plan.rollout.canary.is_some() { &state.canary } else { &state.stable };
-    trouble("CanaryWarning", format!("configuration {revision}: {}", state.warning))
+    problem("CanaryWarning", format!("configuration {revision}: {}", state.warning))
 }
 
-fn canary_failed(dns: &ClusterDNS, plan: &Plan) -> Option<Trouble> {
+fn canary_failed(dns: &ClusterDNS, plan: &Plan) -> Option<Problem> {
     let state = &plan.rollout.state;
     if state.failed.is_empty() || state.is_unjudged {
         return None;
@@ -194,7 +180,7 @@ fn canary_failed(dns: &ClusterDNS, plan: &Plan) -> Option<Trouble> {
          false to give it to every pod",
         state.failed, state.failure, state.stable
     );
-    Some(Trouble { reason: "CanaryFailed", message, needs_a_person: !is_on_trial })
+    Some(Problem { reason: "CanaryFailed", message, needs_a_person: !is_on_trial })
 }
 
 fn retry_command(dns: &ClusterDNS) -> String {
@@ -203,18 +189,18 @@ fn retry_command(dns: &ClusterDNS) -> String {
 }
 
 /// O5: pods that keep what they ran before, because they cannot run what they were given.
-fn pods_refuse(plan: &Plan, observed: &Observed) -> Option<Trouble> {
+fn pods_refuse(plan: &Plan, observed: &Observed) -> Option<Problem> {
     let canary = plan.rollout.state.canary_pod.as_ref().map(|pod| pod.uid.as_str());
     let refusing =
         pods::ready(observed).filter(|pod| Some(pods::uid(pod)) != canary).filter_map(|pod| {
-            let why = pods::said(observed, pod)?.rejection.as_ref()?;
+            let why = pods::reported(observed, pod)?.rejection.as_ref()?;
             Some(format!("{} ({why})", pods::name(pod)))
         });
     let refusing: Vec<String> = refusing.collect();
     if refusing.is_empty() {
         return None;
     }
-    trouble(
+    problem(
         "PodsRefuse",
         format!(
             "{} pods refuse their configuration and keep the last good one: {}",
@@ -225,7 +211,7 @@ fn pods_refuse(plan: &Plan, observed: &Observed) -> Option<Trouble> {
 }
 
 /// Fewer than half of the pods that there are supposed to be, while none of them is just being replaced or added.
-fn too_few_pods(dns: &ClusterDNS, observed: &Observed) -> Option<Trouble> {
+fn too_few_pods(dns: &ClusterDNS, observed: &Observed) -> Option<Problem> {
     let progress = pods::progress(observed, is_per_node(dns));
     let was_ready = dns
         .status
@@ -238,7 +224,7 @@ fn too_few_pods(dns: &ClusterDNS, observed: &Observed) -> Option<Trouble> {
     {
         return None;
     }
-    trouble(
+    problem(
         "TooFewPodsReady",
         format!(
             "{} of {} pods are ready: kubectl get pods says why",
@@ -247,11 +233,11 @@ fn too_few_pods(dns: &ClusterDNS, observed: &Observed) -> Option<Trouble> {
     )
 }
 
-fn selector_reset(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Option<Trouble> {
+fn selector_reset(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Option<Problem> {
     let (manager, until) = adoption::reset_by(dns, observed, now)?;
     // The time it was noticed, not the time until then: a status that is looked at again must not differ.
     let again = until.map(|until| format!(" not before {until:.0}")).unwrap_or_default();
-    trouble(
+    problem(
         "SelectorReset",
         format!(
             "field manager {manager} took our key out of the selector of the Service, so the other DNS server answers too; it \
@@ -261,12 +247,12 @@ fn selector_reset(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Opti
 }
 
 /// Down for most pods: what only a few see is their node's trouble. Pods say so after 60 s only.
-fn upstream_down(observed: &Observed) -> Option<Trouble> {
-    let asked: Vec<&Said> =
-        pods::ready(observed).filter_map(|pod| pods::said(observed, pod)).collect();
+fn upstream_down(observed: &Observed) -> Option<Problem> {
+    let asked: Vec<&Reported> =
+        pods::ready(observed).filter_map(|pod| pods::reported(observed, pod)).collect();
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for said in &asked {
-        for upstream in &said.upstreams_down {
+    for reported in &asked {
+        for upstream in &reported.upstreams_down {
             *counts.entry(upstream).or_default() += 1;
         }
     }
@@ -275,14 +261,14 @@ fn upstream_down(observed: &Observed) -> Option<Trouble> {
     if down.is_empty() {
         return None;
     }
-    trouble(
+    problem(
         "UpstreamDown",
         format!("for most pods these servers have answered nothing for 60 s: {}", named(down)),
     )
 }
 
 /// Its listener is off; the others answer.
-fn certificate_missing(dns: &ClusterDNS, observed: &Observed) -> Option<Trouble> {
+fn certificate_missing(dns: &ClusterDNS, observed: &Observed) -> Option<Problem> {
     let is_missing = |name: &&str| observed.certificates.get(*name) == Some(&Certificate::Missing);
     let all = certificates(dns).into_iter().map(|(_, name)| name).filter(is_missing);
     let all: BTreeSet<&str> = all.collect();
@@ -290,7 +276,7 @@ fn certificate_missing(dns: &ClusterDNS, observed: &Observed) -> Option<Trouble>
         return None;
     }
     let all = all.into_iter().map(str::to_owned).collect();
-    trouble(
+    problem(
         "CertificateMissing",
         format!(
             "the listeners of these certificates are off, because there is no such Secret beside the Service: {}. Create it \
@@ -301,7 +287,7 @@ fn certificate_missing(dns: &ClusterDNS, observed: &Observed) -> Option<Trouble>
 }
 
 /// The API server did not answer for these: the others, and all else, are as they should be.
-fn certificate_unread(observed: &Observed) -> Option<Trouble> {
+fn certificate_unread(observed: &Observed) -> Option<Problem> {
     if observed.unread_certificates.is_empty() {
         return None;
     }
@@ -311,29 +297,20 @@ fn certificate_unread(observed: &Observed) -> Option<Trouble> {
     };
     let all = observed.unread_certificates.iter();
     let all = all.map(|(name, why)| format!("{name} ({why}; {})", effect(name))).collect();
-    trouble(
+    problem(
         "CertificateUnread",
         format!("the operator cannot look at these certificates of listeners: {}", named(all)),
     )
 }
 
-fn crd_outdated(observed: &Observed) -> Option<Trouble> {
+fn crd_outdated(observed: &Observed) -> Option<Problem> {
     if !observed.offers.crd_is_outdated {
         return None;
     }
-    trouble(
+    problem(
         "CRDOutdated",
         "the CustomResourceDefinition lacks fields that this operator knows, so the API server drops them: apply the \
          clusterdns.yaml of this version with kubectl apply --server-side"
             .to_owned(),
     )
-}
-
-pub(super) fn named(all: Vec<String>) -> String {
-    let more = all.len().saturating_sub(MAX_NAMED);
-    let mut text = all[..all.len().min(MAX_NAMED)].join(", ");
-    if more > 0 {
-        text.push_str(&format!(" and {more} more"));
-    }
-    text
 }

@@ -1,12 +1,15 @@
 //! What people, kstatus, Argo CD and Flux read, look by look.
 
 use super::*;
+use crate::decide::config_map;
 use crate::decide::decide;
 use crate::decide::plan::RolloutState;
 use crate::fixtures::{
-    at, config, deploy, dns, foreign_pod, kube_dns, own_service, said, says, settings, unready,
+    at, config, deploy, dns, foreign_pod, kube_dns, own_service, reported, says, settings, unready,
     write,
 };
+use crds::bounds::MESSAGE;
+use crds::v1alpha1::SkippedObject;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 /// A port of kstatus, which the tests with a real API server read as well.
@@ -75,7 +78,7 @@ impl Story {
     }
 
     fn pods_follow(&mut self) {
-        let RolloutState { stable, .. } = rollout::state(&self.observed);
+        let RolloutState { stable, .. } = config_map::state(&self.observed);
         for pod in self.observed.pods.clone() {
             says(&mut self.observed, pods::name(&pod), &stable);
         }
@@ -276,7 +279,7 @@ fn o14_a_change_is_in_progress_until_every_ready_pod_reports_it() {
     story.look(11);
     is(&story, "True=Valid True=Serving False=Complete False=AsExpected", Kstatus::Current);
     // One that cannot be asked keeps nobody waiting.
-    story.observed.answers.clear();
+    story.observed.pod_reports.clear();
     story.look(12);
     is(&story, "True=Valid True=Serving False=Complete False=AsExpected", Kstatus::Current);
 }
@@ -284,7 +287,7 @@ fn o14_a_change_is_in_progress_until_every_ready_pod_reports_it() {
 #[test]
 fn o14_what_is_unmanaged_shows_what_runs_and_is_on_no_way() {
     let mut story = Story::settled("{ttlSeconds: 5}");
-    let runs = rollout::state(&story.observed).stable;
+    let runs = config_map::state(&story.observed).stable;
     story.edit("{ttlSeconds: 7, managementState: Unmanaged}");
     let status = story.look(10);
     assert!(status.conditions.iter().all(|it| CONDITIONS.contains(&it.type_.as_str())));
@@ -307,7 +310,7 @@ fn an_object_that_cannot_be_written_is_named() {
 #[test]
 fn o5_pods_that_refuse_their_configuration_are_named() {
     let mut story = Story::settled("{}");
-    said(&mut story.observed, "dns-1").rejection = Some("format 9".to_owned());
+    reported(&mut story.observed, "dns-1").rejection = Some("format 9".to_owned());
     let status = story.look(10);
     is(&story, "True=Valid True=Serving False=Complete True=PodsRefuse", Kstatus::Current);
     assert!(condition(&status, "Degraded").unwrap().message.ends_with("dns-1 (format 9)"));
@@ -319,7 +322,8 @@ fn an_upstream_is_down_when_most_pods_say_so() {
     deploy(&mut story.observed, 3);
     story.pods_follow();
     let down = |story: &mut Story, pod: &str| {
-        said(&mut story.observed, pod).upstreams_down = vec!["corp.example 10.0.0.1:53".to_owned()];
+        reported(&mut story.observed, pod).upstreams_down =
+            vec!["corp.example 10.0.0.1:53".to_owned()];
     };
     down(&mut story, "dns-0");
     story.look(10);
@@ -384,8 +388,8 @@ fn what_pods_skip_is_listed_once_in_one_order_and_at_most_twenty() {
         name: format!("s{n:02}"),
         reason: "x".repeat(5_000),
     };
-    said(&mut story.observed, "dns-0").skipped = (0..30).rev().map(object).collect();
-    said(&mut story.observed, "dns-1").skipped = (0..30).map(object).collect();
+    reported(&mut story.observed, "dns-0").skipped = (0..30).rev().map(object).collect();
+    reported(&mut story.observed, "dns-1").skipped = (0..30).map(object).collect();
     let listed = story.look(10).skipped_objects;
     let names: Vec<String> = listed.iter().map(|object| object.name.clone()).collect();
     assert_eq!(names, (0..20).map(|n| format!("s{n:02}")).collect::<Vec<_>>());

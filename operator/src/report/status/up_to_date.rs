@@ -4,52 +4,58 @@
 use crds::ClusterDNS;
 use crds::v1alpha1::ManagementState;
 
-use super::conditions::{Conditions, Told};
+use super::conditions::{ConditionState, Conditions};
 use crate::apply::outcome::Applied;
 use crate::decide::plan::Plan;
 use crate::observe::observed::Observed;
 use crate::observe::pods;
 
-/// Does every ready pod run this spec? `way` is what is still on its way.
+/// Does every ready pod run this spec? `progressing` is the condition of that name, if it is true.
 pub(super) fn up_to_date(
     dns: &ClusterDNS,
     plan: &Plan,
     applied: &Applied,
     observed: &Observed,
-    way: Option<&Told>,
+    progressing: Option<&ConditionState>,
     before: &Conditions<'_>,
-) -> Told {
+) -> ConditionState {
     let rollout = &plan.rollout;
     let (desired, stable) = (&rollout.desired_revision, &rollout.state.stable);
-    if let Some(way) = way {
-        return way.clone().negated();
+    if let Some(progressing) = progressing {
+        return progressing.clone().negated();
     }
     if dns.spec.management_state == ManagementState::Unmanaged {
-        return Told::no("Unmanaged", "managementState is Unmanaged: the spec is not applied");
+        return ConditionState::no(
+            "Unmanaged",
+            "managementState is Unmanaged: the spec is not applied",
+        );
     }
     if !applied.failures.is_empty() {
-        return Told::no("ApplyFailed", "some objects could not be written: Degraded names them");
+        return ConditionState::no(
+            "ApplyFailed",
+            "some objects could not be written: Degraded names them",
+        );
     }
     if desired != stable {
         let message = format!("pods run configuration {stable}, and the spec asks for {desired}");
-        return Told::no("OlderConfiguration", &message);
+        return ConditionState::no("OlderConfiguration", &message);
     }
     let (mut ready, mut refusing, mut silent) = (0, 0, 0);
     for pod in pods::ready(observed) {
         ready += 1;
-        match observed.answers.get(pods::uid(pod)).map(|answer| &answer.said) {
-            Some(Ok(said)) => refusing += usize::from(said.rejection.is_some()),
+        match observed.pod_reports.get(pods::uid(pod)).map(|answer| &answer.reported) {
+            Some(Ok(reported)) => refusing += usize::from(reported.rejection.is_some()),
             Some(Err(_)) => silent += 1,
             // Of many pods some are asked, who speak for all.
             None => {}
         }
     }
     if ready == 0 {
-        return Told::no("NoPodReady", "no pod is ready");
+        return ConditionState::no("NoPodReady", "no pod is ready");
     }
     if refusing > 0 {
         let message = format!("{refusing} ready pods refuse this configuration");
-        return Told::no("PodsRefuse", &message);
+        return ConditionState::no("PodsRefuse", &message);
     }
     // A pod that was silent once does not make what was known unknown.
     if silent > 0 && !before.was_true_of_this_spec("UpToDate") {
@@ -57,7 +63,7 @@ pub(super) fn up_to_date(
             "{silent} of {ready} ready pods do not answer at /config on their metrics port, so it is not known what they run: \
              a NetworkPolicy must let the operator in"
         );
-        return Told::no("PodsSilent", &message);
+        return ConditionState::no("PodsSilent", &message);
     }
-    Told::yes("AllPodsCurrent", &format!("every ready pod runs configuration {stable}"))
+    ConditionState::yes("AllPodsCurrent", &format!("every ready pod runs configuration {stable}"))
 }

@@ -1,6 +1,7 @@
 //! A Service that somebody deleted, look by look.
 
 use super::*;
+use crate::decide::config_map;
 use crate::decide::plan::{LastService, Plan};
 use crate::desired::{Desired, Kind};
 use serde_json::Value;
@@ -107,7 +108,7 @@ fn o16_one_on_its_way_out_is_not_remembered_in_the_place_of_what_it_was() {
     let dns = dns(ADOPT);
     let mut observed = with(switched());
     look(&mut observed, &dns, 0).unwrap();
-    let before = rollout::state(&observed).service;
+    let before = config_map::state(&observed).service;
     let service = observed.service.as_mut().unwrap();
     service.metadata.deletion_timestamp = Some(from(json!("2026-01-01T00:00:00Z")));
     assert_eq!(last_seen(&dns, &observed), before);
@@ -131,11 +132,11 @@ fn o16_a_service_of_other_addresses_does_not_make_the_known_ones_forgotten() {
     spec.cluster_ips = Some(vec!["10.96.7.7".to_owned()]);
     look(&mut observed, &dns(ADOPT), 1).unwrap();
     assert_eq!(lost_addresses(&dns(ADOPT), &observed), ["10.96.0.10"]);
-    assert_eq!(rollout::state(&observed).service.cluster_ips, ["10.96.0.10"]);
+    assert_eq!(config_map::state(&observed).service.cluster_ips, ["10.96.0.10"]);
     // A person says that they are meant.
     let meant = dns("{service: {adopt: true, clusterIPs: [10.96.7.7]}}");
     look(&mut observed, &meant, 2).unwrap();
-    assert_eq!(rollout::state(&observed).service.cluster_ips, ["10.96.7.7"]);
+    assert_eq!(config_map::state(&observed).service.cluster_ips, ["10.96.7.7"]);
     assert_eq!(lost_addresses(&meant, &observed), [] as [String; 0]);
 }
 
@@ -144,7 +145,7 @@ fn o16_what_is_given_back_is_not_remembered() {
     let mut observed = with(switched());
     look(&mut observed, &dns(ADOPT), 0).unwrap();
     look(&mut observed, &dns("{}"), 1).unwrap();
-    assert_eq!(rollout::state(&observed).service, LastService::default());
+    assert_eq!(config_map::state(&observed).service, LastService::default());
 }
 
 #[test]

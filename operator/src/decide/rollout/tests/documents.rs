@@ -19,11 +19,11 @@ fn rights_are_wide_before_a_document_needs_them_and_until_no_pod_runs_one() {
     assert!(story.look(200).needs_pods, "pods still run the old one");
     assert!(story.look(201).needs_pods);
     says(&mut story.observed, "dns-0", &revision("{podRecords: Insecure}"));
-    story.observed.answers.get_mut("dns-1-uid").unwrap().said = Err("no answer".to_owned());
+    story.observed.pod_reports.get_mut("dns-1-uid").unwrap().reported = Err("no answer".to_owned());
     assert!(story.look(202).needs_pods, "one of them may still run it");
     story.pods_follow();
     // Of more than fifty pods, fifty are asked.
-    story.observed.answers.remove("dns-2-uid");
+    story.observed.pod_reports.remove("dns-2-uid");
     assert!(!story.look(203).needs_pods);
 }
 
@@ -48,10 +48,10 @@ fn o4_a_foreign_edit_of_the_configuration_is_undone() {
 #[test]
 fn the_format_is_the_newest_that_all_pods_know() {
     let mut story = Story::with_pods(2);
-    let of = |story: &Story| format(&Written::read(&story.observed), &story.observed);
+    let of = |story: &Story| format(&Current::read(&story.observed), &story.observed);
     assert_eq!(of(&story), config::FORMAT);
-    said(&mut story.observed, "dns-0").max_format = 99;
+    reported(&mut story.observed, "dns-0").max_format = 99;
     assert_eq!(of(&story), config::FORMAT, "never one that we do not know");
-    said(&mut story.observed, "dns-0").max_format = 0;
+    reported(&mut story.observed, "dns-0").max_format = 0;
     assert_eq!(of(&story), OLDEST_FORMAT);
 }

@@ -83,7 +83,7 @@ fn a_canary_that_cannot_be_judged_is_lost_in_the_end() {
 /// Its container was started again so quickly that nobody else has noticed.
 fn restart(story: &mut Story, pod: &str, revision: &str) {
     says(&mut story.observed, pod, revision);
-    said(&mut story.observed, pod).process = "another".to_owned();
+    reported(&mut story.observed, pod).process = "another".to_owned();
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_canary_that_restarts_before_anyone_counts_it_is_lost_and_never_judged() {
         story.compare(is_right, true);
         let runs = if rejection.is_some() { OLD } else { NEW };
         restart(&mut story, "dns-0", &revision(runs));
-        said(&mut story.observed, "dns-0").rejection = rejection.map(str::to_owned);
+        reported(&mut story.observed, "dns-0").rejection = rejection.map(str::to_owned);
         let plan = story.look(100 + seconds);
         assert_eq!(plan.state.stable, revision(OLD), "{rejection:?}");
         assert_eq!((plan.state.failed.as_str(), plan.state.losses), ("", 1), "{rejection:?}");
@@ -143,7 +143,7 @@ fn versions_that_know_nothing_of_processes_go_on_as_before() {
     story.edit(NEW);
     story.look(100);
     story.pods_follow();
-    said(&mut story.observed, "dns-0").process.clear();
+    reported(&mut story.observed, "dns-0").process.clear();
     story.compare(true, true);
     assert_eq!(story.look(101).state.losses, 0);
     assert_eq!(story.look(130).state.stable, revision(NEW));

@@ -124,8 +124,8 @@ fn o17_a_retry_takes_another_pod_so_that_one_bad_node_blocks_no_edit() {
 fn o17_an_operator_that_no_pod_answers_says_so_and_waits() {
     let mut story = Story::with_pods(3);
     story.edit(NEW);
-    for answer in story.observed.answers.values_mut() {
-        answer.said = Err("http://10.244.0.9:9153/config did not answer within 1 s".to_owned());
+    for answer in story.observed.pod_reports.values_mut() {
+        answer.reported = Err("http://10.244.0.9:9153/config did not answer within 1 s".to_owned());
     }
     let plan = story.look(100);
     assert_eq!((plan.canary, plan.state.stable), (None, revision(OLD)));
@@ -133,8 +133,8 @@ fn o17_an_operator_that_no_pod_answers_says_so_and_waits() {
     // The same in the middle of a trial.
     let mut story = on_trial();
     story.observed.comparison = None;
-    for answer in story.observed.answers.values_mut() {
-        answer.said = Err("no answer".to_owned());
+    for answer in story.observed.pod_reports.values_mut() {
+        answer.reported = Err("no answer".to_owned());
     }
     for second in 1..100 {
         let plan = story.look(100 + second * 30);

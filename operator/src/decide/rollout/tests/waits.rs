@@ -55,13 +55,13 @@ fn o17_what_failed_never_goes_out_untried() {
 fn o5_where_every_pod_refuses_what_it_was_given_a_repair_does_not_wait_for_ever() {
     let mut story = Story::with_pods(3);
     for name in ["dns-0", "dns-1"] {
-        said(&mut story.observed, name).rejection = Some("format 9".to_owned());
+        reported(&mut story.observed, name).rejection = Some("format 9".to_owned());
     }
     story.edit(NEW);
     assert!(story.look(100).canary.is_some(), "one runs what all should run: it tries");
     let mut story = Story::with_pods(3);
     for name in ["dns-0", "dns-1", "dns-2"] {
-        said(&mut story.observed, name).rejection = Some("format 9".to_owned());
+        reported(&mut story.observed, name).rejection = Some("format 9".to_owned());
     }
     story.edit(NEW);
     assert_eq!(story.look(100).state.stable, revision(NEW));
@@ -69,10 +69,10 @@ fn o5_where_every_pod_refuses_what_it_was_given_a_repair_does_not_wait_for_ever(
 
 /// What the workload becomes when the spec asks for one pod: this one.
 fn scale_to_one(story: &mut Story, name: &str) {
-    let answers = std::mem::take(&mut story.observed.answers);
+    let answers = std::mem::take(&mut story.observed.pod_reports);
     deploy(&mut story.observed, 1);
     story.observed.pods = vec![pod(name, 0, 0)];
-    story.observed.answers = answers;
+    story.observed.pod_reports = answers;
     story.observed.comparison = None;
 }
 

@@ -56,7 +56,7 @@ fn o17_when_a_failed_configuration_is_tried_again_is_in_the_status() {
     let mut story = Story::settled("{}");
     story.edit("{ttlSeconds: 7}");
     story.look(10);
-    said(&mut story.observed, "dns-0").rejection = Some("no".to_owned());
+    reported(&mut story.observed, "dns-0").rejection = Some("no".to_owned());
     let status = story.look(20);
     let message = &condition(&status, "Degraded").unwrap().message;
     assert!(message.contains(&format!("tried again at {:.0}", at(320))), "{message}");
@@ -65,7 +65,7 @@ fn o17_when_a_failed_configuration_is_tried_again_is_in_the_status() {
         "{message}"
     );
     assert_eq!(story.look(40), status, "reported once");
-    said(&mut story.observed, "dns-0").rejection = None;
+    reported(&mut story.observed, "dns-0").rejection = None;
     story.look(321);
     is(&story, "True=Valid True=Serving True=CanaryOnTrial True=CanaryFailed", Kstatus::InProgress);
 }
@@ -74,8 +74,8 @@ fn o17_when_a_failed_configuration_is_tried_again_is_in_the_status() {
 fn o17_the_operators_own_trouble_is_said_with_what_would_end_it() {
     let mut story = Story::settled("{}");
     story.edit("{ttlSeconds: 7}");
-    for answer in story.observed.answers.values_mut() {
-        answer.said = Err("http://10.244.0.9:9153/config did not answer within 1 s".to_owned());
+    for answer in story.observed.pod_reports.values_mut() {
+        answer.reported = Err("http://10.244.0.9:9153/config did not answer within 1 s".to_owned());
     }
     let status = story.look(10);
     is(

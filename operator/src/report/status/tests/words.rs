@@ -35,8 +35,8 @@ fn o14_up_to_date_is_false_from_the_edit_until_every_ready_pod_runs_it() {
 fn o14_pods_that_cannot_be_asked_are_not_up_to_date_but_stay_so() {
     let mut story = Story::settled("{}");
     let silence = |story: &mut Story| {
-        for answer in story.observed.answers.values_mut() {
-            answer.said = Err("no route".to_owned());
+        for answer in story.observed.pod_reports.values_mut() {
+            answer.reported = Err("no route".to_owned());
         }
     };
     silence(&mut story);
@@ -97,5 +97,5 @@ fn o18_a_canary_is_observed_for_as_long_as_the_spec_says() {
     let mut story = Story::settled("{rollout: {observeSeconds: 60}}");
     story.edit("{rollout: {observeSeconds: 60}, ttlSeconds: 7}");
     story.look(10);
-    assert_eq!(rollout::state(&story.observed).observe_seconds, 60);
+    assert_eq!(config_map::state(&story.observed).observe_seconds, 60);
 }

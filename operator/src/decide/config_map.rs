@@ -4,7 +4,7 @@ use crds::{Config, config};
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde::Deserialize;
 
-use crate::decide::plan::{RolloutPlan, RolloutState};
+use crate::decide::plan::RolloutState;
 use crate::observe::observed::Observed;
 
 /// What every pod runs.
@@ -16,7 +16,7 @@ pub const ROLLOUT: &str = "rollout.json";
 
 /// The ConfigMap, read.
 #[derive(Debug, Default)]
-pub(super) struct Written {
+pub(super) struct Current {
     /// `stable.json`, if it is one of our documents.
     pub(super) stable: Option<String>,
     /// Its format.
@@ -27,7 +27,7 @@ pub(super) struct Written {
     pub(super) is_foreign: bool,
 }
 
-impl Written {
+impl Current {
     pub(super) fn read(observed: &Observed) -> Self {
         #[derive(Deserialize)]
         struct Head {
@@ -61,21 +61,6 @@ pub fn state_in(config_map: Option<&ConfigMap>) -> RolloutState {
     state.unwrap_or_default()
 }
 
-/// What is written now, where nothing is to be written.
-pub fn untouched(observed: &Observed, desired_revision: String) -> RolloutPlan {
-    let Written { stable, format: _, state, is_foreign: _ } = Written::read(observed);
-    RolloutPlan {
-        stable: stable.unwrap_or_default(),
-        canary: text(observed.config_map.as_ref(), CANARY).map(str::to_owned),
-        needs_pods: state.needs_pods,
-        state,
-        desired_revision,
-        again_in: None,
-        held: None,
-        notices: Vec::new(),
-    }
-}
-
 /// The document on trial and its revision.
 pub fn canary(observed: &Observed) -> Option<(Config, RolloutState)> {
     let (config, _) = Config::from_json(text(observed.config_map.as_ref(), CANARY)?).ok()?;
@@ -88,6 +73,7 @@ pub fn stable(observed: &Observed) -> Config {
     Config::from_json(text).map(|(config, _)| config).unwrap_or_default()
 }
 
-fn text<'a>(config_map: Option<&'a ConfigMap>, key: &str) -> Option<&'a str> {
+/// The text of one key.
+pub(super) fn text<'a>(config_map: Option<&'a ConfigMap>, key: &str) -> Option<&'a str> {
     config_map?.data.as_ref()?.get(key).map(String::as_str)
 }

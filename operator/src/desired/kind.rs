@@ -1,0 +1,34 @@
+//! The kinds of objects that the operator creates.
+
+/// What we create; the order is that of application: rights before what needs them, the configuration before the pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// The pods' identity.
+    ServiceAccount,
+    /// What the pods may read of the whole cluster.
+    ClusterRole,
+    /// Who may.
+    ClusterRoleBinding,
+    /// The one ConfigMap the pods may read.
+    Role,
+    /// Who may.
+    RoleBinding,
+    /// The configuration.
+    ConfigMap,
+    /// What clients ask, unless it is adopted.
+    Service,
+    /// How many pods an eviction may take.
+    PodDisruptionBudget,
+    /// Who may connect.
+    NetworkPolicy,
+    /// The pods.
+    Deployment,
+    /// The pods, one per node.
+    DaemonSet,
+    /// Who says how many.
+    HorizontalPodAutoscaler,
+    /// Scraping.
+    PodMonitor,
+    /// Alerts.
+    PrometheusRule,
+}

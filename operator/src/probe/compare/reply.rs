@@ -1,0 +1,48 @@
+//! One reply of a pod to one question, or why there is none, and the Extended DNS Errors (RFC 8914) in it.
+
+use hickory_proto::op::{Message, ResponseCode};
+use hickory_proto::rr::rdata::opt::EdnsOption;
+
+/// The EDNS option of Extended DNS Errors (RFC 8914 §2).
+const OPTION_EDE: u16 = 15;
+/// Prohibited (RFC 8914 §4.19): the client may not ask.
+const PROHIBITED: u16 = 18;
+
+/// What came back, or why nothing did.
+pub type Reply = Result<Message, NoReply>;
+
+/// Why nothing came back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoReply {
+    /// It was sent, several times, and no reply came in time.
+    Silent(String),
+    /// The port is closed, or the stream was broken off.
+    Closed(String),
+    /// It could not be sent: no route, no permission, no socket. That is the operator's trouble.
+    Unsent(String),
+}
+
+impl NoReply {
+    /// What happened, for people.
+    pub(super) fn why(&self) -> &str {
+        let (NoReply::Silent(why) | NoReply::Closed(why) | NoReply::Unsent(why)) = self;
+        why
+    }
+}
+
+/// Whether the client list of the configuration refused the question.
+pub(super) fn is_prohibited(reply: &Message) -> bool {
+    reply.metadata.response_code == ResponseCode::Refused && ede(reply).contains(&PROHIBITED)
+}
+
+/// The codes of all Extended DNS Errors (RFC 8914).
+pub(super) fn ede(reply: &Message) -> Vec<u16> {
+    let options = reply.edns.iter().flat_map(|edns| edns.options().as_ref());
+    let code = |option: &EdnsOption| match option {
+        EdnsOption::Unknown(OPTION_EDE, octets) => {
+            Some(u16::from_be_bytes([*octets.first()?, *octets.get(1)?]))
+        }
+        _ => None,
+    };
+    options.filter_map(|(_, option)| code(option)).collect()
+}

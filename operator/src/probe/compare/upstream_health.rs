@@ -1,0 +1,93 @@
+//! Whether a reply shows that a server of a group replied. A data plane reports how a lookup ended by Extended DNS Errors
+//! (RFC 8914), so that a server's refusal and its silence differ. Pure.
+
+use hickory_proto::op::{Message, ResponseCode};
+use hickory_proto::rr::rdata::opt::EdnsOption;
+
+use super::reply::{NoReply, Reply, ede};
+
+/// Stale Answer, Not Ready, Stale NXDOMAIN Answer: what servers do now does not show.
+const SAYS_NOTHING: [u16; 3] = [3, 14, 19];
+/// Cached Error: its text says how the lookup failed a moment ago.
+const CACHED_ERROR: u16 = 13;
+/// Network Error: servers replied, none of them with an answer.
+const ONLY_ERRORS: u16 = 23;
+/// No Reachable Authority.
+const NOBODY_REPLIED: u16 = 22;
+/// Other Error: no server can be asked, or a limit was reached.
+const OTHER: u16 = 0;
+
+/// How a pod's servers behave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UpstreamHealth {
+    /// One gave an answer, which may be a denial.
+    Answered,
+    /// They reply, with SERVFAIL, REFUSED and the like.
+    Errors,
+    /// Nobody replies.
+    Silent,
+    /// It does not show.
+    Unknown,
+}
+
+/// How the servers of a stable pod behave. Of a group that did not change only the first part counts, which asks for a name
+/// that no cache knows: that the stable pod remembers the others is no fault of the canary's.
+pub(super) fn health_of_stable(is_changed: bool, heard: &[Reply]) -> UpstreamHealth {
+    let count = if is_changed { heard.len() } else { 1 };
+    health(&heard[..heard.len().min(count)])
+}
+
+/// The best that any part of a question shows.
+pub(super) fn health(heard: &[Reply]) -> UpstreamHealth {
+    let found: Vec<UpstreamHealth> = heard.iter().map(one).collect();
+    let best = [
+        UpstreamHealth::Answered,
+        UpstreamHealth::Errors,
+        UpstreamHealth::Unknown,
+        UpstreamHealth::Silent,
+    ];
+    best.into_iter().find(|health| found.contains(health)).unwrap_or(UpstreamHealth::Unknown)
+}
+
+fn one(heard: &Reply) -> UpstreamHealth {
+    let reply = match heard {
+        Ok(reply) => reply,
+        // A data plane that gives up says so: without a reply, clients get nothing either.
+        Err(NoReply::Silent(_) | NoReply::Closed(_)) => return UpstreamHealth::Silent,
+        Err(NoReply::Unsent(_)) => return UpstreamHealth::Unknown,
+    };
+    // The first one is the data plane's own; those after it may be what a server said.
+    let code = ede(reply).first().copied();
+    if code.is_some_and(|code| SAYS_NOTHING.contains(&code)) || reply.metadata.authoritative {
+        return UpstreamHealth::Unknown;
+    }
+    match (reply.metadata.response_code, code) {
+        (ResponseCode::NoError | ResponseCode::NXDomain, _) => UpstreamHealth::Answered,
+        (ResponseCode::ServFail, Some(ONLY_ERRORS)) => UpstreamHealth::Errors,
+        (ResponseCode::ServFail, Some(NOBODY_REPLIED)) => UpstreamHealth::Silent,
+        (ResponseCode::ServFail, Some(CACHED_ERROR)) if says(reply, SILENCE) => {
+            UpstreamHealth::Silent
+        }
+        (ResponseCode::ServFail, Some(CACHED_ERROR)) if says(reply, ERRORS) => {
+            UpstreamHealth::Errors
+        }
+        (ResponseCode::ServFail, Some(OTHER)) if !says(reply, LIMIT) => UpstreamHealth::Silent,
+        // REFUSED is our own word for a client or a name without upstreams; without a code nothing is known.
+        _ => UpstreamHealth::Unknown,
+    }
+}
+
+/// Whether the text of an Extended DNS Error has these words.
+fn says(reply: &Message, words: &[u8]) -> bool {
+    let options = reply.edns.iter().flat_map(|edns| edns.options().as_ref());
+    options.into_iter().any(|(_, option)| match option {
+        EdnsOption::Unknown(_, octets) => octets.windows(words.len()).any(|window| window == words),
+        _ => false,
+    })
+}
+
+/// What a data plane says when it turns a question away because it has too many, so that no server was asked (N20).
+const LIMIT: &[u8] = b"limit";
+/// What it says of a failure a moment ago (N19), when no server replied, and when servers replied only with errors.
+const SILENCE: &[u8] = b"no upstream server answered";
+const ERRORS: &[u8] = b"only with errors";

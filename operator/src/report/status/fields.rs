@@ -1,0 +1,82 @@
+//! The fields of a status besides its conditions: pods, addresses, and objects that pods skipped.
+
+use std::collections::BTreeSet;
+
+use crds::bounds::{MESSAGE, REPORTED};
+use crds::v1alpha1::{Replicas, SkippedObject};
+
+use crate::decide::plan::{Plan, ServicePlan, Size};
+use crate::decide::{adoption, scale};
+use crate::observe::observed::Observed;
+use crate::observe::pods;
+use crate::text::shortened;
+
+/// How many pods there should be, as far as that is ours to say.
+pub(super) fn wanted(size: &Size, observed: &Observed) -> u32 {
+    match size {
+        Size::Replicas(count) => *count,
+        Size::Autoscaled { min, .. } => live_size(observed).max(*min),
+        Size::PerNode => scale::on_nodes(observed),
+    }
+}
+
+/// How many pods the workload has now, as its spec or status says.
+pub(super) fn live_size(observed: &Observed) -> u32 {
+    let deployment =
+        observed.deployment.as_ref().and_then(|deployment| deployment.spec.as_ref()?.replicas);
+    let daemon_set = observed.daemon_set.as_ref().and_then(|set| set.status.as_ref());
+    let number = deployment.or(daemon_set.map(|status| status.desired_number_scheduled));
+    u32::try_from(number.unwrap_or(0)).unwrap_or(0)
+}
+
+/// How many pods are ready, and how many of them run the stable document.
+pub(super) fn replicas(desired: u32, stable: &str, observed: &Observed) -> Replicas {
+    let ready = count(pods::ready(observed));
+    let on_stable = pods::ready(observed).filter(|pod| {
+        pods::reported(observed, pod).is_some_and(|reported| reported.revision == stable)
+    });
+    Replicas {
+        desired,
+        ready,
+        on_stable_revision: count(on_stable),
+        summary: format!("{ready}/{desired}"),
+    }
+}
+
+/// How many there are.
+pub(super) fn count<T>(all: impl Iterator<Item = T>) -> u32 {
+    u32::try_from(all.count()).unwrap_or(u32::MAX)
+}
+
+/// The addresses that clients ask.
+pub(super) fn cluster_ips(observed: &Observed, plan: &Plan) -> Vec<String> {
+    match plan.service {
+        // What clients know, also while the Service is gone.
+        ServicePlan::Own | ServicePlan::Adopted { .. } | ServicePlan::Recreated { .. } => {
+            let real = observed.service.as_ref().map(adoption::cluster_ips);
+            let real = real.map(|real| real.map(|ip| ip.to_string()).collect());
+            real.unwrap_or_else(|| plan.rollout.state.service.cluster_ips.clone())
+        }
+        ServicePlan::Released { .. } => Vec::new(),
+    }
+}
+
+/// What pods could not serve, each object once, in an order that does not change.
+pub(super) fn skipped(observed: &Observed) -> Vec<SkippedObject> {
+    let all = observed
+        .pod_reports
+        .values()
+        .filter_map(|answer| answer.reported.as_ref().ok())
+        .flat_map(|reported| &reported.skipped);
+    let mut seen = BTreeSet::new();
+    let mut listed: Vec<SkippedObject> = all
+        .filter(|object| seen.insert((&object.kind, &object.namespace, &object.name)))
+        .map(|object| SkippedObject {
+            reason: shortened(&object.reason, MESSAGE),
+            ..object.clone()
+        })
+        .collect();
+    listed.sort_by(|a, b| (&a.kind, &a.namespace, &a.name).cmp(&(&b.kind, &b.namespace, &b.name)));
+    listed.truncate(REPORTED);
+    listed
+}

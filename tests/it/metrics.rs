@@ -1,6 +1,7 @@
 //! Metrics: what is counted is where it belongs, the page of docs says what is shown, and what people use against CoreDNS
 //! finds its series.
 
+mod alerts;
 mod exposition;
 mod expressions;
 mod promtool;
@@ -14,6 +15,7 @@ use tests::scenario::{Plane, objects_of};
 
 use crate::architecture::{quoted, table};
 use exposition::{Family, families};
+pub(crate) use expressions::{is_shown, metrics_of};
 
 /// Generous: only a test that fails takes so long.
 const PATIENCE: Duration = Duration::from_secs(30);

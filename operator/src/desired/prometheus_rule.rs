@@ -1,5 +1,5 @@
-//! Alerts, where the kind exists: those people have for cluster DNS, said with our own metrics. What cannot be measured
-//! yet (how long an answer took) has none.
+//! Alerts, where the kind exists: those people have for cluster DNS, said with our own metrics. Each has a page in
+//! docs/runbooks, and a test that sees it fire and resolve (`tests/it/metrics/alerts.yaml`).
 
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ struct Alert {
     description: &'static str,
 }
 
-const ALERTS: [Alert; 9] = [
+const ALERTS: [Alert; 14] = [
     Alert {
         name: "ClusterDNSDown",
         severity: "critical",
@@ -30,18 +30,58 @@ const ALERTS: [Alert; 9] = [
     Alert {
         name: "ClusterDNSErrorsHigh",
         severity: "critical",
-        expression: "(sum(rate(clusterdns_queries_total{{job}reason=\"not_ready\"}[5m])) + sum(rate(clusterdns_forwarded_unresolved_total{{job}}[5m]))) / sum(rate(clusterdns_queries_total{{job}}[5m])) > 0.03",
+        expression: "sum(rate(clusterdns_replies_total{{job}rcode=\"SERVFAIL\"}[5m])) / sum(rate(clusterdns_replies_total{{job}}[5m])) > 0.03",
         minutes: 10,
         summary: "More than 3 % of queries are answered SERVFAIL.",
-        description: "clusterdns_forwarded_unresolved_total says why by reason, clusterdns_upstream_failures_total whose fault it is.",
+        description: "clusterdns_replies_total says by origin where they come from: own, cache or failed upstreams.",
     },
     Alert {
         name: "ClusterDNSErrorsHigh",
         severity: "warning",
-        expression: "(sum(rate(clusterdns_queries_total{{job}reason=\"not_ready\"}[5m])) + sum(rate(clusterdns_forwarded_unresolved_total{{job}}[5m]))) / sum(rate(clusterdns_queries_total{{job}}[5m])) > 0.01",
+        expression: "sum(rate(clusterdns_replies_total{{job}rcode=\"SERVFAIL\"}[5m])) / sum(rate(clusterdns_replies_total{{job}}[5m])) > 0.01",
         minutes: 10,
         summary: "More than 1 % of queries are answered SERVFAIL.",
-        description: "clusterdns_forwarded_unresolved_total says why by reason, clusterdns_upstream_failures_total whose fault it is.",
+        description: "clusterdns_replies_total says by origin where they come from: own, cache or failed upstreams.",
+    },
+    Alert {
+        name: "ClusterDNSLatencyHigh",
+        severity: "warning",
+        expression: "histogram_quantile(0.99, sum by (le) (rate(clusterdns_query_duration_seconds_bucket{{job}}[5m]))) > 1",
+        minutes: 10,
+        summary: "One reply in a hundred takes more than a second.",
+        description: "clusterdns_query_duration_seconds says by origin which replies are slow: own, or those of upstreams.",
+    },
+    Alert {
+        name: "ClusterDNSOwnAnswersSlow",
+        severity: "warning",
+        expression: "histogram_quantile(0.99, sum by (pod, le) (rate(clusterdns_query_duration_seconds_bucket{{job}origin=\"own\"}[5m]))) > 0.01",
+        minutes: 10,
+        summary: "Answers from the cluster's own records take more than 10 ms.",
+        description: "{{ $labels.pod }} waits for a processor: a CPU limit, a busy node, or more queries than it can answer.",
+    },
+    Alert {
+        name: "ClusterDNSUpstreamDown",
+        severity: "warning",
+        expression: "max by (group, upstream) (clusterdns_upstream_state{{job}state=\"down\"}) == 1",
+        minutes: 5,
+        summary: "An upstream does not answer.",
+        description: "{{ $labels.upstream }} of {{ $labels.group }} has been silent for 5 minutes; others of its group are asked instead, if there are any.",
+    },
+    Alert {
+        name: "ClusterDNSUpstreamLatencyHigh",
+        severity: "warning",
+        expression: "histogram_quantile(0.99, sum by (upstream, le) (rate(clusterdns_upstream_latency_seconds_bucket{{job}}[5m]))) > 1",
+        minutes: 10,
+        summary: "An upstream is slow.",
+        description: "One reply in a hundred of {{ $labels.upstream }} takes more than a second.",
+    },
+    Alert {
+        name: "ClusterDNSPanics",
+        severity: "warning",
+        expression: "sum by (pod) (increase(clusterdns_panics_total{{job}}[15m])) > 0",
+        minutes: 0,
+        summary: "Handling a message panicked.",
+        description: "{{ $labels.pod }} has a defect that a message brought out; its log says where. Please report it.",
     },
     Alert {
         name: "ClusterDNSUpstreamErrorsHigh",
@@ -113,6 +153,10 @@ fn rule(alert: &Alert, of: &Instance<'_>) -> Value {
         "expr": expression,
         "for": format!("{minutes}m"),
         "labels": {"severity": severity, "clusterdns": of.name},
-        "annotations": {"summary": summary, "description": description},
+        "annotations": {
+            "summary": summary,
+            "description": description,
+            "runbook_url": format!("docs/runbooks/{name}.md"),
+        },
     })
 }

@@ -38,22 +38,6 @@ fn what_a_pod_is_given_is_a_configuration_that_it_reads() {
 }
 
 #[test]
-fn alerts_name_metrics_that_pods_have() {
-    let desired = desired(&dns("{}"), &observed(), |_| ());
-    let rules = desired.get(Kind::PrometheusRule).unwrap().data["spec"].to_string();
-    let source = fs::read_to_string(folder("../dataplane/src/metrics.rs")).unwrap();
-    let word = |c: char| !c.is_ascii_alphanumeric() && c != '_';
-    let mut found = 0;
-    for name in rules.split(word).filter_map(|word| word.strip_prefix("clusterdns_")) {
-        let bare =
-            ["_total", "_bucket"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
-        assert!(source.contains(&format!("\"{bare}\"")), "no metric is called clusterdns_{name}");
-        found += 1;
-    }
-    assert!(found >= 8, "{found}");
-}
-
-#[test]
 fn prometheus_gets_what_its_kinds_are_there_for_and_asked_for() {
     let kinds = |spec: &str, is_there: bool| {
         let mut observed = observed();

@@ -15,10 +15,21 @@ const TARGET: &str =
     r#"job="kube-dns",instance="10.244.0.9:9153",pod="clusterdns-a",namespace="kube-system""#;
 
 /// The metrics that an expression names, of those that programs of ours could show.
-pub(super) fn metrics_of(expression: &str) -> BTreeSet<&str> {
+pub(crate) fn metrics_of(expression: &str) -> BTreeSet<&str> {
     let words = expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     let ours = ["clusterdns_", "coredns_", "process_"];
     words.filter(|word| ours.iter().any(|prefix| word.starts_with(prefix))).collect()
+}
+
+/// Whether the page on metrics, which other tests compare with what is shown, has this metric or this part of a histogram.
+pub(crate) fn is_shown(metric: &str) -> bool {
+    let headings = ["## Ours", "## The process", "## CoreDNS", "## The operator"];
+    super::documented(&headings).iter().any(|family| {
+        let is_part = ["_bucket", "_sum", "_count"]
+            .iter()
+            .any(|end| metric.strip_suffix(end) == Some(family.name.as_str()));
+        metric == family.name || (family.kind == "histogram" && is_part)
+    })
 }
 
 /// A test of rules for promtool: every expression gives a series.

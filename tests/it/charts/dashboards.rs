@@ -1,0 +1,129 @@
+//! The dashboards for Grafana: written from one source, installed by the chart, and about metrics that are shown.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{GOLDEN, expect, objects, read};
+use crate::metrics::{is_shown, metrics_of};
+
+/// Panels beside each other, and their height in Grafana's grid of 24 columns.
+const COLUMNS: usize = 3;
+const HEIGHT: usize = 8;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Dashboard {
+    file: String,
+    title: String,
+    description: String,
+    variable: Variable,
+    panels: Vec<Panel>,
+}
+
+/// What a reader chooses: the values that a label of a metric has.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Variable {
+    name: String,
+    of: String,
+    label: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Panel {
+    title: String,
+    unit: String,
+    queries: BTreeMap<String, String>,
+}
+
+fn dashboards() -> Vec<Dashboard> {
+    serde_saphyr::from_str(&read("charts/dashboards.yaml")).expect("dashboards")
+}
+
+impl Dashboard {
+    /// The document that Grafana imports.
+    fn document(&self) -> Value {
+        let Variable { name, of, label } = &self.variable;
+        let source = json!({"type": "prometheus", "uid": "${datasource}"});
+        let variables = json!([
+            {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"},
+            {
+                "name": name, "label": name, "type": "query", "datasource": source, "refresh": 2,
+                "query": {"query": format!("label_values({of}, {label})"), "refId": name},
+                "includeAll": true, "multi": true, "sort": 1, "allValue": ".*",
+                "current": {"text": "All", "value": "$__all"},
+            },
+        ]);
+        let panels = self.panels.iter().enumerate();
+        let panels: Vec<Value> =
+            panels.map(|(place, panel)| panel.document(place, &source)).collect();
+        json!({
+            "uid": format!("clusterdns-{}", self.file),
+            "title": self.title,
+            "description": self.description,
+            "tags": ["clusterdns", "dns"],
+            "schemaVersion": 39,
+            "editable": true,
+            "refresh": "30s",
+            "time": {"from": "now-1h", "to": "now"},
+            "templating": {"list": variables},
+            "panels": panels,
+        })
+    }
+}
+
+impl Panel {
+    fn document(&self, place: usize, source: &Value) -> Value {
+        let width = 24 / COLUMNS;
+        let targets = self.queries.iter().enumerate().map(|(place, (legend, expression))| {
+            let letter = char::from(b'A' + u8::try_from(place).expect("a few queries"));
+            json!({"refId": letter.to_string(), "datasource": source, "expr": expression, "legendFormat": legend})
+        });
+        json!({
+            "id": place + 1,
+            "type": "timeseries",
+            "title": self.title,
+            "datasource": source,
+            "gridPos": {"x": place % COLUMNS * width, "y": place / COLUMNS * HEIGHT, "w": width, "h": HEIGHT},
+            "fieldConfig": {"defaults": {"unit": self.unit, "min": 0}, "overrides": []},
+            "options": {"legend": {"displayMode": "list", "placement": "bottom"}, "tooltip": {"mode": "multi", "sort": "desc"}},
+            "targets": targets.collect::<Vec<_>>(),
+        })
+    }
+}
+
+#[test]
+fn the_dashboards_are_what_their_source_says() {
+    for dashboard in dashboards() {
+        let text = serde_json::to_string_pretty(&dashboard.document()).expect("JSON");
+        expect(&format!("charts/clusterdns/dashboards/{}.json", dashboard.file), &(text + "\n"));
+    }
+}
+
+#[test]
+fn the_dashboards_ask_for_metrics_that_are_shown() {
+    for dashboard in dashboards() {
+        let expressions = dashboard.panels.iter().flat_map(|panel| panel.queries.values());
+        for expression in expressions.chain([&dashboard.variable.of]) {
+            for metric in metrics_of(expression) {
+                assert!(is_shown(metric), "{}: {metric} in {expression}", dashboard.title);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_chart_installs_each_dashboard_where_grafana_looks() {
+    let objects = objects(&read(&format!("{GOLDEN}/everything.yaml")));
+    for dashboard in dashboards() {
+        let name = format!("clusterdns-dashboard-{}", dashboard.file);
+        let map = super::object(&objects, "ConfigMap", &name);
+        assert_eq!(map["metadata"]["labels"]["grafana_dashboard"], "1");
+        let text = map["data"][format!("{name}.json")].as_str().expect("a document");
+        let document: Value = serde_json::from_str(text).expect("JSON");
+        assert_eq!(document, dashboard.document());
+    }
+}

@@ -1,0 +1,141 @@
+//! Alerts: each has its page, names metrics that are shown, and is seen firing and resolving by promtool.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use operator::desired::Kind;
+use serde::Deserialize;
+use serde_json::Value;
+use tests::scratch::Scratch;
+
+use super::expressions::{is_shown, metrics_of};
+use super::promtool::promtool;
+use crate::architecture::{read, root};
+use crate::desired::{desired, dns, observed};
+
+/// The rules of the data plane, and those of the operator in the chart.
+fn groups() -> [Value; 2] {
+    let desired = desired(&dns("{}"), &observed(), |_| ());
+    let rule = desired.get(Kind::PrometheusRule).expect("a rule");
+    let of_data_plane = rule.data["spec"]["groups"][0].clone();
+    let chart = read("tests/golden/chart/everything.yaml");
+    let documents = chart.split("\n---").filter(|text| text.contains("kind: PrometheusRule"));
+    let document: Value = serde_saphyr::from_str(documents.last().expect("a rule")).expect("YAML");
+    [of_data_plane, document["spec"]["groups"][0].clone()]
+}
+
+fn rules() -> Vec<Value> {
+    let rules = groups().into_iter().flat_map(|group| group["rules"].as_array().cloned());
+    rules.flatten().collect()
+}
+
+fn text<'v>(value: &'v Value, key: &str) -> &'v str {
+    value[key].as_str().unwrap_or_else(|| panic!("{key} of {value}"))
+}
+
+#[test]
+fn each_alert_has_its_page_and_each_page_its_alert() {
+    let rules = rules();
+    for rule in &rules {
+        let name = text(rule, "alert");
+        let link = text(&rule["annotations"], "runbook_url");
+        assert_eq!(link, format!("docs/runbooks/{name}.md"));
+        let page = read(link);
+        for heading in ["## What it means", "## What to look at", "## What to do"] {
+            assert!(page.contains(heading), "{link} has no part {heading}");
+        }
+        assert!(
+            read("docs/runbooks/README.md").contains(&format!("[{name}]({name}.md)")),
+            "{name}"
+        );
+    }
+    let pages = std::fs::read_dir(root().join("docs/runbooks")).unwrap();
+    for page in pages.map(|page| page.unwrap().file_name().into_string().unwrap()) {
+        let name = page.trim_end_matches(".md");
+        let has_alert = rules.iter().any(|rule| text(rule, "alert") == name);
+        assert!(name == "README" || has_alert, "no alert is called {name}");
+    }
+}
+
+#[test]
+fn alerts_and_runbooks_name_metrics_that_are_shown() {
+    for rule in rules() {
+        let name = text(&rule, "alert");
+        let runbook = read(text(&rule["annotations"], "runbook_url"));
+        let metrics = [metrics_of(text(&rule, "expr")), metrics_of(&runbook)];
+        for metric in metrics.iter().flatten() {
+            assert!(is_shown(metric), "{name}: nothing shows {metric}");
+        }
+    }
+}
+
+/// How one alert is seen to fire and to resolve.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Case {
+    alert: String,
+    /// Series by name and labels, with promtool's values at intervals of a minute; `JOB` is the data plane's job.
+    series: BTreeMap<String, String>,
+    /// The labels of the alert besides those of its rule.
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+    /// When it has fired, and when it has resolved.
+    fires: String,
+    resolved: String,
+}
+
+/// A text with the labels of an alert in place of `{{ $labels.name }}`.
+fn filled(template: &str, labels: &BTreeMap<String, String>) -> String {
+    labels.iter().fold(template.to_owned(), |text, (key, value)| {
+        text.replace(&format!("{{{{ $labels.{key} }}}}"), value)
+    })
+}
+
+#[test]
+fn each_alert_fires_and_resolves() {
+    let rules = rules();
+    let expression = text(&rules[0], "expr");
+    let job = expression.split("job=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
+    let cases: Vec<Case> = serde_saphyr::from_str(include_str!("alerts.yaml")).expect("cases");
+    for rule in &rules {
+        let has_case = cases.iter().any(|case| case.alert == text(rule, "alert"));
+        assert!(has_case, "alerts.yaml does not show {} firing", text(rule, "alert"));
+    }
+    let mut test = String::from("rule_files: [rules.yaml]\nevaluation_interval: 1m\ntests:\n");
+    for case in &cases {
+        // Writing to a String cannot fail.
+        let _ = writeln!(test, "- interval: 1m\n  name: {}\n  input_series:", case.alert);
+        for (series, values) in &case.series {
+            let series = series.replace("JOB", &format!("job=\"{job}\""));
+            let _ = writeln!(test, "  - {{series: '{series}', values: '{values}'}}");
+        }
+        let of_alert = || rules.iter().filter(|rule| text(rule, "alert") == case.alert);
+        assert!(of_alert().count() > 0, "no alert is called {}", case.alert);
+        let labels = &case.labels;
+        let expected: Vec<Value> = of_alert()
+            .map(|rule| {
+                let mut all = rule["labels"].as_object().expect("labels").clone();
+                all.extend(labels.iter().map(|(key, value)| (key.clone(), value.clone().into())));
+                let annotations = rule["annotations"].as_object().expect("annotations").iter();
+                let annotations: serde_json::Map<String, Value> = annotations
+                    .map(|(key, text)| (key.clone(), filled(text.as_str().unwrap(), labels).into()))
+                    .collect();
+                serde_json::json!({"exp_labels": all, "exp_annotations": annotations})
+            })
+            .collect();
+        let expected = Value::from(expected);
+        let _ = writeln!(
+            test,
+            "  alert_rule_test:\n  - {{eval_time: {}, alertname: {}, exp_alerts: {expected}}}\n  - {{eval_time: {}, alertname: {}, exp_alerts: []}}",
+            case.fires, case.alert, case.resolved, case.alert
+        );
+    }
+    let folder = Scratch::new("alerts").unwrap();
+    let groups = serde_json::json!({"groups": groups()});
+    folder.write("rules.yaml", groups.to_string()).unwrap();
+    folder.write("test.yaml", test).unwrap();
+    for arguments in [&["check", "rules", "rules.yaml"][..], &["test", "rules", "test.yaml"]] {
+        let Some(result) = promtool(folder.path(), arguments, "") else { return };
+        result.unwrap_or_else(|complaint| panic!("{complaint}"));
+    }
+}

@@ -58,11 +58,29 @@ fn default_by_schema(value: &mut Value, schema: &Value) {
     }
 }
 
+/// The fields that the schema requires and an object does not have.
+fn missing(value: &Value, schema: &Value, path: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    if let Some(fields) = value.as_object() {
+        let absent = required.filter(|key| !fields.contains_key(*key));
+        found.extend(absent.map(|key| format!("{path}.{key}")));
+        for (key, value) in fields {
+            let schema = &schema["properties"][key];
+            found.extend(missing(value, schema, &format!("{path}.{key}")));
+            for item in value.as_array().into_iter().flatten() {
+                found.extend(missing(item, &schema["items"], &format!("{path}.{key}[]")));
+            }
+        }
+    }
+    found
+}
+
 #[test]
 fn the_schema_has_the_defaults_that_serde_has() {
     let sections = json!({
         "exposure": {}, "cache": {}, "access": {}, "limits": {}, "identity": {}, "service": {}, "rollout": {},
-        "warmStart": {}, "placement": {}, "logging": {}, "metrics": {},
+        "warmStart": {}, "placement": {}, "logging": {}, "metrics": {}, "podDisruptionBudget": {},
         "listeners": {"tls": {"certificate": {"name": "a"}}, "https": {"certificate": {"name": "a"}}},
         "hosts": [{"name": "a", "addresses": ["10.0.0.1"]}],
         "records": [{"name": "b", "type": "SRV", "services": [{"port": 1, "target": "c"}]}],
@@ -76,6 +94,11 @@ fn the_schema_has_the_defaults_that_serde_has() {
         let by_serde: ClusterDNSSpec = serde_json::from_value(written.clone()).expect("a spec");
         let mut by_schema = written;
         default_by_schema(&mut by_schema, &spec_schema());
+        assert_eq!(
+            missing(&by_schema, &spec_schema(), "spec"),
+            [""; 0],
+            "serde does not need them"
+        );
         assert_eq!(by_schema, serde_json::to_value(by_serde).expect("JSON"));
     }
     assert_eq!(ClusterDNSSpec::default(), serde_json::from_value(json!({})).expect("a spec"));

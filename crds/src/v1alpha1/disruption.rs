@@ -21,12 +21,14 @@ pub struct PodDisruptionBudget {
     pub enabled: bool,
 
     /// Pods that may be away at once: a number, 0-1000, or a share such as 25%. Default 1, unless minAvailable is given.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    // Without the default, `schema_with` makes the field required.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "number_or_share")]
     pub max_unavailable: Option<IntOrString>,
 
     /// Pods that must stay: a number, 0-1000, or a share such as 50%. Default: none is named.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    // Without the default, `schema_with` makes the field required.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "number_or_share")]
     pub min_available: Option<IntOrString>,
 }

@@ -1,4 +1,4 @@
-//! A cluster of 300 Services and 3,000 endpoints, every answer compared with the objects. `make bench` does the same
+//! A cluster of 150 Services and 1,500 endpoints, every answer compared with the objects. `make bench` does the same
 //! with 10,000 and 100,000, and prints what that takes.
 
 use tests::control_plane::{ControlPlane, Setup};
@@ -7,7 +7,7 @@ use tests::fault_proxy::{Fault, FaultProxy, Requests};
 use tests::scale::{Cluster, check_all, check_service, fill, patch_slice};
 
 /// A relist of all slices takes some seconds at this rate.
-const SLOW: Fault = Fault::Throttle { bytes_per_s: 400_000 };
+const SLOW: Fault = Fault::Throttle { bytes_per_s: 200_000 };
 const LISTED: [&str; 3] = ["services", "endpointslices", "namespaces"];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -16,7 +16,7 @@ async fn k5_every_answer_of_a_large_cluster_stays_right_while_all_is_listed_agai
     let setup = Setup { controllers: false, ..Setup::default() };
     let Some(plane) = ControlPlane::start(setup).await else { return };
     let client = plane.client().await;
-    let mut cluster = Cluster::new(300, "large");
+    let mut cluster = Cluster::new(150, "large");
     fill(&client, &cluster).await;
     let proxy = FaultProxy::start(&plane).await;
     let running = DataPlane::start(proxy.kubeconfig(), &[]);

@@ -114,7 +114,7 @@ impl Sweep {
                     "{point:?}: neither lost nor at rest\n{}",
                     operator.log()
                 );
-                tokio::time::sleep(Duration::from_millis(20)).await;
+                tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
         operator.process().kill();

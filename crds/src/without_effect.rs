@@ -2,16 +2,12 @@
 //! that says so: `/config` of the data plane, the condition `Accepted`, `check` and the table of all fields
 //! (`tests/it/fields.txt`) read it.
 //!
-//! To give a field its effect: delete its row in [`FIELDS`] (or its transport in [`TRANSPORTS_NOT_ASKED`]), and name the
-//! test that shows the effect in `tests/it/fields.txt`.
+//! To give a field its effect: delete its row in [`FIELDS`], and name the test that shows the effect in `tests/it/fields.txt`.
 
 use serde::Serialize;
 
 use crate::Config;
-use crate::config::{Listeners, Logging, Server, Transport, Upstreams};
-
-/// Transports over which this version asks no server.
-pub const TRANSPORTS_NOT_ASKED: &[Transport] = &[Transport::Tls, Transport::Https, Transport::Quic];
+use crate::config::{Listeners, Logging};
 
 /// A field that a configuration uses and that has no effect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -38,19 +34,6 @@ pub struct Field {
 /// All rows.
 pub const FIELDS: &[Field] = &[
     Field {
-        paths: &[
-            "spec.upstreams.servers[].transport",
-            "spec.upstreams.servers[].tls",
-            "spec.stubDomains[].servers[].transport",
-            "spec.stubDomains[].servers[].tls",
-        ],
-        instead: "this server is never asked, not in clear text either: the other servers of its group are asked, and \
-                  without any the answer is SERVFAIL",
-        example: "{upstreams: {servers: [{address: 10.0.0.1, transport: TLS, tls: {serverName: a.example}}]}, stubDomains: \
-                   [{domain: a.example, servers: [{address: 10.0.0.1, transport: TLS, tls: {serverName: a.example}}]}]}",
-        used: servers_not_asked,
-    },
-    Field {
         paths: &["spec.listeners.https"],
         instead: "the port is opened in pods and Service, and no process listens there: connections are refused",
         example: "{listeners: {https: {certificate: {name: a}}}}",
@@ -76,57 +59,10 @@ pub fn of(config: &Config) -> Vec<WithoutEffect> {
     FIELDS.iter().flat_map(of_row).collect()
 }
 
-/// Groups of which no server can be asked, so that every question to them is answered SERVFAIL: `spec.upstreams`, or
-/// `spec.stubDomains[1]`.
-pub fn groups_never_asked(config: &Config) -> Vec<String> {
-    let is_never_asked = |group: &Group<'_>| {
-        !group.servers.is_empty() && group.servers.iter().all(|server| !is_asked(server))
-    };
-    groups(config).into_iter().filter(is_never_asked).map(|group| group.path).collect()
-}
-
-/// Does this version ask servers over the transport of this one?
-pub fn is_asked(server: &Server) -> bool {
-    !TRANSPORTS_NOT_ASKED.contains(&server.transport)
-}
-
 fn paths(is_used: bool, path: &str) -> Vec<String> {
     is_used.then(|| path.to_owned()).into_iter().collect()
 }
 
 fn logging<T: PartialEq>(config: &Config, field: &str, read: fn(&Logging) -> T) -> Vec<String> {
     paths(read(&config.logging) != read(&Logging::default()), &format!("spec.logging.{field}"))
-}
-
-/// The servers of one route, and where they are written.
-struct Group<'a> {
-    path: String,
-    servers: &'a [Server],
-}
-
-fn groups(config: &Config) -> Vec<Group<'_>> {
-    let default = match &config.upstreams {
-        Upstreams::FromResolvConf(_) | Upstreams::None => None,
-        Upstreams::Servers(group) => Some(&group.servers[..]),
-    };
-    let default = default.map(|servers| Group { path: "spec.upstreams".to_owned(), servers });
-    let stub_domains = config.stub_domains.iter().enumerate().map(|(index, stub)| Group {
-        path: format!("spec.stubDomains[{index}]"),
-        servers: &stub.group.servers,
-    });
-    default.into_iter().chain(stub_domains).collect()
-}
-
-fn servers_not_asked(config: &Config) -> Vec<String> {
-    let mut found = Vec::new();
-    for group in groups(config) {
-        for (index, server) in group.servers.iter().enumerate().filter(|(_, s)| !is_asked(s)) {
-            let server_path = format!("{}.servers[{index}]", group.path);
-            found.push(format!("{server_path}.transport"));
-            if server.tls.is_some() {
-                found.push(format!("{server_path}.tls"));
-            }
-        }
-    }
-    found
 }

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crds::config::Transport;
-use crds::without_effect::{self, FIELDS, TRANSPORTS_NOT_ASKED};
+use crds::without_effect::{self, FIELDS};
 use crds::{Config, check};
 
 fn config(spec: &str) -> Config {
@@ -43,34 +42,4 @@ fn o18_each_field_without_effect_is_found_in_a_spec_that_uses_it() {
 fn o18_a_spec_of_defaults_uses_no_field_without_effect() {
     assert_eq!(without_effect::of(&config("{}")), []);
     assert_eq!(without_effect::of(&config("{cache: {}, logging: {}, access: {}}")), []);
-}
-
-#[test]
-fn o18_fields_are_named_with_their_place_in_lists() {
-    let spec = "{stubDomains: [{domain: a.example, servers: [{address: 10.0.0.1}]}, {domain: b.example, servers: \
-                [{address: 10.0.0.1}, {address: 10.0.0.2, transport: QUIC, tls: {serverName: a.example}}]}]}";
-    let fields: Vec<String> =
-        without_effect::of(&config(spec)).into_iter().map(|it| it.field).collect();
-    let is_asked = !TRANSPORTS_NOT_ASKED.contains(&Transport::Quic);
-    let server = "spec.stubDomains[1].servers[1]";
-    let expected = [format!("{server}.transport"), format!("{server}.tls")];
-    assert_eq!(fields, if is_asked { &[][..] } else { &expected[..] });
-}
-
-#[test]
-fn a_group_is_never_asked_when_no_transport_of_its_servers_is() {
-    let spec = |first: &str| {
-        format!(
-            "{{stubDomains: [{{domain: a.example, servers: [{first}, \
-             {{address: 10.0.0.2, transport: QUIC, tls: {{serverName: a.example}}}}]}}]}}"
-        )
-    };
-    let tls = config(&spec("{address: 10.0.0.1, transport: TLS, tls: {serverName: a.example}}"));
-    let are_not_asked =
-        [Transport::Tls, Transport::Quic].iter().all(|it| TRANSPORTS_NOT_ASKED.contains(it));
-    let expected = are_not_asked.then(|| "spec.stubDomains[0]".to_owned());
-    assert_eq!(without_effect::groups_never_asked(&tls), Vec::from_iter(expected));
-    let udp = config(&spec("{address: 10.0.0.1}"));
-    assert_eq!(without_effect::groups_never_asked(&udp), Vec::<String>::new());
-    assert_eq!(without_effect::groups_never_asked(&Config::default()), Vec::<String>::new());
 }

@@ -9,6 +9,7 @@ mod attempt;
 pub mod cache;
 mod chain;
 mod clock;
+mod connections;
 mod limits;
 mod lookup;
 mod own;
@@ -19,7 +20,6 @@ mod registry;
 mod resolv_conf;
 mod server;
 mod sockets;
-mod streams;
 mod table;
 mod upstreams;
 mod view;
@@ -48,7 +48,7 @@ use server::Server;
 use table::{Ended, Joined, Running, Table};
 use upstreams::Group;
 pub use upstreams::Upstreams;
-pub use view::{Down, GroupView, OfAddress, ServerView, View};
+pub use view::{ConnectionsView, Down, GroupView, OfAddress, ServerView, View};
 
 /// A lookup that ends with its budget takes so long to say why.
 const GRACE: Duration = Duration::from_millis(20);

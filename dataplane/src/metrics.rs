@@ -6,6 +6,7 @@ mod format;
 mod page;
 mod process;
 mod traffic;
+mod upstreams;
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
 use crate::forward::cache::Outcome;
-use crate::forward::{Forwarder, Limit, ServerView, Upstreams};
+use crate::forward::{Forwarder, Limit};
 use crate::serve::{self, CloseReason, ServeCounters, ServedOver};
 use crate::state::State;
 use crate::status::Status;
@@ -204,52 +205,7 @@ impl Scrape {
             ([("upstream", address.as_str())], server.failed.load(Ordering::Relaxed))
         });
         page.counters("upstream_failures", "Queries an upstream failed to answer", rows)?;
-        self.upstreams(page, &upstreams)
-    }
-
-    /// E55: state, latency and outcomes of each server (FW22-FW29, FW50).
-    fn upstreams(&self, page: &mut Page<'_>, upstreams: &Upstreams) -> fmt::Result {
-        let forwarder = &self.sources.forwarder;
-        let help = "Lookups in progress: at most one for each question and route";
-        page.gauge("lookups_in_progress", help, forwarder.lookups() as f64)?;
-        let help = "Queries that joined a lookup in progress";
-        page.counter("lookups_joined", help, forwarder.joined())?;
-        let view = upstreams.view(std::time::Instant::now());
-        let help = "UDP ports towards upstreams, open or closed less than 30 s ago";
-        page.gauge("upstream_ports", help, view.ports as f64)?;
-        let help = "Queries that shared a port with others, as the bound of ports was reached";
-        page.counter("upstream_ports_shared", help, view.shared_ports)?;
-        let servers: Vec<(&str, &str, &ServerView)> = view
-            .groups
-            .iter()
-            .flat_map(|group| group.servers.iter().map(|server| (group.name.as_str(), server)))
-            .map(|(group, server)| (group, server.server.as_str(), server))
-            .collect();
-        let rows = servers.iter().flat_map(|(group, name, server)| {
-            ServerView::STATES.map(|state| {
-                let labels = [("group", *group), ("upstream", *name), ("state", state)];
-                (labels, f64::from(u8::from(server.state == state)))
-            })
-        });
-        page.gauges("upstream_state", "1 for the state that an upstream is in", rows)?;
-        let rows = servers.iter().map(|(group, name, server)| {
-            ([("group", *group), ("upstream", *name)], server.in_flight as f64)
-        });
-        page.gauges("upstream_in_progress", "Queries to an upstream in progress", rows)?;
-        let rows = servers.iter().flat_map(|(group, name, server)| {
-            let outcomes =
-                [("good", server.good), ("error", server.errors), ("silence", server.silent)];
-            outcomes.map(|(outcome, count)| {
-                ([("group", *group), ("upstream", *name), ("outcome", outcome)], count)
-            })
-        });
-        page.counters("upstream_outcomes", "What came of queries to an upstream", rows)?;
-        let help = "From a query to the reply of an upstream";
-        let latencies = upstreams.latencies();
-        let rows = latencies.into_iter().map(|(group, server, rcode, latency)| {
-            ([("group", group), ("upstream", server), ("rcode", rcode.to_owned())], latency)
-        });
-        page.histograms("upstream_latency_seconds", help, rows)
+        upstreams::write(page, forwarder, &upstreams)
     }
 
     fn cache(&self, page: &mut Page<'_>) -> fmt::Result {

@@ -3,6 +3,7 @@
 
 mod cached;
 mod chains;
+mod encrypted;
 mod health;
 mod loops;
 mod many;

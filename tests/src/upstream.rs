@@ -3,6 +3,7 @@
 //!
 //! It runs in a thread of its own and can be used from tests with and without a runtime.
 
+mod encrypted;
 mod reply;
 mod script;
 
@@ -17,6 +18,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::oneshot;
 
+use encrypted::Handshakes;
+pub use encrypted::{Credentials, Encrypted};
 use reply::{Reaction, react};
 pub use script::Script;
 use script::Stream;
@@ -35,6 +38,12 @@ pub enum Transport {
     Udp,
     /// A stream.
     Tcp,
+    /// A stream inside TLS.
+    Tls,
+    /// A request of HTTP/2.
+    Https,
+    /// A stream of QUIC.
+    Quic,
 }
 
 /// One query that the upstream received.
@@ -65,6 +74,7 @@ pub struct ScriptedUpstream {
 struct Shared {
     script: RwLock<Script>,
     asked: Mutex<Vec<Asked>>,
+    handshakes: Handshakes,
 }
 
 impl ScriptedUpstream {
@@ -83,19 +93,32 @@ impl ScriptedUpstream {
     pub fn start_at(at: SocketAddr, script: Script) -> Result<ScriptedUpstream> {
         // Bound here and now, without a runtime: the caller may have one of its own.
         let (udp, tcp) = bind(at)?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let address = udp.local_addr()?;
-        let shared =
-            Arc::new(Shared { script: RwLock::new(script), asked: Mutex::new(Vec::new()) });
+        ScriptedUpstream::launch(address, script, move |shared: Arc<Shared>| async move {
+            let udp = UdpSocket::from_std(udp).expect("a socket that does not block");
+            let tcp = TcpListener::from_std(tcp).expect("a socket that does not block");
+            tokio::select! {
+                () = serve_udp(&shared, udp) => {}
+                () = serve_tcp(&shared, tcp) => {}
+            }
+        })
+    }
+
+    /// Runs this in a thread of its own until the upstream is dropped.
+    fn launch<F: Future<Output = ()>>(
+        address: SocketAddr,
+        script: Script,
+        serve: impl FnOnce(Arc<Shared>) -> F + Send + 'static,
+    ) -> Result<ScriptedUpstream> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (script, asked) = (RwLock::new(script), Mutex::default());
+        let shared = Arc::new(Shared { script, asked, handshakes: Handshakes::default() });
         let (stop, stopped) = oneshot::channel();
         let of_thread = shared.clone();
         let thread = std::thread::Builder::new().name("upstream".into()).spawn(move || {
             runtime.block_on(async move {
-                let udp = UdpSocket::from_std(udp).expect("a socket that does not block");
-                let tcp = TcpListener::from_std(tcp).expect("a socket that does not block");
                 tokio::select! {
-                    () = serve_udp(&of_thread, udp) => {}
-                    () = serve_tcp(&of_thread, tcp) => {}
+                    () = serve(of_thread) => {}
                     _ = stopped => {}
                 }
             });

@@ -26,6 +26,12 @@ pub use relayed::{Freshness, Relayed, write_chain};
 const UPSTREAM_PAYLOAD: u16 = 1232;
 /// The largest UDP reply there is (`udpPayloadSize`); a larger limit means a stream.
 const MAX_UDP: usize = 4096;
+/// Queries are padded to a multiple of so many octets (RFC 8467 §4.1).
+const PADDED_TO: usize = 128;
+/// The option with which they are (RFC 7830 §3).
+const OPTION_PADDING: u16 = 12;
+/// Octets of code and length of an EDNS option.
+const OPTION_HEADER: usize = 4;
 /// Octets of an OPT record without options (RFC 6891 §6.1.2).
 const OPT: usize = 11;
 
@@ -56,11 +62,14 @@ pub struct QueryForm {
     pub edns: bool,
     /// Letters of the name in random case, from these random bits (FW14).
     pub case: Option<u64>,
+    /// With an option that fills the message up to a multiple of 128 octets, so that its length says little about the
+    /// name (RFC 8467 §4.1): towards encrypted servers. Without an OPT record there is none.
+    pub padded: bool,
 }
 
 impl QueryForm {
     /// With an OPT record, the name in lower case (FW1).
-    pub const USUAL: QueryForm = QueryForm { edns: true, case: None };
+    pub const USUAL: QueryForm = QueryForm { edns: true, case: None, padded: false };
 
     /// Spells a name in wire form as it is sent and must come back: bit `i` decides the case of octet `i`, modulo 64.
     fn spell(self, name: &mut [u8]) {

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use dataplane_core::{Discard, LookupKey, QueryForm, RelayError, Relayed, TtlCaps, Verdict};
 
+use super::connections;
 use super::random;
 use super::server::{Server, Transport};
 use super::sockets::{self, Arrival};
-use super::streams;
 
 /// Wrong datagrams after which the server is asked over TCP (FW13).
 const MAX_DISCARDS: usize = 3;
@@ -47,9 +47,13 @@ pub(super) async fn ask(
     match transport {
         Transport::Udp => {
             let case = question.randomise_case.then(random);
-            over_udp(question, server, QueryForm { edns, case }).await
+            let form = QueryForm { edns, case, padded: false };
+            over_udp(question, server, form).await
         }
-        Transport::Tcp => over_tcp(question, server, QueryForm { edns, case: None }).await,
+        Transport::Connection => {
+            let padded = server.identity.transport.is_encrypted();
+            over_connection(question, server, QueryForm { edns, case: None, padded }).await
+        }
     }
 }
 
@@ -80,17 +84,18 @@ async fn over_udp(question: Question<'_>, server: &Arc<Server>, form: QueryForm)
     Outcome::Distrusted
 }
 
-async fn over_tcp(question: Question<'_>, server: &Arc<Server>, form: QueryForm) -> Outcome {
+async fn over_connection(question: Question<'_>, server: &Arc<Server>, form: QueryForm) -> Outcome {
     let key = question.key;
-    let Ok(reply) = streams::ask(server, |id| key.upstream_query_as(id, form).wire).await else {
+    let Ok(reply) = connections::ask(server, |id| key.upstream_query_as(id, form).wire).await
+    else {
         return Outcome::Unreachable;
     };
     match key.judge_as(reply.id, form, &reply.octets, question.caps) {
-        Verdict::Good(relayed) => Outcome::Good(relayed),
+        Verdict::Good(relayed) => Outcome::Good(relayed.older_by(reply.age_s)),
         Verdict::Failed(error) => Outcome::Error(error),
         Verdict::Discard(reason) => {
             server.common.discard(reason);
-            // Only the server can write into this stream: it is wrong itself (FW54).
+            // Only the server can write into this connection: it is wrong itself (FW54).
             reply.distrust();
             Outcome::Unreachable
         }

@@ -172,7 +172,7 @@ impl Plan {
     fn take(&mut self, send: Send, now: Instant) -> Next {
         self.sends += 1;
         self.next_at = now + self.pace.interval;
-        self.order[send.place].streamed |= send.transport == Transport::Tcp;
+        self.order[send.place].streamed |= send.transport == Transport::Connection;
         Next::Send(send)
     }
 
@@ -187,9 +187,9 @@ impl Plan {
             };
             let is_last = self.round == MAX_SENDS_PER_SERVER;
             let transport = match place.candidate.transport {
-                Transport::Udp if is_last => (!place.streamed).then_some(Transport::Tcp),
+                Transport::Udp if is_last => (!place.streamed).then_some(Transport::Connection),
                 Transport::Udp => Some(Transport::Udp),
-                Transport::Tcp => (!is_last).then_some(Transport::Tcp),
+                Transport::Connection => (!is_last).then_some(Transport::Connection),
             };
             match transport {
                 Some(transport) if !place.is_done => {
@@ -225,7 +225,7 @@ impl Plan {
         } else {
             of.streamed = true;
             let edns = of.candidate.edns;
-            self.urgent.push_back(Send { place, transport: Transport::Tcp, edns });
+            self.urgent.push_back(Send { place, transport: Transport::Connection, edns });
         }
     }
 

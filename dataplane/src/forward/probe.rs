@@ -96,7 +96,7 @@ async fn ask(key: &LookupKey, server: &Arc<Server>, edns: bool) -> Option<(Heard
     let asked = async {
         match attempt::ask(question, server, transport, edns).await {
             Outcome::Distrusted if transport == Transport::Udp => {
-                attempt::ask(question, server, Transport::Tcp, edns).await
+                attempt::ask(question, server, Transport::Connection, edns).await
             }
             outcome => outcome,
         }

@@ -8,6 +8,7 @@ use std::time::Instant;
 use crds::config::GroupOptions;
 use dataplane_core::{ServerCounters, TtlCaps};
 
+use super::connections::Client;
 use super::server::{Common, Identity, Server};
 
 /// Servers no longer configured that are remembered, in case they come back.
@@ -70,8 +71,8 @@ impl Registry {
 }
 
 impl Taking<'_> {
-    /// The server of this identity: the one there is, else a new one.
-    pub(super) fn server(&mut self, identity: Identity) -> Arc<Server> {
+    /// The server of this identity: the one there is, else a new one that uses `client` for handshakes.
+    pub(super) fn server(&mut self, identity: Identity, client: Option<Client>) -> Arc<Server> {
         let is_same = |server: &&Arc<Server>| server.identity == identity;
         if let Some(taken) = self.servers.iter().find(is_same) {
             return Arc::clone(taken);
@@ -85,7 +86,7 @@ impl Taking<'_> {
             let counters = all.clone().find(at).map(|server| Arc::clone(&server.counters));
             let counters = counters.unwrap_or_else(|| counters_of(identity.address));
             let common = Arc::clone(&self.registry.common);
-            Arc::new(Server::new(known.next_server, identity, counters, common))
+            Arc::new(Server::new(known.next_server, identity, client, counters, common))
         });
         self.servers.push(Arc::clone(&server));
         server

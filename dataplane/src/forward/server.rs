@@ -1,5 +1,5 @@
 //! One upstream server, as the process knows it: it outlives configurations. What it owns: its part of the ports, its
-//! open sockets and streams, its health, latency, EDNS memory, and how many queries it is given at once.
+//! open sockets and connections, its health, latency, EDNS memory, and how many queries it is given at once.
 
 mod edns;
 mod health;
@@ -17,11 +17,11 @@ use crds::config;
 use dataplane_core::{Discard, ServerCounters};
 use tokio::sync::Notify;
 
+use super::connections::{Client, Connections, Counted};
 use super::now;
 use super::plan::Candidate;
 use super::ports::{Ports, ServerId};
 use super::sockets::Pool;
-use super::streams::Streams;
 use crate::histogram::{Distribution, Durations, QUERY_BOUNDS};
 use crate::rcode;
 use edns::Edns;
@@ -33,11 +33,12 @@ use window::Window;
 pub(super) use health::{Heard, Standing};
 pub(super) use sent::Sent;
 
-/// What a query is sent over. Encrypted transports join here.
+/// What a query is sent over: datagrams, or a connection of the server's transport (TCP for UDP servers). So nothing that
+/// plans a lookup can choose clear text for an encrypted server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Transport {
     Udp,
-    Tcp,
+    Connection,
 }
 
 /// What makes a server another one.
@@ -91,7 +92,7 @@ pub(super) struct Server {
     pub(super) counters: Arc<ServerCounters>,
     pub(super) common: Arc<Common>,
     pub(super) pool: Pool,
-    pub(super) streams: Streams,
+    pub(super) connections: Arc<Connections>,
     state: Mutex<State>,
     /// How often it came back after it had been down.
     recoveries: AtomicU64,
@@ -123,22 +124,24 @@ pub(super) struct Seen {
     pub(super) places: usize,
     /// Good replies, errors, silence.
     pub(super) heard: [u64; 3],
+    pub(super) connections: Counted,
 }
 
 impl Server {
     pub(super) fn new(
         id: ServerId,
         identity: Identity,
+        client: Option<Client>,
         counters: Arc<ServerCounters>,
         common: Arc<Common>,
     ) -> Server {
         Server {
             id,
+            connections: Arc::new(Connections::new(&identity, client)),
             identity,
             counters,
             common,
             pool: Pool::default(),
-            streams: Streams::default(),
             state: Mutex::default(),
             recoveries: AtomicU64::new(0),
             heard: Default::default(),
@@ -155,11 +158,10 @@ impl Server {
     pub(super) fn transport(&self) -> Transport {
         match self.identity.transport {
             config::Transport::Udp => Transport::Udp,
-            // Servers of encrypted transports are refused before they get here (FW2).
             config::Transport::Tcp
             | config::Transport::Tls
             | config::Transport::Https
-            | config::Transport::Quic => Transport::Tcp,
+            | config::Transport::Quic => Transport::Connection,
         }
     }
 
@@ -305,6 +307,7 @@ impl Server {
             in_flight: state.window.taken(),
             places: state.window.places(),
             heard: std::array::from_fn(|place| self.heard[place].load(Ordering::Relaxed)),
+            connections: self.connections.counted(),
         }
     }
 

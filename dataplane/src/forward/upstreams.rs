@@ -9,6 +9,7 @@ use crds::config::{self, Config, GroupOptions, Policy};
 use dataplane_core::{Discard, LookupKey, Name, ServerCounters, TtlCaps};
 
 use super::cache;
+use super::connections::Client;
 use super::registry::{Registry, Route, RouteId, RouteState, Taking};
 use super::resolv_conf::ResolvConf;
 use super::server::{Identity, Server};
@@ -236,7 +237,7 @@ impl Reading<'_, '_> {
     ) -> Group {
         let stub_domain = format!("stub domain {name}");
         let place = if name == DEFAULT_GROUP { name } else { &stub_domain };
-        let usable: Vec<Identity> =
+        let usable: Vec<(Identity, Option<Client>)> =
             servers.iter().filter_map(|server| self.usable(place, server)).collect();
         let GroupOptions { policy, case_randomisation, limits, cache } = options;
         let max_s = self.config.cache.max_ttl_seconds;
@@ -247,10 +248,14 @@ impl Reading<'_, '_> {
             no_private_addresses: name == DEFAULT_GROUP && self.config.access.rebind_protection,
         };
         let (name_of_group, options) = (name.to_owned(), options.clone());
-        let content = Route { name: name_of_group, servers: usable.clone(), options, caps };
+        let identities = usable.iter().map(|(identity, _)| identity.clone()).collect();
+        let content = Route { name: name_of_group, servers: identities, options, caps };
         Group {
             name: name.to_owned(),
-            servers: usable.into_iter().map(|identity| self.taking.server(identity)).collect(),
+            servers: usable
+                .into_iter()
+                .map(|(identity, client)| self.taking.server(identity, client))
+                .collect(),
             askable: OnceLock::new(),
             policy: *policy,
             randomise_case: *case_randomisation,
@@ -262,23 +267,24 @@ impl Reading<'_, '_> {
     }
 
     /// `None` if we cannot ask it the way it must be asked (FW2: never in clear text instead).
-    fn usable(&mut self, place: &str, server: &config::Server) -> Option<Identity> {
+    fn usable(
+        &mut self,
+        place: &str,
+        server: &config::Server,
+    ) -> Option<(Identity, Option<Client>)> {
         let config::Server { ip, port, transport, tls } = server;
         let address = SocketAddr::new(*ip, *port);
-        let protocol = match transport {
-            config::Transport::Udp | config::Transport::Tcp => {
-                return Some(Identity { address, transport: *transport, tls: tls.clone() });
+        let identity = Identity { address, transport: *transport, tls: tls.clone() };
+        match Client::new(&identity) {
+            Ok(client) => Some((identity, client)),
+            Err(why) => {
+                self.problems.push(format!(
+                    "{place}: server {address}: {why}; the server is not asked, because it must never be asked in \
+                     clear text instead"
+                ));
+                None
             }
-            config::Transport::Tls => "TLS",
-            config::Transport::Https => "HTTPS",
-            config::Transport::Quic => "QUIC",
-        };
-        self.problems.push(format!(
-            "{place}: server {address}: transport {protocol} is not yet supported, and the server \
-             is not asked, because it must never be asked in clear text instead; write transport \
-             UDP or TCP if clear text is acceptable"
-        ));
-        None
+        }
     }
 }
 

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::server::{Server, looping};
+use super::connections::Counted;
+use super::server::{Seen, Server, looping};
 use super::upstreams::Upstreams;
 use crate::histogram::Distribution;
 use crate::rcode;
@@ -84,6 +85,28 @@ pub struct ServerView {
     pub errors: u64,
     /// Sends without a valid reply in time.
     pub silent: u64,
+    /// Absent where there was never a connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connections: Option<ConnectionsView>,
+}
+
+/// The connections to one server.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConnectionsView {
+    /// Those that are open now.
+    pub open: usize,
+    /// Those so far.
+    pub opened: u64,
+    /// TLS handshakes that succeeded.
+    pub handshakes: u64,
+    /// Those of them that resumed a session.
+    pub resumed: u64,
+    /// How often which failure happened; those that did.
+    pub failures: BTreeMap<&'static str, u64>,
+    /// What the latest failure said, unless a handshake succeeded since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latest_failure: Option<String>,
 }
 
 /// What is known of the servers at one address.
@@ -116,17 +139,19 @@ impl Upstreams {
         }
     }
 
-    /// What a person should know at once: servers that lead back to us, and a resolv.conf that is of no use (FW3, FW50).
+    /// What a person should know at once: servers that lead back to us or that we cannot trust, and
+    /// a resolv.conf that is of no use (FW2, FW3, FW50).
     pub fn notes(&self, now: Instant) -> Vec<String> {
         let is_looping = |server: &&Arc<Server>| server.seen(now).looping_for.is_some();
         let looping =
             self.known().iter().filter(is_looping).map(|server| looping(server.address()));
         let file = self.resolv_conf().into_iter().flat_map(|file| file.problems.iter().cloned());
-        looping.chain(file).collect()
+        let refused = self.known().iter().filter_map(|server| refused(server, &server.seen(now)));
+        looping.chain(refused).chain(file).collect()
     }
 
-    /// Group, address, response code and latency of each server, for metrics: the codes that it has given, and NOERROR.
-    pub fn latencies(&self) -> Vec<(String, String, &'static str, Distribution)> {
+    /// Group, address, transport, response code and latency of each server, for metrics: the codes that it has given, and NOERROR.
+    pub fn latencies(&self) -> Vec<([String; 3], &'static str, Distribution)> {
         let members = self
             .groups()
             .flat_map(|group| group.servers.iter().map(move |server| (&group.name, server)));
@@ -134,7 +159,8 @@ impl Upstreams {
             let codes = rcode::LABELS.into_iter().zip(server.replies()).enumerate();
             let seen = codes.filter(|(place, (_, replies))| *place == 0 || replies.count() > 0);
             seen.map(move |(_, (rcode, replies))| {
-                (group.clone(), server.address().to_string(), rcode, replies)
+                let address = server.address().to_string();
+                ([group.clone(), address, transport(server)], rcode, replies)
             })
         });
         rows.collect()
@@ -175,7 +201,7 @@ fn server_view(server: &Server, now: Instant) -> ServerView {
     let latency = |latency: Duration| u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
     ServerView {
         server: server.address().to_string(),
-        transport: format!("{:?}", server.identity.transport).to_uppercase(),
+        transport: transport(server),
         state,
         seconds: seen.looping_for.or(seen.standing_for).map(|time| time.as_secs()),
         latency_microseconds: seen.latency.map(latency),
@@ -186,6 +212,53 @@ fn server_view(server: &Server, now: Instant) -> ServerView {
         good,
         errors,
         silent,
+        connections: connections_view(&seen.connections),
+    }
+}
+
+fn transport(server: &Server) -> String {
+    format!("{:?}", server.identity.transport).to_uppercase()
+}
+
+fn connections_view(counted: &Counted) -> Option<ConnectionsView> {
+    let failures: BTreeMap<_, _> = counted.failures().filter(|(_, count)| *count > 0).collect();
+    (counted.opened > 0 || !failures.is_empty()).then(|| ConnectionsView {
+        open: counted.open,
+        opened: counted.opened,
+        handshakes: counted.handshakes,
+        resumed: counted.resumed,
+        failures,
+        latest_failure: counted.latest.as_ref().map(|failure| failure.text.to_string()),
+    })
+}
+
+/// A server that does not prove who it is, or does not speak our transport: what a person should do.
+fn refused(server: &Server, seen: &Seen) -> Option<String> {
+    let failure = seen.connections.latest.as_ref()?;
+    let advice = failure.reason.advice()?;
+    let (address, transport) = (server.address(), transport(server));
+    let name = server.identity.tls.as_ref().map_or("", |tls| &tls.server_name);
+    Some(format!(
+        "upstream {address} ({transport}, {name}) gets no queries: {advice} ({})",
+        failure.text
+    ))
+}
+
+impl ConnectionsView {
+    fn text(&self) -> String {
+        let ConnectionsView { open, opened, handshakes, resumed, failures, latest_failure } = self;
+        let mut text = format!("connections {open} open, {opened} so far");
+        // Writing to a String cannot fail.
+        if *handshakes > 0 {
+            let _ = write!(text, "; handshakes {handshakes}, {resumed} of them resumed");
+        }
+        for (reason, count) in failures {
+            let _ = write!(text, "; failed {count} times: {reason}");
+        }
+        if let Some(latest) = latest_failure {
+            let _ = write!(text, "; latest: {latest}");
+        }
+        text
     }
 }
 
@@ -222,6 +295,9 @@ impl View {
                     server.errors,
                     server.silent
                 );
+                if let Some(connections) = &server.connections {
+                    let _ = writeln!(text, "    {}", connections.text());
+                }
             }
         }
         let _ = writeln!(text, "UDP ports in use or at rest: {}", self.ports);

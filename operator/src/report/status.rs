@@ -109,7 +109,7 @@ pub fn of(
 ) -> ClusterDNSStatus {
     let state = &plan.rollout.state;
     let replicas = replicas(wanted(&plan.size, observed), &state.stable, observed);
-    let problems = problems(dns, config, plan, applied, observed, now);
+    let problems = problems(dns, plan, applied, observed, now);
     let way = on_its_way(dns, plan, observed);
     let mut conditions = Conditions::of(dns, now);
     conditions.set("Accepted", accepted(config));

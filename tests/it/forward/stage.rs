@@ -61,8 +61,13 @@ impl Stage {
             ..Config::default()
         };
         change(&mut config);
-        let records = Index::new(dataplane::settings::of(&config).unwrap()).records();
-        let of_config = Arc::new(Upstreams::of(&config, Path::new("/nonexistent")));
+        Stage::of(upstreams, &config)
+    }
+
+    /// A forwarder with this configuration, and the upstreams that it names.
+    pub(super) fn of(upstreams: BTreeMap<IpAddr, ScriptedUpstream>, config: &Config) -> Stage {
+        let records = Index::new(dataplane::settings::of(config).unwrap()).records();
+        let of_config = Arc::new(Upstreams::of(config, Path::new("/nonexistent")));
         let published = Arc::new(Published { records, upstreams: of_config });
         Stage { upstreams, published, forwarder: Forwarder::new() }
     }

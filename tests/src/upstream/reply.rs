@@ -3,7 +3,7 @@
 use hickory_proto::op::{Edns, Message, MessageType, Query, ResponseCode};
 use hickory_proto::rr::Name;
 
-use super::script::{Decoy, OnOpt, Rule, Script, Stream};
+use super::script::{Decoy, Http, OnOpt, Rule, Script, Stream};
 use super::{Asked, Transport};
 
 /// What to send for one query, in order.
@@ -12,6 +12,7 @@ pub(super) struct Reaction {
     pub(super) decoys: Vec<Vec<u8>>,
     pub(super) reply: Option<Vec<u8>>,
     pub(super) stream: Stream,
+    pub(super) http: Http,
 }
 
 /// The reaction to a query; `None` if it is not a query with one question.
@@ -29,6 +30,7 @@ pub(super) fn react(script: &Script, packet: &[u8], asked: &Asked) -> Option<Rea
         delay: rule.delay,
         decoys,
         reply: (!rule.silent && !is_ignored).then_some(wire),
+        http: rule.http.clone(),
         stream: if over_udp { Stream::Answer } else { rule.tcp },
     })
 }

@@ -11,7 +11,8 @@
 //! `@` is the name as asked. What a rule may say besides `answer`, `authority`, `additional`:
 //! `rcode NXDOMAIN` · `silent` · `delay 300ms` · `flags aa ad` · `no-question` ·
 //! `opt FORMERR|NOTIMP|BADVERS|silent` (what a query with an OPT record gets) ·
-//! `udp truncated` (TC and no records) · `tcp close|hang|half` ·
+//! `udp truncated` (TC and no records) · `tcp close|hang|half` (streams of QUIC too; close resets them) ·
+//! `http status 500` · `http type text/html` · `http age 50` · `http octets 70000` ·
 //! `first wrong-id|wrong-question|wrong-case|query|garbage|half` (sent over UDP before the reply, repeatable).
 //! Text from `#` at the start of a line is a comment.
 
@@ -47,6 +48,7 @@ pub(super) struct Rule {
     pub(super) no_question: bool,
     pub(super) udp_truncated: bool,
     pub(super) tcp: Stream,
+    pub(super) http: Http,
     pub(super) first: Vec<Decoy>,
     /// What a query with an OPT record gets instead.
     pub(super) opt: Option<OnOpt>,
@@ -75,6 +77,16 @@ pub(super) enum Stream {
     Hang,
     /// Half of the reply, then close.
     Half,
+}
+
+/// What is unusual about a response of HTTP.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Http {
+    pub(super) status: Option<u16>,
+    pub(super) media_type: Option<String>,
+    pub(super) age: Option<String>,
+    /// The body has at least so many.
+    pub(super) octets: usize,
 }
 
 /// A datagram sent before the right one.
@@ -209,6 +221,7 @@ impl Default for Rule {
             no_question: false,
             udp_truncated: false,
             tcp: Stream::Answer,
+            http: Http::default(),
             first: Vec::new(),
             opt: None,
         }
@@ -243,6 +256,10 @@ impl Rule {
             ["tcp", "close"] => self.tcp = Stream::Close,
             ["tcp", "hang"] => self.tcp = Stream::Hang,
             ["tcp", "half"] => self.tcp = Stream::Half,
+            ["http", "status", status] => self.http.status = Some(status.parse()?),
+            ["http", "type", kind] => self.http.media_type = Some((*kind).to_owned()),
+            ["http", "age", seconds] => self.http.age = Some((*seconds).to_owned()),
+            ["http", "octets", octets] => self.http.octets = octets.parse()?,
             ["first", decoy] => self.first.push(match *decoy {
                 "wrong-id" => Decoy::WrongId,
                 "wrong-question" => Decoy::WrongQuestion,

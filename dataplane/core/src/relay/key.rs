@@ -1,8 +1,8 @@
 //! What an upstream is asked: with the route, the identity of a lookup and of a cache entry (docs/dns.md §1).
 
 use super::{
-    AD, CD, OPT, QueryForm, RD, TtlCaps, UPSTREAM_PAYLOAD, UpstreamQuery, Verdict, read, select,
-    write,
+    AD, CD, OPT, PADDED_TO, QueryForm, RD, TtlCaps, UPSTREAM_PAYLOAD, UpstreamQuery, Verdict, read,
+    select, write,
 };
 use crate::wire::message::{CLASS_IN, HEADER};
 use crate::wire::name::{MAX_NAME, Name};
@@ -54,10 +54,11 @@ impl LookupKey {
     }
 
     /// The query to send: RD=1, AD=1, DO and CD of the key, the name in lower case or the case of `form`, OPT 1232
-    /// without options unless `form` has none, and nothing else of the client's message (FW1).
+    /// with no option but padding, unless `form` has none, and nothing else of the client's message (FW1).
     pub fn upstream_query_as(&self, id: u16, form: QueryForm) -> UpstreamQuery {
         let name = self.name.wire();
-        let mut wire = Vec::with_capacity(HEADER + name.len() + 4 + OPT);
+        let mut wire =
+            Vec::with_capacity((HEADER + name.len() + 4 + OPT).next_multiple_of(PADDED_TO));
         wire.extend(id.to_be_bytes());
         wire.extend([RD, AD | if self.checking_disabled { CD } else { 0 }]);
         wire.extend([0, 1, 0, 0, 0, 0, 0, u8::from(form.edns)]);
@@ -66,7 +67,7 @@ impl LookupKey {
         wire.extend(self.qtype.to_be_bytes());
         wire.extend(CLASS_IN.to_be_bytes());
         if form.edns {
-            write::opt(&mut wire, UPSTREAM_PAYLOAD, self.dnssec_ok);
+            write::opt(&mut wire, UPSTREAM_PAYLOAD, self.dnssec_ok, form.padded);
         }
         UpstreamQuery { wire }
     }

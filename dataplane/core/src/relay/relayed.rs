@@ -15,6 +15,8 @@ use crate::wire::name::Name;
 /// Octets in front of the table of TTLs: Rcode, flags, length of the name, unused; four counts of records; the life
 /// time; where the chain goes on.
 const FIXED: usize = 20;
+/// Where in front of the table the life time is.
+const LIFETIME_AT: usize = 12;
 /// The upstream's AD.
 const AUTHENTIC: u8 = 1;
 /// The RRset starts anywhere (WR24).
@@ -121,7 +123,7 @@ impl Relayed {
         for (field, records) in octets[4..12].chunks_exact_mut(2).zip(counts) {
             field.copy_from_slice(&(records.len() as u16).to_be_bytes());
         }
-        octets[12..16].copy_from_slice(&selected.lifetime_s().to_be_bytes());
+        octets[LIFETIME_AT..LIFETIME_AT + 4].copy_from_slice(&selected.lifetime_s().to_be_bytes());
         octets[16..20].copy_from_slice(&(goes_on_at as u32).to_be_bytes());
         Relayed { octets: writer.octets.into() }
     }
@@ -149,7 +151,7 @@ impl Relayed {
     /// For how many seconds it may be kept: the smallest TTL of its records (CA2, CA3); 0 is not at all, as for a
     /// negative reply without an SOA.
     pub fn lifetime_s(&self) -> u32 {
-        self.u32_at(12)
+        self.u32_at(LIFETIME_AT)
     }
 
     /// The name at the end of a chain that has neither data nor an SOA there: the target is to be resolved by itself
@@ -177,6 +179,21 @@ impl Relayed {
     /// Octets of its allocation, without the counts of references in front.
     pub fn octets(&self) -> usize {
         self.octets.len()
+    }
+
+    /// The same after so many seconds in a cache of HTTP (RFC 8484 §5.1): TTLs and the time it may be kept are less.
+    pub fn older_by(self, age_s: u32) -> Relayed {
+        if age_s == 0 {
+            return self;
+        }
+        let mut octets = self.octets.to_vec();
+        let records = (self.base() - FIXED) / 4;
+        let ttls = (0..records).map(|index| self.u32_at(FIXED + 4 * index) as usize);
+        for at in ttls.chain([LIFETIME_AT]) {
+            let aged = self.u32_at(at).saturating_sub(age_s);
+            octets[at..at + 4].copy_from_slice(&aged.to_be_bytes());
+        }
+        Relayed { octets: octets.into() }
     }
 
     /// Whether it answers this key.

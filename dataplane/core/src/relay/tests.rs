@@ -239,6 +239,46 @@ fn fw1_the_query_is_a_new_message() {
 }
 
 #[test]
+fn fw1_queries_to_encrypted_servers_are_padded_to_128_octets() {
+    let padded = QueryForm { padded: true, ..QueryForm::USUAL };
+    for label in 1..=63 {
+        for labels in 1..=3 {
+            let name = vec!["x".repeat(label); labels].join(".");
+            let key = LookupKey::new(Name::from_text(&name).unwrap(), 1, true, false);
+            let wire = key.upstream_query_as(ID, padded).wire;
+            assert!(wire.len().is_multiple_of(128), "{name}: {}", wire.len());
+            let query = Message::from_vec(&wire).unwrap();
+            let edns = query.edns.unwrap();
+            let codes: Vec<_> = edns.options().as_ref().iter().map(|(code, _)| *code).collect();
+            assert_eq!(codes, [hickory_proto::rr::rdata::opt::EdnsCode::Padding]);
+            assert_eq!((edns.max_payload(), edns.flags().dnssec_ok), (1232, true));
+        }
+    }
+    let without = QueryForm { edns: false, ..padded };
+    let key = LookupKey::new(Name::from_text("a.example").unwrap(), 1, false, false);
+    assert!(Message::from_vec(&key.upstream_query_as(ID, without).wire).unwrap().edns.is_none());
+}
+
+#[test]
+fn ca2_what_was_in_a_cache_of_http_counts_down_before_it_is_kept() {
+    let pending = plain(client("www.example.org.", RecordType::A));
+    let records = ["www.example.org. 300 CNAME a.example.", "a.example. 60 A 192.0.2.1"];
+    let relayed = good(&pending, &upstream(&pending, &records, &[]));
+    let ttls = |relayed: &Relayed| {
+        let mut buffer = [0; 512];
+        let fresh = Freshness::Fresh { age_s: 0 };
+        let length = relayed.write(&pending.head, fresh, 0, &mut buffer);
+        let reply = Message::from_vec(&buffer[..length]).unwrap();
+        reply.answers.iter().map(|record| record.ttl).collect::<Vec<_>>()
+    };
+    let younger = relayed.clone().older_by(0);
+    assert_eq!((ttls(&younger), younger.lifetime_s()), (vec![300, 60], 60));
+    let older = relayed.clone().older_by(50);
+    assert_eq!((ttls(&older), older.lifetime_s()), (vec![250, 10], 10));
+    assert_eq!(relayed.older_by(u32::MAX).lifetime_s(), 0, "not kept");
+}
+
+#[test]
 fn fw12_only_the_reply_to_our_query_is_believed() {
     let pending = plain(client("www.example.org.", RecordType::A));
     let right = || upstream(&pending, &["www.example.org. 60 A 192.0.2.1"], &[]);

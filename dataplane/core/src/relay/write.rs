@@ -4,7 +4,7 @@ use super::compress::{Case, Known};
 use super::head::MAX_NSID;
 use super::rdata::{CNAME, Layout};
 use super::relayed::{Freshness, Relayed};
-use super::{AD, CD, OPT, QR, RD, ReplyHead, TC};
+use super::{AD, CD, OPT, OPTION_HEADER, OPTION_PADDING, PADDED_TO, QR, RD, ReplyHead, TC};
 use crate::decide::respond::ede::{BLOCKED, STALE_ANSWER, STALE_NXDOMAIN};
 use crate::wire::message::{CLASS_IN, HEADER, OPTION_EDE, OPTION_NSID, Rcode, rtype};
 use crate::wire::name::MAX_LABEL;
@@ -78,9 +78,19 @@ pub(super) fn failure(head: &ReplyHead<'_>, ede: u16, text: &str, buffer: &mut [
     reply.finish(head, flags, Rcode::ServFail as u8, Some((ede, text)))
 }
 
-/// An OPT record without options (WR10).
-pub(super) fn opt(wire: &mut Vec<u8>, payload: u16, dnssec: bool) {
-    wire.extend(opt_octets(payload, dnssec, 0));
+/// The OPT record of a query (FW1); `padded` adds the option that fills the message up.
+pub(super) fn opt(wire: &mut Vec<u8>, payload: u16, dnssec: bool, padded: bool) {
+    if !padded {
+        wire.extend(opt_octets(payload, dnssec, 0));
+        return;
+    }
+    let padding_at = wire.len() + OPT + OPTION_HEADER;
+    let end = padding_at.next_multiple_of(PADDED_TO);
+    let padding = (end - padding_at) as u16;
+    wire.extend(opt_octets(payload, dnssec, OPTION_HEADER as u16 + padding));
+    wire.extend(OPTION_PADDING.to_be_bytes());
+    wire.extend(padding.to_be_bytes());
+    wire.resize(end, 0);
 }
 
 fn opt_octets(payload: u16, dnssec: bool, options: u16) -> [u8; OPT] {

@@ -26,7 +26,7 @@ fn sends(plan: &mut Plan, started: Instant) -> Vec<(u128, usize, &'static str)> 
             Next::Send(send) => {
                 let over = match send.transport {
                     Transport::Udp => "udp",
-                    Transport::Tcp => "tcp",
+                    Transport::Connection => "tcp",
                 };
                 sent.push(((now - started).as_millis(), plan.member(send.place), over));
             }
@@ -59,7 +59,7 @@ fn fw23_other_numbers_of_servers_end_too() {
     let started = Instant::now();
     let count = |order| sends(&mut Plan::new(order, started), started).len();
     assert_eq!(count(candidates(1)), 4);
-    assert_eq!(count(vec![Candidate { transport: Transport::Tcp, ..candidate(0) }]), 3);
+    assert_eq!(count(vec![Candidate { transport: Transport::Connection, ..candidate(0) }]), 3);
     assert_eq!(count(candidates(15)), 8);
     assert_eq!(count(Vec::new()), 0);
 }
@@ -95,7 +95,7 @@ fn fw26_a_truncated_reply_is_asked_for_over_tcp_at_once_and_once() {
     let mut plan = Plan::new(candidates(2), started);
     let Next::Send(first) = plan.next(started) else { panic!() };
     plan.over_stream(first.place, started);
-    let tcp = Send { transport: Transport::Tcp, ..first };
+    let tcp = Send { transport: Transport::Connection, ..first };
     assert_eq!(plan.next(started), Next::Send(tcp));
     // The same from a datagram that comes late: the stream is not asked again, the next server is.
     plan.over_stream(first.place, started);

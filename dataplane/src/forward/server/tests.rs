@@ -8,7 +8,7 @@ fn server() -> Arc<Server> {
     let identity = Identity { address, transport: config::Transport::Udp, tls: None };
     let (sent, failed) = (AtomicU64::new(0), AtomicU64::new(0));
     let counters = Arc::new(ServerCounters { address, sent, failed });
-    Arc::new(Server::new(1, identity, counters, Arc::default()))
+    Arc::new(Server::new(1, identity, None, counters, Arc::default()))
 }
 
 #[test]

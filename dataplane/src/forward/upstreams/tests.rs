@@ -135,15 +135,34 @@ fn fw10_upstream_ports_are_at_most_a_quarter_of_the_descriptors() {
 }
 
 #[test]
-fn fw2_encrypted_servers_are_refused_by_name_and_never_asked_in_clear_text() {
+fn fw2_encrypted_servers_are_asked_or_refused_by_name_and_never_asked_in_clear_text() {
     let transports = [config::Transport::Tls, config::Transport::Https, config::Transport::Quic];
-    let servers = transports.map(|transport| server("192.0.2.1:853", transport));
-    let config =
-        Config { upstreams: config::Upstreams::Servers(group(&servers)), ..Config::default() };
-    let upstreams = Upstreams::of(&config, Path::new(""));
-    assert!(upstreams.group(0).unwrap().servers.is_empty());
-    assert_eq!(upstreams.problems().len(), 3);
-    assert!(upstreams.problems()[0].contains("192.0.2.1:853: transport TLS is not yet"));
+    let of = |ca_bundle: Option<config::CaBundle>| {
+        let servers = transports.map(|transport| {
+            let mut server = server("192.0.2.1:853", transport);
+            server.tls.as_mut().unwrap().ca_bundle.clone_from(&ca_bundle);
+            server
+        });
+        let upstreams = config::Upstreams::Servers(group(&servers));
+        Upstreams::of(&Config { upstreams, ..Config::default() }, Path::new(""))
+    };
+    let public = of(None);
+    assert!(public.problems().is_empty(), "{:?}", public.problems());
+    let asked_over = |server: &Arc<crate::forward::server::Server>| server.transport();
+    let transports: Vec<_> = public.known().iter().map(asked_over).collect();
+    assert_eq!(transports, [crate::forward::server::Transport::Connection; 3]);
+    let (name, key) = ("corp-ca".to_owned(), "ca.crt".to_owned());
+    let refused = [
+        (config::CaBundle::Pem("no certificate".into()), "holds no certificate"),
+        (config::CaBundle::ConfigMap { name, key }, "ConfigMap corp-ca"),
+    ];
+    for (bundle, why) in refused {
+        let upstreams = of(Some(bundle));
+        assert!(upstreams.group(0).unwrap().servers.is_empty());
+        assert_eq!(upstreams.problems().len(), 3);
+        let problem = &upstreams.problems()[0];
+        assert!(problem.contains("192.0.2.1:853") && problem.contains(why), "{problem}");
+    }
 }
 
 #[test]

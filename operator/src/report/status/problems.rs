@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crds::ClusterDNS;
 use crds::v1alpha1::ManagementState;
-use crds::{ClusterDNS, Config, without_effect};
 use jiff::Timestamp;
 
 use super::failing_pods::failing_pods;
@@ -21,7 +21,6 @@ use crate::runtime::resources;
 /// All of it.
 pub(super) fn problems(
     dns: &ClusterDNS,
-    config: &Config,
     plan: &Plan,
     applied: &Applied,
     observed: &Observed,
@@ -33,7 +32,6 @@ pub(super) fn problems(
         apply_failed(applied),
         canary_unreachable(dns, plan),
         canary_failed(dns, plan),
-        no_usable_upstream(config),
     ];
     let then = [
         pods_refuse(plan, observed),
@@ -107,20 +105,6 @@ fn apply_failed(applied: &Applied) -> Option<Problem> {
     }
     let all = applied.failures.iter().map(|(object, why)| format!("{object}: {why}"));
     problem("ApplyFailed", format!("not written: {}", named(all.collect())))
-}
-
-/// Every question to such a group is answered SERVFAIL, whatever the network does.
-fn no_usable_upstream(config: &Config) -> Option<Problem> {
-    let groups = without_effect::groups_never_asked(config);
-    if groups.is_empty() {
-        return None;
-    }
-    let message = format!(
-        "this version cannot ask any server of {}, because it does not speak their transport: every question to them is \
-         answered SERVFAIL. Add a server with transport UDP or TCP",
-        named(groups)
-    );
-    Some(Problem { reason: "NoUsableUpstream", message, needs_a_person: true })
 }
 
 /// The operator's own trouble. Nothing is decided about a configuration until it is over.

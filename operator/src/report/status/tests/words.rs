@@ -77,21 +77,6 @@ fn o18_fields_without_effect_are_named_by_the_condition_accepted() {
     assert!(accepted.message.contains(row.instead), "{}", accepted.message);
 }
 
-/// Of a first install, too, which is Ready as far as the cluster's own names go.
-#[test]
-fn o18_upstreams_that_can_never_be_asked_are_degraded() {
-    let server = "{address: 192.0.2.1, transport: QUIC, tls: {serverName: dns.example}}";
-    let mut story = Story::settled(&format!("{{upstreams: {{servers: [{server}]}}}}"));
-    let status = story.look(10);
-    if without_effect::groups_never_asked(&config(&story.dns)).is_empty() {
-        return;
-    }
-    let degraded = condition(&status, "Degraded").unwrap();
-    assert_eq!((degraded.status.as_str(), degraded.reason.as_str()), ("True", "NoUsableUpstream"));
-    assert!(degraded.message.contains("any server of spec.upstreams"), "{}", degraded.message);
-    assert_eq!(kstatus(&story.dns), Kstatus::Failed, "a person has to change it");
-}
-
 #[test]
 fn o18_a_canary_is_observed_for_as_long_as_the_spec_says() {
     let mut story = Story::settled("{rollout: {observeSeconds: 60}}");

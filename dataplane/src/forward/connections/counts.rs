@@ -1,0 +1,69 @@
+//! What happened to the connections of one server: for `/upstreams` and metrics.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+use super::failure::{Failure, REASONS, Reason};
+
+/// Counters of one server.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    handshakes: AtomicU64,
+    resumed: AtomicU64,
+    failures: [AtomicU64; REASONS],
+    latest: Mutex<Option<Failure>>,
+}
+
+/// The counters as they stand.
+#[derive(Clone, Debug)]
+pub(in crate::forward) struct Counted {
+    /// Connections that are open now.
+    pub(in crate::forward) open: usize,
+    /// Connections so far.
+    pub(in crate::forward) opened: u64,
+    /// TLS handshakes that succeeded.
+    pub(in crate::forward) handshakes: u64,
+    /// Those of them that resumed a session: no certificate was sent.
+    pub(in crate::forward) resumed: u64,
+    /// In the order of [`Reason::ALL`].
+    failures: [u64; REASONS],
+    /// The latest failure since the latest handshake.
+    pub(in crate::forward) latest: Option<Failure>,
+}
+
+impl Counted {
+    /// Every reason, as metrics call it, and how often it was one.
+    pub(in crate::forward) fn failures(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        Reason::ALL.into_iter().map(Reason::label).zip(self.failures)
+    }
+}
+
+impl Counts {
+    /// A handshake succeeded.
+    pub(super) fn shook_hands(&self, is_resumed: bool) {
+        self.handshakes.fetch_add(1, Ordering::Relaxed);
+        self.resumed.fetch_add(u64::from(is_resumed), Ordering::Relaxed);
+        *self.latest() = None;
+    }
+
+    /// A connection was not made, or broke, or a query on it got no reply.
+    pub(super) fn failed(&self, failure: &Failure) {
+        self.failures[failure.reason as usize].fetch_add(1, Ordering::Relaxed);
+        *self.latest() = Some(failure.clone());
+    }
+
+    fn latest(&self) -> MutexGuard<'_, Option<Failure>> {
+        self.latest.lock().expect("nothing panics while it holds this")
+    }
+
+    pub(super) fn read(&self, open: usize, opened: u64) -> Counted {
+        Counted {
+            open,
+            opened,
+            handshakes: self.handshakes.load(Ordering::Relaxed),
+            resumed: self.resumed.load(Ordering::Relaxed),
+            failures: std::array::from_fn(|place| self.failures[place].load(Ordering::Relaxed)),
+            latest: self.latest().clone(),
+        }
+    }
+}

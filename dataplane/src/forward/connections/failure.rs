@@ -1,0 +1,249 @@
+//! Why a connection to a server was not made, or a query on it got no reply: the reason for metrics, the words for people.
+
+use std::io;
+use std::sync::Arc;
+
+use quinn::ConnectionError;
+use tokio_rustls::rustls::{AlertDescription, CertificateError, Error as TlsError};
+
+/// Characters of what a library says that are shown.
+const MAX_TEXT: usize = 200;
+/// What alerts of TLS begin at among the errors of QUIC.
+const CRYPTO_ERROR: u64 = 0x100;
+/// How rustls says that a certificate is for other names.
+const OTHER_NAMES: &str = "not valid for";
+
+/// How many reasons there are.
+pub(in crate::forward) const REASONS: usize = 14;
+
+/// The reasons, as labels of metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::forward) enum Reason {
+    /// TCP refused, no route, or no descriptor.
+    Connect,
+    /// The handshake took too long.
+    Timeout,
+    /// The certificate is for other names.
+    CertificateName,
+    /// No trusted authority signed the certificate.
+    CertificateAuthority,
+    /// The certificate has expired, or is not valid yet.
+    CertificateTime,
+    /// Something else is wrong with the certificate.
+    CertificateOther,
+    /// The server does not speak TLS, or not what we do.
+    Handshake,
+    /// HTTPS: another status than 200.
+    Status,
+    /// HTTPS: a body of another type.
+    ContentType,
+    /// A reply of more octets than a DNS message may have.
+    TooLarge,
+    /// QUIC: not one whole message in the stream.
+    Malformed,
+    /// One stream of a connection was reset.
+    Reset,
+    /// Every connection to this server is in use.
+    Full,
+    /// A connection broke while queries waited.
+    Broken,
+}
+
+impl Reason {
+    /// Every reason, in the order of their discriminants.
+    pub(in crate::forward) const ALL: [Reason; REASONS] = [
+        Reason::Connect,
+        Reason::Timeout,
+        Reason::CertificateName,
+        Reason::CertificateAuthority,
+        Reason::CertificateTime,
+        Reason::CertificateOther,
+        Reason::Handshake,
+        Reason::Status,
+        Reason::ContentType,
+        Reason::TooLarge,
+        Reason::Malformed,
+        Reason::Reset,
+        Reason::Full,
+        Reason::Broken,
+    ];
+
+    /// The metrics label.
+    pub(in crate::forward) const fn label(self) -> &'static str {
+        match self {
+            Reason::Connect => "connect",
+            Reason::Timeout => "timeout",
+            Reason::CertificateName => "certificate_name",
+            Reason::CertificateAuthority => "certificate_authority",
+            Reason::CertificateTime => "certificate_time",
+            Reason::CertificateOther => "certificate_other",
+            Reason::Handshake => "handshake",
+            Reason::Status => "http_status",
+            Reason::ContentType => "http_content_type",
+            Reason::TooLarge => "too_large",
+            Reason::Malformed => "malformed",
+            Reason::Reset => "stream_reset",
+            Reason::Full => "full",
+            Reason::Broken => "broken",
+        }
+    }
+
+    /// What a person should do; none where time may mend it.
+    pub(in crate::forward) const fn advice(self) -> Option<&'static str> {
+        match self {
+            Reason::CertificateName => Some(
+                "its certificate is for other names: write one of them as tls.serverName, or correct the address",
+            ),
+            Reason::CertificateAuthority => Some(
+                "its certificate is not signed by a trusted authority: name the ConfigMap with the authority in \
+                 tls.caBundle, or have the server send its whole chain",
+            ),
+            Reason::CertificateTime => Some(
+                "its certificate has expired or is not valid yet: renew it at the server, or correct the clock of the node",
+            ),
+            Reason::CertificateOther => {
+                Some("its certificate cannot be used: replace it at the server")
+            }
+            Reason::Handshake => Some(
+                "it does not offer this transport there: correct port or transport, or enable TLS 1.2 or 1.3 at the server",
+            ),
+            Reason::Status | Reason::ContentType => Some(
+                "it does not serve DNS at /dns-query under this name: correct tls.serverName, the address or the server",
+            ),
+            Reason::Connect
+            | Reason::Timeout
+            | Reason::TooLarge
+            | Reason::Malformed
+            | Reason::Reset
+            | Reason::Full
+            | Reason::Broken => None,
+        }
+    }
+}
+
+/// One failure; cheap to clone.
+#[derive(Clone, Debug)]
+pub(in crate::forward) struct Failure {
+    pub(in crate::forward) reason: Reason,
+    /// What the library or the system said.
+    pub(in crate::forward) text: Arc<str>,
+}
+
+impl Failure {
+    fn new(reason: Reason, text: &str) -> Failure {
+        let text: String = text.chars().take(MAX_TEXT).collect();
+        Failure { reason, text: text.into() }
+    }
+
+    pub(super) fn connect(error: io::Error) -> Failure {
+        Failure::new(Reason::Connect, &error.to_string())
+    }
+
+    pub(super) fn slow() -> Failure {
+        Failure::new(Reason::Timeout, "the handshake did not end in time")
+    }
+
+    pub(super) fn broken() -> Failure {
+        Failure::new(Reason::Broken, "the connection ended while queries waited")
+    }
+
+    pub(super) fn full() -> Failure {
+        Failure::new(Reason::Full, "every connection to this server is in use")
+    }
+
+    /// The server does not speak what we do.
+    pub(super) fn protocol(text: &str) -> Failure {
+        Failure::new(Reason::Handshake, text)
+    }
+
+    pub(super) fn status(status: u16) -> Failure {
+        Failure::new(Reason::Status, &format!("HTTP status {status}"))
+    }
+
+    pub(super) fn content_type() -> Failure {
+        Failure::new(Reason::ContentType, "the body is not application/dns-message")
+    }
+
+    pub(super) fn too_large() -> Failure {
+        Failure::new(Reason::TooLarge, "a reply has more than 65,535 octets")
+    }
+
+    pub(super) fn malformed() -> Failure {
+        Failure::new(Reason::Malformed, "a stream does not hold one message")
+    }
+
+    pub(super) fn reset(text: &str) -> Failure {
+        Failure::new(Reason::Reset, text)
+    }
+
+    /// The query was lost, and the server did not refuse it: another connection or stream may carry it.
+    pub(super) fn is_loss(&self) -> bool {
+        matches!(self.reason, Reason::Broken | Reason::Reset)
+    }
+
+    /// A handshake of QUIC failed. Its errors hold the alert of TLS that we sent, and words.
+    pub(super) fn quic(error: &ConnectionError) -> Failure {
+        let reason = match error {
+            ConnectionError::TransportError(error) => {
+                of_alert(u64::from(error.code), &error.reason)
+            }
+            ConnectionError::TimedOut => Reason::Timeout,
+            ConnectionError::VersionMismatch
+            | ConnectionError::ConnectionClosed(_)
+            | ConnectionError::ApplicationClosed(_)
+            | ConnectionError::Reset
+            | ConnectionError::LocallyClosed
+            | ConnectionError::CidsExhausted => Reason::Handshake,
+        };
+        Failure::new(reason, &error.to_string())
+    }
+
+    /// A handshake over TCP failed: the error of TLS, or of what carries it.
+    pub(super) fn handshake(error: &io::Error) -> Failure {
+        let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<TlsError>());
+        let reason = tls.map_or(Reason::Handshake, of_tls);
+        Failure::new(reason, &error.to_string())
+    }
+}
+
+/// The reason in an alert (RFC 9001 §4.8) that rustls sends for a certificate.
+fn of_alert(code: u64, words: &str) -> Reason {
+    let alert = code.checked_sub(CRYPTO_ERROR).and_then(|alert| u8::try_from(alert).ok());
+    match alert.map(AlertDescription::from) {
+        Some(AlertDescription::CertificateExpired) => Reason::CertificateTime,
+        Some(AlertDescription::UnknownCA | AlertDescription::DecryptError) => {
+            Reason::CertificateAuthority
+        }
+        Some(AlertDescription::BadCertificate) if words.contains(OTHER_NAMES) => {
+            Reason::CertificateName
+        }
+        Some(AlertDescription::BadCertificate) => Reason::CertificateOther,
+        Some(_) | None => Reason::Handshake,
+    }
+}
+
+/// The reason in an error of TLS.
+fn of_tls(error: &TlsError) -> Reason {
+    match error {
+        TlsError::InvalidCertificate(error) => of_certificate(error),
+        TlsError::NoCertificatesPresented => Reason::CertificateOther,
+        TlsError::AlertReceived(AlertDescription::UnrecognisedName) => Reason::CertificateName,
+        _ => Reason::Handshake,
+    }
+}
+
+fn of_certificate(error: &CertificateError) -> Reason {
+    match error {
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            Reason::CertificateName
+        }
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            Reason::CertificateAuthority
+        }
+        CertificateError::Expired
+        | CertificateError::ExpiredContext { .. }
+        | CertificateError::NotValidYet
+        | CertificateError::NotValidYetContext { .. } => Reason::CertificateTime,
+        _ => Reason::CertificateOther,
+    }
+}

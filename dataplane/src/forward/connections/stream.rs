@@ -1,0 +1,65 @@
+//! Messages over a stream of octets, each behind its length (RFC 1035 §4.2.2): TCP, and TLS over TCP (RFC 7858 §3.3).
+
+use std::io;
+use std::sync::Arc;
+
+use futures::future::{Either, select};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use super::{Connection, IDLE, MAX_QUERIES, Message, Query};
+use crate::forward::now;
+
+/// Octets of the length before each message.
+const PREFIX: usize = 2;
+/// Octets that are read at once: several replies of the usual size.
+const READ: usize = 4096;
+
+/// Carries queries out and replies in, until the connection breaks, says what was not asked, or is idle.
+pub(super) async fn carry(
+    connection: Arc<Connection>,
+    io: impl AsyncRead + AsyncWrite + Send + 'static,
+    mut queries: mpsc::Receiver<Query>,
+) {
+    let (reader, mut writer) = tokio::io::split(io);
+    let mut reader = BufReader::with_capacity(READ, reader);
+    let write = async {
+        let mut taken = Vec::with_capacity(MAX_QUERIES);
+        let mut octets = Vec::new();
+        while queries.recv_many(&mut taken, MAX_QUERIES).await > 0 {
+            // Together: one system call, and one record of TLS.
+            octets.clear();
+            for query in taken.drain(..) {
+                octets.extend((query.octets.len() as u16).to_be_bytes());
+                octets.extend(query.octets);
+            }
+            writer.write_all(&octets).await?;
+            writer.flush().await?;
+        }
+        Ok::<(), io::Error>(())
+    };
+    let read = async {
+        loop {
+            let mut prefix = [0; PREFIX];
+            timeout(IDLE, reader.read_exact(&mut prefix)).await??;
+            let mut octets = vec![0; u16::from_be_bytes(prefix).into()];
+            timeout(IDLE, reader.read_exact(&mut octets)).await??;
+            if !arrived(&connection, octets) || connection.is_closed() {
+                return Ok::<(), io::Error>(());
+            }
+        }
+    };
+    // Why it ended does not matter: what waits is asked again elsewhere.
+    match select(std::pin::pin!(write), std::pin::pin!(read)).await {
+        Either::Left((Ok(()) | Err(_), _)) | Either::Right((Ok(()) | Err(_), _)) => {
+            connection.close();
+        }
+    }
+}
+
+/// False if no query waits for the id of this message (FW54).
+fn arrived(connection: &Connection, octets: Vec<u8>) -> bool {
+    let Some(id) = octets.first_chunk().map(|id| u16::from_be_bytes(*id)) else { return false };
+    connection.answered(id, Ok(Message { octets, age_s: 0 }), now())
+}

@@ -1,0 +1,179 @@
+//! Connections as those see them who ask, over pipes in place of sockets.
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+
+use super::*;
+
+fn idle() -> Arc<Connections> {
+    let address = SocketAddr::from(([192, 0, 2, 1], 53));
+    let transport = crds::config::Transport::Tcp;
+    let identity = Identity { address, transport, tls: None };
+    Arc::new(Connections::new(&identity, None))
+}
+
+fn answer(connection: &Connection, id: u16, now: Instant) -> bool {
+    connection.answered(id, Ok(Message { octets: query(id), age_s: 0 }), now)
+}
+
+fn query(id: u16) -> Vec<u8> {
+    id.to_be_bytes().to_vec()
+}
+
+async fn read_query(far: &mut DuplexStream) -> Vec<u8> {
+    let mut octets = vec![0; far.read_u16().await.unwrap().into()];
+    far.read_exact(&mut octets).await.unwrap();
+    octets
+}
+
+async fn write_reply(far: &mut DuplexStream, octets: &[u8]) {
+    far.write_u16(octets.len() as u16).await.unwrap();
+    far.write_all(octets).await.unwrap();
+}
+
+#[tokio::test]
+async fn fw54_replies_out_of_order_reach_their_queries_and_32_fit() {
+    let (near, mut far) = tokio::io::duplex(4096);
+    let connections = idle();
+    connections.keep(near);
+    let places: Vec<Place> = (0..32).map(|_| connections.place(0, query, now()).unwrap()).collect();
+    assert!(connections.place(0, query, now()).is_none(), "no more than 32");
+    let mut asked = Vec::new();
+    for _ in 0..32 {
+        asked.push(read_query(&mut far).await);
+    }
+    for octets in asked.iter().rev() {
+        write_reply(&mut far, octets).await;
+    }
+    for place in places {
+        let id = place.id;
+        assert_eq!(place.reply().await.unwrap().octets, id.to_be_bytes());
+    }
+    assert!(connections.place(0, query, now()).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn fw54_a_reply_that_was_not_asked_for_closes_the_connection() {
+    let start = tokio::time::Instant::now();
+    let (near, mut far) = tokio::io::duplex(4096);
+    let connections = idle();
+    connections.keep(near);
+    let place = connections.place(0, query, now()).unwrap();
+    let asked = read_query(&mut far).await;
+    write_reply(&mut far, &(!place.id).to_be_bytes()).await;
+    assert!(place.reply().await.is_err(), "{asked:?} is asked elsewhere");
+    assert!(start.elapsed() < IDLE, "at once, and not for being idle");
+    connections.close_finished();
+    assert_eq!(connections.open().len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn fw54_a_connection_without_replies_for_ten_seconds_is_closed() {
+    let (near, _far) = tokio::io::duplex(4096);
+    let connections = idle();
+    let connection = connections.keep(near);
+    tokio::time::sleep(IDLE - Duration::from_millis(10)).await;
+    assert!(!connection.is_closed());
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert!(connection.is_closed());
+}
+
+#[tokio::test]
+async fn fw54_queries_that_come_together_share_new_connections() {
+    let connections = idle();
+    let far = Arc::new(Mutex::new(Vec::new()));
+    let connect = || {
+        let (connections, far) = (Arc::clone(&connections), Arc::clone(&far));
+        async move {
+            tokio::task::yield_now().await;
+            let (near, other) = tokio::io::duplex(4096);
+            far.lock().unwrap().push(other);
+            Ok(connections.keep(near))
+        }
+    };
+    let together = (0..500).map(|_| connections.place_on_new(0, query, connect()));
+    let places = futures::future::join_all(together).await;
+    assert!(places.iter().all(Result::is_ok));
+    assert_eq!(far.lock().unwrap().len(), 500_usize.div_ceil(MAX_QUERIES));
+}
+
+#[tokio::test]
+async fn fw54_a_connection_that_is_silent_gets_no_more_queries_until_a_reply() {
+    let (near, _far) = tokio::io::duplex(4096);
+    let connections = idle();
+    let connection = connections.keep(near);
+    let start = now();
+    let at = |ms| start + Duration::from_millis(ms);
+    let ask = |ms| connections.place(0, query, at(ms)).map(|place| place.id);
+    let first = ask(0).unwrap();
+    let second = ask(999).expect("not yet silent");
+    assert_eq!(ask(1000), None);
+    assert!(answer(&connection, first, at(1500)));
+    let third = ask(2499).expect("a reply came lately");
+    assert_eq!(ask(2500), None);
+    assert!(answer(&connection, second, at(2600)) && answer(&connection, third, at(2600)));
+    assert!(ask(60_000).is_some(), "nothing waited");
+}
+
+#[tokio::test(start_paused = true)]
+async fn fw54_where_every_connection_is_silent_the_latest_is_used() {
+    let connections = idle();
+    let mut far = Vec::new();
+    for _ in 0..MAX_CONNECTIONS {
+        let (near, other) = tokio::io::duplex(4096);
+        connections.keep(near).place(query, now()).unwrap();
+        far.push(other);
+    }
+    tokio::time::advance(SILENCE).await;
+    assert!(connections.place(0, query, now()).is_none());
+    let none = async { panic!("one too many") };
+    let place = connections.place_on_new(0, query, none).await.unwrap();
+    assert_eq!(place.connection.number, MAX_CONNECTIONS as u64);
+}
+
+#[tokio::test(start_paused = true)]
+async fn fw54_a_handshake_continues_without_the_query_that_began_it() {
+    let connections = idle();
+    let (near, _far) = tokio::io::duplex(4096);
+    let opening = {
+        let connections = Arc::clone(&connections);
+        async move {
+            tokio::time::sleep(HANDSHAKE / 2).await;
+            Ok(connections.keep(near))
+        }
+    };
+    let asked = connections.place_on_new(0, query, opening);
+    assert!(timeout(HANDSHAKE / 4, asked).await.is_err(), "another server was faster");
+    let unused = async { panic!("there is one by then") };
+    let place = connections.place_on_new(0, query, unused).await.unwrap();
+    assert_eq!(place.connection.number, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn fw54_after_a_failed_handshake_none_is_tried_for_a_while() {
+    let connections = idle();
+    let tried = Arc::new(AtomicU64::new(0));
+    let opening = |failure: Failure| {
+        let tried = Arc::clone(&tried);
+        async move {
+            tried.fetch_add(1, Ordering::Relaxed);
+            Err(failure)
+        }
+    };
+    let together = (0..100).map(|_| connections.place_on_new(0, query, opening(Failure::broken())));
+    let places = futures::future::join_all(together).await;
+    assert!(places.iter().all(|place| place.is_err()));
+    assert_eq!(tried.load(Ordering::Relaxed), 1, "those who waited share its end");
+    tokio::time::advance(HOLD_OFF).await;
+    assert!(connections.place_on_new(0, query, opening(Failure::broken())).await.is_err());
+    assert_eq!(tried.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn fw54_a_handshake_that_does_not_end_is_given_up() {
+    let connections = idle();
+    let place = connections.place_on_new(0, query, std::future::pending()).await;
+    assert_eq!(place.err().map(|failure| failure.reason), Some(Reason::Timeout));
+    let counted = connections.counted();
+    let failures: u64 = counted.failures().map(|(_, count)| count).sum();
+    assert_eq!(failures, 1);
+}

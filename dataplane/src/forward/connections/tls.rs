@@ -1,0 +1,123 @@
+//! Whom we expect at an encrypted server, and how it must prove it (RFC 8310 §5: the strict profile). Sessions are kept in
+//! the configuration of the server, so that later handshakes resume them.
+
+use std::sync::Arc;
+
+use crds::config::{CaBundle, Transport};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::client::Resumption;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::version::{TLS12, TLS13};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+use super::Failure;
+use super::sessions::Sessions;
+use crate::forward::server::Identity;
+
+/// Our side of handshakes with one server.
+#[derive(Clone, Debug)]
+pub(in crate::forward) struct Client {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+    pub(super) spoken: Spoken,
+    sessions: Arc<Sessions>,
+}
+
+/// What is spoken inside TLS.
+#[derive(Clone, Debug)]
+pub(super) enum Spoken {
+    Tls,
+    Https { uri: Arc<str> },
+    Quic(quinn::ClientConfig),
+}
+
+impl Client {
+    /// For this server; none where it is asked in clear text.
+    ///
+    /// # Errors
+    /// The name or the authorities cannot be used; what and why, for a person.
+    pub(in crate::forward) fn new(identity: &Identity) -> Result<Option<Client>, String> {
+        let (versions, protocol): (&[_], &[u8]) = match identity.transport {
+            Transport::Udp | Transport::Tcp => return Ok(None),
+            Transport::Tls => (&[&TLS13, &TLS12], b"dot"),
+            Transport::Https => (&[&TLS13, &TLS12], b"h2"),
+            Transport::Quic => (&[&TLS13], b"doq"),
+        };
+        let tls = identity.tls.as_ref().ok_or("tls.serverName is missing")?;
+        let written = tls.server_name.trim_end_matches('.');
+        let name = ServerName::try_from(written.to_owned()).map_err(|_| {
+            format!("tls.serverName {written} is no name that a certificate can have")
+        })?;
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_protocol_versions(versions)
+            .map_err(|error| format!("TLS cannot be used: {error}"))?;
+        let roots = authorities(tls.ca_bundle.as_ref())?;
+        let mut config = builder.with_root_certificates(roots).with_no_client_auth();
+        config.alpn_protocols = vec![protocol.to_vec()];
+        let sessions = Arc::new(Sessions::default());
+        config.resumption = Resumption::store(Arc::clone(&sessions) as _);
+        // Who copies early data can have it answered again (RFC 8446 §8), and connections are kept anyway.
+        config.enable_early_data = false;
+        let config = Arc::new(config);
+        let spoken = match identity.transport {
+            Transport::Https => Spoken::Https { uri: uri(written, identity.address.port()) },
+            Transport::Quic => Spoken::Quic(super::quic::config(&config)?),
+            Transport::Udp | Transport::Tcp | Transport::Tls => Spoken::Tls,
+        };
+        Ok(Some(Client { config, name, spoken, sessions }))
+    }
+
+    /// The name that the server must prove.
+    pub(super) fn name(&self) -> String {
+        self.name.to_str().into_owned()
+    }
+
+    /// Handshakes that were begun without a session.
+    pub(super) fn full_handshakes(&self) -> u64 {
+        self.sessions.misses()
+    }
+
+    /// Begins TLS on a connection.
+    ///
+    /// # Errors
+    /// The server does not prove its name, or does not speak TLS as we do.
+    pub(super) async fn handshake(
+        &self,
+        stream: TcpStream,
+    ) -> Result<TlsStream<TcpStream>, Failure> {
+        let connector = TlsConnector::from(Arc::clone(&self.config));
+        let stream = connector.connect(self.name.clone(), stream).await;
+        stream.map_err(|error| Failure::handshake(&error))
+    }
+}
+
+/// Where DNS is served over HTTPS: the path that RFC 8484 §4.1.1 uses, which public resolvers serve.
+fn uri(name: &str, port: u16) -> Arc<str> {
+    match port {
+        443 => format!("https://{name}/dns-query").into(),
+        port => format!("https://{name}:{port}/dns-query").into(),
+    }
+}
+
+/// Who may have signed the certificate: the bundle alone, or the public authorities.
+fn authorities(bundle: Option<&CaBundle>) -> Result<RootCertStore, String> {
+    match bundle {
+        None => Ok(RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() }),
+        Some(CaBundle::Pem(text)) => {
+            let mut roots = RootCertStore::empty();
+            let certificates =
+                CertificateDer::pem_slice_iter(text.as_bytes()).filter_map(Result::ok);
+            let (read, _) = roots.add_parsable_certificates(certificates);
+            let none =
+                "tls.caBundle holds no certificate that can be read: write the authority in PEM";
+            (read > 0).then_some(roots).ok_or_else(|| none.to_owned())
+        }
+        Some(CaBundle::ConfigMap { name, key }) => Err(format!(
+            "tls.caBundle names ConfigMap {name}, key {key}, which only the operator reads"
+        )),
+    }
+}

@@ -1,0 +1,276 @@
+//! Upstreams over TLS, HTTPS and QUIC (FW2, FW54): connections kept and resumed, names checked, never clear text.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crds::config::{self, CaBundle, Config, Group, GroupOptions, Policy, Server, ServerTls};
+use dataplane::forward::ConnectionsView;
+use dataplane::state::Published;
+use futures::future::join_all;
+use hickory_proto::op::ResponseCode;
+use hickory_proto::rr::RecordType;
+use tests::upstream::{Credentials, Encrypted, Script, ScriptedUpstream, Transport};
+
+use super::stage::{FIRST, Stage, answers, failure, server};
+
+const NAME: &str = "dns.example";
+const ALL: [Transport; 3] = [Transport::Tls, Transport::Https, Transport::Quic];
+const ANSWERS: &str = "* *\n  answer @ 600 A 192.0.2.9";
+
+fn named(over: Transport) -> Encrypted {
+    Encrypted::named(over, NAME).unwrap()
+}
+
+/// Starts an upstream, and says how the configuration names it.
+fn start(encrypted: Encrypted, script: &str) -> (ScriptedUpstream, Server) {
+    let transport = match encrypted.over {
+        Transport::Udp => config::Transport::Udp,
+        Transport::Tcp => config::Transport::Tcp,
+        Transport::Tls => config::Transport::Tls,
+        Transport::Https => config::Transport::Https,
+        Transport::Quic => config::Transport::Quic,
+    };
+    let ca_bundle = Some(CaBundle::Pem(encrypted.credentials.authority.clone()));
+    let tls = Some(ServerTls { server_name: NAME.to_owned(), ca_bundle });
+    let script = Script::one(script).unwrap();
+    let upstream = ScriptedUpstream::start_encrypted(encrypted, script).unwrap();
+    let server = Server { transport, tls, ..server(upstream.address()) };
+    (upstream, server)
+}
+
+fn config_of(servers: Vec<Server>) -> Config {
+    let options = GroupOptions { policy: Policy::Sequential, ..GroupOptions::default() };
+    let upstreams = config::Upstreams::Servers(Group { servers, options });
+    Config { upstreams, ..Config::default() }
+}
+
+/// A forwarder that asks this upstream alone.
+fn stage(encrypted: Encrypted, script: &str) -> Stage {
+    stage_with(encrypted, script, |_| {})
+}
+
+fn stage_with(encrypted: Encrypted, script: &str, change: impl FnOnce(&mut Server)) -> Stage {
+    let (upstream, mut server) = start(encrypted, script);
+    change(&mut server);
+    Stage::of(BTreeMap::from([(IpAddr::from(FIRST), upstream)]), &config_of(vec![server]))
+}
+
+fn connections(stage: &Stage) -> ConnectionsView {
+    let connections = stage.view().groups[0].servers[0].connections.clone();
+    connections.unwrap_or_else(|| panic!("{}", stage.view().text()))
+}
+
+#[tokio::test]
+async fn fw2_an_encrypted_server_gets_padded_queries_and_nothing_in_clear_text() {
+    for over in ALL {
+        let stage = stage(named(over), ANSWERS);
+        for name in ["a.example", "some-longer-name.example.org"] {
+            let reply = stage.ask(0, name, RecordType::A).await;
+            assert_eq!(answers(&reply), ["192.0.2.9"], "{over:?} {}", stage.view().text());
+        }
+        let asked = stage.upstream(FIRST).asked();
+        assert!(asked.iter().all(|asked| asked.transport == over), "{asked:?}");
+        assert!(asked.iter().all(|asked| asked.packet.len().is_multiple_of(128)));
+        assert_eq!((connections(&stage).open, connections(&stage).handshakes), (1, 1));
+        let text = stage.view().text();
+        assert!(text.contains("handshakes 1, 0 of them resumed"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn fw54_a_thousand_queries_take_no_thousand_handshakes() {
+    for over in ALL {
+        let stage = stage(named(over), ANSWERS);
+        for round in 0..50 {
+            let ask = |n| {
+                let stage = &stage;
+                async move { stage.ask(0, &format!("n{round}-{n}.example"), RecordType::A).await }
+            };
+            let replies = join_all((0..20).map(ask)).await;
+            assert!(replies.iter().all(|reply| answers(reply) == ["192.0.2.9"]), "{over:?}");
+        }
+        let (full, resumed) = stage.upstream(FIRST).handshakes();
+        // One; a busy machine may be silent for a second.
+        assert!(full == 1 && resumed <= 3, "{over:?}: {full}, {resumed}");
+    }
+}
+
+#[tokio::test]
+async fn fw54_a_connection_that_ends_costs_clients_nothing_and_the_session_is_resumed() {
+    for over in ALL {
+        let encrypted = Encrypted { queries_per_connection: Some(10), ..named(over) };
+        let stage = stage(encrypted, ANSWERS);
+        for n in 0..60 {
+            let reply = stage.ask(0, &format!("n{n}.example"), RecordType::A).await;
+            let text = stage.view().text();
+            assert_eq!(answers(&reply), ["192.0.2.9"], "{over:?} {n}: {text}");
+        }
+        let server = &stage.view().groups[0].servers[0];
+        assert_eq!((server.good, server.silent), (60, 0), "no attempt failed");
+        let seen = connections(&stage);
+        assert!(seen.handshakes >= 6, "{seen:?}");
+        assert_eq!(seen.resumed, seen.handshakes - 1, "{over:?}: {seen:?}");
+        assert!(seen.failures["broken"] >= 5, "{seen:?}");
+        let (full, resumed) = stage.upstream(FIRST).handshakes();
+        if over != Transport::Quic {
+            assert_eq!((full, resumed as u64), (1, seen.resumed));
+        }
+    }
+}
+
+#[tokio::test]
+async fn fw54_replies_come_in_any_order_and_each_reaches_its_query() {
+    let rule = |n: u64| {
+        format!("n{n}.example. A\n  delay {}ms\n  answer @ 60 A 192.0.2.{n}\n", 400 - 20 * n)
+    };
+    let script: String = (0..20).map(rule).collect();
+    for over in ALL {
+        let stage = stage(named(over), &script);
+        let ask = |n| {
+            let stage = &stage;
+            async move { stage.ask(0, &format!("n{n}.example"), RecordType::A).await }
+        };
+        let replies = join_all((0..20).map(ask)).await;
+        for (n, reply) in replies.iter().enumerate() {
+            assert_eq!(answers(reply), [format!("192.0.2.{n}")], "{over:?}");
+        }
+    }
+}
+
+/// What a stage says that nobody can get an answer from.
+async fn refused(stage: Stage, reason: &str) -> String {
+    let reply = stage.ask(0, "a.example", RecordType::A).await;
+    let text = stage.view().text();
+    assert_eq!(failure(&reply), (ResponseCode::ServFail, Some(22)), "{text}");
+    assert!(connections(&stage).failures.contains_key(reason), "{reason}: {text}");
+    let asked = stage.upstream(FIRST).asked();
+    assert!(asked.iter().all(|asked| asked.transport != Transport::Udp), "{asked:?}");
+    text
+}
+
+#[tokio::test]
+async fn f22_fw2_a_server_that_does_not_prove_its_name_gets_no_query_and_is_named() {
+    let cases = ALL.map(|over| async move {
+        let other_name = stage_with(named(over), ANSWERS, |server| {
+            server.tls.as_mut().unwrap().server_name = "other.example".to_owned();
+        });
+        let other_authority = stage_with(named(over), ANSWERS, |server| {
+            let other = Credentials::of(NAME).unwrap().authority;
+            server.tls.as_mut().unwrap().ca_bundle = Some(CaBundle::Pem(other));
+        });
+        let public = stage_with(named(over), ANSWERS, |server| {
+            server.tls.as_mut().unwrap().ca_bundle = None;
+        });
+        let credentials = Credentials::expired(NAME).unwrap();
+        let expired = stage(Encrypted { credentials, ..named(over) }, ANSWERS);
+        let cases = [
+            (other_name, "certificate_name", "write one of them as tls.serverName"),
+            (other_authority, "certificate_authority", "tls.caBundle"),
+            (public, "certificate_authority", "tls.caBundle"),
+            (expired, "certificate_time", "renew it at the server"),
+        ];
+        join_all(cases.map(|(stage, reason, advice)| async move {
+            let text = refused(stage, reason).await;
+            assert!(text.contains("warning: upstream 127.0.0.1"), "{over:?}: {text}");
+            assert!(text.contains(advice), "{over:?}: {text}");
+        }))
+        .await
+    });
+    join_all(cases).await;
+}
+
+#[tokio::test]
+async fn fw21_responses_of_http_that_are_no_replies_are_counted_and_the_next_server_is_asked() {
+    let cases = [
+        ("http status 500", "http_status"),
+        ("http status 204", "http_status"),
+        ("http type text/html", "http_content_type"),
+        ("http octets 70000", "too_large"),
+    ];
+    join_all(cases.map(|(fault, reason)| async move {
+        let script = format!("{ANSWERS}\n  {fault}");
+        let (first, of_first) = start(named(Transport::Https), &script);
+        let (second, of_second) = start(named(Transport::Tls), ANSWERS);
+        let upstreams = [(FIRST.into(), first), ([10, 0, 0, 3].into(), second)];
+        let stage = Stage::of(BTreeMap::from(upstreams), &config_of(vec![of_first, of_second]));
+        let reply = stage.ask(0, "a.example", RecordType::A).await;
+        assert_eq!(answers(&reply), ["192.0.2.9"], "{fault}: {}", stage.view().text());
+        assert_eq!(connections(&stage).failures[reason], 1, "{fault}");
+    }))
+    .await;
+}
+
+#[tokio::test]
+async fn ca2_the_age_of_a_response_of_http_is_taken_from_its_ttls() {
+    let script = "* *\n  http age 50\n  answer @ 600 A 192.0.2.9";
+    let stage = stage(named(Transport::Https), script);
+    let reply = stage.ask(0, "a.example", RecordType::A).await;
+    assert_eq!(reply.answers[0].ttl, 550);
+}
+
+#[tokio::test]
+async fn fw54_a_stream_that_is_reset_costs_other_queries_nothing() {
+    let script = format!("{ANSWERS}\nbad.example. *\n  answer @ 600 A 192.0.2.1\n  tcp close\n");
+    let half = format!("{ANSWERS}\nbad.example. *\n  answer @ 600 A 192.0.2.1\n  tcp half\n");
+    for (script, reason) in [(script, "stream_reset"), (half, "malformed")] {
+        let stage = stage(named(Transport::Quic), &script);
+        let bad = stage.ask(0, "bad.example", RecordType::A);
+        let good = (0..20).map(|n| {
+            let stage = &stage;
+            async move { stage.ask(0, &format!("n{n}.example"), RecordType::A).await }
+        });
+        let (bad, good) = futures::join!(bad, join_all(good));
+        assert!(good.iter().all(|reply| answers(reply) == ["192.0.2.9"]));
+        assert_eq!(failure(&bad).0, ResponseCode::ServFail);
+        let seen = connections(&stage);
+        assert!(seen.failures.contains_key(reason) && seen.handshakes == 1, "{seen:?}");
+    }
+}
+
+#[tokio::test]
+async fn l16_handshakes_that_do_not_end_take_no_places_of_another_group() {
+    const BELOW: usize = 300;
+    const BESIDE: usize = 100;
+    for over in ALL {
+        let (slow, of_slow) = start(Encrypted { stalls: true, ..named(over) }, ANSWERS);
+        let (fast, of_fast) = start(named(Transport::Tls), ANSWERS);
+        let mut config = config_of(vec![of_fast]);
+        let group = Group { servers: vec![of_slow], options: GroupOptions::default() };
+        config.stub_domains = vec![config::StubDomain { domain: "corp.example".into(), group }];
+        let upstreams = [(FIRST.into(), fast), ([10, 0, 0, 3].into(), slow)];
+        let stage = Stage::of(BTreeMap::from(upstreams), &config);
+        let ask = |group, name: String| {
+            let stage = &stage;
+            async move { stage.ask(group, &name, RecordType::A).await }
+        };
+        let below = join_all((0..BELOW).map(|n| ask(1, format!("n{n}.corp.example"))));
+        let mut below = Box::pin(below);
+        assert!(futures::poll!(below.as_mut()).is_pending());
+        let beside = join_all((0..BESIDE).map(|n| ask(0, format!("n{n}.example")))).await;
+        assert!(beside.iter().all(|reply| answers(reply) == ["192.0.2.9"]), "{over:?}");
+        let below = below.await;
+        assert!(below.iter().all(|reply| failure(reply).0 == ResponseCode::ServFail), "{over:?}");
+        let slow = stage.view().groups[1].servers[0].connections.clone();
+        let tried: u64 = slow.iter().flat_map(|slow| slow.failures.values()).sum();
+        assert!(tried <= 2, "one handshake at a time: {tried}");
+    }
+}
+
+#[tokio::test]
+async fn a55_another_configuration_keeps_connections() {
+    for over in ALL {
+        let (upstream, server) = start(named(over), ANSWERS);
+        let mut config = config_of(vec![server]);
+        let upstreams = BTreeMap::from([(IpAddr::from(FIRST), upstream)]);
+        let mut stage = Stage::of(upstreams, &config);
+        stage.ask(0, "a.example", RecordType::A).await;
+        config.cache.max_ttl_seconds = 60;
+        let next = stage.published.upstreams.next(&config, std::path::Path::new("/nonexistent"));
+        let records = stage.published.records.clone();
+        stage.published = Arc::new(Published { records, upstreams: Arc::new(next) });
+        let reply = stage.ask(0, "b.example", RecordType::A).await;
+        assert_eq!((answers(&reply), reply.answers[0].ttl), (vec!["192.0.2.9".to_owned()], 60));
+        assert_eq!((connections(&stage).opened, stage.upstream(FIRST).handshakes()), (1, (1, 0)));
+    }
+}

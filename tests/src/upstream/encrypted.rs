@@ -1,0 +1,99 @@
+//! A scripted upstream over TLS, HTTPS or QUIC. Whatever comes to its port in clear text is remembered as such, so that a
+//! test can say that nothing did.
+
+mod credentials;
+mod https;
+mod quic;
+mod tls;
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::Result;
+use tokio::net::{TcpListener, UdpSocket};
+
+pub use credentials::Credentials;
+
+use super::{Script, ScriptedUpstream, Shared, Transport, bind, serve_udp};
+
+/// What an encrypted upstream speaks, shows and does.
+#[derive(Debug)]
+pub struct Encrypted {
+    /// `Tls`, `Https` or `Quic`.
+    pub over: Transport,
+    /// What it proves its name with.
+    pub credentials: Credentials,
+    /// Handshakes begin and do not end.
+    pub stalls: bool,
+    /// The query after so many ends its connection; neither it nor others in progress get a reply.
+    pub queries_per_connection: Option<usize>,
+}
+
+/// What happened to the connections of an upstream.
+#[derive(Debug, Default)]
+pub(super) struct Handshakes {
+    full: AtomicUsize,
+    resumed: AtomicUsize,
+}
+
+impl Handshakes {
+    fn count(&self, is_resumed: bool) {
+        let of = if is_resumed { &self.resumed } else { &self.full };
+        of.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Encrypted {
+    /// An upstream that does nothing wrong, with a certificate for this name.
+    ///
+    /// # Errors
+    /// No certificate can be made.
+    pub fn named(over: Transport, name: &str) -> Result<Encrypted> {
+        let credentials = Credentials::of(name)?;
+        Ok(Encrypted { over, credentials, stalls: false, queries_per_connection: None })
+    }
+
+    fn ends(&self, queries: usize) -> bool {
+        self.queries_per_connection.is_some_and(|most| queries > most)
+    }
+}
+
+impl ScriptedUpstream {
+    /// Starts an encrypted server on a free port of 127.0.0.1.
+    ///
+    /// # Errors
+    /// No port is free, or no thread can be started.
+    pub fn start_encrypted(encrypted: Encrypted, script: Script) -> Result<ScriptedUpstream> {
+        let (udp, tcp) = bind((Ipv4Addr::LOCALHOST, 0).into())?;
+        let address = udp.local_addr()?;
+        let over = encrypted.over;
+        let protocol: &[u8] = match over {
+            Transport::Udp | Transport::Tcp => anyhow::bail!("{over:?} is not encrypted"),
+            Transport::Tls => b"dot",
+            Transport::Https => b"h2",
+            Transport::Quic => b"doq",
+        };
+        let config = Arc::new(encrypted.credentials.server_config(protocol)?);
+        let encrypted = Arc::new(encrypted);
+        ScriptedUpstream::launch(address, script, move |shared: Arc<Shared>| async move {
+            let tcp = TcpListener::from_std(tcp).expect("a socket that does not block");
+            match over {
+                Transport::Quic => quic::serve(&shared, &encrypted, config, udp).await,
+                Transport::Tls | Transport::Https | Transport::Udp | Transport::Tcp => {
+                    let udp = UdpSocket::from_std(udp).expect("a socket that does not block");
+                    tokio::select! {
+                        () = serve_udp(&shared, udp) => {}
+                        () = tls::serve(&shared, &encrypted, config, tcp) => {}
+                    }
+                }
+            }
+        })
+    }
+
+    /// Handshakes that ended well: full ones, and those that resumed a session. QUIC counts all as full.
+    pub fn handshakes(&self) -> (usize, usize) {
+        let Handshakes { full, resumed } = &self.shared.handshakes;
+        (full.load(Ordering::Relaxed), resumed.load(Ordering::Relaxed))
+    }
+}

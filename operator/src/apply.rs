@@ -21,6 +21,7 @@ use crate::decide::plan::{Plan, SelectorPatch, ServicePlan, Size};
 use crate::decide::{adoption, config_map};
 use crate::desired::{Desired, Kind};
 use crate::names;
+use crate::observe::budget::is_stub;
 use crate::observe::observed::{Child, Observed};
 use crate::runtime::lease::NotLeading;
 use crate::runtime::read::within;
@@ -147,14 +148,15 @@ fn editor(live: &DynamicObject) -> Option<String> {
     others.max_by_key(|entry| entry.time.as_ref().map(|time| time.0))?.manager.clone()
 }
 
-/// What a watch keeps; before something is created, what there really is.
+/// What a watch keeps; before something is created, and of a stub, what there really is.
 async fn live(
     ctx: &Context,
     kind: Kind,
     namespace: &str,
     name: &str,
 ) -> anyhow::Result<Option<Arc<DynamicObject>>> {
-    if let Some(kept) = ctx.caches.object(kind, namespace, name) {
+    let kept = ctx.caches.object(kind, namespace, name);
+    if let Some(kept) = kept.filter(|kept| !is_stub(kept)) {
         return Ok(Some(kept));
     }
     let objects = resources::api(&ctx.client, kind, namespace);

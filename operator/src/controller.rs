@@ -40,7 +40,7 @@ use crd::{Definition, Soon};
 use triggers::Triggers;
 
 /// ClusterDNS that are looked at side by side: more than may ask canaries at once, which takes long.
-const CONCURRENCY: u16 = 16;
+const CONCURRENCY: u16 = 8;
 /// Also when nothing has changed: pods are asked what they run, and that comes by no watch.
 const AGAIN: Duration = Duration::from_secs(30);
 /// Between two attempts to learn what the API server offers, at the start.

@@ -145,6 +145,7 @@ pub(crate) fn compared(pod: &str, revision: &str, canary: bool, stable: bool) ->
         canary_uid: format!("{pod}-uid"),
         revision: revision.to_owned(),
         checks: vec![Check { what: "example.com. A".to_owned(), outcome }],
+        is_postponed: false,
         unreachable: None,
     }
 }

@@ -2,6 +2,7 @@
 //! themselves. What a write depends on is read again where the watch may be behind a write of ours.
 
 pub mod observed;
+pub mod budget;
 pub mod caches;
 pub mod relist;
 mod cluster_size;
@@ -11,6 +12,8 @@ pub mod certificates;
 pub mod ca_bundles;
 pub mod offers;
 mod other_dns;
+mod follow;
+mod pages;
 pub mod sample;
 
 use std::collections::BTreeMap;
@@ -26,12 +29,13 @@ use serde::de::DeserializeOwned;
 use crate::context::Context;
 use crate::controller::triggers;
 use crate::decide::{admit, config_map};
-use crate::desired::Kind;
+use crate::desired::{Kind, is_of_another};
 use crate::names;
 use crate::observe::observed::{Child, DnsService, Observed, Sample};
 use crate::probe::compare::compare;
 use crate::runtime::read::within;
 use crate::runtime::resources;
+use budget::is_stub;
 
 /// One look.
 ///
@@ -42,9 +46,9 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
     let instance = dns.name_any();
     let name = names::child(&instance);
     let (namespace, service_name) = names::service(dns);
-    let of = |kind, name: &str| caches.object(kind, &namespace, name);
+    let of = async |kind, name: &str| whole(ctx, kind, &namespace, name).await;
 
-    let service = typed::<Service>(of(Kind::Service, &service_name))?;
+    let service = typed::<Service>(of(Kind::Service, &service_name).await?)?;
     let is_given_back = !dns.spec.service.clone().unwrap_or_default().adopt;
     let foreign_pods = match &service {
         Some(service) if is_given_back && !is_owned(service, dns) => {
@@ -56,14 +60,20 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
     let config_map = fresh_config_map(ctx, &namespace, &name).await?;
     let pod_reports = ctx.pod_reports.read(&pods, config_map.as_ref()).await;
     let budgets = caches.objects(Kind::PodDisruptionBudget, &namespace);
-    let bundle = |map: &str| typed::<ConfigMap>(of(Kind::ConfigMap, map)).ok().flatten();
-    let deployment = typed(of(Kind::Deployment, &name))?;
-    let daemon_set = typed(of(Kind::DaemonSet, &name))?;
+    let wanted = ca_bundles::of(dns);
+    let mut maps = BTreeMap::new();
+    for (map, _) in &wanted {
+        let read = of(Kind::ConfigMap, map).await;
+        maps.insert(map.clone(), read.and_then(typed::<ConfigMap>).ok().flatten());
+    }
+    let bundle = |map: &str| maps.get(map).cloned().flatten();
+    let deployment = typed(of(Kind::Deployment, &name).await?)?;
+    let daemon_set = typed(of(Kind::DaemonSet, &name).await?)?;
     let mounted = pods::mounted_secrets(deployment.as_ref(), daemon_set.as_ref());
-    let wanted = admit::certificates(dns).into_iter().map(|(_, name)| name).collect();
+    let secrets = admit::certificates(dns).into_iter().map(|(_, name)| name).collect();
     let named = &ctx.settings.allowed.certificates;
     let certificates = &ctx.certificates;
-    let certificates = certificates.read(&ctx.client, &namespace, wanted, named, &mounted).await;
+    let certificates = certificates.read(&ctx.client, &namespace, secrets, named, &mounted).await;
 
     let mut observed = Observed {
         others: others(ctx, dns),
@@ -71,15 +81,20 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
         deployment,
         replica_sets: caches.replica_sets(&namespace, &instance),
         daemon_set,
-        autoscaler: typed(of(Kind::HorizontalPodAutoscaler, &name))?,
-        selectors: selectors(ctx, (&namespace, &service_name)),
-        dns_services: dns_services(ctx, (&namespace, &service_name), &pods),
+        autoscaler: typed(of(Kind::HorizontalPodAutoscaler, &name).await?)?,
+        not_kept: caches.budget.not_kept(&namespace),
+        selectors: selectors(ctx, &instance, (&namespace, &service_name)),
+        dns_services: dns_services(ctx, &instance, (&namespace, &service_name), &pods),
         certificates: certificates.found,
         unread_certificates: certificates.unread,
-        ca_bundles: ca_bundles::read(ca_bundles::of(dns), bundle),
+        ca_bundles: ca_bundles::read(wanted, bundle),
         size: caches.size(),
         placeable_nodes: Some(caches.placeable_nodes(&placement(dns))),
-        budgets: budgets.into_iter().filter_map(|budget| typed(Some(budget)).ok()?).collect(),
+        budgets: budgets
+            .into_iter()
+            .filter(|budget| !is_of_another(&instance, &triggers::match_labels(budget)))
+            .filter_map(|budget| typed(Some(budget)).ok()?)
+            .collect(),
         children: children(ctx, dns),
         offers: ctx.offers(),
         comparison: None,
@@ -138,31 +153,33 @@ fn others(ctx: &Context, dns: &ClusterDNS) -> Vec<Arc<ClusterDNS>> {
 /// Of every other Service of the namespace.
 fn selectors(
     ctx: &Context,
+    instance: &str,
     (namespace, own): (&str, &str),
 ) -> BTreeMap<String, BTreeMap<String, String>> {
     let services = ctx.caches.objects(Kind::Service, namespace);
     let others = services.iter().filter(|service| service.name_any() != own);
-    others.map(|service| (service.name_any(), triggers::selector(service))).collect()
+    let selectors = others.map(|service| (service.name_any(), triggers::selector(service)));
+    selectors.filter(|(_, selector)| !is_of_another(instance, selector)).collect()
 }
 
 /// Those of them that serve DNS.
 fn dns_services(
     ctx: &Context,
+    instance: &str,
     (namespace, own): (&str, &str),
     pods: &[Pod],
 ) -> BTreeMap<String, DnsService> {
     let services = ctx.caches.objects(Kind::Service, namespace);
     let others = services.iter().filter(|service| service.name_any() != own);
     let dns = others.filter(|service| other_dns::serves_dns(service));
-    dns.map(|service| {
-        let slices = ctx.caches.slices(namespace, &service.name_any());
-        let found = DnsService {
-            selector: triggers::selector(service),
-            has_other_pods: other_dns::has_other_pods(&slices, pods),
-        };
-        (service.name_any(), found)
-    })
-    .collect()
+    let dns = dns.map(|service| (service.name_any(), triggers::selector(service)));
+    dns.filter(|(_, selector)| !is_of_another(instance, selector))
+        .map(|(name, selector)| {
+            let slices = ctx.caches.slices(namespace, &name);
+            let has_other_pods = other_dns::has_other_pods(&slices, pods, &names::child(instance));
+            (name, DnsService { selector, has_other_pods })
+        })
+        .collect()
 }
 
 fn children(ctx: &Context, dns: &ClusterDNS) -> Vec<Child> {
@@ -184,6 +201,24 @@ fn children(ctx: &Context, dns: &ClusterDNS) -> Vec<Child> {
     children
 }
 
+/// An object as a watch keeps it; where that is a stub, as the API server has it.
+async fn whole(
+    ctx: &Context,
+    kind: Kind,
+    namespace: &str,
+    name: &str,
+) -> anyhow::Result<Option<Arc<DynamicObject>>> {
+    let kept = ctx.caches.object(kind, namespace, name);
+    if kept.as_deref().is_none_or(|kept| !is_stub(kept)) {
+        return Ok(kept);
+    }
+    let objects = resources::api(&ctx.client, kind, namespace);
+    let read = within(objects.get_opt(name)).await;
+    let read =
+        read.with_context(|| format!("cannot read {} {namespace}/{name}", resources::name(kind)));
+    Ok(read?.map(Arc::new))
+}
+
 /// The rollout's state is in it: deciding from one that is older than our own last write would begin a rollout twice.
 async fn fresh_config_map(
     ctx: &Context,
@@ -191,7 +226,8 @@ async fn fresh_config_map(
     name: &str,
 ) -> anyhow::Result<Option<ConfigMap>> {
     let kept = ctx.caches.object(Kind::ConfigMap, namespace, name);
-    if !ctx.memory.is_behind(Kind::ConfigMap, namespace, name, kept.as_deref()) {
+    let is_whole = kept.as_deref().is_none_or(|kept| !is_stub(kept));
+    if is_whole && !ctx.memory.is_behind(Kind::ConfigMap, namespace, name, kept.as_deref()) {
         return typed(kept);
     }
     let maps = resources::api(&ctx.client, Kind::ConfigMap, namespace);

@@ -15,7 +15,7 @@ use serde_json::Value;
 use tokio::sync::Notify;
 
 use crate::decide::admit::claimed_ips;
-use crate::desired::{Kind, may_select};
+use crate::desired::{Kind, is_of_another, may_select};
 use crate::names;
 use crate::observe::ca_bundles;
 
@@ -96,7 +96,11 @@ pub fn of_child(kind: Kind, all: &[Arc<ClusterDNS>], object: &DynamicObject) -> 
         Kind::ConfigMap => {
             those(all, |dns| is_here(dns) && ca_bundles::of(dns).iter().any(|(map, _)| map == name))
         }
-        Kind::PodDisruptionBudget => those(all, is_here),
+        Kind::PodDisruptionBudget => {
+            let selector = match_labels(object);
+            let name = |dns: &ClusterDNS| dns.metadata.name.clone().unwrap_or_default();
+            those(all, |dns| is_here(dns) && !is_of_another(&name(dns), &selector))
+        }
         Kind::ServiceAccount
         | Kind::ClusterRole
         | Kind::ClusterRoleBinding
@@ -133,7 +137,16 @@ fn of_service(
 
 /// The selector of a Service.
 pub fn selector(service: &DynamicObject) -> BTreeMap<String, String> {
-    let selector = service.data.pointer("/spec/selector").and_then(|map| map.as_object());
+    texts(service, "/spec/selector")
+}
+
+/// The labels that a PodDisruptionBudget selects by.
+pub fn match_labels(budget: &DynamicObject) -> BTreeMap<String, String> {
+    texts(budget, "/spec/selector/matchLabels")
+}
+
+fn texts(object: &DynamicObject, pointer: &str) -> BTreeMap<String, String> {
+    let selector = object.data.pointer(pointer).and_then(|map| map.as_object());
     let text = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
     selector.into_iter().flatten().filter_map(text).collect()
 }
@@ -185,6 +198,23 @@ mod tests {
         );
         let ours = json!({"name": "clusterdns-b", "labels": {"clusterdns.dev/instance": "b"}});
         assert_eq!(names(Kind::ClusterRole, ours), ["b"]);
+    }
+
+    #[test]
+    fn o13_what_selects_the_pods_of_one_of_many_wakes_only_that_one() {
+        let all: Vec<_> = (0..200).map(|n| dns(&format!("d{n}"), json!({}))).collect();
+        let selector = json!({"clusterdns.dev/instance": "d7"});
+        let object = |spec: Value| {
+            let mut object = object(json!({"metadata": {"name": "x", "namespace": "kube-system"}}));
+            object.data = json!({"spec": spec});
+            object
+        };
+        let budget = object(json!({"selector": {"matchLabels": selector}}));
+        assert_eq!(of_child(Kind::PodDisruptionBudget, &all, &budget), ["d7"]);
+        let service = object(json!({"selector": selector}));
+        assert_eq!(of_child(Kind::Service, &all, &service), ["d7"]);
+        let of_others = object(json!({"selector": {"matchLabels": {"k8s-app": "kube-dns"}}}));
+        assert_eq!(of_child(Kind::PodDisruptionBudget, &all, &of_others).len(), 200);
     }
 
     /// What the controller is given now.

@@ -74,8 +74,17 @@ pub fn selects(selector: &BTreeMap<String, String>, labels: &BTreeMap<String, St
     !selector.is_empty() && selector.iter().all(|(key, value)| labels.get(key) == Some(value))
 }
 
+/// Does it select the pods of another ClusterDNS by name, and so none of this one's?
+pub fn is_of_another(instance: &str, selector: &BTreeMap<String, String>) -> bool {
+    selector.get(names::INSTANCE).is_some_and(|of| of != instance)
+}
+
 /// Whether a change of a Service with this selector can concern this ClusterDNS: its pods have these labels, or would.
 pub fn may_select(dns: &ClusterDNS, selector: &BTreeMap<String, String>) -> bool {
+    // Each ClusterDNS has a Service that selects by its name: with many, this is asked most of all.
+    if is_of_another(dns.metadata.name.as_deref().unwrap_or_default(), selector) {
+        return false;
+    }
     let placement = dns.spec.placement.clone().unwrap_or_default();
     let mut most = placement.pod_labels.unwrap_or_default();
     most.extend(own_labels(dns, &Observed::default()));

@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
 use std::hash::Hash;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 use crds::ClusterDNS;
-use futures::StreamExt;
 use ipnet::IpNet;
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::Pod;
@@ -17,14 +17,15 @@ use kube::api::Api;
 use kube::core::DynamicObject;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{ObjectRef, Store};
-use kube::runtime::watcher::Event;
-use kube::runtime::{WatchStreamExt, watcher};
+use kube::runtime::watcher;
 use kube::{Client, Resource, ResourceExt};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::task::{AbortHandle, JoinSet};
 
+use super::budget::{self, Budget, Share};
 use super::cluster_size::SlimNode;
-use super::relist::{Next, Persistence};
+use super::follow::{Followed, follow};
 use crate::controller::triggers::{self, Triggers};
 use crate::desired::Kind;
 use crate::names;
@@ -38,8 +39,6 @@ const WATCH_S: u32 = 180;
 const PAGE: u32 = 20;
 /// The same of Nodes, which only kubelets and administrators write: 20 KiB each at most in practice.
 const PAGE_OF_NODES: u32 = 250;
-/// Before a watch that lost its version, or a list that failed, begins again.
-const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// How often changes of nodes are added up; kubelets write their status all the time.
 const NODES_EVERY: Duration = Duration::from_secs(5);
 
@@ -60,6 +59,9 @@ pub struct Caches {
     replica_sets: HashMap<String, Store<ReplicaSet>>,
     nodes: Store<SlimNode>,
     watches: Mutex<JoinSet<()>>,
+    /// What all stores may hold, and do.
+    pub budget: Arc<Budget>,
+    stores: AtomicU64,
 }
 
 /// Children of one kind in one namespace, and what keeps them.
@@ -96,9 +98,16 @@ impl Caches {
             replica_sets: HashMap::new(),
             nodes: nodes.as_reader(),
             watches: Mutex::new(writer),
+            budget: Arc::default(),
+            stores: AtomicU64::new(0),
         };
-        let of_nodes = watch().page_size(PAGE_OF_NODES);
-        caches.keep(nodes, Api::all(client.clone()), of_nodes, drop_annotations, |_, _| Vec::new());
+        let of_nodes = Followed {
+            api: Api::all(client.clone()),
+            config: watch().page_size(PAGE_OF_NODES),
+            slim: drop_annotations,
+            stub: budget::stub,
+        };
+        caches.keep(nodes, of_nodes, |_, _| Vec::new());
         for namespace in namespaces {
             caches.keep_namespace(&client, namespace);
         }
@@ -114,29 +123,22 @@ impl Caches {
         for kind in resources::NAMESPACED {
             self.keep_children(kind, namespace);
         }
-        let labelled = || watch().labels(names::INSTANCE);
         let writer = Writer::new(());
         self.pods.insert(key.clone(), writer.as_reader());
         let pods = Api::namespaced(client.clone(), namespace);
-        self.keep(writer, pods, labelled(), drop_managed_fields, |_, pod: &Pod| {
+        self.keep(writer, labelled_with(pods, names::INSTANCE), |_, pod: &Pod| {
             triggers::by_label(pod.meta())
         });
         let writer = Writer::new(());
         self.replica_sets.insert(key.clone(), writer.as_reader());
         let sets = Api::namespaced(client.clone(), namespace);
-        self.keep(writer, sets, labelled(), drop_managed_fields, |_, set: &ReplicaSet| {
+        self.keep(writer, labelled_with(sets, names::INSTANCE), |_, set: &ReplicaSet| {
             triggers::by_label(set.meta())
         });
         let writer = Writer::new(());
         self.slices.insert(key, writer.as_reader());
         let slices = Api::namespaced(client.clone(), namespace);
-        self.keep(
-            writer,
-            slices,
-            watch().labels(triggers::SERVICE_NAME),
-            drop_managed_fields,
-            triggers::of_slice,
-        );
+        self.keep(writer, labelled_with(slices, triggers::SERVICE_NAME), triggers::of_slice);
     }
 
     /// Starts the watches of these kinds, which may come to exist, and ends those of kinds that have gone: what was kept of
@@ -171,9 +173,9 @@ impl Caches {
             Kind::ConfigMap => keep_what_is_read,
             _ => |_| {},
         };
-        let watch = self.keep(writer, api, config, slim, move |all, object| {
-            triggers::of_child(kind, all, object)
-        });
+        let followed = Followed { api, config, slim, stub: budget::dynamic_stub };
+        let watch =
+            self.keep(writer, followed, move |all, object| triggers::of_child(kind, all, object));
         let key = (kind, namespace.to_owned());
         self.children.write().expect("not poisoned").insert(key, Kept { store, watch });
     }
@@ -181,57 +183,23 @@ impl Caches {
     fn keep<K>(
         &self,
         writer: Writer<K>,
-        api: Api<K>,
-        config: watcher::Config,
-        slim: fn(&mut K),
+        followed: Followed<K>,
         whose: impl Fn(&[Arc<ClusterDNS>], &K) -> Vec<String> + Send + Sync + 'static,
     ) -> AbortHandle
     where
-        K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+        K: Resource + Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static,
         K::DynamicType: Clone + Eq + Hash + Send + Sync,
     {
-        let (all, triggers, metrics) =
-            (self.resources.clone(), self.triggers.clone(), self.metrics.clone());
-        let what = api.resource_url().to_owned();
-        let following = async move {
-            let (mut writer, mut persistence, mut page) =
-                (writer, Persistence::default(), config.page_size);
-            loop {
-                // A watcher never doubts its version and never changes its page: another one does.
-                let config = watcher::Config { page_size: page, ..config.clone() };
-                let events = watcher(api.clone(), config).default_backoff().modify(slim);
-                let mut events = std::pin::pin!(events);
-                while let Some(event) = events.next().await {
-                    match event {
-                        Ok(event) => {
-                            persistence.went_well(&event);
-                            writer.apply_watcher_event(&event);
-                            let (Event::Apply(object)
-                            | Event::Delete(object)
-                            | Event::InitApply(object)) = &event
-                            else {
-                                continue;
-                            };
-                            let all = all.state();
-                            triggers.enqueue(&all, whose(&all, object));
-                        }
-                        Err(error) => {
-                            metrics.watch_failed();
-                            tracing::warn!("the watch of {what} broke and begins again: {error}");
-                            match persistence.after(&error) {
-                                Next::GoOn => {}
-                                Next::ListAgain => break,
-                                Next::ListInSmallerPages => {
-                                    page = page.map(|objects| (objects / 2).max(1));
-                                    break;
-                                }
-                            }
-                        }
-                    }
-                }
-                tokio::time::sleep(AGAIN_AFTER).await;
-            }
+        let (all, triggers) = (self.resources.clone(), self.triggers.clone());
+        let changed = move |object: &K| {
+            let all = all.state();
+            triggers.enqueue(&all, whose(&all, object));
         };
+        // `/api/v1/namespaces/dns/configmaps` ends in its kind.
+        let kind = followed.api.resource_url().rsplit('/').next().unwrap_or_default();
+        let store = self.stores.fetch_add(1, Ordering::Relaxed);
+        let share = Share::new(self.budget.clone(), store, kind);
+        let following = follow(followed, writer, share, self.metrics.clone(), changed);
         let mut watches = self.watches.lock().expect("not poisoned");
         // Those that were ended.
         while watches.try_join_next().is_some() {}
@@ -348,6 +316,12 @@ impl Caches {
 
 fn watch() -> watcher::Config {
     watcher::Config::default().timeout(WATCH_S).page_size(PAGE)
+}
+
+/// Our own, found by a label.
+fn labelled_with<K: Resource + Default>(api: Api<K>, label: &str) -> Followed<K> {
+    let config = watch().labels(label);
+    Followed { api, config, slim: drop_managed_fields, stub: budget::stub }
 }
 
 fn labelled<K>(store: Option<&Store<K>>, instance: &str) -> Vec<K>

@@ -6,12 +6,12 @@ use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::observe::observed::ClusterSize;
 
 /// As much of a Node as is kept.
-#[derive(Clone, Debug, Default, Resource, Deserialize)]
+#[derive(Clone, Debug, Default, Resource, Deserialize, Serialize)]
 #[resource(inherit = "Node")]
 pub(super) struct SlimNode {
     metadata: ObjectMeta,
@@ -21,7 +21,7 @@ pub(super) struct SlimNode {
     status: SlimStatus,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 struct SlimSpec {
     #[serde(default)]
     unschedulable: bool,
@@ -29,13 +29,13 @@ struct SlimSpec {
     pod_ranges: Vec<String>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 struct SlimStatus {
     #[serde(default)]
     allocatable: Allocatable,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 struct Allocatable {
     #[serde(default)]
     cpu: String,

@@ -65,6 +65,8 @@ pub struct Observed {
     pub placeable_nodes: Option<u32>,
     /// Every PodDisruptionBudget in the namespace.
     pub budgets: Vec<PodDisruptionBudget>,
+    /// Objects of its namespace that the operator does not keep whole, and their octets: its caches are full.
+    pub not_kept: Vec<(String, usize)>,
     /// Everything labelled as this ClusterDNS's and owned by it, whether still wanted or not.
     pub children: Vec<Child>,
     /// What this API server offers.
@@ -226,6 +228,8 @@ pub struct Comparison {
     pub revision: String,
     /// Each check.
     pub checks: Vec<Check>,
+    /// It was not asked this time, because the operator asks others.
+    pub is_postponed: bool,
     /// Why the operator can judge nothing: its own trouble, and no fault of the canary.
     pub unreachable: Option<String>,
 }

@@ -18,12 +18,17 @@ pub(super) fn serves_dns(service: &DynamicObject) -> bool {
     has_address && ports.any(|port| port["port"].as_u64() == Some(DNS_PORT.into()))
 }
 
-/// Does any of its endpoints belong to a pod that is not ours, ready or not? One that names no pod does.
-pub(super) fn has_other_pods(slices: &[EndpointSlice], ours: &[Pod]) -> bool {
+/// Does any of its endpoints belong to a pod that is not ours, ready or not? One that names no pod does. Slices and pods
+/// come by different watches, so a pod of ours that has just come or gone is known by the name of its workload.
+pub(super) fn has_other_pods(slices: &[EndpointSlice], ours: &[Pod], workload: &str) -> bool {
+    let is_named_as_ours =
+        |name: &str| name.strip_prefix(workload).is_some_and(|rest| rest.starts_with('-'));
     let mut endpoints = slices.iter().flat_map(|slice| &slice.endpoints);
     endpoints.any(|endpoint| {
-        let uid = endpoint.target_ref.as_ref().and_then(|target| target.uid.as_deref());
-        !ours.iter().any(|pod| Some(pods::uid(pod)) == uid)
+        let target = endpoint.target_ref.as_ref();
+        let uid = target.and_then(|target| target.uid.as_deref());
+        let name = target.and_then(|target| target.name.as_deref());
+        !name.is_some_and(is_named_as_ours) && !ours.iter().any(|pod| Some(pods::uid(pod)) == uid)
     })
 }
 
@@ -54,8 +59,20 @@ mod tests {
     fn o2_a_service_has_other_pods_when_one_endpoint_is_not_ours() {
         let mut observed = Observed { pods: vec![pod("dns-0", 0, 0)], ..Observed::default() };
         expose(&mut observed);
-        assert!(!has_other_pods(&observed.slices, &observed.pods));
-        assert!(!has_other_pods(&[], &observed.pods));
-        assert!(has_other_pods(&observed.slices, &[pod("dns-1", 0, 0)]));
+        assert!(!has_other_pods(&observed.slices, &observed.pods, "clusterdns-default"));
+        assert!(!has_other_pods(&[], &observed.pods, "clusterdns-default"));
+        assert!(has_other_pods(&observed.slices, &[pod("dns-1", 0, 0)], "clusterdns-default"));
+    }
+
+    #[test]
+    fn o2_a_pod_of_ours_that_has_gone_is_no_other_pod_while_its_endpoint_stays() {
+        let slice = |name: &str| -> EndpointSlice {
+            from(json!({"addressType": "IPv4", "endpoints": [{"addresses": ["10.244.0.9"],
+                "targetRef": {"kind": "Pod", "name": name, "uid": "gone"}}]}))
+        };
+        let has_others = |name: &str| has_other_pods(&[slice(name)], &[], "clusterdns-default");
+        assert!(!has_others("clusterdns-default-7d9c-x2x"));
+        assert!(has_others("coredns-5d78c9869d-abcde"));
+        assert!(has_others("clusterdns-defaulted"));
     }
 }

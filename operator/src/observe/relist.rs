@@ -17,6 +17,8 @@ pub(super) enum Next {
     ListAgain,
     /// List again, in pages of half the size.
     ListInSmallerPages,
+    /// List again, in pages of twice the size.
+    ListInLargerPages,
 }
 
 /// The memory of one watch.
@@ -42,6 +44,8 @@ impl Persistence {
         match error {
             Error::InitialListFailed(kube::Error::Api(status)) => match status.code {
                 413 | 500..=599 => Next::ListInSmallerPages,
+                // The list took longer than etcd keeps its version, 5 minutes: fewer requests.
+                410 => Next::ListInLargerPages,
                 _ => Next::GoOn,
             },
             // It broke off, or was no list.
@@ -138,5 +142,6 @@ mod tests {
         for code in [401, 403, 429] {
             assert_eq!(Persistence::default().after(&list(code)), Next::GoOn, "{code}");
         }
+        assert_eq!(Persistence::default().after(&list(410)), Next::ListInLargerPages);
     }
 }

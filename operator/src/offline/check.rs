@@ -6,6 +6,7 @@ use std::io::Write;
 
 use crds::ClusterDNS;
 use crds::manifest::{Found, ManifestError, Place, Places};
+use ipnet::IpNet;
 
 use super::named_files::named_files;
 use super::output::{Finding, Findings};
@@ -19,11 +20,11 @@ use crate::args::{self, Format};
 /// Nothing can be written there any more.
 pub fn check(args: &args::Check, out: &mut dyn Write) -> std::io::Result<Outcome> {
     let mut problems = Vec::new();
-    let asked = args.cluster.then(|| kubelets::cluster_dns(&args.which));
+    let asked = args.cluster.then(|| kubelets::ask_cluster(&args.which));
     if let Some(Err(why)) = &asked {
         problems.push(format!("the cluster (--cluster): {why}"));
     }
-    let kubelets = asked.and_then(Result::ok);
+    let cluster = asked.and_then(Result::ok);
     let mut findings = Findings::default();
     let mut all: Vec<(String, Found)> = Vec::new();
     for file in named_files(&args.file) {
@@ -41,7 +42,7 @@ pub fn check(args: &args::Check, out: &mut dyn Write) -> std::io::Result<Outcome
         findings.files += 1;
         findings.checked += found.len();
         for read in found {
-            findings.all.extend(of_one(&name, &read, kubelets.as_ref()));
+            findings.all.extend(of_one(&name, &read, cluster.as_ref()));
             all.extend(read.ok().map(|found| (name.clone(), found)));
         }
     }
@@ -86,7 +87,7 @@ fn verdict(outcome: Outcome) -> &'static str {
 fn of_one(
     file: &str,
     read: &Result<Found, ManifestError>,
-    kubelets: Option<&BTreeSet<String>>,
+    cluster: Option<&kubelets::Said>,
 ) -> Vec<Finding> {
     let mut findings = errors(file, read);
     if let Ok(found) = read {
@@ -95,13 +96,18 @@ fn of_one(
             let at = line(found.places.of("spec"));
             findings.push(finding(file, at, "error", "spec", "Missing", message));
         }
-        let outside = kubelets.and_then(|used| unused_by_kubelets(&found.resource, used));
-        let warnings = unwise(&found.resource).into_iter().chain(outside);
+        let mut advice = unwise(&found.resource);
+        if let Some(cluster) = cluster {
+            let knows_better = excluded_pods(&found.resource, &cluster.pod_ranges);
+            advice.retain(|it| knows_better.is_none() || it.reason != "ClientsExcludePods");
+            advice.extend(knows_better);
+            advice.extend(unused_by_kubelets(&found.resource, &cluster.cluster_dns));
+        }
         let at = |w: warnings::Warning| {
             let line = line(found.places.of(&w.field));
             finding(file, line, "warning", &w.field, w.reason, &w.message)
         };
-        findings.extend(warnings.map(at));
+        findings.extend(advice.into_iter().map(at));
     }
     findings
 }
@@ -201,6 +207,25 @@ fn indexed(path: &str) -> String {
     })
 }
 
+/// Clients ask from the addresses of their pods.
+fn excluded_pods(dns: &ClusterDNS, ranges: &BTreeSet<IpNet>) -> Option<warnings::Warning> {
+    let clients = dns.spec.access.as_ref()?.clients.as_ref().filter(|list| !list.is_empty())?;
+    let clients: Vec<IpNet> = clients.iter().filter_map(|text| text.parse().ok()).collect();
+    let allowed = |range: &IpNet| clients.iter().any(|client| client.contains(range));
+    let excluded: Vec<String> =
+        ranges.iter().filter(|range| !allowed(range)).map(IpNet::to_string).collect();
+    let first = excluded.first()?;
+    let more = match excluded.len() - 1 {
+        0 => String::new(),
+        more => format!(" and {more} more ranges"),
+    };
+    let message = format!(
+        "nodes of this cluster give pods addresses of {first}{more}, which these ranges do not hold: such pods get REFUSED; \
+         add the ranges of all pods"
+    );
+    Some(warnings::warning("spec.access.clients", "ClientsExcludePods", message))
+}
+
 fn unused_by_kubelets(dns: &ClusterDNS, used: &BTreeSet<String>) -> Option<warnings::Warning> {
     let service = dns.spec.service.as_ref()?;
     let ips = service.cluster_ips.as_ref().filter(|ips| !ips.is_empty())?;
@@ -217,7 +242,24 @@ fn unused_by_kubelets(dns: &ClusterDNS, used: &BTreeSet<String>) -> Option<warni
 
 #[cfg(test)]
 mod tests {
-    use super::{indexed, unused_by_kubelets};
+    use super::{excluded_pods, indexed, unused_by_kubelets};
+
+    #[test]
+    fn o1_client_lists_that_exclude_the_pods_of_the_cluster_are_said() {
+        let said = |clients: &str| {
+            let text = format!(
+                "apiVersion: clusterdns.dev/v1alpha1\nkind: ClusterDNS\nmetadata: {{name: a}}\nspec: {{access: {{clients: {clients}}}}}"
+            );
+            let (dns, _) = crds::manifest::read(&text, "a").unwrap();
+            let ranges = ["10.244.0.0/24", "10.244.1.0/24"].map(|text| text.parse().unwrap());
+            excluded_pods(&dns, &ranges.into()).map(|warning| warning.message)
+        };
+        assert_eq!(said("[]"), None, "everyone may ask");
+        assert_eq!(said("[10.244.0.0/16]"), None);
+        assert!(said("[10.244.0.0/24]").unwrap().contains("addresses of 10.244.1.0/24, which"));
+        assert!(said("[192.0.2.0/24]").unwrap().contains("10.244.0.0/24 and 1 more ranges"));
+        assert!(said("[10.244.0.0/25]").is_some(), "half of a range");
+    }
 
     #[test]
     fn paths_have_one_spelling() {

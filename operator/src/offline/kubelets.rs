@@ -1,9 +1,10 @@
-//! Which DNS servers the kubelets of a cluster tell pods to ask: the one question `check --cluster` has. Nothing is
-//! written there.
+//! What `check --cluster` asks a cluster: which DNS servers its kubelets give to pods, and which addresses its nodes give
+//! them. Nothing is written there.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube::api::{Api, ListParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -14,11 +15,22 @@ use crate::args::Cluster;
 
 /// Nodes that are asked: kubelets of one cluster are alike.
 const NODES: u32 = 3;
+/// Nodes whose ranges of pod addresses are read.
+const MAX_NODES: u32 = 500;
 /// For everything; people wait for it.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// The addresses, or why they are not known.
-pub(super) fn cluster_dns(which: &Cluster) -> Result<BTreeSet<String>, String> {
+/// What a cluster says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Said {
+    /// The DNS servers that its kubelets give to pods.
+    pub(super) cluster_dns: BTreeSet<String>,
+    /// Ranges from which its nodes give addresses to pods, as far as nodes say.
+    pub(super) pod_ranges: BTreeSet<IpNet>,
+}
+
+/// What the cluster says, or why that is not known.
+pub(super) fn ask_cluster(which: &Cluster) -> Result<Said, String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -30,7 +42,7 @@ pub(super) fn cluster_dns(which: &Cluster) -> Result<BTreeSet<String>, String> {
     }
 }
 
-async fn ask(which: &Cluster) -> Result<BTreeSet<String>, String> {
+async fn ask(which: &Cluster) -> Result<Said, String> {
     let client = client(which).await?;
     let said = match from_kubelets(&client).await {
         Ok(said) if !said.is_empty() => said,
@@ -43,7 +55,21 @@ async fn ask(which: &Cluster) -> Result<BTreeSet<String>, String> {
                 .to_owned(),
         );
     }
-    Ok(said)
+    // Few may list nodes: without their ranges the rest can be checked.
+    let pod_ranges = pod_ranges(&client).await.unwrap_or_default();
+    Ok(Said { cluster_dns: said, pod_ranges })
+}
+
+async fn pod_ranges(client: &Client) -> Result<BTreeSet<IpNet>, kube::Error> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let listed = nodes.list(&ListParams::default().limit(MAX_NODES)).await?;
+    Ok(in_nodes(&listed.items))
+}
+
+fn in_nodes(nodes: &[Node]) -> BTreeSet<IpNet> {
+    let specs = nodes.iter().filter_map(|node| node.spec.as_ref());
+    let texts = specs.flat_map(|spec| spec.pod_cidrs.iter().flatten().chain(&spec.pod_cidr));
+    texts.filter_map(|text| text.parse().ok()).collect()
 }
 
 async fn client(which: &Cluster) -> Result<Client, String> {
@@ -93,7 +119,23 @@ fn addresses(list: &Value) -> impl Iterator<Item = String> {
 
 #[cfg(test)]
 mod tests {
-    use super::in_kubelet_configuration;
+    use super::{in_kubelet_configuration, in_nodes};
+
+    #[test]
+    fn nodes_say_from_which_ranges_pods_get_addresses() {
+        let node = |spec: serde_json::Value| {
+            serde_json::from_value(serde_json::json!({"spec": spec})).expect("a Node")
+        };
+        let nodes = [
+            node(
+                serde_json::json!({"podCIDR": "10.244.1.0/24", "podCIDRs": ["10.244.1.0/24", "fd00:1::/64"]}),
+            ),
+            node(serde_json::json!({"podCIDR": "10.244.0.0/24"})),
+            node(serde_json::json!({})),
+        ];
+        let ranges: Vec<String> = in_nodes(&nodes).iter().map(ToString::to_string).collect();
+        assert_eq!(ranges, ["10.244.0.0/24", "10.244.1.0/24", "fd00:1::/64"]);
+    }
 
     #[test]
     fn the_configuration_of_a_kubelet_names_its_dns_servers() {

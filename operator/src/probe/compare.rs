@@ -30,7 +30,7 @@ const SIDE_BY_SIDE: usize = 32;
 
 /// Rounds of questions in progress, of all ClusterDNS: one round may take 15 s, and those that are not on trial must be looked
 /// at meanwhile. Fewer than the looks that go on side by side.
-const MAX_ROUNDS: usize = 8;
+const MAX_ROUNDS: usize = 4;
 
 /// Permits for rounds of questions, of which only [`MAX_ROUNDS`] run at a time.
 #[derive(Debug)]
@@ -64,15 +64,10 @@ pub async fn compare(dns: &ClusterDNS, observed: &Observed, rounds: &Rounds) -> 
     Some(comparison(&pair.uid, &state.canary, (&config, &before), observed, &asked))
 }
 
-/// No round was possible, which is no fault of the pod's.
+/// No round was possible in this look.
 fn not_asked(uid: &str, revision: &str) -> Comparison {
-    let why = format!("it asks the pods of {MAX_ROUNDS} other ClusterDNS at the moment");
-    Comparison {
-        canary_uid: uid.to_owned(),
-        revision: revision.to_owned(),
-        checks: Vec::new(),
-        unreachable: Some(why),
-    }
+    let (canary_uid, revision) = (uid.to_owned(), revision.to_owned());
+    Comparison { canary_uid, revision, is_postponed: true, ..Comparison::default() }
 }
 
 /// A label that no cache knows.
@@ -92,7 +87,8 @@ pub fn comparison(
     checks.extend(clients::check(config, before, observed));
     checks.extend(judge::operator_is_refused(asked));
     let unreachable = observed.sample.unread.clone().or_else(|| judge::unreachable(asked));
-    Comparison { canary_uid: uid.to_owned(), revision: revision.to_owned(), checks, unreachable }
+    let (canary_uid, revision) = (uid.to_owned(), revision.to_owned());
+    Comparison { canary_uid, revision, checks, is_postponed: false, unreachable }
 }
 
 /// Whom to ask.

@@ -125,6 +125,13 @@ impl<'a> Trial<'a> {
             return Verdict::Failed(format!("the pod refuses it: {why}"));
         }
         let end = started + time;
+        if comparison.is_some_and(|it| it.is_postponed) {
+            let why = "it asked the canaries of too many other ClusterDNS".to_owned();
+            return match self.now < end + OVERDUE {
+                true => Verdict::Watched(end.duration_since(self.now).max(SignedDuration::ZERO)),
+                false => Verdict::Held { why, is_overdue: true },
+            };
+        }
         let unreachable = comparison.and_then(|it| it.unreachable.clone());
         if let Some(why) = unreachable.or_else(|| rounds::nobody_answers(self.observed)) {
             return Verdict::Held { why, is_overdue: self.now >= end + OVERDUE };

@@ -101,8 +101,8 @@ async fn o17_a_round_that_finds_no_place_is_no_fault_of_the_canary() {
     }
     let full = Rounds(tokio::sync::Semaphore::new(0));
     let comparison = compare(&dns("{}"), &observed, &full).await.expect("a canary is on trial");
-    assert!(comparison.checks.is_empty());
-    assert!(comparison.unreachable.unwrap().contains("other ClusterDNS at the moment"));
+    assert!(comparison.checks.is_empty() && comparison.is_postponed);
+    assert_eq!(comparison.unreachable, None, "nothing is wrong that people should mend");
 }
 
 #[test]

@@ -42,6 +42,7 @@ pub(super) fn problems(
         certificate_missing(dns, observed),
         certificate_unread(observed),
         crd_outdated(observed),
+        cache_full(observed),
     ];
     let failing = failing_pods(dns, observed, now);
     first.into_iter().flatten().chain(failing).chain(then.into_iter().flatten()).collect()
@@ -296,5 +297,22 @@ fn crd_outdated(observed: &Observed) -> Option<Problem> {
         "the CustomResourceDefinition lacks fields that this operator knows, so the API server drops them: apply the \
          clusterdns.yaml of this version with kubectl apply --server-side"
             .to_owned(),
+    )
+}
+
+/// Others made more objects than the operator keeps. Those that are needed are read each time.
+fn cache_full(observed: &Observed) -> Option<Problem> {
+    let not_kept = &observed.not_kept;
+    if not_kept.is_empty() {
+        return None;
+    }
+    let shown = not_kept.iter().map(|(what, octets)| format!("{what} ({octets} octets)"));
+    problem(
+        "CacheFull",
+        format!(
+            "the objects that the operator watches are more than it keeps in memory, so it reads some of this namespace each \
+             time it needs them: {}. Delete what nobody needs, or move it to another namespace",
+            named(shown.collect())
+        ),
     )
 }

@@ -99,6 +99,27 @@ fn o17_no_pod_keeps_what_the_operator_cannot_judge_and_it_is_tried_again() {
 }
 
 #[test]
+fn o17_a_canary_that_is_not_asked_for_want_of_time_is_no_trouble_and_no_loss() {
+    let mut story = on_trial();
+    let postpone = |story: &mut Story| {
+        story.observed.comparison.as_mut().unwrap().checks.clear();
+        story.observed.comparison.as_mut().unwrap().is_postponed = true;
+    };
+    postpone(&mut story);
+    for second in (102..250).step_by(2) {
+        let plan = story.look(second);
+        assert_eq!(
+            (plan.held, plan.state.losses, plan.canary.is_some()),
+            (None, 0, true),
+            "{second}"
+        );
+    }
+    let plan = story.look(250);
+    assert!(plan.canary.is_none() && plan.state.is_unjudged, "the pod goes back in the end");
+    assert_eq!((plan.state.stable, plan.state.losses), (revision(OLD), 0));
+}
+
+#[test]
 fn o17_a_retry_takes_another_pod_so_that_one_bad_node_blocks_no_edit() {
     let mut story = failed();
     let mut tried = Vec::new();

@@ -23,6 +23,9 @@ pub struct Down {
     pub server: String,
     /// For how long.
     pub seconds: u64,
+    /// What a person should do; absent where time may mend it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<&'static str>,
 }
 
 /// What `/upstreams` shows.
@@ -188,7 +191,10 @@ impl Upstreams {
             .flat_map(|group| group.servers.iter().map(move |server| (&group.name, server)));
         let down = members.filter_map(|(group, server)| {
             let seconds = now.saturating_duration_since(server.down_since()?).as_secs();
-            Some(Down { group: group.clone(), server: server.address().to_string(), seconds })
+            let latest = server.seen(now).connections.latest;
+            let remedy = latest.and_then(|failure| failure.reason.advice());
+            let server = server.address().to_string();
+            Some(Down { group: group.clone(), server, seconds, remedy })
         });
         down.take(most).collect()
     }

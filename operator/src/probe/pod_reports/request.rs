@@ -26,6 +26,8 @@ const MAX_BYTES: usize = 8 << 20;
 const MAX_SKIPPED: usize = 100;
 /// An upstream counts as down after so long: a moment without answers is nothing to report.
 const DOWN_S: u64 = 60;
+/// Characters of what a pod says should be done about an upstream.
+const MAX_REMEDY: usize = 200;
 
 /// Asks.
 #[derive(Debug)]
@@ -113,6 +115,17 @@ struct Down {
     group: String,
     server: String,
     seconds: u64,
+    /// What a person should do.
+    #[serde(default)]
+    remedy: Option<String>,
+}
+
+impl Down {
+    fn text(self) -> String {
+        let Down { group, server, seconds: _, remedy } = self;
+        let remedy: Option<String> = remedy.map(|text| text.chars().take(MAX_REMEDY).collect());
+        remedy.map_or(format!("{group} {server}"), |remedy| format!("{group} {server} ({remedy})"))
+    }
 }
 
 fn read(body: &[u8]) -> serde_json::Result<Reported> {
@@ -138,7 +151,7 @@ fn read(body: &[u8]) -> serde_json::Result<Reported> {
         role,
         rejection: rejection.map(violations),
         skipped: skipped_objects,
-        upstreams_down: down.map(|down| format!("{} {}", down.group, down.server)).collect(),
+        upstreams_down: down.map(Down::text).collect(),
     })
 }
 
@@ -154,7 +167,8 @@ mod tests {
                 {"field": "spec.domain", "reason": "Invalid", "message": "no"}]},
             "skippedObjects": [{"kind": "Service", "namespace": "n", "name": "s", "reason": "r"}],
             "upstreamsDown": [{"group": "default", "server": "192.0.2.1", "seconds": 61},
-                {"group": "default", "server": "192.0.2.2", "seconds": 59}]});
+                {"group": "default", "server": "192.0.2.2", "seconds": 59},
+                {"group": "default", "server": "192.0.2.3", "seconds": 99, "remedy": "renew it"}]});
         let reported = read(shown.to_string().as_bytes()).unwrap();
         assert_eq!(reported.process, "", "as of a version that does not say");
         let mut newer = shown.clone();
@@ -167,7 +181,7 @@ mod tests {
         );
         assert_eq!(reported.rejection.as_deref(), Some("spec.domain: no"));
         assert_eq!(reported.skipped[0].name, "s");
-        assert_eq!(reported.upstreams_down, ["default 192.0.2.1"]);
+        assert_eq!(reported.upstreams_down, ["default 192.0.2.1", "default 192.0.2.3 (renew it)"]);
     }
 
     #[test]

@@ -3,21 +3,16 @@
 //! SIGTERM comes while the cluster still sends queries here, and for some seconds after: everything
 //! is answered as before for the whole drain period, then until no query comes.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use crds::Config;
 use tokio::runtime::Runtime;
 use tokio::signal::unix;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::listeners::Listeners;
 use crate::probes::Health;
 use crate::serve::Serving;
-use crate::settings;
-use crate::status::Status;
 use crate::telemetry;
 
 /// `/readyz` says no from here on. Not at once: a pod that is being deleted leaves its Service
@@ -151,7 +146,8 @@ impl Signals {
         Starting { served, watched }
     }
 
-    async fn next(&mut self) -> Signal {
+    /// The next signal that asks to end.
+    pub async fn next(&mut self) -> Signal {
         tokio::select! {
             _ = self.terminate.recv() => Signal::Terminate,
             _ = self.interrupt.recv() => Signal::Interrupt,
@@ -178,31 +174,15 @@ impl Starting {
     }
 }
 
-/// Serves until a signal asks to end and the drain is over; new limits of the configuration are
-/// handed on meanwhile.
-pub async fn serve_until_asked(
+/// Answers as before until the timeline is over, then ends.
+pub async fn drain(
     serving: Serving,
-    mut configs: watch::Receiver<Arc<Config>>,
     health: &Health,
-    status: &Status,
     mut signals: Signals,
+    signal: Signal,
     period: Duration,
-    mut listeners: Listeners,
 ) {
-    listeners.open(&serving, &configs.borrow_and_update());
-    let signal = loop {
-        tokio::select! {
-            signal = signals.next() => break signal,
-            Ok(()) = configs.changed() => {
-                let config = configs.borrow_and_update().clone();
-                serving.set_limits(settings::limits(&config));
-                listeners.open(&serving, &config);
-            }
-        }
-    };
     tracing::info!(?signal, period_s = period.as_secs(), "draining");
-    // The source writes its last snapshot (E40).
-    status.read().is_draining = true;
     let grace = follow(Drain::new(signal, period), &serving, health, &mut signals).await;
     serving.stop(grace).await;
     tracing::info!("done");

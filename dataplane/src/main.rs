@@ -9,7 +9,7 @@ use anyhow::Context;
 use clap::Parser;
 use crds::Config;
 use dataplane::args::{Args, LogFormat, LogLevel, Source};
-use dataplane::drain::{self, Signals};
+use dataplane::drain::{self, Signal, Signals};
 use dataplane::forward::Forwarder;
 use dataplane::listeners::Listeners;
 use dataplane::metrics::{Metrics, Sources};
@@ -92,7 +92,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     // It is set here only, and once.
     let _ = running.set(Running { metrics: Metrics::new(counted), state: state.clone(), exposed });
     health.serving();
-    let signals = starting.served(&runtime)?;
+    let mut signals = starting.served(&runtime)?;
     tracing::info!(addresses = ?serving.local_addrs(), %http_address, workers, "answering");
     if let (true, Opened::Files(files)) = (args.print_names, &source) {
         print(names::page(&state, &config, files.objects(), serving.local_addrs()))?;
@@ -101,11 +101,31 @@ fn run(args: &Args) -> anyhow::Result<()> {
 
     let period = args.drain_period();
     let listeners = Listeners::new(args.certificates_dir.clone());
-    let served =
-        drain::serve_until_asked(serving, configs, &health, &status, signals, period, listeners);
-    runtime.block_on(served);
+    let signal = runtime.block_on(until_asked(&serving, configs, listeners, &mut signals));
+    following.write_last_snapshot();
+    runtime.block_on(drain::drain(serving, &health, signals, signal, period));
     drop(following);
     Ok(())
+}
+
+/// Serves under every configuration that takes over, until a signal asks to end.
+async fn until_asked(
+    serving: &Serving,
+    mut configs: watch::Receiver<Arc<Config>>,
+    mut listeners: Listeners,
+    signals: &mut Signals,
+) -> Signal {
+    listeners.open(serving, &configs.borrow_and_update());
+    loop {
+        tokio::select! {
+            signal = signals.next() => return signal,
+            Ok(()) = configs.changed() => {
+                let config = configs.borrow_and_update().clone();
+                serving.set_limits(settings::limits(&config));
+                listeners.open(serving, &config);
+            }
+        }
+    }
 }
 
 /// Log lines follow the configurations that take over.
@@ -121,11 +141,20 @@ enum Opened {
     Api(Api),
 }
 
-/// What keeps a source going; only ever dropped.
-#[allow(dead_code)]
+/// The running source; it ends when this is dropped.
 enum Following {
-    Files(Watch),
+    Files(#[expect(dead_code, reason = "only ever dropped")] Watch),
     Api(Api),
+}
+
+impl Following {
+    /// E40; a folder of manifests needs no snapshot.
+    fn write_last_snapshot(&self) {
+        match self {
+            Following::Files(_) => {}
+            Following::Api(api) => api.write_last_snapshot(),
+        }
+    }
 }
 
 impl Opened {

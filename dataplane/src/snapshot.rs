@@ -122,6 +122,8 @@ pub struct Circumstances<'a> {
     pub kube_system: Option<u128>,
     /// The time.
     pub now: Instant,
+    /// The process was asked to end: its age counts for the one that takes over.
+    pub is_last: bool,
 }
 
 impl Snapshots {
@@ -189,16 +191,14 @@ impl Snapshots {
 
     /// Starts a snapshot if one is due.
     fn begin(&mut self, index: &Index, circumstances: &Circumstances<'_>) {
-        let reported = self.status.read();
-        let (failures, is_draining) = (reported.snapshot.failures, reported.is_draining);
-        drop(reported);
+        let failures = self.status.read().snapshot.failures;
         if failures > self.failures {
             self.failures = failures;
             self.due.failed();
         }
         let contact_s = latest_contact(index, circumstances).filter(|_| is_synced(index));
-        let now = circumstances.now;
-        if !self.due.start(Moment { now, contact_s, is_draining }) {
+        let Circumstances { now, is_last, .. } = *circumstances;
+        if !self.due.start(Moment { now, contact_s, is_last }) {
             return;
         }
         let confirmed = confirmed(index, circumstances);

@@ -128,8 +128,6 @@ pub struct Reported {
     pub snapshot: SnapshotStatus,
     /// Whether the source answers at all, good or bad; `None` until it was tried (E43).
     pub source_answers: Option<bool>,
-    /// The process was asked to end.
-    pub is_draining: bool,
 }
 
 impl Reported {

@@ -45,7 +45,7 @@ fn keep(folder: &Path, config: &Config, objects: Vec<Object>) {
     writer.publish();
     let begin = Instant::now();
     while status.read().snapshot.writes == 0 {
-        writer.step_snapshot();
+        writer.step_snapshot(false);
         assert!(begin.elapsed() < PATIENCE, "{:?}", status.read().snapshot);
     }
 }

@@ -33,7 +33,7 @@ pub(super) struct Moment {
     /// write that is not on disk already.
     pub(super) contact_s: Option<u64>,
     /// The process was asked to end.
-    pub(super) is_draining: bool,
+    pub(super) is_last: bool,
 }
 
 impl Due {
@@ -73,7 +73,7 @@ impl Due {
         }
         let renewed_s = contact_s.saturating_sub(self.contact_s);
         let is_worth_it = self.is_changed || renewed_s >= RENEW_AFTER_S;
-        match moment.is_draining {
+        match moment.is_last {
             // The last one: for the process that takes over, its age counts too.
             true => is_worth_it || renewed_s > 0,
             false if self.is_configured => since_start >= MIN_CONFIGURATION_INTERVAL,
@@ -86,15 +86,15 @@ impl Due {
 mod tests {
     use super::*;
 
-    /// Rows of: seconds, latest contact, changed before, draining; whether one starts.
+    /// Rows of: seconds, latest contact, changed before, the last one; whether one starts.
     fn check(rows: &[(u64, Option<u64>, bool, bool, bool)]) {
         let (begin, mut due) = (Instant::now(), Due::default());
-        for &(second, contact_s, is_changed, is_draining, starts) in rows {
+        for &(second, contact_s, is_changed, is_last, starts) in rows {
             if is_changed {
                 due.changed();
             }
             let now = begin + Duration::from_secs(second);
-            let moment = Moment { now, contact_s, is_draining };
+            let moment = Moment { now, contact_s, is_last };
             assert_eq!(due.start(moment), starts, "at {second} s");
         }
     }
@@ -121,7 +121,7 @@ mod tests {
                 due.configured();
             }
             let now = begin + Duration::from_secs(second);
-            due.start(Moment { now, contact_s: Some(0), is_draining: false })
+            due.start(Moment { now, contact_s: Some(0), is_last: false })
         };
         assert!(starts(0, false));
         assert!(!starts(0, true));
@@ -162,7 +162,7 @@ mod tests {
                 due.failed();
             }
             let now = begin + Duration::from_secs(second);
-            due.start(Moment { now, contact_s: Some(0), is_draining: false })
+            due.start(Moment { now, contact_s: Some(0), is_last: false })
         };
         assert!(starts(0, false));
         assert!(!starts(59, true));

@@ -82,11 +82,25 @@ fn complete(writer: &mut Writer, objects: Vec<Object>) {
     writer.publish();
 }
 
-/// Goes on until so many snapshots have been written, or failed.
+/// Steps until snapshots have been written, or failed, as `done` asks.
 fn step_until(writer: &mut Writer, status: &Status, done: impl Fn(&SnapshotStatus) -> bool) {
+    step(writer, status, false, done);
+}
+
+/// The same, after the process was asked to end.
+fn step_last_until(writer: &mut Writer, status: &Status, done: impl Fn(&SnapshotStatus) -> bool) {
+    step(writer, status, true, done);
+}
+
+fn step(
+    writer: &mut Writer,
+    status: &Status,
+    is_last: bool,
+    done: impl Fn(&SnapshotStatus) -> bool,
+) {
     let begin = Instant::now();
     while !done(&status.read().snapshot) {
-        let wait = writer.step_snapshot().expect("snapshots are kept");
+        let wait = writer.step_snapshot(is_last).expect("snapshots are kept");
         std::thread::sleep(wait.min(Duration::from_millis(5)));
         assert!(begin.elapsed() < PATIENCE, "{:?}", status.read().snapshot);
     }
@@ -293,7 +307,7 @@ fn e40_nothing_is_written_before_the_first_sync() {
     }
     writer.publish();
     for _ in 0..100 {
-        assert_eq!(writer.step_snapshot(), Some(IDLE));
+        assert_eq!(writer.step_snapshot(false), Some(IDLE));
     }
     drop(writer);
     assert_eq!(status.read().snapshot.writes, 0);
@@ -309,8 +323,7 @@ fn e40_when_draining_the_last_change_is_written_at_once() {
     step_until(&mut writer, &status, |reported| reported.writes == 1);
     writer.apply(Change::Apply(service("late", 7, 70)));
     writer.publish();
-    status.read().is_draining = true;
-    step_until(&mut writer, &status, |reported| reported.writes == 2);
+    step_last_until(&mut writer, &status, |reported| reported.writes == 2);
     assert_eq!(services(&load(&folder, &Config::default()).1), 2);
 }
 

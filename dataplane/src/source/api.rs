@@ -12,9 +12,14 @@ mod heartbeat;
 mod ingest;
 mod items;
 mod list;
+mod pace;
 mod pages;
 mod rollout;
+mod sink;
+mod status;
 mod supervise;
+mod wanted;
+mod warm;
 mod watch;
 mod watched;
 
@@ -36,13 +41,17 @@ use super::writer::{Setup, Writer};
 use crate::snapshot;
 use crate::state::State;
 use client::ApiClient;
-use configuration::Settling;
+use configuration::Configuration;
 use ingest::Ingest;
+use pace::chance;
+use sink::Sink;
+use status::StreamStatus;
 use watch::Stream;
 use watched::Watched;
 
-pub use configuration::Wanted;
 pub use connect::Credentials;
+pub use pace::Pace;
+pub use wanted::Wanted;
 
 /// How long a start without any configuration on this machine waits for the ConfigMap.
 const FIRST_CONFIGURATION: Duration = Duration::from_secs(2);
@@ -50,8 +59,6 @@ const FIRST_CONFIGURATION: Duration = Duration::from_secs(2);
 const TICK: Duration = Duration::from_millis(100);
 /// How often what is not served is reported.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
-/// E25: a list for comparison after 5 to 7 hours.
-const COMPARE_AFTER: Duration = Duration::from_secs(5 * 3600);
 
 /// What this source needs to know.
 #[derive(Clone, Debug)]
@@ -68,29 +75,13 @@ pub struct Options {
     pub pace: Pace,
 }
 
-/// How slowly what may be slow is done.
-#[derive(Clone, Copy, Debug)]
-pub struct Pace {
-    /// Lists that a configuration asks of all pods at once begin at random within this time (E43).
-    pub spread: Duration,
-    /// Everything is listed for comparison after this time, or up to four tenths later (E25).
-    pub compare_after: Duration,
-    /// A canary that is neither promoted nor renewed ends so long after the time to observe it.
-    pub canary_grace: Duration,
-}
-
-impl Pace {
-    /// What pods keep, but for the spread, which is a flag.
-    pub fn with_spread(spread: Duration) -> Pace {
-        Pace { spread, compare_after: COMPARE_AFTER, canary_grace: rollout::GRACE }
-    }
-}
-
 /// The running source; it ends with this.
 #[derive(Debug)]
 pub struct Api {
     state: Arc<State>,
     configs: channel::Receiver<Arc<Config>>,
+    /// True once the process was asked to end.
+    is_ending: channel::Sender<bool>,
     _end: oneshot::Sender<()>,
 }
 
@@ -106,14 +97,15 @@ impl Api {
     /// The credentials or `--config` cannot be used. An API server that is away is no error.
     pub fn open(options: Options, setup: Setup) -> anyhow::Result<Api> {
         let (end, ended) = oneshot::channel();
+        let (is_ending, ending) = channel::channel(false);
         let (opened, opening) = mpsc::sync_channel(1);
         std::thread::Builder::new()
             .name("source".into())
-            .spawn(move || run(options, setup, &opened, ended))
+            .spawn(move || run(options, setup, &opened, ending, ended))
             .context("cannot start the thread that watches the API server")?;
         let (state, configs) =
             opening.recv().context("the thread that watches the API server ended")??;
-        Ok(Api { state, configs, _end: end })
+        Ok(Api { state, configs, is_ending, _end: end })
     }
 
     /// What workers read.
@@ -125,12 +117,19 @@ impl Api {
     pub fn configs(&self) -> channel::Receiver<Arc<Config>> {
         self.configs.clone()
     }
+
+    /// The process was asked to end: one more snapshot is written, as fresh as can be, for the
+    /// process that takes over (E40). Does not wait for it; the drain takes longer.
+    pub fn write_last_snapshot(&self) {
+        self.is_ending.send_replace(true);
+    }
 }
 
 fn run(
     options: Options,
     setup: Setup,
     opened: &mpsc::SyncSender<Opened>,
+    ending: channel::Receiver<bool>,
     ended: oneshot::Receiver<()>,
 ) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -143,13 +142,13 @@ fn run(
     };
     LocalSet::new().block_on(&runtime, async {
         match open(options, setup).await {
-            Ok((client, ingest)) => {
+            Ok((client, sink)) => {
                 let running = {
-                    let ingest = ingest.borrow();
-                    (ingest.writer.state(), ingest.writer.configs())
+                    let sink = sink.borrow();
+                    (sink.ingest.writer.state(), sink.ingest.writer.configs())
                 };
                 let work =
-                    tokio::task::spawn_local(follow(client, ingest, running, opened.clone()));
+                    tokio::task::spawn_local(follow(client, sink, running, opened.clone(), ending));
                 tokio::select! {
                     _ = ended => {}
                     ended = work => {
@@ -169,10 +168,10 @@ fn run(
 async fn open(
     options: Options,
     setup: Setup,
-) -> anyhow::Result<(Rc<ApiClient>, Rc<RefCell<Ingest>>)> {
+) -> anyhow::Result<(Rc<ApiClient>, Rc<RefCell<Sink>>)> {
     let Options { credentials, wanted, pod_uid, state_dir, pace } = options;
     let stored = state_dir.as_deref().and_then(|folder| snapshot::open(folder, &setup.status));
-    let first = match configuration::first(&wanted) {
+    let first = match wanted.first() {
         Err(error) if stored.as_ref().is_some_and(|stored| stored.configuration().is_ok()) => {
             // E46: the one in the snapshot is used, and the refusal reported.
             let rejection = super::configuration::unusable("--config".into(), format!("{error:#}"));
@@ -188,65 +187,70 @@ async fn open(
         Some(Checked { config, .. }) => Writer::new(config, setup).map_err(unusable)?,
         None => Writer::unconfigured(setup).map_err(unusable)?,
     };
-    let mut ingest = Ingest::new(writer, status, Settling::new(wanted.clone(), pod_uid, pace));
+    let mut ingest = Ingest::new(writer, StreamStatus::new(status));
+    let mut configuration = Configuration::new(wanted.clone(), pod_uid, pace);
     if let Wanted::ConfigMap { namespace, name, .. } = wanted {
-        ingest.follow_config_map(Watched::ConfigMap { namespace, name });
+        let watched = Watched::ConfigMap { namespace, name };
+        ingest.status.feed(&watched, |_| ());
+        configuration.config_map = Some(watched);
     }
     if let Some(checked) = first {
-        ingest.adopt(checked);
+        configuration.adopt(&mut ingest, checked);
     }
-    ingest.state_dir = state_dir.map(|folder| (folder, stored));
-    ingest.start_with_what_is_kept();
-    Ok((client, Rc::new(RefCell::new(ingest))))
+    configuration.state_dir = state_dir.map(|folder| (folder, stored));
+    configuration.start_with_what_is_kept(&mut ingest);
+    let sink = Sink { ingest, configuration };
+    Ok((client, Rc::new(RefCell::new(sink))))
 }
 
 /// Every stream, until the thread ends.
 async fn follow(
     client: Rc<ApiClient>,
-    ingest: Rc<RefCell<Ingest>>,
+    sink: Rc<RefCell<Sink>>,
     running: (Arc<State>, channel::Receiver<Arc<Config>>),
     opened: mpsc::SyncSender<Opened>,
+    ending: channel::Receiver<bool>,
 ) {
     tokio::task::spawn_local(client::renew(client.clone()));
     let (dead, _) = channel::channel(0);
-    let stream = |watched| Stream::new(watched, client.clone(), ingest.clone(), dead.subscribe());
-    let is_configured = ingest.borrow().is_configured();
+    let stream = |watched| Stream::new(watched, client.clone(), sink.clone(), dead.subscribe());
+    let is_configured = sink.borrow().configuration.is_configured();
     if is_configured {
         // Nothing else comes before the first answer: neither a request nor its time-out.
         let _ = opened.send(Ok(running.clone()));
     }
-    let config_map = ingest.borrow().config_map.clone();
+    let config_map = sink.borrow().configuration.config_map.clone();
     if let Some(watched) = config_map {
         tokio::task::spawn_local(stream(watched).follow());
     }
     if !is_configured {
-        wait_for_configuration(&ingest, FIRST_CONFIGURATION).await;
-        ingest.borrow_mut().warm_start();
+        wait_for_configuration(&sink, FIRST_CONFIGURATION).await;
+        sink.borrow_mut().warm_start();
         let _ = opened.send(Ok(running));
     }
     tokio::task::spawn_local(heartbeat::beat(client.clone(), dead.clone()));
-    tokio::task::spawn_local(tick(ingest.clone()));
+    tokio::task::spawn_local(tick(sink.clone()));
     // Without a configuration nothing would be answered from them (E44), and which are needed is
     // not known either.
-    wait_for_configuration(&ingest, Duration::MAX).await;
-    ingest.borrow_mut().warm_start();
-    tokio::task::spawn_local(keep_snapshots(ingest.clone()));
+    wait_for_configuration(&sink, Duration::MAX).await;
+    sink.borrow_mut().warm_start();
+    tokio::task::spawn_local(keep_snapshots(sink.clone(), ending));
     for resource in [Resource::Services, Resource::EndpointSlices, Resource::Namespaces] {
         tokio::task::spawn_local(stream(Watched::Objects(resource)).follow());
     }
-    follow_pods(&ingest, || stream(Watched::Objects(Resource::Pods))).await;
+    follow_pods(&sink, || stream(Watched::Objects(Resource::Pods))).await;
 }
 
-async fn wait_for_configuration(ingest: &Rc<RefCell<Ingest>>, at_most: Duration) {
+async fn wait_for_configuration(sink: &Rc<RefCell<Sink>>, at_most: Duration) {
     let begun = Instant::now();
-    while !ingest.borrow().is_configured() && begun.elapsed() < at_most {
+    while !sink.borrow().configuration.is_configured() && begun.elapsed() < at_most {
         tokio::time::sleep(TICK).await;
     }
 }
 
 /// Pods are watched only while a configuration verifies pod records.
-async fn follow_pods(ingest: &Rc<RefCell<Ingest>>, stream: impl Fn() -> Stream) {
-    let mut wanted = ingest.borrow().pods_wanted.subscribe();
+async fn follow_pods(sink: &Rc<RefCell<Sink>>, stream: impl Fn() -> Stream) {
+    let mut wanted = sink.borrow().configuration.pods_wanted.subscribe();
     let mut is_start = true;
     loop {
         if !*wanted.borrow_and_update() {
@@ -256,43 +260,38 @@ async fn follow_pods(ingest: &Rc<RefCell<Ingest>>, stream: impl Fn() -> Stream) 
             }
             continue;
         }
-        let spread = if is_start { Duration::ZERO } else { ingest.borrow().settling.pace.spread };
+        let spread =
+            if is_start { Duration::ZERO } else { sink.borrow().configuration.pace.spread };
         let work = async {
             tokio::time::sleep(spread.mul_f64(chance())).await;
             stream().follow().await;
         };
         tokio::select! {
             () = work => {}
-            _ = wanted.wait_for(|wanted| !wanted) => ingest.borrow_mut().forget(Resource::Pods),
+            _ = wanted.wait_for(|wanted| !wanted) => sink.borrow_mut().forget(Resource::Pods),
         }
     }
 }
 
-/// E40: a little at a time, between events.
-async fn keep_snapshots(ingest: Rc<RefCell<Ingest>>) {
+/// E40: a little at a time, between events; one more at the end.
+async fn keep_snapshots(sink: Rc<RefCell<Sink>>, ending: channel::Receiver<bool>) {
     loop {
-        let next = ingest.borrow_mut().writer.step_snapshot();
-        // At the latest: a drain writes one more, at once.
+        let is_last = *ending.borrow();
+        let next = sink.borrow_mut().ingest.writer.step_snapshot(is_last);
         tokio::time::sleep(next.unwrap_or(TICK).min(TICK)).await;
     }
 }
 
-async fn tick(ingest: Rc<RefCell<Ingest>>) {
+async fn tick(sink: Rc<RefCell<Sink>>) {
     let mut reported = Instant::now();
     loop {
         tokio::time::sleep(TICK).await;
         let now = Instant::now();
-        let mut ingest = ingest.borrow_mut();
-        ingest.tick(now);
+        let mut sink = sink.borrow_mut();
+        sink.tick(now);
         if now - reported >= REPORT_INTERVAL {
             reported = now;
-            ingest.report();
+            sink.report();
         }
     }
-}
-
-/// In [0, 1), different in every process.
-fn chance() -> f64 {
-    let random = getrandom::u64().expect("this system gives random numbers");
-    (random >> 11) as f64 / (1_u64 << 53) as f64
 }

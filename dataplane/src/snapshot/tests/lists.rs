@@ -93,7 +93,7 @@ fn an_index_that_takes_over_half_way_through_a_snapshot_leaves_none_of_it_out() 
     let mut objects: Vec<Object> =
         (0..count).map(|number| service(&format!("s{number}"), 1, 1)).collect();
     complete(&mut before, objects.clone());
-    before.step_snapshot();
+    before.step_snapshot(false);
     assert_eq!(status.read().snapshot.writes, 0, "it has begun");
 
     // The same objects, at other places.
@@ -104,8 +104,7 @@ fn an_index_that_takes_over_half_way_through_a_snapshot_leaves_none_of_it_out() 
     complete(&mut before, objects);
     assert!(!before.is_renewing());
     // Then another is due at once.
-    status.read().is_draining = true;
-    step_until(&mut before, &status, |reported| reported.writes == 1);
+    step_last_until(&mut before, &status, |reported| reported.writes == 1);
     let (_, status, is_loaded) = load(&folder, &Config::default());
     assert!(is_loaded);
     assert_eq!(services(&status), count);
@@ -120,11 +119,10 @@ fn pods_that_are_forgotten_half_way_through_a_snapshot_are_not_in_it() {
         (0..STEP).map(|number| service(&format!("s{number}"), 1, 1)).collect();
     objects.push(pod());
     complete(&mut before, objects);
-    before.step_snapshot();
+    before.step_snapshot(false);
     before.forget(Resource::Pods);
     before.publish();
-    status.read().is_draining = true;
-    step_until(&mut before, &status, |reported| reported.writes == 1);
+    step_last_until(&mut before, &status, |reported| reported.writes == 1);
     let (writer, ..) = load(&folder, &with_pods("Verified"));
     assert_eq!(source(&writer, Resource::Pods), DataSource::None, "no Pod would be denied");
 }

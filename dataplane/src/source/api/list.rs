@@ -25,7 +25,7 @@ impl Stream {
         let mut differences = 0;
         let mut token: Option<String> = None;
         let mut version: Option<String> = None;
-        self.ingest.borrow_mut().begin(&self.watched);
+        self.sink.borrow_mut().begin(&self.watched);
         loop {
             let page = self.page(token.as_deref()).await?;
             differences += page.differences;
@@ -80,24 +80,24 @@ impl Stream {
     }
 
     fn take_part(&self, part: Part<'_>, is_first: bool, page: &mut Page) -> Result<(), Failure> {
-        let mut ingest = self.ingest.borrow_mut();
+        let mut sink = self.sink.borrow_mut();
         match part {
             Part::Metadata(text) => {
                 page.metadata = serde_json::from_slice(text)
                     .map_err(|error| Failure::Garbage(error.to_string()))?;
                 let version = decode::version(Some(&page.metadata.resource_version));
                 let has_objects = page.objects > 0;
-                if is_first && ingest.list_is_at(&self.watched, version, has_objects) {
+                if is_first && sink.list_is_at(&self.watched, version, has_objects) {
                     return Err(Failure::Relist);
                 }
             }
             Part::Object(text) => {
                 page.objects += 1;
-                page.differences += u64::from(ingest.apply(&self.watched, text));
+                page.differences += u64::from(sink.apply(&self.watched, text));
             }
             Part::TooLong => {
                 page.objects += 1;
-                ingest.skip_too_long(&self.watched);
+                sink.skip_too_long(&self.watched);
             }
         }
         Ok(())
@@ -135,7 +135,7 @@ impl Stream {
         }
         items.finish()?;
         let version = decode::version(Some(&metadata.resource_version));
-        self.ingest.borrow_mut().look_at_cluster(version, uid.filter(|uid| *uid != 0));
+        self.sink.borrow_mut().ingest.look_at_cluster(version, uid.filter(|uid| *uid != 0));
         Ok(())
     }
 }

@@ -16,12 +16,13 @@ use tokio::time::timeout;
 
 use super::client::ApiClient;
 use super::decode::{self, Line, Status};
-use super::ingest::Ingest;
+use super::heartbeat;
 use super::items::MAX_OBJECT;
+use super::pace::chance;
 use super::pages::Pages;
+use super::sink::Sink;
 use super::supervise::{During, Failure, Next, Supervisor};
 use super::watched::{KINDS, Watched};
-use super::{chance, heartbeat};
 
 /// An answer begins within this time, and a list goes on.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -38,7 +39,7 @@ const COMPARE_SPREAD: f64 = 0.4;
 pub(super) struct Stream {
     pub(super) watched: Watched,
     client: Rc<ApiClient>,
-    pub(super) ingest: Rc<RefCell<Ingest>>,
+    pub(super) sink: Rc<RefCell<Sink>>,
     /// Counts the heartbeats that got no answer.
     dead: watch::Receiver<u64>,
     /// Requests to list again, by [`Watched::number`], and how many of them have been followed.
@@ -57,16 +58,16 @@ impl Stream {
     pub(super) fn new(
         watched: Watched,
         client: Rc<ApiClient>,
-        ingest: Rc<RefCell<Ingest>>,
+        sink: Rc<RefCell<Sink>>,
         dead: watch::Receiver<u64>,
     ) -> Stream {
-        let relists = ingest.borrow().relists.subscribe();
-        let compare_after = ingest.borrow().settling.pace.compare_after;
+        let relists = sink.borrow().relists();
+        let compare_after = sink.borrow().configuration.pace.compare_after;
         let pages = Pages::new(watched.page());
         Stream {
             watched,
             client,
-            ingest,
+            sink,
             dead,
             relists,
             relisted: 0,
@@ -109,7 +110,7 @@ impl Stream {
         }
         let what = self.watched.plural();
         let text = failure.text(what);
-        let is_news = self.ingest.borrow().feed(&self.watched, |feed| feed.failed(text.clone()));
+        let is_news = self.sink.borrow().feed(&self.watched, |feed| feed.failed(text.clone()));
         if is_news {
             tracing::warn!(
                 resource = what,
@@ -123,18 +124,18 @@ impl Stream {
 
     /// A list is complete: the next watch starts at its version.
     pub(super) fn complete(&mut self, version: String, differences: u64) {
-        let mut ingest = self.ingest.borrow_mut();
-        let removed = ingest.complete(&self.watched, &version);
+        let mut sink = self.sink.borrow_mut();
+        let removed = sink.complete(&self.watched, &version);
         if std::mem::take(&mut self.is_comparing) {
             // Most are events that were on their way; a number that grows every time is a defect.
             let differences = differences + removed as u64;
-            ingest.feed(&self.watched, |feed| feed.differences += differences);
+            sink.feed(&self.watched, |feed| feed.differences += differences);
             if differences > 0 {
                 let resource = self.watched.plural();
                 tracing::info!(resource, differences, "a list for comparison differed");
             }
         }
-        drop(ingest);
+        drop(sink);
         self.compare_at = next_comparison(self.compare_after);
         self.supervisor.moved();
         self.version = Some(version);
@@ -158,8 +159,7 @@ impl Stream {
             Ok(Err(error)) => Err(Failure::Link(chain(&error))),
             Ok(Ok(response)) => Ok(response),
         };
-        // A refusal is an answer (E43).
-        self.ingest.borrow().status.read().source_answers = Some(response.is_ok());
+        self.sink.borrow().ingest.status.requested(response.is_ok());
         if !response.as_ref().is_ok_and(|answer| answer.status() != StatusCode::UNAUTHORIZED) {
             self.client.doubt();
         }
@@ -177,7 +177,7 @@ impl Stream {
             Err(failure) => return (failure, During::Start),
         };
         let since = Instant::now();
-        let is_recovered = self.ingest.borrow_mut().heard(&self.watched, 0);
+        let is_recovered = self.sink.borrow_mut().heard(&self.watched, 0);
         if is_recovered {
             tracing::info!(resource = self.watched.plural(), "watching again");
         }
@@ -239,11 +239,11 @@ impl Stream {
                 }
             }
         }
-        let mut ingest = self.ingest.borrow_mut();
+        let mut sink = self.sink.borrow_mut();
         if events > 0 {
-            ingest.publish_since(received);
+            sink.ingest.publish_since(received);
         }
-        ingest.heard(&self.watched, events);
+        sink.heard(&self.watched, events);
         outcome
     }
 
@@ -267,21 +267,21 @@ impl Stream {
         if new != 0 && new < held {
             return Ok(false);
         }
-        let mut ingest = self.ingest.borrow_mut();
+        let mut sink = self.sink.borrow_mut();
         let is_event = match &*read.kind {
             "ADDED" | "MODIFIED" => {
-                ingest.apply(&self.watched, read.object.get().as_bytes());
+                sink.apply(&self.watched, read.object.get().as_bytes());
                 true
             }
             "DELETED" => {
-                ingest.delete(&self.watched, read.object);
+                sink.delete(&self.watched, read.object);
                 true
             }
             "BOOKMARK" => false,
             other => return Err(Failure::Garbage(format!("an event of type {other:?}"))),
         };
-        ingest.saw_version(&self.watched, new);
-        drop(ingest);
+        sink.saw_version(&self.watched, new);
+        drop(sink);
         if version.is_some() && version != self.version {
             self.version = version;
             self.supervisor.moved();

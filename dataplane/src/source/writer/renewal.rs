@@ -35,11 +35,11 @@ impl Writer {
     }
 
     /// Takes another configuration over once every resource that it needs more of, and that has
-    /// data now, has been listed again; until then the present one answers.
+    /// data now, has been listed again; until then the present one answers. Returns what to list.
     ///
     /// # Errors
     /// When the configuration cannot be used; then nothing changed.
-    pub fn renew(&mut self, config: &Config) -> Result<(), String> {
+    pub fn renew(&mut self, config: &Config) -> Result<Relist, String> {
         let settings = settings::of(config)?;
         let relist = self.relist_for(config);
         self.cancel_renewal();
@@ -55,7 +55,7 @@ impl Writer {
         let renewal =
             Renewal { config, settings, relist, index, has_begun: nothing, is_done: nothing };
         self.renewal = Some(renewal);
-        Ok(())
+        Ok(relist)
     }
 
     /// A configuration waits for lists, see [`Writer::renew`].

@@ -187,8 +187,9 @@ impl Writer {
     }
 
     /// Does a little for the snapshot, if there is anything to do; returns when to call again at
-    /// the latest, or `None` where none are kept. It never waits for the disk.
-    pub fn step_snapshot(&mut self) -> Option<Duration> {
+    /// the latest, or `None` where none are kept. It never waits for the disk. `is_last` says that
+    /// the process was asked to end: what was confirmed since the last one is worth one more.
+    pub fn step_snapshot(&mut self, is_last: bool) -> Option<Duration> {
         let snapshots = self.warm.snapshots.as_mut()?;
         if self.status.read().serves_former_cluster() {
             // What is held is of two clusters.
@@ -199,6 +200,7 @@ impl Writer {
             contacts: self.warm.contacts,
             kube_system: self.warm.kube_system,
             now: Instant::now(),
+            is_last,
         };
         Some(snapshots.step(&self.index, &circumstances))
     }

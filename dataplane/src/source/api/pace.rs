@@ -1,0 +1,32 @@
+//! How slowly what may be slow is done, and the lots that keep many pods from doing it at once.
+
+use std::time::Duration;
+
+use super::rollout;
+
+/// E25: a list for comparison after 5 to 7 hours.
+const COMPARE_AFTER: Duration = Duration::from_secs(5 * 3600);
+
+/// Times that tests cannot wait for.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// Lists that a configuration asks of all pods at once begin at random within this time (E43).
+    pub spread: Duration,
+    /// Everything is listed for comparison after this time, or up to four tenths later (E25).
+    pub compare_after: Duration,
+    /// A canary that is neither promoted nor renewed ends so long after the time to observe it.
+    pub canary_grace: Duration,
+}
+
+impl Pace {
+    /// What pods keep, but for the spread, which is a flag.
+    pub fn with_spread(spread: Duration) -> Pace {
+        Pace { spread, compare_after: COMPARE_AFTER, canary_grace: rollout::GRACE }
+    }
+}
+
+/// In [0, 1), different in every process.
+pub(super) fn chance() -> f64 {
+    let random = getrandom::u64().expect("this system gives random numbers");
+    (random >> 11) as f64 / (1_u64 << 53) as f64
+}

@@ -1,0 +1,152 @@
+//! Where the streams of one thread meet: objects go to the ingest, the ConfigMap to the configuration.
+
+use std::time::Instant;
+
+use dataplane_core::Resource;
+use serde_json::value::RawValue;
+use tokio::sync::watch;
+
+use super::configuration::Configuration;
+use super::ingest::Ingest;
+use super::items::MAX_OBJECT;
+use super::watched::{KINDS, Watched};
+use crate::status::feed::Feed;
+
+/// Shared by the streams of one thread; borrowed for the length of a call, never over an await.
+#[derive(Debug)]
+pub(super) struct Sink {
+    pub(super) ingest: Ingest,
+    pub(super) configuration: Configuration,
+}
+
+impl Sink {
+    /// Requests to list again, by [`Watched::number`].
+    pub(super) fn relists(&self) -> watch::Receiver<[u64; KINDS]> {
+        self.ingest.relists.subscribe()
+    }
+
+    /// Changes what is known of a stream.
+    pub(super) fn feed<T>(&self, watched: &Watched, change: impl FnOnce(&mut Feed) -> T) -> T {
+        self.ingest.status.feed(watched, change)
+    }
+
+    /// A stream was heard of, with so many events. Returns whether it was in trouble before.
+    pub(super) fn heard(&mut self, watched: &Watched, events: u64) -> bool {
+        if let Watched::Objects(resource) = watched {
+            self.ingest.writer.contact(*resource);
+        }
+        self.ingest.status.heard(watched, events)
+    }
+
+    /// A list begins.
+    pub(super) fn begin(&mut self, watched: &Watched) {
+        match watched {
+            Watched::Objects(resource) => self.ingest.begin(*resource),
+            Watched::ConfigMap { .. } => self.configuration.begin_list(),
+        }
+    }
+
+    /// The list that began is consistent and of this version. Returns whether it must begin again,
+    /// because it is a reset and `has_objects` of it were applied already (K22).
+    pub(super) fn list_is_at(
+        &mut self,
+        watched: &Watched,
+        version: u64,
+        has_objects: bool,
+    ) -> bool {
+        match watched {
+            Watched::Objects(resource) => {
+                self.ingest.writer.list_is_at(*resource, version, has_objects)
+            }
+            Watched::ConfigMap { .. } => false,
+        }
+    }
+
+    /// An event or a bookmark has this version.
+    pub(super) fn saw_version(&mut self, watched: &Watched, version: u64) {
+        if let Watched::Objects(resource) = watched {
+            self.ingest.writer.saw_version(*resource, version);
+        }
+    }
+
+    /// An object of a list, or of an event, as JSON. Returns whether an answer may differ.
+    pub(super) fn apply(&mut self, watched: &Watched, object: &[u8]) -> bool {
+        match watched {
+            Watched::Objects(resource) => self.ingest.apply(*resource, object),
+            Watched::ConfigMap { .. } => {
+                self.configuration.take_config_map(&mut self.ingest, object);
+                false
+            }
+        }
+    }
+
+    /// An object of a list is longer than any can be: it is counted, and not served.
+    pub(super) fn skip_too_long(&mut self, watched: &Watched) {
+        let resource = watched.plural();
+        tracing::warn!(resource, limit = MAX_OBJECT, "an object is too long to be read");
+        self.feed(watched, |feed| feed.undecodable += 1);
+    }
+
+    /// An object was deleted, as an event shows it.
+    pub(super) fn delete(&mut self, watched: &Watched, object: &RawValue) {
+        match watched {
+            Watched::Objects(resource) => self.ingest.delete(*resource, object),
+            Watched::ConfigMap { .. } => self.configuration.lose_config_map(&mut self.ingest),
+        }
+    }
+
+    /// A list is complete, as of this version. Returns how many objects vanished.
+    pub(super) fn complete(&mut self, watched: &Watched, version: &str) -> usize {
+        match watched {
+            Watched::Objects(resource) => self.complete_objects(*resource, version),
+            Watched::ConfigMap { .. } => {
+                self.configuration.complete_list(&mut self.ingest);
+                self.feed(watched, Feed::heard);
+                0
+            }
+        }
+    }
+
+    /// What waited for this list takes over in the same step in which the list becomes visible (E5).
+    fn complete_objects(&mut self, resource: Resource, version: &str) -> usize {
+        let is_first = !self.ingest.is_live(resource);
+        let removed = self.ingest.complete(resource, version);
+        self.configuration.settle_renewal(&mut self.ingest);
+        let watched = Watched::Objects(resource);
+        self.feed(&watched, |feed| feed.relists += u64::from(!is_first));
+        if resource == Resource::Pods {
+            self.configuration.pods_are_complete(&mut self.ingest);
+        }
+        self.ingest.publish();
+        if is_first {
+            let objects = self.ingest.status.shared.read().objects[resource as usize];
+            tracing::info!(resource = resource.plural(), objects, "the first list is complete");
+        }
+        removed
+    }
+
+    /// A resource is not needed any more.
+    pub(super) fn forget(&mut self, resource: Resource) {
+        self.ingest.forget(resource);
+        self.configuration.settle_renewal(&mut self.ingest);
+        self.ingest.publish();
+    }
+
+    /// Starts from what this machine kept, now that a configuration may be known.
+    pub(super) fn warm_start(&mut self) {
+        self.configuration.warm_start(&mut self.ingest);
+    }
+
+    /// What time alone brings.
+    pub(super) fn tick(&mut self, now: Instant) {
+        self.configuration.tick(&mut self.ingest, now);
+    }
+
+    /// Reports what is not served, if that changed.
+    pub(super) fn report(&mut self) {
+        self.ingest.status.report(&self.ingest.writer);
+    }
+}
+
+#[cfg(test)]
+mod tests;

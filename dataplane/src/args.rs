@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 
 use crate::source::api::{Credentials, Options, Pace, Wanted};
-use crate::telemetry::Fixed;
+use crate::telemetry::{Fixed, LogFormat, LogLevel};
 
 /// The default ports of DNS and of `/metrics` (that of CoreDNS, which scrapers know).
 const DNS_PORT: u16 = 53;
@@ -180,30 +180,6 @@ pub enum Source {
     Api(Options),
 }
 
-/// Form of the log lines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// Text for people
-    Text,
-    /// One JSON object per line
-    Json,
-}
-
-/// Which log lines are written: those of this level and of all levels above it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogLevel {
-    /// Errors
-    Error,
-    /// Errors and warnings
-    Warn,
-    /// The same and state changes
-    Info,
-    /// The same and details for debugging
-    Debug,
-    /// Everything
-    Trace,
-}
-
 impl Args {
     /// Where objects come from: exactly one of a folder and an API server.
     ///
@@ -329,19 +305,6 @@ fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
 fn covers(http: SocketAddr, listen: SocketAddr) -> bool {
     let is_any = http.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED);
     overlap(http, listen) || (is_any && http.port() != 0 && http.port() == listen.port())
-}
-
-impl LogLevel {
-    /// The same level in the terms of `tracing`.
-    pub fn tracing(self) -> tracing::Level {
-        match self {
-            LogLevel::Error => tracing::Level::ERROR,
-            LogLevel::Warn => tracing::Level::WARN,
-            LogLevel::Info => tracing::Level::INFO,
-            LogLevel::Debug => tracing::Level::DEBUG,
-            LogLevel::Trace => tracing::Level::TRACE,
-        }
-    }
 }
 
 /// Both end up in a path and a selector: only names that objects can have.

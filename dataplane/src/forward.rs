@@ -21,7 +21,7 @@ mod resolv_conf;
 mod server;
 mod sockets;
 mod table;
-mod upstreams;
+pub(crate) mod upstreams;
 mod view;
 
 use std::net::{IpAddr, SocketAddr};

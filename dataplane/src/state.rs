@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use dataplane_core::{Identity, Records, WorkerCounters};
 
-use crate::forward::Upstreams;
+use crate::forward::upstreams::Upstreams;
 
 /// One published state.
 #[derive(Debug)]

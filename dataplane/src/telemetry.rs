@@ -1,6 +1,7 @@
 //! Log lines on standard error, as text or JSON; no line per query. Form and level change while the process runs.
 
 mod format;
+mod level;
 mod queue;
 
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -17,9 +18,10 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, reload};
 
-use crate::args::{LogFormat, LogLevel};
 use format::EitherFormat;
 use queue::Queue;
+
+pub use level::{LogFormat, LogLevel};
 
 /// Lines on their way to standard error; one per process, as logging is.
 static QUEUE: Queue = Queue::new();

@@ -162,7 +162,7 @@ pub struct Args {
     #[arg(long, value_name = "DIR", env = "CLUSTERDNS_STATE_DIR", conflicts_with = "manifests")]
     pub state_dir: Option<PathBuf>,
 
-    /// Show what upstreams said on the HTTP port, under /cache: it tells what clients asked
+    /// Show what upstreams said on the HTTP port, under /cache: it shows what clients asked
     #[arg(long, env = "CLUSTERDNS_EXPOSE_CACHE")]
     pub expose_cache: bool,
 

@@ -201,7 +201,7 @@ impl Forwarder {
             }
         };
         count.fetch_add(1, Ordering::Relaxed);
-        // Before it ends: whoever comes next finds the lookup or what it left.
+        // Before it ends: the next query finds the lookup or what it left.
         self.keep(group.route(), running.key(), &ended, recoveries, &limits);
         drop(slot);
         running.end(ended);
@@ -266,7 +266,7 @@ impl Forwarder {
     }
 }
 
-/// A number nobody can guess. The system call behind it fails only where it does not exist.
+/// A number that cannot be guessed. The system call behind it fails only where it does not exist.
 fn random() -> u64 {
     getrandom::u64().expect("this system gives random numbers")
 }

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use dataplane_core::Identity;
 
-/// Longest pod name that is told (NSID and CHAOS answers hold one character-string).
+/// Longest pod name that is shown (NSID and CHAOS answers hold one character-string).
 const MAX_POD_NAME: usize = 255;
 
 /// The identity of this process; `pod_name` is that of `--pod-name`.

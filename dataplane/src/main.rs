@@ -50,7 +50,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     // are opened when there is something to answer with.
     serve::check(&listen)?;
     let http = probes::bind(&args.http_candidates())?;
-    let http_address = http.local_addr().context("cannot tell the address of HTTP")?;
+    let http_address = http.local_addr().context("cannot read the address of HTTP")?;
     let (health, status) = (Arc::new(Health::default()), Arc::new(Status::default()));
     let running = Arc::new(OnceLock::new());
     let views = Views {
@@ -188,7 +188,7 @@ fn runtime(workers: usize) -> anyhow::Result<Runtime> {
     builder.worker_threads(workers).enable_all().build().context("cannot start the runtime")
 }
 
-/// To standard output, where a closed pipe is no reason to end, and one that nobody reads none to wait.
+/// To standard output, where a closed pipe is no reason to end, and one without a reader no reason to wait.
 fn print(text: String) -> anyhow::Result<()> {
     let write = move || {
         let mut out = std::io::stdout();

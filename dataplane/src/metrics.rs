@@ -58,7 +58,7 @@ pub struct Sources {
     pub serving: Arc<ServeCounters>,
     /// Counters of the forwarder.
     pub forwarder: Arc<Forwarder>,
-    /// What the source tells.
+    /// What the source reports.
     pub status: Arc<Status>,
     /// The configuration that runs.
     pub configs: watch::Receiver<Arc<Config>>,

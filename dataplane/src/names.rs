@@ -128,7 +128,7 @@ fn elsewhere(config: &Config) -> String {
     let rest = match &config.upstreams {
         Upstreams::FromResolvConf(_) => "the servers of /etc/resolv.conf".to_owned(),
         Upstreams::Servers(group) => servers(group),
-        Upstreams::None => "nobody, it is refused".to_owned(),
+        Upstreams::None => "no upstream, it is refused".to_owned(),
     };
     let _ = writeln!(text, "  everything else: {rest}");
     text

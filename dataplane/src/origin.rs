@@ -1,4 +1,4 @@
-//! Where an answer came from: one value for each reply, for whoever counts, measures or logs replies.
+//! Where an answer came from: one value for each reply, for metrics and for the query log.
 
 use dataplane_core::Reason;
 

@@ -80,7 +80,7 @@ pub struct Running {
     pub metrics: Metrics,
     /// Whom the forwarder asks.
     pub state: Arc<State>,
-    /// Whose cache `/cache` shows; nobody's unless that was asked for, because it tells what people asked.
+    /// Whose cache `/cache` shows; `None` unless --expose-cache asks for it, because it shows what clients asked.
     pub exposed: Option<Arc<Forwarder>>,
 }
 
@@ -143,9 +143,9 @@ pub fn why_not_ready(health: &Health, status: &Status) -> Vec<String> {
         reasons.push(reason);
     }
     if !health.had_data.load(Ordering::Relaxed) {
-        let lacks = why_no_data(&status.read());
-        health.had_data.store(lacks.is_empty(), Ordering::Relaxed);
-        reasons.extend(lacks);
+        let missing = why_no_data(&status.read());
+        health.had_data.store(missing.is_empty(), Ordering::Relaxed);
+        reasons.extend(missing);
     }
     if !health.is_serving.load(Ordering::Relaxed) {
         reasons.push("the DNS sockets are not open yet".to_owned());

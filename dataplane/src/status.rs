@@ -1,4 +1,4 @@
-//! What the source has to tell people: the configuration that runs, what was refused, what is not
+//! What is reported of the source: the configuration that runs, what was refused, what is not
 //! served and why. Written by the source, read by `/config`, `/readyz`, `/metrics` and the log;
 //! never by anything that answers queries.
 
@@ -54,7 +54,7 @@ pub struct Running {
     pub without_effect: Vec<WithoutEffect>,
 }
 
-/// A configuration that was refused; the one before goes on running.
+/// A configuration that was refused; the one before stays in use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rejection {
@@ -87,7 +87,7 @@ pub struct BadFile {
     pub error: String,
 }
 
-/// All there is to tell, replaced piece by piece.
+/// All that is reported, replaced piece by piece.
 #[derive(Debug, Default)]
 pub struct Reported {
     /// The configuration that runs.
@@ -148,9 +148,9 @@ pub struct Status {
 }
 
 impl Status {
-    /// What there is to tell now. Hold it briefly: the source waits for it.
+    /// What is reported now. Hold it briefly: the source waits for it.
     pub fn read(&self) -> MutexGuard<'_, Reported> {
-        // A panic while holding it leaves text, never a half-made decision: go on telling.
+        // A panic while holding it leaves text, never a half-made decision: what is there is still reported.
         self.reported.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -174,7 +174,7 @@ impl Status {
         let new_files = owned(added(&reported.bad_files, &bad_files));
         let new_warnings = owned(added(&reported.warnings, &warnings));
         (reported.skipped, reported.bad_files, reported.warnings) = (skipped, bad_files, warnings);
-        // A log that nobody reads may block, and then `/readyz` must not wait for it.
+        // A log without a reader may block, and then `/readyz` must not wait for it.
         drop(reported);
         log(new_skipped.iter().map(|s| {
             let name = match (s.namespace.as_str(), s.name.as_str()) {

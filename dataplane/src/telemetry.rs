@@ -130,7 +130,7 @@ fn log_panic(panic: &PanicHookInfo<'_>) {
     }
 }
 
-/// Standard error, where a line that nobody takes is lost. Failing would not do: the log library
+/// Standard error, where a line that cannot be written is lost. Failing would not do: the log library
 /// reports a failure on standard error too, and panics when that fails, which would end the thread
 /// that follows the manifests because someone's `| head` has ended.
 struct Lines;

@@ -26,11 +26,11 @@ pub enum Cached {
         octets: usize,
         /// Whether it has expired.
         origin: Origin,
-        /// An upstream is to be asked as well, for nobody in particular (CA30).
+        /// An upstream is to be asked as well, to refresh the cache and not for this client (CA30).
         refresh: bool,
     },
     /// Upstreams are to be asked. An expired reply is the answer if that takes too long or fails (CA40); a fresh one is the
-    /// beginning of a chain that goes on elsewhere (FW42).
+    /// beginning of a chain that continues elsewhere (FW42).
     Ask(Option<Held>),
 }
 
@@ -47,7 +47,7 @@ pub struct Held {
 }
 
 /// How a query that waited for upstreams ends. The client's reply is written from it in a step of its own: while upstreams
-/// are waited for, nobody holds a buffer for a reply of any size.
+/// are waited for, no query holds a buffer for a reply of any size.
 #[derive(Debug)]
 pub struct Resolved(pub(super) End);
 
@@ -97,7 +97,8 @@ impl Forwarder {
         match self.cache.find(route, &forward.key, now_ms, recoveries, upstreams.cache()) {
             Found::Nothing => Cached::Ask(None),
             Found::Failed { was_silent } => {
-                // The operator reads these words too: they tell silence from errors (`operator/src/probe/compare/groups.rs`).
+                // The operator reads these words too: they distinguish silence from errors
+                // (`operator/src/probe/compare/groups.rs`).
                 let text = match was_silent {
                     true => "no upstream server answered a moment ago",
                     false => "upstream servers answered only with errors a moment ago",
@@ -148,7 +149,7 @@ impl Forwarder {
         }
     }
 
-    /// What an upstream says within 1.8 s, else the stale reply (CA40). The lookup goes on after that (CA41).
+    /// What an upstream says within 1.8 s, else the stale reply (CA40). The lookup continues after that (CA41).
     pub(super) async fn refreshed(
         self: &Arc<Self>,
         upstreams: &Upstreams,

@@ -21,7 +21,7 @@ const REFUSES_EDNS: [u16; 3] = [1, 4, 16];
 pub(super) enum Unresolved {
     /// N16: the group has no server that can be asked.
     NoServer,
-    /// N18: nobody answered.
+    /// N18: no server replied.
     Silence,
     /// N18: there were replies, none of them an answer.
     Errors,

@@ -42,7 +42,7 @@ mod tests {
             ("127.0.0.1:5301", false),
             ("127.0.0.2:5300", false),
             ("127.0.0.2:53", true),
-            // TEST-NET-1: nobody's address.
+            // TEST-NET-1 (RFC 5737): no machine has the address.
             ("192.0.2.1:53", false),
             ("[::1]:53", false),
         ];

@@ -1,6 +1,6 @@
 //! UDP sockets towards one server (FW10, FW12): each connected, on a random port, so that only what comes from the
 //! server reaches it. Most carry one query; at the bound of ports, queries draw at random among open ones and share
-//! them, told apart by id.
+//! them, matched by id.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -58,7 +58,7 @@ struct Asked {
 #[derive(Debug)]
 pub(super) enum Arrival {
     Datagram(Vec<u8>),
-    /// A datagram with an id that nobody waits for; it is counted already.
+    /// A datagram with an id that no query waits for; it is counted already.
     Stray,
     /// An ICMP error, or the socket was closed.
     Failed,

@@ -1,4 +1,4 @@
-//! The lookups in progress: at most one for each route and key in the process (FW11), whoever waits for it. A client
+//! The lookups in progress: at most one for each route and key in the process (FW11), however many queries wait for it. A client
 //! that leaves ends nothing, so the next one finds the lookup where it is; its budget ends it.
 
 use std::collections::HashMap;
@@ -122,7 +122,7 @@ mod tests {
         let Joined::Begun(..) = table.join(2, &key("a.example"), 2) else {
             panic!("another route")
         };
-        assert_eq!(table.len(), 1, "the one that nobody ran left");
+        assert_eq!(table.len(), 1, "the one that was never run left");
         let Joined::Begun(_, _other) = table.join(1, &key("b.example"), 2) else { panic!() };
         assert!(matches!(table.join(1, &key("c.example"), 2), Joined::Full));
         running.end(Err(Unresolved::Errors));

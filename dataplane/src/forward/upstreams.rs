@@ -291,7 +291,7 @@ impl Reading<'_, '_> {
 /// `upstreamPorts`, but at most a quarter of the descriptors (FW10): N20 comes before EMFILE.
 fn ports(configured: u32) -> usize {
     let configured = configured as usize;
-    // Where the system does not tell, nothing is known that is less.
+    // Where the system does not say, no smaller limit is known.
     let descriptors = dataplane_udp::raise_descriptor_limit().unwrap_or(u64::MAX);
     configured.min(usize::try_from(descriptors / 4).unwrap_or(usize::MAX))
 }

@@ -71,5 +71,5 @@ fn what_is_asked_elsewhere_is_shown() {
     );
     let text = elsewhere(&config);
     assert!(text.contains("  corp.example and all below: 10.20.0.53:53\n"), "{text}");
-    assert!(text.contains("  everything else: nobody, it is refused\n"), "{text}");
+    assert!(text.contains("  everything else: no upstream, it is refused\n"), "{text}");
 }

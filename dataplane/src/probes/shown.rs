@@ -1,4 +1,4 @@
-//! `/config`: what this process runs, which data it has or lacks and since when, and what it could not serve.
+//! `/config`: what this process runs, which data it has and which is missing, since when, and what it could not serve.
 //! `/upstreams`: which servers it asks, and how they are. `/cache`: what they said, where that may be shown.
 
 use std::time::Instant;
@@ -26,7 +26,7 @@ const MAX_LISTED: usize = 1000;
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Shown<'a> {
-    /// Random, another one in each process: tells a restart from a process that went on.
+    /// Random, another one in each process: shows whether the process was started again.
     instance_id: &'a str,
     revision: &'a str,
     format: u32,
@@ -172,7 +172,7 @@ fn upstreams_page(running: &Running, is_text: bool) -> String {
 
 /// What `/cache` says where it is off.
 const NOT_EXPOSED: &str =
-    "the cache tells what clients asked: start with --expose-cache to see it here\n";
+    "the cache shows what clients asked: start with --expose-cache to see it here\n";
 
 /// `/cache`: some entries as JSON; `?from=N` shows those from the `next` of another page on.
 pub(super) async fn cache(

@@ -35,7 +35,7 @@ struct Failure {
 pub(super) fn all(listen: &[SocketAddr], workers: usize) -> anyhow::Result<Vec<Bound>> {
     let (bound, missing) = every(listen, |address| one(address, workers))?;
     for address in missing {
-        tracing::info!(%address, "not listening there: this machine lacks the address family");
+        tracing::info!(%address, "not listening there: this machine does not have the address family");
     }
     Ok(bound)
 }
@@ -46,13 +46,13 @@ pub(super) fn streams(listen: &[SocketAddr]) -> anyhow::Result<Vec<TcpListener>>
     every(listen, open).map(|(opened, _)| opened)
 }
 
-/// Whether every address can be had. None is kept: what came to a socket that nobody reads yet would be lost or
+/// Whether every address can be had. None is kept: what came to a socket that is not read yet would be lost or
 /// answered late, and in a rollout the kernel would take it from the process that still serves.
 pub(super) fn check(listen: &[SocketAddr]) -> anyhow::Result<()> {
     every(listen, try_out).map(drop)
 }
 
-/// Opens each address by `open`; with those whose family the machine lacks, unless it lacks all of them.
+/// Opens each address by `open`; with those whose family the machine does not have, unless it has none of them.
 fn every<T>(
     listen: &[SocketAddr],
     open: impl Fn(SocketAddr) -> Result<T, Failure>,
@@ -100,7 +100,7 @@ fn one(address: SocketAddr, workers: usize) -> Result<Bound, Failure> {
 }
 
 /// TCP chooses the port. UDP may share ports among our own sockets, so a socket that shares nothing first makes
-/// sure that nobody else is there.
+/// sure that no other process is there.
 fn on_a_free_port(address: SocketAddr, workers: usize) -> Result<Bound, Failure> {
     let tcp = tcp(address).map_err(Failure::new("TCP", address))?;
     let address = tcp.local_addr().map_err(Failure::new("TCP", address))?;
@@ -176,7 +176,7 @@ impl Failure {
                 "ports below 1024 need permission: choose one from 1024 up with --listen, allow it with `sysctl net.ipv4.ip_unprivileged_port_start={port}`, or grant CAP_NET_BIND_SERVICE"
             ),
             _ if family_is_missing => {
-                "this machine lacks the address family: choose an address of the other with --listen".to_owned()
+                "this machine does not have the address family: choose an address of the other with --listen".to_owned()
             }
             ErrorKind::AddrNotAvailable => {
                 "no interface of this machine has this address (`ip address` lists those it has): correct --listen".to_owned()
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn an_address_that_is_not_ours_fails_although_another_is() {
-        // TEST-NET-1: nobody's address.
+        // TEST-NET-1 (RFC 5737): no machine has the address.
         let listen = [address("127.0.0.1:0"), address("192.0.2.1:0")];
         let error = all(&listen, 1).expect_err("not ours");
         assert!(error.to_string().contains("192.0.2.1:0"), "{error}");
@@ -290,7 +290,7 @@ mod tests {
         let (opened, missing) = every(&[ipv6, ipv4], without_ipv6).expect("IPv4 is enough");
         assert_eq!((opened, missing), (vec![ipv4], vec![ipv6]));
         let error = every(&[ipv6], without_ipv6).expect_err("nothing is left");
-        assert!(error.to_string().contains("lacks the address family"), "{error}");
+        assert!(error.to_string().contains("does not have the address family"), "{error}");
     }
 
     #[test]
@@ -304,7 +304,7 @@ mod tests {
         let udp = UdpSocket::bind(free).expect("bind");
         assert!(check(&[free]).expect_err("taken").to_string().contains("UDP"));
         drop(udp);
-        assert!(check(&[address("192.0.2.1:0")]).is_err(), "nobody's address");
+        assert!(check(&[address("192.0.2.1:0")]).is_err(), "no machine has the address");
     }
 
     #[test]

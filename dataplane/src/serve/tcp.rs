@@ -247,7 +247,7 @@ async fn serve(
                 continue;
             }
         };
-        // Without a sender nobody is left to stop us any other way.
+        // Without a sender there is no other way left to stop this thread.
         let now = match changed {
             Ok(()) => *phase.borrow_and_update(),
             Err(_) => Phase::Over,
@@ -288,7 +288,7 @@ async fn accept(
             Err(error) => {
                 add(&server.counters.tcp_accept_failed, 1);
                 if pause == ACCEPT_PAUSE {
-                    tracing::warn!(%error, "cannot accept TCP connections for now; UDP goes on");
+                    tracing::warn!(%error, "cannot accept TCP connections for now; UDP is not affected");
                 }
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(ACCEPT_PAUSE_MAX);

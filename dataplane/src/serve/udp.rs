@@ -46,7 +46,7 @@ impl Worker {
         Self { socket, responder, number, stale, stop, seeds: Seeds::new(), answered }
     }
 
-    /// Serves until told to stop, then answers what is queued (D3).
+    /// Serves until it is asked to stop, then answers what is queued (D3).
     pub(super) fn run(mut self) {
         let mut batch = Batch::new();
         loop {

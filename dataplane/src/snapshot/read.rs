@@ -47,7 +47,7 @@ pub enum Refusal {
         max_age_s: u64,
     },
     /// The configuration reads parts of objects that were not kept.
-    LacksWhatIsRead,
+    TooLittleKept,
 }
 
 impl Refusal {
@@ -61,7 +61,7 @@ impl Refusal {
             | Refusal::Damaged
             | Refusal::Malformed(_)
             | Refusal::OtherDomain { .. } => true,
-            Refusal::Unreadable(_) | Refusal::TooOld { .. } | Refusal::LacksWhatIsRead => false,
+            Refusal::Unreadable(_) | Refusal::TooOld { .. } | Refusal::TooLittleKept => false,
         }
     }
 }
@@ -89,8 +89,8 @@ impl fmt::Display for Refusal {
                 f,
                 "it was last confirmed {age_s} s ago, and warmStart.maxAgeSeconds is {max_age_s}"
             ),
-            Refusal::LacksWhatIsRead => f.write_str(
-                "it was written under another exposure or endpointNames and lacks labels or names \
+            Refusal::TooLittleKept => f.write_str(
+                "it was written under another exposure or endpointNames and has no labels or names \
                  that are read now",
             ),
         }
@@ -175,12 +175,12 @@ impl Stored {
             self.head.kept.reads(new.cluster_domain.clone()).is_enough_for(&new)
         });
         if !is_enough {
-            return Err(Refusal::LacksWhatIsRead);
+            return Err(Refusal::TooLittleKept);
         }
         let max_age_s = u64::from(config.warm_start.max_age_seconds);
         let confirmed = Resource::ALL.map(|resource| {
             let at_s = self.head.confirmed_at_s.get(resource.plural());
-            // Nobody would list what is not read: it would stay for ever, and grow old.
+            // What is not read is not listed either: it would stay for ever, and grow old.
             let at_s = at_s.filter(|_| settings::reads(config, resource));
             at_s.map(|&at_s| at_s.min(now_s))
         });

@@ -97,7 +97,7 @@ fn failed(status: &Status, folder: &Path, error: &io::Error) {
     }
 }
 
-/// A file that nobody reads yet.
+/// A file under its temporary name, which is not read at a start.
 struct Unfinished {
     folder: PathBuf,
     file: File,
@@ -109,7 +109,7 @@ impl Unfinished {
     fn create(folder: &Path) -> io::Result<Unfinished> {
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true);
-        // The names of a cluster are nobody else's business.
+        // Other users of the machine must not read the names of a cluster.
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let file = options.open(folder.join(TEMPORARY))?;
         Ok(Unfinished { folder: folder.to_owned(), file, hash: Sha256::new(), octets: 0 })

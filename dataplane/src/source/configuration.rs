@@ -13,9 +13,9 @@ const DEFAULTS: &str = "defaults: the folder has no ClusterDNS";
 /// A configuration that passed.
 #[derive(Debug)]
 pub struct Checked {
-    /// To run.
+    /// What takes effect.
     pub config: Config,
-    /// To tell.
+    /// What is reported of it.
     pub running: Running,
 }
 

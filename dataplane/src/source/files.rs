@@ -30,7 +30,7 @@ use folder::Folder;
 pub use watch::Watch;
 
 const CONFIGURATION_IS_GONE: &str = "the ClusterDNS of the folder is gone: the configuration that \
-     ran goes on; for the defaults write a ClusterDNS with an empty spec, or start again";
+     ran stays in use; for the defaults write a ClusterDNS with an empty spec, or start again";
 
 /// A folder whose objects have been applied; [`Files::watch`] keeps them up to date.
 #[derive(Debug)]
@@ -203,7 +203,7 @@ impl Files {
         }
     }
 
-    /// Publishes, and tells what there is to tell.
+    /// Publishes, and reports what is not served and why.
     fn finish(&mut self, world: World) {
         self.writer.publish();
         self.status.contact();

@@ -12,7 +12,7 @@ use dataplane_core::Object;
 
 use crate::status::Skipped;
 
-/// The objects of one YAML text, slices that it lacks derived, and what is skipped.
+/// The objects of one YAML text, with derived slices where it has none, and what is skipped.
 ///
 /// # Errors
 /// When the text is not YAML.

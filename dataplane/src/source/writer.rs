@@ -31,7 +31,7 @@ pub struct Setup {
     pub identity: Identity,
     /// Names the default upstreams, where the configuration does not.
     pub resolv_conf: PathBuf,
-    /// Where to tell what happens.
+    /// Where it is reported what happens.
     pub status: Arc<Status>,
 }
 
@@ -47,8 +47,8 @@ pub struct Writer {
     status: Arc<Status>,
     /// What the index does not serve of an object, for as long as it holds it.
     problems: Unserved,
-    /// Whether the list in progress began in this index. One that began in the index before lacks
-    /// here what it brought before this one took over.
+    /// Whether the list in progress began in this index. One that began in the index
+    /// before is not complete here: what it brought before this one took over is missing.
     has_begun: [bool; Resource::ALL.len()],
     /// The configuration in use, for those who need more of it than the core.
     configs: watch::Sender<Arc<Config>>,
@@ -135,7 +135,7 @@ impl Writer {
         let new = Arc::new(config.clone());
         let old = self.configs.send_replace(new.clone());
         self.status.read().is_unconfigured = false;
-        self.forget_what_lacks(&old, &new);
+        self.forget_snapshot_if_too_little(&old, &new);
         self.keep_configuration(new);
         // What was exported so far was kept under the one before.
         self.warm.abandon();
@@ -239,7 +239,7 @@ impl Writer {
         Effect { is_visible: applied.visible, is_problem_new, is_of_another_cluster }
     }
 
-    /// Applies a deletion that an event told of, unless a newer object has taken the name (K7).
+    /// Applies a deletion as an event shows it, unless a newer object has taken the name (K7).
     pub fn delete(&mut self, resource: Resource, key: Key, version: u64) -> Effect {
         match self.index.held(resource, &key) {
             Some((_, held)) if version != 0 && held > version => Effect::default(),

@@ -32,7 +32,7 @@ impl Unserved {
     }
 
     /// What is not served of an object now; replaces what was said of it before. Returns whether
-    /// there is something else to tell.
+    /// there is something else to report.
     pub(crate) fn set(&mut self, resource: Resource, key: &Key, reason: Option<String>) -> bool {
         let place = (resource, key.clone());
         let Some(text) = reason else { return self.reasons.remove(&place).is_some() };
@@ -53,7 +53,7 @@ impl Unserved {
         }
     }
 
-    /// A list is complete: of what it did not show, what is not held either is gone.
+    /// A list is complete: drops objects that are neither listed nor held.
     pub(crate) fn complete(&mut self, resource: Resource, is_held: impl Fn(&Key) -> bool) {
         let list = self.lists[resource as usize];
         self.reasons

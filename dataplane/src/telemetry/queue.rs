@@ -1,5 +1,5 @@
-//! Log lines on their way to standard error. Whoever logs only puts its line here; a thread of its own
-//! writes, so that a pipe that nobody reads stops that thread and no other. What does not fit is counted.
+//! Log lines on their way to standard error. A thread that logs only puts its line here; a thread of its own
+//! writes, so that a pipe without a reader stops that thread and no other. What does not fit is counted.
 //!
 //! `tracing-appender` does much the same and is not used: its end prints to a standard stream, which can
 //! block or panic on the very pipe this is about; it bounds lines rather than octets; and it brings two more
@@ -10,7 +10,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Octets that may wait; as many again may be on their way. Some five thousand lines: more than an update
-/// of the largest folder logs, so lines are lost only where nobody reads.
+/// of the largest folder logs, so lines are lost only where there is no reader.
 pub(super) const MAX_OCTETS: usize = 1 << 20;
 
 /// Lines between those who log and the thread that writes.
@@ -46,7 +46,7 @@ impl Queue {
         Queue { lines: Mutex::new(lines), changed: Condvar::new() }
     }
 
-    /// Takes a line, or counts it. Returns false if nobody follows: then it is for the caller to write.
+    /// Takes a line, or counts it. Returns false if no thread writes yet: then the caller writes.
     pub(super) fn push(&self, line: &[u8]) -> bool {
         let mut lines = self.lock();
         if !lines.is_followed {
@@ -67,8 +67,8 @@ impl Queue {
         self.lock().is_followed = is_followed;
     }
 
-    /// Writes lines as they come, for ever. After a gap, `tell` says how many are missing.
-    pub(super) fn write_to(&self, mut out: impl Write, tell: impl Fn(u64)) -> ! {
+    /// Writes lines as they come, for ever. After a gap, `report_lost` gets how many are missing.
+    pub(super) fn write_to(&self, mut out: impl Write, report_lost: impl Fn(u64)) -> ! {
         loop {
             let mut lines = self.lock();
             while lines.waiting.is_empty() {
@@ -77,7 +77,7 @@ impl Queue {
             let batch = std::mem::take(&mut lines.waiting);
             lines.is_writing = true;
             drop(lines);
-            // Lines that nobody takes are lost: there is no place left to say so.
+            // Lines that cannot be written are lost: there is no place left to report that.
             let _ = out.write_all(&batch);
             let mut lines = self.lock();
             lines.is_writing = false;
@@ -85,7 +85,7 @@ impl Queue {
             drop(lines);
             self.changed.notify_all();
             if lost > 0 {
-                tell(lost);
+                report_lost(lost);
             }
         }
     }
@@ -95,7 +95,7 @@ impl Queue {
         let is_busy = |lines: &mut Lines| {
             lines.is_followed && (lines.is_writing || !lines.waiting.is_empty())
         };
-        // A timeout means that nobody reads; the process must end all the same.
+        // A timeout means that there is no reader; the process must end all the same.
         let _ = self.changed.wait_timeout_while(self.lock(), within, is_busy);
     }
 
@@ -173,7 +173,11 @@ mod tests {
         queue.flush(Duration::from_millis(10));
         let kept = BufReader::new(reader).lines().take(pushed - usize::try_from(lost).unwrap());
         assert!(kept.map(Result::unwrap).all(|line| line.as_bytes() == &LINE[..LINE.len() - 1]));
-        assert_eq!(gaps.recv_timeout(PATIENCE).unwrap(), lost, "told once someone reads again");
+        assert_eq!(
+            gaps.recv_timeout(PATIENCE).unwrap(),
+            lost,
+            "reported once there is a reader again"
+        );
     }
 
     #[test]

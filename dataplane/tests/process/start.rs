@@ -90,7 +90,7 @@ fn a_listening_family_that_is_missing_is_no_error() {
     let both = [&flags[..], &["--listen", "127.0.0.1:0", "--listen", "[::1]:0"]].concat();
     let log = log_until(&namespace, &both, "answering");
     assert!(
-        log.contains("this machine lacks the address family") && log.contains("[::1]"),
+        log.contains("this machine does not have the address family") && log.contains("[::1]"),
         "{log}"
     );
     assert!(log.contains("addresses=[127.0.0.1:"), "{log}");

@@ -18,7 +18,7 @@ fn candidates(count: usize) -> Vec<Candidate> {
     (0..count).map(candidate).collect()
 }
 
-/// What is sent while nobody answers: milliseconds, whom, over what.
+/// What is sent while no server replies: milliseconds, whom, over what.
 fn sends(plan: &mut Plan, started: Instant) -> Vec<(u128, usize, &'static str)> {
     let (mut now, mut sent) = (started, Vec::new());
     loop {

@@ -54,7 +54,7 @@ fn pods_of_a_snapshot_are_taken_only_where_they_are_read_and_hold_nothing_up() {
         assert_eq!(source(&writer, Resource::Pods), DataSource::None, "{records}");
         assert_eq!(status.read().objects[Resource::Pods as usize], 0);
 
-        // Nobody lists Pods: what waits for lists waits for the others.
+        // Pods are not listed: what waits for lists waits for the others.
         writer.renew(&with_exposure(r#"{"matchLabels":{"tier":"front"}}"#)).unwrap();
         for resource in OBJECTS {
             writer.begin(resource);

@@ -123,7 +123,7 @@ impl Items {
         let end = rest.iter().position(|&octet| octet == b'"' || octet == b'\\');
         let length = end.unwrap_or(rest.len());
         if self.is_key && self.depth == 1 && self.key.len() <= MAX_KEY {
-            // One octet more than a key that is read tells that it is another.
+            // One octet more than any key that is read: it is another key.
             self.key.extend(rest[..length].iter().take(MAX_KEY + 1 - self.key.len()));
         }
         length

@@ -1,4 +1,4 @@
-//! What to do after a request or a stream failed: wait how long, and then go on from the last
+//! What to do after a request or a stream failed: wait how long, and then continue from the last
 //! version or list again (E23). Pure: time and chance are arguments.
 
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ const FIRST_WAIT: Duration = Duration::from_millis(200);
 const MAX_WAIT: Duration = Duration::from_secs(5);
 /// Doublings until the longest wait.
 const MAX_DOUBLINGS: u32 = 5;
-/// A server's Retry-After is honoured up to this: longer than that nobody means it.
+/// A server's Retry-After is honoured up to this: a longer one is taken for a mistake.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(120);
 /// After so long without a failure, the next one counts as the first.
 const HEALTHY_AFTER: Duration = Duration::from_secs(60);
@@ -18,7 +18,7 @@ const SHORTEST_WATCH: Duration = Duration::from_secs(5);
 /// Watches that fail to start at one version: then the version itself is in doubt.
 const MAX_STARTS_AT_ONE_VERSION: u32 = 5;
 
-/// Why a list or a watch did not go on.
+/// Why a list or a watch ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
     /// The API server said so.

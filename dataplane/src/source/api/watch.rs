@@ -24,7 +24,7 @@ use super::sink::Sink;
 use super::supervise::{During, Failure, Next, Supervisor};
 use super::watched::{KINDS, Watched};
 
-/// An answer begins within this time, and a list goes on.
+/// An answer begins within this time, and a list continues within it.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// A watch without a word for so long is begun again, for it may be dead: bookmarks come about every minute.
 const SILENCE: Duration = Duration::from_secs(90);
@@ -202,7 +202,7 @@ impl Stream {
         loop {
             return tokio::select! {
                 frame = timeout(SILENCE, body.frame()) => match frame {
-                    // Not told as a failure: where hardly anything changes, bookmarks may take longer. If something
+                    // Not reported as a failure: where hardly anything changes, bookmarks may take longer. If something
                     // is wrong, the next watch says what.
                     Err(_) | Ok(None) => Err(Failure::End),
                     Ok(Some(Err(error))) => Err(Failure::Link(chain(&error))),

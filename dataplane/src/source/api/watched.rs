@@ -94,7 +94,7 @@ impl Watched {
     }
 
     /// The first page, or the one behind `token`. Without a resourceVersion: a consistent read,
-    /// because what a list lacks is removed, and a list from a server that lags would lack names
+    /// because what is not in a list is removed, and a server that lags would not list names
     /// that live.
     pub(super) fn list(&self, limit: u32, token: Option<&str>) -> hyper::Request<Body> {
         let parameters = ListParams {

@@ -1,4 +1,4 @@
-//! What a folder holds now: its manifest files and the stamps that tell whether they changed.
+//! What a folder holds now: its manifest files and the stamps that show whether they changed.
 
 use std::collections::HashSet;
 use std::fs;
@@ -19,7 +19,7 @@ const MAX_DEPTH: usize = 16;
 pub(super) struct Stamp {
     pub(super) modified: SystemTime,
     pub(super) bytes: u64,
-    /// Device, inode, and the time of its last change, which nobody can set; zeros elsewhere.
+    /// Device, inode, and the time of its last change, which programs cannot set; zeros elsewhere.
     identity: (u64, u64, i64, i64),
 }
 

@@ -101,7 +101,7 @@ impl Events {
         if let Err(error) = watcher.watch(&self.root, RecursiveMode::Recursive) {
             tell_of_missing_events(&error);
         }
-        // Tried once: the scan goes on either way.
+        // Tried once: the scan finds changes in any case.
         self.watched = Some(found);
     }
 }

@@ -1,5 +1,5 @@
 //! Many files to one world: which object wins when two files hold it, which ClusterDNS rules, and
-//! the slices that a Service lacks. Pure, and the same for any order of reading.
+//! slices for Services that have none. Pure, and the same for any order of reading.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -168,7 +168,7 @@ impl World {
         self.objects.insert((object.resource(), object.key()), Arc::new(object));
     }
 
-    /// A headless Service without endpoints is NXDOMAIN (RR18), which surprises whoever committed
+    /// A headless Service without endpoints is NXDOMAIN (RR18), which surprises people who committed
     /// a StatefulSet and expects its names.
     fn warn_without_endpoints(&mut self, service: &Key, slices: &[Slice]) {
         let held = self.objects.get(&(Resource::Services, service.clone()));

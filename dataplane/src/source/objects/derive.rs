@@ -112,7 +112,7 @@ fn is_ready(pod: &slim::Pod) -> bool {
         && ready.is_none_or(|condition| condition.status == "True")
 }
 
-/// The Service's ports as this Pod has them. A named target port that the Pod lacks is left out.
+/// The Service's ports as this Pod has them. A named target port that the Pod does not have is left out.
 fn ports(service: &slim::Service, pod: &slim::Pod) -> Ports {
     // What is wrong with a port was named when the Service was read.
     let ignored = &mut Reasons::default();

@@ -21,7 +21,7 @@ pub use syntax::{ParseError, Syntax};
 
 /// Namespace of an object that names none, as `kubectl apply` would have it.
 const DEFAULT_NAMESPACE: &str = "default";
-/// `List`s inside `List`s: nobody writes them, so two levels are generous.
+/// `List`s inside `List`s: they are hardly ever written, so two levels are enough.
 const MAX_LIST_DEPTH: usize = 2;
 /// Longest text in which the lines of a ClusterDNS are looked up.
 const MAX_PLACED: usize = 4 << 20;

@@ -74,16 +74,16 @@ impl Writer {
         self.renewal.as_mut().and_then(|renewal| renewal.index.as_mut())
     }
 
-    /// E5: in one step, once the new lists lack nothing that is held and that its answers need.
+    /// E5: in one step, once every resource that is held and that its answers need was listed again.
     pub(super) fn take_renewal(&mut self) {
         let Some(renewal) = &self.renewal else { return };
-        let lacks = |resource| {
+        let is_missing = |resource| {
             renewal.relist.includes(resource)
                 && settings::reads(&renewal.config, resource)
                 && self.has_any(resource)
                 && !renewal.is_done[resource as usize]
         };
-        let is_complete = !Resource::ALL.into_iter().any(lacks);
+        let is_complete = !Resource::ALL.into_iter().any(is_missing);
         if is_complete && let Some(renewal) = self.renewal.take() {
             match renewal.index {
                 Some(index) => {

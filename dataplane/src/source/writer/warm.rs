@@ -150,7 +150,7 @@ impl Writer {
         }
         let read = stored.objects(|object| {
             if usable[object.resource() as usize].is_some() {
-                // What of it is not served is told when it is live.
+                // What of it is not served is reported when it is live.
                 self.index.apply(Change::Apply(without_version(object)));
             }
         });
@@ -205,9 +205,9 @@ impl Writer {
         Some(snapshots.step(&self.index, &circumstances))
     }
 
-    /// Drops the snapshot if it lacks what this configuration reads and the one before did not: its
+    /// Drops the snapshot if this configuration reads what was not kept for the one before: its
     /// objects cannot be applied again, and no answer is better than a wrong one.
-    pub(super) fn forget_what_lacks(&mut self, old: &Config, new: &Config) {
+    pub(super) fn forget_snapshot_if_too_little(&mut self, old: &Config, new: &Config) {
         let (old, new) = (settings::reads_of_objects(old), settings::reads_of_objects(new));
         if let (Some(old), Some(new)) = (old, new)
             && !old.is_enough_for(&new)

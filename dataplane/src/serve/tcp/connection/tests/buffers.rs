@@ -26,7 +26,7 @@ fn wr44_lookups_that_would_not_fit_are_refused_at_once() {
         for _ in 0..4 {
             ids.push(reply_id(&mut modest).await);
         }
-        // There is room for two; the others were told so.
+        // There is room for two; the others got a refusal.
         assert_eq!(ids, [0xffff, 0xffff, 1, 2]);
     });
 }

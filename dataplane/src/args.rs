@@ -174,9 +174,9 @@ pub struct Args {
 /// Where objects come from.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// A folder.
+    /// The folder of `--manifests`.
     Manifests(PathBuf),
-    /// An API server.
+    /// The API server of `--kubeconfig`, or of the cluster that we run in.
     Api(Options),
 }
 
@@ -242,7 +242,7 @@ impl Args {
         }
     }
 
-    /// Threads that answer UDP.
+    /// Threads that answer UDP on each address: `--workers`, else one per core, 4 at most.
     pub fn worker_count(&self) -> usize {
         match self.workers {
             Some(workers) => usize::from(workers),

@@ -40,7 +40,7 @@ pub enum Signal {
     Interrupt,
 }
 
-/// Where the end stands.
+/// Which signal ends the process, and how long it may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drain {
     signal: Signal,
@@ -50,11 +50,11 @@ pub struct Drain {
 /// What to do at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// What `/readyz` says.
+    /// Whether `/readyz` answers 200.
     pub is_ready: bool,
     /// Close TCP connections that have no query in progress.
     pub close_idle_tcp: bool,
-    /// Leave.
+    /// End the process; queries in progress get [`Drain::grace`].
     pub exit: bool,
 }
 

@@ -1,20 +1,26 @@
 //! The process that serves: objects from a source, records in memory, answers on sockets.
+//!
+//! The modules in reading order: how the process starts and ends, where objects come from, what is published of
+//! them, how queries are answered from that, and what people see of it all.
 
 pub mod args;
 pub mod drain;
-pub mod forward;
-pub mod histogram;
-pub mod identity;
-pub mod listeners;
-pub mod metrics;
-pub mod names;
-pub mod origin;
-pub mod probes;
-pub mod rcode;
-pub mod serve;
+
+pub mod source;
 pub mod settings;
 pub mod snapshot;
-pub mod source;
 pub mod state;
+
+pub mod serve;
+pub mod listeners;
+pub mod forward;
+pub mod origin;
+pub mod rcode;
+pub mod identity;
+pub mod names;
+
 pub mod status;
+pub mod probes;
+pub mod metrics;
+pub mod histogram;
 pub mod telemetry;

@@ -8,7 +8,7 @@ use crds::config::TlsListener;
 
 use crate::serve::Serving;
 
-/// What is open.
+/// The listeners that were opened besides port 53.
 #[derive(Debug)]
 pub struct Listeners {
     /// Where the Secrets are mounted, each in a folder of its name.

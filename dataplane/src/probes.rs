@@ -49,7 +49,7 @@ pub struct Health {
 }
 
 impl Health {
-    /// The sockets are open.
+    /// The DNS sockets are open: `/readyz` no longer refuses because of them.
     pub fn serving(&self) {
         self.is_serving.store(true, Ordering::Relaxed);
     }
@@ -60,10 +60,10 @@ impl Health {
     }
 }
 
-/// What the handlers read.
+/// What the HTTP pages are made from.
 #[derive(Clone, Debug)]
 pub struct Views {
-    /// Ready or not.
+    /// Decides `/readyz`, with the status.
     pub health: Arc<Health>,
     /// What the source reports.
     pub status: Arc<Status>,
@@ -76,9 +76,9 @@ pub struct Views {
 /// What a process has that answers DNS.
 #[derive(Debug)]
 pub struct Running {
-    /// Numbers.
+    /// The page `/metrics`.
     pub metrics: Metrics,
-    /// Whom the forwarder asks.
+    /// For `/upstreams`: the servers in use.
     pub state: Arc<State>,
     /// Whose cache `/cache` shows; `None` unless --expose-cache asks for it, because it shows what clients asked.
     pub exposed: Option<Arc<Forwarder>>,

@@ -6,9 +6,9 @@
 //! what it is until live lists replace it.
 
 mod due;
-mod format;
-mod read;
 mod write;
+mod read;
+mod format;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -120,7 +120,7 @@ pub struct Circumstances<'a> {
     pub contacts: [Option<u64>; Resource::ALL.len()],
     /// Uid of the Namespace `kube-system`.
     pub kube_system: Option<u128>,
-    /// The time.
+    /// The time of this step.
     pub now: Instant,
     /// The process was asked to end: its age counts for the one that takes over.
     pub is_last: bool,
@@ -152,7 +152,7 @@ impl Snapshots {
         }
     }
 
-    /// An answer has changed.
+    /// An answer has changed: a snapshot is due when the last one is old enough.
     pub fn changed(&mut self) {
         self.due.changed();
     }
@@ -251,7 +251,7 @@ impl Making {
     }
 }
 
-/// Something of each resource.
+/// Times in Unix seconds, by [`Resource`].
 type ByResource = [Option<u64>; Resource::ALL.len()];
 
 /// When the API server last confirmed the data of each resource that has any.

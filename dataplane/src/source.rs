@@ -3,10 +3,10 @@
 //! objects to one writer, which owns the index and publishes.
 
 pub mod api;
-pub mod certificate;
-pub mod configuration;
 pub mod files;
 pub mod objects;
+pub mod configuration;
+pub mod certificate;
 pub mod writer;
 
 use crds::Config;

@@ -11,7 +11,7 @@ use crate::forward::upstreams::Upstreams;
 /// One published state.
 #[derive(Debug)]
 pub struct Published {
-    /// What we answer from.
+    /// The records that own answers are made from.
     pub records: Arc<Records>,
     /// Whom we ask for the rest; group numbers are those of `records`.
     pub upstreams: Arc<Upstreams>,

@@ -2,10 +2,10 @@
 //! served and why. Written by the source, read by `/config`, `/readyz`, `/metrics` and the log;
 //! never by anything that answers queries.
 
-pub mod delay;
 pub mod feed;
-pub mod snapshot;
 pub(crate) mod unserved;
+pub mod snapshot;
+pub mod delay;
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -42,7 +42,7 @@ pub struct Skipped {
 pub struct Running {
     /// Content revision, 12 hex digits.
     pub revision: String,
-    /// Form of the document.
+    /// Version of the form of the document.
     pub format: u32,
     /// Where it came from, such as `shop.yaml`.
     pub origin: String,
@@ -69,7 +69,7 @@ pub struct Rejection {
 pub struct Violation {
     /// Path of the field, such as `spec.stubDomains[1].domain`.
     pub field: String,
-    /// One word.
+    /// One word, such as `Missing` or `Malformed`.
     pub reason: String,
     /// What is wrong and what to write instead.
     pub message: String,
@@ -83,7 +83,7 @@ pub struct Violation {
 pub struct BadFile {
     /// Path within the folder.
     pub path: String,
-    /// Line and reason.
+    /// The line, where it is known, and what is wrong there.
     pub error: String,
 }
 
@@ -94,9 +94,9 @@ pub struct Reported {
     pub running: Running,
     /// The last one refused, until a good one takes over.
     pub rejection: Option<Rejection>,
-    /// Refused since start.
+    /// Configurations refused since start.
     pub rejections: u64,
-    /// Taken over since start.
+    /// Configurations that took effect since start.
     pub configurations: u64,
     /// Objects, or parts of them, that are not served.
     pub skipped: Vec<Skipped>,
@@ -137,7 +137,7 @@ impl Reported {
     }
 }
 
-/// The report, shared.
+/// What is reported, shared by the source and the HTTP pages.
 #[derive(Debug, Default)]
 pub struct Status {
     reported: Mutex<Reported>,
@@ -188,7 +188,7 @@ impl Status {
         log(new_warnings.into_iter());
     }
 
-    /// A configuration took over.
+    /// A configuration took effect: logs it, once for each revision.
     pub fn run(&self, running: Running) {
         let mut reported = self.read();
         reported.rejection = None;
@@ -217,7 +217,7 @@ impl Status {
         log(without_effect.into_iter());
     }
 
-    /// A configuration was refused.
+    /// A configuration was refused: logs its violations, once.
     pub fn reject(&self, rejection: Rejection) {
         let mut reported = self.read();
         if reported.rejection.as_ref() == Some(&rejection) {

@@ -35,9 +35,9 @@ static LEVEL: OnceLock<reload::Handle<LevelFilter, Registry>> = OnceLock::new();
 /// What flags say about log lines, whatever a configuration says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fixed {
-    /// The form.
+    /// The form of lines, where a flag fixes it.
     pub format: Option<LogFormat>,
-    /// The level.
+    /// The level of lines, where a flag fixes it.
     pub level: Option<LogLevel>,
 }
 

@@ -48,7 +48,7 @@ pub(super) struct Group {
     /// The places of those that are not ourselves, found at the first lookup.
     askable: OnceLock<Vec<usize>>,
     pub(super) policy: Policy,
-    /// FW14.
+    /// Questions are sent in random upper and lower case (0x20, FW14).
     pub(super) randomise_case: bool,
     pub(super) max_in_flight: usize,
     pub(super) caps: TtlCaps,

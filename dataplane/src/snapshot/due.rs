@@ -37,7 +37,7 @@ pub(super) struct Moment {
 }
 
 impl Due {
-    /// Something changed.
+    /// What a snapshot would contain has changed.
     pub(super) fn changed(&mut self) {
         self.is_changed = true;
     }

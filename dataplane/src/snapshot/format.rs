@@ -33,7 +33,7 @@ pub(super) const MAX_FILE: u64 = 256 << 20;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Head {
-    /// `Z` of the cluster.
+    /// The cluster domain, such as `cluster.local`: names of objects must fit below it.
     pub(super) cluster_domain: String,
     /// Names the cluster: uid of its Namespace `kube-system`, in hexadecimal (E42).
     pub(super) kube_system_uid: Option<String>,

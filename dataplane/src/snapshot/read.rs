@@ -22,7 +22,7 @@ const BUFFER: usize = 64 << 10;
 pub enum Refusal {
     /// It cannot be read at all.
     Unreadable(io::Error),
-    /// Not a snapshot.
+    /// It does not begin as a snapshot does.
     Foreign,
     /// Of a version of this program that writes them differently.
     OtherFormat(u32),
@@ -36,14 +36,14 @@ pub enum Refusal {
     OtherDomain {
         /// The domain in the snapshot.
         snapshot: String,
-        /// That of the configuration.
+        /// The cluster domain of the configuration.
         configuration: String,
     },
     /// Not confirmed for too long.
     TooOld {
         /// Seconds since it was confirmed.
         age_s: u64,
-        /// `warmStart.maxAgeSeconds`.
+        /// `warmStart.maxAgeSeconds` of the configuration.
         max_age_s: u64,
     },
     /// The configuration reads parts of objects that were not kept.

@@ -22,9 +22,9 @@ const MAX_BLOCKS: usize = 4;
 pub(super) enum Part {
     /// A new file begins with these octets. One that was not ended is given up.
     Start(Vec<u8>),
-    /// Objects.
+    /// Whole objects, each with its length.
     Objects(Vec<u8>),
-    /// It is whole.
+    /// Nothing follows: the file gets its checksum and its name.
     End {
         /// When the API server confirmed what is in it, in Unix seconds.
         confirmed_at_s: u64,

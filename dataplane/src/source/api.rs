@@ -4,24 +4,24 @@
 //! Nothing is written to the API server, and nothing but Services, EndpointSlices, the metadata of
 //! Namespaces, Pods (verified pod records only) and one ConfigMap is read.
 
-mod client;
-mod configuration;
-mod connect;
-mod decode;
-mod heartbeat;
-mod ingest;
-mod items;
-mod list;
-mod pace;
-mod pages;
-mod rollout;
-mod sink;
-mod status;
-mod supervise;
-mod wanted;
-mod warm;
-mod watch;
 mod watched;
+mod connect;
+mod client;
+mod heartbeat;
+mod watch;
+mod list;
+mod pages;
+mod items;
+mod supervise;
+mod sink;
+mod ingest;
+mod decode;
+mod status;
+mod configuration;
+mod wanted;
+mod rollout;
+mod warm;
+mod pace;
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -108,7 +108,7 @@ impl Api {
         Ok(Api { state, configs, is_ending, _end: end })
     }
 
-    /// What workers read.
+    /// The published state, which serving threads read.
     pub fn state(&self) -> Arc<State> {
         self.state.clone()
     }

@@ -14,7 +14,7 @@ const MAX_OCTETS: u64 = 1 << 20;
 pub struct Files {
     /// `tls.crt`: the certificate, then those that sign it.
     pub chain: Vec<u8>,
-    /// `tls.key`.
+    /// The content of `tls.key`: PEM.
     pub key: Vec<u8>,
 }
 

@@ -39,7 +39,7 @@ pub struct Files {
     folder: Folder,
     writer: Writer,
     status: Arc<Status>,
-    /// What the index holds.
+    /// The objects that the index holds, to compare the folder with.
     applied: BTreeMap<(Resource, Key), Arc<Object>>,
     /// The ClusterDNS looked at last, good or not; `None`: there is none in the folder.
     looked_at: Option<documents::Configuration>,
@@ -84,7 +84,7 @@ impl Files {
         Ok(files)
     }
 
-    /// What workers read.
+    /// The published state, which serving threads read.
     pub fn state(&self) -> Arc<State> {
         self.writer.state()
     }

@@ -2,11 +2,11 @@
 //! (`documents`, `slim`), and those to what the core is fed with (`convert`). `assemble` and `derive`
 //! complete a folder of manifests, where no cluster makes slices.
 
-pub mod assemble;
-pub mod convert;
-pub mod derive;
-pub mod documents;
 pub mod slim;
+pub mod convert;
+pub mod documents;
+pub mod derive;
+pub mod assemble;
 
 use dataplane_core::Object;
 

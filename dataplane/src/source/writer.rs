@@ -61,7 +61,7 @@ pub struct Writer {
 /// What a change did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Effect {
-    /// An answer may differ.
+    /// An answer of the next publication may differ from those before.
     pub is_visible: bool,
     /// What is not served of the object is another.
     pub is_problem_new: bool,
@@ -113,7 +113,7 @@ impl Writer {
         })
     }
 
-    /// What workers read.
+    /// The published state, which serving threads read.
     pub fn state(&self) -> Arc<State> {
         self.state.clone()
     }

@@ -9,7 +9,7 @@ use crate::histogram::{DELAY_BOUNDS, Durations, Writers};
 pub struct Delay(pub Durations<DELAY_BOUNDS>);
 
 impl Delay {
-    /// Counts one.
+    /// Counts one change that took this long to be visible.
     pub fn add(&self, delay: Duration) {
         self.0.add(delay, Writers::Several);
     }

@@ -35,7 +35,7 @@ pub struct Feed {
 /// What is wrong with a stream.
 #[derive(Clone, Debug)]
 pub struct Trouble {
-    /// Since when.
+    /// When it failed first.
     pub since: Instant,
     /// The last failure, and what to do about it where that is known.
     pub reason: String,

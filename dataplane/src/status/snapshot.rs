@@ -16,9 +16,9 @@ pub struct SnapshotStatus {
     /// Revision of the configuration with what this process has written there: what a restart runs while there is no
     /// other good one.
     pub on_disk_revision: Option<String>,
-    /// Size of it.
+    /// Size of the file on disk.
     pub octets: u64,
-    /// Written since start.
+    /// Snapshots written since start.
     pub writes: u64,
     /// Times one could not be written.
     pub failures: u64,

@@ -24,13 +24,13 @@ pub(super) struct Queue {
 struct Lines {
     /// There is a thread that takes them.
     is_followed: bool,
-    /// Whole lines.
+    /// Whole lines that are not written yet.
     waiting: Vec<u8>,
     /// The thread has some that are not written yet.
     is_writing: bool,
     /// Did not fit, since the last line that says so.
     lost: u64,
-    /// The same since start.
+    /// Lines that did not fit, since start.
     lost_in_all: u64,
 }
 
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_that_nobody_reads_holds_nobody_up_and_what_is_lost_is_counted() {
+    fn a_pipe_without_a_reader_stops_no_other_thread_and_lost_lines_are_counted() {
         let (queue, reader, gaps) = piped();
         // More than the pipe, what is on its way and what may wait hold together.
         let pushed = 8 * MAX_OCTETS / LINE.len();

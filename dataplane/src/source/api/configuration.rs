@@ -86,7 +86,7 @@ impl Configuration {
         }
     }
 
-    /// A configuration is known.
+    /// Whether any configuration has taken effect.
     pub(super) fn is_configured(&self) -> bool {
         self.pod_records.is_some()
     }

@@ -15,7 +15,7 @@ use crate::source::objects::slim;
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct PageMetadata {
-    /// What the list shows.
+    /// The version of the store that the list shows; empty where it is missing.
     pub(super) resource_version: String,
     /// Leads to the next page.
     #[serde(rename = "continue")]
@@ -45,16 +45,16 @@ pub(super) struct Named {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Status {
-    /// As HTTP's.
+    /// The status code, as HTTP has it.
     pub(super) code: u16,
-    /// For people.
+    /// What the API server says about it.
     pub(super) message: String,
 }
 
 /// A ConfigMap.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct ConfigMap {
-    /// Texts by name.
+    /// The documents, by key; `None` is the same as empty.
     #[serde(default)]
     pub(super) data: Option<std::collections::BTreeMap<String, String>>,
 }
@@ -62,7 +62,7 @@ pub(super) struct ConfigMap {
 /// One object, read.
 #[derive(Debug)]
 pub(super) struct Decoded {
-    /// Its key.
+    /// Namespace and name, which are known even where the rest is not served.
     pub(super) key: Key,
     /// For the index; `None` for one that gives no names, such as a slice of type FQDN.
     pub(super) object: Option<Object>,
@@ -77,7 +77,7 @@ pub(super) struct Decoded {
 pub(super) struct Undecodable {
     /// Its key, where at least that can be read.
     pub(super) key: Option<Key>,
-    /// Why.
+    /// Which field has a type that it cannot have.
     pub(super) error: String,
 }
 
@@ -127,7 +127,7 @@ fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, Undecodable> {
     })
 }
 
-/// The metadata of anything.
+/// The metadata of any object as JSON; `None` where it has none that can be read.
 pub(super) fn named(text: &[u8]) -> Option<Named> {
     serde_json::from_slice(text).ok()
 }

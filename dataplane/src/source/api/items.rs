@@ -25,7 +25,7 @@ pub(super) enum Part<'a> {
 /// say so when it is no JSON.
 #[derive(Debug, Default)]
 pub(super) struct Items {
-    /// Brackets open.
+    /// Brackets that are open, outside of strings.
     depth: u32,
     in_string: bool,
     is_escaped: bool,

@@ -22,7 +22,7 @@ impl Pages {
         Pages { most, next: FIRST_PAGE.min(most) }
     }
 
-    /// Objects to ask for.
+    /// How many objects the next page may have.
     pub(super) fn limit(&self) -> u32 {
         self.next
     }

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
-/// What every pod runs.
+/// Key of the document that every pod runs.
 pub(super) const STABLE: &str = "stable.json";
-/// What one pod tries.
+/// Key of the document that one pod tries.
 pub(super) const CANARY: &str = "canary.json";
 /// Who tries it, and for how long.
 pub(super) const ROLLOUT: &str = "rollout.json";
@@ -41,12 +41,12 @@ struct CanaryPod {
     uid: String,
 }
 
-/// What to run.
+/// Which document to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Choice {
     /// Key of the document.
     pub(super) key: &'static str,
-    /// For people.
+    /// What `/config` calls it, such as `canary`.
     pub(super) role: &'static str,
     /// When to choose again although nothing changed.
     pub(super) until: Option<Instant>,
@@ -61,7 +61,7 @@ pub(super) struct Canary {
 }
 
 impl Canary {
-    /// No canary runs.
+    /// No canary runs yet; `grace` is that of [`GRACE`] but for tests.
     pub(super) fn with_grace(grace: Duration) -> Canary {
         Canary { grace, since: None }
     }

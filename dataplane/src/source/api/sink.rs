@@ -137,7 +137,7 @@ impl Sink {
         self.configuration.warm_start(&mut self.ingest);
     }
 
-    /// What time alone brings.
+    /// What time alone brings, see [`Configuration::tick`].
     pub(super) fn tick(&mut self, now: Instant) {
         self.configuration.tick(&mut self.ingest, now);
     }

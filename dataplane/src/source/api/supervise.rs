@@ -25,9 +25,9 @@ pub(super) enum Failure {
     Status {
         /// HTTP status, or the `code` of an error event.
         code: u16,
-        /// What it said.
+        /// The message of the Status object.
         message: String,
-        /// When to come back.
+        /// Retry-After, where there was one.
         retry_after: Option<Duration>,
     },
     /// No connection, or none any more.
@@ -40,7 +40,7 @@ pub(super) enum Failure {
     Relist,
 }
 
-/// What was going on.
+/// What the stream was doing when it failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum During {
     /// A list.
@@ -145,7 +145,7 @@ impl Supervisor {
 }
 
 impl Failure {
-    /// For people.
+    /// One line for the log and `/readyz`; `what` is the plural of the resource.
     pub(super) fn text(&self, what: &str) -> String {
         match self {
             Failure::Status { code: 401, message, .. } => {

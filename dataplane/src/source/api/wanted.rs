@@ -13,11 +13,11 @@ const DEFAULTS: &str = "defaults: neither --config-map nor --config names anothe
 /// Where the configuration comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// Nowhere: defaults.
+    /// The defaults: no flag names another.
     Defaults,
     /// A file with a ClusterDNS.
     File(PathBuf),
-    /// What an operator writes.
+    /// The ConfigMap that an operator writes.
     ConfigMap {
         /// Its namespace.
         namespace: String,

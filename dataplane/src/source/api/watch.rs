@@ -335,7 +335,7 @@ pub(super) fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Octets to lines.
+/// Cuts the chunks of a watch into lines, one event each.
 #[derive(Debug, Default)]
 struct Lines {
     buffer: Vec<u8>,

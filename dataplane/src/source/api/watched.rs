@@ -35,7 +35,7 @@ pub(super) enum Watched {
 }
 
 impl Watched {
-    /// For people and metrics.
+    /// The plural of the resource, as log lines and metrics have it.
     pub(super) fn plural(&self) -> &'static str {
         match self {
             Watched::Objects(resource) => resource.plural(),

@@ -25,7 +25,6 @@ pub(super) struct Folder {
     problems: Vec<BadFile>,
 }
 
-/// One file.
 #[derive(Debug)]
 struct File {
     stamp: Stamp,

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 pub(super) const MAX_FILES: usize = 10_000;
 /// Longest file that is read: a dump of 100,000 endpoints as YAML has some 30 MiB.
 pub(super) const MAX_FILE_BYTES: u64 = 128 * 1024 * 1024;
-/// Folders within folders.
+/// How deep folders within folders are read.
 const MAX_DEPTH: usize = 16;
 
 /// When a file was changed, how large it was, and which one it was: tools that build reproducibly
@@ -57,7 +57,7 @@ pub(super) struct Found {
 /// What a folder holds.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
-    /// By name.
+    /// Sorted by path.
     pub(super) files: Vec<Found>,
     /// Names of folders and files that could not be looked at, and why: what was known of them stays.
     pub(super) unreadable: Vec<(String, String)>,

@@ -12,7 +12,7 @@ use super::{Skipped, derive, slim};
 /// Warnings about one folder that are kept; each is one log line.
 const MAX_WARNINGS: usize = 100;
 
-/// Everything a folder says.
+/// Everything that a folder says, in the form that the writer takes.
 #[derive(Clone, Debug, Default)]
 pub struct World {
     /// What the index is to hold.

@@ -208,7 +208,7 @@ pub fn namespace(from: &slim::Namespace) -> Namespace {
     }
 }
 
-/// A Pod (RR54).
+/// A Pod; one that finished has no names (RR54).
 pub fn pod(from: &slim::Pod, reasons: &mut Reasons) -> Pod {
     Pod {
         key: key(&from.metadata),

@@ -44,9 +44,9 @@ pub struct Manifests {
 /// One object, and what it was made from where slices may have to be derived.
 #[derive(Debug)]
 pub struct Entry {
-    /// For the index.
+    /// What the index gets of it.
     pub object: Arc<Object>,
-    /// As written.
+    /// What else of it is needed to derive slices.
     pub origin: Origin,
 }
 
@@ -57,7 +57,7 @@ pub enum Origin {
     Selecting(Box<slim::Service>),
     /// A Pod.
     Pod(Box<slim::Pod>),
-    /// Anything else.
+    /// Nothing more is needed of it.
     Other,
 }
 

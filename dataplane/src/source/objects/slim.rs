@@ -1,6 +1,8 @@
 //! The part of each Kubernetes object that DNS reads (docs/dns.md §3), and nothing else: whatever
 //! is not listed here is skipped while decoding and never held in memory.
 
+#![expect(missing_docs, reason = "fields without a comment are those of the Kubernetes API")]
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,7 +30,6 @@ pub struct Metadata {
     pub uid: Option<String>,
     /// Opaque by contract, a growing number in fact; absent in files.
     pub resource_version: Option<String>,
-    /// Labels.
     #[serde(deserialize_with = "or_default")]
     pub labels: BTreeMap<String, String>,
     /// Set once deletion was asked for.
@@ -70,10 +71,8 @@ fn last_change<'de, D: Deserializer<'de>>(value: D) -> Result<Option<String>, D:
     value.deserialize_any(Annotations)
 }
 
-/// A Service.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Service {
-    /// Metadata.
     #[serde(default)]
     pub metadata: Metadata,
     /// Specification.
@@ -81,7 +80,6 @@ pub struct Service {
     pub spec: ServiceSpec,
 }
 
-/// `spec` of a Service.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ServiceSpec {
@@ -96,7 +94,6 @@ pub struct ServiceSpec {
     pub cluster_ips: Vec<String>,
     /// Target of an ExternalName Service.
     pub external_name: Option<String>,
-    /// Ports.
     #[serde(deserialize_with = "or_default")]
     pub ports: Vec<ServicePort>,
     /// Which Pods are behind it; read only to derive slices from a folder's Pods.
@@ -138,13 +135,11 @@ pub enum TargetPort {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EndpointSlice {
-    /// Metadata.
     #[serde(default)]
     pub metadata: Metadata,
     /// `IPv4`, `IPv6` or `FQDN`.
     #[serde(default)]
     pub address_type: String,
-    /// Endpoints.
     #[serde(default, deserialize_with = "or_default")]
     pub endpoints: Vec<SliceEndpoint>,
     /// Ports, of every endpoint alike.
@@ -159,7 +154,6 @@ pub struct SliceEndpoint {
     /// Addresses; by convention only the first is used, we use all (RR22).
     #[serde(deserialize_with = "or_default")]
     pub addresses: Vec<String>,
-    /// Conditions.
     #[serde(deserialize_with = "or_default")]
     pub conditions: EndpointConditions,
     /// One label, given by the Pod's hostname and subdomain.
@@ -168,7 +162,6 @@ pub struct SliceEndpoint {
     pub target_ref: Option<ObjectReference>,
 }
 
-/// `conditions` of an endpoint.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct EndpointConditions {
@@ -180,13 +173,10 @@ pub struct EndpointConditions {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ObjectReference {
-    /// Kind.
     #[serde(deserialize_with = "or_default")]
     pub kind: String,
-    /// Namespace.
     #[serde(deserialize_with = "or_default")]
     pub namespace: String,
-    /// Name.
     #[serde(deserialize_with = "or_default")]
     pub name: String,
 }
@@ -224,7 +214,6 @@ pub struct Subset {
     /// The others.
     #[serde(deserialize_with = "or_default")]
     pub not_ready_addresses: Vec<EndpointAddress>,
-    /// Ports.
     #[serde(deserialize_with = "or_default")]
     pub ports: Vec<EndpointPort>,
 }
@@ -242,24 +231,19 @@ pub struct EndpointAddress {
     pub target_ref: Option<ObjectReference>,
 }
 
-/// A Namespace.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Namespace {
-    /// Metadata.
     #[serde(default)]
     pub metadata: Metadata,
 }
 
-/// A Pod.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Pod {
-    /// Metadata.
     #[serde(default)]
     pub metadata: Metadata,
     /// Specification.
     #[serde(default)]
     pub spec: PodSpec,
-    /// Status.
     #[serde(default, deserialize_with = "or_default")]
     pub status: PodStatus,
 }
@@ -289,7 +273,6 @@ pub struct PodSpec {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Container {
-    /// Its ports.
     #[serde(deserialize_with = "or_default")]
     pub ports: Vec<ContainerPort>,
 }
@@ -307,7 +290,6 @@ pub struct ContainerPort {
     pub protocol: Option<String>,
 }
 
-/// `status` of a Pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodStatus {

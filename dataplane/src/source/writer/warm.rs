@@ -33,7 +33,7 @@ pub(super) struct Warm {
 }
 
 impl Warm {
-    /// An answer has changed.
+    /// An answer has changed since the last snapshot.
     pub(super) fn changed(&mut self) {
         if let Some(snapshots) = &mut self.snapshots {
             snapshots.changed();

@@ -212,3 +212,10 @@ fn memory(field: &str, bytes: u64, least: u64, least_text: &str, violations: &mu
         );
     }
 }
+
+/// Adds that a list is too long.
+pub(super) fn at_most(count: usize, most: usize, field: &str, violations: &mut Violations) {
+    if count > most {
+        violations.add(field, Reason::TooMany, format!("{count} entries; at most {most} are read"));
+    }
+}

@@ -249,6 +249,11 @@ fn selector(selector: &LabelSelector, field: &str, violations: &mut Violations) 
     }
 }
 
+/// Is the prefix of this label key that of ClusterDNS?
+pub(super) fn is_ours(key: &str) -> bool {
+    key.split_once('/').is_some_and(|(prefix, _)| prefix == crate::GROUP)
+}
+
 /// The key and values of one label.
 pub(super) fn label<'a>(
     key: &str,

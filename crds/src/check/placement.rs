@@ -4,10 +4,9 @@
 use k8s_openapi::api::core::v1::TopologySpreadConstraint;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::bounds::in_range;
-use super::names::label;
+use super::bounds::{at_most, in_range};
+use super::names::{is_ours, label};
 use super::violations::{Reason, Violations, shown};
-use super::workload::{at_most, is_ours};
 use crate::bounds as limit;
 use crate::v1alpha1::disruption::is_number_or_share;
 use crate::v1alpha1::{Metrics, PodDisruptionBudget};

@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use super::bounds::in_range;
-use super::names::{label, object_name};
+use super::bounds::{at_most, in_range};
+use super::names::{is_ours, label, object_name};
 use super::placement::{check_budget, check_metrics, check_spread};
 use super::violations::{Reason, Violations, shown};
 use crate::bounds as limit;
@@ -263,16 +263,6 @@ fn check_placement(placement: &Placement, violations: &mut Violations) {
             let message = format!("{} is there twice: leave one out", secret.name);
             violations.add(field, Reason::Duplicate, message);
         }
-    }
-}
-
-pub(super) fn is_ours(key: &str) -> bool {
-    key.split_once('/').is_some_and(|(prefix, _)| prefix == crate::GROUP)
-}
-
-pub(super) fn at_most(count: usize, most: usize, field: &str, violations: &mut Violations) {
-    if count > most {
-        violations.add(field, Reason::TooMany, format!("{count} entries; at most {most} are read"));
     }
 }
 

@@ -88,3 +88,32 @@ fn o17_the_operators_own_trouble_is_said_with_what_would_end_it() {
         assert!(message.contains(words), "{message}");
     }
 }
+
+#[test]
+fn o17_a_configuration_that_was_taken_back_unjudged_is_on_its_way_and_says_when() {
+    let mut story = Story::settled("{}");
+    story.edit("{ttlSeconds: 7}");
+    story.look(10);
+    says(&mut story.observed, "dns-0", &config(&story.dns).revision());
+    let mut round = crate::fixtures::compared("dns-0", &config(&story.dns).revision(), true, true);
+    round.unreachable = Some("it cannot send to the pod: no route to host".to_owned());
+    story.observed.comparison = Some(round);
+    story.look(20);
+    let held = "True=Valid True=Serving True=CanaryOnTrial True=CanaryUnreachable";
+    is(&story, held, Kstatus::InProgress);
+    story.look(160);
+    story.observed.comparison = None;
+    story.pods_follow();
+    let status = story.look(170);
+    let waits = "True=Valid True=Serving True=WaitingForCanary True=CanaryUnreachable";
+    is(&story, waits, Kstatus::InProgress);
+    let message = condition(&status, "Degraded").unwrap().message.clone();
+    for words in [
+        "no route to host",
+        "Its pod went back to configuration",
+        "it is tried again at",
+        "kubectl annotate",
+    ] {
+        assert!(message.contains(words), "{words}: {message}");
+    }
+}

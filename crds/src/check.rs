@@ -93,8 +93,10 @@ pub fn check_local(dns: &ClusterDNS) -> Result<Config, Violations> {
     }
 }
 
-/// What is wrong with a Config: for a document that was handed over instead of read from a spec. Fields are named as in
-/// the spec it came from.
+/// Checks a Config that was read from a document and not from a spec. Fields are named as in the spec.
+///
+/// # Errors
+/// All broken rules, by field, up to a bound.
 pub fn check_config(config: &Config) -> Result<(), Violations> {
     let mut violations = Violations::default();
     rules(config, &mut violations);

@@ -3,15 +3,19 @@
 //! [`v1alpha1::ClusterDNS`] is what people write; [`check()`] turns its spec into a [`Config`], which is what a data plane
 //! runs: typed, versioned, with a content revision.
 
-pub mod bounds;
-pub mod check;
-pub mod config;
+#![warn(clippy::missing_errors_doc, clippy::unused_async)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::unchecked_time_subtraction))]
+
+pub mod v1alpha1;
 pub mod defaults;
-pub mod manifest;
+pub mod bounds;
 pub mod names;
 mod punycode;
-pub mod v1alpha1;
+pub mod check;
 pub mod without_effect;
+pub mod config;
+pub mod document;
+pub mod manifest;
 
 pub use check::{check, check_config, check_local, check_resource, check_update};
 pub use config::Config;

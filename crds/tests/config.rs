@@ -1,6 +1,7 @@
 //! The document between the planes: what it leaves out, what it refuses, and that its revision is of its content only.
 
-use crds::config::{Config, ConfigError, FORMAT, PodRecords, ServiceAddresses, Upstreams};
+use crds::config::{Config, FORMAT, PodRecords, ServiceAddresses, Upstreams};
+use crds::document::ConfigError;
 use crds::{ClusterDNSSpec, check, check_resource, manifest};
 
 fn of_spec(yaml: &str) -> Config {

@@ -1,5 +1,5 @@
-//! Makes what is desired so: server-side apply in order, prune last, and nothing at all when everything is as it should
-//! be. What fails is told and tried again with the next reconcile; nothing is ever deleted to be created anew.
+//! Applies the desired objects: server-side apply in order, prune last, and no request when nothing differs. A failure is
+//! reported and tried again by the next reconcile. No object is deleted to be created again.
 
 mod order;
 mod ownership;
@@ -48,8 +48,8 @@ pub async fn apply(
         // A deleted Service waits for nothing: clients ask it, whatever else cannot be written.
         let is_gone = *kind == Kind::Service && observed.service.is_none();
         let needs = if is_gone { &[] } else { order::needs(*kind) };
-        if let Some(lacking) = needs.iter().find(|kind| outcome.failed.contains(kind)) {
-            let why = format!("waits for the {} before it", resources::name(*lacking));
+        if let Some(missing) = needs.iter().find(|kind| outcome.failed.contains(kind)) {
+            let why = format!("waits for the {} before it", resources::name(*missing));
             outcome.failed(*kind, &namespace, &name, why);
             continue;
         }
@@ -124,7 +124,7 @@ async fn apply_one(
         hold_replicas(ctx, (&namespace, &name), plan).await?;
     }
     let mut sent = wanted.clone();
-    // Not one that was deleted and created since we looked.
+    // Not one that was deleted and created since it was read.
     sent.metadata.uid = live.as_ref().and_then(|live| live.uid());
     // O9: what was decided from what was seen is written only over that.
     sent.metadata.resource_version = match kind {
@@ -206,7 +206,7 @@ async fn switch(
     Ok(())
 }
 
-/// Creates an adopted Service again. Whatever else failed: without it nobody is answered.
+/// Creates an adopted Service again, even if other writes failed: without it clients have no DNS.
 async fn create_again(
     ctx: &Context,
     dns: &ClusterDNS,
@@ -222,7 +222,7 @@ async fn create_again(
             editor: None,
         }),
         Err(WriteError::NotLeading(lost)) => return Err(lost),
-        // Somebody was faster, which the watch will show.
+        // Another client was faster, which the watch will show.
         Err(error) if error.code() == Some(409) => {}
         Err(error) => outcome.refused(Kind::Service, &namespace, &name, &error),
     }

@@ -203,8 +203,8 @@ pub struct Check {
     #[arg(short, long, value_enum, default_value_t = Format::Text)]
     pub output: Format,
 
-    /// Look at a cluster too: whether its kubelets use the clusterIPs written. Nothing is written
-    /// to it. Without this flag no cluster is asked
+    /// Also read from a cluster whether its kubelets use these clusterIPs. Nothing is written to it.
+    /// Without this flag no cluster is asked
     #[arg(long)]
     pub cluster: bool,
 

@@ -39,7 +39,7 @@ use backoff::{Backoff, Failure};
 use crd::{Definition, Soon};
 use triggers::Triggers;
 
-/// ClusterDNS that are looked at side by side: more than may ask canaries at once, which takes long.
+/// ClusterDNS that are reconciled at a time: more than may ask canaries at once, which takes long.
 const CONCURRENCY: u16 = 8;
 /// Also when nothing has changed: pods are asked what they run, and that comes by no watch.
 const AGAIN: Duration = Duration::from_secs(30);
@@ -140,12 +140,12 @@ async fn prepare(ctx: &Context) -> Duration {
 
 /// Whether it offers something else than before, and when to ask again.
 async fn read_offers(ctx: &Context) -> anyhow::Result<(bool, Duration)> {
-    let look = offers::read(&ctx.client, ctx.offers()).await?;
-    for why in &look.unread {
+    let read = offers::read(&ctx.client, ctx.offers()).await?;
+    for why in &read.unread {
         tracing::warn!("what the API server offers is not known in full: {why}");
     }
-    ctx.caches.keep_monitoring(&offers::monitoring(&look.offers));
-    Ok((ctx.offered(look.offers), look.again_in()))
+    ctx.caches.keep_monitoring(&offers::monitoring(&read.offers));
+    Ok((ctx.offered(read.offers), read.again_in()))
 }
 
 async fn follow_offers(ctx: &Context, triggers: &Triggers, mut again_in: Duration) {

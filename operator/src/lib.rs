@@ -4,6 +4,9 @@
 //! is a module here, except `check`, which is [`crds::check_resource`]. `observe`, `probe`, `apply` and `report` talk to
 //! the API server or to pods; `decide` and `desired` are pure: the time is an argument.
 
+#![warn(clippy::missing_errors_doc, clippy::unused_async)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::unchecked_time_subtraction))]
+
 pub mod args;
 pub mod settings;
 pub mod controller;

@@ -48,7 +48,7 @@ async fn run(args: &Run) -> anyhow::Result<()> {
     let client = client::client(&args.cluster).await?;
     let metrics = Arc::new(Metrics::default());
     let definition = Arc::new(Definition::default());
-    http::start(args.http, metrics.clone(), definition.clone()).await?;
+    http::start(args.http, metrics.clone(), definition.clone())?;
 
     let name = client::own_name(args.pod_name.as_deref());
     let leadership = Arc::new(Leadership::new(Instant::now));

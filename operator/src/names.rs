@@ -15,7 +15,7 @@ pub const INSTANCE: &str = "clusterdns.dev/instance";
 pub const ADOPTED_BY: &str = "clusterdns.dev/adopted-by";
 /// On a ClusterDNS: another value than when its configuration failed has it tried again at once.
 pub const RETRY: &str = "clusterdns.dev/retry";
-/// On a Secret that listeners may have as their certificate: whoever may change the Secret allows it.
+/// On a Secret that listeners may use as their certificate: the right to change the Secret is the right to allow this.
 pub const CERTIFICATE: &str = "clusterdns.dev/certificate";
 /// On what we create.
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";

@@ -37,7 +37,7 @@ use crate::runtime::read::within;
 use crate::runtime::resources;
 use budget::is_stub;
 
-/// One look.
+/// Reads everything that decisions about this ClusterDNS need.
 ///
 /// # Errors
 /// When something that decisions need could not be read: better none than a wrong one.

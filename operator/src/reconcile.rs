@@ -19,13 +19,13 @@ use crate::report::{changes, report, status};
 /// What came of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Reconciled {
-    /// When to look again although nothing changed.
+    /// When to reconcile again although nothing changed.
     pub again: Option<Duration>,
     /// Everything that was to be written is written.
     pub is_complete: bool,
     /// A canary runs, and whether it answers must be seen soon, whatever else fails.
     pub is_on_trial: bool,
-    /// How long the API server wants to be left alone.
+    /// The `Retry-After` of the API server, if it sent one.
     pub retry_after: Option<Duration>,
 }
 
@@ -79,7 +79,7 @@ pub async fn reconcile(dns: &ClusterDNS, ctx: &Context) -> anyhow::Result<Reconc
     changes.extend(changes::of_addresses(dns.status.as_ref(), &status, (&namespace, &service)));
     report(ctx, dns, status).await?;
     ctx.events.publish_changes(dns, &changes).await;
-    // What a rollout says holds only if it was written; what was not is decided again.
+    // Events of a rollout are true only once its state is written; otherwise it is decided again.
     if !outcome.has_failed(Kind::ConfigMap) {
         ctx.events.publish(dns, &plan.rollout.notices).await;
     }

@@ -28,7 +28,7 @@ pub struct DataPlane {
     pub env: Vec<(String, String)>,
 }
 
-/// What a ClusterDNS may write into pods. Whoever may write one must not get the rights of the namespace by it.
+/// What a ClusterDNS may write into pods. The right to write one must not give the other rights of the namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allowed {
     /// Repositories, and prefixes of repositories that end in `/`; empty: that of the data plane's image.

@@ -17,6 +17,9 @@ pub(super) fn check(config: &Config, violations: &mut Violations) {
 }
 
 /// A34 with what only a cluster knows: the addresses that our Service and listeners turned out to have.
+///
+/// # Errors
+/// The servers of the configuration that have one of these addresses.
 pub fn check_own_addresses(config: &Config, own: &[IpAddr]) -> Result<(), Violations> {
     let mut violations = Violations::default();
     not_ourselves(config, own, &mut violations);

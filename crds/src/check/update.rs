@@ -3,7 +3,10 @@
 use super::violations::{Reason, Violations};
 use crate::ClusterDNSSpec;
 
-/// What is wrong with going from one spec to another.
+/// What is wrong with a change from one spec to another.
+///
+/// # Errors
+/// Each field that cannot be changed and was.
 pub fn check_update(old: &ClusterDNSSpec, new: &ClusterDNSSpec) -> Result<(), Violations> {
     let mut violations = Violations::default();
     let mut refuse = |field: &str, what: &str| {

@@ -141,7 +141,7 @@ impl Stored {
     ///
     /// # Errors
     /// Why it cannot run any more.
-    pub fn configuration(&self) -> Result<Config, crds::config::ConfigError> {
+    pub fn configuration(&self) -> Result<Config, crds::document::ConfigError> {
         Config::from_json(&self.head.configuration).map(|(config, _)| config)
     }
 

@@ -1,7 +1,7 @@
 //! A ClusterDNS object of a folder to the configuration that runs, by the same check as everywhere.
 
 use crds::Config;
-use crds::config::ConfigError;
+use crds::document::ConfigError;
 use serde_json::Value;
 
 use super::objects::documents::Configuration;

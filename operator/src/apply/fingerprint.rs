@@ -1,5 +1,5 @@
-//! The fields of an object that we own, cut out by what the API server wrote down in `managedFields`: whether somebody
-//! has changed one of ours is seen without knowing how the API server defaults and normalises what we send.
+//! The fields of an object that we own, cut out by the `managedFields` that the API server keeps. So a foreign change of
+//! one of them is noticed without knowledge of how the API server defaults and normalises what we send.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 

@@ -43,7 +43,7 @@ pub enum Why {
     FirstTime,
     /// It should say something else now.
     Wanted,
-    /// Somebody has changed a field of ours.
+    /// Another client has changed a field of ours.
     Edited,
 }
 
@@ -136,7 +136,7 @@ fn is_older(kept: &Option<String>, than: &str) -> bool {
     }
 }
 
-/// Which version it is to be written over is no part of what it says: or a change by somebody else would cause a write.
+/// Ignores resourceVersion, or foreign edits would trigger writes.
 fn hash(object: &DynamicObject) -> u64 {
     let mut hasher = DefaultHasher::new();
     let mut object = object.clone();
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(
             why(&wanted("a"), Some(&another)),
             Some(Why::FirstTime),
-            "deleted and created by somebody"
+            "deleted and created by another client"
         );
     }
 

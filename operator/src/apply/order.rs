@@ -9,8 +9,8 @@ use crate::observe::observed::{Child, Observed};
 use crate::observe::pods;
 use crate::runtime::resources;
 
-/// What a failure of these keeps from being written. Everything else goes on: a PodMonitor that is refused must not keep
-/// a repaired configuration from the pods.
+/// The kinds that must be written before this one. If one of them failed, this one waits; everything else is written: a
+/// refused PodMonitor must not keep a repaired configuration from the pods.
 pub(super) const fn needs(kind: Kind) -> &'static [Kind] {
     const RIGHTS: &[Kind] = &[
         Kind::ServiceAccount,
@@ -86,7 +86,7 @@ fn may_go(kind: Kind, desired: &Desired, observed: &Observed) -> bool {
 }
 
 /// Whether what failed keeps something of this kind from being deleted. An autoscaler of which a Deployment has become free
-/// would go on to change it, and so be fought with: it goes whatever else failed.
+/// would continue to change it, against our writes: it is deleted whatever else failed.
 pub(super) fn keeps(failed: &BTreeSet<Kind>, kind: Kind) -> bool {
     match kind {
         Kind::HorizontalPodAutoscaler => {

@@ -84,7 +84,9 @@ fn explained(error: &WriteError) -> String {
             "{error}. It is left as it is and never replaced by itself: undo the change, or delete the object when an \
              interruption suits you"
         ),
-        Some(403) => format!("{error}. The operator's role lacks this right: upgrade the chart"),
+        Some(403) => {
+            format!("{error}. The operator's role does not have this right: upgrade the chart")
+        }
         Some(_) | None => error.to_string(),
     }
 }

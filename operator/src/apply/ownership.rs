@@ -14,7 +14,7 @@ pub(super) enum Ownership {
     Ours,
     /// Of a ClusterDNS of the same name before this one: the garbage collector is about to delete it.
     Previous,
-    /// Somebody else's.
+    /// Foreign.
     Theirs,
 }
 

@@ -1,5 +1,5 @@
-//! What is ever written of somebody else's Service: our key comes into its selector or leaves it, and an annotation says whose
-//! it is, by a merge patch with the version that was looked at; and one that was deleted is created again as it was.
+//! All writes to a foreign Service: a merge patch, with the resourceVersion that was read, adds our key to its selector or
+//! removes it, with the annotation that names the ClusterDNS; and a deleted one is created again as it was.
 
 use k8s_openapi::api::core::v1::Service;
 use kube::Client;
@@ -13,7 +13,7 @@ use crate::runtime::write::{WriteError, Writes};
 /// Sends it.
 ///
 /// # Errors
-/// A conflict when the Service has changed since it was looked at: look again.
+/// A conflict when the Service has changed since it was read: reconcile again.
 pub async fn patch_selector(
     client: &Client,
     writes: &Writes,
@@ -33,7 +33,7 @@ pub async fn patch_selector(
 /// Creates an adopted Service again, as it was.
 ///
 /// # Errors
-/// The API server refuses it: another has one of its addresses, or somebody has created it already.
+/// The API server refuses it: another has one of its addresses, or it was created already.
 pub async fn create_again(
     client: &Client,
     writes: &Writes,

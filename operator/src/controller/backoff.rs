@@ -1,4 +1,4 @@
-//! How long to wait: after failures, longer each time; between two looks at one ClusterDNS, a moment.
+//! How long to wait: after failures, longer each time; between two reconciles of one ClusterDNS, a moment.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 const FIRST: Duration = Duration::from_secs(1);
 /// At most: what was repaired elsewhere is noticed after that time.
 const LONGEST: Duration = Duration::from_secs(60);
-/// Looks begin no closer to each other, so that a burst of changes costs one look, not one each.
+/// Between the beginnings of two reconciles, so that a burst of changes costs one reconcile, not one each.
 const APART: Duration = Duration::from_millis(300);
-/// Nor more often than this for long: somebody who undoes what we write must not get an answer each time (O13).
+/// Nor more often than this for long: a client that undoes what we write must not cause a write each time (O13).
 const SUSTAINED: Duration = Duration::from_secs(1);
-/// Looks beyond that rate, when it was quiet before: a rollout has so many steps that follow each other quickly.
+/// Reconciles beyond that rate, when it was quiet before: a rollout has so many steps that follow each other quickly.
 const BURST: u32 = 15;
-/// A request to wait longer than this is not honoured: an hour without a look is an outage of its own.
+/// A request to wait longer than this is not honoured: an hour without a reconcile is an outage of its own.
 const LONGEST_ASKED: Duration = Duration::from_secs(300);
 /// ClusterDNS that are remembered.
 const MAX_REMEMBERED: usize = 1_000;
@@ -24,7 +24,7 @@ const MAX_REMEMBERED: usize = 1_000;
 struct History {
     failures: u32,
     began: Option<Instant>,
-    /// When the looks so far would have been over at the sustained rate.
+    /// When the reconciles so far would have been over at the sustained rate.
     paid_until: Option<Instant>,
     /// The generation of the spec that failed, and when it may be tried again.
     failed: Option<(Option<i64>, Instant)>,
@@ -35,7 +35,7 @@ struct History {
 pub struct Failure {
     /// The API server asked not to be bothered for so long.
     pub asked: Option<Duration>,
-    /// Something else must be looked at by then; what the API server asks for comes first.
+    /// Something else needs a reconcile by then; what the API server asks for comes first.
     pub at_most: Option<Duration>,
 }
 
@@ -46,9 +46,12 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// A look begins, or how long it has to wait. After a failure only another spec is a reason to be early, or that
-    /// clients are without DNS (`is_urgent`): other changes may come from the failure itself. The sustained rate holds
-    /// always.
+    /// Counts a reconcile as begun, unless it has to wait. After a failure only another spec is a reason to be early, or
+    /// that clients are without DNS (`is_urgent`): other changes may come from the failure itself. The sustained rate
+    /// holds always.
+    ///
+    /// # Errors
+    /// How long the reconcile has to wait.
     pub fn begin(
         &self,
         name: &str,
@@ -68,12 +71,12 @@ impl Backoff {
             if let Some(since) = since
                 && since < APART
             {
-                return Err(APART - since);
+                return Err(APART.saturating_sub(since));
             }
             let paid_until = history.paid_until.map_or(now, |until| until.max(now));
             let ahead = paid_until - now;
             if ahead > SUSTAINED * BURST {
-                return Err(ahead - SUSTAINED * BURST);
+                return Err(ahead.saturating_sub(SUSTAINED * BURST));
             }
             (history.began, history.paid_until) = (Some(now), Some(paid_until + SUSTAINED));
             Ok(())
@@ -195,15 +198,15 @@ mod tests {
     #[test]
     fn o13_somebody_who_undoes_everything_gets_one_look_a_second() {
         let (backoff, begin) = (Backoff::default(), Instant::now());
-        let (mut now, mut looks) = (begin, 0);
+        let (mut now, mut reconciles) = (begin, 0);
         while now < begin + Duration::from_secs(600) {
             match backoff.begin("a", Some(1), false, now) {
-                Ok(()) => looks += 1,
+                Ok(()) => reconciles += 1,
                 Err(wait) => assert!(wait <= SUSTAINED, "{wait:?}"),
             }
             now += Duration::from_millis(10);
         }
-        assert!((600..=600 + BURST + 1).contains(&looks), "{looks}");
+        assert!((600..=600 + BURST + 1).contains(&reconciles), "{reconciles}");
     }
 
     #[test]
@@ -225,7 +228,7 @@ mod tests {
         let soon = now + APART;
         assert_eq!(backoff.begin("a", Some(1), false, soon), Err(wait - APART));
         assert_eq!(backoff.begin("a", Some(1), true, soon), Ok(()));
-        // Without DNS for long, it looks no more often than at other times.
+        // Without DNS for long, it is reconciled no more often than at other times.
         assert!(backoff.begin("a", Some(1), true, soon).is_err());
     }
 }

@@ -20,7 +20,7 @@ use crate::desired::Kind;
 use crate::names;
 use crate::runtime::read::within;
 
-/// How often the kept Services are looked at; that asks nobody.
+/// Between two passes over the kept Services; a pass sends no request.
 const EVERY: Duration = Duration::from_secs(1);
 /// After a failure.
 const RETRY: Duration = Duration::from_secs(10);
@@ -55,7 +55,7 @@ fn by_name(all: &[Arc<ClusterDNS>]) -> BTreeMap<String, Arc<ClusterDNS>> {
     staying.map(|dns| (dns.name_any(), dns.clone())).collect()
 }
 
-/// Whoever is concerned by what others stopped or began to claim: of those that claim one Service or address one may run.
+/// The ClusterDNS that claim the same Service or address as one that was deleted or changed: another may run now.
 fn disputed(
     before: &BTreeMap<String, Arc<ClusterDNS>>,
     now: &BTreeMap<String, Arc<ClusterDNS>>,
@@ -73,8 +73,8 @@ fn disputed(
     gone.chain(come).flat_map(|dns| triggers::rivals(all, dns)).collect()
 }
 
-/// Those that stay. One that is being deleted does not come back, and its pods may go before it does: whoever deletes in
-/// the foreground deletes them first.
+/// Those that stay. One that is being deleted does not come back, and its pods may go before it does: foreground
+/// deletion deletes them first.
 fn instances(ctx: &Context) -> Vec<String> {
     let all = ctx.caches.resources.state();
     all.iter().filter(|dns| stays(dns)).map(|dns| dns.name_any()).collect()

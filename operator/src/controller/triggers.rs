@@ -1,4 +1,4 @@
-//! Which ClusterDNS looks again when something has changed.
+//! Which ClusterDNS is enqueued when something has changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -22,7 +22,7 @@ use crate::observe::ca_bundles;
 /// On an EndpointSlice: whose it is.
 pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
-/// Which ClusterDNS are to look again. Watches never wait for the controller; many changes that concern one are one.
+/// The ClusterDNS to reconcile again. Watches never wait for the controller; many changes that concern one are one entry.
 #[derive(Debug, Default)]
 pub struct Triggers {
     /// Names of those that exist, so never more than there are.
@@ -32,7 +32,7 @@ pub struct Triggers {
 
 impl Triggers {
     /// Something has changed that concerns these, as far as they exist. The others are left alone: with many ClusterDNS
-    /// everything that one of them writes would wake all.
+    /// everything that one of them writes would enqueue all.
     pub fn enqueue(&self, all: &[Arc<ClusterDNS>], names: impl IntoIterator<Item = String>) {
         let exists = |name: &String| all.iter().any(|dns| dns.metadata.name.as_ref() == Some(name));
         let mut concerned = self.concerned.lock().expect("nothing panics while holding this lock");
@@ -84,7 +84,7 @@ pub fn of_slice(all: &[Arc<ClusterDNS>], slice: &EndpointSlice) -> Vec<String> {
     those(all, |dns| names::service(dns) == (namespace.to_owned(), service.to_owned()))
 }
 
-/// Those that something of this kind is about: its owner, and whoever refers to it.
+/// Those that an object of this kind concerns: its owner, and each ClusterDNS that refers to it.
 pub fn of_child(kind: Kind, all: &[Arc<ClusterDNS>], object: &DynamicObject) -> Vec<String> {
     let metadata = object.meta();
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
@@ -218,7 +218,7 @@ mod tests {
     }
 
     /// What the controller is given now.
-    async fn given(triggers: &Arc<Triggers>) -> Vec<String> {
+    fn given(triggers: &Arc<Triggers>) -> Vec<String> {
         let mut stream = Box::pin(triggers.clone().stream());
         let mut given = Vec::new();
         // What is ready comes at the first poll.
@@ -228,23 +228,23 @@ mod tests {
         given
     }
 
-    #[tokio::test]
-    async fn o13_only_those_concerned_look_again_and_many_changes_are_one() {
+    #[test]
+    fn o13_only_those_concerned_are_enqueued_and_many_changes_are_one() {
         let all: Vec<_> = (0..200).map(|n| dns(&format!("d{n}"), json!({}))).collect();
         let triggers = Arc::new(Triggers::default());
         for _ in 0..1_000 {
             triggers.enqueue(&all, ["d7".to_owned(), "d150".to_owned(), "gone".to_owned()]);
         }
-        assert_eq!(given(&triggers).await, ["d150", "d7"]);
-        assert_eq!(given(&triggers).await, [] as [&str; 0], "what was taken is no news");
+        assert_eq!(given(&triggers), ["d150", "d7"]);
+        assert_eq!(given(&triggers), [] as [&str; 0], "each name is taken once");
         triggers.enqueue(&all, ["gone".to_owned()]);
-        assert_eq!(given(&triggers).await, [] as [&str; 0]);
+        assert_eq!(given(&triggers), [] as [&str; 0]);
         triggers.enqueue(&all, all.iter().map(|dns| dns.name_any()));
-        assert_eq!(given(&triggers).await.len(), 200);
+        assert_eq!(given(&triggers).len(), 200);
     }
 
     #[test]
-    fn o3_those_that_claim_the_same_service_or_address_look_again() {
+    fn o3_those_that_claim_the_same_service_or_address_are_enqueued() {
         let all = [
             dns("a", json!({})),
             dns("b", json!({"service": {"name": "dns-b", "clusterIPs": ["10.96.0.10"]}})),

@@ -25,7 +25,7 @@ use crate::settings::Settings;
 /// Nodes up to which every one may have a pod: each pod watches the API server.
 const MAX_NODES_PER_NODE: u32 = 500;
 
-/// No watch shows Secrets, and somebody labels one because this is refused.
+/// No watch covers Secrets, and a person labels one after this refusal.
 const LOOK_FOR_CERTIFICATES: Duration = Duration::from_secs(5);
 
 /// Whether it may; what is refused changes nothing that runs.

@@ -1,6 +1,6 @@
-//! Whose the Service is. Ours is created; somebody else's is adopted when the spec says so: its selector gets one key more
-//! once our pods serve behind it, and loses that key when the spec says so again. Nothing else of it is ever written, at no
-//! moment is it without a ready pod, and whoever resets it is reported, not fought. Pure.
+//! Whose the Service is. Ours is created. A foreign one is adopted when the spec says so: our key is added to its selector
+//! once our pods are ready, and removed when the spec says so. Nothing else of it is written, and it always has a ready
+//! pod. If another client resets the selector, that is reported, and the switch is repeated with back-off. Pure.
 
 mod switch;
 mod deleted;
@@ -27,17 +27,17 @@ use crate::observe::pods;
 /// Pods that must be ready before a Service moves to ours, unless the spec asks for fewer.
 const PODS_TO_SWITCH: u32 = 2;
 
-/// No watch covers the pods of the other DNS server, and somebody waits for them.
-const LOOK_FOR_OTHERS: Duration = Duration::from_secs(5);
+/// No watch covers the pods of the other DNS server, and a person waits for them.
+const LIST_OTHERS_EVERY: Duration = Duration::from_secs(5);
 
 /// What a Service is to this ClusterDNS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// It does not exist, or we created it for this ClusterDNS, or for one of its name that has gone without it.
     Own,
-    /// Somebody else's, and our key is not in its selector.
+    /// Foreign, and our key is not in its selector.
     Foreign,
-    /// Somebody else's, and our key is in its selector.
+    /// Foreign, and our key is in its selector.
     Switched,
 }
 
@@ -103,7 +103,7 @@ fn release(
             shown(service)
         );
         let refusal = Refusal::new("NoOtherServer", "spec.service.adopt", message);
-        return Err(Refusal { again_in: Some(LOOK_FOR_OTHERS), ..refusal });
+        return Err(Refusal { again_in: Some(LIST_OTHERS_EVERY), ..refusal });
     }
     match standing {
         // The labels go only when the selector has lost our key: until then clients would lose the pods that serve them.

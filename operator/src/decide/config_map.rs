@@ -21,9 +21,9 @@ pub(super) struct Current {
     pub(super) stable: Option<String>,
     /// Its format.
     pub(super) format: Option<u32>,
-    /// `rollout.json`; without one, what stable.json tells.
+    /// `rollout.json`; without one, the revision of stable.json.
     pub(super) state: RolloutState,
-    /// stable.json is not what rollout.json says: somebody else wrote it.
+    /// The revision of stable.json is not the one in rollout.json: another client wrote it.
     pub(super) is_foreign: bool,
 }
 

@@ -25,14 +25,14 @@ pub struct Plan {
 pub enum ServicePlan {
     /// Ours: created and applied by us.
     Own,
-    /// Somebody else's. Its spec is never applied; our pods carry the labels of its selector.
+    /// Foreign. Its spec is never applied; our pods carry the labels of its selector.
     Adopted {
         /// Labels of its present selector without our own key: what our pods carry besides ours.
         labels: BTreeMap<String, String>,
-        /// One merge patch, with the resourceVersion that was looked at.
+        /// One merge patch, with the resourceVersion that was read.
         patch: Option<SelectorPatch>,
     },
-    /// Somebody else's, adopted, and deleted: created again as it was, without an owner, so that it stays somebody else's.
+    /// Foreign, adopted, and deleted: created again as it was, without an owner, so that it stays foreign.
     Recreated {
         /// Labels of its selector without our own key: what our pods carry besides ours.
         labels: BTreeMap<String, String>,
@@ -43,7 +43,7 @@ pub enum ServicePlan {
     Released {
         /// Labels that our pods still carry: until the selector has lost our key.
         labels: BTreeMap<String, String>,
-        /// One merge patch, with the resourceVersion that was looked at.
+        /// One merge patch, with the resourceVersion that was read.
         patch: Option<SelectorPatch>,
     },
 }
@@ -51,7 +51,7 @@ pub enum ServicePlan {
 /// A change of an adopted Service's selector and annotation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SelectorPatch {
-    /// The Service as it was looked at; another version refuses the patch.
+    /// The resourceVersion that was read; the API server refuses the patch on any other.
     pub resource_version: String,
     /// Adds our key (true) or removes it.
     pub add: bool,
@@ -73,7 +73,7 @@ pub enum Size {
         /// Average queries per second, where the metrics API offers them.
         queries_per_second: Option<u32>,
         /// What runs now and must be held under a second field manager before ours lets go; for a Deployment that does not
-        /// exist yet: what ours creates it with, to be handed over at the next look.
+        /// exist yet: what ours creates it with, to be handed over by the next reconcile.
         hold: Option<u32>,
     },
     /// A DaemonSet.
@@ -93,15 +93,15 @@ pub struct RolloutPlan {
     pub desired_revision: String,
     /// Whether RBAC must be wide enough for both documents: pods are watched by either.
     pub needs_pods: bool,
-    /// When to look again although nothing changed.
+    /// When to reconcile again although nothing changed.
     pub again_in: Option<Duration>,
-    /// Why nothing can be decided: the operator's own trouble.
+    /// Why nothing can be decided: a problem of the operator, not of the canary.
     pub held: Option<String>,
-    /// What to tell people now, once.
+    /// Events to publish now, once each.
     pub notices: Vec<Notice>,
 }
 
-/// `rollout.json`: all state of a rollout, so that a new leader goes on. Data planes read the first five fields.
+/// `rollout.json`: all state of a rollout, so that a new leader can continue. Data planes read the first five fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RolloutState {
@@ -217,7 +217,7 @@ pub struct Switch {
     /// The resourceVersion of the Service that the last patch was for: if it is still that, the patch was never applied.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub patched_version: String,
-    /// How often in a row somebody took our key out.
+    /// How often in a row another client removed our key.
     #[serde(skip_serializing_if = "is_zero")]
     pub resets: u32,
     /// When the last of these was noticed, RFC 3339.
@@ -246,7 +246,7 @@ pub struct CanaryPod {
     pub process: String,
 }
 
-/// Something people should be told once: a Kubernetes Event.
+/// One Kubernetes Event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     /// A warning, rather than news.
@@ -267,7 +267,7 @@ pub struct Refusal {
     pub field: String,
     /// What is wrong and what to write instead.
     pub message: String,
-    /// When to look again, where no watch tells that it has become right.
+    /// When to reconcile again, where no watch shows that the reason has gone.
     pub again_in: Option<Duration>,
 }
 

@@ -1,6 +1,6 @@
 //! Which revision which pod runs, given what is written, what pods say and `now`. A changed configuration goes to one pod
 //! first; it reaches the others only when that pod was seen to run it and answered as well as they do. Pure: all state is in
-//! rollout.json, so that a new leader goes on where the last one stopped.
+//! rollout.json, so that a new leader continues where the last one stopped.
 
 mod trial;
 mod rounds;
@@ -20,11 +20,11 @@ use crate::observe::pods;
 
 /// Ready pods without which nothing can be compared, so that nothing is tried.
 const PODS_TO_TRY: usize = 2;
-/// Between two looks while there is something to wait for.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// Between two reconciles while there is something to wait for.
+const RECONCILE_EVERY: Duration = Duration::from_secs(2);
 /// For a second pod to be ready, before a configuration goes out untried.
 const WAIT_FOR_SECOND: SignedDuration = SignedDuration::from_secs(60);
-/// So long people are warned of what every pod got; by then the pods themselves say which servers are down.
+/// How long a warning about a configuration stays after every pod got it; by then pods report which servers are down.
 const WARNED_FOR: SignedDuration = SignedDuration::from_secs(600);
 /// Why a configuration goes out untried, or a trial ends.
 const ONE_POD: &str = "it was not tried, because there is one pod only, so that nothing can be compared; with two or more pods \
@@ -48,7 +48,8 @@ pub fn plan(dns: &ClusterDNS, config: &Config, observed: &Observed, now: Timesta
         (plan.state.warning, plan.state.warned_at) = (String::new(), String::new());
     }
     if pods::behind(observed, &plan.state).next().is_some() {
-        plan.again_in = Some(plan.again_in.map_or(LOOK_EVERY, |again| again.min(LOOK_EVERY)));
+        plan.again_in =
+            Some(plan.again_in.map_or(RECONCILE_EVERY, |again| again.min(RECONCILE_EVERY)));
     }
     plan
 }
@@ -145,7 +146,7 @@ fn without_trial(
     }
     let mut plan = keep(written.stable.as_deref().unwrap_or_default(), state);
     plan.state.waits_since = since.to_string();
-    plan.again_in = Some(LOOK_EVERY);
+    plan.again_in = Some(RECONCILE_EVERY);
     plan
 }
 
@@ -155,7 +156,7 @@ fn has_one_pod(dns: &ClusterDNS, observed: &Observed) -> bool {
     progress.is_seen && progress.desired < 2
 }
 
-/// Every pod gets it now, which is a warning: nobody has seen that it answers.
+/// Every pod gets it now, with a warning: no pod has tried it.
 fn untried(asked: &Asked, why: &str) -> RolloutPlan {
     let mut plan = at_once(asked, Some(why));
     for notice in &mut plan.notices {
@@ -169,7 +170,7 @@ fn is_over(since: &str, time: SignedDuration, now: Timestamp) -> bool {
     since.parse::<Timestamp>().is_ok_and(|since| now.duration_since(since) >= time)
 }
 
-/// Somebody else wrote into stable.json: what it was is known only if it is what the spec asks for, or nothing at all.
+/// Another client wrote into stable.json, so it is replaced, except by a revision that failed.
 fn must_be_replaced(written: &Current, asked: &Asked) -> bool {
     written.is_foreign && asked.revision != written.state.failed
 }
@@ -189,7 +190,7 @@ fn at_once(asked: &Asked, why: Option<&str>) -> RolloutPlan {
     }
 }
 
-/// Every pod goes on with what it has.
+/// Every pod keeps what it runs.
 fn keep(stable: &str, state: &RolloutState) -> RolloutPlan {
     // A warning of a canary goes with it.
     let is_warned = !state.warned_at.is_empty();
@@ -205,7 +206,7 @@ fn keep(stable: &str, state: &RolloutState) -> RolloutPlan {
     }
 }
 
-/// The newest format that all running pods know. Silent pods may know as little as what is written now tells.
+/// The newest format that all running pods know. A pod that does not answer is assumed to know the format that is written now.
 fn format(written: &Current, observed: &Observed) -> u32 {
     let known = |pod| match observed.pod_reports.get(pods::uid(pod)).map(|answer| &answer.reported)
     {

@@ -14,7 +14,7 @@ pub(super) fn config_map(of: &Instance<'_>) -> ConfigMap {
         [(STABLE.to_owned(), rollout.stable.clone()), (ROLLOUT.to_owned(), state)].into();
     data.extend(rollout.canary.clone().map(|canary| (CANARY.to_owned(), canary)));
     let mut metadata = of.metadata();
-    // Of two operators that both think they lead, the one that looked at an older state is refused (O9).
+    // Of two operators that both think they lead, the one that read an older state is refused (O9).
     metadata.resource_version =
         of.observed.config_map.as_ref().and_then(|seen| seen.metadata.resource_version.clone());
     ConfigMap { metadata, data: Some(data), ..ConfigMap::default() }

@@ -77,7 +77,7 @@ fn arguments(of: &Instance<'_>) -> Vec<String> {
         format!("--drain-seconds={}", of.dns.spec.drain_seconds),
         "--log-format=json".to_owned(),
     ];
-    // Both families, of which the node may lack one; the data plane's default is the same on port 53.
+    // Both families; the node may have only one of them; the data plane's default is the same on port 53.
     let port = of.service.pod_port;
     if u32::from(port) != DNS_PORT {
         flags.push(format!("--listen=0.0.0.0:{port},[::]:{port}"));

@@ -13,7 +13,7 @@ pub(super) fn disruption_budget(of: &Instance<'_>) -> Option<PodDisruptionBudget
         max_unavailable: written.max_unavailable.or(one),
         min_available,
         selector: Some(of.selector()),
-        // A pod that serves nobody must not keep a node from being drained.
+        // A pod that is not ready must not keep a node from being drained.
         unhealthy_pod_eviction_policy: Some("AlwaysAllow".to_owned()),
     };
     of.plan.budget.then(|| PodDisruptionBudget {

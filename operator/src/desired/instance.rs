@@ -51,7 +51,7 @@ impl Instance<'_> {
         }
     }
 
-    /// Deleting the ClusterDNS deletes its children. Offline there is no uid, so nobody owns what is printed.
+    /// Deleting the ClusterDNS deletes its children. Offline there is no uid, so what is printed has no owner.
     fn owner(&self) -> Option<OwnerReference> {
         Some(OwnerReference {
             api_version: ClusterDNS::api_version(&()).into_owned(),

@@ -15,8 +15,8 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use super::instance::Instance;
 use super::ports::{self, Port};
 
-/// What the pods of scrapers are called by those who package them. Nothing secret is behind HTTP (S11), so that somebody
-/// else's pod may call itself so does no harm.
+/// What the pods of scrapers are called by those who package them. Nothing secret is behind HTTP (S11), so another
+/// pod with such a label does no harm.
 const SCRAPERS: [&str; 5] =
     ["prometheus", "vmagent", "alloy", "grafana-agent", "opentelemetry-collector"];
 /// On a namespace whose pods scrape and have other names.

@@ -21,7 +21,7 @@ const GRACE_AFTER_DRAIN_SECONDS: i64 = 10;
 /// Where pods are spread over: nodes first, and zones where there are any.
 const TOPOLOGIES: [&str; 2] = ["kubernetes.io/hostname", "topology.kubernetes.io/zone"];
 
-/// Whether pods have to be told to keep apart.
+/// Whether the template must spread the pods over nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spread {
     /// Unless the spec says otherwise.

@@ -66,8 +66,8 @@ pub fn of(spec: &ClusterDNSSpec) -> Vec<Port> {
     ports
 }
 
-/// The least port that needs permission, which the pod's sysctl then starts at. Whoever moves DNS to a port that needs
-/// none has a container runtime that refuses sysctls: none is asked for then.
+/// The least port that needs permission, which the pod's sysctl then starts at. A DNS port that needs no
+/// permission is chosen where the container runtime refuses sysctls, so none is set then.
 pub fn unprivileged_from(spec: &ClusterDNSSpec) -> Option<u16> {
     let ports = of(spec);
     let dns = ports.iter().find(|port| port.name == DNS)?;

@@ -113,7 +113,7 @@ const ALERTS: [Alert; 14] = [
         expression: "histogram_quantile(0.99, sum by (le) (rate(clusterdns_event_to_visible_seconds_bucket{{job}}[5m]))) > 1",
         minutes: 10,
         summary: "Changes take more than a second to be visible.",
-        description: "The 99th percentile from an event to its effect in answers: the pods lack CPU, or too much changes.",
+        description: "The 99th percentile from an event to its effect in answers: the pods need more CPU, or too much changes.",
     },
     Alert {
         name: "ClusterDNSConfigurationRejected",

@@ -18,14 +18,14 @@ pub const CONFIGURATION: &str = "/etc/clusterdns/config";
 /// Where the Secrets of listeners are, each in a folder of its name.
 pub const CERTIFICATES: &str = "/etc/clusterdns/certificates";
 
-/// A snapshot has at most 256 MiB; there are the present one, the next one, and one that was rejected. Whoever exceeds
+/// A snapshot has at most 256 MiB; there are the present one, the next one, and one that was rejected. A pod that exceeds
 /// the limit is evicted, so it is no tighter than needed.
 const STATE_LIMIT: &str = "1Gi";
 
 /// The keys of a Secret of type `kubernetes.io/tls`; whatever else is in it is not mounted.
 const KEY_PAIR: [&str; 2] = ["tls.crt", "tls.key"];
 
-/// Names of the Secrets of listeners, each once: those that were looked at and may be mounted.
+/// Names of the Secrets of listeners, each once: those that were read and may be mounted.
 fn certificates<'a>(of: &Instance<'a>) -> BTreeSet<&'a str> {
     let listeners = &of.config.listeners;
     let tls = listeners.tls.iter().map(|tls| tls.certificate.as_str());

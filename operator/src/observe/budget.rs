@@ -1,4 +1,4 @@
-//! How much of the cluster the operator keeps. Whoever may write in a watched namespace can make objects of 1 MiB there, and
+//! How much of the cluster the operator keeps. A user with write access to a watched namespace can make objects of 1 MiB, and
 //! as many as etcd takes. What is beyond the bound is kept as a stub, which says that it exists; it is reported, and read
 //! from the API server when it is needed (K23: memory does not follow what others write).
 
@@ -191,7 +191,7 @@ impl Share {
         if has_room && books.refused.insert((namespace.clone(), what.clone()), octets).is_none() {
             tracing::warn!(
                 "{namespace}/{what} has {octets} octets and is not kept whole: all objects that are kept may have {} together. \
-                 It is read from the API server when it is needed; delete what nobody needs",
+                 It is read from the API server when it is needed; delete what is not needed",
                 self.budget.most
             );
         }

@@ -1,5 +1,5 @@
-//! What watches keep of the cluster, so that looking costs the API server nothing. One watch per kind and namespace
-//! feeds a store and says which ClusterDNS should look again; the store has the change before a look begins.
+//! What watches keep of the cluster, so that a reconcile reads nothing from the API server. One watch per kind and namespace
+//! feeds a store and enqueues the ClusterDNS concerned; the store has the change before their reconcile begins.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
@@ -206,7 +206,7 @@ impl Caches {
         watches.spawn(following)
     }
 
-    /// Everybody looks again when the size of the cluster has changed.
+    /// Every ClusterDNS is reconciled again when the size of the cluster has changed.
     fn watch_nodes(&self) {
         let (nodes, all, triggers) =
             (self.nodes.clone(), self.resources.clone(), self.triggers.clone());
@@ -351,7 +351,7 @@ fn drop_annotations<K: Resource>(object: &mut K) {
 }
 
 /// ConfigMaps of others are kept because a ClusterDNS may refer to one: their binary data, and what `kubectl apply`
-/// wrote into annotations, is read by nobody.
+/// wrote into annotations, is not needed.
 fn keep_what_is_read(object: &mut DynamicObject) {
     if triggers::label(object.meta(), names::INSTANCE).is_some() {
         return;

@@ -19,7 +19,7 @@ const FORBIDDEN: u16 = 403;
 
 /// Secrets of which it is remembered what they were.
 const MAX_REMEMBERED: usize = 2_000;
-/// Octets of why a Secret could not be looked at.
+/// Octets of why a Secret could not be read.
 const MAX_REASON: usize = 200;
 
 /// What each Secret was when it was last seen: an API server that fails for one of them does not change what it is.
@@ -33,7 +33,7 @@ pub struct Certificates {
 pub struct Read {
     /// By name.
     pub found: BTreeMap<String, Certificate>,
-    /// Those that could not be looked at, and why: they are what they were.
+    /// Those that could not be read, and why: the result before counts.
     pub unread: BTreeMap<String, String>,
 }
 

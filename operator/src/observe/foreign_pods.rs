@@ -1,5 +1,5 @@
-//! The pods of the other DNS server: those that the Service would select without our key. They carry labels of somebody
-//! else's choice, so no watch of ours covers them. They are listed only where the Service is about to be left to them, and
+//! The pods of the other DNS server: those that the Service would select without our key. Their labels are not
+//! ours, so no watch of ours covers them. They are listed only where the Service is about to be left to them, and
 //! then as they are now: what a watch cache remembers may be gone.
 
 use anyhow::Context;
@@ -10,7 +10,7 @@ use kube::{Client, ResourceExt};
 use crate::names;
 use crate::runtime::read::within;
 
-/// More pods than any Service of cluster DNS has; the rest is not looked at.
+/// More pods than any Service of cluster DNS has; the rest is not read.
 const PAGE: u32 = 500;
 
 /// Pods that this Service would select without our key and that are not ours.

@@ -15,7 +15,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 
 use crate::desired::kind::Kind;
 
-/// One look at the cluster for one ClusterDNS.
+/// What was read of the cluster for one ClusterDNS.
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
     /// Every other ClusterDNS, for conflicts.
@@ -40,17 +40,17 @@ pub struct Observed {
     pub dns_services: BTreeMap<String, DnsService>,
     /// What the Secrets are that its listeners name.
     pub certificates: BTreeMap<String, Certificate>,
-    /// Those that could not be looked at now, and why: they are taken for what they were.
+    /// Those that could not be read now, and why: the result before counts.
     pub unread_certificates: BTreeMap<String, String>,
     /// Pods of this ClusterDNS, by label.
     pub pods: Vec<Pod>,
     /// Pods that the selector of the Service, without our own key, picks and that are not ours: the other DNS server's.
-    /// Looked for only where the Service is to be left to them.
+    /// Listed only where the Service is to be left to them.
     pub foreign_pods: Vec<Pod>,
     /// What our ready pods said when last asked, by pod uid.
     pub pod_reports: BTreeMap<String, PodReport>,
-    /// The canary's and a stable pod's answers side by side, when a canary runs and was asked in this look: what
-    /// [`crate::probe::compare::compare`] brings, after `pod_reports` of both were read anew.
+    /// The canary's and a stable pod's answers side by side, when a canary runs and was asked in this reconcile: what
+    /// [`crate::probe::compare::compare`] returned, after both pods reported again.
     pub comparison: Option<Comparison>,
     /// Some of the cluster's namespaces and Services, for what a canary is asked: read while one is on trial.
     pub sample: Sample,
@@ -119,7 +119,7 @@ pub enum Certificate {
     OtherType,
     /// It has not the label that allows this use.
     NotMarked,
-    /// The operator may not look.
+    /// The operator may not read it.
     NotReadable,
     /// The API server gave no answer, and none before: it is not mounted.
     Unread,
@@ -136,7 +136,7 @@ pub struct Offers {
     pub custom_metrics: bool,
     /// Minor version of Kubernetes 1.x: PreferSameZone and PreferSameNode are known from 34 on.
     pub minor: u32,
-    /// The served schema of ClusterDNS lacks fields that this operator knows.
+    /// Fields that this operator knows are missing from the served schema of ClusterDNS.
     pub crd_is_outdated: bool,
 }
 
@@ -178,7 +178,7 @@ pub struct Sample {
     /// A few Services of several namespaces.
     pub services: Vec<SampledService>,
     /// Whether the `serviceSelector` of the configuration on trial selects any Service of the cluster. None: it has no
-    /// such selector, or nobody looked.
+    /// such selector, or the API server was not asked.
     pub selects: Option<bool>,
     /// Why nothing could be read.
     pub unread: Option<String>,

@@ -1,6 +1,6 @@
-//! What this API server offers, read every few minutes: kinds come with their CRDs, and CRDs with upgrades. A broken API
-//! behind it is the commonest broken thing in clusters, so nothing here waits for one: its own list of groups tells that
-//! there is a metrics API, and what else cannot be read is taken to be as it was.
+//! What this API server offers, read every few minutes: kinds come with their CRDs, and CRDs with upgrades. A broken
+//! aggregated API is common in clusters, so nothing here waits for one: the API server's own list of groups shows whether
+//! there is a metrics API, and the last known answer counts where another cannot be read.
 
 use std::time::Duration;
 
@@ -16,8 +16,7 @@ use crate::runtime::read::within;
 
 /// How often.
 const EVERY: Duration = Duration::from_secs(300);
-/// While the schema is outdated: somebody is about to apply the new one, and looks whether that helped. And while
-/// something could not be read.
+/// While the schema is outdated, because a person is about to apply the new one; and while something could not be read.
 const SOON: Duration = Duration::from_secs(10);
 const MONITORING: &str = "monitoring.coreos.com";
 const CUSTOM_METRICS: &str = "custom.metrics.k8s.io";
@@ -32,7 +31,7 @@ pub struct Read {
 }
 
 impl Read {
-    /// When to look again.
+    /// Until it is read again.
     pub fn again_in(&self) -> Duration {
         let is_settled = self.unread.is_empty() && !self.offers.crd_is_outdated;
         if is_settled { EVERY } else { SOON }
@@ -110,7 +109,7 @@ async fn crd_is_outdated(client: &Client) -> anyhow::Result<bool> {
     let served = within(all.get(&name)).await;
     let served =
         served.with_context(|| format!("cannot read the CustomResourceDefinition {name}"))?;
-    Ok(lacks(&schema(&served), &schema(&known)))
+    Ok(has_gaps(&schema(&served), &schema(&known)))
 }
 
 fn schema(crd: &CustomResourceDefinition) -> Value {
@@ -120,13 +119,13 @@ fn schema(crd: &CustomResourceDefinition) -> Value {
 }
 
 /// Whether a field that we know is missing, at any depth.
-fn lacks(served: &Value, known: &Value) -> bool {
+fn has_gaps(served: &Value, known: &Value) -> bool {
     let properties = known["properties"].as_object().into_iter().flatten();
     let mut fields = properties.map(|(name, known)| (&served["properties"][name.as_str()], known));
-    fields.any(|(served, known)| served.is_null() || lacks(served, known))
+    fields.any(|(served, known)| served.is_null() || has_gaps(served, known))
         || ["items", "additionalProperties"]
             .iter()
-            .any(|inner| known[inner].is_object() && lacks(&served[inner], &known[inner]))
+            .any(|inner| known[inner].is_object() && has_gaps(&served[inner], &known[inner]))
 }
 
 #[cfg(test)]
@@ -137,19 +136,19 @@ mod tests {
     fn o11_a_served_schema_without_a_field_of_ours_is_outdated_and_a_newer_one_is_not() {
         let known = schema(&crds::v1alpha1::crd());
         assert!(known["properties"]["spec"]["properties"]["stubDomains"].is_object(), "a schema");
-        assert!(!lacks(&known, &known));
+        assert!(!has_gaps(&known, &known));
 
         let mut older = known.clone();
         let server =
             &mut older["properties"]["spec"]["properties"]["stubDomains"]["items"]["properties"];
         server.as_object_mut().unwrap().remove("servers").unwrap();
-        assert!(lacks(&older, &known));
+        assert!(has_gaps(&older, &known));
 
         let mut newer = known.clone();
         newer["properties"]["spec"]["properties"]["fromTheFuture"] =
             serde_json::json!({"type": "string"});
-        assert!(!lacks(&newer, &known));
-        assert!(lacks(&Value::Null, &known), "not served at all");
+        assert!(!has_gaps(&newer, &known));
+        assert!(has_gaps(&Value::Null, &known), "not served at all");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use crate::decide::plan::RolloutState;
 use crate::observe::observed::{Observed, Reported};
 
-/// The label by which a Deployment tells the pods of its templates apart.
+/// The label in which a Deployment writes the template of a pod.
 const TEMPLATE_HASH: &str = "pod-template-hash";
 /// The annotation that orders the ReplicaSets of a Deployment.
 const REPLICA_SET_REVISION: &str = "deployment.kubernetes.io/revision";
@@ -145,7 +145,7 @@ fn of_daemon_set(daemon_set: &DaemonSet) -> Progress {
         exists: true,
         desired: count(Some(status.desired_number_scheduled)),
         updated: count(status.updated_number_scheduled),
-        // A surge is one more pod on a node, which no field of the status counts: `updated` alone tells.
+        // A surge pod is a second one on its node, which no field of the status counts: only `updated` is reliable.
         all: count(status.updated_number_scheduled),
         available: count(Some(status.number_ready)),
         is_seen: is_seen(&daemon_set.metadata, status.observed_generation),

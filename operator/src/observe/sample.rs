@@ -14,7 +14,7 @@ use crate::decide::adoption::cluster_ips;
 use crate::observe::observed::{Sample, SampledService};
 use crate::runtime::read::within;
 
-/// Namespaces whose Services are looked at, spread over all by name.
+/// Namespaces whose Services are read, spread over all by name.
 const NAMESPACES: usize = 12;
 /// Services of each.
 const SERVICES: u32 = 2;

@@ -1,4 +1,4 @@
-//! What `render` assumes of a cluster that it does not look at: two nodes, the newest Kubernetes, Prometheus's kinds,
+//! What `render` assumes of a cluster that it does not read: two nodes, the newest Kubernetes, Prometheus's kinds,
 //! certificates that may be mounted, and the Service that is to be adopted. Decisions are made from it by the same functions as in a cluster.
 
 use std::collections::BTreeMap;

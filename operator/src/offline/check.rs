@@ -14,7 +14,7 @@ use super::warnings::{self, unwise};
 use super::{Outcome, cluster_dns, conflicts, kubelets, text_of};
 use crate::args::{self, Format};
 
-/// Prints what is wrong and unwise to `out`; with `--cluster` it looks at one.
+/// Prints what is wrong and unwise to `out`; with `--cluster` it reads from one too.
 ///
 /// # Errors
 /// Nothing can be written there any more.

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// Files that one run looks at.
+/// Files that one run reads.
 const MAX_FILES: usize = 100_000;
 /// Folders below each other.
 const MAX_DEPTH: usize = 64;
@@ -39,7 +39,7 @@ pub(super) fn named_files(arguments: &[PathBuf]) -> Vec<Result<PathBuf, String>>
     }
     if all.len() > MAX_FILES {
         all.truncate(MAX_FILES);
-        all.push(Err(format!("more than {MAX_FILES} files: the rest was not looked at")));
+        all.push(Err(format!("more than {MAX_FILES} files: the rest was not read")));
     }
     all
 }

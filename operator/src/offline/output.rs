@@ -35,7 +35,7 @@ impl Finding {
             true => format!("{severity}: {reason}: {message}"),
             false => format!("{severity}: {field}: {reason}: {message}"),
         };
-        // Names of fields are as somebody wrote them.
+        // Users write the names of fields, control characters included.
         format!("{file}:{line}: {}", rest.replace(|c: char| c.is_control(), "\u{fffd}"))
     }
 }
@@ -45,9 +45,9 @@ impl Finding {
 pub struct Findings {
     /// In the order of files and lines.
     pub all: Vec<Finding>,
-    /// ClusterDNS that were looked at.
+    /// ClusterDNS that were checked.
     pub checked: usize,
-    /// Files that were looked at.
+    /// Files that were read.
     pub files: usize,
 }
 

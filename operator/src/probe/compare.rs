@@ -28,8 +28,8 @@ use questions::questions;
 /// Questions in progress. About 70 of them at most: a round ends within 15 s even if neither pod ever replies.
 const SIDE_BY_SIDE: usize = 32;
 
-/// Rounds of questions in progress, of all ClusterDNS: one round may take 15 s, and those that are not on trial must be looked
-/// at meanwhile. Fewer than the looks that go on side by side.
+/// Rounds of questions in progress, of all ClusterDNS: one round may take 15 s, and those that are not on trial must be
+/// reconciled meanwhile. Fewer than the reconciles that run at a time.
 const MAX_ROUNDS: usize = 4;
 
 /// Permits for rounds of questions, of which only [`MAX_ROUNDS`] run at a time.
@@ -47,7 +47,7 @@ pub async fn compare(dns: &ClusterDNS, observed: &Observed, rounds: &Rounds) -> 
     let pair = &pair(dns, observed)?;
     let (config, state) = config_map::canary(observed)?;
     let before = config_map::stable(observed);
-    // Who waited for a place would take one from those who ask nothing: it is asked in the next look.
+    // No waiting for a permit: it would occupy a reconcile that asks nothing. The next reconcile asks.
     let Ok(_round) = rounds.0.try_acquire() else {
         return Some(not_asked(&pair.uid, &state.canary));
     };

@@ -1,5 +1,5 @@
-//! What our pods say at `/config`: which configuration they run, what they could not serve, which upstreams are down. It
-//! comes by no watch, so each is asked every 30 s, and every second or so while something is on its way to it.
+//! What our pods report at `/config`: which configuration they run, what they could not serve, which upstreams are down.
+//! No watch brings it, so each pod is asked every 30 s, and about every second while a change is on its way to it.
 
 mod request;
 
@@ -18,11 +18,11 @@ use request::Asker;
 
 /// Pods that are asked at once.
 const SIDE_BY_SIDE: usize = 16;
-/// Of more pods than that, so many speak for all.
+/// Of more pods than that, so many are asked for all.
 const SAMPLE: usize = 50;
-/// A pod that says what it should is asked so often.
+/// Between two requests to a pod that reports what it should.
 const SETTLED: Duration = Duration::from_secs(30);
-/// And one that does not yet, or did not answer.
+/// The same, for one that does not yet, or did not answer.
 const UNSETTLED: Duration = Duration::from_secs(1);
 /// While a canary runs: its answers must be young when it is compared.
 const ON_TRIAL: Duration = Duration::from_secs(2);
@@ -35,7 +35,7 @@ struct Kept {
     at: Instant,
 }
 
-/// What was said, and who asks.
+/// The last report of each pod, and the client that asks.
 #[derive(Debug, Default)]
 pub struct PodReports {
     asker: Asker,
@@ -108,7 +108,7 @@ fn is_due(kept: Option<&Kept>, uid: &str, state: &RolloutState, now: Instant) ->
         (true, true) => ON_TRIAL,
         (true, false) => SETTLED,
     };
-    // A look every 30 s must not find an answer that is 29.9 s old.
+    // A reconcile every 30 s must not find an answer that is 29.9 s old.
     now.saturating_duration_since(kept.at) + UNSETTLED / 2 >= young
 }
 

@@ -1,5 +1,5 @@
-//! What is worth an Event: what was written and why, and how the status has changed. What a rollout has to say comes from
-//! `rollout`. Pure.
+//! What is worth an Event: what was written and why, and how the status has changed. Events of a rollout come from
+//! `decide/rollout`. Pure.
 
 use crds::v1alpha1::ClusterDNSStatus;
 
@@ -25,7 +25,7 @@ fn change(is_warning: bool, reason: &str, message: String) -> Change {
     Change { is_warning, reason: reason.to_owned(), message }
 }
 
-/// What happened in one look: `before` is the status that was reported before it, `status` the one after it.
+/// What happened in one reconcile: `before` is the status that was reported before it, `status` the one after it.
 pub fn of(
     before: Option<&ClusterDNSStatus>,
     status: &ClusterDNSStatus,
@@ -55,7 +55,7 @@ fn of_writes(before: &ClusterDNSStatus, written: &[Written]) -> Vec<Change> {
             }
             Why::Missing => created.push(what.as_str()),
             Why::Edited => {
-                let editor = editor.as_deref().unwrap_or("somebody");
+                let editor = editor.as_deref().unwrap_or("an unknown client");
                 let message = format!(
                     "{editor} changed fields of {what} that are ours: they are as the spec says again"
                 );

@@ -148,7 +148,7 @@ pub fn of(
     }
 }
 
-/// Fields that are accepted and have no effect are named, so that nobody relies on them.
+/// Names the fields that are accepted and have no effect, so that users do not rely on them.
 fn accepted(config: &Config) -> ConditionState {
     let used = without_effect::of(config);
     if used.is_empty() {

@@ -6,8 +6,7 @@ use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 
 use crate::args::Cluster;
 
-/// A client that leaves retrying to those who know what for: a request that is repeated below them would be a write
-/// whose leadership nobody has checked again.
+/// A client that retries nothing by itself: a write that it repeated would not be preceded by the check of leadership.
 ///
 /// # Errors
 /// When nothing names a cluster.

@@ -17,18 +17,18 @@ use axum::routing::get;
 use crate::controller::crd::{ADVICE, Definition};
 use crate::runtime::metrics::Metrics;
 
-/// Serves until the process ends.
+/// Serves until the process ends. Called inside of the runtime.
 ///
 /// # Errors
 /// When the address cannot be had.
-pub async fn start(
+pub fn start(
     address: SocketAddr,
     metrics: Arc<Metrics>,
     definition: Arc<Definition>,
 ) -> anyhow::Result<()> {
     let listener = tokio::net::TcpListener::from_std(bind::bind(address)?)
         .context("cannot listen for HTTP")?;
-    // With port 0 nobody else knows it.
+    // With port 0 this line is the only place that names the port.
     if let Ok(address) = listener.local_addr() {
         tracing::info!(%address, "serving probes and metrics");
     }
@@ -41,7 +41,7 @@ pub async fn start(
     Ok(())
 }
 
-/// Ready also without the definition: another process would lack it just the same.
+/// Ready also while the CustomResourceDefinition is missing: another process would not find it either.
 async fn readyz(State(definition): State<Arc<Definition>>) -> String {
     match definition.is_missing() {
         false => "ok\n".to_owned(),

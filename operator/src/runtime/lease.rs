@@ -125,14 +125,14 @@ impl Elector {
         }
     }
 
-    /// One look and at most one write.
+    /// At most one read, and at most one write.
     async fn try_once(&mut self) -> kube::Result<bool> {
         if self.owner.is_none() {
             self.owner = Some(owner::owner(&self.reviews, &self.namespace).await?);
         }
-        // Counted from before the request: whoever sees the record sees it later.
+        // Counted from before the request: other operators see the record later.
         let started = self.leadership.now();
-        // The holder writes without looking first; a conflict makes it look.
+        // The holder writes without a read before it; a conflict makes it read.
         if !self.is_mine() {
             let lease = self.leases.get_opt(NAME).await?;
             self.observe(lease, started);
@@ -200,7 +200,7 @@ impl Elector {
     }
 }
 
-/// Times in the record are for people: nobody decides by them.
+/// Times in the record are for people; no decision reads them.
 fn spec(holder: &str, duration: Duration, transitions: i32) -> LeaseSpec {
     let now = MicroTime(Timestamp::now());
     LeaseSpec {
@@ -213,7 +213,7 @@ fn spec(holder: &str, duration: Duration, transitions: i32) -> LeaseSpec {
     }
 }
 
-/// Not secret, only different in every process.
+/// Different in every process; it is no secret.
 fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }

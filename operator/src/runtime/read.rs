@@ -1,5 +1,5 @@
-//! Single reads from the API server. A watch may be silent for minutes; a read that is would hold up everything behind it,
-//! and what answers it may be a broken webhook or a server of somebody else's.
+//! Single reads from the API server, with a time limit. A watch may be silent for minutes; a silent read would block
+//! everything behind it. A broken webhook or an aggregated API server of another vendor may be what answers.
 
 use std::time::Duration;
 

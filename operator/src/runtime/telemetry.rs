@@ -1,4 +1,4 @@
-//! Log lines on standard error, as text or JSON. Text that users wrote is escaped by whoever logs it with `?`.
+//! Log lines on standard error, as text or JSON. Text that users wrote is logged with `?`, which escapes it.
 
 use std::io::IsTerminal;
 
@@ -6,7 +6,7 @@ use tracing::Level;
 
 /// Starts logging; once per process.
 pub fn start(is_json: bool, level: Level) {
-    // What libraries do is of interest only when they say that something is wrong; kube's failures are told by us.
+    // Libraries log warnings and errors only. We log the failures of kube ourselves.
     let filter = tracing_subscriber::filter::Targets::new()
         .with_targets([("operator", level), ("clusterdns_operator", level)])
         .with_targets([("kube_runtime", Level::ERROR), ("kube_client", Level::ERROR)])

@@ -1,6 +1,6 @@
-//! What a ClusterDNS may write into its pods (S14): whoever may write one is not to get other rights of the namespace by it.
-//! Images are those that the administrator allows, certificates are Secrets that somebody marked as such, and labels and
-//! annotations reach neither other Services nor what injects containers into pods.
+//! What a ClusterDNS may write into its pods (S14): the right to write one must not give other rights in the namespace.
+//! Images are those that the administrator allows. Certificates are Secrets with the label for it. Labels and annotations
+//! reach neither other Services nor injectors of containers.
 
 use std::collections::BTreeMap;
 

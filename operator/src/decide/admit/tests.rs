@@ -100,7 +100,7 @@ fn o2_an_upstream_that_is_our_own_service_is_refused() {
         refused(&ours, &observed),
         is("UpstreamIsOwnService", "spec.stubDomains[0].servers[1].address")
     );
-    assert_eq!(refused(&ours, &Observed::default()), None, "nobody has that address yet");
+    assert_eq!(refused(&ours, &Observed::default()), None, "no other has that address yet");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! A Service that somebody deleted. Clients have its addresses in resolv.conf until they start again, so it comes back with
-//! these addresses or not at all. Ours is applied again; an adopted one is created as it was and stays somebody else's. Pure.
+//! A Service that was deleted. Clients keep its addresses in resolv.conf until they restart, so it comes back with these
+//! addresses or not at all. Ours is applied again; an adopted one is created as it was and stays foreign. Pure.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -31,7 +31,7 @@ pub(super) fn plan(dns: &ClusterDNS, observed: &Observed) -> Result<ServicePlan,
     }
 }
 
-/// The deleted Service as it was, for a look in which the spec is not acted on: clients ask it whatever the spec says.
+/// The deleted Service as it was, for a reconcile in which the spec is not acted on: clients ask it whatever the spec says.
 pub fn restorable(observed: &Observed) -> Option<Value> {
     config_map::state(observed).service.manifest.filter(|_| observed.service.is_none())
 }
@@ -85,7 +85,7 @@ pub fn last_seen(dns: &ClusterDNS, observed: &Observed) -> LastService {
     }
 }
 
-/// Addresses that clients know and that the Service of this name, which somebody created in its place, does not have.
+/// Addresses that clients know and that the Service of this name, which another client created in its place, does not have.
 pub fn lost_addresses(dns: &ClusterDNS, observed: &Observed) -> Vec<String> {
     let before = config_map::state(observed).service;
     observed.service.as_ref().map(|service| missing(dns, &before, service)).unwrap_or_default()

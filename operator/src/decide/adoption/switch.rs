@@ -1,7 +1,7 @@
 //! When the selector of an adopted Service is changed, what is remembered of that, and who changed it back.
 //!
-//! The memory is in rollout.json: it must outlive a leader, and whoever resets a Service may replace it with every
-//! annotation on it, so that the Service itself cannot be trusted to remember.
+//! The memory is in rollout.json: it must outlive a leader. A client that resets a Service may replace it with
+//! every annotation on it, so the memory cannot be on the Service.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ pub fn remember(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Switch
 fn noticed(dns: &ClusterDNS, before: &Switch, service: &Service, now: Timestamp) -> Switch {
     let version = service.metadata.resource_version.as_deref().unwrap_or_default();
     let was_never_applied = !before.patched_version.is_empty() && before.patched_version == version;
-    // The annotation tells as well, should the memory be lost.
+    // If the memory is lost, the annotation shows it too.
     let is_first_sight = before.resets == 0 && is_annotated(service, dns);
     if (before.is_made && !was_never_applied) || is_first_sight {
         return Switch {
@@ -96,7 +96,7 @@ fn until(switch: &Switch, now: Timestamp) -> Option<Timestamp> {
     Some(last + signed(wait))
 }
 
-/// Somebody took our key out of the selector: who, as far as the API server knows, and when it is put in again.
+/// Another client removed our key from the selector: its field manager, if known, and when the key is added again.
 pub fn reset_by(
     dns: &ClusterDNS,
     observed: &Observed,

@@ -1,4 +1,4 @@
-//! Looks at a Service, and what is decided about its selector.
+//! States of a Service, and what is decided about its selector.
 
 mod deleted;
 
@@ -216,13 +216,13 @@ fn o10_the_key_of_a_cluster_dns_that_is_gone_is_taken_out() {
     assert_eq!(leave(&kube_dns(), &[]), None, "never adopted");
 }
 
-/// Plays looks at a cluster: what is decided is written, as the operator does.
+/// Plays reconciles of a cluster: what is decided is written, as the operator does.
 struct Story {
     observed: Observed,
 }
 
 impl Story {
-    fn look(&mut self, seconds: i64) -> Option<SelectorPatch> {
+    fn reconcile(&mut self, seconds: i64) -> Option<SelectorPatch> {
         let dns = dns(ADOPT);
         let now = at(seconds);
         let service = plan(&dns, &self.observed, now).unwrap();
@@ -248,47 +248,47 @@ impl Story {
 #[test]
 fn o15_a_reset_selector_is_reported_with_its_manager_and_retried_ever_more_seldom() {
     let mut story = Story { observed: with(kube_dns()) };
-    assert_eq!(story.look(0), patched(true));
+    assert_eq!(story.reconcile(0), patched(true));
     story.becomes(switched(), "101");
-    assert_eq!(story.look(1), None);
+    assert_eq!(story.reconcile(1), None);
     assert_eq!(story.reset_by(1), None);
     let mut version = 200;
     let mut now = 10;
     for wait in [60, 120, 240, 480, 960, 1920, 3600, 3600] {
         story.becomes(reset(), &version.to_string());
-        assert_eq!(story.look(now), None, "not fought");
+        assert_eq!(story.reconcile(now), None, "not fought");
         assert_eq!(story.reset_by(now), Some(("kubeadm".to_owned(), Some(now + wait))));
-        assert_eq!(story.look(now + wait - 1), None, "whoever leads remembers");
-        let patch = story.look(now + wait).expect("tried again");
+        assert_eq!(story.reconcile(now + wait - 1), None, "every leader remembers");
+        let patch = story.reconcile(now + wait).expect("tried again");
         assert_eq!(patch.resource_version, version.to_string());
         assert!(patch.add);
         story.becomes(switched(), &(version + 1).to_string());
         now += wait + 10;
-        assert_eq!(story.look(now - 5), None);
+        assert_eq!(story.reconcile(now - 5), None);
         version += 2;
     }
     // It stays for hours: the next one is a first one.
-    assert_eq!(story.look(now + 5 * 3_600), None);
+    assert_eq!(story.reconcile(now + 5 * 3_600), None);
     story.becomes(reset(), "900");
-    assert_eq!(story.look(now + 6 * 3_600), None);
+    assert_eq!(story.reconcile(now + 6 * 3_600), None);
     assert_eq!(story.reset_by(now + 6 * 3_600).unwrap().1, Some(now + 6 * 3_600 + 60));
 }
 
 #[test]
 fn o15_a_patch_that_was_never_applied_is_no_reset() {
     let mut story = Story { observed: with(kube_dns()) };
-    assert_eq!(story.look(0), patched(true));
+    assert_eq!(story.reconcile(0), patched(true));
     // The operator was killed before it wrote: the Service is as it was.
-    assert_eq!(story.look(1), patched(true));
+    assert_eq!(story.reconcile(1), patched(true));
     assert_eq!(story.reset_by(1), None);
 }
 
 #[test]
 fn o15_a_service_replaced_with_its_annotations_is_not_fought_either() {
     let mut story = Story { observed: with(kube_dns()) };
-    assert_eq!(story.look(0), patched(true));
+    assert_eq!(story.reconcile(0), patched(true));
     story.becomes(kube_dns(), "300");
-    assert_eq!(story.look(1), None);
+    assert_eq!(story.reconcile(1), None);
     assert_eq!(story.reset_by(1).unwrap().1, Some(61));
 }
 

@@ -81,7 +81,7 @@ fn is_apart(since: &str, now: Timestamp) -> bool {
 }
 
 /// Why the operator can judge nothing, whatever a pod does: none of the ready pods answers it.
-pub(super) fn nobody_answers(observed: &Observed) -> Option<String> {
+pub(super) fn no_pod_answers(observed: &Observed) -> Option<String> {
     let answers: Vec<_> = pods::ready(observed)
         .filter_map(|pod| observed.pod_reports.get(pods::uid(pod)))
         .map(|answer| answer.reported.as_ref())

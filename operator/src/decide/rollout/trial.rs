@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 
 use super::rounds::{self, Rounds};
-use super::{Asked, LOOK_EVERY, ONE_POD, PODS_TO_TRY, at_once, is_over, keep, retry, untried};
+use super::{Asked, ONE_POD, PODS_TO_TRY, RECONCILE_EVERY, at_once, is_over, keep, retry, untried};
 use crate::decide::adoption::is_per_node;
 use crate::decide::plan::{CanaryPod, Notice, RolloutPlan, RolloutState};
 use crate::observe::observed::{Comparison, Observed, Reported};
@@ -16,8 +16,8 @@ use crate::text::shortened;
 
 /// Canary pods that may be lost: the third fails the revision.
 const MAX_LOSSES: u32 = 3;
-/// So long after its time is over, a canary that nobody could judge counts as lost. A pod goes back to stable by itself
-/// 300 s after its time, so this comes first.
+/// A canary that was not judged counts as lost so long after the end of its time. A pod goes back to stable by itself
+/// 300 s after that end, so this comes first.
 const OVERDUE: SignedDuration = SignedDuration::from_secs(120);
 /// So long a canary keeps a configuration that the operator cannot judge.
 const HELD_AT_MOST: SignedDuration = SignedDuration::from_secs(300);
@@ -56,7 +56,7 @@ enum Verdict {
 }
 
 impl<'a> Trial<'a> {
-    /// Goes on with the trial of this revision, or begins one.
+    /// Continues the trial of this revision, or begins one.
     pub(super) fn plan(self) -> RolloutPlan {
         let is_on_trial = self.state.canary == self.asked.revision;
         let losses = if is_on_trial { self.state.losses } else { 0 };
@@ -133,7 +133,7 @@ impl<'a> Trial<'a> {
             };
         }
         let unreachable = comparison.and_then(|it| it.unreachable.clone());
-        if let Some(why) = unreachable.or_else(|| rounds::nobody_answers(self.observed)) {
+        if let Some(why) = unreachable.or_else(|| rounds::no_pod_answers(self.observed)) {
             return Verdict::Held { why, is_overdue: self.now >= end + OVERDUE };
         }
         if let Some(worse) = round.confirmed.as_ref().filter(|_| runs_it) {
@@ -150,7 +150,7 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// When it was named, by the clock of whoever named it.
+    /// When it was named, by the clock of the operator that named it.
     fn started(self) -> Option<Timestamp> {
         self.state.started_at.parse().ok()
     }
@@ -159,7 +159,7 @@ impl<'a> Trial<'a> {
         self.observed.pods.iter().find(|pod| pods::uid(pod) == canary.uid)
     }
 
-    /// What was asked of this canary, while it ran this revision, in this look.
+    /// What was asked of this canary, while it ran this revision, in this reconcile.
     fn comparison(self, canary: &CanaryPod) -> Option<&'a Comparison> {
         let runs_it = self.pod(canary).and_then(|pod| self.reported_since(pod, self.started()?));
         runs_it.filter(|reported| reported.revision == self.asked.revision)?;
@@ -181,8 +181,8 @@ impl<'a> Trial<'a> {
         plan
     }
 
-    /// Nothing is decided while the operator cannot judge, but no pod keeps for long what nobody judges: after a while it
-    /// goes back, and the revision is tried again later.
+    /// Nothing is decided while the operator cannot judge, but no pod keeps an unjudged configuration for long: after a
+    /// while it goes back, and the revision is tried again later.
     fn hold(
         self,
         canary: &CanaryPod,
@@ -200,7 +200,7 @@ impl<'a> Trial<'a> {
     }
 
     fn go_on(self, canary: &CanaryPod, left: SignedDuration, state: RolloutState) -> RolloutPlan {
-        let left = Duration::try_from(left).unwrap_or(LOOK_EVERY);
+        let left = Duration::try_from(left).unwrap_or(RECONCILE_EVERY);
         // Named by an operator that did not know of processes.
         let process = match canary.process.as_str() {
             "" => self.pod(canary).map(|pod| self.process(pod)).unwrap_or_default().to_owned(),
@@ -210,7 +210,7 @@ impl<'a> Trial<'a> {
         RolloutPlan {
             canary: Some(self.asked.text.clone()),
             state: RolloutState { canary_pod, ..state },
-            again_in: Some(left.clamp(Duration::from_secs(1), LOOK_EVERY)),
+            again_in: Some(left.clamp(Duration::from_secs(1), RECONCILE_EVERY)),
             ..keep(self.stable, self.state)
         }
     }
@@ -242,17 +242,17 @@ impl<'a> Trial<'a> {
                 restarts: pods::restarts(pod),
                 ..self.failed_before()
             },
-            again_in: Some(LOOK_EVERY),
+            again_in: Some(RECONCILE_EVERY),
             ..keep(self.stable, self.state)
         }
     }
 
-    /// Nobody can try it now. That something was tried or lost is not forgotten, or what takes its pods down, and the next edit
+    /// No pod can try it now. That something was tried or lost is not forgotten, or what takes its pods down, and the next edit
     /// of it, would look like something new in a cluster with too few pods to compare.
     fn wait(self, losses: u32) -> RolloutPlan {
         let mut plan = keep(self.stable, self.state);
-        plan.again_in = Some(LOOK_EVERY);
-        plan.held = rounds::nobody_answers(self.observed);
+        plan.again_in = Some(RECONCILE_EVERY);
+        plan.held = rounds::no_pod_answers(self.observed);
         plan.state = RolloutState { stable: plan.state.stable, ..self.failed_before() };
         if losses > 0 || !self.state.canary.is_empty() {
             plan.state.losses = losses;
@@ -335,7 +335,7 @@ impl<'a> Trial<'a> {
         let mut plan = keep(self.stable, self.state);
         let pod = &canary.name;
         let message = format!(
-            "configuration {} was taken back from pod {pod}: {why}; every pod goes on with {}; it is tried again after a while; \
+            "configuration {} was taken back from pod {pod}: {why}; every pod keeps {}; it is tried again after a while; \
              correct the spec, or set spec.rollout.canary to false to give it to every pod",
             self.asked.revision, self.state.stable
         );

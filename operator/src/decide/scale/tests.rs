@@ -46,7 +46,7 @@ fn o12_proportional_is_the_larger_of_cores_and_nodes_within_bounds() {
     let few = "{proportional: {nodesPerReplica: 1, maxReplicas: 5}}";
     assert_eq!(replicas_of(few, &cluster(500, 8)), 5);
     let one = "{proportional: {minReplicas: 1, maxReplicas: 1}}";
-    assert_eq!(replicas_of(one, &cluster(9, 8)), 1, "the bound that somebody wrote counts most");
+    assert_eq!(replicas_of(one, &cluster(9, 8)), 1, "the bound in the spec counts most");
 }
 
 #[test]

@@ -6,13 +6,13 @@ use hickory_proto::rr::{Name, RecordType};
 
 use super::question::{Expects, Question, is_untouched};
 
-/// Exist always, and are nobody's (RFC 2606). One is enough.
+/// Names that always exist and that no client needs (RFC 2606 section 3). One of them is asked.
 const EXTERNAL: [&str; 3] = ["example.com", "example.net", "example.org"];
 /// Stub domains that are asked for of those that changed: a configuration may have 100.
 const MAX_GROUPS: usize = 16;
 
-/// One question for every stub domain that changed, and one for the default upstreams. Nobody has asked for a name with the
-/// `fresh` label before, so that servers must be asked for it.
+/// One question for every stub domain that changed, and one for the default upstreams. A name with the
+/// `fresh` label is in no cache, so the servers must be asked for it.
 pub(super) fn of(config: &Config, before: &Config, fresh: &str) -> Vec<Question> {
     let changed = config.stub_domains.iter().filter(|stub| !before.stub_domains.contains(stub));
     let mut questions: Vec<Question> = changed

@@ -130,7 +130,7 @@ fn written(config: &Config) -> Vec<(String, IpAddr)> {
         };
         (&record.name, ip)
     });
-    // A name below a wildcard that nobody else writes.
+    // A name below the wildcard that no other record has.
     let asked = |name: &String| name.replacen('*', "clusterdns-canary", 1);
     hosts.chain(records).filter_map(|(name, ip)| Some((asked(name), ip?))).collect()
 }

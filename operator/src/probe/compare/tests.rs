@@ -271,7 +271,7 @@ fn server(address: (&str, u16), truncates: bool, ip: &'static str) -> SocketAddr
     std::thread::spawn(move || {
         let mut buffer = [0; 512];
         while let Ok((length, client)) = udp.recv_from(&mut buffer) {
-            // A reply to somebody else first: it is not what was asked for.
+            // A reply to another question first: it is not what was asked for.
             let mut other = reply(&buffer[..length], false);
             other[0] ^= 0xff;
             let _ = udp.send_to(&other, client);

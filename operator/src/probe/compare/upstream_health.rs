@@ -13,7 +13,7 @@ const CACHED_ERROR: u16 = 13;
 /// Network Error: servers replied, none of them with an answer.
 const ONLY_ERRORS: u16 = 23;
 /// No Reachable Authority.
-const NOBODY_REPLIED: u16 = 22;
+const NO_SERVER_REPLIED: u16 = 22;
 /// Other Error: no server can be asked, or a limit was reached.
 const OTHER: u16 = 0;
 
@@ -24,7 +24,7 @@ pub(super) enum UpstreamHealth {
     Answered,
     /// They reply, with SERVFAIL, REFUSED and the like.
     Errors,
-    /// Nobody replies.
+    /// No server replies.
     Silent,
     /// It does not show.
     Unknown,
@@ -64,7 +64,7 @@ fn one(heard: &Reply) -> UpstreamHealth {
     match (reply.metadata.response_code, code) {
         (ResponseCode::NoError | ResponseCode::NXDomain, _) => UpstreamHealth::Answered,
         (ResponseCode::ServFail, Some(ONLY_ERRORS)) => UpstreamHealth::Errors,
-        (ResponseCode::ServFail, Some(NOBODY_REPLIED)) => UpstreamHealth::Silent,
+        (ResponseCode::ServFail, Some(NO_SERVER_REPLIED)) => UpstreamHealth::Silent,
         (ResponseCode::ServFail, Some(CACHED_ERROR)) if says(reply, SILENCE) => {
             UpstreamHealth::Silent
         }

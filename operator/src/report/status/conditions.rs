@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use crate::text::shortened;
 
-/// Those that we write. Others in a status are somebody else's and stay.
+/// The condition types that we write. Other types in a status are foreign and stay.
 pub const CONDITIONS: [&str; 7] =
     ["Accepted", "Ready", "UpToDate", "Progressing", "Degraded", "Stalled", "Reconciling"];
 

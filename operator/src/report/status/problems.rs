@@ -48,7 +48,7 @@ pub(super) fn problems(
     first.into_iter().flatten().chain(failing).chain(then.into_iter().flatten()).collect()
 }
 
-/// Nobody is answered. The Service is created again by itself unless something stands in the way.
+/// The Service is gone, so clients have no DNS. It is created again unless something stands in the way.
 fn service_gone(
     dns: &ClusterDNS,
     plan: &Plan,
@@ -82,7 +82,8 @@ fn service_gone(
     Some(Problem { reason: "ServiceGone", message, needs_a_person: true })
 }
 
-/// Somebody created the Service in the place of a deleted one. It is served, and clients from before ask nobody.
+/// Another client created the Service in place of a deleted one, with other addresses. It is served; clients that started
+/// before ask addresses that no longer exist.
 fn addresses_changed(dns: &ClusterDNS, observed: &Observed) -> Option<Problem> {
     let lost = adoption::lost_addresses(dns, observed);
     if lost.is_empty() {
@@ -112,7 +113,7 @@ fn apply_failed(applied: &Applied) -> Option<Problem> {
 fn canary_unreachable(dns: &ClusterDNS, plan: &Plan) -> Option<Problem> {
     let why = plan.rollout.held.as_ref()?;
     let state = &plan.rollout.state;
-    // A time, not the time until then: a status that is looked at again must not differ.
+    // A time, not the time until then: an unchanged status must not differ.
     let again = match (state.is_unjudged, state.retry_at.parse::<Timestamp>()) {
         (true, Ok(at)) if plan.rollout.canary.is_none() => format!(
             ". Its pod went back to configuration {}; it is tried again at {at:.0}, or at once after {}",
@@ -153,7 +154,7 @@ fn canary_failed(dns: &ClusterDNS, plan: &Plan) -> Option<Problem> {
         return None;
     }
     let is_on_trial = plan.rollout.canary.is_some();
-    // A time, not the time until then: a status that is looked at again must not differ.
+    // A time, not the time until then: an unchanged status must not differ.
     let again = match state.retry_at.parse::<Timestamp>() {
         Ok(at) if !is_on_trial => {
             format!("it is tried again at {at:.0}, or at once after {}", retry_command(dns))
@@ -220,7 +221,7 @@ fn too_few_pods(dns: &ClusterDNS, observed: &Observed) -> Option<Problem> {
 
 fn selector_reset(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Option<Problem> {
     let (manager, until) = adoption::reset_by(dns, observed, now)?;
-    // The time it was noticed, not the time until then: a status that is looked at again must not differ.
+    // The time it was noticed, not the time until then: an unchanged status must not differ.
     let again = until.map(|until| format!(" not before {until:.0}")).unwrap_or_default();
     problem(
         "SelectorReset",
@@ -284,7 +285,7 @@ fn certificate_unread(observed: &Observed) -> Option<Problem> {
     let all = all.map(|(name, why)| format!("{name} ({why}; {})", effect(name))).collect();
     problem(
         "CertificateUnread",
-        format!("the operator cannot look at these certificates of listeners: {}", named(all)),
+        format!("the operator cannot read these certificates of listeners: {}", named(all)),
     )
 }
 
@@ -294,7 +295,7 @@ fn crd_outdated(observed: &Observed) -> Option<Problem> {
     }
     problem(
         "CRDOutdated",
-        "the CustomResourceDefinition lacks fields that this operator knows, so the API server drops them: apply the \
+        "fields that this operator knows are missing from the CustomResourceDefinition, so the API server drops them: apply the \
          clusterdns.yaml of this version with kubectl apply --server-side"
             .to_owned(),
     )
@@ -311,7 +312,7 @@ fn cache_full(observed: &Observed) -> Option<Problem> {
         "CacheFull",
         format!(
             "the objects that the operator watches are more than it keeps in memory, so it reads some of this namespace each \
-             time it needs them: {}. Delete what nobody needs, or move it to another namespace",
+             time it needs them: {}. Delete what is not needed, or move it to another namespace",
             named(shown.collect())
         ),
     )

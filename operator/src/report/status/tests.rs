@@ -1,4 +1,4 @@
-//! What people, kstatus, Argo CD and Flux read, look by look.
+//! What people, kstatus, Argo CD and Flux read, reconcile by reconcile.
 
 use super::*;
 use crate::decide::config_map;
@@ -31,7 +31,7 @@ fn condition<'a>(status: &'a ClusterDNSStatus, kind: &str) -> Option<&'a Conditi
     status.conditions.iter().find(|condition| condition.type_ == kind)
 }
 
-/// Plays looks at a cluster, as the operator does.
+/// Plays reconciles of a cluster, as the operator does.
 struct Story {
     observed: Observed,
     dns: ClusterDNS,
@@ -48,13 +48,13 @@ impl Story {
         let mut story = Self::new(spec);
         story.observed.service = Some(own_service());
         deploy(&mut story.observed, 2);
-        story.look(0);
+        story.reconcile(0);
         story.pods_follow();
-        story.look(1);
+        story.reconcile(1);
         story
     }
 
-    fn look(&mut self, seconds: i64) -> ClusterDNSStatus {
+    fn reconcile(&mut self, seconds: i64) -> ClusterDNSStatus {
         let now = at(seconds);
         let status = match crds::check_resource(&self.dns) {
             Err(violations) => rejected(&self.dns, &violations, &self.observed, now),
@@ -113,7 +113,7 @@ fn is(story: &Story, expected: &str, computed: Kstatus) {
 #[test]
 fn o14_from_the_first_visit_to_ready() {
     let mut story = Story::new("{}");
-    story.look(0);
+    story.reconcile(0);
     is(
         &story,
         "True=Valid False=ServiceMissing True=RollingOut False=AsExpected",
@@ -125,11 +125,11 @@ fn o14_from_the_first_visit_to_ready() {
         *pod = unready(pod.clone());
     }
     story.observed.deployment.as_mut().unwrap().status.as_mut().unwrap().ready_replicas = Some(0);
-    story.look(1);
+    story.reconcile(1);
     is(&story, "True=Valid False=NoPodReady True=Starting False=AsExpected", Kstatus::InProgress);
     deploy(&mut story.observed, 2);
     story.pods_follow();
-    let status = story.look(2);
+    let status = story.reconcile(2);
     is(&story, "True=Valid True=Serving False=Complete False=AsExpected", Kstatus::Current);
     assert_eq!(status.cluster_ips, ["10.96.0.10"]);
     assert_eq!(status.domain.as_deref(), Some("cluster.local"));
@@ -145,8 +145,8 @@ fn o14_from_the_first_visit_to_ready() {
 #[test]
 fn o14_a_status_of_an_unchanged_cluster_is_the_same_at_every_time() {
     let mut story = Story::settled("{}");
-    let before = story.look(10);
-    assert_eq!(story.look(100_000), before, "so it is not written");
+    let before = story.reconcile(10);
+    assert_eq!(story.reconcile(100_000), before, "so it is not written");
 }
 
 #[test]
@@ -158,11 +158,11 @@ fn o14_a_transition_is_a_change_of_the_value_and_nothing_else() {
     };
     assert_eq!(since(&story, "Ready"), at(0));
     story.applied.failures = vec![("Deployment kube-system/x".to_owned(), "no".to_owned())];
-    story.look(50);
+    story.reconcile(50);
     assert_eq!((since(&story, "Ready"), since(&story, "Degraded")), (at(0), at(50)));
     story.observed.offers.crd_is_outdated = true;
     story.applied.failures.clear();
-    story.look(60);
+    story.reconcile(60);
     is(&story, "True=Valid True=Serving False=Complete True=CRDOutdated", Kstatus::Current);
     assert_eq!(since(&story, "Degraded"), at(50), "another reason is no transition");
 }
@@ -181,7 +181,7 @@ fn o1_a_rejected_spec_is_reported_by_field_and_what_runs_goes_on() {
         (0..15).map(|n| format!("{{address: 10.0.0.{n}, port: 0}}")).collect();
     let stub = |n: u32| format!("{{domain: d{n}.example, servers: [{}]}}", servers.join(", "));
     story.edit(&format!("{{stubDomains: [{}, {}]}}", stub(1), stub(2)));
-    let status = story.look(10);
+    let status = story.reconcile(10);
     is(&story, "False=OutOfRange True=Serving False=NotAccepted True=OutOfRange", Kstatus::Failed);
     assert_eq!(status.violations.len(), 20);
     assert_eq!(status.violations[0].field, "spec.stubDomains[0].servers[0].port");
@@ -194,7 +194,7 @@ fn o1_a_rejected_spec_is_reported_by_field_and_what_runs_goes_on() {
     assert_eq!(status.replicas.unwrap().on_stable_revision, 2);
 
     story.edit("{}");
-    story.look(11);
+    story.reconcile(11);
     is(&story, "True=Valid True=Serving False=Complete False=AsExpected", Kstatus::Current);
 }
 
@@ -202,7 +202,7 @@ fn o1_a_rejected_spec_is_reported_by_field_and_what_runs_goes_on() {
 fn o2_a_refused_spec_is_reported_with_its_reason() {
     let mut story = Story::settled("{}");
     story.edit("{upstreams: {servers: [{address: 10.96.0.10}]}}");
-    let status = story.look(10);
+    let status = story.reconcile(10);
     let expected =
         "False=UpstreamIsOwnService True=Serving False=NotAccepted True=UpstreamIsOwnService";
     is(&story, expected, Kstatus::Failed);
@@ -214,27 +214,27 @@ fn conditions_do_not_flap_during_a_rollout() {
     let mut story = Story::settled("{scaling: {fixed: {replicas: 2}}}");
     // A new image: one more pod, then one less, and for a moment only one is ready.
     story.deployment_status(0, 2);
-    story.look(10);
+    story.reconcile(10);
     is(&story, "True=Valid True=Serving True=RollingOut False=AsExpected", Kstatus::InProgress);
     story.deployment_status(1, 3);
     story.observed.pods.pop();
-    story.look(20);
+    story.reconcile(20);
     is(&story, "True=Valid True=Serving True=RollingOut False=AsExpected", Kstatus::InProgress);
     // Eight more pods that have yet to start are no loss.
     story.edit("{scaling: {fixed: {replicas: 10}}}");
     story.observed.deployment.as_mut().unwrap().spec.as_mut().unwrap().replicas = Some(10);
     story.deployment_status(2, 3);
-    story.look(30);
+    story.reconcile(30);
     is(&story, "True=Valid True=Serving True=RollingOut False=AsExpected", Kstatus::InProgress);
     // A pod that is evicted from a drained node changes nothing.
     let mut story = Story::settled("{}");
     story.observed.pods[0] = unready(story.observed.pods[0].clone());
     story.observed.deployment.as_mut().unwrap().status.as_mut().unwrap().ready_replicas = Some(1);
-    story.look(10);
+    story.reconcile(10);
     is(&story, "True=Valid True=Serving False=Complete False=AsExpected", Kstatus::Current);
     story.observed.pods.clear();
     story.observed.deployment.as_mut().unwrap().status.as_mut().unwrap().ready_replicas = Some(0);
-    story.look(11);
+    story.reconcile(11);
     is(
         &story,
         "True=Valid False=NoPodReady False=Complete True=TooFewPodsReady",
@@ -246,16 +246,16 @@ fn conditions_do_not_flap_during_a_rollout() {
 fn o7_a_canary_is_progress_and_its_failure_waits_for_a_person() {
     let mut story = Story::settled("{}");
     story.edit("{ttlSeconds: 7}");
-    let status = story.look(10);
+    let status = story.reconcile(10);
     is(&story, "True=Valid True=Serving True=CanaryOnTrial False=AsExpected", Kstatus::InProgress);
     let revision = status.revision.unwrap();
     assert_eq!(revision.canary, revision.desired);
     let revision = config(&story.dns).revision();
     says(&mut story.observed, "dns-0", &revision);
     story.observed.comparison = Some(crate::fixtures::compared("dns-0", &revision, false, true));
-    story.look(20);
+    story.reconcile(20);
     is(&story, "True=Valid True=Serving True=CanaryOnTrial False=AsExpected", Kstatus::InProgress);
-    let status = story.look(24);
+    let status = story.reconcile(24);
     is(&story, "True=Valid True=Serving True=TakingOver True=CanaryFailed", Kstatus::Failed);
     assert_eq!(status.revision.clone().unwrap().canary, "");
     assert!(
@@ -265,7 +265,7 @@ fn o7_a_canary_is_progress_and_its_failure_waits_for_a_person() {
             .contains("pod dns-0: example.com. A: SERVFAIL")
     );
     story.pods_follow();
-    story.look(21);
+    story.reconcile(21);
     is(&story, "True=Valid True=Serving False=Complete True=CanaryFailed", Kstatus::Failed);
 }
 
@@ -273,14 +273,14 @@ fn o7_a_canary_is_progress_and_its_failure_waits_for_a_person() {
 fn o14_a_change_is_in_progress_until_every_ready_pod_reports_it() {
     let mut story = Story::settled("{rollout: {canary: false}}");
     story.edit("{rollout: {canary: false}, ttlSeconds: 7}");
-    story.look(10);
+    story.reconcile(10);
     is(&story, "True=Valid True=Serving True=TakingOver False=AsExpected", Kstatus::InProgress);
     story.pods_follow();
-    story.look(11);
+    story.reconcile(11);
     is(&story, "True=Valid True=Serving False=Complete False=AsExpected", Kstatus::Current);
-    // One that cannot be asked keeps nobody waiting.
+    // One that cannot be asked does not delay the condition.
     story.observed.pod_reports.clear();
-    story.look(12);
+    story.reconcile(12);
     is(&story, "True=Valid True=Serving False=Complete False=AsExpected", Kstatus::Current);
 }
 
@@ -289,7 +289,7 @@ fn o14_what_is_unmanaged_shows_what_runs_and_is_on_no_way() {
     let mut story = Story::settled("{ttlSeconds: 5}");
     let runs = config_map::state(&story.observed).stable;
     story.edit("{ttlSeconds: 7, managementState: Unmanaged}");
-    let status = story.look(10);
+    let status = story.reconcile(10);
     assert!(status.conditions.iter().all(|it| CONDITIONS.contains(&it.type_.as_str())));
     let revision = status.revision.unwrap();
     is(&story, "True=Valid True=Serving False=Unmanaged False=AsExpected", Kstatus::Current);
@@ -301,7 +301,7 @@ fn an_object_that_cannot_be_written_is_named() {
     let mut story = Story::settled("{}");
     story.applied.failures =
         vec![("Deployment kube-system/clusterdns-default".to_owned(), "forbidden".to_owned())];
-    let status = story.look(10);
+    let status = story.reconcile(10);
     is(&story, "True=Valid True=Serving False=Complete True=ApplyFailed", Kstatus::Current);
     let message = &condition(&status, "Degraded").unwrap().message;
     assert!(message.contains("Deployment kube-system/clusterdns-default: forbidden"), "{message}");
@@ -311,7 +311,7 @@ fn an_object_that_cannot_be_written_is_named() {
 fn o5_pods_that_refuse_their_configuration_are_named() {
     let mut story = Story::settled("{}");
     reported(&mut story.observed, "dns-1").rejection = Some("format 9".to_owned());
-    let status = story.look(10);
+    let status = story.reconcile(10);
     is(&story, "True=Valid True=Serving False=Complete True=PodsRefuse", Kstatus::Current);
     assert!(condition(&status, "Degraded").unwrap().message.ends_with("dns-1 (format 9)"));
 }
@@ -326,10 +326,10 @@ fn an_upstream_is_down_when_most_pods_say_so() {
             vec!["corp.example 10.0.0.1:53".to_owned()];
     };
     down(&mut story, "dns-0");
-    story.look(10);
+    story.reconcile(10);
     is(&story, "True=Valid True=Serving False=Complete False=AsExpected", Kstatus::Current);
     down(&mut story, "dns-1");
-    let status = story.look(20);
+    let status = story.reconcile(20);
     is(&story, "True=Valid True=Serving False=Complete True=UpstreamDown", Kstatus::Current);
     assert!(condition(&status, "Degraded").unwrap().message.ends_with("corp.example 10.0.0.1:53"));
 }
@@ -340,7 +340,7 @@ fn o15_adoption_is_ready_when_the_service_has_moved_and_not_after_a_reset() {
     story.observed.service = Some(kube_dns());
     story.observed.foreign_pods = vec![foreign_pod()];
     deploy(&mut story.observed, 2);
-    story.look(0);
+    story.reconcile(0);
     is(&story, "True=Valid False=NotSwitched True=Switching False=AsExpected", Kstatus::InProgress);
     story.pods_follow();
     let mut switched = kube_dns();
@@ -350,14 +350,14 @@ fn o15_adoption_is_ready_when_the_service_has_moved_and_not_after_a_reset() {
     switched.metadata.annotations =
         Some([(crate::names::ADOPTED_BY.to_owned(), "default".to_owned())].into());
     story.observed.service = Some(switched.clone());
-    story.look(10);
+    story.reconcile(10);
     is(&story, "True=Valid True=Serving False=Complete False=AsExpected", Kstatus::Current);
 
     let mut reset = switched.clone();
     reset.spec = kube_dns().spec;
     reset.metadata.resource_version = Some("102".to_owned());
     story.observed.service = Some(reset);
-    let status = story.look(20);
+    let status = story.reconcile(20);
     is(
         &story,
         "True=Valid False=NotSwitched True=Switching True=SelectorReset",
@@ -366,15 +366,15 @@ fn o15_adoption_is_ready_when_the_service_has_moved_and_not_after_a_reset() {
     assert!(
         condition(&status, "Degraded").unwrap().message.starts_with("field manager kubeadm took")
     );
-    assert_eq!(story.look(25), status, "reported once");
+    assert_eq!(story.reconcile(25), status, "reported once");
 
     story.observed.service = Some(switched);
-    story.look(90);
+    story.reconcile(90);
     story.edit("{}");
-    story.look(100);
+    story.reconcile(100);
     is(&story, "True=Valid False=Releasing True=Releasing False=AsExpected", Kstatus::InProgress);
     story.observed.service = Some(kube_dns());
-    let status = story.look(101);
+    let status = story.reconcile(101);
     is(&story, "True=Valid True=Released False=Complete False=AsExpected", Kstatus::Current);
     assert!(status.cluster_ips.is_empty(), "it serves at no address any more");
 }
@@ -390,7 +390,7 @@ fn what_pods_skip_is_listed_once_in_one_order_and_at_most_twenty() {
     };
     reported(&mut story.observed, "dns-0").skipped = (0..30).rev().map(object).collect();
     reported(&mut story.observed, "dns-1").skipped = (0..30).map(object).collect();
-    let listed = story.look(10).skipped_objects;
+    let listed = story.reconcile(10).skipped_objects;
     let names: Vec<String> = listed.iter().map(|object| object.name.clone()).collect();
     assert_eq!(names, (0..20).map(|n| format!("s{n:02}")).collect::<Vec<_>>());
     assert!(listed.iter().all(|object| object.reason.len() <= MESSAGE));

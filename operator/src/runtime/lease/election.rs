@@ -9,7 +9,7 @@ use super::DURATION;
 /// The record as it was last read, and since when it has said so by this process's clock.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Seen {
-    /// Who holds it; empty: nobody.
+    /// Who holds it; empty: it is free.
     pub holder: String,
     /// For how long after its last change.
     pub duration: Duration,
@@ -45,7 +45,7 @@ pub enum Move {
     Wait,
 }
 
-/// What was read now, given what was read before. Only a changed record starts the time anew: a touched label does not.
+/// What was read now, given what was read before. Only a changed record restarts the time; a changed label does not.
 pub(super) fn observe(
     before: Option<Seen>,
     spec: LeaseSpec,
@@ -56,7 +56,7 @@ pub(super) fn observe(
         Some(before) if before.spec == spec => before.since,
         Some(_) | None => now,
     };
-    // What somebody else wrote: a nonsensical duration is taken as ours.
+    // Another program may have written it: a duration that makes no sense is read as ours.
     let seconds = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
     Seen {
         holder: spec.holder_identity.clone().unwrap_or_default(),
@@ -107,7 +107,7 @@ mod tests {
         for (what, holder, asked_at, expected) in [
             ("free", "", 0, take()),
             ("ours", "me", 0, renew.clone()),
-            ("ours, and old: nobody else took it", "me", 60, renew),
+            ("ours, and old: no other took it", "me", 60, renew),
             ("another's", "other", 0, Move::Wait),
             ("another's, nearly over", "other", 14, Move::Wait),
             ("another's, over", "other", 15, take()),

@@ -8,8 +8,8 @@ use kube::api::{Api, ObjectMeta, PostParams};
 
 const KIND: &str = "ServiceAccount";
 
-/// Our ServiceAccount in this namespace; none for a person with a kubeconfig, or where the API server is too old to tell.
-/// Everybody may ask who they are.
+/// Our ServiceAccount in this namespace. None: a person with a kubeconfig runs the operator, or the API server is too old
+/// to answer. Every client may ask who it is.
 pub(super) async fn owner(
     reviews: &Api<SelfSubjectReview>,
     namespace: &str,

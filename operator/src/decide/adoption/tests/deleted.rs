@@ -1,4 +1,4 @@
-//! A Service that somebody deleted, look by look.
+//! A Service that was deleted, reconcile by reconcile.
 
 use super::*;
 use crate::decide::config_map;
@@ -7,7 +7,11 @@ use crate::desired::{Desired, Kind};
 use serde_json::Value;
 
 /// What is decided is written, as the operator does.
-fn look(observed: &mut Observed, dns: &ClusterDNS, seconds: i64) -> Result<Plan, &'static str> {
+fn reconcile(
+    observed: &mut Observed,
+    dns: &ClusterDNS,
+    seconds: i64,
+) -> Result<Plan, &'static str> {
     let plan = crate::decide::plan(dns, &config(dns), observed, at(seconds));
     let plan = plan.map_err(|refusal| refusal.reason)?;
     write(observed, &plan.rollout);
@@ -40,17 +44,17 @@ fn o16_a_deleted_service_of_ours_is_applied_with_its_former_addresses() {
     for spec in ["{}", ADOPT] {
         let dns = dns(spec);
         let mut observed = Observed { service: Some(own_service()), ..Observed::default() };
-        let plan = look(&mut observed, &dns, 0).unwrap();
+        let plan = reconcile(&mut observed, &dns, 0).unwrap();
         let before = applied(&observed, &dns, &plan).unwrap();
         assert!(before.get("clusterIPs").is_none(), "the API server chose them: {before}");
         observed.service = None;
         for second in 1..3 {
-            let plan = look(&mut observed, &dns, second).unwrap();
+            let plan = reconcile(&mut observed, &dns, second).unwrap();
             let again = applied(&observed, &dns, &plan).unwrap();
             assert_eq!(again["clusterIPs"], json!(["10.96.0.10"]), "{spec}");
         }
         observed.service = Some(own_service());
-        let plan = look(&mut observed, &dns, 3).unwrap();
+        let plan = reconcile(&mut observed, &dns, 3).unwrap();
         let after = applied(&observed, &dns, &plan).unwrap();
         assert_eq!(after["clusterIPs"], json!(["10.96.0.10"]), "or the field would be let go");
     }
@@ -60,7 +64,7 @@ fn o16_a_deleted_service_of_ours_is_applied_with_its_former_addresses() {
 fn o16_a_service_deleted_while_the_spec_is_refused_is_created_again_as_it_was() {
     for (spec, service) in [("{}", own_service()), (ADOPT, switched())] {
         let mut observed = with(service.clone());
-        look(&mut observed, &dns(spec), 0).unwrap();
+        reconcile(&mut observed, &dns(spec), 0).unwrap();
         assert_eq!(restorable(&observed), None, "it is there");
         observed.service = None;
         let again: Service = serde_json::from_value(restorable(&observed).unwrap()).unwrap();
@@ -73,7 +77,7 @@ fn o16_a_service_deleted_while_the_spec_is_refused_is_created_again_as_it_was() 
 fn o16_addresses_that_rollout_json_lost_are_those_of_the_status() {
     let dns = reported("{}", &["10.96.0.10", "fd00:96::a"]);
     let mut observed = Observed::default();
-    let plan = look(&mut observed, &dns, 0).unwrap();
+    let plan = reconcile(&mut observed, &dns, 0).unwrap();
     let again = applied(&observed, &dns, &plan).unwrap();
     assert_eq!(again["clusterIPs"], json!(["10.96.0.10", "fd00:96::a"]));
     assert_eq!(again["ipFamilyPolicy"], "RequireDualStack");
@@ -85,9 +89,9 @@ fn o16_a_deleted_adopted_service_is_created_as_it_was_and_stays_somebody_elses()
     let mut service = switched();
     service.metadata.labels = Some([("app".to_owned(), "coredns".to_owned())].into());
     let mut observed = with(service.clone());
-    look(&mut observed, &dns, 0).unwrap();
+    reconcile(&mut observed, &dns, 0).unwrap();
     observed.service = None;
-    let plan = look(&mut observed, &dns, 1).unwrap();
+    let plan = reconcile(&mut observed, &dns, 1).unwrap();
     let ServicePlan::Recreated { labels, manifest } = &plan.service else { panic!("{plan:?}") };
     assert_eq!(labels, &kube_dns_label());
     assert_eq!(applied(&observed, &dns, &plan), None, "nothing of it is ours");
@@ -99,7 +103,7 @@ fn o16_a_deleted_adopted_service_is_created_as_it_was_and_stays_somebody_elses()
     // Adopted as before: our key and annotation are in it.
     again.metadata.uid = Some("another".to_owned());
     observed.service = Some(again);
-    let plan = look(&mut observed, &dns, 2).unwrap();
+    let plan = reconcile(&mut observed, &dns, 2).unwrap();
     assert_eq!(plan.service, ServicePlan::Adopted { labels: kube_dns_label(), patch: None });
 }
 
@@ -107,7 +111,7 @@ fn o16_a_deleted_adopted_service_is_created_as_it_was_and_stays_somebody_elses()
 fn o16_one_on_its_way_out_is_not_remembered_in_the_place_of_what_it_was() {
     let dns = dns(ADOPT);
     let mut observed = with(switched());
-    look(&mut observed, &dns, 0).unwrap();
+    reconcile(&mut observed, &dns, 0).unwrap();
     let before = config_map::state(&observed).service;
     let service = observed.service.as_mut().unwrap();
     service.metadata.deletion_timestamp = Some(from(json!("2026-01-01T00:00:00Z")));
@@ -126,16 +130,16 @@ fn o16_what_an_adopted_service_was_being_unknown_the_refusal_has_the_command() {
 #[test]
 fn o16_a_service_of_other_addresses_does_not_make_the_known_ones_forgotten() {
     let mut observed = with(switched());
-    look(&mut observed, &dns(ADOPT), 0).unwrap();
+    reconcile(&mut observed, &dns(ADOPT), 0).unwrap();
     let spec = observed.service.as_mut().unwrap().spec.as_mut().unwrap();
     spec.cluster_ip = Some("10.96.7.7".to_owned());
     spec.cluster_ips = Some(vec!["10.96.7.7".to_owned()]);
-    look(&mut observed, &dns(ADOPT), 1).unwrap();
+    reconcile(&mut observed, &dns(ADOPT), 1).unwrap();
     assert_eq!(lost_addresses(&dns(ADOPT), &observed), ["10.96.0.10"]);
     assert_eq!(config_map::state(&observed).service.cluster_ips, ["10.96.0.10"]);
     // A person says that they are meant.
     let meant = dns("{service: {adopt: true, clusterIPs: [10.96.7.7]}}");
-    look(&mut observed, &meant, 2).unwrap();
+    reconcile(&mut observed, &meant, 2).unwrap();
     assert_eq!(config_map::state(&observed).service.cluster_ips, ["10.96.7.7"]);
     assert_eq!(lost_addresses(&meant, &observed), [] as [String; 0]);
 }
@@ -143,8 +147,8 @@ fn o16_a_service_of_other_addresses_does_not_make_the_known_ones_forgotten() {
 #[test]
 fn o16_what_is_given_back_is_not_remembered() {
     let mut observed = with(switched());
-    look(&mut observed, &dns(ADOPT), 0).unwrap();
-    look(&mut observed, &dns("{}"), 1).unwrap();
+    reconcile(&mut observed, &dns(ADOPT), 0).unwrap();
+    reconcile(&mut observed, &dns("{}"), 1).unwrap();
     assert_eq!(config_map::state(&observed).service, LastService::default());
 }
 

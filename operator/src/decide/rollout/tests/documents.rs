@@ -6,25 +6,25 @@ use super::*;
 fn rights_are_wide_before_a_document_needs_them_and_until_no_pod_runs_one() {
     const VERIFIED: &str = "{podRecords: Verified}";
     let mut story = Story::with_pods(3);
-    assert!(!story.look(1).needs_pods);
+    assert!(!story.reconcile(1).needs_pods);
     story.edit(VERIFIED);
-    let plan = story.look(100);
+    let plan = story.reconcile(100);
     assert!(plan.needs_pods && plan.canary.is_some(), "one pod will need them");
     story.pods_follow();
     story.compare(true, true);
-    story.look(110);
-    assert!(story.look(130).needs_pods);
+    story.reconcile(110);
+    assert!(story.reconcile(130).needs_pods);
     story.pods_follow();
     story.edit("{podRecords: Insecure, rollout: {canary: false}}");
-    assert!(story.look(200).needs_pods, "pods still run the old one");
-    assert!(story.look(201).needs_pods);
+    assert!(story.reconcile(200).needs_pods, "pods still run the old one");
+    assert!(story.reconcile(201).needs_pods);
     says(&mut story.observed, "dns-0", &revision("{podRecords: Insecure}"));
     story.observed.pod_reports.get_mut("dns-1-uid").unwrap().reported = Err("no answer".to_owned());
-    assert!(story.look(202).needs_pods, "one of them may still run it");
+    assert!(story.reconcile(202).needs_pods, "one of them may still run it");
     story.pods_follow();
     // Of more than fifty pods, fifty are asked.
     story.observed.pod_reports.remove("dns-2-uid");
-    assert!(!story.look(203).needs_pods);
+    assert!(!story.reconcile(203).needs_pods);
 }
 
 #[test]
@@ -32,17 +32,17 @@ fn o4_a_foreign_edit_of_the_configuration_is_undone() {
     let mut story = Story::with_pods(3);
     let data = story.observed.config_map.as_mut().unwrap().data.as_mut().unwrap();
     data.insert("stable.json".to_owned(), "{\"format\":1,\"ttlSeconds\":99}".to_owned());
-    let plan = story.look(10);
+    let plan = story.reconcile(10);
     assert_eq!(
         (plan.stable, plan.state.stable),
         (crate::fixtures::config(&dns(OLD)).to_json(), revision(OLD))
     );
     let data = story.observed.config_map.as_mut().unwrap().data.as_mut().unwrap();
     data.remove("rollout.json");
-    assert_eq!(story.look(11).state.stable, revision(OLD));
+    assert_eq!(story.reconcile(11).state.stable, revision(OLD));
     let data = story.observed.config_map.as_mut().unwrap().data.as_mut().unwrap();
     data.insert("stable.json".to_owned(), "not JSON".to_owned());
-    assert_eq!(story.look(12).state.stable, revision(OLD));
+    assert_eq!(story.reconcile(12).state.stable, revision(OLD));
 }
 
 #[test]

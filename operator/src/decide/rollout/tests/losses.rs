@@ -6,28 +6,28 @@ use super::*;
 fn a_lost_canary_is_replaced_and_the_third_loss_fails_the_revision() {
     let mut story = Story::with_pods(5);
     story.edit(NEW);
-    story.look(100);
+    story.reconcile(100);
     story.pods_follow();
     story.remove("dns-0");
-    let plan = story.look(110);
+    let plan = story.reconcile(110);
     assert_eq!(story.canary().as_deref(), Some("dns-1"));
     assert_eq!(
         (plan.state.started_at.as_str(), plan.state.losses),
         (at(110).to_string().as_str(), 1),
-        "anew"
+        "again"
     );
     story.pods_follow();
     story.compare(true, true);
-    assert_eq!(story.look(139).state.stable, revision(OLD), "a whole observation");
+    assert_eq!(story.reconcile(139).state.stable, revision(OLD), "a whole observation");
     // A restart is a loss: what is in memory now is not what was watched.
     story.observed.pods[0] = pod("dns-1", 120, 1);
     story.observed.comparison = None;
-    assert_eq!(story.look(140).state.losses, 2);
+    assert_eq!(story.reconcile(140).state.losses, 2);
     assert_eq!(story.canary().as_deref(), Some("dns-2"));
     story.pods_follow();
     let leaving = json!("2026-01-01T00:00:00Z");
     story.observed.pods[1].metadata.deletion_timestamp = Some(from(leaving));
-    let plan = story.look(150);
+    let plan = story.reconcile(150);
     assert_eq!(plan.state.failed, revision(NEW));
     assert!(plan.state.failure.contains("3 pods in a row"), "{}", plan.state.failure);
 }
@@ -37,50 +37,50 @@ fn a_configuration_that_takes_its_pod_down_never_reaches_the_last_pod() {
     let mut story = Story::with_pods(2);
     story.edit(NEW);
     for round in 0..3 {
-        let begun = story.look(100 + round * 100);
+        let begun = story.reconcile(100 + round * 100);
         let canary = begun.state.canary_pod.expect("two pods are ready").name;
         story.pods_follow();
         let place = story.observed.pods.iter().position(|pod| pods::name(pod) == canary).unwrap();
         let restarts = pods::restarts(&story.observed.pods[place]) + 1;
         story.observed.pods[place] = unready(pod(&canary, 0, restarts));
         for second in 1..60 {
-            let plan = story.look(100 + round * 100 + second);
+            let plan = story.reconcile(100 + round * 100 + second);
             assert_eq!(plan.state.stable, revision(OLD));
             assert_eq!(plan.canary, None, "one ready pod is left, and it keeps what works");
         }
         story.observed.pods[place] = pod(&canary, 100 + round * 100 + 60, restarts);
         story.pods_follow();
     }
-    assert_eq!(story.look(500).state.failed, revision(NEW));
+    assert_eq!(story.reconcile(500).state.failed, revision(NEW));
 }
 
 #[test]
 fn a_canary_that_was_named_by_a_clock_far_ahead_is_named_again() {
     let mut story = Story::with_pods(3);
     story.edit(NEW);
-    story.look(3_600);
+    story.reconcile(3_600);
     story.pods_follow();
     story.compare(true, true);
     // Another leader, whose clock is right: it does not wait for an hour.
-    let plan = story.look(100);
+    let plan = story.reconcile(100);
     assert_eq!((plan.state.losses, plan.state.started_at), (1, at(100).to_string()));
     // A little ahead is waited for.
     story.pods_follow();
     story.compare(true, true);
-    assert_eq!(story.look(80).state.losses, 1);
+    assert_eq!(story.reconcile(80).state.losses, 1);
 }
 
 #[test]
 fn a_canary_that_cannot_be_judged_is_lost_in_the_end() {
     let mut story = Story::with_pods(3);
     story.edit(NEW);
-    story.look(100);
-    assert!(story.look(249).state.losses == 0);
-    assert_eq!(story.look(250).state.losses, 1);
+    story.reconcile(100);
+    assert!(story.reconcile(249).state.losses == 0);
+    assert_eq!(story.reconcile(250).state.losses, 1);
     assert_eq!(story.canary().as_deref(), Some("dns-1"));
 }
 
-/// Its container was started again so quickly that nobody else has noticed.
+/// Its container was started again so quickly that nothing else has noticed.
 fn restart(story: &mut Story, pod: &str, revision: &str) {
     says(&mut story.observed, pod, revision);
     reported(&mut story.observed, pod).process = "another".to_owned();
@@ -94,18 +94,18 @@ fn a_canary_that_restarts_before_anyone_counts_it_is_lost_and_never_judged() {
     {
         let mut story = Story::with_pods(3);
         story.edit(NEW);
-        let named = story.look(100).state.canary_pod.expect("a canary");
+        let named = story.reconcile(100).state.canary_pod.expect("a canary");
         assert_eq!((named.name.as_str(), named.process.as_str()), ("dns-0", "dns-0-process"));
         story.pods_follow();
         story.compare(is_right, true);
         let runs = if rejection.is_some() { OLD } else { NEW };
         restart(&mut story, "dns-0", &revision(runs));
         reported(&mut story.observed, "dns-0").rejection = rejection.map(str::to_owned);
-        let plan = story.look(100 + seconds);
+        let plan = story.reconcile(100 + seconds);
         assert_eq!(plan.state.stable, revision(OLD), "{rejection:?}");
         assert_eq!((plan.state.failed.as_str(), plan.state.losses), ("", 1), "{rejection:?}");
         assert_eq!(story.canary().as_deref(), Some("dns-1"));
-        assert_eq!(plan.state.started_at, at(100 + seconds).to_string(), "anew");
+        assert_eq!(plan.state.started_at, at(100 + seconds).to_string(), "again");
     }
 }
 
@@ -114,12 +114,12 @@ fn a_canary_that_keeps_restarting_quickly_fails_its_revision() {
     let mut story = Story::with_pods(5);
     story.edit(NEW);
     for round in 0..3 {
-        let canary = story.look(100 + round * 10).state.canary_pod.expect("a canary").name;
+        let canary = story.reconcile(100 + round * 10).state.canary_pod.expect("a canary").name;
         story.pods_follow();
         story.compare(true, true);
         restart(&mut story, &canary, &revision(NEW));
     }
-    let plan = story.look(130);
+    let plan = story.reconcile(130);
     assert_eq!(plan.state.failed, revision(NEW));
     assert!(plan.state.failure.contains("was restarted"), "{}", plan.state.failure);
 }
@@ -128,11 +128,11 @@ fn a_canary_that_keeps_restarting_quickly_fails_its_revision() {
 fn a_newer_edit_does_not_go_to_a_canary_that_has_just_restarted() {
     let mut story = Story::with_pods(3);
     story.edit(NEW);
-    story.look(100);
+    story.reconcile(100);
     story.pods_follow();
     restart(&mut story, "dns-0", &revision(NEW));
     story.edit("{ttlSeconds: 9}");
-    story.look(110);
+    story.reconcile(110);
     assert_eq!(story.canary().as_deref(), Some("dns-1"));
 }
 
@@ -141,40 +141,40 @@ fn versions_that_know_nothing_of_processes_go_on_as_before() {
     // A data plane that does not say.
     let mut story = Story::with_pods(3);
     story.edit(NEW);
-    story.look(100);
+    story.reconcile(100);
     story.pods_follow();
     reported(&mut story.observed, "dns-0").process.clear();
     story.compare(true, true);
-    assert_eq!(story.look(101).state.losses, 0);
-    assert_eq!(story.look(130).state.stable, revision(NEW));
+    assert_eq!(story.reconcile(101).state.losses, 0);
+    assert_eq!(story.reconcile(130).state.stable, revision(NEW));
 
-    // An operator that did not ask: its canary goes on, and is known from then on.
+    // An operator that did not ask: its canary stays, and is known from then on.
     let mut story = Story::with_pods(3);
     story.edit(NEW);
-    story.look(100);
+    story.reconcile(100);
     let data = story.observed.config_map.as_mut().unwrap().data.as_mut().unwrap();
     let mut state: serde_json::Value = serde_json::from_str(&data["rollout.json"]).unwrap();
     state["canaryPod"].as_object_mut().unwrap().remove("process").expect("it was remembered");
     data.insert("rollout.json".to_owned(), state.to_string());
     story.pods_follow();
-    let known = story.look(101).state.canary_pod.expect("it goes on");
+    let known = story.reconcile(101).state.canary_pod.expect("it stays");
     assert_eq!((known.name.as_str(), known.process.as_str()), ("dns-0", "dns-0-process"));
     restart(&mut story, "dns-0", &revision(NEW));
-    assert_eq!(story.look(102).state.losses, 1);
+    assert_eq!(story.reconcile(102).state.losses, 1);
 }
 
 #[test]
 fn an_edit_of_a_configuration_that_took_its_pod_down_is_tried_in_its_turn() {
     let mut story = Story::with_pods(2);
     story.edit(NEW);
-    let canary = story.look(100).state.canary_pod.expect("two pods are ready").name;
+    let canary = story.reconcile(100).state.canary_pod.expect("two pods are ready").name;
     story.pods_follow();
     let place = story.observed.pods.iter().position(|pod| pods::name(pod) == canary).unwrap();
     story.observed.pods[place] = unready(pod(&canary, 0, 0));
     const NEXT: &str = "{ttlSeconds: 9}";
     story.edit(NEXT);
     for second in 110..150 {
-        let plan = story.look(second);
+        let plan = story.reconcile(second);
         assert_eq!(
             (plan.state.stable, plan.canary),
             (revision(OLD), None),
@@ -185,10 +185,10 @@ fn an_edit_of_a_configuration_that_took_its_pod_down_is_tried_in_its_turn() {
     // It has gone back, and is ready again.
     story.observed.pods[place] = pod(&canary, 150, 0);
     story.pods_follow();
-    let plan = story.look(151);
+    let plan = story.reconcile(151);
     assert_eq!((plan.state.canary, plan.canary.is_some()), (revision(NEXT), true));
     // Going back to what runs ends it, with one ready pod too.
     story.observed.pods[place] = unready(pod(&canary, 0, 0));
     story.edit(OLD);
-    assert_eq!(story.look(160).state.canary, "");
+    assert_eq!(story.reconcile(160).state.canary, "");
 }

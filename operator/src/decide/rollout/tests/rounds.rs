@@ -8,7 +8,7 @@ use crate::observe::observed::{Check, Outcome};
 fn on_trial() -> Story {
     let mut story = Story::with_pods(3);
     story.edit(NEW);
-    story.look(100);
+    story.reconcile(100);
     story.pods_follow();
     story.compare(true, true);
     story
@@ -24,25 +24,25 @@ fn o17_a_question_that_is_lost_in_one_round_decides_nothing() {
     let mut story = on_trial();
     for (second, what) in [(104, "a.example. A"), (108, "b.example. A"), (112, "a.example. A")] {
         worse(&mut story, what);
-        let plan = story.look(second);
+        let plan = story.reconcile(second);
         assert_eq!((plan.state.failed.as_str(), plan.canary.is_some()), ("", true), "{second}");
     }
     story.compare(true, true);
-    story.look(116);
+    story.reconcile(116);
     worse(&mut story, "a.example. A");
-    assert_eq!(story.look(120).state.failed, "", "it was well in between");
+    assert_eq!(story.reconcile(120).state.failed, "", "it was well in between");
     story.compare(true, true);
-    story.look(126);
-    assert_eq!(story.look(130).state.stable, revision(NEW));
+    story.reconcile(126);
+    assert_eq!(story.reconcile(130).state.stable, revision(NEW));
 }
 
 #[test]
 fn o17_two_rounds_are_apart_whoever_leads() {
     let mut story = on_trial();
     worse(&mut story, "a.example. A");
-    story.look(104);
-    assert_eq!(story.look(107).state.failed, "", "three seconds are one moment");
-    let plan = story.look(108);
+    story.reconcile(104);
+    assert_eq!(story.reconcile(107).state.failed, "", "three seconds are one moment");
+    let plan = story.reconcile(108);
     assert_eq!(plan.state.failed, revision(NEW), "what was seen first is in rollout.json");
     assert!(plan.state.failure.contains("a.example. A: SERVFAIL"), "{}", plan.state.failure);
 }
@@ -59,14 +59,18 @@ fn o17_the_operators_own_trouble_holds_and_is_never_a_loss() {
     let mut story = on_trial();
     for second in (102..240).step_by(2) {
         cut_off(&mut story);
-        let plan = story.look(second);
+        let plan = story.reconcile(second);
         assert_eq!((plan.state.failed.as_str(), plan.state.losses), ("", 0), "{second}");
         assert!(plan.held.is_some_and(|why| why.contains("no route")));
         assert_eq!((plan.state.stable, plan.canary.is_some()), (revision(OLD), true), "{second}");
     }
     story.compare(true, true);
-    story.look(240);
-    assert_eq!(story.look(244).state.stable, revision(NEW), "it goes on when the trouble is over");
+    story.reconcile(240);
+    assert_eq!(
+        story.reconcile(244).state.stable,
+        revision(NEW),
+        "it continues when the problem is over"
+    );
 }
 
 #[test]
@@ -79,22 +83,22 @@ fn o17_no_pod_keeps_what_the_operator_cannot_judge_and_it_is_tried_again() {
         while story.observed.comparison.is_some() {
             now += 2;
             assert!(now < begun + 400, "it stays on its pod");
-            if story.look(now).canary.is_none() {
+            if story.reconcile(now).canary.is_none() {
                 story.observed.comparison = None;
             }
         }
-        let plan = story.look(now);
+        let plan = story.reconcile(now);
         assert_eq!((plan.state.stable, plan.state.losses), (revision(OLD), 0));
         assert!(plan.held.is_some_and(|why| why.contains("no route")), "it is still said");
         story.pods_follow();
-        assert!(story.look(now + minutes * 60 - 1).canary.is_none(), "{minutes}");
+        assert!(story.reconcile(now + minutes * 60 - 1).canary.is_none(), "{minutes}");
         now += minutes * 60;
-        assert!(story.look(now).canary.is_some(), "after {minutes} minutes");
+        assert!(story.reconcile(now).canary.is_some(), "after {minutes} minutes");
         story.pods_follow();
     }
     story.compare(true, true);
-    story.look(now + 26);
-    let plan = story.look(now + 30);
+    story.reconcile(now + 26);
+    let plan = story.reconcile(now + 30);
     assert_eq!((plan.state.stable, plan.state.failed), (revision(NEW), String::new()));
 }
 
@@ -107,14 +111,14 @@ fn o17_a_canary_that_is_not_asked_for_want_of_time_is_no_trouble_and_no_loss() {
     };
     postpone(&mut story);
     for second in (102..250).step_by(2) {
-        let plan = story.look(second);
+        let plan = story.reconcile(second);
         assert_eq!(
             (plan.held, plan.state.losses, plan.canary.is_some()),
             (None, 0, true),
             "{second}"
         );
     }
-    let plan = story.look(250);
+    let plan = story.reconcile(250);
     assert!(plan.canary.is_none() && plan.state.is_unjudged, "the pod goes back in the end");
     assert_eq!((plan.state.stable, plan.state.losses), (revision(OLD), 0));
 }
@@ -126,18 +130,18 @@ fn o17_a_retry_takes_another_pod_so_that_one_bad_node_blocks_no_edit() {
     let mut now = 105;
     for minutes in [5, 10, 20] {
         now += minutes * 60;
-        tried.push(story.look(now).state.canary_pod.expect("it is tried again").name);
+        tried.push(story.reconcile(now).state.canary_pod.expect("it is tried again").name);
         story.pods_follow();
         story.compare(false, true);
-        story.look(now + 1);
+        story.reconcile(now + 1);
         now += 5;
-        assert!(story.look(now).canary.is_none());
+        assert!(story.reconcile(now).canary.is_none());
         story.pods_follow();
     }
     assert_eq!(tried, ["dns-1", "dns-2", "dns-0"]);
     // The next edit does not begin with the pod that failed last, either.
     story.edit("{ttlSeconds: 9}");
-    let next = story.look(now + 1).state.canary_pod.expect("another configuration").name;
+    let next = story.reconcile(now + 1).state.canary_pod.expect("another configuration").name;
     assert_eq!(next, "dns-1");
 }
 
@@ -148,7 +152,7 @@ fn o17_an_operator_that_no_pod_answers_says_so_and_waits() {
     for answer in story.observed.pod_reports.values_mut() {
         answer.reported = Err("http://10.244.0.9:9153/config did not answer within 1 s".to_owned());
     }
-    let plan = story.look(100);
+    let plan = story.reconcile(100);
     assert_eq!((plan.canary, plan.state.stable), (None, revision(OLD)));
     assert!(plan.held.unwrap().contains("none of 3 ready pods says what it runs"));
     // The same in the middle of a trial.
@@ -158,7 +162,7 @@ fn o17_an_operator_that_no_pod_answers_says_so_and_waits() {
         answer.reported = Err("no answer".to_owned());
     }
     for second in 1..100 {
-        let plan = story.look(100 + second * 30);
+        let plan = story.reconcile(100 + second * 30);
         assert_eq!((plan.state.losses, plan.state.stable.as_str()), (0, revision(OLD).as_str()));
         assert!(plan.held.is_some());
     }
@@ -169,24 +173,24 @@ fn o17_a_failed_revision_is_tried_again_after_five_minutes_then_ten_up_to_an_hou
     let mut story = failed();
     let mut now = 105;
     for minutes in [5, 10, 20, 40, 60, 60] {
-        assert_eq!(story.look(now + minutes * 60 - 1).canary, None);
-        let plan = story.look(now + minutes * 60);
+        assert_eq!(story.reconcile(now + minutes * 60 - 1).canary, None);
+        let plan = story.reconcile(now + minutes * 60);
         assert!(plan.canary.is_some(), "after {minutes} minutes");
-        assert_eq!(plan.state.failed, revision(NEW), "what it failed of is still told");
+        assert_eq!(plan.state.failed, revision(NEW), "the failure is still reported");
         now += minutes * 60;
         story.pods_follow();
         story.compare(false, true);
-        story.look(now + 1);
-        assert!(story.look(now + 5).canary.is_none());
+        story.reconcile(now + 1);
+        assert!(story.reconcile(now + 5).canary.is_none());
         now += 5;
         story.pods_follow();
     }
     // The servers are back.
-    story.look(now + 3_600);
+    story.reconcile(now + 3_600);
     story.pods_follow();
     story.compare(true, true);
-    story.look(now + 3_610);
-    let plan = story.look(now + 3_640);
+    story.reconcile(now + 3_610);
+    let plan = story.reconcile(now + 3_640);
     assert_eq!((plan.state.stable, plan.state.failed), (revision(NEW), String::new()));
 }
 
@@ -198,15 +202,15 @@ fn o17_an_annotation_has_a_failed_revision_tried_again_at_once_and_once() {
         annotations.insert(RETRY.to_owned(), value.to_owned());
     };
     annotate(&mut story, "1");
-    assert!(story.look(110).canary.is_some());
+    assert!(story.reconcile(110).canary.is_some());
     story.pods_follow();
     story.compare(false, true);
-    story.look(111);
-    assert!(story.look(115).canary.is_none());
+    story.reconcile(111);
+    assert!(story.reconcile(115).canary.is_none());
     story.pods_follow();
-    assert!(story.look(120).canary.is_none(), "the same value asks for nothing more");
+    assert!(story.reconcile(120).canary.is_none(), "the same value asks for nothing more");
     annotate(&mut story, "2");
-    assert!(story.look(121).canary.is_some());
+    assert!(story.reconcile(121).canary.is_some());
 }
 
 #[test]
@@ -215,11 +219,11 @@ fn o17_people_are_warned_for_a_while_of_what_every_pod_got() {
     let warning = Outcome::Warning("no server of stub domain a, which is new, replies".to_owned());
     let check = Check { what: "a. SOA".to_owned(), outcome: warning };
     story.observed.comparison.as_mut().unwrap().checks.push(check);
-    assert!(story.look(120).state.warning.contains("stub domain a"));
-    let plan = story.look(130);
+    assert!(story.reconcile(120).state.warning.contains("stub domain a"));
+    let plan = story.reconcile(130);
     assert_eq!(plan.state.stable, revision(NEW));
     assert!(plan.notices[0].message.contains("stub domain a, which is new"));
     story.pods_follow();
-    assert!(story.look(700).state.warning.contains("stub domain a"));
-    assert_eq!(story.look(731).state.warning, "");
+    assert!(story.reconcile(700).state.warning.contains("stub domain a"));
+    assert_eq!(story.reconcile(731).state.warning, "");
 }

@@ -13,13 +13,13 @@ fn drained() -> Story {
 #[test]
 fn o17_a_drained_node_is_no_reason_to_skip_the_trial() {
     let mut story = drained();
-    let plan = story.look(100);
+    let plan = story.reconcile(100);
     assert_eq!((plan.state.stable, plan.canary), (revision(OLD), None));
-    assert_eq!(plan.again_in, Some(LOOK_EVERY));
-    assert_eq!(story.look(159).state.stable, revision(OLD));
+    assert_eq!(plan.again_in, Some(RECONCILE_EVERY));
+    assert_eq!(story.reconcile(159).state.stable, revision(OLD));
     story.observed.pods[1] = pod("dns-1", 159, 0);
     story.pods_follow();
-    let plan = story.look(159);
+    let plan = story.reconcile(159);
     assert!(plan.canary.is_some(), "it is tried");
     assert_eq!(plan.state.waits_since, "");
 }
@@ -27,11 +27,11 @@ fn o17_a_drained_node_is_no_reason_to_skip_the_trial() {
 #[test]
 fn o17_after_sixty_seconds_without_a_second_pod_it_goes_out_and_that_is_said() {
     let mut story = drained();
-    story.look(100);
+    story.reconcile(100);
     // Another edit does not begin the minute again.
     story.edit("{ttlSeconds: 9}");
-    story.look(130);
-    let plan = story.look(160);
+    story.reconcile(130);
+    let plan = story.reconcile(160);
     assert_eq!(plan.state.stable, revision("{ttlSeconds: 9}"));
     let notice = &plan.notices[0];
     assert!(notice.is_warning && notice.reason == "ConfigurationUntried", "{notice:?}");
@@ -45,7 +45,7 @@ fn o17_what_failed_never_goes_out_untried() {
         *pod = unready(pod.clone());
     }
     for second in (200..20_000).step_by(30) {
-        let plan = story.look(second);
+        let plan = story.reconcile(second);
         assert_eq!(plan.state.stable, revision(OLD), "{second}");
         assert_eq!(plan.state.failed, revision(NEW), "{second}");
     }
@@ -58,13 +58,13 @@ fn o5_where_every_pod_refuses_what_it_was_given_a_repair_does_not_wait_for_ever(
         reported(&mut story.observed, name).rejection = Some("format 9".to_owned());
     }
     story.edit(NEW);
-    assert!(story.look(100).canary.is_some(), "one runs what all should run: it tries");
+    assert!(story.reconcile(100).canary.is_some(), "one runs what all should run: it tries");
     let mut story = Story::with_pods(3);
     for name in ["dns-0", "dns-1", "dns-2"] {
         reported(&mut story.observed, name).rejection = Some("format 9".to_owned());
     }
     story.edit(NEW);
-    assert_eq!(story.look(100).state.stable, revision(NEW));
+    assert_eq!(story.reconcile(100).state.stable, revision(NEW));
 }
 
 /// What the workload becomes when the spec asks for one pod: this one.
@@ -81,10 +81,10 @@ fn o17_a_trial_ends_when_the_spec_asks_for_one_pod_only() {
     for remaining in ["dns-0", "dns-1"] {
         let mut story = Story::with_pods(3);
         story.edit(NEW);
-        story.look(100);
+        story.reconcile(100);
         story.pods_follow();
         scale_to_one(&mut story, remaining);
-        let plan = story.look(110);
+        let plan = story.reconcile(110);
         assert_eq!((plan.state.stable, plan.canary), (revision(NEW), None), "{remaining}");
         let notice = &plan.notices[0];
         assert!(notice.is_warning && notice.reason == "ConfigurationUntried", "{notice:?}");
@@ -95,17 +95,17 @@ fn o17_a_trial_ends_when_the_spec_asks_for_one_pod_only() {
 fn o17_what_took_pods_down_does_not_reach_the_only_pod() {
     let mut story = Story::with_pods(3);
     story.edit(NEW);
-    story.look(100);
+    story.reconcile(100);
     story.pods_follow();
     story.remove("dns-0");
-    assert_eq!(story.look(110).state.losses, 1);
+    assert_eq!(story.reconcile(110).state.losses, 1);
     story.pods_follow();
     scale_to_one(&mut story, "dns-2");
-    let plan = story.look(120);
+    let plan = story.reconcile(120);
     assert_eq!((plan.state.stable, plan.state.failed), (revision(OLD), revision(NEW)));
     assert!(plan.state.failure.contains("one pod"), "{}", plan.state.failure);
     for second in (121..20_000).step_by(60) {
-        assert_eq!(story.look(second).state.stable, revision(OLD), "{second}");
+        assert_eq!(story.reconcile(second).state.stable, revision(OLD), "{second}");
     }
 }
 
@@ -123,9 +123,12 @@ fn o17_a_workload_that_is_stuck_does_not_keep_configurations_from_its_pods() {
     let status = story.observed.deployment.as_mut().unwrap().status.as_mut().unwrap();
     (status.replicas, status.updated_replicas) = (Some(4), Some(1));
     story.edit(NEW);
-    assert!(story.look(100).canary.is_some(), "the new image cannot be pulled, and clients wait");
+    assert!(
+        story.reconcile(100).canary.is_some(),
+        "the new image cannot be pulled, and clients wait"
+    );
     story.pods_follow();
     story.compare(true, true);
-    story.look(110);
-    assert_eq!(story.look(130).state.stable, revision(NEW));
+    story.reconcile(110);
+    assert_eq!(story.reconcile(130).state.stable, revision(NEW));
 }

@@ -18,7 +18,7 @@ fn waiting(reason: &str, message: &str) -> Value {
 }
 
 fn degraded(story: &mut Story, seconds: i64) -> (String, String) {
-    let status = story.look(seconds);
+    let status = story.reconcile(seconds);
     let condition = condition(&status, "Degraded").unwrap().clone();
     assert_eq!(condition.status, "True", "{}", condition.reason);
     (condition.reason, condition.message)
@@ -52,7 +52,7 @@ fn o19_a_crash_loop_is_said_with_pod_and_exit_code() {
     story.observed.pods[0].status = Some(from(container(5, json!({"running": {}}))));
     assert_eq!(degraded(&mut story, 20), said, "also while it runs for a moment");
     let mut story = with_status(container(1, json!({"running": {}})));
-    story.look(10);
+    story.reconcile(10);
     is(&story, "True=Valid True=Serving False=Complete False=AsExpected", Kstatus::Current);
 }
 
@@ -70,7 +70,7 @@ fn o19_a_pod_that_fits_on_no_node_is_said_after_30_seconds() {
     let unscheduled = json!({"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
         "message": "0/3 nodes are available", "lastTransitionTime": at(0).to_string()}]});
     let mut story = with_status(unscheduled);
-    story.look(29);
+    story.reconcile(29);
     is(&story, "True=Valid True=Serving False=Complete False=AsExpected", Kstatus::Current);
     let (reason, message) = degraded(&mut story, 30);
     assert_eq!(reason, "PodsUnschedulable");
@@ -82,7 +82,7 @@ fn o19_a_pod_that_its_node_refuses_is_said_while_pods_are_missing() {
     let mut story = with_status(
         json!({"phase": "Failed", "reason": "SysctlForbidden", "message": "forbidden sysctl: \"net.x\""}),
     );
-    story.look(10);
+    story.reconcile(10);
     is(&story, "True=Valid True=Serving False=Complete False=AsExpected", Kstatus::Current);
     let workload = story.observed.deployment.as_mut().unwrap();
     workload.status.as_mut().unwrap().ready_replicas = Some(1);
@@ -94,7 +94,7 @@ fn o19_a_pod_that_its_node_refuses_is_said_while_pods_are_missing() {
     );
     let evicted = json!({"phase": "Failed", "reason": "Evicted", "message": "low on memory"});
     story.observed.pods[0].status = Some(from(evicted));
-    story.look(30);
+    story.reconcile(30);
     is(&story, "True=Valid True=Serving False=Complete False=AsExpected", Kstatus::Current);
 }
 

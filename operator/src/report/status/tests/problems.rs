@@ -6,21 +6,21 @@ use super::*;
 fn o16_the_status_keeps_the_addresses_of_a_deleted_service() {
     let mut story = Story::settled("{}");
     story.observed.service = None;
-    let status = story.look(10);
+    let status = story.reconcile(10);
     is(&story, "True=Valid False=ServiceGone False=Complete False=AsExpected", Kstatus::InProgress);
     assert_eq!(status.cluster_ips, ["10.96.0.10"]);
     story.applied.failures = vec![(
         "Service kube-system/kube-dns".to_owned(),
         "provided IP is already allocated".to_owned(),
     )];
-    let status = story.look(11);
+    let status = story.reconcile(11);
     is(&story, "True=Valid False=ServiceGone False=Complete True=ServiceGone", Kstatus::Failed);
     let message = &condition(&status, "Degraded").unwrap().message;
     assert!(message.contains("already allocated"), "{message}");
     assert!(message.contains("kubectl get services -A | grep -wF '10.96.0.10'"), "{message}");
     story.applied.failures.clear();
     story.observed.service = Some(own_service());
-    story.look(12);
+    story.reconcile(12);
     is(&story, "True=Valid True=Serving False=Complete False=AsExpected", Kstatus::Current);
 }
 
@@ -29,7 +29,7 @@ fn o16_while_nothing_is_managed_a_deleted_service_is_reported_with_the_command()
     let mut story = Story::settled("{}");
     story.edit("{managementState: Unmanaged}");
     story.observed.service = None;
-    let status = story.look(10);
+    let status = story.reconcile(10);
     is(&story, "True=Valid False=ServiceGone False=Unmanaged True=ServiceGone", Kstatus::Failed);
     let message = &condition(&status, "Degraded").unwrap().message;
     assert!(message.contains("kubectl patch clusterdns default"), "{message}");
@@ -41,7 +41,7 @@ fn o16_a_service_in_the_place_of_another_with_other_addresses_is_degraded() {
     let spec = story.observed.service.as_mut().unwrap().spec.as_mut().unwrap();
     spec.cluster_ip = Some("10.96.7.7".to_owned());
     spec.cluster_ips = Some(vec!["10.96.7.7".to_owned()]);
-    let status = story.look(10);
+    let status = story.reconcile(10);
     is(
         &story,
         "True=Valid True=Serving False=Complete True=ServiceAddressesChanged",
@@ -55,18 +55,18 @@ fn o16_a_service_in_the_place_of_another_with_other_addresses_is_degraded() {
 fn o17_when_a_failed_configuration_is_tried_again_is_in_the_status() {
     let mut story = Story::settled("{}");
     story.edit("{ttlSeconds: 7}");
-    story.look(10);
+    story.reconcile(10);
     reported(&mut story.observed, "dns-0").rejection = Some("no".to_owned());
-    let status = story.look(20);
+    let status = story.reconcile(20);
     let message = &condition(&status, "Degraded").unwrap().message;
     assert!(message.contains(&format!("tried again at {:.0}", at(320))), "{message}");
     assert!(
         message.contains("kubectl annotate clusterdns default clusterdns.dev/retry="),
         "{message}"
     );
-    assert_eq!(story.look(40), status, "reported once");
+    assert_eq!(story.reconcile(40), status, "reported once");
     reported(&mut story.observed, "dns-0").rejection = None;
-    story.look(321);
+    story.reconcile(321);
     is(&story, "True=Valid True=Serving True=CanaryOnTrial True=CanaryFailed", Kstatus::InProgress);
 }
 
@@ -77,7 +77,7 @@ fn o17_the_operators_own_trouble_is_said_with_what_would_end_it() {
     for answer in story.observed.pod_reports.values_mut() {
         answer.reported = Err("http://10.244.0.9:9153/config did not answer within 1 s".to_owned());
     }
-    let status = story.look(10);
+    let status = story.reconcile(10);
     is(
         &story,
         "True=Valid True=Serving True=WaitingForCanary True=CanaryUnreachable",
@@ -93,18 +93,18 @@ fn o17_the_operators_own_trouble_is_said_with_what_would_end_it() {
 fn o17_a_configuration_that_was_taken_back_unjudged_is_on_its_way_and_says_when() {
     let mut story = Story::settled("{}");
     story.edit("{ttlSeconds: 7}");
-    story.look(10);
+    story.reconcile(10);
     says(&mut story.observed, "dns-0", &config(&story.dns).revision());
     let mut round = crate::fixtures::compared("dns-0", &config(&story.dns).revision(), true, true);
     round.unreachable = Some("it cannot send to the pod: no route to host".to_owned());
     story.observed.comparison = Some(round);
-    story.look(20);
+    story.reconcile(20);
     let held = "True=Valid True=Serving True=CanaryOnTrial True=CanaryUnreachable";
     is(&story, held, Kstatus::InProgress);
-    story.look(160);
+    story.reconcile(160);
     story.observed.comparison = None;
     story.pods_follow();
-    let status = story.look(170);
+    let status = story.reconcile(170);
     let waits = "True=Valid True=Serving True=WaitingForCanary True=CanaryUnreachable";
     is(&story, waits, Kstatus::InProgress);
     let message = condition(&status, "Degraded").unwrap().message.clone();

@@ -18,16 +18,16 @@ fn o14_up_to_date_is_false_from_the_edit_until_every_ready_pod_runs_it() {
     let mut story = Story::settled("{}");
     shows(&story, "True", "AllPodsCurrent");
     story.edit("{ttlSeconds: 7}");
-    story.look(10);
+    story.reconcile(10);
     shows(&story, "False", "CanaryOnTrial");
     story.edit("{rollout: {canary: false}, ttlSeconds: 7}");
-    story.look(11);
+    story.reconcile(11);
     shows(&story, "False", "TakingOver");
     story.pods_follow();
-    story.look(12);
+    story.reconcile(12);
     shows(&story, "True", "AllPodsCurrent");
     story.edit("{ttlSeconds: 5000}");
-    story.look(13);
+    story.reconcile(13);
     shows(&story, "False", "NotAccepted");
 }
 
@@ -40,10 +40,10 @@ fn o14_pods_that_cannot_be_asked_are_not_up_to_date_but_stay_so() {
         }
     };
     silence(&mut story);
-    story.look(10);
+    story.reconcile(10);
     shows(&story, "True", "AllPodsCurrent");
     story.edit("{rollout: {canary: false}, ttlSeconds: 7}");
-    story.look(11);
+    story.reconcile(11);
     shows(&story, "False", "PodsSilent");
 }
 
@@ -51,15 +51,15 @@ fn o14_pods_that_cannot_be_asked_are_not_up_to_date_but_stay_so() {
 fn o14_a_refused_edit_leaves_ready_true_while_the_service_leads_to_our_pods() {
     let mut story = Story::settled("{}");
     story.edit("{ttlSeconds: 5000}");
-    let status = story.look(10);
+    let status = story.reconcile(10);
     let ready = condition(&status, "Ready").unwrap();
     assert_eq!((ready.status.as_str(), ready.reason.as_str()), ("True", "Serving"));
     assert!(ready.message.contains("as an earlier spec says, on 2 pods"), "{}", ready.message);
     story.observed.pods.clear();
-    let status = story.look(11);
+    let status = story.reconcile(11);
     assert_eq!(condition(&status, "Ready").unwrap().status, "False");
     let mut first = Story::new("{ttlSeconds: 5000}");
-    let status = first.look(0);
+    let status = first.reconcile(0);
     assert_eq!(condition(&status, "Ready").unwrap().status, "False", "nothing ran before");
     assert_eq!(kstatus(&first.dns), Kstatus::Failed);
 }
@@ -68,7 +68,7 @@ fn o14_a_refused_edit_leaves_ready_true_while_the_service_leads_to_our_pods() {
 fn o18_fields_without_effect_are_named_by_the_condition_accepted() {
     let Some(row) = without_effect::FIELDS.first() else { return };
     let mut story = Story::settled(row.example);
-    let status = story.look(10);
+    let status = story.reconcile(10);
     let accepted = condition(&status, "Accepted").unwrap();
     assert_eq!(
         (accepted.status.as_str(), accepted.reason.as_str()),
@@ -81,6 +81,6 @@ fn o18_fields_without_effect_are_named_by_the_condition_accepted() {
 fn o18_a_canary_is_observed_for_as_long_as_the_spec_says() {
     let mut story = Story::settled("{rollout: {observeSeconds: 60}}");
     story.edit("{rollout: {observeSeconds: 60}, ttlSeconds: 7}");
-    story.look(10);
+    story.reconcile(10);
     assert_eq!(config_map::state(&story.observed).observe_seconds, 60);
 }

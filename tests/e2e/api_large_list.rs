@@ -10,8 +10,9 @@ use super::api_scripted::{cluster_ip, shop};
 const OCTETS: usize = 1_400_000;
 /// In one page of 500 they would be 280 MB, more than the memory limit of a container.
 const SERVICES: u8 = 200;
-/// The process itself, one object of each kind, and buffers. One page of 50 such objects is larger.
-const MOST_MIB: f64 = 64.0;
+/// The process itself, one object of each kind, buffers, and what the allocator keeps. One page of 50 such objects, held
+/// whole beside the process, is larger: 67 MiB and 20.
+const MOST_MIB: f64 = 80.0;
 
 fn large() -> Vec<Value> {
     let services =

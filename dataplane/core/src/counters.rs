@@ -2,8 +2,11 @@
 
 mod questions;
 
-use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use alloc::sync::Arc;
+use core::net::SocketAddr;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::identity::Identity;
 
 pub use questions::QuestionType;
 
@@ -231,4 +234,19 @@ pub struct ServerCounters {
     pub sent: AtomicU64,
     /// Queries it failed to answer.
     pub failed: AtomicU64,
+}
+
+/// What `respond` counts into, and what CHAOS questions read.
+#[derive(Clone, Copy, Debug)]
+pub struct Counters<'a> {
+    /// The counters of the worker that calls.
+    pub own: &'a WorkerCounters,
+    /// Those of all workers, for CHAOS sums.
+    pub all: &'a [Arc<WorkerCounters>],
+    /// Upstream servers, default group first, each once (A55).
+    pub servers: &'a [Arc<ServerCounters>],
+    /// Of the forward cache (A54).
+    pub cache: &'a CacheCounters,
+    /// Who we are.
+    pub identity: &'a Identity,
 }

@@ -4,14 +4,15 @@
 
 mod objects;
 
-use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use alloc::sync::Arc;
+use core::net::{Ipv4Addr, SocketAddr};
 
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::counters::{CacheCounters, WorkerCounters};
-use crate::decide::respond::{Action, Counters, Identity, respond};
+use crate::counters::{CacheCounters, Counters, WorkerCounters};
+use crate::decide::respond::{Action, respond};
+use crate::identity::Identity;
 use crate::index::Index;
 use crate::object::{Change, Resource};
 use crate::records::{DataSource, Records};

@@ -13,10 +13,12 @@ mod services;
 mod slices;
 mod versions;
 
-use std::sync::Arc;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
 
 pub use export::Export;
-pub(crate) use publishers::MAX_PUBLISHERS;
 
 use crate::index::held::{Held, HeldObjects};
 use crate::index::ports::PortLists;
@@ -212,7 +214,7 @@ impl Index {
     pub fn forget_snapshot(&mut self) -> usize {
         let mut removed = 0;
         for resource in Resource::ALL {
-            let generation = std::mem::take(&mut self.snapshots[resource as usize]);
+            let generation = core::mem::take(&mut self.snapshots[resource as usize]);
             let is_old = |held: &Held| held.generation <= generation;
             if generation == 0 {
                 continue;
@@ -232,12 +234,12 @@ impl Index {
     /// Publishes what has changed, if anything visible has; `now_s` (Unix seconds) becomes the
     /// serial, which always grows.
     pub fn publish(&mut self, now_s: u64) -> Option<Arc<Records>> {
-        if !std::mem::take(&mut self.changed) {
+        if !core::mem::take(&mut self.changed) {
             return None;
         }
         // Serial numbers are 32 bits wide and wrap (RFC 1982); seconds reach that in 2106.
         self.next.serial = (now_s as u32).max(self.next.serial.wrapping_add(1));
-        if std::mem::take(&mut self.configured) {
+        if core::mem::take(&mut self.configured) {
             self.next.configuration_serial = self.next.serial;
         }
         self.published = Arc::new(self.next.clone());

@@ -4,6 +4,10 @@
 //! [`respond`] turns one query and one `Records` into an [`Action`].
 
 #![forbid(unsafe_code)]
+// Without the standard library there is no socket, file, clock, thread or lock to use by mistake.
+#![cfg_attr(not(any(test, feature = "steps")), no_std)]
+
+extern crate alloc;
 
 // In reading order: what goes in,
 mod object;
@@ -21,6 +25,7 @@ mod wire;
 
 // and what all of them use.
 mod counters;
+mod identity;
 mod random;
 mod steps;
 
@@ -29,9 +34,10 @@ mod hostile_tests;
 #[cfg(test)]
 mod testing;
 
-pub use counters::{CacheCounters, QuestionType, Reason, ServerCounters, WorkerCounters};
+pub use counters::{CacheCounters, Counters, QuestionType, Reason, ServerCounters, WorkerCounters};
 pub use decide::resolution::{Resolution, Step, Surroundings};
-pub use decide::respond::{Action, Counters, Forward, Identity, Waiting, respond};
+pub use decide::respond::{Action, Forward, Waiting, respond};
+pub use identity::Identity;
 pub use index::reads::{Reads, Relist};
 pub use index::{Applied, Export, Index};
 pub use object::{
@@ -39,7 +45,7 @@ pub use object::{
     ServiceKind, ServicePort, Slice, SlicePort, TargetRef,
 };
 pub use records::{DataSource, Records};
-pub use relay::cache::{Age, CacheRules, Decision, decide, lifetime_s};
+pub use relay::cache::{Age, CacheAction, CacheRules, cache_action, lifetime_s};
 pub use relay::{
     Cnames, Discard, Freshness, LookupKey, OwnedHead, QueryForm, RelayError, Relayed, ReplyForm,
     ReplyHead, TtlCaps, UpstreamQuery, Verdict, write_chain,

@@ -1,7 +1,9 @@
 //! The slim objects the index is fed with: what DNS needs of a Kubernetes object and nothing else.
 
-use std::fmt;
-use std::net::IpAddr;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::IpAddr;
 
 /// The kinds of object the index holds, each listed and watched on its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -7,10 +7,12 @@
 pub(crate) mod endpoints;
 mod entries;
 pub(crate) mod extra;
+mod needs;
+mod ports;
 pub(crate) mod zone;
 
-use std::cmp::Ordering;
-use std::sync::Arc;
+use alloc::sync::Arc;
+use core::cmp::Ordering;
 
 use foldhash::fast::RandomState;
 
@@ -23,9 +25,11 @@ use crate::wire::address::Address;
 use crate::wire::text::ShortText;
 
 pub(crate) use entries::{
-    ClusterIps, Kind, Listed, NamespaceEntry, PodHolder, Port, Ports, Publisher, Row, RowLabel,
+    ClusterIps, Kind, Listed, MAX_PUBLISHERS, NamespaceEntry, PodHolder, Publisher, Row, RowLabel,
     ServiceEntry, ServiceObject, ServiceWire, SliceEntry,
 };
+pub(crate) use needs::Needs;
+pub(crate) use ports::{Port, PortName, Ports};
 
 /// Where the data of one resource comes from at the moment (§4.4, E51).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,31 +43,6 @@ pub enum DataSource {
     },
     /// A complete list of this process's lifetime.
     Live,
-}
-
-/// A set of resources that an answer depends on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Needs(u8);
-
-impl Needs {
-    pub(crate) const NOTHING: Needs = Needs(0);
-    pub(crate) const SERVICES: Needs = Needs(1 << Resource::Services as u8);
-    pub(crate) const SLICES: Needs = Needs(1 << Resource::EndpointSlices as u8);
-    pub(crate) const NAMESPACES: Needs = Needs(1 << Resource::Namespaces as u8);
-    pub(crate) const PODS: Needs = Needs(1 << Resource::Pods as u8);
-    /// Which names are ours at all (E44).
-    pub(crate) const CONFIGURATION: Needs = Needs(1 << Resource::ALL.len());
-
-    /// Every resource.
-    const OBJECTS: Needs = Needs((1 << Resource::ALL.len()) - 1);
-
-    pub(crate) const fn and(self, other: Needs) -> Needs {
-        Needs(self.0 | other.0)
-    }
-
-    const fn without(self, other: Needs) -> Needs {
-        Needs(self.0 & !other.0)
-    }
 }
 
 /// One published state of the index: readers take one and answer from it.
@@ -224,7 +203,7 @@ impl Records {
 
 /// Hash of wire-form labels.
 pub(crate) fn hash(hasher: &RandomState, wire: &[u8]) -> u32 {
-    use std::hash::{BuildHasher, Hasher};
+    use core::hash::{BuildHasher, Hasher};
     step(wire.len() / 8);
     // Without the length that slices are hashed with: names say themselves where they end.
     let mut state = hasher.build_hasher();

@@ -1,6 +1,8 @@
 //! What the core needs of the configuration, checked beforehand by `crds::check`.
 
-use std::net::IpAddr;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::net::IpAddr;
 
 use ipnet::IpNet;
 

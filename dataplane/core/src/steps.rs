@@ -5,7 +5,7 @@
 
 #[cfg(any(test, feature = "steps"))]
 mod counted {
-    use std::cell::Cell;
+    use core::cell::Cell;
 
     thread_local! {
         static STEPS: Cell<u64> = const { Cell::new(0) };

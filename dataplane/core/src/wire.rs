@@ -4,6 +4,8 @@
 pub(crate) mod name;
 
 pub(crate) mod address;
+pub(crate) mod ede;
+pub(crate) mod labels;
 pub(crate) mod message;
 pub(crate) mod reply;
 pub(crate) mod text;

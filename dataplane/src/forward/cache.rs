@@ -1,5 +1,5 @@
 //! The forward cache of the process (docs/dns.md §6.5): what upstreams said, by route and key, bounded in octets and in
-//! entries. `dataplane_core::decide` says what may be served; `shard` says what is removed to make room.
+//! entries. `dataplane_core::cache_action` says what may be served; `shard` says what is removed to make room.
 //!
 //! A hit takes one lock of sixteen for a look-up and a count of references; the reply is copied after the lock is free.
 
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use dataplane_core::{
-    CacheCounters, CacheRules, Decision, Freshness, LookupKey, Relayed, lifetime_s,
+    CacheAction, CacheCounters, CacheRules, Freshness, LookupKey, Relayed, lifetime_s,
 };
 
 use super::RouteId;
@@ -109,14 +109,14 @@ impl Outcome {
         }
     }
 
-    const fn of(decision: Decision) -> Outcome {
+    const fn of(decision: CacheAction) -> Outcome {
         match decision {
-            Decision::Fresh { .. } => Outcome::Hit,
-            Decision::FreshAndPrefetch { .. } => Outcome::Prefetch,
-            Decision::Stale { may_refresh: false } => Outcome::Stale,
-            Decision::Stale { may_refresh: true } => Outcome::Refresh,
-            Decision::Failed { .. } => Outcome::Failed,
-            Decision::Miss => Outcome::Miss,
+            CacheAction::Fresh { .. } => Outcome::Hit,
+            CacheAction::FreshAndPrefetch { .. } => Outcome::Prefetch,
+            CacheAction::Stale { may_refresh: false } => Outcome::Stale,
+            CacheAction::Stale { may_refresh: true } => Outcome::Refresh,
+            CacheAction::Failed { .. } => Outcome::Failed,
+            CacheAction::Miss => Outcome::Miss,
         }
     }
 }
@@ -161,11 +161,11 @@ impl Cache {
         let (relayed, decision) = self.shard(hash).find(hash, route, key, at);
         let Some(relayed) = relayed else { return Found::Nothing };
         let (freshness, refresh) = match decision {
-            Decision::Fresh { age_s } => (Freshness::Fresh { age_s }, false),
-            Decision::FreshAndPrefetch { age_s } => (Freshness::Fresh { age_s }, true),
-            Decision::Stale { may_refresh } => (Freshness::Stale, may_refresh),
-            Decision::Failed { was_silent } => return Found::Failed { was_silent },
-            Decision::Miss => return Found::Nothing,
+            CacheAction::Fresh { age_s } => (Freshness::Fresh { age_s }, false),
+            CacheAction::FreshAndPrefetch { age_s } => (Freshness::Fresh { age_s }, true),
+            CacheAction::Stale { may_refresh } => (Freshness::Stale, may_refresh),
+            CacheAction::Failed { was_silent } => return Found::Failed { was_silent },
+            CacheAction::Miss => return Found::Nothing,
         };
         Found::Reply { relayed, freshness, refresh }
     }

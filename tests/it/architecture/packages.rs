@@ -15,8 +15,8 @@ const MAY_IMPORT: [(&str, &[&str]); 5] = [
     ("dataplane", &["crds", "dataplane-core", "dataplane-udp"]),
     ("operator", &["crds"]),
 ];
-/// All that DNS decisions need besides the standard library: hashing, and ranges of addresses.
-const CORE_MAY_USE: [&str; 2] = ["foldhash", "ipnet"];
+/// All that DNS decisions need besides `core` and `alloc`: hashing, tables, and ranges of addresses.
+const CORE_MAY_USE: [&str; 3] = ["foldhash", "hashbrown", "ipnet"];
 
 struct Package {
     manifest: String,

@@ -2,8 +2,8 @@
 //! the entry, and followed where its chain leads.
 
 use dataplane_core::{
-    Age, CacheRules, Decision, Freshness, Relayed, ReplyHead, Resolution, Step, Surroundings,
-    Transport, TtlCaps, Verdict, Waiting, decide, lifetime_s,
+    Age, CacheAction, CacheRules, Freshness, Relayed, ReplyHead, Resolution, Step, Surroundings,
+    Transport, TtlCaps, Verdict, Waiting, cache_action, lifetime_s,
 };
 use hickory_proto::op::Message;
 use hickory_proto::rr::Record;
@@ -94,12 +94,12 @@ fn read_from_cache(first: &Client<'_>, relayed: &Relayed, age: u8, seed: u64, is
     let Some(lifetime_s) = lifetime_s(relayed) else { return };
     // From the start of its life to long after its end.
     let age_s = u64::from(age) * u64::from(lifetime_s) / 100;
-    let freshness = match decide(&Age::of_reply(lifetime_s, 0), age_s * 1_000, CACHE) {
-        Decision::Fresh { age_s } | Decision::FreshAndPrefetch { age_s } => {
+    let freshness = match cache_action(&Age::of_reply(lifetime_s, 0), age_s * 1_000, CACHE) {
+        CacheAction::Fresh { age_s } | CacheAction::FreshAndPrefetch { age_s } => {
             Freshness::Fresh { age_s }
         }
-        Decision::Stale { .. } => Freshness::Stale,
-        Decision::Miss | Decision::Failed { .. } => return,
+        CacheAction::Stale { .. } => Freshness::Stale,
+        CacheAction::Miss | CacheAction::Failed { .. } => return,
     };
     for asked in relayed_questions() {
         for transport in [Transport::Udp, Transport::Tcp] {

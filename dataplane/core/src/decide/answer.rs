@@ -3,15 +3,15 @@
 mod addresses;
 mod services;
 
-use crate::decide::respond::Identity;
 use crate::decide::reverse::{write_cluster_ip_pointer, write_pointers};
 use crate::decide::route::{Soa, SoaKind};
 use crate::decide::schema::Node;
+use crate::identity::Identity;
 use crate::records::endpoints::PortFilter;
 use crate::records::extra::ExtraOwner;
 use crate::records::{Kind, Records};
 use crate::wire::message::{CLASS_IN, rtype};
-use crate::wire::reply::{Owner, Rdata, Reply, Section};
+use crate::wire::reply::{Apex, Owner, Rdata, Reply, Section};
 
 /// TTL of special-use names in seconds (§2.3).
 const LOCALHOST_TTL_S: u32 = 604_800;
@@ -137,10 +137,15 @@ impl Answer<'_> {
         reply: &mut Reply<'_, '_>,
     ) -> bool {
         let zone = &self.records.zone;
+        let apex = Apex {
+            wire: zone.apex(),
+            labels: zone.apex_labels,
+            negative_ttl_s: zone.negative_ttl_s,
+        };
         if section == Section::Authority
             && self.soa.kind == SoaKind::Cluster
-            && self.soa.owner == zone.apex()
-            && let Some(written) = reply.cluster_soa(zone, self.records.serial)
+            && self.soa.owner == apex.wire
+            && let Some(written) = reply.cluster_soa(apex, self.records.serial)
         {
             return written.is_ok();
         }

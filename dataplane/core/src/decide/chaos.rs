@@ -1,12 +1,12 @@
 //! CHAOS names that monitors and dnsmasq's users ask for (docs/dns.md §2.4).
 
-use std::fmt::Write;
-use std::sync::atomic::Ordering::Relaxed;
+use core::fmt::Write;
+use core::sync::atomic::Ordering::Relaxed;
 
-use crate::counters::{Reason, WorkerCounters};
-use crate::decide::respond::Counters;
+use crate::counters::{Counters, Reason, WorkerCounters};
 use crate::records::Records;
-use crate::wire::message::{Labels, rtype};
+use crate::wire::labels::Labels;
+use crate::wire::message::rtype;
 use crate::wire::reply::{Rdata, Reply};
 use crate::wire::text::ShortText;
 

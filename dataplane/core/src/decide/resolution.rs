@@ -2,15 +2,20 @@
 //! a name with neither data nor an SOA, which is then asked where such a name belongs. A pure machine: what was answered
 //! goes in, what to ask next comes out.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::net::{Ipv4Addr, SocketAddr};
 
-use crate::counters::{CacheCounters, WorkerCounters};
-use crate::decide::respond::{Counters, Identity, ede, own_reply};
+use crate::counters::{CacheCounters, Counters, WorkerCounters};
+use crate::decide::respond::own_reply;
 use crate::decide::route::{Route, route};
 use crate::decide::schema::Node;
+use crate::identity::Identity;
 use crate::records::Records;
 use crate::relay::{Freshness, LookupKey, Relayed, ReplyHead, TtlCaps, Verdict, write_chain};
-use crate::wire::message::{CLASS_IN, HEADER, Labels, Query, Transport, rtype};
+use crate::wire::ede;
+use crate::wire::labels::Labels;
+use crate::wire::message::{CLASS_IN, HEADER, Query, Transport, rtype};
 use crate::wire::name::Name;
 
 /// Names that one question may lead to (FW42).
@@ -71,7 +76,7 @@ impl Resolution {
     ) -> Step {
         let mut last = relayed;
         self.hops.push((last.clone(), freshness));
-        while let Some(target) = last.goes_on() {
+        while let Some(target) = last.unresolved_target() {
             let key = last.key().about(target);
             let was_asked = self.hops.iter().any(|(hop, _)| hop.is_for(&key));
             if was_asked || self.hops.len() > MAX_HOPS {

@@ -1,17 +1,20 @@
 //! The fate of one query: the whole decision table of docs/dns.md §4.1, in one function.
 
-use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use alloc::sync::Arc;
+use core::net::{IpAddr, SocketAddr};
 
-use crate::counters::{CacheCounters, Reason, ServerCounters, WorkerCounters};
+use crate::counters::{Counters, Reason};
 use crate::decide::answer::Answer;
 use crate::decide::chaos::write_chaos;
 use crate::decide::route::{Route, Soa, SoaKind, route};
 use crate::decide::schema::Node;
+use crate::identity::Identity;
 use crate::records::{Needs, Records};
 use crate::relay::{Cnames, LookupKey, OwnedHead, ReplyForm, ReplyHead};
+use crate::wire::ede;
+use crate::wire::labels::Labels;
 use crate::wire::message::{
-    CLASS_CH, CLASS_IN, HEADER, Labels, Malformed, Query, Question, Rcode, Transport, parse, rtype,
+    CLASS_CH, CLASS_IN, HEADER, Malformed, Query, Question, Rcode, Transport, parse, rtype,
 };
 use crate::wire::name::Name;
 use crate::wire::reply::{Owner, Rdata, Reply, Section, header_only, size_limit};
@@ -19,32 +22,6 @@ use crate::wire::text::ShortText;
 
 /// `snapshot <seconds>s`: ten digits are three hundred years.
 const AGE_OCTETS: usize = 20;
-
-/// Who we say we are.
-#[derive(Clone, Debug, Default)]
-pub struct Identity {
-    /// Version of this program, for `version.bind.`.
-    pub version: String,
-    /// Pod name (else host name), for `hostname.bind.` and NSID; at most 255 octets are used.
-    pub pod_name: String,
-    /// Random per process: the answer to loop probes (A43).
-    pub instance_id: String,
-}
-
-/// What `respond` counts into, and what CHAOS questions read.
-#[derive(Clone, Copy, Debug)]
-pub struct Counters<'a> {
-    /// The counters of the worker that calls.
-    pub own: &'a WorkerCounters,
-    /// Those of all workers, for CHAOS sums.
-    pub all: &'a [Arc<WorkerCounters>],
-    /// Upstream servers, default group first, each once (A55).
-    pub servers: &'a [Arc<ServerCounters>],
-    /// Of the forward cache (A54).
-    pub cache: &'a CacheCounters,
-    /// Who we are.
-    pub identity: &'a Identity,
-}
 
 /// What to do with one query.
 // A box would be an allocation, and nobody keeps these.
@@ -88,18 +65,6 @@ pub struct Waiting {
     pub head: OwnedHead,
 }
 
-/// Extended DNS Error codes that we give (RFC 8914 §4).
-pub(crate) mod ede {
-    pub(crate) const OTHER: u16 = 0;
-    pub(crate) const STALE_ANSWER: u16 = 3;
-    pub(crate) const STALE_NXDOMAIN: u16 = 19;
-    pub(crate) const NOT_READY: u16 = 14;
-    pub(crate) const BLOCKED: u16 = 15;
-    pub(super) const PROHIBITED: u16 = 18;
-    pub(crate) const NOT_AUTHORITATIVE: u16 = 20;
-    pub(super) const NOT_SUPPORTED: u16 = 21;
-}
-
 /// Decides the fate of one query. Writes any reply into `buffer`; never allocates, waits or fails.
 ///
 /// `buffer` must hold 65,535 octets for TCP and the configured UDP payload size for UDP (4,096 always suffices).
@@ -113,9 +78,9 @@ pub fn respond<'r>(
     let question = match read(query, &mut name) {
         Ok(question) => question,
         Err(malformed) => {
-            let (fate, reason) = refuse_malformed(records, query, malformed, counters, buffer);
+            let (reply, reason) = refuse_malformed(records, query, malformed, counters, buffer);
             counters.own.add(reason);
-            return match fate {
+            return match reply {
                 Some(octets) => (Action::Reply(octets), reason),
                 None => (Action::Drop, reason),
             };
@@ -123,13 +88,14 @@ pub fn respond<'r>(
     };
     count(query, &question, counters);
     let step = Step { records, query, counters, question: &question };
-    let (fate, reason) = step.decide(buffer);
+    let mut cnames = Cnames::NONE;
+    let (action, reason) = step.decide(&mut cnames, buffer);
     counters.own.add(reason);
     // Each arm writes its own result: one value for both would be moved about as a kilobyte.
-    match fate {
-        Fate::Reply(octets) => (Action::Reply(octets), reason),
-        Fate::Forward { group, behind_cname } => {
-            let head = head(query, &question, records, counters.identity, behind_cname);
+    match action {
+        SmallAction::Reply(octets) => (Action::Reply(octets), reason),
+        SmallAction::Forward { group, needs } => {
+            let head = head(query, &question, records, counters.identity, (cnames, needs));
             let key = key(&question, &head);
             (Action::Forward(Forward { group, key, head }), reason)
         }
@@ -141,7 +107,7 @@ fn count(query: &Query<'_>, question: &Question<'_>, counters: &Counters<'_>) {
     counters.own.add_question(query.client.is_ipv6(), question.qtype, dnssec_ok);
 }
 
-/// Our reply to a question about a name of ours, whoever asks (FW42); returns its length, 0 where there is none.
+/// Our reply to a question about a name of ours, for any client (FW42); returns its length, 0 where there is none.
 pub(crate) fn own_reply(
     records: &Records,
     query: &Query<'_>,
@@ -151,20 +117,21 @@ pub(crate) fn own_reply(
     let mut name = Labels::ROOT;
     let Ok(question) = read(query, &mut name) else { return 0 };
     let step = Step { records, query, counters, question: &question };
-    match step.answer(buffer).0 {
-        Fate::Reply(octets) => octets,
-        Fate::Forward { .. } => 0,
+    let mut cnames = Cnames::NONE;
+    match step.answer(&mut cnames, buffer).0 {
+        SmallAction::Reply(octets) => octets,
+        SmallAction::Forward { .. } => 0,
     }
 }
 
-/// What becomes of a readable query, without what a forwarder needs: handing a kilobyte from
-/// function to function would cost every reply more than its look-up.
-enum Fate {
+/// An [`Action`] without what a forwarder needs: handing a kilobyte from function to function would cost every reply
+/// more than its look-up.
+enum SmallAction {
     Reply(usize),
     Forward {
         group: usize,
-        /// CNAMEs of ours lead to the name to ask.
-        behind_cname: bool,
+        /// What the CNAMEs of ours that lead to the name to ask depend on.
+        needs: Needs,
     },
 }
 
@@ -210,16 +177,16 @@ fn is_allowed(records: &Records, client: SocketAddr) -> bool {
 }
 
 /// One readable question and what it is decided with.
-struct Step<'a> {
-    records: &'a Records,
+struct Step<'r, 'a> {
+    records: &'r Records,
     query: &'a Query<'a>,
     counters: &'a Counters<'a>,
     question: &'a Question<'a>,
 }
 
-impl<'a> Step<'a> {
+impl<'r: 'a, 'a> Step<'r, 'a> {
     /// N7, N8.
-    fn decide(&self, buffer: &mut [u8]) -> (Fate, Reason) {
+    fn decide(&self, cnames: &mut Cnames<'r>, buffer: &mut [u8]) -> (SmallAction, Reason) {
         if !is_allowed(self.records, self.query.client) {
             return self.refuse(ede::PROHIBITED, Reason::Client, buffer);
         }
@@ -227,7 +194,7 @@ impl<'a> Step<'a> {
             return self.refuse(ede::NOT_SUPPORTED, Reason::Transfer, buffer);
         }
         match self.question.qclass {
-            CLASS_IN => self.answer(buffer),
+            CLASS_IN => self.answer(cnames, buffer),
             CLASS_CH => self.chaos(buffer),
             _ => self.refuse(ede::NOT_SUPPORTED, Reason::Class, buffer),
         }
@@ -246,23 +213,23 @@ impl<'a> Step<'a> {
         rcode: Rcode,
         authoritative: bool,
         ede: Option<(u16, &str)>,
-    ) -> Fate {
+    ) -> SmallAction {
         if reply.is_truncated() {
             match self.query.transport {
                 Transport::Udp => self.counters.own.add_truncated(),
                 Transport::Tcp => self.counters.own.add_capped_rrset(),
             }
         }
-        Fate::Reply(reply.finish(rcode, authoritative, self.records.zone.recursion, ede))
+        SmallAction::Reply(reply.finish(rcode, authoritative, self.records.zone.recursion, ede))
     }
 
-    fn refuse(&self, ede: u16, reason: Reason, buffer: &mut [u8]) -> (Fate, Reason) {
+    fn refuse(&self, ede: u16, reason: Reason, buffer: &mut [u8]) -> (SmallAction, Reason) {
         let reply = &mut self.reply(buffer);
         (self.finish(reply, Rcode::Refused, false, Some((ede, ""))), reason)
     }
 
     /// A11.
-    fn chaos(&self, buffer: &mut [u8]) -> (Fate, Reason) {
+    fn chaos(&self, buffer: &mut [u8]) -> (SmallAction, Reason) {
         let mut reply = self.reply(&mut *buffer);
         let question = self.question;
         if !write_chaos(self.records, question.name, question.qtype, self.counters, &mut reply) {
@@ -271,11 +238,10 @@ impl<'a> Step<'a> {
         (self.finish(&mut reply, Rcode::NoError, true, None), Reason::Chaos)
     }
 
-    /// Class IN: follows CNAMEs of ours until a name answers (N9-N15).
-    fn answer(&self, buffer: &mut [u8]) -> (Fate, Reason) {
+    /// Class IN: follows CNAMEs of ours, which it adds to `aliases`, until a name answers (N9-N15).
+    fn answer(&self, aliases: &mut Cnames<'r>, buffer: &mut [u8]) -> (SmallAction, Reason) {
         let reply = &mut self.reply(buffer);
         let qtype = self.question.qtype;
-        let mut aliases = Cnames::NONE;
         let mut needs = Needs::NOTHING;
         let mut target: Option<(Labels, &Name)> = None;
         loop {
@@ -286,8 +252,8 @@ impl<'a> Step<'a> {
             };
             let (lookup, soa) = match route(self.records, name, qtype) {
                 Route::Own(lookup, soa) => (lookup, soa),
-                Route::Group(group) => return self.forward(reply, group, needs, &aliases),
-                Route::NoGroup => return self.no_group(reply, needs, &aliases),
+                Route::Group(group) => return self.forward(reply, group, needs, aliases),
+                Route::NoGroup => return self.no_group(reply, needs, aliases),
             };
             if self.records.lacks(lookup.needs) {
                 let ede = Some((ede::NOT_READY, "the cluster's data is not complete yet"));
@@ -295,14 +261,14 @@ impl<'a> Step<'a> {
             }
             needs = needs.and(lookup.needs);
             let Some(node) = lookup.node else {
-                return self.denied(reply, Rcode::NxDomain, soa, needs, &aliases);
+                return self.denied(reply, Rcode::NxDomain, soa, needs, aliases);
             };
             if let Node::Alias(next, ttl_s) = node {
                 let _ = reply.answer(owner, rtype::CNAME, ttl_s, Rdata::Name(next.wire()));
                 if matches!(qtype, rtype::CNAME | rtype::ANY) {
                     return self.found(reply, needs, Reason::Cname);
                 }
-                if !follow(&mut aliases, next, ttl_s, self.question) {
+                if !follow(aliases, next, ttl_s, self.question) {
                     reply.clear();
                     let ede = Some((ede::OTHER, "CNAME loop, or too many CNAMEs"));
                     return (self.finish(reply, Rcode::ServFail, false, ede), Reason::CnameLoop);
@@ -322,10 +288,10 @@ impl<'a> Step<'a> {
                 reply.keep_for_ede(AGE_OCTETS);
             }
             if !answer.write(node, qtype, reply) {
-                return self.denied(reply, Rcode::NoError, soa, needs, &aliases);
+                return self.denied(reply, Rcode::NoError, soa, needs, aliases);
             }
             let reason = behind(
-                &aliases,
+                aliases,
                 if soa.kind == SoaKind::SpecialUse { Reason::SpecialUse } else { Reason::Found },
             );
             return self.found(reply, needs, reason);
@@ -340,7 +306,12 @@ impl<'a> Step<'a> {
         }
     }
 
-    fn found(&self, reply: &mut Reply<'_, '_>, needs: Needs, reason: Reason) -> (Fate, Reason) {
+    fn found(
+        &self,
+        reply: &mut Reply<'_, '_>,
+        needs: Needs,
+        reason: Reason,
+    ) -> (SmallAction, Reason) {
         let action = self.with_age(needs, |ede| self.finish(reply, Rcode::NoError, true, ede));
         (action, reason)
     }
@@ -353,7 +324,7 @@ impl<'a> Step<'a> {
         soa: Soa<'_>,
         needs: Needs,
         aliases: &Cnames<'_>,
-    ) -> (Fate, Reason) {
+    ) -> (SmallAction, Reason) {
         let answer = Answer {
             records: self.records,
             identity: self.counters.identity,
@@ -377,7 +348,11 @@ impl<'a> Step<'a> {
     }
 
     /// E42: an answer that rests on a snapshot says how old that is.
-    fn with_age(&self, needs: Needs, finish: impl FnOnce(Option<(u16, &str)>) -> Fate) -> Fate {
+    fn with_age(
+        &self,
+        needs: Needs,
+        finish: impl FnOnce(Option<(u16, &str)>) -> SmallAction,
+    ) -> SmallAction {
         let Some(confirmed_at_s) = self.records.snapshot(needs) else {
             return finish(None);
         };
@@ -392,12 +367,11 @@ impl<'a> Step<'a> {
         group: usize,
         needs: Needs,
         aliases: &Cnames<'_>,
-    ) -> (Fate, Reason) {
+    ) -> (SmallAction, Reason) {
         if !self.question.recursion_desired() {
             return self.not_recursive(reply, needs, aliases);
         }
-        let behind_cname = !aliases.is_empty();
-        (Fate::Forward { group, behind_cname }, Reason::Forward)
+        (SmallAction::Forward { group, needs }, Reason::Forward)
     }
 
     fn not_recursive(
@@ -405,7 +379,7 @@ impl<'a> Step<'a> {
         reply: &mut Reply<'_, '_>,
         needs: Needs,
         aliases: &Cnames<'_>,
-    ) -> (Fate, Reason) {
+    ) -> (SmallAction, Reason) {
         if !aliases.is_empty() {
             return self.found(reply, needs, Reason::Cname);
         }
@@ -420,7 +394,7 @@ impl<'a> Step<'a> {
         reply: &mut Reply<'_, '_>,
         needs: Needs,
         aliases: &Cnames<'_>,
-    ) -> (Fate, Reason) {
+    ) -> (SmallAction, Reason) {
         if !self.question.recursion_desired() {
             return self.not_recursive(reply, needs, aliases);
         }
@@ -445,29 +419,17 @@ fn behind(aliases: &Cnames<'_>, without: Reason) -> Reason {
     if aliases.is_empty() { without } else { Reason::Cname }
 }
 
-/// What the reply to a forwarded query needs: the question, and the CNAMEs of ours that lead to the name to ask. Those
-/// are looked up a second time, because few forwarded queries have any.
+/// What the reply to a forwarded query needs; `cnames` are ours, and `needs` is the data they come from.
 fn head<'r>(
     query: &Query<'r>,
     question: &Question<'_>,
     records: &'r Records,
     identity: &'r Identity,
-    behind_cname: bool,
+    (cnames, needs): (Cnames<'r>, Needs),
 ) -> ReplyHead<'r> {
     let settings = &records.zone.settings;
     let edns = question.edns;
-    let mut cnames = Cnames::NONE;
-    let mut needs = Needs::NOTHING;
-    let mut labels = behind_cname.then(|| question.name.clone());
-    while let Some(name) = &labels
-        && let Route::Own(lookup, _) = route(records, name, question.qtype)
-        && let Some(Node::Alias(next, ttl_s)) = lookup.node
-        && follow(&mut cnames, next, ttl_s, question)
-    {
-        needs = needs.and(lookup.needs);
-        labels = Some(Labels::of(next));
-    }
-    let confirmed_at_s = records.snapshot(needs).filter(|_| behind_cname);
+    let confirmed_at_s = records.snapshot(needs);
     let age = |at_s| u32::try_from(query.now_s.saturating_sub(at_s)).unwrap_or(u32::MAX);
     let form = ReplyForm {
         id: question.id(),

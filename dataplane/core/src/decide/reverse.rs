@@ -1,11 +1,11 @@
 //! Reverse names: who may claim an address, and the PTRs it has (docs/dns.md §3.7).
 
-use std::cmp::Ordering;
+use core::cmp::Ordering;
 
-use crate::decide::schema::service_needs;
-use crate::index::MAX_PUBLISHERS;
 use crate::object::Resource;
-use crate::records::{DataSource, Kind, Needs, Publisher, Records, Row, RowLabel, ServiceEntry};
+use crate::records::{
+    DataSource, Kind, MAX_PUBLISHERS, Publisher, Records, Row, RowLabel, ServiceEntry,
+};
 use crate::settings::PodRecords;
 use crate::steps::step;
 use crate::wire::address::Address;
@@ -20,15 +20,6 @@ const MAX_POINTERS: usize = 64;
 const LOOKS: usize = 2 * MAX_PUBLISHERS;
 /// What nearly all addresses have at most: kept small, because it is cleared for each reply.
 const FEW_POINTERS: usize = 4;
-
-/// What every PTR verdict that is not a cluster IP depends on (§4.4).
-pub(crate) fn pointer_needs(records: &Records) -> Needs {
-    let needs = service_needs(records).and(Needs::SLICES);
-    match records.zone.settings.pods {
-        PodRecords::Verified => needs.and(Needs::PODS),
-        PodRecords::Disabled | PodRecords::Insecure => needs,
-    }
-}
 
 /// The visible Service whose cluster IP this is; the first by name should there be two (RR60).
 pub(crate) fn cluster_ip_owner<'r>(
@@ -231,7 +222,7 @@ impl Named<'_> {
     }
 
     fn same_name(&self, other: &Named<'_>) -> bool {
-        std::ptr::eq(self.entry, other.entry) && self.label == other.label
+        core::ptr::eq(self.entry, other.entry) && self.label == other.label
     }
 }
 

@@ -1,14 +1,15 @@
 //! Which zone or upstream group a name belongs to. The steps are those of docs/dns.md §2.2 in their order (A10-A20); the
 //! first that matches decides. Ours are the zones and names of A1-A5.
 
-use std::net::IpAddr;
+use core::net::IpAddr;
 
-use crate::decide::reverse::{Claims, cluster_ip_owner, pointer_needs};
-use crate::decide::schema::{Lookup, Node, cluster_name, service_needs};
+use crate::decide::reverse::{Claims, cluster_ip_owner};
+use crate::decide::schema::{Lookup, Node, cluster_name};
 use crate::records::extra::ExtraOwner;
 use crate::records::{Needs, Records};
 use crate::wire::address::{Address, ReverseName};
-use crate::wire::message::{Labels, rtype};
+use crate::wire::labels::Labels;
+use crate::wire::message::rtype;
 
 /// Where a name leads.
 pub(crate) enum Route<'r, 'q> {
@@ -167,9 +168,9 @@ fn is_mapped(address: IpAddr) -> bool {
 fn pointers<'r, 'q>(records: &'r Records, address: Address) -> Lookup<'r, 'q> {
     let published = records.addresses.get(address);
     if let Some(entry) = cluster_ip_owner(records, published) {
-        return Lookup::found(Node::ClusterIpPointer(entry), service_needs(records));
+        return Lookup::found(Node::ClusterIpPointer(entry), Needs::of_service(&records.zone));
     }
-    let needs = pointer_needs(records);
+    let needs = Needs::of_pointer(&records.zone);
     let claims = Claims::of(records, address, published);
     if claims.any {
         return Lookup::found(Node::Pointers(claims), needs);

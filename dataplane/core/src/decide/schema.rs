@@ -1,16 +1,16 @@
 //! The Kubernetes DNS specification 1.1.0 as code: which names exist below the cluster domain and
 //! what lies at each (docs/dns.md §3.1), one function per section.
 
-use std::sync::Arc;
+use alloc::sync::Arc;
 
 use crate::decide::reverse::{Claims, is_held_by};
 use crate::object::Protocol;
 use crate::records::endpoints::{EndpointName, PortFilter, Presence};
 use crate::records::extra::ExtraOwner;
-use crate::records::{Kind, Needs, Ports, Records, ServiceEntry, ServiceObject};
+use crate::records::{Kind, Needs, PortName, Records, ServiceEntry, ServiceObject};
 use crate::settings::PodRecords;
 use crate::wire::address::{Address, dashed};
-use crate::wire::message::Labels;
+use crate::wire::labels::Labels;
 use crate::wire::name::Name;
 
 /// What lies at an existing name.
@@ -52,13 +52,6 @@ pub(crate) enum Node<'r, 'q> {
     LocalhostPointer,
     /// Below `clusterdns-loop.` (A43).
     LoopProbe,
-}
-
-/// The labels of a named port.
-#[derive(Clone, Copy)]
-pub(crate) struct PortName<'q> {
-    pub(crate) name: &'q [u8],
-    pub(crate) protocol: Protocol,
 }
 
 /// What a lookup found, and which data must be complete for that to be true (§4.4).
@@ -139,26 +132,9 @@ fn visible_namespace(records: &Records, label: &[u8]) -> Option<u32> {
     records.namespaces.get(slot)?.visible.then_some(slot)
 }
 
-/// What every question about a Service depends on (§4.4 note 1).
-fn alias_needs(records: &Records) -> Needs {
-    match records.zone.selects_namespaces() {
-        true => Needs::SERVICES.and(Needs::NAMESPACES),
-        false => Needs::SERVICES,
-    }
-}
-
-/// The same for ClusterIP Services, and for missing ones, which may be empty ones that are hidden (RR15).
-pub(crate) fn service_needs(records: &Records) -> Needs {
-    let mut needs = alias_needs(records);
-    if records.zone.settings.hide_empty_services {
-        needs = needs.and(Needs::SLICES);
-    }
-    needs
-}
-
 /// RR7 to RR10: the Service, then what may lie below it.
 fn below_namespace<'r, 'q>(records: &'r Records, name: &'q Labels, left: usize) -> Lookup<'r, 'q> {
-    let needs = service_needs(records);
+    let needs = Needs::of_service(&records.zone);
     let wire = name.range(left - 3, left - 1);
     let known = records.service(wire).map(|(_, entry)| entry);
     let Some((entry, object)) = known.and_then(|entry| Some((entry, records.visible(entry)?)))
@@ -170,10 +146,10 @@ fn below_namespace<'r, 'q>(records: &'r Records, name: &'q Labels, left: usize) 
         Kind::Headless => headless(entry, records, name, left, needs.and(Needs::SLICES)),
         Kind::ExternalName(target) if left == 3 => {
             let alias = Node::Alias(target, records.zone.settings.ttl_s);
-            Lookup::found(alias, alias_needs(records))
+            Lookup::found(alias, Needs::of_alias(&records.zone))
         }
         // RR49; an unserved Service is not visible.
-        Kind::ExternalName(_) | Kind::Unserved => Lookup::missing(alias_needs(records)),
+        Kind::ExternalName(_) | Kind::Unserved => Lookup::missing(Needs::of_alias(&records.zone)),
     }
 }
 
@@ -273,13 +249,6 @@ fn protocol_of(label: &[u8]) -> Option<Protocol> {
         b"udp" => Some(Protocol::Udp),
         b"sctp" => Some(Protocol::Sctp),
         _ => None,
-    }
-}
-
-impl PortName<'_> {
-    /// The places of the ports with this name in a list.
-    pub(crate) fn of<'r>(&self, ports: &'r Ports) -> &'r [u16] {
-        ports.named(self.name, self.protocol)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Hostile objects: Services, slices and Pods of one or two namespaces, as large as the limits allow.
 
-use std::net::IpAddr;
+use core::net::IpAddr;
 
 use proptest::prelude::*;
 use proptest::sample::select;

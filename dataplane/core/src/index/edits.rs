@@ -1,7 +1,7 @@
 //! Row L13: edits do not grow memory. Whoever edits or makes and deletes objects for ever, with other
 //! contents each time, makes the index hold what the last of them say and nothing of those before.
 
-use std::net::IpAddr;
+use core::net::IpAddr;
 
 use super::*;
 use crate::object::{
@@ -152,7 +152,7 @@ const KINDS: [(&str, Edit); 9] = [
     }),
 ];
 
-fn play(index: &mut Index, edit: Edit, numbers: std::ops::Range<u32>, size: u32) {
+fn play(index: &mut Index, edit: Edit, numbers: core::ops::Range<u32>, size: u32) {
     for number in numbers {
         for change in edit(number, size) {
             index.apply(change);

@@ -4,6 +4,11 @@
 //! copied as a whole. Each object is as it was at one moment of the export; what changed behind
 //! its back is a change like any other, which asks for the next export.
 
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::string::ToString;
+use alloc::vec;
+
 use super::Index;
 use super::held::{HeldNamespace, HeldPod, HeldService, HeldSlice};
 use super::kept::Kept;
@@ -34,7 +39,7 @@ impl Index {
         let mut left = budget;
         while let Some(&resource) = Resource::ALL.get(export.resource) {
             if self.next.source(resource) != DataSource::None {
-                let from = std::mem::take(&mut export.place);
+                let from = core::mem::take(&mut export.place);
                 let next = match resource {
                     Resource::Services => {
                         step(&self.held.services, from, &mut left, |key, held| {
@@ -178,7 +183,7 @@ fn step<T>(
 /// have more.
 fn all_ports(ports: &Ports) -> impl Iterator<Item = &Port> {
     let count = if ports.is_cut { MAX_PORTS + 1 } else { ports.all.len() };
-    ports.all.iter().chain(std::iter::repeat_with(|| &ports.all[0])).take(count)
+    ports.all.iter().chain(core::iter::repeat_with(|| &ports.all[0])).take(count)
 }
 
 /// Names in the records are ASCII labels; what is not cannot have come from Kubernetes.

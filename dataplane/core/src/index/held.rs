@@ -1,6 +1,9 @@
 //! What the writer remembers of each object beside the records: enough to compare, replace and
 //! remove it.
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
 use super::kept::Kept;
 use crate::object::{Key, Resource};
 use crate::wire::address::Address;

@@ -1,6 +1,8 @@
 //! Namespaces: which exist, and which are visible (N40, §4.4 note 1).
 
-use std::sync::Arc;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use super::held::{Held, HeldNamespace};
 use super::{Applied, Index, is_label, kept_labels, push_label};

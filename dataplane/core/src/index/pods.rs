@@ -1,5 +1,8 @@
 //! Pods, for verified pod records (RR54) and the ownership of PTRs (RR63).
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
 use super::held::HeldPod;
 use super::{Applied, Index, is_label};
 use crate::object::{Key, Pod, Problem, Resource};

@@ -1,7 +1,9 @@
 //! Lists of ports, each kept once: a cluster has thousands of Services and few lists.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use hashbrown::HashMap;
 
 use crate::records::{Port, Ports};
 use crate::trees::slots::FreeSlots;

@@ -1,16 +1,15 @@
 //! What publishes each address, of which readers see a bounded number: anyone may write thousands of
 //! names of one address, and a PTR reply must not pay for them.
 
-use std::cmp::Ordering;
-use std::collections::{BTreeSet, HashMap};
+use alloc::collections::BTreeSet;
+use core::cmp::Ordering;
 
-use crate::records::Publisher;
+use hashbrown::HashMap;
+
+use crate::records::{MAX_PUBLISHERS, Publisher};
 use crate::trees::buckets::Buckets;
 use crate::wire::address::Address;
 
-/// Rows of one address and namespace that readers see; as many again whose targetRef is a Pod of that
-/// namespace, so that no namespace takes the places of another.
-pub(crate) const MAX_PUBLISHERS: usize = 64;
 /// Room of the table that is kept although it is empty.
 const KEPT_ROOM: usize = 64;
 
@@ -94,7 +93,7 @@ impl Waiting {
 
 #[cfg(test)]
 mod tests {
-    use std::net::IpAddr;
+    use core::net::IpAddr;
 
     use foldhash::fast::RandomState;
 
@@ -131,7 +130,7 @@ mod tests {
         };
         let upwards: Vec<u32> = (0..200).collect();
         let downwards: Vec<u32> = (0..200).rev().collect();
-        let expected: Vec<u32> = std::iter::once(5).chain(10..74).collect();
+        let expected: Vec<u32> = core::iter::once(5).chain(10..74).collect();
         assert_eq!(seen_after(&upwards), expected);
         assert_eq!(seen_after(&downwards), expected);
     }

@@ -2,7 +2,8 @@
 //! what must be listed again when another configuration takes over (E5), and whether a snapshot
 //! holds enough (E41).
 
-use std::collections::BTreeSet;
+use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 
 use crate::object::Resource;
 use crate::settings::{EndpointNames, Selector, Settings};

@@ -1,7 +1,8 @@
 //! Services: their names, kinds and cluster IPs.
 
-use std::net::IpAddr;
-use std::sync::Arc;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::net::IpAddr;
 
 use super::held::HeldService;
 use super::slices::MAX_PORTS;

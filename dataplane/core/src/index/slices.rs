@@ -1,14 +1,16 @@
 //! EndpointSlices: the published endpoints of a Service (§3.3), changed row by row.
 
-use std::sync::Arc;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use super::held::HeldSlice;
-use super::publishers::MAX_PUBLISHERS;
 use super::{Applied, Index, is_label, push_label};
 use crate::object::{Endpoint, Key, Problem, Resource, Slice};
 use crate::records::endpoints::MAX_LISTS;
 use crate::records::{
-    Listed, Port, Publisher, Row, RowLabel, SliceEntry, address_order, name_order,
+    Listed, MAX_PUBLISHERS, Port, Publisher, Row, RowLabel, SliceEntry, address_order, name_order,
 };
 use crate::settings::EndpointNames;
 use crate::wire::address::{Address, is_publishable};
@@ -258,7 +260,7 @@ impl Built {
         self.entry.text = text.into();
         self.rows.sort_unstable_by(address_order);
         self.rows.dedup();
-        self.entry.rows = std::mem::take(&mut self.rows).into();
+        self.entry.rows = core::mem::take(&mut self.rows).into();
     }
 
     fn publish(

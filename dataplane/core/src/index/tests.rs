@@ -1,7 +1,7 @@
 //! What the writer promises: nothing changes for nothing, nothing old comes back, everything that
 //! is gone leaves its place, and one change costs what changed.
 
-use std::net::IpAddr;
+use core::net::IpAddr;
 
 use super::*;
 use crate::object::{Endpoint, Namespace, Service, ServiceKind, Slice};

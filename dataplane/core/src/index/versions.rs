@@ -64,7 +64,7 @@ impl Versions {
 
     /// A list is complete.
     pub(super) fn listed(&mut self, list_version: u64) {
-        if std::mem::take(&mut self.is_reset) {
+        if core::mem::take(&mut self.is_reset) {
             self.newest = list_version;
         }
         self.saw(list_version);

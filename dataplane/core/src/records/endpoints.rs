@@ -150,7 +150,7 @@ impl ServiceEntry {
                 true
             });
         }
-        let to = self.by_name.seek(|row| order(row).then(std::cmp::Ordering::Less));
+        let to = self.by_name.seek(|row| order(row).then(core::cmp::Ordering::Less));
         // The address that the name is made of may also have a row that bears the name.
         let spelled = spelled.filter(|&address| {
             let order = |row: &Row| {
@@ -209,7 +209,7 @@ fn visit_distinct(
     let mut has_turned = false;
     loop {
         if at >= to {
-            if std::mem::replace(&mut has_turned, true) {
+            if core::mem::replace(&mut has_turned, true) {
                 return true;
             }
             at = from;

@@ -1,19 +1,23 @@
 //! Extra records, written in the resource instead of derived from Kubernetes (docs/dns.md §3.9),
 //! and the tables that find them and stub domains by name.
 
-use std::collections::{HashMap, HashSet};
-use std::net::IpAddr;
-use std::sync::Arc;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use foldhash::fast::RandomState;
+use hashbrown::{HashMap, HashSet};
 
 use crate::settings::{ExtraData, ExtraRecord, SrvData};
 use crate::wire::address::Address;
-use crate::wire::message::Labels;
+use crate::wire::labels::Labels;
 use crate::wire::name::Name;
 
 /// Values by owner name, found exactly or by longest suffix.
 #[derive(Debug)]
 pub(crate) struct NameTable<V> {
-    by_wire: HashMap<Box<[u8]>, V, foldhash::fast::RandomState>,
+    by_wire: HashMap<Box<[u8]>, V, RandomState>,
     /// Bit `n` is set when some name has `n` labels: only those suffixes are looked up.
     depths: u128,
 }
@@ -81,9 +85,9 @@ pub(crate) struct Extra {
     /// By the name without `*`.
     wildcards: NameTable<ExtraOwner>,
     /// Ancestors of overriding owners inside `Z`: they exist (RR84).
-    ancestors: HashSet<Box<[u8]>>,
+    ancestors: HashSet<Box<[u8]>, RandomState>,
     /// Automatic PTRs in written order (RR79).
-    pointers: HashMap<Address, Vec<(Name, u32)>>,
+    pointers: HashMap<Address, Vec<(Name, u32)>, RandomState>,
     overriding: bool,
 }
 

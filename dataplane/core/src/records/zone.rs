@@ -1,17 +1,17 @@
 //! The settings in the form that answers are made from: names composed, tables built, once per
 //! configuration.
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
 use crate::records::extra::{Extra, NameTable};
 use crate::settings::{ServiceAddresses, Settings};
 use crate::wire::address::Address;
 use crate::wire::name::Name;
+use crate::wire::reply::{MAILBOX_LABEL, NAME_SERVER_LABELS};
 
 /// Longest TTL of a negative answer in seconds (N31).
 const MAX_NEGATIVE_TTL_S: u32 = 5;
-
-/// `ns.dns` and `hostmaster`, which stand before `Z`.
-pub(crate) const NAME_SERVER_LABELS: &[u8; 7] = b"\x02ns\x03dns";
-pub(crate) const MAILBOX_LABEL: &[u8; 11] = b"\x0ahostmaster";
 
 /// One configuration, compiled.
 #[derive(Debug)]

@@ -48,7 +48,7 @@ pub struct Age {
 
 /// What becomes of a query whose key was looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decision {
+pub enum CacheAction {
     /// Serve it.
     Fresh {
         /// Whole seconds since it came.
@@ -74,7 +74,7 @@ pub enum Decision {
 }
 
 /// Decides about one entry.
-pub fn decide(age: &Age, now_ms: u64, rules: CacheRules) -> Decision {
+pub fn cache_action(age: &Age, now_ms: u64, rules: CacheRules) -> CacheAction {
     let held_ms = now_ms.saturating_sub(age.kept_at_ms);
     let lifetime_ms = u64::from(age.lifetime_s) * 1_000;
     let has_failed = now_ms < age.failed_until_ms;
@@ -84,16 +84,16 @@ pub fn decide(age: &Age, now_ms: u64, rules: CacheRules) -> Decision {
         let is_ending = (lifetime_ms - held_ms) * PREFETCH_PART <= lifetime_ms;
         let was_tried = age.refresh_at_ms > 0;
         return match rules.prefetch && is_popular && is_ending && !was_tried {
-            true => Decision::FreshAndPrefetch { age_s },
-            false => Decision::Fresh { age_s },
+            true => CacheAction::FreshAndPrefetch { age_s },
+            false => CacheAction::Fresh { age_s },
         };
     }
     if age.lifetime_s > 0 && held_ms - lifetime_ms < u64::from(rules.stale_s) * 1_000 {
-        return Decision::Stale { may_refresh: !has_failed && now_ms >= age.refresh_at_ms };
+        return CacheAction::Stale { may_refresh: !has_failed && now_ms >= age.refresh_at_ms };
     }
     match has_failed {
-        true => Decision::Failed { was_silent: age.was_silent },
-        false => Decision::Miss,
+        true => CacheAction::Failed { was_silent: age.was_silent },
+        false => CacheAction::Miss,
     }
 }
 
@@ -111,14 +111,16 @@ impl Age {
     }
 
     /// Notes what was decided: a hit, or that an upstream is asked now.
-    pub fn note(&mut self, decision: Decision, now_ms: u64) {
+    pub fn note(&mut self, decision: CacheAction, now_ms: u64) {
         match decision {
-            Decision::Fresh { .. } => self.hits = self.hits.saturating_add(1),
-            Decision::FreshAndPrefetch { .. } | Decision::Stale { may_refresh: true } => {
+            CacheAction::Fresh { .. } => self.hits = self.hits.saturating_add(1),
+            CacheAction::FreshAndPrefetch { .. } | CacheAction::Stale { may_refresh: true } => {
                 self.hits = self.hits.saturating_add(1);
                 self.refresh_at_ms = now_ms + REFRESH_EVERY_MS;
             }
-            Decision::Stale { may_refresh: false } | Decision::Failed { .. } | Decision::Miss => {}
+            CacheAction::Stale { may_refresh: false }
+            | CacheAction::Failed { .. }
+            | CacheAction::Miss => {}
         }
     }
 
@@ -165,48 +167,59 @@ mod tests {
     #[test]
     fn ca2_ca30_ca40_what_is_served_depends_on_its_age() {
         for (lifetime_s, hits, after_ms, expected) in [
-            (600, 0, 0, Decision::Fresh { age_s: 0 }),
-            (600, 0, 10_500, Decision::Fresh { age_s: 10 }),
-            (600, 9, 539_999, Decision::Fresh { age_s: 539 }),
-            (600, 1, 545_000, Decision::Fresh { age_s: 545 }),
-            (600, 2, 540_000, Decision::FreshAndPrefetch { age_s: 540 }),
-            (600, 2, 599_999, Decision::FreshAndPrefetch { age_s: 599 }),
-            (9, 9, 8_999, Decision::Fresh { age_s: 8 }),
-            (10, 2, 9_000, Decision::FreshAndPrefetch { age_s: 9 }),
-            (600, 9, 600_000, Decision::Stale { may_refresh: true }),
-            (600, 9, 4_199_999, Decision::Stale { may_refresh: true }),
-            (600, 9, 4_200_000, Decision::Miss),
-            (1, 0, 999, Decision::Fresh { age_s: 0 }),
-            (1, 0, 1_000, Decision::Stale { may_refresh: true }),
+            (600, 0, 0, CacheAction::Fresh { age_s: 0 }),
+            (600, 0, 10_500, CacheAction::Fresh { age_s: 10 }),
+            (600, 9, 539_999, CacheAction::Fresh { age_s: 539 }),
+            (600, 1, 545_000, CacheAction::Fresh { age_s: 545 }),
+            (600, 2, 540_000, CacheAction::FreshAndPrefetch { age_s: 540 }),
+            (600, 2, 599_999, CacheAction::FreshAndPrefetch { age_s: 599 }),
+            (9, 9, 8_999, CacheAction::Fresh { age_s: 8 }),
+            (10, 2, 9_000, CacheAction::FreshAndPrefetch { age_s: 9 }),
+            (600, 9, 600_000, CacheAction::Stale { may_refresh: true }),
+            (600, 9, 4_199_999, CacheAction::Stale { may_refresh: true }),
+            (600, 9, 4_200_000, CacheAction::Miss),
+            (1, 0, 999, CacheAction::Fresh { age_s: 0 }),
+            (1, 0, 1_000, CacheAction::Stale { may_refresh: true }),
         ] {
-            let decision = decide(&age(lifetime_s, hits), 1_000_000 + after_ms, RULES);
+            let decision = cache_action(&age(lifetime_s, hits), 1_000_000 + after_ms, RULES);
             assert_eq!(decision, expected, "{lifetime_s} s, {hits} hits, after {after_ms} ms");
         }
         let off = CacheRules { stale_s: 0, prefetch: false };
-        assert_eq!(decide(&age(600, 9), 1_599_999, off), Decision::Fresh { age_s: 599 });
-        assert_eq!(decide(&age(600, 9), 1_600_000, off), Decision::Miss);
-        assert_eq!(decide(&age(600, 0), 0, RULES), Decision::Fresh { age_s: 0 }, "never ahead");
+        assert_eq!(cache_action(&age(600, 9), 1_599_999, off), CacheAction::Fresh { age_s: 599 });
+        assert_eq!(cache_action(&age(600, 9), 1_600_000, off), CacheAction::Miss);
+        assert_eq!(
+            cache_action(&age(600, 0), 0, RULES),
+            CacheAction::Fresh { age_s: 0 },
+            "never ahead"
+        );
     }
 
     #[test]
     fn ca30_an_answer_is_asked_for_again_once() {
         let mut age = age(600, 2);
-        let decision = decide(&age, 1_550_000, RULES);
+        let decision = cache_action(&age, 1_550_000, RULES);
         age.note(decision, 1_550_000);
         for now_ms in [1_550_000, 1_560_000, 1_599_999] {
-            assert!(matches!(decide(&age, now_ms, RULES), Decision::Fresh { .. }), "{now_ms}");
+            assert!(
+                matches!(cache_action(&age, now_ms, RULES), CacheAction::Fresh { .. }),
+                "{now_ms}"
+            );
         }
     }
 
     #[test]
     fn ca41_an_expired_answer_is_asked_for_at_most_every_five_seconds() {
         let mut age = age(600, 0);
-        age.note(decide(&age, 1_700_000, RULES), 1_700_000);
-        assert_eq!(decide(&age, 1_704_999, RULES), Decision::Stale { may_refresh: false });
-        assert_eq!(decide(&age, 1_705_000, RULES), Decision::Stale { may_refresh: true });
-        age.note(decide(&age, 1_705_000, RULES), 1_705_000);
+        age.note(cache_action(&age, 1_700_000, RULES), 1_700_000);
+        assert_eq!(cache_action(&age, 1_704_999, RULES), CacheAction::Stale { may_refresh: false });
+        assert_eq!(cache_action(&age, 1_705_000, RULES), CacheAction::Stale { may_refresh: true });
+        age.note(cache_action(&age, 1_705_000, RULES), 1_705_000);
         age.note_recoveries(1);
-        assert_eq!(decide(&age, 1_705_001, RULES), Decision::Stale { may_refresh: true }, "FW29");
+        assert_eq!(
+            cache_action(&age, 1_705_001, RULES),
+            CacheAction::Stale { may_refresh: true },
+            "FW29"
+        );
     }
 
     #[test]
@@ -214,28 +227,32 @@ mod tests {
         let mut age = Age::default();
         let mut now_ms = 7;
         for kept_ms in [1_000, 2_000, 5_000, 5_000] {
-            assert_eq!(decide(&age, now_ms, RULES), Decision::Miss);
+            assert_eq!(cache_action(&age, now_ms, RULES), CacheAction::Miss);
             age.note_failure(now_ms, true);
             assert_eq!(
-                decide(&age, now_ms + kept_ms - 1, RULES),
-                Decision::Failed { was_silent: true }
+                cache_action(&age, now_ms + kept_ms - 1, RULES),
+                CacheAction::Failed { was_silent: true }
             );
             now_ms += kept_ms;
         }
         age.note_failure(now_ms, true);
         age.note_recoveries(1);
-        assert_eq!(decide(&age, now_ms, RULES), Decision::Miss);
+        assert_eq!(cache_action(&age, now_ms, RULES), CacheAction::Miss);
         age.note_failure(now_ms, true);
-        assert_eq!(decide(&age, now_ms + 1_000, RULES), Decision::Miss, "counted from one again");
+        assert_eq!(
+            cache_action(&age, now_ms + 1_000, RULES),
+            CacheAction::Miss,
+            "counted from one again"
+        );
     }
 
     #[test]
     fn ca20_ca40_a_failure_leaves_an_expired_answer_and_a_fresh_one() {
         let mut age = age(600, 0);
         age.note_failure(1_300_000, true);
-        assert_eq!(decide(&age, 1_300_000, RULES), Decision::Fresh { age_s: 300 });
+        assert_eq!(cache_action(&age, 1_300_000, RULES), CacheAction::Fresh { age_s: 300 });
         age.note_failure(1_700_000, true);
-        assert_eq!(decide(&age, 1_701_999, RULES), Decision::Stale { may_refresh: false });
-        assert_eq!(decide(&age, 1_702_000, RULES), Decision::Stale { may_refresh: true });
+        assert_eq!(cache_action(&age, 1_701_999, RULES), CacheAction::Stale { may_refresh: false });
+        assert_eq!(cache_action(&age, 1_702_000, RULES), CacheAction::Stale { may_refresh: true });
     }
 }

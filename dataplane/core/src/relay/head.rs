@@ -1,11 +1,13 @@
 //! What one client's reply needs besides what an upstream said: the question as asked, flags, EDNS, limits, and the
 //! CNAMEs of ours in front (§5).
 
-use std::sync::Arc;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
 
-use super::{MAX_UDP, write};
 use crate::wire::name::Name;
 
+/// The largest UDP reply there is (`udpPayloadSize`); a larger limit means a stream.
+const MAX_UDP: usize = 4096;
 /// CNAMEs of ours in one reply (RR48).
 pub(crate) const MAX_OWN_CNAMES: usize = 10;
 
@@ -52,12 +54,6 @@ pub struct ReplyHead<'a> {
 }
 
 impl ReplyHead<'_> {
-    /// Writes SERVFAIL with this Extended DNS Error, behind our own CNAMEs (N16, N18-N20, RR42); returns its length.
-    /// Without an OPT in the query there is no Extended DNS Error; at most 64 octets of `text` are used (WR15).
-    pub fn fail(&self, ede: u16, text: &str, buffer: &mut [u8]) -> usize {
-        write::failure(self, ede, text, buffer)
-    }
-
     /// A copy that lives while an upstream is asked.
     pub fn keep(&self) -> OwnedHead {
         let nsid = self.nsid.map(|nsid| &nsid[..nsid.len().min(MAX_NSID)]);

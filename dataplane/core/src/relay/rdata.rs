@@ -1,6 +1,8 @@
 //! Where names lie in RDATA: those of the types that RFC 3597 §4 lists are decompressed (FW41),
 //! every other RDATA is opaque.
 
+use alloc::vec::Vec;
+
 use super::read;
 
 /// NS.
@@ -83,7 +85,7 @@ impl Layout {
 pub(super) fn expand(
     octets: &[u8],
     rtype: u16,
-    extent: &std::ops::Range<usize>,
+    extent: &core::ops::Range<usize>,
     to: &mut Vec<u8>,
 ) -> Option<()> {
     let rdata = octets.get(extent.clone())?;

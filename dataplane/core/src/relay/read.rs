@@ -1,7 +1,10 @@
 //! Reading a message from an upstream: work is bounded by its length, whatever it holds.
 //! Names are expanded into one arena; no recursion, and pointers lead strictly backwards.
 
-use super::{Discard, OPCODE, QR, RelayError, TC};
+use alloc::vec::Vec;
+
+use super::header::{AD, OPCODE, QR, TC};
+use super::verdict::{Discard, RelayError};
 use crate::wire::message::{CLASS_IN, HEADER, rtype};
 use crate::wire::name::{MAX_LABEL, MAX_NAME};
 
@@ -72,7 +75,7 @@ pub(super) struct Record {
     /// A TTL above 2^31 - 1 counts as 0 (FW44, RFC 2181 §8).
     pub(super) ttl_s: u32,
     /// Where the RDATA begins and ends in the message.
-    pub(super) rdata: std::ops::Range<usize>,
+    pub(super) rdata: core::ops::Range<usize>,
 }
 
 /// The records of a message.
@@ -92,7 +95,7 @@ impl<'m> Message<'m> {
         let mut message = Message {
             octets,
             rcode: (octets[3] & 0x0f).into(),
-            authentic: octets[3] & super::AD != 0,
+            authentic: octets[3] & AD != 0,
             names: Vec::new(),
             answer: Vec::new(),
             authority: Vec::new(),
@@ -150,7 +153,7 @@ impl<'m> Message<'m> {
 }
 
 /// The extent of the RDATA of the record whose owner ends at `name_end`.
-fn rdata_at(octets: &[u8], name_end: usize) -> Option<std::ops::Range<usize>> {
+fn rdata_at(octets: &[u8], name_end: usize) -> Option<core::ops::Range<usize>> {
     let length = octets.get(name_end + 8..name_end + 10)?;
     let start = name_end + 10;
     let end = start + usize::from(u16::from_be_bytes([length[0], length[1]]));

@@ -1,14 +1,16 @@
 //! What may be relayed of an upstream's reply, as one immutable allocation that is copied into replies: records in wire
 //! form, compressed towards the name that was asked about, and where their TTLs are.
 
-use std::ops::Range;
-use std::sync::Arc;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::compress::{Case, Known};
-use super::rdata::{CNAME, Layout};
+use super::key::LookupKey;
+use super::rdata::Layout;
 use super::read;
-use super::select::{Kept, Selected};
-use super::{LookupKey, ReplyHead, write};
+use super::selected::{Kept, Selected};
 use crate::wire::message::{CLASS_IN, HEADER, rtype};
 use crate::wire::name::Name;
 
@@ -92,13 +94,13 @@ impl Relayed {
         writer.octets.extend(CLASS_IN.to_be_bytes());
         writer.known.place_question(name, HEADER);
 
-        let goes_on = selected.goes_on();
-        let mut goes_on_at = 0;
+        let goes_on = selected.unresolved_target();
+        let mut target_at = 0;
         for (place, record) in selected.chain.iter().enumerate() {
             let in_full = goes_on == Some(place);
             let rdata_at = writer.record(selected, record, in_full);
             if in_full {
-                goes_on_at = rdata_at;
+                target_at = rdata_at;
             }
         }
         let known = writer.known.count();
@@ -124,7 +126,7 @@ impl Relayed {
             field.copy_from_slice(&(records.len() as u16).to_be_bytes());
         }
         octets[LIFETIME_AT..LIFETIME_AT + 4].copy_from_slice(&selected.lifetime_s().to_be_bytes());
-        octets[16..20].copy_from_slice(&(goes_on_at as u32).to_be_bytes());
+        octets[16..20].copy_from_slice(&(target_at as u32).to_be_bytes());
         Relayed { octets: writer.octets.into() }
     }
 
@@ -156,14 +158,14 @@ impl Relayed {
 
     /// The name at the end of a chain that has neither data nor an SOA there: the target is to be resolved by itself
     /// (FW42).
-    pub fn goes_on(&self) -> Option<Name> {
-        let at = self.goes_on_at()?;
+    pub fn unresolved_target(&self) -> Option<Name> {
+        let at = self.target_at()?;
         Name::from_wire(&self.octets[self.base() + at - HEADER..])
     }
 
     /// Whether the name at the end of its chain is to be resolved by itself (FW42).
     pub fn is_partial(&self) -> bool {
-        self.goes_on_at().is_some()
+        self.target_at().is_some()
     }
 
     /// Whether rebind protection left nothing of the answer (N21).
@@ -172,7 +174,7 @@ impl Relayed {
     }
 
     /// Where in the message that target is written in full.
-    pub(super) fn goes_on_at(&self) -> Option<usize> {
+    pub(super) fn target_at(&self) -> Option<usize> {
         Some(self.u32_at(16) as usize).filter(|at| *at > 0)
     }
 
@@ -211,20 +213,6 @@ impl Relayed {
         let name = Name::from_wire(self.name()).unwrap_or(Name::ROOT);
         let has = |flag| self.octets[1] & flag != 0;
         LookupKey::new(name, self.qtype(), has(DNSSEC_OK), has(CHECKING_DISABLED))
-    }
-
-    /// Writes the client's reply (§5, RR40, RR41); returns its length.
-    ///
-    /// `seed` decides the rotation of RRsets (WR24). `buffer` must hold the largest reply: 65,535 octets for TCP, 4,096
-    /// for UDP; what does not fit in a smaller one is cut as if it were the limit.
-    pub fn write(
-        &self,
-        head: &ReplyHead<'_>,
-        freshness: Freshness,
-        seed: u64,
-        buffer: &mut [u8],
-    ) -> usize {
-        write_chain(head, &[(self, freshness)], seed, buffer)
     }
 
     fn qtype(&self) -> u16 {
@@ -281,17 +269,6 @@ impl Relayed {
     fn u32_at(&self, at: usize) -> u32 {
         self.octets[at..].first_chunk().map_or(0, |octets| u32::from_be_bytes(*octets))
     }
-}
-
-/// Writes the reply of a chain that went over several lookups (FW42), first to last: each but the last
-/// [goes on](Relayed::goes_on) to the name that the next one answers.
-pub fn write_chain(
-    head: &ReplyHead<'_>,
-    hops: &[(&Relayed, Freshness)],
-    seed: u64,
-    buffer: &mut [u8],
-) -> usize {
-    write::relayed(head, hops, seed, buffer)
 }
 
 /// A, AAAA and SRV RRsets start anywhere (WR24); others stay as they are.
@@ -355,29 +332,5 @@ impl<'s> Writer<'s> {
         if let Some(offset) = pointer {
             self.octets.extend((0xc000 | offset).to_be_bytes());
         }
-    }
-}
-
-impl Selected {
-    /// Which record of the chain is the CNAME that leads to a name with neither data nor an SOA (FW42).
-    fn goes_on(&self) -> Option<usize> {
-        if self.rcode != 0 || !self.rrset.is_empty() || self.has_soa() {
-            return None;
-        }
-        self.chain.iter().rposition(|record| record.rtype == CNAME)
-    }
-
-    fn has_soa(&self) -> bool {
-        self.authority.iter().any(|record| record.rtype == super::rdata::SOA)
-    }
-
-    /// CA2, CA3: the smallest TTL; what denies without an SOA is not kept.
-    fn lifetime_s(&self) -> u32 {
-        let denies = self.rrset.is_empty() && self.goes_on().is_none();
-        if denies && !self.has_soa() {
-            return 0;
-        }
-        let all = [&self.chain, &self.rrset, &self.signatures, &self.authority];
-        all.into_iter().flatten().map(|record| record.ttl_s).min().unwrap_or(0)
     }
 }

@@ -1,43 +1,35 @@
 //! What of an upstream's reply a client gets (FW40): the chain from the question to the RRset at
 //! its end, or the SOA; everything else is dropped.
 
-use std::net::IpAddr;
+use alloc::vec::Vec;
 
+use super::key::LookupKey;
 use super::rdata::{self, CNAME, DNAME, NS, NSEC, NSEC3, RRSIG, SOA};
 use super::read::{Message, Record};
-use super::{LookupKey, RelayError, Relayed, TtlCaps};
-use crate::wire::message::rtype::{self, ANY};
+use super::selected::{Kept, Selected};
+use super::verdict::RelayError;
+use crate::wire::message::rtype::ANY;
 use crate::wire::name::MAX_NAME;
+
+/// What of a reply may be relayed: bounds of TTLs in seconds (FW44, CA3), and whether private addresses are removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TtlCaps {
+    /// `maxTtl`: of every record.
+    pub max_s: u32,
+    /// `maxNegativeTtl`: of the SOA of a negative reply.
+    pub max_negative_s: u32,
+    /// `rebindProtection` (FW43): private, loopback, link-local and unspecified addresses are removed.
+    pub no_private_addresses: bool,
+}
+
+impl Default for TtlCaps {
+    fn default() -> TtlCaps {
+        TtlCaps { max_s: 3600, max_negative_s: 30, no_private_addresses: false }
+    }
+}
 
 /// CNAMEs of one upstream reply (FW41). A loop runs into it too.
 const MAX_CNAMES: usize = 16;
-
-/// The part of an upstream's reply that may be relayed: uncompressed, in order, TTLs capped.
-pub(super) struct Selected {
-    pub(super) rcode: u8,
-    /// The upstream's AD.
-    pub(super) authentic: bool,
-    octets: Vec<u8>,
-    /// CNAMEs and DNAMEs in chain order, each with its signatures.
-    pub(super) chain: Vec<Kept>,
-    /// The RRset at the end of the chain; for ANY all of them.
-    pub(super) rrset: Vec<Kept>,
-    /// Its signatures.
-    pub(super) signatures: Vec<Kept>,
-    /// SOA of a negative reply; with DO signatures and denials of existence.
-    pub(super) authority: Vec<Kept>,
-    /// Rebind protection left nothing (N21).
-    pub(super) is_blocked: bool,
-}
-
-/// A record of [`Selected`].
-#[derive(Clone, Debug)]
-pub(super) struct Kept {
-    owner: std::ops::Range<usize>,
-    pub(super) rtype: u16,
-    pub(super) ttl_s: u32,
-    rdata: std::ops::Range<usize>,
-}
 
 /// Why nothing can be relayed.
 pub(super) enum Unusable {
@@ -46,74 +38,12 @@ pub(super) enum Unusable {
     Malformed,
 }
 
-impl Selected {
-    /// No records, with this Rcode and AD.
-    pub(super) fn new(rcode: u8, authentic: bool) -> Selected {
-        Selected {
-            rcode,
-            authentic,
-            octets: Vec::new(),
-            chain: Vec::new(),
-            rrset: Vec::new(),
-            signatures: Vec::new(),
-            authority: Vec::new(),
-            is_blocked: false,
-        }
-    }
-
-    /// FW43: removes private addresses, and signatures over what is no more the whole RRset. When nothing is left, nothing
-    /// else stays either, and this is true (N21).
-    fn remove_private(&mut self) -> bool {
-        let (before, octets) = (self.rrset.len(), &self.octets);
-        self.rrset.retain(|record| !is_private(record.rtype, &octets[record.rdata.clone()]));
-        if self.rrset.len() == before {
-            return false;
-        }
-        self.signatures.clear();
-        self.authentic = false;
-        self.is_blocked = self.rrset.is_empty();
-        if self.is_blocked {
-            self.chain.clear();
-        }
-        self.is_blocked
-    }
-
-    pub(super) fn owner(&self, record: &Kept) -> &[u8] {
-        &self.octets[record.owner.clone()]
-    }
-
-    pub(super) fn rdata(&self, record: &Kept) -> &[u8] {
-        &self.octets[record.rdata.clone()]
-    }
-}
-
-/// FW43: an address that no name of the public DNS should have.
-fn is_private(rtype: u16, rdata: &[u8]) -> bool {
-    let address = match (rtype, rdata.len()) {
-        (rtype::A, 4) => rdata.first_chunk::<4>().map(|octets| IpAddr::from(*octets)),
-        (rtype::AAAA, 16) => rdata.first_chunk::<16>().map(|octets| IpAddr::from(*octets)),
-        _ => None,
-    };
-    match address.map(|address| address.to_canonical()) {
-        None => false,
-        Some(IpAddr::V4(v4)) => {
-            v4.is_private() || v4.is_loopback() || v4.is_link_local() || v4.is_unspecified()
-        }
-        Some(IpAddr::V6(v6)) => {
-            v6.is_unique_local()
-                || v6.is_loopback()
-                || v6.is_unicast_link_local()
-                || v6.is_unspecified()
-        }
-    }
-}
-
 /// Walks the chain from the name of the key and keeps what belongs to the answer.
 pub(super) fn select(
     message: &Message<'_>,
     key: &LookupKey,
     caps: &TtlCaps,
-) -> Result<Relayed, Unusable> {
+) -> Result<Selected, Unusable> {
     let (asked, qtype) = (key.name().wire(), key.qtype());
     // YXDOMAIN is 6; anything above 15 has its upper bits in the OPT record and is no answer.
     let rcode = match message.rcode {
@@ -129,7 +59,7 @@ pub(super) fn select(
     let end = selection.follow_chain(asked, qtype)?;
     selection.rrset_at(&end, qtype)?;
     if caps.no_private_addresses && selection.kept.remove_private() {
-        return Ok(Relayed::of(&selection.kept, key));
+        return Ok(selection.kept);
     }
     let kept = &selection.kept;
     if rcode == 0 && kept.chain.is_empty() && kept.rrset.is_empty() {
@@ -142,7 +72,7 @@ pub(super) fn select(
         }
     }
     selection.authority_for(&end)?;
-    Ok(Relayed::of(&selection.kept, key))
+    Ok(selection.kept)
 }
 
 struct Selection<'s, 'm> {
@@ -315,7 +245,7 @@ impl<'s> Selection<'s, '_> {
     }
 
     /// Copies octets; records in a row with the same owner share one copy.
-    fn store(&mut self, octets: &[u8]) -> std::ops::Range<usize> {
+    fn store(&mut self, octets: &[u8]) -> core::ops::Range<usize> {
         let kept = &mut self.kept;
         let last = [&kept.authority, &kept.signatures, &kept.rrset, &kept.chain]
             .into_iter()

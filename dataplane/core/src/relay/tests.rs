@@ -6,6 +6,7 @@ use hickory_proto::rr::rdata::{CNAME, NS, NULL};
 use hickory_proto::rr::{Name as HickoryName, RData, Record, RecordType};
 use hickory_proto::serialize::binary::BinEncodable;
 
+use super::header::OPT;
 use super::*;
 use crate::wire::message::HEADER;
 use crate::wire::name::Name;
@@ -755,7 +756,7 @@ fn wr24_address_sets_start_anywhere_and_lose_nothing() {
     let answer = many_addresses(4);
     let answer: Vec<&str> = answer.iter().map(String::as_str).collect();
     let relayed = good(&pending, &upstream(&pending, &answer, &[]));
-    let mut firsts = std::collections::BTreeMap::new();
+    let mut firsts = alloc::collections::BTreeMap::new();
     for quarter in 0..4_u64 {
         let mut buffer = [0; 1232];
         let length = pending.write(&relayed, (quarter << 62) + 1, &mut buffer);
@@ -951,7 +952,7 @@ fn fw42_hops_of_several_lookups_make_one_reply() {
     let first = legacy(client("Legacy.shop.svc.cluster.local.", RecordType::MX));
     let half = ["mail.example.com. 60 CNAME Big.example.org."];
     let one = good(&first, &upstream(&first, &half, &[]));
-    assert_eq!((one.goes_on(), one.lifetime_s()), (Some(name("big.example.org")), 60));
+    assert_eq!((one.unresolved_target(), one.lifetime_s()), (Some(name("big.example.org")), 60));
     let second = plain(client("big.example.org.", RecordType::MX));
     let whole = [
         "big.example.org. 50 CNAME c.example.org.",
@@ -959,7 +960,7 @@ fn fw42_hops_of_several_lookups_make_one_reply() {
         "c.example.org. 40 MX 2 big.example.org.",
     ];
     let two = good(&second, &upstream(&second, &whole, &[]));
-    assert_eq!(two.goes_on(), None);
+    assert_eq!(two.unresolved_target(), None);
     let hops = [(&one, Freshness::Fresh { age_s: 9 }), (&two, FRESH)];
     let reply = written(&first.head, &hops);
     assert_eq!(

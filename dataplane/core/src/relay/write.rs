@@ -1,27 +1,37 @@
 //! Writing the client's reply (docs/dns.md §5): whole records in order until the limit, OPT reserved first.
 
 use super::compress::{Case, Known};
-use super::head::MAX_NSID;
-use super::rdata::{CNAME, Layout};
+use super::head::{MAX_NSID, ReplyHead};
+use super::header::{AA, AD, CD, OPT, QR, RA, RD, TC, opt_octets};
+use super::moved::Moved;
+use super::rdata::CNAME;
 use super::relayed::{Freshness, Relayed};
-use super::{AD, CD, OPT, OPTION_HEADER, OPTION_PADDING, PADDED_TO, QR, RD, ReplyHead, TC};
-use crate::decide::respond::ede::{BLOCKED, STALE_ANSWER, STALE_NXDOMAIN};
-use crate::wire::message::{CLASS_IN, HEADER, OPTION_EDE, OPTION_NSID, Rcode, rtype};
-use crate::wire::name::MAX_LABEL;
+use crate::wire::ede::{BLOCKED, STALE_ANSWER, STALE_NXDOMAIN};
+use crate::wire::message::{CLASS_IN, HEADER, OPTION_EDE, OPTION_NSID, Rcode};
 use crate::wire::reply::{EDE_FIXED, EDE_TEXT};
 use crate::wire::text::ShortText;
 
-/// AA, in the third octet of the header.
-const AA: u8 = 0x04;
-/// RA, in the fourth octet.
-const RA: u8 = 0x80;
 /// The TTL of every record of a stale reply (CA40, RFC 8767 §4).
 const STALE_TTL_S: u32 = 30;
-/// Compression pointers reach no further (RFC 1035 §4.1.4).
-const MAX_POINTER: usize = 0x3fff;
+impl Relayed {
+    /// Writes the client's reply (§5, RR40, RR41); returns its length.
+    ///
+    /// `seed` decides the rotation of RRsets (WR24). `buffer` must hold the largest reply: 65,535 octets for TCP, 4,096
+    /// for UDP; what does not fit in a smaller one is cut as if it were the limit.
+    pub fn write(
+        &self,
+        head: &ReplyHead<'_>,
+        freshness: Freshness,
+        seed: u64,
+        buffer: &mut [u8],
+    ) -> usize {
+        write_chain(head, &[(self, freshness)], seed, buffer)
+    }
+}
 
-/// Writes what upstreams said, behind our own CNAMEs.
-pub(super) fn relayed(
+/// Writes the reply of a chain that went over several lookups (FW42), first to last: each but the last
+/// [goes on](Relayed::unresolved_target) to the name that the next one answers.
+pub fn write_chain(
     head: &ReplyHead<'_>,
     hops: &[(&Relayed, Freshness)],
     seed: u64,
@@ -43,7 +53,7 @@ pub(super) fn relayed(
         };
         let moved = Moved::of(hop, at, reply.at);
         fits = reply.answer(hop, *freshness, seed, &moved);
-        asked_at = hop.goes_on_at().map(|at| moved.to(at));
+        asked_at = hop.target_at().map(|at| moved.to(at));
         place = Some(moved);
     }
     reply.end_answer();
@@ -69,93 +79,15 @@ pub(super) fn relayed(
     reply.finish(head, flags, rcode, (is_stale || is_blocked).then_some((code, "")))
 }
 
-/// Writes SERVFAIL; our own CNAMEs stay (RR42).
-pub(super) fn failure(head: &ReplyHead<'_>, ede: u16, text: &str, buffer: &mut [u8]) -> usize {
-    let Some(mut reply) = Reply::begin(head, buffer) else { return 0 };
-    let fits = head.cnames.is_empty() || reply.own_cnames(head).is_some();
-    reply.end_answer();
-    let flags = Flags { authoritative: false, truncated: !fits, authentic: false };
-    reply.finish(head, flags, Rcode::ServFail as u8, Some((ede, text)))
-}
-
-/// The OPT record of a query (FW1); `padded` adds the option that fills the message up.
-pub(super) fn opt(wire: &mut Vec<u8>, payload: u16, dnssec: bool, padded: bool) {
-    if !padded {
-        wire.extend(opt_octets(payload, dnssec, 0));
-        return;
-    }
-    let padding_at = wire.len() + OPT + OPTION_HEADER;
-    let end = padding_at.next_multiple_of(PADDED_TO);
-    let padding = (end - padding_at) as u16;
-    wire.extend(opt_octets(payload, dnssec, OPTION_HEADER as u16 + padding));
-    wire.extend(OPTION_PADDING.to_be_bytes());
-    wire.extend(padding.to_be_bytes());
-    wire.resize(end, 0);
-}
-
-fn opt_octets(payload: u16, dnssec: bool, options: u16) -> [u8; OPT] {
-    let [kind, payload, options] = [rtype::OPT, payload, options].map(u16::to_be_bytes);
-    let flags = if dnssec { 0x80 } else { 0 };
-    // Root owner, type, class, then extended Rcode 0, version 0 and flags in place of a TTL.
-    #[rustfmt::skip]
-    let octets = [0, kind[0], kind[1], payload[0], payload[1], 0, 0, flags, 0, options[0], options[1]];
-    octets
-}
-
-/// Where what was written for a reply without anything in front lies in this one.
-struct Moved {
-    /// Where the records begin when only the question is in front of them.
-    records_at: usize,
-    /// Where the name that was asked about is written in full.
-    asked_at: usize,
-    /// Where the records begin in this reply.
-    now_at: usize,
-}
-
-impl Moved {
-    fn of(hop: &Relayed, asked_at: usize, now_at: usize) -> Moved {
-        Moved { records_at: HEADER + hop.name().len() + 4, asked_at, now_at }
-    }
-
-    fn to(&self, offset: usize) -> usize {
-        match offset.checked_sub(self.records_at) {
-            Some(behind) => self.now_at + behind,
-            None => self.asked_at + offset - HEADER,
-        }
-    }
-
-    /// Mends the pointers of one record; `None` where one would lead too far.
-    fn mend(&self, record: &mut [u8]) -> Option<()> {
-        if self.asked_at == HEADER {
-            return Some(());
-        }
-        let fixed_at = self.mend_name(record, 0)?;
-        let rtype = u16::from_be_bytes([record[fixed_at], record[fixed_at + 1]]);
-        if let Some(layout) = Layout::of(rtype).filter(|layout| layout.compressible) {
-            let rdata_at = fixed_at + 10;
-            let mut at = rdata_at + layout.names_at(&record[rdata_at..])?;
-            for _ in 0..layout.names() {
-                at = self.mend_name(record, at)?;
-            }
-        }
-        Some(())
-    }
-
-    /// Mends the pointer of the name at `at`, if it has one; where the name ends.
-    fn mend_name(&self, record: &mut [u8], mut at: usize) -> Option<usize> {
-        loop {
-            let length = usize::from(*record.get(at)?);
-            if length > MAX_LABEL {
-                let pointer = record[at..].first_chunk_mut::<2>()?;
-                let to = self.to(usize::from(u16::from_be_bytes(*pointer) & 0x3fff));
-                *pointer = (0xc000 | u16::try_from(to).ok()?).to_be_bytes();
-                return (to <= MAX_POINTER).then_some(at + 2);
-            }
-            at += length + 1;
-            if length == 0 {
-                return Some(at);
-            }
-        }
+impl ReplyHead<'_> {
+    /// Writes SERVFAIL with this Extended DNS Error, behind our own CNAMEs (N16, N18-N20, RR42); returns its length.
+    /// Without an OPT in the query there is no Extended DNS Error; at most 64 octets of `text` are used (WR15).
+    pub fn fail(&self, ede: u16, text: &str, buffer: &mut [u8]) -> usize {
+        let Some(mut reply) = Reply::begin(self, buffer) else { return 0 };
+        let fits = self.cnames.is_empty() || reply.own_cnames(self).is_some();
+        reply.end_answer();
+        let flags = Flags { authoritative: false, truncated: !fits, authentic: false };
+        reply.finish(self, flags, Rcode::ServFail as u8, Some((ede, text)))
     }
 }
 
@@ -317,7 +249,7 @@ impl<'b, 'n> Reply<'b, 'n> {
     }
 
     fn end_answer(&mut self) {
-        self.answers = std::mem::take(&mut self.count);
+        self.answers = core::mem::take(&mut self.count);
         self.answer_end = self.at;
     }
 

@@ -1,8 +1,9 @@
 //! A persistent hash multimap of small plain rows: sorted leaves without a heap object per row.
 //! A change copies one leaf and a node of each level above it, whatever the number of rows.
 
-use std::hash::BuildHasher;
-use std::sync::Arc;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::hash::BuildHasher;
 
 use foldhash::fast::RandomState;
 
@@ -204,7 +205,7 @@ mod tests {
         let hasher = RandomState::default();
         let mut map = Buckets::new(hasher.clone());
         let keys = (0..300_000_u32)
-            .map(|number| Address::from(std::net::IpAddr::from(number.to_be_bytes())));
+            .map(|number| Address::from(core::net::IpAddr::from(number.to_be_bytes())));
         for key in keys.clone() {
             assert!(map.insert(key, 2));
             assert!(map.insert(key, 1));
@@ -219,7 +220,7 @@ mod tests {
             assert_eq!(before.get(key), [(key, 1), (key, 2)]);
             assert_eq!(map.get(key), [(key, 1)]);
         }
-        assert_eq!(map.get(Address::from(std::net::IpAddr::from([255, 0, 0, 1]))), []);
+        assert_eq!(map.get(Address::from(core::net::IpAddr::from([255, 0, 0, 1]))), []);
     }
 
     #[test]

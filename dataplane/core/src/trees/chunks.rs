@@ -1,8 +1,9 @@
 //! A persistent sorted list of plain rows in chunks: an insertion copies one chunk, so that one
 //! endpoint of five thousand costs what one of five does.
 
-use std::cmp::Ordering;
-use std::sync::Arc;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::cmp::Ordering;
 
 use crate::random::{scaled, scrambled};
 use crate::steps::step;
@@ -65,7 +66,7 @@ impl<R: Copy> Chunks<R> {
     fn chunks(&self) -> &[Arc<[R]>] {
         match self {
             Chunks::One(rows) if rows.is_empty() => &[],
-            Chunks::One(rows) => std::slice::from_ref(rows),
+            Chunks::One(rows) => core::slice::from_ref(rows),
             Chunks::Several(several) => &several.chunks,
         }
     }
@@ -123,7 +124,7 @@ impl<R: Copy> Chunks<R> {
     pub(crate) fn from(&self, position: Position) -> impl Iterator<Item = &R> + Clone {
         let chunks = self.chunks().get(position.chunk..).unwrap_or(&[]);
         let mut skip = position.row;
-        let rows = chunks.iter().flat_map(move |chunk| chunk[std::mem::take(&mut skip)..].iter());
+        let rows = chunks.iter().flat_map(move |chunk| chunk[core::mem::take(&mut skip)..].iter());
         rows.inspect(|_| step(1))
     }
 

@@ -1,9 +1,9 @@
 //! A short immutable list that lies where it is held: what nearly every Service has costs no second
 //! trip to memory, and what few have lies on the heap.
 
-use std::fmt;
-use std::ops::Deref;
-use std::sync::Arc;
+use alloc::sync::Arc;
+use core::fmt;
+use core::ops::Deref;
 
 /// At most `N` items in place, or any number elsewhere; read as a slice.
 #[derive(Clone)]

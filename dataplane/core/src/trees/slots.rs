@@ -1,7 +1,7 @@
 //! A persistent slab: numbered places whose clone is cheap and shares everything unchanged, so
 //! that readers keep one state while the writer makes the next.
 
-use std::sync::Arc;
+use alloc::sync::Arc;
 
 use crate::steps::step;
 
@@ -136,7 +136,7 @@ fn digits(slot: usize) -> [usize; 3] {
 #[derive(Debug, Default)]
 pub(crate) struct FreeSlots {
     next: u32,
-    free: std::collections::BTreeSet<u32>,
+    free: alloc::collections::BTreeSet<u32>,
 }
 
 impl FreeSlots {

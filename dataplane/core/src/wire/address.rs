@@ -1,12 +1,12 @@
 //! One address type for both families in 16 plain octets, IPv4 before IPv6, and the names that
 //! are made of addresses: endpoint names (RR23), pod names (RR50) and reverse names (§3.7).
 
-use std::cmp::Ordering;
-use std::fmt::Write;
-use std::hash::{Hash, Hasher};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::cmp::Ordering;
+use core::fmt::Write;
+use core::hash::{Hash, Hasher};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::wire::message::Labels;
+use crate::wire::labels::Labels;
 use crate::wire::text::ShortText;
 
 /// IPv4 in its mapped form; IPv4-mapped IPv6 addresses never get here (RR20).
@@ -90,7 +90,7 @@ impl ShortText {
         label
     }
 
-    fn write_v6(&mut self, address: Ipv6Addr) -> std::fmt::Result {
+    fn write_v6(&mut self, address: Ipv6Addr) -> core::fmt::Result {
         let mut text = ShortText::EMPTY;
         write!(text, "{address}")?;
         if text.as_bytes().first() == Some(&b':') {
@@ -117,7 +117,7 @@ pub(crate) fn dashed(label: &[u8]) -> Option<Address> {
     for (to, from) in text.iter_mut().zip(label) {
         *to = if *from == b'-' { b':' } else { *from };
     }
-    let v6: Ipv6Addr = std::str::from_utf8(text).ok()?.parse().ok()?;
+    let v6: Ipv6Addr = core::str::from_utf8(text).ok()?.parse().ok()?;
     (v6.to_ipv4_mapped().is_none() && !label.contains(&b'.')).then(|| IpAddr::V6(v6).into())
 }
 

@@ -1,6 +1,6 @@
 //! Domain names in uncompressed wire form, lower case, at most 255 octets, on the stack.
 
-use std::fmt;
+use core::fmt;
 
 /// Longest name in wire form, root label included (RFC 1035 §3.1).
 pub(crate) const MAX_NAME: usize = 255;
@@ -35,7 +35,7 @@ impl fmt::Display for NameError {
     }
 }
 
-impl std::error::Error for NameError {}
+impl core::error::Error for NameError {}
 
 impl Name {
     /// The root.
@@ -129,7 +129,7 @@ impl Name {
     /// The labels from left to right, without the root.
     pub fn labels(&self) -> impl Iterator<Item = &[u8]> {
         let mut rest = self.wire();
-        std::iter::from_fn(move || {
+        core::iter::from_fn(move || {
             let (&length, tail) = rest.split_first()?;
             if length == 0 {
                 return None;
@@ -149,8 +149,8 @@ impl PartialEq for Name {
 
 impl Eq for Name {}
 
-impl std::hash::Hash for Name {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+impl core::hash::Hash for Name {
+    fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
         self.wire().hash(state);
     }
 }

@@ -3,12 +3,12 @@
 
 mod names;
 
-use std::fmt::Write;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::fmt::Write;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::counters::ServerCounters;
-use crate::records::zone::{MAILBOX_LABEL, NAME_SERVER_LABELS, Zone};
 use crate::steps::step;
 use crate::wire::message::{
     CLASS_CH, CLASS_IN, Edns, HEADER, OPTION_EDE, OPTION_NSID, Question, Rcode, Transport, rtype,
@@ -73,6 +73,18 @@ pub(crate) enum Rdata<'a> {
     Servers(&'a [Arc<ServerCounters>]),
 }
 
+/// The apex of the cluster zone, as its SOA needs it.
+#[derive(Clone, Copy)]
+pub(crate) struct Apex<'a> {
+    pub(crate) wire: &'a [u8],
+    pub(crate) labels: usize,
+    pub(crate) negative_ttl_s: u32,
+}
+
+/// The labels of the name server before the apex (RR71).
+pub(crate) const NAME_SERVER_LABELS: &[u8; 7] = b"\x02ns\x03dns";
+/// The label of the mailbox before the apex (RR70).
+pub(crate) const MAILBOX_LABEL: &[u8; 11] = b"\x0ahostmaster";
 /// A record with a pointer as owner and an IPv4 address.
 const SMALLEST_RECORD: usize = 16;
 /// Timers of every SOA of ours: refresh, retry, expire (RR70).
@@ -330,11 +342,11 @@ impl<'b, 'q> Reply<'b, 'q> {
     /// The SOA of the cluster's zone in the authority section, when its names can be compressed
     /// against nothing but the zone's name in the question, as in nearly every denial; `None`
     /// otherwise. The same octets as by [`Reply::record`], without a search.
-    pub(crate) fn cluster_soa(&mut self, zone: &Zone, serial: u32) -> Option<Result<(), Full>> {
+    pub(crate) fn cluster_soa(&mut self, zone: Apex<'_>, serial: u32) -> Option<Result<(), Full>> {
         let name = self.question.name;
-        let left = name.below(zone.apex(), zone.apex_labels)?;
+        let left = name.below(zone.wire, zone.labels)?;
         let beside = left > 0 && matches!(name.label(left - 1), b"dns" | b"hostmaster");
-        if beside || zone.apex_labels == 0 || self.anchor_count > 0 {
+        if beside || zone.labels == 0 || self.anchor_count > 0 {
             return None;
         }
         let start = (HEADER + name.start(left)) as u16;

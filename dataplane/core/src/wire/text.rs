@@ -1,6 +1,6 @@
 //! A short text on the stack, so that answers are formatted without allocating.
 
-use std::fmt::{Error, Result, Write};
+use core::fmt::{Error, Result, Write};
 
 /// Octets of the longest text: an EDE text (WR15); IPv6 addresses and counters are shorter.
 const CAPACITY: usize = 64;
@@ -24,7 +24,7 @@ impl ShortText {
 
     /// What was written, as text.
     pub(crate) fn as_str(&self) -> &str {
-        std::str::from_utf8(self.as_bytes()).unwrap_or_default()
+        core::str::from_utf8(self.as_bytes()).unwrap_or_default()
     }
 
     /// A number in decimal; what does not fit is left out. Formatting costs ten times as much.

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
-use dataplane_core::{Age, CacheRules, Decision, LookupKey, Relayed, decide};
+use dataplane_core::{Age, CacheAction, CacheRules, LookupKey, Relayed, cache_action};
 
 use super::{Denials, Outcome, RouteId};
 
@@ -65,15 +65,15 @@ impl Shard {
         route: RouteId,
         key: &LookupKey,
         at: Moment,
-    ) -> (Option<Relayed>, Decision) {
+    ) -> (Option<Relayed>, CacheAction) {
         let found = self.of_key(hash, route, key).map(|slot| {
             slot.age.note_recoveries(at.recoveries);
-            let decision = decide(&slot.age, at.now_ms, at.rules);
+            let decision = cache_action(&slot.age, at.now_ms, at.rules);
             slot.age.note(decision, at.now_ms);
             slot.used = (slot.used + 1).min(MAX_USED);
             (slot.relayed.clone(), decision)
         });
-        let (relayed, decision) = found.unwrap_or((None, Decision::Miss));
+        let (relayed, decision) = found.unwrap_or((None, CacheAction::Miss));
         let outcome = Outcome::of(decision);
         self.outcomes[outcome as usize] += 1;
         if is_denial(relayed.as_ref()) && !matches!(outcome, Outcome::Miss | Outcome::Refresh) {

@@ -123,9 +123,9 @@ impl Answer<'_> {
                 found
             }
             Node::Localhost => {
-                let loopback: std::net::IpAddr = match ipv6 {
-                    true => std::net::Ipv6Addr::LOCALHOST.into(),
-                    false => std::net::Ipv4Addr::LOCALHOST.into(),
+                let loopback: core::net::IpAddr = match ipv6 {
+                    true => core::net::Ipv6Addr::LOCALHOST.into(),
+                    false => core::net::Ipv4Addr::LOCALHOST.into(),
                 };
                 visit(loopback.into(), LOCALHOST_TTL_S);
                 true

@@ -7,7 +7,8 @@ use crate::decide::schema::Node;
 use crate::records::endpoints::{EndpointName, PortFilter, Presence};
 use crate::records::extra::ExtraOwner;
 use crate::records::{Needs, ServiceEntry, ServiceObject};
-use crate::wire::message::{Labels, rtype};
+use crate::wire::labels::Labels;
+use crate::wire::message::rtype;
 use crate::wire::name::Name;
 use crate::wire::reply::{Rdata, Reply};
 

@@ -225,7 +225,7 @@ fn e40_a_service_with_too_many_ports_is_known_to_have_more_after_a_restart() {
     let (old, new) = (index.publish(1).unwrap(), again.publish(1).unwrap());
     let ports = |records: &Records| {
         let (_, entry) = records.service(b"\x04cart\x04shop").unwrap();
-        std::sync::Arc::clone(&entry.object.as_ref().unwrap().ports)
+        alloc::sync::Arc::clone(&entry.object.as_ref().unwrap().ports)
     };
     assert_eq!(ports(&old), ports(&new));
 }

@@ -2,8 +2,7 @@
 //! however many endpoints and slices have it.
 
 use super::EndpointName;
-use crate::decide::schema::PortName;
-use crate::records::{Port, Ports, Records, Row, ServiceEntry};
+use crate::records::{Port, PortName, Ports, Records, Row, ServiceEntry};
 use crate::steps::step;
 use crate::trees::chunks::Position;
 
@@ -87,7 +86,7 @@ pub(crate) struct Lists<'r> {
 }
 
 impl<'r> Lists<'r> {
-    pub(super) fn iter(&self) -> std::slice::Iter<'_, List<'r>> {
+    pub(super) fn iter(&self) -> core::slice::Iter<'_, List<'r>> {
         self.lists[..self.count].iter()
     }
 
@@ -121,7 +120,7 @@ impl ServiceEntry {
         records: &'r Records,
     ) -> impl Iterator<Item = (u32, Option<&'r Ports>)> {
         let mut next = Position::START;
-        std::iter::from_fn(move || {
+        core::iter::from_fn(move || {
             let listed = *self.by_list.at(next)?;
             let ports = records.slices.get(listed.slice).map(|slice| &*slice.ports);
             next = self.by_list.end_of_run(next, |other| other.number() == listed.number());

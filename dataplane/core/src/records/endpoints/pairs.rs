@@ -1,7 +1,7 @@
 //! Distinct (endpoint name, port) pairs of a headless Service: a round over them that begins with a pair
 //! drawn at random (WR24) and costs what the reply holds, not what the Service has.
 
-use std::ops::{Bound, Range, RangeBounds};
+use core::ops::{Bound, Range, RangeBounds};
 
 use super::lists::Lists;
 use super::{EndpointName, LOOKS, past_run};
@@ -53,7 +53,7 @@ impl Round<'_, '_> {
         if self.names_only {
             return (self.visit)(name, 0);
         }
-        let wanted = std::mem::replace(&mut self.ports, 0..usize::MAX);
+        let wanted = core::mem::replace(&mut self.ports, 0..usize::MAX);
         let mut place = 0..;
         entry.name_numbers(self.records, name, self.lists).visit(&mut |port| {
             let is_wanted = place.next().is_some_and(|place| wanted.contains(&place));

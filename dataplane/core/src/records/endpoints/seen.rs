@@ -1,6 +1,6 @@
 //! What one walk has already shown, by a hash of 64 bits with the seed of the records.
 
-use std::hash::{BuildHasher, Hasher};
+use core::hash::{BuildHasher, Hasher};
 
 use foldhash::fast::RandomState;
 

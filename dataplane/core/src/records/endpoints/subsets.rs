@@ -125,7 +125,7 @@ impl ServiceEntry {
         let mut has_turned = false;
         loop {
             let Some(listed) = self.by_list.at(at) else {
-                if std::mem::replace(&mut has_turned, true) {
+                if core::mem::replace(&mut has_turned, true) {
                     return;
                 }
                 at = Position::START;

@@ -1,8 +1,8 @@
 //! What SRV replies of large Services are made of: every pair is met once, whichever comes first, and each comes first as
 //! often as any other.
 
+use core::net::IpAddr;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 
 use super::{MAX_LISTS, PortFilter};
 use crate::index::Index;
@@ -162,7 +162,7 @@ fn l12_a_service_with_too_many_lists_says_so_and_denies_no_port() {
     assert_eq!(told, ["more than 16 different lists of ports in the slices of one Service"]);
     index.publish(2);
     let records = index.records();
-    let name = crate::decide::schema::PortName { name: b"x", protocol: Protocol::Tcp };
+    let name = crate::records::PortName { name: b"x", protocol: Protocol::Tcp };
     let lists = entry(&records).lists(&records, PortFilter::Named(name));
     assert_eq!(lists.presence(), super::Presence::Unknown);
     index.apply(Change::Delete(Resource::EndpointSlices, Key::new("shop", "db-0")));

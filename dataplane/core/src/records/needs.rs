@@ -1,0 +1,56 @@
+//! Which data must be complete for an answer to be true (docs/dns.md §4.4).
+
+use crate::object::Resource;
+use crate::records::zone::Zone;
+use crate::settings::PodRecords;
+
+/// A set of resources that an answer depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Needs(pub(super) u8);
+
+impl Needs {
+    pub(crate) const NOTHING: Needs = Needs(0);
+    pub(crate) const SERVICES: Needs = Needs(1 << Resource::Services as u8);
+    pub(crate) const SLICES: Needs = Needs(1 << Resource::EndpointSlices as u8);
+    pub(crate) const NAMESPACES: Needs = Needs(1 << Resource::Namespaces as u8);
+    pub(crate) const PODS: Needs = Needs(1 << Resource::Pods as u8);
+    /// Which names are ours at all (E44).
+    pub(crate) const CONFIGURATION: Needs = Needs(1 << Resource::ALL.len());
+
+    /// Every resource.
+    pub(super) const OBJECTS: Needs = Needs((1 << Resource::ALL.len()) - 1);
+
+    pub(crate) const fn and(self, other: Needs) -> Needs {
+        Needs(self.0 | other.0)
+    }
+
+    pub(super) const fn without(self, other: Needs) -> Needs {
+        Needs(self.0 & !other.0)
+    }
+
+    /// What every answer about a Service depends on (§4.4 note 1).
+    pub(crate) fn of_alias(zone: &Zone) -> Needs {
+        match zone.selects_namespaces() {
+            true => Needs::SERVICES.and(Needs::NAMESPACES),
+            false => Needs::SERVICES,
+        }
+    }
+
+    /// The same for ClusterIP Services, and for missing ones, which may be empty ones that are hidden (RR15).
+    pub(crate) fn of_service(zone: &Zone) -> Needs {
+        let needs = Needs::of_alias(zone);
+        match zone.settings.hide_empty_services {
+            true => needs.and(Needs::SLICES),
+            false => needs,
+        }
+    }
+
+    /// What every answer about a reverse name depends on that is not a cluster IP's (§4.4).
+    pub(crate) fn of_pointer(zone: &Zone) -> Needs {
+        let needs = Needs::of_service(zone).and(Needs::SLICES);
+        match zone.settings.pods {
+            PodRecords::Verified => needs.and(Needs::PODS),
+            PodRecords::Disabled | PodRecords::Insecure => needs,
+        }
+    }
+}

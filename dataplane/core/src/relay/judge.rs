@@ -1,0 +1,64 @@
+//! Which messages from an upstream we believe, and what becomes of each.
+
+use super::key::LookupKey;
+use super::query::QueryForm;
+use super::read;
+use super::relayed::Relayed;
+use super::select::{TtlCaps, Unusable, select};
+use super::verdict::{Discard, RelayError};
+use crate::wire::message::HEADER;
+use crate::wire::name::MAX_NAME;
+
+/// What a message that came from an upstream is worth.
+#[derive(Debug)]
+pub enum Verdict {
+    /// The answer (FW20): relay it.
+    Good(Relayed),
+    /// Not the reply we wait for: count it and go on waiting (FW13).
+    Discard(Discard),
+    /// A reply that ends this attempt without an answer (FW21, FW26, FW41).
+    Failed(RelayError),
+}
+
+impl LookupKey {
+    /// [`LookupKey::judge_as`] of the usual form.
+    pub fn judge(&self, id: u16, reply: &[u8], caps: &TtlCaps) -> Verdict {
+        self.judge_as(id, QueryForm::USUAL, reply, caps)
+    }
+
+    /// Judges a message that came on the socket from which [`LookupKey::upstream_query_as`] with this id and
+    /// form was sent (FW12, FW14, FW20, FW21); keeps of it what may be relayed (FW40, FW41, FW44).
+    pub fn judge_as(&self, id: u16, form: QueryForm, reply: &[u8], caps: &TtlCaps) -> Verdict {
+        let question = match read::question(reply, id, self.name().wire(), self.qtype()) {
+            Ok(question) => question,
+            Err(discard) => return Verdict::Discard(discard),
+        };
+        if question.end > HEADER && !self.is_spelled(form, &reply[HEADER..]) {
+            return Verdict::Discard(Discard::Case);
+        }
+        if let Some(error) = question.error {
+            return Verdict::Failed(error);
+        }
+        let Some(message) = read::Message::read(reply, question.end) else {
+            return Verdict::Discard(Discard::Malformed);
+        };
+        match select(&message, self, caps) {
+            Ok(selected) => Verdict::Good(Relayed::of(&selected, self)),
+            Err(Unusable::Failed(error)) => Verdict::Failed(error),
+            Err(Unusable::Malformed) => Verdict::Discard(Discard::Malformed),
+        }
+    }
+
+    /// Whether a name begins these octets in the case in which it was sent (FW14).
+    fn is_spelled(&self, form: QueryForm, echoed: &[u8]) -> bool {
+        if form.case.is_none() {
+            return true;
+        }
+        let name = self.name().wire();
+        let mut sent = [0; MAX_NAME];
+        let sent = &mut sent[..name.len()];
+        sent.copy_from_slice(name);
+        form.spell(sent);
+        echoed.starts_with(sent)
+    }
+}

@@ -1,0 +1,119 @@
+//! The part of an upstream's reply that may be relayed, as records by kind.
+
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use core::ops::Range;
+
+use super::rdata::{CNAME, SOA};
+use crate::wire::message::rtype;
+
+/// The part of an upstream's reply that may be relayed: uncompressed, in order, TTLs capped.
+pub(super) struct Selected {
+    pub(super) rcode: u8,
+    /// The upstream's AD.
+    pub(super) authentic: bool,
+    pub(super) octets: Vec<u8>,
+    /// CNAMEs and DNAMEs in chain order, each with its signatures.
+    pub(super) chain: Vec<Kept>,
+    /// The RRset at the end of the chain; for ANY all of them.
+    pub(super) rrset: Vec<Kept>,
+    /// Its signatures.
+    pub(super) signatures: Vec<Kept>,
+    /// SOA of a negative reply; with DO signatures and denials of existence.
+    pub(super) authority: Vec<Kept>,
+    /// Rebind protection left nothing (N21).
+    pub(super) is_blocked: bool,
+}
+
+/// A record of [`Selected`].
+#[derive(Clone, Debug)]
+pub(super) struct Kept {
+    pub(super) owner: Range<usize>,
+    pub(super) rtype: u16,
+    pub(super) ttl_s: u32,
+    pub(super) rdata: Range<usize>,
+}
+
+impl Selected {
+    /// No records, with this Rcode and AD.
+    pub(super) fn new(rcode: u8, authentic: bool) -> Selected {
+        Selected {
+            rcode,
+            authentic,
+            octets: Vec::new(),
+            chain: Vec::new(),
+            rrset: Vec::new(),
+            signatures: Vec::new(),
+            authority: Vec::new(),
+            is_blocked: false,
+        }
+    }
+
+    /// FW43: removes private addresses, and signatures over what is no more the whole RRset. When nothing is left, nothing
+    /// else stays either, and this is true (N21).
+    pub(super) fn remove_private(&mut self) -> bool {
+        let (before, octets) = (self.rrset.len(), &self.octets);
+        self.rrset.retain(|record| !is_private(record.rtype, &octets[record.rdata.clone()]));
+        if self.rrset.len() == before {
+            return false;
+        }
+        self.signatures.clear();
+        self.authentic = false;
+        self.is_blocked = self.rrset.is_empty();
+        if self.is_blocked {
+            self.chain.clear();
+        }
+        self.is_blocked
+    }
+
+    pub(super) fn owner(&self, record: &Kept) -> &[u8] {
+        &self.octets[record.owner.clone()]
+    }
+
+    pub(super) fn rdata(&self, record: &Kept) -> &[u8] {
+        &self.octets[record.rdata.clone()]
+    }
+
+    /// Which record of the chain is the CNAME that leads to a name with neither data nor an SOA (FW42).
+    pub(super) fn unresolved_target(&self) -> Option<usize> {
+        if self.rcode != 0 || !self.rrset.is_empty() || self.has_soa() {
+            return None;
+        }
+        self.chain.iter().rposition(|record| record.rtype == CNAME)
+    }
+
+    fn has_soa(&self) -> bool {
+        self.authority.iter().any(|record| record.rtype == SOA)
+    }
+
+    /// CA2, CA3: the smallest TTL; what denies without an SOA is not kept.
+    pub(super) fn lifetime_s(&self) -> u32 {
+        let denies = self.rrset.is_empty() && self.unresolved_target().is_none();
+        if denies && !self.has_soa() {
+            return 0;
+        }
+        let all = [&self.chain, &self.rrset, &self.signatures, &self.authority];
+        all.into_iter().flatten().map(|record| record.ttl_s).min().unwrap_or(0)
+    }
+}
+
+/// FW43: an address that no name of the public DNS should have.
+fn is_private(rtype: u16, rdata: &[u8]) -> bool {
+    let address = match (rtype, rdata.len()) {
+        (rtype::A, 4) => rdata.first_chunk::<4>().map(|octets| IpAddr::from(*octets)),
+        (rtype::AAAA, 16) => rdata.first_chunk::<16>().map(|octets| IpAddr::from(*octets)),
+        _ => None,
+    };
+    match address.map(|address| address.to_canonical()) {
+        None => false,
+        Some(IpAddr::V4(v4)) => {
+            v4.is_private() || v4.is_loopback() || v4.is_link_local() || v4.is_unspecified()
+        }
+        Some(IpAddr::V6(v6)) => {
+            v6.is_unique_local()
+                || v6.is_loopback()
+                || v6.is_unicast_link_local()
+                || v6.is_unspecified()
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! A name as it is looked up: lower case, with the place of each label.
+
+use crate::wire::name::{MAX_LABEL, MAX_NAME, Name};
+
+/// Room for a name, in whole [`WORD`]s.
+const ROOM: usize = (MAX_NAME + 1).next_multiple_of(WORD);
+/// Octets that a processor changes to lower case at once.
+const WORD: usize = 16;
+
+/// A name in lower case with the place of each label, so that suffixes are compared as slices.
+#[derive(Clone)]
+pub(crate) struct Labels {
+    wire: [u8; ROOM],
+    len: u8,
+    starts: [u8; 128],
+    count: u8,
+}
+
+impl Labels {
+    /// The root, to be read into: a name has nearly 400 octets, which should not be moved.
+    pub(crate) const ROOT: Labels = Labels { wire: [0; ROOM], len: 1, starts: [0; 128], count: 0 };
+
+    /// Reads an uncompressed name at `at`; `None` when it is unreadable (N4).
+    pub(crate) fn read(&mut self, packet: &[u8], at: usize) -> Option<()> {
+        let mut end = at;
+        let mut count = 0;
+        loop {
+            let length = *packet.get(end)? as usize;
+            // Compression pointers and label types 01 and 10 are all above 63.
+            if length > MAX_LABEL {
+                return None;
+            }
+            if length == 0 {
+                break;
+            }
+            // Names of more labels than there are places are too long, too.
+            *self.starts.get_mut(count)? = (end - at) as u8;
+            count += 1;
+            end += length + 1;
+        }
+        let from = packet.get(at..=end)?;
+        if from.len() > MAX_NAME {
+            return None;
+        }
+        self.wire[..from.len()].copy_from_slice(from);
+        // Whole words, whatever lies behind the name. Lengths are below 64 and so below 'A': lower-casing
+        // everything touches letters only.
+        let (words, _) = self.wire[..from.len().next_multiple_of(WORD)].as_chunks_mut::<WORD>();
+        words.iter_mut().for_each(|word| word.make_ascii_lowercase());
+        (self.len, self.count) = (from.len() as u8, count as u8);
+        Some(())
+    }
+
+    /// The labels of a name.
+    pub(crate) fn of(name: &Name) -> Labels {
+        let mut labels = Labels::ROOT;
+        // A `Name` is valid by construction; the root stands in for what cannot happen.
+        let _ = labels.read(name.wire(), 0);
+        labels
+    }
+
+    /// Uncompressed wire form, lower case, with the root label.
+    pub(crate) fn wire(&self) -> &[u8] {
+        &self.wire[..self.len as usize]
+    }
+
+    /// Number of labels without the root.
+    pub(crate) fn count(&self) -> usize {
+        self.count as usize
+    }
+
+    /// Label number `index` from the left.
+    pub(crate) fn label(&self, index: usize) -> &[u8] {
+        let start = self.starts[index] as usize;
+        &self.wire[start + 1..][..self.wire[start] as usize]
+    }
+
+    /// Where label number `index` starts; `count()` gives the root label.
+    pub(crate) fn start(&self, index: usize) -> usize {
+        if index < self.count() { self.starts[index] as usize } else { self.len as usize - 1 }
+    }
+
+    /// Whether a label starts here; not the root label.
+    pub(crate) fn is_start(&self, position: usize) -> bool {
+        self.starts[..self.count()].iter().any(|&start| usize::from(start) == position)
+    }
+
+    /// The name without its first `index` labels, in wire form.
+    pub(crate) fn suffix(&self, index: usize) -> &[u8] {
+        &self.wire()[self.start(index)..]
+    }
+
+    /// The wire form of labels `from..to`, without a root label.
+    pub(crate) fn range(&self, from: usize, to: usize) -> &[u8] {
+        &self.wire[self.start(from)..self.start(to)]
+    }
+
+    /// How many labels lie left of `ancestor`; `None` if the name is not at or below it.
+    pub(crate) fn below(&self, ancestor: &[u8], ancestor_labels: usize) -> Option<usize> {
+        let left = self.count().checked_sub(ancestor_labels)?;
+        (self.suffix(left) == ancestor).then_some(left)
+    }
+
+    /// The name as a value of its own.
+    pub(crate) fn to_name(&self) -> Name {
+        Name::compose(&[self.wire()]).unwrap_or(Name::ROOT)
+    }
+}

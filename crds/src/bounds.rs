@@ -4,7 +4,7 @@
 
 /// Octets of `metadata.name`: children are called `clusterdns-<name>-...` and names of Services end at 63.
 pub const NAME: usize = 40;
-/// `metadata.name` that nobody may have: its children would be called `clusterdns-operator`, as the operator's own.
+/// The one `metadata.name` that is reserved: its children would be called `clusterdns-operator`, as the operator's own.
 pub const RESERVED_NAME: &str = "operator";
 /// Octets of the cluster domain: leaves 133 of 253 to `_port._proto.service.namespace.svc.`, which has up to 155. No
 /// cluster has a domain near this; under one, the longest names would have no SRV record.

@@ -92,7 +92,7 @@ pub struct Config {
     /// How much.
     #[serde(skip_serializing_if = "is_default")]
     pub limits: Limits,
-    /// What is told about the server itself.
+    /// What the server reveals about itself.
     #[serde(skip_serializing_if = "is_default")]
     pub identity: Identity,
     /// Listeners besides UDP and TCP.

@@ -1,7 +1,7 @@
 //! A ClusterDNS from a file: for the data plane without an API server, and for offline commands.
 //!
-//! Such files have no API server to default and prune them: serde fills in the same defaults, and fields that nobody
-//! knows are listed, because a misspelled section would otherwise be silently absent.
+//! Such files have no API server to default and prune them: serde fills in the same defaults, and unknown
+//! fields are listed, because a misspelled section would otherwise be silently absent.
 
 mod places;
 mod salvage;

@@ -27,7 +27,7 @@ pub struct Field {
     pub instead: &'static str,
     /// A spec that uses all of `paths`, for the tests.
     pub example: &'static str,
-    /// Where a configuration uses them. A field at its default is not in use: nobody asked for it.
+    /// Where a configuration uses them. A field at its default is not in use: it was not asked for.
     used: fn(&Config) -> Vec<String>,
 }
 

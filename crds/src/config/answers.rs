@@ -1,4 +1,4 @@
-//! What is answered from the cluster, to whom, and what the server tells about itself.
+//! What is answered from the cluster, to whom, and what the server reveals about itself.
 
 use std::net::IpAddr;
 
@@ -54,7 +54,7 @@ impl Default for ServiceAddresses {
     }
 }
 
-/// Who may ask, and what may be told them.
+/// Who may ask, and what they may see.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Access {
@@ -66,7 +66,7 @@ pub struct Access {
     pub rebind_protection: bool,
 }
 
-/// What is told about the server itself.
+/// What the server reveals about itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Identity {

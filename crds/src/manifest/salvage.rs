@@ -1,5 +1,5 @@
 //! What else is wrong with a document that cannot be read: each field of the wrong shape gets a value of the right one, so
-//! that the others can be read and checked. Nobody runs what comes of it.
+//! that the others can be read and checked. The result is never run.
 
 use serde_json::{Map, Value, json};
 

@@ -36,7 +36,7 @@ fn reason(error: &Error) -> String {
     }
 }
 
-/// Its first line without ` at line 4, column 2`, which is told apart.
+/// Its first line without ` at line 4, column 2`, which is reported separately.
 fn without_place(message: &str) -> String {
     let line: String =
         message.lines().next().unwrap_or_default().chars().filter(|c| !c.is_control()).collect();

@@ -48,7 +48,7 @@ pub struct Access {
     pub rebind_protection: bool,
 }
 
-/// What the server tells about itself.
+/// What the server reveals about itself.
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Identity {

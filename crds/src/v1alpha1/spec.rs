@@ -127,7 +127,7 @@ pub struct ClusterDNSSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limits: Option<Limits>,
 
-    /// What the server tells about itself.
+    /// What the server reveals about itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
 

@@ -3,7 +3,7 @@
 //!
 //! The program runs itself in valgrind, compares with `instructions.txt` beside it and fails above
 //! [`MOST_PERCENT`]; `UPDATE_EXPECT=1` writes that file. The counts belong to one compiler on one kind of
-//! processor: another of either may need the file written anew.
+//! processor: with another of either, the file may have to be written again.
 
 #![allow(missing_docs, dead_code, clippy::print_stdout, clippy::print_stderr)]
 
@@ -20,7 +20,7 @@ const SERVICES: usize = 10_000;
 const REPLIES: usize = 10_000;
 /// First and second level cache of a common server core; the second is what valgrind calls LL.
 const CACHES: [&str; 3] = ["--cache-sim=yes", "--D1=49152,12,64", "--LL=2097152,16,64"];
-/// In the package; what people are told is the place in the repository.
+/// In the package; messages name the place in the repository.
 const EXPECTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/instructions.txt");
 const EXPECTED_IN_REPOSITORY: &str = "dataplane/core/benches/instructions.txt";
 

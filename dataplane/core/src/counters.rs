@@ -177,7 +177,7 @@ impl WorkerCounters {
         self.capped_rrsets.load(Ordering::Relaxed)
     }
 
-    /// PTR questions for which at least one name was withheld because its owner cannot be told (RR63).
+    /// PTR questions for which at least one name was withheld because the namespace that owns it cannot be determined (RR63).
     pub fn withheld_ptrs(&self) -> u64 {
         self.withheld_ptrs.load(Ordering::Relaxed)
     }

@@ -4,8 +4,13 @@
 //! [`respond`] turns one query and one `Records` into an [`Action`].
 
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable)
+)]
+#![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 // Without the standard library there is no socket, file, clock, thread or lock to use by mistake.
-#![cfg_attr(not(any(test, feature = "steps")), no_std)]
+#![cfg_attr(not(test), no_std)]
 
 extern crate alloc;
 

@@ -1,7 +1,7 @@
 //! One published state: everything an answer is made from, immutable and cheap to clone. A reply is built from one
 //! state, so that its sections and the existence of its name agree (E10).
 //!
-//! Services, namespaces and slices lie in numbered places; hash multimaps lead there from names
+//! Services, namespaces and slices have numbered places; hash multimaps lead there from names
 //! and addresses. The next state shares whatever did not change.
 
 pub(crate) mod endpoints;
@@ -61,7 +61,7 @@ pub struct Records {
     /// Pod address → Pods.
     pub(crate) pod_addresses: Buckets<Address, PodHolder>,
     sources: [DataSource; Resource::ALL.len()],
-    /// Whether the zone is that of a configuration; if not, nobody knows what is ours (E44).
+    /// Whether the zone is that of a configuration; if not, it is not known which names are ours (E44).
     is_configured: bool,
     /// What has no data, and what has it from a snapshot; both follow from the above.
     missing: Needs,

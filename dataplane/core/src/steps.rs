@@ -5,9 +5,13 @@
 
 #[cfg(any(test, feature = "steps"))]
 mod counted {
+    // In this module alone: steps are counted for each thread. The crate itself is built without `std`.
+    #[allow(unused_extern_crates)]
+    extern crate std;
+
     use core::cell::Cell;
 
-    thread_local! {
+    std::thread_local! {
         static STEPS: Cell<u64> = const { Cell::new(0) };
     }
 

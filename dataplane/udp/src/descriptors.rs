@@ -9,13 +9,13 @@ use std::io;
 /// When the system refuses; the limit is then unchanged.
 pub fn raise_descriptor_limit() -> io::Result<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is a valid rlimit that lives through the call, which only writes it.
+    // SAFETY: `limit` is a valid rlimit for the whole call, which only writes it.
     if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
         return Err(io::Error::last_os_error());
     }
     if limit.rlim_cur < limit.rlim_max {
         limit.rlim_cur = limit.rlim_max;
-        // SAFETY: `limit` is a valid rlimit that lives through the call, which only reads it.
+        // SAFETY: `limit` is a valid rlimit for the whole call, which only reads it.
         if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } != 0 {
             return Err(io::Error::last_os_error());
         }

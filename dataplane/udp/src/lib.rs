@@ -60,7 +60,7 @@ impl Default for Options {
 /// Our side of one exchange: the address a datagram was sent to, from which its reply must leave (WR8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Local {
-    /// The address; unspecified where the system does not tell, then it chooses.
+    /// The address; unspecified where the system does not report it; the system then chooses.
     pub address: IpAddr,
     /// The interface, where the address means nothing without it (IPv6 link-local), else 0.
     pub interface: u32,
@@ -81,7 +81,7 @@ pub struct Datagram<'b> {
     pub peer: SocketAddr,
     /// The address it was sent to.
     pub local: Local,
-    /// How long it lay in the kernel's queue before this batch was received; 0 where the system does not tell.
+    /// How long it waited in the kernel's queue before this batch was received; 0 where the system does not report it.
     pub waited: Duration,
 }
 

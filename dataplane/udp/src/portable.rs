@@ -94,7 +94,7 @@ impl Socket {
     /// Nothing portable wakes a reader; its waiting time ends it.
     pub fn wake(&self) {}
 
-    /// Datagrams the kernel dropped: nothing portable tells.
+    /// Datagrams the kernel dropped: no portable interface reports them.
     pub fn drops(&self) -> u64 {
         0
     }
@@ -111,7 +111,6 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Allocates the buffers.
     pub fn new() -> Self {
         Self {
             input: vec![0; DATAGRAM_OCTETS].into(),

@@ -1,4 +1,4 @@
-//! Writes what lies at a name: the RRset of the type asked for, and additional data.
+//! Writes the records at a name: the RRset of the type asked for, and additional data.
 
 mod addresses;
 mod services;
@@ -163,7 +163,7 @@ impl Answer<'_> {
         reply.record(section, owner, rtype::SOA, CLASS_IN, ttl_s, soa).is_ok()
     }
 
-    /// RR71.
+    /// The NS record of a zone of ours, with the addresses of its target (RR71).
     fn write_name_server(&self, reply: &mut Reply<'_, '_>) -> bool {
         let zone = &self.records.zone;
         let name = zone.name_server.wire();

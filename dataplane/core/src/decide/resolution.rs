@@ -31,7 +31,7 @@ pub struct Resolution {
     hops: Vec<(Relayed, Freshness)>,
 }
 
-/// What a resolution needs of this process.
+/// The state of this process that a resolution reads.
 #[derive(Clone, Copy, Debug)]
 pub struct Surroundings<'a> {
     /// What is ours, and where the rest belongs.
@@ -43,7 +43,7 @@ pub struct Surroundings<'a> {
 }
 
 /// What comes next.
-// A box would be an allocation, and nobody keeps these.
+// A box would be an allocation, and these are not kept.
 #[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -123,7 +123,7 @@ fn hop(key: &LookupKey, around: &Surroundings<'_>) -> Hop {
         }
         _ => own(key, around),
     };
-    // Our own TTLs and addresses are what they are.
+    // Bounds and rebind protection are for what upstreams say, not for our own records.
     let caps = TtlCaps { max_s: u32::MAX, max_negative_s: u32::MAX, no_private_addresses: false };
     match key.judge(0, &reply, &caps) {
         Verdict::Good(relayed) => Hop::Own(relayed),
@@ -141,11 +141,11 @@ fn own(key: &LookupKey, around: &Surroundings<'_>) -> Vec<u8> {
         now_s: around.now_s,
         seed: around.seed,
     };
-    // The client's query is counted already, and no CNAME leads to the names that say who we are.
-    let (nobody, identity) = (WorkerCounters::default(), Identity::default());
+    // The client's query is counted already, and no CNAME leads to the names that show our identity.
+    let (uncounted, identity) = (WorkerCounters::default(), Identity::default());
     let cache = CacheCounters::default();
     let counters =
-        Counters { own: &nobody, all: &[], servers: &[], cache: &cache, identity: &identity };
+        Counters { own: &uncounted, all: &[], servers: &[], cache: &cache, identity: &identity };
     let mut reply = vec![0; MAX_MESSAGE];
     let octets = own_reply(around.records, &query, &counters, &mut reply);
     reply.truncate(octets);

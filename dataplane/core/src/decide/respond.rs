@@ -24,7 +24,7 @@ use crate::wire::text::ShortText;
 const AGE_OCTETS: usize = 20;
 
 /// What to do with one query.
-// A box would be an allocation, and nobody keeps these.
+// A box would be an allocation, and these are not kept.
 #[allow(clippy::large_enum_variant)]
 #[derive(Debug)]
 pub enum Action<'r> {
@@ -48,7 +48,7 @@ pub struct Forward<'r> {
 }
 
 impl Forward<'_> {
-    /// A copy that lives while the group is asked.
+    /// A copy that owns its data, for as long as the group is asked.
     pub fn keep(&self) -> Waiting {
         Waiting { group: self.group, key: self.key.clone(), head: self.head.keep() }
     }
@@ -135,7 +135,7 @@ enum SmallAction {
     },
 }
 
-/// N1-N6.
+/// Reads the question; a query that cannot be read gets what N1-N6 say.
 fn read<'p>(query: &Query<'p>, name: &'p mut Labels) -> Result<Question<'p>, Malformed<'p>> {
     if query.transport == Transport::Udp && query.client.port() == 0 {
         return Err(Malformed::Silence(Reason::SourcePortZero));
@@ -185,7 +185,7 @@ struct Step<'r, 'a> {
 }
 
 impl<'r: 'a, 'a> Step<'r, 'a> {
-    /// N7, N8.
+    /// Refuses clients that may not ask (N7), zone transfers and other classes (N8); the rest is answered.
     fn decide(&self, cnames: &mut Cnames<'r>, buffer: &mut [u8]) -> (SmallAction, Reason) {
         if !is_allowed(self.records, self.query.client) {
             return self.refuse(ede::PROHIBITED, Reason::Client, buffer);
@@ -228,7 +228,7 @@ impl<'r: 'a, 'a> Step<'r, 'a> {
         (self.finish(reply, Rcode::Refused, false, Some((ede, ""))), reason)
     }
 
-    /// A11.
+    /// Class CH: names that monitors ask for; any other is refused (A11).
     fn chaos(&self, buffer: &mut [u8]) -> (SmallAction, Reason) {
         let mut reply = self.reply(&mut *buffer);
         let question = self.question;
@@ -316,7 +316,7 @@ impl<'r: 'a, 'a> Step<'r, 'a> {
         (action, reason)
     }
 
-    /// N11, N12, RR45: the SOA of the last name's zone (N30).
+    /// NODATA (N11) or NXDOMAIN (N12), also behind a CNAME of ours (RR45), with the SOA of the last name's zone (N30).
     fn denied(
         &self,
         reply: &mut Reply<'_, '_>,
@@ -360,7 +360,7 @@ impl<'r: 'a, 'a> Step<'r, 'a> {
         finish(Some((ede::STALE_ANSWER, text.as_str())))
     }
 
-    /// N14, RR40, RR43.
+    /// Not ours: an upstream group answers (RR40), unless recursion is not desired (N14, RR43).
     fn forward(
         &self,
         reply: &mut Reply<'_, '_>,
@@ -388,7 +388,7 @@ impl<'r: 'a, 'a> Step<'r, 'a> {
         (self.finish(reply, Rcode::Refused, false, ede), Reason::RecursionNotDesired)
     }
 
-    /// N15, RR42.
+    /// Not ours, and no group is left: REFUSED (N15), or SERVFAIL behind a CNAME of ours (RR42).
     fn no_group(
         &self,
         reply: &mut Reply<'_, '_>,

@@ -50,12 +50,12 @@ pub(crate) struct Claims<'r> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rule {
-    /// Everybody who publishes it.
+    /// All rows that publish it.
     All,
     /// Those whose targetRef is a Pod of their own namespace.
     OwnPods,
-    /// The owner cannot be told.
-    Nobody,
+    /// None: which namespace owns the address cannot be determined.
+    Withheld,
 }
 
 impl<'r> Claims<'r> {
@@ -93,8 +93,8 @@ impl<'r> Claims<'r> {
                 break;
             }
             if looks == 0 {
-                // Too many rows that nobody can see: the owner cannot be told.
-                (self.rule, self.withholds, self.any) = (Rule::Nobody, true, false);
+                // Too many rows that are not visible: the owner cannot be determined.
+                (self.rule, self.withholds, self.any) = (Rule::Withheld, true, false);
                 return;
             }
             looks -= 1;
@@ -119,9 +119,9 @@ impl<'r> Claims<'r> {
         self.rule = match (namespaces, owners) {
             (Several::None | Several::One(_), _) | (_, Several::None) => Rule::All,
             (Several::Many, Several::One(_)) => Rule::OwnPods,
-            (Several::Many, Several::Many) => Rule::Nobody,
+            (Several::Many, Several::Many) => Rule::Withheld,
         };
-        self.any = namespaces != Several::None && self.rule != Rule::Nobody;
+        self.any = namespaces != Several::None && self.rule != Rule::Withheld;
         self.withholds |= self.rule != Rule::All;
     }
 
@@ -132,7 +132,7 @@ impl<'r> Claims<'r> {
             let by_rule = match rule {
                 Rule::All => true,
                 Rule::OwnPods => row.label.is_own_pod(),
-                Rule::Nobody => false,
+                Rule::Withheld => false,
             };
             by_rule && (!held || is_held_by(records, *address, row.namespace, false))
         });
@@ -226,7 +226,7 @@ impl Named<'_> {
     }
 }
 
-/// The order of two labels in names as dotted text: a label that ends goes on with a dot.
+/// The order of two labels in names as dotted text: a dot follows the end of a label.
 fn order_of_labels(a: &[u8], b: &[u8]) -> Ordering {
     let shared = a.len().min(b.len());
     let next = |label: &[u8]| label.get(shared).copied().unwrap_or(b'.');

@@ -1,5 +1,6 @@
 //! The Kubernetes DNS specification 1.1.0 as code: which names exist below the cluster domain and
-//! what lies at each (docs/dns.md §3.1), one function per section.
+//! what each is (docs/dns.md §3.1). Each function names its section of the specification, or says that it is an
+//! extension (§3 there). NXDOMAIN is decided here: a [`Lookup`] without a node.
 
 use alloc::sync::Arc;
 
@@ -13,16 +14,16 @@ use crate::wire::address::{Address, dashed};
 use crate::wire::labels::Labels;
 use crate::wire::name::Name;
 
-/// What lies at an existing name.
+/// What an existing name is, and so which records it has.
 #[derive(Clone, Copy)]
 pub(crate) enum Node<'r, 'q> {
-    /// The apex of a zone of ours with its SOA and NS.
+    /// The apex of a zone of ours, with SOA and NS.
     Apex,
     /// A name with nothing but names below it.
     EmptyNonTerminal,
     /// `ns.dns.Z`.
     NameServer,
-    /// `dns-version.Z`.
+    /// `dns-version.Z` (specification §2.2).
     Version,
     /// A ClusterIP Service (RR13-RR16).
     ClusterIp(&'r ServiceEntry, &'r ServiceObject),
@@ -38,7 +39,7 @@ pub(crate) enum Node<'r, 'q> {
     Alias(&'r Arc<Name>, u32),
     /// A pod name (§3.6).
     PodAddress(Address),
-    /// Extra records.
+    /// An owner of extra records (§3.9).
     Extra(&'r ExtraOwner),
     /// The reverse name of a cluster IP, and whose it is (RR60).
     ClusterIpPointer(&'r ServiceEntry),
@@ -111,7 +112,8 @@ fn below_apex<'r, 'q>(records: &'r Records, name: &'q Labels, left: usize) -> Lo
     }
 }
 
-/// RR3, RR72.
+/// `ns.dns.Z` exists always (RR3); its addresses may need the Services (RR72). An extension: the specification names no
+/// name server.
 fn name_server<'r, 'q>(records: &'r Records) -> Lookup<'r, 'q> {
     let needs = match records.zone.service_addresses {
         Some(_) => Needs::NOTHING,
@@ -120,7 +122,7 @@ fn name_server<'r, 'q>(records: &'r Records) -> Lookup<'r, 'q> {
     Lookup::found(Node::NameServer, needs)
 }
 
-/// RR5 and RR6.
+/// `<ns>.svc.Z` and `<ns>.pod.Z` are empty non-terminals (RR5, RR6; RFC 8020): names of the specification are below them.
 fn namespace<'r, 'q>(records: &'r Records, name: &Labels) -> Lookup<'r, 'q> {
     let exists = visible_namespace(records, name.range(0, 1)).is_some();
     Lookup::found_if(exists, Node::EmptyNonTerminal, Needs::SERVICES.and(Needs::NAMESPACES))
@@ -132,7 +134,8 @@ fn visible_namespace(records: &Records, label: &[u8]) -> Option<u32> {
     records.namespaces.get(slot)?.visible.then_some(slot)
 }
 
-/// RR7 to RR10: the Service, then what may lie below it.
+/// A Service (RR7) and the names below it (RR8-RR10): specification §2.3 with a cluster IP, §2.4 headless, §2.5
+/// ExternalName.
 fn below_namespace<'r, 'q>(records: &'r Records, name: &'q Labels, left: usize) -> Lookup<'r, 'q> {
     let needs = Needs::of_service(&records.zone);
     let wire = name.range(left - 3, left - 1);
@@ -153,6 +156,8 @@ fn below_namespace<'r, 'q>(records: &'r Records, name: &'q Labels, left: usize) 
     }
 }
 
+/// Specification §2.3: A, AAAA (§2.3.1) and SRV (§2.3.2) of a Service with cluster IPs. Its endpoint names are an
+/// extension (RR8).
 fn cluster_ip<'r, 'q>(
     entry: &'r ServiceEntry,
     object: &'r ServiceObject,
@@ -176,6 +181,7 @@ fn cluster_ip<'r, 'q>(
     }
 }
 
+/// Specification §2.4: A, AAAA (§2.4.1) and SRV (§2.4.2) of a headless Service; NXDOMAIN without a published endpoint.
 fn headless<'r, 'q>(
     entry: &'r ServiceEntry,
     records: &'r Records,
@@ -184,7 +190,7 @@ fn headless<'r, 'q>(
     needs: Needs,
 ) -> Lookup<'r, 'q> {
     if entry.by_address.is_empty() {
-        // RR18: neither it nor anything below it.
+        // RR18 (specification §2.4.1): neither it nor a name below it exists.
         return Lookup::missing(needs);
     }
     match below_service(name, left) {
@@ -204,7 +210,7 @@ fn headless<'r, 'q>(
     }
 }
 
-/// RR8.
+/// The name of an endpoint exists while an endpoint with it is published (RR8; specification §2.4.1).
 fn endpoint<'r, 'q>(
     entry: &'r ServiceEntry,
     records: &'r Records,
@@ -220,9 +226,9 @@ fn endpoint<'r, 'q>(
 enum Below<'q> {
     Service,
     Endpoint(&'q [u8]),
-    /// RR9.
+    /// `_<proto>`: an empty non-terminal above named ports (RR9).
     Protocol(Protocol),
-    /// RR10.
+    /// `_<port>._<proto>`: a named port (RR10; specification §2.3.2, §2.4.2).
     Port(PortName<'q>),
     Nothing,
 }
@@ -252,7 +258,7 @@ fn protocol_of(label: &[u8]) -> Option<Protocol> {
     }
 }
 
-/// RR11 (§3.6).
+/// A pod name, made of an address (RR11, §3.6): specification §2.6, which calls it deprecated.
 fn pod<'r, 'q>(records: &'r Records, name: &Labels) -> Lookup<'r, 'q> {
     let needs = Needs::SERVICES.and(Needs::NAMESPACES);
     let needs = match records.zone.settings.pods {

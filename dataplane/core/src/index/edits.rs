@@ -1,4 +1,4 @@
-//! Row L13: edits do not grow memory. Whoever edits or makes and deletes objects for ever, with other
+//! Row L13: edits do not grow memory. Objects may be edited, created and deleted for ever, with other
 //! contents each time, makes the index hold what the last of them say and nothing of those before.
 
 use core::net::IpAddr;

@@ -21,7 +21,7 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Adds a row.
+    /// Adds a row: readers see it, or it waits.
     pub(super) fn insert(
         &mut self,
         seen: &mut Buckets<Address, Publisher>,

@@ -23,7 +23,7 @@ const MAX_ROWS: usize = 10_000;
 /// Ports of one Service or slice: as many as SRV records fit into the largest reply. The names of the
 /// others are NODATA instead of NXDOMAIN.
 pub(super) const MAX_PORTS: usize = 1_024;
-/// Problems told of one object; more say nothing new.
+/// Problems reported of one object; more add nothing.
 const MAX_PROBLEMS: usize = 10;
 
 impl Index {

@@ -48,7 +48,7 @@ fn hidden_namespaces_stay_hidden() -> Settings {
 }
 
 #[test]
-fn e14_what_nobody_can_see_is_not_published() {
+fn e14_what_no_client_can_see_is_not_published() {
     let mut index = Index::new(hidden_namespaces_stay_hidden());
     index.apply(namespace("shop", true));
     index.publish(100);

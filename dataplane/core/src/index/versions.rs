@@ -1,7 +1,7 @@
 //! What resourceVersions say, by resource: which of two states of an object is newer (E14), and
 //! whether the source itself went back (K22).
 //!
-//! Versions only grow while one etcd lives. We list without a resourceVersion, which is a
+//! Versions only grow in the life of one etcd. We list without a resourceVersion, which is a
 //! consistent read: an API server reads it from etcd with quorum, or from its watch cache once
 //! that has everything etcd had when the list began. Every version that we have seen, of an
 //! object, a list or a bookmark, was etcd's revision at that time or before, so no such list is

@@ -167,10 +167,10 @@ impl ServiceEntry {
         {
             return true;
         }
-        let goes_on = visit_distinct(&self.by_name, from, to, seed, visit);
+        let wants_more = visit_distinct(&self.by_name, from, to, seed, visit);
         if let Some(address) = spelled
             && !is_first
-            && goes_on
+            && wants_more
         {
             visit(address);
         }

@@ -1,4 +1,4 @@
-//! What lies at the places of the records: namespaces, Services, slices, and the rows of endpoints.
+//! The entries of the records: namespaces, Services, slices, and the rows of endpoints.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -35,7 +35,7 @@ pub(crate) type ServiceWire = Few<u8, 46>;
 pub(crate) type ClusterIps = Few<Address, 2>;
 
 /// A Service, and the published endpoints of its slices; either may come first.
-// In this order, because what most replies read lies in the first lines of memory then.
+// In this order, because most replies then read the first cache lines only.
 #[repr(C, align(64))]
 #[derive(Clone, Debug)]
 pub(crate) struct ServiceEntry {
@@ -56,7 +56,7 @@ pub(crate) struct ServiceEntry {
     pub(crate) repeated_v6: u32,
     /// Its slices that publish endpoints, by their lists of ports.
     pub(crate) by_list: Chunks<Listed>,
-    /// All its slices.
+    /// How many slices it has, with or without published endpoints.
     pub(crate) slices: u32,
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct ServiceObject {
     pub(crate) is_selected: bool,
 }
 
-/// The kinds of Service that DNS tells apart (§3.2).
+/// The kinds of Service that differ in DNS (§3.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Cluster IPs in our order.

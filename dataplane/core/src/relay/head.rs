@@ -54,7 +54,7 @@ pub struct ReplyHead<'a> {
 }
 
 impl ReplyHead<'_> {
-    /// A copy that lives while an upstream is asked.
+    /// A copy that owns its data, for as long as an upstream is asked.
     pub fn keep(&self) -> OwnedHead {
         let nsid = self.nsid.map(|nsid| &nsid[..nsid.len().min(MAX_NSID)]);
         OwnedHead {

@@ -8,7 +8,7 @@ use crate::wire::name::MAX_LABEL;
 /// Compression pointers reach no further (RFC 1035 §4.1.4).
 const MAX_POINTER: usize = 0x3fff;
 
-/// Where what was written for a reply without anything in front lies in this one.
+/// Translates offsets of a reply without anything in front into offsets of this reply.
 pub(super) struct Moved {
     /// Where the records begin when only the question is in front of them.
     records_at: usize,

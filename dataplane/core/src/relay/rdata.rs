@@ -1,4 +1,4 @@
-//! Where names lie in RDATA: those of the types that RFC 3597 §4 lists are decompressed (FW41),
+//! Where names are in RDATA: those of the types that RFC 3597 §4 lists are decompressed (FW41),
 //! every other RDATA is opaque.
 
 use alloc::vec::Vec;

@@ -49,7 +49,7 @@ pub(super) fn question(
         (1, _) => {}
         _ => return Err(Discard::Question),
     }
-    // Nobody has a reason to compress the first name of a message.
+    // The first name of a message has nothing to point to, so it is never compressed.
     let length = uncompressed_length(&reply[HEADER..]).ok_or(Discard::Malformed)?;
     let end = HEADER + length;
     let asked = &reply[HEADER..end];

@@ -15,7 +15,7 @@ use crate::wire::message::{CLASS_IN, HEADER, rtype};
 use crate::wire::name::Name;
 
 /// Octets in front of the table of TTLs: Rcode, flags, length of the name, unused; four counts of records; the life
-/// time; where the chain goes on.
+/// time; where the unresolved target of the chain is.
 const FIXED: usize = 20;
 /// Where in front of the table the life time is.
 const LIFETIME_AT: usize = 12;
@@ -94,10 +94,10 @@ impl Relayed {
         writer.octets.extend(CLASS_IN.to_be_bytes());
         writer.known.place_question(name, HEADER);
 
-        let goes_on = selected.unresolved_target();
+        let unresolved = selected.unresolved_target();
         let mut target_at = 0;
         for (place, record) in selected.chain.iter().enumerate() {
-            let in_full = goes_on == Some(place);
+            let in_full = unresolved == Some(place);
             let rdata_at = writer.record(selected, record, in_full);
             if in_full {
                 target_at = rdata_at;
@@ -145,7 +145,7 @@ impl Relayed {
         self.rcode() == SERVFAIL
     }
 
-    /// Whether there are no records of the type asked for: NXDOMAIN or NODATA, or a chain that goes on elsewhere.
+    /// Whether there are no records of the type asked for: NXDOMAIN or NODATA, or a chain whose target is not resolved yet.
     pub fn is_negative(&self) -> bool {
         self.counts().rrset == 0
     }
@@ -279,7 +279,7 @@ fn is_rotated(rrset: &[Kept]) -> bool {
         && rrset.windows(2).all(|pair| pair[0].rtype == pair[1].rtype)
 }
 
-/// An allocation being filled.
+/// Fills the one allocation of a [`Relayed`].
 struct Writer<'s> {
     octets: Vec<u8>,
     /// Where the next offset of a TTL goes.

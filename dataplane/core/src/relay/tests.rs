@@ -558,7 +558,7 @@ fn wr10_no_opt_without_opt_and_nsid_where_asked() {
     let reply = relay(&pending, &upstream(&pending, &answer, &[]));
     assert!(reply.edns.is_none());
     assert_eq!(flags(&reply), "rd ra cd");
-    assert!(fail(&pending, 22, "nobody").edns.is_none());
+    assert!(fail(&pending, 22, "no server").edns.is_none());
 
     let pending = plain(Asked { nsid: Some(b"pod-1"), ..query });
     let reply = relay(&pending, &upstream(&pending, &answer, &[]));

@@ -5,9 +5,9 @@
 pub enum Discard {
     /// Not a response, another opcode, or it does not parse.
     Malformed,
-    /// Another id.
+    /// The id is not that of our query.
     Id,
-    /// Another question.
+    /// The question is not ours.
     Question,
     /// The question in other letter case than it was sent in (FW14).
     Case,
@@ -36,7 +36,7 @@ pub enum RelayError {
     Truncated,
     /// An Rcode that is no answer; above 15 with the upper bits of the OPT record.
     Rcode(u16),
-    /// A referral.
+    /// NS records of a zone below and no answer: we do not iterate.
     Referral,
     /// More than 16 CNAMEs, or a loop.
     Chain,

@@ -30,7 +30,7 @@ impl Relayed {
 }
 
 /// Writes the reply of a chain that went over several lookups (FW42), first to last: each but the last
-/// [goes on](Relayed::unresolved_target) to the name that the next one answers.
+/// leads to an [unresolved target](Relayed::unresolved_target), which is the name that the next one answers.
 pub fn write_chain(
     head: &ReplyHead<'_>,
     hops: &[(&Relayed, Freshness)],
@@ -91,7 +91,7 @@ impl ReplyHead<'_> {
     }
 }
 
-/// FW44, CA40.
+/// The TTL that a client sees: counted down to at least 1 (FW44); 30 for a stale reply (CA40).
 fn shown_ttl_s(ttl_s: u32, freshness: Freshness) -> u32 {
     match freshness {
         Freshness::Fresh { age_s } => ttl_s.saturating_sub(age_s).max(ttl_s.min(1)),
@@ -105,7 +105,7 @@ struct Flags {
     authentic: bool,
 }
 
-/// A reply being written.
+/// A reply that is being written, section by section.
 struct Reply<'b, 'n> {
     buffer: &'b mut [u8],
     at: usize,

@@ -13,7 +13,7 @@ use crate::wire::address::Address;
 /// Children of a node: narrow for the reason given in [`slots`](crate::trees::slots).
 const WIDTH: usize = 8;
 /// Rows of a leaf before it is split: few, because a reader looks at them one by one, and each line
-/// of memory that nobody has read lately costs more than all instructions of the search.
+/// of memory that was not read lately costs more than all instructions of the search.
 const FULL: usize = 8;
 /// Bits of a hash that one level reads, and the levels that all of them lead through.
 const DIGIT: u32 = WIDTH.ilog2();
@@ -92,7 +92,7 @@ impl<K: BucketKey, V: Copy + Ord> Buckets<K, V> {
 impl<K: BucketKey, V: Copy + Ord> Node<K, V> {
     /// Sorted rows as a leaf of this level, or as many leaves below it as they need.
     fn of(rows: Vec<(K, V)>, level: u32, hasher: &RandomState) -> Node<K, V> {
-        // Rows of one key cannot be told apart by its hash.
+        // Rows of one key have the same hash.
         let is_one_key = rows.first().map(|row| row.0) == rows.last().map(|row| row.0);
         if rows.len() <= FULL || is_one_key || level == LEVELS {
             return Node::Leaf(rows.into());

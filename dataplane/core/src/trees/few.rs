@@ -1,5 +1,5 @@
-//! A short immutable list that lies where it is held: what nearly every Service has costs no second
-//! trip to memory, and what few have lies on the heap.
+//! A short immutable list, stored in place: the length that nearly every Service has costs no second
+//! access to memory; a longer list is on the heap.
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -14,7 +14,7 @@ pub(crate) enum Few<T, const N: usize> {
 }
 
 impl<T: Copy, const N: usize> Few<T, N> {
-    /// The items; `blank` fills the places nobody reads.
+    /// The items; `blank` fills the places that are not read.
     pub(crate) fn new(items: &[T], blank: T) -> Self {
         if items.len() > N.min(u8::MAX as usize) {
             return Few::Elsewhere(items.into());

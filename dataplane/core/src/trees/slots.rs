@@ -61,7 +61,7 @@ impl<T> Default for Slots<T> {
 }
 
 impl<T> Slots<T> {
-    /// What lies at this place.
+    /// The entry at this place.
     pub(crate) fn get(&self, slot: u32) -> Option<&T> {
         step(LEVELS);
         let slot = slot as usize;
@@ -94,7 +94,7 @@ impl<T> Slots<T> {
         });
     }
 
-    /// Write access to what lies at this place; copies it if a reader may still hold it.
+    /// Write access to the entry at this place; copies it if a reader may still have it.
     pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut T>
     where
         T: Clone,
@@ -140,7 +140,7 @@ pub(crate) struct FreeSlots {
 }
 
 impl FreeSlots {
-    /// A place nobody has.
+    /// The lowest place that is free.
     pub(crate) fn take(&mut self) -> u32 {
         self.free.pop_first().unwrap_or_else(|| {
             self.next += 1;

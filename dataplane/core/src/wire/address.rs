@@ -12,7 +12,7 @@ use crate::wire::text::ShortText;
 /// IPv4 in its mapped form; IPv4-mapped IPv6 addresses never get here (RR20).
 const MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
 
-/// An IPv4 or IPv6 address.
+/// An IPv4 or IPv6 address in 16 octets; all IPv4 addresses sort before IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Address([u8; 16]);
 
@@ -168,7 +168,7 @@ pub(crate) struct ReverseName {
 impl ReverseName {
     /// Reads a name; `None` when it is not below a reverse zone.
     pub(crate) fn of(name: &Labels) -> Option<ReverseName> {
-        // What most names are told from before any label is looked up.
+        // Most names end otherwise: they need no look at any label.
         if !name.wire().ends_with(b"\x04arpa\0") {
             return None;
         }
@@ -249,7 +249,7 @@ impl ReverseName {
             return None;
         }
         match (self.spelled == self.full()).then(|| self.prefix()) {
-            // Also what lies below the name of a whole address goes with that address.
+            // A name below the name of a whole address belongs to that address too.
             Some(address) => range.contains(&address),
             None => {
                 // Compared on the bits of the apex alone: a range longer than it owns the apex too.

@@ -112,7 +112,7 @@ impl Question<'_> {
         self.packet[3] & 0x10 != 0
     }
 
-    /// AD.
+    /// AD: the client understands AD in the reply (RFC 6840 §5.7).
     pub(crate) fn authentic_data(&self) -> bool {
         self.packet[3] & 0x20 != 0
     }
@@ -254,7 +254,7 @@ pub(crate) const OPTION_NSID: u16 = 3;
 pub(crate) const OPTION_EDE: u16 = 15;
 
 /// The octet behind a name that may end in a pointer; pointers must lead backwards, and are not
-/// followed: nobody reads these owners.
+/// followed: these owners are not read.
 fn skip_name(packet: &[u8], start: usize) -> Option<usize> {
     let mut at = start;
     loop {

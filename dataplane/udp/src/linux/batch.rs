@@ -96,7 +96,7 @@ impl Batch {
     fn slot(&mut self, slot: usize) -> Option<(Datagram<'_>, &mut [u8])> {
         assert!(slot < SLOTS);
         let storage = self.storage.as_ptr();
-        // SAFETY: the slot exists. Header, name and control are read while nobody writes them (`&mut self`); the
+        // SAFETY: the slot exists. Header, name and control are read while no other code writes them (`&mut self`); the
         // two buffers are different fields and borrowed from `self`, so nothing else reaches them meanwhile.
         let (header, name, control, input, output) = unsafe {
             (
@@ -149,7 +149,7 @@ impl Batch {
         Ok(count)
     }
 
-    /// What `shutdown` leaves a reader with: as if a datagram of no octets had come from nobody.
+    /// What `shutdown` leaves a reader with: as if an empty datagram without a sender had come.
     fn is_wake(&self) -> bool {
         // SAFETY: slot 0 exists, and nothing of the storage is borrowed mutably: `recv` has it all.
         let first = unsafe { (&raw const (*self.storage.as_ptr()).incoming[0]).read() };
@@ -241,7 +241,7 @@ impl Batch {
 /// Points a slot's receiving header to its name, buffer and control.
 fn connect(storage: NonNull<Storage>, slot: usize) {
     let storage = storage.as_ptr();
-    // SAFETY: called by `new` alone, for each slot of a storage that nobody else knows yet.
+    // SAFETY: called by `new` alone, for each slot of a storage that is not shared yet.
     unsafe {
         let part = &raw mut (*storage).in_parts[slot];
         (*part).iov_base = (&raw mut (*storage).input[slot]).cast();

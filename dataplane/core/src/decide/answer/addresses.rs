@@ -164,7 +164,7 @@ impl Answer<'_> {
         count > 0
     }
 
-    /// RR72.
+    /// Addresses of `ns.dns.Z`: as configured, else the cluster IPs of our own Service (RR72).
     fn service_addresses(&self) -> &[Address] {
         let zone = &self.records.zone;
         if let Some(addresses) = &zone.service_addresses {

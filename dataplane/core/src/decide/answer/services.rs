@@ -90,7 +90,7 @@ impl Answer<'_> {
         Name::compose(&[&[label.len() as u8], label, &entry.wire, &self.records.zone.svc])
     }
 
-    /// RR33.
+    /// SRV of an endpoint name: one per port, with itself as target (RR33).
     pub(super) fn write_endpoint_ports(
         &self,
         entry: &ServiceEntry,

@@ -154,7 +154,7 @@ fn e20_a_resource_without_a_complete_list_is_not_exported() {
 }
 
 #[test]
-fn an_export_goes_on_while_objects_come_and_go() {
+fn an_export_continues_while_objects_come_and_go() {
     let mut index = Index::new(settings());
     list(&mut index, &objects(), 0, DataSource::Live);
     let (mut export, mut names) = (Export::default(), Vec::new());

@@ -158,8 +158,8 @@ fn l12_a_service_with_too_many_lists_says_so_and_denies_no_port() {
     };
     let mut index = index((0..many - 1).map(one));
     let applied = index.apply(one(many - 1));
-    let told: Vec<_> = applied.problems.iter().map(ToString::to_string).collect();
-    assert_eq!(told, ["more than 16 different lists of ports in the slices of one Service"]);
+    let problems: Vec<_> = applied.problems.iter().map(ToString::to_string).collect();
+    assert_eq!(problems, ["more than 16 different lists of ports in the slices of one Service"]);
     index.publish(2);
     let records = index.records();
     let name = crate::records::PortName { name: b"x", protocol: Protocol::Tcp };

@@ -12,11 +12,14 @@ RUN cargo install --quiet --locked --root /tools --features cli "cargo-about@${A
  && cargo install --quiet --debug --locked --root /tools "cargo-auditable@${AUDITABLE}"
 WORKDIR /source
 COPY . .
+# The metric clusterdns_build_info shows it.
+ARG REVISION=""
 # With an explicit target the flag is for the programs alone; without, procedural macros would get it and not load.
 # Without debug information, which is three quarters of a program; names of functions stay, for backtraces.
 # A program that asks for an interpreter or a library would not start on an empty root: that is looked at here.
 RUN target="$(rustc --print host-tuple)" \
  && export RUSTFLAGS='-C target-feature=+crt-static' CARGO_PROFILE_RELEASE_DEBUG=false \
+ && export CLUSTERDNS_REVISION="$REVISION" \
  && export PATH="/tools/bin:$PATH" \
  && cargo auditable build --release --locked --target "$target" \
       --package operator --bin clusterdns-operator --package dataplane --bin clusterdns-dataplane \

@@ -3,6 +3,7 @@
 
 mod coredns;
 mod format;
+mod skydns;
 mod page;
 mod process;
 mod traffic;
@@ -33,6 +34,7 @@ use coredns::CoreDns;
 pub use format::Form;
 use page::Page;
 use process::Process;
+use skydns::SkyDns;
 
 /// The commit that this program was built from, where the build says it.
 const REVISION: &str = match option_env!("CLUSTERDNS_REVISION") {
@@ -46,6 +48,7 @@ pub struct Metrics {
     own: Registry,
     process: Registry,
     coredns: Registry,
+    kubedns: Registry,
     sources: Arc<Sources>,
 }
 
@@ -76,7 +79,9 @@ impl Metrics {
         process.register_collector(Box::new(Process { started_s: started.as_secs_f64() }));
         let mut coredns = Registry::with_prefix("coredns");
         coredns.register_collector(Box::new(CoreDns(Arc::clone(&sources))));
-        Metrics { own, process, coredns, sources }
+        let mut kubedns = Registry::default();
+        kubedns.register_collector(Box::new(SkyDns(Arc::clone(&sources))));
+        Metrics { own, process, coredns, kubedns, sources }
     }
 
     /// The text that a scraper reads: OpenMetrics 1.0, or the older text format for those that do not ask for it.
@@ -90,6 +95,9 @@ impl Metrics {
         write(&self.process);
         if names.contains(&MetricNames::CoreDNS) {
             write(&self.coredns);
+        }
+        if names.contains(&MetricNames::KubeDNS) {
+            write(&self.kubedns);
         }
         encode_eof(&mut text).expect("writing to a String cannot fail");
         match form {

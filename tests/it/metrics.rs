@@ -191,6 +191,34 @@ fn the_page_on_metrics_says_what_a_data_plane_shows() {
 }
 
 #[test]
+fn the_page_on_metrics_says_what_is_shown_under_the_names_of_kube_dns() {
+    let mut objects = objects_of("stub-domains").unwrap();
+    for object in objects.iter_mut().filter(|object| object["kind"] == "ClusterDNS") {
+        object["spec"]["metrics"] = serde_json::json!({"compatibility": ["KubeDNS"]});
+    }
+    let plane = Plane::start(&objects).unwrap();
+    for name in ["wiki.corp.example", "wiki.corp.example", "no.svc.cluster.local"] {
+        ask(&plane, &format!("{name}. A"), Transport::Udp);
+    }
+    for (series, value) in [
+        ("skydns_skydns_dns_request_count_total{system=\"auth\"}", "1"),
+        ("skydns_skydns_dns_request_count_total{system=\"cache\"}", "1"),
+        ("skydns_skydns_dns_request_count_total{system=\"recursive\"}", "1"),
+        ("skydns_skydns_dns_error_count_total{system=\"auth\",cause=\"nxdomain\"}", "1"),
+        ("skydns_skydns_dns_cachemiss_count_total{cache=\"response\"}", "1"),
+        ("kubedns_dnsmasq_hits", "2.0"),
+        ("kubedns_dnsmasq_misses", "1.0"),
+        ("kubedns_dnsmasq_insertions", "1.0"),
+    ] {
+        expect(&plane, &format!("{series} {value}"));
+    }
+    let mut shown = families(&plane.metrics(Form::Text));
+    shown
+        .retain(|family| family.name.starts_with("skydns_") || family.name.starts_with("kubedns_"));
+    compare(&shown, &documented(&["## kube-dns"]));
+}
+
+#[test]
 fn the_page_on_metrics_says_what_the_operator_shows() {
     let metrics = operator::runtime::metrics::Metrics::default();
     metrics.reconciled("applied", Duration::ZERO);
@@ -224,11 +252,14 @@ fn o18_metrics_have_the_names_that_the_configuration_asks_for() {
         ("{}", true),
         ("{metrics: {podMonitor: false}}", true),
         ("{metrics: {compatibility: [CoreDNS]}}", true),
+        ("{metrics: {compatibility: [CoreDNS, KubeDNS]}}", true),
+        ("{metrics: {compatibility: [KubeDNS]}}", false),
         ("{metrics: {compatibility: []}}", false),
     ] {
         let page = with(spec);
         assert_eq!(page.contains("coredns_dns_requests"), is_shown, "{spec}");
         assert!(page.contains("clusterdns_questions_total{"), "{spec}");
+        assert_eq!(page.contains("kubedns_dnsmasq_hits"), spec.contains("KubeDNS"), "{spec}");
         assert!(page.ends_with("# EOF\n"), "{spec}");
     }
 }

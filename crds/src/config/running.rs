@@ -114,6 +114,8 @@ impl Default for Metrics {
 pub enum MetricNames {
     /// CoreDNS: `coredns_*`.
     CoreDNS,
+    /// kube-dns: `skydns_*` and `kubedns_dnsmasq_*`.
+    KubeDNS,
 }
 
 /// What is logged.

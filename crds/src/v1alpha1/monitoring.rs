@@ -15,7 +15,7 @@ use crate::defaults::flag;
 #[serde(rename_all = "camelCase")]
 pub struct Metrics {
     /// Other servers under whose names and labels the pods show their metrics as well, so that dashboards and alerts
-    /// keep working. Our own metrics (clusterdns_*) are always there; docs/metrics.md says what each name means.
+    /// keep working: CoreDNS, KubeDNS. Our own metrics (clusterdns_*) are always there; docs/metrics.md says what each name means.
     /// [] is none. Default [CoreDNS].
     #[serde(default = "compatibility")]
     #[schemars(length(max = bounds::METRIC_NAMES))]

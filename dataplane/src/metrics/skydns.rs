@@ -1,0 +1,107 @@
+//! The metrics of kube-dns: those of its resolver (SkyDNS), and those that its sidecar read from dnsmasq. docs/metrics.md
+//! says what each means here. The sidecar's probes are not here: `/readyz` and `up` say whether a pod answers.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+
+use super::page::Page;
+use super::{Sources, traffic};
+use crate::forward::cache::Outcome;
+use crate::histogram::Distribution;
+use crate::origin::Origin;
+use crate::rcode;
+use crate::serve::Totals;
+
+/// Which part of kube-dns would have answered, by where a reply came from here.
+const SYSTEMS: [(&str, &[Origin]); 3] = [
+    ("auth", &[Origin::Own]),
+    ("cache", &[Origin::Cache, Origin::Stale]),
+    ("recursive", &[Origin::Upstream, Origin::Failed]),
+];
+
+/// Writes the metrics, with their whole names.
+#[derive(Debug)]
+pub(super) struct SkyDns(pub(super) Arc<Sources>);
+
+impl Collector for SkyDns {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let mut page = Page(encoder);
+        self.resolver(&mut page)?;
+        self.dnsmasq(&mut page)
+    }
+}
+
+impl SkyDns {
+    fn resolver(&self, page: &mut Page<'_>) -> fmt::Result {
+        let totals: Vec<Totals> =
+            traffic::shown(&self.0).map(|over| self.0.serving.traffic.read(over)).collect();
+        let count = |origins: &[Origin], rcode: &str| {
+            let place = rcode::LABELS.iter().position(|label| *label == rcode).unwrap_or_default();
+            let of = |totals: &Totals| {
+                origins.iter().map(|origin| totals.by_rcode[*origin as usize][place]).sum::<u64>()
+            };
+            totals.iter().map(of).sum::<u64>()
+        };
+        let durations = |origins: &[Origin]| {
+            let all = totals.iter().flat_map(|totals| {
+                origins.iter().map(|origin| &totals.durations[*origin as usize])
+            });
+            all.fold(Distribution::default(), |sum, more| sum.plus(more))
+        };
+        let rows = SYSTEMS.map(|(system, origins)| {
+            let all = rcode::LABELS.iter().map(|rcode| count(origins, rcode)).sum();
+            ([("system", system)], all)
+        });
+        page.counters("skydns_skydns_dns_request_count", "Replies", rows)?;
+        let rows = SYSTEMS.map(|(system, origins)| ([("system", system)], durations(origins)));
+        page.histograms("skydns_skydns_dns_request_duration_seconds", "From query to reply", rows)?;
+        let sizes = totals.iter().fold(Distribution::default(), |sum, it| sum.plus(&it.replies));
+        let rows = [([("system", "auth")], sizes)];
+        page.histograms("skydns_skydns_dns_response_size_bytes", "Octets of replies", rows)?;
+        let causes = [("nxdomain", "NXDOMAIN"), ("refused", "REFUSED"), ("servfail", "SERVFAIL")];
+        let rows = SYSTEMS.into_iter().flat_map(|(system, origins)| {
+            causes.map(|(cause, rcode)| {
+                ([("system", system), ("cause", cause)], count(origins, rcode))
+            })
+        });
+        page.counters(
+            "skydns_skydns_dns_error_count",
+            "Replies that say why there is no answer",
+            rows,
+        )?;
+        let outcomes = self.0.forwarder.cache().outcomes();
+        let misses = outcomes[Outcome::Miss as usize] + outcomes[Outcome::Refresh as usize];
+        let rows = [([("cache", "response")], misses)];
+        page.counters("skydns_skydns_dns_cachemiss_count", "Look-ups for an upstream", rows)
+    }
+
+    /// dnsmasq held answers of the cluster too: own answers count as its hits, as in the CHAOS name `hits.bind.` (A53).
+    fn dnsmasq(&self, page: &mut Page<'_>) -> fmt::Result {
+        let cache = self.0.forwarder.cache();
+        let own = self.0.state.counters.iter().flat_map(|worker| {
+            let answers = dataplane_core::Reason::ALL.into_iter().filter(|it| it.is_own_answer());
+            answers.map(|reason| worker.count(reason)).chain([worker.cached()])
+        });
+        let outcomes = cache.outcomes();
+        let misses = outcomes[Outcome::Miss as usize] + outcomes[Outcome::Refresh as usize];
+        let entries = self.0.configs.borrow().cache.entries;
+        let counters = cache.counters();
+        let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        for (name, help, value) in [
+            ("hits", "Answers from memory", own.sum::<u64>()),
+            ("misses", "Queries that an upstream was asked for", misses),
+            ("evictions", "Unexpired replies removed to make room", load(&counters.evictions)),
+            ("insertions", "Replies put in the cache", load(&counters.insertions)),
+            ("max_size", "Entries that the cache may have", u64::from(entries)),
+            ("errors", "Always 0: no other process is asked for these numbers", 0),
+        ] {
+            // kube-dns shows them as gauges, without a suffix.
+            page.gauge(&format!("kubedns_dnsmasq_{name}"), help, value as f64)?;
+        }
+        Ok(())
+    }
+}

@@ -3,6 +3,11 @@
 //! The modules in reading order: how the process starts and ends, where objects come from, what is published of
 //! them, how queries are answered from that, and what people see of it all.
 
+#![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
+#![warn(clippy::explicit_iter_loop, clippy::cloned_instead_of_copied, clippy::implicit_clone)]
+#![warn(clippy::wildcard_imports, clippy::unused_async)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
+
 pub mod args;
 pub mod drain;
 

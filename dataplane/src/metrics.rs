@@ -85,6 +85,9 @@ impl Metrics {
     }
 
     /// The text that a scraper reads: OpenMetrics 1.0, or the older text format for those that do not ask for it.
+    ///
+    /// # Panics
+    /// Never in fact: writing to a `String` cannot fail.
     pub fn text(&self, form: Form) -> String {
         let names = self.sources.configs.borrow().metrics.compatibility.clone();
         let mut text = String::new();

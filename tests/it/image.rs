@@ -69,16 +69,18 @@ fn the_image_is_built_with_a_compiler_that_the_workspace_takes() {
 }
 
 #[test]
-fn the_image_is_both_programs_and_the_licence_and_nothing_else() {
+fn the_image_is_both_programs_and_their_licences_and_nothing_else() {
     let copied = instructions("COPY");
     let mut wanted: Vec<String> = vec![". .".into()];
     for package in PROGRAMS {
         let program = format!("clusterdns-{package}");
         assert!(read(&format!("{package}/Cargo.toml")).contains(&format!("name = \"{program}\"")));
         let build = format!("--package {package} --bin {program}");
-        assert!(instructions("RUN")[0].contains(&build), "{build}");
+        let commands = instructions("RUN");
+        assert!(commands.iter().any(|command| command.contains(&build)), "{build}");
         wanted.push(format!("--from=build /out/{program} /{program}"));
     }
+    wanted.push("--from=build /out/THIRD-PARTY.html /THIRD-PARTY.html".into());
     wanted.push("LICENSE /LICENSE".into());
     assert_eq!(copied, wanted);
     assert_eq!(instructions("FROM")[1..], ["scratch"]);

@@ -14,8 +14,8 @@ pub use answers::{Access, EndpointNames, Identity, PodRecords, ServiceAddresses}
 pub use exposure::{Exposure, LabelRequirement, LabelSelector, SelectorOperator};
 pub use records::{Host, Record, RecordData, RecordType, ServiceTarget};
 pub use running::{
-    HttpsListener, Limits, Listeners, LogFormat, LogLevel, Logging, MetricNames, Metrics, QueryLog,
-    TlsListener, WarmStart,
+    Dnstap, HttpsListener, Limits, Listeners, LogFormat, LogLevel, Logging, MetricNames, Metrics,
+    QueryLog, QuicListener, TlsListener, WarmStart,
 };
 pub use upstreams::{
     CaBundle, Cache, Group, GroupCache, GroupLimits, GroupOptions, Policy, Server, ServerTls,

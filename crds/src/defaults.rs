@@ -45,6 +45,8 @@ pub const UPSTREAM_PORTS: u32 = 8_192;
 pub const DNS_PORT: u32 = 53;
 /// Port of DNS over TLS (RFC 7858) and over QUIC (RFC 9250).
 pub const TLS_PORT: u32 = 853;
+/// Port of a reader of dnstap; none is registered, and this one is what its documentation uses.
+pub const DNSTAP_PORT: u32 = 6000;
 /// Port of DNS over HTTPS (RFC 8484).
 pub const HTTPS_PORT: u32 = 443;
 /// Path of DNS over HTTPS (RFC 8484 §4.1.1 uses it in every example).

@@ -26,7 +26,8 @@ pub use memory::Memory;
 pub use monitoring::Metrics;
 pub use records::{Host, Record, ServiceTarget};
 pub use running::{
-    Certificate, HttpsListener, Limits, Listeners, Logging, Rollout, TlsListener, WarmStart,
+    Certificate, Dnstap, HttpsListener, Limits, Listeners, Logging, QuicListener, Rollout,
+    TlsListener, WarmStart,
 };
 pub use scaling::{CoreStep, Fixed, Ladder, Load, NodeStep, PerNode, Proportional, Scaling};
 pub use spec::{ClusterDNS, ClusterDNSSpec, ManagementState};

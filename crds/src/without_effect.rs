@@ -7,7 +7,7 @@
 use serde::Serialize;
 
 use crate::Config;
-use crate::config::{Listeners, Logging};
+use crate::config::Listeners;
 
 /// A field that a configuration uses and that has no effect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -32,23 +32,16 @@ pub struct Field {
 }
 
 /// All rows.
-pub const FIELDS: &[Field] = &[
-    Field {
-        paths: &["spec.listeners.https"],
-        instead: "the port is opened in pods and Service, and no process listens there: connections are refused",
-        example: "{listeners: {https: {certificate: {name: a}}}}",
-        used: |config| {
-            let Listeners { tls: _, https } = &config.listeners;
-            paths(https.is_some(), "spec.listeners.https")
-        },
+pub const FIELDS: &[Field] = &[Field {
+    paths: &["spec.listeners.https", "spec.listeners.quic"],
+    instead: "the port is opened in pods and Service, and no process listens there: connections are refused",
+    example: "{listeners: {https: {certificate: {name: a}}, quic: {certificate: {name: a}}}}",
+    used: |config| {
+        let Listeners { tls: _, https, quic } = &config.listeners;
+        let https = paths(https.is_some(), "spec.listeners.https");
+        [https, paths(quic.is_some(), "spec.listeners.quic")].concat()
     },
-    Field {
-        paths: &["spec.logging.queries"],
-        instead: "no query is logged; the metric clusterdns_queries_total counts them by reason",
-        example: "{logging: {queries: All}}",
-        used: |config| logging(config, "queries", |logging| logging.queries),
-    },
-];
+}];
 
 /// The fields that this configuration uses and that have no effect, in the order of [`FIELDS`].
 pub fn of(config: &Config) -> Vec<WithoutEffect> {
@@ -61,8 +54,4 @@ pub fn of(config: &Config) -> Vec<WithoutEffect> {
 
 fn paths(is_used: bool, path: &str) -> Vec<String> {
     is_used.then(|| path.to_owned()).into_iter().collect()
-}
-
-fn logging<T: PartialEq>(config: &Config, field: &str, read: fn(&Logging) -> T) -> Vec<String> {
-    paths(read(&config.logging) != read(&Logging::default()), &format!("spec.logging.{field}"))
 }

@@ -91,6 +91,10 @@ pub struct Args {
     )]
     pub certificates_dir: PathBuf,
 
+    /// A unix socket that dnstap messages go to, whatever spec.logging.dnstap says [default: none]
+    #[arg(long, value_name = "PATH", env = "CLUSTERDNS_DNSTAP_SOCKET")]
+    pub dnstap_socket: Option<PathBuf>,
+
     /// Name of this pod, for NSID and hostname.bind [default: POD_NAME, else the host's name]
     #[arg(long, value_name = "NAME", env = "CLUSTERDNS_POD_NAME")]
     pub pod_name: Option<String>,

@@ -19,6 +19,7 @@ mod probe;
 mod registry;
 mod resolv_conf;
 mod server;
+mod shown;
 mod sockets;
 mod table;
 pub(crate) mod upstreams;

@@ -28,4 +28,5 @@ pub mod status;
 pub mod probes;
 pub mod metrics;
 pub mod histogram;
+pub mod taps;
 pub mod telemetry;

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::Parser;
@@ -20,10 +21,14 @@ use dataplane::source::files::{Files, Watch};
 use dataplane::source::writer::Setup;
 use dataplane::state::State;
 use dataplane::status::Status;
+use dataplane::taps::{Reader, Taps};
 use dataplane::telemetry::{self, Fixed, LogFormat, LogLevel};
 use dataplane::{identity, names, settings};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
+
+/// How long the process waits at its end for the readers of the query log and of dnstap, each.
+const FLUSH_WITHIN: Duration = Duration::from_millis(500);
 
 fn main() -> ExitCode {
     let args = Args::parse();
@@ -74,7 +79,11 @@ fn run(args: &Args) -> anyhow::Result<()> {
     if !status.read().is_unconfigured {
         telemetry::apply(&config.logging, args.fixed_logging());
     }
-    runtime.spawn(follow_logging(configs.clone(), args.fixed_logging()));
+    let taps = state.taps.clone();
+    let reader = args.dnstap_socket.clone().map(Reader::Unix);
+    taps.start(&state.identity, reader).context("cannot start a thread for the query log")?;
+    taps.apply(&config.logging);
+    runtime.spawn(follow_logging(configs.clone(), taps.clone(), args.fixed_logging()));
 
     let forwarder = Forwarder::new();
     let (limits, handle) = (settings::limits(&config), runtime.handle().clone());
@@ -104,6 +113,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let signal = runtime.block_on(until_asked(&serving, configs, listeners, &mut signals));
     following.write_last_snapshot();
     runtime.block_on(drain::drain(serving, &health, signals, signal, period));
+    taps.flush(FLUSH_WITHIN);
     drop(following);
     Ok(())
 }
@@ -129,9 +139,11 @@ async fn until_asked(
 }
 
 /// Log lines follow the configurations that take over.
-async fn follow_logging(mut configs: watch::Receiver<Arc<Config>>, fixed: Fixed) {
+async fn follow_logging(mut configs: watch::Receiver<Arc<Config>>, taps: Arc<Taps>, fixed: Fixed) {
     while configs.changed().await.is_ok() {
-        telemetry::apply(&configs.borrow_and_update().logging, fixed);
+        let logging = configs.borrow_and_update().logging.clone();
+        telemetry::apply(&logging, fixed);
+        taps.apply(&logging);
     }
 }
 

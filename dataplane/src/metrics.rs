@@ -125,6 +125,7 @@ impl Collector for Scrape {
         self.sockets(&mut page)?;
         self.forwarding(&mut page)?;
         self.cache(&mut page)?;
+        self.taps(&mut page)?;
         self.source(&mut page)?;
         self.snapshot(&mut page)
     }
@@ -217,6 +218,20 @@ impl Scrape {
         });
         page.counters("upstream_failures", "Queries an upstream failed to answer", rows)?;
         upstreams::write(page, forwarder, &upstreams)
+    }
+
+    fn taps(&self, page: &mut Page<'_>) -> fmt::Result {
+        let taps = &self.sources.state.taps;
+        let (log, dnstap) = (taps.query_log(), taps.dnstap());
+        page.counter("query_log_lines", "Lines of the query log written", log.written())?;
+        let help = "Queries missing in the query log because standard output was not read in time or refused them";
+        page.counter("query_log_lost", help, log.lost())?;
+        let help = "Queries, each with its reply, handed as dnstap messages to the connection of their reader";
+        page.counter("dnstap_sent", help, dnstap.sent())?;
+        let help = "Queries not sent as dnstap messages because the reader was away or slow";
+        page.counter("dnstap_lost", help, dnstap.lost())?;
+        let help = "1 while a reader of dnstap messages is connected";
+        page.gauge("dnstap_connected", help, f64::from(u8::from(dnstap.is_connected())))
     }
 
     fn cache(&self, page: &mut Page<'_>) -> fmt::Result {

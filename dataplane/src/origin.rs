@@ -1,4 +1,4 @@
-//! Where an answer came from: one value for each reply, for metrics and for the query log.
+//! What carried a query and where its answer came from: one value for each reply, for metrics and for the query log.
 
 use dataplane_core::Reason;
 
@@ -31,6 +31,39 @@ impl Origin {
             Origin::Stale => "stale",
             Origin::Upstream => "upstream",
             Origin::Failed => "failed",
+        }
+    }
+}
+
+/// What carries a query, also the label in metrics and in the query log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum ServedOver {
+    /// Datagrams.
+    Udp,
+    /// Plain streams (RFC 7766).
+    Tcp,
+    /// DNS over TLS (RFC 7858).
+    Tls,
+    /// DNS over HTTPS (RFC 8484).
+    Https,
+    /// DNS over QUIC (RFC 9250).
+    Quic,
+}
+
+impl ServedOver {
+    /// Everything, in the order of the discriminants.
+    pub const ALL: [ServedOver; 5] =
+        [ServedOver::Udp, ServedOver::Tcp, ServedOver::Tls, ServedOver::Https, ServedOver::Quic];
+
+    /// The metrics label.
+    pub const fn label(self) -> &'static str {
+        match self {
+            ServedOver::Udp => "udp",
+            ServedOver::Tcp => "tcp",
+            ServedOver::Tls => "tls",
+            ServedOver::Https => "https",
+            ServedOver::Quic => "quic",
         }
     }
 }

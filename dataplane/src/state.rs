@@ -7,6 +7,7 @@ use arc_swap::ArcSwap;
 use dataplane_core::{Identity, Records, WorkerCounters};
 
 use crate::forward::upstreams::Upstreams;
+use crate::taps::Taps;
 
 /// One published state.
 #[derive(Debug)]
@@ -26,4 +27,6 @@ pub struct State {
     pub counters: Vec<Arc<WorkerCounters>>,
     /// Who we say we are.
     pub identity: Identity,
+    /// Who wants to see single queries.
+    pub taps: Arc<Taps>,
 }

@@ -69,7 +69,7 @@ pub fn start(format: LogFormat, level: LogLevel) {
 /// Log lines have the form and level that this configuration says from here on, unless `fixed` says otherwise. On a
 /// terminal they stay text: people read them there.
 pub fn apply(logging: &Logging, fixed: Fixed) {
-    let Logging { queries: _, format, level } = logging;
+    let Logging { queries: _, dnstap: _, format, level } = logging;
     let (format, level) = resolve(*format, *level, fixed, io::stderr().is_terminal());
     format::set(format);
     if let Some(handle) = LEVEL.get() {

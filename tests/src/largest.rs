@@ -65,7 +65,7 @@ fn at_every_other_bound(name: &str, mut spec: Value) -> Value {
         "upstreams": {"servers": (1..=15).map(upstream).collect::<Vec<_>>()},
         "service": {"clusterIPs": ["10.96.0.10", "fd00:96::a:a"]},
         "scaling": {"ladder": {"coresToReplicas": step("cores"), "nodesToReplicas": step("nodes")}},
-        "listeners": {"tls": {"certificate": {"name": "dns-tls"}}, "https": {"certificate": {"name": "dns-tls"}}},
+        "listeners": {"tls": {"certificate": {"name": "dns-tls"}}, "https": {"certificate": {"name": "dns-tls"}}, "quic": {"certificate": {"name": "dns-tls"}}},
     });
     let others = others.as_object().expect("an object").clone();
     spec.as_object_mut().expect("an object").extend(others);

@@ -317,6 +317,10 @@ fn group_names(group: &Group, field: &str, violations: &mut Violations) {
 
 fn listeners(config: &Config, violations: &mut Violations) {
     let listeners = &config.listeners;
+    if let Some(quic) = &listeners.quic {
+        let field = "spec.listeners.quic.certificate.name";
+        object_name(&quic.certificate, field, "Secret", violations);
+    }
     if let Some(tls) = &listeners.tls {
         object_name(&tls.certificate, "spec.listeners.tls.certificate.name", "Secret", violations);
     }

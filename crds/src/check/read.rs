@@ -72,6 +72,7 @@ pub(super) fn config(spec: &ClusterDNSSpec, violations: &mut Violations) -> Conf
             queries: logging.queries,
             format: logging.format,
             level: logging.level,
+            dnstap: logging.dnstap.as_ref().and_then(|dnstap| reader(dnstap, violations)),
         },
         metrics: config::Metrics {
             compatibility: spec.metrics.clone().unwrap_or_default().compatibility,
@@ -123,7 +124,7 @@ fn cache(cache: v1alpha1::Cache, violations: &mut Violations) -> config::Cache {
 }
 
 fn listeners(listeners: Option<&v1alpha1::Listeners>) -> config::Listeners {
-    let Some(v1alpha1::Listeners { tls, https }) = listeners else {
+    let Some(v1alpha1::Listeners { tls, https, quic }) = listeners else {
         return config::Listeners::default();
     };
     config::Listeners {
@@ -136,7 +137,17 @@ fn listeners(listeners: Option<&v1alpha1::Listeners>) -> config::Listeners {
             path: https.path.clone(),
             certificate: https.certificate.name.clone(),
         }),
+        quic: quic.as_ref().map(|quic| config::QuicListener {
+            port: quic.port,
+            certificate: quic.certificate.name.clone(),
+        }),
     }
+}
+
+fn reader(dnstap: &v1alpha1::Dnstap, violations: &mut Violations) -> Option<config::Dnstap> {
+    let field = "spec.logging.dnstap.address";
+    let ip = addresses::address(&dnstap.address, field, violations)?;
+    Some(config::Dnstap { ip, port: dnstap.port })
 }
 
 fn memory(memory: &Memory, field: &str, violations: &mut Violations) -> u64 {

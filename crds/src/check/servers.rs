@@ -14,6 +14,7 @@ pub(super) fn check(config: &Config, violations: &mut Violations) {
         not_ourselves(config, own, violations);
     }
     listeners(config, violations);
+    dnstap(config, violations);
 }
 
 /// A34 with what only a cluster knows: the addresses that our Service and listeners turned out to have.
@@ -50,8 +51,11 @@ pub(super) fn reachable_from_pods(spec: &ClusterDNSSpec, violations: &mut Violat
         let servers = domain.servers.iter().enumerate();
         servers.map(move |(at, server)| (format!("spec.stubDomains[{stub}].servers[{at}]"), server))
     });
-    for (field, server) in upstreams.chain(stubs) {
-        let Ok(ip) = server.address.parse::<IpAddr>() else { continue };
+    let servers = upstreams.chain(stubs).map(|(field, server)| (field, server.address.as_str()));
+    let dnstap = spec.logging.iter().filter_map(|logging| logging.dnstap.as_ref());
+    let dnstap = dnstap.map(|dnstap| ("spec.logging.dnstap".to_owned(), dnstap.address.as_str()));
+    for (field, address) in servers.chain(dnstap) {
+        let Ok(ip) = address.parse::<IpAddr>() else { continue };
         let why = match ip.to_canonical() {
             ip if ip.is_loopback() => "is the pod itself",
             IpAddr::V6(ip) if ip.is_unicast_link_local() => {
@@ -117,17 +121,33 @@ fn transport_and_port(server: &Server, field: &str, violations: &mut Violations)
     }
 }
 
+/// Whether one program can listen there.
+fn dnstap(config: &Config, violations: &mut Violations) {
+    let Some(dnstap) = &config.logging.dnstap else { return };
+    if dnstap.ip.is_unspecified() || dnstap.ip.is_multicast() {
+        let message = format!(
+            "{} is not the address of one program: write that of the reader of dnstap",
+            dnstap.ip
+        );
+        violations.add("spec.logging.dnstap.address", Reason::InvalidAddress, message);
+    }
+    if dnstap.port == 0 {
+        violations.add("spec.logging.dnstap.port", Reason::OutOfRange, "0 is not in 1-65535");
+    }
+}
+
 fn listeners(config: &Config, violations: &mut Violations) {
     let tls = config.listeners.tls.as_ref().map(|listener| listener.port);
     let https = config.listeners.https.as_ref().map(|listener| listener.port);
-    for (name, port) in [("tls", tls), ("https", https)] {
+    let quic = config.listeners.quic.as_ref().map(|listener| listener.port);
+    for (name, port) in [("tls", tls), ("https", https), ("quic", quic)] {
         let Some(port) = port else { continue };
         let field = format!("spec.listeners.{name}.port");
         if port == 0 {
             violations.add(field, Reason::OutOfRange, "0 is not in 1-65535");
         } else if u32::from(port) == DNS_PORT || u32::from(port) == HTTP_PORT {
             let message = format!(
-                "{port} is taken by DNS (53) or metrics (9153): use 853 for TLS, 443 for HTTPS"
+                "{port} is taken by DNS (53) or metrics (9153): use 853 for TLS and QUIC, 443 for HTTPS"
             );
             violations.add(field, Reason::PortTaken, message);
         }

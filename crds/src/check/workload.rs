@@ -70,10 +70,13 @@ fn check_service(service: &Service, spec: &ClusterDNSSpec, violations: &mut Viol
         .as_ref()
         .and_then(|listeners| listeners.https.as_ref())
         .map(|https| https.port);
+    let quic =
+        spec.listeners.as_ref().and_then(|listeners| listeners.quic.as_ref()).map(|quic| quic.port);
     let port = service.pod_port;
+    let is_listeners = [tls, https, quic].contains(&Some(port));
     if port == 0 {
         violations.add("spec.service.podPort", Reason::OutOfRange, "0 is not in 1-65535");
-    } else if u32::from(port) == HTTP_PORT || tls == Some(port) || https == Some(port) {
+    } else if u32::from(port) == HTTP_PORT || is_listeners {
         let message =
             format!("{port} is taken by metrics (9153) or by a listener: use 53, or another port");
         violations.add("spec.service.podPort", Reason::PortTaken, message);

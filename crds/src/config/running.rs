@@ -1,5 +1,7 @@
 //! How a data plane runs: limits, listeners, snapshots, logs.
 
+use std::net::IpAddr;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -56,6 +58,20 @@ pub struct Listeners {
     /// DNS over HTTPS (RFC 8484).
     #[serde(skip_serializing_if = "is_default")]
     pub https: Option<HttpsListener>,
+    /// DNS over QUIC (RFC 9250).
+    #[serde(skip_serializing_if = "is_default")]
+    pub quic: Option<QuicListener>,
+}
+
+impl Listeners {
+    /// The Secrets that listeners name; one may come more than once.
+    pub fn certificates(&self) -> impl Iterator<Item = &str> {
+        let Listeners { tls, https, quic } = self;
+        let tls = tls.as_ref().map(|tls| tls.certificate.as_str());
+        let https = https.as_ref().map(|https| https.certificate.as_str());
+        let quic = quic.as_ref().map(|quic| quic.certificate.as_str());
+        tls.into_iter().chain(https).chain(quic)
+    }
 }
 
 /// DNS over TLS.
@@ -76,6 +92,16 @@ pub struct HttpsListener {
     pub port: u16,
     /// The path, always written.
     pub path: String,
+    /// Name of the Secret (type `kubernetes.io/tls`) whose mounted copy is read, and re-read on change.
+    pub certificate: String,
+}
+
+/// DNS over QUIC.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct QuicListener {
+    /// The port, always written; of UDP.
+    pub port: u16,
     /// Name of the Secret (type `kubernetes.io/tls`) whose mounted copy is read, and re-read on change.
     pub certificate: String,
 }
@@ -131,6 +157,19 @@ pub struct Logging {
     /// Lines of this level and above are written.
     #[serde(skip_serializing_if = "is_default")]
     pub level: LogLevel,
+    /// Who reads dnstap messages; absent: none are sent.
+    #[serde(skip_serializing_if = "is_default")]
+    pub dnstap: Option<Dnstap>,
+}
+
+/// A reader of dnstap messages over TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Dnstap {
+    /// Its address.
+    pub ip: IpAddr,
+    /// Its port, always written.
+    pub port: u16,
 }
 
 /// Which queries get a log line.

@@ -301,7 +301,7 @@ pub(super) fn listeners_have_their_own_ports() -> Rule {
 pub(super) fn port_is_free() -> Rule {
     rule(
         format!("self != {} && self != {}", defaults::DNS_PORT, defaults::HTTP_PORT),
-        "ports 53 (DNS) and 9153 (metrics) are taken: use 853 for TLS, 443 for HTTPS, or another one",
+        "ports 53 (DNS) and 9153 (metrics) are taken: use 853 for TLS and QUIC, 443 for HTTPS, or another one",
     )
 }
 
@@ -313,9 +313,10 @@ pub(super) fn listeners_are_not_on_the_pod_port() -> Rule {
     };
     rule(
         format!(
-            "!has(self.service) || !has(self.listeners) || ({} && {})",
+            "!has(self.service) || !has(self.listeners) || ({} && {} && {})",
             free("tls"),
-            free("https")
+            free("https"),
+            free("quic")
         ),
         "a listener has this port: use 53, or another one",
     )

@@ -76,6 +76,10 @@ pub struct Listeners {
     /// DNS over HTTPS. Default: off.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub https: Option<HttpsListener>,
+
+    /// DNS over QUIC. Default: off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quic: Option<QuicListener>,
 }
 
 /// DNS over TLS.
@@ -107,6 +111,21 @@ pub struct HttpsListener {
     #[serde(default = "https_path")]
     #[schemars(length(min = 1, max = bounds::HTTPS_PATH), regex(pattern = "^/[-._~/a-zA-Z0-9]*$"))]
     pub path: String,
+
+    /// A Secret of type kubernetes.io/tls in the namespace of the Service. It is read again when it changes; a missing
+    /// or bad one turns off this listener only.
+    pub certificate: Certificate,
+}
+
+/// DNS over QUIC.
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct QuicListener {
+    /// The UDP port, 1-65535; not 53 and not 9153. Default 853.
+    #[serde(default = "tls_port")]
+    #[schemars(range(min = 1, max = 65535))]
+    #[schemars(extend("x-kubernetes-validations" = [rules::port_is_free()]))]
+    pub port: u16,
 
     /// A Secret of type kubernetes.io/tls in the namespace of the Service. It is read again when it changes; a missing
     /// or bad one turns off this listener only.
@@ -176,6 +195,26 @@ pub struct Logging {
     /// details) or Trace (everything). It changes without a restart. Default Info.
     #[serde(default)]
     pub level: LogLevel,
+
+    /// Sends every query and reply, of clients and to upstreams, as dnstap messages to a reader. It shows what every
+    /// client asks. Default: none are sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dnstap: Option<Dnstap>,
+}
+
+/// A reader of dnstap messages (Frame Streams over TCP). Messages that it does not take in time are lost and counted.
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Dnstap {
+    /// Its IP address; never a name, because a name would need DNS to be found. Example: 10.20.0.60.
+    #[schemars(length(min = 2, max = bounds::ADDRESS))]
+    #[schemars(extend("x-kubernetes-validations" = [rules::address_is_an_ip(), rules::address_is_reachable()]))]
+    pub address: String,
+
+    /// Its TCP port, 1-65535. Default 6000.
+    #[serde(default = "dnstap_port")]
+    #[schemars(range(min = 1, max = 65535))]
+    pub port: u16,
 }
 
 fn tcp_buffers() -> Memory {
@@ -184,6 +223,10 @@ fn tcp_buffers() -> Memory {
 
 const fn tls_port() -> u16 {
     defaults::TLS_PORT as u16
+}
+
+const fn dnstap_port() -> u16 {
+    defaults::DNSTAP_PORT as u16
 }
 
 const fn https_port() -> u16 {

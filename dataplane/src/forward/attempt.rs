@@ -8,6 +8,7 @@ use dataplane_core::{Discard, LookupKey, QueryForm, RelayError, Relayed, TtlCaps
 use super::connections;
 use super::random;
 use super::server::{Server, Transport};
+use super::shown::Shown;
 use super::sockets::{self, Arrival};
 
 /// Wrong datagrams after which the server is asked over TCP (FW13).
@@ -59,7 +60,9 @@ pub(super) async fn ask(
 
 async fn over_udp(question: Question<'_>, server: &Arc<Server>, form: QueryForm) -> Outcome {
     let key = question.key;
-    let mut exchange = match sockets::send(server, |id| key.upstream_query_as(id, form).wire) {
+    let mut shown = Shown::new(server, Transport::Udp);
+    let query = |id| shown.sent(key.upstream_query_as(id, form).wire);
+    let mut exchange = match sockets::send(server, query) {
         Ok(Some(exchange)) => exchange,
         Ok(None) => return Outcome::NoPort,
         Err(_) => return Outcome::Unreachable,
@@ -71,8 +74,14 @@ async fn over_udp(question: Question<'_>, server: &Arc<Server>, form: QueryForm)
             Arrival::Failed => return Outcome::Unreachable,
         };
         match key.judge_as(exchange.id(), form, &datagram, question.caps) {
-            Verdict::Good(relayed) => return Outcome::Good(relayed),
-            Verdict::Failed(error) => return Outcome::Error(error),
+            Verdict::Good(relayed) => {
+                shown.came(&datagram);
+                return Outcome::Good(relayed);
+            }
+            Verdict::Failed(error) => {
+                shown.came(&datagram);
+                return Outcome::Error(error);
+            }
             Verdict::Discard(reason) => {
                 server.common.discard(reason);
                 if reason == Discard::Case {
@@ -86,10 +95,10 @@ async fn over_udp(question: Question<'_>, server: &Arc<Server>, form: QueryForm)
 
 async fn over_connection(question: Question<'_>, server: &Arc<Server>, form: QueryForm) -> Outcome {
     let key = question.key;
-    let Ok(reply) = connections::ask(server, |id| key.upstream_query_as(id, form).wire).await
-    else {
-        return Outcome::Unreachable;
-    };
+    let mut shown = Shown::new(server, Transport::Connection);
+    let query = |id| shown.sent(key.upstream_query_as(id, form).wire);
+    let Ok(reply) = connections::ask(server, query).await else { return Outcome::Unreachable };
+    shown.came(&reply.octets);
     match key.judge_as(reply.id, form, &reply.octets, question.caps) {
         Verdict::Good(relayed) => Outcome::Good(relayed.older_by(reply.age_s)),
         Verdict::Failed(error) => Outcome::Error(error),

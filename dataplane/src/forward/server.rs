@@ -24,6 +24,7 @@ use super::ports::{Ports, ServerId};
 use super::sockets::Pool;
 use crate::histogram::{Distribution, Durations, QUERY_BOUNDS};
 use crate::rcode;
+use crate::taps::Taps;
 use edns::Edns;
 use health::Health;
 use latency::Latency;
@@ -59,6 +60,8 @@ pub(super) struct Common {
     discards: [AtomicU64; Discard::ALL.len()],
     /// Queries that drew one of the open sockets, as the bound of ports was reached (FW10).
     shared_draws: AtomicU64,
+    /// Who wants to see what is asked and answered.
+    pub(super) taps: Arc<Taps>,
 }
 
 impl Common {

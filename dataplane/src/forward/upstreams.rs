@@ -13,6 +13,7 @@ use super::connections::Client;
 use super::registry::{Registry, Route, RouteId, RouteState, Taking};
 use super::resolv_conf::ResolvConf;
 use super::server::{Identity, Server};
+use crate::taps::Taps;
 
 /// Port of DNS, for the servers of resolv.conf.
 const DNS_PORT: u16 = 53;
@@ -166,6 +167,11 @@ impl Upstreams {
             max_in_flight: limits.in_flight as usize,
             max_in_flight_per_client: limits.in_flight_per_client as usize,
         }
+    }
+
+    /// Who wants to see single queries.
+    pub fn taps(&self) -> &Arc<Taps> {
+        &self.registry.common.taps
     }
 
     /// Each address once, default group first, then stub domains as written (A55).

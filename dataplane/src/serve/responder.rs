@@ -13,8 +13,9 @@ use tokio_util::task::TaskTracker;
 use super::ServeCounters;
 use super::counters::add;
 use crate::forward::{Cached, Forwarder, Held, Slot};
-use crate::origin::{Answered, Origin};
+use crate::origin::{Answered, Origin, ServedOver};
 use crate::state::{Published, State};
+use crate::taps::{Began, Exchange};
 
 /// Shared by all serving threads.
 #[derive(Debug)]
@@ -26,6 +27,48 @@ pub(super) struct Responder {
     /// UDP replies still to come.
     late: TaskTracker,
     pub(super) counters: Arc<ServeCounters>,
+}
+
+/// Who sent a message, to which of our addresses, and over what.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asker {
+    /// An IPv4-mapped address is the IPv4 one.
+    pub(super) client: SocketAddr,
+    pub(super) server: SocketAddr,
+    pub(super) over: ServedOver,
+}
+
+/// What is kept of a query while an upstream is asked, for the query log and dnstap. A client chooses how long its queries
+/// are, and a waiting one is charged as little more than its place; one with the longest name and EDNS options has less.
+const KEPT_OCTETS: usize = 512;
+
+/// A query that the query log or dnstap wants with its reply.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked<'a> {
+    pub(super) began: &'a Began,
+    pub(super) asker: Asker,
+    pub(super) query: &'a [u8],
+}
+
+/// The same, while an upstream is asked.
+#[derive(Debug)]
+pub(super) struct AskedLater {
+    began: Began,
+    asker: Asker,
+    query: Box<[u8]>,
+}
+
+impl Asked<'_> {
+    pub(super) fn keep(&self) -> Box<AskedLater> {
+        let query = &self.query[..self.query.len().min(KEPT_OCTETS)];
+        Box::new(AskedLater { began: *self.began, asker: self.asker, query: query.into() })
+    }
+}
+
+impl AskedLater {
+    pub(super) fn borrow(&self) -> Asked<'_> {
+        Asked { began: &self.began, asker: self.asker, query: &self.query }
+    }
 }
 
 /// The fate of one message.
@@ -117,6 +160,14 @@ impl Responder {
         }
     }
 
+    /// Shows a query and its reply to who wants to see them; `place` is the number of the serving thread.
+    pub(super) fn show(&self, place: usize, asked: &Asked<'_>, answered: Answered, reply: &[u8]) {
+        let Asked { began, asker: Asker { client, server, over }, query } = *asked;
+        let exchange =
+            Exchange { client, server, over, answered, query, reply, ..Exchange::default() };
+        self.state.taps.show(place, began, &exchange);
+    }
+
     /// Asks an upstream for what is about to expire, on behalf of a client that has its reply (CA30). At a limit it is
     /// left for later.
     fn refresh(&self, published: &Arc<Published>, forward: &Forward<'_>, client: SocketAddr) {
@@ -194,6 +245,7 @@ mod tests {
             published: ArcSwap::from_pointee(published),
             counters: serve::worker_counters(1, 1),
             identity: Identity::default(),
+            taps: Arc::default(),
         };
         let (state, forwarder) = (Arc::new(state), Forwarder::new());
         let responder = Responder::new(state, forwarder, Handle::current(), Arc::default());

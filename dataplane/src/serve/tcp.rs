@@ -12,7 +12,7 @@ pub(super) mod tls;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -28,7 +28,7 @@ use tokio::task::LocalSet;
 
 use super::certificate::Certificate;
 use super::counters::{CloseReason, ServeCounters, add};
-use super::responder::{Decision, Responder, Seeds, client};
+use super::responder::{Asked, Asker, Decision, Responder, Seeds, client};
 use super::traffic::ServedOver;
 use super::{Limits, Phase, STREAM_COUNTERS};
 use crate::origin::Answered;
@@ -42,6 +42,9 @@ const MESSAGE_OCTETS: usize = 65_535;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(1);
 
+/// Of a connection that is gone.
+const UNKNOWN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
 /// A reply still to come, with its length in front.
 type Late = Pin<Box<dyn Future<Output = Vec<u8>> + Send>>;
 
@@ -52,13 +55,6 @@ enum Outcome {
     /// The connection is closed.
     Close,
     Late(Late),
-}
-
-/// Who sent a message, and over what.
-#[derive(Clone, Copy)]
-struct Asker {
-    address: SocketAddr,
-    over: ServedOver,
 }
 
 /// Decides one message of a client, given whether there is room to wait for an upstream.
@@ -101,8 +97,8 @@ pub(super) fn start(
 fn answer(responder: Arc<Responder>) -> Answer {
     let seeds = RefCell::new(Seeds::new());
     let first = responder.state.counters.len() - STREAM_COUNTERS;
-    Box::new(move |packet, Asker { address, over }, room, buffer| {
-        let read = Instant::now();
+    Box::new(move |packet, asker, room, buffer| {
+        let (read, over) = (Instant::now(), asker.over);
         // Those of UDP are not among them.
         let own = first + over as usize - 1;
         responder.counters.traffic.stream(over).query(packet.len());
@@ -110,11 +106,13 @@ fn answer(responder: Arc<Responder>) -> Answer {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let query = Query {
             packet,
-            client: client(address),
+            client: asker.client,
             transport: Transport::Tcp,
             now_s: now.unwrap_or_default().as_secs(),
             seed: seeds.borrow_mut().next(),
         };
+        let began = responder.state.taps.wanted().begin();
+        let asked = began.as_ref().map(|began| Asked { began, asker, query: packet });
         // A defect that one message brings out costs its own connection, and is counted.
         let decided = catch_unwind(AssertUnwindSafe(|| {
             responder.decide(&published, own, &query, room, buffer)
@@ -124,6 +122,9 @@ fn answer(responder: Arc<Responder>) -> Answer {
                 let traffic = responder.counters.traffic.stream(over);
                 traffic.reply(answered, &buffer[..octets]);
                 traffic.took(answered.origin, read.elapsed());
+                if let Some(asked) = &asked {
+                    responder.show(own, asked, answered, &buffer[..octets]);
+                }
                 Outcome::Reply(octets)
             }
             Ok(Decision::Drop) => Outcome::Close,
@@ -133,6 +134,7 @@ fn answer(responder: Arc<Responder>) -> Answer {
             }
             Ok(Decision::Forward(waiting, held, slot)) => {
                 let (responder, published) = (Arc::clone(&responder), Arc::clone(&published));
+                let asked = asked.map(|asked| asked.keep());
                 let late = async move {
                     let resolved =
                         responder.forwarder.resolve(&published, &waiting, held, slot).await;
@@ -140,8 +142,12 @@ fn answer(responder: Arc<Responder>) -> Answer {
                     let origin = resolved.origin();
                     let traffic = responder.counters.traffic.late(over);
                     let answered = Answered { reason: Reason::Forward, origin };
-                    traffic.reply(answered, reply.get(frame::PREFIX..).unwrap_or_default());
+                    let message = reply.get(frame::PREFIX..).unwrap_or_default();
+                    traffic.reply(answered, message);
                     traffic.took(origin, read.elapsed());
+                    if let Some(asked) = asked {
+                        responder.show(own, &asked.borrow(), answered, message);
+                    }
                     reply
                 };
                 debug_assert!(size_of_val(&late) + size_of::<Waiting>() <= frame::WAITING_OCTETS);
@@ -173,9 +179,9 @@ impl TcpServer {
     ) {
         add(&self.counters.tcp_accepted, 1);
         let address = client(peer).ip();
-        let permit = match certificate {
-            None => self.table.admit(address),
-            Some(_) => self.table.admit_session(address, tls::SESSION_OCTETS),
+        let (permit, over) = match certificate {
+            None => (self.table.admit(address), ServedOver::Tcp),
+            Some(_) => (self.table.admit_session(address, tls::SESSION_OCTETS), ServedOver::Tls),
         };
         let Some(permit) = permit else {
             self.counters.add_closed(CloseReason::Refused);
@@ -183,8 +189,11 @@ impl TcpServer {
         };
         // Replies are whole messages: nothing is gained by holding one back.
         let _ = stream.set_nodelay(true);
+        // It fails only for a connection that is gone.
+        let server = stream.local_addr().unwrap_or(UNKNOWN);
+        let asker = Asker { client: client(peer), server, over };
         let certificate = certificate.cloned();
-        tokio::task::spawn_local(attend(Rc::clone(self), stream, peer, permit, certificate));
+        tokio::task::spawn_local(attend(Rc::clone(self), stream, asker, permit, certificate));
     }
 
     async fn set_limits(&self, limits: Limits) {
@@ -204,14 +213,14 @@ impl TcpServer {
 async fn attend(
     server: Rc<TcpServer>,
     stream: TcpStream,
-    peer: SocketAddr,
+    asker: Asker,
     permit: Permit,
     certificate: Option<Arc<Certificate>>,
 ) {
     let counters = Arc::clone(&server.counters);
     let reason = match certificate {
-        None => Connection::new(server, stream, peer, permit).run().await,
-        Some(certificate) => tls::attend(server, stream, peer, permit, certificate).await,
+        None => Connection::new(server, stream, asker, permit).run().await,
+        Some(certificate) => tls::attend(server, stream, asker, permit, certificate).await,
     };
     counters.add_closed(reason);
 }

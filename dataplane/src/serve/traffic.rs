@@ -9,41 +9,9 @@ use std::time::Duration;
 use dataplane_core::Reason;
 
 use crate::histogram::{Distribution, Durations, QUERY_BOUNDS, Sizes, Writers};
+pub use crate::origin::ServedOver;
 use crate::origin::{Answered, Origin};
 use crate::rcode;
-
-/// What a query came over, also the metrics label.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum ServedOver {
-    /// Datagrams.
-    Udp,
-    /// Plain streams (RFC 7766).
-    Tcp,
-    /// DNS over TLS (RFC 7858).
-    Tls,
-    /// DNS over HTTPS (RFC 8484).
-    Https,
-    /// DNS over QUIC (RFC 9250).
-    Quic,
-}
-
-impl ServedOver {
-    /// Everything, in the order of the discriminants.
-    pub const ALL: [ServedOver; 5] =
-        [ServedOver::Udp, ServedOver::Tcp, ServedOver::Tls, ServedOver::Https, ServedOver::Quic];
-
-    /// The metrics label.
-    pub const fn label(self) -> &'static str {
-        match self {
-            ServedOver::Udp => "udp",
-            ServedOver::Tcp => "tcp",
-            ServedOver::Tls => "tls",
-            ServedOver::Https => "https",
-            ServedOver::Quic => "quic",
-        }
-    }
-}
 
 /// Counters of one thread and transport.
 #[derive(Debug)]

@@ -1,6 +1,7 @@
 //! One UDP thread: a batch in, answers beside it, a batch out. Nothing here waits, allocates or takes a lock for
-//! an answer of our own; only what an upstream must answer becomes a task elsewhere.
+//! an answer of our own, unless the query log or dnstap is on; only what an upstream must answer becomes a task elsewhere.
 
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,11 +11,12 @@ use dataplane_core::{Query, Reason, Transport, Waiting};
 use dataplane_udp::{Batch, DATAGRAM_OCTETS, Datagram, Socket};
 
 use super::counters::add;
-use super::responder::{Decision, Responder, Seeds, client};
+use super::responder::{Asked, AskedLater, Asker, Decision, Responder, Seeds, client};
 use super::traffic::ServedOver;
 use crate::forward::{Held, Slot};
 use crate::origin::{Answered, Origin};
 use crate::state::Published;
+use crate::taps::{Began, Wanted};
 
 /// After a failure to receive that is no datagram's fault: long enough not to spin, short enough not to be missed.
 const RECEIVE_PAUSE: Duration = Duration::from_millis(10);
@@ -71,11 +73,12 @@ impl Worker {
     fn answer(&mut self, batch: &mut Batch) {
         let responder = Arc::clone(&self.responder);
         let published = responder.state.published.load();
-        let received = batch.now();
+        let (received, wanted) = (batch.now(), responder.state.taps.wanted());
         let now_s = received.as_secs();
         // A defect that one message brings out must not silence a thread, and with it its share of the clients.
         let answered = catch_unwind(AssertUnwindSafe(|| {
-            batch.answer(|datagram, buffer| self.reply(&published, now_s, datagram, buffer));
+            batch
+                .answer(|datagram, buffer| self.reply(&published, now_s, wanted, datagram, buffer));
         }));
         if answered.is_err() {
             add(&responder.counters.panics, 1);
@@ -106,6 +109,7 @@ impl Worker {
         &mut self,
         published: &Arc<Published>,
         now_s: u64,
+        wanted: Wanted,
         datagram: Datagram<'_>,
         buffer: &mut [u8],
     ) -> usize {
@@ -123,18 +127,30 @@ impl Worker {
             now_s,
             seed: self.seeds.next(),
         };
+        let began = wanted.begin();
+        let asked = began.as_ref().map(|began| self.asked(began, &datagram));
         match responder.decide(published, self.number, &query, true, buffer) {
             Decision::Reply(octets, answered) => {
                 traffic.reply(answered, &buffer[..octets]);
+                if let Some(asked) = &asked {
+                    responder.show(self.number, asked, answered, &buffer[..octets]);
+                }
                 self.answered.push((answered.origin, datagram.waited));
                 octets
             }
             Decision::Drop => 0,
             Decision::Forward(waiting, held, slot) => {
-                self.reply_late(published, waiting, held, slot, &datagram);
+                let asked = asked.map(|asked| asked.keep());
+                self.reply_late(published, waiting, held, slot, &datagram, asked);
                 0
             }
         }
+    }
+
+    fn asked<'a>(&self, began: &'a Began, datagram: &Datagram<'a>) -> Asked<'a> {
+        let server = SocketAddr::new(datagram.local.address, self.socket.local_addr().port());
+        let asker = Asker { client: client(datagram.peer), server, over: ServedOver::Udp };
+        Asked { began, asker, query: datagram.bytes }
     }
 
     fn reply_late(
@@ -144,9 +160,10 @@ impl Worker {
         held: Option<Held>,
         slot: Slot,
         datagram: &Datagram<'_>,
+        asked: Option<Box<AskedLater>>,
     ) {
         let Datagram { peer, local: from, waited, bytes: _ } = *datagram;
-        let read = Instant::now();
+        let (read, place) = (Instant::now(), self.number);
         let (responder, socket) = (Arc::clone(&self.responder), Arc::clone(&self.socket));
         let published = Arc::clone(published);
         let late = async move {
@@ -160,6 +177,9 @@ impl Worker {
             let traffic = responder.counters.traffic.late(ServedOver::Udp);
             traffic.reply(answered, &buffer[..octets]);
             traffic.took(answered.origin, waited + read.elapsed());
+            if let Some(asked) = asked {
+                responder.show(place, &asked.borrow(), answered, &buffer[..octets]);
+            }
         };
         self.responder.spawn_late(late);
     }

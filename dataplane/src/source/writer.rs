@@ -97,7 +97,8 @@ impl Writer {
         let index = index(settings::of(config)?);
         let upstreams = Arc::new(Upstreams::of(config, &resolv_conf));
         let published = Published { records: index.records(), upstreams: upstreams.clone() };
-        let state = State { published: Arc::new(published).into(), counters, identity };
+        let taps = Arc::clone(upstreams.taps());
+        let state = State { published: Arc::new(published).into(), counters, identity, taps };
         Ok(Writer {
             index,
             renewal: None,

@@ -7,6 +7,7 @@ mod load;
 mod log;
 mod start;
 mod stopped;
+mod taps;
 mod tls;
 
 use std::io::Write;

@@ -109,6 +109,7 @@ fn state(config: &Config, addresses: usize) -> State {
         }),
         counters: serve::worker_counters(addresses, 1),
         identity: Identity::default(),
+        taps: Arc::default(),
     }
 }
 

@@ -19,6 +19,9 @@ const DNS_TLS: &str = "dns-tls";
 /// The container port with DNS over HTTPS.
 const DNS_HTTPS: &str = "dns-https";
 
+/// The container port with DNS over QUIC.
+const DNS_QUIC: &str = "dns-quic";
+
 /// One port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Port {
@@ -58,10 +61,11 @@ pub fn of(spec: &ClusterDNSSpec) -> Vec<Port> {
         fixed(DNS_TCP, "TCP", DNS_PORT, dns),
         fixed(METRICS, "TCP", HTTP_PORT, HTTP_PORT as u16),
     ];
-    let same = |name, port| Port { name, protocol: "TCP", service: port, pod: port };
+    let same = |name, protocol, port| Port { name, protocol, service: port, pod: port };
     if let Some(listeners) = &spec.listeners {
-        ports.extend(listeners.tls.as_ref().map(|tls| same(DNS_TLS, tls.port)));
-        ports.extend(listeners.https.as_ref().map(|https| same(DNS_HTTPS, https.port)));
+        ports.extend(listeners.tls.as_ref().map(|tls| same(DNS_TLS, "TCP", tls.port)));
+        ports.extend(listeners.https.as_ref().map(|https| same(DNS_HTTPS, "TCP", https.port)));
+        ports.extend(listeners.quic.as_ref().map(|quic| same(DNS_QUIC, "UDP", quic.port)));
     }
     ports
 }

@@ -27,9 +27,7 @@ const KEY_PAIR: [&str; 2] = ["tls.crt", "tls.key"];
 
 /// Names of the Secrets of listeners, each once: those that were read and may be mounted.
 fn certificates<'a>(of: &Instance<'a>) -> BTreeSet<&'a str> {
-    let listeners = &of.config.listeners;
-    let tls = listeners.tls.iter().map(|tls| tls.certificate.as_str());
-    let wanted = tls.chain(listeners.https.iter().map(|https| https.certificate.as_str()));
+    let wanted = of.config.listeners.certificates();
     let is_usable = |name: &&str| of.observed.certificates.get(*name) == Some(&Certificate::Usable);
     wanted.filter(is_usable).collect()
 }

@@ -62,6 +62,7 @@ impl Instance {
             published: Arc::new(published(&config, None)).into(),
             counters: serve::worker_counters(1, 1),
             identity: identity::of_this_process(None),
+            taps: Arc::default(),
         };
         let (state, forwarder) = (Arc::new(state), Forwarder::new());
         let limits = Limits::default();

@@ -121,6 +121,7 @@ impl Stage {
             published: Arc::clone(&self.published).into(),
             counters: Vec::new(),
             identity: Identity::default(),
+            taps: Arc::default(),
         };
         Forwarder::probe(Arc::new(state), &Handle::current());
     }

@@ -5,7 +5,6 @@
 
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -16,10 +15,11 @@ use tokio::time::{Instant, Sleep};
 
 use super::super::Deadlines;
 use super::super::counters::{CloseReason, add};
+use super::super::responder::Asker;
 use super::deadline::{Waiting, lifetime};
 use super::frame::{self, Frame, PREFIX, WAITING_OCTETS};
 use super::table::Permit;
-use super::{Asker, Outcome, ServedOver, TcpServer};
+use super::{Outcome, TcpServer};
 
 /// WR41: with so many queries at upstreams, reading pauses.
 const IN_PROGRESS: usize = 64;
@@ -34,7 +34,7 @@ const READ_OCTETS: usize = 16 << 10;
 /// One client's connection.
 pub(super) struct Connection<S> {
     pub(super) stream: S,
-    client: SocketAddr,
+    asker: Asker,
     server: Rc<TcpServer>,
     permit: Permit,
     /// The stream keeps some of what is written to it, until it is flushed.
@@ -76,20 +76,15 @@ enum Event {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    pub(super) fn new(
-        server: Rc<TcpServer>,
-        stream: S,
-        client: SocketAddr,
-        permit: Permit,
-    ) -> Self {
-        Self::behind(server, stream, client, permit, false)
+    pub(super) fn new(server: Rc<TcpServer>, stream: S, asker: Asker, permit: Permit) -> Self {
+        Self::behind(server, stream, asker, permit, false)
     }
 
     /// One whose stream may keep some of what is written to it.
     pub(super) fn behind(
         server: Rc<TcpServer>,
         stream: S,
-        client: SocketAddr,
+        asker: Asker,
         permit: Permit,
         is_buffered: bool,
     ) -> Self {
@@ -98,7 +93,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let now = Instant::now();
         Self {
             stream,
-            client,
+            asker,
             server,
             permit,
             is_buffered,
@@ -156,7 +151,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     self.asked = true;
                     let mut buffer = server.scratch.borrow_mut();
                     let room = self.permit.has_room(WAITING_OCTETS);
-                    match (server.answer)(message, self.asker(), room, &mut buffer) {
+                    match (server.answer)(message, self.asker, room, &mut buffer) {
                         Outcome::Reply(octets) => {
                             self.push(&frame::prefix(octets));
                             self.push(&buffer[..octets]);
@@ -182,11 +177,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             && self.late.len() < IN_PROGRESS
             && self.unwritten() < UNWRITTEN_OCTETS
             && !self.permit.is_paused()
-    }
-
-    fn asker(&self) -> Asker {
-        let over = if self.is_buffered { ServedOver::Tls } else { ServedOver::Tcp };
-        Asker { address: self.client, over }
     }
 
     fn unwritten(&self) -> usize {

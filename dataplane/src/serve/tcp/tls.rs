@@ -2,7 +2,6 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -14,6 +13,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::super::certificate::{Certificate, LOOK_EVERY};
 use super::super::counters::CloseReason;
+use super::super::responder::Asker;
 use super::TcpServer;
 use super::connection::Connection;
 use super::table::Permit;
@@ -48,7 +48,7 @@ pub(super) async fn follow(server: Rc<TcpServer>, certificate: Arc<Certificate>)
 pub(super) async fn attend(
     server: Rc<TcpServer>,
     stream: TcpStream,
-    peer: SocketAddr,
+    asker: Asker,
     permit: Permit,
     certificate: Arc<Certificate>,
 ) -> CloseReason {
@@ -58,7 +58,7 @@ pub(super) async fn attend(
         Ok(stream) => stream,
         Err(reason) => return reason,
     };
-    let mut connection = Connection::behind(server, stream, peer, permit, true);
+    let mut connection = Connection::behind(server, stream, asker, permit, true);
     let reason = connection.run().await;
     // The alert that says that nothing was cut off. It is small: a client that does not take it gets none.
     let closed = tokio::time::timeout(CLOSE_WITHIN, connection.stream.shutdown());

@@ -55,7 +55,10 @@ pub(crate) fn certificates(dns: &ClusterDNS) -> Vec<(&'static str, &str)> {
     let tls = tls.map(|tls| ("spec.listeners.tls.certificate.name", tls.certificate.name.as_str()));
     let https = https
         .map(|https| ("spec.listeners.https.certificate.name", https.certificate.name.as_str()));
-    tls.into_iter().chain(https).collect()
+    let quic = listeners.and_then(|listeners| listeners.quic.as_ref());
+    let quic =
+        quic.map(|quic| ("spec.listeners.quic.certificate.name", quic.certificate.name.as_str()));
+    tls.into_iter().chain(https).chain(quic).collect()
 }
 
 fn certificates_are_allowed(dns: &ClusterDNS, observed: &Observed) -> Result<(), Refusal> {

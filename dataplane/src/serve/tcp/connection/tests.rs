@@ -1,6 +1,7 @@
 //! The rules of section 5.5 over an in-memory stream and a clock that only tests move.
 
 use std::cell::Cell;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::super::super::Limits;
 use super::super::tests::{local, message, server};
 use super::*;
+use crate::origin::ServedOver;
 
 struct Client {
     stream: DuplexStream,
@@ -35,7 +37,8 @@ fn connect_to(server: &Rc<TcpServer>, octets: usize) -> (DuplexStream, JoinHandl
     let (stream, ours) = tokio::io::duplex(octets);
     let peer: SocketAddr = "10.0.0.1:5353".parse().expect("address");
     let permit = server.table.admit(peer.ip()).expect("a permit");
-    let mut connection = Connection::new(Rc::clone(server), ours, peer, permit);
+    let asker = Asker { client: peer, server: peer, over: ServedOver::Tcp };
+    let mut connection = Connection::new(Rc::clone(server), ours, asker, permit);
     (stream, tokio::task::spawn_local(async move { connection.run().await }))
 }
 

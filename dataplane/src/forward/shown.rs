@@ -1,0 +1,74 @@
+//! What dnstap shows of one query to an upstream: the query as it went out, and the reply to it, if one came.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::OnceLock;
+
+use crds::config;
+use dataplane_core::Reason;
+
+use super::server::{Server, Transport};
+use crate::origin::{Answered, Origin, ServedOver};
+use crate::taps::{Began, Exchange, Side};
+
+/// The address that a query leaves from is not known here.
+const UNKNOWN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+/// One query on its way. It is shown when this is dropped: an attempt that takes too long is dropped too.
+#[derive(Debug)]
+pub(super) struct Shown<'s> {
+    server: &'s Server,
+    /// Nothing where dnstap is off.
+    began: Option<Began>,
+    over: ServedOver,
+    query: OnceLock<Vec<u8>>,
+    reply: Vec<u8>,
+}
+
+impl<'s> Shown<'s> {
+    pub(super) fn new(server: &'s Server, transport: Transport) -> Shown<'s> {
+        let over = match (transport, server.identity.transport) {
+            (Transport::Udp, _) => ServedOver::Udp,
+            (_, config::Transport::Udp | config::Transport::Tcp) => ServedOver::Tcp,
+            (_, config::Transport::Tls) => ServedOver::Tls,
+            (_, config::Transport::Https) => ServedOver::Https,
+            (_, config::Transport::Quic) => ServedOver::Quic,
+        };
+        let began = server.common.taps.wanted().begin_upstream();
+        Shown { server, began, over, query: OnceLock::new(), reply: Vec::new() }
+    }
+
+    /// This message is sent.
+    pub(super) fn sent(&self, query: Vec<u8>) -> Vec<u8> {
+        if self.began.is_some() {
+            // A query that is sent again over another connection is the same one.
+            self.query.get_or_init(|| query.clone());
+        }
+        query
+    }
+
+    /// This message came.
+    pub(super) fn came(&mut self, reply: &[u8]) {
+        if self.began.is_some() {
+            self.reply = reply.to_vec();
+        }
+    }
+}
+
+impl Drop for Shown<'_> {
+    fn drop(&mut self) {
+        let (Some(began), Some(query)) = (&self.began, self.query.get()) else { return };
+        let origin = if self.reply.is_empty() { Origin::Failed } else { Origin::Upstream };
+        let exchange = Exchange {
+            side: Side::Forwarder,
+            client: UNKNOWN,
+            server: self.server.address(),
+            over: self.over,
+            answered: Answered { reason: Reason::Forward, origin },
+            query,
+            reply: &self.reply,
+            ..Exchange::default()
+        };
+        // Any number spreads the threads of the runtime.
+        self.server.common.taps.show(self.server.id as usize, began, &exchange);
+    }
+}

@@ -1,0 +1,156 @@
+//! What leaves the process about single queries: the query log and dnstap. Both are off unless the configuration asks
+//! for them, and then lossy: who serves never waits for who reads (house rule: bounded, lossy, counted).
+//!
+//! A serving thread asks [`Taps::wanted`] once per query or batch: off, that is one load and one branch. On, it copies
+//! the exchange into a bounded buffer; a thread for each tap takes the buffers and writes.
+
+mod dnstap;
+mod exchange;
+mod lossy;
+mod query_log;
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crds::config::{Logging, QueryLog as Level};
+use dataplane_core::Identity;
+
+pub use dnstap::{Dnstap, Reader};
+pub use exchange::{Exchange, Side};
+pub use query_log::QueryLog;
+
+/// The taps of the process.
+#[derive(Debug, Default)]
+pub struct Taps {
+    /// A [`Wanted`].
+    wanted: AtomicU8,
+    query_log: QueryLog,
+    dnstap: Dnstap,
+    /// What a flag says about the reader of dnstap, whatever the configuration says.
+    fixed_reader: OnceLock<Reader>,
+}
+
+/// Which exchanges somebody wants to see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted(u8);
+
+/// Which of them the query log wants, in the lowest bits.
+const LEVEL: u8 = 0b11;
+/// Whether dnstap wants all of them.
+const DNSTAP: u8 = 0b100;
+
+/// A query whose reply will be shown.
+#[derive(Clone, Copy, Debug)]
+pub struct Began {
+    wanted: Wanted,
+    /// Since the Unix epoch.
+    at: Duration,
+    began: Instant,
+}
+
+impl Wanted {
+    /// The time of a query that is about to be decided; `None` where all taps are off.
+    pub fn begin(self) -> Option<Began> {
+        (self.0 != 0).then(|| Began {
+            wanted: self,
+            at: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+            began: Instant::now(),
+        })
+    }
+
+    /// The same, where exchanges with upstreams are wanted too: the query log shows those of clients only.
+    pub fn begin_upstream(self) -> Option<Began> {
+        Wanted(self.0 & DNSTAP).begin()
+    }
+
+    fn level(self) -> Level {
+        match self.0 & LEVEL {
+            0 => Level::None,
+            1 => Level::Errors,
+            2 => Level::Denials,
+            _ => Level::All,
+        }
+    }
+}
+
+impl Taps {
+    /// What is wanted now.
+    pub fn wanted(&self) -> Wanted {
+        Wanted(self.wanted.load(Ordering::Relaxed))
+    }
+
+    /// Starts the threads that write, once per process; they sleep while their tap is off. dnstap messages name
+    /// `identity`, and go to `reader` whatever the configuration says, if there is one.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub fn start(
+        self: &Arc<Self>,
+        identity: &Identity,
+        reader: Option<Reader>,
+    ) -> std::io::Result<()> {
+        let version = format!("clusterdns {}", identity.version);
+        self.dnstap.introduce(identity.pod_name.clone(), version);
+        if let Some(reader) = reader {
+            // It is set here only, and once.
+            let _ = self.fixed_reader.set(reader);
+        }
+        let (log, dnstap) = (Arc::clone(self), Arc::clone(self));
+        let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
+        thread("query-log").spawn(move || log.query_log.write_to(std::io::stdout()))?;
+        thread("dnstap").spawn(move || dnstap.dnstap.run()).map(drop)
+    }
+
+    /// What this configuration asks for holds from here on.
+    pub fn apply(&self, logging: &Logging) {
+        let Logging { queries, dnstap, format: _, level: _ } = logging;
+        let level = match queries {
+            Level::None => 0,
+            Level::Errors => 1,
+            Level::Denials => 2,
+            Level::All => 3,
+        };
+        let configured = dnstap.map(|dnstap| Reader::Tcp(SocketAddr::new(dnstap.ip, dnstap.port)));
+        let reader = self.fixed_reader.get().cloned().or(configured);
+        let messages = if reader.is_some() { DNSTAP } else { 0 };
+        // What ends is wanted no more before its writer sleeps, and what begins has a writer before it is wanted.
+        let before = self.wanted.load(Ordering::Relaxed);
+        let both = if before & LEVEL == 0 || level == 0 { 0 } else { level } | before & messages;
+        self.wanted.store(both, Ordering::Relaxed);
+        self.query_log.set_on(level != 0);
+        self.dnstap.set_reader(reader);
+        self.wanted.store(level | messages, Ordering::Relaxed);
+    }
+
+    /// Shows one exchange that has just ended; `place` is the number of the serving thread. Never waits. What was switched
+    /// off while an upstream was asked is not shown.
+    pub fn show(&self, place: usize, began: &Began, exchange: &Exchange<'_>) {
+        let ended = Exchange { at: began.at, took: began.began.elapsed(), ..*exchange };
+        let now = self.wanted();
+        let log = now.level() != Level::None && ended.side == Side::Client;
+        if log && query_log::is_wanted(began.wanted.level(), &ended) {
+            self.query_log.put(place, &ended);
+        }
+        if began.wanted.0 & now.0 & DNSTAP != 0 {
+            self.dnstap.put(place, &ended);
+        }
+    }
+
+    /// The query log, for metrics.
+    pub fn query_log(&self) -> &QueryLog {
+        &self.query_log
+    }
+
+    /// dnstap, for metrics.
+    pub fn dnstap(&self) -> &Dnstap {
+        &self.dnstap
+    }
+
+    /// Waits, within bounds, until what was shown is written: for the end of the process.
+    pub fn flush(&self, within: Duration) {
+        self.query_log.flush(within);
+        self.dnstap.flush(within);
+    }
+}

@@ -1,0 +1,324 @@
+//! dnstap: each exchange of a client, and each one with an upstream, to one reader over TCP or a unix socket.
+//!
+//! A reader that is away or slow costs messages and nothing else: they are counted as lost, and it is tried again after
+//! a pause.
+
+mod frames;
+mod message;
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::exchange::Exchange;
+use super::lossy::Lossy;
+use message::{Half, Speaker};
+
+/// How often the buffers are taken.
+const EVERY: Duration = Duration::from_millis(20);
+/// For a connection, a step of the handshake, and a write.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// For the end of a stream.
+const CLOSE_WITHIN: Duration = Duration::from_secs(1);
+/// First and longest pause before the next try.
+const PAUSE: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// Where the reader is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reader {
+    /// At this address.
+    Tcp(SocketAddr),
+    /// Behind this unix socket.
+    Unix(PathBuf),
+}
+
+/// Messages on their way to the reader.
+#[derive(Debug, Default)]
+pub struct Dnstap {
+    exchanges: Lossy,
+    sent: AtomicU64,
+    /// Taken from the buffers while there was no reader, or with a connection that failed.
+    undelivered: AtomicU64,
+    is_connected: AtomicBool,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    reader: Option<Reader>,
+    speaker: Speaker,
+    /// Flushes asked for, and those done.
+    asked: u64,
+    done: u64,
+}
+
+impl std::fmt::Display for Reader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Reader::Tcp(address) => write!(f, "{address}"),
+            Reader::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+impl Dnstap {
+    pub(super) fn put(&self, place: usize, exchange: &Exchange<'_>) {
+        self.exchanges.put(place, exchange.octets(), |part| exchange.write(part));
+    }
+
+    /// Says who we are, for the messages from here on.
+    pub(super) fn introduce(&self, identity: String, version: String) {
+        self.state().speaker = Speaker { identity, version };
+    }
+
+    /// Sends to this reader from here on.
+    pub(super) fn set_reader(&self, reader: Option<Reader>) {
+        self.state().reader = reader;
+        self.changed.notify_all();
+    }
+
+    /// Exchanges handed to the connection. A reader that has just gone may not have got the last of them.
+    pub fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Exchanges that found no room or no reader.
+    pub fn lost(&self) -> u64 {
+        self.exchanges.lost() + self.undelivered.load(Ordering::Relaxed)
+    }
+
+    /// Whether there is a reader now.
+    pub fn is_connected(&self) -> bool {
+        self.is_connected.load(Ordering::Relaxed)
+    }
+
+    /// Sends what comes, for ever. Only this thread waits for the reader.
+    pub(super) fn run(&self) -> ! {
+        let mut connection = Connection::default();
+        loop {
+            let (reader, speaker, asked) = self.wait();
+            if connection.reader != reader {
+                connection.end();
+                connection = Connection { reader: reader.clone(), ..Connection::default() };
+            }
+            connection.open();
+            self.is_connected.store(connection.stream.is_some(), Ordering::Relaxed);
+            self.send(&mut connection, &speaker);
+            self.is_connected.store(connection.stream.is_some(), Ordering::Relaxed);
+            if reader.is_none() {
+                self.exchanges.clear();
+                connection = Connection::default();
+            }
+            let mut state = self.state();
+            state.done = state.done.max(asked);
+            drop(state);
+            self.changed.notify_all();
+        }
+    }
+
+    /// Sleeps until there is something to do.
+    fn wait(&self) -> (Option<Reader>, Speaker, u64) {
+        let state = self.state();
+        let state = match state.reader {
+            _ if state.asked > state.done => state,
+            Some(_) => {
+                let waited = self.changed.wait_timeout(state, EVERY);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+            None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+        };
+        (state.reader.clone(), state.speaker.clone(), state.asked)
+    }
+
+    fn send(&self, connection: &mut Connection, speaker: &Speaker) {
+        let Connection { stream, spare, frames, scratch, .. } = connection;
+        let mut failure = None;
+        self.exchanges.drain(spare, |mut part| {
+            let mut exchanges = 0;
+            while let Some(exchange) = Exchange::read(&mut part) {
+                exchanges += 1;
+                let halves = [(Half::Query, exchange.query), (Half::Response, exchange.reply)];
+                for (half, _) in halves.iter().filter(|(_, octets)| !octets.is_empty()) {
+                    frames::frame(frames, |to| {
+                        message::write(speaker, &exchange, *half, scratch, to)
+                    });
+                    if frames.len() >= FRAMES_OCTETS {
+                        self.write(stream, frames, &mut failure);
+                    }
+                }
+            }
+            self.write(stream, frames, &mut failure);
+            if stream.is_none() {
+                self.undelivered.fetch_add(exchanges, Ordering::Relaxed);
+            } else {
+                self.sent.fetch_add(exchanges, Ordering::Relaxed);
+            }
+        });
+        if let Some(error) = failure {
+            connection.failed(&error);
+        }
+    }
+
+    /// Writes the frames and forgets them; a failure ends the stream.
+    fn write(
+        &self,
+        stream: &mut Option<Stream>,
+        frames: &mut Vec<u8>,
+        failure: &mut Option<io::Error>,
+    ) {
+        if let Some(open) = stream
+            && !frames.is_empty()
+            && let Err(error) = open.write_all(frames)
+        {
+            *failure = Some(error);
+            *stream = None;
+        }
+        frames.clear();
+    }
+
+    /// Waits until everything put so far is sent, but no longer than this.
+    pub(super) fn flush(&self, within: Duration) {
+        let mut state = self.state();
+        if state.reader.is_none() {
+            return;
+        }
+        state.asked += 1;
+        let mine = state.asked;
+        self.changed.notify_all();
+        // A timeout means that the reader is slow; the process must end all the same.
+        let _ = self.changed.wait_timeout_while(state, within, |state| state.done < mine);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Frames are written when there are so many octets of them.
+const FRAMES_OCTETS: usize = 64 << 10;
+
+/// The one connection that there is, or the pause before the next.
+#[derive(Debug, Default)]
+struct Connection {
+    reader: Option<Reader>,
+    stream: Option<Stream>,
+    next_try: Option<Instant>,
+    failures: u32,
+    spare: Vec<u8>,
+    frames: Vec<u8>,
+    scratch: Vec<u8>,
+}
+
+impl Connection {
+    /// Connects, unless there is a stream or it is too early.
+    fn open(&mut self) {
+        let Some(reader) = &self.reader else { return };
+        if self.stream.is_some() || self.next_try.is_some_and(|at| Instant::now() < at) {
+            return;
+        }
+        match Stream::open(reader) {
+            Ok(stream) => {
+                tracing::info!(%reader, "dnstap messages have a reader");
+                self.stream = Some(stream);
+                self.failures = 0;
+            }
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    fn failed(&mut self, error: &io::Error) {
+        if let (0, Some(reader)) = (self.failures, &self.reader) {
+            tracing::warn!(
+                %error, %reader,
+                "dnstap messages are lost, as their reader cannot be reached; it is tried again and again"
+            );
+        }
+        self.next_try = Some(Instant::now() + pause(self.failures));
+        self.failures += 1;
+    }
+
+    fn end(&mut self) {
+        if let Some(mut stream) = self.stream.take() {
+            // The reader learns that nothing is missing, if it takes the time.
+            let _ = stream.set_timeouts(CLOSE_WITHIN);
+            let _ = frames::close(&mut stream);
+        }
+    }
+}
+
+/// How long to wait after so many failures in a row.
+fn pause(failures: u32) -> Duration {
+    PAUSE.saturating_mul(1 << failures.min(16)).min(PAUSE_MAX)
+}
+
+/// Octets to and from the reader.
+#[derive(Debug)]
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Stream {
+    fn open(reader: &Reader) -> io::Result<Stream> {
+        let mut stream = match reader {
+            Reader::Tcp(address) => Stream::Tcp(TcpStream::connect_timeout(address, PATIENCE)?),
+            Reader::Unix(path) => Stream::Unix(UnixStream::connect(path)?),
+        };
+        stream.set_timeouts(PATIENCE)?;
+        frames::open(&mut stream)?;
+        Ok(stream)
+    }
+
+    fn set_timeouts(&self, within: Duration) -> io::Result<()> {
+        match self {
+            Stream::Tcp(stream) => {
+                stream.set_read_timeout(Some(within))?;
+                stream.set_write_timeout(Some(within))
+            }
+            Stream::Unix(stream) => {
+                stream.set_read_timeout(Some(within))?;
+                stream.set_write_timeout(Some(within))
+            }
+        }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.read(to),
+            Stream::Unix(stream) => stream.read(to),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.write(from),
+            Stream::Unix(stream) => stream.write(from),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_half_a_minute() {
+        let pauses: Vec<u64> = (0..8).map(|failures| pause(failures).as_secs()).collect();
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 30, 30, 30]);
+        assert_eq!(pause(u32::MAX).as_secs(), 30);
+    }
+}

@@ -1,0 +1,158 @@
+//! The query log: a line of JSON on standard output for each query that the configuration wants to see.
+//!
+//! Standard output and not the log on standard error: a flood of queries must not push out what the process has to say.
+
+mod line;
+
+use std::io::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crds::config::QueryLog as Level;
+
+use super::exchange::Exchange;
+use super::lossy::Lossy;
+use line::Outcome;
+
+/// How often the buffers are taken.
+const EVERY: Duration = Duration::from_millis(20);
+/// A flood loses lines in every round; one warning in this time says how many.
+const WARN_EVERY: Duration = Duration::from_secs(10);
+/// Of a query, a line shows the header and the question.
+const QUERY_OCTETS: usize = 12 + 255 + 4;
+/// Of a reply, the header.
+const REPLY_OCTETS: usize = 12;
+
+/// Lines on their way to standard output.
+#[derive(Debug, Default)]
+pub struct QueryLog {
+    exchanges: Lossy,
+    written: AtomicU64,
+    /// Lines that standard output refused.
+    undelivered: AtomicU64,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    is_on: bool,
+    /// Flushes asked for, and those done.
+    asked: u64,
+    done: u64,
+}
+
+/// Whether a log of this level has a line for the exchange.
+pub(super) fn is_wanted(level: Level, exchange: &Exchange<'_>) -> bool {
+    let outcome = || Outcome::of(exchange);
+    match level {
+        Level::None => false,
+        Level::Errors => outcome().is_error(),
+        Level::Denials => outcome().is_error() || outcome().is_denial(),
+        Level::All => true,
+    }
+}
+
+impl QueryLog {
+    pub(super) fn put(&self, place: usize, exchange: &Exchange<'_>) {
+        let short = Exchange {
+            query: &exchange.query[..exchange.query.len().min(QUERY_OCTETS)],
+            reply: &exchange.reply[..exchange.reply.len().min(REPLY_OCTETS)],
+            ..*exchange
+        };
+        self.exchanges.put(place, short.octets(), |part| short.write(part));
+    }
+
+    pub(super) fn set_on(&self, is_on: bool) {
+        self.state().is_on = is_on;
+        self.changed.notify_all();
+    }
+
+    /// Writes lines as queries come, for ever. Only this thread waits for the reader.
+    pub(super) fn write_to(&self, mut out: impl Write) -> ! {
+        let (mut spare, mut lines, mut reported) = (Vec::new(), Vec::new(), 0);
+        let mut warned = None::<Instant>;
+        // Part of a line may have been written: the next one begins a line of its own.
+        let mut is_torn = false;
+        loop {
+            let asked = self.wait();
+            self.exchanges.drain(&mut spare, |mut part| {
+                let mut count = 0;
+                if is_torn {
+                    lines.push(b'\n');
+                }
+                while let Some(exchange) = Exchange::read(&mut part) {
+                    line::write(&exchange, &mut lines);
+                    count += 1;
+                }
+                is_torn = out.write_all(&lines).and_then(|()| out.flush()).is_err();
+                lines.clear();
+                let counter = if is_torn { &self.undelivered } else { &self.written };
+                counter.fetch_add(count, Ordering::Relaxed);
+            });
+            let lost = self.lost();
+            if lost > reported && warned.is_none_or(|at| at.elapsed() >= WARN_EVERY) {
+                tracing::warn!(
+                    queries = lost - reported,
+                    "queries are missing in the query log: standard output was not read in time, or refused them"
+                );
+                (reported, warned) = (lost, Some(Instant::now()));
+            }
+            self.drained(asked, &mut spare, &mut lines);
+        }
+    }
+
+    /// Sleeps until the buffers are to be taken; returns the flushes asked for by then.
+    fn wait(&self) -> u64 {
+        let state = self.state();
+        let state = match state.is_on {
+            _ if state.asked > state.done => state,
+            true => {
+                let waited = self.changed.wait_timeout(state, EVERY);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+            false => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+        };
+        state.asked
+    }
+
+    fn drained(&self, asked: u64, spare: &mut Vec<u8>, lines: &mut Vec<u8>) {
+        let mut state = self.state();
+        state.done = state.done.max(asked);
+        let is_on = state.is_on;
+        drop(state);
+        self.changed.notify_all();
+        if !is_on {
+            self.exchanges.clear();
+            (*spare, *lines) = (Vec::new(), Vec::new());
+        }
+    }
+
+    /// Waits until everything put so far is written, but no longer than this.
+    pub(super) fn flush(&self, within: Duration) {
+        let mut state = self.state();
+        if !state.is_on {
+            return;
+        }
+        state.asked += 1;
+        let mine = state.asked;
+        self.changed.notify_all();
+        // A timeout means that nobody reads; the process must end all the same.
+        let _ = self.changed.wait_timeout_while(state, within, |state| state.done < mine);
+    }
+
+    /// Queries without a line, because standard output was not read in time or refused it.
+    pub fn lost(&self) -> u64 {
+        self.exchanges.lost() + self.undelivered.load(Ordering::Relaxed)
+    }
+
+    /// Lines written.
+    pub fn written(&self) -> u64 {
+        self.written.load(Ordering::Relaxed)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

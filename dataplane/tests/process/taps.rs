@@ -1,0 +1,251 @@
+//! The query log and dnstap, as their readers see them.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::os::unix::net::{UnixListener, UnixStream};
+
+use serde_json::Value;
+
+use super::harness::{Answer, Folder, PATIENCE, Process, address, wait_for};
+use super::{CART, service};
+
+/// The lines of the query log so far.
+fn lines(process: &Process) -> Vec<Value> {
+    let output = process.output();
+    output.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
+}
+
+fn configure(folder: &Folder, process: Option<&Process>, queries: &str) {
+    folder.write("dns.yaml", &super::cluster_dns(&format!("{{logging: {{queries: {queries}}}}}")));
+    if let Some(process) = process {
+        wait_for("the configuration", || {
+            let logging = process.config()["document"]["logging"].clone();
+            let is = logging["queries"].as_str().unwrap_or("None") == queries;
+            is.then_some(())
+        });
+    }
+}
+
+#[test]
+fn o18_the_query_log_follows_the_configuration_without_a_restart() {
+    let folder = Folder::new();
+    folder.write("a.yaml", &service("cart", "10.96.0.1"));
+    configure(&folder, None, "None");
+    let process = Process::start(&folder.0, &[]);
+    assert_eq!(process.ask(CART), address("10.96.0.1"));
+    configure(&folder, Some(&process), "Denials");
+    assert_eq!(process.ask(CART), address("10.96.0.1"));
+    let missing = "missing.shop.svc.cluster.local";
+    // The log is turned on a moment after the configuration is shown.
+    let denied = wait_for("a line", || {
+        assert_eq!(process.ask(missing), Answer::NxDomain);
+        lines(&process).into_iter().next()
+    });
+    assert_eq!(denied["name"], "missing.shop.svc.cluster.local.");
+    assert_eq!((&denied["type"], &denied["outcome"]), (&"A".into(), &"NXDOMAIN".into()));
+    assert_eq!((&denied["origin"], &denied["reason"]), (&"own".into(), &"nx_domain".into()));
+    assert_eq!((&denied["transport"], &denied["message"]), (&"udp".into(), &"query".into()));
+    assert!(denied["client"].as_str().unwrap().starts_with("127.0.0.1:"), "{denied}");
+    assert!(denied["duration_us"].is_u64() && denied["timestamp"].is_string(), "{denied}");
+    configure(&folder, Some(&process), "All");
+    let is_cart = |line: &Value| line["name"] == "cart.shop.svc.cluster.local.";
+    let found = wait_for("a line of an answer", || {
+        assert_eq!(process.ask(CART), address("10.96.0.1"));
+        lines(&process).into_iter().find(is_cart)
+    });
+    assert_eq!((&found["outcome"], &found["reason"]), (&"NOERROR".into(), &"found".into()));
+    configure(&folder, Some(&process), "None");
+    let written = wait_for("the log to be silent", || {
+        let before = lines(&process).len();
+        assert_eq!(process.ask(CART), address("10.96.0.1"));
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        (lines(&process).len() == before).then_some(before)
+    });
+    assert_eq!(process.metric("clusterdns_query_log_lines_total") as usize, written);
+    assert_eq!(process.metric("clusterdns_query_log_lost_total"), 0.0);
+}
+
+/// A reader of dnstap that takes everything at its word: frame lengths, control types and content type.
+struct Reader<S>(S);
+
+impl Reader<UnixStream> {
+    fn accept(listener: &UnixListener) -> Self {
+        let (stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Reader::greet(stream)
+    }
+}
+
+impl<S: Read + Write> Reader<S> {
+    fn greet(stream: S) -> Self {
+        let mut reader = Reader(stream);
+        let typed = |kind: u8| {
+            let mut frame = b"\0\0\0\x01\0\0\0\x16protobuf:dnstap.Dnstap".to_vec();
+            frame.splice(0..0, [0, 0, 0, kind]);
+            frame
+        };
+        assert_eq!(reader.control(), typed(4), "READY");
+        let accept = [&b"\0\0\0\0\0\0\0\x22"[..], &typed(1)].concat();
+        reader.0.write_all(&accept).unwrap();
+        assert_eq!(reader.control(), typed(2), "START");
+        reader
+    }
+
+    fn length(&mut self) -> usize {
+        let mut length = [0; 4];
+        self.0.read_exact(&mut length).expect("a length");
+        u32::from_be_bytes(length) as usize
+    }
+
+    fn octets(&mut self, count: usize) -> Vec<u8> {
+        let mut octets = vec![0; count];
+        self.0.read_exact(&mut octets).expect("a whole frame");
+        octets
+    }
+
+    fn control(&mut self) -> Vec<u8> {
+        assert_eq!(self.length(), 0, "the escape of a control frame");
+        let length = self.length();
+        self.octets(length)
+    }
+
+    /// Type and DNS message of the next frame.
+    fn message(&mut self) -> (u64, Vec<u8>) {
+        let length = self.length();
+        assert_ne!(length, 0, "a data frame");
+        let outer = fields(&self.octets(length));
+        assert_eq!(number(&outer, 15), 1, "MESSAGE");
+        assert!(octets(&outer, 2).starts_with(b"clusterdns "));
+        let message = fields(octets(&outer, 14));
+        let kind = number(&message, 1);
+        let dns = octets(&message, if matches!(kind, 5 | 7) { 10 } else { 14 });
+        (kind, dns.to_vec())
+    }
+
+    /// The next message about a client. Probes of upstreams for loops (FW50) are messages too, and come when they like.
+    fn about_a_client(&mut self) -> (u64, Vec<u8>) {
+        loop {
+            let (kind, dns) = self.message();
+            if matches!(kind, 5 | 6) {
+                return (kind, dns);
+            }
+        }
+    }
+}
+
+/// Fields of a message in Protocol Buffers: number, value of a number, octets.
+type Fields = Vec<(u64, u64, Vec<u8>)>;
+
+fn fields(mut from: &[u8]) -> Fields {
+    let mut found = Fields::new();
+    while !from.is_empty() {
+        let tag = varint(&mut from);
+        let (value, octets) = match tag & 7 {
+            0 => (varint(&mut from), Vec::new()),
+            2 => {
+                let length = varint(&mut from) as usize;
+                let (octets, rest) = from.split_at(length);
+                from = rest;
+                (0, octets.to_vec())
+            }
+            5 => {
+                let (octets, rest) = from.split_first_chunk::<4>().expect("four octets");
+                from = rest;
+                (u32::from_le_bytes(*octets).into(), Vec::new())
+            }
+            other => panic!("wire type {other}"),
+        };
+        found.push((tag >> 3, value, octets));
+    }
+    found
+}
+
+fn varint(from: &mut &[u8]) -> u64 {
+    let mut value = 0;
+    for shift in (0..).step_by(7) {
+        let (first, rest) = from.split_first().expect("a number");
+        *from = rest;
+        value |= u64::from(first & 0x7f) << shift;
+        if first & 0x80 == 0 {
+            break;
+        }
+    }
+    value
+}
+
+fn number(fields: &Fields, field: u64) -> u64 {
+    fields.iter().find(|(number, ..)| *number == field).expect("a field").1
+}
+
+fn octets(fields: &Fields, field: u64) -> &[u8] {
+    &fields.iter().find(|(number, ..)| *number == field).expect("a field").2
+}
+
+#[test]
+fn dnstap_shows_queries_and_replies_and_comes_back_after_its_reader_was_away() {
+    let folder = Folder::new();
+    folder.write("a.yaml", &service("cart", "10.96.0.1"));
+    let socket = folder.0.join("dnstap.sock");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let process = Process::start(&folder.0, &["--dnstap-socket", socket.to_str().unwrap()]);
+    let mut reader = Reader::accept(&listener);
+    assert_eq!(process.ask(CART), address("10.96.0.1"));
+    let (kind, query) = reader.about_a_client();
+    assert_eq!(kind, 5, "CLIENT_QUERY");
+    assert!(query.windows(5).any(|part| part == b"\x04cart"), "{query:?}");
+    let (kind, reply) = reader.about_a_client();
+    assert_eq!(kind, 6, "CLIENT_RESPONSE");
+    assert_eq!((reply[..2].to_vec(), reply[2] & 0x80), (query[..2].to_vec(), 0x80));
+    assert!(reply.ends_with(&[10, 96, 0, 1]), "{reply:?}");
+    drop(reader);
+    // Nothing says that a reader has gone until something is written: what is lost is counted.
+    wait_for("the loss to be counted", || {
+        assert_eq!(process.ask(CART), address("10.96.0.1"));
+        (process.metric("clusterdns_dnstap_lost_total") > 0.0).then_some(())
+    });
+    let mut reader = Reader::accept(&listener);
+    let kind = {
+        assert_eq!(process.ask(CART), address("10.96.0.1"));
+        reader.about_a_client().0
+    };
+    assert_eq!(kind, 5);
+    assert!(process.metric("clusterdns_dnstap_sent_total") >= 1.0);
+}
+
+#[test]
+fn dnstap_shows_what_upstreams_are_asked() {
+    let folder = Folder::new();
+    let upstream = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = upstream.local_addr().unwrap().port();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let tap = listener.local_addr().unwrap().port();
+    folder.write(
+        "dns.yaml",
+        &super::cluster_dns(&format!(
+            "{{upstreams: {{servers: [{{address: 127.0.0.1, port: {port}}}]}}, \
+             logging: {{dnstap: {{address: 127.0.0.1, port: {tap}}}}}}}"
+        )),
+    );
+    // Every name is refused: an answer of an upstream all the same.
+    std::thread::spawn(move || {
+        let mut buffer = [0; 1500];
+        while let Ok((octets, from)) = upstream.recv_from(&mut buffer) {
+            buffer[2] |= 0x80;
+            buffer[3] = buffer[3] & 0xf0 | 3;
+            let _ = upstream.send_to(&buffer[..octets], from);
+        }
+    });
+    let process = Process::start(&folder.0, &[]);
+    let (stream, _) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut reader = Reader::greet(stream);
+    assert_eq!(process.ask("www.example.com"), Answer::NxDomain);
+    let mut seen = Vec::new();
+    // A probe for loops may be among them (FW50).
+    while !(seen.contains(&5) && seen.contains(&6) && seen.contains(&7) && seen.contains(&8)) {
+        let (kind, message) = reader.message();
+        if message.windows(4).any(|part| part == b"\x03www") {
+            seen.push(kind);
+        }
+    }
+}

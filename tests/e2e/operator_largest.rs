@@ -61,8 +61,9 @@ async fn the_largest_legal_resources_are_accepted_and_two_owners_share_one() {
         let written: crds::Config = serde_json::from_str(&config).expect("a Config");
         assert_eq!(written.hosts.len(), wanted.hosts.len(), "{name}");
         assert_eq!(written.stub_domains.len(), wanted.stub_domains.len(), "{name}");
+        // Its listeners name a Secret that is not there.
         let degraded = condition(&client, name, "Degraded").await.map(|(_, reason)| reason);
-        assert_eq!(degraded.as_deref(), Some("AsExpected"), "{}", operator.log());
+        assert_eq!(degraded.as_deref(), Some("CertificateMissing"), "{}", operator.log());
         all.delete(name, &DeleteParams::default()).await.expect("it can be deleted");
         wait_for("no children", async || {
             children(&client, NAMESPACE, name).await.is_empty().then_some(())

@@ -171,12 +171,19 @@ async fn a_kube_dns_of_our_own_is_found_by_label_unless_another_service_gets_its
     wait_for("a Deployment", async || site.deployment("a").await).await;
     assert_eq!(label().await, None);
 
-    // When that one is gone they are found as those of the cluster's DNS; and when it is back, no longer.
+    // When that one is gone they are found as those of the cluster's DNS. When it is back they stay so while no pod but
+    // ours is behind it: without them its clients would have no DNS.
     let services =
         Api::<k8s_openapi::api::core::v1::Service>::namespaced(site.client.clone(), NAMESPACE);
     services.delete("coredns", &Default::default()).await.expect("it can be deleted");
     wait_for("the label", async || label().await.filter(|label| label == "kube-dns")).await;
     create_any(&site.client, &other).await.expect("a Service");
+    let slice = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+        "metadata": {"name": "coredns-1", "namespace": NAMESPACE,
+            "labels": {"kubernetes.io/service-name": "coredns"}},
+        "endpoints": [{"addresses": ["10.244.9.9"],
+            "targetRef": {"kind": "Pod", "name": "coredns-5d78c9869d-abcde", "uid": "theirs"}}]});
+    create_any(&site.client, &slice).await.expect("its endpoints");
     wait_for("no label", async || label().await.is_none().then_some(())).await;
 
     // A trial on a Service of its own never has it.

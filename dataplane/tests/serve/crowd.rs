@@ -96,8 +96,13 @@ fn t1_t2_idle_connections_by_the_thousand_leave_room_for_others_and_udp() {
     // One client past its share, then 200 clients past the share of all.
     let one = (0..256).map(|_| Ipv4Addr::new(127, 0, 4, 1));
     let many = (0..1000).map(|number: u16| Ipv4Addr::new(127, 0, 5, (number % 200) as u8 + 1));
-    let mut idle = VecDeque::new();
-    for from in one.chain(many) {
+    let mut idle: VecDeque<_> = one.map(|from| connect(from, house.address())).collect();
+    // Before others come: a connection that its client ends before the server has taken it is not counted as evicted. A
+    // connection is counted as closed when its task has ended, which may be later.
+    house.until("the share of one client", |_| {
+        counters.tcp_closed(CloseReason::EvictedByClient) == 256 - 16
+    });
+    for from in many {
         idle.push_back(connect(from, house.address()));
         // Those that the server has closed long ago only cost descriptors here.
         if idle.len() > 400 {
@@ -105,10 +110,6 @@ fn t1_t2_idle_connections_by_the_thousand_leave_room_for_others_and_udp() {
         }
     }
     house.until("all were taken", |_| counters.tcp_accepted.load(Ordering::Relaxed) == 1256);
-    // A connection is counted as closed when its task has ended, which may be later.
-    house.until("the share of one client", |_| {
-        counters.tcp_closed(CloseReason::EvictedByClient) == 256 - 16
-    });
     house.until("no more than may be", |_| counters.tcp_open.load(Ordering::Relaxed) <= 128);
     house.until("the share of all", |_| counters.tcp_closed(CloseReason::Evicted) > 0);
     assert_eq!(counters.tcp_closed(CloseReason::Refused), 0);

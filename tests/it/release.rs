@@ -80,8 +80,9 @@ fn each_step_of_a_workflow_is_a_target_that_runs_anywhere() {
 fn list(text: &str, key: &str) -> Vec<String> {
     let from = text.find(&format!("{key} = [")).expect(key);
     let end = text[from..].find("\n]").expect("the end of the list") + from;
-    let lines = text[from..end].lines().skip(1);
-    lines.map(|line| line.trim().trim_matches(['"', ',']).to_owned()).collect()
+    let lines = text[from..end].lines().skip(1).map(str::trim);
+    let items = lines.filter(|line| line.starts_with('"'));
+    items.map(|line| line.trim_matches(['"', ',']).to_owned()).collect()
 }
 
 #[test]

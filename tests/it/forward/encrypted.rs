@@ -141,7 +141,7 @@ async fn fw54_replies_come_in_any_order_and_each_reaches_its_query() {
     }
 }
 
-/// What a stage says that nobody can get an answer from.
+/// What a stage reports when no server gives an answer.
 async fn refused(stage: Stage, reason: &str) -> String {
     let reply = stage.ask(0, "a.example", RecordType::A).await;
     let text = stage.view().text();

@@ -156,7 +156,7 @@ async fn live(
     name: &str,
 ) -> anyhow::Result<Option<Arc<DynamicObject>>> {
     let kept = ctx.caches.object(kind, namespace, name);
-    if let Some(kept) = kept.filter(|kept| !is_stub(kept)) {
+    if let Some(kept) = kept.filter(|kept| !is_stub(kept.as_ref())) {
         return Ok(Some(kept));
     }
     let objects = resources::api(&ctx.client, kind, namespace);

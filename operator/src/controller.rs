@@ -180,6 +180,7 @@ fn is_without_service(dns: &ClusterDNS, ctx: &Context) -> bool {
     was_there
         && dns.spec.management_state == ManagementState::Managed
         && ctx.caches.object(Kind::Service, &namespace, &name).is_none()
+        && !ctx.caches.is_incomplete(Kind::Service, &namespace)
 }
 
 async fn reconcile(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Result<Action, Never> {

@@ -22,6 +22,8 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use crds::ClusterDNS;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::api::{Api, ListParams};
 use kube::core::DynamicObject;
 use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
@@ -36,6 +38,9 @@ use crate::probe::compare::compare;
 use crate::runtime::read::within;
 use crate::runtime::resources;
 use budget::is_stub;
+
+/// EndpointSlices of one Service that are read where a watch does not keep them: 2,000 endpoints as controllers write them.
+const MAX_SLICES: u32 = 20;
 
 /// Reads everything that decisions about this ClusterDNS need.
 ///
@@ -77,14 +82,14 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
 
     let mut observed = Observed {
         others: others(ctx, dns),
-        slices: caches.slices(&namespace, &service_name),
+        slices: slices(ctx, &namespace, &service_name).await?,
         deployment,
         replica_sets: caches.replica_sets(&namespace, &instance),
         daemon_set,
         autoscaler: typed(of(Kind::HorizontalPodAutoscaler, &name).await?)?,
         not_kept: caches.budget.not_kept(&namespace),
         selectors: selectors(ctx, &instance, (&namespace, &service_name)),
-        dns_services: dns_services(ctx, &instance, (&namespace, &service_name), &pods),
+        dns_services: dns_services(ctx, &instance, (&namespace, &service_name), &pods).await?,
         certificates: certificates.found,
         unread_certificates: certificates.unread,
         ca_bundles: ca_bundles::read(wanted, bundle),
@@ -163,23 +168,40 @@ fn selectors(
 }
 
 /// Those of them that serve DNS.
-fn dns_services(
+async fn dns_services(
     ctx: &Context,
     instance: &str,
     (namespace, own): (&str, &str),
     pods: &[Pod],
-) -> BTreeMap<String, DnsService> {
+) -> anyhow::Result<BTreeMap<String, DnsService>> {
     let services = ctx.caches.objects(Kind::Service, namespace);
     let others = services.iter().filter(|service| service.name_any() != own);
     let dns = others.filter(|service| other_dns::serves_dns(service));
     let dns = dns.map(|service| (service.name_any(), triggers::selector(service)));
-    dns.filter(|(_, selector)| !is_of_another(instance, selector))
-        .map(|(name, selector)| {
-            let slices = ctx.caches.slices(namespace, &name);
-            let has_other_pods = other_dns::has_other_pods(&slices, pods, &names::child(instance));
-            (name, DnsService { selector, has_other_pods })
-        })
-        .collect()
+    let mut found = BTreeMap::new();
+    for (name, selector) in dns.filter(|(_, selector)| !is_of_another(instance, selector)) {
+        let slices = slices(ctx, namespace, &name).await?;
+        let has_other_pods = other_dns::has_other_pods(&slices, pods, &names::child(instance));
+        found.insert(name, DnsService { selector, has_other_pods });
+    }
+    Ok(found)
+}
+
+/// The EndpointSlices of a Service as a watch keeps them; where it does not keep all of them whole, as the API server has
+/// them, so many at most.
+async fn slices(
+    ctx: &Context,
+    namespace: &str,
+    service: &str,
+) -> anyhow::Result<Vec<EndpointSlice>> {
+    if let Some(kept) = ctx.caches.slices(namespace, service) {
+        return Ok(kept);
+    }
+    let its = format!("{}={service}", triggers::SERVICE_NAME);
+    let params = ListParams::default().labels(&its).limit(MAX_SLICES);
+    let all = Api::<EndpointSlice>::namespaced(ctx.client.clone(), namespace);
+    let read = within(all.list(&params)).await;
+    Ok(read.with_context(|| format!("cannot list EndpointSlices of {namespace}/{service}"))?.items)
 }
 
 fn children(ctx: &Context, dns: &ClusterDNS) -> Vec<Child> {
@@ -201,7 +223,7 @@ fn children(ctx: &Context, dns: &ClusterDNS) -> Vec<Child> {
     children
 }
 
-/// An object as a watch keeps it; where that is a stub, as the API server has it.
+/// An object as a watch keeps it; where that is a stub, or nothing is kept of some objects, as the API server has it.
 async fn whole(
     ctx: &Context,
     kind: Kind,
@@ -209,7 +231,7 @@ async fn whole(
     name: &str,
 ) -> anyhow::Result<Option<Arc<DynamicObject>>> {
     let kept = ctx.caches.object(kind, namespace, name);
-    if kept.as_deref().is_none_or(|kept| !is_stub(kept)) {
+    if is_known(kept.as_deref(), ctx.caches.is_incomplete(kind, namespace)) {
         return Ok(kept);
     }
     let objects = resources::api(&ctx.client, kind, namespace);
@@ -219,6 +241,12 @@ async fn whole(
     Ok(read?.map(Arc::new))
 }
 
+/// Does what is kept of an object, or that nothing is, say what the API server has? Where objects were refused, nothing says
+/// nothing.
+fn is_known(kept: Option<&DynamicObject>, is_incomplete: bool) -> bool {
+    kept.map_or(!is_incomplete, |kept| !is_stub(kept))
+}
+
 /// The rollout's state is in it: deciding from one that is older than our own last write would begin a rollout twice.
 async fn fresh_config_map(
     ctx: &Context,
@@ -226,8 +254,8 @@ async fn fresh_config_map(
     name: &str,
 ) -> anyhow::Result<Option<ConfigMap>> {
     let kept = ctx.caches.object(Kind::ConfigMap, namespace, name);
-    let is_whole = kept.as_deref().is_none_or(|kept| !is_stub(kept));
-    if is_whole && !ctx.memory.is_behind(Kind::ConfigMap, namespace, name, kept.as_deref()) {
+    let is_known = is_known(kept.as_deref(), ctx.caches.is_incomplete(Kind::ConfigMap, namespace));
+    if is_known && !ctx.memory.is_behind(Kind::ConfigMap, namespace, name, kept.as_deref()) {
         return typed(kept);
     }
     let maps = resources::api(&ctx.client, Kind::ConfigMap, namespace);
@@ -243,4 +271,22 @@ fn typed<K: Resource + DeserializeOwned>(
     let name = object.name_any();
     let parsed = Arc::unwrap_or_clone(object).try_parse();
     parsed.map(Some).with_context(|| format!("{name} cannot be understood"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::from;
+    use serde_json::json;
+
+    #[test]
+    fn k23_what_a_full_cache_does_not_hold_is_read_before_it_counts_as_missing() {
+        let object: DynamicObject = from(json!({"metadata": {"name": "clusterdns-default"}}));
+        let mut stub = object.clone();
+        budget::stub_with_spec(&mut stub);
+        assert!(is_known(Some(&object), false) && is_known(Some(&object), true));
+        assert!(!is_known(Some(&stub), false));
+        assert!(is_known(None, false), "the watch has everything: it does not exist");
+        assert!(!is_known(None, true), "it may have been refused");
+    }
 }

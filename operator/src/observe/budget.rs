@@ -1,8 +1,9 @@
 //! How much of the cluster the operator keeps. A user with write access to a watched namespace can make objects of 1 MiB, and
-//! as many as etcd takes. What is beyond the bound is kept as a stub, which says that it exists; it is reported, and read
-//! from the API server when it is needed (K23: memory does not follow what others write).
+//! as many as etcd takes. What is beyond the bound is kept as a stub, which has what decisions read of objects of others; it is
+//! reported, and read from the API server when it is needed (K23: memory does not follow what others write). What is ours,
+//! and Nodes, are never refused: to miss one of them is to decide wrongly.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -10,14 +11,16 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use kube::core::DynamicObject;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::names;
 
 /// Octets of all objects that are kept, as JSON. In memory that is up to four times as much, and the container has 256 MiB.
 pub(super) const MOST: usize = 48 << 20;
-/// What a stub counts for.
+/// What a stub counts for at least.
 const STUB: usize = 512;
-/// Of this, the part that only stubs may use; beyond it nothing is kept of an object.
+/// Of this, the part that stubs have for themselves; beyond it nothing is kept of an object. Stubs take no room from whole
+/// objects.
 const FOR_STUBS: usize = 8 << 20;
 /// Names of objects that are not kept whole, for people.
 const MAX_NAMED: usize = 100;
@@ -47,9 +50,26 @@ pub struct Budget {
 #[derive(Debug, Default)]
 struct Books {
     /// By store.
-    octets: HashMap<u64, usize>,
+    octets: HashMap<u64, Octets>,
     /// Namespace and kind with name: octets. At most [`MAX_NAMED`].
     refused: BTreeMap<(String, String), usize>,
+    /// Kinds and namespaces with objects of which not even a stub is kept.
+    incomplete: BTreeSet<(String, String)>,
+}
+
+/// Whole objects and stubs have bounds of their own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Octets {
+    whole: usize,
+    stubs: usize,
+}
+
+impl std::ops::Add for Octets {
+    type Output = Octets;
+
+    fn add(self, other: Octets) -> Octets {
+        Octets { whole: self.whole + other.whole, stubs: self.stubs + other.stubs }
+    }
 }
 
 impl Default for Budget {
@@ -67,9 +87,8 @@ impl Budget {
         self.books.lock().expect("nothing panics while holding this lock")
     }
 
-    /// Octets that are held.
-    pub fn octets(&self) -> usize {
-        self.books().octets.values().sum()
+    fn most_of_stubs(&self) -> usize {
+        FOR_STUBS.min(self.most / 4)
     }
 
     /// Objects of a namespace that are not kept whole, with their octets.
@@ -77,6 +96,12 @@ impl Budget {
         let books = self.books();
         let here = books.refused.iter().filter(|((of, _), _)| of == namespace);
         here.map(|((_, name), octets)| (name.clone(), *octets)).collect()
+    }
+
+    /// Is there an object of this kind (its plural) in this namespace of which nothing is kept? Then one that is not found
+    /// may exist.
+    pub fn is_incomplete(&self, plural: &str, namespace: &str) -> bool {
+        self.books().incomplete.contains(&(plural.to_owned(), namespace.to_owned()))
     }
 }
 
@@ -86,86 +111,133 @@ pub(super) struct Share {
     budget: Arc<Budget>,
     store: u64,
     kind: String,
+    /// While a list is read: what was held before and is not listed yet. The store holds it until the list is complete.
     kept: Held,
-    /// The list that is being read. Until it is complete, the store holds what it held before.
+    /// The list that is being read.
     listed: Option<Held>,
+    /// The namespace of an object of which nothing is kept.
+    incomplete: Option<String>,
+    /// There was one in this list, or since.
+    has_refused: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Entry {
+    Whole(usize),
+    Stub(usize),
+}
+
+impl Entry {
+    fn octets(self) -> Octets {
+        match self {
+            Entry::Whole(whole) => Octets { whole, stubs: 0 },
+            Entry::Stub(stubs) => Octets { whole: 0, stubs },
+        }
+    }
 }
 
 /// Octets by object, and their sum.
 #[derive(Debug, Default)]
 struct Held {
-    by_key: HashMap<(String, String), usize>,
-    total: usize,
+    by_key: HashMap<(String, String), Entry>,
+    total: Octets,
 }
 
 impl Held {
-    fn of(&self, key: &(String, String)) -> usize {
-        self.by_key.get(key).copied().unwrap_or_default()
+    fn insert(&mut self, key: (String, String), entry: Entry) {
+        self.remove(&key);
+        self.total = self.total + entry.octets();
+        self.by_key.insert(key, entry);
     }
 
-    fn insert(&mut self, key: (String, String), octets: usize) {
-        let before = self.by_key.insert(key, octets).unwrap_or_default();
-        self.total = self.total - before + octets;
-    }
-
-    fn remove(&mut self, key: &(String, String)) {
-        self.total -= self.by_key.remove(key).unwrap_or_default();
+    fn remove(&mut self, key: &(String, String)) -> Option<Entry> {
+        let entry = self.by_key.remove(key)?;
+        self.total.whole -= entry.octets().whole;
+        self.total.stubs -= entry.octets().stubs;
+        Some(entry)
     }
 }
 
 impl Share {
-    /// The share of a store with objects of this kind. Each store has a number of its own.
+    /// The share of a store with objects of this kind (its plural). Each store has a number of its own.
     pub(super) fn new(budget: Arc<Budget>, store: u64, kind: &str) -> Share {
-        Share { budget, store, kind: kind.to_owned(), kept: Held::default(), listed: None }
+        Share {
+            budget,
+            store,
+            kind: kind.to_owned(),
+            kept: Held::default(),
+            listed: None,
+            incomplete: None,
+            has_refused: false,
+        }
     }
 
-    /// A list begins.
+    /// A list begins. What one that broke has listed counts as held.
     pub(super) fn list(&mut self) {
-        self.listed = Some(Held::default());
+        for (key, entry) in self.listed.replace(Held::default()).unwrap_or_default().by_key {
+            self.kept.insert(key, entry);
+        }
+        self.has_refused = false;
     }
 
-    /// The list is complete: what was held before is gone.
+    /// The list is complete: what was held before and is not listed is gone.
     pub(super) fn listed(&mut self) {
         if let Some(listed) = self.listed.take() {
-            let before = std::mem::replace(&mut self.kept, listed);
-            let gone = before.by_key.into_keys().filter(|key| !self.kept.by_key.contains_key(key));
-            let gone: Vec<_> = gone.collect();
-            gone.iter().for_each(|key| self.forget(key));
+            let gone = std::mem::replace(&mut self.kept, listed);
+            gone.by_key.keys().for_each(|key| self.forget(key));
+            if !self.has_refused {
+                self.is_complete();
+            }
         }
         self.charge();
     }
 
-    /// May this object be kept? It has so many octets.
-    pub(super) fn admit(&mut self, metadata: &ObjectMeta, octets: usize) -> Verdict {
+    /// May this object be kept whole? It has so many octets. One that is needed always may, and one that is held whole and
+    /// did not grow, so that a full cache changes nothing about what it holds.
+    pub(super) fn admit(&mut self, metadata: &ObjectMeta, octets: usize, is_needed: bool) -> bool {
         let key = key(metadata);
-        let others: usize = {
-            let books = self.budget.books();
-            books.octets.iter().filter(|(store, _)| **store != self.store).map(|(_, it)| it).sum()
-        };
-        let (this, other) = match &self.listed {
-            Some(listed) => (listed, self.kept.total),
-            None => (&self.kept, 0),
-        };
-        let beside = this.total - this.of(&key);
-        // A list replaces what is held, so that both at once count as the larger of them.
-        let with = |octets: usize| others + (beside + octets).max(other);
-        let most = self.budget.most;
-        let (verdict, counted) = if with(octets) <= most - FOR_STUBS.min(most / 4) {
-            (Verdict::Whole, octets)
-        } else if with(STUB) <= most {
-            (Verdict::Stub, STUB)
-        } else {
-            (Verdict::Nothing, 0)
-        };
-        let this = self.listed.as_mut().unwrap_or(&mut self.kept);
-        match verdict {
-            Verdict::Whole | Verdict::Stub => this.insert(key.clone(), counted),
-            Verdict::Nothing => this.remove(&key),
+        let before = self.take(&key);
+        let stays = matches!(before, Some(Entry::Whole(before)) if octets <= before);
+        let held = self.beside() + self.others();
+        let most = self.budget.most - self.budget.most_of_stubs();
+        let is_whole = is_needed || stays || held.whole + octets <= most;
+        if is_whole {
+            self.forget(&key);
+            self.hold(key, Entry::Whole(octets));
+        } else if let Some(before @ Entry::Stub(_)) = before {
+            self.hold(key, before);
         }
-        match verdict {
-            Verdict::Whole => self.forget(&key),
-            Verdict::Stub | Verdict::Nothing => self.refuse(key, octets),
-        }
+        self.charge();
+        is_whole
+    }
+
+    /// What becomes of an object that may not be kept whole; its stub has so many octets, none: it has no stub.
+    pub(super) fn admit_stub(
+        &mut self,
+        metadata: &ObjectMeta,
+        octets: usize,
+        stub: Option<usize>,
+    ) -> Verdict {
+        let key = key(metadata);
+        let before = self.take(&key);
+        let held = self.beside() + self.others();
+        let stub = stub.map(|stub| stub.max(STUB)).filter(|stub| {
+            let stays = matches!(before, Some(Entry::Stub(before)) if *stub <= before);
+            stays || held.stubs + stub <= self.budget.most_of_stubs()
+        });
+        self.refuse(key.clone(), octets);
+        let verdict = match stub {
+            Some(stub) => {
+                self.hold(key, Entry::Stub(stub));
+                Verdict::Stub
+            }
+            None => {
+                self.has_refused = true;
+                self.budget.books().incomplete.insert((self.kind.clone(), key.0.clone()));
+                self.incomplete = Some(key.0);
+                Verdict::Nothing
+            }
+        };
         self.charge();
         verdict
     }
@@ -173,14 +245,33 @@ impl Share {
     /// An object is gone.
     pub(super) fn remove(&mut self, metadata: &ObjectMeta) {
         let key = key(metadata);
-        self.kept.remove(&key);
+        self.take(&key);
         self.forget(&key);
         self.charge();
     }
 
+    fn take(&mut self, key: &(String, String)) -> Option<Entry> {
+        let listed = self.listed.as_mut().and_then(|listed| listed.remove(key));
+        let kept = self.kept.remove(key);
+        listed.or(kept)
+    }
+
+    fn hold(&mut self, key: (String, String), entry: Entry) {
+        self.listed.as_mut().unwrap_or(&mut self.kept).insert(key, entry);
+    }
+
+    fn beside(&self) -> Octets {
+        self.kept.total + self.listed.as_ref().map_or(Octets::default(), |listed| listed.total)
+    }
+
+    fn others(&self) -> Octets {
+        let books = self.budget.books();
+        let others = books.octets.iter().filter(|(store, _)| **store != self.store);
+        others.fold(Octets::default(), |sum, (_, octets)| sum + *octets)
+    }
+
     fn charge(&self) {
-        let listed = self.listed.as_ref().map_or(0, |listed| listed.total);
-        let octets = self.kept.total.max(listed);
+        let octets = self.beside();
         self.budget.books().octets.insert(self.store, octets);
     }
 
@@ -201,12 +292,20 @@ impl Share {
         let what = format!("{} {name}", self.kind);
         self.budget.books().refused.remove(&(namespace.clone(), what));
     }
+
+    fn is_complete(&mut self) {
+        if let Some(namespace) = self.incomplete.take() {
+            self.budget.books().incomplete.remove(&(self.kind.clone(), namespace));
+        }
+    }
 }
 
 /// A store that ends holds nothing.
 impl Drop for Share {
     fn drop(&mut self) {
-        self.kept.by_key.keys().for_each(|key| self.forget(key));
+        let listed = self.listed.take().unwrap_or_default();
+        self.kept.by_key.keys().chain(listed.by_key.keys()).for_each(|key| self.forget(key));
+        self.is_complete();
         self.budget.books().octets.remove(&self.store);
     }
 }
@@ -241,16 +340,33 @@ pub(super) fn stub<K: Resource + Default>(object: &mut K) {
     *object.meta_mut() = metadata;
 }
 
-/// The same of an object of any kind.
-pub(super) fn dynamic_stub(object: &mut DynamicObject) {
+/// The same of a Service, with what says whether it serves DNS, to whom it leads, and which addresses it has.
+pub(super) fn stub_of_service(object: &mut DynamicObject) {
     slim(&mut object.metadata);
-    object.data = serde_json::Value::Null;
+    let mut spec = spec(object);
+    if let Some(spec) = spec.as_object_mut() {
+        let is_read = ["selector", "clusterIP", "clusterIPs", "ports"];
+        spec.retain(|field, _| is_read.contains(&field.as_str()));
+    }
+    for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
+        *port = json!({"port": port.get("port")});
+    }
+    object.data = json!({"spec": spec});
 }
 
-/// Is only this kept of the object?
-pub fn is_stub(object: &DynamicObject) -> bool {
-    object.data.is_null()
-        && object.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(MARK))
+/// The same of an object of any kind, with its whole spec: of a PodDisruptionBudget, which pods it selects.
+pub(super) fn stub_with_spec(object: &mut DynamicObject) {
+    slim(&mut object.metadata);
+    object.data = json!({"spec": spec(object)});
+}
+
+fn spec(object: &mut DynamicObject) -> Value {
+    object.data.get_mut("spec").map(Value::take).unwrap_or_default()
+}
+
+/// Is only a part of the object kept?
+pub fn is_stub(object: &impl Resource) -> bool {
+    object.meta().annotations.as_ref().is_some_and(|all| all.contains_key(MARK))
 }
 
 fn slim(metadata: &mut ObjectMeta) {
@@ -266,100 +382,4 @@ fn slim(metadata: &mut ObjectMeta) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fixtures::from;
-    use serde_json::json;
-
-    const MIB: usize = 1 << 20;
-
-    fn named(name: &str) -> ObjectMeta {
-        from(json!({"namespace": "dns", "name": name}))
-    }
-
-    fn share(budget: &Arc<Budget>, store: u64) -> Share {
-        Share::new(budget.clone(), store, "ConfigMap")
-    }
-
-    #[test]
-    fn k23_what_others_write_is_kept_up_to_a_bound_and_the_rest_is_named() {
-        let budget = Arc::new(Budget::default());
-        let (mut one, mut other) = (share(&budget, 1), share(&budget, 2));
-        assert_eq!(other.admit(&named("ours"), MIB), Verdict::Whole);
-        let verdicts: Vec<Verdict> =
-            (0..60).map(|n| one.admit(&named(&format!("m{n}")), MIB)).collect();
-        let whole = verdicts.iter().filter(|it| **it == Verdict::Whole).count();
-        assert_eq!((whole, verdicts[whole]), (39, Verdict::Stub), "40 MiB, and stubs");
-        assert!(budget.octets() <= MOST);
-        assert_eq!(budget.not_kept("dns").len(), 21);
-        assert_eq!(budget.not_kept("dns")[0], ("ConfigMap m39".to_owned(), MIB));
-        assert!(budget.not_kept("elsewhere").is_empty());
-        // Room that is made is used.
-        one.remove(&named("m0"));
-        one.remove(&named("m1"));
-        assert_eq!(one.admit(&named("m39"), MIB), Verdict::Whole);
-        assert_eq!(budget.not_kept("dns").len(), 20);
-        drop(one);
-        assert_eq!((budget.octets(), budget.not_kept("dns").len()), (MIB, 0));
-    }
-
-    #[test]
-    fn k23_a_new_list_of_the_same_objects_needs_no_more_room() {
-        let budget = Arc::new(Budget::default());
-        let mut share = share(&budget, 1);
-        for round in 0..3 {
-            share.list();
-            for n in 0..40 {
-                let verdict = share.admit(&named(&format!("m{n}")), MIB);
-                assert_eq!(verdict, Verdict::Whole, "{round} {n}");
-            }
-            share.listed();
-            assert_eq!(budget.octets(), 40 * MIB);
-        }
-        share.list();
-        share.admit(&named("m0"), MIB);
-        share.listed();
-        assert_eq!(budget.octets(), MIB, "what is not listed any more is gone");
-    }
-
-    #[test]
-    fn k23_so_many_objects_that_even_stubs_are_too_many_take_no_more_memory() {
-        let budget = Arc::new(Budget::of(100 * STUB));
-        let mut share = share(&budget, 1);
-        let count = |wanted| {
-            let verdicts = (0..300).map(|n| share.admit(&named(&format!("m{n}")), 2 * STUB));
-            verdicts.filter(|it| *it == wanted).count()
-        };
-        let nothing = { count }(Verdict::Nothing);
-        assert!(nothing > 100, "{nothing}");
-        assert!(budget.octets() <= 100 * STUB);
-        assert_eq!(budget.not_kept("dns").len(), MAX_NAMED);
-    }
-
-    #[test]
-    fn a_stub_says_that_an_object_exists_and_whose_it_is() {
-        let mut map: DynamicObject = from(
-            json!({"metadata": {"name": "a", "namespace": "dns", "uid": "u",
-            "labels": {"clusterdns.dev/instance": "default", "team": "a"}, "annotations": {"x": "y"},
-            "ownerReferences": [{"apiVersion": "clusterdns.dev/v1alpha1", "kind": "ClusterDNS", "name": "default",
-                "uid": "dns-uid"}]}, "data": {"a": "b"}}),
-        );
-        assert!(!is_stub(&map));
-        let before = octets(&map);
-        dynamic_stub(&mut map);
-        assert!(is_stub(&map) && octets(&map) < before);
-        let metadata = &map.metadata;
-        assert_eq!(
-            metadata.labels.as_ref().unwrap().keys().collect::<Vec<_>>(),
-            ["clusterdns.dev/instance"]
-        );
-        assert_eq!((metadata.name.as_deref(), metadata.uid.as_deref()), (Some("a"), Some("u")));
-        assert_eq!(metadata.owner_references.as_ref().unwrap().len(), 1);
-        let mut pod = crate::fixtures::pod("dns-0", 0, 0);
-        stub(&mut pod);
-        assert_eq!(
-            (crate::observe::pods::name(&pod), crate::observe::pods::is_ready(&pod)),
-            ("dns-0", false)
-        );
-    }
-}
+mod tests;

@@ -13,6 +13,7 @@ use ipnet::IpNet;
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::Api;
 use kube::core::DynamicObject;
 use kube::runtime::reflector::store::Writer;
@@ -104,8 +105,9 @@ impl Caches {
         let of_nodes = Followed {
             api: Api::all(client.clone()),
             config: watch().page_size(PAGE_OF_NODES),
-            slim: drop_annotations,
-            stub: budget::stub,
+            slim: keep_labels,
+            stub: None,
+            is_needed: |_, _| true,
         };
         caches.keep(nodes, of_nodes, |_, _| Vec::new());
         for namespace in namespaces {
@@ -138,7 +140,15 @@ impl Caches {
         let writer = Writer::new(());
         self.slices.insert(key, writer.as_reader());
         let slices = Api::namespaced(client.clone(), namespace);
-        self.keep(writer, labelled_with(slices, triggers::SERVICE_NAME), triggers::of_slice);
+        let is_ours = |all: &[Arc<ClusterDNS>], slice: &EndpointSlice| {
+            has_our_label(slice) || !triggers::of_slice(all, slice).is_empty()
+        };
+        let slices = Followed {
+            stub: Some(budget::stub),
+            is_needed: is_ours,
+            ..labelled_with(slices, triggers::SERVICE_NAME)
+        };
+        self.keep(writer, slices, triggers::of_slice);
     }
 
     /// Starts the watches of these kinds, which may come to exist, and ends those of kinds that have gone: what was kept of
@@ -173,7 +183,14 @@ impl Caches {
             Kind::ConfigMap => keep_what_is_read,
             _ => |_| {},
         };
-        let followed = Followed { api, config, slim, stub: budget::dynamic_stub };
+        // A ConfigMap of others is read when a ClusterDNS names it, and by no other decision.
+        let stub: Option<fn(&mut DynamicObject)> = match kind {
+            Kind::ConfigMap => None,
+            Kind::Service => Some(budget::stub_of_service),
+            _ => Some(budget::stub_with_spec),
+        };
+        let is_needed = |_: &[Arc<ClusterDNS>], object: &DynamicObject| has_our_label(object);
+        let followed = Followed { api, config, slim, stub, is_needed };
         let watch =
             self.keep(writer, followed, move |all, object| triggers::of_child(kind, all, object));
         let key = (kind, namespace.to_owned());
@@ -199,7 +216,8 @@ impl Caches {
         let kind = followed.api.resource_url().rsplit('/').next().unwrap_or_default();
         let store = self.stores.fetch_add(1, Ordering::Relaxed);
         let share = Share::new(self.budget.clone(), store, kind);
-        let following = follow(followed, writer, share, self.metrics.clone(), changed);
+        let following =
+            follow(followed, writer, share, self.metrics.clone(), self.resources.clone(), changed);
         let mut watches = self.watches.lock().expect("not poisoned");
         // Those that were ended.
         while watches.try_join_next().is_some() {}
@@ -258,6 +276,11 @@ impl Caches {
         })
     }
 
+    /// May objects of this kind exist of which nothing is kept?
+    pub fn is_incomplete(&self, kind: Kind, namespace: &str) -> bool {
+        self.budget.is_incomplete(&resources::resource(kind).plural, namespace)
+    }
+
     /// All objects of a kind that are kept.
     pub fn objects(&self, kind: Kind, namespace: &str) -> Vec<Arc<DynamicObject>> {
         let children = self.children.read().expect("not poisoned");
@@ -283,13 +306,15 @@ impl Caches {
         labelled(self.replica_sets.get(namespace), instance)
     }
 
-    /// The EndpointSlices of a Service.
-    pub fn slices(&self, namespace: &str, service: &str) -> Vec<EndpointSlice> {
-        let Some(store) = self.slices.get(namespace) else { return Vec::new() };
+    /// The EndpointSlices of a Service; none: not all of them are kept whole.
+    pub fn slices(&self, namespace: &str, service: &str) -> Option<Vec<EndpointSlice>> {
+        let store = self.slices.get(namespace)?;
         let label = Some(service);
         let is_its =
             |slice: &EndpointSlice| triggers::label(slice.meta(), triggers::SERVICE_NAME) == label;
-        sorted(store.state_filter(is_its))
+        let found = sorted(store.state_filter(is_its));
+        let is_incomplete = self.budget.is_incomplete(&EndpointSlice::plural(&()), namespace);
+        (!is_incomplete && !found.iter().any(budget::is_stub)).then_some(found)
     }
 
     /// How big the cluster is.
@@ -319,9 +344,9 @@ fn watch() -> watcher::Config {
 }
 
 /// Our own, found by a label.
-fn labelled_with<K: Resource + Default>(api: Api<K>, label: &str) -> Followed<K> {
+fn labelled_with<K: Resource>(api: Api<K>, label: &str) -> Followed<K> {
     let config = watch().labels(label);
-    Followed { api, config, slim: drop_managed_fields, stub: budget::stub }
+    Followed { api, config, slim: drop_managed_fields, stub: None, is_needed: |_, _| true }
 }
 
 fn labelled<K>(store: Option<&Store<K>>, instance: &str) -> Vec<K>
@@ -345,9 +370,16 @@ fn drop_managed_fields<K: Resource>(object: &mut K) {
     object.meta_mut().managed_fields = None;
 }
 
-fn drop_annotations<K: Resource>(object: &mut K) {
-    object.meta_mut().managed_fields = None;
-    object.meta_mut().annotations = None;
+fn has_our_label(object: &impl Resource) -> bool {
+    triggers::label(object.meta(), names::INSTANCE).is_some()
+}
+
+/// Of the metadata of a Node only its name and its labels are read.
+fn keep_labels<K: Resource>(object: &mut K) {
+    let metadata = std::mem::take(object.meta_mut());
+    let (name, uid) = (metadata.name, metadata.uid);
+    let (labels, resource_version) = (metadata.labels, metadata.resource_version);
+    *object.meta_mut() = ObjectMeta { name, uid, labels, resource_version, ..Default::default() };
 }
 
 /// ConfigMaps of others are kept because a ClusterDNS may refer to one: their binary data, and what `kubectl apply`

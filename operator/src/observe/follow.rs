@@ -6,9 +6,11 @@ use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::Instant;
 
+use crds::ClusterDNS;
 use futures::StreamExt;
 use kube::Resource;
 use kube::api::Api;
+use kube::runtime::reflector::Store;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::watcher::Event;
 use kube::runtime::{WatchStreamExt, watcher};
@@ -26,16 +28,19 @@ pub(super) struct Followed<K> {
     pub(super) config: watcher::Config,
     /// Removes what no decision reads.
     pub(super) slim: fn(&mut K),
-    /// Leaves only that it exists.
-    pub(super) stub: fn(&mut K),
+    /// Leaves what decisions read of an object of others; none: nothing of it is kept.
+    pub(super) stub: Option<fn(&mut K)>,
+    /// Is it one without which decisions are wrong? Such an object is kept whole, whatever else is kept.
+    pub(super) is_needed: fn(&[Arc<ClusterDNS>], &K) -> bool,
 }
 
 /// Feeds the store for ever; `changed` hears of each object after the store has it.
 pub(super) async fn follow<K>(
-    Followed { api, config, slim, stub }: Followed<K>,
+    Followed { api, config, slim, stub, is_needed }: Followed<K>,
     mut writer: Writer<K>,
     mut share: Share,
     metrics: Arc<Metrics>,
+    all: Store<ClusterDNS>,
     changed: impl Fn(&K),
 ) where
     K: Resource + Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static,
@@ -54,7 +59,9 @@ pub(super) async fn follow<K>(
                 Ok(event) => {
                     persistence.went_well(&event);
                     let is_listed = matches!(event, Event::InitDone);
-                    if let Some(event) = bounded(event, &mut share, stub) {
+                    if let Some(event) =
+                        bounded(event, &mut share, stub, |it| is_needed(&all.state(), it))
+                    {
                         writer.apply_watcher_event(&event);
                         if let Event::Apply(object)
                         | Event::Delete(object)
@@ -95,9 +102,10 @@ pub(super) async fn follow<K>(
 fn bounded<K: Resource + Serialize>(
     mut event: Event<K>,
     share: &mut Share,
-    stub: fn(&mut K),
+    stub: Option<fn(&mut K)>,
+    is_needed: impl Fn(&K) -> bool,
 ) -> Option<Event<K>> {
-    let verdict = match &event {
+    let verdict = match &mut event {
         Event::Init => {
             share.list();
             Verdict::Whole
@@ -111,14 +119,19 @@ fn bounded<K: Resource + Serialize>(
             Verdict::Whole
         }
         Event::Apply(object) | Event::InitApply(object) => {
-            share.admit(object.meta(), octets(object))
+            let whole = octets(object);
+            match share.admit(object.meta(), whole, is_needed(object)) {
+                true => Verdict::Whole,
+                false => {
+                    let stub = stub.map(|stub| {
+                        stub(object);
+                        octets(object)
+                    });
+                    share.admit_stub(object.meta(), whole, stub)
+                }
+            }
         }
     };
-    if verdict == Verdict::Stub
-        && let Event::Apply(object) | Event::InitApply(object) = &mut event
-    {
-        stub(object);
-    }
     match (verdict, event) {
         (Verdict::Whole | Verdict::Stub, event) => Some(event),
         // What was kept of it before is not true any more.

@@ -1,0 +1,152 @@
+//! Stores that others fill, and what stays kept.
+
+use super::*;
+use crate::fixtures::from;
+
+const MIB: usize = 1 << 20;
+
+fn named(name: &str) -> ObjectMeta {
+    from(json!({"namespace": "dns", "name": name}))
+}
+
+fn share(budget: &Arc<Budget>, store: u64) -> Share {
+    Share::new(budget.clone(), store, "services")
+}
+
+fn octets_of(budget: &Budget) -> Octets {
+    budget.books().octets.values().fold(Octets::default(), |sum, octets| sum + *octets)
+}
+
+fn admit(share: &mut Share, name: &str, octets: usize) -> Verdict {
+    match share.admit(&named(name), octets, false) {
+        true => Verdict::Whole,
+        false => share.admit_stub(&named(name), octets, Some(STUB)),
+    }
+}
+
+#[test]
+fn k23_what_others_write_is_kept_up_to_a_bound_and_the_rest_is_named() {
+    let budget = Arc::new(Budget::default());
+    let (mut one, mut other) = (share(&budget, 1), share(&budget, 2));
+    assert_eq!(admit(&mut other, "ours", MIB), Verdict::Whole);
+    let verdicts: Vec<Verdict> = (0..60).map(|n| admit(&mut one, &format!("m{n}"), MIB)).collect();
+    let whole = verdicts.iter().filter(|it| **it == Verdict::Whole).count();
+    assert_eq!((whole, verdicts[whole]), (39, Verdict::Stub), "40 MiB, and stubs");
+    assert_eq!(octets_of(&budget), Octets { whole: 40 * MIB, stubs: 21 * STUB });
+    assert_eq!(budget.not_kept("dns").len(), 21);
+    assert_eq!(budget.not_kept("dns")[0], ("services m39".to_owned(), MIB));
+    assert!(budget.not_kept("elsewhere").is_empty());
+    // Room that is made is used.
+    one.remove(&named("m0"));
+    assert_eq!(admit(&mut one, "m39", MIB), Verdict::Whole);
+    assert_eq!(budget.not_kept("dns").len(), 20);
+    drop(one);
+    assert_eq!((octets_of(&budget).whole, budget.not_kept("dns").len()), (MIB, 0));
+}
+
+#[test]
+fn k23_a_full_cache_keeps_what_it_holds_whole_also_while_it_lists_again() {
+    let budget = Arc::new(Budget::default());
+    let (mut ours, mut full) = (share(&budget, 1), share(&budget, 2));
+    assert_eq!(admit(&mut ours, "deployment", 4_000), Verdict::Whole);
+    // Some 10,000 objects that fit no more, and their stubs.
+    for n in 0..39 {
+        assert_eq!(admit(&mut full, &format!("m{n}"), MIB), Verdict::Whole);
+    }
+    for n in 0..10_000 {
+        assert_eq!(admit(&mut full, &format!("big{n}"), 2 * MIB), Verdict::Stub, "{n}");
+    }
+    assert!(ours.admit(&named("large"), 4 * MIB, true), "more than there is room for");
+    for round in 0..3 {
+        assert_eq!(admit(&mut ours, "deployment", 4_000), Verdict::Whole, "{round}");
+        full.list();
+        // In the reverse order, and with what is new first.
+        assert_eq!(admit(&mut full, &format!("new{round}"), 2 * MIB), Verdict::Stub);
+        assert_eq!(admit(&mut ours, "deployment", 4_000), Verdict::Whole, "while it lists");
+        if round == 1 {
+            full.list();
+        }
+        for n in (0..39).rev() {
+            assert_eq!(admit(&mut full, &format!("m{n}"), MIB), Verdict::Whole, "{round} {n}");
+        }
+        full.listed();
+        let whole = octets_of(&budget).whole;
+        assert_eq!(whole, 43 * MIB + 4_000, "no more room is taken");
+    }
+    full.list();
+    assert_eq!(admit(&mut full, "m0", MIB), Verdict::Whole);
+    full.listed();
+    assert_eq!(octets_of(&budget).whole, 5 * MIB + 4_000, "what is not listed any more is gone");
+}
+
+#[test]
+fn k23_what_is_ours_is_kept_whole_however_full_the_cache_is() {
+    let budget = Arc::new(Budget::of(8 * STUB));
+    let (mut ours, mut full) = (share(&budget, 1), share(&budget, 2));
+    (0..20).for_each(|n| {
+        admit(&mut full, &format!("m{n}"), STUB);
+    });
+    assert!(ours.admit(&named("new"), 4_000, true));
+    assert!(ours.admit(&named("new"), 5_000, true), "it grew");
+    assert_eq!(admit(&mut full, "m0", STUB), Verdict::Whole, "what is held stays");
+}
+
+#[test]
+fn k23_so_many_objects_that_even_stubs_are_too_many_take_no_more_memory() {
+    let budget = Arc::new(Budget::of(100 * STUB));
+    let mut share = share(&budget, 1);
+    assert!(!budget.is_incomplete("services", "dns"));
+    let verdicts: Vec<_> =
+        (0..300).map(|n| admit(&mut share, &format!("m{n}"), 2 * STUB)).collect();
+    let nothing = verdicts.iter().filter(|it| **it == Verdict::Nothing).count();
+    assert!(nothing > 100, "{nothing}");
+    let Octets { whole, stubs } = octets_of(&budget);
+    assert!(whole + stubs <= 100 * STUB);
+    assert_eq!(budget.not_kept("dns").len(), MAX_NAMED);
+    // One that is not found may exist, until a list was kept in full.
+    assert!(budget.is_incomplete("services", "dns"));
+    assert!(!budget.is_incomplete("services", "elsewhere"));
+    share.list();
+    assert_eq!(admit(&mut share, "m0", 2 * STUB), Verdict::Whole);
+    share.listed();
+    assert!(!budget.is_incomplete("services", "dns"));
+}
+
+#[test]
+fn o2_a_stub_of_a_service_or_a_budget_has_what_decisions_read_of_it() {
+    let mut service: DynamicObject = from(json!({"metadata": {"name": "other", "namespace": "dns",
+        "annotations": {"x": "y"}}, "spec": {"clusterIP": "10.96.0.11", "clusterIPs": ["10.96.0.11"],
+        "selector": {"k8s-app": "kube-dns"}, "externalName": "x", "ports": [{"port": 53, "name": "dns"}]},
+        "status": {"loadBalancer": {}}}));
+    stub_of_service(&mut service);
+    let spec = json!({"clusterIP": "10.96.0.11", "clusterIPs": ["10.96.0.11"],
+        "selector": {"k8s-app": "kube-dns"}, "ports": [{"port": 53}]});
+    assert!(is_stub(&service));
+    assert_eq!(service.data, json!({"spec": spec}));
+    let spec = json!({"selector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}});
+    let mut budget: DynamicObject =
+        from(json!({"metadata": {"name": "b"}, "spec": spec, "status": {"a": 1}}));
+    stub_with_spec(&mut budget);
+    assert_eq!((is_stub(&budget), budget.data), (true, json!({"spec": spec})));
+}
+
+#[test]
+fn a_stub_says_that_an_object_exists_and_whose_it_is() {
+    let mut map: DynamicObject = from(
+        json!({"metadata": {"name": "a", "namespace": "dns", "uid": "u",
+        "labels": {"clusterdns.dev/instance": "default", "team": "a"}, "annotations": {"x": "y"},
+        "ownerReferences": [{"apiVersion": "clusterdns.dev/v1alpha1", "kind": "ClusterDNS", "name": "default",
+            "uid": "dns-uid"}]}, "data": {"a": "what it holds and no decision reads, of any length".repeat(9)}}),
+    );
+    assert!(!is_stub(&map));
+    let before = octets(&map);
+    stub_with_spec(&mut map);
+    assert!(is_stub(&map) && octets(&map) < before);
+    let metadata = &map.metadata;
+    assert_eq!(
+        metadata.labels.as_ref().unwrap().keys().collect::<Vec<_>>(),
+        ["clusterdns.dev/instance"]
+    );
+    assert_eq!((metadata.name.as_deref(), metadata.uid.as_deref()), (Some("a"), Some("u")));
+    assert_eq!(metadata.owner_references.as_ref().unwrap().len(), 1);
+}

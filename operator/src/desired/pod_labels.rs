@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use crds::ClusterDNS;
 use crds::defaults::SERVICE_NAME;
 
-use crate::decide::adoption;
 use crate::decide::plan::ServicePlan;
 use crate::names;
 use crate::observe::observed::{DnsService, Observed};
@@ -42,8 +41,13 @@ pub fn own_labels(dns: &ClusterDNS, observed: &Observed) -> BTreeMap<String, Str
     let without = labels_behind(dns, &BTreeMap::new());
     let mut with = without.clone();
     with.insert(KUBE_DNS.0.to_owned(), KUBE_DNS.1.to_owned());
-    let now = pods::template_labels(observed, adoption::is_per_node(dns));
-    let has_it = now.get(KUBE_DNS.0).map(String::as_str) == Some(KUBE_DNS.1);
+    // While the spec moves from a Deployment to a DaemonSet or back, the pods of both may be behind that Service.
+    let has_label = |labels: &BTreeMap<String, String>| {
+        labels.get(KUBE_DNS.0).map(String::as_str) == Some(KUBE_DNS.1)
+    };
+    let is_in_template = |per_node| has_label(&pods::template_labels(observed, per_node));
+    let mut labels_of_pods = observed.pods.iter().filter_map(|pod| pod.metadata.labels.as_ref());
+    let has_it = is_in_template(false) || is_in_template(true) || labels_of_pods.any(has_label);
     let would_get_them = |(service, other): (&String, &DnsService)| {
         service != FOLLOWS_KUBE_DNS
             && selects(&other.selector, &with)
@@ -89,4 +93,38 @@ pub fn may_select(dns: &ClusterDNS, selector: &BTreeMap<String, String>) -> bool
     let mut most = placement.pod_labels.unwrap_or_default();
     most.extend(own_labels(dns, &Observed::default()));
     selects(selector, &most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{deploy, dns, from, pod};
+    use serde_json::json;
+
+    #[test]
+    fn o2_pods_keep_the_label_while_the_spec_moves_them_to_each_node_or_back() {
+        let template = json!({"metadata": {"labels": pod("x", 0, 0).metadata.labels}});
+        let mut with_deployment = Observed::default();
+        deploy(&mut with_deployment, 2);
+        with_deployment.pods.clear();
+        let with_daemon_set = Observed {
+            daemon_set: Some(from(json!({"spec": {"selector": {}, "template": template}}))),
+            ..Observed::default()
+        };
+        let with_pods = Observed { pods: vec![pod("dns-0", 0, 0)], ..Observed::default() };
+        let selector = BTreeMap::from([("k8s-app".to_owned(), "kube-dns".to_owned())]);
+        for (mut observed, has_it) in [
+            (with_deployment, true),
+            (with_daemon_set, true),
+            (with_pods, true),
+            (Observed::default(), false),
+        ] {
+            let second = DnsService { selector: selector.clone(), has_other_pods: false };
+            observed.dns_services.insert("second".to_owned(), second);
+            for spec in ["{scaling: {perNode: {}}}", "{scaling: {fixed: {replicas: 2}}}"] {
+                let labels = own_labels(&dns(spec), &observed);
+                assert_eq!(labels.contains_key("k8s-app"), has_it, "{spec}");
+            }
+        }
+    }
 }

@@ -14,7 +14,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::decide::adoption;
 use crate::decide::config_map::{self, Current};
-use crate::decide::plan::{Notice, RolloutPlan, RolloutState};
+use crate::decide::plan::{Notice, RolloutPlan, RolloutState, Size};
+use crate::decide::scale;
 use crate::observe::observed::Observed;
 use crate::observe::pods;
 
@@ -98,7 +99,8 @@ fn decide(
         plan.held = state.is_unjudged.then(|| state.failure.clone());
         return plan;
     }
-    let has_failed = has_failed && !state.is_unjudged;
+    // Whatever else was edited since: what failed goes out untried only when spec.rollout.canary is false.
+    let has_failed = retry::is_known_to_fail(state, &asked.revision);
     // A canary that took its pod down leaves fewer than two ready pods: that is no reason to give it, or what comes after
     // it, to the others. The pod goes back to stable, and then there are two again.
     let is_trying = !state.canary.is_empty();
@@ -106,13 +108,17 @@ fn decide(
         let why = "no pod runs the configuration before, so nothing can be compared";
         return at_once(asked, Some(why));
     }
+    let has_one_pod = has_one_pod(dns, observed);
+    if has_one_pod && has_failed {
+        return cannot_retry(stable, state);
+    }
     if !is_trying && !has_failed && pods::ready(observed).count() < PODS_TO_TRY {
         return without_trial(dns, asked, written, observed, now);
     }
     let observe_seconds = rule.observe_seconds;
     let trial = trial::Trial { dns, observe_seconds, asked, stable, state, observed, now };
     // The spec asks for one pod since the trial began: a second one to compare with never comes.
-    if is_trying && has_one_pod(dns, observed) {
+    if is_trying && has_one_pod {
         return trial.end_alone();
     }
     trial.plan()
@@ -150,10 +156,28 @@ fn without_trial(
     plan
 }
 
-/// Does the workload have one pod, as it should?
+/// What failed stays where it failed: one pod has no other to compare with. The time of the next trial is forgotten, so that
+/// it is tried as soon as there is a second pod.
+fn cannot_retry(stable: &str, state: &RolloutState) -> RolloutPlan {
+    let mut plan = keep(stable, state);
+    plan.state = RolloutState {
+        stable: plan.state.stable,
+        retry_at: String::new(),
+        ..retry::remembered(state)
+    };
+    plan
+}
+
+/// Does the spec ask for one pod? A workload that has one now may be about to get more.
 fn has_one_pod(dns: &ClusterDNS, observed: &Observed) -> bool {
-    let progress = pods::progress(observed, adoption::is_per_node(dns));
-    progress.is_seen && progress.desired < 2
+    match scale::size(&dns.spec, observed) {
+        Size::Replicas(count) => count < 2,
+        Size::Autoscaled { min, .. } => min < 2,
+        Size::PerNode => {
+            let progress = pods::progress(observed, true);
+            progress.is_seen && progress.desired < 2
+        }
+    }
 }
 
 /// Every pod gets it now, with a warning: no pod has tried it.

@@ -22,6 +22,11 @@ pub(super) fn has_failed(dns: &ClusterDNS, state: &RolloutState, revision: &str)
     state.failed == revision && state.failed_generation == dns.metadata.generation
 }
 
+/// Did this revision fail, with this spec or one before?
+pub(super) fn is_known_to_fail(state: &RolloutState, revision: &str) -> bool {
+    state.failed == revision && !state.is_unjudged
+}
+
 /// May it be tried again? A time that another's clock made far from now is not believed.
 pub(super) fn is_due(dns: &ClusterDNS, state: &RolloutState, now: Timestamp) -> bool {
     let Ok(retry_at) = state.retry_at.parse::<Timestamp>() else { return true };

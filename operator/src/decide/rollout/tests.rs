@@ -86,7 +86,7 @@ fn the_first_configuration_goes_out_at_once() {
 #[test]
 fn one_pod_or_no_canary_and_it_goes_out_at_once() {
     let mut story = Story::with_pods(1);
-    story.edit(NEW);
+    story.edit("{ttlSeconds: 7, scaling: {fixed: {replicas: 1}}}");
     let plan = story.reconcile(1);
     assert_eq!((plan.state.stable.as_str(), plan.canary.as_ref()), (revision(NEW).as_str(), None));
 

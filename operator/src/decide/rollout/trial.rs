@@ -253,7 +253,11 @@ impl<'a> Trial<'a> {
         let mut plan = keep(self.stable, self.state);
         plan.again_in = Some(RECONCILE_EVERY);
         plan.held = rounds::no_pod_answers(self.observed);
-        plan.state = RolloutState { stable: plan.state.stable, ..self.failed_before() };
+        let before = match retry::is_known_to_fail(self.state, &self.asked.revision) {
+            true => retry::remembered(self.state),
+            false => self.failed_before(),
+        };
+        plan.state = RolloutState { stable: plan.state.stable, ..before };
         if losses > 0 || !self.state.canary.is_empty() {
             plan.state.losses = losses;
             plan.state.canary = self.asked.revision.clone();
@@ -333,14 +337,18 @@ impl<'a> Trial<'a> {
 
     fn fail(self, canary: &CanaryPod, why: &str) -> RolloutPlan {
         let mut plan = keep(self.stable, self.state);
-        let pod = &canary.name;
+        // The pod may be gone.
+        let (from, pod) = match canary.name.as_str() {
+            "" => (String::new(), String::new()),
+            name => (format!(" from pod {name}"), format!("pod {name}: ")),
+        };
         let message = format!(
-            "configuration {} was taken back from pod {pod}: {why}; every pod keeps {}; it is tried again after a while; \
+            "configuration {} was taken back{from}: {why}; every pod keeps {}; it is tried again after a while; \
              correct the spec, or set spec.rollout.canary to false to give it to every pod",
             self.asked.revision, self.state.stable
         );
         plan.notices.push(Notice { is_warning: true, reason: "CanaryFailed", message });
-        let failure = shortened(&format!("pod {pod}: {why}"), MAX_FAILURE);
+        let failure = shortened(&format!("{pod}{why}"), MAX_FAILURE);
         let failed = retry::failed(self.dns, self.state, (&self.asked.revision, failure), self.now);
         let failed_pod = canary.uid.clone();
         plan.state = RolloutState { stable: plan.state.stable, failed_pod, ..failed };

@@ -159,6 +159,7 @@ fn canary_failed(dns: &ClusterDNS, plan: &Plan) -> Option<Problem> {
         Ok(at) if !is_on_trial => {
             format!("it is tried again at {at:.0}, or at once after {}", retry_command(dns))
         }
+        Err(_) if !is_on_trial => "it cannot be tried again while there is one pod only".to_owned(),
         Ok(_) | Err(_) => "it is being tried again".to_owned(),
     };
     let message = format!(

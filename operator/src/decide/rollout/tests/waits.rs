@@ -69,6 +69,8 @@ fn o5_where_every_pod_refuses_what_it_was_given_a_repair_does_not_wait_for_ever(
 
 /// What the workload becomes when the spec asks for one pod: this one.
 fn scale_to_one(story: &mut Story, name: &str) {
+    story.dns.spec.scaling = dns("{scaling: {fixed: {replicas: 1}}}").spec.scaling;
+    story.dns.metadata.generation = story.dns.metadata.generation.map(|it| it + 1);
     let answers = std::mem::take(&mut story.observed.pod_reports);
     deploy(&mut story.observed, 1);
     story.observed.pods = vec![pod(name, 0, 0)];
@@ -107,6 +109,49 @@ fn o17_what_took_pods_down_does_not_reach_the_only_pod() {
     for second in (121..20_000).step_by(60) {
         assert_eq!(story.reconcile(second).state.stable, revision(OLD), "{second}");
     }
+}
+
+#[test]
+fn o17_what_failed_does_not_reach_the_only_pod_and_is_tried_when_there_are_two() {
+    for is_on_trial in [false, true] {
+        let mut story = failed();
+        let mut now = 200;
+        if is_on_trial {
+            now = 105 + 301;
+            assert!(story.reconcile(now).canary.is_some(), "it is tried again");
+        }
+        scale_to_one(&mut story, "dns-1");
+        for second in (now + 1..20_000).step_by(60) {
+            let plan = story.reconcile(second);
+            assert_eq!((plan.state.stable, plan.canary), (revision(OLD), None), "{second}");
+            assert_eq!(plan.state.failed, revision(NEW), "{second}");
+            assert_eq!((plan.again_in, plan.notices.len()), (None, 0), "{second}");
+        }
+        deploy(&mut story.observed, 2);
+        story.dns.spec.scaling = None;
+        story.pods_follow();
+        assert!(story.reconcile(20_001).canary.is_some(), "there are two pods");
+    }
+}
+
+#[test]
+fn o17_what_failed_waits_for_a_second_pod_also_after_another_edit_of_the_spec() {
+    let mut story = failed();
+    for pod in &mut story.observed.pods[1..] {
+        *pod = unready(pod.clone());
+    }
+    story.edit("{ttlSeconds: 7, scaling: {fixed: {replicas: 3}}}");
+    for second in (200..2_000).step_by(30) {
+        let state = story.reconcile(second).state;
+        assert_eq!((state.stable, state.failed), (revision(OLD), revision(NEW)), "{second}");
+    }
+}
+
+#[test]
+fn o17_a_workload_with_one_pod_that_is_to_have_three_waits_for_a_second() {
+    let mut story = Story::with_pods(1);
+    story.edit("{ttlSeconds: 7, scaling: {fixed: {replicas: 3}}}");
+    assert_eq!(story.reconcile(100).state.stable, revision(OLD));
 }
 
 #[test]

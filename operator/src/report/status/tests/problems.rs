@@ -71,6 +71,20 @@ fn o17_when_a_failed_configuration_is_tried_again_is_in_the_status() {
 }
 
 #[test]
+fn o17_what_failed_and_cannot_be_tried_by_one_pod_is_reported_so() {
+    let mut story = Story::settled("{}");
+    story.edit("{ttlSeconds: 7}");
+    story.reconcile(10);
+    reported(&mut story.observed, "dns-0").rejection = Some("no".to_owned());
+    story.reconcile(20);
+    reported(&mut story.observed, "dns-0").rejection = None;
+    story.edit("{ttlSeconds: 7, scaling: {fixed: {replicas: 1}}}");
+    let status = story.reconcile(30);
+    let message = &condition(&status, "Degraded").unwrap().message;
+    assert!(message.contains("cannot be tried again while there is one pod only"), "{message}");
+}
+
+#[test]
 fn o17_the_operators_own_trouble_is_said_with_what_would_end_it() {
     let mut story = Story::settled("{}");
     story.edit("{ttlSeconds: 7}");

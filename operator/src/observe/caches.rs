@@ -13,7 +13,6 @@ use ipnet::IpNet;
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::Api;
 use kube::core::DynamicObject;
 use kube::runtime::reflector::store::Writer;
@@ -376,10 +375,9 @@ fn has_our_label(object: &impl Resource) -> bool {
 
 /// Of the metadata of a Node only its name and its labels are read.
 fn keep_labels<K: Resource>(object: &mut K) {
-    let metadata = std::mem::take(object.meta_mut());
-    let (name, uid) = (metadata.name, metadata.uid);
-    let (labels, resource_version) = (metadata.labels, metadata.resource_version);
-    *object.meta_mut() = ObjectMeta { name, uid, labels, resource_version, ..Default::default() };
+    let metadata = object.meta_mut();
+    (metadata.managed_fields, metadata.annotations) = (None, None);
+    (metadata.owner_references, metadata.finalizers) = (None, None);
 }
 
 /// ConfigMaps of others are kept because a ClusterDNS may refer to one: their binary data, and what `kubectl apply`

@@ -131,7 +131,9 @@ pub(in crate::forward) struct Failure {
 
 impl Failure {
     fn new(reason: Reason, text: &str) -> Failure {
-        let text: String = text.chars().take(MAX_TEXT).collect();
+        // A server may have written parts of it: no control characters reach terminals and logs.
+        let shown = |it: char| if it.is_control() { '?' } else { it };
+        let text: String = text.chars().map(shown).take(MAX_TEXT).collect();
         Failure { reason, text: text.into() }
     }
 
@@ -245,5 +247,16 @@ fn of_certificate(error: &CertificateError) -> Reason {
         | CertificateError::NotValidYet
         | CertificateError::NotValidYetContext { .. } => Reason::CertificateTime,
         _ => Reason::CertificateOther,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn f22_what_a_server_wrote_is_shown_without_control_characters() {
+        let failure = Failure::reset("bye\u{1b}[2J\r\nwarning: \u{9b}m");
+        assert_eq!(&*failure.text, "bye?[2J??warning: ?m");
     }
 }

@@ -20,6 +20,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::HandshakeKind;
+use tokio_util::sync::CancellationToken;
 
 use super::server::{Identity, Server};
 use super::{now, random};
@@ -71,6 +72,8 @@ struct Connection {
     number: u64,
     queries: mpsc::Sender<Query>,
     waiting: Mutex<Waiting>,
+    /// Ends the tasks that carry messages, and so the socket.
+    end: CancellationToken,
 }
 
 /// A message on its way out.
@@ -115,7 +118,18 @@ struct Waiting {
     replies: HashMap<u16, oneshot::Sender<Ended>>,
     /// Since when queries wait and nothing came.
     silent_since: Option<Instant>,
-    is_closed: bool,
+    state: State,
+}
+
+/// How far a connection is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Open,
+    /// It takes no more queries; those that wait still have their time.
+    Draining,
+    /// Its tasks end at once.
+    Closed,
 }
 
 /// A reply, and how to say that it was not one.
@@ -153,7 +167,7 @@ pub(super) async fn ask(server: &Server, query: impl Fn(u16) -> Vec<u8>) -> Resu
             return Err(failure);
         }
         // Where only one stream was lost, the connection may still be used.
-        broken = connection.number - u64::from(!connection.is_closed());
+        broken = connection.number - u64::from(connection.is_open());
     }
     let opening = Arc::clone(connections).connect();
     let place = connections.place_on_new(broken, &query, opening).await?;
@@ -194,7 +208,7 @@ impl Connections {
 
     /// What happened so far, for people and metrics.
     pub(super) fn counted(&self) -> Counted {
-        let is_open = |connection: &&Arc<Connection>| !connection.waiting().is_closed;
+        let is_open = |connection: &&Arc<Connection>| connection.waiting().state != State::Closed;
         let open = self.open().iter().filter(is_open).count();
         self.counts.read(open, self.opened.load(Ordering::Relaxed))
     }
@@ -252,8 +266,10 @@ impl Connections {
                 Ok(self.keep(stream))
             }
             Spoken::Https { uri } => {
-                let (sender, driver) = https::begin(self.tls(client).await?).await?;
-                let (connection, queries) = self.add();
+                let stream = self.tls(client).await?;
+                https::check_protocol(&stream)?;
+                let (sender, driver, end) = https::begin(stream).await?;
+                let (connection, queries) = self.add(end.disarm());
                 let kept = Arc::clone(&connection);
                 tokio::spawn(https::carry(kept, sender, driver, Arc::clone(uri), queries));
                 Ok(connection)
@@ -262,7 +278,7 @@ impl Connections {
                 let (full, name) = (client.full_handshakes(), client.name());
                 let (endpoint, quic) = quic::connect(config.clone(), self.address, &name).await?;
                 self.counts.shook_hands(client.full_handshakes() == full);
-                let (connection, queries) = self.add();
+                let (connection, queries) = self.add(CancellationToken::new());
                 let kept = Arc::clone(&connection);
                 tokio::spawn(async move {
                     quic::carry(kept, quic, queries).await;
@@ -292,21 +308,22 @@ impl Connections {
         &self,
         io: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + 'static,
     ) -> Arc<Connection> {
-        let (connection, queries) = self.add();
+        let (connection, queries) = self.add(CancellationToken::new());
         tokio::spawn(stream::carry(Arc::clone(&connection), io, queries));
         connection
     }
 
-    fn add(&self) -> (Arc<Connection>, mpsc::Receiver<Query>) {
+    /// `end` ends the tasks that carry its messages.
+    fn add(&self, end: CancellationToken) -> (Arc<Connection>, mpsc::Receiver<Query>) {
         let (queries, taken) = mpsc::channel(MAX_QUERIES);
         let number = self.opened.fetch_add(1, Ordering::Relaxed) + 1;
-        let connection = Arc::new(Connection { number, queries, waiting: Mutex::default() });
+        let connection = Arc::new(Connection { number, queries, waiting: Mutex::default(), end });
         self.open().push(Arc::clone(&connection));
         (connection, taken)
     }
 
     fn close_finished(&self) {
-        self.open().retain(|connection| !connection.waiting().is_closed);
+        self.open().retain(|connection| connection.waiting().state != State::Closed);
     }
 }
 
@@ -322,7 +339,7 @@ impl Connection {
 
     fn place(self: &Arc<Self>, query: impl Fn(u16) -> Vec<u8>, now: Instant) -> Option<Place> {
         let mut waiting = self.waiting();
-        if waiting.is_closed || waiting.replies.len() >= MAX_QUERIES {
+        if waiting.state != State::Open || waiting.replies.len() >= MAX_QUERIES {
             return None;
         }
         // At most 32 of 65,536 ids are taken.
@@ -337,20 +354,25 @@ impl Connection {
         Some(Place { id, connection: Arc::clone(self), reply })
     }
 
-    /// No more queries; those that wait learn of it.
+    /// No more queries; those that wait learn of it, and the tasks that carry messages end.
     fn close(&self) {
         let mut waiting = self.waiting();
-        waiting.is_closed = true;
+        waiting.state = State::Closed;
         waiting.replies.clear();
+        drop(waiting);
+        self.end.cancel();
     }
 
     /// No more queries; those that wait still have their time.
     fn retire(&self) {
-        self.waiting().is_closed = true;
+        let mut waiting = self.waiting();
+        if waiting.state == State::Open {
+            waiting.state = State::Draining;
+        }
     }
 
-    fn is_closed(&self) -> bool {
-        self.waiting().is_closed
+    fn is_open(&self) -> bool {
+        self.waiting().state == State::Open
     }
 
     /// Gives a reply to the query with this id; false if none waits for it (FW54).

@@ -9,13 +9,16 @@ use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper::header::{ACCEPT, AGE, CONTENT_TYPE, HeaderMap};
 use hyper::{Request, Response, StatusCode};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::sleep_until;
 use tokio_rustls::client::TlsStream;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
 
-use super::{Connection, Failure, IDLE, Message, Query};
+use super::{Connection, Failure, IDLE, MAX_QUERIES, Message, Query};
 use crate::forward::now;
 
 /// The only type of body, of requests and of replies (RFC 8484 §6).
@@ -24,24 +27,57 @@ const MEDIA_TYPE: &str = "application/dns-message";
 const MAX_BODY: usize = 65_535;
 /// Octets of the header fields of a reply.
 const MAX_HEADERS: u32 = 8 << 10;
+/// Tasks of hyper for one connection: one for the socket and up to two for each query, and as many that end.
+const MAX_TASKS: usize = 4 * MAX_QUERIES;
 
 /// Requests are sent with this.
 pub(super) type Sender = SendRequest<Full<Bytes>>;
 
-/// A connection that has begun to speak HTTP/2: what sends requests, and what carries them.
+/// Runs the tasks that hyper starts for one connection. hyper itself ends them only when each stream has ended, which a
+/// server can prevent.
+#[derive(Clone, Debug)]
+struct Executor {
+    /// Ends every task.
+    end: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl<F: Future<Output: Send> + Send + 'static> hyper::rt::Executor<F> for Executor {
+    fn execute(&self, task: F) {
+        if self.tasks.len() >= MAX_TASKS {
+            // The server answers, but does not take our requests: each leaves a task behind.
+            self.end.cancel();
+        } else {
+            self.tasks.spawn(self.end.clone().run_until_cancelled_owned(task));
+        }
+    }
+}
+
+/// Checks that the server chose HTTP/2 in the handshake of TLS.
+///
+/// # Errors
+/// It did not.
+pub(super) fn check_protocol(stream: &TlsStream<TcpStream>) -> Result<(), Failure> {
+    match stream.get_ref().1.alpn_protocol() {
+        Some(b"h2") => Ok(()),
+        _ => Err(Failure::protocol("the server does not speak HTTP/2")),
+    }
+}
+
+/// A connection that has begun to speak HTTP/2: what sends requests, what carries them, and what ends all its tasks.
 ///
 /// # Errors
 /// The other side does not speak HTTP/2.
 pub(super) async fn begin(
-    stream: TlsStream<TcpStream>,
-) -> Result<(Sender, impl Future<Output = hyper::Result<()>> + Send), Failure> {
-    if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
-        return Err(Failure::protocol("the server does not speak HTTP/2"));
-    }
-    let mut builder = Builder::new(TokioExecutor::new());
+    io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+) -> Result<(Sender, impl Future<Output = hyper::Result<()>> + Send, DropGuard), Failure> {
+    let end = CancellationToken::new();
+    let guard = end.clone().drop_guard();
+    let mut builder = Builder::new(Executor { end, tasks: TaskTracker::new() });
     builder.max_header_list_size(MAX_HEADERS).initial_stream_window_size(u32::from(u16::MAX));
-    let begun = builder.handshake(TokioIo::new(stream)).await;
-    begun.map_err(|error| Failure::protocol(&error.to_string()))
+    let begun = builder.handshake(TokioIo::new(io)).await;
+    let (sender, driver) = begun.map_err(|error| Failure::protocol(&error.to_string()))?;
+    Ok((sender, driver, guard))
 }
 
 /// Carries queries out and replies in, until the connection ends or is idle.
@@ -52,6 +88,7 @@ pub(super) async fn carry(
     uri: Arc<str>,
     mut queries: mpsc::Receiver<Query>,
 ) {
+    let _end = connection.end.clone().drop_guard();
     let mut driver = std::pin::pin!(driver);
     let mut requests = FuturesUnordered::new();
     let mut heard = now();
@@ -59,6 +96,7 @@ pub(super) async fn carry(
         tokio::select! {
             biased;
             // What waits is asked again elsewhere, whatever ended it.
+            () = connection.end.cancelled() => break,
             _ = &mut driver => break,
             Some((id, ended)) = requests.next(), if !requests.is_empty() => {
                 heard = now();
@@ -72,7 +110,7 @@ pub(super) async fn carry(
             }
             () = sleep_until((heard + IDLE).into()) => break,
         }
-        if connection.is_closed() && requests.is_empty() {
+        if !connection.is_open() && requests.is_empty() {
             break;
         }
     }
@@ -132,7 +170,59 @@ fn age_s(headers: &HeaderMap) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
+    use hyper::service::service_fn;
+    use hyper_util::rt::TokioExecutor;
+
+    use super::super::tests::{idle, query};
     use super::*;
+
+    /// A server that answers each request before its body, which it never lets us send.
+    async fn answers_early(io: impl AsyncRead + AsyncWrite + Unpin) {
+        let kept = Arc::new(Mutex::new(Vec::new()));
+        let answer = service_fn(move |request: Request<Incoming>| {
+            kept.lock().unwrap().push(request);
+            let body = Full::new(Bytes::from_static(&[0, 0]));
+            let response = Response::builder().header(CONTENT_TYPE, MEDIA_TYPE).body(body);
+            async move { response }
+        });
+        let mut server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+        server.initial_stream_window_size(0);
+        let _ = server.serve_connection(TokioIo::new(io), answer).await;
+    }
+
+    #[tokio::test]
+    async fn fw54_a_server_that_takes_no_request_bodies_keeps_no_connection_open() {
+        let (near, far) = tokio::io::duplex(4096);
+        let server = tokio::spawn(answers_early(far));
+        let (sender, driver, end) = begin(near).await.unwrap();
+        let connections = idle();
+        let (connection, queries) = connections.add(end.disarm());
+        tokio::spawn(carry(Arc::clone(&connection), sender, driver, "https://a/".into(), queries));
+        for _ in 0..8 {
+            let place = connections.place(0, query, now()).unwrap();
+            place.reply().await.unwrap();
+        }
+        connection.close();
+        server.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn fw54_requests_that_a_server_does_not_take_are_bounded() {
+        let (near, far) = tokio::io::duplex(4096);
+        let server = tokio::spawn(answers_early(far));
+        let (sender, driver, end) = begin(near).await.unwrap();
+        let connections = idle();
+        let (connection, queries) = connections.add(end.disarm());
+        tokio::spawn(carry(Arc::clone(&connection), sender, driver, "https://a/".into(), queries));
+        let mut replies = 0;
+        while let Some(place) = connections.place(0, query, now()) {
+            replies += usize::from(place.reply().await.is_ok());
+            assert!(replies < MAX_TASKS, "each leaves a task");
+        }
+        server.await.unwrap();
+    }
 
     #[test]
     fn fw2_only_the_media_type_of_dns_is_a_reply() {

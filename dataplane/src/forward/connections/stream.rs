@@ -3,7 +3,6 @@
 use std::io;
 use std::sync::Arc;
 
-use futures::future::{Either, select};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -45,17 +44,18 @@ pub(super) async fn carry(
             timeout(IDLE, reader.read_exact(&mut prefix)).await??;
             let mut octets = vec![0; u16::from_be_bytes(prefix).into()];
             timeout(IDLE, reader.read_exact(&mut octets)).await??;
-            if !arrived(&connection, octets) || connection.is_closed() {
+            if !arrived(&connection, octets) {
                 return Ok::<(), io::Error>(());
             }
         }
     };
     // Why it ended does not matter: what waits is asked again elsewhere.
-    match select(std::pin::pin!(write), std::pin::pin!(read)).await {
-        Either::Left((Ok(()) | Err(_), _)) | Either::Right((Ok(()) | Err(_), _)) => {
-            connection.close();
-        }
+    tokio::select! {
+        () = connection.end.cancelled() => {}
+        _ = write => {}
+        _ = read => {}
     }
+    connection.close();
 }
 
 /// False if no query waits for the id of this message (FW54).

@@ -4,7 +4,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 use super::*;
 
-fn idle() -> Arc<Connections> {
+pub(super) fn idle() -> Arc<Connections> {
     let address = SocketAddr::from(([192, 0, 2, 1], 53));
     let transport = crds::config::Transport::Tcp;
     let identity = Identity { address, transport, tls: None };
@@ -15,7 +15,7 @@ fn answer(connection: &Connection, id: u16, now: Instant) -> bool {
     connection.answered(id, Ok(Message { octets: query(id), age_s: 0 }), now)
 }
 
-fn query(id: u16) -> Vec<u8> {
+pub(super) fn query(id: u16) -> Vec<u8> {
     id.to_be_bytes().to_vec()
 }
 
@@ -72,9 +72,34 @@ async fn fw54_a_connection_without_replies_for_ten_seconds_is_closed() {
     let connections = idle();
     let connection = connections.keep(near);
     tokio::time::sleep(IDLE - Duration::from_millis(10)).await;
-    assert!(!connection.is_closed());
+    assert!(connection.is_open());
     tokio::time::sleep(Duration::from_millis(20)).await;
-    assert!(connection.is_closed());
+    assert!(!connection.is_open());
+}
+
+#[tokio::test(start_paused = true)]
+async fn fw54_a_connection_that_is_closed_leaves_its_socket_at_once() {
+    let start = tokio::time::Instant::now();
+    let (near, mut far) = tokio::io::duplex(4096);
+    let connections = idle();
+    connections.keep(near).close();
+    assert_eq!(far.read(&mut [0]).await.unwrap(), 0);
+    assert!(start.elapsed() < IDLE, "it does not wait to be idle");
+}
+
+#[tokio::test]
+async fn fw54_a_connection_that_drains_keeps_its_place_among_32() {
+    let (near, _far) = tokio::io::duplex(4096);
+    let connections = idle();
+    let connection = connections.keep(near);
+    let _waits = connections.place(0, query, now()).unwrap();
+    connection.retire();
+    assert!(connections.place(0, query, now()).is_none());
+    connections.close_finished();
+    assert_eq!(connections.open().len(), 1);
+    connection.close();
+    connections.close_finished();
+    assert_eq!(connections.open().len(), 0);
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@
 //! of `--node-cidr-mask-size-ipv6`), so that one Pod could use up the share of all its neighbours, while a Pod itself
 //! has a single address.
 //!
-//! `choose` walks all permits, at most 4,096 of them: some ten microseconds, and only when a limit is reached; what
+//! `choose` walks all permits (4,096 by default): some ten microseconds, and only when a limit is reached; what
 //! happens per query is a few stores.
 
 mod choose;

@@ -26,7 +26,7 @@ pub enum Cached {
         octets: usize,
         /// Whether it has expired.
         origin: Origin,
-        /// An upstream is to be asked as well, to refresh the cache and not for this client (CA30).
+        /// The caller also asks an upstream, which refreshes the cache; this client does not wait for it (CA30).
         refresh: bool,
     },
     /// Upstreams are to be asked. An expired reply is the answer if that takes too long or fails (CA40); a fresh one is the

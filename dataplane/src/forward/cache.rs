@@ -64,7 +64,7 @@ pub enum Found {
         relayed: Relayed,
         /// How old it is.
         freshness: Freshness,
-        /// An upstream is to be asked as well: before a stale reply is written (CA40), behind a fresh one (CA30).
+        /// The caller also asks an upstream: before it writes a stale reply (CA40), after it wrote a fresh one (CA30).
         refresh: bool,
     },
 }

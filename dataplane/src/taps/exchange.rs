@@ -41,15 +41,15 @@ pub struct Exchange<'a> {
 }
 
 impl Default for Exchange<'_> {
-    /// Of nobody and about nothing.
+    /// Empty: no query, no reply, and the unspecified address for both sides.
     fn default() -> Self {
-        let nobody = SocketAddr::from(([0, 0, 0, 0], 0));
+        let unspecified = SocketAddr::from(([0, 0, 0, 0], 0));
         Exchange {
             side: Side::Client,
             at: Duration::ZERO,
             took: Duration::ZERO,
-            client: nobody,
-            server: nobody,
+            client: unspecified,
+            server: unspecified,
             over: ServedOver::Udp,
             answered: Answered { reason: Reason::Found, origin: Origin::Own },
             query: &[],

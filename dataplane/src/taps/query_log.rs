@@ -103,7 +103,7 @@ impl QueryLog {
         }
     }
 
-    /// Sleeps until the buffers are to be taken; returns the flushes asked for by then.
+    /// Sleeps until it is time to take the buffers; returns the number of flushes requested by then.
     fn wait(&self) -> u64 {
         let state = self.state();
         let state = match state.is_on {
@@ -138,7 +138,7 @@ impl QueryLog {
         state.asked += 1;
         let mine = state.asked;
         self.changed.notify_all();
-        // A timeout means that nobody reads; the process must end all the same.
+        // After a timeout the reader is slow or gone; the process ends without it.
         let _ = self.changed.wait_timeout_while(state, within, |state| state.done < mine);
     }
 

@@ -258,7 +258,7 @@ fn needs_pods(plan: &RolloutPlan, written: &Current, observed: &Observed) -> boo
     written.state.needs_pods && !is_settled
 }
 
-/// What is written now, where nothing is to be written.
+/// The plan that repeats what is in the cluster, so that nothing is written.
 pub fn untouched(observed: &Observed, desired_revision: String) -> RolloutPlan {
     let Current { stable, format: _, state, is_foreign: _ } = Current::read(observed);
     RolloutPlan {

@@ -45,7 +45,7 @@ pub struct Observed {
     /// Pods of this ClusterDNS, by label.
     pub pods: Vec<Pod>,
     /// Pods that the selector of the Service, without our own key, picks and that are not ours: the other DNS server's.
-    /// Listed only where the Service is to be left to them.
+    /// Listed only when the Service goes back to them.
     pub foreign_pods: Vec<Pod>,
     /// What our ready pods said when last asked, by pod uid.
     pub pod_reports: BTreeMap<String, PodReport>,

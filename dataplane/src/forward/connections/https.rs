@@ -174,7 +174,9 @@ mod tests {
 
     use hyper::service::service_fn;
     use hyper_util::rt::TokioExecutor;
+    use tokio::task::JoinHandle;
 
+    use super::super::Connections;
     use super::super::tests::{idle, query};
     use super::*;
 
@@ -192,14 +194,20 @@ mod tests {
         let _ = server.serve_connection(TokioIo::new(io), answer).await;
     }
 
-    #[tokio::test]
-    async fn fw54_a_server_that_takes_no_request_bodies_keeps_no_connection_open() {
+    /// A pool, its one connection to such a server, and the server, which ends with the connection.
+    async fn connected() -> (Arc<Connections>, Arc<Connection>, JoinHandle<()>) {
         let (near, far) = tokio::io::duplex(4096);
         let server = tokio::spawn(answers_early(far));
         let (sender, driver, end) = begin(near).await.unwrap();
         let connections = idle();
         let (connection, queries) = connections.add(end.disarm());
         tokio::spawn(carry(Arc::clone(&connection), sender, driver, "https://a/".into(), queries));
+        (connections, connection, server)
+    }
+
+    #[tokio::test]
+    async fn fw54_a_server_that_takes_no_request_bodies_keeps_no_connection_open() {
+        let (connections, connection, server) = connected().await;
         for _ in 0..8 {
             let place = connections.place(0, query, now()).unwrap();
             place.reply().await.unwrap();
@@ -210,12 +218,7 @@ mod tests {
 
     #[tokio::test]
     async fn fw54_requests_that_a_server_does_not_take_are_bounded() {
-        let (near, far) = tokio::io::duplex(4096);
-        let server = tokio::spawn(answers_early(far));
-        let (sender, driver, end) = begin(near).await.unwrap();
-        let connections = idle();
-        let (connection, queries) = connections.add(end.disarm());
-        tokio::spawn(carry(Arc::clone(&connection), sender, driver, "https://a/".into(), queries));
+        let (connections, _, server) = connected().await;
         let mut replies = 0;
         while let Some(place) = connections.place(0, query, now()) {
             replies += usize::from(place.reply().await.is_ok());

@@ -55,7 +55,10 @@ async fn run(args: &Run) -> anyhow::Result<()> {
     let mut elector = Elector::new(client.clone(), &args.namespace, &name, leadership.clone());
     tokio::select! {
         () = elector.acquire() => metrics.leads(true),
-        () = stop.clone() => return Ok(()),
+        () = stop.clone() => {
+            elector.release().await;
+            return Ok(());
+        }
     }
 
     let writes = Writes::new(leadership, metrics.clone());

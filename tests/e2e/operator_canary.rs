@@ -162,16 +162,19 @@ impl Watch {
                 let of_it =
                     ListParams::default().labels(&format!("clusterdns.dev/instance={NAME}"));
                 let Ok(pods) = pods.list(&of_it).await else { continue };
-                let mut running = Tried::new();
-                for pod in &pods.items {
-                    let Ok(said) = config_of(pod) else { continue };
-                    let revision = said["revision"].as_str().unwrap_or_default().to_owned();
-                    running.entry(revision).or_default().insert(pod.name_any());
+                // Asked one after the other, a pod can have stopped before the next one starts: what both passes saw of
+                // all pods, they ran at the same time.
+                let (mut running, again) = (asked(&pods.items), asked(&pods.items));
+                let mut at_once = running.clone();
+                for (revision, names) in &mut at_once {
+                    names.retain(|name| again.get(revision).is_some_and(|it| it.contains(name)));
                 }
                 // Read after the pods were asked: what is not stable yet now, none of them ran as such.
                 let Some(stable) = stable_of(&client).await else { continue };
-                running.retain(|revision, _| *revision != stable && *revision != stable_before);
-                let count = running.values().map(BTreeSet::len).sum();
+                for seen in [&mut running, &mut at_once] {
+                    seen.retain(|revision, _| *revision != stable && *revision != stable_before);
+                }
+                let count = at_once.values().map(BTreeSet::len).sum();
                 let mut most = most.lock().expect("no panic");
                 *most = (*most).max(count);
                 for (revision, pods) in running {
@@ -197,6 +200,17 @@ impl Drop for Watch {
     fn drop(&mut self) {
         self.watching.abort();
     }
+}
+
+/// What each pod says that it runs, asked one after the other.
+fn asked(pods: &[Pod]) -> Tried {
+    let mut running = Tried::new();
+    for pod in pods {
+        let Ok(said) = config_of(pod) else { continue };
+        let revision = said["revision"].as_str().unwrap_or_default().to_owned();
+        running.entry(revision).or_default().insert(pod.name_any());
+    }
+    running
 }
 
 async fn stable_of(client: &Client) -> Option<String> {

@@ -47,6 +47,8 @@ pub struct Elector {
     seen: Option<Seen>,
     /// Of the Lease as it was last seen: what others write there stays.
     metadata: ObjectMeta,
+    /// A write that makes us the holder was sent. Its answer may never have been read.
+    may_hold: bool,
     leadership: Arc<Leadership>,
 }
 
@@ -67,6 +69,7 @@ impl Elector {
             owner: None,
             seen: None,
             metadata: ObjectMeta::default(),
+            may_hold: false,
             leadership,
         }
     }
@@ -101,16 +104,41 @@ impl Elector {
         }
     }
 
-    /// Gives the lease back, so that another leads at once.
+    /// Releases the lease, so that another operator leads at once. An attempt may have been cancelled before: its write can
+    /// be in the record although no answer was read.
     pub async fn release(&mut self) {
         self.leadership.lost();
-        let Some(seen) = self.seen.take().filter(|seen| seen.holder == self.me) else { return };
-        // One second: client-go's way to say that it is free.
-        let spec = spec("", Duration::from_secs(1), seen.transitions);
-        match timeout(ATTEMPT, self.write(Some(&seen.version), spec)).await {
-            Ok(Ok(_)) => tracing::info!("released the lease {NAME}"),
+        if !self.may_hold {
+            return;
+        }
+        match timeout(ATTEMPT, self.try_release()).await {
+            Ok(Ok(true)) => tracing::info!("released the lease {NAME}"),
+            Ok(Ok(false)) => {}
             Ok(Err(error)) => tracing::warn!("cannot release the lease {NAME}: {error:#}"),
             Err(_) => tracing::warn!("cannot release the lease {NAME}: no answer"),
+        }
+    }
+
+    /// False: this process does not hold it. A conflict means that a write of ours arrived late: read, and try again.
+    async fn try_release(&mut self) -> kube::Result<bool> {
+        let mut is_known = self.is_mine();
+        loop {
+            if !is_known {
+                let lease = self.leases.get_opt(NAME).await?;
+                self.observe(lease, self.leadership.now());
+            }
+            let Some(seen) = self.seen.as_ref().filter(|seen| seen.holder == self.me) else {
+                return Ok(false);
+            };
+            // One second: client-go's way to say that it is free.
+            let spec = spec("", Duration::from_secs(1), seen.transitions);
+            match self.write(Some(&seen.version), spec).await {
+                Ok(_) => return Ok(true),
+                Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => {
+                    is_known = false;
+                }
+                Err(error) => return Err(error),
+            }
         }
     }
 
@@ -153,6 +181,7 @@ impl Elector {
                 (Some(version), transitions)
             }
         };
+        self.may_hold = true;
         match self.write(version.as_deref(), spec(&self.me, DURATION, transitions)).await {
             Ok(lease) => {
                 self.observe(Some(lease), started);
@@ -222,3 +251,6 @@ fn random() -> u64 {
 fn jitter(most: Duration) -> Duration {
     most.mul_f64((random() % 1_000) as f64 / 1_000.0)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+//! O8: an operator that ends in order leaves a free lease, also when its last attempt was cancelled.
+
+use std::convert::Infallible;
+use std::sync::Mutex;
+
+use http_body_util::BodyExt;
+use hyper::{Method, Request, Response, StatusCode};
+use kube::client::Body;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use super::*;
+
+/// One Lease with optimistic concurrency, as an API server keeps it.
+#[derive(Default)]
+struct Server {
+    lease: Mutex<Option<Value>>,
+    /// Writes that are applied from now on, and of which no answer is sent.
+    is_mute: Mutex<bool>,
+    applied: Notify,
+}
+
+impl Server {
+    fn client(self: &Arc<Self>) -> Client {
+        let server = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let server = server.clone();
+            async move { Ok::<_, Infallible>(server.answer(request).await) }
+        });
+        Client::new(service, "dns")
+    }
+
+    async fn answer(&self, request: Request<Body>) -> Response<Body> {
+        if request.uri().path().contains("selfsubjectreviews") {
+            return reply(StatusCode::NOT_FOUND, &json!({}));
+        }
+        if request.method() == Method::GET {
+            let lease = self.lease.lock().unwrap().clone();
+            return lease.map_or_else(
+                || reply(StatusCode::NOT_FOUND, &json!({})),
+                |lease| reply(StatusCode::OK, &lease),
+            );
+        }
+        let body = request.into_body().collect().await.expect("a body").to_bytes();
+        let mut written: Value = serde_json::from_slice(&body).expect("JSON");
+        let is_released = written["spec"]["holderIdentity"] == "";
+        {
+            let mut lease = self.lease.lock().unwrap();
+            let version = lease.as_ref().map(|it| it["metadata"]["resourceVersion"].clone());
+            if version.as_ref().is_some_and(|held| written["metadata"]["resourceVersion"] != *held)
+            {
+                return reply(StatusCode::CONFLICT, &json!({}));
+            }
+            let version = version.and_then(|held| held.as_str()?.parse::<u64>().ok()).unwrap_or(0);
+            written["metadata"]["resourceVersion"] = json!((version + 1).to_string());
+            *lease = Some(written.clone());
+        }
+        if *self.is_mute.lock().unwrap() && !is_released {
+            self.applied.notify_one();
+            std::future::pending::<()>().await;
+        }
+        reply(StatusCode::OK, &written)
+    }
+
+    fn holder(&self) -> Value {
+        self.lease.lock().unwrap().as_ref().expect("a Lease")["spec"]["holderIdentity"].clone()
+    }
+}
+
+fn reply(status: StatusCode, body: &Value) -> Response<Body> {
+    let body = match status.is_success() {
+        true => body.clone(),
+        false => json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": status.to_string(), "reason": if status == StatusCode::CONFLICT { "Conflict" } else { "NotFound" }, "code": status.as_u16()}),
+    };
+    let mut response = Response::new(Body::from(body.to_string().into_bytes()));
+    *response.status_mut() = status;
+    response
+}
+
+fn elector(server: &Arc<Server>) -> Elector {
+    let leadership = Arc::new(Leadership::new(Instant::now));
+    Elector::new(server.client(), "dns", "operator-0", leadership)
+}
+
+#[tokio::test(start_paused = true)]
+async fn o8_a_renewal_that_was_cancelled_does_not_keep_the_lease() {
+    let server = Arc::new(Server::default());
+    let mut elector = elector(&server);
+    elector.acquire().await;
+    *server.is_mute.lock().unwrap() = true;
+    tokio::select! {
+        _ = elector.hold() => panic!("the renewal has no answer"),
+        () = server.applied.notified() => {}
+    }
+    assert_ne!(server.holder(), "");
+    elector.release().await;
+    assert_eq!(server.holder(), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn o8_an_operator_that_is_stopped_while_it_takes_the_lease_does_not_keep_it() {
+    let server = Arc::new(Server::default());
+    *server.is_mute.lock().unwrap() = true;
+    let mut elector = elector(&server);
+    tokio::select! {
+        () = elector.acquire() => panic!("the write has no answer"),
+        () = server.applied.notified() => {}
+    }
+    assert_ne!(server.holder(), "");
+    elector.release().await;
+    assert_eq!(server.holder(), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn o8_the_lease_of_another_operator_is_left_alone() {
+    let server = Arc::new(Server::default());
+    let mut first = elector(&server);
+    first.acquire().await;
+    let held = server.holder();
+    let mut second = elector(&server);
+    assert!(!second.attempt().await.expect("an answer"));
+    second.release().await;
+    assert_eq!(server.holder(), held);
+}

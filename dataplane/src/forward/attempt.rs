@@ -6,8 +6,9 @@ use std::sync::Arc;
 use dataplane_core::{Discard, LookupKey, QueryForm, RelayError, Relayed, TtlCaps, Verdict};
 
 use super::connections;
+use super::plan::Transport;
 use super::random;
-use super::server::{Server, Transport};
+use super::server::Server;
 use super::shown::Shown;
 use super::sockets::{self, Arrival};
 
@@ -62,7 +63,7 @@ async fn over_udp(question: Question<'_>, server: &Arc<Server>, form: QueryForm)
     let key = question.key;
     let mut shown = Shown::new(server, Transport::Udp);
     let query = |id| shown.sent(key.upstream_query_as(id, form).wire);
-    let mut exchange = match sockets::send(server, query) {
+    let mut exchange = match sockets::send(&server.pool, query) {
         Ok(Some(exchange)) => exchange,
         Ok(None) => return Outcome::NoPort,
         Err(_) => return Outcome::Unreachable,
@@ -97,7 +98,9 @@ async fn over_connection(question: Question<'_>, server: &Arc<Server>, form: Que
     let key = question.key;
     let mut shown = Shown::new(server, Transport::Connection);
     let query = |id| shown.sent(key.upstream_query_as(id, form).wire);
-    let Ok(reply) = connections::ask(server, query).await else { return Outcome::Unreachable };
+    let Ok(reply) = connections::ask(&server.connections, query).await else {
+        return Outcome::Unreachable;
+    };
     shown.came(&reply.octets);
     match key.judge_as(reply.id, form, &reply.octets, question.caps) {
         Verdict::Good(relayed) => Outcome::Good(relayed.older_by(reply.age_s)),

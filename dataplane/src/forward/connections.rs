@@ -22,7 +22,6 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::HandshakeKind;
 use tokio_util::sync::CancellationToken;
 
-use super::server::{Identity, Server};
 use super::{now, random};
 pub(super) use counts::Counted;
 use counts::Counts;
@@ -153,8 +152,10 @@ impl Reply {
 ///
 /// # Errors
 /// No connection can be made, two broke, or the reply is none.
-pub(super) async fn ask(server: &Server, query: impl Fn(u16) -> Vec<u8>) -> Result<Reply, Failure> {
-    let connections = &server.connections;
+pub(super) async fn ask(
+    connections: &Arc<Connections>,
+    query: impl Fn(u16) -> Vec<u8>,
+) -> Result<Reply, Failure> {
     let mut broken = 0;
     if let Some(place) = connections.place(0, &query, now()) {
         let connection = Arc::clone(&place.connection);
@@ -191,9 +192,9 @@ impl Place {
 
 impl Connections {
     /// None is open yet. `client` belongs to the encrypted transports.
-    pub(super) fn new(identity: &Identity, client: Option<Client>) -> Connections {
+    pub(super) fn new(address: SocketAddr, client: Option<Client>) -> Connections {
         Connections {
-            address: identity.address,
+            address,
             client,
             open: Mutex::default(),
             turn: Arc::default(),

@@ -5,14 +5,41 @@ use std::time::{Duration, Instant};
 
 use crds::config::Policy;
 
-use super::server::{Standing, Transport};
-
 /// Sends in one lookup (FW23).
 pub(super) const MAX_SENDS: usize = 8;
 /// UDP sends to one server, before it is asked over TCP once; sends to a server that has streams only (FW23).
 const MAX_SENDS_PER_SERVER: usize = 3;
 /// One in so many lookups of the policy `Fastest` has a random order, to explore (FW22: 5 %).
 const EXPLORE: u64 = 20;
+
+/// What a query is sent over: datagrams, or a connection of the server's transport (TCP for UDP servers). So nothing that
+/// plans a lookup can choose clear text for an encrypted server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Transport {
+    Udp,
+    Connection,
+}
+
+/// How a server is ranked within its group (FW22), best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Standing {
+    Healthy,
+    /// It answers with errors only.
+    Failing,
+    /// It does not answer.
+    Down,
+}
+
+impl Standing {
+    /// As `/upstreams` and metrics call it.
+    pub(super) const fn label(self) -> &'static str {
+        match self {
+            Standing::Healthy => "healthy",
+            Standing::Failing => "failing",
+            Standing::Down => "down",
+        }
+    }
+}
 
 /// Times of a lookup (FW23, FW24).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

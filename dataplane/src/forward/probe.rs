@@ -7,7 +7,8 @@ use dataplane_core::{LookupKey, Name, TtlCaps};
 use tokio::time::{sleep_until, timeout};
 
 use super::attempt::{self, Outcome, Question};
-use super::server::{Heard, Server, Transport};
+use super::plan::Transport;
+use super::server::{Heard, Server};
 use super::upstreams::{Group, Upstreams};
 use super::{now, random};
 use crate::state::State;
@@ -53,7 +54,7 @@ pub(super) fn probe_due(upstreams: &Upstreams, now: Instant) -> Instant {
             Some(at) => next = next.min(at),
             None => {}
         }
-        server.pool.sweep(server, now);
+        server.pool.sweep(now);
     }
     upstreams.registry.sweep_former(now);
     next

@@ -8,8 +8,10 @@ use std::time::Instant;
 use crds::config::GroupOptions;
 use dataplane_core::{ServerCounters, TtlCaps};
 
+use super::common::Common;
 use super::connections::Client;
-use super::server::{Common, Identity, Server};
+use super::server::Server;
+use super::server_identity::ServerIdentity;
 
 /// Servers no longer configured that are remembered, in case they come back.
 const MAX_FORMER: usize = 256;
@@ -40,7 +42,7 @@ struct Known {
 pub(super) struct Route {
     /// `upstreams`, or the stub domain.
     pub(super) name: String,
-    pub(super) servers: Vec<Identity>,
+    pub(super) servers: Vec<ServerIdentity>,
     pub(super) options: GroupOptions,
     /// Kept replies were capped by these.
     pub(super) caps: TtlCaps,
@@ -72,7 +74,11 @@ impl Registry {
 
 impl Taking<'_> {
     /// The server of this identity: the one there is, else a new one that uses `client` for handshakes.
-    pub(super) fn server(&mut self, identity: Identity, client: Option<Client>) -> Arc<Server> {
+    pub(super) fn server(
+        &mut self,
+        identity: ServerIdentity,
+        client: Option<Client>,
+    ) -> Arc<Server> {
         let is_same = |server: &&Arc<Server>| server.identity == identity;
         if let Some(taken) = self.servers.iter().find(is_same) {
             return Arc::clone(taken);
@@ -133,7 +139,7 @@ impl Registry {
     /// Closes the sockets that former servers left open, as those of the present ones (FW10).
     pub(super) fn sweep_former(&self, now: Instant) {
         for server in &self.known().former {
-            server.pool.sweep(server, now);
+            server.pool.sweep(now);
         }
     }
 

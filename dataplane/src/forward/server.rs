@@ -14,87 +14,35 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use crds::config;
-use dataplane_core::{Discard, ServerCounters};
-use tokio::sync::Notify;
+use dataplane_core::ServerCounters;
 
+use super::common::Common;
 use super::connections::{Client, Connections, Counted};
 use super::now;
-use super::plan::Candidate;
-use super::ports::{Ports, ServerId};
+use super::plan::{Candidate, Standing, Transport};
+use super::ports::ServerId;
+use super::server_identity::ServerIdentity;
 use super::sockets::Pool;
 use crate::histogram::{Distribution, Durations, QUERY_BOUNDS};
 use crate::rcode;
-use crate::taps::Taps;
 use edns::Edns;
 use health::Health;
 use latency::Latency;
 use loops::Loops;
 use window::Window;
 
-pub(super) use health::{Heard, Standing};
+pub(super) use health::Heard;
 pub(super) use sent::Sent;
-
-/// What a query is sent over: datagrams, or a connection of the server's transport (TCP for UDP servers). So nothing that
-/// plans a lookup can choose clear text for an encrypted server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Transport {
-    Udp,
-    Connection,
-}
-
-/// What makes a server another one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Identity {
-    pub(super) address: SocketAddr,
-    pub(super) transport: config::Transport,
-    /// The name and the authorities that it must prove to have.
-    pub(super) tls: Option<config::ServerTls>,
-}
-
-/// What all servers of the process share.
-#[derive(Debug, Default)]
-pub(super) struct Common {
-    ports: Mutex<Ports>,
-    /// A probe may be due.
-    pub(super) woken: Notify,
-    discards: [AtomicU64; Discard::ALL.len()],
-    /// Queries that drew one of the open sockets, as the bound of ports was reached (FW10).
-    shared_draws: AtomicU64,
-    /// Who wants to see what is asked and answered.
-    pub(super) taps: Arc<Taps>,
-}
-
-impl Common {
-    pub(super) fn ports(&self) -> MutexGuard<'_, Ports> {
-        self.ports.lock().expect("nothing panics while it counts")
-    }
-
-    pub(super) fn discard(&self, reason: Discard) {
-        self.discards[reason as usize].fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn discarded(&self, reason: Discard) -> u64 {
-        self.discards[reason as usize].load(Ordering::Relaxed)
-    }
-
-    pub(super) fn drew_shared(&self) {
-        self.shared_draws.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn shared_draws(&self) -> u64 {
-        self.shared_draws.load(Ordering::Relaxed)
-    }
-}
 
 /// A server and all that is known of it.
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) id: ServerId,
-    pub(super) identity: Identity,
+    pub(super) identity: ServerIdentity,
     /// Sent and failed, as `servers.bind.` shows them; shared by servers at one address.
     pub(super) counters: Arc<ServerCounters>,
     pub(super) common: Arc<Common>,
-    pub(super) pool: Pool,
+    pub(super) pool: Arc<Pool>,
     pub(super) connections: Arc<Connections>,
     state: Mutex<State>,
     /// How often it came back after it had been down.
@@ -133,18 +81,18 @@ pub(super) struct Seen {
 impl Server {
     pub(super) fn new(
         id: ServerId,
-        identity: Identity,
+        identity: ServerIdentity,
         client: Option<Client>,
         counters: Arc<ServerCounters>,
         common: Arc<Common>,
     ) -> Server {
         Server {
             id,
-            connections: Arc::new(Connections::new(&identity, client)),
+            connections: Arc::new(Connections::new(identity.address, client)),
+            pool: Arc::new(Pool::new(id, identity.address, Arc::clone(&common))),
             identity,
             counters,
             common,
-            pool: Pool::default(),
             state: Mutex::default(),
             recoveries: AtomicU64::new(0),
             heard: Default::default(),
@@ -327,7 +275,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.pool.close_all(self, now());
+        self.pool.close_all(now());
     }
 }
 

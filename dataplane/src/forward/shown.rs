@@ -6,7 +6,8 @@ use std::sync::OnceLock;
 use crds::config;
 use dataplane_core::Reason;
 
-use super::server::{Server, Transport};
+use super::plan::Transport;
+use super::server::Server;
 use crate::origin::{Answered, Origin, ServedOver};
 use crate::taps::{Began, Exchange, Side};
 

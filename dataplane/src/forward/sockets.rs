@@ -14,8 +14,8 @@ use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-use super::ports::{Draw, REST};
-use super::server::Server;
+use super::common::Common;
+use super::ports::{Draw, REST, ServerId};
 use super::{now, random};
 
 /// Random ports tried before the system chooses one.
@@ -29,9 +29,12 @@ const MAX_AGE: Duration = Duration::from_secs(300);
 /// Datagrams that wait for one query on a shared socket; more are dropped.
 const MAX_WAITING: usize = 4;
 
-/// The open sockets of one server that later queries may share.
-#[derive(Debug, Default)]
+/// What sockets towards one server need, and the open ones that later queries may share.
+#[derive(Debug)]
 pub(super) struct Pool {
+    server: ServerId,
+    address: SocketAddr,
+    common: Arc<Common>,
     /// The oldest first.
     open: Mutex<Vec<Arc<Port>>>,
     /// When those that were closed will have rested.
@@ -67,7 +70,7 @@ pub(super) enum Arrival {
 /// A query on its way, and where its reply comes.
 #[derive(Debug)]
 pub(super) enum Exchange {
-    Own { socket: UdpSocket, id: u16, server: Arc<Server> },
+    Own { socket: UdpSocket, id: u16, pool: Arc<Pool> },
     Shared { place: SharedPort, arrivals: mpsc::Receiver<Arrival> },
 }
 
@@ -87,52 +90,38 @@ impl Drop for SharedPort {
 /// Sends the query that `query` writes for an id; `None` if no port is left (FW10). The datagram leaves before the
 /// runtime knows a new socket: its readiness to write would cost a turn of the event loop.
 pub(super) fn send(
-    server: &Arc<Server>,
+    pool: &Arc<Pool>,
     query: impl Fn(u16) -> Vec<u8>,
 ) -> io::Result<Option<Exchange>> {
-    send_at(server, query, now())
+    send_at(pool, query, now())
 }
 
 fn send_at(
-    server: &Arc<Server>,
+    pool: &Arc<Pool>,
     query: impl Fn(u16) -> Vec<u8>,
     now: Instant,
 ) -> io::Result<Option<Exchange>> {
-    let drawn = server.common.ports().draw(server.id, now);
+    let drawn = pool.common.ports().draw(pool.server, now);
     match drawn {
         Draw::Own => {
             let id = random() as u16;
-            let socket = registered(server, opened(server)?, now)?;
-            send_now(&socket, &query(id))
-                .inspect_err(|_| server.common.ports().closed(server.id, now))?;
-            Ok(Some(Exchange::Own { socket, id, server: Arc::clone(server) }))
+            let socket = pool.registered(pool.opened()?, now)?;
+            send_now(&socket, &query(id)).inspect_err(|_| pool.closed(now))?;
+            Ok(Some(Exchange::Own { socket, id, pool: Arc::clone(pool) }))
         }
         Draw::Pooled => {
-            let socket = registered(server, opened(server)?, now)?;
-            let port = server.pool.add(server, socket, now);
+            let socket = pool.registered(pool.opened()?, now)?;
+            let port = pool.add(socket, now);
             ask(port, query, now).map(Some)
         }
-        Draw::Shared => match server.pool.draw(random()) {
+        Draw::Shared => match pool.draw(random()) {
             Some(port) => {
-                server.common.drew_shared();
+                pool.common.drew_shared();
                 ask(port, query, now).map(Some)
             }
             None => Ok(None),
         },
     }
-}
-
-fn opened(server: &Server) -> io::Result<std::net::UdpSocket> {
-    let socket = bind(server.address()).and_then(|socket| {
-        socket.connect(server.address())?;
-        socket.set_nonblocking(true)?;
-        Ok(socket)
-    });
-    socket.inspect_err(|_| server.common.ports().failed(server.id))
-}
-
-fn registered(server: &Server, socket: std::net::UdpSocket, now: Instant) -> io::Result<UdpSocket> {
-    UdpSocket::from_std(socket).inspect_err(|_| server.common.ports().closed(server.id, now))
 }
 
 /// Without asking the runtime whether the socket is ready: a full buffer is a lost datagram.
@@ -178,8 +167,8 @@ impl Exchange {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
-        if let Exchange::Own { server, .. } = self {
-            server.common.ports().closed(server.id, now());
+        if let Exchange::Own { pool, .. } = self {
+            pool.closed(now());
         }
     }
 }
@@ -218,11 +207,36 @@ async fn wait(socket: &UdpSocket) -> io::Result<()> {
 }
 
 impl Pool {
+    /// No socket is open yet.
+    pub(super) fn new(server: ServerId, address: SocketAddr, common: Arc<Common>) -> Pool {
+        let (open, resting) = (Mutex::default(), Mutex::default());
+        Pool { server, address, common, open, resting }
+    }
+
+    /// A socket for the port that was drawn.
+    fn opened(&self) -> io::Result<std::net::UdpSocket> {
+        let socket = bind(self.address).and_then(|socket| {
+            socket.connect(self.address)?;
+            socket.set_nonblocking(true)?;
+            Ok(socket)
+        });
+        socket.inspect_err(|_| self.common.ports().failed(self.server))
+    }
+
+    fn registered(&self, socket: std::net::UdpSocket, now: Instant) -> io::Result<UdpSocket> {
+        UdpSocket::from_std(socket).inspect_err(|_| self.closed(now))
+    }
+
+    /// A port of this server was closed: it rests.
+    fn closed(&self, now: Instant) {
+        self.common.ports().closed(self.server, now);
+    }
+
     fn open(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Port>>> {
         self.open.lock().expect("nothing panics while it holds this")
     }
 
-    fn add(&self, server: &Arc<Server>, socket: UdpSocket, now: Instant) -> Arc<Port> {
+    fn add(&self, socket: UdpSocket, now: Instant) -> Arc<Port> {
         let asked = Asked { waiting: HashMap::new(), latest: now };
         let port = Arc::new(Port {
             socket,
@@ -230,7 +244,7 @@ impl Pool {
             opened: now,
             reader: Mutex::default(),
         });
-        let common = Arc::clone(&server.common);
+        let common = Arc::clone(&self.common);
         let reader = tokio::spawn(read(Arc::clone(&port), move || common.discard(Discard::Id)));
         *port.reader.lock().expect("nothing panics here") = Some(reader.abort_handle());
         self.open().push(Arc::clone(&port));
@@ -246,7 +260,7 @@ impl Pool {
 
     /// Closes sockets that no query used for a while, and those that are too old. Closed ports rest, and cannot be
     /// opened for so long: those that rest never outnumber those that queries can draw, unless others can be opened.
-    pub(super) fn sweep(&self, server: &Server, now: Instant) {
+    pub(super) fn sweep(&self, now: Instant) {
         let mut open = self.open();
         let mut resting = self.resting.lock().expect("nothing panics while it holds this");
         while resting.front().is_some_and(|until| *until <= now) {
@@ -255,15 +269,15 @@ impl Pool {
         if open.is_empty() {
             return;
         }
-        let mut ports = server.common.ports();
+        let mut ports = self.common.ports();
         let half = ((open.len() + resting.len()) / 2).saturating_sub(resting.len());
-        let mut may_close = half.max(ports.free(server.id, now));
+        let mut may_close = half.max(ports.free(self.server, now));
         open.retain(|port| {
             let closes = may_close > 0 && port.is_over(now);
             if closes {
                 may_close -= 1;
                 port.close();
-                ports.closed(server.id, now);
+                ports.closed(self.server, now);
                 resting.push_back(now + REST);
             }
             !closes
@@ -271,12 +285,12 @@ impl Pool {
     }
 
     /// Closes every socket: the server is gone.
-    pub(super) fn close_all(&self, server: &Server, now: Instant) {
+    pub(super) fn close_all(&self, now: Instant) {
         let open = std::mem::take(&mut *self.open());
-        let mut ports = server.common.ports();
+        let mut ports = self.common.ports();
         for port in open {
             port.close();
-            ports.closed(server.id, now);
+            ports.closed(self.server, now);
         }
     }
 

@@ -12,7 +12,8 @@ use super::cache;
 use super::connections::Client;
 use super::registry::{Registry, Route, RouteId, RouteState, Taking};
 use super::resolv_conf::ResolvConf;
-use super::server::{Identity, Server};
+use super::server::Server;
+use super::server_identity::ServerIdentity;
 use crate::taps::Taps;
 
 /// Port of DNS, for the servers of resolv.conf.
@@ -243,7 +244,7 @@ impl Reading<'_, '_> {
     ) -> Group {
         let stub_domain = format!("stub domain {name}");
         let place = if name == DEFAULT_GROUP { name } else { &stub_domain };
-        let usable: Vec<(Identity, Option<Client>)> =
+        let usable: Vec<(ServerIdentity, Option<Client>)> =
             servers.iter().filter_map(|server| self.usable(place, server)).collect();
         let GroupOptions { policy, case_randomisation, limits, cache } = options;
         let max_s = self.config.cache.max_ttl_seconds;
@@ -277,10 +278,10 @@ impl Reading<'_, '_> {
         &mut self,
         place: &str,
         server: &config::Server,
-    ) -> Option<(Identity, Option<Client>)> {
+    ) -> Option<(ServerIdentity, Option<Client>)> {
         let config::Server { ip, port, transport, tls } = server;
         let address = SocketAddr::new(*ip, *port);
-        let identity = Identity { address, transport: *transport, tls: tls.clone() };
+        let identity = ServerIdentity { address, transport: *transport, tls: tls.clone() };
         match Client::new(&identity) {
             Ok(client) => Some((identity, client)),
             Err(why) => {

@@ -6,9 +6,7 @@ use super::*;
 
 pub(super) fn idle() -> Arc<Connections> {
     let address = SocketAddr::from(([192, 0, 2, 1], 53));
-    let transport = crds::config::Transport::Tcp;
-    let identity = Identity { address, transport, tls: None };
-    Arc::new(Connections::new(&identity, None))
+    Arc::new(Connections::new(address, None))
 }
 
 fn answer(connection: &Connection, id: u16, now: Instant) -> bool {

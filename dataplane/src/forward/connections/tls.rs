@@ -16,7 +16,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use super::Failure;
 use super::sessions::Sessions;
-use crate::forward::server::Identity;
+use crate::forward::server_identity::ServerIdentity;
 
 /// Our side of handshakes with one server.
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ impl Client {
     ///
     /// # Errors
     /// The name or the authorities cannot be used; what and why, for a person.
-    pub(in crate::forward) fn new(identity: &Identity) -> Result<Option<Client>, String> {
+    pub(in crate::forward) fn new(identity: &ServerIdentity) -> Result<Option<Client>, String> {
         let (versions, protocol): (&[_], &[u8]) = match identity.transport {
             Transport::Udp | Transport::Tcp => return Ok(None),
             Transport::Tls => (&[&TLS13, &TLS12], b"dot"),

@@ -3,6 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::forward::plan::Standing;
+
 /// Consecutive sends without a valid reply that start a probe (FW27).
 const SILENT_SENDS: u32 = 3;
 /// Consecutive error Rcodes after which a server is failing (FW28).
@@ -15,27 +17,6 @@ const ALONE_WAIT: Duration = Duration::from_secs(1);
 const FAILING_WAIT: Duration = Duration::from_secs(5);
 /// Until the next attempt at a probe that could not be sent.
 const UNSENT_WAIT: Duration = Duration::from_secs(1);
-
-/// How a server is ranked within its group (FW22), best first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::forward) enum Standing {
-    Healthy,
-    /// It answers with errors only.
-    Failing,
-    /// It does not answer.
-    Down,
-}
-
-impl Standing {
-    /// As `/upstreams` and metrics call it.
-    pub(in crate::forward) const fn label(self) -> &'static str {
-        match self {
-            Standing::Healthy => "healthy",
-            Standing::Failing => "failing",
-            Standing::Down => "down",
-        }
-    }
-}
 
 /// What came of one send or probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

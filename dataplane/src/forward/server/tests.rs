@@ -5,7 +5,7 @@ use super::*;
 
 fn server() -> Arc<Server> {
     let address: SocketAddr = "192.0.2.1:53".parse().unwrap();
-    let identity = Identity { address, transport: config::Transport::Udp, tls: None };
+    let identity = ServerIdentity { address, transport: config::Transport::Udp, tls: None };
     let (sent, failed) = (AtomicU64::new(0), AtomicU64::new(0));
     let counters = Arc::new(ServerCounters { address, sent, failed });
     Arc::new(Server::new(1, identity, None, counters, Arc::default()))

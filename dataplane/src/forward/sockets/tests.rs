@@ -6,6 +6,7 @@ use std::path::Path;
 use crds::config::{self, Config, Group, GroupOptions};
 
 use super::*;
+use crate::forward::server::Server;
 use crate::forward::upstreams::Upstreams;
 
 /// Only so that a failure ends.
@@ -47,7 +48,7 @@ async fn fw21_a_closed_port_is_noticed_without_waiting_for_a_reply() {
     let closed = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for ports in [8192, 1] {
         let (_upstreams, server) = server(closed, ports);
-        let mut exchange = send(&server, query).unwrap().unwrap();
+        let mut exchange = send(&server.pool, query).unwrap().unwrap();
         assert!(matches!(next(&mut exchange).await, Arrival::Failed), "of {ports} ports");
     }
 }
@@ -58,7 +59,7 @@ async fn fw10_at_the_bound_queries_share_ports_and_get_their_own_replies() {
     let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let (upstreams, server) = server(far.local_addr().unwrap(), 8);
     let mut exchanges: Vec<Exchange> =
-        (0..QUERIES).map(|_| send(&server, query).unwrap().unwrap()).collect();
+        (0..QUERIES).map(|_| send(&server.pool, query).unwrap().unwrap()).collect();
     let mut asked = Vec::new();
     for _ in 0..QUERIES {
         let mut octets = [0; 8];
@@ -83,7 +84,7 @@ async fn fw13_a_stray_datagram_on_a_shared_port_is_counted_once_and_known_to_all
     let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let (upstreams, server) = server(far.local_addr().unwrap(), 1);
     let mut exchanges: Vec<Exchange> =
-        (0..3).map(|_| send(&server, query).unwrap().unwrap()).collect();
+        (0..3).map(|_| send(&server.pool, query).unwrap().unwrap()).collect();
     let (_, from) = far.recv_from(&mut [0; 8]).await.unwrap();
     let ids: BTreeSet<u16> = exchanges.iter().map(Exchange::id).collect();
     assert_eq!(ids.len(), 3, "each its own id");
@@ -99,14 +100,14 @@ async fn fw13_a_stray_datagram_on_a_shared_port_is_counted_once_and_known_to_all
 async fn fw10_a_pooled_socket_is_closed_when_nobody_used_it_for_thirty_seconds() {
     let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let (_upstreams, server) = server(far.local_addr().unwrap(), 2);
-    let exchange = send(&server, query).unwrap().unwrap();
+    let exchange = send(&server.pool, query).unwrap().unwrap();
     let start = now();
-    server.pool.sweep(&server, start + MAX_AGE);
+    server.pool.sweep(start + MAX_AGE);
     assert_eq!(server.pool.open().len(), 1, "a query waits on it");
     drop(exchange);
-    server.pool.sweep(&server, start + REST / 2);
+    server.pool.sweep(start + REST / 2);
     assert_eq!(server.pool.open().len(), 1, "it was used");
-    server.pool.sweep(&server, start + 2 * REST);
+    server.pool.sweep(start + 2 * REST);
     assert_eq!(server.pool.open().len(), 0);
 }
 
@@ -124,10 +125,10 @@ async fn fw10_a_port_is_left_to_draw_from_while_old_ones_rest() {
         let now = start + Duration::from_secs(second);
         for server in upstreams.known() {
             for _ in 0..20 {
-                let sent = send_at(server, query, now).unwrap();
+                let sent = send_at(&server.pool, query, now).unwrap();
                 assert!(sent.is_some(), "no port in second {second}");
             }
-            server.pool.sweep(server, now);
+            server.pool.sweep(now);
             let oldest = server.pool.open().first().map_or(now, |port| port.opened);
             assert!(now - oldest <= MAX_AGE + 3 * REST, "every port is closed in the end");
         }
@@ -142,7 +143,7 @@ async fn fw10_a_server_that_is_gone_gives_its_ports_back() {
     let (upstreams, server) = server(far.local_addr().unwrap(), 2);
     let common = Arc::clone(&upstreams.registry.common);
     for _ in 0..2 {
-        drop(send(&server, query).unwrap().unwrap());
+        drop(send(&server.pool, query).unwrap().unwrap());
     }
     let reader = server.pool.open()[0].reader.lock().unwrap().clone().unwrap();
     drop((upstreams, server));

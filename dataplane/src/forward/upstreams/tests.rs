@@ -122,7 +122,7 @@ async fn fw10_sockets_of_a_server_that_was_removed_are_closed_too() {
     config.limits.upstream_ports = 2;
     let upstreams = Upstreams::of(&config, Path::new(""));
     let removed = Arc::clone(&upstreams.known()[0]);
-    drop(crate::forward::sockets::send(&removed, |id| id.to_be_bytes().to_vec()).unwrap());
+    drop(crate::forward::sockets::send(&removed.pool, |id| id.to_be_bytes().to_vec()).unwrap());
     config.upstreams = config::Upstreams::None;
     let next = upstreams.next(&config, Path::new(""));
     assert_eq!(removed.pool.len(), 1);
@@ -154,7 +154,7 @@ fn fw2_encrypted_servers_are_asked_or_refused_by_name_and_never_asked_in_clear_t
     assert!(public.problems().is_empty(), "{:?}", public.problems());
     let asked_over = |server: &Arc<crate::forward::server::Server>| server.transport();
     let transports: Vec<_> = public.known().iter().map(asked_over).collect();
-    assert_eq!(transports, [crate::forward::server::Transport::Connection; 3]);
+    assert_eq!(transports, [crate::forward::plan::Transport::Connection; 3]);
     let (name, key) = ("corp-ca".to_owned(), "ca.crt".to_owned());
     let refused = [
         (config::CaBundle::Pem("no certificate".into()), "holds no certificate"),

@@ -23,7 +23,7 @@ use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
-use crate::forward::cache::Outcome;
+use crate::forward::cache::CacheResult;
 use crate::forward::{Forwarder, Limit};
 use crate::serve::{self, CloseReason, ServeCounters, ServedOver};
 use crate::state::State;
@@ -236,7 +236,7 @@ impl Scrape {
 
     fn cache(&self, page: &mut Page<'_>) -> fmt::Result {
         let cache = self.sources.forwarder.cache();
-        let outcomes = Outcome::ALL.into_iter().zip(cache.outcomes());
+        let outcomes = CacheResult::ALL.into_iter().zip(cache.outcomes());
         let rows = outcomes.map(|(outcome, count)| ([("outcome", outcome.label())], count));
         page.counters("cache_lookups", "Forwarded queries, by what the cache had for them", rows)?;
         page.gauge("cache_entries", "Entries of the cache", cache.entries() as f64)?;

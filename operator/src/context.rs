@@ -10,7 +10,7 @@ use crate::observe::caches::Caches;
 use crate::observe::certificates::Certificates;
 use crate::observe::observed::Offers;
 use crate::observe::sample::Samples;
-use crate::probe::compare::Rounds;
+use crate::probe::compare::RoundPermits;
 use crate::probe::pod_reports::PodReports;
 use crate::report::events::Events;
 use crate::report::last_written::LastWritten;
@@ -35,7 +35,7 @@ pub struct Context {
     /// What the certificates of listeners were when they were last seen.
     pub certificates: Certificates,
     /// Who may ask canaries now.
-    pub rounds: Rounds,
+    pub rounds: RoundPermits,
     /// What was applied.
     pub memory: Memory,
     /// What was reported.

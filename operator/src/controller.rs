@@ -27,7 +27,7 @@ use crate::observe::certificates::Certificates;
 use crate::observe::observed::Offers;
 use crate::observe::sample::Samples;
 use crate::observe::{offers, relist};
-use crate::probe::compare::Rounds;
+use crate::probe::compare::RoundPermits;
 use crate::probe::pod_reports::PodReports;
 use crate::report::events::Events;
 use crate::report::last_written::LastWritten;
@@ -78,7 +78,7 @@ pub async fn run(
         pod_reports: PodReports::default(),
         samples: Samples::default(),
         certificates: Certificates::default(),
-        rounds: Rounds::default(),
+        rounds: RoundPermits::default(),
         memory: Memory::default(),
         last_written: LastWritten::default(),
         backoff: Backoff::default(),

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use serde_json::{Value, json};
 
 use crate::decide::plan::RolloutPlan;
-use crate::observe::observed::{Check, Comparison, Observed, Outcome, PodReport, Reported};
+use crate::observe::observed::{Check, CheckResult, Comparison, Observed, PodReport, Reported};
 use crate::settings::{DataPlane, Settings};
 
 /// A ClusterDNS called `default` with this spec, as YAML.
@@ -137,9 +137,11 @@ pub(crate) fn reported<'a>(observed: &'a mut Observed, pod: &str) -> &'a mut Rep
 /// One round with one check, which the canary and the stable pod pass or do not.
 pub(crate) fn compared(pod: &str, revision: &str, canary: bool, stable: bool) -> Comparison {
     let outcome = match (canary, stable) {
-        (true, _) => Outcome::Good,
-        (false, true) => Outcome::Worse("SERVFAIL, while a stable pod answers rightly".to_owned()),
-        (false, false) => Outcome::Open,
+        (true, _) => CheckResult::Good,
+        (false, true) => {
+            CheckResult::Worse("SERVFAIL, while a stable pod answers rightly".to_owned())
+        }
+        (false, false) => CheckResult::Open,
     };
     Comparison {
         canary_uid: format!("{pod}-uid"),

@@ -26,7 +26,7 @@ pub use crate::args::Format;
 
 /// What was found, the worst of all files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Outcome {
+pub enum Severity {
     /// Nothing, or warnings.
     Fine,
     /// Something is wrong with a ClusterDNS.
@@ -35,12 +35,12 @@ pub enum Outcome {
     Unreadable,
 }
 
-impl From<Outcome> for ExitCode {
-    fn from(outcome: Outcome) -> ExitCode {
+impl From<Severity> for ExitCode {
+    fn from(outcome: Severity) -> ExitCode {
         match outcome {
-            Outcome::Fine => ExitCode::SUCCESS,
-            Outcome::Wrong => ExitCode::from(1),
-            Outcome::Unreadable => ExitCode::from(2),
+            Severity::Fine => ExitCode::SUCCESS,
+            Severity::Wrong => ExitCode::from(1),
+            Severity::Unreadable => ExitCode::from(2),
         }
     }
 }
@@ -56,7 +56,7 @@ pub fn run_check(args: &args::Check) -> ExitCode {
 }
 
 /// A closed pipe, as `| head` makes one, is no failure of ours.
-fn ended(outcome: io::Result<Outcome>) -> ExitCode {
+fn ended(outcome: io::Result<Severity>) -> ExitCode {
     outcome.map_or(ExitCode::from(2), ExitCode::from)
 }
 

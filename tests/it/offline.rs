@@ -3,17 +3,17 @@
 use std::path::{Path, PathBuf};
 
 use operator::args::{Check, Cluster, Render};
-use operator::offline::{Format, Outcome, check, render};
+use operator::offline::{Format, Severity, check, render};
 use tests::scratch::Scratch;
 
 use crate::desired::is_golden;
 
 /// Files of this test, named from the folder of golden files, so that messages are the same everywhere.
-fn checked(files: &[&str]) -> (Outcome, String) {
+fn checked(files: &[&str]) -> (Severity, String) {
     checked_as(Format::Text, files)
 }
 
-fn checked_as(output: Format, files: &[&str]) -> (Outcome, String) {
+fn checked_as(output: Format, files: &[&str]) -> (Severity, String) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/check");
     let file: Vec<PathBuf> = files.iter().map(|name| folder.join(name)).collect();
     let mut out = Vec::new();
@@ -26,49 +26,49 @@ fn checked_as(output: Format, files: &[&str]) -> (Outcome, String) {
 #[test]
 fn what_is_wrong_has_file_line_and_field() {
     let (outcome, text) = checked(&["wrong.yaml"]);
-    assert_eq!(outcome, Outcome::Wrong);
+    assert_eq!(outcome, Severity::Wrong);
     is_golden("check/wrong.txt", &text);
 }
 
 #[test]
 fn what_is_unwise_is_a_warning_and_no_failure() {
     let (outcome, text) = checked(&["unwise.yaml"]);
-    assert_eq!(outcome, Outcome::Fine);
+    assert_eq!(outcome, Severity::Fine);
     is_golden("check/unwise.txt", &text);
 }
 
 #[test]
 fn other_kinds_and_templates_are_passed_over() {
     let (outcome, text) = checked(&["others.yaml", "unwise.yaml"]);
-    assert_eq!(outcome, Outcome::Fine);
+    assert_eq!(outcome, Severity::Fine);
     assert!(text.ends_with("1 ClusterDNS checked in 2 files: nothing is wrong\n"), "{text}");
 }
 
 #[test]
 fn o1_where_nothing_was_checked_the_run_fails_and_says_so() {
     let (outcome, text) = checked(&["others.yaml"]);
-    assert_eq!(outcome, Outcome::Wrong);
+    assert_eq!(outcome, Severity::Wrong);
     assert!(text.starts_with("others.yaml:1: error: NothingChecked: no ClusterDNS"), "{text}");
 }
 
 #[test]
 fn o1_a_wrong_kind_or_group_no_spec_and_one_service_twice_are_errors() {
     let (outcome, text) = checked(&["meant.yaml"]);
-    assert_eq!(outcome, Outcome::Wrong);
+    assert_eq!(outcome, Severity::Wrong);
     is_golden("check/meant.txt", &text);
 }
 
 #[test]
 fn o1_one_run_names_all_mistakes_of_all_kinds() {
     let (outcome, text) = checked(&["hidden.yaml"]);
-    assert_eq!(outcome, Outcome::Wrong);
+    assert_eq!(outcome, Severity::Wrong);
     is_golden("check/hidden.txt", &text);
 }
 
 #[test]
 fn o18_what_will_hurt_later_is_a_warning() {
     let (outcome, text) = checked(&["more-unwise.yaml"]);
-    assert_eq!(outcome, Outcome::Fine);
+    assert_eq!(outcome, Severity::Fine);
     for reason in ["ReverseRangeTooWide", "ClientsExcludePods", "MemoryLimitTooSmall", "AliasLoop"]
     {
         assert!(text.contains(reason), "{reason}: {text}");
@@ -90,7 +90,7 @@ fn o18_fields_without_effect_are_a_warning_in_every_file() {
         let mut out = Vec::new();
         let (output, which) = (Format::Text, Cluster::default());
         let args = Check { file: vec![file], output, cluster: false, which };
-        assert_eq!(check(&args, &mut out).unwrap(), Outcome::Fine, "a warning is no failure");
+        assert_eq!(check(&args, &mut out).unwrap(), Severity::Fine, "a warning is no failure");
         let text = String::from_utf8(out).unwrap();
         assert!(text.contains("WithoutEffect") && text.contains(row.instead), "{text}");
     }
@@ -99,10 +99,10 @@ fn o18_fields_without_effect_are_a_warning_in_every_file() {
 #[test]
 fn folders_and_patterns_name_the_manifests_below_them() {
     let (outcome, text) = checked(&["*wise.yaml"]);
-    assert_eq!(outcome, Outcome::Fine);
+    assert_eq!(outcome, Severity::Fine);
     assert!(text.ends_with("2 ClusterDNS checked in 2 files: nothing is wrong\n"), "{text}");
     let (outcome, text) = checked(&["."]);
-    assert_eq!(outcome, Outcome::Unreadable, "broken.yaml is among them");
+    assert_eq!(outcome, Severity::Unreadable, "broken.yaml is among them");
     assert!(text.contains("wrong.yaml:18: error"), "{text}");
     assert!(checked(&["nothing-*.yaml"]).1.contains("names no manifest"));
 }
@@ -110,7 +110,7 @@ fn folders_and_patterns_name_the_manifests_below_them() {
 #[test]
 fn programs_read_the_findings_as_json_and_sarif() {
     let (outcome, text) = checked_as(Format::Json, &["meant.yaml"]);
-    assert_eq!(outcome, Outcome::Wrong);
+    assert_eq!(outcome, Severity::Wrong);
     let json: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!((&json["checked"], &json["files"]), (&5.into(), &1.into()));
     let conflict =
@@ -125,7 +125,7 @@ fn programs_read_the_findings_as_json_and_sarif() {
 #[test]
 fn an_unreadable_file_decides_the_outcome_and_the_others_are_checked() {
     let (outcome, text) = checked(&["wrong.yaml", "broken.yaml", "absent.yaml"]);
-    assert_eq!(outcome, Outcome::Unreadable);
+    assert_eq!(outcome, Severity::Unreadable);
     assert!(text.contains("broken.yaml:7:"), "{text}");
     assert!(text.contains("absent.yaml: cannot be read"), "{text}");
     assert!(text.contains("wrong.yaml:"), "the others are checked nevertheless: {text}");
@@ -140,7 +140,7 @@ fn no_control_character_of_a_file_reaches_the_terminal() {
     let mut out = Vec::new();
     let (output, which) = (Format::Text, Cluster::default());
     let args = Check { file: vec![file], output, cluster: false, which };
-    assert_eq!(check(&args, &mut out).unwrap(), Outcome::Wrong);
+    assert_eq!(check(&args, &mut out).unwrap(), Severity::Wrong);
     let text = String::from_utf8(out).unwrap();
     assert!(text.contains("UnknownField") && !text.contains('\u{1b}'), "{text:?}");
     assert!(!text.contains("\ny"), "{text:?}");
@@ -156,7 +156,12 @@ fn every_example_is_without_an_error() {
         .collect();
     let args = Check { file, output: Format::Text, cluster: false, which: Cluster::default() };
     let mut out = Vec::new();
-    assert_eq!(check(&args, &mut out).unwrap(), Outcome::Fine, "{}", String::from_utf8_lossy(&out));
+    assert_eq!(
+        check(&args, &mut out).unwrap(),
+        Severity::Fine,
+        "{}",
+        String::from_utf8_lossy(&out)
+    );
 }
 
 #[test]
@@ -173,16 +178,16 @@ fn render_says_what_stands_in_the_way() {
         (outcome, String::from_utf8(out).unwrap(), String::from_utf8(problems).unwrap())
     };
     let (outcome, objects, problems) = rendered("unwise.yaml");
-    assert_eq!((outcome, problems.as_str()), (Outcome::Fine, ""));
+    assert_eq!((outcome, problems.as_str()), (Severity::Fine, ""));
     let documents: Vec<serde_json::Value> = serde_saphyr::from_multiple(&objects).unwrap();
     assert!(documents.iter().all(|object| object["metadata"]["name"].is_string()), "{objects}");
     let (outcome, _, problems) = rendered("wrong.yaml");
-    assert_eq!(outcome, Outcome::Wrong);
+    assert_eq!(outcome, Severity::Wrong);
     let expected = std::fs::read_to_string(folder.join("wrong.txt")).unwrap();
     let expected: Vec<&str> = expected.lines().filter(|line| line.contains(": error: ")).collect();
     let problems = problems.replace(&format!("{}/", folder.display()), "");
     assert_eq!(problems.lines().collect::<Vec<_>>(), expected, "what `check` calls an error");
     let (outcome, objects, problems) = rendered("others.yaml");
-    assert_eq!((outcome, objects.as_str()), (Outcome::Unreadable, ""));
+    assert_eq!((outcome, objects.as_str()), (Severity::Unreadable, ""));
     assert!(problems.contains("no ClusterDNS in these files"), "{problems}");
 }

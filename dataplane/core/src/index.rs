@@ -23,7 +23,7 @@ pub use export::Export;
 use crate::index::held::{Held, HeldObjects};
 use crate::index::ports::PortLists;
 use crate::index::publishers::Waiting;
-use crate::index::reads::{Reads, Relist};
+use crate::index::reads::{KeptAs, Reads, Relist};
 use crate::index::versions::Versions;
 use crate::object::{Change, Key, Object, Problem, Resource};
 use crate::records::zone::Zone;
@@ -122,7 +122,7 @@ impl Index {
         self.changed = true;
         self.configured = true;
         let new = &self.next.zone.settings;
-        let relist = Reads::of(&old.settings).relist_for(&Reads::of(new));
+        let relist = Reads::of(&old.settings).relist_for(&Reads::of(new), KeptAs::Records);
         if new.exposure != old.settings.exposure {
             self.select_namespaces();
             self.select_services();

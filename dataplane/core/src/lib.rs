@@ -43,7 +43,7 @@ pub use counters::{CacheCounters, Counters, QuestionType, Reason, ServerCounters
 pub use decide::resolution::{Resolution, Step, Surroundings};
 pub use decide::respond::{Action, Forward, Waiting, respond};
 pub use identity::Identity;
-pub use index::reads::{Reads, Relist};
+pub use index::reads::{KeptAs, Reads, Relist};
 pub use index::{Applied, Export, Index};
 pub use object::{
     Change, Endpoint, Key, Namespace, Object, Pod, Problem, Protocol, Resource, Service,

@@ -26,7 +26,7 @@ pub(super) struct Question<'a> {
 
 /// How an attempt ended.
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(super) enum AttemptResult {
     /// The answer (FW20).
     Good(Relayed),
     /// A valid reply that is no answer (FW21, FW26).
@@ -45,7 +45,7 @@ pub(super) async fn ask(
     server: &Arc<Server>,
     transport: Transport,
     edns: bool,
-) -> Outcome {
+) -> AttemptResult {
     match transport {
         Transport::Udp => {
             let case = question.randomise_case.then(random);
@@ -59,57 +59,61 @@ pub(super) async fn ask(
     }
 }
 
-async fn over_udp(question: Question<'_>, server: &Arc<Server>, form: QueryForm) -> Outcome {
+async fn over_udp(question: Question<'_>, server: &Arc<Server>, form: QueryForm) -> AttemptResult {
     let key = question.key;
     let mut shown = Shown::new(server, Transport::Udp);
     let query = |id| shown.sent(key.upstream_query_as(id, form).wire);
     let mut exchange = match sockets::send(&server.pool, query) {
         Ok(Some(exchange)) => exchange,
-        Ok(None) => return Outcome::NoPort,
-        Err(_) => return Outcome::Unreachable,
+        Ok(None) => return AttemptResult::NoPort,
+        Err(_) => return AttemptResult::Unreachable,
     };
     for _ in 0..MAX_DISCARDS {
         let datagram = match exchange.next().await {
             Arrival::Datagram(datagram) => datagram,
             Arrival::Stray => continue,
-            Arrival::Failed => return Outcome::Unreachable,
+            Arrival::Failed => return AttemptResult::Unreachable,
         };
         match key.judge_as(exchange.id(), form, &datagram, question.caps) {
             Verdict::Good(relayed) => {
                 shown.came(&datagram);
-                return Outcome::Good(relayed);
+                return AttemptResult::Good(relayed);
             }
             Verdict::Failed(error) => {
                 shown.came(&datagram);
-                return Outcome::Error(error);
+                return AttemptResult::Error(error);
             }
             Verdict::Discard(reason) => {
                 server.common.discard(reason);
                 if reason == Discard::Case {
-                    return Outcome::Distrusted;
+                    return AttemptResult::Distrusted;
                 }
             }
         }
     }
-    Outcome::Distrusted
+    AttemptResult::Distrusted
 }
 
-async fn over_connection(question: Question<'_>, server: &Arc<Server>, form: QueryForm) -> Outcome {
+async fn over_connection(
+    question: Question<'_>,
+    server: &Arc<Server>,
+    form: QueryForm,
+) -> AttemptResult {
     let key = question.key;
     let mut shown = Shown::new(server, Transport::Connection);
     let query = |id| shown.sent(key.upstream_query_as(id, form).wire);
     let Ok(reply) = connections::ask(&server.connections, query).await else {
-        return Outcome::Unreachable;
+        return AttemptResult::Unreachable;
     };
     shown.came(&reply.octets);
     match key.judge_as(reply.id, form, &reply.octets, question.caps) {
-        Verdict::Good(relayed) => Outcome::Good(relayed.older_by(reply.age_s)),
-        Verdict::Failed(error) => Outcome::Error(error),
+        Verdict::Good(relayed) => AttemptResult::Good(relayed.older_by(reply.age_s)),
+        Verdict::Failed(error) => AttemptResult::Error(error),
         Verdict::Discard(reason) => {
             server.common.discard(reason);
             // Only the server can write into this connection: it is wrong itself (FW54).
             reply.distrust();
-            Outcome::Unreachable
+            AttemptResult::Unreachable
         }
     }
 }

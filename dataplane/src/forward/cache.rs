@@ -71,7 +71,7 @@ pub enum Found {
 
 /// Why a query found what it found: metrics labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CacheResult {
     /// A fresh reply.
     Hit,
     /// A fresh reply, and an upstream is asked again (CA30).
@@ -86,37 +86,37 @@ pub enum Outcome {
     Miss,
 }
 
-impl Outcome {
+impl CacheResult {
     /// Every outcome, in the order of their discriminants.
-    pub const ALL: [Outcome; 6] = [
-        Outcome::Hit,
-        Outcome::Prefetch,
-        Outcome::Stale,
-        Outcome::Refresh,
-        Outcome::Failed,
-        Outcome::Miss,
+    pub const ALL: [CacheResult; 6] = [
+        CacheResult::Hit,
+        CacheResult::Prefetch,
+        CacheResult::Stale,
+        CacheResult::Refresh,
+        CacheResult::Failed,
+        CacheResult::Miss,
     ];
 
     /// The metrics label.
     pub const fn label(self) -> &'static str {
         match self {
-            Outcome::Hit => "hit",
-            Outcome::Prefetch => "prefetch",
-            Outcome::Stale => "stale",
-            Outcome::Refresh => "refresh",
-            Outcome::Failed => "failed",
-            Outcome::Miss => "miss",
+            CacheResult::Hit => "hit",
+            CacheResult::Prefetch => "prefetch",
+            CacheResult::Stale => "stale",
+            CacheResult::Refresh => "refresh",
+            CacheResult::Failed => "failed",
+            CacheResult::Miss => "miss",
         }
     }
 
-    const fn of(decision: CacheAction) -> Outcome {
+    const fn of(decision: CacheAction) -> CacheResult {
         match decision {
-            CacheAction::Fresh { .. } => Outcome::Hit,
-            CacheAction::FreshAndPrefetch { .. } => Outcome::Prefetch,
-            CacheAction::Stale { may_refresh: false } => Outcome::Stale,
-            CacheAction::Stale { may_refresh: true } => Outcome::Refresh,
-            CacheAction::Failed { .. } => Outcome::Failed,
-            CacheAction::Miss => Outcome::Miss,
+            CacheAction::Fresh { .. } => CacheResult::Hit,
+            CacheAction::FreshAndPrefetch { .. } => CacheResult::Prefetch,
+            CacheAction::Stale { may_refresh: false } => CacheResult::Stale,
+            CacheAction::Stale { may_refresh: true } => CacheResult::Refresh,
+            CacheAction::Failed { .. } => CacheResult::Failed,
+            CacheAction::Miss => CacheResult::Miss,
         }
     }
 }
@@ -217,8 +217,8 @@ impl Cache {
     }
 
     /// Queries by what they found.
-    pub fn outcomes(&self) -> [u64; Outcome::ALL.len()] {
-        let mut sum = [0; Outcome::ALL.len()];
+    pub fn outcomes(&self) -> [u64; CacheResult::ALL.len()] {
+        let mut sum = [0; CacheResult::ALL.len()];
         for shard in &self.shards {
             for (total, count) in sum.iter_mut().zip(lock(shard).outcomes()) {
                 *total += count;

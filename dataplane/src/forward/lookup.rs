@@ -6,7 +6,7 @@ use dataplane_core::{LookupKey, RelayError, Relayed};
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::time::sleep_until;
 
-use super::attempt::{self, Outcome, Question};
+use super::attempt::{self, AttemptResult, Question};
 use super::limits::Limit;
 use super::plan::{MAX_SENDS, Next, Plan, Send, order};
 use super::server::{Heard, Sent};
@@ -151,21 +151,21 @@ impl Progress<'_> {
     }
 
     /// Takes the end of an attempt; a good reply ends the lookup.
-    fn ended(&mut self, send: Send, sent: Sent, outcome: Outcome) -> Option<Relayed> {
+    fn ended(&mut self, send: Send, sent: Sent, outcome: AttemptResult) -> Option<Relayed> {
         let now = now();
         match outcome {
-            Outcome::Good(relayed) => {
+            AttemptResult::Good(relayed) => {
                 if !send.edns && self.without_edns & (1 << send.place) != 0 {
                     self.group.servers[self.plan.member(send.place)].refused_edns(now);
                 }
                 sent.replied(Heard::Good, relayed.rcode().into());
                 return Some(relayed);
             }
-            Outcome::Error(RelayError::Truncated) => {
+            AttemptResult::Error(RelayError::Truncated) => {
                 sent.settle(Heard::Good);
                 self.plan.over_stream(send.place, now);
             }
-            Outcome::Error(RelayError::Rcode(rcode))
+            AttemptResult::Error(RelayError::Rcode(rcode))
                 if send.edns && REFUSES_EDNS.contains(&rcode) =>
             {
                 self.errors = true;
@@ -173,25 +173,27 @@ impl Progress<'_> {
                 self.without_edns |= 1 << send.place;
                 self.plan.without_edns(send);
             }
-            Outcome::Error(RelayError::Rcode(rcode)) => {
+            AttemptResult::Error(RelayError::Rcode(rcode)) => {
                 self.errors = true;
                 sent.replied(Heard::Error, rcode);
                 self.plan.error(send.place, now);
             }
-            Outcome::Error(RelayError::Referral | RelayError::Chain | RelayError::Unrelated) => {
+            AttemptResult::Error(
+                RelayError::Referral | RelayError::Chain | RelayError::Unrelated,
+            ) => {
                 self.errors = true;
                 sent.settle(Heard::Error);
                 self.plan.error(send.place, now);
             }
-            Outcome::Distrusted => {
+            AttemptResult::Distrusted => {
                 sent.settle(Heard::Nothing);
                 self.plan.over_stream(send.place, now);
             }
-            Outcome::Unreachable => {
+            AttemptResult::Unreachable => {
                 sent.settle(Heard::Nothing);
                 self.plan.unreachable(send.place, now);
             }
-            Outcome::NoPort => {
+            AttemptResult::NoPort => {
                 sent.cancel();
                 self.sends -= 1;
                 self.limited(send, Limit::UpstreamPorts);

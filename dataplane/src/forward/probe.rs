@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use dataplane_core::{LookupKey, Name, TtlCaps};
 use tokio::time::{sleep_until, timeout};
 
-use super::attempt::{self, Outcome, Question};
+use super::attempt::{self, AttemptResult, Question};
 use super::plan::Transport;
 use super::server::{Heard, Server};
 use super::upstreams::{Group, Upstreams};
@@ -96,18 +96,20 @@ async fn ask(key: &LookupKey, server: &Arc<Server>, edns: bool) -> Option<(Heard
     let transport = server.transport();
     let asked = async {
         match attempt::ask(question, server, transport, edns).await {
-            Outcome::Distrusted if transport == Transport::Udp => {
+            AttemptResult::Distrusted if transport == Transport::Udp => {
                 attempt::ask(question, server, Transport::Connection, edns).await
             }
             outcome => outcome,
         }
     };
     Some(match timeout(PATIENCE, asked).await {
-        Ok(Outcome::NoPort) => return None,
-        Ok(Outcome::Good(relayed)) => (Heard::Good, !relayed.is_negative()),
-        Ok(Outcome::Error(dataplane_core::RelayError::Truncated)) => (Heard::Good, false),
-        Ok(Outcome::Error(_)) => (Heard::Error, false),
-        Ok(Outcome::Distrusted | Outcome::Unreachable) | Err(_) => (Heard::Nothing, false),
+        Ok(AttemptResult::NoPort) => return None,
+        Ok(AttemptResult::Good(relayed)) => (Heard::Good, !relayed.is_negative()),
+        Ok(AttemptResult::Error(dataplane_core::RelayError::Truncated)) => (Heard::Good, false),
+        Ok(AttemptResult::Error(_)) => (Heard::Error, false),
+        Ok(AttemptResult::Distrusted | AttemptResult::Unreachable) | Err(_) => {
+            (Heard::Nothing, false)
+        }
     })
 }
 

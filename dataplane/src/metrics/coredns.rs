@@ -16,7 +16,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use super::page::Page;
 use super::{REVISION, Sources, traffic};
 use crate::forward::Limit;
-use crate::forward::cache::Outcome;
+use crate::forward::cache::CacheResult;
 use crate::histogram::Distribution;
 use crate::origin::Origin;
 use crate::rcode;
@@ -162,12 +162,12 @@ impl CoreDns {
         let cache = self.0.forwarder.cache();
         let denials = cache.denials();
         let outcomes = cache.outcomes();
-        let count = |outcome: Outcome| outcomes[outcome as usize];
-        let hits = count(Outcome::Hit)
-            + count(Outcome::Prefetch)
-            + count(Outcome::Stale)
-            + count(Outcome::Failed);
-        let misses = count(Outcome::Miss) + count(Outcome::Refresh);
+        let count = |outcome: CacheResult| outcomes[outcome as usize];
+        let hits = count(CacheResult::Hit)
+            + count(CacheResult::Prefetch)
+            + count(CacheResult::Stale)
+            + count(CacheResult::Failed);
+        let misses = count(CacheResult::Miss) + count(CacheResult::Refresh);
         let of = |kind| [("server", SERVER), ("type", kind), ZONES, VIEW];
         let both = |all: u64, denials: u64| {
             [(of("success"), all.saturating_sub(denials)), (of("denial"), denials)]
@@ -181,7 +181,7 @@ impl CoreDns {
         let help = "Look-ups that an upstream had to be asked for";
         page.counters("cache_misses", help, [(all, misses)])?;
         let help = "Entries asked for again before they expired";
-        page.counters("cache_prefetch", help, [(all, count(Outcome::Prefetch))])?;
+        page.counters("cache_prefetch", help, [(all, count(CacheResult::Prefetch))])?;
         let stale = traffic::shown(&self.0).map(|over| {
             let totals = self.0.serving.traffic.read(over);
             totals.by_rcode[Origin::Stale as usize].iter().sum::<u64>()

@@ -10,7 +10,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 
 use super::page::Page;
 use super::{Sources, traffic};
-use crate::forward::cache::Outcome;
+use crate::forward::cache::CacheResult;
 use crate::histogram::Distribution;
 use crate::origin::Origin;
 use crate::rcode;
@@ -74,7 +74,7 @@ impl SkyDns {
             rows,
         )?;
         let outcomes = self.0.forwarder.cache().outcomes();
-        let misses = outcomes[Outcome::Miss as usize] + outcomes[Outcome::Refresh as usize];
+        let misses = outcomes[CacheResult::Miss as usize] + outcomes[CacheResult::Refresh as usize];
         let rows = [([("cache", "response")], misses)];
         page.counters("skydns_skydns_dns_cachemiss_count", "Look-ups for an upstream", rows)
     }
@@ -87,7 +87,7 @@ impl SkyDns {
             answers.map(|reason| worker.count(reason)).chain([worker.cached()])
         });
         let outcomes = cache.outcomes();
-        let misses = outcomes[Outcome::Miss as usize] + outcomes[Outcome::Refresh as usize];
+        let misses = outcomes[CacheResult::Miss as usize] + outcomes[CacheResult::Refresh as usize];
         let entries = self.0.configs.borrow().cache.entries;
         let counters = cache.counters();
         let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);

@@ -71,8 +71,8 @@ impl AskedLater {
     }
 }
 
-/// The fate of one message.
-pub(super) enum Decision {
+/// What the core decided of one message ([`Action`]), after the cache was read and a place to wait was taken.
+pub(super) enum ServeAction {
     /// The reply's octets in the buffer, and how it came about.
     Reply(usize, Answered),
     Drop,
@@ -99,7 +99,7 @@ impl Responder {
         query: &Query<'a>,
         room: bool,
         buffer: &mut [u8],
-    ) -> Decision {
+    ) -> ServeAction {
         let counters = Counters {
             own: &self.state.counters[worker],
             all: &self.state.counters,
@@ -110,9 +110,9 @@ impl Responder {
         let (action, reason) = respond(&published.records, query, &counters, buffer);
         match action {
             Action::Reply(octets) => {
-                Decision::Reply(octets, Answered { reason, origin: Origin::Own })
+                ServeAction::Reply(octets, Answered { reason, origin: Origin::Own })
             }
-            Action::Drop => Decision::Drop,
+            Action::Drop => ServeAction::Drop,
             Action::Forward(forward) => {
                 self.forward(published, worker, query, &forward, room, buffer)
             }
@@ -128,7 +128,7 @@ impl Responder {
         forward: &Forward<'_>,
         room: bool,
         buffer: &mut [u8],
-    ) -> Decision {
+    ) -> ServeAction {
         let upstreams = &published.upstreams;
         let own = &self.state.counters[worker];
         let held = match self.forwarder.from_cache(upstreams, forward, query.seed, buffer) {
@@ -148,7 +148,7 @@ impl Responder {
             None
         };
         match (slot, held) {
-            (Some(slot), held) => Decision::Forward(Box::new(forward.keep()), held, slot),
+            (Some(slot), held) => ServeAction::Forward(Box::new(forward.keep()), held, slot),
             (None, Some(Held { relayed: stale, freshness: Freshness::Stale, .. }))
                 if !stale.is_partial() =>
             {
@@ -199,8 +199,8 @@ impl Responder {
 }
 
 /// The reply to a query that is not ours.
-fn relayed(octets: usize, origin: Origin) -> Decision {
-    Decision::Reply(octets, Answered { reason: Reason::Forward, origin })
+fn relayed(octets: usize, origin: Origin) -> ServeAction {
+    ServeAction::Reply(octets, Answered { reason: Reason::Forward, origin })
 }
 
 /// The client as client lists and limits see it: an IPv4-mapped address is the IPv4 one.

@@ -28,7 +28,7 @@ use tokio::task::LocalSet;
 
 use super::certificate::Certificate;
 use super::counters::{CloseReason, ServeCounters, add};
-use super::responder::{Asked, Asker, Decision, Responder, Seeds, client};
+use super::responder::{Asked, Asker, Responder, Seeds, ServeAction, client};
 use super::traffic::ServedOver;
 use super::{Limits, Phase, STREAM_COUNTERS};
 use crate::origin::Answered;
@@ -48,8 +48,8 @@ const UNKNOWN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0
 /// A reply still to come, with its length in front.
 type Late = Pin<Box<dyn Future<Output = Vec<u8>> + Send>>;
 
-/// The fate of one message.
-enum Outcome {
+/// The [`ServeAction`] of one message, as a connection carries it out.
+enum TcpAction {
     /// The octets of the reply in the buffer.
     Reply(usize),
     /// The connection is closed.
@@ -58,7 +58,7 @@ enum Outcome {
 }
 
 /// Decides one message of a client, given whether there is room to wait for an upstream.
-type Answer = Box<dyn Fn(&[u8], Asker, bool, &mut [u8]) -> Outcome>;
+type Answer = Box<dyn Fn(&[u8], Asker, bool, &mut [u8]) -> TcpAction>;
 
 /// What all connections share.
 struct TcpServer {
@@ -118,21 +118,21 @@ fn answer(responder: Arc<Responder>) -> Answer {
             responder.decide(&published, own, &query, room, buffer)
         }));
         match decided {
-            Ok(Decision::Reply(octets, answered)) => {
+            Ok(ServeAction::Reply(octets, answered)) => {
                 let traffic = responder.counters.traffic.stream(over);
                 traffic.reply(answered, &buffer[..octets]);
                 traffic.took(answered.origin, read.elapsed());
                 if let Some(asked) = &asked {
                     responder.show(own, asked, answered, &buffer[..octets]);
                 }
-                Outcome::Reply(octets)
+                TcpAction::Reply(octets)
             }
-            Ok(Decision::Drop) => Outcome::Close,
+            Ok(ServeAction::Drop) => TcpAction::Close,
             Err(_) => {
                 add(&responder.counters.panics, 1);
-                Outcome::Close
+                TcpAction::Close
             }
-            Ok(Decision::Forward(waiting, held, slot)) => {
+            Ok(ServeAction::Forward(waiting, held, slot)) => {
                 let (responder, published) = (Arc::clone(&responder), Arc::clone(&published));
                 let asked = asked.map(|asked| asked.keep());
                 let late = async move {
@@ -151,7 +151,7 @@ fn answer(responder: Arc<Responder>) -> Answer {
                     reply
                 };
                 debug_assert!(size_of_val(&late) + size_of::<Waiting>() <= frame::WAITING_OCTETS);
-                Outcome::Late(Box::pin(late))
+                TcpAction::Late(Box::pin(late))
             }
         }
     })

@@ -11,7 +11,7 @@ use dataplane_core::{Query, Reason, Transport, Waiting};
 use dataplane_udp::{Batch, DATAGRAM_OCTETS, Datagram, Socket};
 
 use super::counters::add;
-use super::responder::{Asked, AskedLater, Asker, Decision, Responder, Seeds, client};
+use super::responder::{Asked, AskedLater, Asker, Responder, Seeds, ServeAction, client};
 use super::traffic::ServedOver;
 use crate::forward::{Held, Slot};
 use crate::origin::{Answered, Origin};
@@ -130,7 +130,7 @@ impl Worker {
         let began = wanted.begin();
         let asked = began.as_ref().map(|began| self.asked(began, &datagram));
         match responder.decide(published, self.number, &query, true, buffer) {
-            Decision::Reply(octets, answered) => {
+            ServeAction::Reply(octets, answered) => {
                 traffic.reply(answered, &buffer[..octets]);
                 if let Some(asked) = &asked {
                     responder.show(self.number, asked, answered, &buffer[..octets]);
@@ -138,8 +138,8 @@ impl Worker {
                 self.answered.push((answered.origin, datagram.waited));
                 octets
             }
-            Decision::Drop => 0,
-            Decision::Forward(waiting, held, slot) => {
+            ServeAction::Drop => 0,
+            ServeAction::Forward(waiting, held, slot) => {
                 let asked = asked.map(|asked| asked.keep());
                 self.reply_late(published, waiting, held, slot, &datagram, asked);
                 0

@@ -8,7 +8,7 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use crds::Config;
-use dataplane_core::{Name, Object, Reads, Resource};
+use dataplane_core::{KeptAs, Name, Object, Reads, Relist, Resource};
 use sha2::{Digest, Sha256};
 
 use super::format::{self, CHECKSUM, FORMAT, Head, Kept, MAGIC, MAX_FILE, MAX_HEAD, MAX_OBJECT};
@@ -172,7 +172,8 @@ impl Stored {
             });
         }
         let is_enough = settings::reads_of_objects(config).is_some_and(|new| {
-            self.head.kept.reads(new.cluster_domain.clone()).is_enough_for(&new)
+            let kept = self.head.kept.reads(new.cluster_domain.clone());
+            kept.relist_for(&new, KeptAs::Objects) == Relist::Nothing
         });
         if !is_enough {
             return Err(Refusal::TooLittleKept);

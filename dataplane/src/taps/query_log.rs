@@ -13,7 +13,7 @@ use crds::config::QueryLog as Level;
 
 use super::exchange::Exchange;
 use super::lossy::Lossy;
-use line::Outcome;
+use line::ShownRcode;
 
 /// How often the buffers are taken.
 const EVERY: Duration = Duration::from_millis(20);
@@ -45,7 +45,7 @@ struct State {
 
 /// Whether a log of this level has a line for the exchange.
 pub(super) fn is_wanted(level: Level, exchange: &Exchange<'_>) -> bool {
-    let outcome = || Outcome::of(exchange);
+    let outcome = || ShownRcode::of(exchange);
     match level {
         Level::None => false,
         Level::Errors => outcome().is_error(),

@@ -203,12 +203,12 @@ pub struct Check {
     /// What was asked, for people.
     pub what: String,
     /// What it says about the canary.
-    pub outcome: Outcome,
+    pub outcome: CheckResult,
 }
 
 /// What one question says about the canary.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CheckResult {
     /// Clients get what they need.
     Good,
     /// Clients would lose what stable pods give them, or do not get what the spec says: how.

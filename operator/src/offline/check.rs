@@ -11,14 +11,14 @@ use ipnet::IpNet;
 use super::named_files::named_files;
 use super::output::{Finding, Findings};
 use super::warnings::{self, unwise};
-use super::{Outcome, cluster_dns, conflicts, kubelets, text_of};
+use super::{Severity, cluster_dns, conflicts, kubelets, text_of};
 use crate::args::{self, Format};
 
 /// Prints what is wrong and unwise to `out`; with `--cluster` it reads from one too.
 ///
 /// # Errors
 /// Nothing can be written there any more.
-pub fn check(args: &args::Check, out: &mut dyn Write) -> std::io::Result<Outcome> {
+pub fn check(args: &args::Check, out: &mut dyn Write) -> std::io::Result<Severity> {
     let mut problems = Vec::new();
     let asked = args.cluster.then(|| kubelets::ask_cluster(&args.which));
     if let Some(Err(why)) = &asked {
@@ -56,9 +56,9 @@ pub fn check(args: &args::Check, out: &mut dyn Write) -> std::io::Result<Outcome
     findings.all.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
     let has_error = findings.all.iter().any(|finding| finding.severity == "error");
     let outcome = match (problems.is_empty(), has_error) {
-        (false, _) => Outcome::Unreadable,
-        (true, true) => Outcome::Wrong,
-        (true, false) => Outcome::Fine,
+        (false, _) => Severity::Unreadable,
+        (true, true) => Severity::Wrong,
+        (true, false) => Severity::Fine,
     };
     for why in &problems {
         // In a file for programs it would be no JSON.
@@ -76,11 +76,11 @@ fn print_error(why: &str) {
     let _ = writeln!(std::io::stderr(), "{why}");
 }
 
-fn verdict(outcome: Outcome) -> &'static str {
+fn verdict(outcome: Severity) -> &'static str {
     match outcome {
-        Outcome::Fine => "nothing is wrong",
-        Outcome::Wrong => "correct what is called an error",
-        Outcome::Unreadable => "not everything could be read",
+        Severity::Fine => "nothing is wrong",
+        Severity::Wrong => "correct what is called an error",
+        Severity::Unreadable => "not everything could be read",
     }
 }
 

@@ -12,7 +12,7 @@ use kube::ResourceExt;
 
 use super::check::errors;
 use super::output::Finding;
-use super::{Outcome, assumed, cluster_dns, text_of};
+use super::{Severity, assumed, cluster_dns, text_of};
 use crate::decide::plan::ServicePlan;
 use crate::desired::Desired;
 use crate::settings::{DataPlane, Settings};
@@ -26,13 +26,13 @@ pub fn render(
     args: &args::Render,
     out: &mut dyn Write,
     problems: &mut dyn Write,
-) -> std::io::Result<Outcome> {
+) -> std::io::Result<Severity> {
     let settings = Settings {
         dataplane: DataPlane { image: args.dataplane_image.clone(), ..DataPlane::default() },
         own_namespace: Some(args.namespace.clone()),
         ..Settings::default()
     };
-    let mut outcome = Outcome::Fine;
+    let mut outcome = Severity::Fine;
     let mut count = 0;
     for path in &args.file {
         for result in of_file(path, &settings) {
@@ -48,33 +48,33 @@ pub fn render(
             }
         }
     }
-    if count == 0 && outcome == Outcome::Fine {
+    if count == 0 && outcome == Severity::Fine {
         writeln!(
             problems,
             "no ClusterDNS in these files: write apiVersion: clusterdns.dev/v1alpha1 and kind: ClusterDNS"
         )?;
-        outcome = Outcome::Unreadable;
+        outcome = Severity::Unreadable;
     }
     Ok(outcome)
 }
 
 /// What is to be printed for each ClusterDNS of a file, or why nothing is.
-fn of_file(path: &Path, settings: &Settings) -> Vec<Result<String, (Outcome, String)>> {
+fn of_file(path: &Path, settings: &Settings) -> Vec<Result<String, (Severity, String)>> {
     let (name, text) = match text_of(path) {
         Ok(text) => text,
-        Err(why) => return vec![Err((Outcome::Unreadable, why))],
+        Err(why) => return vec![Err((Severity::Unreadable, why))],
     };
     let one = |read: Result<Found, ManifestError>| {
         let errors: Vec<String> = errors(&name, &read).iter().map(Finding::line).collect();
         match read {
             Ok(found) if errors.is_empty() => rendered(&found.resource, settings)
-                .map_err(|why| (Outcome::Wrong, format!("{name}: {why}"))),
-            Ok(_) | Err(_) => Err((Outcome::Wrong, errors.join("\n"))),
+                .map_err(|why| (Severity::Wrong, format!("{name}: {why}"))),
+            Ok(_) | Err(_) => Err((Severity::Wrong, errors.join("\n"))),
         }
     };
     match cluster_dns(&text, &name) {
         Ok(found) => found.into_iter().map(one).collect(),
-        Err(why) => vec![Err((Outcome::Unreadable, why))],
+        Err(why) => vec![Err((Severity::Unreadable, why))],
     }
 }
 

@@ -34,16 +34,20 @@ const MAX_ROUNDS: usize = 4;
 
 /// Permits for rounds of questions, of which only [`MAX_ROUNDS`] run at a time.
 #[derive(Debug)]
-pub struct Rounds(Semaphore);
+pub struct RoundPermits(Semaphore);
 
-impl Default for Rounds {
-    fn default() -> Rounds {
-        Rounds(Semaphore::new(MAX_ROUNDS))
+impl Default for RoundPermits {
+    fn default() -> RoundPermits {
+        RoundPermits(Semaphore::new(MAX_ROUNDS))
     }
 }
 
 /// Asks both, if a canary is on trial and said that it runs what it tries: call it last, when `pod_reports` are fresh.
-pub async fn compare(dns: &ClusterDNS, observed: &Observed, rounds: &Rounds) -> Option<Comparison> {
+pub async fn compare(
+    dns: &ClusterDNS,
+    observed: &Observed,
+    rounds: &RoundPermits,
+) -> Option<Comparison> {
     let pair = &pair(dns, observed)?;
     let (config, state) = config_map::canary(observed)?;
     let before = config_map::stable(observed);

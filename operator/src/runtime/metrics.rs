@@ -24,7 +24,7 @@ const MAX_RESOURCES: usize = 100;
 const DURATIONS: (f64, f64, u16) = (0.005, 2.0, 13);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Outcome {
+struct OutcomeLabel {
     outcome: &'static str,
 }
 
@@ -44,7 +44,7 @@ struct OfCondition {
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    reconciles: Family<Outcome, Counter>,
+    reconciles: Family<OutcomeLabel, Counter>,
     durations: Histogram,
     writes: Family<Write, Counter>,
     watch_failures: Counter,
@@ -109,7 +109,7 @@ impl Metrics {
 
     /// A reconcile ended.
     pub fn reconciled(&self, outcome: &'static str, took: Duration) {
-        self.reconciles.get_or_create(&Outcome { outcome }).inc();
+        self.reconciles.get_or_create(&OutcomeLabel { outcome }).inc();
         self.durations.observe(took.as_secs_f64());
     }
 

@@ -1,4 +1,4 @@
-//! The fate of one query: the whole decision table of docs/dns.md §4.1, in one function.
+//! The action for one query: the whole decision table of docs/dns.md §4.1, in one function.
 
 use alloc::sync::Arc;
 use core::net::{IpAddr, SocketAddr};
@@ -65,7 +65,7 @@ pub struct Waiting {
     pub head: OwnedHead,
 }
 
-/// Decides the fate of one query. Writes any reply into `buffer`; never allocates, waits or fails.
+/// Decides the action for one query. Writes any reply into `buffer`; never allocates, waits or fails.
 ///
 /// `buffer` must hold 65,535 octets for TCP and the configured UDP payload size for UDP (4,096 always suffices).
 pub fn respond<'r>(

@@ -1,6 +1,5 @@
-//! What a configuration reads of objects, of which only that is kept. The one place that decides
-//! what must be listed again when another configuration takes over (E5), and whether a snapshot
-//! holds enough (E41).
+//! What a configuration reads of objects, of which only that is kept. [`Reads::relist_for`] alone decides what must be
+//! listed again: when another configuration takes over (E5), and before a snapshot is used (E41).
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
@@ -34,6 +33,15 @@ pub enum Relist {
     Everything,
 }
 
+/// In which form objects were kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeptAs {
+    /// As records of an index: whatever makes records in another way needs every object again.
+    Records,
+    /// As objects of a snapshot, which are applied one by one: they need only hold enough.
+    Objects,
+}
+
 impl Relist {
     /// Whether objects of this kind must be listed again.
     pub fn includes(self, resource: Resource) -> bool {
@@ -59,25 +67,18 @@ impl Reads {
         }
     }
 
-    /// What must be listed again before settings that read `new` take over from those that read
-    /// this.
-    pub fn relist_for(&self, new: &Reads) -> Relist {
-        if self.pod_names != new.pod_names || self.cluster_domain != new.cluster_domain {
+    /// What must be listed again before settings that read `new` can use what was kept for this.
+    pub fn relist_for(&self, new: &Reads, kept: KeptAs) -> Relist {
+        let fits_names = match kept {
+            KeptAs::Records => self.pod_names == new.pod_names,
+            KeptAs::Objects => self.pod_names || !new.pod_names,
+        };
+        if !fits_names || self.cluster_domain != new.cluster_domain {
             return Relist::Everything;
         }
-        if self.has_labels_of(new) { Relist::Nothing } else { Relist::Labels }
-    }
-
-    /// Whether objects that were kept for this, and are all applied again, hold what `new` reads.
-    pub fn is_enough_for(&self, new: &Reads) -> bool {
-        self.cluster_domain == new.cluster_domain
-            && self.has_labels_of(new)
-            && (self.pod_names || !new.pod_names)
-    }
-
-    fn has_labels_of(&self, new: &Reads) -> bool {
-        new.namespace_labels.is_subset(&self.namespace_labels)
-            && new.service_labels.is_subset(&self.service_labels)
+        let has_labels = new.namespace_labels.is_subset(&self.namespace_labels)
+            && new.service_labels.is_subset(&self.service_labels);
+        if has_labels { Relist::Nothing } else { Relist::Labels }
     }
 }
 
@@ -102,20 +103,27 @@ mod tests {
         ];
         for (kept, by_address, by_pod_name) in rows {
             let new = |pod_names| reads(&["tier"], &["team"], pod_names);
-            assert_eq!(kept.relist_for(&new(false)), by_address, "{kept:?}");
-            assert_eq!(kept.relist_for(&new(true)), by_pod_name, "{kept:?}");
+            let relist = |pod_names| kept.relist_for(&new(pod_names), KeptAs::Records);
+            assert_eq!((relist(false), relist(true)), (by_address, by_pod_name), "{kept:?}");
         }
         let mut moved = reads(&[], &[], false);
         moved.cluster_domain = Name::from_text("other.example").unwrap();
-        assert_eq!(reads(&[], &[], false).relist_for(&moved), Relist::Everything);
+        for kept_as in [KeptAs::Records, KeptAs::Objects] {
+            let relist = reads(&[], &[], false).relist_for(&moved, kept_as);
+            assert_eq!(relist, Relist::Everything, "{kept_as:?}");
+        }
     }
 
     #[test]
     fn e41_a_snapshot_may_hold_more_than_is_read_and_not_less() {
         let kept = reads(&["tier"], &[], true);
-        assert!(kept.is_enough_for(&reads(&[], &[], false)));
-        assert!(kept.is_enough_for(&reads(&["tier"], &[], true)));
-        assert!(!kept.is_enough_for(&reads(&["app"], &[], false)));
-        assert!(!reads(&[], &[], false).is_enough_for(&reads(&[], &[], true)));
+        for (kept, new, relist) in [
+            (&kept, reads(&[], &[], false), Relist::Nothing),
+            (&kept, reads(&["tier"], &[], true), Relist::Nothing),
+            (&kept, reads(&["app"], &[], false), Relist::Labels),
+            (&reads(&[], &[], false), reads(&[], &[], true), Relist::Everything),
+        ] {
+            assert_eq!(kept.relist_for(&new, KeptAs::Objects), relist, "{kept:?} for {new:?}");
+        }
     }
 }

@@ -8,7 +8,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use dataplane_core::{Age, CacheAction, CacheRules, LookupKey, Relayed, cache_action};
 
-use super::{Denials, Outcome, RouteId};
+use super::{CacheResult, Denials, RouteId};
 
 /// What an entry takes besides its reply: its slot, its place in a queue and in the index, each with the room that
 /// growing by doubling leaves free. Counted at its worst.
@@ -53,7 +53,7 @@ pub(super) struct Shard {
     ghosts: Vec<u32>,
     octets: usize,
     short_octets: usize,
-    outcomes: [u64; Outcome::ALL.len()],
+    outcomes: [u64; CacheResult::ALL.len()],
     denials: Denials,
 }
 
@@ -74,9 +74,11 @@ impl Shard {
             (slot.relayed.clone(), decision)
         });
         let (relayed, decision) = found.unwrap_or((None, CacheAction::Miss));
-        let outcome = Outcome::of(decision);
+        let outcome = CacheResult::of(decision);
         self.outcomes[outcome as usize] += 1;
-        if is_denial(relayed.as_ref()) && !matches!(outcome, Outcome::Miss | Outcome::Refresh) {
+        if is_denial(relayed.as_ref())
+            && !matches!(outcome, CacheResult::Miss | CacheResult::Refresh)
+        {
             self.denials.hits += 1;
         }
         (relayed, decision)
@@ -153,7 +155,7 @@ impl Shard {
         (self.octets, self.len())
     }
 
-    pub(super) fn outcomes(&self) -> [u64; Outcome::ALL.len()] {
+    pub(super) fn outcomes(&self) -> [u64; CacheResult::ALL.len()] {
         self.outcomes
     }
 

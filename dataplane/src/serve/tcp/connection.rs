@@ -19,7 +19,7 @@ use super::super::responder::Asker;
 use super::deadline::{Waiting, lifetime};
 use super::frame::{self, Frame, PREFIX, WAITING_OCTETS};
 use super::table::Permit;
-use super::{Outcome, TcpServer};
+use super::{TcpAction, TcpServer};
 
 /// WR41: with so many queries at upstreams, reading pauses.
 const IN_PROGRESS: usize = 64;
@@ -152,12 +152,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     let mut buffer = server.scratch.borrow_mut();
                     let room = self.permit.has_room(WAITING_OCTETS);
                     match (server.answer)(message, self.asker, room, &mut buffer) {
-                        Outcome::Reply(octets) => {
+                        TcpAction::Reply(octets) => {
                             self.push(&frame::prefix(octets));
                             self.push(&buffer[..octets]);
                         }
-                        Outcome::Close => self.ending = Some(CloseReason::NotAQuery),
-                        Outcome::Late(late) => {
+                        TcpAction::Close => self.ending = Some(CloseReason::NotAQuery),
+                        TcpAction::Late(late) => {
                             self.late.spawn_on(late, &server.runtime);
                         }
                     }

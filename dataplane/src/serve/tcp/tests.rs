@@ -19,17 +19,17 @@ pub(super) fn server(limits: Limits) -> (Rc<TcpServer>, Rc<Cell<usize>>) {
         match message.get(12) {
             Some(b'e') => {
                 buffer[..message.len()].copy_from_slice(message);
-                Outcome::Reply(message.len())
+                TcpAction::Reply(message.len())
             }
             Some(b'b') => {
                 buffer[..60_000].fill(0);
                 buffer[..2].copy_from_slice(&message[..2]);
-                Outcome::Reply(60_000)
+                TcpAction::Reply(60_000)
             }
             Some(kind @ (b'l' | b'L')) if room => {
                 let octets = if *kind == b'l' { message.len() } else { 60_000 };
                 let mut message = message.to_vec();
-                Outcome::Late(Box::pin(async move {
+                TcpAction::Late(Box::pin(async move {
                     tokio::time::sleep(Duration::from_secs(message[13].into())).await;
                     message.resize(octets, 0);
                     [&frame::prefix(octets)[..], &message].concat()
@@ -37,9 +37,9 @@ pub(super) fn server(limits: Limits) -> (Rc<TcpServer>, Rc<Cell<usize>>) {
             }
             Some(b'l' | b'L') => {
                 buffer[..12].fill(0xff);
-                Outcome::Reply(12)
+                TcpAction::Reply(12)
             }
-            _ => Outcome::Close,
+            _ => TcpAction::Close,
         }
     });
     let server = TcpServer::new(answer, limits, Arc::default(), Handle::current());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crds::Config;
-use dataplane_core::{Exposure, Index, Relist, Resource, Settings};
+use dataplane_core::{Exposure, Index, KeptAs, Relist, Resource, Settings};
 
 use super::Writer;
 use crate::settings;
@@ -29,7 +29,7 @@ impl Writer {
         let has_data = Resource::ALL.into_iter().any(|resource| self.has_any(resource));
         let kept = settings::reads_of_objects(&self.configs.borrow());
         match (kept, settings::reads_of_objects(config)) {
-            (Some(kept), Some(new)) if has_data => kept.relist_for(&new),
+            (Some(kept), Some(new)) if has_data => kept.relist_for(&new, KeptAs::Records),
             _ => Relist::Nothing,
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crds::Config;
-use dataplane_core::{Change, DataSource, Object, Resource};
+use dataplane_core::{Change, DataSource, KeptAs, Object, Relist, Resource};
 
 use super::{Writer, unix_s};
 use crate::settings;
@@ -210,7 +210,7 @@ impl Writer {
     pub(super) fn forget_snapshot_if_too_little(&mut self, old: &Config, new: &Config) {
         let (old, new) = (settings::reads_of_objects(old), settings::reads_of_objects(new));
         if let (Some(old), Some(new)) = (old, new)
-            && !old.is_enough_for(&new)
+            && old.relist_for(&new, KeptAs::Objects) != Relist::Nothing
         {
             self.forget_snapshot();
         }

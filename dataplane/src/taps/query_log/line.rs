@@ -11,15 +11,15 @@ const HEADER: usize = 12;
 
 /// The response code as people write it (IANA DNS RCODEs).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Outcome(u8);
+pub(super) struct ShownRcode(u8);
 
-impl Outcome {
+impl ShownRcode {
     /// Of a reply; its upper bits are in an OPT record that we only ever set for a bad version (RFC 6891 §6.1.3).
-    pub(super) fn of(exchange: &Exchange<'_>) -> Outcome {
+    pub(super) fn of(exchange: &Exchange<'_>) -> ShownRcode {
         match (exchange.answered.reason, exchange.reply.get(3)) {
-            (Reason::EdnsVersion, _) => Outcome(16),
-            (_, Some(octet)) => Outcome(octet & 0x0f),
-            (_, None) => Outcome(2),
+            (Reason::EdnsVersion, _) => ShownRcode(16),
+            (_, Some(octet)) => ShownRcode(octet & 0x0f),
+            (_, None) => ShownRcode(2),
         }
     }
 
@@ -76,7 +76,7 @@ pub(super) fn write(exchange: &Exchange<'_>, lines: &mut Vec<u8>) {
         transport: exchange.over.label(),
         name: question.as_ref().map(|(name, _)| name.to_string()),
         qtype: question.map(|(_, qtype)| mnemonic(qtype)),
-        outcome: Outcome::of(exchange).text(),
+        outcome: ShownRcode::of(exchange).text(),
         reason: exchange.answered.reason.label(),
         origin: exchange.answered.origin.label(),
         duration_us: u64::try_from(exchange.took.as_micros()).unwrap_or(u64::MAX),

@@ -4,7 +4,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use crate::decide::plan::RolloutState;
-use crate::observe::observed::{Check, Observed, Outcome};
+use crate::observe::observed::{Check, CheckResult, Observed};
 use crate::observe::pods;
 use crate::text::shortened;
 
@@ -16,7 +16,7 @@ const MAX_WORSE: usize = 8;
 const MAX_WARNING: usize = 512;
 
 /// What this round adds.
-pub(super) struct Rounds {
+pub(super) struct Tally {
     /// What is remembered for the next one.
     pub(super) state: RolloutState,
     /// Worse in two rounds apart: what, and how.
@@ -26,17 +26,18 @@ pub(super) struct Rounds {
 }
 
 /// Adds a round to what is remembered.
-pub(super) fn add(before: &RolloutState, checks: &[Check], now: Timestamp) -> Rounds {
+pub(super) fn add(before: &RolloutState, checks: &[Check], now: Timestamp) -> Tally {
     let mut state = before.clone();
     let worse: Vec<(&str, &str)> = checks
         .iter()
         .filter_map(|check| match &check.outcome {
-            Outcome::Worse(how) => Some((check.what.as_str(), how.as_str())),
-            Outcome::Good | Outcome::Open | Outcome::Warning(_) => None,
+            CheckResult::Worse(how) => Some((check.what.as_str(), how.as_str())),
+            CheckResult::Good | CheckResult::Open | CheckResult::Warning(_) => None,
         })
         .collect();
-    let is_good =
-        checks.iter().any(|check| matches!(check.outcome, Outcome::Good | Outcome::Warning(_)));
+    let is_good = checks
+        .iter()
+        .any(|check| matches!(check.outcome, CheckResult::Good | CheckResult::Warning(_)));
     let mut confirmed = None;
     if worse.is_empty() {
         if is_good {
@@ -63,14 +64,14 @@ pub(super) fn add(before: &RolloutState, checks: &[Check], now: Timestamp) -> Ro
         state.warning = warning(checks);
     }
     let is_well = is_good && worse.is_empty() && is_apart(&state.good_since, now);
-    Rounds { state, confirmed, is_well }
+    Tally { state, confirmed, is_well }
 }
 
 /// Everything that people are warned of.
 fn warning(checks: &[Check]) -> String {
     let warnings = checks.iter().filter_map(|check| match &check.outcome {
-        Outcome::Warning(what) => Some(format!("{}: {what}", check.what)),
-        Outcome::Good | Outcome::Worse(_) | Outcome::Open => None,
+        CheckResult::Warning(what) => Some(format!("{}: {what}", check.what)),
+        CheckResult::Good | CheckResult::Worse(_) | CheckResult::Open => None,
     });
     shortened(&warnings.collect::<Vec<_>>().join("; "), MAX_WARNING)
 }

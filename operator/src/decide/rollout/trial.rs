@@ -6,7 +6,7 @@ use crds::ClusterDNS;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 
-use super::rounds::{self, Rounds};
+use super::rounds::{self, Tally};
 use super::{Asked, ONE_POD, PODS_TO_TRY, RECONCILE_EVERY, at_once, is_over, keep, retry, untried};
 use crate::decide::adoption::is_per_node;
 use crate::decide::plan::{CanaryPod, Notice, RolloutPlan, RolloutState};
@@ -101,7 +101,7 @@ impl<'a> Trial<'a> {
         self,
         canary: &CanaryPod,
         comparison: Option<&Comparison>,
-        round: &Rounds,
+        round: &Tally,
     ) -> Verdict {
         let Some(pod) = self.pod(canary) else {
             return Verdict::Lost("went away");

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use crds::Config;
 use ipnet::IpNet;
 
-use crate::observe::observed::{Check, Observed, Outcome};
+use crate::observe::observed::{Check, CheckResult, Observed};
 use crate::observe::pods;
 
 /// Pods that a message names.
@@ -27,7 +27,7 @@ pub(super) fn check(config: &Config, before: &Config, observed: &Observed) -> Op
     let reaches_a_range = observed.pod_ranges.iter().any(|range| overlaps(clients, range));
     let names = refused.iter().take(MAX_NAMED).map(IpAddr::to_string).collect::<Vec<_>>();
     let outcome = if refused.is_empty() {
-        Outcome::Good
+        CheckResult::Good
     } else if refused.len() == addresses.len() && !reaches_a_range && !were_refused {
         let ranges: Vec<String> =
             observed.pod_ranges.iter().take(MAX_NAMED).map(IpNet::to_string).collect();
@@ -35,12 +35,12 @@ pub(super) fn check(config: &Config, before: &Config, observed: &Observed) -> Op
             true => String::new(),
             false => format!(" (nodes give them addresses of {}, ...)", ranges.join(", ")),
         };
-        Outcome::Worse(format!(
+        CheckResult::Worse(format!(
             "every pod that is known would be REFUSED, such as {}{ranges}: add the ranges of pods",
             names.join(", ")
         ))
     } else {
-        Outcome::Warning(format!("pods such as {} are REFUSED", names.join(", ")))
+        CheckResult::Warning(format!("pods such as {} are REFUSED", names.join(", ")))
     };
     Some(Check { what: "access.clients".to_owned(), outcome })
 }

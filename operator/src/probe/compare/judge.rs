@@ -7,7 +7,7 @@ use hickory_proto::rr::RecordType;
 use super::question::{Expects, Question};
 use super::reply::{NoReply, Reply, is_prohibited};
 use super::upstream_health::{UpstreamHealth, health, health_of_stable};
-use crate::observe::observed::{Check, Outcome};
+use crate::observe::observed::{Check, CheckResult};
 
 /// A question and what both pods replied to each part of it.
 #[derive(Debug)]
@@ -73,39 +73,44 @@ fn answer(expects: &Expects, kind: RecordType, heard: &[Reply]) -> Answer {
 }
 
 /// What the spec writes must be answered; everything else only if stable pods answer it.
-fn by_answer(expects: &Expects, canary: Answer, stable: Answer) -> Outcome {
+fn by_answer(expects: &Expects, canary: Answer, stable: Answer) -> CheckResult {
     match (canary, stable, expects) {
-        (Answer::Right, _, _) => Outcome::Good,
+        (Answer::Right, _, _) => CheckResult::Good,
         (Answer::Wrong(why), _, Expects::Written(_)) => {
-            Outcome::Worse(format!("{why}, and the spec says otherwise"))
+            CheckResult::Worse(format!("{why}, and the spec says otherwise"))
         }
         (Answer::Wrong(why), Answer::Right, _) => {
-            Outcome::Worse(format!("{why}, while a stable pod answers rightly"))
+            CheckResult::Worse(format!("{why}, while a stable pod answers rightly"))
         }
         (Answer::Wrong(_), Answer::Wrong(_) | Answer::Unknown, _) | (Answer::Unknown, _, _) => {
-            Outcome::Open
+            CheckResult::Open
         }
     }
 }
 
 /// A server that replies, whatever it replies, is there. Silence fails only where clients lose servers that reply.
-fn by_health(group: &str, is_new: bool, canary: UpstreamHealth, stable: UpstreamHealth) -> Outcome {
+fn by_health(
+    group: &str,
+    is_new: bool,
+    canary: UpstreamHealth,
+    stable: UpstreamHealth,
+) -> CheckResult {
     match (canary, stable) {
-        (UpstreamHealth::Answered, _) => Outcome::Good,
-        (UpstreamHealth::Errors, UpstreamHealth::Answered) if !is_new => Outcome::Warning(format!(
-            "the servers of {group} reply only with errors, and those before gave answers"
-        )),
-        (UpstreamHealth::Errors, _) => Outcome::Good,
+        (UpstreamHealth::Answered, _) => CheckResult::Good,
+        (UpstreamHealth::Errors, UpstreamHealth::Answered) if !is_new => CheckResult::Warning(
+            format!("the servers of {group} reply only with errors, and those before gave answers"),
+        ),
+        (UpstreamHealth::Errors, _) => CheckResult::Good,
         (UpstreamHealth::Silent, _) if is_new => {
-            Outcome::Warning(format!("no server of {group}, which is new, replies"))
+            CheckResult::Warning(format!("no server of {group}, which is new, replies"))
         }
         (UpstreamHealth::Silent, UpstreamHealth::Answered | UpstreamHealth::Errors) => {
-            Outcome::Worse(format!(
+            CheckResult::Worse(format!(
                 "no server of {group} replies, while those that stable pods ask do"
             ))
         }
         (UpstreamHealth::Silent, UpstreamHealth::Silent | UpstreamHealth::Unknown)
-        | (UpstreamHealth::Unknown, _) => Outcome::Open,
+        | (UpstreamHealth::Unknown, _) => CheckResult::Open,
     }
 }
 
@@ -132,7 +137,10 @@ pub(super) fn operator_is_refused(asked: &[Asked]) -> Option<Check> {
     }
     let message = "the operator's own address may not ask, so only the client list was looked at: add the operator's \
                    address or its namespace's range";
-    Some(Check { what: "access.clients".to_owned(), outcome: Outcome::Warning(message.to_owned()) })
+    Some(Check {
+        what: "access.clients".to_owned(),
+        outcome: CheckResult::Warning(message.to_owned()),
+    })
 }
 
 /// As `dig` writes it.

@@ -4,7 +4,7 @@ use super::reply::{NoReply, Reply};
 use super::*;
 use crate::decide::plan::{CanaryPod, RolloutPlan, RolloutState};
 use crate::fixtures::{compared, config, deploy, dns, own_service, says, write};
-use crate::observe::observed::Outcome;
+use crate::observe::observed::CheckResult;
 use hickory_proto::op::{Message, OpCode, ResponseCode};
 use hickory_proto::rr::rdata::{A, SOA};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
@@ -66,9 +66,12 @@ fn o17_what_a_stable_pod_remembers_of_unchanged_upstreams_fails_no_edit() {
     let same = "{upstreams: {servers: [{address: 10.0.0.1}]}, ttlSeconds: 7}";
     let other = "{upstreams: {servers: [{address: 10.0.0.2}]}}";
     let from_its_cache = || vec![silent(), answered()];
-    assert_eq!(outcome(same, from_its_cache()), Outcome::Open, "the servers are down for both");
-    assert!(matches!(outcome(same, vec![answered(), answered()]), Outcome::Worse(_)));
-    assert!(matches!(outcome(other, from_its_cache()), Outcome::Worse(_)), "they were replaced");
+    assert_eq!(outcome(same, from_its_cache()), CheckResult::Open, "the servers are down for both");
+    assert!(matches!(outcome(same, vec![answered(), answered()]), CheckResult::Worse(_)));
+    assert!(
+        matches!(outcome(other, from_its_cache()), CheckResult::Worse(_)),
+        "they were replaced"
+    );
 }
 
 #[test]
@@ -99,7 +102,7 @@ async fn o17_a_round_that_finds_no_place_is_no_fault_of_the_canary() {
     for (place, pod) in observed.pods.iter_mut().enumerate() {
         pod.status.as_mut().unwrap().pod_ip = Some(format!("127.0.0.{}", place + 1));
     }
-    let full = Rounds(tokio::sync::Semaphore::new(0));
+    let full = RoundPermits(tokio::sync::Semaphore::new(0));
     let comparison = compare(&dns("{}"), &observed, &full).await.expect("a canary is on trial");
     assert!(comparison.checks.is_empty() && comparison.is_postponed);
     assert_eq!(comparison.unreachable, None, "nothing is wrong that people should mend");
@@ -326,9 +329,9 @@ async fn o7_a_canary_that_answers_wrongly_is_seen_beside_one_that_does_not() {
     observed.pods[2].status.as_mut().unwrap().pod_ip = Some("127.0.0.2".to_owned());
     let dns = dns(&format!("{{service: {{podPort: {port}}}}}"));
     let comparison =
-        compare(&dns, &observed, &Rounds::default()).await.expect("a canary is on trial");
+        compare(&dns, &observed, &RoundPermits::default()).await.expect("a canary is on trial");
     assert_eq!(comparison.canary_uid, compared("dns-1", "", true, true).canary_uid);
-    let is_worse = |outcome: &Outcome| matches!(outcome, Outcome::Worse(_));
+    let is_worse = |outcome: &CheckResult| matches!(outcome, CheckResult::Worse(_));
     let wrong = comparison.checks.iter().filter(|check| is_worse(&check.outcome));
     let wrong: Vec<&str> = wrong.map(|check| check.what.as_str()).collect();
     assert_eq!(wrong, [ALWAYS[1]], "{:?}", comparison.checks);

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::names::RETRY;
-use crate::observe::observed::{Check, Outcome};
+use crate::observe::observed::{Check, CheckResult};
 
 /// On trial, and asked.
 fn on_trial() -> Story {
@@ -216,7 +216,8 @@ fn o17_an_annotation_has_a_failed_revision_tried_again_at_once_and_once() {
 #[test]
 fn o17_people_are_warned_for_a_while_of_what_every_pod_got() {
     let mut story = on_trial();
-    let warning = Outcome::Warning("no server of stub domain a, which is new, replies".to_owned());
+    let warning =
+        CheckResult::Warning("no server of stub domain a, which is new, replies".to_owned());
     let check = Check { what: "a. SOA".to_owned(), outcome: warning };
     story.observed.comparison.as_mut().unwrap().checks.push(check);
     assert!(story.reconcile(120).state.warning.contains("stub domain a"));

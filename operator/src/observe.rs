@@ -30,11 +30,11 @@ use serde::de::DeserializeOwned;
 
 use crate::context::Context;
 use crate::controller::triggers;
-use crate::decide::{admit, config_map};
+use crate::decide::admit;
 use crate::desired::{Kind, is_of_another};
 use crate::names;
 use crate::observe::observed::{Child, DnsService, Observed, Sample};
-use crate::probe::compare::compare;
+use crate::probe::compare::{self, Look};
 use crate::runtime::read::within;
 use crate::runtime::resources;
 use budget::is_stub;
@@ -111,11 +111,16 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
         foreign_pods,
         pod_reports,
     };
-    if let Some((config, _)) = config_map::canary(&observed) {
-        observed.sample = ctx.samples.read(&ctx.client, &config.exposure.service_selector).await;
-    }
     // Asks pods that were chosen from what they have just said.
-    observed.comparison = compare(dns, &observed, &ctx.rounds).await;
+    observed.comparison = match compare::begin(dns, &observed, &ctx.rounds) {
+        None => None,
+        Some(Look::Postponed(comparison)) => Some(comparison),
+        Some(Look::Round(round)) => {
+            let selector = &round.config().exposure.service_selector;
+            observed.sample = ctx.samples.read(&ctx.client, selector).await;
+            Some(round.ask(&observed).await)
+        }
+    };
     is_the_canary_there(ctx, &mut observed, (&namespace, &instance)).await;
     Ok(observed)
 }

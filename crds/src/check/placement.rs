@@ -34,6 +34,8 @@ pub(super) fn check_spread(constraints: &[TopologySpreadConstraint], violations:
             let message = "is 1 or more, and only with whenUnsatisfiable: DoNotSchedule";
             violations.add(format!("{field}.minDomains"), Reason::OutOfRange, message);
         }
+        check_policies(constraint, &field, violations);
+        check_selected(constraint, &field, violations);
         let is_same = |other: &&TopologySpreadConstraint| {
             other.topology_key == constraint.topology_key
                 && other.when_unsatisfiable == constraint.when_unsatisfiable
@@ -42,6 +44,66 @@ pub(super) fn check_spread(constraints: &[TopologySpreadConstraint], violations:
             let message =
                 format!("{} is there twice: leave one out", shown(&constraint.topology_key));
             violations.add(format!("{field}.topologyKey"), Reason::Duplicate, message);
+        }
+    }
+}
+
+fn check_policies(constraint: &TopologySpreadConstraint, field: &str, violations: &mut Violations) {
+    for (what, policy) in [
+        ("nodeAffinityPolicy", &constraint.node_affinity_policy),
+        ("nodeTaintsPolicy", &constraint.node_taints_policy),
+    ] {
+        let Some(policy) = policy else { continue };
+        if !["Honor", "Ignore"].contains(&policy.as_str()) {
+            let message = format!("{} is unknown: write Honor or Ignore", shown(policy));
+            violations.add(format!("{field}.{what}"), Reason::OutOfRange, message);
+        }
+    }
+}
+
+/// The pods that a constraint counts. A key in `matchLabelKeys` and in the selector is counted twice, which the API server
+/// refuses; one without a selector gets that of our pods, which has our own label.
+fn check_selected(constraint: &TopologySpreadConstraint, field: &str, violations: &mut Violations) {
+    let written = constraint.label_selector.clone();
+    let selector = written.clone().unwrap_or_default();
+    let labels = selector.match_labels.unwrap_or_default();
+    let expressions = selector.match_expressions.unwrap_or_default();
+    for (key, value) in &labels {
+        let field = format!("{field}.labelSelector.matchLabels");
+        label(key, [value.as_str()], &field, violations);
+    }
+    for (index, requirement) in expressions.iter().enumerate() {
+        let field = format!("{field}.labelSelector.matchExpressions[{index}]");
+        let values = requirement.values.clone().unwrap_or_default();
+        label(&requirement.key, values.iter().map(String::as_str), &field, violations);
+        let needs_values = match requirement.operator.as_str() {
+            "In" | "NotIn" => true,
+            "Exists" | "DoesNotExist" => false,
+            unknown => {
+                let known = "write In, NotIn, Exists or DoesNotExist";
+                let message = format!("{} is unknown: {known}", shown(unknown));
+                violations.add(format!("{field}.operator"), Reason::InvalidSelector, message);
+                continue;
+            }
+        };
+        if needs_values == values.is_empty() {
+            let message = "In and NotIn need values; Exists and DoesNotExist have none";
+            violations.add(format!("{field}.values"), Reason::InvalidSelector, message);
+        }
+    }
+    let field = format!("{field}.matchLabelKeys");
+    let keys = constraint.match_label_keys.as_deref().unwrap_or_default();
+    at_most(keys.len(), limit::SELECTOR_ENTRIES, &field, violations);
+    for (index, key) in keys.iter().enumerate() {
+        let field = format!("{field}[{index}]");
+        label(key, [], &field, violations);
+        let is_selected = match written {
+            Some(_) => labels.contains_key(key) || expressions.iter().any(|it| it.key == *key),
+            None => is_ours(key),
+        };
+        if is_selected {
+            let message = format!("{} is in the selector too: leave one out", shown(key));
+            violations.add(field, Reason::Duplicate, message);
         }
     }
 }

@@ -22,7 +22,7 @@ const STUB: usize = 512;
 /// Of this, the part that stubs have for themselves; beyond it nothing is kept of an object. Stubs take no room from whole
 /// objects.
 const FOR_STUBS: usize = 8 << 20;
-/// Names of objects that are not kept whole, for people.
+/// Names of objects that are not kept whole, for people: so many in each watched namespace, so that a full one hides no other.
 const MAX_NAMED: usize = 100;
 /// On a stub: it is no whole object.
 const MARK: &str = "clusterdns.dev/not-kept";
@@ -51,7 +51,8 @@ pub struct Budget {
 struct Books {
     /// By store.
     octets: HashMap<u64, Octets>,
-    /// Namespace and kind with name: octets. At most [`MAX_NAMED`].
+    /// Namespace and kind with name: octets. At most [`MAX_NAMED`] of each namespace. What has no namespace is not among them:
+    /// of ClusterRoles and ClusterRoleBindings only ours are watched, and Nodes and ours are always kept whole.
     refused: BTreeMap<(String, String), usize>,
     /// Kinds and namespaces with objects of which not even a stub is kept.
     incomplete: BTreeSet<(String, String)>,
@@ -96,6 +97,13 @@ impl Budget {
         let books = self.books();
         let here = books.refused.iter().filter(|((of, _), _)| of == namespace);
         here.map(|((_, name), octets)| (name.clone(), *octets)).collect()
+    }
+
+    /// Octets of whole objects and of stubs that all stores hold.
+    pub(super) fn held(&self) -> (usize, usize) {
+        let books = self.books();
+        let held = books.octets.values().fold(Octets::default(), |sum, octets| sum + *octets);
+        (held.whole, held.stubs)
     }
 
     /// Is there an object of this kind (its plural) in this namespace of which nothing is kept? Then one that is not found
@@ -250,6 +258,16 @@ impl Share {
         self.charge();
     }
 
+    /// The kind of its objects, as a plural.
+    pub(super) fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// Octets of whole objects and of stubs that all stores hold.
+    pub(super) fn held_by_all(&self) -> (usize, usize) {
+        self.budget.held()
+    }
+
     fn take(&mut self, key: &(String, String)) -> Option<Entry> {
         let listed = self.listed.as_mut().and_then(|listed| listed.remove(key));
         let kept = self.kept.remove(key);
@@ -278,7 +296,8 @@ impl Share {
     fn refuse(&self, (namespace, name): (String, String), octets: usize) {
         let what = format!("{} {name}", self.kind);
         let mut books = self.budget.books();
-        let has_room = books.refused.len() < MAX_NAMED;
+        let named = books.refused.keys().filter(|(of, _)| *of == namespace).count();
+        let has_room = named < MAX_NAMED;
         if has_room && books.refused.insert((namespace.clone(), what.clone()), octets).is_none() {
             tracing::warn!(
                 "{namespace}/{what} has {octets} octets and is not kept whole: all objects that are kept may have {} together. \

@@ -59,9 +59,14 @@ pub(super) async fn follow<K>(
                 Ok(event) => {
                     persistence.went_well(&event);
                     let is_listed = matches!(event, Event::InitDone);
-                    if let Some(event) =
-                        bounded(event, &mut share, stub, |it| is_needed(&all.state(), it))
-                    {
+                    let (event, verdict) =
+                        bounded(event, &mut share, stub, |it| is_needed(&all.state(), it));
+                    metrics.cached(share.held_by_all());
+                    match verdict {
+                        Verdict::Whole => {}
+                        Verdict::Stub | Verdict::Nothing => metrics.not_kept(share.kind()),
+                    }
+                    if let Some(event) = event {
                         writer.apply_watcher_event(&event);
                         if let Event::Apply(object)
                         | Event::Delete(object)
@@ -81,9 +86,9 @@ pub(super) async fn follow<K>(
             metrics.watch_failed();
             tracing::warn!("the watch of {what} broke and begins again: {error}");
             match persistence.after(&error) {
-                // The watcher lists again by itself, in pages of the size that it began with.
-                Next::GoOn if pages.limit() == page_size => {}
-                Next::GoOn | Next::ListAgain => break,
+                Next::GoOn => {}
+                Next::ListsAgain if pages.limit() == page_size => {}
+                Next::ListsAgain | Next::ListAgain => break,
                 Next::ListInSmallerPages => {
                     pages.shrink();
                     break;
@@ -98,13 +103,13 @@ pub(super) async fn follow<K>(
     }
 }
 
-/// The event as it fits into the budget; none: nothing of it is kept.
+/// The event as it fits into the budget, none where nothing of it is kept; and what became of its object.
 fn bounded<K: Resource + Serialize>(
     mut event: Event<K>,
     share: &mut Share,
     stub: Option<fn(&mut K)>,
     is_needed: impl Fn(&K) -> bool,
-) -> Option<Event<K>> {
+) -> (Option<Event<K>>, Verdict) {
     let verdict = match &mut event {
         Event::Init => {
             share.list();
@@ -132,12 +137,13 @@ fn bounded<K: Resource + Serialize>(
             }
         }
     };
-    match (verdict, event) {
+    let event = match (verdict, event) {
         (Verdict::Whole | Verdict::Stub, event) => Some(event),
         // What was kept of it before is not true any more.
         (Verdict::Nothing, Event::Apply(object)) => Some(Event::Delete(object)),
         (Verdict::Nothing, _) => None,
-    }
+    };
+    (event, verdict)
 }
 
 /// Between 0 and 1.

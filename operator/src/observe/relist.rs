@@ -11,8 +11,10 @@ const MAX_STARTS: u32 = 5;
 /// What to do after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// kube's watcher does what is needed, after its own wait.
+    /// kube's watcher goes on watching at its version, after its own wait.
     GoOn,
+    /// kube's watcher lists again by itself, after its own wait and in pages of the size that it began with.
+    ListsAgain,
     /// List again.
     ListAgain,
     /// List again, in pages of half the size.
@@ -46,7 +48,7 @@ impl Persistence {
                 413 | 500..=599 => Next::ListInSmallerPages,
                 // The list took longer than etcd keeps its version, 5 minutes: fewer requests.
                 410 => Next::ListInLargerPages,
-                _ => Next::GoOn,
+                _ => Next::ListsAgain,
             },
             // It broke off, or was no list.
             Error::InitialListFailed(
@@ -55,14 +57,11 @@ impl Persistence {
                 | kube::Error::ReadEvents(_),
             ) => Next::ListInSmallerPages,
             Error::WatchStartFailed(kube::Error::Api(status)) => self.after_refusal(status),
+            Error::InitialListFailed(_) | Error::NoResourceVersion => Next::ListsAgain,
             // Not about the version: no connection.
-            Error::InitialListFailed(_) | Error::WatchStartFailed(_) | Error::WatchFailed(_) => {
-                Next::GoOn
-            }
-            // The watcher lists again by itself after 410.
-            Error::WatchError(status) if status.code == 410 => Next::GoOn,
+            Error::WatchStartFailed(_) | Error::WatchFailed(_) => Next::GoOn,
+            Error::WatchError(status) if status.code == 410 => Next::ListsAgain,
             Error::WatchError(status) => self.after_refusal(status),
-            Error::NoResourceVersion => Next::GoOn,
         }
     }
 
@@ -140,8 +139,16 @@ mod tests {
             );
         }
         for code in [401, 403, 429] {
-            assert_eq!(Persistence::default().after(&list(code)), Next::GoOn, "{code}");
+            assert_eq!(Persistence::default().after(&list(code)), Next::ListsAgain, "{code}");
         }
         assert_eq!(Persistence::default().after(&list(410)), Next::ListInLargerPages);
+    }
+
+    #[test]
+    fn k23_a_watch_that_breaks_off_goes_on_at_its_version_and_lists_nothing() {
+        let broke = || Error::WatchFailed(kube::Error::LinesCodecMaxLineLengthExceeded);
+        assert_eq!(Persistence::default().after(&broke()), Next::GoOn);
+        let gone = Error::WatchError(status(410));
+        assert_eq!(Persistence::default().after(&gone), Next::ListsAgain, "its version is too old");
     }
 }

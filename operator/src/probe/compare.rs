@@ -15,7 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use crds::{ClusterDNS, Config};
 use futures::stream::{self, StreamExt};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::decide::config_map;
 use crate::observe::observed::{Comparison, Observed};
@@ -42,36 +42,67 @@ impl Default for RoundPermits {
     }
 }
 
-/// Asks both, if a canary is on trial and said that it runs what it tries: call it last, when `pod_reports` are fresh.
-pub async fn compare(
-    dns: &ClusterDNS,
-    observed: &Observed,
-    rounds: &RoundPermits,
-) -> Option<Comparison> {
-    let pair = &pair(dns, observed)?;
-    let (config, state) = config_map::canary(observed)?;
-    let before = config_map::stable(observed);
-    // No waiting for a permit: it would occupy a reconcile that asks nothing. The next reconcile asks.
-    let Ok(_round) = rounds.0.try_acquire() else {
-        return Some(not_asked(&pair.uid, &state.canary));
-    };
-    let asked: Vec<Asked> = stream::iter(questions(&config, &before, observed, &fresh_label()))
-        .map(|question| async move {
-            let canary = ask(&question, pair.canary);
-            let stable = ask(&question, pair.stable);
-            let (canary, stable) = futures::join!(canary, stable);
-            Asked { question, canary, stable }
-        })
-        .buffered(SIDE_BY_SIDE)
-        .collect()
-        .await;
-    Some(comparison(&pair.uid, &state.canary, (&config, &before), observed, &asked))
+/// What one look at a canary that runs what it tries may do.
+#[derive(Debug)]
+pub enum Look<'a> {
+    /// Nothing this time: others ask.
+    Postponed(Comparison),
+    /// Ask it.
+    Round(Box<Round<'a>>),
 }
 
-/// No round was possible in this look.
-fn not_asked(uid: &str, revision: &str) -> Comparison {
-    let (canary_uid, revision) = (uid.to_owned(), revision.to_owned());
-    Comparison { canary_uid, revision, is_postponed: true, ..Comparison::default() }
+/// A round of questions that may run now. What it needs to know of the cluster is read only by those who have one.
+#[derive(Debug)]
+pub struct Round<'a> {
+    pair: Pair,
+    config: Config,
+    revision: String,
+    _permit: SemaphorePermit<'a>,
+}
+
+/// Begins a round, if a canary is on trial and said that it runs what it tries: call it last, when `pod_reports` are fresh.
+/// No waiting for a permit: it would occupy a reconcile that asks nothing. The next reconcile asks.
+pub fn begin<'a>(
+    dns: &ClusterDNS,
+    observed: &Observed,
+    rounds: &'a RoundPermits,
+) -> Option<Look<'a>> {
+    let pair = pair(dns, observed)?;
+    let (config, state) = config_map::canary(observed)?;
+    let revision = state.canary;
+    Some(match rounds.0.try_acquire() {
+        Ok(_permit) => Look::Round(Box::new(Round { pair, config, revision, _permit })),
+        Err(_) => Look::Postponed(Comparison {
+            canary_uid: pair.uid,
+            revision,
+            is_postponed: true,
+            ..Comparison::default()
+        }),
+    })
+}
+
+impl Round<'_> {
+    /// What is on trial.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Asks both.
+    pub async fn ask(self, observed: &Observed) -> Comparison {
+        let Round { pair, config, revision, _permit } = &self;
+        let before = config_map::stable(observed);
+        let asked: Vec<Asked> = stream::iter(questions(config, &before, observed, &fresh_label()))
+            .map(|question| async move {
+                let canary = ask(&question, pair.canary);
+                let stable = ask(&question, pair.stable);
+                let (canary, stable) = futures::join!(canary, stable);
+                Asked { question, canary, stable }
+            })
+            .buffered(SIDE_BY_SIDE)
+            .collect()
+            .await;
+        comparison(&pair.uid, revision, (config, &before), observed, &asked)
+    }
 }
 
 /// A label that no cache knows.

@@ -35,6 +35,16 @@ struct Write {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Part {
+    part: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Resource {
+    resource: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfCondition {
     name: String,
     condition: String,
@@ -48,6 +58,8 @@ pub struct Metrics {
     durations: Histogram,
     writes: Family<Write, Counter>,
     watch_failures: Counter,
+    cache_bytes: Family<Part, Gauge>,
+    not_kept: Family<Resource, Counter>,
     is_leader: Gauge,
     conditions: Family<OfCondition, Gauge<f64, AtomicU64>>,
     shown: Mutex<BTreeSet<(String, String)>>,
@@ -64,6 +76,8 @@ impl Default for Metrics {
             durations: Histogram::new(buckets),
             writes: Family::default(),
             watch_failures: Counter::default(),
+            cache_bytes: Family::default(),
+            not_kept: Family::default(),
             is_leader: Gauge::default(),
             conditions: Family::default(),
             shown: Mutex::default(),
@@ -84,6 +98,16 @@ impl Default for Metrics {
             "watch_failures",
             "Watches of the API server that failed and were started again",
             metrics.watch_failures.clone(),
+        );
+        registry.register(
+            "cache_bytes",
+            "Octets of the objects that are kept, as JSON: whole ones, and stubs of those that do not fit",
+            metrics.cache_bytes.clone(),
+        );
+        registry.register(
+            "objects_not_kept",
+            "Objects that were read and did not fit into the cache as a whole, by resource",
+            metrics.not_kept.clone(),
         );
         registry.register(
             "is_leader",
@@ -121,6 +145,19 @@ impl Metrics {
     /// A watch failed.
     pub fn watch_failed(&self) {
         self.watch_failures.inc();
+    }
+
+    /// All caches hold so many octets of whole objects and of stubs.
+    pub fn cached(&self, (whole, stubs): (usize, usize)) {
+        for (part, octets) in [("whole", whole), ("stubs", stubs)] {
+            let octets = i64::try_from(octets).unwrap_or(i64::MAX);
+            self.cache_bytes.get_or_create(&Part { part }).set(octets);
+        }
+    }
+
+    /// An object of this kind (its plural, one of those that are watched) was read and is not kept whole.
+    pub fn not_kept(&self, resource: &str) {
+        self.not_kept.get_or_create(&Resource { resource: resource.to_owned() }).inc();
     }
 
     /// This process became the leader, or is no leader any more.

@@ -150,3 +150,18 @@ fn a_stub_says_that_an_object_exists_and_whose_it_is() {
     assert_eq!((metadata.name.as_deref(), metadata.uid.as_deref()), (Some("a"), Some("u")));
     assert_eq!(metadata.owner_references.as_ref().unwrap().len(), 1);
 }
+
+#[test]
+fn k23_a_namespace_with_many_large_objects_does_not_hide_those_of_another() {
+    let budget = Arc::new(Budget::of(0));
+    let mut full = share(&budget, 1);
+    for n in 0..MAX_NAMED + 1 {
+        admit(&mut full, &format!("m{n}"), MIB);
+    }
+    let elsewhere: ObjectMeta = from(json!({"namespace": "elsewhere", "name": "large"}));
+    let mut other = share(&budget, 2);
+    assert!(!other.admit(&elsewhere, MIB, false));
+    other.admit_stub(&elsewhere, MIB, Some(STUB));
+    assert_eq!(budget.not_kept("dns").len(), MAX_NAMED);
+    assert_eq!(budget.not_kept("elsewhere"), [("services large".to_owned(), MIB)]);
+}

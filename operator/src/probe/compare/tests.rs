@@ -96,14 +96,16 @@ fn o17_a_service_selector_that_selects_something_hides_on_purpose() {
     assert!(asks(None));
 }
 
-#[tokio::test]
-async fn o17_a_round_that_finds_no_place_is_no_fault_of_the_canary() {
+#[test]
+fn o17_a_round_that_finds_no_place_is_no_fault_of_the_canary() {
     let mut observed = on_trial();
     for (place, pod) in observed.pods.iter_mut().enumerate() {
         pod.status.as_mut().unwrap().pod_ip = Some(format!("127.0.0.{}", place + 1));
     }
     let full = RoundPermits(tokio::sync::Semaphore::new(0));
-    let comparison = compare(&dns("{}"), &observed, &full).await.expect("a canary is on trial");
+    let Some(Look::Postponed(comparison)) = begin(&dns("{}"), &observed, &full) else {
+        panic!("a canary is on trial, and no place is free")
+    };
     assert!(comparison.checks.is_empty() && comparison.is_postponed);
     assert_eq!(comparison.unreachable, None, "nothing is wrong that people should mend");
 }
@@ -328,8 +330,11 @@ async fn o7_a_canary_that_answers_wrongly_is_seen_beside_one_that_does_not() {
     observed.pods[1].status.as_mut().unwrap().pod_ip = Some("127.0.0.1".to_owned());
     observed.pods[2].status.as_mut().unwrap().pod_ip = Some("127.0.0.2".to_owned());
     let dns = dns(&format!("{{service: {{podPort: {port}}}}}"));
-    let comparison =
-        compare(&dns, &observed, &RoundPermits::default()).await.expect("a canary is on trial");
+    let rounds = RoundPermits::default();
+    let Some(Look::Round(round)) = begin(&dns, &observed, &rounds) else {
+        panic!("a canary is on trial, and a place is free")
+    };
+    let comparison = round.ask(&observed).await;
     assert_eq!(comparison.canary_uid, compared("dns-1", "", true, true).canary_uid);
     let is_worse = |outcome: &CheckResult| matches!(outcome, CheckResult::Worse(_));
     let wrong = comparison.checks.iter().filter(|check| is_worse(&check.outcome));

@@ -239,10 +239,9 @@ impl Args {
     pub fn http_candidates(&self) -> Vec<SocketAddr> {
         match self.http {
             Some(address) => vec![address],
-            None => vec![
-                SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), HTTP_PORT),
-                SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), HTTP_PORT),
-            ],
+            None => {
+                process::http::candidates(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), HTTP_PORT))
+            }
         }
     }
 

@@ -54,7 +54,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     // What cannot be had fails before anything is read, which may take long; the sockets themselves
     // are opened when there is something to answer with.
     serve::check(&listen)?;
-    let http = probes::bind(&args.http_candidates())?;
+    let http = process::http::bind(&args.http_candidates())?;
     let http_address = http.local_addr().context("cannot read the address of HTTP")?;
     let (health, status) = (Arc::new(Health::default()), Arc::new(Status::default()));
     let running = Arc::new(OnceLock::new());

@@ -5,10 +5,7 @@
 //! of its own there: connections are shared by client address, and pages that take time are written elsewhere. A port of
 //! its own would be as open to a flood as this one.
 
-mod bind;
-mod bounded;
 mod pages;
-mod places;
 mod shown;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,10 +20,8 @@ use axum::routing::get;
 use axum::{Extension, Router};
 use dataplane_core::{DataSource, Resource};
 
-use bounded::Client;
 pub use pages::Pages;
-
-pub use bind::bind;
+use process::http::{self, Client};
 
 use crate::forward::Forwarder;
 use crate::metrics::{Form, Metrics};
@@ -35,6 +30,8 @@ use crate::state::State;
 use crate::status::feed::Feed;
 use crate::status::{Reported, Status};
 
+/// HTTP connections at a time: of kubelet, a few scrapers and a few people.
+const MAX_CONNECTIONS: usize = 256;
 /// The answer until the source has been opened; `/livez` and `/readyz` have an answer from the start.
 const STARTING: (StatusCode, &str) =
     (StatusCode::SERVICE_UNAVAILABLE, "starting: the source is being read\n");
@@ -98,7 +95,7 @@ pub fn start(listener: std::net::TcpListener, views: Views) -> anyhow::Result<()
     let serve = move || {
         runtime.block_on(async {
             let listener = tokio::net::TcpListener::from_std(listener)?;
-            bounded::serve(listener, router(views)).await;
+            http::serve(listener, router(views), MAX_CONNECTIONS).await;
             std::io::Result::Ok(())
         })
     };

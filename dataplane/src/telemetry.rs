@@ -1,7 +1,6 @@
 //! Log lines on standard error, as text or JSON; no line per query. Form and level change while the process runs.
 
 mod format;
-mod level;
 mod queue;
 
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -21,7 +20,7 @@ use tracing_subscriber::{Registry, reload};
 use format::EitherFormat;
 use queue::Queue;
 
-pub use level::{LogFormat, LogLevel};
+pub use process::log::{LogFormat, LogLevel};
 
 /// Lines on their way to standard error; one per process, as logging is.
 static QUEUE: Queue = Queue::new();

@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use clap::{Args as Flags, Parser, Subcommand};
 
 use crate::settings::{Allowed, DataPlane, Settings};
-pub use choices::{Format, LogFormat, LogLevel};
+pub use choices::Format;
+pub use process::log::{LogFormat, LogLevel};
 use values::{dataplane_flag, image_entry, pull_policy, socket_address, variable};
 
 /// The image of the data plane that is used where none is named: this version's. Both programs are in one image.

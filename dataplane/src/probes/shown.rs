@@ -9,10 +9,10 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use crds::without_effect::WithoutEffect;
 use dataplane_core::{DataSource, Resource};
+use process::http::Client;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::bounded::Client;
 use super::{Running, STARTING, Views};
 use crate::forward::Down;
 use crate::status::Skipped;

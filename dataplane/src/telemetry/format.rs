@@ -8,7 +8,7 @@ use tracing_subscriber::fmt::FmtContext;
 use tracing_subscriber::fmt::format::{Format, FormatEvent, FormatFields, Full, Json, Writer};
 use tracing_subscriber::registry::LookupSpan;
 
-use super::level::LogFormat;
+use process::log::LogFormat;
 
 /// One per process, as logging is.
 static IS_JSON: AtomicBool = AtomicBool::new(false);

@@ -1,9 +1,5 @@
 //! `/livez /readyz /metrics` of the operator. A standby is ready: it is there to take over.
 
-mod bind;
-mod bounded;
-mod places;
-
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -13,9 +9,13 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use process::http;
 
 use crate::controller::crd::{ADVICE, Definition};
 use crate::runtime::metrics::Metrics;
+
+/// HTTP connections at a time: of kubelet, a few scrapers and a few people.
+const MAX_CONNECTIONS: usize = 128;
 
 /// Serves until the process ends. Called inside of the runtime.
 ///
@@ -26,7 +26,7 @@ pub fn start(
     metrics: Arc<Metrics>,
     definition: Arc<Definition>,
 ) -> anyhow::Result<()> {
-    let listener = tokio::net::TcpListener::from_std(bind::bind(address)?)
+    let listener = tokio::net::TcpListener::from_std(http::bind(&http::candidates(address))?)
         .context("cannot listen for HTTP")?;
     // With port 0 this line is the only place that names the port.
     if let Ok(address) = listener.local_addr() {
@@ -37,7 +37,7 @@ pub fn start(
         .route("/readyz", get(readyz))
         .with_state(definition)
         .merge(Router::new().route("/metrics", get(page)).with_state(metrics));
-    tokio::spawn(bounded::serve(listener, router));
+    tokio::spawn(http::serve(listener, router, MAX_CONNECTIONS));
     Ok(())
 }
 

@@ -8,8 +8,14 @@ use super::rust_files;
 use super::sources::program;
 
 /// The sources of each package.
-const PACKAGES: [&str; 5] =
-    ["crds/src", "operator/src", "dataplane/src", "dataplane/core/src", "dataplane/udp/src"];
+const PACKAGES: [&str; 6] = [
+    "crds/src",
+    "crds/process/src",
+    "operator/src",
+    "dataplane/src",
+    "dataplane/core/src",
+    "dataplane/udp/src",
+];
 
 /// One file: its text without comments and tests, and the names that its `use` lines bring.
 struct File {

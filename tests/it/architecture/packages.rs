@@ -8,12 +8,13 @@ use serde_json::Value;
 use super::{quoted, read, root, table};
 
 /// Left may use right and nothing else of ours; `tests` may use everything.
-const MAY_IMPORT: [(&str, &[&str]); 5] = [
+const MAY_IMPORT: [(&str, &[&str]); 6] = [
     ("crds", &[]),
+    ("process", &[]),
     ("dataplane-core", &[]),
     ("dataplane-udp", &[]),
-    ("dataplane", &["crds", "dataplane-core", "dataplane-udp"]),
-    ("operator", &["crds"]),
+    ("dataplane", &["crds", "process", "dataplane-core", "dataplane-udp"]),
+    ("operator", &["crds", "process"]),
 ];
 /// All that DNS decisions need besides `core` and `alloc`: hashing, tables, and ranges of addresses.
 const CORE_MAY_USE: [&str; 3] = ["foldhash", "hashbrown", "ipnet"];

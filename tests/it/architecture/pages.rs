@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use super::{files, quoted, read, root, rust_files, table, tests};
 
 /// Folders of which every module has a line of its own in the layout.
-const LISTED_FILE_BY_FILE: [&str; 12] = [
+const LISTED_FILE_BY_FILE: [&str; 13] = [
     "crds/src",
+    "crds/process/src",
     "operator/src",
     "operator/src/controller",
     "operator/src/observe",

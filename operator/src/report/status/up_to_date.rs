@@ -37,7 +37,10 @@ pub(super) fn up_to_date(
         );
     }
     if desired != stable {
-        let message = format!("pods run configuration {stable}, and the spec asks for {desired}");
+        let message = format!(
+            "pods run configuration {stable}, and the spec asks for {desired}: Progressing says whether it is being tried, \
+             and Degraded why it was not taken"
+        );
         return ConditionState::no("OlderConfiguration", &message);
     }
     let (mut ready, mut refusing, mut silent) = (0, 0, 0);

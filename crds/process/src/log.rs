@@ -1,4 +1,4 @@
-//! How much is logged, and in which form: the values of the flags, which the configuration has too.
+//! How much is logged, and in which form: the values of the flags, which the configuration of the data plane has too.
 
 use clap::ValueEnum;
 

@@ -1,22 +1,23 @@
-//! HTTP connections in bounds, in all and per client, each for so long: clients that hold many open, or open them as
-//! fast as they can, do not keep probes out (L14). As in the data plane, with which the operator shares no code.
+//! HTTP connections in bounds: a number in all and per client, each for a limited time. Clients that hold many open, or
+//! open them as fast as they can, neither use up the descriptors that DNS needs nor keep probes out (L14).
 
-use std::net::SocketAddr;
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::Request;
 use hyper::server::conn::http1;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
+use tower::ServiceExt;
 
 use super::places::{Limits, Places};
 
-/// HTTP connections at a time: of kubelet, a few scrapers and a few people.
-const MAX_CONNECTIONS: usize = 128;
-/// Of these, of one client address.
+/// Connections of one client address at a time.
 const MAX_PER_CLIENT: usize = 16;
 /// After so long a connection ends; clients open another.
 const MAX_AGE: Duration = Duration::from_secs(60);
@@ -27,11 +28,15 @@ const BUFFER: usize = 16 << 10;
 /// Without a free descriptor, try again so often.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// Who asks, for the handlers: an IPv4-mapped address is the IPv4 one.
+#[derive(Clone, Copy, Debug)]
+pub struct Client(pub IpAddr);
+
 type Open = Mutex<Places<oneshot::Sender<()>>>;
 
-/// Serves until the process ends.
-pub(super) async fn serve(listener: TcpListener, router: Router) {
-    let limits = Limits { connections: MAX_CONNECTIONS, per_client: MAX_PER_CLIENT };
+/// Serves until the process ends, with at most this many connections at a time. Requests carry a [`Client`] extension.
+pub async fn serve(listener: TcpListener, router: Router, connections: usize) {
+    let limits = Limits { connections, per_client: MAX_PER_CLIENT };
     let open = Arc::new(Mutex::new(Places::new(limits)));
     loop {
         match listener.accept().await {
@@ -41,27 +46,38 @@ pub(super) async fn serve(listener: TcpListener, router: Router) {
     }
 }
 
-fn admit(open: &Arc<Open>, stream: tokio::net::TcpStream, client: SocketAddr, router: &Router) {
-    let (mark, taken_back) = oneshot::channel();
+fn admit(open: &Arc<Open>, stream: TcpStream, client: SocketAddr, router: &Router) {
     let client = client.ip().to_canonical();
+    let (mark, taken_back) = oneshot::channel();
     let number = open.lock().unwrap_or_else(PoisonError::into_inner).admit(client, mark);
     let (open, router) = (open.clone(), router.clone());
     tokio::spawn(async move {
-        let _ = stream.set_nodelay(true);
-        let served = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_WITHIN)
-            .max_buf_size(BUFFER)
-            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
         tokio::select! {
-            // How a connection ends is its client's affair.
-            _ = served => {}
+            () = attend(stream, client, router) => {}
             // Its mark was dropped.
             _ = taken_back => {}
             () = tokio::time::sleep(MAX_AGE) => {}
         }
         open.lock().unwrap_or_else(PoisonError::into_inner).leave(number);
     });
+}
+
+async fn attend(stream: TcpStream, client: IpAddr, router: Router) {
+    // Answers are short: nothing is gained by holding one back.
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
+        let mut request: Request = request.map(axum::body::Body::new);
+        request.extensions_mut().insert(Client(client));
+        let router = router.clone();
+        async move { Ok::<_, Infallible>(router.oneshot(request).await.unwrap_or_else(|e| match e {})) }
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_WITHIN)
+        .max_buf_size(BUFFER)
+        .serve_connection(TokioIo::new(stream), service);
+    // How a connection ends is its client's affair.
+    let _ = served.await;
 }
 
 #[cfg(test)]
@@ -72,6 +88,8 @@ mod tests {
     use axum::routing::get;
 
     use super::*;
+
+    const CONNECTIONS: usize = 128;
 
     fn ask(mut stream: TcpStream) -> String {
         let request = b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
@@ -86,20 +104,20 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = Router::new().route("/livez", get(|| async { "ok\n" }));
-        tokio::spawn(serve(listener, router));
+        tokio::spawn(serve(listener, router, CONNECTIONS));
         let answers = tokio::task::spawn_blocking(move || {
             let connect = || TcpStream::connect(address).expect("a connection");
-            let crowd: Vec<_> = (0..3 * MAX_CONNECTIONS).map(|_| connect()).collect();
+            let crowd: Vec<_> = (0..3 * CONNECTIONS).map(|_| connect()).collect();
             let answer = ask(connect());
             // Those of one address beyond its share are closed, not kept.
             let closed = crowd.into_iter().filter_map(|mut stream| {
                 stream.set_read_timeout(Some(Duration::from_secs(20))).ok()?;
                 (stream.read(&mut [0]).ok()? == 0).then_some(())
             });
-            (answer, closed.take(3 * MAX_CONNECTIONS - MAX_PER_CLIENT).count())
+            (answer, closed.take(3 * CONNECTIONS - MAX_PER_CLIENT).count())
         });
         let (answer, closed) = answers.await.unwrap();
         assert_eq!(answer, "HTTP/1.1 200 OK");
-        assert_eq!(closed, 3 * MAX_CONNECTIONS - MAX_PER_CLIENT);
+        assert_eq!(closed, 3 * CONNECTIONS - MAX_PER_CLIENT);
     }
 }

@@ -1,0 +1,8 @@
+//! The port of HTTP: opened on every address of the pod, and served in bounds (L14).
+
+mod bind;
+mod connections;
+mod places;
+
+pub use bind::{bind, candidates};
+pub use connections::{Client, serve};

@@ -79,11 +79,12 @@ lint: check-tools
 	  echo "cargo-deny is not installed: licences and advisories are not checked (cargo install cargo-deny)"; \
 	fi
 
-# The second says by how much a reply has become dearer since benches/instructions.txt, and fails at +2 %. The third
+# The second says by how much a reply has become dearer since benches/instructions.txt, and fails at +2 %. The last
 # needs the real API server; CLUSTERDNS_BENCH_SERVICES=1000 makes its cluster smaller.
 bench: check-tools tools
 	cargo bench --locked --package dataplane-core --bench respond
 	cargo bench --locked --package dataplane-core --bench instructions
+	cargo bench --locked --package dataplane-core --bench cold
 	cargo bench --locked --package tests --bench scale
 
 # What MIRI can run of the one package with unsafe code; docs/threat-model.md says what it does not see. Needs

@@ -1,5 +1,6 @@
 //! What becomes of one query. `respond` is the flow: `route` says whose the name is, `schema` and `reverse` what exists,
-//! `answer` and `chaos` write it. `resolution` follows a chain that leads from an upstream back to a name of ours.
+//! `answer` and `chaos` write it. `resolution` follows a chain that leads from an upstream back to a name of ours. `ahead`
+//! reads for a whole batch what its replies will need.
 
 pub(crate) mod respond;
 
@@ -14,3 +15,5 @@ pub(crate) mod answer;
 pub(crate) mod chaos;
 
 pub(crate) mod resolution;
+
+pub(crate) mod ahead;

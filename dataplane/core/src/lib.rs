@@ -40,6 +40,7 @@ mod hostile_tests;
 mod testing;
 
 pub use counters::{CacheCounters, Counters, QuestionType, Reason, ServerCounters, WorkerCounters};
+pub use decide::ahead::read_ahead;
 pub use decide::resolution::{Resolution, Step, Surroundings};
 pub use decide::respond::{Action, Forward, Waiting, respond};
 pub use identity::Identity;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use dataplane_core::{Query, Reason, Transport, Waiting};
+use dataplane_core::{Query, Reason, Transport, Waiting, read_ahead};
 use dataplane_udp::{Batch, DATAGRAM_OCTETS, Datagram, Socket};
 
 use super::counters::add;
@@ -77,6 +77,7 @@ impl Worker {
         let now_s = received.as_secs();
         // A defect that one message brings out must not silence a thread, and with it its share of the clients.
         let answered = catch_unwind(AssertUnwindSafe(|| {
+            read_ahead(&published.records, batch.received());
             batch
                 .answer(|datagram, buffer| self.reply(&published, now_s, wanted, datagram, buffer));
         }));

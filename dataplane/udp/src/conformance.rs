@@ -33,13 +33,18 @@ fn serve(socket: &Socket, batch: &mut Batch, mut expected: usize) {
     while expected > 0 {
         assert!(started.elapsed() < PATIENCE, "{expected} datagrams missing");
         let count = socket.recv(batch).expect("recv");
+        let received: Vec<Vec<u8>> = batch.received().map(<[u8]>::to_vec).collect();
+        assert_eq!(received.len(), count);
+        let mut received = received.iter();
         batch.answer(|datagram, buffer| {
+            assert_eq!(Some(datagram.bytes), received.next().map(Vec::as_slice));
             let octets = datagram.bytes.len();
             for (to, from) in buffer.iter_mut().zip(datagram.bytes.iter().rev()) {
                 *to = *from;
             }
             octets
         });
+        assert_eq!(batch.received().len(), 0, "all are answered");
         assert_eq!(socket.send(batch).sent, count);
         expected -= count;
     }

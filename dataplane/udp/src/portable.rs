@@ -127,6 +127,11 @@ impl Batch {
         self.now
     }
 
+    /// The octets of the datagram that is not answered yet.
+    pub fn received(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.received.iter().map(|(octets, _, _)| &self.input[..*octets])
+    }
+
     /// Shows each datagram to `answer` with a buffer of [`DATAGRAM_OCTETS`] for the reply; it returns the octets
     /// it wrote, 0 for no reply.
     pub fn answer(&mut self, mut answer: impl FnMut(Datagram<'_>, &mut [u8]) -> usize) {

@@ -72,6 +72,28 @@ impl<K: BucketKey, V: Copy + Ord> Buckets<K, V> {
         }
     }
 
+    /// The leaves that several hashes lead to, at most `N`. All paths go down a level together: the processor then waits for
+    /// the memory of all of them at once.
+    pub(crate) fn leaves<const N: usize>(&self, paths: &[u32]) -> [&[(K, V)]; N] {
+        let mut nodes = [&self.root; N];
+        for level in 0..LEVELS {
+            let mut is_below = false;
+            for (node, path) in nodes.iter_mut().zip(paths) {
+                if let Node::Branch(children) = *node {
+                    *node = &children[(path >> (level * DIGIT)) as usize % WIDTH];
+                    is_below = true;
+                }
+            }
+            if !is_below {
+                break;
+            }
+        }
+        nodes.map(|node| match node {
+            Node::Leaf(rows) => &rows[..],
+            Node::Branch(_) => &[],
+        })
+    }
+
     /// Adds a row; false if it was there.
     pub(crate) fn insert(&mut self, key: K, value: V) -> bool {
         let path = key.spread(&self.hasher);
@@ -221,6 +243,21 @@ mod tests {
             assert_eq!(map.get(key), [(key, 1)]);
         }
         assert_eq!(map.get(Address::from(core::net::IpAddr::from([255, 0, 0, 1]))), []);
+    }
+
+    #[test]
+    fn the_leaves_of_several_hashes_have_the_rows_of_each() {
+        let mut map = Buckets::new(RandomState::default());
+        assert_eq!(map.leaves::<2>(&[1, 2]), [&[], &[]]);
+        let key = |number: u32| number.wrapping_mul(0x9e37_79b9);
+        (0..10_000).for_each(|number| assert!(map.insert(key(number), number)));
+        for number in (0..10_000).step_by(4) {
+            let keys = [0, 1, 2, 3].map(|more| key(number + more));
+            for (rows, key) in map.leaves::<4>(&keys).iter().zip(keys) {
+                assert_eq!(of_key(rows, key), map.get(key));
+                assert!(!map.get(key).is_empty());
+            }
+        }
     }
 
     #[test]

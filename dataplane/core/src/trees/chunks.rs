@@ -63,6 +63,11 @@ impl<R: Copy> Chunks<R> {
         self.len() == 0
     }
 
+    /// The first row.
+    pub(crate) fn first(&self) -> Option<&R> {
+        self.chunks().first()?.first()
+    }
+
     fn chunks(&self) -> &[Arc<[R]>] {
         match self {
             Chunks::One(rows) if rows.is_empty() => &[],

@@ -70,6 +70,20 @@ impl<T> Slots<T> {
         tree.child(hundreds / WIDTH)?.child(hundreds)?.child(tens)?.child(ones)
     }
 
+    /// The entries at several places, at most `N`, read as [`Buckets::leaves`](crate::trees::buckets::Buckets::leaves) reads.
+    pub(crate) fn get_each<const N: usize>(&self, slots: &[u32]) -> [Option<&T>; N] {
+        let mut numbers = [0; N];
+        let mut trees = [None; N];
+        for ((number, tree), &slot) in numbers.iter_mut().zip(&mut trees).zip(slots) {
+            *number = slot as usize;
+            *tree = self.trees.get(slot as usize / TREE).and_then(|tree| tree.as_deref());
+        }
+        let nodes = children(trees, numbers.map(|number| number / (WIDTH * WIDTH * WIDTH)));
+        let nodes = children(nodes, numbers.map(|number| number / (WIDTH * WIDTH)));
+        let nodes = children(nodes, numbers.map(|number| number / WIDTH));
+        children(nodes, numbers)
+    }
+
     /// Puts something at this place, or empties it.
     pub(crate) fn set(&mut self, slot: u32, value: Option<Arc<T>>) {
         match value {
@@ -114,6 +128,18 @@ impl<T> Slots<T> {
         let node = Node::at(tree.place(hundreds / WIDTH));
         Node::at(Node::at(node.place(hundreds)).place(tens)).place(ones)
     }
+}
+
+/// The children of several nodes, by the last digits of these numbers.
+fn children<C, const N: usize>(
+    nodes: [Option<&Node<C>>; N],
+    numbers: [usize; N],
+) -> [Option<&C>; N] {
+    let mut found = [None; N];
+    for ((child, node), number) in found.iter_mut().zip(nodes).zip(numbers) {
+        *child = node.and_then(|node| node.child(number));
+    }
+    found
 }
 
 /// Changes a node, if there is one, and drops it if it has no child left.
@@ -184,6 +210,18 @@ mod tests {
         assert_eq!(slots.get(511), Some(&511));
         assert_eq!(slots.get(9000), Some(&9000));
         assert_eq!(slots.get(1_000_000), None);
+    }
+
+    #[test]
+    fn several_places_are_read_at_once_as_one_by_one() {
+        let mut slots = Slots::default();
+        for slot in [0, 7, 64, 511, 4096, 9000] {
+            slots.set(slot, Some(Arc::new(slot)));
+        }
+        let asked = [9000, 0, 1, 64, 4096, 1_000_000, u32::MAX, 7];
+        let found = slots.get_each::<8>(&asked);
+        assert_eq!(found, asked.map(|slot| slots.get(slot)));
+        assert_eq!(slots.get_each::<8>(&asked[..2])[1..3], [Some(&0), None]);
     }
 
     #[test]

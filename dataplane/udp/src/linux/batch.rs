@@ -76,6 +76,22 @@ impl Batch {
         self.now
     }
 
+    /// The octets of the datagrams that are not answered yet, in their order.
+    pub fn received(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        (0..self.received).map(|slot| self.octets(slot))
+    }
+
+    fn octets(&self, slot: usize) -> &[u8] {
+        assert!(slot < SLOTS);
+        let storage = self.storage.as_ptr();
+        // SAFETY: the slot exists. Its header and input are only written by `recv`, which needs `&mut self`; both are
+        // borrowed from `self` here.
+        let (length, input) = unsafe {
+            ((&raw const (*storage).incoming[slot].msg_len).read(), &(*storage).input[slot])
+        };
+        &input[..(length as usize).min(DATAGRAM_OCTETS)]
+    }
+
     /// Shows each datagram to `answer` with a buffer of [`DATAGRAM_OCTETS`] for the reply; it returns the octets
     /// it wrote, 0 for no reply.
     pub fn answer(&mut self, mut answer: impl FnMut(Datagram<'_>, &mut [u8]) -> usize) {

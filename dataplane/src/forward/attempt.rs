@@ -74,7 +74,7 @@ async fn over_udp(question: Question<'_>, server: &Arc<Server>, form: QueryForm)
             Arrival::Stray => continue,
             Arrival::Failed => return AttemptResult::Unreachable,
         };
-        match key.judge_as(exchange.id(), form, &datagram, question.caps) {
+        match key.judge_as(exchange.id(), form, &datagram, question.caps, 0) {
             Verdict::Good(relayed) => {
                 shown.came(&datagram);
                 return AttemptResult::Good(relayed);
@@ -106,8 +106,8 @@ async fn over_connection(
         return AttemptResult::Unreachable;
     };
     shown.came(&reply.octets);
-    match key.judge_as(reply.id, form, &reply.octets, question.caps) {
-        Verdict::Good(relayed) => AttemptResult::Good(relayed.older_by(reply.age_s)),
+    match key.judge_as(reply.id, form, &reply.octets, question.caps, reply.age_s) {
+        Verdict::Good(relayed) => AttemptResult::Good(relayed),
         Verdict::Failed(error) => AttemptResult::Error(error),
         Verdict::Discard(reason) => {
             server.common.discard(reason);

@@ -258,7 +258,7 @@ impl Server {
             in_flight: state.window.taken(),
             places: state.window.places(),
             heard: std::array::from_fn(|place| self.heard[place].load(Ordering::Relaxed)),
-            connections: self.connections.counted(),
+            connections: self.connections.counted(now),
         }
     }
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::connections::Counted;
+use super::plan::Standing;
 use super::server::{Seen, Server, looping};
 use super::upstreams::Upstreams;
 use crate::histogram::Distribution;
@@ -107,9 +108,12 @@ pub struct ConnectionsView {
     pub resumed: u64,
     /// How often which failure happened; those that did.
     pub failures: BTreeMap<&'static str, u64>,
-    /// What the latest failure said, unless a handshake succeeded since.
+    /// What the latest failure said, unless a reply came since.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latest_failure: Option<String>,
+    /// How long ago that was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latest_failure_seconds: Option<u64>,
 }
 
 /// What is known of the servers at one address.
@@ -192,7 +196,7 @@ impl Upstreams {
         let down = members.filter_map(|(group, server)| {
             let seconds = now.saturating_duration_since(server.down_since()?).as_secs();
             let latest = server.seen(now).connections.latest;
-            let remedy = latest.and_then(|failure| failure.reason.advice());
+            let remedy = latest.and_then(|(_, failure)| failure.reason.advice());
             let server = server.address().to_string();
             Some(Down { group: group.clone(), server, seconds, remedy })
         });
@@ -234,25 +238,34 @@ fn connections_view(counted: &Counted) -> Option<ConnectionsView> {
         handshakes: counted.handshakes,
         resumed: counted.resumed,
         failures,
-        latest_failure: counted.latest.as_ref().map(|failure| failure.text.to_string()),
+        latest_failure: counted.latest.as_ref().map(|(_, failure)| failure.text.to_string()),
+        latest_failure_seconds: counted.latest.as_ref().map(|(ago, _)| ago.as_secs()),
     })
 }
 
-/// A server that does not prove who it is, or does not speak our transport: what a person should do.
+/// A server that does not prove who it is, or does not speak our transport: what a person should do. An error now and
+/// then says nothing of a server that stands in good health.
 fn refused(server: &Server, seen: &Seen) -> Option<String> {
-    let failure = seen.connections.latest.as_ref()?;
+    let (ago, failure) = seen.connections.latest.as_ref()?;
+    let [good, _, _] = seen.heard;
+    if good > 0 && seen.standing == Standing::Healthy {
+        return None;
+    }
     let advice = failure.reason.advice()?;
+    let gets =
+        if failure.reason.is_of_handshake() { "gets no queries" } else { "gives no replies" };
     let (address, transport) = (server.address(), transport(server));
     let name = server.identity.tls.as_ref().map_or("", |tls| &tls.server_name);
+    let seconds = ago.as_secs();
     Some(format!(
-        "upstream {address} ({transport}, {name}) gets no queries: {advice} ({})",
+        "upstream {address} ({transport}, {name}) {gets}: {advice} (latest error, {seconds} s ago: {})",
         failure.text
     ))
 }
 
 impl ConnectionsView {
     fn text(&self) -> String {
-        let ConnectionsView { open, opened, handshakes, resumed, failures, latest_failure } = self;
+        let ConnectionsView { open, opened, handshakes, resumed, failures, .. } = self;
         let mut text = format!("connections {open} open, {opened} so far");
         // Writing to a String cannot fail.
         if *handshakes > 0 {
@@ -261,8 +274,8 @@ impl ConnectionsView {
         for (reason, count) in failures {
             let _ = write!(text, "; failed {count} times: {reason}");
         }
-        if let Some(latest) = latest_failure {
-            let _ = write!(text, "; latest: {latest}");
+        if let (Some(latest), Some(s)) = (&self.latest_failure, self.latest_failure_seconds) {
+            let _ = write!(text, "; latest error, {s} s ago: {latest}");
         }
         text
     }

@@ -184,6 +184,33 @@ async fn f22_fw2_a_server_that_does_not_prove_its_name_gets_no_query_and_is_name
 }
 
 #[tokio::test]
+async fn fw2_one_error_of_http_condemns_no_server_that_answers_others() {
+    let script =
+        format!("{ANSWERS}\nbad.example. *\n  http status 500\n  answer @ 600 A 192.0.2.1");
+    let stage = stage(named(Transport::Https), &script);
+    stage.ask(0, "a.example", RecordType::A).await;
+    let bad = stage.ask(0, "bad.example", RecordType::A).await;
+    assert_eq!(failure(&bad).0, ResponseCode::ServFail);
+    let text = stage.view().text();
+    assert!(!text.contains("warning"), "{text}");
+    assert!(
+        text.contains("; latest error, ") && text.contains(" s ago: HTTP status 500"),
+        "{text}"
+    );
+    stage.ask(0, "b.example", RecordType::A).await;
+    let seen = connections(&stage);
+    assert_eq!((seen.latest_failure, seen.latest_failure_seconds), (None, None), "a reply came");
+    assert!(seen.failures["http_status"] > 0 && !stage.view().text().contains("latest error"));
+}
+
+#[tokio::test]
+async fn fw2_a_server_that_gives_only_errors_of_http_is_named_with_the_remedy() {
+    let stage = stage(named(Transport::Https), &format!("{ANSWERS}\n  http status 404"));
+    let text = refused(stage, "http_status").await;
+    assert!(text.contains("gives no replies: it does not serve DNS at /dns-query"), "{text}");
+}
+
+#[tokio::test]
 async fn f22_a_server_that_is_down_for_its_certificate_is_reported_with_the_remedy() {
     let credentials = Credentials::expired(NAME).unwrap();
     let stage = stage(Encrypted { credentials, ..named(Transport::Tls) }, ANSWERS);

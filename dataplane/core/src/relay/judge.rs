@@ -23,12 +23,20 @@ pub enum Verdict {
 impl LookupKey {
     /// [`LookupKey::judge_as`] of the usual form.
     pub fn judge(&self, id: u16, reply: &[u8], caps: &TtlCaps) -> Verdict {
-        self.judge_as(id, QueryForm::USUAL, reply, caps)
+        self.judge_as(id, QueryForm::USUAL, reply, caps, 0)
     }
 
     /// Judges a message that came on the socket from which [`LookupKey::upstream_query_as`] with this id and
-    /// form was sent (FW12, FW14, FW20, FW21); keeps of it what may be relayed (FW40, FW41, FW44).
-    pub fn judge_as(&self, id: u16, form: QueryForm, reply: &[u8], caps: &TtlCaps) -> Verdict {
+    /// form was sent (FW12, FW14, FW20, FW21); keeps of it what may be relayed (FW40, FW41, FW44). TTLs are less by
+    /// `age_s`, the seconds that the reply lay in a cache of HTTP (RFC 8484 §5.1).
+    pub fn judge_as(
+        &self,
+        id: u16,
+        form: QueryForm,
+        reply: &[u8],
+        caps: &TtlCaps,
+        age_s: u32,
+    ) -> Verdict {
         let question = match read::question(reply, id, self.name().wire(), self.qtype()) {
             Ok(question) => question,
             Err(discard) => return Verdict::Discard(discard),
@@ -42,7 +50,7 @@ impl LookupKey {
         let Some(message) = read::Message::read(reply, question.end) else {
             return Verdict::Discard(Discard::Malformed);
         };
-        match select(&message, self, caps) {
+        match select(&message, self, caps, age_s) {
             Ok(selected) => Verdict::Good(Relayed::of(&selected, self)),
             Err(Unusable::Failed(error)) => Verdict::Failed(error),
             Err(Unusable::Malformed) => Verdict::Discard(Discard::Malformed),

@@ -183,21 +183,6 @@ impl Relayed {
         self.octets.len()
     }
 
-    /// The same after so many seconds in a cache of HTTP (RFC 8484 §5.1): TTLs and the time it may be kept are less.
-    pub fn older_by(self, age_s: u32) -> Relayed {
-        if age_s == 0 {
-            return self;
-        }
-        let mut octets = self.octets.to_vec();
-        let records = (self.base() - FIXED) / 4;
-        let ttls = (0..records).map(|index| self.u32_at(FIXED + 4 * index) as usize);
-        for at in ttls.chain([LIFETIME_AT]) {
-            let aged = self.u32_at(at).saturating_sub(age_s);
-            octets[at..at + 4].copy_from_slice(&aged.to_be_bytes());
-        }
-        Relayed { octets: octets.into() }
-    }
-
     /// Whether it answers this key.
     pub fn is_for(&self, key: &LookupKey) -> bool {
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };

@@ -43,6 +43,7 @@ pub(super) fn select(
     message: &Message<'_>,
     key: &LookupKey,
     caps: &TtlCaps,
+    age_s: u32,
 ) -> Result<Selected, Unusable> {
     let (asked, qtype) = (key.name().wire(), key.qtype());
     // YXDOMAIN is 6; anything above 15 has its upper bits in the OPT record and is no answer.
@@ -54,6 +55,7 @@ pub(super) fn select(
         message,
         dnssec: key.dnssec_ok(),
         caps,
+        age_s,
         kept: Selected::new(rcode, message.authentic),
     };
     let end = selection.follow_chain(asked, qtype)?;
@@ -79,6 +81,8 @@ struct Selection<'s, 'm> {
     message: &'s Message<'m>,
     dnssec: bool,
     caps: &'s TtlCaps,
+    /// How long the reply lay in a cache of HTTP.
+    age_s: u32,
     kept: Selected,
 }
 
@@ -112,7 +116,7 @@ impl<'s> Selection<'s, '_> {
             match (cname, &dname) {
                 (Some(cname), _) => self.keep_in_chain(cname)?,
                 (None, Some((dname, _))) => {
-                    let ttl_s = dname.ttl_s.min(self.caps.max_s);
+                    let ttl_s = self.ttl_s(dname);
                     let (owner, rdata) = (self.store(&current), self.store(&target));
                     self.kept.chain.push(Kept { owner, rtype: CNAME, ttl_s, rdata });
                 }
@@ -154,6 +158,7 @@ impl<'s> Selection<'s, '_> {
             let minimum = rdata.last_chunk().map_or(0, |octets| u32::from_be_bytes(*octets));
             // What a negative answer may be cached for is shown as its TTL (CA3, RFC 2308 §5).
             let minimum = if minimum > i32::MAX as u32 { 0 } else { minimum };
+            let minimum = minimum.saturating_sub(self.age_s);
             kept.ttl_s = kept.ttl_s.min(minimum).min(self.caps.max_negative_s);
             self.kept.authority.push(kept);
         }
@@ -225,6 +230,12 @@ impl<'s> Selection<'s, '_> {
                 .is_some_and(|covered| covers(u16::from_be_bytes(*covered)))
     }
 
+    /// The TTL that is left, and of that no more than the cap: a record that may live for longer than the cap has its
+    /// whole time here (CA2).
+    fn ttl_s(&self, record: &Record) -> u32 {
+        record.ttl_s.saturating_sub(self.age_s).min(self.caps.max_s)
+    }
+
     fn keep(&mut self, record: &Record) -> Result<Kept, Unusable> {
         let owner = self.store(self.message.owner(record));
         let start = self.kept.octets.len();
@@ -235,7 +246,7 @@ impl<'s> Selection<'s, '_> {
         if rdata.len() > usize::from(u16::MAX) {
             return Err(Unusable::Malformed);
         }
-        let ttl_s = record.ttl_s.min(self.caps.max_s);
+        let ttl_s = self.ttl_s(record);
         Ok(Kept { owner, rtype: record.rtype, ttl_s, rdata })
     }
 

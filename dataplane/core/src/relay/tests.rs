@@ -264,19 +264,40 @@ fn fw1_queries_to_encrypted_servers_are_padded_to_128_octets() {
 fn ca2_what_was_in_a_cache_of_http_counts_down_before_it_is_kept() {
     let pending = plain(client("www.example.org.", RecordType::A));
     let records = ["www.example.org. 300 CNAME a.example.", "a.example. 60 A 192.0.2.1"];
-    let relayed = good(&pending, &upstream(&pending, &records, &[]));
-    let ttls = |relayed: &Relayed| {
+    let reply = upstream(&pending, &records, &[]).to_vec().unwrap();
+    let rows = [
+        (0, 86_400, [300, 60], 60),
+        (50, 86_400, [250, 10], 10),
+        // The cap holds for what is left: 250 s are more than it.
+        (50, 100, [100, 10], 10),
+        (u32::MAX, 86_400, [0, 0], 0),
+    ];
+    for (age_s, max_s, ttls, lifetime_s) in rows {
+        let caps = TtlCaps { max_s, ..TtlCaps::default() };
+        let judged = pending.key.judge_as(ID, QueryForm::USUAL, &reply, &caps, age_s);
+        let Verdict::Good(relayed) = judged else { panic!("{age_s}: {judged:?}") };
         let mut buffer = [0; 512];
         let fresh = Freshness::Fresh { age_s: 0 };
         let length = relayed.write(&pending.head, fresh, 0, &mut buffer);
         let reply = Message::from_vec(&buffer[..length]).unwrap();
-        reply.answers.iter().map(|record| record.ttl).collect::<Vec<_>>()
-    };
-    let younger = relayed.clone().older_by(0);
-    assert_eq!((ttls(&younger), younger.lifetime_s()), (vec![300, 60], 60));
-    let older = relayed.clone().older_by(50);
-    assert_eq!((ttls(&older), older.lifetime_s()), (vec![250, 10], 10));
-    assert_eq!(relayed.older_by(u32::MAX).lifetime_s(), 0, "not kept");
+        let shown: Vec<u32> = reply.answers.iter().map(|record| record.ttl).collect();
+        assert_eq!((&shown[..], relayed.lifetime_s()), (&ttls[..], lifetime_s), "{age_s} {max_s}");
+    }
+}
+
+#[test]
+fn ca3_a_denial_from_a_cache_of_http_has_the_time_that_is_left() {
+    let pending = plain(client("nothere.example.org.", RecordType::A));
+    let soa = "example.org. 7200 SOA ns.example.org. h.example.org. 1 2 3 4 3600";
+    let mut message = upstream(&pending, &[], &[soa]);
+    message.metadata.response_code = ResponseCode::NXDomain;
+    let reply = message.to_vec().unwrap();
+    for (age_s, max_negative_s, left) in [(0, 1800, 1800), (600, 86_400, 3000), (600, 1800, 1800)] {
+        let caps = TtlCaps { max_negative_s, ..TtlCaps::default() };
+        let judged = pending.key.judge_as(ID, QueryForm::USUAL, &reply, &caps, age_s);
+        let Verdict::Good(relayed) = judged else { panic!("{age_s}: {judged:?}") };
+        assert_eq!(relayed.lifetime_s(), left, "{age_s} {max_negative_s}");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 use super::failure::{Failure, REASONS, Reason};
 
@@ -11,7 +12,7 @@ pub(super) struct Counts {
     handshakes: AtomicU64,
     resumed: AtomicU64,
     failures: [AtomicU64; REASONS],
-    latest: Mutex<Option<Failure>>,
+    latest: Mutex<Option<(Instant, Failure)>>,
 }
 
 /// The counters as they stand.
@@ -27,8 +28,8 @@ pub(in crate::forward) struct Counted {
     pub(in crate::forward) resumed: u64,
     /// In the order of [`Reason::ALL`].
     failures: [u64; REASONS],
-    /// The latest failure since the latest handshake.
-    pub(in crate::forward) latest: Option<Failure>,
+    /// The latest failure since the latest reply, and how long ago it was.
+    pub(in crate::forward) latest: Option<(Duration, Failure)>,
 }
 
 impl Counted {
@@ -43,27 +44,33 @@ impl Counts {
     pub(super) fn shook_hands(&self, is_resumed: bool) {
         self.handshakes.fetch_add(1, Ordering::Relaxed);
         self.resumed.fetch_add(u64::from(is_resumed), Ordering::Relaxed);
+    }
+
+    /// A reply came: what failed before is over.
+    pub(super) fn answered(&self) {
         *self.latest() = None;
     }
 
     /// A connection was not made, or broke, or a query on it got no reply.
-    pub(super) fn failed(&self, failure: &Failure) {
+    pub(super) fn failed(&self, failure: &Failure, now: Instant) {
         self.failures[failure.reason as usize].fetch_add(1, Ordering::Relaxed);
-        *self.latest() = Some(failure.clone());
+        *self.latest() = Some((now, failure.clone()));
     }
 
-    fn latest(&self) -> MutexGuard<'_, Option<Failure>> {
+    fn latest(&self) -> MutexGuard<'_, Option<(Instant, Failure)>> {
         self.latest.lock().expect("nothing panics while it holds this")
     }
 
-    pub(super) fn read(&self, open: usize, opened: u64) -> Counted {
+    pub(super) fn read(&self, open: usize, opened: u64, now: Instant) -> Counted {
+        let ago = |at: Instant| now.saturating_duration_since(at);
+        let latest = self.latest().clone().map(|(at, failure)| (ago(at), failure));
         Counted {
             open,
             opened,
             handshakes: self.handshakes.load(Ordering::Relaxed),
             resumed: self.resumed.load(Ordering::Relaxed),
             failures: std::array::from_fn(|place| self.failures[place].load(Ordering::Relaxed)),
-            latest: self.latest().clone(),
+            latest,
         }
     }
 }

@@ -121,6 +121,28 @@ impl Reason {
     }
 }
 
+impl Reason {
+    /// Whether it kept a connection from being made, so that no query left.
+    pub(in crate::forward) const fn is_of_handshake(self) -> bool {
+        match self {
+            Reason::Connect
+            | Reason::Timeout
+            | Reason::CertificateName
+            | Reason::CertificateAuthority
+            | Reason::CertificateTime
+            | Reason::CertificateOther
+            | Reason::Handshake
+            | Reason::Full => true,
+            Reason::Status
+            | Reason::ContentType
+            | Reason::TooLarge
+            | Reason::Malformed
+            | Reason::Reset
+            | Reason::Broken => false,
+        }
+    }
+}
+
 /// One failure; cheap to clone.
 #[derive(Clone, Debug)]
 pub(in crate::forward) struct Failure {
@@ -147,6 +169,10 @@ impl Failure {
 
     pub(super) fn broken() -> Failure {
         Failure::new(Reason::Broken, "the connection ended while queries waited")
+    }
+
+    pub(super) fn wrong() -> Failure {
+        Failure::new(Reason::Malformed, "a reply is not that of its query")
     }
 
     pub(super) fn full() -> Failure {

@@ -6,19 +6,19 @@ use std::sync::Arc;
 use futures::stream::{FuturesUnordered, StreamExt};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
-use hyper::client::conn::http2::{Builder, SendRequest};
+use hyper::client::conn::http2::{self, Builder, SendRequest};
 use hyper::header::{ACCEPT, AGE, CONTENT_TYPE, HeaderMap};
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
-use tokio::time::sleep_until;
 use tokio_rustls::client::TlsStream;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use super::{Connection, Failure, IDLE, MAX_QUERIES, Message, Query};
+use super::connection::{Connection, MAX_QUERIES, Message, Query};
+use super::failure::Failure;
 use crate::forward::now;
 
 /// The only type of body, of requests and of replies (RFC 8484 §6).
@@ -33,10 +33,13 @@ const MAX_TASKS: usize = 4 * MAX_QUERIES;
 /// Requests are sent with this.
 pub(super) type Sender = SendRequest<Full<Bytes>>;
 
+/// Takes requests to the streams of one connection. It ends before those streams do where the server says GOAWAY.
+pub(super) type Driver<T> = http2::Connection<TokioIo<T>, Full<Bytes>, Executor>;
+
 /// Runs the tasks that hyper starts for one connection. hyper itself ends them only when each stream has ended, which a
 /// server can prevent.
 #[derive(Clone, Debug)]
-struct Executor {
+pub(super) struct Executor {
     /// Ends every task.
     end: CancellationToken,
     tasks: TaskTracker,
@@ -68,9 +71,9 @@ pub(super) fn check_protocol(stream: &TlsStream<TcpStream>) -> Result<(), Failur
 ///
 /// # Errors
 /// The other side does not speak HTTP/2.
-pub(super) async fn begin(
-    io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-) -> Result<(Sender, impl Future<Output = hyper::Result<()>> + Send, DropGuard), Failure> {
+pub(super) async fn begin<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    io: T,
+) -> Result<(Sender, Driver<T>, DropGuard), Failure> {
     let end = CancellationToken::new();
     let guard = end.clone().drop_guard();
     let mut builder = Builder::new(Executor { end, tasks: TaskTracker::new() });
@@ -81,36 +84,40 @@ pub(super) async fn begin(
 }
 
 /// Carries queries out and replies in, until the connection ends or is idle.
-pub(super) async fn carry(
+pub(super) async fn carry<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     connection: Arc<Connection>,
     sender: Sender,
-    driver: impl Future<Output = hyper::Result<()>>,
+    mut driver: Driver<T>,
     uri: Arc<str>,
     mut queries: mpsc::Receiver<Query>,
 ) {
     let _end = connection.end.clone().drop_guard();
-    let mut driver = std::pin::pin!(driver);
     let mut requests = FuturesUnordered::new();
-    let mut heard = now();
+    let mut takes_requests = true;
     loop {
         tokio::select! {
             biased;
             // What waits is asked again elsewhere, whatever ended it.
             () = connection.end.cancelled() => break,
-            _ = &mut driver => break,
-            Some((id, ended)) = requests.next(), if !requests.is_empty() => {
-                heard = now();
-                if sender.is_closed() {
-                    connection.retire();
+            ended = &mut driver, if takes_requests => {
+                if ended.is_err() {
+                    break;
                 }
-                connection.answered(id, ended, heard);
+                // GOAWAY: the server still answers what it took (RFC 9113 §6.8); the rest is asked again elsewhere.
+                takes_requests = false;
+                connection.retire();
+            }
+            Some((id, ended)) = requests.next(), if !requests.is_empty() => {
+                connection.answered(id, ended, now());
             }
             Some(query) = queries.recv() => {
                 requests.push(exchange(sender.clone(), Arc::clone(&uri), query));
             }
-            () = sleep_until((heard + IDLE).into()) => break,
+            () = connection.unused() => break,
         }
-        if !connection.is_open() && requests.is_empty() {
+        if takes_requests {
+            connection.allow(driver.current_max_send_streams());
+        } else if requests.is_empty() && queries.is_empty() {
             break;
         }
     }
@@ -174,6 +181,7 @@ mod tests {
 
     use hyper::service::service_fn;
     use hyper_util::rt::TokioExecutor;
+    use tokio::sync::{Notify, Semaphore};
     use tokio::task::JoinHandle;
 
     use super::super::Connections;
@@ -225,6 +233,88 @@ mod tests {
             assert!(replies < MAX_TASKS, "each leaves a task");
         }
         server.await.unwrap();
+    }
+
+    /// What a server waits for, and what it shows.
+    #[derive(Debug)]
+    struct Slow {
+        /// A permit for each reply.
+        replies: Semaphore,
+        /// A permit for each request that came.
+        taken: Semaphore,
+        /// When to say GOAWAY.
+        goes: Notify,
+    }
+
+    /// A pool, its one connection to such a server that allows so many streams, and the server.
+    async fn connected_to_slow(streams: u32) -> (Arc<Connections>, Arc<Connection>, Arc<Slow>) {
+        let slow =
+            Slow { replies: Semaphore::new(1), taken: Semaphore::new(0), goes: Notify::new() };
+        let (slow, (near, far)) = (Arc::new(slow), tokio::io::duplex(4096));
+        let served = Arc::clone(&slow);
+        tokio::spawn(async move {
+            let of_requests = Arc::clone(&served);
+            let answer = service_fn(move |_: Request<Incoming>| {
+                let slow = Arc::clone(&of_requests);
+                async move {
+                    slow.taken.add_permits(1);
+                    slow.replies.acquire().await.unwrap().forget();
+                    let body = Full::new(Bytes::from_static(&[0, 0]));
+                    Response::builder().header(CONTENT_TYPE, MEDIA_TYPE).body(body)
+                }
+            });
+            let mut server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+            server.max_concurrent_streams(streams);
+            let mut serving = std::pin::pin!(server.serve_connection(TokioIo::new(far), answer));
+            tokio::select! {
+                _ = &mut serving => return,
+                () = served.goes.notified() => serving.as_mut().graceful_shutdown(),
+            }
+            let _ = serving.await;
+        });
+        let (sender, driver, end) = begin(near).await.unwrap();
+        let connections = idle();
+        let (connection, queries) = connections.add(end.disarm());
+        tokio::spawn(carry(Arc::clone(&connection), sender, driver, "https://a/".into(), queries));
+        (connections, connection, slow)
+    }
+
+    #[tokio::test]
+    async fn fw54_what_a_server_took_before_goaway_is_answered_and_the_rest_asked_elsewhere() {
+        let (connections, connection, slow) = connected_to_slow(100).await;
+        connections.place(0, query, now()).unwrap().reply().await.unwrap();
+        let taken = [(); 3].map(|()| connections.place(0, query, now()).unwrap());
+        let _ = slow.taken.acquire_many(4).await.unwrap();
+        slow.goes.notify_one();
+        // It is seen at the first query after it: that one is lost, and may be asked again.
+        let mut late = Vec::new();
+        while connection.is_open() {
+            late.extend(connections.place(0, query, now()));
+            tokio::task::yield_now().await;
+        }
+        slow.replies.add_permits(100);
+        for place in taken {
+            place.reply().await.expect("the server took it");
+        }
+        for place in late {
+            let ended = place.reply().await;
+            assert!(ended.as_ref().is_ok() || ended.is_err_and(|failure| failure.is_loss()));
+        }
+        while !connection.is_gone() {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn fw54_a_server_that_allows_few_streams_gets_no_more_queries_at_once() {
+        let (connections, _, _slow) = connected_to_slow(3).await;
+        // Its settings come with its first reply at the latest.
+        connections.place(0, query, now()).unwrap().reply().await.unwrap();
+        while connections.place(0, query, now()).is_some() {
+            tokio::task::yield_now().await;
+        }
+        let most = connections.open().iter().map(|it| it.in_progress()).max();
+        assert_eq!(most, Some(3));
     }
 
     #[test]

@@ -2,7 +2,10 @@
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, StreamExt};
@@ -10,10 +13,11 @@ use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{ClientConfig, Endpoint, IdleTimeout, TransportConfig, VarInt};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::mpsc;
-use tokio::time::sleep_until;
+use tokio::time::timeout;
 use tokio_rustls::rustls;
 
-use super::{Connection, Failure, IDLE, MAX_QUERIES, Message, Query};
+use super::connection::{Connection, MAX_QUERIES, Message, Query};
+use super::failure::Failure;
 use crate::forward::now;
 
 /// Octets of the length before each message (RFC 9250 §4.2).
@@ -22,6 +26,8 @@ const PREFIX: usize = 2;
 const MAX_STREAM: u32 = PREFIX as u32 + 65_535;
 /// No packet in so long, not even an acknowledgement, and the connection is over.
 const DEAD: Duration = Duration::from_secs(15);
+/// For the last packets of a connection that was closed.
+const CLOSE_WITHIN: Duration = Duration::from_secs(3);
 /// `DOQ_NO_ERROR` (RFC 9250 §4.3).
 const NO_ERROR: VarInt = VarInt::from_u32(0);
 
@@ -65,14 +71,15 @@ pub(super) async fn connect(
     Ok((endpoint, connection))
 }
 
-/// Carries queries out and replies in, until the connection ends or is idle.
+/// Carries queries out and replies in, until the connection ends or is idle. It is gone when its port is closed.
 pub(super) async fn carry(
     connection: Arc<Connection>,
+    endpoint: Endpoint,
     quic: quinn::Connection,
     mut queries: mpsc::Receiver<Query>,
 ) {
+    let counted = Streams::default();
     let mut streams = FuturesUnordered::new();
-    let mut heard = now();
     loop {
         tokio::select! {
             biased;
@@ -80,23 +87,46 @@ pub(super) async fn carry(
             () = connection.end.cancelled() => break,
             _ = quic.closed() => break,
             Some((id, ended)) = streams.next(), if !streams.is_empty() => {
-                heard = now();
-                connection.answered(id, ended, heard);
+                connection.answered(id, ended, now());
             }
-            Some(query) = queries.recv() => streams.push(exchange(quic.clone(), query)),
-            () = sleep_until((heard + IDLE).into()) => break,
+            Some(query) = queries.recv() => {
+                streams.push(exchange(&connection, quic.clone(), &counted, query));
+            }
+            () = connection.unused() => break,
         }
     }
+    drop(streams);
     connection.close();
     quic.close(NO_ERROR, b"");
+    // The last packets leave before the port is closed. Until then it has its place among the connections.
+    let _ = timeout(CLOSE_WITHIN, endpoint.wait_idle()).await;
+    drop(queries);
 }
 
 /// One stream: the query with id 0, then its reply (RFC 9250 §4.2.1).
-async fn exchange(quic: quinn::Connection, query: Query) -> (u16, Result<Message, Failure>) {
+async fn exchange(
+    connection: &Connection,
+    quic: quinn::Connection,
+    streams: &Streams,
+    query: Query,
+) -> (u16, Result<Message, Failure>) {
     let Query { id, octets } = query.without_id();
     let reply = async {
-        let (mut send, mut receive) =
-            quic.open_bi().await.map_err(|error| Failure::reset(&error.to_string()))?;
+        let mut opening = pin!(quic.open_bi());
+        let opened = match futures::poll!(opening.as_mut()) {
+            Poll::Ready(opened) => opened,
+            Poll::Pending => {
+                // The server allows no more streams now than there are: other queries take other connections.
+                let _one = One::of(&streams.blocked);
+                connection.allow(streams.open.load(Ordering::Relaxed).max(1));
+                opening.await
+            }
+        };
+        let (mut send, mut receive) = opened.map_err(|error| Failure::reset(&error.to_string()))?;
+        if streams.blocked.load(Ordering::Relaxed) == 0 {
+            connection.allow(MAX_QUERIES);
+        }
+        let _one = One::of(&streams.open);
         let framed = [&(octets.len() as u16).to_be_bytes()[..], &octets].concat();
         send.write_all(&framed).await.map_err(|error| Failure::reset(&error.to_string()))?;
         // Only a stream that is over already cannot be finished.
@@ -107,6 +137,29 @@ async fn exchange(quic: quinn::Connection, query: Query) -> (u16, Result<Message
         })
     };
     (id, reply.await.map(|message| message.with_id(id)))
+}
+
+/// How many streams of one connection are open, and how many wait until the server allows them.
+#[derive(Debug, Default)]
+struct Streams {
+    open: AtomicUsize,
+    blocked: AtomicUsize,
+}
+
+/// One of them, counted while this lives.
+struct One<'a>(&'a AtomicUsize);
+
+impl One<'_> {
+    fn of(count: &AtomicUsize) -> One<'_> {
+        count.fetch_add(1, Ordering::Relaxed);
+        One(count)
+    }
+}
+
+impl Drop for One<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// The one message of a stream, behind its length. Memory is taken for that length, however much the server sends.

@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::mpsc;
-use tokio::time::timeout;
 
-use super::{Connection, IDLE, MAX_QUERIES, Message, Query};
+use super::connection::{Connection, MAX_QUERIES, Message, Query};
 use crate::forward::now;
 
 /// Octets of the length before each message.
@@ -41,9 +40,9 @@ pub(super) async fn carry(
     let read = async {
         loop {
             let mut prefix = [0; PREFIX];
-            timeout(IDLE, reader.read_exact(&mut prefix)).await??;
+            reader.read_exact(&mut prefix).await?;
             let mut octets = vec![0; u16::from_be_bytes(prefix).into()];
-            timeout(IDLE, reader.read_exact(&mut octets)).await??;
+            reader.read_exact(&mut octets).await?;
             if !arrived(&connection, octets) {
                 return Ok::<(), io::Error>(());
             }
@@ -52,6 +51,7 @@ pub(super) async fn carry(
     // Why it ended does not matter: what waits is asked again elsewhere.
     tokio::select! {
         () = connection.end.cancelled() => {}
+        () = connection.unused() => {}
         _ = write => {}
         _ = read => {}
     }

@@ -2,7 +2,13 @@
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
+use super::connection::{IDLE, MAX_QUERIES, Message, SILENCE};
+use super::failure::Reason;
+use super::pause::HOLD_OFF;
 use super::*;
+
+mod ends;
+mod waits;
 
 pub(super) fn idle() -> Arc<Connections> {
     let address = SocketAddr::from(([192, 0, 2, 1], 53));
@@ -65,7 +71,7 @@ async fn fw54_a_reply_that_was_not_asked_for_closes_the_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fw54_a_connection_without_replies_for_ten_seconds_is_closed() {
+async fn fw54_a_connection_that_is_not_used_for_ten_seconds_is_closed() {
     let (near, _far) = tokio::io::duplex(4096);
     let connections = idle();
     let connection = connections.keep(near);
@@ -96,6 +102,11 @@ async fn fw54_a_connection_that_drains_keeps_its_place_among_32() {
     connections.close_finished();
     assert_eq!(connections.open().len(), 1);
     connection.close();
+    while !connection.is_gone() {
+        connections.close_finished();
+        assert_eq!(connections.open().len(), 1, "its socket is open still");
+        tokio::task::yield_now().await;
+    }
     connections.close_finished();
     assert_eq!(connections.open().len(), 0);
 }
@@ -196,7 +207,7 @@ async fn fw54_a_handshake_that_does_not_end_is_given_up() {
     let connections = idle();
     let place = connections.place_on_new(0, query, std::future::pending()).await;
     assert_eq!(place.err().map(|failure| failure.reason), Some(Reason::Timeout));
-    let counted = connections.counted();
+    let counted = connections.counted(now());
     let failures: u64 = counted.failures().map(|(_, count)| count).sum();
     assert_eq!(failures, 1);
 }

@@ -1,0 +1,159 @@
+//! When connections end, and how long the next one waits for that.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn fw54_a_query_that_has_just_left_keeps_its_connection() {
+    let (near, mut far) = tokio::io::duplex(4096);
+    let connections = idle();
+    let connection = connections.keep(near);
+    tokio::time::sleep(IDLE - Duration::from_millis(10)).await;
+    let place = connections.place(0, query, now()).unwrap();
+    let asked = read_query(&mut far).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    write_reply(&mut far, &asked).await;
+    place.reply().await.expect("it was not idle");
+    let used = tokio::time::Instant::now();
+    while connection.is_open() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(used.elapsed() >= IDLE, "{:?} after the latest reply", used.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn fw54_a_connection_is_dead_where_queries_wait_ten_seconds_in_vain() {
+    let (near, _far) = tokio::io::duplex(4096);
+    let connections = idle();
+    let connection = connections.keep(near);
+    tokio::time::sleep(IDLE / 2).await;
+    let start = tokio::time::Instant::now();
+    let place = connections.place(0, query, now()).unwrap();
+    assert!(place.reply().await.is_err_and(|failure| failure.is_loss()));
+    assert!(start.elapsed() >= IDLE && !connection.is_open());
+}
+
+/// Opens connections whose other side is given to `serve`, and counts them.
+struct Opener {
+    connections: Arc<Connections>,
+    opened: Arc<AtomicU64>,
+}
+
+impl Opener {
+    fn new() -> Opener {
+        Opener { connections: idle(), opened: Arc::default() }
+    }
+
+    /// One query, which opens a connection where it must; whether it got a reply.
+    async fn ask<S: Future<Output = ()> + Send + 'static>(
+        &self,
+        serve: impl Fn(DuplexStream) -> S + Send + 'static,
+    ) -> bool {
+        let (connections, opened) = (Arc::clone(&self.connections), Arc::clone(&self.opened));
+        let opening = async move {
+            opened.fetch_add(1, Ordering::Relaxed);
+            let (near, far) = tokio::io::duplex(4096);
+            tokio::spawn(serve(far));
+            Ok(connections.keep(near))
+        };
+        let place = match self.connections.place(0, query, now()) {
+            Some(place) => Ok(place),
+            None => self.connections.place_on_new(0, query, opening).await,
+        };
+        match place {
+            Ok(place) => timeout(SILENCE / 10, place.reply()).await.is_ok_and(|it| it.is_ok()),
+            Err(_) => false,
+        }
+    }
+
+    fn opened(&self) -> u64 {
+        self.opened.load(Ordering::Relaxed)
+    }
+}
+
+/// Takes one query and ends the connection.
+async fn close_after_a_query(mut far: DuplexStream) {
+    read_query(&mut far).await;
+}
+
+/// Answers one query and ends the connection.
+async fn answer_one(mut far: DuplexStream) {
+    let asked = read_query(&mut far).await;
+    write_reply(&mut far, &asked).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn fw54_a_server_that_closes_without_a_reply_is_not_connected_at_full_speed() {
+    let server = Opener::new();
+    let start = tokio::time::Instant::now();
+    let mut asked = 0;
+    while start.elapsed() < 10 * HOLD_OFF {
+        assert!(!server.ask(close_after_a_query).await);
+        asked += 1;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!(asked > 1000 && server.opened() <= 11, "{asked}, {}", server.opened());
+    tokio::time::sleep(HOLD_OFF).await;
+    let before = server.opened();
+    for _ in 0..100 {
+        assert!(server.ask(answer_one).await, "a server that gives replies has no pause");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(server.opened() - before, 100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn fw54_a_server_that_accepts_and_is_silent_gets_few_connections() {
+    let server = Opener::new();
+    let silent = |far| async move {
+        let _far = far;
+        std::future::pending().await
+    };
+    assert!(!server.ask(silent).await);
+    tokio::time::sleep(SILENCE).await;
+    let start = tokio::time::Instant::now();
+    while start.elapsed() < 4 * HOLD_OFF {
+        let together = (0..40).map(|_| server.ask(silent));
+        assert!(!futures::future::join_all(together).await.contains(&true));
+    }
+    assert!((2..=7).contains(&server.opened()), "{}", server.opened());
+}
+
+#[tokio::test(start_paused = true)]
+async fn fw54_replies_that_are_wrong_end_no_pause() {
+    let server = Opener::new();
+    for round in 0..5 {
+        let (near, mut far) = tokio::io::duplex(4096);
+        let connections = Arc::clone(&server.connections);
+        let opening = async move { Ok(connections.keep(near)) };
+        let place = server.connections.place_on_new(0, query, opening).await;
+        let Ok(place) = place else { panic!("round {round}") };
+        let asked = read_query(&mut far).await;
+        write_reply(&mut far, &asked).await;
+        place.reply().await.unwrap().distrust();
+        assert!(!server.ask(answer_one).await, "it waits");
+        assert_eq!(server.opened(), 0);
+        tokio::time::sleep(HOLD_OFF).await;
+    }
+    assert!(server.ask(answer_one).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn fw54_what_failed_is_counted_whoever_still_asks() {
+    let connections = idle();
+    let asked = connections.place_on_new(0, query, std::future::pending());
+    assert!(timeout(HANDSHAKE / 4, asked).await.is_err(), "another server was faster");
+    tokio::time::sleep(HANDSHAKE).await;
+    let failures = || connections.counted(now()).failures().filter(|it| it.1 > 0).collect();
+    let counted: Vec<_> = failures();
+    assert_eq!(counted, [("timeout", 1)]);
+    tokio::time::sleep(HOLD_OFF).await;
+    let (near, far) = tokio::io::duplex(4096);
+    let connection = connections.keep(near);
+    drop(connections.place(0, query, now()).unwrap());
+    drop(far);
+    while connection.is_open() {
+        tokio::task::yield_now().await;
+    }
+    let counted: Vec<_> = failures();
+    assert_eq!(counted, [("timeout", 1), ("broken", 1)]);
+}

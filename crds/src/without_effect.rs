@@ -2,12 +2,12 @@
 //! that says so: `/config` of the data plane, the condition `Accepted`, `check` and the table of all fields
 //! (`tests/it/fields.txt`) read it.
 //!
-//! To give a field its effect: delete its row in [`FIELDS`], and name the test that shows the effect in `tests/it/fields.txt`.
+//! A field that is accepted before it has an effect gets a row in [`FIELDS`]. For every other field `tests/it/fields.txt`
+//! names the test that shows its effect.
 
 use serde::Serialize;
 
 use crate::Config;
-use crate::config::Listeners;
 
 /// A field that a configuration uses and that has no effect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -31,17 +31,8 @@ pub struct Field {
     used: fn(&Config) -> Vec<String>,
 }
 
-/// All rows.
-pub const FIELDS: &[Field] = &[Field {
-    paths: &["spec.listeners.https", "spec.listeners.quic"],
-    instead: "the port is opened in pods and Service, and no process listens there: connections are refused",
-    example: "{listeners: {https: {certificate: {name: a}}, quic: {certificate: {name: a}}}}",
-    used: |config| {
-        let Listeners { tls: _, https, quic } = &config.listeners;
-        let https = paths(https.is_some(), "spec.listeners.https");
-        [https, paths(quic.is_some(), "spec.listeners.quic")].concat()
-    },
-}];
+/// All rows: none in this version.
+pub const FIELDS: &[Field] = &[];
 
 /// The fields that this configuration uses and that have no effect, in the order of [`FIELDS`].
 pub fn of(config: &Config) -> Vec<WithoutEffect> {
@@ -50,8 +41,4 @@ pub fn of(config: &Config) -> Vec<WithoutEffect> {
         (row.used)(config).into_iter().map(move |field| WithoutEffect { field, instead })
     };
     FIELDS.iter().flat_map(of_row).collect()
-}
-
-fn paths(is_used: bool, path: &str) -> Vec<String> {
-    is_used.then(|| path.to_owned()).into_iter().collect()
 }

@@ -99,7 +99,9 @@ fn run(args: &Args) -> anyhow::Result<()> {
         configs: configs.clone(),
     };
     // It is set here only, and once.
-    let _ = running.set(Running { metrics: Metrics::new(counted), state: state.clone(), exposed });
+    let (metrics, serving_counters) = (Metrics::new(counted), serving.counters().clone());
+    let _ =
+        running.set(Running { metrics, state: state.clone(), serving: serving_counters, exposed });
     health.serving();
     let mut signals = starting.served(&runtime)?;
     tracing::info!(addresses = ?serving.local_addrs(), %http_address, workers, "answering");

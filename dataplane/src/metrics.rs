@@ -3,9 +3,10 @@
 
 mod coredns;
 mod format;
-mod skydns;
+mod listeners;
 mod page;
 mod process;
+mod skydns;
 mod traffic;
 mod upstreams;
 
@@ -188,7 +189,8 @@ impl Scrape {
         let help = "TCP connections open now";
         page.gauge("tcp_connections", help, load(&serving.tcp_open) as f64)?;
         let help = "Octets held for TCP connections now";
-        page.gauge("tcp_buffered_bytes", help, load(&serving.tcp_buffered) as f64)
+        page.gauge("tcp_buffered_bytes", help, load(&serving.tcp_buffered) as f64)?;
+        listeners::write(page, serving)
     }
 
     fn forwarding(&self, page: &mut Page<'_>) -> fmt::Result {

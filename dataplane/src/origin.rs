@@ -66,6 +66,14 @@ impl ServedOver {
             ServedOver::Quic => "quic",
         }
     }
+
+    /// Whether its messages are encrypted.
+    pub const fn is_encrypted(self) -> bool {
+        match self {
+            ServedOver::Udp | ServedOver::Tcp => false,
+            ServedOver::Tls | ServedOver::Https | ServedOver::Quic => true,
+        }
+    }
 }
 
 /// How one query came to its reply.

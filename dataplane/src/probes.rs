@@ -25,6 +25,7 @@ use process::http::{self, Client};
 
 use crate::forward::Forwarder;
 use crate::metrics::{Form, Metrics};
+use crate::serve::ServeCounters;
 use crate::snapshot::waits_for_live;
 use crate::state::State;
 use crate::status::feed::Feed;
@@ -77,6 +78,8 @@ pub struct Running {
     pub metrics: Metrics,
     /// For `/upstreams`: the servers in use.
     pub state: Arc<State>,
+    /// The certificates of encrypted listeners.
+    pub serving: Arc<ServeCounters>,
     /// Whose cache `/cache` shows; `None` unless --expose-cache asks for it, because it shows what clients asked.
     pub exposed: Option<Arc<Forwarder>>,
 }

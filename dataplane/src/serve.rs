@@ -7,6 +7,7 @@
 mod bind;
 mod certificate;
 mod counters;
+mod encrypted;
 mod responder;
 mod tcp;
 mod traffic;
@@ -27,10 +28,12 @@ use tokio::sync::{mpsc, watch};
 
 use crate::forward::Forwarder;
 use crate::state::State;
-use certificate::Certificate;
+use certificate::{Certificate, Use};
 use responder::Responder;
 
+pub use certificate::CertificateState;
 pub use counters::{CloseReason, ServeCounters};
+pub use encrypted::{Encrypted, EncryptedCounters};
 pub use traffic::{ServedOver, Totals, Traffic, TrafficTables};
 
 /// What the configuration bounds. New values count for the connections that are open too, but for the deadlines and
@@ -135,7 +138,7 @@ pub struct Serving {
     counters: Arc<ServeCounters>,
     limits: watch::Sender<Limits>,
     phase: watch::Sender<Phase>,
-    more: mpsc::UnboundedSender<tcp::tls::Listener>,
+    more: mpsc::UnboundedSender<tcp::Listeners>,
     udp_stop: Arc<AtomicBool>,
     sockets: Vec<Arc<Socket>>,
     threads: Vec<JoinHandle<()>>,
@@ -199,7 +202,7 @@ impl Serving {
         listeners: Vec<std::net::TcpListener>,
         limits: watch::Receiver<Limits>,
         phase: watch::Receiver<Phase>,
-        more: mpsc::UnboundedReceiver<tcp::tls::Listener>,
+        more: mpsc::UnboundedReceiver<tcp::Listeners>,
     ) -> anyhow::Result<()> {
         let stale = limits.borrow().deadlines.stale;
         for (number, socket) in self.sockets.iter().enumerate() {
@@ -227,23 +230,42 @@ impl Serving {
         &self.addresses
     }
 
-    /// Serves DNS over TLS as well, at this port of every address, with the certificate of this folder. Port 0 takes a
+    /// Serves DNS over this as well, at this port of every address, with the certificate of this folder. Port 0 takes a
     /// port for each. Returns where.
     ///
     /// # Errors
     /// An address cannot be bound; none is served then. A certificate that is missing or bad is no error: handshakes are
     /// refused until there is a good one.
-    pub fn serve_tls(&self, port: u16, certificate: PathBuf) -> anyhow::Result<Vec<SocketAddr>> {
+    pub fn serve_encrypted(
+        &self,
+        over: &Encrypted,
+        port: u16,
+        certificate: PathBuf,
+    ) -> anyhow::Result<Vec<SocketAddr>> {
         let listen: Vec<_> =
             self.addresses.iter().map(|address| SocketAddr::new(address.ip(), port)).collect();
-        let opened = bind::streams(&listen)?;
-        let certificate = Arc::new(Certificate::new(certificate));
+        let (purpose, http_path) = match over {
+            Encrypted::Tls => (Use::Tls, None),
+            Encrypted::Https { path } => (Use::Https, Some(Arc::from(path.as_str()))),
+            Encrypted::Quic => (Use::Quic, None),
+        };
         let mut addresses = Vec::new();
-        for tcp in opened {
-            addresses.push(tcp.local_addr().context("a listener has no address")?);
-            let listener = tcp::tls::Listener { tcp, certificate: Arc::clone(&certificate) };
-            self.more.send(listener).context("the TCP thread has ended")?;
+        let mut opened = Vec::new();
+        if purpose == Use::Quic {
+            for socket in bind::datagrams(&listen)? {
+                addresses.push(socket.local_addr().context("a listener has no address")?);
+                opened.push(tcp::Socket::Quic(socket));
+            }
+        } else {
+            for tcp in bind::streams(&listen)? {
+                addresses.push(tcp.local_addr().context("a listener has no address")?);
+                opened.push(tcp::Socket::Tls(tcp));
+            }
         }
+        let certificate = Arc::new(Certificate::new(certificate, purpose));
+        self.counters.add_certificate(Arc::clone(&certificate));
+        let listeners = tcp::Listeners { opened, certificate, http_path };
+        self.more.send(listeners).context("the TCP thread has ended")?;
         Ok(addresses)
     }
 

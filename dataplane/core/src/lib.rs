@@ -62,5 +62,6 @@ pub use settings::{
 };
 #[cfg(feature = "steps")]
 pub use steps::count_steps;
+pub use wire::encrypted::{has_keepalive, max_age_s, pad, wants_padding};
 pub use wire::message::{Query, Transport};
 pub use wire::name::{Name, NameError};

@@ -5,6 +5,7 @@ pub(crate) mod name;
 
 pub(crate) mod address;
 pub(crate) mod ede;
+pub(crate) mod encrypted;
 pub(crate) mod labels;
 pub(crate) mod message;
 pub(crate) mod reply;

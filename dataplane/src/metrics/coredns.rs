@@ -138,6 +138,15 @@ impl CoreDns {
             ([("server", server), ZONE, VIEW, ("rcode", rcode), ("plugin", plugin)], count)
         });
         page.counters("dns_responses", "Replies by response code", rows)?;
+        let encrypted = &sources.serving.encrypted;
+        let seen = encrypted.https_responses().into_iter().filter(|(_, count)| *count > 0);
+        let https = ("server", server(ServedOver::Https));
+        let rows = seen.map(|(status, count)| ([https, ("status", status)], count));
+        page.counters("dns_https_responses", "Responses of DNS over HTTPS", rows)?;
+        let seen = encrypted.quic_responses().into_iter().filter(|(_, count)| *count > 0);
+        let quic = ("server", server(ServedOver::Quic));
+        let rows = seen.map(|(code, count)| ([quic, ("status", code)], count));
+        page.counters("dns_quic_responses", "Streams of DNS over QUIC, by code", rows)?;
 
         let mut durations: BTreeMap<&str, Distribution> = BTreeMap::new();
         for (over, totals) in &totals {

@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use super::{Running, STARTING, Views};
 use crate::forward::Down;
+use crate::serve::CertificateState;
 use crate::status::Skipped;
 use crate::status::{BadFile, Rejection, Reported, Status};
 
@@ -47,6 +48,8 @@ struct Shown<'a> {
     files: &'a [BadFile],
     warnings: &'a [String],
     warning_count: usize,
+    /// Of encrypted listeners.
+    certificates: Vec<CertificateState>,
     /// Servers that have failed every attempt for a minute or more.
     upstreams_down: Vec<Down>,
     other_kinds: &'a std::collections::BTreeMap<String, usize>,
@@ -130,6 +133,7 @@ fn text(running: &Running, status: &Status) -> String {
         files: &reported.bad_files[..reported.bad_files.len().min(MAX_LISTED)],
         warnings: &reported.warnings[..reported.warnings.len().min(MAX_LISTED)],
         warning_count: reported.warnings.len(),
+        certificates: running.serving.certificates(),
         upstreams_down: upstreams.down(Instant::now(), MAX_LISTED),
         other_kinds: &reported.other_kinds,
         snapshot: reported.snapshot.folder.is_some().then_some(&reported.snapshot),

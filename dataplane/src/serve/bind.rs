@@ -1,7 +1,7 @@
 //! Opening every listener, and saying what to do when one cannot be opened.
 
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 
 use anyhow::{anyhow, bail};
@@ -43,6 +43,12 @@ pub(super) fn all(listen: &[SocketAddr], workers: usize) -> anyhow::Result<Vec<B
 /// Opens every address for streams alone, or none.
 pub(super) fn streams(listen: &[SocketAddr]) -> anyhow::Result<Vec<TcpListener>> {
     let open = |address| tcp(address).map_err(Failure::new("TCP", address));
+    every(listen, open).map(|(opened, _)| opened)
+}
+
+/// Opens every address for datagrams that are not DNS over UDP, or none.
+pub(super) fn datagrams(listen: &[SocketAddr]) -> anyhow::Result<Vec<UdpSocket>> {
+    let open = |address| plain_udp(address).map_err(Failure::new("UDP", address));
     every(listen, open).map(|(opened, _)| opened)
 }
 
@@ -125,6 +131,17 @@ fn udp(address: SocketAddr, workers: usize) -> Result<Vec<Arc<Socket>>, Failure>
         .map_err(Failure::new("UDP", address))
 }
 
+fn plain_udp(address: SocketAddr) -> io::Result<UdpSocket> {
+    let socket =
+        socket2::Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    Ok(socket.into())
+}
+
 fn tcp(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = bound_tcp(address)?;
     socket.listen(BACKLOG)?;
@@ -189,8 +206,6 @@ impl Failure {
 
 #[cfg(test)]
 mod tests {
-    use std::net::UdpSocket;
-
     use super::*;
 
     fn address(text: &str) -> SocketAddr {

@@ -1,12 +1,16 @@
 //! The certificate of an encrypted listener: the mounted copy of a Secret, looked at again and again, because kubelet
 //! changes it in place. A bad one leaves the last good one in use and is reported.
 
+mod validity;
+
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
 use arc_swap::ArcSwapOption;
+use serde::Serialize;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
@@ -17,75 +21,134 @@ use crate::source::certificate::{Files, read};
 
 /// Between two looks at the files.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(10);
-/// DNS over TLS in the handshake (RFC 7858 section 3.1 and its registry).
-const PROTOCOL: &[u8] = b"dot";
+
+/// What a certificate is for: what is agreed on in the handshake (RFC 7858 and its registry, RFC 9113 §3.2, RFC 9250
+/// §4.1.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Use {
+    Tls,
+    Https,
+    Quic,
+}
+
+impl Use {
+    fn protocols(self) -> Vec<Vec<u8>> {
+        let names: &[&[u8]] = match self {
+            Use::Tls => &[b"dot"],
+            Use::Https => &[b"h2", b"http/1.1"],
+            Use::Quic => &[b"doq"],
+        };
+        names.iter().map(|name| name.to_vec()).collect()
+    }
+}
 
 /// One certificate with its key, as `tls.crt` and `tls.key` in a folder.
 pub(super) struct Certificate {
     folder: PathBuf,
+    purpose: Use,
     in_use: ArcSwapOption<ServerConfig>,
-    /// What was read last, good or bad.
-    read: Mutex<Option<Files>>,
+    /// How many were taken into use.
+    version: AtomicU64,
+    /// What was read last, good or bad, or why nothing could be read.
+    read: Mutex<Option<Result<Files, String>>>,
+    state: Mutex<CertificateState>,
+}
+
+/// What people see of a certificate.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CertificateState {
+    /// The Secret that is mounted.
+    pub secret: String,
+    /// The end of the one in use, in seconds since the Unix epoch.
+    pub not_after_seconds: Option<i64>,
+    /// Why what is mounted now is not in use.
+    pub trouble: Option<String>,
 }
 
 impl Certificate {
     /// Reads the folder for the first time.
-    pub(super) fn new(folder: PathBuf) -> Self {
-        let certificate = Self { folder, in_use: ArcSwapOption::empty(), read: Mutex::new(None) };
+    pub(super) fn new(folder: PathBuf, purpose: Use) -> Self {
+        let secret = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let state = CertificateState { secret, ..CertificateState::default() };
+        let certificate = Self {
+            folder,
+            purpose,
+            in_use: ArcSwapOption::empty(),
+            version: AtomicU64::new(0),
+            read: Mutex::new(None),
+            state: Mutex::new(state),
+        };
         certificate.refresh();
         certificate
     }
 
-    /// What handshakes use now; nothing until there was a good certificate.
+    /// What handshakes use now; nothing until there was a good one.
     pub(super) fn config(&self) -> Option<Arc<ServerConfig>> {
         self.in_use.load_full()
     }
 
-    /// Reads the folder again, and uses what is there if it is good. A trouble is reported once.
+    /// Another number whenever another one is in use.
+    pub(super) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// What people see of it.
+    pub(super) fn state(&self) -> CertificateState {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Reads the folder again, and uses what is there if it is good. A trouble is reported once, until it is another one.
     pub(super) fn refresh(&self) {
-        let files = read(&self.folder);
+        let files = read(&self.folder).map_err(|error| format!("{error:#}"));
         let mut last = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        let folder = self.folder.display();
-        let has_one = self.in_use.load().is_some();
-        let files = match files {
-            Ok(files) => files,
-            Err(error) => {
-                if last.take().is_some() || !has_one {
-                    tracing::warn!(%folder, has_one, "a certificate cannot be read: {error:#}");
-                }
-                return;
-            }
-        };
         if last.as_ref() == Some(&files) {
             return;
         }
-        match config(&files) {
-            Ok(config) => {
+        let made = match &files {
+            Ok(files) => config(files, self.purpose).map_err(|error| format!("{error:#}")),
+            Err(error) => Err(error.clone()),
+        };
+        let folder = self.folder.display();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match made {
+            Ok((config, not_after_seconds)) => {
                 self.in_use.store(Some(Arc::new(config)));
+                self.version.fetch_add(1, Ordering::Release);
+                (state.not_after_seconds, state.trouble) = (not_after_seconds, None);
                 tracing::info!(%folder, "a certificate is in use");
             }
             Err(error) => {
-                tracing::warn!(%folder, has_one, "a certificate is bad, the last good one stays: {error:#}");
+                let has_one = self.in_use.load().is_some();
+                tracing::warn!(%folder, has_one, "a certificate cannot be used, the last good one stays: {error}");
+                state.trouble = Some(error);
             }
         }
         *last = Some(files);
     }
 }
 
-fn config(files: &Files) -> anyhow::Result<ServerConfig> {
+/// What handshakes need, and the end of the certificate.
+fn config(files: &Files, purpose: Use) -> anyhow::Result<(ServerConfig, Option<i64>)> {
     let chain: Vec<_> = CertificateDer::pem_slice_iter(&files.chain)
         .collect::<Result<_, _>>()
         .context("tls.crt is not PEM")?;
+    let not_after_s = chain.first().and_then(|first| validity::not_after_s(first));
     let key = PrivateKeyDer::from_pem_slice(&files.key).context("tls.key has no private key")?;
+    let versions: &[_] = match purpose {
+        Use::Tls | Use::Https => &[&TLS13, &TLS12],
+        // RFC 9001 §4.2.
+        Use::Quic => &[&TLS13],
+    };
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_protocol_versions(&[&TLS13, &TLS12])?
+        .with_protocol_versions(versions)?
         .with_no_client_auth()
         .with_single_cert(chain, key)
         .context("certificate and key do not fit")?;
-    config.alpn_protocols = vec![PROTOCOL.to_vec()];
+    config.alpn_protocols = purpose.protocols();
     // No early data: it can be replayed, and nothing is gained on connections that stay.
     config.max_early_data_size = 0;
-    Ok(config)
+    Ok((config, not_after_s))
 }
 
 impl std::fmt::Debug for Certificate {
@@ -112,12 +175,14 @@ mod tests {
             let made = rcgen::generate_simple_self_signed(["dns.example".to_owned()]).unwrap();
             (made.cert.pem(), made.signing_key.serialize_pem())
         };
-        let certificate = Certificate::new(folder.clone());
+        let certificate = Certificate::new(folder.clone(), Use::Tls);
         assert!(certificate.config().is_none(), "nothing is mounted");
         let ((chain, key), (other_chain, other_key)) = (made(), made());
         mount(&folder, &chain, &key);
         certificate.refresh();
         let first = certificate.config().expect("a good one");
+        let good = certificate.state();
+        assert!(good.trouble.is_none() && good.not_after_seconds.is_some(), "{good:?}");
         for (chain, key) in [
             ("", ""),
             ("not PEM", &key),
@@ -130,6 +195,9 @@ mod tests {
             certificate.refresh();
             let now = certificate.config().expect("the last good one");
             assert!(Arc::ptr_eq(&now, &first), "{chain:.20} {key:.20}");
+            let state = certificate.state();
+            assert!(state.trouble.is_some(), "it is visible: {chain:.20} {key:.20}");
+            assert_eq!(state.not_after_seconds, good.not_after_seconds, "of the one in use");
         }
         std::fs::remove_file(folder.join("tls.key")).unwrap();
         certificate.refresh();

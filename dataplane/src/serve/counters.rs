@@ -1,10 +1,12 @@
 //! What the sockets see beside the queries themselves; metrics read it at any time.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use dataplane_udp::Socket;
 
+use super::certificate::{Certificate, CertificateState};
+use super::encrypted::EncryptedCounters;
 use super::traffic::TrafficTables;
 
 /// Why a TCP connection ended, also the metrics label.
@@ -99,7 +101,10 @@ pub struct ServeCounters {
     tcp_closed: [AtomicU64; CloseReason::ALL.len()],
     /// What came and what was answered.
     pub traffic: TrafficTables,
+    /// What became of requests over HTTPS and QUIC.
+    pub encrypted: EncryptedCounters,
     sockets: Vec<Arc<Socket>>,
+    certificates: Mutex<Vec<Arc<Certificate>>>,
 }
 
 impl ServeCounters {
@@ -115,6 +120,16 @@ impl ServeCounters {
     /// Datagrams the kernel dropped before we could read them, as its queue was full (or they were damaged).
     pub fn udp_drops(&self) -> u64 {
         self.sockets.iter().map(|socket| socket.drops()).sum()
+    }
+
+    /// The certificates of encrypted listeners.
+    pub fn certificates(&self) -> Vec<CertificateState> {
+        let certificates = self.certificates.lock().unwrap_or_else(PoisonError::into_inner);
+        certificates.iter().map(|certificate| certificate.state()).collect()
+    }
+
+    pub(super) fn add_certificate(&self, certificate: Arc<Certificate>) {
+        self.certificates.lock().unwrap_or_else(PoisonError::into_inner).push(certificate);
     }
 
     pub(super) fn add_closed(&self, reason: CloseReason) {

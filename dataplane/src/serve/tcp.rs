@@ -6,8 +6,12 @@
 mod connection;
 mod deadline;
 mod frame;
+mod handshakes;
+mod https;
+mod quic;
+mod requests;
 mod table;
-pub(super) mod tls;
+mod tls;
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -20,7 +24,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-use dataplane_core::{Query, Reason, Transport, Waiting};
+use dataplane_core::{Query, Reason, Transport, Waiting, pad, wants_padding};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
@@ -33,6 +37,7 @@ use super::traffic::ServedOver;
 use super::{Limits, Phase, STREAM_COUNTERS};
 use crate::origin::Answered;
 use connection::Connection;
+use handshakes::Handshakes;
 use table::{ConnectionTable, Permit};
 
 /// The largest message, and so the largest reply.
@@ -47,6 +52,33 @@ const UNKNOWN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0
 
 /// A reply still to come, with its length in front.
 type Late = Pin<Box<dyn Future<Output = Vec<u8>> + Send>>;
+
+type JoinTask = tokio::task::JoinHandle<()>;
+
+/// More listeners, with one certificate.
+#[derive(Debug)]
+pub(super) struct Listeners {
+    pub(super) opened: Vec<Socket>,
+    pub(super) certificate: Arc<Certificate>,
+    /// For HTTPS, the path.
+    pub(super) http_path: Option<Arc<str>>,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub(super) enum Socket {
+    /// For TLS, with HTTP in it or without.
+    Tls(std::net::TcpListener),
+    Quic(std::net::UdpSocket),
+}
+
+/// What a connection speaks behind its handshake.
+#[derive(Clone, Debug)]
+struct Secured {
+    certificate: Arc<Certificate>,
+    /// DNS over HTTPS at this path; else DNS over TLS.
+    http_path: Option<Arc<str>>,
+}
 
 /// The [`ServeAction`] of one message, as a connection carries it out.
 enum TcpAction {
@@ -71,6 +103,11 @@ struct TcpServer {
     scratch: RefCell<Box<[u8]>>,
     seeds: RefCell<Seeds>,
     draining: Cell<bool>,
+    /// Of TLS; and of QUIC, where addresses of clients are known later.
+    handshakes: Handshakes,
+    quic_handshakes: Handshakes,
+    /// Of QUIC.
+    endpoints: RefCell<Vec<quinn::Endpoint>>,
 }
 
 /// Starts the thread that serves these listeners.
@@ -79,7 +116,7 @@ pub(super) fn start(
     responder: Arc<Responder>,
     limits: watch::Receiver<Limits>,
     phase: watch::Receiver<Phase>,
-    more: mpsc::UnboundedReceiver<tls::Listener>,
+    more: mpsc::UnboundedReceiver<Listeners>,
 ) -> io::Result<JoinHandle<()>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let listeners = {
@@ -113,12 +150,15 @@ fn answer(responder: Arc<Responder>) -> Answer {
         };
         let began = responder.state.taps.wanted().begin();
         let asked = began.as_ref().map(|began| Asked { began, asker, query: packet });
+        // WR14: padding hides the length of a reply, which encryption does not.
+        let is_padded = over.is_encrypted() && wants_padding(packet);
         // A defect that one message brings out costs its own connection, and is counted.
         let decided = catch_unwind(AssertUnwindSafe(|| {
             responder.decide(&published, own, &query, room, buffer)
         }));
         match decided {
             Ok(ServeAction::Reply(octets, answered)) => {
+                let octets = if is_padded { pad(buffer, octets) } else { octets };
                 let traffic = responder.counters.traffic.stream(over);
                 traffic.reply(answered, &buffer[..octets]);
                 traffic.took(answered.origin, read.elapsed());
@@ -138,7 +178,10 @@ fn answer(responder: Arc<Responder>) -> Answer {
                 let late = async move {
                     let resolved =
                         responder.forwarder.resolve(&published, &waiting, held, slot).await;
-                    let reply = frame::sealed(|buffer| resolved.write(&waiting.head, buffer));
+                    let reply = frame::sealed(|buffer| {
+                        let octets = resolved.write(&waiting.head, buffer);
+                        if is_padded { pad(buffer, octets) } else { octets }
+                    });
                     let origin = resolved.origin();
                     let traffic = responder.counters.traffic.late(over);
                     let answered = Answered { reason: Reason::Forward, origin };
@@ -167,21 +210,24 @@ impl TcpServer {
             scratch: RefCell::new(vec![0; MESSAGE_OCTETS].into()),
             seeds: RefCell::new(Seeds::new()),
             draining: Cell::new(false),
+            handshakes: Handshakes::default(),
+            quic_handshakes: Handshakes::default(),
+            endpoints: RefCell::default(),
         }
     }
 
     /// Gives a new connection its place, or closes it if there is none.
-    fn welcome(
-        self: &Rc<Self>,
-        stream: TcpStream,
-        peer: SocketAddr,
-        certificate: Option<&Arc<Certificate>>,
-    ) {
+    fn welcome(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr, secured: Option<&Secured>) {
         add(&self.counters.tcp_accepted, 1);
         let address = client(peer).ip();
-        let (permit, over) = match certificate {
+        let (permit, over) = match secured {
             None => (self.table.admit(address), ServedOver::Tcp),
-            Some(_) => (self.table.admit_session(address, tls::SESSION_OCTETS), ServedOver::Tls),
+            Some(Secured { http_path: None, .. }) => {
+                (self.table.admit_session(address, tls::SESSION_OCTETS), ServedOver::Tls)
+            }
+            Some(Secured { http_path: Some(_), .. }) => {
+                (self.table.admit_session(address, https::SESSION_OCTETS), ServedOver::Https)
+            }
         };
         let Some(permit) = permit else {
             self.counters.add_closed(CloseReason::Refused);
@@ -192,8 +238,8 @@ impl TcpServer {
         // It fails only for a connection that is gone.
         let server = stream.local_addr().unwrap_or(UNKNOWN);
         let asker = Asker { client: client(peer), server, over };
-        let certificate = certificate.cloned();
-        tokio::task::spawn_local(attend(Rc::clone(self), stream, asker, permit, certificate));
+        let secured = secured.cloned();
+        tokio::task::spawn_local(attend(Rc::clone(self), stream, asker, permit, secured));
     }
 
     async fn set_limits(&self, limits: Limits) {
@@ -215,12 +261,12 @@ async fn attend(
     stream: TcpStream,
     asker: Asker,
     permit: Permit,
-    certificate: Option<Arc<Certificate>>,
+    secured: Option<Secured>,
 ) {
     let counters = Arc::clone(&server.counters);
-    let reason = match certificate {
+    let reason = match secured {
         None => Connection::new(server, stream, asker, permit).run().await,
-        Some(certificate) => tls::attend(server, stream, asker, permit, certificate).await,
+        Some(secured) => tls::attend(server, stream, asker, permit, secured).await,
     };
     counters.add_closed(reason);
 }
@@ -230,7 +276,7 @@ async fn serve(
     listeners: Vec<TcpListener>,
     mut limits: watch::Receiver<Limits>,
     mut phase: watch::Receiver<Phase>,
-    mut more: mpsc::UnboundedReceiver<tls::Listener>,
+    mut more: mpsc::UnboundedReceiver<Listeners>,
 ) {
     let mut accepting: Vec<_> = listeners
         .into_iter()
@@ -239,14 +285,10 @@ async fn serve(
     loop {
         let changed = tokio::select! {
             changed = phase.changed() => changed,
-            Some(listener) = more.recv() => {
-                match listener.open() {
-                    Ok((tcp, certificate)) => {
-                        let (for_tls, watched) = (Some(certificate.clone()), tls::follow(server.clone(), certificate));
-                        accepting.push(tokio::task::spawn_local(accept(server.clone(), tcp, for_tls)));
-                        accepting.push(tokio::task::spawn_local(watched));
-                    }
-                    Err(error) => tracing::error!(%error, "a listener for TLS cannot be used"),
+            Some(listeners) = more.recv() => {
+                match open(&server, listeners) {
+                    Ok(tasks) => accepting.extend(tasks),
+                    Err(error) => tracing::error!(%error, "an encrypted listener cannot be used"),
                 }
                 continue;
             }
@@ -274,21 +316,42 @@ async fn serve(
     server.drain();
     tokio::select! {
         () = server.table.empty() => {}
-        _ = phase.wait_for(|phase| *phase == Phase::Over) => {}
+        _ = phase.wait_for(|phase| *phase == Phase::Over) => return,
     }
+    // What closes connections of QUIC is still to be sent.
+    let endpoints = server.endpoints.take();
+    let closed = futures::future::join_all(endpoints.iter().map(quinn::Endpoint::wait_idle));
+    let _ = tokio::time::timeout(tls::CLOSE_WITHIN, closed).await;
 }
 
-async fn accept(
-    server: Rc<TcpServer>,
-    listener: TcpListener,
-    certificate: Option<Arc<Certificate>>,
-) {
+/// Serves these listeners, and looks at their certificate.
+fn open(server: &Rc<TcpServer>, listeners: Listeners) -> io::Result<Vec<JoinTask>> {
+    let Listeners { opened, certificate, http_path } = listeners;
+    let mut tasks = Vec::new();
+    for socket in opened {
+        let (server, certificate) = (Rc::clone(server), Arc::clone(&certificate));
+        tasks.push(match socket {
+            Socket::Tls(tcp) => {
+                let tcp = TcpListener::from_std(tcp)?;
+                let secured = Secured { certificate, http_path: http_path.clone() };
+                tokio::task::spawn_local(accept(server, tcp, Some(secured)))
+            }
+            Socket::Quic(socket) => {
+                tokio::task::spawn_local(quic::serve(server, socket, certificate))
+            }
+        });
+    }
+    tasks.push(tokio::task::spawn_local(tls::follow(Rc::clone(server), certificate)));
+    Ok(tasks)
+}
+
+async fn accept(server: Rc<TcpServer>, listener: TcpListener, secured: Option<Secured>) {
     let mut pause = ACCEPT_PAUSE;
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
                 pause = ACCEPT_PAUSE;
-                server.welcome(stream, peer, certificate.as_ref());
+                server.welcome(stream, peer, secured.as_ref());
             }
             // The connection's own misfortune, gone before we took it.
             Err(error) if is_of_the_connection(&error) => {

@@ -75,11 +75,8 @@ impl Default for TrafficTables {
 impl TrafficTables {
     pub(super) fn new(udp_threads: usize) -> TrafficTables {
         let late = |_| Traffic::new(Writers::Several);
-        // TCP and TLS are served by one thread; what serves the others is not said here.
-        let stream = |over: ServedOver| match over {
-            ServedOver::Udp | ServedOver::Tcp | ServedOver::Tls => Traffic::new(Writers::One),
-            ServedOver::Https | ServedOver::Quic => Traffic::new(Writers::Several),
-        };
+        // The TCP thread serves all of them.
+        let stream = |_| Traffic::new(Writers::One);
         TrafficTables {
             udp: (0..udp_threads).map(|_| Traffic::new(Writers::One)).collect(),
             streams: ServedOver::ALL.map(stream),
@@ -92,7 +89,7 @@ impl TrafficTables {
         &self.udp[thread]
     }
 
-    /// The table of a stream transport. Only the TCP thread may add to those of TCP and TLS.
+    /// The table of a stream transport. Only the TCP thread may add to it.
     pub fn stream(&self, over: ServedOver) -> &Traffic {
         &self.streams[over as usize]
     }

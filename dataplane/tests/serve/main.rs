@@ -2,7 +2,10 @@
 
 mod crowd;
 mod descriptors;
+mod foreign;
 mod harness;
+mod https;
+mod quic;
 mod stop;
 mod tcp;
 mod tls;

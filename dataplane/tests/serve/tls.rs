@@ -6,27 +6,27 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dataplane::serve::{CloseReason, Deadlines, Limits};
-use tokio_rustls::rustls::crypto::ring;
+use dataplane::serve::{CloseReason, Deadlines, Encrypted, Limits};
 use tokio_rustls::rustls::pki_types::CertificateDer;
-use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use tokio_rustls::rustls::{ClientConfig, ClientConnection, HandshakeKind, StreamOwned};
 
 use crate::harness::{House, OURS, PATIENCE, Reply, THEIRS, query};
+use crate::https::{patient, trust};
 
-const NAME: &str = "dns.example";
+pub(crate) const NAME: &str = "dns.example";
 
 /// A folder that is gone at the end, with what kubelet would mount there.
-struct Secret(PathBuf);
+pub(crate) struct Secret(pub(crate) PathBuf);
 
 impl Secret {
-    fn new(name: &str) -> Secret {
+    pub(crate) fn new(name: &str) -> Secret {
         let folder = std::env::temp_dir().join(format!("clusterdns-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         Secret(folder)
     }
 
     /// A new certificate; returns what clients trust.
-    fn renew(&self) -> CertificateDer<'static> {
+    pub(crate) fn renew(&self) -> CertificateDer<'static> {
         let made = rcgen::generate_simple_self_signed([NAME.to_owned()]).unwrap();
         self.write(&made.cert.pem(), &made.signing_key.serialize_pem());
         made.cert.der().clone()
@@ -48,14 +48,11 @@ struct Client(StreamOwned<ClientConnection, TcpStream>);
 
 impl Client {
     fn connect(server: SocketAddr, trusted: &CertificateDer<'static>) -> std::io::Result<Client> {
-        let mut roots = RootCertStore::empty();
-        roots.add(trusted.clone()).unwrap();
-        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        let session = ClientConnection::new(Arc::new(config), NAME.try_into().unwrap()).unwrap();
+        Client::with(server, &Arc::new(trust(trusted, &[b"dot"])))
+    }
+
+    fn with(server: SocketAddr, config: &Arc<ClientConfig>) -> std::io::Result<Client> {
+        let session = ClientConnection::new(config.clone(), NAME.try_into().unwrap()).unwrap();
         let stream = TcpStream::connect(server)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         let mut client = StreamOwned::new(session, stream);
@@ -84,7 +81,8 @@ impl Client {
 
 fn serve(limits: Limits, folder: &Path) -> (House, SocketAddr) {
     let house = House::on(&["127.0.0.1:0"], limits);
-    let addresses = house.serving.serve_tls(0, folder.to_owned()).expect("a port");
+    let addresses =
+        house.serving.serve_encrypted(&Encrypted::Tls, 0, folder.to_owned()).expect("a port");
     (house, addresses[0])
 }
 
@@ -154,4 +152,20 @@ fn t8_a_certificate_that_changes_on_disk_is_used_without_a_restart() {
     let second = secret.renew();
     let mut new = connect(&second);
     assert_eq!(new.ask(2, OURS), Reply::ours(2));
+}
+
+#[test]
+fn t8_a_session_of_tls_is_resumed_and_offers_no_early_data() {
+    let secret = Secret::new("tls-resumed");
+    let mut config = trust(&secret.renew(), &[b"dot"]);
+    config.enable_early_data = true;
+    let config = Arc::new(config);
+    let (_house, server) = serve(patient(), &secret.0);
+    for expected in [HandshakeKind::Full, HandshakeKind::Resumed] {
+        let mut client = Client::with(server, &config).expect("a session");
+        assert_eq!(client.0.conn.handshake_kind(), Some(expected));
+        assert!(!client.0.conn.is_early_data_accepted());
+        // With the reply come the tickets of the session.
+        assert_eq!(client.ask(1, OURS), Reply::ours(1));
+    }
 }

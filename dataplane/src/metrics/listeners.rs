@@ -1,0 +1,32 @@
+//! What metrics say of encrypted listeners: what became of requests, and their certificates.
+
+use std::fmt;
+
+use super::page::Page;
+use crate::serve::ServeCounters;
+
+pub(super) fn write(page: &mut Page<'_>, serving: &ServeCounters) -> fmt::Result {
+    let rows =
+        serving.encrypted.https_responses().map(|(status, count)| ([("status", status)], count));
+    page.counters("https_responses", "Responses of DNS over HTTPS, by HTTP status", rows)?;
+    let rows = serving.encrypted.quic_responses().map(|(code, count)| ([("code", code)], count));
+    let help = "Streams of DNS over QUIC answered (0) or ended with an error, by code (RFC 9250)";
+    page.counters("quic_responses", help, rows)?;
+
+    // Listeners may share a Secret: it is one series.
+    let mut certificates = serving.certificates();
+    certificates.sort_by(|one, other| one.secret.cmp(&other.secret));
+    certificates.dedup_by(|one, other| one.secret == other.secret);
+    let rows = certificates.iter().filter_map(|certificate| {
+        let expires = certificate.not_after_seconds?;
+        Some(([("secret", certificate.secret.as_str())], expires as f64))
+    });
+    let help = "When the certificate in use expires, in seconds since 1970";
+    page.gauges("certificate_expiry_timestamp_seconds", help, rows)?;
+    let rows = certificates.iter().map(|certificate| {
+        let is_bad = certificate.trouble.is_some();
+        ([("secret", certificate.secret.as_str())], f64::from(u8::from(is_bad)))
+    });
+    let help = "1 while the mounted certificate cannot be used; the last good one stays";
+    page.gauges("certificate_is_bad", help, rows)
+}

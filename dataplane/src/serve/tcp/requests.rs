@@ -1,0 +1,213 @@
+//! Connections on which requests come side by side, each on a stream of its own: what each holds, and when the
+//! connection ends. HTTPS and QUIC share it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::super::counters::CloseReason;
+use super::super::responder::Asker;
+use super::deadline::lifetime;
+use super::frame::{PREFIX, WAITING_OCTETS};
+use super::table::Permit;
+use super::{TcpAction, TcpServer};
+
+/// Requests in progress on one connection, as queries over TCP (WR41).
+pub(super) const STREAMS: u32 = 64;
+/// How often a connection is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// One client's connection.
+pub(super) struct Requests {
+    pub(super) server: Rc<TcpServer>,
+    asker: Asker,
+    pub(super) permit: Permit,
+    /// What each request holds, by number.
+    held: RefCell<HashMap<u64, Held>>,
+    next: Cell<u64>,
+    /// When a request last came, was answered or took octets.
+    moved: Cell<Instant>,
+    /// When it is time to move to another replica (WR45).
+    old: Instant,
+    asked: Cell<bool>,
+    emptied: Notify,
+}
+
+/// What one request holds.
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    octets: usize,
+    /// All of its reply is written, and its client has not confirmed it.
+    is_written: bool,
+}
+
+/// One request, from its first octet to the last one of its reply.
+pub(super) struct Work {
+    requests: Rc<Requests>,
+    number: u64,
+}
+
+/// Why a message has no reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unanswered {
+    /// N1.
+    NotAQuery,
+    /// A defect of ours ended its lookup.
+    Failed,
+}
+
+/// How a connection is brought to its end.
+pub(super) enum Ending {
+    Now(CloseReason),
+    /// What is in progress is still answered.
+    WhenDone,
+}
+
+impl Requests {
+    pub(super) fn new(server: Rc<TcpServer>, asker: Asker, permit: Permit) -> Rc<Requests> {
+        let (now, seed) = (Instant::now(), server.seeds.borrow_mut().next());
+        let old = now + lifetime(server.table.deadlines().age, seed);
+        let requests = Rc::new(Requests {
+            server,
+            asker,
+            permit,
+            held: RefCell::default(),
+            next: Cell::new(0),
+            moved: Cell::new(now),
+            old,
+            asked: Cell::new(false),
+            emptied: Notify::new(),
+        });
+        requests.note();
+        requests
+    }
+
+    /// Whether no request is in progress.
+    fn is_idle(&self) -> bool {
+        self.held.borrow().is_empty()
+    }
+
+    /// Returns when no request is in progress.
+    pub(super) async fn done(&self) {
+        while !self.is_idle() {
+            self.emptied.notified().await;
+        }
+    }
+
+    /// One more request.
+    pub(super) fn begin(self: &Rc<Self>) -> Work {
+        let number = self.next.replace(self.next.get() + 1);
+        self.held.borrow_mut().insert(number, Held::default());
+        self.asked.set(true);
+        self.permit.message_came(Instant::now());
+        self.note();
+        Work { requests: Rc::clone(self), number }
+    }
+
+    /// Says what is held and whether it waits for its client, for the limits of all connections.
+    fn note(&self) {
+        let now = Instant::now();
+        self.moved.set(now);
+        let held = self.held.borrow();
+        self.permit.hold(held.values().map(|held| held.octets).sum());
+        let quiet = held.values().all(|held| held.is_written).then_some(now);
+        self.permit.set_quiet_since(quiet);
+        self.permit.set_waits_since(quiet);
+    }
+
+    /// Returns when the connection must end (WR42, WR44, WR45, E45).
+    pub(super) async fn closing(&self, is_ending: bool) -> Ending {
+        let deadlines = self.server.table.deadlines();
+        loop {
+            let look = tokio::time::sleep(LOOK_EVERY.min(deadlines.idle / 4));
+            tokio::select! {
+                reason = poll_fn(|cx| self.permit.poll_close(cx)) => match reason {
+                    CloseReason::Drain if !is_ending => return Ending::WhenDone,
+                    CloseReason::Drain => look_away().await,
+                    reason => return Ending::Now(reason),
+                },
+                () = look => {}
+            }
+            let (now, still) = (Instant::now(), self.moved.get());
+            let is_idle = self.is_idle();
+            if is_idle && now >= still + deadlines.idle {
+                return Ending::Now(CloseReason::Idle);
+            }
+            // Lookups have their own end: what does not move for so long is a client that does not read.
+            if !is_idle && now >= still + 2 * deadlines.write {
+                return Ending::Now(CloseReason::SlowReader);
+            }
+            let leaves = self.server.draining.get() && self.asked.get();
+            if !is_ending && (now >= self.old || leaves || self.permit.is_surplus()) {
+                return Ending::WhenDone;
+            }
+        }
+    }
+
+    /// The reply to one DNS message, as over TCP.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(super) async fn reply(
+        &self,
+        message: &[u8],
+        work: &mut Work,
+    ) -> Result<Vec<u8>, Unanswered> {
+        let server = &self.server;
+        let room = self.permit.has_room(WAITING_OCTETS);
+        let outcome = {
+            let mut buffer = server.scratch.borrow_mut();
+            match (server.answer)(message, self.asker, room, &mut buffer) {
+                TcpAction::Reply(octets) => return Ok(buffer[..octets].to_vec()),
+                outcome => outcome,
+            }
+        };
+        match outcome {
+            TcpAction::Late(late) => {
+                work.hold(WAITING_OCTETS);
+                // A request that is given up waits no longer; the lookup ends by itself.
+                let waiting = AbortOnDropHandle::new(server.runtime.spawn(late));
+                let mut framed = waiting.await.map_err(|_| Unanswered::Failed)?;
+                framed.drain(..PREFIX);
+                Ok(framed)
+            }
+            TcpAction::Reply(_) | TcpAction::Close => Err(Unanswered::NotAQuery),
+        }
+    }
+}
+
+impl Work {
+    /// From here on the request holds so many octets.
+    pub(super) fn hold(&mut self, octets: usize) {
+        self.set(Held { octets, is_written: false });
+    }
+
+    /// All of its reply, of so many octets, is written. It no longer keeps its connection from being closed for another.
+    pub(super) fn written(&mut self, octets: usize) {
+        self.set(Held { octets, is_written: true });
+    }
+
+    fn set(&mut self, held: Held) {
+        self.requests.held.borrow_mut().insert(self.number, held);
+        self.requests.note();
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        self.requests.held.borrow_mut().remove(&self.number);
+        self.requests.note();
+        self.requests.emptied.notify_waiters();
+    }
+}
+
+/// A connection that is asked to end goes when it is done.
+async fn look_away() {
+    tokio::time::sleep(LOOK_EVERY).await;
+}

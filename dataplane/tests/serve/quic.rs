@@ -1,0 +1,200 @@
+//! DNS over QUIC (RFC 9250): answers as over TCP, its errors, and the limits of TCP.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use dataplane::serve::{CloseReason, Deadlines, Encrypted, Limits};
+use quinn::crypto::rustls::QuicClientConfig;
+use quinn::{ClientConfig, Connection, ConnectionError, Endpoint, TransportConfig};
+use tokio_rustls::rustls::pki_types::CertificateDer;
+
+use crate::harness::{House, OURS, PATIENCE, Reply, THEIRS, query};
+use crate::https::{patient, trust, with_padding};
+use crate::tls::{NAME, Secret};
+
+fn serve(limits: Limits, name: &str) -> (House, SocketAddr, CertificateDer<'static>, Secret) {
+    let secret = Secret::new(name);
+    let trusted = secret.renew();
+    let house = House::on(&["127.0.0.1:0"], limits);
+    let served = house.serving.serve_encrypted(&Encrypted::Quic, 0, secret.0.clone());
+    (house, served.expect("a port")[0], trusted, secret)
+}
+
+async fn try_to_connect(
+    server: SocketAddr,
+    trusted: &CertificateDer<'static>,
+) -> Result<Connection, ConnectionError> {
+    let crypto = QuicClientConfig::try_from(trust(trusted, &[b"doq"])).unwrap();
+    let mut endpoint = Endpoint::client((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    let mut config = ClientConfig::new(Arc::new(crypto));
+    let mut transport = TransportConfig::default();
+    transport.max_idle_timeout(Some(PATIENCE.try_into().unwrap()));
+    config.transport_config(Arc::new(transport));
+    endpoint.set_default_client_config(config);
+    endpoint.connect(server, NAME).unwrap().await
+}
+
+async fn connect(server: SocketAddr, trusted: &CertificateDer<'static>) -> Connection {
+    try_to_connect(server, trusted).await.expect("a connection")
+}
+
+/// With its length in front.
+fn framed(message: &[u8]) -> Vec<u8> {
+    let prefix = u16::try_from(message.len()).unwrap().to_be_bytes();
+    [&prefix[..], message].concat()
+}
+
+/// What comes back on a stream for these octets.
+async fn raw(connection: &Connection, octets: &[u8]) -> Option<Vec<u8>> {
+    let (mut send, mut receive) = connection.open_bi().await.ok()?;
+    send.write_all(octets).await.ok()?;
+    send.finish().ok()?;
+    receive.read_to_end(1 << 17).await.ok()
+}
+
+async fn ask(connection: &Connection, message: &[u8]) -> Option<Vec<u8>> {
+    let reply = raw(connection, &framed(message)).await?;
+    let (prefix, reply) = reply.split_first_chunk::<2>()?;
+    assert_eq!(usize::from(u16::from_be_bytes(*prefix)), reply.len());
+    Some(reply.to_vec())
+}
+
+#[test]
+fn t8_queries_over_quic_are_answered_each_on_its_stream() {
+    let (house, server, trusted, _secret) = serve(Limits::default(), "quic-answers");
+    house.runtime.block_on(async {
+        let connection = connect(server, &trusted).await;
+        let waits = connection.clone();
+        let waiting = tokio::spawn(async move { ask(&waits, &query(0, THEIRS)).await });
+        for _ in 0..20 {
+            let reply = ask(&connection, &query(0, OURS)).await.expect("a reply");
+            assert_eq!(Reply::parse(&reply), Reply::ours(0));
+        }
+        assert!(!waiting.is_finished());
+        house.upstream.release();
+        let reply = waiting.await.unwrap().expect("a reply");
+        assert_eq!(Reply::parse(&reply), Reply::theirs(0));
+        let padded = ask(&connection, &with_padding(query(0, OURS))).await.unwrap();
+        assert_eq!(padded.len() % 468, 0, "WR14: {}", padded.len());
+    });
+}
+
+/// The query of RFC 9250 with one more option.
+fn with_option(code: u16) -> Vec<u8> {
+    let mut query = with_padding(query(0, OURS));
+    let end = query.len() - 4;
+    query[end..end + 2].copy_from_slice(&code.to_be_bytes());
+    query
+}
+
+#[test]
+fn t8_what_rfc_9250_forbids_ends_its_connection_with_a_protocol_error() {
+    let (house, server, trusted, _secret) = serve(Limits::default(), "quic-id");
+    let counters = house.serving.counters();
+    let ours = framed(&query(0, OURS));
+    let rows = [
+        ("an id", framed(&query(7, OURS))),
+        ("edns-tcp-keepalive", framed(&with_option(11))),
+        ("two messages", ours.repeat(2)),
+        ("half a message", ours[..20].to_vec()),
+    ];
+    house.runtime.block_on(async {
+        for (what, octets) in &rows {
+            let connection = connect(server, &trusted).await;
+            assert_eq!(raw(&connection, octets).await, None, "{what}");
+            let quinn::ConnectionError::ApplicationClosed(closed) = connection.closed().await
+            else {
+                panic!("{what}: closed by us");
+            };
+            assert_eq!(closed.error_code, quinn::VarInt::from_u32(2), "{what}");
+        }
+        let connection = connect(server, &trusted).await;
+        let other = ask(&connection, &with_option(65_001)).await;
+        assert!(other.is_some(), "others are served, and other options are ignored (WR12)");
+    });
+    house.until("they are counted", |_| {
+        counters.tcp_closed(CloseReason::NotAQuery) == 4
+            && counters.encrypted.quic_responses() == [("0", 1), ("1", 0), ("2", 4), ("4", 0)]
+    });
+}
+
+#[test]
+fn t8_early_data_is_refused() {
+    let (house, server, trusted, _secret) = serve(Limits::default(), "quic-early");
+    house.runtime.block_on(async {
+        let mut tls = trust(&trusted, &[b"doq"]);
+        tls.enable_early_data = true;
+        let crypto = QuicClientConfig::try_from(tls).unwrap();
+        let mut endpoint = Endpoint::client((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        endpoint.set_default_client_config(ClientConfig::new(Arc::new(crypto)));
+        for _ in 0..2 {
+            let connecting = endpoint.connect(server, NAME).unwrap();
+            let Err(connecting) = connecting.into_0rtt() else { panic!("early data is offered") };
+            // With the reply come the tickets of the session.
+            let connection = connecting.await.expect("a connection");
+            assert!(ask(&connection, &query(0, OURS)).await.is_some());
+        }
+    });
+}
+
+#[test]
+fn t8_a_certificate_of_quic_that_changes_on_disk_is_used_without_a_restart() {
+    let secret = Secret::new("quic-renewed");
+    let house = House::on(&["127.0.0.1:0"], Limits::default());
+    let served = house.serving.serve_encrypted(&Encrypted::Quic, 0, secret.0.clone());
+    let server = served.expect("a port")[0];
+    let trusted = secret.renew();
+    house.runtime.block_on(async {
+        let until = Instant::now() + 5 * PATIENCE;
+        while try_to_connect(server, &trusted).await.is_err() {
+            assert!(Instant::now() < until, "not in use");
+        }
+    });
+}
+
+#[test]
+fn wr44_a_client_at_its_limit_of_quic_loses_its_longest_idle() {
+    let limits = Limits { tcp_connections_per_client: 1, ..patient() };
+    let (house, server, trusted, _secret) = serve(limits, "quic-limits");
+    let counters = house.serving.counters();
+    house.runtime.block_on(async {
+        let first = connect(server, &trusted).await;
+        assert!(ask(&first, &query(0, OURS)).await.is_some());
+        let second = connect(server, &trusted).await;
+        assert!(ask(&second, &query(0, OURS)).await.is_some());
+        first.closed().await;
+    });
+    house.until("it is counted", |_| counters.tcp_closed(CloseReason::EvictedByClient) == 1);
+}
+
+#[test]
+fn wr42_an_idle_connection_of_quic_is_closed() {
+    let deadlines = Deadlines { idle: Duration::from_millis(300), ..Deadlines::default() };
+    let limits = Limits { deadlines, ..Limits::default() };
+    let (house, server, trusted, _secret) = serve(limits, "quic-idle");
+    house.runtime.block_on(async {
+        connect(server, &trusted).await.closed().await;
+    });
+    let counters = house.serving.counters();
+    house.until("it is counted", |_| counters.tcp_closed(CloseReason::Idle) == 1);
+}
+
+#[test]
+fn e45_a_drain_answers_what_is_in_progress_over_quic_and_closes() {
+    let (house, server, trusted, _secret) = serve(Limits::default(), "quic-drain");
+    house.runtime.block_on(async {
+        let connection = connect(server, &trusted).await;
+        let waits = connection.clone();
+        let waiting = tokio::spawn(async move { ask(&waits, &query(0, THEIRS)).await });
+        assert!(ask(&connection, &query(0, OURS)).await.is_some());
+        house.serving.close_idle_tcp();
+        house.upstream.release();
+        let reply = waiting.await.unwrap().expect("a reply");
+        assert_eq!(Reply::parse(&reply), Reply::theirs(0));
+        let quinn::ConnectionError::ApplicationClosed(closed) = connection.closed().await else {
+            panic!("closed by us");
+        };
+        assert_eq!(closed.error_code, quinn::VarInt::from_u32(0), "DOQ_NO_ERROR");
+    });
+}

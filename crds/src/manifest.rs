@@ -16,7 +16,7 @@ use crate::ClusterDNS;
 use crate::config::UnknownFields;
 use crate::v1alpha1::VERSION;
 
-pub use places::{Place, Places, places};
+pub use places::{Place, Places, places, places_of};
 pub use yaml::not_yaml;
 
 /// A ClusterDNS as it was read.

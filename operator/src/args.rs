@@ -1,6 +1,7 @@
 //! Subcommands and flags; each flag of `run` is also an environment variable.
 
 mod choices;
+mod import;
 mod values;
 
 use std::net::SocketAddr;
@@ -10,6 +11,7 @@ use clap::{Args as Flags, Parser, Subcommand};
 
 use crate::settings::{Allowed, DataPlane, Settings};
 pub use choices::Format;
+pub use import::{Import, ImportFormat};
 pub use process::log::{LogFormat, LogLevel};
 use values::{dataplane_flag, image_entry, pull_policy, socket_address, variable};
 
@@ -23,6 +25,9 @@ Examples:
 
   Check every manifest of a GitOps repository; other kinds are passed over:
     clusterdns-operator check -f clusters -o sarif
+
+  Make a ClusterDNS of the configuration of CoreDNS, kube-dns or dnsmasq:
+    clusterdns-operator import --corefile Corefile > dns.yaml
 
   Run from a laptop against the cluster of a kubeconfig:
     clusterdns-operator run --kubeconfig ~/.kube/config --namespace clusterdns-system";
@@ -50,6 +55,9 @@ pub enum Command {
     /// Say what is wrong, and what is legal but unwise, in ClusterDNS manifests
     #[command(after_help = CHECK_STATUS)]
     Check(Check),
+    /// Make a ClusterDNS of the configuration of another DNS server, with a report of every line
+    #[command(after_help = import::HELP)]
+    Import(Import),
 }
 
 /// Flags of `run`.

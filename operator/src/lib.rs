@@ -20,6 +20,7 @@ pub mod apply;
 pub mod report;
 pub mod runtime;
 pub mod offline;
+pub mod import;
 pub mod names;
 pub mod text;
 #[cfg(test)]

@@ -11,6 +11,7 @@ mod named_files;
 mod output;
 
 pub use check::check;
+pub(crate) use kubelets::client;
 pub use output::{Finding, Findings};
 pub use render::{render, rendered};
 pub use warnings::{Warning, unwise};
@@ -64,7 +65,7 @@ fn ended(outcome: io::Result<Severity>) -> ExitCode {
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// The text of a file, `-` for standard input, and how to call it.
-fn text_of(path: &Path) -> Result<(String, String), String> {
+pub(crate) fn text_of(path: &Path) -> Result<(String, String), String> {
     let is_stdin = path == Path::new("-");
     let name = if is_stdin { "standard input".to_owned() } else { path.display().to_string() };
     let read = if is_stdin {

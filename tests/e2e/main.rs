@@ -19,6 +19,7 @@ mod api_start;
 mod crd;
 mod fault_proxy;
 mod helm;
+mod import_cluster;
 mod operator_adoption;
 mod operator_canary;
 mod operator_crashes;

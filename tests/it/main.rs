@@ -9,6 +9,7 @@ mod desired;
 mod fields;
 mod forward;
 mod image;
+mod import;
 mod metrics;
 mod offline;
 mod release;

@@ -53,7 +53,7 @@ pub fn places(text: &str) -> Vec<Places> {
 }
 
 /// The same of every document of which a field of its own with this name and text says that it is one.
-pub(super) fn places_of(text: &str, is_one: fn(&str, &str) -> bool) -> Vec<Places> {
+pub fn places_of(text: &str, is_one: fn(&str, &str) -> bool) -> Vec<Places> {
     let mut found = Vec::new();
     let new = || Document { is_one: Some(is_one), ..Document::default() };
     let mut document = new();

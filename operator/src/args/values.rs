@@ -51,6 +51,14 @@ pub(super) fn variable(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// An environment variable of another program.
+pub(super) fn variable_of_import(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        Some(_) | None => Err("write NAME=VALUE".to_owned()),
+    }
+}
+
 pub(super) fn socket_address(text: &str) -> Result<SocketAddr, String> {
     let example = "write an IP address and a port, such as [::]:8080 or 127.0.0.1:8080";
     text.parse().map_err(|_| example.to_owned())

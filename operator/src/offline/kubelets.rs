@@ -72,7 +72,8 @@ fn in_nodes(nodes: &[Node]) -> BTreeSet<IpNet> {
     texts.filter_map(|text| text.parse().ok()).collect()
 }
 
-async fn client(which: &Cluster) -> Result<Client, String> {
+/// A client of the cluster that these flags name.
+pub(crate) async fn client(which: &Cluster) -> Result<Client, String> {
     let options =
         KubeConfigOptions { context: which.context.clone(), ..KubeConfigOptions::default() };
     let config = match &which.kubeconfig {

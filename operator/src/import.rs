@@ -1,0 +1,165 @@
+//! `import`: what another DNS server was configured with, as a ClusterDNS and a report of every line. The flow is here:
+//! sources are parsed, the cluster domain is found, each source is converted into one draft, and the draft is checked.
+//! Reading files and clusters is in `command` and `cluster`; everything else is pure.
+
+mod report;
+mod words;
+mod draft;
+mod written;
+mod hosts_file;
+mod selector;
+mod corefile;
+mod kube_dns;
+mod dnsmasq;
+mod manifests;
+mod folder;
+mod cluster;
+mod command;
+
+use std::collections::BTreeMap;
+
+use crds::ClusterDNS;
+
+pub use command::{imported, run};
+use draft::Draft;
+pub use report::{Line, Outcome, Place, Report};
+pub use written::written;
+
+/// Finds the files that a configuration names, by a path or a pattern of one.
+pub type Look<'a> = dyn Fn(&str) -> Vec<Text> + 'a;
+
+/// The text of a file, or of a key of a ConfigMap.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Text {
+    /// The file, for messages.
+    pub file: String,
+    /// The line of that file on which the text begins, from 1.
+    pub line: usize,
+    /// The text.
+    pub text: String,
+}
+
+/// One word of a command line, and where it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Argument {
+    /// Where.
+    pub place: Place,
+    /// The word.
+    pub text: String,
+}
+
+/// One thing that another server was configured with.
+pub enum Source {
+    /// A Corefile, the environment of the process that reads it, and the files beside it.
+    Corefile {
+        /// The Corefile.
+        text: Text,
+        /// Environment variables.
+        variables: BTreeMap<String, String>,
+        /// The files that it may name.
+        look: Box<Look<'static>>,
+    },
+    /// The keys of the ConfigMap kube-dns.
+    KubeDnsConfig(BTreeMap<String, Text>),
+    /// The arguments of the container kubedns.
+    KubeDnsArguments(Vec<Argument>),
+    /// The arguments of dnsmasq, one option each, and the files beside it.
+    Dnsmasq {
+        /// The options, with the two hyphens in front.
+        options: Vec<Argument>,
+        /// The files that they may name.
+        look: Box<Look<'static>>,
+    },
+    /// The arguments of a container with nothing that a ClusterDNS has: its name and why.
+    Aside {
+        /// Which container.
+        name: String,
+        /// Its arguments.
+        arguments: Vec<Argument>,
+        /// Why nothing of it is needed.
+        why: &'static str,
+    },
+}
+
+/// What the ClusterDNS is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// `metadata.name`.
+    pub name: String,
+    /// The namespace and name of the Service that clients ask.
+    pub service: (String, String),
+    /// That Service exists and is taken over.
+    pub adopt: bool,
+    /// The cluster domain; without it the sources say which.
+    pub domain: Option<String>,
+}
+
+/// What became of the sources.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Imported {
+    /// The ClusterDNS; it passes `check`.
+    pub dns: ClusterDNS,
+    /// What became of each line.
+    pub report: Report,
+}
+
+/// Why nothing can be made of the sources.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}:{}: {}", .place.file, .place.line, report::plain(.message))]
+pub struct Refused {
+    /// Where.
+    pub place: Place,
+    /// Why, and what to write.
+    pub message: String,
+}
+
+impl Refused {
+    fn at(place: &Place, message: impl Into<String>) -> Refused {
+        Refused { place: place.clone(), message: message.into() }
+    }
+}
+
+/// Makes one ClusterDNS of all sources.
+///
+/// # Errors
+/// The first line that the other server would refuse itself, or why the result is no ClusterDNS.
+pub fn import(sources: &[Source], target: &Target) -> Result<Imported, Refused> {
+    let parsed = sources.iter().map(parsed).collect::<Result<Vec<_>, _>>()?;
+    let mut domains = sources.iter().zip(&parsed).filter_map(domain);
+    let domain = target.domain.clone().or_else(|| domains.next());
+    let mut draft = Draft::new(domain, target);
+    for (source, corefile) in sources.iter().zip(&parsed) {
+        match source {
+            Source::Corefile { look, .. } => corefile::convert(corefile, look, &mut draft)?,
+            Source::KubeDnsConfig(keys) => kube_dns::keys(keys, &mut draft),
+            Source::KubeDnsArguments(arguments) => kube_dns::arguments(arguments, &mut draft),
+            Source::Dnsmasq { options, look } => dnsmasq::convert(options, look, &mut draft),
+            Source::Aside { name, arguments, why } => {
+                for argument in arguments {
+                    let what = format!("{name} {}", argument.text);
+                    draft.report.add(&argument.place, Outcome::NotNeeded, &what, *why);
+                }
+            }
+        }
+    }
+    draft.finished()
+}
+
+fn parsed(source: &Source) -> Result<corefile::Parsed, Refused> {
+    match source {
+        Source::Corefile { text, variables, look } => corefile::parse(text, variables, look),
+        Source::KubeDnsConfig(_)
+        | Source::KubeDnsArguments(_)
+        | Source::Dnsmasq { .. }
+        | Source::Aside { .. } => Ok(corefile::Parsed::default()),
+    }
+}
+
+/// The cluster domain that a source names.
+fn domain((source, corefile): (&Source, &corefile::Parsed)) -> Option<String> {
+    match source {
+        Source::Corefile { .. } => corefile::domain(corefile),
+        Source::KubeDnsArguments(arguments) => kube_dns::domain(arguments),
+        Source::KubeDnsConfig(_) | Source::Dnsmasq { .. } | Source::Aside { .. } => None,
+    }
+}

@@ -1,0 +1,190 @@
+//! `import` as a program: reads files or a cluster, and prints the ClusterDNS and the report.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use super::folder::{MAX_BYTES, mounted, on_disk};
+use super::manifests::{Object, files_beside, objects, sources};
+use super::written::Ordered;
+use super::{Imported, Look, Source, Target, Text, cluster, dnsmasq, import, written};
+use crate::args;
+use crate::offline::{Severity, text_of};
+
+/// `import`, on standard output and standard error.
+pub fn run(args: &args::Import) -> ExitCode {
+    // A closed pipe, as `| head` makes one, is no failure of ours.
+    imported(args, &mut io::stdout().lock(), &mut io::stderr().lock())
+        .map_or(ExitCode::from(2), ExitCode::from)
+}
+
+/// Prints the ClusterDNS to `out`, and the report, or why there is none, to `err`.
+///
+/// # Errors
+/// Nothing can be written there any more.
+pub fn imported(
+    args: &args::Import,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> io::Result<Severity> {
+    let Gathered { sources, service } = match gathered(args) {
+        Ok(gathered) => gathered,
+        Err(why) => {
+            writeln!(err, "{why}")?;
+            return Ok(Severity::Unreadable);
+        }
+    };
+    if sources.is_empty() {
+        writeln!(
+            err,
+            "neither a Corefile nor a configuration of kube-dns or dnsmasq is in what was named"
+        )?;
+        return Ok(Severity::Wrong);
+    }
+    let made = match import(&sources, &target(args, service)) {
+        Ok(made) => made,
+        Err(refused) => {
+            writeln!(err, "{refused}")?;
+            return Ok(Severity::Wrong);
+        }
+    };
+    let (resource, report) = texts(&made, args.output);
+    out.write_all(resource.as_bytes())?;
+    match &args.report {
+        None => err.write_all(report.as_bytes())?,
+        Some(file) => {
+            if let Err(error) = std::fs::write(file, report) {
+                writeln!(err, "{}: cannot be written: {error}", file.display())?;
+                return Ok(Severity::Unreadable);
+            }
+        }
+    }
+    Ok(Severity::Fine)
+}
+
+/// The ClusterDNS and the report in this form.
+fn texts(made: &Imported, output: args::ImportFormat) -> (String, String) {
+    let resource = written(&made.dns);
+    match output {
+        args::ImportFormat::Yaml => {
+            (serde_saphyr::to_string(&Ordered(&resource)).unwrap_or_default(), made.report.text())
+        }
+        args::ImportFormat::Json => (pretty(&Ordered(&resource)), pretty(&made.report.json())),
+    }
+}
+
+fn pretty(value: &impl serde::Serialize) -> String {
+    let mut text = serde_json::to_string_pretty(value).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+/// A Service of the cluster's own name is taken over; another one is created beside it.
+fn target(args: &args::Import, found: Option<(String, String)>) -> Target {
+    let usual =
+        (crds::defaults::SERVICE_NAMESPACE.to_owned(), crds::defaults::SERVICE_NAME.to_owned());
+    let existing = found.unwrap_or(usual);
+    let service = match &args.service {
+        None => existing.clone(),
+        Some(text) => match text.split_once('/') {
+            Some((namespace, name)) => (namespace.to_owned(), name.to_owned()),
+            None => (existing.0.clone(), text.clone()),
+        },
+    };
+    Target {
+        name: args.name.clone(),
+        adopt: args.adopt || service == existing,
+        service,
+        domain: args.domain.clone(),
+    }
+}
+
+/// Everything that was named.
+struct Gathered {
+    sources: Vec<Source>,
+    /// The namespace and name of the Service, where a cluster was read.
+    service: Option<(String, String)>,
+}
+
+/// Reads it, or says what cannot be read.
+fn gathered(args: &args::Import) -> Result<Gathered, String> {
+    let variables: BTreeMap<String, String> = args.env.iter().cloned().collect();
+    let mut all: Vec<Object> = Vec::new();
+    let mut plain: Vec<(PathBuf, Text)> = Vec::new();
+    for path in args.corefile.iter().chain(&args.kube_dns_config) {
+        let text = read(path)?;
+        match is_manifest(&text.text) {
+            true => all.extend(objects(&text)?),
+            false => plain.push((path.clone(), text)),
+        }
+    }
+    let mut options: Vec<(PathBuf, Text)> = Vec::new();
+    for path in &args.dnsmasq {
+        let text = read(path)?;
+        match is_manifest(&text.text) {
+            true => all.extend(objects(&text)?),
+            false => options.push((path.clone(), text)),
+        }
+    }
+    let mut service = None;
+    if args.from_cluster {
+        let found = cluster::read(&args.which)
+            .map_err(|why| format!("the cluster (--from-cluster): {why}"))?;
+        all.extend(found.objects);
+        service = Some(found.service);
+    }
+    let mut found = sources(&all, &variables);
+    for (path, text) in plain {
+        let (variables, look) = (variables.clone(), look(&path, &all));
+        found.push(Source::Corefile { text, variables, look });
+    }
+    // Hosts files that are named by themselves are no options.
+    let (hosts, options): (Vec<_>, Vec<_>) =
+        options.into_iter().partition(|(_, text)| is_hosts_file(&text.text));
+    for (path, text) in options {
+        found.push(Source::Dnsmasq { options: dnsmasq::written(&text), look: look(&path, &all) });
+    }
+    for (_, text) in hosts {
+        let place = super::Place { file: text.file.clone(), line: text.line };
+        let option = super::Argument { place, text: format!("--addn-hosts={}", text.file) };
+        let look: Box<Look<'static>> = Box::new(move |_: &str| vec![text.clone()]);
+        found.push(Source::Dnsmasq { options: vec![option], look });
+    }
+    Ok(Gathered { sources: found, service })
+}
+
+/// Files beside the one that names them, then those of the ConfigMaps that were named as well.
+fn look(path: &Path, all: &[Object]) -> Box<Look<'static>> {
+    let folder = path.parent().map(Path::to_owned).unwrap_or_default();
+    let folder = if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder };
+    let beside = files_beside(all);
+    Box::new(move |pattern: &str| {
+        let found = on_disk(&folder, pattern);
+        if found.is_empty() { mounted(&beside, pattern) } else { found }
+    })
+}
+
+fn read(path: &Path) -> Result<Text, String> {
+    let (file, text) = text_of(path)?;
+    match text.len() as u64 > MAX_BYTES {
+        true => Err(format!(
+            "{file}: larger than {MAX_BYTES} bytes: name the ConfigMaps of the DNS server only"
+        )),
+        false => Ok(Text { file, line: 1, text }),
+    }
+}
+
+fn is_manifest(text: &str) -> bool {
+    let has = |key: &str| {
+        text.lines().any(|line| line.trim_start_matches(['"', ' ', '-']).starts_with(key))
+    };
+    has("kind") && has("apiVersion")
+}
+
+/// Does every line begin with an address?
+fn is_hosts_file(text: &str) -> bool {
+    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
+    let mut firsts = lines.filter_map(|line| line.split_whitespace().next()).peekable();
+    firsts.peek().is_some() && firsts.all(|first| first.parse::<std::net::IpAddr>().is_ok())
+}

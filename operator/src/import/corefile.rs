@@ -1,0 +1,211 @@
+//! A Corefile: server blocks, each directive converted by the file of its name.
+
+mod lexer;
+mod parse;
+mod keys;
+mod scope;
+mod kubernetes;
+mod forward;
+mod cache;
+mod hosts;
+mod rewrite;
+mod regex;
+mod template;
+mod acl;
+mod logs;
+mod settings;
+mod others;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use keys::Key;
+pub(super) use parse::Parsed;
+use parse::{Directive, ServerBlock, has_variable};
+use scope::Scope;
+
+use super::draft::Draft;
+use super::report::Outcome;
+use super::words::{is_reverse, zones};
+use super::{Look, Refused, Text};
+
+/// Directives that CoreDNS takes once in a server block.
+const ONCE: [&str; 6] = ["cache", "errors", "hosts", "kubernetes", "loop", "reload"];
+
+/// Reads a Corefile.
+///
+/// # Errors
+/// Why CoreDNS would refuse it.
+pub(super) fn parse(
+    text: &Text,
+    variables: &BTreeMap<String, String>,
+    look: &Look<'_>,
+) -> Result<Parsed, Refused> {
+    let parsed = parse::parse(text, variables, look)?;
+    if parsed.blocks.is_empty() {
+        let place = super::Place { file: text.file.clone(), line: text.line };
+        return Err(Refused::at(&place, "no server block: this is no Corefile"));
+    }
+    let mut seen = BTreeSet::new();
+    for block in &parsed.blocks {
+        // Blocks of one zone may have addresses or clients of their own.
+        let is_apart =
+            block.directives.iter().any(|it| ["bind", "view"].contains(&it.name.as_str()));
+        let keys = block.keys.iter().filter(|_| !is_apart).map(|key| Key::of(key));
+        for Key { scheme, zones, port } in keys {
+            for zone in zones {
+                if !seen.insert((scheme.clone(), zone.clone(), port.clone())) {
+                    let zone = shown(&zone);
+                    let message = format!(
+                        "{zone}: another server block has this zone and port: join the two"
+                    );
+                    return Err(Refused::at(&block.place, message));
+                }
+            }
+        }
+        let mut names = BTreeSet::new();
+        for directive in &block.directives {
+            if ONCE.contains(&directive.name.as_str()) && !names.insert(&directive.name) {
+                return Err(directive.refused("only once in a server block: join the two"));
+            }
+        }
+    }
+    Ok(parsed)
+}
+
+/// The cluster domain that it serves.
+pub(super) fn domain(parsed: &Parsed) -> Option<String> {
+    let kubernetes = parsed.blocks.iter().find_map(|block| {
+        let directive = block.directives.iter().find(|it| it.name == "kubernetes")?;
+        kubernetes_zones(block, directive).into_iter().find(|zone| is_domain(zone))
+    });
+    // NodeLocal DNSCache serves no cluster itself: it forwards the cluster domain to the server that does.
+    kubernetes.or_else(|| {
+        let forwards = |it: &&ServerBlock| it.directives.iter().any(forward::is_to_cluster_dns);
+        let blocks = parsed.blocks.iter().filter(forwards);
+        blocks.flat_map(block_zones).find(|zone| is_domain(zone))
+    })
+}
+
+fn is_domain(zone: &str) -> bool {
+    !zone.is_empty() && !is_reverse(zone) && !has_variable(zone)
+}
+
+/// Its own zones, else those of the server block.
+fn kubernetes_zones(block: &ServerBlock, directive: &Directive) -> Vec<String> {
+    match directive.args.is_empty() {
+        true => block_zones(block),
+        false => directive.args.iter().flat_map(|zone| zones(zone)).collect(),
+    }
+}
+
+fn block_zones(block: &ServerBlock) -> Vec<String> {
+    block.keys.iter().flat_map(|key| Key::of(key).zones).collect()
+}
+
+/// Converts every server block.
+///
+/// # Errors
+/// What CoreDNS would refuse.
+pub(super) fn convert(parsed: &Parsed, look: &Look<'_>, draft: &mut Draft) -> Result<(), Refused> {
+    for import in &parsed.empty_imports {
+        let what = format!("import {}", import.pattern);
+        let (outcome, message) = match has_variable(&import.pattern) {
+            true => (Outcome::NotPossible, UNKNOWN_VARIABLE),
+            false => (
+                Outcome::NotNeeded,
+                "no file has this name here; where the cluster has some, name their ConfigMap with one more --corefile, or \
+                 use --from-cluster",
+            ),
+        };
+        draft.report.add(&import.place, outcome, &what, message);
+    }
+    for line in &parsed.unused {
+        let message = "no import names this snippet, so nothing of it is in use";
+        draft.report.add(&line.place, Outcome::NotNeeded, &line.text, message);
+    }
+    let zones: Vec<Vec<String>> = parsed.blocks.iter().map(block_zones).collect();
+    for (block, zones) in parsed.blocks.iter().zip(&zones) {
+        let serves_cluster = zones.contains(&draft.spec.domain);
+        if serves_cluster && !block.directives.iter().any(|it| it.name == "kubernetes") {
+            draft.replaced.extend(block.directives.iter().flat_map(forward::servers));
+        }
+    }
+    for (at, block) in parsed.blocks.iter().enumerate() {
+        let others = zones.iter().enumerate().filter(|(other, _)| *other != at);
+        let others: Vec<String> = others.flat_map(|(_, zones)| zones.clone()).collect();
+        let zones = zones[at].clone();
+        let mut scope = Scope { zones, others: &others, look, draft };
+        keys::convert(block, &mut scope);
+        if let Some(view) = block.directives.iter().find(|it| it.name == "view") {
+            for directive in block.directives.iter().filter(|it| it.name != "view") {
+                not_for_all(directive, &mut scope);
+            }
+            others::convert(view, &mut scope);
+            continue;
+        }
+        // Other directives change the stub domains that these make.
+        let mut ordered: Vec<&Directive> = block.directives.iter().collect();
+        ordered.sort_by_key(|directive| !["forward", "proxy"].contains(&directive.name.as_str()));
+        for directive in ordered {
+            convert_directive(directive, block, &mut scope)?;
+        }
+    }
+    Ok(())
+}
+
+/// What a server block with a view does is for some clients only.
+fn not_for_all(directive: &Directive, scope: &mut Scope<'_>) {
+    let why = "it is for the clients of a view only, and all clients see the same here";
+    scope.say(directive, Outcome::NotPossible, why);
+    for line in &directive.body {
+        scope.say_of(directive, line, Outcome::NotPossible, why);
+    }
+}
+
+const UNKNOWN_VARIABLE: &str = "the value of an environment variable in it is not known: give it with --env NAME=VALUE, or \
+                                use --from-cluster";
+
+fn convert_directive(
+    directive: &Directive,
+    block: &ServerBlock,
+    scope: &mut Scope<'_>,
+) -> Result<(), Refused> {
+    let is_unknown = |line: &Directive| {
+        let mut words = std::iter::once(&line.name).chain(&line.args);
+        words.any(|word| has_variable(word))
+    };
+    if is_unknown(directive) || directive.body.iter().any(is_unknown) {
+        scope.say(directive, Outcome::NotPossible, UNKNOWN_VARIABLE);
+        for line in &directive.body {
+            scope.say_of(directive, line, Outcome::NotPossible, UNKNOWN_VARIABLE);
+        }
+        return Ok(());
+    }
+    match directive.name.as_str() {
+        "kubernetes" => kubernetes::convert(directive, &kubernetes_zones(block, directive), scope),
+        "forward" | "proxy" => forward::convert(directive, scope),
+        "cache" => cache::convert(directive, scope),
+        "hosts" => hosts::convert(directive, scope),
+        "rewrite" => rewrite::convert(directive, scope),
+        "template" => template::convert(directive, scope),
+        "acl" => {
+            acl::convert(directive, scope);
+            Ok(())
+        }
+        "log" | "errors" | "dnstap" => {
+            logs::convert(directive, scope);
+            Ok(())
+        }
+        "health" | "bufsize" | "prometheus" | "chaos" | "nsid" | "bind" => {
+            settings::convert(directive, scope)
+        }
+        _ => {
+            others::convert(directive, scope);
+            Ok(())
+        }
+    }
+}
+
+fn shown(zone: &str) -> &str {
+    if zone.is_empty() { "." } else { zone }
+}

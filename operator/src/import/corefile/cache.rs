@@ -1,0 +1,237 @@
+//! `cache`: what is kept of other servers' answers.
+
+use crds::bounds;
+use crds::v1alpha1::{Cache, GroupCache};
+
+use super::parse::Directive;
+use super::scope::Scope;
+use crate::import::Refused;
+use crate::import::report::Outcome::{self, Changed, Kept, NotNeeded, NotPossible};
+use crate::import::words::{seconds, zones};
+
+/// Entries that CoreDNS keeps of each kind where no number is written.
+const DEFAULT_CAPACITY: u32 = 9_984;
+
+/// Which part of the cache a line is about.
+#[derive(Clone, Copy)]
+enum Kind {
+    Success,
+    Denial,
+}
+
+/// Converts it.
+pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<(), Refused> {
+    let ttl = directive.args.first().and_then(|text| text.parse::<u32>().ok());
+    if ttl == Some(0) {
+        return Err(directive.refused("the TTL cannot be 0: leave cache out"));
+    }
+    let written = directive.args.iter().skip(usize::from(ttl.is_some()));
+    let written: Vec<String> = written.flat_map(|zone| zones(zone)).collect();
+    let zones = if written.is_empty() { scope.zones.clone() } else { written };
+    if zones.iter().all(|zone| !zone.is_empty() && scope.draft.is_ours(zone)) {
+        let why = "records of the cluster are answered from memory and never cached";
+        scope.say(directive, NotNeeded, why);
+        for line in &directive.body {
+            scope.say_of(directive, line, NotNeeded, why);
+        }
+        return Ok(());
+    }
+    let is_whole = zones.iter().any(String::is_empty);
+    head(directive, ttl, &zones, is_whole, scope);
+    for line in &directive.body {
+        let (outcome, message) = option(line, &zones, is_whole, scope)?;
+        scope.say_of(directive, line, outcome, message);
+    }
+    Ok(())
+}
+
+fn head(
+    directive: &Directive,
+    ttl: Option<u32>,
+    zones: &[String],
+    is_whole: bool,
+    scope: &mut Scope<'_>,
+) {
+    let (outcome, message) = match (ttl, is_whole) {
+        (None, _) => (
+            Kept,
+            "what upstreams answer is cached; TTLs are at most spec.cache.maxTTLSeconds".to_owned(),
+        ),
+        (Some(ttl), true) => {
+            let seconds = ttl.min(bounds::RECORD_TTL_SECONDS);
+            set(
+                |cache| {
+                    (cache.max_ttl_seconds, cache.max_negative_ttl_seconds) = (seconds, seconds)
+                },
+                scope,
+            );
+            let message = format!(
+                "spec.cache: {{maxTTLSeconds: {seconds}, maxNegativeTTLSeconds: {seconds}}}; records of the cluster are not \
+                 cached, and expired answers are served while upstreams fail (staleSeconds: 0 ends that)"
+            );
+            (Kept, message)
+        }
+        (Some(ttl), false) => of_group(ttl, zones, scope),
+    };
+    scope.say(directive, outcome, message);
+}
+
+/// The bound of the stub domains of a server block.
+fn of_group(ttl: u32, zones: &[String], scope: &mut Scope<'_>) -> (Outcome, String) {
+    let seconds = ttl.min(bounds::RECORD_TTL_SECONDS);
+    let stubs = scope.draft.spec.stub_domains.iter_mut().flatten();
+    let mut count = 0;
+    for stub in stubs.filter(|stub| zones.contains(&stub.domain)) {
+        stub.cache = Some(GroupCache { max_ttl_seconds: Some(seconds) });
+        count += 1;
+    }
+    match count {
+        0 => (NotNeeded, "no stub domain comes of this server block".to_owned()),
+        _ => (Kept, format!("cache: {{maxTTLSeconds: {seconds}}} of the stub domain")),
+    }
+}
+
+fn option(
+    line: &Directive,
+    zones: &[String],
+    is_whole: bool,
+    scope: &mut Scope<'_>,
+) -> Result<(Outcome, String), Refused> {
+    Ok(match line.name.as_str() {
+        "success" => capacity(line, Kind::Success, zones, is_whole, scope)?,
+        "denial" => capacity(line, Kind::Denial, zones, is_whole, scope)?,
+        "prefetch" => (
+            Kept,
+            "popular answers are asked for again shortly before they expire, without settings"
+                .to_owned(),
+        ),
+        "serve_stale" => serve_stale(line, is_whole, scope)?,
+        "servfail" => {
+            (Changed, "failures are remembered for 1 to 5 s, longer each time".to_owned())
+        }
+        "disable" => disable(line, is_whole, scope)?,
+        "keepttl" => {
+            (NotPossible, "TTLs of cached answers count down, as RFC 1035 has it".to_owned())
+        }
+        _ => return Err(line.refused("CoreDNS does not know this option of cache")),
+    })
+}
+
+/// `success|denial CAPACITY [TTL] [MINTTL]`.
+fn capacity(
+    line: &Directive,
+    kind: Kind,
+    zones: &[String],
+    is_whole: bool,
+    scope: &mut Scope<'_>,
+) -> Result<(Outcome, String), Refused> {
+    let numbers = line.args.iter().map(|text| text.parse::<u32>()).collect::<Result<Vec<u32>, _>>();
+    let numbers = numbers.map_err(|_| line.refused("numbers must follow"))?;
+    let Some(entries) = numbers.first().copied() else {
+        return Err(line.refused("a number of entries must follow"));
+    };
+    let ttl = numbers.get(1).copied();
+    let (mut outcome, mut message) = match (is_whole, kind, ttl) {
+        (true, _, _) => whole(kind, entries, ttl, scope),
+        (false, Kind::Success, Some(ttl)) => of_group(ttl, zones, scope),
+        (false, _, _) => {
+            (Changed, "there is one cache for all servers, bounded by spec.cache".to_owned())
+        }
+    };
+    if numbers.len() > 2 {
+        outcome = Changed;
+        message.push_str("; a TTL is never raised, so there is no least TTL");
+    }
+    Ok((outcome, message))
+}
+
+fn whole(kind: Kind, entries: u32, ttl: Option<u32>, scope: &mut Scope<'_>) -> (Outcome, String) {
+    let before = scope.draft.spec.cache.clone();
+    // The other kind has what CoreDNS gives it, unless it was written before.
+    let known = before.map_or(Cache::default().entries, |cache| cache.entries);
+    let is_first = known == Cache::default().entries;
+    let others = if is_first { DEFAULT_CAPACITY } else { known.saturating_sub(DEFAULT_CAPACITY) };
+    let entries = entries.saturating_add(others).min(bounds::CACHE_ENTRIES);
+    let ttl = ttl.map(|ttl| ttl.min(bounds::RECORD_TTL_SECONDS));
+    set(
+        |cache| {
+            cache.entries = entries;
+            match (kind, ttl) {
+                (Kind::Success, Some(ttl)) => cache.max_ttl_seconds = ttl,
+                (Kind::Denial, Some(ttl)) => cache.max_negative_ttl_seconds = ttl,
+                (_, None) => {}
+            }
+        },
+        scope,
+    );
+    let field = match kind {
+        Kind::Success => "maxTTLSeconds",
+        Kind::Denial => "maxNegativeTTLSeconds",
+    };
+    let ttl = ttl.map_or(String::new(), |ttl| format!(", {field}: {ttl}"));
+    let memory = "spec.cache.memory bounds it as well";
+    (
+        Kept,
+        format!(
+            "spec.cache: {{entries: {entries}{ttl}}}, for answers and denials together; {memory}"
+        ),
+    )
+}
+
+fn serve_stale(
+    line: &Directive,
+    is_whole: bool,
+    scope: &mut Scope<'_>,
+) -> Result<(Outcome, String), Refused> {
+    let duration = match line.args.first() {
+        None => 3_600,
+        Some(text) => {
+            seconds(text).ok_or_else(|| line.refused("a duration such as 1h must follow"))?
+        }
+    };
+    let duration = duration.min(bounds::WEEK_SECONDS);
+    if !is_whole {
+        return Ok((Changed, "spec.cache.staleSeconds is one for all servers".to_owned()));
+    }
+    set(|cache| cache.stale_seconds = duration, scope);
+    let message = format!(
+        "spec.cache.staleSeconds: {duration}; expired answers are served after 1.8 s without a reply"
+    );
+    Ok((Kept, message))
+}
+
+/// `disable success|denial [ZONES]`.
+fn disable(
+    line: &Directive,
+    is_whole: bool,
+    scope: &mut Scope<'_>,
+) -> Result<(Outcome, String), Refused> {
+    let Some((kind, of)) = line.args.split_first() else {
+        return Err(line.refused("success or denial must follow"));
+    };
+    let of: Vec<String> = of.iter().flat_map(|zone| zones(zone)).collect();
+    if !of.is_empty() && of.iter().all(|zone| scope.draft.is_ours(zone)) {
+        return Ok((NotNeeded, "records of the cluster are never cached".to_owned()));
+    }
+    if !of.is_empty() || !is_whole {
+        let message =
+            "write a stub domain for each zone, with its servers and cache: {maxTTLSeconds: 0}";
+        return Ok((NotPossible, message.to_owned()));
+    }
+    let field = match kind.as_str() {
+        "success" => {
+            set(|cache| cache.max_ttl_seconds = 0, scope);
+            "maxTTLSeconds"
+        }
+        "denial" => {
+            set(|cache| cache.max_negative_ttl_seconds = 0, scope);
+            "maxNegativeTTLSeconds"
+        }
+        _ => return Err(line.refused("success or denial must follow")),
+    };
+    Ok((Kept, format!("spec.cache.{field}: 0")))
+}
+
+fn set(change: impl Fn(&mut Cache), scope: &mut Scope<'_>) {
+    change(scope.draft.spec.cache.get_or_insert_with(Cache::default));
+}

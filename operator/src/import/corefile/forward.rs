@@ -1,0 +1,315 @@
+//! `forward` (and `proxy`, its older form): which servers are asked.
+
+use crds::config::{Policy, Transport};
+use crds::v1alpha1::{GroupLimits, Server, StubDomain, Upstreams};
+use crds::{bounds, defaults};
+
+use super::parse::Directive;
+use super::scope::Scope;
+use crate::import::Refused;
+use crate::import::report::Outcome::{self, Changed, Kept, NotNeeded, NotPossible};
+use crate::import::words::{
+    ServerError, address, certificate, is_at_or_below, is_reverse, list, policy, server, zones,
+};
+
+/// What NodeLocal DNSCache replaces by the address of the server of the cluster.
+const CLUSTER_DNS: [&str; 2] = ["__PILLAR__CLUSTER__DNS__", "__PILLAR__DNS__SERVER__"];
+/// What NodeLocal DNSCache replaces by the servers of the node.
+const NODE_DNS: &str = "__PILLAR__UPSTREAM__SERVERS__";
+
+/// Does it forward to the DNS server of the cluster, by the words of NodeLocal DNSCache?
+pub(super) fn is_to_cluster_dns(directive: &Directive) -> bool {
+    directive.name == "forward"
+        && directive.args.iter().any(|it| CLUSTER_DNS.contains(&it.as_str()))
+}
+
+/// The servers that it names, as written.
+pub(super) fn servers(directive: &Directive) -> Vec<String> {
+    let is_forward = ["forward", "proxy"].contains(&directive.name.as_str());
+    directive.args.iter().skip(1).filter(|_| is_forward).cloned().collect()
+}
+
+/// What is read of one `forward`.
+#[derive(Default)]
+struct Read {
+    servers: Vec<Server>,
+    has_resolv_conf: bool,
+    policy: Policy,
+    in_flight: Option<u32>,
+}
+
+/// Converts it.
+pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<(), Refused> {
+    let Some((from, to)) = directive.args.split_first().filter(|(_, to)| !to.is_empty()) else {
+        return Err(directive.refused("a zone and one server or more must follow"));
+    };
+    let from = zones(from).into_iter().next().unwrap_or_default();
+    let domains = domains(&from, scope);
+    if let Some(why) = not_needed(&domains, to, scope) {
+        scope.say(directive, NotNeeded, why);
+        for line in &directive.body {
+            scope.say_of(directive, line, NotNeeded, "its forward is not needed");
+        }
+        return Ok(());
+    }
+    let mut read = Read::default();
+    let name = directive.body.iter().find(|line| line.name == "tls_servername");
+    let name = name.and_then(|line| line.args.first()).map(String::as_str);
+    for text in to {
+        one_server(directive, text, name, &mut read, scope)?;
+    }
+    for line in &directive.body {
+        option(directive, line, &mut read, scope)?;
+    }
+    for domain in domains {
+        add(directive, &domain, &read, scope);
+    }
+    Ok(())
+}
+
+/// The suffixes whose names it forwards: within those of its server block.
+fn domains(from: &str, scope: &Scope<'_>) -> Vec<String> {
+    let mut domains = Vec::new();
+    for zone in &scope.zones {
+        if is_at_or_below(from, zone) {
+            domains.push(from.to_owned());
+        } else if is_at_or_below(zone, from) {
+            domains.push(zone.clone());
+        }
+    }
+    domains.dedup();
+    domains
+}
+
+fn not_needed(domains: &[String], to: &[String], scope: &Scope<'_>) -> Option<&'static str> {
+    let is_replaced = |server: &String| {
+        CLUSTER_DNS.contains(&server.as_str()) || scope.draft.replaced.contains(server)
+    };
+    let is_cluster = |domain: &String| {
+        let is_below = !domain.is_empty() && scope.draft.is_ours(domain);
+        *domain == scope.draft.spec.domain || is_below && to.iter().all(is_replaced)
+    };
+    if domains.is_empty() {
+        return Some("its zone is not in that of its server block, so it is never asked");
+    }
+    if domains.iter().all(is_cluster) {
+        return Some("names of the cluster domain are answered from memory");
+    }
+    if domains.iter().all(|domain| is_reverse(domain)) && to.iter().all(is_replaced) {
+        return Some(
+            "reverse names of the cluster are answered from memory, others go to the upstreams",
+        );
+    }
+    None
+}
+
+fn one_server(
+    directive: &Directive,
+    text: &str,
+    name: Option<&str>,
+    read: &mut Read,
+    scope: &mut Scope<'_>,
+) -> Result<(), Refused> {
+    // A file of name servers.
+    if text.starts_with('/') || text == NODE_DNS {
+        read.has_resolv_conf = true;
+        return Ok(());
+    }
+    let message = match server(text, name) {
+        Ok(server) => {
+            read.servers.push(server);
+            return Ok(());
+        }
+        Err(ServerError::NoName) => format!(
+            "{text}: an encrypted server needs the name in its certificate: add tls_servername NAME and import again"
+        ),
+        Err(ServerError::Transport(scheme)) => {
+            format!("{text}: {scheme} is not spoken: ask that server over TLS or TCP")
+        }
+        Err(ServerError::NoAddress) if text.starts_with("__") => {
+            format!("{text}: write the address that stands here in the cluster")
+        }
+        Err(ServerError::NoAddress) => {
+            return Err(directive.refused(format!("{text} is neither an IP address nor a file")));
+        }
+    };
+    scope.say(directive, NotPossible, message);
+    Ok(())
+}
+
+fn option(
+    directive: &Directive,
+    line: &Directive,
+    read: &mut Read,
+    scope: &mut Scope<'_>,
+) -> Result<(), Refused> {
+    let first = line.args.first().map(String::as_str);
+    let (outcome, message): (Outcome, String) = match line.name.as_str() {
+        "policy" => {
+            let Some(chosen) = first.and_then(policy) else {
+                return Err(line.refused("write random, round_robin or sequential"));
+            };
+            read.policy = chosen;
+            (Kept, format!("policy: {chosen:?}"))
+        }
+        "force_tcp" => {
+            for server in read.servers.iter_mut().filter(|it| it.transport == Transport::Udp) {
+                server.transport = Transport::Tcp;
+            }
+            (Kept, "transport: TCP".to_owned())
+        }
+        "prefer_udp" => (NotNeeded, "UDP is asked first, and TCP where a reply is truncated".to_owned()),
+        "max_concurrent" => max_concurrent(line, read)?,
+        "except" => except(line, scope),
+        "tls_servername" => {
+            let Some(name) = first else { return Err(line.refused("one name must follow")) };
+            encrypt(read, Some(name));
+            (Kept, format!("tls: {{serverName: {name}}}"))
+        }
+        "tls" => tls(line, read),
+        "health_check" | "max_fails" | "expire" | "max_connect_attempts" | "max_idle_conns" => (
+            Changed,
+            "servers that are silent or fail are found out, asked last and probed, without settings".to_owned(),
+        ),
+        "next" | "failover" => (
+            Changed,
+            "the next server of the list is asked after SERVFAIL, REFUSED and silence; other replies are final".to_owned(),
+        ),
+        "failfast_all_unhealthy_upstreams" => (
+            Changed,
+            "servers are asked also while all seem down; expired answers are served meanwhile".to_owned(),
+        ),
+        "protocol" | "spray" | "fail_timeout" => {
+            (Changed, "set by the transport and the policy of the servers".to_owned())
+        }
+        _ => return Err(line.refused("CoreDNS does not know this option of forward")),
+    };
+    scope.say_of(directive, line, outcome, message);
+    Ok(())
+}
+
+fn max_concurrent(line: &Directive, read: &mut Read) -> Result<(Outcome, String), Refused> {
+    let number = line.args.first().and_then(|text| text.parse::<u32>().ok());
+    let Some(number) = number else { return Err(line.refused("a number must follow")) };
+    if number == 0 {
+        let most = defaults::GROUP_IN_FLIGHT;
+        return Ok((
+            Changed,
+            format!("there is always a limit: limits.inFlight, by default {most}"),
+        ));
+    }
+    let number = number.min(bounds::IN_FLIGHT);
+    read.in_flight = Some(number);
+    Ok((Kept, format!("limits: {{inFlight: {number}}}; more are answered SERVFAIL, not REFUSED")))
+}
+
+fn except(line: &Directive, scope: &Scope<'_>) -> (Outcome, String) {
+    let all: Vec<String> = line.args.iter().flat_map(|zone| zones(zone)).collect();
+    match all.iter().all(|zone| scope.draft.is_ours(zone)) {
+        true => (NotNeeded, "names of the cluster domain are never forwarded".to_owned()),
+        false => (
+            NotPossible,
+            format!(
+                "names in {} would be forwarded too: give them a stub domain with the servers that know them",
+                list(&all)
+            ),
+        ),
+    }
+}
+
+/// `tls [CA]`, `tls CERTIFICATE KEY [CA]`.
+fn tls(line: &Directive, read: &mut Read) -> (Outcome, String) {
+    let is_encrypted = encrypt(read, None);
+    match (line.args.len(), is_encrypted) {
+        (0, true) => (Kept, "certificates are compared with the public authorities".to_owned()),
+        (0, false) => (
+            NotNeeded,
+            "it encrypts only servers that are written as tls://ADDRESS".to_owned(),
+        ),
+        (1 | 3, _) => (
+            NotPossible,
+            "put the authorities into a ConfigMap beside the Service and name it in tls.caBundle of each server".to_owned(),
+        ),
+        _ => (NotPossible, "servers that ask for a certificate of ours are not supported".to_owned()),
+    }
+}
+
+/// Gives encrypted servers their name; says whether there are any.
+fn encrypt(read: &mut Read, name: Option<&str>) -> bool {
+    let mut found = false;
+    for server in read.servers.iter_mut().filter(|it| it.transport.is_encrypted()) {
+        found = true;
+        let Some((ip, _)) = address(&server.address) else { continue };
+        if let (Some(_), Ok(tls)) = (name, certificate(&ip, name)) {
+            server.tls = Some(tls);
+        }
+    }
+    found
+}
+
+fn add(directive: &Directive, domain: &str, read: &Read, scope: &mut Scope<'_>) {
+    let limits = read.in_flight.filter(|it| *it != defaults::GROUP_IN_FLIGHT);
+    let limits = limits.map(|in_flight| GroupLimits { in_flight });
+    let servers = read.servers.clone();
+    let policy = read.policy;
+    if domain.is_empty() {
+        return add_upstreams(directive, servers, read.has_resolv_conf, policy, limits, scope);
+    }
+    // What is wrong with each server was reported.
+    if servers.is_empty() && !read.has_resolv_conf {
+        return;
+    }
+    if servers.is_empty() {
+        let message = format!(
+            "{domain}: a stub domain needs the addresses of its servers: write them in place of the file"
+        );
+        return scope.say(directive, NotPossible, message);
+    }
+    let stub = StubDomain {
+        domain: domain.to_owned(),
+        servers,
+        policy,
+        case_randomisation: false,
+        limits,
+        cache: None,
+    };
+    let (outcome, message) = match scope.draft.stub_domain(stub) {
+        Ok(()) => {
+            (Kept, format!("spec.stubDomains: {domain}; what these servers answer is cached"))
+        }
+        Err(why) => (NotPossible, format!("{domain}: {why}")),
+    };
+    scope.say(directive, outcome, message);
+}
+
+fn add_upstreams(
+    directive: &Directive,
+    servers: Vec<Server>,
+    has_resolv_conf: bool,
+    policy: Policy,
+    limits: Option<GroupLimits>,
+    scope: &mut Scope<'_>,
+) {
+    if servers.is_empty() && !has_resolv_conf {
+        let message =
+            "no server is left of it: names elsewhere are asked at the servers of the node";
+        return scope.say(directive, NotPossible, message);
+    }
+    let message = match (servers.is_empty(), has_resolv_conf) {
+        (true, _) => "spec.upstreams.fromResolvConf: true, the servers of the node".to_owned(),
+        (false, false) => "spec.upstreams.servers".to_owned(),
+        (false, true) => {
+            let message = "the servers of a file and written ones cannot be mixed: add those of the file to spec.upstreams.servers";
+            scope.say(directive, NotPossible, message);
+            "spec.upstreams.servers, as far as they are written here".to_owned()
+        }
+    };
+    let from_resolv_conf = servers.is_empty().then_some(true);
+    let servers = Some(servers).filter(|servers| !servers.is_empty());
+    let upstreams = Upstreams { servers, from_resolv_conf, policy, limits, ..Upstreams::default() };
+    let (outcome, message) = match scope.draft.upstreams(upstreams) {
+        Ok(()) => (Kept, message),
+        Err(why) => (NotPossible, why),
+    };
+    scope.say(directive, outcome, message);
+}

@@ -1,0 +1,101 @@
+//! `hosts`: names and addresses, from a file or written inline.
+
+use super::parse::Directive;
+use super::scope::{Scope, elsewhere};
+use crate::import::Refused;
+use crate::import::hosts_file::{self, Terms};
+use crate::import::report::Outcome::{Changed, Kept, NotNeeded, NotPossible};
+use crate::import::words::{is_at_or_below, zones};
+
+/// Seconds of the TTL that CoreDNS gives where none is written.
+const DEFAULT_TTL: u32 = 3_600;
+/// The file that CoreDNS reads where none is written: in a container it holds the names of the pod.
+const OWN_FILE: &str = "/etc/hosts";
+
+/// Options that are no line of a hosts file.
+const OPTIONS: [&str; 4] = ["ttl", "no_reverse", "reload", "fallthrough"];
+
+/// Converts it.
+pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<(), Refused> {
+    let terms = terms(directive)?;
+    let within: Vec<String> = directive.args.iter().skip(1).flat_map(|zone| zones(zone)).collect();
+    for line in directive.body.iter().filter(|line| OPTIONS.contains(&line.name.as_str())) {
+        option(directive, line, scope);
+    }
+    head(directive, terms, scope);
+    let (own, others) = (scope.zones.clone(), scope.others);
+    let is_asked = |name: &str| {
+        let is_within = within.is_empty() || within.iter().any(|zone| is_at_or_below(name, zone));
+        match is_within {
+            true => elsewhere(&own, others, name),
+            false => Some("it is outside of the zones of this directive".to_owned()),
+        }
+    };
+    for line in directive.body.iter().filter(|line| !OPTIONS.contains(&line.name.as_str())) {
+        hosts_file::entry(&line.place, &line.name, &line.args, terms, scope.draft, &is_asked);
+    }
+    let Some(file) = directive.args.first().filter(|file| *file != OWN_FILE) else { return Ok(()) };
+    for text in (scope.look)(file) {
+        hosts_file::convert(&text, terms, scope.draft, &is_asked);
+    }
+    Ok(())
+}
+
+fn terms(directive: &Directive) -> Result<Terms, Refused> {
+    let mut terms = Terms { ttl: None, reverse: true };
+    for line in &directive.body {
+        match (line.name.as_str(), line.args.first().map(|text| text.parse::<u32>())) {
+            ("ttl", Some(Ok(ttl))) if (1..65_536).contains(&ttl) => terms.ttl = Some(ttl),
+            ("ttl", _) => return Err(line.refused("seconds, 1-65535, must follow")),
+            ("no_reverse", _) => terms.reverse = false,
+            _ => {}
+        }
+    }
+    Ok(terms)
+}
+
+fn head(directive: &Directive, terms: Terms, scope: &mut Scope<'_>) {
+    match directive.args.first().map(String::as_str) {
+        None | Some(OWN_FILE) => {
+            let what = "the file /etc/hosts of a pod has only the pod itself";
+            let inline = "the lines below are hosts";
+            let has_lines = directive.body.iter().any(|it| !OPTIONS.contains(&it.name.as_str()));
+            let message = if has_lines { inline } else { what };
+            scope.say(directive, if has_lines { Kept } else { NotNeeded }, message);
+        }
+        Some(file) => match (scope.look)(file).is_empty() {
+            true => {
+                let message = format!(
+                    "the file {file} is not here: put it beside the Corefile and import again, or write its lines as spec.hosts"
+                );
+                scope.say(directive, NotPossible, message);
+            }
+            false => scope.say(
+                directive,
+                Kept,
+                "the lines of the file are hosts, live within a second of a change",
+            ),
+        },
+    }
+    if terms.ttl.is_none() {
+        let ours = crds::defaults::RECORD_TTL_SECONDS;
+        let message = format!(
+            "the TTL of hosts is {ours} s, not {DEFAULT_TTL} s: ttlSeconds of each changes it"
+        );
+        scope.say(directive, Changed, message);
+    }
+    if !directive.body.iter().any(|line| line.name == "fallthrough") {
+        let message = "names that are not among the hosts go on to the upstreams; without fallthrough they failed";
+        scope.say(directive, Changed, message);
+    }
+}
+
+fn option(directive: &Directive, line: &Directive, scope: &mut Scope<'_>) {
+    let (outcome, message) = match line.name.as_str() {
+        "ttl" => (Kept, "ttlSeconds of each host"),
+        "no_reverse" => (Kept, "reverse: false of each host"),
+        "reload" => (NotNeeded, "hosts are in the ClusterDNS: a change is live within a second"),
+        _ => (Kept, "other names go on to stub domains and upstreams"),
+    };
+    scope.say_of(directive, line, outcome, message);
+}

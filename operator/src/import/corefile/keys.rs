@@ -1,0 +1,105 @@
+//! What a server block serves: `[SCHEME://]ZONE[:PORT]`.
+
+use super::parse::ServerBlock;
+use super::scope::Scope;
+use crate::import::report::Outcome;
+use crate::import::words::{is_reverse, zones};
+
+/// One key of a server block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Key {
+    /// `dns`, `tls`, `https`, `quic` or `grpc`.
+    pub(super) scheme: String,
+    /// The zones; the root is the empty text.
+    pub(super) zones: Vec<String>,
+    /// The port, as written.
+    pub(super) port: Option<String>,
+}
+
+impl Key {
+    /// Reads one.
+    pub(super) fn of(text: &str) -> Key {
+        let (scheme, rest) = text.split_once("://").unwrap_or(("dns", text));
+        let (zone, port) = match rest.rsplit_once(':') {
+            // What is left of the port of a zone that is written as an IPv6 range has colons too.
+            Some((zone, port))
+                if !port.is_empty()
+                    && port.bytes().all(|it| it.is_ascii_digit())
+                    && !zone.contains(':') =>
+            {
+                (zone, Some(port.to_owned()))
+            }
+            _ => (rest, None),
+        };
+        let zones = if zone.is_empty() { vec![String::new()] } else { zones(zone) };
+        Key { scheme: scheme.to_ascii_lowercase(), zones, port }
+    }
+}
+
+/// Reports what becomes of the keys of a server block.
+pub(super) fn convert(block: &ServerBlock, scope: &mut Scope<'_>) {
+    for text in &block.keys {
+        let key = Key::of(text);
+        let (outcome, message) = of_scheme(&key, scope);
+        scope.note(&block.place, outcome, text, message);
+    }
+}
+
+fn of_scheme(key: &Key, scope: &Scope<'_>) -> (Outcome, String) {
+    let (outcome, message) = match key.scheme.as_str() {
+        "dns" => return of_zone(key, scope),
+        "tls" | "https" | "quic" => (
+            Outcome::NotPossible,
+            match key.scheme.as_str() {
+                "tls" => {
+                    "make its certificate a Secret of type kubernetes.io/tls and name that in spec.listeners.tls"
+                }
+                _ => "clients ask over UDP, TCP or TLS; for TLS there is spec.listeners.tls",
+            },
+        ),
+        _ => (Outcome::NotPossible, "clients ask over UDP, TCP or TLS"),
+    };
+    (outcome, message.to_owned())
+}
+
+fn of_zone(key: &Key, scope: &Scope<'_>) -> (Outcome, String) {
+    let port = match key.port.as_deref() {
+        None | Some("53") => "",
+        Some(_) => {
+            "; pods listen on 53, and the Service keeps its port (spec.service.podPort changes that of the pods)"
+        }
+    };
+    let (outcome, message) = match key.zones.first().map(String::as_str) {
+        None | Some("") => (Outcome::Kept, "everything that is asked"),
+        Some(zone) if scope.draft.is_ours(zone) => {
+            (Outcome::Kept, "the cluster domain, answered from memory")
+        }
+        Some(zone) if is_reverse(zone) => {
+            (Outcome::Kept, "reverse names; those of the cluster are answered from memory")
+        }
+        Some(_) => (Outcome::Kept, "as the lines below say"),
+    };
+    let outcome = if port.is_empty() { outcome } else { Outcome::Changed };
+    (outcome, format!("{message}{port}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Key;
+
+    #[test]
+    fn a_key_is_a_scheme_a_zone_and_a_port() {
+        for (text, scheme, zone, port) in [
+            (".:53", "dns", "", Some("53")),
+            ("Corp.Example.", "dns", "corp.example", None),
+            ("tls://.:853", "tls", "", Some("853")),
+            ("10.96.0.0/16:5353", "dns", "96.10.in-addr.arpa", Some("5353")),
+            ("fd00::/8", "dns", "d.f.ip6.arpa", None),
+            (":53", "dns", "", Some("53")),
+        ] {
+            let key = Key::of(text);
+            assert_eq!((key.scheme.as_str(), key.zones[0].as_str()), (scheme, zone), "{text}");
+            assert_eq!(key.port.as_deref(), port, "{text}");
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! `kubernetes`: the names of the cluster.
+
+use crds::config::{EndpointNames, LabelSelector, PodRecords};
+use crds::{ClusterDNSSpec, bounds};
+
+use super::parse::Directive;
+use super::scope::Scope;
+use crate::import::Refused;
+use crate::import::report::Outcome::{self, Changed, Kept, NotNeeded, NotPossible};
+use crate::import::selector::selector;
+use crate::import::words::{is_reverse, list};
+
+/// Converts it. `zones` are those that it serves.
+pub(super) fn convert(
+    directive: &Directive,
+    zones: &[String],
+    scope: &mut Scope<'_>,
+) -> Result<(), Refused> {
+    head(directive, zones, scope);
+    // CoreDNS answers no names of pods where nothing is written.
+    if !directive.body.iter().any(|line| line.name == "pods") {
+        let disabled = |spec: &mut ClusterDNSSpec| spec.pod_records = PodRecords::Disabled;
+        let message = "spec.podRecords: Disabled, because no line pods is written";
+        kept(directive, directive, disabled, message, scope);
+    }
+    ranges(directive, scope);
+    for line in &directive.body {
+        body(directive, line, scope)?;
+    }
+    Ok(())
+}
+
+fn head(directive: &Directive, zones: &[String], scope: &mut Scope<'_>) {
+    let domain = scope.draft.spec.domain.clone();
+    let others: Vec<String> =
+        zones.iter().filter(|zone| **zone != domain && !is_reverse(zone)).cloned().collect();
+    scope.say(
+        directive,
+        Kept,
+        format!("spec.domain: {domain}, and the reverse names of its addresses"),
+    );
+    if others == [""] {
+        let message =
+            "the root as a cluster domain: what is not in the cluster goes to the upstreams here";
+        scope.say(directive, Changed, message);
+    } else if !others.is_empty() {
+        let message = format!(
+            "one ClusterDNS serves one cluster domain: write a second one for {}, with a Service of its own, and a stub \
+             domain to it in the first",
+            list(&others)
+        );
+        scope.say(directive, NotPossible, message);
+    }
+}
+
+/// Ranges of addresses are reverse zones in which CoreDNS denies what it does not know, unless it falls through.
+fn ranges(directive: &Directive, scope: &mut Scope<'_>) {
+    let ranges: Vec<String> =
+        directive.args.iter().filter(|arg| arg.parse::<ipnet::IpNet>().is_ok()).cloned().collect();
+    if ranges.is_empty() || directive.body.iter().any(|line| line.name == "fallthrough") {
+        return;
+    }
+    let message = format!("spec.reverseCIDRs: [{}]", list(&ranges));
+    kept(directive, directive, |spec| spec.reverse_cidrs = Some(ranges.clone()), &message, scope);
+}
+
+fn body(directive: &Directive, line: &Directive, scope: &mut Scope<'_>) -> Result<(), Refused> {
+    let args = &line.args;
+    let one = || match &args[..] {
+        [one] => Ok(one.as_str()),
+        _ => Err(line.refused("one word must follow")),
+    };
+    match line.name.as_str() {
+        "pods" => {
+            let pods = match one()? {
+                "disabled" => PodRecords::Disabled,
+                "insecure" => PodRecords::Insecure,
+                "verified" => PodRecords::Verified,
+                _ => return Err(line.refused("write disabled, insecure or verified")),
+            };
+            let message = format!("spec.podRecords: {pods:?}");
+            kept(directive, line, |spec| spec.pod_records = pods, &message, scope);
+        }
+        "ttl" => {
+            let ttl = one()?.parse::<u32>().ok().filter(|ttl| *ttl <= bounds::TTL_SECONDS);
+            let Some(ttl) = ttl else { return Err(line.refused("write seconds, 0-3600")) };
+            let message = format!("spec.ttlSeconds: {ttl}");
+            kept(directive, line, |spec| spec.ttl_seconds = ttl, &message, scope);
+        }
+        "endpoint_pod_names" => {
+            let change = |spec: &mut ClusterDNSSpec| spec.endpoint_names = EndpointNames::PodName;
+            kept(directive, line, change, "spec.endpointNames: PodName", scope);
+        }
+        "namespaces" if !args.is_empty() => {
+            let names = args.clone();
+            let change = |spec: &mut ClusterDNSSpec| {
+                spec.exposure.get_or_insert_default().namespaces = Some(names.clone());
+            };
+            let message = "spec.exposure.namespaces; hidden names are hidden in reverse too";
+            kept(directive, line, change, message, scope);
+        }
+        "labels" | "namespace_labels" => labels(directive, line, scope)?,
+        "ignore" => {
+            if one()? != "empty_service" {
+                return Err(line.refused("write empty_service"));
+            }
+            let change = |spec: &mut ClusterDNSSpec| spec.hide_empty_services = true;
+            kept(directive, line, change, "spec.hideEmptyServices: true", scope);
+        }
+        "fallthrough" => fallthrough(directive, line, scope),
+        name => {
+            let Some((outcome, message)) = other(name) else {
+                return Err(line.refused("CoreDNS does not know this option of kubernetes"));
+            };
+            scope.say_of(directive, line, outcome, message);
+        }
+    }
+    Ok(())
+}
+
+fn labels(directive: &Directive, line: &Directive, scope: &mut Scope<'_>) -> Result<(), Refused> {
+    let text = line.args.join(" ");
+    let Some(read) = selector(&text) else { return Err(line.refused("not a label selector")) };
+    let is_namespaces = line.name == "namespace_labels";
+    let change = |spec: &mut ClusterDNSSpec| {
+        let exposure = spec.exposure.get_or_insert_default();
+        let field: &mut Option<LabelSelector> = match is_namespaces {
+            true => &mut exposure.namespace_selector,
+            false => &mut exposure.service_selector,
+        };
+        *field = Some(read.clone());
+    };
+    let field = if is_namespaces { "namespaceSelector" } else { "serviceSelector" };
+    kept(directive, line, change, &format!("spec.exposure.{field}"), scope);
+    Ok(())
+}
+
+fn fallthrough(directive: &Directive, line: &Directive, scope: &mut Scope<'_>) {
+    let is_only_reverse = !line.args.is_empty() && line.args.iter().all(|zone| is_reverse(zone));
+    let (outcome, message) = match is_only_reverse {
+        true => (
+            Kept,
+            "reverse names that are not of this cluster go to the upstreams; spec.reverseCIDRs would end that",
+        ),
+        false => (
+            NotPossible,
+            "a name of the cluster domain that does not exist is denied and never asked elsewhere: write such names as \
+             spec.hosts or spec.records with overrideClusterZone: true, or use another domain for them",
+        ),
+    };
+    scope.say_of(directive, line, outcome, message);
+}
+
+/// Options with nothing to convert.
+fn other(name: &str) -> Option<(Outcome, &'static str)> {
+    Some(match name {
+        "endpoint" | "tls" | "kubeconfig" => {
+            (NotNeeded, "pods reach the API server by their service account")
+        }
+        "apiserver_qps" | "apiserver_burst" | "apiserver_max_inflight" => {
+            (NotNeeded, "one list and one watch for each kind need no limit")
+        }
+        "resyncperiod" => (NotNeeded, "changes arrive by watches, without resynchronisation"),
+        "startup_timeout" => (NotNeeded, "a pod is ready when everything has been listed"),
+        "upstream" => (NotNeeded, "targets of CNAME records are always looked up"),
+        "noendpoints" => (
+            NotPossible,
+            "Endpoints are always answered: headless Services have no addresses without them",
+        ),
+        "multicluster" => (
+            NotPossible,
+            "the zone of several clusters is not served: keep that server for it and name it as a stub domain",
+        ),
+        "transfer" => (NotPossible, "zone transfers are refused: secondary servers cannot be fed"),
+        _ => return None,
+    })
+}
+
+/// Makes a change, or reports why it cannot be made.
+fn kept(
+    directive: &Directive,
+    line: &Directive,
+    change: impl Fn(&mut ClusterDNSSpec),
+    message: &str,
+    scope: &mut Scope<'_>,
+) {
+    let (outcome, message) = match scope.draft.change(change) {
+        Ok(()) => (Kept, message.to_owned()),
+        Err(why) => (NotPossible, why),
+    };
+    match std::ptr::eq(directive, line) {
+        true => scope.say(directive, outcome, message),
+        false => scope.say_of(directive, line, outcome, message),
+    }
+}

@@ -1,0 +1,59 @@
+//! Regular expressions that amount to one name, or to all names below one: what people write in `rewrite` and `template`.
+
+/// What an expression stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// This name.
+    Exact(String),
+    /// All names below this one.
+    Below(String),
+}
+
+/// Beginnings that stand for whatever is in front of a suffix.
+const ANYTHING: [&str; 6] = ["(.*)", "(.+)", "(.*?)", "(.+?)", ".*", ".+"];
+
+/// What it stands for, where that is a name.
+pub(super) fn shape(expression: &str) -> Option<Shape> {
+    let text = expression.strip_prefix('^').unwrap_or(expression);
+    let text = text.strip_suffix('$').unwrap_or(text);
+    let anything = ANYTHING.iter().find_map(|beginning| text.strip_prefix(beginning));
+    match anything {
+        None => literal(text).map(Shape::Exact),
+        Some(rest) => {
+            let ends = ["\\.", "[.]", "."];
+            let rest = ends.iter().find_map(|dot| rest.strip_prefix(dot))?;
+            literal(rest).map(Shape::Below)
+        }
+    }
+}
+
+/// A name without anything that is special. A bare dot stands for any character and is meant as a dot.
+fn literal(text: &str) -> Option<String> {
+    let text = text.replace("[.]", ".").replace("\\.", ".").replace("\\-", "-");
+    let text = text.strip_suffix(".?").or(text.strip_suffix('.')).unwrap_or(&text);
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    (!text.is_empty() && text.chars().all(is_plain)).then(|| text.to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Shape, shape};
+
+    #[test]
+    fn expressions_that_are_names_are_known() {
+        let exact = |name: &str| Some(Shape::Exact(name.to_owned()));
+        let below = |name: &str| Some(Shape::Below(name.to_owned()));
+        for (text, expected) in [
+            (r"^db\.corp\.example\.$", exact("db.corp.example")),
+            ("db[.]corp[.]example", exact("db.corp.example")),
+            (r"(.*)\.apps\.example\.?$", below("apps.example")),
+            (r"^.*\.apps\.example\.$", below("apps.example")),
+            (r"^(?:[^.]+\.){4,}internal\.example\.$", None),
+            (r"(a|b)\.example", None),
+            ("", None),
+            (".*", None),
+        ] {
+            assert_eq!(shape(text), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! What the converter of a directive works with: its server block, the other ones, and the draft.
+
+use super::parse::Directive;
+use crate::import::Look;
+use crate::import::draft::Draft;
+use crate::import::report::{Outcome, Place};
+use crate::import::words::is_at_or_below;
+
+/// One server block while it is converted.
+pub(super) struct Scope<'a> {
+    /// What it serves; the root is the empty text.
+    pub(super) zones: Vec<String>,
+    /// What the other server blocks serve.
+    pub(super) others: &'a [String],
+    /// The files that directives name.
+    pub(super) look: &'a Look<'a>,
+    /// What is made.
+    pub(super) draft: &'a mut Draft,
+}
+
+impl Scope<'_> {
+    /// Reports what became of a directive.
+    pub(super) fn say(&mut self, of: &Directive, outcome: Outcome, message: impl Into<String>) {
+        self.draft.report.add(&of.place, outcome, &of.text(), message);
+    }
+
+    /// The same of a line in the body of a directive.
+    pub(super) fn say_of(
+        &mut self,
+        of: &Directive,
+        line: &Directive,
+        outcome: Outcome,
+        message: impl Into<String>,
+    ) {
+        let what = format!("{}: {}", of.name, line.text());
+        self.draft.report.add(&line.place, outcome, &what, message);
+    }
+
+    /// Reports something at a place that is no directive.
+    pub(super) fn note(
+        &mut self,
+        place: &Place,
+        outcome: Outcome,
+        what: &str,
+        message: impl Into<String>,
+    ) {
+        self.draft.report.add(place, outcome, what, message);
+    }
+
+    /// Does this server block serve the root?
+    pub(super) fn is_root(&self) -> bool {
+        self.zones.iter().any(String::is_empty)
+    }
+
+    /// Why a name never comes to this server block, where it does not.
+    pub(super) fn elsewhere(&self, name: &str) -> Option<String> {
+        elsewhere(&self.zones, self.others, name)
+    }
+}
+
+/// Why a name never comes to the server block of `own` zones, where it does not.
+pub(super) fn elsewhere(own: &[String], others: &[String], name: &str) -> Option<String> {
+    let bare = name.strip_prefix("*.").unwrap_or(name);
+    let longest = |zones: &[String]| {
+        let above = zones.iter().filter(|zone| is_at_or_below(bare, zone));
+        above.max_by_key(|zone| zone.len()).cloned()
+    };
+    let Some(nearest) = longest(own) else {
+        let zones = own.join(" ");
+        return Some(format!(
+            "it is not below {zones}, so this server block is never asked for it"
+        ));
+    };
+    let other = longest(others).filter(|other| other.len() > nearest.len())?;
+    Some(format!("the server block of {other} is asked for it, not this one"))
+}

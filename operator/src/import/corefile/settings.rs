@@ -1,0 +1,114 @@
+//! Directives with one value: `health`, `bufsize`, `prometheus`, `chaos`, `nsid`, `bind`.
+
+use std::net::IpAddr;
+
+use crds::v1alpha1::{PerNode, Scaling, TrafficDistribution};
+use crds::{ClusterDNSSpec, bounds, defaults};
+
+use super::parse::Directive;
+use super::scope::Scope;
+use crate::import::Refused;
+use crate::import::report::Outcome::{self, Changed, Kept, NotNeeded, NotPossible};
+use crate::import::words::{list, seconds};
+
+/// Converts it.
+pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<(), Refused> {
+    let (outcome, message) = match directive.name.as_str() {
+        "health" => return health(directive, scope),
+        "bufsize" => bufsize(directive, scope)?,
+        "prometheus" => prometheus(directive),
+        "bind" => bind(directive, scope),
+        "chaos" => (
+            Changed,
+            "the names of CHAOS are answered with the version of ClusterDNS (spec.identity.chaos)"
+                .to_owned(),
+        ),
+        _ => (Changed, "NSID is the name of the pod (spec.identity.nsid)".to_owned()),
+    };
+    scope.say(directive, outcome, message);
+    Ok(())
+}
+
+fn health(directive: &Directive, scope: &mut Scope<'_>) -> Result<(), Refused> {
+    scope.say(directive, NotNeeded, "the pods have /livez on port 9153, and kubelets ask it");
+    for line in &directive.body {
+        if line.name != "lameduck" {
+            return Err(line.refused("CoreDNS does not know this option of health"));
+        }
+        let Some(lameduck) = line.args.first().and_then(|text| seconds(text)) else {
+            return Err(line.refused("a duration such as 5s must follow"));
+        };
+        let drain = lameduck.clamp(defaults::DRAIN_SECONDS, bounds::DRAIN_SECONDS);
+        let message = match lameduck > defaults::DRAIN_SECONDS {
+            false => format!(
+                "a pod that is stopped answers everything for {drain} s, until clients are gone"
+            ),
+            true => {
+                scope.draft.spec.drain_seconds = scope.draft.spec.drain_seconds.max(drain);
+                format!("spec.drainSeconds: {drain}, in which everything is answered")
+            }
+        };
+        scope.say_of(directive, line, Changed, message);
+    }
+    Ok(())
+}
+
+fn bufsize(directive: &Directive, scope: &mut Scope<'_>) -> Result<(Outcome, String), Refused> {
+    let number = match directive.args.first() {
+        None => defaults::UDP_PAYLOAD_BYTES,
+        Some(text) => text
+            .parse::<u32>()
+            .ok()
+            .filter(|number| (512..=4096).contains(number))
+            .ok_or_else(|| directive.refused("a number, 512-4096, must follow"))?,
+    };
+    let change = |spec: &mut ClusterDNSSpec| {
+        spec.limits.get_or_insert_default().udp_payload_bytes = number;
+    };
+    Ok(match scope.draft.change(change) {
+        Ok(()) => (Kept, format!("spec.limits.udpPayloadBytes: {number}")),
+        Err(why) => (NotPossible, why),
+    })
+}
+
+fn prometheus(directive: &Directive) -> (Outcome, String) {
+    let port = directive.args.first().and_then(|text| text.rsplit_once(':')).map(|(_, port)| port);
+    match port {
+        None | Some("9153") => {
+            (Kept, "port 9153, with the names and labels of CoreDNS (spec.metrics.compatibility)".to_owned())
+        }
+        Some(_) => (
+            Changed,
+            "metrics are on port 9153, with the names and labels of CoreDNS (spec.metrics.compatibility)".to_owned(),
+        ),
+    }
+}
+
+/// NodeLocal DNSCache listens on a link-local address of each node.
+fn bind(directive: &Directive, scope: &mut Scope<'_>) -> (Outcome, String) {
+    let is_link_local = |text: &String| match text.parse() {
+        Ok(IpAddr::V4(ip)) => ip.is_link_local(),
+        Ok(IpAddr::V6(ip)) => ip.is_unicast_link_local(),
+        Err(_) => text == "__PILLAR__LOCAL__DNS__",
+    };
+    if !directive.args.iter().any(is_link_local) {
+        return (NotNeeded, "pods listen on all of their addresses".to_owned());
+    }
+    let change = |spec: &mut ClusterDNSSpec| {
+        spec.scaling = Some(Scaling { per_node: Some(PerNode {}), ..Scaling::default() });
+        if let Some(service) = &mut spec.service {
+            service.traffic_distribution = Some(TrafficDistribution::PreferSameNode);
+        }
+    };
+    let addresses = list(&directive.args);
+    match scope.draft.change(change) {
+        Ok(()) => (
+            Changed,
+            format!(
+                "a pod on each node, asked by its pods first (spec.scaling.perNode, spec.service.trafficDistribution: \
+                 PreferSameNode); nothing listens on {addresses}: kubelets that name one of these need the address of the Service"
+            ),
+        ),
+        Err(why) => (NotPossible, why),
+    }
+}

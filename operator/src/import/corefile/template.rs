@@ -1,0 +1,177 @@
+//! `template`: answers that are the same for every question become records.
+
+use crds::config::RecordType;
+use crds::defaults;
+use crds::v1alpha1::{Record, ServiceTarget};
+
+use super::parse::Directive;
+use super::regex::{Shape, shape};
+use super::scope::Scope;
+use crate::import::Refused;
+use crate::import::report::Outcome::{self, Changed, NotNeeded, NotPossible};
+use crate::import::words::{name, zones};
+
+/// The name that was asked, in place of what Go writes for it.
+const ASKED: &str = "\u{1}";
+
+/// Converts it.
+pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<(), Refused> {
+    let [_, _, of @ ..] = &directive.args[..] else {
+        return Err(directive.refused("a class and a type must follow, such as IN A"));
+    };
+    let owners = owners(directive, of, scope);
+    let answers = directive.body.iter().filter(|line| line.name == "answer").count();
+    let (outcome, message): (Outcome, &str) = match (&owners, answers) {
+        (None, _) => (
+            NotPossible,
+            "it answers by a pattern, and names have no patterns: write spec.records for the names that are asked",
+        ),
+        (Some(_), 0) => (
+            NotPossible,
+            "names cannot be denied or made empty: leave them to the upstreams, or forward their suffix to a server that denies \
+             them (spec.stubDomains)",
+        ),
+        (Some(_), _) => {
+            (Changed, "its answers are records; other types of these names have no data")
+        }
+    };
+    scope.say(directive, outcome, message);
+    for line in &directive.body {
+        let (outcome, message) = match (line.name.as_str(), &owners) {
+            ("answer", Some(owners)) => answer(line, owners, scope),
+            ("answer" | "match" | "rcode", None) => {
+                (NotPossible, "part of this template".to_owned())
+            }
+            ("match", Some(owners)) => (Changed, format!("names: {}", owners.join(", "))),
+            ("rcode", Some(_)) => rcode(line, answers),
+            ("fallthrough", _) => {
+                (NotNeeded, "other names go on to stub domains and upstreams".to_owned())
+            }
+            ("upstream", _) => {
+                (NotNeeded, "targets of CNAME records are always looked up".to_owned())
+            }
+            ("additional" | "authority" | "ederror", _) => (
+                NotPossible,
+                "replies have the sections and errors that their records need".to_owned(),
+            ),
+            _ => return Err(line.refused("CoreDNS does not know this option of template")),
+        };
+        scope.say_of(directive, line, outcome, message);
+    }
+    Ok(())
+}
+
+fn rcode(line: &Directive, answers: usize) -> (Outcome, String) {
+    match (line.args.first().map(String::as_str), answers) {
+        (Some("NOERROR"), 1..) => (NotNeeded, "names with records are answered so".to_owned()),
+        _ => (NotPossible, "names cannot be denied by configuration".to_owned()),
+    }
+}
+
+/// The names that it answers, as a ClusterDNS writes them, if it does not depend on more.
+fn owners(directive: &Directive, of: &[String], scope: &Scope<'_>) -> Option<Vec<String>> {
+    let matches = directive.body.iter().filter(|line| line.name == "match");
+    let expressions: Vec<&String> = matches.flat_map(|line| &line.args).collect();
+    if expressions.is_empty() {
+        let written: Vec<String> = of.iter().flat_map(|zone| zones(zone)).collect();
+        let all = if written.is_empty() { scope.zones.clone() } else { written };
+        let is_named = !all.iter().any(String::is_empty);
+        return is_named
+            .then(|| all.iter().flat_map(|zone| [zone.clone(), format!("*.{zone}")]).collect());
+    }
+    let owner = |expression: &&String| match shape(expression)? {
+        Shape::Exact(name) => Some(name),
+        Shape::Below(name) => Some(format!("*.{name}")),
+    };
+    expressions.iter().map(owner).collect()
+}
+
+/// `NAME [TTL] [CLASS] TYPE DATA`.
+fn answer(line: &Directive, owners: &[String], scope: &mut Scope<'_>) -> (Outcome, String) {
+    let text = line.args.join(" ");
+    let text = ["{{ .Name }}", "{{.Name}}", "{{ .Question.Name }}", "{{.Question.Name}}"]
+        .iter()
+        .fold(text, |text, name| text.replace(name, ASKED));
+    if text.contains("{{") {
+        let message = "it is made of the question: write spec.records for the names that are asked";
+        return (NotPossible, message.to_owned());
+    }
+    let Some((owner, rest)) = text.split_once(char::is_whitespace) else {
+        return (NotPossible, "it is no record".to_owned());
+    };
+    let owners: Vec<String> = match owner {
+        ASKED => owners.to_vec(),
+        literal => vec![name(literal)],
+    };
+    let (ttl, rest) = number(rest.trim_start());
+    let rest = rest.strip_prefix("IN").map_or(rest, str::trim_start);
+    let (later, rest) = number(rest);
+    let ttl = ttl.or(later).unwrap_or(defaults::RECORD_TTL_SECONDS);
+    let Some((kind, data)) = rest.split_once(char::is_whitespace) else {
+        return (NotPossible, "it is no record".to_owned());
+    };
+    let mut kept = Vec::new();
+    for owner in &owners {
+        if let Some(why) = scope.elsewhere(owner) {
+            return (NotNeeded, format!("{owner}: {why}"));
+        }
+        match one(owner, kind, data.trim(), ttl, scope) {
+            Ok(()) => kept.push(owner.clone()),
+            Err(why) => return (NotPossible, format!("{owner}: {why}")),
+        }
+    }
+    (Changed, format!("{kind} record of {}", kept.join(", ")))
+}
+
+fn number(text: &str) -> (Option<u32>, &str) {
+    match text.split_once(char::is_whitespace) {
+        Some((word, rest)) if word.parse::<u32>().is_ok() => (word.parse().ok(), rest.trim_start()),
+        Some(_) | None => (None, text),
+    }
+}
+
+fn one(owner: &str, kind: &str, data: &str, ttl: u32, scope: &mut Scope<'_>) -> Result<(), String> {
+    let record = |record_type| Record {
+        name: owner.to_owned(),
+        record_type,
+        addresses: None,
+        target: None,
+        strings: None,
+        services: None,
+        ttl_seconds: ttl,
+        reverse: true,
+        override_cluster_zone: false,
+    };
+    match kind {
+        "A" | "AAAA" => {
+            let ip = data.parse().map_err(|_| format!("{data} is no address"))?;
+            scope.draft.host(owner, ip, Some(ttl), false)
+        }
+        "CNAME" => {
+            let target = Some(name(data));
+            scope.draft.record(Record { target, ..record(RecordType::Cname) })
+        }
+        "TXT" => {
+            let strings = Some(vec![data.trim_matches('"').to_owned()]);
+            scope.draft.record(Record { strings, ..record(RecordType::Txt) })
+        }
+        "SRV" => {
+            let services = Some(vec![service(data).ok_or("it is no SRV record")?]);
+            scope.draft.record(Record { services, ..record(RecordType::Srv) })
+        }
+        _ => Err(format!(
+            "records of type {kind} are not served: keep a server for them and name it as a stub domain"
+        )),
+    }
+}
+
+fn service(data: &str) -> Option<ServiceTarget> {
+    let words: Vec<&str> = data.split_whitespace().collect();
+    let [priority, weight, port, target] = words[..] else { return None };
+    Some(ServiceTarget {
+        priority: priority.parse().ok()?,
+        weight: weight.parse().ok()?,
+        port: port.parse().ok()?,
+        target: name(target),
+    })
+}

@@ -1,0 +1,238 @@
+//! The ClusterDNS while it is made: what is added is checked by the rules of `check`, first by itself and at the end as a
+//! whole, so that one name that a ClusterDNS cannot have costs that name and nothing else.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use crds::bounds;
+use crds::config::RecordType;
+use crds::v1alpha1::{Host, Record, Service, StubDomain, Upstreams};
+use crds::{ClusterDNS, ClusterDNSSpec, defaults};
+
+use super::report::{Place, Report};
+use super::words::is_at_or_below;
+use super::{Imported, Refused, Target};
+
+/// Octets that a host or record takes in a configuration besides its name and content, at most.
+const ENTRY_OCTETS: usize = 160;
+/// Octets of a configuration that hosts and records may take: the rest is for everything else.
+const MAX_ENTRIES_OCTETS: usize = bounds::CONFIG_BYTES * 3 / 4;
+
+/// What was made so far.
+pub(super) struct Draft {
+    /// The spec.
+    pub(super) spec: ClusterDNSSpec,
+    /// What became of each line.
+    pub(super) report: Report,
+    /// Addresses of the DNS server that is replaced: what is asked there is answered here.
+    pub(super) replaced: Vec<String>,
+    name: String,
+    hosts: HashMap<String, usize>,
+    records: HashMap<String, Vec<RecordType>>,
+    octets: usize,
+}
+
+impl Draft {
+    /// An empty one for this domain, where one is known.
+    pub(super) fn new(domain: Option<String>, target: &Target) -> Draft {
+        let domain = domain.unwrap_or_else(|| defaults::DOMAIN.to_owned());
+        let (namespace, name) = target.service.clone();
+        let service = Service { name, namespace, adopt: target.adopt, ..Service::default() };
+        Draft {
+            spec: ClusterDNSSpec { domain, service: Some(service), ..ClusterDNSSpec::default() },
+            report: Report::default(),
+            replaced: Vec::new(),
+            name: target.name.clone(),
+            hosts: HashMap::new(),
+            records: HashMap::new(),
+            octets: 0,
+        }
+    }
+
+    /// Is this name the cluster domain or below it?
+    pub(super) fn is_ours(&self, name: &str) -> bool {
+        is_at_or_below(name, &self.spec.domain)
+    }
+
+    /// Gives a name one more address.
+    ///
+    /// # Errors
+    /// Why a ClusterDNS cannot have it.
+    pub(super) fn host(
+        &mut self,
+        name: &str,
+        address: IpAddr,
+        ttl_seconds: Option<u32>,
+        reverse: bool,
+    ) -> Result<(), String> {
+        if self.records.get(name).is_some_and(|types| types.contains(&RecordType::Cname)) {
+            return Err(format!("{name} is an alias already, and an alias has no addresses"));
+        }
+        let text = address.to_canonical().to_string();
+        let known = self.hosts.get(name).copied();
+        if let Some(host) = known.and_then(|at| self.spec.hosts.as_mut()?.get_mut(at)) {
+            if host.addresses.contains(&text) {
+                return Ok(());
+            }
+            if host.addresses.len() >= bounds::RECORD_ADDRESSES {
+                let most = bounds::RECORD_ADDRESSES;
+                return Err(format!("{name} has {most} addresses already, which is the most"));
+            }
+            self.octets += text.len() + 8;
+            host.addresses.push(text);
+            return Ok(());
+        }
+        let host = Host {
+            name: name.to_owned(),
+            addresses: vec![text],
+            ttl_seconds: ttl_seconds.unwrap_or(defaults::RECORD_TTL_SECONDS),
+            reverse,
+            override_cluster_zone: self.is_ours(name),
+        };
+        let room = self.room(name)?;
+        self.alone(|spec| spec.hosts = Some(vec![host.clone()]))?;
+        self.octets += room;
+        let hosts = self.spec.hosts.get_or_insert_default();
+        self.hosts.insert(name.to_owned(), hosts.len());
+        hosts.push(host);
+        Ok(())
+    }
+
+    /// Gives a name a record of another type than an address.
+    ///
+    /// # Errors
+    /// Why a ClusterDNS cannot have it.
+    pub(super) fn record(&mut self, mut record: Record) -> Result<(), String> {
+        record.override_cluster_zone = self.is_ours(&record.name);
+        let name = record.name.clone();
+        let same = self.spec.records.iter().flatten().any(|it| *it == record);
+        if same {
+            return Ok(());
+        }
+        let types = self.records.get(&name).map(Vec::as_slice).unwrap_or_default();
+        let is_alias = record.record_type == RecordType::Cname;
+        if types.contains(&record.record_type) {
+            return Err(format!("{name} has another record of this type already"));
+        }
+        if types.contains(&RecordType::Cname)
+            || is_alias && (!types.is_empty() || self.hosts.contains_key(&name))
+        {
+            return Err(format!("{name} has other data, and an alias has nothing beside it"));
+        }
+        let room = self.room(&name)?;
+        self.alone(|spec| spec.records = Some(vec![record.clone()]))?;
+        self.octets += room;
+        self.records.entry(name).or_default().push(record.record_type);
+        self.spec.records.get_or_insert_default().push(record);
+        Ok(())
+    }
+
+    /// Names below this suffix are asked at these servers.
+    ///
+    /// # Errors
+    /// Why a ClusterDNS cannot have it.
+    pub(super) fn stub_domain(&mut self, stub: StubDomain) -> Result<(), String> {
+        let known = self.spec.stub_domains.iter().flatten().find(|it| it.domain == stub.domain);
+        match known {
+            Some(known) if known.servers == stub.servers => return Ok(()),
+            Some(_) => return Err(format!("{} has other servers already", stub.domain)),
+            None => {}
+        }
+        let count = self.spec.stub_domains.as_ref().map_or(0, Vec::len);
+        if count >= bounds::STUB_DOMAINS {
+            let most = bounds::STUB_DOMAINS;
+            return Err(format!(
+                "there are {most} stub domains already, which is the most: forward their parent to one server that knows \
+                 them"
+            ));
+        }
+        let ranges = self.spec.reverse_cidrs.clone();
+        self.alone(|spec| {
+            spec.reverse_cidrs = ranges;
+            spec.stub_domains = Some(vec![stub.clone()]);
+        })?;
+        self.spec.stub_domains.get_or_insert_default().push(stub);
+        Ok(())
+    }
+
+    /// Other names are asked there.
+    ///
+    /// # Errors
+    /// Why a ClusterDNS cannot have it.
+    pub(super) fn upstreams(&mut self, upstreams: Upstreams) -> Result<(), String> {
+        match &self.spec.upstreams {
+            Some(known) if *known == upstreams => return Ok(()),
+            Some(_) => return Err("there are other default servers already".to_owned()),
+            None => {}
+        }
+        self.alone(|spec| spec.upstreams = Some(upstreams.clone()))?;
+        self.spec.upstreams = Some(upstreams);
+        Ok(())
+    }
+
+    /// Changes another part of the spec.
+    ///
+    /// # Errors
+    /// Why a ClusterDNS cannot have it; nothing has changed then.
+    pub(super) fn change(&mut self, change: impl Fn(&mut ClusterDNSSpec)) -> Result<(), String> {
+        self.alone(&change)?;
+        let before = self.spec.clone();
+        change(&mut self.spec);
+        // What does not fit to stub domains and Services that are there: these lists are short.
+        let mut whole = self.spec.clone();
+        (whole.hosts, whole.records) = (None, None);
+        match checked(&self.name, whole) {
+            Ok(_) => Ok(()),
+            Err(why) => {
+                self.spec = before;
+                Err(why)
+            }
+        }
+    }
+
+    /// The ClusterDNS and the report.
+    ///
+    /// # Errors
+    /// What `check` says of it.
+    pub(super) fn finished(self) -> Result<Imported, Refused> {
+        match checked(&self.name, self.spec) {
+            Ok(dns) => Ok(Imported { dns, report: self.report }),
+            Err(why) => {
+                let place = Place { file: "the ClusterDNS".to_owned(), line: 1 };
+                Err(Refused::at(&place, why))
+            }
+        }
+    }
+
+    /// What a host or record takes, if there is room.
+    fn room(&self, name: &str) -> Result<usize, String> {
+        let count =
+            self.spec.hosts.iter().flatten().count() + self.spec.records.iter().flatten().count();
+        let octets = name.len() + ENTRY_OCTETS;
+        if count >= bounds::EXTRA_RECORDS || self.octets + octets > MAX_ENTRIES_OCTETS {
+            return Err(format!(
+                "{count} hosts and records are as many as fit: move them to a DNS server of their own behind a stub domain"
+            ));
+        }
+        Ok(octets)
+    }
+
+    /// Whether `check` takes this change in an otherwise empty ClusterDNS of this domain.
+    fn alone(&self, change: impl FnOnce(&mut ClusterDNSSpec)) -> Result<(), String> {
+        let mut spec =
+            ClusterDNSSpec { domain: self.spec.domain.clone(), ..ClusterDNSSpec::default() };
+        change(&mut spec);
+        checked(&self.name, spec).map(|_| ())
+    }
+}
+
+fn checked(name: &str, spec: ClusterDNSSpec) -> Result<ClusterDNS, String> {
+    let dns = ClusterDNS::new(name, spec);
+    match crds::check_resource(&dns) {
+        Ok(_) => Ok(dns),
+        Err(violations) => {
+            let first = violations.listed().first();
+            Err(first.map_or_else(|| violations.to_string(), |violation| violation.message.clone()))
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! kube-dns: the keys of its ConfigMap and the arguments of its container.
+
+use std::collections::BTreeMap;
+
+use crds::v1alpha1::{Server, StubDomain, Upstreams};
+use serde_json::Value;
+
+use super::draft::Draft;
+use super::report::Outcome::{self, Changed, Kept, NotNeeded, NotPossible};
+use super::report::Place;
+use super::words::{is_reverse, name, server};
+use super::{Argument, Text};
+
+/// Converts the keys of the ConfigMap.
+pub(super) fn keys(keys: &BTreeMap<String, Text>, draft: &mut Draft) {
+    for (key, text) in keys {
+        let place = Place { file: text.file.clone(), line: text.line };
+        match key.as_str() {
+            "stubDomains" => stub_domains(&place, &text.text, draft),
+            "upstreamNameservers" => upstreams(&place, &text.text, draft),
+            "federations" => federations(&place, &text.text, draft),
+            _ => draft.report.add(&place, NotNeeded, key, "kube-dns reads no key of this name"),
+        }
+    }
+}
+
+fn stub_domains(place: &Place, text: &str, draft: &mut Draft) {
+    let Some(Value::Object(domains)) = json(text) else {
+        let message =
+            "it is no JSON object of domains, so kube-dns ignores it too: write spec.stubDomains";
+        return draft.report.add(place, NotPossible, "stubDomains", message);
+    };
+    for (written, servers) in domains {
+        let domain = name(&written);
+        let what = format!("stubDomains: {written}");
+        let servers = self::servers(place, &what, &servers, draft);
+        let (outcome, message) = match servers.is_empty() {
+            true => (
+                NotPossible,
+                "no server is left: write its addresses in spec.stubDomains".to_owned(),
+            ),
+            false => add_stub(&domain, servers, draft),
+        };
+        draft.report.add(place, outcome, &what, message);
+    }
+}
+
+/// Adds a stub domain; what the cluster answers itself needs none.
+pub(super) fn add_stub(domain: &str, servers: Vec<Server>, draft: &mut Draft) -> (Outcome, String) {
+    let is_own =
+        servers.iter().all(|server| server.address.starts_with("127.") || server.address == "::1");
+    if draft.is_ours(domain) || (is_own && is_reverse(domain)) {
+        return (NotNeeded, "names of the cluster are answered from memory".to_owned());
+    }
+    let stub = StubDomain {
+        domain: domain.to_owned(),
+        servers,
+        policy: Default::default(),
+        case_randomisation: false,
+        limits: None,
+        cache: None,
+    };
+    match draft.stub_domain(stub) {
+        Ok(()) => (Kept, format!("spec.stubDomains: {domain}")),
+        Err(why) => (NotPossible, format!("{domain}: {why}")),
+    }
+}
+
+fn upstreams(place: &Place, text: &str, draft: &mut Draft) {
+    let what = "upstreamNameservers";
+    let Some(list @ Value::Array(_)) = json(text) else {
+        let message =
+            "it is no JSON list, so kube-dns ignores it too: write spec.upstreams.servers";
+        return draft.report.add(place, NotPossible, what, message);
+    };
+    let servers = servers(place, what, &list, draft);
+    if servers.is_empty() {
+        return draft.report.add(
+            place,
+            NotNeeded,
+            what,
+            "without servers those of the node are asked",
+        );
+    }
+    let upstreams = Upstreams { servers: Some(servers), ..Upstreams::default() };
+    match draft.upstreams(upstreams) {
+        Ok(()) => draft.report.add(place, Kept, what, "spec.upstreams.servers"),
+        Err(why) => draft.report.add(place, NotPossible, what, why),
+    }
+}
+
+/// The servers of a list, those that are.
+fn servers(place: &Place, what: &str, list: &Value, draft: &mut Draft) -> Vec<Server> {
+    let mut found = Vec::new();
+    for text in list.as_array().into_iter().flatten() {
+        let text = text.as_str().unwrap_or_default();
+        match server(text, None) {
+            Ok(server) => found.push(server),
+            Err(_) => {
+                let message = format!(
+                    "{text:?} is no IP address: a server by name would need DNS to be found, so write its address"
+                );
+                draft.report.add(place, NotPossible, what, message);
+            }
+        }
+    }
+    found
+}
+
+/// `NAME=DOMAIN,...`
+fn federations(place: &Place, text: &str, draft: &mut Draft) {
+    for federation in text.split(',').map(str::trim).filter(|text| !text.is_empty()) {
+        let what = format!("federations: {federation}");
+        let message = "names of federations are not served: write the names in use as CNAME records in spec.records, with \
+                       overrideClusterZone: true";
+        draft.report.add(place, NotPossible, &what, message);
+    }
+}
+
+fn json(text: &str) -> Option<Value> {
+    serde_json::from_str(text).ok()
+}
+
+/// The cluster domain that the container was given.
+pub(super) fn domain(arguments: &[Argument]) -> Option<String> {
+    let texts = arguments.iter().map(|argument| argument.text.trim_start_matches('-'));
+    let written = texts.filter_map(|text| text.strip_prefix("domain=")).next_back()?;
+    Some(name(written)).filter(|domain| !domain.is_empty())
+}
+
+/// Converts the arguments of the container kubedns.
+pub(super) fn arguments(arguments: &[Argument], draft: &mut Draft) {
+    for argument in arguments {
+        let text = argument.text.trim_start_matches('-');
+        let (flag, value) = text.split_once('=').unwrap_or((text, ""));
+        let place = &argument.place;
+        let what = format!("kubedns {}", argument.text);
+        let (outcome, message) = match flag {
+            "domain" => (Kept, format!("spec.domain: {}", draft.spec.domain)),
+            "federations" => {
+                federations(place, value, draft);
+                continue;
+            }
+            "nameservers" if !value.is_empty() => {
+                let list = value.split(',').map(|it| Value::String(it.trim().to_owned())).collect();
+                upstreams(place, &Value::Array(list).to_string(), draft);
+                continue;
+            }
+            "nameservers" => (NotNeeded, "without servers those of the node are asked".to_owned()),
+            "dns-port" | "dns-bind-address" => {
+                (NotNeeded, "dnsmasq asked it there; one program answers here".to_owned())
+            }
+            "config-dir" | "config-map" | "config-map-namespace" | "config-period" => (
+                NotNeeded,
+                "the ClusterDNS is the configuration; a change is live within seconds".to_owned(),
+            ),
+            "kubecfg-file" | "kube-master-url" => {
+                (NotNeeded, "pods reach the API server by their service account".to_owned())
+            }
+            "healthz-port" => {
+                (NotNeeded, "the pods have /livez and /readyz on port 9153".to_owned())
+            }
+            "initial-sync-timeout" => {
+                (NotNeeded, "a pod is ready when everything has been listed".to_owned())
+            }
+            "v" | "logtostderr" | "vmodule" | "stderrthreshold" | "alsologtostderr" | "log-dir" => {
+                (Changed, "spec.logging.level says what is logged".to_owned())
+            }
+            "profiling" => (NotNeeded, "there are no profiles to read".to_owned()),
+            _ => (NotPossible, "this program does not know this flag of kube-dns".to_owned()),
+        };
+        draft.report.add(place, outcome, &what, message);
+    }
+}

@@ -1,0 +1,193 @@
+//! Small things that configurations of other servers write: durations, names, servers, zones.
+
+use std::net::{IpAddr, SocketAddr};
+
+use crds::config::{Policy, Transport};
+use crds::v1alpha1::{Server, ServerTls};
+use ipnet::IpNet;
+
+/// The names in the certificates of well-known public resolvers, for configurations that compare no name.
+const PUBLIC_RESOLVERS: [(&str, &[&str]); 3] = [
+    ("cloudflare-dns.com", &["1.1.1.1", "1.0.0.1", "2606:4700:4700::1111", "2606:4700:4700::1001"]),
+    ("dns.google", &["8.8.8.8", "8.8.4.4", "2001:4860:4860::8888", "2001:4860:4860::8844"]),
+    ("dns.quad9.net", &["9.9.9.9", "149.112.112.112", "2620:fe::fe", "2620:fe::9"]),
+];
+
+/// A duration of Go, such as `5s` or `1m30s`, in whole seconds, rounded up.
+pub(super) fn seconds(text: &str) -> Option<u32> {
+    let mut rest = text;
+    let mut milliseconds: u64 = 0;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit())?;
+        let number: u64 = rest[..digits].parse().ok()?;
+        rest = &rest[digits..];
+        let unit = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
+        let factor = match &rest[..unit] {
+            "h" => 3_600_000,
+            "m" => 60_000,
+            "s" => 1_000,
+            "ms" => 1,
+            _ => return None,
+        };
+        milliseconds = milliseconds.checked_add(number.checked_mul(factor)?)?;
+        rest = &rest[unit..];
+    }
+    (!text.is_empty()).then(|| u32::try_from(milliseconds.div_ceil(1000)).ok())?
+}
+
+/// A name as a ClusterDNS has it: lower case, without a trailing dot.
+pub(super) fn name(text: &str) -> String {
+    text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase()
+}
+
+/// A zone of a server block or directive: a name, `.`, or a range of addresses that stands for its reverse names.
+pub(super) fn zones(text: &str) -> Vec<String> {
+    match text.parse::<IpNet>() {
+        Ok(range) => reverse_zones(range),
+        Err(_) if text == "." => vec![String::new()],
+        Err(_) => vec![name(text)],
+    }
+}
+
+/// The reverse zones of a range, cut at octets and nibbles as CoreDNS cuts them.
+fn reverse_zones(range: IpNet) -> Vec<String> {
+    let (step, longest) = match range {
+        IpNet::V4(_) => (8, 32),
+        IpNet::V6(_) => (4, 128),
+    };
+    let cut = range.prefix_len().div_ceil(step).clamp(1, longest / step) * step;
+    let Ok(parts) = range.subnets(cut.max(range.prefix_len())) else { return Vec::new() };
+    parts.map(|part| reverse_zone(&part, usize::from(cut / step))).collect()
+}
+
+fn reverse_zone(part: &IpNet, labels: usize) -> String {
+    match part.addr() {
+        IpAddr::V4(ip) => {
+            let octets = ip.octets();
+            let labels: Vec<String> = octets[..labels].iter().rev().map(u8::to_string).collect();
+            format!("{}.in-addr.arpa", labels.join("."))
+        }
+        IpAddr::V6(ip) => {
+            let nibbles = ip.octets().map(|octet| [octet >> 4, octet & 15]).concat();
+            let labels: Vec<String> =
+                nibbles[..labels].iter().rev().map(|nibble| format!("{nibble:x}")).collect();
+            format!("{}.ip6.arpa", labels.join("."))
+        }
+    }
+}
+
+/// Is this the zone of a reverse name?
+pub(super) fn is_reverse(zone: &str) -> bool {
+    ["in-addr.arpa", "ip6.arpa"].iter().any(|arpa| is_at_or_below(zone, arpa))
+}
+
+/// Is a name at or below a zone? The root is the empty text.
+pub(super) fn is_at_or_below(name: &str, zone: &str) -> bool {
+    zone.is_empty() || crds::names::is_at_or_below(name, zone)
+}
+
+/// A server with its port, such as `10.0.0.1`, `10.0.0.1:5353`, `[fd00::1]:53` or `tls://1.1.1.1`. The name in the
+/// certificate of an encrypted one is `name`, or known, or else that is why it is refused.
+pub(super) fn server(text: &str, name: Option<&str>) -> Result<Server, ServerError> {
+    let (scheme, rest) = text.split_once("://").unwrap_or(("dns", text));
+    let transport = match scheme {
+        "dns" => Transport::Udp,
+        "tls" => Transport::Tls,
+        "https" => Transport::Https,
+        "quic" => Transport::Quic,
+        _ => return Err(ServerError::Transport(scheme.to_owned())),
+    };
+    let (ip, port) = address(rest).ok_or(ServerError::NoAddress)?;
+    let mut server = Server { address: ip.to_string(), port, transport, tls: None };
+    if transport.is_encrypted() {
+        server.tls = Some(certificate(&ip, name)?);
+    }
+    Ok(server)
+}
+
+/// Whom to expect at an encrypted server.
+pub(super) fn certificate(ip: &IpAddr, name: Option<&str>) -> Result<ServerTls, ServerError> {
+    let text = ip.to_string();
+    let known = PUBLIC_RESOLVERS.iter().find(|(_, ips)| ips.contains(&text.as_str()));
+    let name = name.or(known.map(|(name, _)| *name)).ok_or(ServerError::NoName)?;
+    Ok(ServerTls { server_name: self::name(name), ca_bundle: None })
+}
+
+/// Why a text is no server of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ServerError {
+    /// It is not an address.
+    NoAddress,
+    /// The name in its certificate is not known.
+    NoName,
+    /// A transport that is not spoken.
+    Transport(String),
+}
+
+/// An IP address, with or without a port.
+pub(super) fn address(text: &str) -> Option<(IpAddr, Option<u16>)> {
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Some((address.ip(), Some(address.port()).filter(|port| *port != 53)));
+    }
+    let inside = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    inside.parse().ok().map(|ip| (ip, None))
+}
+
+/// A policy by the name that CoreDNS has for it.
+pub(super) fn policy(text: &str) -> Option<Policy> {
+    match text {
+        "random" => Some(Policy::Random),
+        "round_robin" => Some(Policy::RoundRobin),
+        "sequential" => Some(Policy::Sequential),
+        _ => None,
+    }
+}
+
+/// A list as people read it.
+pub(super) fn list(words: &[String]) -> String {
+    words.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_whole_seconds() {
+        for (text, expected) in [
+            ("5s", Some(5)),
+            ("1m30s", Some(90)),
+            ("1500ms", Some(2)),
+            ("24h", Some(86_400)),
+            ("", None),
+            ("5", None),
+            ("5d", None),
+            ("99999999999999999999s", None),
+        ] {
+            assert_eq!(seconds(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn ranges_stand_for_their_reverse_zones() {
+        assert_eq!(zones("10.96.0.0/16"), ["96.10.in-addr.arpa"]);
+        assert_eq!(zones("10.0.0.0/24"), ["0.0.10.in-addr.arpa"]);
+        assert_eq!(zones("10.96.0.0/15"), ["96.10.in-addr.arpa", "97.10.in-addr.arpa"]);
+        assert_eq!(zones("fd00::/8"), ["d.f.ip6.arpa"]);
+        assert_eq!(zones("Corp.Example."), ["corp.example"]);
+        assert_eq!(zones("."), [""]);
+    }
+
+    #[test]
+    fn servers_have_an_address_a_port_and_a_transport() {
+        let read = |text| server(text, None).map(|it| (it.address, it.port, it.transport));
+        let address = |text: &str| text.to_owned();
+        assert_eq!(read("10.0.0.1"), Ok((address("10.0.0.1"), None, Transport::Udp)));
+        assert_eq!(read("dns://10.0.0.1:53"), Ok((address("10.0.0.1"), None, Transport::Udp)));
+        assert_eq!(read("[fd00::1]:5353"), Ok((address("fd00::1"), Some(5353), Transport::Udp)));
+        assert_eq!(read("tls://9.9.9.9"), Ok((address("9.9.9.9"), None, Transport::Tls)));
+        assert_eq!(read("tls://192.0.2.1"), Err(ServerError::NoName));
+        assert_eq!(read("dns.example"), Err(ServerError::NoAddress));
+        assert_eq!(read("grpc://10.0.0.1"), Err(ServerError::Transport(address("grpc"))));
+    }
+}

@@ -1,0 +1,262 @@
+//! `import` on configurations in the shape that vendors ship them: the ClusterDNS and the report of each folder of
+//! `golden/import` (`UPDATE_EXPECT=1` writes them). Whatever is read, the result passes `check` and nothing panics.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Parser;
+use operator::args::{Args, Command, Import};
+use operator::import::imported;
+use operator::offline::Severity;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+use tests::scratch::Scratch;
+
+use crate::desired::is_golden;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/import")
+}
+
+/// The flags as the program reads them; names of files in `folder` are files there.
+fn flags(folder: &Path, words: &str) -> Import {
+    let words = words.split_whitespace().map(|word| match folder.join(word) {
+        path if !word.starts_with('-') && path.is_file() => path.display().to_string(),
+        _ => word.to_owned(),
+    });
+    let program = ["clusterdns-operator".to_owned(), "import".to_owned()];
+    match Args::try_parse_from(program.into_iter().chain(words)).map(|args| args.command) {
+        Ok(Command::Import(import)) => import,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What it prints: outcome, ClusterDNS, and report or reason.
+fn printed(folder: &Path, words: &str) -> (Severity, String, String) {
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let outcome = imported(&flags(folder, words), &mut out, &mut err).unwrap();
+    let text =
+        |bytes| String::from_utf8(bytes).unwrap().replace(&format!("{}/", folder.display()), "");
+    (outcome, text(out), text(err))
+}
+
+/// What `check` says of it.
+fn passes_check(text: &str) -> Result<(), String> {
+    let (dns, unknown) = crds::manifest::read(text, "imported").map_err(|it| it.to_string())?;
+    assert!(unknown.paths.is_empty(), "{unknown:?}\n{text}");
+    crds::check_resource(&dns).map(|_| ()).map_err(|it| it.to_string())
+}
+
+#[test]
+fn o1_what_vendors_ship_becomes_a_cluster_dns_that_passes_check() {
+    let mut count = 0;
+    for entry in fs::read_dir(folder()).unwrap() {
+        let folder = entry.unwrap().path();
+        let Ok(words) = fs::read_to_string(folder.join("flags.txt")) else { continue };
+        let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
+        let (outcome, dns, report) = printed(&folder, &words);
+        assert_eq!(outcome, Severity::Fine, "{name}: {report}");
+        passes_check(&dns).unwrap_or_else(|why| panic!("{name}: {why}\n{dns}"));
+        is_golden(&format!("import/{name}/dns.yaml"), &dns);
+        is_golden(&format!("import/{name}/report.txt"), &report);
+        count += 1;
+    }
+    assert!(count >= 9, "fixtures went missing");
+}
+
+#[test]
+fn nothing_that_is_written_is_missing_from_the_report() {
+    for entry in fs::read_dir(folder()).unwrap() {
+        let folder = entry.unwrap().path();
+        let Ok(words) = fs::read_to_string(folder.join("flags.txt")) else { continue };
+        let Ok(corefile) = fs::read_to_string(folder.join("Corefile")) else { continue };
+        let (_, _, report) = printed(&folder, &words);
+        for (at, line) in corefile.lines().enumerate() {
+            // A definition is reported where it is imported, and its braces say nothing.
+            let is_silent = line.trim().starts_with(['#', '}', '(']) || line.trim().is_empty();
+            let is_import = line.trim().starts_with("import common");
+            let found = report.contains(&format!("Corefile:{}: ", at + 1));
+            assert!(
+                found || is_silent || is_import,
+                "{}: line {}: {line}",
+                folder.display(),
+                at + 1
+            );
+        }
+    }
+}
+
+#[test]
+fn a_corefile_that_coredns_refuses_is_refused_with_line_and_reason() {
+    let cases = fs::read_to_string(folder().join("refused/cases.txt")).unwrap();
+    let scratch = Scratch::new("import").unwrap();
+    let mut all = String::new();
+    for case in cases.split("=====\n") {
+        let (title, corefile) = case.split_once("-----\n").unwrap();
+        scratch.write("Corefile", corefile).unwrap();
+        let (outcome, dns, why) = printed(scratch.path(), "--corefile Corefile");
+        assert_eq!((outcome, dns.as_str()), (Severity::Wrong, ""), "{title}: {why}");
+        all.push_str(&format!("{}: {why}", title.trim()));
+    }
+    is_golden("import/refused/reasons.txt", &all);
+}
+
+#[test]
+fn programs_read_the_cluster_dns_and_the_report_as_json() {
+    let folder = folder().join("kubeadm");
+    let scratch = Scratch::new("import").unwrap();
+    let report = scratch.path().join("report.json");
+    let words = format!("--corefile Corefile -o json --report {}", report.display());
+    let (outcome, dns, err) = printed(&folder, &words);
+    assert_eq!((outcome, err.as_str()), (Severity::Fine, ""));
+    let dns: serde_json::Value = serde_json::from_str(&dns).unwrap();
+    assert_eq!(dns["spec"]["ttlSeconds"], 30);
+    let report: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(report).unwrap()).unwrap();
+    let first = &report["lines"][0];
+    assert_eq!((&first["line"], &first["outcome"]), (&1.into(), &"kept".into()), "{first}");
+}
+
+#[test]
+fn what_cannot_be_read_is_no_refusal() {
+    let scratch = Scratch::new("import").unwrap();
+    let (outcome, _, why) = printed(scratch.path(), "--corefile absent");
+    assert_eq!(outcome, Severity::Unreadable);
+    assert!(why.contains("absent: cannot be read"), "{why}");
+    scratch.write("large", "a".repeat((1 << 20) + 1)).unwrap();
+    assert!(printed(scratch.path(), "--corefile large").2.contains("larger than"));
+    scratch.write("other.yaml", "apiVersion: v1\nkind: ConfigMap\ndata: {a: b}\n").unwrap();
+    let (outcome, _, why) = printed(scratch.path(), "--corefile other.yaml");
+    assert_eq!(outcome, Severity::Wrong);
+    assert!(why.contains("neither a Corefile"), "{why}");
+}
+
+#[test]
+fn no_control_character_of_a_corefile_reaches_the_terminal() {
+    let scratch = Scratch::new("import").unwrap();
+    scratch.write("Corefile", ". {\n  \u{1b}[31m\u{7} b\n  forward . \u{1b}x\n}\n").unwrap();
+    let (_, _, why) = printed(scratch.path(), "--corefile Corefile");
+    assert!(!why.contains(['\u{1b}', '\u{7}']), "{why:?}");
+}
+
+/// Words that configurations are made of, so that random ones get far.
+const WORDS: [&str; 60] = [
+    "{",
+    "}",
+    "\n",
+    "\n",
+    "\n",
+    " ",
+    "\"",
+    "#",
+    "\\",
+    "(a)",
+    "import",
+    "a",
+    ".",
+    ".:53",
+    "corp.example",
+    "kubernetes",
+    "cluster.local",
+    "in-addr.arpa",
+    "pods",
+    "insecure",
+    "ttl",
+    "30",
+    "fallthrough",
+    "forward",
+    "/etc/resolv.conf",
+    "10.0.0.1",
+    "tls://1.1.1.1",
+    "policy",
+    "random",
+    "cache",
+    "success",
+    "denial",
+    "hosts",
+    "name.example",
+    "rewrite",
+    "name",
+    "exact",
+    "suffix",
+    "regex",
+    "(.*)\\.a\\.b",
+    "{1}.c.d",
+    "template",
+    "IN",
+    "A",
+    "ANY",
+    "match",
+    "answer",
+    "\"{{ .Name }} 60 IN A 10.0.0.1\"",
+    "acl",
+    "allow",
+    "block",
+    "net",
+    "10.0.0.0/8",
+    "{$X}",
+    "{%Y%}",
+    "log",
+    "class",
+    "10.96.0.0/33",
+    "ünïcode",
+    "fd00::/2",
+];
+
+const OPTIONS: [&str; 24] = [
+    "--server=",
+    "-S",
+    "/a.example/",
+    "/",
+    "#",
+    "10.0.0.1",
+    "#5353",
+    "@eth0",
+    "--address=",
+    "--host-record=",
+    "a.example,",
+    "300",
+    "--cname=",
+    "--addn-hosts=",
+    "--rev-server=",
+    "10.0.0.0/8,",
+    "-kc",
+    " ",
+    "\n",
+    "no-resolv",
+    "\n",
+    "txt-record=",
+    "srv-host=",
+    "ü",
+];
+
+fn never_panics(file: &str, flag: &str, text: &str) {
+    let scratch = Scratch::new("import").unwrap();
+    scratch.write(file, text).unwrap();
+    let (outcome, dns, _) = printed(scratch.path(), &format!("{flag} {file}"));
+    if outcome == Severity::Fine {
+        passes_check(&dns).unwrap_or_else(|why| panic!("{why}\n{dns}\nof\n{text}"));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 192, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn random_corefiles_never_panic_and_results_pass_check(words in vec(select(&WORDS[..]), 0..120)) {
+        never_panics("Corefile", "--corefile", &words.join(" "));
+    }
+
+    #[test]
+    fn random_options_never_panic_and_results_pass_check(words in vec(select(&OPTIONS[..]), 0..60)) {
+        never_panics("dnsmasq", "--dnsmasq", &words.concat());
+    }
+
+    #[test]
+    fn arbitrary_text_never_panics(text in any::<String>()) {
+        never_panics("any", "--corefile", &text);
+        never_panics("any", "--dnsmasq", &text);
+        never_panics("any", "--kube-dns-config", &format!("apiVersion: v1\nkind: ConfigMap\ndata: {{stubDomains: {text:?}, Corefile: {text:?}}}\n"));
+    }
+}

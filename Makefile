@@ -20,7 +20,7 @@ IMAGE ?= clusterdns:$(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 BUILDER ?= $(shell for it in docker podman buildah; do $$it version >/dev/null 2>&1 && { echo $$it; break; }; done)
 BUILD_FLAGS ?=
 
-.PHONY: help run test node lint bench miri edits fuzz fuzz-build $(FUZZ_TARGETS:%=fuzz-%) image manifests charts check-tools release workflows
+.PHONY: help run test node lint bench bench-default bench-load bench-all miri edits fuzz fuzz-build $(FUZZ_TARGETS:%=fuzz-%) image manifests charts check-tools release workflows
 
 include tests/tools/tools.mk
 
@@ -28,7 +28,8 @@ help:
 	@echo "make run    serve crds/examples/quickstart/ on 127.0.0.1:$(PORT), and show the names (Ctrl-C ends)"
 	@echo "make test   format check, clippy, cargo-deny if installed, all tests"
 	@echo "make node   the chart on a real node: containerd, kubelet, kube-proxy (Linux, root, Go; installs packages; some 3 minutes)"
-	@echo "make bench  time answers and changes, and what a cluster of 10,000 Services takes (optimised; some 15 minutes)"
+	@echo "make bench  time answers and changes, in process and over sockets beside other servers (optimised; some 15 minutes)"
+	@echo "make bench SET=load  only over sockets, into docs/benchmarks.md; SET=all  everything, with a real API server (an hour)"
 	@echo "make miri   the reading of ancillary data under MIRI (needs a nightly toolchain; some minutes)"
 	@echo "make fuzz   the fuzz targets, $(SECONDS) s each (needs a nightly toolchain and cargo-fuzz); make -j4 fuzz runs them side by side"
 	@echo "make edits  a million edits of hostile objects: memory follows what is held (optimised; a minute)"
@@ -79,12 +80,29 @@ lint: check-tools
 	  echo "cargo-deny is not installed: licences and advisories are not checked (cargo install cargo-deny)"; \
 	fi
 
-# The second says by how much a reply has become dearer since benches/instructions.txt, and fails at +2 %. The last
-# needs the real API server; CLUSTERDNS_BENCH_SERVICES=1000 makes its cluster smaller.
-bench: check-tools tools
-	cargo bench --locked --package dataplane-core --bench respond
+# Which benchmarks: default, load (only the servers side by side, published in docs/benchmarks.md) or all.
+SET ?= default
+LOAD := cargo bench --locked --package tests --bench load --
+
+# The first says by how much a reply has become dearer since benches/instructions.txt, and fails at +2 %. `scale` needs the
+# real API server; CLUSTERDNS_BENCH_SERVICES=1000 makes its cluster smaller. `load` names the servers that are missing.
+bench: bench-$(SET)
+
+bench-default: check-tools
 	cargo bench --locked --package dataplane-core --bench instructions
+	cargo bench --locked --package dataplane-core --bench respond
 	cargo bench --locked --package dataplane-core --bench cold
+	$(LOAD) --set default
+
+bench-load: check-tools
+	$(LOAD) --set default --publish
+
+bench-all: check-tools tools
+	@tests/tools/build coredns
+	cargo bench --locked --package dataplane-core --bench instructions
+	cargo bench --locked --package dataplane-core --bench respond
+	cargo bench --locked --package dataplane-core --bench cold
+	$(LOAD) --set all --rounds 2 --services 1000 --services 10000 --services 100000
 	cargo bench --locked --package tests --bench scale
 
 # What MIRI can run of the one package with unsafe code; docs/threat-model.md says what it does not see. Needs

@@ -10,6 +10,8 @@ mod fields;
 mod forward;
 mod image;
 mod import;
+#[cfg(target_os = "linux")]
+mod load;
 mod metrics;
 mod offline;
 mod release;

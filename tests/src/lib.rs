@@ -15,6 +15,8 @@ mod in_process;
 pub mod kstatus;
 pub mod kubelet;
 pub mod largest;
+#[cfg(target_os = "linux")]
+pub mod load;
 pub mod live;
 pub mod metrics_api;
 pub mod mutate;

@@ -63,6 +63,15 @@ impl Cluster {
     /// Beyond 20,000 Services, whose addresses are not in the control plane's range.
     pub fn new(services: usize, prefix: &str) -> Cluster {
         assert!(services <= 20_000, "the control plane of the tests has no more addresses");
+        Cluster::of_manifests(services, prefix)
+    }
+
+    /// One of this size that no API server has to take: cluster IPs are of 10.96.0.0/14, enough for 200,000.
+    ///
+    /// # Panics
+    /// Beyond 200,000 Services.
+    pub fn of_manifests(services: usize, prefix: &str) -> Cluster {
+        assert!(services <= 200_000, "their addresses would be those of endpoints");
         let namespaces = (services / 100).max(1);
         Cluster { services, namespaces, prefix: prefix.to_owned(), moved: BTreeMap::new() }
     }
@@ -124,6 +133,11 @@ impl Cluster {
         }
     }
 
+    /// The addresses of all its endpoints now.
+    pub fn addresses(&self, service: usize) -> impl Iterator<Item = Ipv4Addr> {
+        (0..self.endpoints_of(service)).map(move |at| self.endpoint(service, at))
+    }
+
     fn endpoints_of(&self, service: usize) -> usize {
         match self.kind(service) {
             Kind::ClusterIp | Kind::TwoPorts => ENDPOINTS,
@@ -133,7 +147,7 @@ impl Cluster {
     }
 
     /// The first label of an endpoint's own name, where it has one.
-    fn endpoint_label(&self, service: usize, endpoint: usize) -> String {
+    pub(crate) fn endpoint_label(&self, service: usize, endpoint: usize) -> String {
         match self.kind(service) {
             Kind::Headless { named: true } => format!("{}-{endpoint}", self.name(service)),
             Kind::Headless { named: false }

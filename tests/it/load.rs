@@ -1,0 +1,65 @@
+//! The load generator against our own program on loopback: every answer of every trace is right. How long anything takes
+//! is not looked at.
+
+use std::time::Duration;
+
+use tests::load::fixture::Fixture;
+use tests::load::generator::{Carrier, Generator};
+use tests::load::schedule::Pace;
+use tests::load::servers::{Peer, Server};
+use tests::load::stream::Streams;
+use tests::load::trace::Trace;
+use tests::load::udp::Udp;
+use tests::load::upstream::Upstream;
+use tests::scale::Cluster;
+
+const SEED: u64 = 1;
+const QUESTIONS: usize = 300;
+/// Few at once: none may be lost, however busy the machine is.
+const PACE: Pace = Pace::Window(4);
+const LASTING: Duration = Duration::from_millis(300);
+
+fn start(cluster: &Cluster, upstream: &Upstream) -> (Server, Fixture) {
+    let address = upstream.address().expect("an address");
+    let fixture = Fixture::write(cluster, address).expect("files");
+    let hit = Trace::hit(cluster, 1, SEED);
+    let program = Peer::Ours.program("none".as_ref()).expect("our own program");
+    let server = Peer::Ours.start(&program, &fixture, address, hit.get(0)).expect("it starts");
+    (server, fixture)
+}
+
+/// Asks until something was answered, however long that takes on a busy machine; nothing may be answered wrongly.
+fn is_right<C: Carrier>(generator: &mut Generator<C>, trace: &Trace) {
+    loop {
+        let outcome = generator.run(trace, PACE, LASTING).expect("sockets");
+        // SERVFAIL is what is right when this process, which plays the upstream, got no time.
+        let servfail = outcome.rcodes[2];
+        assert_eq!(outcome.wrong, servfail, "{}: {:?}", trace.name, outcome.example);
+        if outcome.answered > servfail {
+            return;
+        }
+    }
+}
+
+#[test]
+fn every_answer_to_every_trace_is_right_over_udp_and_tcp() {
+    let (cluster, upstream) = (Cluster::of_manifests(200, "ns"), Upstream::open().expect("a port"));
+    let (server, _files) = start(&cluster, &upstream);
+    let udp = Udp::open(server.dns, 8).expect("sockets").with_upstream(upstream).expect("epoll");
+    let mut udp = Generator::new(udp);
+    let tcp = Streams::open(server.dns, 2, None).expect("connections");
+    let mut tcp = Generator::new(tcp);
+    for trace in [
+        Trace::hit(&cluster, QUESTIONS, SEED),
+        Trace::headless(&cluster, QUESTIONS, SEED),
+        Trace::mix(&cluster, QUESTIONS, SEED),
+        Trace::flood(&cluster, QUESTIONS, SEED),
+    ] {
+        is_right(&mut udp, &trace);
+        is_right(&mut tcp, &trace);
+    }
+    for trace in [Trace::external(20, QUESTIONS, SEED), Trace::misses(50_000, SEED)] {
+        is_right(&mut udp, &trace);
+        assert!(udp.carrier().upstream_asked() > 0, "{}: nothing was forwarded", trace.name);
+    }
+}

@@ -1,0 +1,79 @@
+//! Flags of the program.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+/// Measures DNS servers side by side.
+#[derive(Debug, Parser)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) wanted: Wanted,
+    #[command(subcommand)]
+    pub(crate) role: Option<Role>,
+}
+
+/// What is measured.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Wanted {
+    /// Which measurements
+    #[arg(long, value_enum, default_value = "default")]
+    pub(crate) set: Set,
+
+    /// Services in the cluster, ten endpoints each; repeat the flag for several sizes
+    #[arg(long, default_values_t = [10_000])]
+    pub(crate) services: Vec<usize>,
+
+    /// How long each run lasts, besides its warm-up
+    #[arg(long, default_value_t = 2.0)]
+    pub(crate) seconds: f64,
+
+    /// How often each server is measured there and back (A B B A is one)
+    #[arg(long, default_value_t = 1)]
+    pub(crate) rounds: usize,
+
+    /// Source sockets of the generator
+    #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) sockets: u16,
+
+    /// Recorded questions to ask too, `NAME TYPE` in each line; any answer counts as right
+    #[arg(long, value_name = "FILE")]
+    pub(crate) recorded: Option<PathBuf>,
+
+    /// Folder for the page, the raw figures and the pictures
+    #[arg(long, value_name = "DIR", default_value = "target/load")]
+    pub(crate) out: PathBuf,
+
+    /// Write them into docs/benchmarks.md and docs/benchmarks/ too
+    #[arg(long)]
+    pub(crate) publish: bool,
+
+    /// Given by `cargo bench`
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Set {
+    /// Seconds: whether everything works; its figures say nothing
+    Smoke,
+    /// Some nine minutes
+    Default,
+    /// Everything: more rates, TCP at more rates, longer
+    All,
+}
+
+/// A server that this program can be.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Role {
+    /// Flips a bit
+    #[command(hide = true)]
+    Echo { dns: SocketAddr },
+    /// Flips a bit, with ancillary data
+    #[command(hide = true)]
+    EchoPktinfo { port: u16 },
+    /// A catalog of hickory-server
+    #[command(hide = true)]
+    Hickory { dns: SocketAddr, zone: PathBuf, reverse: PathBuf },
+}

@@ -1,0 +1,38 @@
+//! DNS servers side by side, over sockets: ours, its peers, and an echo that shows what the kernel asks. Figures are
+//! printed and written; nothing fails because of one. `docs/benchmarks.md` says how to read them.
+//!
+//! The program is also two of the servers (`echo`, `hickory`), so that each has a process of its own.
+
+#![allow(missing_docs, clippy::print_stdout)]
+
+#[cfg(target_os = "linux")]
+mod arguments;
+#[cfg(target_os = "linux")]
+mod hickory;
+#[cfg(target_os = "linux")]
+mod measure;
+#[cfg(target_os = "linux")]
+mod page;
+#[cfg(target_os = "linux")]
+mod sets;
+
+#[cfg(target_os = "linux")]
+fn main() -> anyhow::Result<()> {
+    use arguments::{Arguments, Role};
+    use clap::Parser;
+    let arguments = Arguments::parse();
+    match arguments.role {
+        None => sets::run(&arguments.wanted),
+        Some(Role::Echo { dns }) => Ok(tests::load::echo::plain(dns)?),
+        Some(Role::EchoPktinfo { port }) => Ok(tests::load::echo::with_pktinfo(port)?),
+        Some(Role::Hickory { dns, zone, reverse }) => {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(hickory::serve(dns, &zone, &reverse))
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn main() {
+    println!("The servers are compared on Linux only: processor times come from /proc.");
+}

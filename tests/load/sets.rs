@@ -1,0 +1,108 @@
+//! What is measured, in its order: which servers, questions and rates.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use tests::load::processor::pinned;
+use tests::load::runs::{Run, Via};
+use tests::load::schedule::Pace;
+use tests::load::servers::Peer;
+use tests::load::trace::Trace;
+
+use crate::arguments::{Set, Wanted};
+use crate::measure::{GENERATOR, Questions, Scene};
+use crate::page;
+
+/// Every batch of a server is full, and the queue of a socket, which holds some 270 datagrams by default, does not overflow.
+pub(crate) const MOST: Pace = Pace::Window(192);
+/// Where processor times of all servers are compared beside their waking up.
+pub(crate) const RATE: Pace = Pace::Rate(20_000);
+pub(crate) const RATES: [u32; 5] = [5_000, 10_000, 20_000, 60_000, 120_000];
+pub(crate) const FORWARD_RATES: [u32; 3] = [1_000, 5_000, 20_000];
+/// With all records: ours and those that can have the same.
+const WHOLE_ZONE: [Peer; 7] = [
+    Peer::Echo,
+    Peer::EchoPktinfo,
+    Peer::Ours,
+    Peer::Knot,
+    Peer::Nsd,
+    Peer::CoreDns,
+    Peer::Hickory,
+];
+/// dnsmasq has addresses too, but no SRV records.
+const ADDRESSES: [Peer; 8] = [
+    Peer::Echo,
+    Peer::EchoPktinfo,
+    Peer::Ours,
+    Peer::Knot,
+    Peer::Nsd,
+    Peer::Dnsmasq,
+    Peer::CoreDns,
+    Peer::Hickory,
+];
+const FORWARDERS: [Peer; 5] = [Peer::Echo, Peer::Ours, Peer::Dnsmasq, Peer::Unbound, Peer::CoreDns];
+const STREAMS: [Peer; 5] = [Peer::Ours, Peer::Knot, Peer::Nsd, Peer::CoreDns, Peer::Hickory];
+const QUESTIONS: usize = 200_000;
+const EXTERNAL_NAMES: usize = 1_000;
+const SEED: u64 = 20_251_122;
+
+/// Everything that was asked for.
+pub(crate) fn run(wanted: &Wanted) -> anyhow::Result<()> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    anyhow::ensure!(processors > GENERATOR, "server and generator need a processor each");
+    let (mut sizes, begun) = (Vec::new(), Instant::now());
+    for services in &wanted.services {
+        println!("\n{services} Services");
+        let seconds = if wanted.set == Set::Smoke { 0.2 } else { wanted.seconds };
+        let lasting = Duration::from_secs_f64(seconds);
+        let mut scene = Scene::start(*services, lasting, wanted.rounds, wanted.sockets.into())?;
+        // The generator has its processor alone from here on; servers keep theirs.
+        let runs = pinned(GENERATOR, || measure(&mut scene, wanted))?;
+        sizes.push(page::Size::of(scene, runs));
+    }
+    page::write(wanted, &sizes, begun.elapsed())
+}
+
+fn measure(scene: &mut Scene, wanted: &Wanted) -> anyhow::Result<Vec<Run>> {
+    let cluster = scene.cluster.clone();
+    let hit = Questions::Same(Trace::hit(&cluster, QUESTIONS, SEED));
+    let mix = Questions::Same(Trace::mix(&cluster, QUESTIONS, SEED));
+    let headless = Questions::Same(Trace::headless(&cluster, QUESTIONS, SEED));
+    let mut runs = Vec::new();
+    for (questions, peers) in
+        [(&hit, &ADDRESSES[..]), (&mix, &WHOLE_ZONE[..]), (&headless, &ADDRESSES[..])]
+    {
+        runs.extend(scene.compare(peers, questions, Via::Udp, MOST)?);
+    }
+    if wanted.set == Set::Smoke {
+        return Ok(runs);
+    }
+    let rates: &[u32] = if wanted.set == Set::All { &ALL_RATES } else { &RATES };
+    for rate in rates {
+        runs.extend(scene.compare(&ADDRESSES, &hit, Via::Udp, Pace::Rate(*rate))?);
+    }
+    for questions in [&mix, &headless] {
+        runs.extend(scene.compare(&WHOLE_ZONE, questions, Via::Udp, RATE)?);
+    }
+    let external = Questions::Same(Trace::external(EXTERNAL_NAMES, QUESTIONS, SEED));
+    for questions in [&external, &Questions::Misses] {
+        for rate in FORWARD_RATES {
+            runs.extend(scene.compare(&FORWARDERS, questions, Via::Udp, Pace::Rate(rate))?);
+        }
+    }
+    runs.extend(scene.compare(&STREAMS, &hit, Via::Tcp, RATE)?);
+    if wanted.set == Set::All {
+        runs.extend(scene.compare(&STREAMS, &hit, Via::Tcp, MOST)?);
+        let flood = Questions::Same(Trace::flood(&cluster, QUESTIONS, SEED));
+        runs.extend(scene.compare(&WHOLE_ZONE, &flood, Via::Udp, MOST)?);
+    }
+    if let Some(file) = &wanted.recorded {
+        let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
+        let trace = Trace::recorded(&text).map_err(anyhow::Error::msg)?;
+        runs.extend(scene.compare(&Peer::ALL, &Questions::Same(trace), Via::Udp, RATE)?);
+    }
+    Ok(runs)
+}
+
+/// Of the whole set.
+const ALL_RATES: [u32; 8] = [1_000, 5_000, 10_000, 20_000, 40_000, 60_000, 90_000, 120_000];

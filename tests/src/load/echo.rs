@@ -1,0 +1,127 @@
+//! What the kernel asks for a datagram and its reply: servers that only flip the bit that makes a query a response. No
+//! server over a UDP socket can be cheaper than the one without ancillary data; ours pays for the other where it answers
+//! on every address (WR8).
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::Duration;
+
+use dataplane_udp::{Batch, Options, Socket};
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg, sendmmsg};
+
+use super::generator::BATCH;
+
+/// Octets of a datagram that are read.
+pub const OCTETS: usize = 2_048;
+
+/// Buffers for a batch that is answered in place.
+#[derive(Debug)]
+pub(super) struct Datagrams {
+    buffers: Box<[[u8; OCTETS]; BATCH]>,
+    received: Headers,
+    sent: Headers,
+    peers: Vec<Option<SockaddrStorage>>,
+    lengths: [usize; BATCH],
+}
+
+struct Headers(MultiHeaders<SockaddrStorage>);
+
+impl std::fmt::Debug for Headers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Headers")
+    }
+}
+
+impl Datagrams {
+    pub(super) fn new() -> Datagrams {
+        Datagrams {
+            buffers: Box::new([[0; OCTETS]; BATCH]),
+            received: Headers(MultiHeaders::preallocate(BATCH, None)),
+            sent: Headers(MultiHeaders::preallocate(BATCH, None)),
+            peers: vec![None; BATCH],
+            lengths: [0; BATCH],
+        }
+    }
+
+    /// Receives up to a batch, and sends what `reply` makes of each: in place, from its length to that of the reply, 0 for
+    /// none. Returns how many were received; without `wait` that can be none.
+    pub(super) fn exchange(
+        &mut self,
+        socket: RawFd,
+        wait: bool,
+        reply: impl Fn(&mut [u8], usize) -> usize,
+    ) -> io::Result<usize> {
+        let flags = if wait { MsgFlags::MSG_WAITFORONE } else { MsgFlags::MSG_DONTWAIT };
+        let mut count = 0;
+        let mut parts = self.buffers.each_mut().map(|buffer| [IoSliceMut::new(buffer)]);
+        match recvmmsg(socket, &mut self.received.0, parts.iter_mut(), flags, None) {
+            Ok(messages) => {
+                for message in messages {
+                    (self.lengths[count], self.peers[count]) = (message.bytes, message.address);
+                    count += 1;
+                }
+            }
+            Err(Errno::EAGAIN | Errno::EINTR | Errno::ECONNREFUSED) => return Ok(0),
+            Err(error) => return Err(error.into()),
+        }
+        for (buffer, length) in self.buffers.iter_mut().zip(&mut self.lengths).take(count) {
+            *length = reply(buffer, *length);
+        }
+        // An empty datagram in place of no reply: only what is no query gets one.
+        let parts: [_; BATCH] =
+            std::array::from_fn(|at| [IoSlice::new(&self.buffers[at][..self.lengths[at]])]);
+        let flags = MsgFlags::MSG_DONTWAIT;
+        let peers = &self.peers[..count];
+        // What the kernel does not take is lost, and counted by whoever asked.
+        let _ = sendmmsg(socket, &mut self.sent.0, parts[..count].iter(), peers, [], flags);
+        Ok(count)
+    }
+}
+
+/// Flips the bit.
+fn flipped(message: &mut [u8], length: usize) -> usize {
+    if length > 2 {
+        message[2] |= 0x80;
+    }
+    length
+}
+
+/// Echoes without ancillary data, in this thread, for ever.
+///
+/// # Errors
+/// What the system says.
+pub fn plain(address: SocketAddr) -> io::Result<()> {
+    let socket = socket2::Socket::new(
+        socket2::Domain::for_address(address),
+        socket2::Type::DGRAM,
+        Some(socket2::Protocol::UDP),
+    )?;
+    socket.set_reuse_port(true)?;
+    let _ = socket.set_recv_buffer_size(4 << 20);
+    socket.bind(&address.into())?;
+    let mut datagrams = Datagrams::new();
+    loop {
+        datagrams.exchange(socket.as_raw_fd(), true, flipped)?;
+    }
+}
+
+/// Echoes with our own socket on the wildcard address: IP_PKTINFO both ways and the time of receipt.
+///
+/// # Errors
+/// What the system says.
+pub fn with_pktinfo(port: u16) -> io::Result<()> {
+    let options = Options { wait: Duration::from_secs(1), ..Options::default() };
+    let socket = Socket::bind(SocketAddr::from(([0, 0, 0, 0], port)), &options)?;
+    let mut batch = Batch::new();
+    loop {
+        socket.recv(&mut batch)?;
+        batch.answer(|datagram, buffer| {
+            let length = datagram.bytes.len();
+            buffer[..length].copy_from_slice(datagram.bytes);
+            flipped(buffer, length)
+        });
+        socket.send(&mut batch);
+    }
+}

@@ -1,0 +1,205 @@
+//! The cluster of a measurement as each server reads it: manifests for ours, zone files and a hosts file with the same
+//! records for the others.
+
+use std::fmt::Write;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::scale::{Cluster, Kind};
+use crate::scratch::Scratch;
+
+/// The zone of all Services.
+pub const ZONE: &str = "cluster.local";
+/// The zone of their addresses.
+pub const REVERSE_ZONE: &str = "10.in-addr.arpa";
+const TTL_S: u32 = 5;
+const SERVICES_IN_A_FILE: usize = 100;
+
+/// Files that servers read, removed when dropped.
+#[derive(Debug)]
+pub struct Fixture {
+    folder: Scratch,
+}
+
+impl Fixture {
+    /// Writes them. Ours forwards to `upstream`; the others are given it when they start.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn write(cluster: &Cluster, upstream: SocketAddr) -> anyhow::Result<Fixture> {
+        let folder = Scratch::new("load")?;
+        let fixture = Fixture { folder };
+        let manifests = fixture.manifests();
+        fs::create_dir(&manifests)?;
+        let mut first = cluster.namespace_objects();
+        first.push(configuration(upstream));
+        write_list(&manifests.join("namespaces.json"), first)?;
+        for (number, start) in (0..cluster.services).step_by(SERVICES_IN_A_FILE).enumerate() {
+            let services = start..(start + SERVICES_IN_A_FILE).min(cluster.services);
+            let objects = services.flat_map(|service| {
+                [Some(cluster.service_object(service)), cluster.slice_object(service)]
+            });
+            let file = manifests.join(format!("services-{number}.json"));
+            write_list(&file, objects.flatten().collect())?;
+        }
+        fs::write(fixture.zone(), zone(cluster))?;
+        fs::write(fixture.reverse_zone(), reverse_zone(cluster))?;
+        fs::write(fixture.hosts(), hosts(cluster))?;
+        Ok(fixture)
+    }
+
+    /// The folder of manifests.
+    pub fn manifests(&self) -> PathBuf {
+        self.folder.path().join("manifests")
+    }
+
+    /// The zone file of [`ZONE`].
+    pub fn zone(&self) -> PathBuf {
+        self.folder.path().join("cluster.zone")
+    }
+
+    /// The zone file of [`REVERSE_ZONE`].
+    pub fn reverse_zone(&self) -> PathBuf {
+        self.folder.path().join("reverse.zone")
+    }
+
+    /// Addresses and names, as in `/etc/hosts`.
+    pub fn hosts(&self) -> PathBuf {
+        self.folder.path().join("hosts")
+    }
+}
+
+fn write_list(file: &Path, items: Vec<Value>) -> anyhow::Result<()> {
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
+    Ok(fs::write(file, serde_json::to_vec(&list)?)?)
+}
+
+fn configuration(upstream: SocketAddr) -> Value {
+    let server = json!({"address": upstream.ip(), "port": upstream.port()});
+    json!({
+        "apiVersion": "clusterdns.dev/v1alpha1",
+        "kind": "ClusterDNS",
+        "metadata": {"name": "load"},
+        "spec": {"upstreams": {"servers": [server]}, "cache": {"memory": "64Mi", "entries": 65536}},
+    })
+}
+
+fn head(zone: &str) -> String {
+    format!(
+        "$ORIGIN {zone}.\n$TTL {TTL_S}\n\
+         @ SOA ns.dns.cluster.local. hostmaster.cluster.local. 1 7200 1800 86400 {TTL_S}\n\
+         @ NS ns.dns.cluster.local.\n"
+    )
+}
+
+/// The records of the cluster as the Kubernetes DNS specification has them.
+fn zone(cluster: &Cluster) -> String {
+    let mut text = head(ZONE);
+    text.push_str("ns.dns A 10.96.0.10\n");
+    for service in 0..cluster.services {
+        let name = format!("{}.svc", cluster.below_svc(service));
+        let mut line = |line: std::fmt::Arguments<'_>| {
+            text.write_fmt(format_args!("{line}\n")).expect("a string takes everything");
+        };
+        match cluster.kind(service) {
+            Kind::ClusterIp | Kind::TwoPorts => {
+                line(format_args!("{name} A {}", cluster.address(service)));
+                line(format_args!("_http._tcp.{name} SRV 0 100 80 {name}"));
+                if cluster.kind(service) == Kind::TwoPorts {
+                    line(format_args!("_grpc._tcp.{name} SRV 0 100 81 {name}"));
+                }
+            }
+            Kind::Headless { .. } => {
+                for (at, address) in cluster.addresses(service).enumerate() {
+                    let own = format!("{}.{name}", cluster.endpoint_label(service, at));
+                    line(format_args!("{name} A {address}"));
+                    line(format_args!("{own} A {address}"));
+                    line(format_args!("_http._tcp.{name} SRV 0 100 8080 {own}"));
+                }
+            }
+            Kind::ExternalName => {
+                line(format_args!("{name} CNAME {}.", cluster.external(service)));
+            }
+        }
+    }
+    text
+}
+
+fn reverse_zone(cluster: &Cluster) -> String {
+    let mut text = head(REVERSE_ZONE);
+    for (address, name) in named_addresses(cluster) {
+        let [_, b, c, d] = address.octets();
+        writeln!(text, "{d}.{c}.{b} PTR {name}.").expect("a string takes everything");
+    }
+    text
+}
+
+fn hosts(cluster: &Cluster) -> String {
+    let mut text = String::new();
+    for (address, name) in named_addresses(cluster) {
+        // An endpoint has two names; the reverse one is the first.
+        let service = name.split_once('.').map_or("", |(_, rest)| rest);
+        let also =
+            if service.starts_with("service-") { format!(" {service}") } else { String::new() };
+        writeln!(text, "{address} {name}{also}").expect("a string takes everything");
+    }
+    text
+}
+
+/// Every address that has a PTR record, and what that says.
+fn named_addresses(cluster: &Cluster) -> impl Iterator<Item = (Ipv4Addr, String)> + use<'_> {
+    (0..cluster.services).flat_map(|service| {
+        let name = format!("{}.svc.{ZONE}", cluster.below_svc(service));
+        let own: Vec<_> = match cluster.kind(service) {
+            Kind::ClusterIp | Kind::TwoPorts => vec![(cluster.address(service), name)],
+            Kind::Headless { .. } => {
+                let named = |(at, address)| {
+                    (address, format!("{}.{name}", cluster.endpoint_label(service, at)))
+                };
+                cluster.addresses(service).enumerate().map(named).collect()
+            }
+            Kind::ExternalName => Vec::new(),
+        };
+        own
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn has(text: &str, line: &str) -> bool {
+        text.lines().any(|found| found == line)
+    }
+
+    #[test]
+    fn every_kind_of_service_is_in_the_zone_as_the_specification_says() {
+        let zone = zone(&Cluster::new(100, "ns"));
+        for line in [
+            "service-0.ns-0.svc A 10.96.1.0",
+            "_http._tcp.service-0.ns-0.svc SRV 0 100 80 service-0.ns-0.svc",
+            "_grpc._tcp.service-98.ns-0.svc SRV 0 100 81 service-98.ns-0.svc",
+            "service-80.ns-0.svc A 10.128.3.192",
+            "service-80-0.service-80.ns-0.svc A 10.128.3.192",
+            "_http._tcp.service-80.ns-0.svc SRV 0 100 8080 service-80-0.service-80.ns-0.svc",
+            "service-95.ns-0.svc CNAME service-95.example.com.",
+        ] {
+            assert!(has(&zone, line), "{line}");
+        }
+    }
+
+    #[test]
+    fn addresses_lead_back_to_one_name_and_names_to_all_addresses() {
+        let cluster = Cluster::new(100, "ns");
+        let reverse = reverse_zone(&cluster);
+        assert!(has(&reverse, "0.1.96 PTR service-0.ns-0.svc.cluster.local."));
+        assert!(has(&reverse, "192.3.128 PTR service-80-0.service-80.ns-0.svc.cluster.local."));
+        let hosts = hosts(&cluster);
+        assert!(has(&hosts, "10.96.1.0 service-0.ns-0.svc.cluster.local"));
+        let name = " service-80.ns-0.svc.cluster.local";
+        assert_eq!(hosts.lines().filter(|line| line.ends_with(name)).count(), 12);
+    }
+}

@@ -59,14 +59,14 @@ pub const TEXT_STRINGS: usize = 16;
 /// Octets of a character-string (RFC 1035 §3.3).
 pub const TEXT_OCTETS: usize = 255;
 
-/// Stub domains.
+/// Entries of `stubDomains` (A31).
 pub const STUB_DOMAINS: usize = 100;
 /// Servers of a group (A34).
 pub const SERVERS: usize = 15;
 
 /// Forwarded queries in progress.
 pub const IN_FLIGHT: u32 = 1_000_000;
-/// TCP connections.
+/// Highest `limits.tcpConnections`: inbound connections at a time.
 pub const TCP_CONNECTIONS: u32 = 1_000_000;
 /// UDP source ports: at most one address has.
 pub const UPSTREAM_PORTS: u32 = 65_535;
@@ -95,7 +95,7 @@ pub const OBSERVE_SECONDS_MAX: u32 = 3_600;
 pub const REPLICAS: u32 = 1_000;
 /// Cores, nodes, queries per second in a scaling rule.
 pub const SCALE: u32 = 10_000_000;
-/// Steps of a ladder.
+/// Steps of `scaling.ladder`, by nodes and by cores each.
 pub const LADDER_STEPS: usize = 64;
 /// Pod labels, pod annotations, tolerations, pull secrets.
 pub const POD_ENTRIES: usize = 64;

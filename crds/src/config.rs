@@ -89,7 +89,7 @@ pub struct Config {
     /// Who may ask.
     #[serde(skip_serializing_if = "is_default")]
     pub access: Access,
-    /// How much.
+    /// Bounds of clients, connections and lookups.
     #[serde(skip_serializing_if = "is_default")]
     pub limits: Limits,
     /// What the server reveals about itself.
@@ -101,10 +101,10 @@ pub struct Config {
     /// Starting from a snapshot.
     #[serde(skip_serializing_if = "is_default")]
     pub warm_start: WarmStart,
-    /// What is logged.
+    /// Form and level of log lines, and the query log.
     #[serde(skip_serializing_if = "is_default")]
     pub logging: Logging,
-    /// Names of metrics.
+    /// Whose metric names are offered besides ours.
     #[serde(skip_serializing_if = "is_default")]
     pub metrics: Metrics,
 }
@@ -140,6 +140,9 @@ impl Default for Config {
 
 impl Config {
     /// The document, one line, keys sorted: the same content gives the same octets.
+    ///
+    /// # Panics
+    /// Never: every configuration has string keys and finite numbers only.
     pub fn to_json(&self) -> String {
         let value =
             serde_json::to_value(self).expect("a Config has string keys and finite numbers only");
@@ -169,7 +172,7 @@ pub fn revision_of(text: &str) -> String {
 pub struct UnknownFields {
     /// Paths such as `stubDomains.0.colour`, at most [`MAX_LISTED_FIELDS`].
     pub paths: Vec<String>,
-    /// How many there are.
+    /// All of them, also those that are not named.
     pub count: usize,
 }
 

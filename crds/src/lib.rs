@@ -3,7 +3,9 @@
 //! [`v1alpha1::ClusterDNS`] is what people write; [`check()`] turns its spec into a [`Config`], which is what a data plane
 //! runs: typed, versioned, with a content revision.
 
-#![warn(clippy::missing_errors_doc, clippy::unused_async)]
+#![warn(clippy::missing_errors_doc, clippy::missing_panics_doc, clippy::unused_async)]
+#![warn(clippy::semicolon_if_nothing_returned, clippy::redundant_closure_for_method_calls)]
+#![warn(clippy::implicit_clone)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::unchecked_time_subtraction))]
 
 pub mod v1alpha1;

@@ -35,7 +35,7 @@ const REJECTED: &str = "snapshot.rejected";
 
 /// Rows and ports exported at a time: well below a millisecond.
 const STEP: usize = 2_000;
-/// When to go on with a snapshot in the making, and when the disk is behind.
+/// When to continue with an unfinished snapshot, and when the disk is behind.
 const NEXT_STEP: Duration = Duration::from_millis(1);
 const DISK_IS_BUSY: Duration = Duration::from_millis(50);
 /// How often to look whether one is due.
@@ -163,7 +163,7 @@ impl Snapshots {
         self.due.changed();
     }
 
-    /// Does a little of what is to be done; returns when to call again at the latest.
+    /// Does a small part of the work that is due; returns when to call again at the latest.
     pub fn step(&mut self, index: &Index, circumstances: &Circumstances<'_>) -> Duration {
         if self.making.is_none() {
             self.begin(index, circumstances);

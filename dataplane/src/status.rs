@@ -30,7 +30,7 @@ pub struct Skipped {
     pub kind: &'static str,
     /// Its namespace; empty for a Namespace.
     pub namespace: String,
-    /// Its name.
+    /// `metadata.name` of the object.
     pub name: String,
     /// What is wrong, and what to write instead where that is known.
     pub reason: String,
@@ -46,7 +46,7 @@ pub struct Running {
     pub format: u32,
     /// Where it came from, such as `shop.yaml`.
     pub origin: String,
-    /// The document.
+    /// The configuration as JSON, as it runs.
     pub document: Value,
     /// Fields that this version does not know and ignores.
     pub unknown_fields: Vec<String>,

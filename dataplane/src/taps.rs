@@ -24,7 +24,7 @@ pub use query_log::QueryLog;
 /// The taps of the process.
 #[derive(Debug, Default)]
 pub struct Taps {
-    /// A [`Wanted`].
+    /// The octet of [`Wanted`], read once per query.
     wanted: AtomicU8,
     query_log: QueryLog,
     dnstap: Dnstap,

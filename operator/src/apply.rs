@@ -128,8 +128,8 @@ async fn apply_one(
     sent.metadata.uid = live.as_ref().and_then(|live| live.uid());
     // O9: what was decided from what was seen is written only over that.
     sent.metadata.resource_version = match kind {
-        Kind::ConfigMap => observed.config_map.as_ref().and_then(|map| map.resource_version()),
-        Kind::Service => observed.service.as_ref().and_then(|service| service.resource_version()),
+        Kind::ConfigMap => observed.config_map.as_ref().and_then(ResourceExt::resource_version),
+        Kind::Service => observed.service.as_ref().and_then(ResourceExt::resource_version),
         _ => None,
     };
     let params = PatchParams::apply(names::FIELD_MANAGER).force();
@@ -258,7 +258,7 @@ pub async fn restore(
         Ok(()) => tracing::info!("the Service {namespace}/{name} was gone and was created again"),
         Err(WriteError::NotLeading(lost)) => return Err(lost),
         Err(error) => {
-            tracing::warn!("the Service {namespace}/{name} cannot be created again: {error}")
+            tracing::warn!("the Service {namespace}/{name} cannot be created again: {error}");
         }
     }
     Ok(())

@@ -36,15 +36,15 @@ pub struct Context {
     pub certificates: Certificates,
     /// Who may ask canaries now.
     pub rounds: RoundPermits,
-    /// What was applied.
+    /// What was applied, so that nothing is written without a change.
     pub memory: Memory,
-    /// What was reported.
+    /// The status that was written last, by ClusterDNS.
     pub last_written: LastWritten,
     /// How long to wait after failures.
     pub backoff: Backoff,
     /// Kubernetes Events.
     pub events: Events,
-    /// Numbers.
+    /// Metrics of this process.
     pub metrics: Arc<Metrics>,
     pub(crate) offers: RwLock<Offers>,
 }

@@ -17,7 +17,7 @@ use crate::decide::plan::{Plan, Refusal};
 use crate::observe::observed::Observed;
 use crate::settings::Settings;
 
-/// What is to be done for a ClusterDNS that [`crds::check_resource`] found to mean `config`; the Config that comes back has
+/// What must be done for a ClusterDNS that [`crds::check_resource`] found to mean `config`; the Config that comes back has
 /// its certificates.
 ///
 /// # Errors

@@ -41,7 +41,7 @@ use crate::observe::observed::Observed;
 use crate::settings::Settings;
 use instance::Instance;
 
-/// What should exist.
+/// Every object that should exist, as it is applied.
 #[derive(Clone, Debug, Default)]
 pub struct Desired {
     /// Complete objects with apiVersion, kind, labels and owner reference, in the order of [`Kind`].

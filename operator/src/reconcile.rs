@@ -16,12 +16,12 @@ use crate::names;
 use crate::observe::observe;
 use crate::report::{changes, report, status};
 
-/// What came of it.
+/// What one reconcile found and wrote.
 #[derive(Clone, Copy, Debug)]
 pub struct Reconciled {
     /// When to reconcile again although nothing changed.
     pub again: Option<Duration>,
-    /// Everything that was to be written is written.
+    /// Everything that had to be written is written.
     pub is_complete: bool,
     /// A canary runs, and whether it answers must be seen soon, whatever else fails.
     pub is_on_trial: bool,

@@ -49,7 +49,7 @@ pub async fn report(
     {
         Ok(written) => ctx.last_written.remember(written),
         Err(error) if matches!(error.code(), Some(404 | 409)) => {
-            tracing::debug!("no status: {error}")
+            tracing::debug!("no status: {error}");
         }
         Err(WriteError::NotLeading(lost)) => return Err(lost.into()),
         Err(error) => return Err(anyhow::Error::new(error).context("cannot write its status")),

@@ -225,7 +225,7 @@ async fn g163_a_snapshot_that_is_damaged_of_another_domain_or_too_old_is_not_use
         scene.check_without_data(&live);
         assert!(live.status().read().snapshot.refused.is_some(), "{what}");
     }
-    // The same file as it was, lest it be refused for something else.
+    // The same file as before, so that it is not refused for something else.
     std::fs::write(snapshot_file::in_folder(&folder), &good).expect("the folder is ours");
     let live = Live::with(scene.warm_options()).expect("a data plane starts");
     assert_eq!(live.why_not_ready(), [""; 0]);

@@ -94,13 +94,13 @@ async fn helm_installs_upgrades_and_leaves_only_what_keeps_dns_running() {
     assert_eq!(site.kubectl(&ttl), "7");
 
     site.helm("uninstall", &["--wait=legacy"]);
-    site.wait_until_ours_are("only what is to be kept", &KEPT).await;
+    site.wait_until_ours_are("only what must be kept", &KEPT).await;
 
     // And a release of the same name takes it up again.
     site.helm("install", &with_dns);
     assert_eq!(site.kubectl(&ttl), "7");
     site.helm("uninstall", &["--wait=legacy"]);
-    site.wait_until_ours_are("only what is to be kept, again", &KEPT).await;
+    site.wait_until_ours_are("only what must be kept, again", &KEPT).await;
 }
 
 #[tokio::test]

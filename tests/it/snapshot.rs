@@ -17,7 +17,7 @@ use tests::scratch::Scratch;
 
 /// Generous: machines that build are slow at times.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Names the folder to a process that is to be killed.
+/// Names the folder to a process that the test kills.
 const CHILD: &str = "CLUSTERDNS_TEST_SNAPSHOT_CHILD";
 const AGE: &str = "EDE: 3";
 

@@ -208,7 +208,7 @@ impl Kubelet {
     /// Writes its volumes again while it runs, as a kubelet does when a token is due or a ConfigMap has changed.
     ///
     /// # Panics
-    /// What is to be in them is not to be had.
+    /// Their contents cannot be had.
     pub async fn renew_volumes(&self, namespace: &str, pod: &str) {
         let log = self.with(namespace, pod, |ran| ran.log.clone()).expect("it has been started");
         let object = {

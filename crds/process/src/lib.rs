@@ -1,5 +1,9 @@
 //! What both programs need of a process besides their work: the port of HTTP, which probes and people use, and the flags
 //! of log lines. The operator and the data plane share no other code but `crds`.
 
+#![warn(clippy::missing_errors_doc, clippy::missing_panics_doc, clippy::unused_async)]
+#![warn(clippy::semicolon_if_nothing_returned, clippy::redundant_closure_for_method_calls)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
+
 pub mod http;
 pub mod log;

@@ -11,7 +11,7 @@ pub(super) fn check(config: &Config, violations: &mut Violations) {
     records(config, violations);
     match &config.upstreams {
         Upstreams::FromResolvConf(options) => {
-            options_in_range(options, "spec.upstreams", violations)
+            options_in_range(options, "spec.upstreams", violations);
         }
         Upstreams::Servers(group) => group_in_bounds(group, "spec.upstreams", violations),
         Upstreams::None => {}

@@ -122,7 +122,7 @@ pub(super) fn check_budget(budget: &PodDisruptionBudget, violations: &mut Violat
         };
         let text = match written {
             IntOrString::Int(number) => number.to_string(),
-            IntOrString::String(text) => shown(text).to_string(),
+            IntOrString::String(text) => shown(text),
         };
         let message =
             format!("{text} is no number of pods: write one of 0-1000, or a share such as 25%");

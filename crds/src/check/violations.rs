@@ -110,7 +110,7 @@ pub struct Violations {
 }
 
 impl Violations {
-    /// Adds one.
+    /// Adds a violation of this field.
     pub(crate) fn add(
         &mut self,
         field: impl Into<String>,

@@ -225,7 +225,7 @@ fn check_placement(placement: &Placement, violations: &mut Violations) {
             label(key, [value.as_str()], &field, violations);
         }
         at_most(
-            labels.as_ref().map_or(0, |labels| labels.len()),
+            labels.as_ref().map_or(0, std::collections::BTreeMap::len),
             limit::SELECTOR_ENTRIES,
             &field,
             violations,
@@ -247,7 +247,7 @@ fn check_placement(placement: &Placement, violations: &mut Violations) {
             violations.add(format!("{field}.podAnnotations"), Reason::TooLong, message);
         }
     }
-    let annotations = placement.pod_annotations.as_ref().map_or(0, |annotations| annotations.len());
+    let annotations = placement.pod_annotations.as_ref().map_or(0, std::collections::BTreeMap::len);
     at_most(annotations, limit::SELECTOR_ENTRIES, &format!("{field}.podAnnotations"), violations);
     let tolerations = placement.tolerations.as_ref().map_or(0, Vec::len);
     at_most(tolerations, limit::POD_ENTRIES, &format!("{field}.tolerations"), violations);

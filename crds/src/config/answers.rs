@@ -38,9 +38,9 @@ pub enum ServiceAddresses {
     Listed(Vec<IpAddr>),
     /// The clusterIPs of this Service, as watched.
     OfService {
-        /// Its namespace.
+        /// `metadata.namespace` of the Service.
         namespace: String,
-        /// Its name.
+        /// `metadata.name` of the Service.
         name: String,
     },
 }

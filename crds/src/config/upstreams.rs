@@ -176,7 +176,7 @@ pub struct ServerTls {
 pub enum CaBundle {
     /// A key of a ConfigMap beside the Service. The operator replaces it by its content before a data plane reads it.
     ConfigMap {
-        /// Its name.
+        /// `metadata.name` of the ConfigMap.
         name: String,
         /// The key that holds the PEM text.
         key: String,
@@ -189,10 +189,10 @@ pub enum CaBundle {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Cache {
-    /// Memory.
+    /// Octets of memory for all entries, at most.
     #[serde(skip_serializing_if = "is_bytes::<{ defaults::CACHE_BYTES }>")]
     pub memory_bytes: u64,
-    /// Entries.
+    /// Replies that are kept, at most.
     #[serde(skip_serializing_if = "is_number::<{ defaults::CACHE_ENTRIES }>")]
     pub entries: u32,
     /// Upper bound of the TTL of cached answers.

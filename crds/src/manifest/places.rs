@@ -12,9 +12,9 @@ const MAX_PLACES: usize = 100_000;
 /// A line and a column, both from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The line.
+    /// The line, counted from 1.
     pub line: usize,
-    /// The column, in characters.
+    /// The column in characters, counted from 1.
     pub column: usize,
 }
 
@@ -66,7 +66,7 @@ pub fn places_of(text: &str, is_one: fn(&str, &str) -> bool) -> Vec<Places> {
             Event::SequenceStart(..) => document.begin(true, span.start),
             Event::MappingEnd | Event::SequenceEnd => document.end(),
             Event::DocumentEnd => {
-                found.extend(std::mem::replace(&mut document, new()).configurations())
+                found.extend(std::mem::replace(&mut document, new()).configurations());
             }
             _ => {}
         }

@@ -31,7 +31,7 @@ use crate::records::{DataSource, Records};
 use crate::settings::{Exposure, Selector, Settings};
 use crate::trees::slots::FreeSlots;
 
-/// What a change did.
+/// What one change did to the records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
     /// Whether any answer may differ now; [`Index::publish`] makes it visible.

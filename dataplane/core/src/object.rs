@@ -251,7 +251,7 @@ pub enum Problem {
     TooMany {
         /// What there is too much of.
         what: &'static str,
-        /// The limit.
+        /// How many of them are taken.
         limit: usize,
     },
 }

@@ -72,9 +72,9 @@ pub enum ServiceAddresses {
     Fixed(Vec<IpAddr>),
     /// The cluster IPs of this Service, once it is known.
     OfService {
-        /// Its namespace.
+        /// `metadata.namespace` of the Service.
         namespace: Box<str>,
-        /// Its name.
+        /// `metadata.name` of the Service.
         name: Box<str>,
     },
 }
@@ -177,8 +177,8 @@ pub struct SrvData {
     pub priority: u16,
     /// RFC 2782 weight.
     pub weight: u16,
-    /// Port.
+    /// Port that the target serves.
     pub port: u16,
-    /// Target name.
+    /// Owner of the address records (RFC 2782).
     pub target: Name,
 }

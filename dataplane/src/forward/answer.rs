@@ -29,7 +29,7 @@ pub enum Cached {
         /// The caller also asks an upstream, which refreshes the cache; this client does not wait for it (CA30).
         refresh: bool,
     },
-    /// Upstreams are to be asked. An expired reply is the answer if that takes too long or fails (CA40); a fresh one is the
+    /// Upstreams must be asked. An expired reply is the answer if that takes too long or fails (CA40); a fresh one is the
     /// beginning of a chain that continues elsewhere (FW42).
     Ask(Option<Held>),
 }

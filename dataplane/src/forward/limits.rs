@@ -16,7 +16,7 @@ use super::{Forwarder, Upstreams};
 pub enum Limit {
     /// `maxInFlight`.
     Total,
-    /// That of the group.
+    /// `maxInFlight` of one group of upstreams.
     Group,
     /// That of one client address.
     Client,

@@ -17,7 +17,6 @@ use crate::state::State;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Between looks: a new configuration is seen within this.
 const LOOK: Duration = Duration::from_secs(1);
-/// TXT.
 const TXT: u16 = 16;
 /// What only a ClusterDNS answers (A43).
 const LOOP_ZONE: &str = "clusterdns-loop";

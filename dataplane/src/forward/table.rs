@@ -23,7 +23,7 @@ pub(super) type Waiter = watch::Receiver<Option<Ended>>;
 
 type Id = (RouteId, LookupKey);
 
-/// The table.
+/// Lookups in progress by route and key: at most one each (FW11).
 #[derive(Debug, Default)]
 pub(super) struct Table {
     shards: [Mutex<HashMap<Id, Waiter>>; SHARDS],

@@ -20,9 +20,7 @@ use crate::taps::Taps;
 const DNS_PORT: u16 = 53;
 /// What the group of the default upstreams is called.
 const DEFAULT_GROUP: &str = "upstreams";
-/// NS.
 const NS: u16 = 2;
-/// SOA.
 const SOA: u16 = 6;
 
 /// The upstream groups of one configuration; the default has none.

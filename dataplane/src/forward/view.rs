@@ -43,7 +43,7 @@ pub struct View {
     pub warnings: Vec<String>,
 }
 
-/// One group.
+/// A group of upstreams, as `/upstreams` and metrics show it.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupView {
@@ -59,7 +59,7 @@ pub struct GroupView {
     pub servers: Vec<ServerView>,
 }
 
-/// One server.
+/// A server of a group, as `/upstreams` and metrics show it.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerView {

@@ -20,7 +20,7 @@ impl Form {
         }
     }
 
-    /// Its media type.
+    /// The Content-Type of the page.
     pub const fn media_type(self) -> &'static str {
         match self {
             Form::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",

@@ -96,7 +96,7 @@ fn watches(reported: &Reported) -> Vec<Watch<'_>> {
     .collect()
 }
 
-/// `/config`.
+/// Answers `/config` with [`Shown`] as JSON.
 pub(super) async fn config(
     Extension(client): Extension<Client>,
     From(views): From<Views>,

@@ -91,7 +91,7 @@ type Opened = anyhow::Result<(Arc<State>, channel::Receiver<Arc<Config>>)>;
 impl Api {
     /// Starts to list and watch. Returns at once where a configuration is known on this machine: from
     /// a file, the mounted copy of the ConfigMap, or the snapshot. Otherwise it returns when the
-    /// ConfigMap was read, or after 2 s, because what needs no configuration is to be answered.
+    /// ConfigMap was read, or after 2 s, because what needs no configuration must be answered.
     ///
     /// # Errors
     /// The credentials or `--config` cannot be used. An API server that is away is no error.
@@ -152,7 +152,7 @@ fn run(
                 tokio::select! {
                     _ = ended => {}
                     ended = work => {
-                        // Nothing in there returns: this is a defect, and answers go on all the same.
+                        // Nothing in there returns: this is a defect. Queries are still answered.
                         tracing::error!(?ended, "the watches ended: what is known stays in use");
                     }
                 }

@@ -4,6 +4,9 @@
 //! doing is to pay it for 32 datagrams at a time: [`Socket::recv`] fills a [`Batch`], [`Batch::answer`] lets the
 //! caller write one reply per datagram, [`Socket::send`] sends them all, each from the address it was sent to.
 //! Other systems than Linux get the same interface over plain `recv_from` and `send_to`.
+#![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
+#![warn(clippy::semicolon_if_nothing_returned, clippy::redundant_closure_for_method_calls)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 #![allow(
     unsafe_code,
     reason = "recvmmsg, sendmmsg and their ancillary data have no safe wrapper; the rest of the workspace denies it"
@@ -90,6 +93,6 @@ pub struct Datagram<'b> {
 pub struct Sent {
     /// Replies the kernel took.
     pub sent: usize,
-    /// Replies it refused: no route, a full queue, a firewall. Each is given up, the others go on.
+    /// Replies it refused: no route, a full queue, a firewall. Each is given up, the others are sent.
     pub failed: usize,
 }

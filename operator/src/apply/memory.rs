@@ -19,7 +19,7 @@ type Key = (Kind, String, String);
 /// One object after we applied it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Remembered {
-    /// What was sent.
+    /// Hash of the object that was sent.
     sent: u64,
     /// What the API server made of it.
     uid: String,

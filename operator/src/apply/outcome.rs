@@ -9,12 +9,12 @@ use crate::observe::observed::Child;
 use crate::runtime::resources;
 use crate::runtime::write::WriteError;
 
-/// What came of it.
+/// What one apply wrote, deleted and could not write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// For status.
     pub applied: Applied,
-    /// What was written.
+    /// Objects that were written, in order.
     pub written: Vec<Written>,
     /// The selector of an adopted Service got our key (true) or lost it (false).
     pub switched: Option<bool>,
@@ -28,7 +28,7 @@ pub struct Outcome {
 /// One object that was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// Its kind.
+    /// Kind of the object.
     pub kind: Kind,
     /// Kind, namespace and name, for people.
     pub what: String,

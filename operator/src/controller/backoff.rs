@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// After the first failure.
+/// Wait after the first failure; doubled with each more.
 const FIRST: Duration = Duration::from_secs(1);
 /// At most: what was repaired elsewhere is noticed after that time.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -106,12 +106,12 @@ impl Backoff {
         })
     }
 
-    /// It did not.
+    /// The reconcile of this ClusterDNS did not fail: its failures are forgotten.
     pub fn succeeded(&self, name: &str) {
         self.with(name, |history| (history.failures, history.failed) = (0, None));
     }
 
-    /// It is gone.
+    /// This ClusterDNS was deleted: nothing is remembered of it.
     pub fn forget(&self, name: &str) {
         self.histories.lock().expect("nothing panics while holding this lock").remove(name);
     }

@@ -22,7 +22,7 @@ use crate::runtime::read::within;
 
 /// Between two passes over the kept Services; a pass sends no request.
 const EVERY: Duration = Duration::from_secs(1);
-/// After a failure.
+/// Wait after a failure.
 const RETRY: Duration = Duration::from_secs(10);
 
 /// Runs until dropped.

@@ -7,19 +7,19 @@ use serde::Deserialize;
 use crate::decide::plan::RolloutState;
 use crate::observe::observed::Observed;
 
-/// What every pod runs.
+/// Key of the document that every pod runs, but for the canary.
 pub const STABLE: &str = "stable.json";
-/// What one pod tries.
+/// Key of the document that the canary pod tries.
 pub const CANARY: &str = "canary.json";
 /// Who tries it: a [`RolloutState`].
 pub const ROLLOUT: &str = "rollout.json";
 
-/// The ConfigMap, read.
+/// What the configuration ConfigMap holds now.
 #[derive(Debug, Default)]
 pub(super) struct Current {
     /// `stable.json`, if it is one of our documents.
     pub(super) stable: Option<String>,
-    /// Its format.
+    /// `format` of the stable document.
     pub(super) format: Option<u32>,
     /// `rollout.json`; without one, the revision of stable.json.
     pub(super) state: RolloutState,

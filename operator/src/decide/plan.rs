@@ -36,7 +36,7 @@ pub enum ServicePlan {
     Recreated {
         /// Labels of its selector without our own key: what our pods carry besides ours.
         labels: BTreeMap<String, String>,
-        /// The whole object.
+        /// The deleted Service, as it is created again.
         manifest: Value,
     },
     /// `adopt: false` on a Service that is not ours: our key goes from its selector, then the labels from our pods.
@@ -64,9 +64,9 @@ pub enum Size {
     Replicas(u32),
     /// A Deployment whose `replicas` an autoscaler owns.
     Autoscaled {
-        /// Fewest.
+        /// `minReplicas` of the autoscaler.
         min: u32,
-        /// Most.
+        /// `maxReplicas` of the autoscaler.
         max: u32,
         /// Average CPU in thousandths of a core.
         cpu_millicores: u32,
@@ -76,7 +76,7 @@ pub enum Size {
         /// exist yet: what ours creates it with, to be handed over by the next reconcile.
         hold: Option<u32>,
     },
-    /// A DaemonSet.
+    /// A DaemonSet: one pod on each node.
     PerNode,
 }
 
@@ -110,7 +110,7 @@ pub struct RolloutState {
     /// Revision of `canary.json`; empty: none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub canary: String,
-    /// Who tries it.
+    /// The pod that tries the canary document.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub canary_pod: Option<CanaryPod>,
     /// When the observation began, RFC 3339.
@@ -134,7 +134,7 @@ pub struct RolloutState {
     /// Generation of the spec that failed: a later one is tried again, whatever it changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed_generation: Option<i64>,
-    /// How often it failed.
+    /// Failed trials of this revision.
     #[serde(skip_serializing_if = "is_zero")]
     pub failures: u32,
     /// Not tried again before, RFC 3339.
@@ -236,9 +236,9 @@ impl Switch {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CanaryPod {
-    /// Its name.
+    /// `metadata.name` of the pod.
     pub name: String,
-    /// Its uid.
+    /// `metadata.uid` of the pod: a pod of the same name later is another one.
     pub uid: String,
     /// The process in it that was named, as it calls itself at `/config`: another one is another canary. Empty: not known
     /// yet, or never.
@@ -246,7 +246,7 @@ pub struct CanaryPod {
     pub process: String,
 }
 
-/// One Kubernetes Event.
+/// A Kubernetes Event that a decision asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     /// A warning, rather than news.
@@ -263,7 +263,7 @@ pub struct Refusal {
     /// The condition's reason: Conflict, NamespaceNotManaged, NameNotManaged, ServicePortsUnserved, ServiceExists,
     /// PerNodeTooLarge, CABundleMissing, UpstreamIsOwnService, ...
     pub reason: &'static str,
-    /// The field that is to be changed, such as `spec.service.adopt`.
+    /// The field to change, such as `spec.service.adopt`.
     pub field: String,
     /// What is wrong and what to write instead.
     pub message: String,
@@ -272,7 +272,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// Of this field.
+    /// A refusal because of this field of the spec.
     pub fn new(reason: &'static str, field: &str, message: String) -> Refusal {
         Refusal { reason, field: field.to_owned(), message, again_in: None }
     }

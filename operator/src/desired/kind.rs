@@ -7,11 +7,11 @@ pub enum Kind {
     ServiceAccount,
     /// What the pods may read of the whole cluster.
     ClusterRole,
-    /// Who may.
+    /// Binds the ClusterRole to the pods' ServiceAccount.
     ClusterRoleBinding,
     /// The one ConfigMap the pods may read.
     Role,
-    /// Who may.
+    /// Binds the Role to the pods' ServiceAccount.
     RoleBinding,
     /// The configuration.
     ConfigMap,
@@ -19,7 +19,7 @@ pub enum Kind {
     Service,
     /// How many pods an eviction may take.
     PodDisruptionBudget,
-    /// Who may connect.
+    /// Who may connect to the pods.
     NetworkPolicy,
     /// The pods.
     Deployment,
@@ -27,8 +27,8 @@ pub enum Kind {
     DaemonSet,
     /// Who says how many.
     HorizontalPodAutoscaler,
-    /// Scraping.
+    /// Makes a Prometheus operator scrape the pods.
     PodMonitor,
-    /// Alerts.
+    /// The alerts of docs/runbooks.
     PrometheusRule,
 }

@@ -22,7 +22,7 @@ const DNS_HTTPS: &str = "dns-https";
 /// The container port with DNS over QUIC.
 const DNS_QUIC: &str = "dns-quic";
 
-/// One port.
+/// A port of our pods that the Service and the policies name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Port {
     /// Its name, in the container and in our own Service.

@@ -32,7 +32,7 @@ const LABELS: [&str; 3] = [names::INSTANCE, "kubernetes.io/service-name", "pod-t
 /// What becomes of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It is kept.
+    /// The object is kept with all its fields.
     Whole,
     /// Only that it exists is kept.
     Stub,
@@ -49,7 +49,7 @@ pub struct Budget {
 
 #[derive(Debug, Default)]
 struct Books {
-    /// By store.
+    /// Octets that each store holds, by its number.
     octets: HashMap<u64, Octets>,
     /// Namespace and kind with name: octets. At most [`MAX_NAMED`] of each namespace. What has no namespace is not among them:
     /// of ClusterRoles and ClusterRoleBindings only ours are watched, and Nodes and ours are always kept whole.

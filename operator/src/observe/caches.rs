@@ -264,7 +264,7 @@ impl Caches {
         let _ = self.nodes.wait_until_ready().await;
     }
 
-    /// One object.
+    /// The object of this kind and name, where it is kept.
     pub fn object(&self, kind: Kind, namespace: &str, name: &str) -> Option<Arc<DynamicObject>> {
         let children = self.children.read().expect("not poisoned");
         let store = &children.get(&(kind, namespace.to_owned()))?.store;
@@ -295,7 +295,7 @@ impl Caches {
         places
     }
 
-    /// Our pods.
+    /// Pods with the labels of this ClusterDNS.
     pub fn pods(&self, namespace: &str, instance: &str) -> Vec<Pod> {
         labelled(self.pods.get(namespace), instance)
     }

@@ -146,7 +146,7 @@ fn bounded<K: Resource + Serialize>(
     (event, verdict)
 }
 
-/// Between 0 and 1.
+/// A random number between 0 and 1.
 fn chance() -> f64 {
     (RandomState::new().build_hasher().finish() % 1_000) as f64 / 1_000.0
 }

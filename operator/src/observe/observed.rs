@@ -76,7 +76,7 @@ pub struct Observed {
 /// Another Service of the namespace that serves DNS: clients can ask port 53 of its clusterIP.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DnsService {
-    /// Its selector.
+    /// `spec.selector` of the Service.
     pub selector: BTreeMap<String, String>,
     /// It leads to pods that are not ours.
     pub has_other_pods: bool,
@@ -85,11 +85,11 @@ pub struct DnsService {
 /// Something that exists and is ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Child {
-    /// Its kind.
+    /// Kind of the object.
     pub kind: Kind,
     /// Its namespace; empty for kinds without.
     pub namespace: String,
-    /// Its name.
+    /// `metadata.name`.
     pub name: String,
     /// Its uid, the precondition of a delete.
     pub uid: String,
@@ -98,7 +98,7 @@ pub struct Child {
 /// Nodes and their cores, virtual nodes (`type: virtual-kubelet`) not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClusterSize {
-    /// Nodes in all.
+    /// All nodes, also those that take no new pods.
     pub nodes: u32,
     /// Nodes that take new pods.
     pub schedulable_nodes: u32,
@@ -187,11 +187,11 @@ pub struct Sample {
 /// A Service, as far as it matters for a question.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SampledService {
-    /// Its namespace.
+    /// `metadata.namespace`.
     pub namespace: String,
-    /// Its name.
+    /// `metadata.name`.
     pub name: String,
-    /// Its labels.
+    /// `metadata.labels`.
     pub labels: BTreeMap<String, String>,
     /// Its first clusterIP.
     pub address: Option<IpAddr>,

@@ -14,14 +14,14 @@ use crate::desired::Kind;
 use crate::observe::observed::Offers;
 use crate::runtime::read::within;
 
-/// How often.
+/// Time between two looks.
 const EVERY: Duration = Duration::from_secs(300);
 /// While the schema is outdated, because a person is about to apply the new one; and while something could not be read.
 const SOON: Duration = Duration::from_secs(10);
 const MONITORING: &str = "monitoring.coreos.com";
 const CUSTOM_METRICS: &str = "custom.metrics.k8s.io";
 
-/// What was read.
+/// What the API server offered at the latest look, and whether all of it could be read.
 #[derive(Debug)]
 pub struct Read {
     /// What is offered; what could not be read is as before.

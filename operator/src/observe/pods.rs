@@ -52,7 +52,7 @@ pub fn address(pod: &Pod) -> Option<IpAddr> {
     pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()
 }
 
-/// Its name.
+/// `metadata.name`, empty where there is none.
 pub fn name(pod: &Pod) -> &str {
     pod.metadata.name.as_deref().unwrap_or_default()
 }

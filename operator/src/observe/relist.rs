@@ -11,11 +11,10 @@ const MAX_STARTS: u32 = 5;
 /// What to do after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// kube's watcher goes on watching at its version, after its own wait.
+    /// kube's watcher continues the watch at its version, after its own wait.
     GoOn,
     /// kube's watcher lists again by itself, after its own wait and in pages of the size that it began with.
     ListsAgain,
-    /// List again.
     ListAgain,
     /// List again, in pages of half the size.
     ListInSmallerPages,
@@ -30,18 +29,18 @@ pub(super) struct Persistence {
 }
 
 impl Persistence {
-    /// Something came.
+    /// The watch gave an event: failures before it do not count.
     pub(super) fn went_well<K>(&mut self, event: &Event<K>) {
         match event {
             Event::Apply(_) | Event::Delete(_) | Event::InitApply(_) | Event::InitDone => {
-                self.refused_starts = 0
+                self.refused_starts = 0;
             }
             // A list is only asked for.
             Event::Init => {}
         }
     }
 
-    /// Decides.
+    /// What to do after this error of a watch.
     pub(super) fn after(&mut self, error: &Error) -> Next {
         match error {
             Error::InitialListFailed(kube::Error::Api(status)) => match status.code {

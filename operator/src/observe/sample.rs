@@ -16,7 +16,7 @@ use crate::runtime::read::within;
 
 /// Namespaces whose Services are read, spread over all by name.
 const NAMESPACES: usize = 12;
-/// Services of each.
+/// Services that are read of each namespace.
 const SERVICES: u32 = 2;
 /// Namespaces in one list.
 const PAGE: u32 = 500;

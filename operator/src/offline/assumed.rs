@@ -1,5 +1,5 @@
 //! What `render` assumes of a cluster that it does not read: two nodes, the newest Kubernetes, Prometheus's kinds,
-//! certificates that may be mounted, and the Service that is to be adopted. Decisions are made from it by the same functions as in a cluster.
+//! certificates that may be mounted, and the Service to adopt. Decisions are made from it by the same functions as in a cluster.
 
 use std::collections::BTreeMap;
 

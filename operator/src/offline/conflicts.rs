@@ -11,7 +11,7 @@ use crate::names;
 pub(super) struct Clash {
     /// The place of the ClusterDNS in the list.
     pub(super) at: usize,
-    /// Its field.
+    /// Path of the field, such as `spec.dns.domain`.
     pub(super) field: &'static str,
     /// What is wrong, and what to write.
     pub(super) message: String,

@@ -20,7 +20,7 @@ const MAX_NODES: u32 = 500;
 /// For everything; people wait for it.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// What a cluster says.
+/// What the nodes and kubelets of a cluster report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Said {
     /// The DNS servers that its kubelets give to pods.

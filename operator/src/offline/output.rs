@@ -13,9 +13,9 @@ const SARIF_SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 /// One thing to say about a file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Finding {
-    /// The file.
+    /// Path as it was given.
     pub file: String,
-    /// The line, from 1.
+    /// Line in the file, counted from 1.
     pub line: usize,
     /// `error` or `warning`.
     pub severity: &'static str,

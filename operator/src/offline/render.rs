@@ -58,7 +58,7 @@ pub fn render(
     Ok(outcome)
 }
 
-/// What is to be printed for each ClusterDNS of a file, or why nothing is.
+/// The text to print for each ClusterDNS of a file, or why nothing is.
 fn of_file(path: &Path, settings: &Settings) -> Vec<Result<String, (Severity, String)>> {
     let (name, text) = match text_of(path) {
         Ok(text) => text,

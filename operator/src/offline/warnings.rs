@@ -26,7 +26,7 @@ const WIDEST_V6: u8 = 16;
 /// One thing that is legal and unwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
-    /// Where.
+    /// Path of the field in the spec.
     pub field: String,
     /// One CamelCase word.
     pub reason: &'static str,

@@ -126,7 +126,7 @@ pub fn comparison(
     Comparison { canary_uid, revision, checks, is_postponed: false, unreachable }
 }
 
-/// Whom to ask.
+/// The canary and the stable pod that it is compared with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Pair {
     uid: String,

@@ -10,14 +10,14 @@ use crate::desired::Kind;
 /// Reasons of `Degraded` about which `rollout` has an Event of its own.
 const SAID_ELSEWHERE: [&str; 1] = ["CanaryFailed"];
 
-/// One Event.
+/// A change of status that is worth a Kubernetes Event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// A warning, rather than something normal.
     pub is_warning: bool,
     /// One CamelCase word.
     pub reason: String,
-    /// What happened.
+    /// What changed, for people.
     pub message: String,
 }
 

@@ -24,7 +24,7 @@ const MAX_NOTE: usize = 1_024;
 /// What was published and is remembered.
 const MAX_REMEMBERED: usize = 200;
 
-/// Writes Events.
+/// Writes Kubernetes Events, limited per text and per minute.
 pub struct Events {
     client: Client,
     reporter: Reporter,

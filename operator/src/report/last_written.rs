@@ -30,7 +30,7 @@ impl LastWritten {
         }
     }
 
-    /// It is gone.
+    /// This ClusterDNS was deleted: nothing is remembered of it.
     pub fn forget(&self, name: &str) {
         self.last.lock().expect("nothing panics while holding this lock").remove(name);
     }

@@ -30,7 +30,7 @@ pub const NAME: &str = "clusterdns-operator";
 pub const DURATION: Duration = Duration::from_secs(15);
 /// Without a renewal for so long we stop: 5 s before others may start, time for a write that is on its way.
 pub const RENEW_DEADLINE: Duration = Duration::from_secs(10);
-/// Between two attempts.
+/// Time between two attempts to take or renew the lease.
 pub const RETRY: Duration = Duration::from_secs(2);
 /// An attempt that takes longer has failed; two fit into the deadline.
 const ATTEMPT: Duration = Duration::from_secs(4);

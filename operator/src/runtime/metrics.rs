@@ -50,7 +50,7 @@ struct OfCondition {
     condition: String,
 }
 
-/// Everything that is counted.
+/// The metrics of the operator, see docs/metrics.md.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
@@ -131,7 +131,7 @@ impl Metrics {
         text
     }
 
-    /// A reconcile ended.
+    /// Counts a reconcile with its outcome, and how long it took.
     pub fn reconciled(&self, outcome: &'static str, took: Duration) {
         self.reconciles.get_or_create(&OutcomeLabel { outcome }).inc();
         self.durations.observe(took.as_secs_f64());
@@ -142,7 +142,7 @@ impl Metrics {
         self.writes.get_or_create(&Write { kind, outcome }).inc();
     }
 
-    /// A watch failed.
+    /// Counts a watch or list that failed.
     pub fn watch_failed(&self) {
         self.watch_failures.inc();
     }
@@ -191,7 +191,7 @@ impl Metrics {
         }
     }
 
-    /// A ClusterDNS is gone.
+    /// Removes the series of a ClusterDNS that was deleted.
     pub fn gone(&self, name: &str) {
         let mut shown = self.shown.lock().expect("nothing panics while holding this lock");
         shown.retain(|(shown_name, condition)| {

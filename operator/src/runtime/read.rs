@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::bail;
 use tokio::time::timeout;
 
-/// For one answer.
+/// Time for one answer of the API server.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The answer.

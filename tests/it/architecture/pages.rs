@@ -81,6 +81,33 @@ fn the_layout_is_the_tree() {
 }
 
 #[test]
+fn every_page_of_docs_is_in_the_index() {
+    let (files, index) = (files(), read("docs/README.md"));
+    for page in files.iter().filter_map(|path| path.strip_prefix("docs/")) {
+        let is_page = page.ends_with(".md") && !page.contains('/') && page != "README.md";
+        assert!(!is_page || index.contains(&format!("]({page})")), "docs/README.md: {page}");
+    }
+}
+
+#[test]
+fn every_source_that_a_page_names_exists() {
+    let files = files();
+    let is_source = |name: &&str| {
+        name.contains('/')
+            && [".rs", ".yaml", ".toml"].iter().any(|end| name.ends_with(end))
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || "._-/".contains(c))
+    };
+    for page in files.iter().filter(|path| path.ends_with(".md") && *path != "CHANGELOG.md") {
+        // A page may leave out the folders that its sentence names.
+        for name in quoted(&read(page)).into_iter().filter(is_source) {
+            let end = format!("/{name}");
+            let exists = files.iter().any(|path| path == name || path.ends_with(&end));
+            assert!(exists, "{page} names {name}, which is not there");
+        }
+    }
+}
+
+#[test]
 fn what_a_page_links_to_exists() {
     for page in files().iter().filter(|path| path.ends_with(".md")) {
         let folder = root().join(page).parent().unwrap().to_owned();

@@ -54,6 +54,22 @@ const MAY_BUILD: [&str; 3] = [
     "operator/src/fixtures.rs",
 ];
 
+/// Words of comments, messages and pages that readers of English as a second language read twice, and what says the same.
+const HARD_WORDS: [(&str, &str); 12] = [
+    ("told", "reported, known"),
+    ("nobody", "no client, no one"),
+    ("whoever", "who"),
+    ("anew", "again"),
+    ("thereof", "of it"),
+    ("lest", "so that not"),
+    ("goes on", "continues"),
+    ("go on", "continue"),
+    ("held up", "delayed"),
+    ("what lacks", "what is missing"),
+    ("is to be", "must be"),
+    ("are to be", "must be"),
+];
+
 /// The code of a line: what is before a comment.
 fn code(line: &str) -> &str {
     let comment =
@@ -242,4 +258,30 @@ fn names_of_tests_have_at_most_80_letters() {
     let long: Vec<String> =
         tests().into_iter().filter(|name| name.len() > LONGEST_TEST_NAME).collect();
     assert!(long.is_empty(), "{long:#?}");
+}
+
+#[test]
+fn comments_and_pages_are_in_plain_words() {
+    let is_text = |path: &String| {
+        let is_ours = !["tests/golden/", "charts/"].iter().any(|of| path.starts_with(of));
+        is_ours
+            && [".rs", ".md", ".yaml"].iter().any(|end| path.ends_with(end))
+            && path != "tests/it/architecture/sources.rs"
+    };
+    let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+    let mut found = Vec::new();
+    for path in files().into_iter().filter(is_text) {
+        for (number, line) in read(&path).lines().enumerate() {
+            let line = line.to_lowercase();
+            for (word, plain) in HARD_WORDS {
+                let stands_alone = |at: usize| {
+                    !line[..at].ends_with(is_part) && !line[at + word.len()..].starts_with(is_part)
+                };
+                if line.match_indices(word).any(|(at, _)| stands_alone(at)) {
+                    found.push(format!("{path}:{}: \"{word}\": write {plain}", number + 1));
+                }
+            }
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
 }

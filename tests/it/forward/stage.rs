@@ -91,7 +91,7 @@ impl Stage {
         reply
     }
 
-    /// Asks as a serving thread does: the cache, then the group. Octets of the reply, and whether an upstream is to be
+    /// Asks as a serving thread does: the cache, then the group. Octets of the reply, and whether an upstream must be
     /// asked besides.
     pub(super) async fn ask_cached(&self, waiting: &Waiting) -> Message {
         let upstreams = &self.published.upstreams;

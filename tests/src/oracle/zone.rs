@@ -144,7 +144,7 @@ impl Oracle {
             }
             ServiceKind::ClusterIp(_) | ServiceKind::ExternalName(_) => {}
         }
-        // Without a published endpoint a headless Service does not exist, nor a ClusterIP one that is to be hidden
+        // Without a published endpoint a headless Service does not exist, nor a ClusterIP one that must be hidden
         // then (RR15, RR18).
         let hidden = match service.kind {
             ServiceKind::Headless => self.endpoints(service).is_empty(),

@@ -6,7 +6,7 @@ use ipnet::IpNet;
 
 use crate::check::violations::{Reason, Violations, shown};
 
-/// Addresses, those that are.
+/// The texts that are IP addresses; each other one becomes a violation.
 pub(super) fn addresses<'a>(
     texts: impl IntoIterator<Item = &'a String>,
     field: &str,
@@ -41,7 +41,7 @@ pub(super) fn address(text: &str, field: &str, violations: &mut Violations) -> O
     }
 }
 
-/// Ranges, those that are.
+/// The texts that are address ranges; each other one becomes a violation.
 pub(super) fn ranges(
     texts: Option<&[String]>,
     field: &str,

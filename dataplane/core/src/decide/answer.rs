@@ -22,7 +22,7 @@ const VERSION_TTL_S: u32 = 28_800;
 const SPECIFICATION_VERSION: &[u8] = b"1.1.0";
 /// `HINFO "RFC8482" ""`.
 const ANY_RDATA: &[u8] = b"\x07RFC8482\x00";
-/// `localhost.`
+/// `localhost.` in wire form.
 const LOCALHOST: &[u8] = b"\x09localhost\x00";
 
 /// What an answer is written from.

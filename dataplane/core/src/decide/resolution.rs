@@ -47,7 +47,7 @@ pub struct Surroundings<'a> {
 #[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A group is to be asked; its reply goes into [`Resolution::answered`].
+    /// A group must be asked; its reply goes into [`Resolution::answered`].
     Ask {
         /// As in [`Forward::group`](crate::Forward::group).
         group: usize,
@@ -58,7 +58,7 @@ pub enum Step {
     Done,
     /// The chain cannot be resolved: SERVFAIL with this Extended DNS Error.
     Failed {
-        /// Its code.
+        /// Extended DNS Error code (RFC 8914).
         ede: u16,
         /// What a person reads.
         text: &'static str,

@@ -446,7 +446,10 @@ fn head<'r>(
     };
     let nsid = (settings.nsid && edns.is_some_and(|edns| edns.nsid))
         .then_some(identity.pod_name.as_bytes());
-    // The name is uncompressed and follows the header (N4).
+    #[allow(
+        clippy::indexing_slicing,
+        reason = "the name was read there: uncompressed, behind the header (N4)"
+    )]
     let name = &query.packet[HEADER..HEADER + question.name.wire().len()];
     ReplyHead { form, question: name, nsid, cnames }
 }

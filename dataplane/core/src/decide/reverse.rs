@@ -1,5 +1,10 @@
 //! Reverse names: who may claim an address, and the PTRs it has (docs/dns.md §3.7).
 
+#![allow(
+    clippy::indexing_slicing,
+    reason = "places that a search found, in lists that do not change meanwhile"
+)]
+
 use core::cmp::Ordering;
 
 use crate::object::Resource;

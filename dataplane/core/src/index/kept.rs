@@ -1,5 +1,5 @@
 //! Objects by key, in numbered places: found by a hash, so that finding one of 100,000 costs what
-//! finding one of a hundred does, and walked by number, so that a walk can stop and go on.
+//! finding one of a hundred does, and walked by number, so that a walk can stop and continue.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -74,7 +74,7 @@ impl Ports {
     }
 }
 
-/// The number of a list is no part of what it says.
+/// Lists are equal if their ports are, whatever their numbers.
 impl PartialEq for Ports {
     fn eq(&self, other: &Ports) -> bool {
         self.all == other.all && self.is_cut == other.is_cut

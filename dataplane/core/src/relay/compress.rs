@@ -16,7 +16,7 @@ pub(super) struct Known<'n> {
     of_question: usize,
 }
 
-/// How names are compared when one is to be replaced by a pointer.
+/// How names are compared when one is replaced by a pointer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Case {
     /// Letter case does not matter: owner names.
@@ -46,7 +46,7 @@ impl<'n> Known<'n> {
         self.count = count;
     }
 
-    /// How a name at `at` is to be written: so many of its octets, then a pointer (or nothing when
+    /// How to write a name at `at`: so many of its octets, then a pointer (or nothing when
     /// the octets end with the root label). What is written becomes known.
     pub(super) fn place(&mut self, name: &'n [u8], at: usize, case: Case) -> (usize, Option<u16>) {
         debug_assert!(!name.is_empty() && name.len() <= MAX_NAME);

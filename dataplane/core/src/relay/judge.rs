@@ -14,7 +14,7 @@ use crate::wire::name::MAX_NAME;
 pub enum Verdict {
     /// The answer (FW20): relay it.
     Good(Relayed),
-    /// Not the reply we wait for: count it and go on waiting (FW13).
+    /// Not the reply we wait for: count it and keep waiting (FW13).
     Discard(Discard),
     /// A reply that ends this attempt without an answer (FW21, FW26, FW41).
     Failed(RelayError),

@@ -5,19 +5,12 @@ use alloc::vec::Vec;
 
 use super::read;
 
-/// NS.
 pub(super) const NS: u16 = 2;
-/// CNAME.
 pub(super) const CNAME: u16 = 5;
-/// SOA.
 pub(super) const SOA: u16 = 6;
-/// DNAME.
 pub(super) const DNAME: u16 = 39;
-/// RRSIG.
 pub(super) const RRSIG: u16 = 46;
-/// NSEC.
 pub(super) const NSEC: u16 = 47;
-/// NSEC3.
 pub(super) const NSEC3: u16 = 50;
 
 /// The shape of RDATA with names in it.
@@ -27,7 +20,7 @@ pub(super) struct Layout {
     before: usize,
     /// Character-strings before the names.
     strings: usize,
-    /// Names.
+    /// Domain names after the strings.
     names: usize,
     /// Octets after the names; `None` is any number.
     after: Option<usize>,

@@ -31,7 +31,6 @@ const CHECKING_DISABLED: u8 = 8;
 const BLOCKED: u8 = 16;
 /// SERVFAIL, of what stands for a failed lookup.
 const SERVFAIL: u8 = 2;
-/// NXDOMAIN.
 const NXDOMAIN: u8 = 3;
 
 /// The part of an upstream's reply that may be relayed: in order, TTLs capped. One immutable allocation, shared when
@@ -60,7 +59,7 @@ pub(super) struct Counts {
     pub(super) chain: usize,
     /// The RRset at the end of the chain; for ANY all of them.
     pub(super) rrset: usize,
-    /// Its signatures.
+    /// RRSIG records that cover the RRset.
     pub(super) signatures: usize,
     /// SOA of a negative reply; with DO signatures and denials of existence.
     pub(super) authority: usize,
@@ -156,14 +155,14 @@ impl Relayed {
         self.u32_at(LIFETIME_AT)
     }
 
-    /// The name at the end of a chain that has neither data nor an SOA there: the target is to be resolved by itself
+    /// The name at the end of a chain that has neither data nor an SOA there: the target must be resolved by itself
     /// (FW42).
     pub fn unresolved_target(&self) -> Option<Name> {
         let at = self.target_at()?;
         Name::from_wire(&self.octets[self.base() + at - HEADER..])
     }
 
-    /// Whether the name at the end of its chain is to be resolved by itself (FW42).
+    /// Whether the name at the end of its chain must be resolved by itself (FW42).
     pub fn is_partial(&self) -> bool {
         self.target_at().is_some()
     }

@@ -17,7 +17,7 @@ pub(super) struct Selected {
     pub(super) chain: Vec<Kept>,
     /// The RRset at the end of the chain; for ANY all of them.
     pub(super) rrset: Vec<Kept>,
-    /// Its signatures.
+    /// RRSIG records that cover the RRset.
     pub(super) signatures: Vec<Kept>,
     /// SOA of a negative reply; with DO signatures and denials of existence.
     pub(super) authority: Vec<Kept>,

@@ -52,7 +52,6 @@ pub(crate) mod rtype {
     pub(crate) const ANY: u16 = 255;
 }
 
-/// Class IN.
 pub(crate) const CLASS_IN: u16 = 1;
 /// Class CH (CHAOS).
 pub(crate) const CLASS_CH: u16 = 3;

@@ -265,7 +265,7 @@ impl<'b, 'q> Reply<'b, 'q> {
         written
     }
 
-    /// A CHAOS answer.
+    /// Adds a TXT record of class CH, owned by the question's name.
     pub(crate) fn chaos_answer(&mut self, rdata: Rdata<'_>) -> Result<(), Full> {
         let written = self.record(Section::Answer, Owner::Question, rtype::TXT, CLASS_CH, 0, rdata);
         self.truncated = written.is_err();

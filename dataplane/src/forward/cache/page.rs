@@ -8,11 +8,11 @@ use super::{Cache, SHARDS, lock};
 /// Entries of one page.
 pub(super) const MAX_ENTRIES: usize = 256;
 
-/// Some entries, and where to go on.
+/// Some entries, and where the next page begins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Page {
-    /// Entries in all.
+    /// Entries of the cache, also those on other pages.
     pub total_entries: usize,
     /// What all of them take, in octets.
     pub total_octets: usize,
@@ -23,7 +23,7 @@ pub struct Page {
     pub next: Option<usize>,
 }
 
-/// One entry.
+/// A kept reply, as `/cache` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Entry {

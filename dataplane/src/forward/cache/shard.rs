@@ -163,7 +163,7 @@ impl Shard {
         &self.denials
     }
 
-    /// At most `most` entries from slot `from` on, and the slot to go on at.
+    /// At most `most` entries from slot `from` on, and the slot at which the next page begins.
     pub(super) fn some(
         &self,
         from: usize,

@@ -76,7 +76,7 @@ fn a55_servers_are_listed_once_default_group_first() {
     assert_eq!(sent(&next), [sent_before, 0]);
     upstreams.servers()[0].sent.store(3, Ordering::Relaxed);
     let last = next.next(&config, Path::new(""));
-    assert_eq!(sent(&last), [3, 0, sent_before, 0], "those that come back go on");
+    assert_eq!(sent(&last), [3, 0, sent_before, 0], "those that come back keep their counts");
     assert_ne!(last.route(0), upstreams.route(0), "a group that was gone is another route");
 }
 

@@ -67,7 +67,7 @@ enum Event {
     /// What was written has left us: a session of TLS keeps some of it.
     Flushed,
     Reply(Vec<u8>),
-    /// What was held back may go on.
+    /// Work that waited may continue.
     Resumed,
     /// A lookup ended without a reply: a defect of ours.
     NoReply,

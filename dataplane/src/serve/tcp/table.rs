@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use super::super::counters::{CloseReason, ServeCounters};
 use super::super::{Deadlines, Limits};
 
-/// All connections.
+/// Open connections in all and per client, and which one is evicted at a limit.
 pub(super) struct ConnectionTable {
     /// By number, so the newest is last.
     entries: RefCell<BTreeMap<u64, Rc<Entry>>>,
@@ -86,7 +86,7 @@ enum Limit {
     Sessions,
 }
 
-/// Connections evicted in one step when a lower limit is set: the others go on in between.
+/// Connections evicted in one step when a lower limit is set: the others are served in between.
 const EVICTIONS_AT_ONCE: usize = 256;
 
 impl ConnectionTable {
@@ -253,7 +253,7 @@ impl ConnectionTable {
         }
     }
 
-    /// Lets those go on that were not read while the buffers were full.
+    /// Reads the connections again that were not read while the buffers were full.
     fn resume(&self) {
         for entry in self.entries.borrow().values() {
             if entry.paused.replace(false) {

@@ -33,7 +33,7 @@ impl ApiClient {
         Ok(ApiClient { credentials, client, doubted: Notify::new() })
     }
 
-    /// For one request. Connections of earlier clients go on until they end.
+    /// For one request. Connections of earlier clients stay open until they end.
     pub(super) fn client(&self) -> Client {
         self.client.borrow().clone()
     }
@@ -50,7 +50,7 @@ pub(super) async fn renew(client: Rc<ApiClient>) {
         client.doubted.notified().await;
         let credentials = client.credentials.clone();
         let runtime = tokio::runtime::Handle::current();
-        // Off this thread: it may start a program, and events of other streams go on meanwhile.
+        // Off this thread: it may start a program, and events of other streams are read meanwhile.
         let connecting =
             tokio::task::spawn_blocking(move || runtime.block_on(connect(&credentials)));
         match connecting.await {

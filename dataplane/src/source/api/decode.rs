@@ -36,7 +36,6 @@ pub(super) struct Line<'a> {
 /// What every object has.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Named {
-    /// Metadata.
     #[serde(default)]
     pub(super) metadata: slim::Metadata,
 }

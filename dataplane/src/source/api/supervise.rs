@@ -43,7 +43,7 @@ pub(super) enum Failure {
 /// What the stream was doing when it failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum During {
-    /// A list.
+    /// A list of objects, page by page.
     List,
     /// A watch that was not accepted yet.
     Start,

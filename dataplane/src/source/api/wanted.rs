@@ -19,9 +19,9 @@ pub enum Wanted {
     File(PathBuf),
     /// The ConfigMap that an operator writes.
     ConfigMap {
-        /// Its namespace.
+        /// `metadata.namespace` of the object.
         namespace: String,
-        /// Its name.
+        /// `metadata.name` of the object.
         name: String,
         /// A mounted copy, for a start without the API server.
         mounted: Option<PathBuf>,

@@ -84,7 +84,7 @@ impl Folder {
         self.files.retain(|name, _| {
             let is_there =
                 listing.files.binary_search_by(|found| found.name.as_str().cmp(name)).is_ok();
-            // Of what could not be looked at, nothing is known to be gone.
+            // A file or folder that could not be read may still be there.
             is_there
                 || listing.unreadable.iter().any(|(unread, _)| name.starts_with(unread.as_str()))
         });

@@ -198,7 +198,7 @@ fn endpoint_of_address(
     })
 }
 
-/// A Namespace.
+/// What DNS reads of a Namespace: its name and its labels.
 pub fn namespace(from: &slim::Namespace) -> Namespace {
     Namespace {
         name: from.metadata.name.as_str().into(),

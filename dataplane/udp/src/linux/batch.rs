@@ -193,7 +193,7 @@ impl Batch {
                     next += taken;
                 }
                 _ if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
-                // The error is that of the first: give it up and go on with the others.
+                // The error is that of the first: give it up and continue with the others.
                 _ => {
                     result.failed += 1;
                     next += 1;

@@ -56,7 +56,7 @@ fn nothing_to_adopt(dns: &ClusterDNS) -> Refusal {
     Refusal::new("ServiceGone", "spec.service.adopt", message)
 }
 
-/// What is to be remembered of the Service: part of rollout.json.
+/// The state of the Service to remember: part of rollout.json.
 pub fn last_seen(dns: &ClusterDNS, observed: &Observed) -> LastService {
     let before = config_map::state(observed).service;
     let adopt = dns.spec.service.clone().unwrap_or_default().adopt;

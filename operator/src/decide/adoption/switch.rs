@@ -17,7 +17,7 @@ use crate::observe::observed::Observed;
 
 /// After the first reset; doubled after each further one.
 const FIRST_WAIT: Duration = Duration::from_secs(60);
-/// At most this long.
+/// Longest wait between two switches of the selector.
 const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
 /// After the last reset, when our key stayed for so long, the next one counts as a first.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(4 * 3_600);
@@ -40,7 +40,7 @@ pub(super) fn patch(
     is_due.then(|| super::patch(service, true))
 }
 
-/// What is to be remembered, given what was decided: part of rollout.json.
+/// The state to remember after this decision: part of rollout.json.
 pub fn remember(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Switch {
     let before = config_map::state(observed).switch;
     let adopt = dns.spec.service.clone().unwrap_or_default().adopt;

@@ -12,7 +12,7 @@ use crate::text::shortened;
 
 /// After the first failure; doubled after each further one.
 const FIRST_WAIT: Duration = Duration::from_secs(5 * 60);
-/// At most this long.
+/// Longest wait between two trials of a revision.
 const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
 /// Octets of the annotation that are remembered and compared.
 const MAX_ANNOTATION: usize = 128;
@@ -64,7 +64,7 @@ pub(super) fn remembered(state: &RolloutState) -> RolloutState {
     }
 }
 
-/// What is to be remembered of one more failure.
+/// The state to remember after one more failure.
 pub(super) fn failed(
     dns: &ClusterDNS,
     before: &RolloutState,

@@ -88,6 +88,6 @@ pub(super) fn no_pod_answers(observed: &Observed) -> Option<String> {
         .map(|answer| answer.reported.as_ref())
         .collect();
     let first = answers.first()?.as_ref().err()?;
-    let is_nobody = answers.iter().all(Result::is_err);
-    is_nobody.then(|| format!("none of {} ready pods says what it runs: {first}", answers.len()))
+    let is_silent = answers.iter().all(Result::is_err);
+    is_silent.then(|| format!("none of {} ready pods says what it runs: {first}", answers.len()))
 }

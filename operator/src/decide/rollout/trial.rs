@@ -42,7 +42,7 @@ enum Verdict {
     Watched(SignedDuration),
     /// It answered as well as the others for all its time.
     Passed,
-    /// It answered worse.
+    /// The canary answered worse than a stable pod, in two rounds: how.
     Failed(String),
     /// Its pod is gone, was restarted, or could not be judged.
     Lost(&'static str),
@@ -168,7 +168,7 @@ impl<'a> Trial<'a> {
         })
     }
 
-    /// Every pod gets it.
+    /// The trial succeeded: every pod gets the document.
     fn pass(self, canary: &CanaryPod, warning: String) -> RolloutPlan {
         let mut why = format!("pod {} answered with it as well as the others", canary.name);
         let mut warned_at = String::new();

@@ -8,7 +8,7 @@ use hickory_proto::rr::{Name, RecordType};
 /// One thing that is asked, by one or more questions, and what a right reply is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// For people.
+    /// What is asked, for people.
     pub what: String,
     /// Names and types; more than one only for servers.
     pub asked: Vec<(Name, RecordType)>,

@@ -29,7 +29,7 @@ const DOWN_S: u64 = 60;
 /// Characters of what a pod says should be done about an upstream.
 const MAX_REMEDY: usize = 200;
 
-/// Asks.
+/// The HTTP client that asks pods for `/config`.
 #[derive(Debug)]
 pub(super) struct Asker {
     client: Client<HttpConnector, Empty<Bytes>>,

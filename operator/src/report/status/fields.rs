@@ -43,7 +43,7 @@ pub(super) fn replicas(desired: u32, stable: &str, observed: &Observed) -> Repli
     }
 }
 
-/// How many there are.
+/// The number of items, as status fields hold it.
 pub(super) fn count<T>(all: impl Iterator<Item = T>) -> u32 {
     u32::try_from(all.count()).unwrap_or(u32::MAX)
 }

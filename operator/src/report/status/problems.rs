@@ -18,7 +18,7 @@ use crate::observe::observed::{Certificate, Observed, Reported};
 use crate::observe::pods;
 use crate::runtime::resources;
 
-/// All of it.
+/// Everything that is wrong now, the most urgent first.
 pub(super) fn problems(
     dns: &ClusterDNS,
     plan: &Plan,

@@ -34,14 +34,14 @@ pub enum Move {
         /// To be written.
         transitions: i32,
     },
-    /// It is ours.
+    /// The lease is ours: renew it.
     Renew {
         /// The version that was read.
         version: String,
         /// To be written.
         transitions: i32,
     },
-    /// Another holds it.
+    /// Another process holds the lease: try again later.
     Wait,
 }
 

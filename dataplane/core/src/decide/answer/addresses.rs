@@ -1,5 +1,7 @@
 //! A and AAAA of every kind of node: as answers, and as additional data of other records.
 
+#![allow(clippy::indexing_slicing, reason = "a name in wire form has at least its root octet")]
+
 use crate::decide::answer::{Answer, LOCALHOST_TTL_S};
 use crate::decide::schema::Node;
 use crate::object::Resource;

@@ -1,6 +1,8 @@
 //! SRV records (docs/dns.md §3.4): of Services, of their endpoints, and of extra records, with the
 //! addresses of their targets as additional data.
 
+#![allow(clippy::indexing_slicing, reason = "the start of a rotation is drawn below the length")]
+
 use crate::decide::answer::Answer;
 use crate::decide::route::{Route, route};
 use crate::decide::schema::Node;

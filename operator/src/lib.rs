@@ -6,8 +6,6 @@
 
 // `missing_panics_doc` stays off: what can panic here are locks after a panic elsewhere, and each `expect` says so.
 #![warn(clippy::missing_errors_doc, clippy::unused_async)]
-#![cfg_attr(not(test), warn(clippy::semicolon_if_nothing_returned))]
-#![warn(clippy::redundant_closure_for_method_calls)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::unchecked_time_subtraction))]
 
 pub mod args;

@@ -3,6 +3,7 @@
 
 pub mod observed;
 pub mod budget;
+pub mod stubs;
 pub mod caches;
 pub mod relist;
 mod cluster_size;
@@ -37,7 +38,7 @@ use crate::observe::observed::{Child, DnsService, Observed, Sample};
 use crate::probe::compare::{self, Look};
 use crate::runtime::read::within;
 use crate::runtime::resources;
-use budget::is_stub;
+use stubs::is_stub;
 
 /// EndpointSlices of one Service that are read where a watch does not keep them: 2,000 endpoints as controllers write them.
 const MAX_SLICES: u32 = 20;
@@ -288,7 +289,7 @@ mod tests {
     fn k23_what_a_full_cache_does_not_hold_is_read_before_it_counts_as_missing() {
         let object: DynamicObject = from(json!({"metadata": {"name": "clusterdns-default"}}));
         let mut stub = object.clone();
-        budget::stub_with_spec(&mut stub);
+        stubs::stub_with_spec(&mut stub);
         assert!(is_known(Some(&object), false) && is_known(Some(&object), true));
         assert!(!is_known(Some(&stub), false));
         assert!(is_known(None, false), "the watch has everything: it does not exist");

@@ -170,7 +170,7 @@ impl Connections {
             return self.place_on_latest(&query).ok_or_else(Failure::full);
         }
         // A task of its own: a lookup that another server answers meanwhile does not end the handshake, or a server
-        // that is slower than others would never have a connection. How it ends is known there, whoever still asks.
+        // that is slower than others would never have a connection. The task counts how it ends, also when no query waits.
         let shared = Arc::clone(&self.shared);
         let task = tokio::spawn(async move {
             let opened = timeout(HANDSHAKE, opening).await.unwrap_or_else(|_| Err(Failure::slow()));

@@ -4,16 +4,9 @@
 //! and Nodes, are never refused: to miss one of them is to decide wrongly.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Resource;
-use kube::core::DynamicObject;
-use serde::Serialize;
-use serde_json::{Value, json};
-
-use crate::names;
 
 /// Octets of all objects that are kept, as JSON. In memory that is up to four times as much, and the container has 256 MiB.
 pub(super) const MOST: usize = 48 << 20;
@@ -24,10 +17,6 @@ const STUB: usize = 512;
 const FOR_STUBS: usize = 8 << 20;
 /// Names of objects that are not kept whole, for people: so many in each watched namespace, so that a full one hides no other.
 const MAX_NAMED: usize = 100;
-/// On a stub: it is no whole object.
-const MARK: &str = "clusterdns.dev/not-kept";
-/// Labels that a stub keeps.
-const LABELS: [&str; 3] = [names::INSTANCE, "kubernetes.io/service-name", "pod-template-hash"];
 
 /// What becomes of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -332,72 +321,6 @@ impl Drop for Share {
 fn key(metadata: &ObjectMeta) -> (String, String) {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     (text(&metadata.namespace), text(&metadata.name))
-}
-
-/// Octets of an object as JSON.
-pub(super) fn octets(object: &impl Serialize) -> usize {
-    struct Counter(usize);
-    impl Write for Counter {
-        fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
-            self.0 += octets.len();
-            Ok(octets.len())
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-    let mut counter = Counter(0);
-    serde_json::to_writer(&mut counter, object).expect("an object of the API is JSON");
-    counter.0
-}
-
-/// Leaves as much of an object as says that it exists, and whose it is.
-pub(super) fn stub<K: Resource + Default>(object: &mut K) {
-    let mut metadata = std::mem::take(object.meta_mut());
-    slim(&mut metadata);
-    *object = K::default();
-    *object.meta_mut() = metadata;
-}
-
-/// The same of a Service, with what says whether it serves DNS, to whom it leads, and which addresses it has.
-pub(super) fn stub_of_service(object: &mut DynamicObject) {
-    slim(&mut object.metadata);
-    let mut spec = spec(object);
-    if let Some(spec) = spec.as_object_mut() {
-        let is_read = ["selector", "clusterIP", "clusterIPs", "ports"];
-        spec.retain(|field, _| is_read.contains(&field.as_str()));
-    }
-    for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
-        *port = json!({"port": port.get("port")});
-    }
-    object.data = json!({"spec": spec});
-}
-
-/// The same of an object of any kind, with its whole spec: of a PodDisruptionBudget, which pods it selects.
-pub(super) fn stub_with_spec(object: &mut DynamicObject) {
-    slim(&mut object.metadata);
-    object.data = json!({"spec": spec(object)});
-}
-
-fn spec(object: &mut DynamicObject) -> Value {
-    object.data.get_mut("spec").map(Value::take).unwrap_or_default()
-}
-
-/// Is only a part of the object kept?
-pub fn is_stub(object: &impl Resource) -> bool {
-    object.meta().annotations.as_ref().is_some_and(|all| all.contains_key(MARK))
-}
-
-fn slim(metadata: &mut ObjectMeta) {
-    let labels = metadata.labels.get_or_insert_default();
-    labels.retain(|key, _| LABELS.contains(&key.as_str()));
-    let annotations = metadata.annotations.get_or_insert_default();
-    annotations.retain(|key, _| key == names::ADOPTED_BY);
-    annotations.insert(MARK.to_owned(), "true".to_owned());
-    let owners = metadata.owner_references.get_or_insert_default();
-    owners.retain(|owner| owner.kind == "ClusterDNS");
-    owners.truncate(1);
-    (metadata.managed_fields, metadata.finalizers) = (None, None);
 }
 
 #[cfg(test)]

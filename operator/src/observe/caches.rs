@@ -23,9 +23,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::budget::{self, Budget, Share};
+use super::budget::{Budget, Share};
 use super::cluster_size::SlimNode;
 use super::follow::{Followed, follow};
+use super::stubs;
 use crate::controller::triggers::{self, Triggers};
 use crate::desired::Kind;
 use crate::names;
@@ -143,7 +144,7 @@ impl Caches {
             has_our_label(slice) || !triggers::of_slice(all, slice).is_empty()
         };
         let slices = Followed {
-            stub: Some(budget::stub),
+            stub: Some(stubs::stub),
             is_needed: is_ours,
             ..labelled_with(slices, triggers::SERVICE_NAME)
         };
@@ -185,8 +186,8 @@ impl Caches {
         // A ConfigMap of others is read when a ClusterDNS names it, and by no other decision.
         let stub: Option<fn(&mut DynamicObject)> = match kind {
             Kind::ConfigMap => None,
-            Kind::Service => Some(budget::stub_of_service),
-            _ => Some(budget::stub_with_spec),
+            Kind::Service => Some(stubs::stub_of_service),
+            _ => Some(stubs::stub_with_spec),
         };
         let is_needed = |_: &[Arc<ClusterDNS>], object: &DynamicObject| has_our_label(object);
         let followed = Followed { api, config, slim, stub, is_needed };
@@ -313,7 +314,7 @@ impl Caches {
             |slice: &EndpointSlice| triggers::label(slice.meta(), triggers::SERVICE_NAME) == label;
         let found = sorted(store.state_filter(is_its));
         let is_incomplete = self.budget.is_incomplete(&EndpointSlice::plural(&()), namespace);
-        (!is_incomplete && !found.iter().any(budget::is_stub)).then_some(found)
+        (!is_incomplete && !found.iter().any(stubs::is_stub)).then_some(found)
     }
 
     /// How big the cluster is.

@@ -17,9 +17,10 @@ use kube::runtime::{WatchStreamExt, watcher};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::budget::{Share, Verdict, octets};
+use super::budget::{Share, Verdict};
 use super::pages::{Pages, Waits};
 use super::relist::{Next, Persistence};
+use super::stubs::octets;
 use crate::runtime::metrics::Metrics;
 
 /// What is followed, and how much of it is kept.

@@ -1,7 +1,11 @@
 //! Stores that others fill, and what stays kept.
 
+use kube::core::DynamicObject;
+use serde_json::json;
+
 use super::*;
 use crate::fixtures::from;
+use crate::observe::stubs::{is_stub, octets, stub_of_service, stub_with_spec};
 
 const MIB: usize = 1 << 20;
 

@@ -1,0 +1,82 @@
+//! Stubs: what the caches keep of an object for which the budget has no room, and how large an object is.
+
+use std::io::{self, Write};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use kube::core::DynamicObject;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::names;
+
+/// On a stub: it is no whole object.
+const MARK: &str = "clusterdns.dev/not-kept";
+/// Labels that a stub keeps.
+const LABELS: [&str; 3] = [names::INSTANCE, "kubernetes.io/service-name", "pod-template-hash"];
+
+/// Octets of an object as JSON.
+pub(super) fn octets(object: &impl Serialize) -> usize {
+    struct Counter(usize);
+    impl Write for Counter {
+        fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+            self.0 += octets.len();
+            Ok(octets.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut counter = Counter(0);
+    serde_json::to_writer(&mut counter, object).expect("an object of the API is JSON");
+    counter.0
+}
+
+/// Leaves as much of an object as says that it exists, and whose it is.
+pub(super) fn stub<K: Resource + Default>(object: &mut K) {
+    let mut metadata = std::mem::take(object.meta_mut());
+    slim(&mut metadata);
+    *object = K::default();
+    *object.meta_mut() = metadata;
+}
+
+/// The same of a Service, with what says whether it serves DNS, to whom it leads, and which addresses it has.
+pub(super) fn stub_of_service(object: &mut DynamicObject) {
+    slim(&mut object.metadata);
+    let mut spec = spec(object);
+    if let Some(spec) = spec.as_object_mut() {
+        let is_read = ["selector", "clusterIP", "clusterIPs", "ports"];
+        spec.retain(|field, _| is_read.contains(&field.as_str()));
+    }
+    for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
+        *port = json!({"port": port.get("port")});
+    }
+    object.data = json!({"spec": spec});
+}
+
+/// The same of an object of any kind, with its whole spec: of a PodDisruptionBudget, which pods it selects.
+pub(super) fn stub_with_spec(object: &mut DynamicObject) {
+    slim(&mut object.metadata);
+    object.data = json!({"spec": spec(object)});
+}
+
+fn spec(object: &mut DynamicObject) -> Value {
+    object.data.get_mut("spec").map(Value::take).unwrap_or_default()
+}
+
+/// Is only a part of the object kept?
+pub fn is_stub(object: &impl Resource) -> bool {
+    object.meta().annotations.as_ref().is_some_and(|all| all.contains_key(MARK))
+}
+
+fn slim(metadata: &mut ObjectMeta) {
+    let labels = metadata.labels.get_or_insert_default();
+    labels.retain(|key, _| LABELS.contains(&key.as_str()));
+    let annotations = metadata.annotations.get_or_insert_default();
+    annotations.retain(|key, _| key == names::ADOPTED_BY);
+    annotations.insert(MARK.to_owned(), "true".to_owned());
+    let owners = metadata.owner_references.get_or_insert_default();
+    owners.retain(|owner| owner.kind == "ClusterDNS");
+    owners.truncate(1);
+    (metadata.managed_fields, metadata.finalizers) = (None, None);
+}

@@ -115,7 +115,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let signal = runtime.block_on(until_asked(&serving, configs, listeners, &mut signals));
     following.write_last_snapshot();
     runtime.block_on(drain::drain(serving, &health, signals, signal, period));
-    taps.flush(FLUSH_WITHIN);
+    taps.finish(FLUSH_WITHIN);
     drop(following);
     Ok(())
 }

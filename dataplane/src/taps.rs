@@ -148,9 +148,9 @@ impl Taps {
         &self.dnstap
     }
 
-    /// Waits, within bounds, until what was shown is written: for the end of the process.
-    pub fn flush(&self, within: Duration) {
+    /// Waits, within bounds, until what was shown is written, and ends the stream of dnstap: for the end of the process.
+    pub fn finish(&self, within: Duration) {
         self.query_log.flush(within);
-        self.dnstap.flush(within);
+        self.dnstap.finish(within);
     }
 }

@@ -73,8 +73,8 @@ pub use object::{
 pub use records::{DataSource, Records};
 pub use relay::cache::{Age, CacheAction, CacheRules, cache_action, lifetime_s};
 pub use relay::{
-    Cnames, Discard, Freshness, LookupKey, OwnedHead, QueryForm, RelayError, Relayed, ReplyForm,
-    ReplyHead, TtlCaps, UpstreamQuery, Verdict, write_chain,
+    Cnames, Discard, ErrorCodes, Freshness, LookupKey, OwnedHead, QueryForm, RelayError, Relayed,
+    ReplyForm, ReplyHead, TtlCaps, UpstreamQuery, Verdict, write_chain,
 };
 pub use settings::{
     EndpointNames, Exposure, ExtraData, ExtraRecord, PodRecords, Requirement, Selector,

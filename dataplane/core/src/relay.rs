@@ -11,6 +11,7 @@ mod key;
 mod query;
 
 // What came back: read, judged, and what of it may be relayed.
+mod errors;
 mod judge;
 mod rdata;
 mod read;
@@ -32,6 +33,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 
+pub use errors::ErrorCodes;
 pub use head::{Cnames, OwnedHead, ReplyForm, ReplyHead};
 pub use judge::Verdict;
 pub use key::LookupKey;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dataplane_core::{Forward, Freshness, LookupKey, OwnedHead, Relayed};
+use dataplane_core::{ErrorCodes, Forward, Freshness, LookupKey, OwnedHead, Relayed};
 use tokio::time::timeout;
 
 use super::cache::{Found, Limits};
@@ -76,7 +76,7 @@ impl Resolved {
             End::One(Ok((relayed, freshness))) => {
                 relayed.write(&head.borrow(), *freshness, random(), buffer)
             }
-            End::One(Err(why)) => head.borrow().fail(why.ede(), why.text(), buffer),
+            End::One(Err(why)) => why.write(&head.borrow(), buffer),
             End::Chain(chain) => chain.write(head, buffer),
         }
     }
@@ -137,7 +137,9 @@ impl Forwarder {
             .map(|route| self.cache.find(route, key, now_ms, recoveries, upstreams.cache()));
         match found {
             Some(Found::Failed { was_silent: true }) => Err(Unresolved::Silence),
-            Some(Found::Failed { was_silent: false }) => Err(Unresolved::Errors),
+            Some(Found::Failed { was_silent: false }) => {
+                Err(Unresolved::Errors(ErrorCodes::default()))
+            }
             Some(Found::Reply { relayed, freshness: Freshness::Stale, refresh: true }) => {
                 self.refreshed(upstreams, group, key, relayed, client).await
             }
@@ -180,7 +182,7 @@ impl Forwarder {
         let now_ms = self.clock.now_ms();
         match ended {
             Ok(relayed) => self.cache.keep(route, relayed, now_ms, limits),
-            Err(why @ (Unresolved::Silence | Unresolved::Errors)) => {
+            Err(why @ (Unresolved::Silence | Unresolved::Errors(_))) => {
                 let was_silent = *why == Unresolved::Silence;
                 self.cache.note_failure(route, key, was_silent, (now_ms, recoveries), limits);
             }

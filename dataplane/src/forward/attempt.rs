@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use dataplane_core::{Discard, LookupKey, QueryForm, RelayError, Relayed, TtlCaps, Verdict};
+use dataplane_core::{
+    Discard, ErrorCodes, LookupKey, QueryForm, RelayError, Relayed, TtlCaps, Verdict,
+};
 
 use super::connections;
 use super::plan::Transport;
@@ -29,8 +31,8 @@ pub(super) struct Question<'a> {
 pub(super) enum AttemptResult {
     /// The answer (FW20).
     Good(Relayed),
-    /// A valid reply that is no answer (FW21, FW26).
-    Error(RelayError),
+    /// A valid reply that is no answer (FW21, FW26), and the Extended DNS Errors in it.
+    Error(RelayError, ErrorCodes),
     /// What came is not to be believed (FW13, FW14).
     Distrusted,
     /// An ICMP error, a connection refused or broken off, a socket that the system did not give.
@@ -81,7 +83,7 @@ async fn over_udp(question: Question<'_>, server: &Arc<Server>, form: QueryForm)
             }
             Verdict::Failed(error) => {
                 shown.came(&datagram);
-                return AttemptResult::Error(error);
+                return AttemptResult::Error(error, ErrorCodes::of(&datagram));
             }
             Verdict::Discard(reason) => {
                 server.common.discard(reason);
@@ -108,7 +110,7 @@ async fn over_connection(
     shown.came(&reply.octets);
     match key.judge_as(reply.id, form, &reply.octets, question.caps, reply.age_s) {
         Verdict::Good(relayed) => AttemptResult::Good(relayed),
-        Verdict::Failed(error) => AttemptResult::Error(error),
+        Verdict::Failed(error) => AttemptResult::Error(error, ErrorCodes::of(&reply.octets)),
         Verdict::Discard(reason) => {
             server.common.discard(reason);
             // Only the server can write into this connection: it is wrong itself (FW54).

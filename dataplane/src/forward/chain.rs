@@ -27,7 +27,7 @@ impl Chain {
         let head = head.borrow();
         match self {
             Chain::Whole(resolution) => resolution.write(&head, random(), buffer),
-            Chain::Failed(why) => head.fail(why.ede(), why.text(), buffer),
+            Chain::Failed(why) => why.write(&head, buffer),
             Chain::Nowhere(ede, text) => head.fail(*ede, text, buffer),
         }
     }

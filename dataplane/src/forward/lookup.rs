@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use dataplane_core::{LookupKey, RelayError, Relayed};
+use dataplane_core::{ErrorCodes, LookupKey, RelayError, Relayed, ReplyHead};
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::time::sleep_until;
 
@@ -23,8 +23,8 @@ pub(super) enum Unresolved {
     NoServer,
     /// N18: no server replied.
     Silence,
-    /// N18: there were replies, none of them an answer.
-    Errors,
+    /// N18: there were replies, none of them an answer; what the latest said besides.
+    Errors(ErrorCodes),
     /// N20: there was no place or no port to ask from.
     Limited(Limit),
 }
@@ -37,26 +37,37 @@ impl Unresolved {
         match self {
             Unresolved::NoServer => 0,
             Unresolved::Silence => 1,
-            Unresolved::Errors => 2,
+            Unresolved::Errors(_) => 2,
             Unresolved::Limited(_) => 3,
         }
     }
 
     /// The Extended DNS Error (RFC 8914, §5.2).
-    pub(super) const fn ede(self) -> u16 {
+    const fn ede(self) -> u16 {
         match self {
             Unresolved::NoServer | Unresolved::Limited(_) => 0,
             Unresolved::Silence => 22,
-            Unresolved::Errors => 23,
+            Unresolved::Errors(_) => 23,
         }
     }
 
+    /// Writes the reply to a client; returns its length.
+    pub(super) fn write(self, head: &ReplyHead<'_>, buffer: &mut [u8]) -> usize {
+        let sent = match self {
+            Unresolved::Errors(sent) => sent,
+            Unresolved::NoServer | Unresolved::Silence | Unresolved::Limited(_) => {
+                ErrorCodes::default()
+            }
+        };
+        head.fail_behind(self.ede(), self.text(), sent, buffer)
+    }
+
     /// What a person with `dig` reads; at most 64 octets.
-    pub(super) const fn text(self) -> &'static str {
+    const fn text(self) -> &'static str {
         match self {
             Unresolved::NoServer => "no usable upstream server is configured",
             Unresolved::Silence => "no upstream server answered",
-            Unresolved::Errors => "upstream servers answered only with errors",
+            Unresolved::Errors(_) => "upstream servers answered only with errors",
             Unresolved::Limited(_) => "forward limit",
         }
     }
@@ -78,7 +89,7 @@ pub(super) async fn lookup(
     }
     let plan = Plan::new(order(candidates, group.policy, group.next_turn(), random()), started);
     let mut progress =
-        Progress { group, plan, sends: 0, errors: false, limit: None, without_edns: 0 };
+        Progress { group, plan, sends: 0, errors: None, limit: None, without_edns: 0 };
     let question = Question { key, caps: &group.caps, randomise_case: group.randomise_case };
     let mut attempts = FuturesUnordered::new();
     // Those in progress, by the number of the send.
@@ -134,7 +145,8 @@ struct Progress<'a> {
     plan: Plan,
     /// Queries that left.
     sends: u32,
-    errors: bool,
+    /// Of the latest reply that was an error, if there was one.
+    errors: Option<ErrorCodes>,
     limit: Option<Limit>,
     /// A bit for each place of the plan that refused an OPT record (FW25).
     without_edns: u32,
@@ -143,10 +155,10 @@ struct Progress<'a> {
 impl Progress<'_> {
     /// Why there is no answer, if none comes any more.
     fn why(&self) -> Unresolved {
-        match self.limit {
-            _ if self.errors => Unresolved::Errors,
-            Some(limit) if self.sends == 0 => Unresolved::Limited(limit),
-            Some(_) | None => Unresolved::Silence,
+        match (self.errors, self.limit) {
+            (Some(sent), _) => Unresolved::Errors(sent),
+            (None, Some(limit)) if self.sends == 0 => Unresolved::Limited(limit),
+            (None, _) => Unresolved::Silence,
         }
     }
 
@@ -161,27 +173,28 @@ impl Progress<'_> {
                 sent.replied(Heard::Good, relayed.rcode().into());
                 return Some(relayed);
             }
-            AttemptResult::Error(RelayError::Truncated) => {
+            AttemptResult::Error(RelayError::Truncated, _) => {
                 sent.settle(Heard::Good);
                 self.plan.over_stream(send.place, now);
             }
-            AttemptResult::Error(RelayError::Rcode(rcode))
+            AttemptResult::Error(RelayError::Rcode(rcode), codes)
                 if send.edns && REFUSES_EDNS.contains(&rcode) =>
             {
-                self.errors = true;
+                self.errors = Some(codes);
                 sent.replied(Heard::Error, rcode);
                 self.without_edns |= 1 << send.place;
                 self.plan.without_edns(send);
             }
-            AttemptResult::Error(RelayError::Rcode(rcode)) => {
-                self.errors = true;
+            AttemptResult::Error(RelayError::Rcode(rcode), codes) => {
+                self.errors = Some(codes);
                 sent.replied(Heard::Error, rcode);
                 self.plan.error(send.place, now);
             }
             AttemptResult::Error(
                 RelayError::Referral | RelayError::Chain | RelayError::Unrelated,
+                codes,
             ) => {
-                self.errors = true;
+                self.errors = Some(codes);
                 sent.settle(Heard::Error);
                 self.plan.error(send.place, now);
             }

@@ -104,8 +104,8 @@ async fn ask(key: &LookupKey, server: &Arc<Server>, edns: bool) -> Option<(Heard
     Some(match timeout(PATIENCE, asked).await {
         Ok(AttemptResult::NoPort) => return None,
         Ok(AttemptResult::Good(relayed)) => (Heard::Good, !relayed.is_negative()),
-        Ok(AttemptResult::Error(dataplane_core::RelayError::Truncated)) => (Heard::Good, false),
-        Ok(AttemptResult::Error(_)) => (Heard::Error, false),
+        Ok(AttemptResult::Error(dataplane_core::RelayError::Truncated, _)) => (Heard::Good, false),
+        Ok(AttemptResult::Error(..)) => (Heard::Error, false),
         Ok(AttemptResult::Distrusted | AttemptResult::Unreachable) | Err(_) => {
             (Heard::Nothing, false)
         }

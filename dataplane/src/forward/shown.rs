@@ -1,7 +1,7 @@
 //! What dnstap shows of one query to an upstream: the query as it went out, and the reply to it, if one came.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::OnceLock;
+use std::sync::{Mutex, PoisonError};
 
 use crds::config;
 use dataplane_core::Reason;
@@ -21,7 +21,8 @@ pub(super) struct Shown<'s> {
     /// Nothing where dnstap is off.
     began: Option<Began>,
     over: ServedOver,
-    query: OnceLock<Vec<u8>>,
+    /// As it was sent last: its id is that of the reply.
+    query: Mutex<Vec<u8>>,
     reply: Vec<u8>,
 }
 
@@ -35,14 +36,14 @@ impl<'s> Shown<'s> {
             (_, config::Transport::Quic) => ServedOver::Quic,
         };
         let began = server.common.taps.wanted().begin_upstream();
-        Shown { server, began, over, query: OnceLock::new(), reply: Vec::new() }
+        Shown { server, began, over, query: Mutex::default(), reply: Vec::new() }
     }
 
     /// This message is sent.
     pub(super) fn sent(&self, query: Vec<u8>) -> Vec<u8> {
         if self.began.is_some() {
-            // A query that is sent again over another connection is the same one.
-            self.query.get_or_init(|| query.clone());
+            // Over another connection it has another id.
+            *self.query.lock().unwrap_or_else(PoisonError::into_inner) = query.clone();
         }
         query
     }
@@ -57,7 +58,8 @@ impl<'s> Shown<'s> {
 
 impl Drop for Shown<'_> {
     fn drop(&mut self) {
-        let (Some(began), Some(query)) = (&self.began, self.query.get()) else { return };
+        let query = self.query.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let (Some(began), false) = (&self.began, query.is_empty()) else { return };
         let origin = if self.reply.is_empty() { Origin::Failed } else { Origin::Upstream };
         let exchange = Exchange {
             side: Side::Forwarder,

@@ -125,9 +125,10 @@ mod tests {
         assert_eq!(table.len(), 1, "the one that was never run left");
         let Joined::Begun(_, _other) = table.join(1, &key("b.example"), 2) else { panic!() };
         assert!(matches!(table.join(1, &key("c.example"), 2), Joined::Full));
-        running.end(Err(Unresolved::Errors));
+        let errors = Unresolved::Errors(dataplane_core::ErrorCodes::default());
+        running.end(Err(errors));
         for waiter in [first, second] {
-            assert!(matches!(ended(waiter).await, Err(Unresolved::Errors)));
+            assert!(matches!(ended(waiter).await, Err(Unresolved::Errors(_))));
         }
         assert!(matches!(table.join(1, &key("a.example"), 2), Joined::Begun(..)), "it is over");
     }

@@ -5,10 +5,10 @@
 
 mod frames;
 mod message;
+mod stream;
 
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::os::unix::net::UnixStream;
+use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -17,10 +17,11 @@ use std::time::{Duration, Instant};
 use super::exchange::Exchange;
 use super::lossy::Lossy;
 use message::{Half, Speaker};
+use stream::Stream;
 
 /// How often the buffers are taken.
 const EVERY: Duration = Duration::from_millis(20);
-/// For a connection, a step of the handshake, and a write.
+/// For a connection with its handshake, and for each batch of frames, in however many steps.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// For the end of a stream.
 const CLOSE_WITHIN: Duration = Duration::from_secs(1);
@@ -104,9 +105,12 @@ impl Dnstap {
         loop {
             let (reader, speaker, asked) = self.wait();
             if connection.reader != reader {
+                // What was shown until now belongs to the former one.
+                self.send(&mut connection, &speaker);
                 connection.end();
                 connection = Connection { reader: reader.clone(), ..Connection::default() };
             }
+            connection.look();
             connection.open();
             self.is_connected.store(connection.stream.is_some(), Ordering::Relaxed);
             self.send(&mut connection, &speaker);
@@ -174,7 +178,7 @@ impl Dnstap {
     ) {
         if let Some(open) = stream
             && !frames.is_empty()
-            && let Err(error) = open.write_all(frames)
+            && let Err(error) = open.within(PATIENCE).write_all(frames)
         {
             *failure = Some(error);
             *stream = None;
@@ -182,10 +186,11 @@ impl Dnstap {
         frames.clear();
     }
 
-    /// Waits until everything put so far is sent, but no longer than this.
-    pub(super) fn flush(&self, within: Duration) {
+    /// Sends what was put so far and ends the stream, so that the reader knows that nothing is missing; waits no longer
+    /// than this. For the end of the process.
+    pub(super) fn finish(&self, within: Duration) {
         let mut state = self.state();
-        if state.reader.is_none() {
+        if state.reader.take().is_none() {
             return;
         }
         state.asked += 1;
@@ -222,13 +227,21 @@ impl Connection {
         if self.stream.is_some() || self.next_try.is_some_and(|at| Instant::now() < at) {
             return;
         }
-        match Stream::open(reader) {
+        match Stream::open(reader, PATIENCE) {
             Ok(stream) => {
                 tracing::info!(%reader, "dnstap messages have a reader");
                 self.stream = Some(stream);
                 self.failures = 0;
             }
             Err(error) => self.failed(&error),
+        }
+    }
+
+    /// A reader that has gone says so: what comes next is not sent to nowhere.
+    fn look(&mut self) {
+        if let Some(error) = self.stream.as_ref().and_then(Stream::gone) {
+            self.stream = None;
+            self.failed(&error);
         }
     }
 
@@ -246,8 +259,7 @@ impl Connection {
     fn end(&mut self) {
         if let Some(mut stream) = self.stream.take() {
             // The reader learns that nothing is missing, if it takes the time.
-            let _ = stream.set_timeouts(CLOSE_WITHIN);
-            let _ = frames::close(&mut stream);
+            let _ = frames::close(&mut stream.within(CLOSE_WITHIN));
         }
     }
 }
@@ -255,60 +267,6 @@ impl Connection {
 /// How long to wait after so many failures in a row.
 fn pause(failures: u32) -> Duration {
     PAUSE.saturating_mul(1 << failures.min(16)).min(PAUSE_MAX)
-}
-
-/// Octets to and from the reader.
-#[derive(Debug)]
-enum Stream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
-impl Stream {
-    fn open(reader: &Reader) -> io::Result<Stream> {
-        let mut stream = match reader {
-            Reader::Tcp(address) => Stream::Tcp(TcpStream::connect_timeout(address, PATIENCE)?),
-            Reader::Unix(path) => Stream::Unix(UnixStream::connect(path)?),
-        };
-        stream.set_timeouts(PATIENCE)?;
-        frames::open(&mut stream)?;
-        Ok(stream)
-    }
-
-    fn set_timeouts(&self, within: Duration) -> io::Result<()> {
-        match self {
-            Stream::Tcp(stream) => {
-                stream.set_read_timeout(Some(within))?;
-                stream.set_write_timeout(Some(within))
-            }
-            Stream::Unix(stream) => {
-                stream.set_read_timeout(Some(within))?;
-                stream.set_write_timeout(Some(within))
-            }
-        }
-    }
-}
-
-impl Read for Stream {
-    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Stream::Tcp(stream) => stream.read(to),
-            Stream::Unix(stream) => stream.read(to),
-        }
-    }
-}
-
-impl Write for Stream {
-    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
-        match self {
-            Stream::Tcp(stream) => stream.write(from),
-            Stream::Unix(stream) => stream.write(from),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 #[cfg(test)]

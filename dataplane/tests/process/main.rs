@@ -2,6 +2,7 @@
 #![allow(clippy::print_stderr)]
 
 mod flood;
+mod fstrm;
 mod harness;
 mod load;
 mod log;

@@ -153,7 +153,7 @@ impl<'m> Message<'m> {
 }
 
 /// The extent of the RDATA of the record whose owner ends at `name_end`.
-fn rdata_at(octets: &[u8], name_end: usize) -> Option<core::ops::Range<usize>> {
+pub(super) fn rdata_at(octets: &[u8], name_end: usize) -> Option<core::ops::Range<usize>> {
     let length = octets.get(name_end + 8..name_end + 10)?;
     let start = name_end + 10;
     let end = start + usize::from(u16::from_be_bytes([length[0], length[1]]));
@@ -193,7 +193,7 @@ pub(super) fn read_name(octets: &[u8], mut at: usize, name: &mut Vec<u8>) -> Opt
 }
 
 /// Where the name at `at` ends, without following pointers.
-fn skip_name(octets: &[u8], mut at: usize) -> Option<usize> {
+pub(super) fn skip_name(octets: &[u8], mut at: usize) -> Option<usize> {
     loop {
         let length = *octets.get(at)? as usize;
         if length > MAX_LABEL {

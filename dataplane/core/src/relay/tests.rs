@@ -653,6 +653,34 @@ fn wr15_text_then_the_code_make_way_for_records() {
     }
 }
 
+#[test]
+fn n18_codes_of_an_upstream_make_way_first() {
+    let query = client("legacy.shop.svc.cluster.local.", RecordType::A);
+    let sent = ErrorCodes::of(&{
+        let mut reply = upstream(&plain(query), &[], &[]);
+        let mut edns = Edns::new();
+        for code in [6u8, 23, 9] {
+            edns.options_mut().insert(EdnsOption::Unknown(15, vec![0, code]));
+        }
+        reply.set_edns(edns);
+        reply.to_vec().unwrap()
+    });
+    assert_eq!(sent.as_slice(), [6, 23, 9]);
+    let at = |limit: usize| {
+        let pending = legacy(Asked { limit, ..query });
+        let mut buffer = [0; 4096];
+        let length = pending.head.fail_behind(23, "text", sent, &mut buffer);
+        let reply = Message::from_vec(&buffer[..length]).unwrap();
+        assert!(length <= limit && reply.answers.len() == 2);
+        (length, edes(&reply))
+    };
+    let (size, whole) = at(1232);
+    assert_eq!(whole, [(23, 4), (6, 0), (9, 0)], "ours once, and first");
+    assert_eq!(at(size - 1).1, [(23, 4), (6, 0)]);
+    assert_eq!(at(size - 7).1, [(23, 4)]);
+    assert_eq!(at(size - 13).1, [(23, 0)]);
+}
+
 /// Codes and lengths of text of all Extended DNS Errors.
 fn edes(message: &Message) -> Vec<(u16, usize)> {
     let options = message.edns.iter().flat_map(|edns| edns.options().as_ref());

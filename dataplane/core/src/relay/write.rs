@@ -1,6 +1,7 @@
 //! Writing the client's reply (docs/dns.md §5): whole records in order until the limit, OPT reserved first.
 
 use super::compress::{Case, Known};
+use super::errors::ErrorCodes;
 use super::head::{MAX_NSID, ReplyHead};
 use super::header::{AA, AD, CD, OPT, QR, RA, RD, TC, opt_octets};
 use super::moved::Moved;
@@ -76,18 +77,25 @@ pub fn write_chain(
     let code = if is_nxdomain { STALE_NXDOMAIN } else { STALE_ANSWER };
     let is_blocked = hops.iter().any(|(hop, _)| hop.is_blocked());
     let code = if is_blocked { BLOCKED } else { code };
-    reply.finish(head, flags, rcode, (is_stale || is_blocked).then_some((code, "")))
+    let ede = (is_stale || is_blocked).then_some((code, ""));
+    reply.finish(head, flags, rcode, ede, ErrorCodes::default())
 }
 
 impl ReplyHead<'_> {
-    /// Writes SERVFAIL with this Extended DNS Error, behind our own CNAMEs (N16, N18-N20, RR42); returns its length.
-    /// Without an OPT in the query there is no Extended DNS Error; at most 64 octets of `text` are used (WR15).
+    /// [`ReplyHead::fail_behind`] with no codes of an upstream.
     pub fn fail(&self, ede: u16, text: &str, buffer: &mut [u8]) -> usize {
+        self.fail_behind(ede, text, ErrorCodes::default(), buffer)
+    }
+
+    /// Writes SERVFAIL with this Extended DNS Error, behind our own CNAMEs (N16, N18-N20, RR42); returns its length.
+    /// Without an OPT in the query there is no Extended DNS Error; at most 64 octets of `text` are used (WR15). The
+    /// codes that the last upstream `sent` are behind it.
+    pub fn fail_behind(&self, ede: u16, text: &str, sent: ErrorCodes, buffer: &mut [u8]) -> usize {
         let Some(mut reply) = Reply::begin(self, buffer) else { return 0 };
         let fits = self.cnames.is_empty() || reply.own_cnames(self).is_some();
         reply.end_answer();
         let flags = Flags { authoritative: false, truncated: !fits, authentic: false };
-        reply.finish(self, flags, Rcode::ServFail as u8, Some((ede, text)))
+        reply.finish(self, flags, Rcode::ServFail as u8, Some((ede, text)), sent)
     }
 }
 
@@ -265,10 +273,11 @@ impl<'b, 'n> Reply<'b, 'n> {
         flags: Flags,
         rcode: u8,
         ede: Option<(u16, &str)>,
+        sent: ErrorCodes,
     ) -> usize {
         if head.form.edns {
             self.records_end = self.limit;
-            self.opt(head, ede);
+            self.opt(head, ede, sent);
         }
         let bit = |set: bool, bit: u8| if set { bit } else { 0 };
         let third = QR
@@ -287,9 +296,9 @@ impl<'b, 'n> Reply<'b, 'n> {
         self.at
     }
 
-    /// The OPT record, for which there is room, as for the age of a snapshot; text of another EDE, then that EDE, goes
-    /// first (WR15).
-    fn opt(&mut self, head: &ReplyHead<'_>, ede: Option<(u16, &str)>) {
+    /// The OPT record, for which there is room, as for the age of a snapshot; codes that an upstream sent, then text of
+    /// another EDE, then that EDE, go first (WR15).
+    fn opt(&mut self, head: &ReplyHead<'_>, ede: Option<(u16, &str)>, sent: ErrorCodes) {
         let nsid = self.nsid.map_or(0, |octets| octets.len() + 4);
         let age = self.age.take();
         let age = age.as_ref().map(|text| (STALE_ANSWER, text.as_str()));
@@ -300,7 +309,12 @@ impl<'b, 'n> Reply<'b, 'n> {
             let text = text_within(text, EDE_TEXT);
             (code, if text.len() + EDE_FIXED <= free { text } else { "" })
         });
-        let options = taken - OPT + ede.as_ref().map_or(0, octets);
+        let free = free - ede.as_ref().map_or(0, octets);
+        let ours = ede.as_ref().map(|(code, _)| *code);
+        let fit = if ours.is_some() { free / EDE_FIXED } else { 0 };
+        let others = || sent.as_slice().iter().filter(|code| Some(**code) != ours).take(fit);
+        let behind = others().count() * EDE_FIXED;
+        let options = taken - OPT + ede.as_ref().map_or(0, octets) + behind;
         let written = (|| {
             self.put(&opt_octets(head.form.udp_payload_size, head.form.do_, options as u16))?;
             if let Some(octets) = self.nsid {
@@ -308,7 +322,8 @@ impl<'b, 'n> Reply<'b, 'n> {
                 self.put(&(octets.len() as u16).to_be_bytes())?;
                 self.put(octets)?;
             }
-            for (code, text) in ede.into_iter().chain(age) {
+            let others = others().map(|code| (*code, ""));
+            for (code, text) in ede.into_iter().chain(others).chain(age) {
                 self.put(&OPTION_EDE.to_be_bytes())?;
                 self.put(&(text.len() as u16 + 2).to_be_bytes())?;
                 self.put(&code.to_be_bytes())?;

@@ -1,0 +1,178 @@
+//! The connection to a reader of dnstap. Whatever is done on it has a deadline for all of its steps together: a reader
+//! that takes an octet now and then would otherwise be waited for without end.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::mem::MaybeUninit;
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use socket2::{Domain, SockAddr, SockRef, Socket, Type};
+
+use super::Reader;
+use super::frames;
+
+/// Octets to and from the reader.
+#[derive(Debug)]
+pub(super) enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// A stream until a deadline.
+#[derive(Debug)]
+pub(super) struct Within<'s> {
+    stream: &'s mut Stream,
+    deadline: Instant,
+}
+
+impl Stream {
+    /// Connects, and agrees with the reader on what comes, all of it within this time.
+    ///
+    /// # Errors
+    /// The reader cannot be reached, or is none of dnstap.
+    pub(super) fn open(reader: &Reader, within: Duration) -> io::Result<Stream> {
+        let deadline = Instant::now() + within;
+        let mut stream = match reader {
+            Reader::Tcp(address) => Stream::Tcp(TcpStream::connect_timeout(address, within)?),
+            Reader::Unix(path) => {
+                // Without blocking: where nothing accepts, a connection to a unix socket waits for ever.
+                let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+                socket.connect_timeout(&SockAddr::unix(path)?, within)?;
+                Stream::Unix(socket.into())
+            }
+        };
+        frames::open(&mut Within { stream: &mut stream, deadline })?;
+        Ok(stream)
+    }
+
+    /// The same, for what may take so long in all.
+    pub(super) fn within(&mut self, within: Duration) -> Within<'_> {
+        Within { stream: self, deadline: Instant::now() + within }
+    }
+
+    /// Why nothing more can be sent, if the reader has closed the connection, or says what it must not.
+    pub(super) fn gone(&self) -> Option<io::Error> {
+        let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+        let mut octet = [MaybeUninit::uninit()];
+        let read = match self {
+            Stream::Tcp(stream) => SockRef::from(stream).recv_with_flags(&mut octet, flags),
+            Stream::Unix(stream) => SockRef::from(stream).recv_with_flags(&mut octet, flags),
+        };
+        match read {
+            Ok(0) => Some(io::Error::new(ErrorKind::UnexpectedEof, "the reader has gone")),
+            Ok(_) => Some(io::Error::new(ErrorKind::InvalidData, "the reader speaks unasked")),
+            Err(error) => match error.kind() {
+                ErrorKind::WouldBlock | ErrorKind::Interrupted => None,
+                _ => Some(error),
+            },
+        }
+    }
+}
+
+impl Within<'_> {
+    /// What is left of the time.
+    fn left(&self) -> io::Result<Duration> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        let late = || io::Error::new(ErrorKind::TimedOut, "the reader takes too long");
+        // Zero would be no limit.
+        (!left.is_zero()).then_some(left).ok_or_else(late)
+    }
+}
+
+impl Read for Within<'_> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let left = Some(self.left()?);
+        match self.stream {
+            Stream::Tcp(stream) => stream.set_read_timeout(left).and_then(|()| stream.read(to)),
+            Stream::Unix(stream) => stream.set_read_timeout(left).and_then(|()| stream.read(to)),
+        }
+    }
+}
+
+impl Write for Within<'_> {
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        let left = Some(self.left()?);
+        match self.stream {
+            Stream::Tcp(stream) => stream.set_write_timeout(left).and_then(|()| stream.write(from)),
+            Stream::Unix(stream) => {
+                stream.set_write_timeout(left).and_then(|()| stream.write(from))
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::RecvTimeoutError;
+
+    use super::*;
+
+    #[test]
+    fn a_reader_that_takes_an_octet_now_and_then_has_one_deadline_for_all_of_them() {
+        let (near, mut far) = UnixStream::pair().unwrap();
+        let (ended, has_ended) = std::sync::mpsc::channel();
+        let reads = std::thread::spawn(move || {
+            let each = Duration::from_millis(1);
+            let mut octets = 0;
+            while has_ended
+                .recv_timeout(each)
+                .is_err_and(|error| error == RecvTimeoutError::Timeout)
+            {
+                octets += far.read(&mut [0]).unwrap_or_default();
+            }
+            octets
+        });
+        let mut stream = Stream::Unix(near);
+        // More than the socket holds, and than can be taken so in the time.
+        let octets = vec![0; 64 << 20];
+        let mut written = stream.within(Duration::from_millis(300));
+        let mut left = &octets[..];
+        let error = loop {
+            // Small steps: none of them takes long by itself.
+            match written.write(&left[..left.len().min(512)]) {
+                Ok(step) => left = &left[step..],
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock), "{error}");
+        ended.send(()).unwrap();
+        assert!(reads.join().unwrap() > 0);
+    }
+
+    #[test]
+    fn a_socket_at_which_nothing_accepts_is_given_up() {
+        let path = std::env::temp_dir().join(format!("clusterdns-tap-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let address = SockAddr::unix(&path).unwrap();
+        let listener = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+        listener.bind(&address).unwrap();
+        listener.listen(0).unwrap();
+        let reader = Reader::Unix(path.clone());
+        let within = Duration::from_millis(200);
+        let ends = std::thread::spawn(move || {
+            // The first may find a place in the queue, where the handshake waits in vain.
+            [(); 3].map(|()| Stream::open(&reader, within).is_err())
+        });
+        assert_eq!(ends.join().unwrap(), [true; 3]);
+        drop(listener);
+        let _ = std::fs::remove_file(&path);
+    }
+
+    #[test]
+    fn a_reader_that_has_gone_is_seen_while_nothing_is_written() {
+        let (near, mut far) = UnixStream::pair().unwrap();
+        let stream = Stream::Unix(near);
+        assert!(stream.gone().is_none());
+        far.write_all(b"x").unwrap();
+        assert_eq!(stream.gone().unwrap().kind(), ErrorKind::InvalidData);
+        let (near, far) = UnixStream::pair().unwrap();
+        let stream = Stream::Unix(near);
+        drop(far);
+        assert!(stream.gone().is_some());
+    }
+}

@@ -358,4 +358,19 @@ mod tests {
         assert!(parse(&["render"]).unwrap_err().contains("--file"));
         assert!(parse(&[]).unwrap_err().contains("Usage"));
     }
+
+    #[test]
+    fn import_needs_a_source_and_its_help_has_examples() {
+        assert!(parse(&["import"]).unwrap_err().contains("--corefile"));
+        let help = parse(&["import", "--help"]).unwrap_err();
+        assert!(help.contains("Examples:") && help.contains("Exit status:"), "{help}");
+        match parse(&["import", "--corefile", "a", "b", "--env", "A=b=c", "--from-cluster"]) {
+            Ok(Command::Import(import)) => {
+                assert_eq!(import.corefile, ["a", "b"].map(PathBuf::from));
+                assert_eq!(import.env, [("A".to_owned(), "b=c".to_owned())]);
+                assert!(import.from_cluster && !import.adopt);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
 }

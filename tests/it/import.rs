@@ -140,6 +140,39 @@ fn no_control_character_of_a_corefile_reaches_the_terminal() {
     assert!(!why.contains(['\u{1b}', '\u{7}']), "{why:?}");
 }
 
+#[test]
+fn rr56_pod_names_stay_as_the_old_configuration_had_them() {
+    let scratch = Scratch::new("import").unwrap();
+    for (line, expected) in [
+        ("pods insecure", serde_json::Value::Null),
+        ("pods verified", "Verified".into()),
+        ("pods disabled", "Disabled".into()),
+        ("", "Disabled".into()),
+    ] {
+        let corefile = format!(". {{\n  kubernetes cluster.local {{\n    {line}\n  }}\n}}\n");
+        scratch.write("Corefile", corefile).unwrap();
+        let (_, dns, _) = printed(scratch.path(), "--corefile Corefile -o json");
+        let dns: serde_json::Value = serde_json::from_str(&dns).unwrap();
+        assert_eq!(dns["spec"]["podRecords"], expected, "{line}");
+    }
+}
+
+#[test]
+fn hosts_beyond_the_bound_are_named_and_the_rest_is_kept() {
+    let scratch = Scratch::new("import").unwrap();
+    let count = crds::bounds::EXTRA_RECORDS + 2;
+    let line = |at: usize| format!("10.{}.{}.1 h{at}.example\n", at / 256, at % 256);
+    scratch.write("hosts", (0..count).map(line).collect::<String>()).unwrap();
+    let (outcome, dns, report) = printed(scratch.path(), "--dnsmasq hosts");
+    assert_eq!(outcome, Severity::Fine);
+    passes_check(&dns).unwrap();
+    let lost: Vec<&str> = report.lines().filter(|line| line.contains(": not possible: ")).collect();
+    let kept = dns.matches("- name: h").count();
+    assert_eq!(kept + lost.len(), count, "{lost:?}");
+    assert!(kept > 1_000 && lost.len() >= 2, "{kept} hosts are kept");
+    assert!(lost.iter().all(|line| line.contains("a DNS server of their own")), "{}", lost[0]);
+}
+
 /// Words that configurations are made of, so that random ones get far.
 const WORDS: [&str; 60] = [
     "{",

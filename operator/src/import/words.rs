@@ -13,26 +13,31 @@ const PUBLIC_RESOLVERS: [(&str, &[&str]); 3] = [
     ("dns.quad9.net", &["9.9.9.9", "149.112.112.112", "2620:fe::fe", "2620:fe::9"]),
 ];
 
-/// A duration of Go, such as `5s` or `1m30s`, in whole seconds, rounded up.
+/// A duration of Go, such as `5s`, `1m30s` or `1.5h`, in whole seconds, rounded up.
 pub(super) fn seconds(text: &str) -> Option<u32> {
-    let mut rest = text;
-    let mut milliseconds: u64 = 0;
+    if text == "0" {
+        return Some(0);
+    }
+    let (mut rest, mut microseconds) = (text, 0_f64);
     while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit())?;
-        let number: u64 = rest[..digits].parse().ok()?;
-        rest = &rest[digits..];
-        let unit = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
-        let factor = match &rest[..unit] {
-            "h" => 3_600_000,
-            "m" => 60_000,
-            "s" => 1_000,
-            "ms" => 1,
+        let end = rest.find(|c: char| !(c.is_ascii_digit() || c == '.'))?;
+        let number: f64 = rest[..end].parse().ok()?;
+        rest = &rest[end..];
+        let end = rest.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(rest.len());
+        let factor = match &rest[..end] {
+            "h" => 3_600e6,
+            "m" => 60e6,
+            "s" => 1e6,
+            "ms" => 1e3,
+            "us" | "µs" => 1.0,
+            "ns" => 1e-3,
             _ => return None,
         };
-        milliseconds = milliseconds.checked_add(number.checked_mul(factor)?)?;
-        rest = &rest[unit..];
+        microseconds += number * factor;
+        rest = &rest[end..];
     }
-    (!text.is_empty()).then(|| u32::try_from(milliseconds.div_ceil(1000)).ok())?
+    let seconds = (microseconds / 1e6).ceil();
+    (!text.is_empty() && seconds <= f64::from(u32::MAX)).then_some(seconds as u32)
 }
 
 /// A name as a ClusterDNS has it: lower case, without a trailing dot.
@@ -158,6 +163,10 @@ mod tests {
             ("5s", Some(5)),
             ("1m30s", Some(90)),
             ("1500ms", Some(2)),
+            ("1.5h", Some(5_400)),
+            ("0", Some(0)),
+            ("10us", Some(1)),
+            ("1.2.3s", None),
             ("24h", Some(86_400)),
             ("", None),
             ("5", None),

@@ -21,10 +21,11 @@ enum Kind {
 
 /// Converts it.
 pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<(), Refused> {
-    let ttl = directive.args.first().and_then(|text| text.parse::<u32>().ok());
-    if ttl == Some(0) {
-        return Err(directive.refused("the TTL cannot be 0: leave cache out"));
+    let number = directive.args.first().and_then(|text| text.parse::<i64>().ok());
+    if number.is_some_and(|number| number <= 0) {
+        return Err(directive.refused("the TTL cannot be 0 or less: leave cache out"));
     }
+    let ttl = number.map(|number| u32::try_from(number).unwrap_or(u32::MAX));
     let written = directive.args.iter().skip(usize::from(ttl.is_some()));
     let written: Vec<String> = written.flat_map(|zone| zones(zone)).collect();
     let zones = if written.is_empty() { scope.zones.clone() } else { written };
@@ -100,6 +101,9 @@ fn option(
     Ok(match line.name.as_str() {
         "success" => capacity(line, Kind::Success, zones, is_whole, scope)?,
         "denial" => capacity(line, Kind::Denial, zones, is_whole, scope)?,
+        "prefetch" if line.args.first().is_none_or(|text| text.parse::<u32>().is_err()) => {
+            return Err(line.refused("a number must follow"));
+        }
         "prefetch" => (
             Kept,
             "popular answers are asked for again shortly before they expire, without settings"
@@ -131,6 +135,9 @@ fn capacity(
         return Err(line.refused("a number of entries must follow"));
     };
     let ttl = numbers.get(1).copied();
+    if ttl == Some(0) {
+        return Err(line.refused("the TTL cannot be 0: use disable"));
+    }
     let (mut outcome, mut message) = match (is_whole, kind, ttl) {
         (true, _, _) => whole(kind, entries, ttl, scope),
         (false, Kind::Success, Some(ttl)) => of_group(ttl, zones, scope),

@@ -9,7 +9,8 @@ use super::scope::Scope;
 use crate::import::Refused;
 use crate::import::report::Outcome::{self, Changed, Kept, NotNeeded, NotPossible};
 use crate::import::words::{
-    ServerError, address, certificate, is_at_or_below, is_reverse, list, policy, server, zones,
+    ServerError, address, certificate, is_at_or_below, is_reverse, list, policy, seconds, server,
+    zones,
 };
 
 /// What NodeLocal DNSCache replaces by the address of the server of the cluster.
@@ -59,6 +60,7 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<()
         one_server(directive, text, name, &mut read, scope)?;
     }
     for line in &directive.body {
+        well_formed(line)?;
         option(directive, line, &mut read, scope)?;
     }
     for domain in domains {
@@ -137,6 +139,28 @@ fn one_server(
     Ok(())
 }
 
+/// What CoreDNS asks of the words of an option, where it becomes none of ours.
+fn well_formed(line: &Directive) -> Result<(), Refused> {
+    let first = line.args.first().map(String::as_str);
+    match line.name.as_str() {
+        "expire" | "health_check" | "max_age" if first.and_then(seconds).is_none() => {
+            Err(line.refused("a duration such as 10s must follow"))
+        }
+        "max_fails" | "max_connect_attempts" | "max_idle_conns"
+            if first.and_then(|text| text.parse::<u32>().ok()).is_none() =>
+        {
+            Err(line.refused("a number must follow"))
+        }
+        "except" | "next" | "failover" if first.is_none() => {
+            Err(line.refused("one word or more must follow"))
+        }
+        "force_tcp" | "prefer_udp" | "failfast_all_unhealthy_upstreams" if first.is_some() => {
+            Err(line.refused("nothing may follow"))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn option(
     directive: &Directive,
     line: &Directive,
@@ -167,7 +191,8 @@ fn option(
             (Kept, format!("tls: {{serverName: {name}}}"))
         }
         "tls" => tls(line, read),
-        "health_check" | "max_fails" | "expire" | "max_connect_attempts" | "max_idle_conns" => (
+        "health_check" | "max_fails" | "expire" | "max_age" | "max_connect_attempts"
+        | "max_idle_conns" => (
             Changed,
             "servers that are silent or fail are found out, asked last and probed, without settings".to_owned(),
         ),
@@ -181,6 +206,9 @@ fn option(
         ),
         "protocol" | "spray" | "fail_timeout" => {
             (Changed, "set by the transport and the policy of the servers".to_owned())
+        }
+        _ if directive.name == "proxy" => {
+            (NotPossible, "this program does not know this option of proxy".to_owned())
         }
         _ => return Err(line.refused("CoreDNS does not know this option of forward")),
     };

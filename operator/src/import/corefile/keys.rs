@@ -46,20 +46,20 @@ pub(super) fn convert(block: &ServerBlock, scope: &mut Scope<'_>) {
 }
 
 fn of_scheme(key: &Key, scope: &Scope<'_>) -> (Outcome, String) {
-    let (outcome, message) = match key.scheme.as_str() {
+    let listener = match key.scheme.as_str() {
         "dns" => return of_zone(key, scope),
-        "tls" | "https" | "quic" => (
-            Outcome::NotPossible,
-            match key.scheme.as_str() {
-                "tls" => {
-                    "make its certificate a Secret of type kubernetes.io/tls and name that in spec.listeners.tls"
-                }
-                _ => "clients ask over UDP, TCP or TLS; for TLS there is spec.listeners.tls",
-            },
-        ),
-        _ => (Outcome::NotPossible, "clients ask over UDP, TCP or TLS"),
+        "tls" => "spec.listeners.tls",
+        "https" => "spec.listeners.https",
+        "quic" => "spec.listeners.quic",
+        _ => {
+            let message = "clients ask over UDP, TCP, TLS, HTTPS or QUIC";
+            return (Outcome::NotPossible, message.to_owned());
+        }
     };
-    (outcome, message.to_owned())
+    let message = format!(
+        "make its certificate a Secret of type kubernetes.io/tls and name that in {listener}, which answers as port 53 does"
+    );
+    (Outcome::NotPossible, message)
 }
 
 fn of_zone(key: &Key, scope: &Scope<'_>) -> (Outcome, String) {

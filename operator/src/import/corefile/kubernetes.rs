@@ -16,6 +16,13 @@ pub(super) fn convert(
     zones: &[String],
     scope: &mut Scope<'_>,
 ) -> Result<(), Refused> {
+    if zones.iter().all(|zone| is_reverse(zone)) {
+        return Err(directive.refused("a zone that is not reverse must be among its zones"));
+    }
+    let has = |name: &str| directive.body.iter().any(|line| line.name == name);
+    if has("namespaces") && has("namespace_labels") {
+        return Err(directive.refused("namespaces and namespace_labels together: keep one"));
+    }
     head(directive, zones, scope);
     // CoreDNS answers no names of pods where nothing is written.
     if !directive.body.iter().any(|line| line.name == "pods") {

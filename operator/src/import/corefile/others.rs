@@ -43,7 +43,7 @@ fn decided(name: &str, first: Option<&str>) -> (Outcome, &'static str) {
         | "quic" | "header" | "trace" => settings_of_process(name),
         "tls" => (
             NotPossible,
-            "make the certificate a Secret of type kubernetes.io/tls and name that in spec.listeners.tls",
+            "make the certificate a Secret of type kubernetes.io/tls and name that in spec.listeners",
         ),
         "autopath" => (
             NotPossible,

@@ -86,9 +86,23 @@ fn owners(directive: &Directive, of: &[String], scope: &Scope<'_>) -> Option<Vec
     expressions.iter().map(owner).collect()
 }
 
-/// `NAME [TTL] [CLASS] TYPE DATA`.
+/// Each word is a record of its own; one that is not quoted is written as several words.
 fn answer(line: &Directive, owners: &[String], scope: &mut Scope<'_>) -> (Outcome, String) {
-    let text = line.args.join(" ");
+    let is_quoted = line.args.iter().all(|word| word.contains(char::is_whitespace));
+    let records = if is_quoted { line.args.clone() } else { vec![line.args.join(" ")] };
+    let mut all = Vec::new();
+    for record in &records {
+        match one_answer(record, owners, scope) {
+            (Changed, message) => all.push(message),
+            decided => return decided,
+        }
+    }
+    (Changed, all.join("; "))
+}
+
+/// `NAME [TTL] [CLASS] TYPE DATA`.
+fn one_answer(text: &str, owners: &[String], scope: &mut Scope<'_>) -> (Outcome, String) {
+    let text = text.to_owned();
     let text = ["{{ .Name }}", "{{.Name}}", "{{ .Question.Name }}", "{{.Question.Name}}"]
         .iter()
         .fold(text, |text, name| text.replace(name, ASKED));

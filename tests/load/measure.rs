@@ -49,7 +49,9 @@ pub(crate) struct Scene {
     pub(crate) failed: Vec<(Peer, String)>,
     /// Program and version of each that runs.
     pub(crate) versions: Vec<(Peer, String)>,
-    upstream: Option<Upstream>,
+    /// Runs that failed, and why.
+    pub(crate) broken: Vec<String>,
+    upstream: Upstream,
     lasting: Duration,
     rounds: usize,
     sockets: usize,
@@ -100,7 +102,8 @@ impl Scene {
             missing,
             failed,
             versions,
-            upstream: Some(upstream),
+            broken: Vec::new(),
+            upstream,
             lasting,
             rounds,
             sockets,
@@ -116,7 +119,7 @@ impl Scene {
         questions: &Questions,
         via: Via,
         pace: Pace,
-    ) -> anyhow::Result<Vec<Run>> {
+    ) -> Vec<Run> {
         let running = self.servers.iter().enumerate();
         let chosen = running.filter(|(_, server)| peers.contains(&server.peer));
         let chosen: Vec<usize> = chosen.map(|(at, _)| at).collect();
@@ -124,12 +127,22 @@ impl Scene {
         for pass in 0..self.rounds {
             for (number, at) in there_and_back(&chosen).into_iter().enumerate() {
                 let pass = pass * 2 + usize::from(number >= chosen.len());
-                let run = self.one(at, questions, via, pace, pass)?;
-                report(&run);
-                runs.push(run);
+                match self.one(at, questions, via, pace, pass) {
+                    Ok(run) => {
+                        report(&run);
+                        runs.push(run);
+                    }
+                    // One server that ends or hangs up must not cost the figures of all others.
+                    Err(error) => {
+                        let name = self.servers[at].peer.name();
+                        let broken = format!("{name}, {via:?}, {}: {error:#}", pace.text());
+                        println!("{broken}");
+                        self.broken.push(broken);
+                    }
+                }
             }
         }
-        Ok(runs)
+        runs
     }
 
     /// One run: a warm-up, then what counts.
@@ -155,12 +168,10 @@ impl Scene {
         server.ensure_running()?;
         let (outcome, processor) = match via {
             Via::Udp => {
-                let upstream = self.upstream.take().context("an upstream")?;
+                let upstream = Upstream::on(self.upstream.shared()?);
                 let udp = Udp::open(server.dns, self.sockets)?.with_upstream(upstream)?;
                 let mut generator = Generator::new(udp);
-                let measured = warm_and_measure(&mut generator, server, &trace, pace, self.lasting);
-                self.upstream = generator.into_carrier().into_upstream();
-                measured?
+                warm_and_measure(&mut generator, server, &trace, pace, self.lasting)?
             }
             Via::Tcp => {
                 let streams = Streams::open(server.dns, CONNECTIONS, None)?;

@@ -26,6 +26,7 @@ pub(crate) struct Size {
     versions: Vec<(Peer, String)>,
     missing: Vec<Peer>,
     failed: Vec<(Peer, String)>,
+    broken: Vec<String>,
     /// Memory now and at most, processes, and seconds until the first right answer.
     memory: Vec<(Peer, f64, f64, usize, f64)>,
 }
@@ -44,6 +45,7 @@ impl Size {
             versions: scene.versions.clone(),
             missing: scene.missing.clone(),
             failed: scene.failed.clone(),
+            broken: scene.broken.clone(),
         }
     }
 }
@@ -179,7 +181,10 @@ fn section(size: &Size, files: &[(PathBuf, String)]) -> String {
         writeln!(text, "| {name} | {now:.1} | {peak:.1} | {processes} | {ready:.2} s |")
             .expect("a string takes everything");
     }
-    let remarks = remarks(&size.runs);
+    let mut remarks = remarks(&size.runs);
+    for broken in &size.broken {
+        writeln!(remarks, "- Failed: {broken}.").expect("a string takes everything");
+    }
     if !remarks.is_empty() {
         write!(text, "\n{remarks}").expect("a string takes everything");
     }

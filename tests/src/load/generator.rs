@@ -93,11 +93,6 @@ impl<C: Carrier> Generator<C> {
         &self.carrier
     }
 
-    /// The sockets, for another use.
-    pub fn into_carrier(self) -> C {
-        self.carrier
-    }
-
     /// Asks for so long, continuing the trace where the last run ended, then waits for what is on its way.
     ///
     /// # Errors

@@ -71,11 +71,6 @@ impl Udp {
         Ok(self)
     }
 
-    /// The upstream, to be used with another server.
-    pub fn into_upstream(self) -> Option<Upstream> {
-        self.upstream
-    }
-
     /// What the upstream was asked so far.
     pub fn upstream_asked(&self) -> u64 {
         self.upstream.as_ref().map_or(0, |upstream| upstream.asked)

@@ -35,7 +35,7 @@ impl Upstream {
         Ok(Upstream::on(socket))
     }
 
-    /// Its socket, for another one in a thread that answers while servers start.
+    /// Its socket, for another one at the same address; only one may serve at a time.
     ///
     /// # Errors
     /// What the system says.

@@ -60,7 +60,9 @@ pub(super) struct Certificate {
 pub struct CertificateState {
     /// The Secret that is mounted.
     pub secret: String,
-    /// The end of the one in use, in seconds since the Unix epoch.
+    /// The beginning of the one in use, in seconds since the Unix epoch.
+    pub not_before_seconds: Option<i64>,
+    /// Its end.
     pub not_after_seconds: Option<i64>,
     /// Why what is mounted now is not in use.
     pub trouble: Option<String>,
@@ -112,10 +114,12 @@ impl Certificate {
         let folder = self.folder.display();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match made {
-            Ok((config, not_after_seconds)) => {
+            Ok((config, validity_s)) => {
                 self.in_use.store(Some(Arc::new(config)));
                 self.version.fetch_add(1, Ordering::Release);
-                (state.not_after_seconds, state.trouble) = (not_after_seconds, None);
+                state.not_before_seconds = validity_s.map(|(begin, _)| begin);
+                state.not_after_seconds = validity_s.map(|(_, end)| end);
+                state.trouble = None;
                 tracing::info!(%folder, "a certificate is in use");
             }
             Err(error) => {
@@ -128,12 +132,12 @@ impl Certificate {
     }
 }
 
-/// What handshakes need, and the end of the certificate.
-fn config(files: &Files, purpose: Use) -> anyhow::Result<(ServerConfig, Option<i64>)> {
+/// What handshakes need, and when the certificate begins and ends.
+fn config(files: &Files, purpose: Use) -> anyhow::Result<(ServerConfig, Option<(i64, i64)>)> {
     let chain: Vec<_> = CertificateDer::pem_slice_iter(&files.chain)
         .collect::<Result<_, _>>()
         .context("tls.crt is not PEM")?;
-    let not_after_s = chain.first().and_then(|first| validity::not_after_s(first));
+    let validity_s = chain.first().and_then(|first| validity::validity_s(first));
     let key = PrivateKeyDer::from_pem_slice(&files.key).context("tls.key has no private key")?;
     let versions: &[_] = match purpose {
         Use::Tls | Use::Https => &[&TLS13, &TLS12],
@@ -148,7 +152,7 @@ fn config(files: &Files, purpose: Use) -> anyhow::Result<(ServerConfig, Option<i
     config.alpn_protocols = purpose.protocols();
     // No early data: it can be replayed, and nothing is gained on connections that stay.
     config.max_early_data_size = 0;
-    Ok((config, not_after_s))
+    Ok((config, validity_s))
 }
 
 impl std::fmt::Debug for Certificate {

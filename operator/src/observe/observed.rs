@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crds::ClusterDNS;
 use ipnet::IpNet;
+use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
@@ -166,6 +167,19 @@ pub struct Reported {
     pub skipped: Vec<crds::v1alpha1::SkippedObject>,
     /// Upstreams that are down, as `group server`, for at least 60 s.
     pub upstreams_down: Vec<String>,
+    /// The certificates of its encrypted listeners.
+    pub certificates: Vec<UsedCertificate>,
+}
+
+/// What a pod says of the certificate of a listener.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UsedCertificate {
+    /// The Secret that is mounted.
+    pub secret: String,
+    /// From when to when the one in use is valid; `None` where there is none, or it does not say.
+    pub validity: Option<(Timestamp, Timestamp)>,
+    /// Why what is mounted now is not in use.
+    pub trouble: Option<String>,
 }
 
 /// Some of the cluster's namespaces and Services.

@@ -7,6 +7,7 @@
 
 pub mod conditions;
 mod up_to_date;
+mod certificates;
 mod fields;
 mod problem;
 mod problems;

@@ -1,4 +1,4 @@
-//! Until when a certificate is valid: the one field of X.509 that nothing else here reads (RFC 5280 §4.1).
+//! From when to when a certificate is valid: the one field of X.509 that nothing else here reads (RFC 5280 §4.1).
 //!
 //! By hand, as the path to it is fixed and eight steps long; a parser of all of X.509 is a crate with several below it.
 
@@ -10,8 +10,9 @@ const GENERALIZED_TIME: u8 = 0x18;
 /// `[0]`, around the version.
 const VERSION: u8 = 0xa0;
 
-/// The end of the validity of a certificate in DER, in seconds since the Unix epoch; `None` where it cannot be read.
-pub(super) fn not_after_s(certificate: &[u8]) -> Option<i64> {
+/// Beginning and end of the validity of a certificate in DER, in seconds since the Unix epoch; `None` where it cannot be
+/// read.
+pub(super) fn validity_s(certificate: &[u8]) -> Option<(i64, i64)> {
     let (certificate, _) = element(certificate, SEQUENCE)?;
     let (mut fields, _) = element(certificate, SEQUENCE)?;
     if fields.first() == Some(&VERSION) {
@@ -22,10 +23,14 @@ pub(super) fn not_after_s(certificate: &[u8]) -> Option<i64> {
         fields = after(fields)?;
     }
     let (validity, _) = element(fields, SEQUENCE)?;
-    let not_after = after(validity)?;
-    match *not_after.first()? {
+    Some((time_s(validity)?, time_s(after(validity)?)?))
+}
+
+/// The first element, which is a time.
+fn time_s(from: &[u8]) -> Option<i64> {
+    match *from.first()? {
         UTC_TIME => {
-            let (time, _) = element(not_after, UTC_TIME)?;
+            let (time, _) = element(from, UTC_TIME)?;
             let text = std::str::from_utf8(time).ok()?;
             let year: u8 = text.get(..2)?.parse().ok()?;
             // RFC 5280 §4.1.2.5.1.
@@ -33,7 +38,7 @@ pub(super) fn not_after_s(certificate: &[u8]) -> Option<i64> {
             seconds(&format!("{century}{text}"))
         }
         GENERALIZED_TIME => {
-            let (time, _) = element(not_after, GENERALIZED_TIME)?;
+            let (time, _) = element(from, GENERALIZED_TIME)?;
             seconds(std::str::from_utf8(time).ok()?)
         }
         _ => None,
@@ -80,27 +85,29 @@ mod tests {
 
     fn made(year: i32) -> Vec<u8> {
         let mut params = rcgen::CertificateParams::new(["dns.example".to_owned()]).unwrap();
+        params.not_before = rcgen::date_time_ymd(2020, 1, 2);
         params.not_after = rcgen::date_time_ymd(year, 3, 4);
         let key = rcgen::KeyPair::generate().unwrap();
         params.self_signed(&key).unwrap().der().to_vec()
     }
 
     #[test]
-    fn the_end_of_a_certificate_is_read_in_both_forms_of_time() {
+    fn the_validity_of_a_certificate_is_read_in_both_forms_of_time() {
         for (year, expected) in [(2031, "2031-03-04T00:00:00Z"), (2060, "2060-03-04T00:00:00Z")] {
-            let expected: Timestamp = expected.parse().unwrap();
-            assert_eq!(not_after_s(&made(year)), Some(expected.as_second()), "{year}");
+            let seconds = |text: &str| text.parse::<Timestamp>().unwrap().as_second();
+            let expected = (seconds("2020-01-02T00:00:00Z"), seconds(expected));
+            assert_eq!(validity_s(&made(year)), Some(expected), "{year}");
         }
     }
 
     #[test]
-    fn what_is_no_certificate_has_no_end() {
+    fn what_is_no_certificate_has_no_validity() {
         let whole = made(2031);
         for cut in 0..40 {
-            assert_eq!(not_after_s(&whole[..cut]), None, "{cut}");
+            assert_eq!(validity_s(&whole[..cut]), None, "{cut}");
         }
         for octets in [&[][..], b"not DER", &[0x30; 80], &[0x30, 0x84, 1, 1, 1, 1]] {
-            assert_eq!(not_after_s(octets), None, "{octets:?}");
+            assert_eq!(validity_s(octets), None, "{octets:?}");
         }
     }
 }

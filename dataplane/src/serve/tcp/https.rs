@@ -50,7 +50,6 @@ pub(super) async fn attend(
     path: Arc<str>,
 ) -> CloseReason {
     let is_h2 = session.get_ref().1.alpn_protocol() == Some(H2);
-    let deadlines = server.table.deadlines();
     let requests = Requests::new(server, asker, permit);
     let served = Rc::clone(&requests);
     let service = service_fn(move |request| {
@@ -70,9 +69,8 @@ pub(super) async fn attend(
         follow(&requests, connection, http2::Connection::graceful_shutdown).await
     } else {
         let mut http = http1::Builder::new();
-        http.timer(TokioTimer::new())
-            .header_read_timeout(deadlines.message)
-            .max_buf_size(HEADER_OCTETS);
+        // Half a request head is no request in progress: its connection is idle (WR42).
+        http.header_read_timeout(None).max_buf_size(HEADER_OCTETS);
         let connection = pin!(http.serve_connection(io, service));
         follow(&requests, connection, http1::Connection::graceful_shutdown).await
     }
@@ -103,7 +101,6 @@ fn ended_by(is_ending: bool, ended: &hyper::Result<()>) -> CloseReason {
     match ended {
         Ok(()) if is_ending => CloseReason::Drain,
         Ok(()) => CloseReason::Client,
-        Err(error) if error.is_timeout() => CloseReason::SlowMessage,
         Err(error) if error.is_parse() => CloseReason::NotAQuery,
         Err(_) => CloseReason::Failed,
     }

@@ -8,11 +8,13 @@ use hyper::body::Bytes;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use serde::Deserialize;
 use tokio::time::timeout;
 
-use crate::observe::observed::Reported;
+use crate::observe::observed::{Reported, UsedCertificate};
+use crate::text::shortened;
 
 /// The container port that is asked.
 const PORT_NAME: &str = "metrics";
@@ -28,6 +30,10 @@ const MAX_SKIPPED: usize = 100;
 const DOWN_S: u64 = 60;
 /// Characters of what a pod says should be done about an upstream.
 const MAX_REMEDY: usize = 200;
+/// Certificates that are kept of one pod: one for each encrypted listener.
+const MAX_CERTIFICATES: usize = 3;
+/// Octets of why a certificate is not in use.
+const MAX_TROUBLE: usize = 200;
 
 /// The HTTP client that asks pods for `/config`.
 #[derive(Debug)]
@@ -96,6 +102,8 @@ struct Shown {
     skipped_objects: Vec<crds::v1alpha1::SkippedObject>,
     #[serde(default)]
     upstreams_down: Vec<Down>,
+    #[serde(default)]
+    certificates: Vec<Mounted>,
 }
 
 #[derive(Deserialize)]
@@ -120,6 +128,31 @@ struct Down {
     remedy: Option<String>,
 }
 
+/// The certificate of a listener.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Mounted {
+    secret: String,
+    #[serde(default)]
+    not_before_seconds: Option<i64>,
+    #[serde(default)]
+    not_after_seconds: Option<i64>,
+    #[serde(default)]
+    trouble: Option<String>,
+}
+
+impl Mounted {
+    fn used(self) -> UsedCertificate {
+        let Mounted { secret, not_before_seconds, not_after_seconds, trouble } = self;
+        let time = |seconds: Option<i64>| Timestamp::from_second(seconds?).ok();
+        UsedCertificate {
+            secret,
+            validity: time(not_before_seconds).zip(time(not_after_seconds)),
+            trouble: trouble.map(|text| shortened(&text, MAX_TROUBLE)),
+        }
+    }
+}
+
 impl Down {
     fn text(self) -> String {
         let Down { group, server, seconds: _, remedy } = self;
@@ -137,6 +170,7 @@ fn read(body: &[u8]) -> serde_json::Result<Reported> {
         rejection,
         mut skipped_objects,
         upstreams_down,
+        certificates,
     } = serde_json::from_slice(body)?;
     skipped_objects.truncate(MAX_SKIPPED);
     let violations = |rejection: Rejection| {
@@ -152,6 +186,7 @@ fn read(body: &[u8]) -> serde_json::Result<Reported> {
         rejection: rejection.map(violations),
         skipped: skipped_objects,
         upstreams_down: down.map(Down::text).collect(),
+        certificates: certificates.into_iter().take(MAX_CERTIFICATES).map(Mounted::used).collect(),
     })
 }
 
@@ -168,7 +203,9 @@ mod tests {
             "skippedObjects": [{"kind": "Service", "namespace": "n", "name": "s", "reason": "r"}],
             "upstreamsDown": [{"group": "default", "server": "192.0.2.1", "seconds": 61},
                 {"group": "default", "server": "192.0.2.2", "seconds": 59},
-                {"group": "default", "server": "192.0.2.3", "seconds": 99, "remedy": "renew it"}]});
+                {"group": "default", "server": "192.0.2.3", "seconds": 99, "remedy": "renew it"}],
+            "certificates": [{"secret": "dns-tls", "notBeforeSeconds": 5, "notAfterSeconds": 7, "trouble": null},
+                {"secret": "doh", "notBeforeSeconds": null, "notAfterSeconds": null, "trouble": "not PEM"}]});
         let reported = read(shown.to_string().as_bytes()).unwrap();
         assert_eq!(reported.process, "", "as of a version that does not say");
         let mut newer = shown.clone();
@@ -181,6 +218,10 @@ mod tests {
         );
         assert_eq!(reported.rejection.as_deref(), Some("spec.domain: no"));
         assert_eq!(reported.skipped[0].name, "s");
+        let at = |seconds| Timestamp::from_second(seconds).unwrap();
+        let [good, bad] = &reported.certificates[..] else { panic!("two certificates") };
+        assert_eq!((good.secret.as_str(), good.validity), ("dns-tls", Some((at(5), at(7)))));
+        assert_eq!((bad.validity, bad.trouble.as_deref()), (None, Some("not PEM")));
         assert_eq!(reported.upstreams_down, ["default 192.0.2.1", "default 192.0.2.3 (renew it)"]);
     }
 

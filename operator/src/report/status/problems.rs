@@ -6,6 +6,7 @@ use crds::ClusterDNS;
 use crds::v1alpha1::ManagementState;
 use jiff::Timestamp;
 
+use super::certificates::{certificate_expires, certificate_unusable};
 use super::failing_pods::failing_pods;
 use super::problem::{Problem, named, problem};
 use crate::apply::outcome::Applied;
@@ -41,6 +42,8 @@ pub(super) fn problems(
         canary_warning(plan),
         certificate_missing(dns, observed),
         certificate_unread(observed),
+        certificate_unusable(observed),
+        certificate_expires(observed, now),
         crd_outdated(observed),
         cache_full(observed),
     ];

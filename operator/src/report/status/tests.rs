@@ -19,6 +19,7 @@ mod kstatus_rules;
 
 use kstatus_rules::Kstatus;
 
+mod certificates;
 mod failing_pods;
 mod problems;
 mod words;

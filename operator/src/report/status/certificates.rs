@@ -1,0 +1,89 @@
+//! What pods say of the certificates of encrypted listeners: one that expires, or cannot be used, is a reason of `Degraded`.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::problem::{Problem, named, problem};
+use crate::observe::observed::{Certificate, Observed, UsedCertificate};
+use crate::observe::pods;
+
+/// A certificate that is not renewed so long before its end is reported, if its whole life is long enough.
+const EXPIRES_SOON: SignedDuration = SignedDuration::from_hours(7 * 24);
+/// One that lives shorter is reported when this part of its life is left: those who renew it do so with a third left.
+const PART_OF_LIFE: i32 = 6;
+
+/// A certificate that ends soon or has ended. It stays in use: a listener without one would serve no client at all.
+pub(super) fn certificate_expires(observed: &Observed, now: Timestamp) -> Option<Problem> {
+    // The earliest end of each: a pod that was not given the new one is one to look at.
+    let mut ends: BTreeMap<&str, (Timestamp, Timestamp)> = BTreeMap::new();
+    for (_, certificate) in used(observed) {
+        let Some((begin, end)) = certificate.validity else { continue };
+        let earliest = ends.entry(&certificate.secret).or_insert((begin, end));
+        if end < earliest.1 {
+            *earliest = (begin, end);
+        }
+    }
+    let soon = ends.into_iter().filter(|(_, (begin, end))| expires_soon(*begin, *end, now));
+    let soon: Vec<(&str, Timestamp)> = soon.map(|(secret, (_, end))| (secret, end)).collect();
+    let first = soon.iter().map(|(_, end)| *end).min()?;
+    let shown = soon.iter().map(|(secret, end)| format!("Secret {secret} at {end:.0}")).collect();
+    let named = named(shown);
+    if first > now {
+        return problem(
+            "CertificateExpiring",
+            format!(
+                "these certificates of listeners expire soon: {named}. Renew them; pods take the new ones without a restart"
+            ),
+        );
+    }
+    problem(
+        "CertificateExpired",
+        format!(
+            "these certificates of listeners expire soon or have expired, and clients that check them get no answer over TLS, HTTPS \
+             and QUIC: {named}. Renew them; pods take the new ones without a restart"
+        ),
+    )
+}
+
+fn expires_soon(begin: Timestamp, end: Timestamp, now: Timestamp) -> bool {
+    let life = end.duration_since(begin);
+    end.duration_since(now) < EXPIRES_SOON.min(life / PART_OF_LIFE)
+}
+
+/// Pods cannot use what is in the Secret. One that is missing is reported as such.
+pub(super) fn certificate_unusable(observed: &Observed) -> Option<Problem> {
+    let mut found: BTreeMap<&str, String> = BTreeMap::new();
+    for (pod, certificate) in used(observed) {
+        let is_missing =
+            observed.certificates.get(&certificate.secret) == Some(&Certificate::Missing);
+        let Some(trouble) = certificate.trouble.as_ref().filter(|_| !is_missing) else { continue };
+        let effect = match certificate.validity {
+            Some(_) => "the last good one stays in use",
+            None => "its listener is off",
+        };
+        found.entry(&certificate.secret).or_insert_with(|| {
+            format!("Secret {} (pod {pod}: {trouble}; {effect})", certificate.secret)
+        });
+    }
+    if found.is_empty() {
+        return None;
+    }
+    problem(
+        "CertificateUnusable",
+        format!(
+            "pods cannot use these certificates of listeners: {}. tls.crt must be PEM with the certificate first, tls.key its \
+             private key",
+            named(found.into_values().collect())
+        ),
+    )
+}
+
+/// What each ready pod says of each certificate, by the pod's name.
+fn used(observed: &Observed) -> impl Iterator<Item = (&str, &UsedCertificate)> {
+    pods::ready(observed).flat_map(|pod| {
+        let reported = pods::reported(observed, pod).into_iter();
+        let name = pods::name(pod);
+        reported.flat_map(|reported| &reported.certificates).map(move |it| (name, it))
+    })
+}

@@ -1,0 +1,60 @@
+//! Certificates of encrypted listeners, as pods report them.
+
+use super::*;
+use crate::observe::observed::UsedCertificate;
+
+/// A certificate that is valid so many hours before and after a time.
+fn used(secret: &str, before: i64, after: i64) -> UsedCertificate {
+    let at = |hours: i64| crate::fixtures::at(10) + jiff::SignedDuration::from_hours(hours);
+    UsedCertificate {
+        secret: secret.to_owned(),
+        validity: Some((at(-before), at(after))),
+        trouble: None,
+    }
+}
+
+#[test]
+fn t8_a_certificate_that_expires_is_a_condition_until_it_is_renewed() {
+    let day = 24;
+    for (what, before, after, reason) in [
+        ("90 days, 8 left", 82 * day, 8 * day, "False=AsExpected"),
+        ("90 days, 6 left", 84 * day, 6 * day, "True=CertificateExpiring"),
+        ("90 days, none left", 90 * day, 0, "True=CertificateExpired"),
+        ("ended long ago", 90 * day, -day, "True=CertificateExpired"),
+        ("a day, 5 hours left", 19, 5, "False=AsExpected"),
+        ("a day, 3 hours left", 21, 3, "True=CertificateExpiring"),
+    ] {
+        let mut story = Story::settled("{}");
+        let report = |story: &mut Story, pod: &str, used| {
+            reported(&mut story.observed, pod).certificates = vec![used];
+        };
+        report(&mut story, "dns-0", used("dns-tls", before, after));
+        report(&mut story, "dns-1", used("dns-tls", 0, 90 * day));
+        let status = story.reconcile(10);
+        let degraded = condition(&status, "Degraded").unwrap();
+        assert_eq!(format!("{}={}", degraded.status, degraded.reason), reason, "{what}");
+        assert_eq!(reason != "False=AsExpected", degraded.message.contains("Secret dns-tls at"));
+        assert_eq!(story.reconcile(11), status, "{what}: an unchanged status");
+        report(&mut story, "dns-0", used("dns-tls", 0, 90 * day));
+        let renewed = story.reconcile(12);
+        assert_eq!(condition(&renewed, "Degraded").unwrap().status, "False", "{what}");
+    }
+}
+
+#[test]
+fn t8_a_certificate_that_pods_cannot_use_is_a_condition_that_says_why() {
+    let mut story = Story::settled("{}");
+    let bad =
+        UsedCertificate { trouble: Some("tls.crt is not PEM".to_owned()), ..used("a", 1, 99) };
+    let none = UsedCertificate { validity: None, secret: "b".to_owned(), ..bad.clone() };
+    reported(&mut story.observed, "dns-0").certificates = vec![bad, none];
+    let status = story.reconcile(10);
+    let degraded = condition(&status, "Degraded").unwrap();
+    assert_eq!(degraded.reason, "CertificateUnusable");
+    for part in [
+        "Secret a (pod dns-0: tls.crt is not PEM; the last good one stays in use)",
+        "Secret b (pod dns-0: tls.crt is not PEM; its listener is off)",
+    ] {
+        assert!(degraded.message.contains(part), "{}", degraded.message);
+    }
+}

@@ -134,6 +134,15 @@ impl Distribution {
         self.buckets.iter().map(|(_, count)| count).sum::<u64>() + self.above
     }
 
+    /// The lowest bound that so large a part of the values does not exceed; none where there is no value, or no bound.
+    pub fn at_most(&self, part: f64) -> Option<f64> {
+        let (count, mut below) = (self.count(), 0);
+        self.buckets.iter().find_map(|&(bound, more)| {
+            below += more;
+            (count > 0 && below as f64 >= part * count as f64).then_some(bound)
+        })
+    }
+
     /// Both together; they have the same bounds, or one of them has none.
     pub fn plus(mut self, other: &Distribution) -> Distribution {
         if self.buckets.is_empty() {
@@ -208,6 +217,18 @@ mod tests {
             assert_eq!(found, expected.map(|bound| f64::from(*bound)), "{octets} octets");
             assert_eq!((read.count(), read.sum), (1, octets as f64));
         }
+    }
+
+    #[test]
+    fn a_part_of_the_values_does_not_exceed_its_bound() {
+        let buckets = vec![(1.0, 50), (2.0, 49), (4.0, 0)];
+        let values = Distribution { buckets, above: 1, sum: 0.0 };
+        assert_eq!(
+            [0.5, 0.51, 0.99].map(|part| values.at_most(part)),
+            [Some(1.0), Some(2.0), Some(2.0)]
+        );
+        assert_eq!(values.at_most(1.0), None, "above every bound");
+        assert_eq!(Distribution::default().at_most(0.5), None);
     }
 
     #[test]

@@ -14,6 +14,7 @@ pub mod drain;
 pub mod source;
 pub mod settings;
 pub mod snapshot;
+pub mod inspection;
 pub mod state;
 
 pub mod serve;
@@ -21,8 +22,10 @@ pub mod listeners;
 pub mod forward;
 pub mod origin;
 pub mod rcode;
+pub mod rrtype;
 pub mod identity;
 pub mod names;
+pub mod explain;
 
 pub mod status;
 pub mod probes;

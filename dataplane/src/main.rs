@@ -14,7 +14,7 @@ use dataplane::drain::{self, Signal, Signals};
 use dataplane::forward::Forwarder;
 use dataplane::listeners::Listeners;
 use dataplane::metrics::{Metrics, Sources};
-use dataplane::probes::{self, Health, Pages, Running, Views};
+use dataplane::probes::{self, Health, Pages, Running, Samples, Views};
 use dataplane::serve::{self, Serving};
 use dataplane::source::api::Api;
 use dataplane::source::files::{Files, Watch};
@@ -90,18 +90,22 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let serving =
         Serving::start(&listen, workers, state.clone(), forwarder.clone(), limits, handle)?;
 
-    let exposed = args.expose_cache.then(|| forwarder.clone());
     let counted = Sources {
         state: state.clone(),
         serving: serving.counters().clone(),
-        forwarder,
+        forwarder: forwarder.clone(),
         status: status.clone(),
         configs: configs.clone(),
     };
     // It is set here only, and once.
-    let (metrics, serving_counters) = (Metrics::new(counted), serving.counters().clone());
-    let _ =
-        running.set(Running { metrics, state: state.clone(), serving: serving_counters, exposed });
+    let _ = running.set(Running {
+        metrics: Metrics::new(counted),
+        state: state.clone(),
+        serving: serving.counters().clone(),
+        forwarder,
+        is_cache_exposed: args.expose_cache,
+        samples: Samples::default(),
+    });
     health.serving();
     let mut signals = starting.served(&runtime)?;
     tracing::info!(addresses = ?serving.local_addrs(), %http_address, workers, "answering");

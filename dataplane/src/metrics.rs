@@ -26,7 +26,7 @@ use tokio::sync::watch;
 
 use crate::forward::cache::CacheResult;
 use crate::forward::{Forwarder, Limit};
-use crate::serve::{self, CloseReason, ServeCounters, ServedOver};
+use crate::serve::{self, CloseReason, ServeCounters, ServedOver, Totals};
 use crate::state::State;
 use crate::status::Status;
 use crate::status::feed::Feed;
@@ -83,6 +83,11 @@ impl Metrics {
         let mut kubedns = Registry::default();
         kubedns.register_collector(Box::new(SkyDns(Arc::clone(&sources))));
         Metrics { own, process, coredns, kubedns, sources }
+    }
+
+    /// What was counted of a transport.
+    pub fn traffic(&self, over: ServedOver) -> Totals {
+        self.sources.serving.traffic.read(over)
     }
 
     /// The text that a scraper reads: OpenMetrics 1.0, or the older text format for those that do not ask for it.

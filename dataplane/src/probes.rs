@@ -1,10 +1,12 @@
-//! `/livez /readyz /metrics /config /upstreams` on a thread of their own, so that a flood of queries
+//! `/`, `/livez /readyz /metrics /config /upstreams /explain` on a thread of their own, so that a flood of queries
 //! cannot make a probe fail (D6), nor one of HTTP connections (L14).
 //!
 //! Kubelet asks on the same port as all others, so that a pod's template need not change with the image, and has a share
 //! of its own there: connections are shared by client address, and pages that take time are written elsewhere. A port of
 //! its own would be as open to a flood as this one.
 
+mod explain;
+mod home;
 mod pages;
 mod shown;
 
@@ -20,6 +22,7 @@ use axum::routing::get;
 use axum::{Extension, Router};
 use dataplane_core::{DataSource, Resource};
 
+pub use home::Samples;
 pub use pages::Pages;
 use process::http::{self, Client};
 
@@ -80,8 +83,12 @@ pub struct Running {
     pub state: Arc<State>,
     /// The certificates of encrypted listeners.
     pub serving: Arc<ServeCounters>,
-    /// Whose cache `/cache` shows; `None` unless --expose-cache asks for it, because it shows what clients asked.
-    pub exposed: Option<Arc<Forwarder>>,
+    /// Whose cache decides what `/explain` says of names that are not ours.
+    pub forwarder: Arc<Forwarder>,
+    /// Whether `/cache` shows that cache; only where --expose-cache asks for it, because it shows what clients asked.
+    pub is_cache_exposed: bool,
+    /// For the rates on `/`.
+    pub samples: Samples,
 }
 
 /// Serves until the process ends.
@@ -115,12 +122,14 @@ pub fn start(listener: std::net::TcpListener, views: Views) -> anyhow::Result<()
 
 fn router(views: Views) -> Router {
     Router::new()
+        .route("/", get(home::home))
         .route("/livez", get(|| async { "ok\n" }))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .route("/config", get(shown::config))
         .route("/upstreams", get(shown::upstreams))
         .route("/cache", get(shown::cache))
+        .route("/explain", get(explain::explain))
         .with_state(views)
 }
 

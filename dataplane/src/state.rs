@@ -7,6 +7,7 @@ use arc_swap::ArcSwap;
 use dataplane_core::{Identity, Records, WorkerCounters};
 
 use crate::forward::upstreams::Upstreams;
+use crate::inspection::Inspections;
 use crate::taps::Taps;
 
 /// One published state.
@@ -29,4 +30,6 @@ pub struct State {
     pub identity: Identity,
     /// Who wants to see single queries.
     pub taps: Arc<Taps>,
+    /// Questions to the thread that owns the index.
+    pub inspections: Arc<Inspections>,
 }

@@ -6,6 +6,7 @@ mod canary;
 mod charts;
 mod counters;
 mod desired;
+mod explain;
 mod fields;
 mod forward;
 mod image;

@@ -3,6 +3,7 @@
 
 mod export;
 mod held;
+mod identify;
 mod kept;
 mod namespaces;
 mod pods;
@@ -19,6 +20,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 pub use export::Export;
+pub use identify::Identified;
 
 use crate::index::held::{Held, HeldObjects};
 use crate::index::ports::PortLists;

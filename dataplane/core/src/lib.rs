@@ -63,9 +63,10 @@ pub use counters::{CacheCounters, Counters, QuestionType, Reason, ServerCounters
 pub use decide::ahead::read_ahead;
 pub use decide::resolution::{Resolution, Step, Surroundings};
 pub use decide::respond::{Action, Forward, Waiting, respond};
+pub use decide::trace::{Hop, Place, Rule, Source, trace};
 pub use identity::Identity;
 pub use index::reads::{KeptAs, Reads, Relist};
-pub use index::{Applied, Export, Index};
+pub use index::{Applied, Export, Identified, Index};
 pub use object::{
     Change, Endpoint, Key, Namespace, Object, Pod, Problem, Protocol, Resource, Service,
     ServiceKind, ServicePort, Slice, SlicePort, TargetRef,

@@ -34,6 +34,7 @@ mod write;
 mod tests;
 
 pub use errors::ErrorCodes;
+pub(crate) use head::MAX_OWN_CNAMES;
 pub use head::{Cnames, OwnedHead, ReplyForm, ReplyHead};
 pub use judge::Verdict;
 pub use key::LookupKey;

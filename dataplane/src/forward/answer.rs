@@ -34,6 +34,38 @@ pub enum Cached {
     Ask(Option<Held>),
 }
 
+impl Cached {
+    /// What becomes of a query for which the cache has this; what can be answered is written into `buffer`.
+    fn of(found: Found, forward: &Forward<'_>, seed: u64, buffer: &mut [u8]) -> Cached {
+        match found {
+            Found::Nothing => Cached::Ask(None),
+            Found::Failed { was_silent } => {
+                // The operator reads these words too: they distinguish silence from errors
+                // (`operator/src/probe/compare/groups.rs`).
+                let text = match was_silent {
+                    true => "no upstream server answered a moment ago",
+                    false => "upstream servers answered only with errors a moment ago",
+                };
+                let octets = forward.head.fail(CACHED_ERROR, text, buffer);
+                Cached::Reply { octets, origin: Origin::Cache, refresh: false }
+            }
+            Found::Reply { relayed, freshness, refresh }
+                if relayed.is_partial() || (refresh && freshness == Freshness::Stale) =>
+            {
+                Cached::Ask(Some(Held { relayed, freshness, refresh }))
+            }
+            Found::Reply { relayed, freshness, refresh } => {
+                let octets = relayed.write(&forward.head, freshness, seed, buffer);
+                let origin = match freshness {
+                    Freshness::Fresh { .. } => Origin::Cache,
+                    Freshness::Stale => Origin::Stale,
+                };
+                Cached::Reply { octets, origin, refresh }
+            }
+        }
+    }
+}
+
 /// A reply from the cache that is not the whole answer yet.
 #[derive(Debug)]
 pub struct Held {
@@ -94,32 +126,24 @@ impl Forwarder {
         let Some(route) = upstreams.route(forward.group) else { return Cached::Ask(None) };
         let now_ms = self.clock.now_ms();
         let recoveries = upstreams.recoveries(forward.group);
-        match self.cache.find(route, &forward.key, now_ms, recoveries, upstreams.cache()) {
-            Found::Nothing => Cached::Ask(None),
-            Found::Failed { was_silent } => {
-                // The operator reads these words too: they distinguish silence from errors
-                // (`operator/src/probe/compare/groups.rs`).
-                let text = match was_silent {
-                    true => "no upstream server answered a moment ago",
-                    false => "upstream servers answered only with errors a moment ago",
-                };
-                let octets = forward.head.fail(CACHED_ERROR, text, buffer);
-                Cached::Reply { octets, origin: Origin::Cache, refresh: false }
-            }
-            Found::Reply { relayed, freshness, refresh }
-                if relayed.is_partial() || (refresh && freshness == Freshness::Stale) =>
-            {
-                Cached::Ask(Some(Held { relayed, freshness, refresh }))
-            }
-            Found::Reply { relayed, freshness, refresh } => {
-                let octets = relayed.write(&forward.head, freshness, seed, buffer);
-                let origin = match freshness {
-                    Freshness::Fresh { .. } => Origin::Cache,
-                    Freshness::Stale => Origin::Stale,
-                };
-                Cached::Reply { octets, origin, refresh }
-            }
-        }
+        let found = self.cache.find(route, &forward.key, now_ms, recoveries, upstreams.cache());
+        Cached::of(found, forward, seed, buffer)
+    }
+
+    /// What [`Forwarder::from_cache`] would do now, and how old what it found is: its age and for how long it is fresh, in
+    /// seconds. Nothing is asked, counted or noted: for people who ask why.
+    pub fn explain(
+        &self,
+        upstreams: &Upstreams,
+        forward: &Forward<'_>,
+        buffer: &mut [u8],
+    ) -> (Cached, Option<(u64, u32)>) {
+        let at = (self.clock.now_ms(), upstreams.recoveries(forward.group));
+        let route = upstreams.route(forward.group);
+        let peeked =
+            route.and_then(|route| self.cache.peek(route, &forward.key, at, upstreams.cache()));
+        let Some((found, age)) = peeked else { return (Cached::Ask(None), None) };
+        (Cached::of(found, forward, 0, buffer), Some(age.seconds(at.0)))
     }
 
     /// The reply to one name of a chain, from the cache or its group.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use dataplane_core::{
-    CacheAction, CacheCounters, CacheRules, Freshness, LookupKey, Relayed, lifetime_s,
+    Age, CacheAction, CacheCounters, CacheRules, Freshness, LookupKey, Relayed, lifetime_s,
 };
 
 use super::RouteId;
@@ -67,6 +67,19 @@ pub enum Found {
         /// The caller also asks an upstream: before it writes a stale reply (CA40), after it wrote a fresh one (CA30).
         refresh: bool,
     },
+}
+
+impl Found {
+    fn of(relayed: Relayed, decision: CacheAction) -> Found {
+        let (freshness, refresh) = match decision {
+            CacheAction::Fresh { age_s } => (Freshness::Fresh { age_s }, false),
+            CacheAction::FreshAndPrefetch { age_s } => (Freshness::Fresh { age_s }, true),
+            CacheAction::Stale { may_refresh } => (Freshness::Stale, may_refresh),
+            CacheAction::Failed { was_silent } => return Found::Failed { was_silent },
+            CacheAction::Miss => return Found::Nothing,
+        };
+        Found::Reply { relayed, freshness, refresh }
+    }
 }
 
 /// Why a query found what it found: metrics labels.
@@ -159,15 +172,22 @@ impl Cache {
         let hash = self.hash(route, key);
         let at = Moment { now_ms, recoveries, rules: limits.rules };
         let (relayed, decision) = self.shard(hash).find(hash, route, key, at);
-        let Some(relayed) = relayed else { return Found::Nothing };
-        let (freshness, refresh) = match decision {
-            CacheAction::Fresh { age_s } => (Freshness::Fresh { age_s }, false),
-            CacheAction::FreshAndPrefetch { age_s } => (Freshness::Fresh { age_s }, true),
-            CacheAction::Stale { may_refresh } => (Freshness::Stale, may_refresh),
-            CacheAction::Failed { was_silent } => return Found::Failed { was_silent },
-            CacheAction::Miss => return Found::Nothing,
-        };
-        Found::Reply { relayed, freshness, refresh }
+        relayed.map_or(Found::Nothing, |relayed| Found::of(relayed, decision))
+    }
+
+    /// What [`Cache::find`] would find now, with its age. Nothing is counted or noted: for people who ask.
+    pub fn peek(
+        &self,
+        route: RouteId,
+        key: &LookupKey,
+        (now_ms, recoveries): (u64, u64),
+        limits: &Limits,
+    ) -> Option<(Found, Age)> {
+        let hash = self.hash(route, key);
+        let at = Moment { now_ms, recoveries, rules: limits.rules };
+        let (relayed, age, decision) =
+            self.shard(hash).peek(hash, route, key, at).filter(|_| !limits.is_off())?;
+        Some((Found::of(relayed, decision), age))
     }
 
     /// Keeps a good reply for as long as it may be; what was kept for its key goes, and so does what failed (CA2-CA4,

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::connections::Counted;
 use super::plan::Standing;
 use super::server::{Seen, Server, looping};
-use super::upstreams::Upstreams;
+use super::upstreams::{Group, Upstreams};
 use crate::histogram::Distribution;
 use crate::rcode;
 
@@ -44,7 +44,7 @@ pub struct View {
 }
 
 /// A group of upstreams, as `/upstreams` and metrics show it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupView {
     /// `upstreams`, or the stub domain.
@@ -60,7 +60,7 @@ pub struct GroupView {
 }
 
 /// A server of a group, as `/upstreams` and metrics show it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerView {
     /// Address and port.
@@ -95,7 +95,7 @@ pub struct ServerView {
 }
 
 /// The connections to one server.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConnectionsView {
     /// Those that are open now.
@@ -130,13 +130,7 @@ pub struct OfAddress {
 impl Upstreams {
     /// What `/upstreams` shows.
     pub fn view(&self, now: Instant) -> View {
-        let groups = self.groups().map(|group| GroupView {
-            name: group.name.clone(),
-            policy: format!("{:?}", group.policy),
-            in_flight: group.in_flight().load(Ordering::Relaxed),
-            max_in_flight: group.max_in_flight,
-            servers: group.servers.iter().map(|server| server_view(server, now)).collect(),
-        });
+        let groups = self.groups().map(|group| group_view(group, now));
         let common = &self.registry.common;
         View {
             groups: groups.collect(),
@@ -144,6 +138,11 @@ impl Upstreams {
             shared_ports: common.shared_draws(),
             warnings: self.notes(now),
         }
+    }
+
+    /// What is known of the group of a decision.
+    pub fn group_view(&self, number: usize, now: Instant) -> Option<GroupView> {
+        self.group(number).map(|group| group_view(group, now))
     }
 
     /// What a person should know at once: servers that lead back to us or that we cannot trust, and
@@ -201,6 +200,16 @@ impl Upstreams {
             Some(Down { group: group.clone(), server, seconds, remedy })
         });
         down.take(most).collect()
+    }
+}
+
+fn group_view(group: &Group, now: Instant) -> GroupView {
+    GroupView {
+        name: group.name.clone(),
+        policy: format!("{:?}", group.policy),
+        in_flight: group.in_flight().load(Ordering::Relaxed),
+        max_in_flight: group.max_in_flight,
+        servers: group.servers.iter().map(|server| server_view(server, now)).collect(),
     }
 }
 
@@ -286,38 +295,45 @@ impl ServerView {
     pub const STATES: [&str; 4] = ["healthy", "failing", "down", "looping"];
 }
 
+impl GroupView {
+    /// Lines for a terminal.
+    pub fn text(&self) -> String {
+        let GroupView { name, policy, in_flight, max_in_flight, servers } = self;
+        let mut text = format!("{name}  {policy}, {in_flight} of {max_in_flight} in flight\n");
+        for server in servers {
+            let seconds = server.seconds.map(|s| format!(" for {s} s")).unwrap_or_default();
+            let latency = server
+                .latency_microseconds
+                .map_or("-".to_owned(), |us| format!("{}.{:03} ms", us / 1000, us % 1000));
+            let edns = if server.edns { "" } else { ", without EDNS" };
+            let _ = writeln!(
+                text,
+                "  {} {}  {}{seconds}{edns}, latency {latency}, {} of {} in flight; sent {}, good {}, errors {}, \
+                 silent {}",
+                server.server,
+                server.transport,
+                server.state,
+                server.in_flight,
+                server.window,
+                server.sent,
+                server.good,
+                server.errors,
+                server.silent
+            );
+            if let Some(connections) = &server.connections {
+                let _ = writeln!(text, "    {}", connections.text());
+            }
+        }
+        text
+    }
+}
+
 impl View {
     /// A table for a terminal.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for group in &self.groups {
-            let GroupView { name, policy, in_flight, max_in_flight, servers } = group;
-            // Writing to a String cannot fail.
-            let _ = writeln!(text, "{name}  {policy}, {in_flight} of {max_in_flight} in flight");
-            for server in servers {
-                let seconds = server.seconds.map(|s| format!(" for {s} s")).unwrap_or_default();
-                let latency = server
-                    .latency_microseconds
-                    .map_or("-".to_owned(), |us| format!("{}.{:03} ms", us / 1000, us % 1000));
-                let edns = if server.edns { "" } else { ", without EDNS" };
-                let _ = writeln!(
-                    text,
-                    "  {} {}  {}{seconds}{edns}, latency {latency}, {} of {} in flight; sent {}, good {}, errors {}, \
-                     silent {}",
-                    server.server,
-                    server.transport,
-                    server.state,
-                    server.in_flight,
-                    server.window,
-                    server.sent,
-                    server.good,
-                    server.errors,
-                    server.silent
-                );
-                if let Some(connections) = &server.connections {
-                    let _ = writeln!(text, "    {}", connections.text());
-                }
-            }
+            text.push_str(&group.text());
         }
         let _ = writeln!(text, "UDP ports in use or at rest: {}", self.ports);
         for warning in &self.warnings {

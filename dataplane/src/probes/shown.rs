@@ -185,7 +185,7 @@ pub(super) async fn cache(
     RawQuery(query): RawQuery,
 ) -> Response {
     let Some(running) = views.running.get() else { return STARTING.into_response() };
-    if running.exposed.is_none() {
+    if !running.is_cache_exposed {
         return (StatusCode::NOT_FOUND, NOT_EXPOSED).into_response();
     }
     let from = query.as_deref().and_then(|query| query.strip_prefix("from=")?.parse().ok());
@@ -195,7 +195,7 @@ pub(super) async fn cache(
 }
 
 fn cache_page(running: &Running, from: usize) -> String {
-    let Some(forwarder) = &running.exposed else { return String::new() };
+    let forwarder = &running.forwarder;
     let page = forwarder.cache().page(from, forwarder.clock().now_ms());
     let mut text = serde_json::to_string_pretty(&page).expect("strings and numbers only");
     text.push('\n');

@@ -246,6 +246,7 @@ mod tests {
             counters: serve::worker_counters(1, 1),
             identity: Identity::default(),
             taps: Arc::default(),
+            inspections: Arc::default(),
         };
         let (state, forwarder) = (Arc::new(state), Forwarder::new());
         let responder = Responder::new(state, forwarder, Handle::current(), Arc::default());

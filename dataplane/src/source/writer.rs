@@ -98,7 +98,13 @@ impl Writer {
         let upstreams = Arc::new(Upstreams::of(config, &resolv_conf));
         let published = Published { records: index.records(), upstreams: upstreams.clone() };
         let taps = Arc::clone(upstreams.taps());
-        let state = State { published: Arc::new(published).into(), counters, identity, taps };
+        let state = State {
+            published: Arc::new(published).into(),
+            counters,
+            identity,
+            taps,
+            inspections: Arc::default(),
+        };
         Ok(Writer {
             index,
             renewal: None,
@@ -303,6 +309,11 @@ impl Writer {
         let records = published.unwrap_or_else(|| self.index.records());
         let upstreams = self.upstreams.clone();
         self.state.published.store(Arc::new(Published { records, upstreams }));
+    }
+
+    /// Answers who asks which objects an answer came from.
+    pub fn answer_inspections(&self) {
+        self.state.inspections.answer(|sources| self.index.identify(sources));
     }
 
     /// What the index does not serve.

@@ -234,14 +234,25 @@ impl Process {
 
     /// Status and body of a GET.
     pub(crate) fn get(&self, path: &str) -> (u16, String) {
+        let text = self.fetch(path);
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+    }
+
+    /// Status line and header fields of a GET.
+    pub(crate) fn head(&self, path: &str) -> String {
+        let text = self.fetch(path);
+        text.split_once("\r\n\r\n").unwrap().0.to_owned()
+    }
+
+    fn fetch(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(self.http).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap();
-        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+        text
     }
 
     pub(crate) fn config(&self) -> Value {

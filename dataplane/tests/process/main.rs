@@ -10,6 +10,7 @@ mod start;
 mod stopped;
 mod taps;
 mod tls;
+mod why;
 
 use std::io::Write;
 use std::net::TcpStream;

@@ -110,6 +110,7 @@ fn state(config: &Config, addresses: usize) -> State {
         counters: serve::worker_counters(addresses, 1),
         identity: Identity::default(),
         taps: Arc::default(),
+        inspections: Arc::default(),
     }
 }
 

@@ -63,6 +63,7 @@ impl Instance {
             counters: serve::worker_counters(1, 1),
             identity: identity::of_this_process(None),
             taps: Arc::default(),
+            inspections: Arc::default(),
         };
         let (state, forwarder) = (Arc::new(state), Forwarder::new());
         let limits = Limits::default();

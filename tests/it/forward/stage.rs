@@ -122,6 +122,7 @@ impl Stage {
             counters: Vec::new(),
             identity: Identity::default(),
             taps: Arc::default(),
+            inspections: Arc::default(),
         };
         Forwarder::probe(Arc::new(state), &Handle::current());
     }

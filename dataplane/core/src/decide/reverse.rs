@@ -130,6 +130,14 @@ impl<'r> Claims<'r> {
         self.withholds |= self.rule != Rule::All;
     }
 
+    /// The Services and slices that the PTRs are made of.
+    pub(crate) fn holders(
+        &self,
+        records: &'r Records,
+    ) -> impl Iterator<Item = (&'r ServiceEntry, u32)> {
+        self.pointers(records).map(|pointer| (pointer.entry, pointer.slice))
+    }
+
     /// The rows that have a PTR; [`LOOKS`] are looked at.
     fn pointers(&self, records: &'r Records) -> impl Iterator<Item = Pointer<'r>> {
         let (held, rule) = (self.held, self.rule);

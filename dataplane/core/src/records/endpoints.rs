@@ -108,7 +108,7 @@ impl ServiceEntry {
     }
 
     /// The rows of one endpoint name: those that bear it, then those whose address spells it.
-    fn endpoint_rows<'a>(
+    pub(crate) fn endpoint_rows<'a>(
         &'a self,
         records: &'a Records,
         name: EndpointName<'a>,

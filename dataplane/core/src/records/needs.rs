@@ -28,6 +28,16 @@ impl Needs {
         Needs(self.0 & !other.0)
     }
 
+    /// One resource.
+    pub(crate) const fn of(resource: Resource) -> Needs {
+        Needs(1 << resource as u8)
+    }
+
+    /// Whether it has anything of another set.
+    pub(crate) const fn has(self, other: Needs) -> bool {
+        self.0 & other.0 != 0
+    }
+
     /// What every answer about a Service depends on (§4.4 note 1).
     pub(crate) fn of_alias(zone: &Zone) -> Needs {
         match zone.selects_namespaces() {

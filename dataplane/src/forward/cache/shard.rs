@@ -84,6 +84,23 @@ impl Shard {
         (relayed, decision)
     }
 
+    /// The same without counting or noting anything, for people who ask.
+    pub(super) fn peek(
+        &self,
+        hash: u64,
+        route: RouteId,
+        key: &LookupKey,
+        at: Moment,
+    ) -> Option<(Relayed, Age, CacheAction)> {
+        let number = *self.index.get(&hash)? as usize;
+        let slot = self.slots.get(number / CHUNK)?.get(number % CHUNK)?;
+        let relayed =
+            slot.relayed.as_ref().filter(|kept| slot.route == route && kept.is_for(key))?;
+        let mut age = slot.age;
+        age.note_recoveries(at.recoveries);
+        Some((relayed.clone(), age, cache_action(&age, at.now_ms, at.rules)))
+    }
+
     /// Keeps a reply in place of whatever has its key.
     pub(super) fn keep(
         &mut self,

@@ -47,6 +47,7 @@ impl Drop for Watch {
 pub(super) fn start(files: Files) -> std::io::Result<Watch> {
     // One place: what matters is that something happened since the last look, not how often.
     let (wake, woken) = sync_channel(1);
+    files.writer.state().inspections.wakes(wake.clone());
     let events = Events::new(&files.root, wake.clone());
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = Arc::clone(&stop);
@@ -179,6 +180,7 @@ fn run(mut files: Files, mut events: Events, woken: &Receiver<()>, stop: &Atomic
             Err(RecvTimeoutError::Disconnected) => return,
         }
         files.refresh_resolv_conf();
+        files.writer.answer_inspections();
     }
 }
 

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::super::exchange::Exchange;
+use crate::rrtype;
 
 /// Octets of a DNS header (RFC 1035 §4.1.1).
 const HEADER: usize = 12;
@@ -75,7 +76,7 @@ pub(super) fn write(exchange: &Exchange<'_>, lines: &mut Vec<u8>) {
         client: exchange.client.to_string(),
         transport: exchange.over.label(),
         name: question.as_ref().map(|(name, _)| name.to_string()),
-        qtype: question.map(|(_, qtype)| mnemonic(qtype)),
+        qtype: question.map(|(_, qtype)| rrtype::text(qtype)),
         outcome: ShownRcode::of(exchange).text(),
         reason: exchange.answered.reason.label(),
         origin: exchange.answered.origin.label(),
@@ -92,37 +93,6 @@ fn question(query: &[u8]) -> Option<(Name, u16)> {
     let name = Name::from_wire(query.get(HEADER..)?)?;
     let qtype = query.get(HEADER + name.wire().len()..)?.first_chunk::<2>()?;
     Some((name, u16::from_be_bytes(*qtype)))
-}
-
-/// The type as zone files write it, unknown ones as RFC 3597 §5 says.
-fn mnemonic(qtype: u16) -> String {
-    let known = match qtype {
-        1 => "A",
-        2 => "NS",
-        5 => "CNAME",
-        6 => "SOA",
-        12 => "PTR",
-        13 => "HINFO",
-        15 => "MX",
-        16 => "TXT",
-        28 => "AAAA",
-        33 => "SRV",
-        35 => "NAPTR",
-        39 => "DNAME",
-        43 => "DS",
-        46 => "RRSIG",
-        47 => "NSEC",
-        48 => "DNSKEY",
-        52 => "TLSA",
-        64 => "SVCB",
-        65 => "HTTPS",
-        251 => "IXFR",
-        252 => "AXFR",
-        255 => "ANY",
-        257 => "CAA",
-        other => return format!("TYPE{other}"),
-    };
-    known.to_owned()
 }
 
 #[cfg(test)]

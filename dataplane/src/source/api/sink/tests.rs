@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crds::Config;
 use crds::config::PodRecords;
-use dataplane_core::DataSource;
+use dataplane_core::{DataSource, Source};
 use serde_json::{Value, json};
 
 use super::*;
@@ -80,6 +80,31 @@ fn service(name: &str) -> Value {
 
 fn unreadable(name: &str) -> Value {
     json!({"metadata": metadata(name), "spec": {"ports": "none"}})
+}
+
+#[test]
+fn the_thread_that_owns_the_index_says_which_objects_an_answer_came_from() {
+    let mut sink = sink();
+    adopt(&mut sink, &json!({"format": 1}));
+    let service = json!({
+        "metadata": {
+            "name": "cart",
+            "namespace": "shop",
+            "uid": "00000000-0000-4000-8000-0000000000aa",
+            "resourceVersion": "4711",
+        },
+        "spec": {"clusterIP": "10.96.0.1"},
+    });
+    sink.apply(&Watched::Objects(Resource::Services), service.to_string().as_bytes());
+    let inspections = Arc::clone(&sink.ingest.writer.state().inspections);
+    let named = |name: &str| Source::Service { namespace: "shop".into(), name: name.into() };
+    let mut asked = inspections.ask(vec![named("nothere"), named("cart")]).unwrap();
+    assert!(asked.try_recv().is_err(), "between two events, not before");
+    sink.tick(Instant::now());
+    let answer = asked.try_recv().unwrap();
+    assert_eq!(answer[0], None);
+    let found = answer[1].as_ref().unwrap();
+    assert_eq!((found.uid, found.version), (0x4000_8000_0000_0000_00aa, 4711));
 }
 
 /// A slice of what cannot be a Service.

@@ -1,0 +1,200 @@
+//! What an answer came from, for people who ask why. [`trace`] asks `route`, the function that decided, once more for
+//! each name of the chain, and says which rules and objects that decision rested on. It answers nothing itself, and it
+//! is never called while a client waits.
+
+mod objects;
+mod rules;
+
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::decide::route::{Route, Soa, SoaKind, route};
+use crate::decide::schema::{Lookup, Node, cluster_name};
+use crate::object::Resource;
+use crate::records::{Needs, Records};
+use crate::relay::MAX_OWN_CNAMES;
+use crate::wire::address::ReverseName;
+use crate::wire::labels::Labels;
+use crate::wire::message::rtype;
+use crate::wire::name::Name;
+
+pub use objects::Source;
+pub use rules::Rule;
+
+/// Objects that are listed of one name; all of them are counted.
+pub(super) const MAX_SOURCES: usize = 32;
+
+/// Where a name leads (docs/dns.md §2.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A special-use name, answered by every resolver for itself.
+    SpecialUse,
+    /// The cluster domain.
+    ClusterZone,
+    /// A reverse zone of ours, or a single reverse name with a PTR of ours.
+    Reverse,
+    /// A record that the ClusterDNS resource has.
+    ExtraRecord,
+    /// An upstream group: 0 for the default upstreams, `i + 1` for stub domain `i` of the settings.
+    Group(usize),
+    /// No group is left.
+    NoGroup,
+    /// It is not known which names are ours (E44).
+    NotConfigured,
+}
+
+/// One name of the chain that an answer follows: the question first, then each CNAME target of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hop {
+    /// The name.
+    pub name: Name,
+    /// Where it leads.
+    pub place: Place,
+    /// Whether the name exists, if it is ours and that is known.
+    pub exists: bool,
+    /// The rules that decided, in the order in which they were asked.
+    pub rules: Vec<Rule>,
+    /// What hides, replaces or withholds something here; a sentence each.
+    pub notes: Vec<String>,
+    /// The objects that it rests on, the first [`MAX_SOURCES`].
+    pub sources: Vec<Source>,
+    /// How many there are.
+    pub source_count: usize,
+    /// When the oldest snapshot that it depends on was confirmed, in Unix seconds (E42).
+    pub snapshot_at_s: Option<u64>,
+    /// Resources that it depends on and that have no data yet (N9).
+    pub missing: Vec<Resource>,
+}
+
+/// The names that a question of class IN leads through, as these records decide it; at most one more than CNAMEs may be
+/// followed.
+pub fn trace(records: &Records, name: &Name, qtype: u16) -> Vec<Hop> {
+    let mut hops = Vec::new();
+    let mut next = Some(name.clone());
+    while let Some(name) = next.take() {
+        let labels = Labels::of(&name);
+        let (hop, target) = match route(records, &labels, qtype) {
+            Route::Own(lookup, soa) => own(records, &labels, (lookup, soa), qtype),
+            Route::Group(group) => (forwarded(records, &labels, Place::Group(group)), None),
+            Route::NoGroup => (forwarded(records, &labels, Place::NoGroup), None),
+        };
+        hops.push(hop);
+        let is_new = |target: &Arc<Name>| hops.iter().all(|hop| hop.name != **target);
+        let follows = |target: &Arc<Name>| hops.len() <= MAX_OWN_CNAMES && is_new(target);
+        next = target.filter(follows).map(|target| Name::clone(&target));
+    }
+    hops
+}
+
+fn hop(labels: &Labels, place: Place) -> Hop {
+    Hop {
+        name: labels.to_name(),
+        place,
+        exists: false,
+        rules: Vec::new(),
+        notes: Vec::new(),
+        sources: Vec::new(),
+        source_count: 0,
+        snapshot_at_s: None,
+        missing: Vec::new(),
+    }
+}
+
+/// A name that upstreams answer for, or would.
+fn forwarded(records: &Records, labels: &Labels, place: Place) -> Hop {
+    let mut hop = hop(labels, place);
+    match place {
+        Place::Group(0) => hop.rules.push(rules::DEFAULT_UPSTREAMS),
+        Place::Group(group) => {
+            hop.rules.push(rules::STUB_DOMAIN);
+            if let Some(domain) = records.zone.settings.stub_domains.get(group - 1) {
+                hop.notes.push(format!(
+                    "the longest stub domain that matches is {domain}; the default upstreams are never asked for it"
+                ));
+            }
+        }
+        _ => hop.rules.push(rules::NO_GROUP),
+    }
+    hop
+}
+
+/// A name of ours, and where it leads if it is an alias that is followed.
+fn own<'r>(
+    records: &'r Records,
+    labels: &Labels,
+    (lookup, soa): (Lookup<'r, '_>, Soa<'_>),
+    qtype: u16,
+) -> (Hop, Option<Arc<Name>>) {
+    let place = place(records, labels, soa);
+    let mut hop = hop(labels, place);
+    hop.missing = missing(records, lookup.needs);
+    if records.lacks(lookup.needs) {
+        let rule = if records.is_configured() { rules::NOT_READY } else { rules::NOT_CONFIGURED };
+        hop.rules.push(rule);
+        return (hop, None);
+    }
+    hop.exists = lookup.node.is_some();
+    hop.snapshot_at_s = records.snapshot(lookup.needs);
+    let overriding = match place {
+        Place::ClusterZone => records.zone.extra.overriding(labels.wire()),
+        _ => None,
+    };
+    rules::of_own(&mut hop, lookup.node, overriding.is_some());
+    match lookup.node {
+        Some(node) => objects::of_node(records, node, &mut hop),
+        None => objects::why_missing(records, labels, &mut hop),
+    }
+    if overriding.is_some() {
+        replaced(records, labels, &mut hop);
+    }
+    if place == Place::ExtraRecord && records.zone.stub_domains.longest(labels, 0).is_some() {
+        hop.notes.push("the record is more specific than the stub domain above it (A17)".into());
+    }
+    objects::hidden_pointers(records, labels, lookup.node, &mut hop);
+    match lookup.node {
+        Some(Node::Alias(target, _)) if !matches!(qtype, rtype::CNAME | rtype::ANY) => {
+            (hop, Some(Arc::clone(target)))
+        }
+        _ => (hop, None),
+    }
+}
+
+fn place(records: &Records, labels: &Labels, soa: Soa<'_>) -> Place {
+    let zone = &records.zone;
+    match soa.kind {
+        SoaKind::SpecialUse => Place::SpecialUse,
+        SoaKind::Extra => Place::ExtraRecord,
+        SoaKind::Cluster if !records.is_configured() => Place::NotConfigured,
+        SoaKind::Cluster if labels.below(zone.apex(), zone.apex_labels).is_some() => {
+            Place::ClusterZone
+        }
+        SoaKind::Cluster => Place::Reverse,
+    }
+}
+
+/// Which resources of a set have no data.
+fn missing(records: &Records, needs: Needs) -> Vec<Resource> {
+    let of = |resource: &Resource| Needs::of(*resource);
+    let is_missing = |resource: &Resource| needs.has(of(resource)) && records.lacks(of(resource));
+    Resource::ALL.into_iter().filter(is_missing).collect()
+}
+
+/// What Kubernetes has at a name that a record of the resource replaces (A13).
+fn replaced(records: &Records, labels: &Labels, hop: &mut Hop) {
+    let Some(left) = labels.below(records.zone.apex(), records.zone.apex_labels) else { return };
+    let Some(node) = cluster_name(records, labels, left).node else { return };
+    let mut other = self::hop(labels, hop.place);
+    objects::of_node(records, node, &mut other);
+    let names: Vec<String> = other.sources.iter().map(|source| format!("{source}")).collect();
+    if !names.is_empty() {
+        hop.notes
+            .push(format!("the record replaces what Kubernetes has here: {}", names.join(", ")));
+    }
+}
+
+/// The whole address of a reverse name.
+fn reverse_address(labels: &Labels) -> Option<core::net::IpAddr> {
+    ReverseName::of(labels)?.address()
+}

@@ -1,0 +1,223 @@
+//! `/`: one page for people without Grafana at hand: what runs, how much is answered how fast, upstreams, cache, what is
+//! skipped, and a box that explains an answer. Read only; no script, and nothing from elsewhere.
+
+mod html;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::Extension;
+use axum::extract::{RawQuery, State as From};
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use dataplane_core::{DataSource, Resource};
+
+use super::{Running, STARTING, Views, explain, why_not_ready};
+use crate::explain::Form;
+use crate::forward::View;
+use crate::forward::cache::CacheResult;
+use crate::histogram::Distribution;
+use crate::origin::Origin;
+use crate::rcode;
+use crate::serve::{ServedOver, Totals};
+use crate::status::Skipped;
+use process::http::Client;
+
+/// Skipped objects and warnings that the page lists; `/config` has more.
+const MAX_LISTED: usize = 50;
+/// Rates are those since the last look, if that is at least so long ago; else they stay those of the look before.
+const SAMPLE_EVERY: Duration = Duration::from_secs(5);
+
+/// What was counted at an earlier look, for rates.
+#[derive(Clone, Debug, Default)]
+pub struct Samples(Arc<Mutex<[Option<Sample>; 2]>>);
+
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    at: Instant,
+    replies: [u64; Origin::ALL.len()],
+}
+
+impl Samples {
+    /// Replies a second since the look before this one; none at the first look.
+    fn rates(
+        &self,
+        now: Instant,
+        replies: [u64; Origin::ALL.len()],
+    ) -> [Option<f64>; Origin::ALL.len()] {
+        let mut samples = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let [latest, before] = &mut *samples;
+        if latest.is_none_or(|latest| now.saturating_duration_since(latest.at) >= SAMPLE_EVERY) {
+            *before = latest.replace(Sample { at: now, replies });
+        }
+        let Some(before) = before else { return [None; Origin::ALL.len()] };
+        let seconds = now.saturating_duration_since(before.at).as_secs_f64();
+        std::array::from_fn(|place| {
+            let more = replies[place].saturating_sub(before.replies[place]);
+            (seconds > 0.0).then(|| more as f64 / seconds)
+        })
+    }
+}
+
+/// Everything that the page shows.
+struct Shown {
+    version: String,
+    pod_name: String,
+    revision: String,
+    /// Empty when it is ready.
+    why_not_ready: Vec<String>,
+    outcomes: Vec<OutcomeRow>,
+    rcodes: Vec<(&'static str, u64)>,
+    upstreams: View,
+    /// Entries, octets, and queries by what they found.
+    cache: (usize, usize, Vec<(&'static str, u64)>),
+    feeds: Vec<FeedRow>,
+    skipped: Vec<Skipped>,
+    skipped_count: usize,
+    warnings: Vec<String>,
+    warning_count: usize,
+    explained: Option<Explained>,
+}
+
+/// Replies of one origin.
+struct OutcomeRow {
+    origin: &'static str,
+    count: u64,
+    rate: Option<f64>,
+    /// Seconds that half of the replies, and 99 % of them, took at most; none above every bound.
+    median_s: Option<f64>,
+    slow_s: Option<f64>,
+}
+
+/// One resource.
+struct FeedRow {
+    resource: &'static str,
+    objects: usize,
+    source: &'static str,
+    contact_s: Option<u64>,
+    trouble: Option<String>,
+}
+
+/// What was asked in the box, and the explanation or what is wrong.
+struct Explained {
+    name: String,
+    qtype: String,
+    text: String,
+}
+
+/// `/`.
+pub(super) async fn home(
+    Extension(client): Extension<Client>,
+    From(views): From<Views>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let Some(running) = views.running.get() else { return STARTING.into_response() };
+    let explained = match query.filter(|query| !query.is_empty()) {
+        None => None,
+        Some(query) => Some(explained(&views, client, &query).await),
+    };
+    let shown = shown(&views, running, explained);
+    let nonce = format!("{:016x}", getrandom::u64().unwrap_or_default());
+    let policy = html::policy(&nonce);
+    let write = move || html::page(&shown, &nonce);
+    let mut response = views.pages.page(client.0, "text/html; charset=utf-8", write).await;
+    if let Ok(policy) = HeaderValue::from_str(&policy) {
+        response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
+    }
+    response
+}
+
+async fn explained(views: &Views, client: Client, query: &str) -> Explained {
+    let text = match client.0.is_loopback() {
+        false => explain::NOT_FROM_HERE.to_owned(),
+        true => match explain::of(views, client.0, query, Form::Text).await {
+            Ok((explanation, _)) => {
+                let (name, qtype) = (explanation.name.clone(), explanation.qtype.clone());
+                return Explained { name, qtype, text: explanation.text() };
+            }
+            Err((_, wrong)) => wrong,
+        },
+    };
+    Explained { name: String::new(), qtype: String::new(), text }
+}
+
+fn shown(views: &Views, running: &Running, explained: Option<Explained>) -> Shown {
+    let now = Instant::now();
+    let totals: Vec<Totals> =
+        ServedOver::ALL.iter().map(|over| running.metrics.traffic(*over)).collect();
+    let replies = std::array::from_fn(|origin| {
+        totals.iter().map(|totals| totals.by_rcode[origin].iter().sum::<u64>()).sum()
+    });
+    let rates = running.samples.rates(now, replies);
+    let outcomes = Origin::ALL.into_iter().enumerate().map(|(place, origin)| {
+        let took = totals
+            .iter()
+            .fold(Distribution::default(), |sum, totals| sum.plus(&totals.durations[place]));
+        OutcomeRow {
+            origin: origin.label(),
+            count: replies[place],
+            rate: rates[place],
+            median_s: took.at_most(0.5),
+            slow_s: took.at_most(0.99),
+        }
+    });
+    let of_code = |place: usize| {
+        totals.iter().flat_map(|totals| &totals.by_rcode).map(|codes| codes[place]).sum()
+    };
+    let cache = running.forwarder.cache();
+    let found = CacheResult::ALL.iter().map(|outcome| outcome.label()).zip(cache.outcomes());
+    let why_not_ready = why_not_ready(&views.health, &views.status);
+    let upstreams = running.state.published.load().upstreams.view(now);
+    let reported = views.status.read();
+    let feeds = Resource::ALL.into_iter().zip(&reported.feeds).zip(reported.objects);
+    Shown {
+        version: running.state.identity.version.clone(),
+        pod_name: running.state.identity.pod_name.clone(),
+        revision: reported.running.revision.clone(),
+        why_not_ready,
+        outcomes: outcomes.collect(),
+        rcodes: rcode::LABELS
+            .into_iter()
+            .enumerate()
+            .map(|(at, code)| (code, of_code(at)))
+            .collect(),
+        upstreams,
+        cache: (cache.entries(), cache.octets(), found.collect()),
+        feeds: feeds
+            .filter(|((_, feed), _)| feed.is_wanted)
+            .map(|((resource, feed), objects)| FeedRow {
+                resource: resource.plural(),
+                objects,
+                source: match feed.source {
+                    DataSource::None => "none yet",
+                    DataSource::Snapshot { .. } => "snapshot",
+                    DataSource::Live => "live",
+                },
+                contact_s: feed.age().map(|age| age.as_secs()),
+                trouble: feed.trouble.as_ref().map(|trouble| trouble.reason.clone()),
+            })
+            .collect(),
+        skipped: reported.skipped.iter().take(MAX_LISTED).cloned().collect(),
+        skipped_count: reported.skipped.len(),
+        warnings: reported.warnings.iter().take(MAX_LISTED).cloned().collect(),
+        warning_count: reported.warnings.len(),
+        explained,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_those_since_the_look_before() {
+        let (samples, start) = (Samples::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let own = |count| [count, 0, 0, 0, 0];
+        assert_eq!(samples.rates(at(0), own(100))[0], None, "the first look");
+        assert_eq!(samples.rates(at(1), own(200))[0], None, "too soon for a look of its own");
+        assert_eq!(samples.rates(at(10), own(600))[0], Some(50.0));
+        assert_eq!(samples.rates(at(12), own(1_300))[0], Some(100.0), "since the same look");
+        assert_eq!(samples.rates(at(20), own(1_600))[0], Some(100.0));
+    }
+}

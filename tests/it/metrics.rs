@@ -223,6 +223,8 @@ fn the_page_on_metrics_says_what_the_operator_shows() {
     let metrics = operator::runtime::metrics::Metrics::default();
     metrics.reconciled("applied", Duration::ZERO);
     metrics.wrote("Service", "applied");
+    metrics.cached((0, 0));
+    metrics.not_kept("services");
     let mut dns = crds::ClusterDNS::default();
     dns.metadata.name = Some("a".to_owned());
     let condition = serde_json::json!({"type": "Ready", "status": "True", "reason": "R", "message": "m",

@@ -107,7 +107,8 @@ impl Budget {
 pub(super) struct Share {
     budget: Arc<Budget>,
     store: u64,
-    kind: String,
+    /// The kind of its objects, as a plural.
+    pub(super) kind: String,
     /// While a list is read: what was held before and is not listed yet. The store holds it until the list is complete.
     kept: Held,
     /// The list that is being read.
@@ -245,11 +246,6 @@ impl Share {
         self.take(&key);
         self.forget(&key);
         self.charge();
-    }
-
-    /// The kind of its objects, as a plural.
-    pub(super) fn kind(&self) -> &str {
-        &self.kind
     }
 
     /// Octets of whole objects and of stubs that all stores hold.

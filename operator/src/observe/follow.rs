@@ -65,7 +65,7 @@ pub(super) async fn follow<K>(
                     metrics.cached(share.held_by_all());
                     match verdict {
                         Verdict::Whole => {}
-                        Verdict::Stub | Verdict::Nothing => metrics.not_kept(share.kind()),
+                        Verdict::Stub | Verdict::Nothing => metrics.not_kept(&share.kind),
                     }
                     if let Some(event) = event {
                         writer.apply_watcher_event(&event);

@@ -1,6 +1,7 @@
 //! `clusterdns-dataplane`: args -> telemetry -> probes -> source -> first sync -> bind -> serve -> drain.
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
@@ -14,7 +15,7 @@ use dataplane::drain::{self, Signal, Signals};
 use dataplane::forward::Forwarder;
 use dataplane::listeners::Listeners;
 use dataplane::metrics::{Metrics, Sources};
-use dataplane::probes::{self, Health, Pages, Running, Samples, Views};
+use dataplane::probes::{self, Health, Looks, Pages, Running, Samples, Views};
 use dataplane::serve::{self, Serving};
 use dataplane::source::api::Api;
 use dataplane::source::files::{Files, Watch};
@@ -97,6 +98,8 @@ fn run(args: &Args) -> anyhow::Result<()> {
         status: status.clone(),
         configs: configs.clone(),
     };
+    let dns_port = listen.first().map_or(0, SocketAddr::port);
+    let looks = Looks::new(args.pod_uid.clone(), dns_port, http_address.port());
     // It is set here only, and once.
     let _ = running.set(Running {
         metrics: Metrics::new(counted),
@@ -105,6 +108,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
         forwarder,
         is_cache_exposed: args.expose_cache,
         samples: Samples::default(),
+        looks,
     });
     health.serving();
     let mut signals = starting.served(&runtime)?;

@@ -1,4 +1,4 @@
-//! `/`, `/livez /readyz /metrics /config /upstreams /explain` on a thread of their own, so that a flood of queries
+//! `/`, `/livez /readyz /metrics /config /upstreams /explain /look` on a thread of their own, so that a flood of queries
 //! cannot make a probe fail (D6), nor one of HTTP connections (L14).
 //!
 //! Kubelet asks on the same port as all others, so that a pod's template need not change with the image, and has a share
@@ -7,6 +7,7 @@
 
 mod explain;
 mod home;
+mod look;
 mod pages;
 mod shown;
 
@@ -23,6 +24,7 @@ use axum::{Extension, Router};
 use dataplane_core::{DataSource, Resource};
 
 pub use home::Samples;
+pub use look::Looks;
 pub use pages::Pages;
 use process::http::{self, Client};
 
@@ -89,6 +91,8 @@ pub struct Running {
     pub is_cache_exposed: bool,
     /// For the rates on `/`.
     pub samples: Samples,
+    /// For `/look`.
+    pub looks: Looks,
 }
 
 /// Serves until the process ends.
@@ -130,6 +134,7 @@ fn router(views: Views) -> Router {
         .route("/upstreams", get(shown::upstreams))
         .route("/cache", get(shown::cache))
         .route("/explain", get(explain::explain))
+        .route("/look", get(look::page))
         .with_state(views)
 }
 

@@ -137,6 +137,11 @@ pub struct Run {
     )]
     pub namespace: String,
 
+    /// Take pods that answer no longer out of their Service at once. It needs the right to patch pods/status, and the
+    /// ValidatingAdmissionPolicy that narrows it
+    #[arg(long, env = "CLUSTERDNS_LOST_PODS")]
+    pub lost_pods: bool,
+
     /// Name of this process in the lease and in Events [default: POD_NAME, else the host's name]
     #[arg(long, value_name = "NAME", env = "CLUSTERDNS_POD_NAME")]
     pub pod_name: Option<String>,

@@ -6,6 +6,7 @@ use kube::Client;
 
 use crate::apply::memory::Memory;
 use crate::controller::backoff::Backoff;
+use crate::lost_pods::Standing;
 use crate::observe::caches::Caches;
 use crate::observe::certificates::Certificates;
 use crate::observe::observed::Offers;
@@ -46,6 +47,8 @@ pub struct Context {
     pub events: Events,
     /// Metrics of this process.
     pub metrics: Arc<Metrics>,
+    /// What happens to pods that answer no longer.
+    pub lost_pods: Arc<Standing>,
     pub(crate) offers: RwLock<Offers>,
 }
 

@@ -22,6 +22,7 @@ use tokio::sync::Notify;
 use crate::apply::memory::Memory;
 use crate::context::Context;
 use crate::desired::Kind;
+use crate::lost_pods::Standing;
 use crate::observe::caches::Caches;
 use crate::observe::certificates::Certificates;
 use crate::observe::observed::Offers;
@@ -47,6 +48,7 @@ const AGAIN: Duration = Duration::from_secs(30);
 const OFFERS_RETRY: Duration = Duration::from_secs(2);
 
 /// Reconciles until `stop`; what runs then is finished.
+#[allow(clippy::too_many_arguments, reason = "each is a part of the process that main makes")]
 pub async fn run(
     client: Client,
     settings: Settings,
@@ -54,6 +56,7 @@ pub async fn run(
     events: Events,
     metrics: Arc<Metrics>,
     definition: Arc<Definition>,
+    lost_pods: Arc<Standing>,
     stop: impl Future<Output = ()> + Send + Sync + Clone + 'static,
 ) {
     let controller = Controller::new(
@@ -84,6 +87,7 @@ pub async fn run(
         backoff: Backoff::default(),
         events,
         metrics,
+        lost_pods,
         offers: RwLock::new(Offers::default()),
     });
     let offers_again_in = tokio::select! {

@@ -19,6 +19,7 @@ pub mod decide;
 pub mod desired;
 pub mod apply;
 pub mod report;
+pub mod lost_pods;
 pub mod runtime;
 pub mod offline;
 pub mod import;

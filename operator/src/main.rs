@@ -8,6 +8,7 @@ use anyhow::Context;
 use clap::Parser;
 use operator::args::{Args, Command, LogFormat, Run};
 use operator::controller::crd::Definition;
+use operator::lost_pods::{self, Lookout, Standing};
 use operator::report::events::Events;
 use operator::runtime::lease::{Elector, Leadership};
 use operator::runtime::metrics::Metrics;
@@ -54,6 +55,18 @@ async fn run(args: &Run) -> anyhow::Result<()> {
     let name = client::own_name(args.pod_name.as_deref());
     let leadership = Arc::new(Leadership::new(Instant::now));
     let mut elector = Elector::new(client.clone(), &args.namespace, &name, leadership.clone());
+    let writes = Writes::new(leadership, metrics.clone());
+    let lost_pods = Arc::new(Standing::default());
+    if args.lost_pods {
+        // Also before this process leads: the one that does may be on the node that dies.
+        tokio::spawn(lost_pods::follow(Lookout {
+            client: client.clone(),
+            namespaces: args.settings().workload_namespaces,
+            writes: writes.clone(),
+            metrics: metrics.clone(),
+            standing: lost_pods.clone(),
+        }));
+    }
     tokio::select! {
         () = elector.acquire() => metrics.leads(true),
         () = stop.clone() => {
@@ -62,12 +75,11 @@ async fn run(args: &Run) -> anyhow::Result<()> {
         }
     }
 
-    let writes = Writes::new(leadership, metrics.clone());
     let events = Events::new(client.clone(), &name, writes.clone());
     tokio::select! {
         biased;
         lost = elector.hold() => anyhow::bail!("{lost}: another may lead, so this process ends"),
-        () = controller::run(client, args.settings(), writes, events, metrics, definition, stop.clone()) => {}
+        () = controller::run(client, args.settings(), writes, events, metrics, definition, lost_pods, stop.clone()) => {}
         () = shutdown::time_to_finish(stop) => tracing::warn!("some reconciles did not finish in time"),
     }
     elector.release().await;

@@ -103,6 +103,7 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
             .collect(),
         children: children(ctx, dns),
         offers: ctx.offers(),
+        lost_pods: ctx.lost_pods.get(),
         comparison: None,
         sample: Sample::default(),
         pod_ranges: caches.pod_ranges(),

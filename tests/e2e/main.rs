@@ -28,6 +28,7 @@ mod operator_examples;
 mod operator_faults;
 mod operator_largest;
 mod operator_life;
+mod operator_lost_pods;
 mod operator_many;
 mod operator_metrics_api;
 mod operator_mission;

@@ -140,6 +140,8 @@ struct Ran {
     log: Option<PathBuf>,
     /// The next end of its process is not reported.
     is_hasty: bool,
+    /// Nothing is done about it, because its node is frozen.
+    is_frozen: bool,
 }
 
 impl Kubelet {
@@ -203,6 +205,18 @@ impl Kubelet {
                 process.signal(signal);
             }
         });
+    }
+
+    /// Its node is frozen, as far as this Pod goes: its process stops, and no kubelet says anything of it.
+    pub fn freeze(&self, namespace: &str, pod: &str) {
+        self.with(namespace, pod, |ran| ran.is_frozen = true);
+        self.signal(namespace, pod, "STOP");
+    }
+
+    /// Its node goes on where it was frozen, and its kubelet writes its status again.
+    pub fn thaw(&self, namespace: &str, pod: &str) {
+        self.signal(namespace, pod, "CONT");
+        self.with(namespace, pod, |ran| ran.is_frozen = false);
     }
 
     /// Writes its volumes again while it runs, as a kubelet does when a token is due or a ConfigMap has changed.

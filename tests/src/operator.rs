@@ -54,6 +54,11 @@ impl Operator {
 
     /// Starts one that leads in this namespace.
     pub fn start_in(own: &str, kubeconfig: &Path, namespaces: &str) -> Operator {
+        Operator::start_with(own, kubeconfig, namespaces, &[])
+    }
+
+    /// The same, with more flags.
+    pub fn start_with(own: &str, kubeconfig: &Path, namespaces: &str, more: &[&str]) -> Operator {
         let scratch = Scratch::new("operator").expect("a scratch directory");
         let flags = [
             "run",
@@ -66,6 +71,7 @@ impl Operator {
             "--workload-namespaces",
             namespaces,
         ];
+        let flags = [&flags[..], more].concat();
         let process = Process::start(&program("clusterdns-operator"), &flags, scratch.path());
         Operator { process: process.expect("the operator starts"), _scratch: scratch }
     }

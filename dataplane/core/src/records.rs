@@ -13,11 +13,13 @@ pub(crate) mod zone;
 
 use alloc::sync::Arc;
 use core::cmp::Ordering;
+use core::net::IpAddr;
 
 use foldhash::fast::RandomState;
 
 use crate::object::Resource;
 use crate::records::zone::Zone;
+use crate::settings::ServiceAddresses;
 use crate::steps::step;
 use crate::trees::buckets::Buckets;
 use crate::trees::slots::Slots;
@@ -125,6 +127,34 @@ impl Records {
             true => self.missing.without(Needs::CONFIGURATION),
             false => self.missing.and(Needs::CONFIGURATION),
         };
+    }
+
+    /// The cluster domain in wire form.
+    pub fn domain(&self) -> &[u8] {
+        self.zone.apex()
+    }
+
+    /// Whether an endpoint of our own Service, the one that gives `ns.dns.Z` its addresses (RR72), has this address. At most
+    /// [`MAX_PUBLISHERS`] of those that publish it are looked at; where it is none of them, the answer is no.
+    pub fn is_behind_own_service(&self, address: IpAddr) -> bool {
+        let published = self.addresses.get(address.into());
+        let rows = published.iter().filter(|(_, publisher)| !publisher.is_cluster_ip());
+        rows.take(MAX_PUBLISHERS).any(|(_, publisher)| self.is_own_service(publisher.service))
+    }
+
+    fn is_own_service(&self, slot: u32) -> bool {
+        match &self.zone.settings.service_addresses {
+            ServiceAddresses::OfService { namespace, name } => {
+                let own = (name.as_bytes(), namespace.as_bytes());
+                self.services.get(slot).is_some_and(|entry| entry.labels() == own)
+            }
+            // Those of its cluster IPs that are written down.
+            ServiceAddresses::Fixed(addresses) => addresses.iter().any(|&address| {
+                let holders = self.addresses.get(address.into()).iter().take(MAX_PUBLISHERS);
+                let mut holders = holders.take_while(|(_, holder)| holder.is_cluster_ip());
+                holders.any(|(_, holder)| holder.service == slot)
+            }),
+        }
     }
 
     /// The serial of the SOA records (RR70).

@@ -58,7 +58,11 @@ fn pod(of: &Instance<'_>, spread: Spread) -> PodSpec {
         priority_class_name: Some(placement.priority_class_name),
         security_context: Some(security(of)),
         node_selector: Some(node_selector),
-        tolerations: Some(placement.tolerations.unwrap_or_else(tolerations)),
+        tolerations: Some(match spread {
+            Spread::OverNodesAndZones => tolerations(placement.tolerations),
+            // A DaemonSet tolerates both for ever: there is no other node for its pod.
+            Spread::OnePerNode => placement.tolerations.unwrap_or_else(default_tolerations),
+        }),
         affinity: placement.affinity,
         topology_spread_constraints: constraints(of, spread),
         image_pull_secrets: placement.image_pull_secrets.map(|secrets| {
@@ -90,7 +94,34 @@ fn security(of: &Instance<'_>) -> PodSecurityContext {
     }
 }
 
-fn tolerations() -> Vec<Toleration> {
+/// A pod on a node that Kubernetes has given up is replaced after so long, in place of 300 s.
+const REPLACED_AFTER_SECONDS: i64 = 30;
+
+/// Those of the spec, or ours; and how long a pod stays on a node that died, where the spec does not say that.
+fn tolerations(written: Option<Vec<Toleration>>) -> Vec<Toleration> {
+    let mut all = written.unwrap_or_else(default_tolerations);
+    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+        let says = |it: &Toleration| {
+            it.key.as_deref().is_none_or(|it| it.is_empty() || it == key)
+                && it
+                    .effect
+                    .as_deref()
+                    .is_none_or(|effect| effect.is_empty() || effect == "NoExecute")
+        };
+        if !all.iter().any(says) {
+            all.push(Toleration {
+                key: Some(key.to_owned()),
+                operator: Some("Exists".to_owned()),
+                effect: Some("NoExecute".to_owned()),
+                toleration_seconds: Some(REPLACED_AFTER_SECONDS),
+                ..Toleration::default()
+            });
+        }
+    }
+    all
+}
+
+fn default_tolerations() -> Vec<Toleration> {
     let taint = |key: &str, effect: Option<&str>| Toleration {
         key: Some(key.to_owned()),
         operator: Some("Exists".to_owned()),

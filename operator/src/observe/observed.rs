@@ -72,6 +72,20 @@ pub struct Observed {
     pub children: Vec<Child>,
     /// What this API server offers.
     pub offers: Offers,
+    /// What happens to pods that answer no longer.
+    pub lost_pods: LostPods,
+}
+
+/// What happens to pods that answer no longer, as on a node that died.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LostPods {
+    /// Kubernetes gives their node up after some 40 s: the operator was not asked to do more.
+    #[default]
+    LeftAlone,
+    /// The same, because the API server does not have the policy that narrows the right to do more.
+    NoPolicy,
+    /// The operator takes them out of the Service.
+    TakenOut,
 }
 
 /// Another Service of the namespace that serves DNS: clients can ask port 53 of its clusterIP.

@@ -26,6 +26,17 @@ pub fn ready_since(pod: &Pod) -> Option<Timestamp> {
     Some(ready.last_transition_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0))
 }
 
+/// The reason of `Ready` of a pod that we took out of its Service, because it answers no longer.
+pub const LOST: &str = "PodLost";
+
+/// Did we take it out of its Service, and did its kubelet not say since that it lives?
+pub fn is_lost(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let mut ready = conditions.filter(|condition| condition.type_ == "Ready");
+    let is_ours = ready.any(|it| it.status == "False" && it.reason.as_deref() == Some(LOST));
+    is_ours && !is_leaving(pod)
+}
+
 /// May it receive queries?
 pub fn is_ready(pod: &Pod) -> bool {
     ready_since(pod).is_some()

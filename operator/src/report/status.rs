@@ -23,7 +23,7 @@ use crate::apply::outcome::Applied;
 use crate::decide::plan::{Plan, Refusal, ServicePlan};
 use crate::decide::{adoption, config_map};
 use crate::names;
-use crate::observe::observed::Observed;
+use crate::observe::observed::{LostPods, Observed};
 use crate::observe::pods;
 pub use conditions::CONDITIONS;
 use conditions::{ConditionState, Conditions};
@@ -124,7 +124,7 @@ pub fn of(
         "Degraded",
         match problems.first() {
             Some(first) => ConditionState::yes(first.reason, &degraded),
-            None => ConditionState::no("AsExpected", "nothing stands in the way"),
+            None => ConditionState::no("AsExpected", as_expected(observed.lost_pods)),
         },
     );
     let stalled = problems.iter().find(|problem| problem.needs_a_person);
@@ -146,6 +146,22 @@ pub fn of(
         conditions: conditions.listed(),
         violations: Vec::new(),
         skipped_objects: skipped(observed),
+    }
+}
+
+/// What a person should know where nothing stands in the way.
+fn as_expected(lost_pods: LostPods) -> &'static str {
+    match lost_pods {
+        LostPods::TakenOut => "nothing stands in the way",
+        LostPods::LeftAlone => {
+            "nothing stands in the way. When a node dies, its pod stays in the Service for some 40 s, until Kubernetes gives the \
+             node up: lostPods.enabled: true in the chart's values makes that seconds"
+        }
+        LostPods::NoPolicy => {
+            "nothing stands in the way. When a node dies, its pod stays in the Service for some 40 s, until Kubernetes gives the \
+             node up: the ValidatingAdmissionPolicy clusterdns-operator-pods of the chart, which makes that seconds, is missing \
+             or does not refuse"
+        }
     }
 }
 

@@ -60,6 +60,7 @@ pub struct Metrics {
     watch_failures: Counter,
     cache_bytes: Family<Part, Gauge>,
     not_kept: Family<Resource, Counter>,
+    lost_pods: Counter,
     is_leader: Gauge,
     conditions: Family<OfCondition, Gauge<f64, AtomicU64>>,
     shown: Mutex<BTreeSet<(String, String)>>,
@@ -78,6 +79,7 @@ impl Default for Metrics {
             watch_failures: Counter::default(),
             cache_bytes: Family::default(),
             not_kept: Family::default(),
+            lost_pods: Counter::default(),
             is_leader: Gauge::default(),
             conditions: Family::default(),
             shown: Mutex::default(),
@@ -108,6 +110,11 @@ impl Default for Metrics {
             "objects_not_kept",
             "Objects that were read and did not fit into the cache as a whole, by resource",
             metrics.not_kept.clone(),
+        );
+        registry.register(
+            "lost_pods",
+            "Pods that were taken out of their Service because they answered no longer",
+            metrics.lost_pods.clone(),
         );
         registry.register(
             "is_leader",
@@ -158,6 +165,11 @@ impl Metrics {
     /// An object of this kind (its plural, one of those that are watched) was read and is not kept whole.
     pub fn not_kept(&self, resource: &str) {
         self.not_kept.get_or_create(&Resource { resource: resource.to_owned() }).inc();
+    }
+
+    /// A pod was taken out of its Service.
+    pub fn pod_lost(&self) {
+        self.lost_pods.inc();
     }
 
     /// This process became the leader, or is no leader any more.

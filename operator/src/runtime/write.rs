@@ -1,4 +1,4 @@
-//! The one way to write to the API server: by the leader only, within a time that ends before another may lead, counted.
+//! The one way to write to the API server: by the leader only (but for a pod that is lost), within a time that ends before another may lead, counted.
 //! Nothing is tried twice here; a reconcile that failed is repeated as a whole, with back-off.
 
 use std::fmt;
@@ -121,19 +121,48 @@ impl Writes {
         self.send_within(VERSIONED_WRITE_TIMEOUT, kind, request).await
     }
 
+    /// Is this process the leader now?
+    pub fn leads(&self) -> bool {
+        self.leadership.ensure().is_ok()
+    }
+
+    /// Sends one request that names a resourceVersion and that an operator may send that waits for the lease: only that a pod
+    /// is lost, because the one that has the lease may be lost with it.
+    ///
+    /// # Errors
+    /// See [`WriteError`].
+    pub async fn send_unled<T>(
+        &self,
+        kind: &'static str,
+        request: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, WriteError> {
+        self.timed(WRITE_TIMEOUT, kind, request).await
+    }
+
     async fn send_within<T>(
         &self,
         time: Duration,
         kind: &'static str,
         request: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, WriteError> {
-        let outcome = match self.leadership.ensure() {
-            Err(lost) => Err(WriteError::NotLeading(lost)),
-            Ok(()) => match tokio::time::timeout(time, request).await {
-                Ok(Ok(written)) => Ok(written),
-                Ok(Err(error)) => Err(WriteError::Refused(Box::new(error))),
-                Err(_) => Err(WriteError::NoAnswer),
-            },
+        if let Err(lost) = self.leadership.ensure() {
+            let refused = WriteError::NotLeading(lost);
+            self.metrics.wrote(kind, refused.reason());
+            return Err(refused);
+        }
+        self.timed(time, kind, request).await
+    }
+
+    async fn timed<T>(
+        &self,
+        time: Duration,
+        kind: &'static str,
+        request: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, WriteError> {
+        let outcome = match tokio::time::timeout(time, request).await {
+            Ok(Ok(written)) => Ok(written),
+            Ok(Err(error)) => Err(WriteError::Refused(Box::new(error))),
+            Err(_) => Err(WriteError::NoAnswer),
         };
         let reason = outcome.as_ref().map_or_else(WriteError::reason, |_| "Written");
         self.metrics.wrote(kind, reason);

@@ -159,6 +159,12 @@ impl Life {
                 self.ran.lock().expect("no panic").process = None;
                 return End::Gone;
             };
+            if self.is_frozen() {
+                // A kubelet that lives again says again what it knows, whatever others wrote meanwhile.
+                self.written = None;
+                tokio::time::sleep(POLL).await;
+                continue;
+            }
             if pod.metadata.deletion_timestamp.is_some() && asked_to_end.is_none() {
                 self.signal("TERM");
                 asked_to_end = Some(Instant::now());
@@ -179,6 +185,10 @@ impl Life {
             self.report(&pod).await;
             tokio::time::sleep(POLL).await;
         }
+    }
+
+    fn is_frozen(&self) -> bool {
+        self.ran.lock().expect("no panic").is_frozen
     }
 
     /// Whether this end is not reported.

@@ -5,7 +5,7 @@ use core::net::IpAddr;
 
 use super::*;
 use crate::object::{Endpoint, Namespace, Service, ServiceKind, Slice};
-use crate::settings::{Requirement, Selector, SelectorOperator, Settings};
+use crate::settings::{Requirement, Selector, SelectorOperator, ServiceAddresses, Settings};
 use crate::testing::settings;
 
 fn namespace(name: &str, hidden: bool) -> Change {
@@ -206,4 +206,24 @@ fn k17_one_changed_endpoint_costs_the_same_in_every_service_and_cluster() {
         large_cluster < small + 16_384,
         "{large_cluster} octets beside 20,000 Services, {small} beside 10"
     );
+}
+
+#[test]
+fn o20_endpoints_of_the_own_service_are_known_by_its_name_or_its_cluster_ip() {
+    let by_name = ServiceAddresses::OfService { namespace: "shop".into(), name: "dns".into() };
+    let by_address = ServiceAddresses::Fixed(vec![IpAddr::from([10, 96, 0, 10])]);
+    for service_addresses in [by_name, by_address] {
+        let mut index = Index::new(Settings { service_addresses, ..settings() });
+        let cluster_ip = |end| ServiceKind::ClusterIp(vec![IpAddr::from([10, 96, 0, end])]);
+        index.apply(service("dns", 1, cluster_ip(10)));
+        index.apply(service("other", 1, cluster_ip(11)));
+        index.apply(slice("dns", 0, 1, 1..3));
+        index.apply(slice("other", 1, 1, 1..3));
+        index.publish(100);
+        let records = index.records();
+        let is_behind = |address: [u8; 4]| records.is_behind_own_service(address.into());
+        assert!(is_behind([10, 1, 0, 1]) && is_behind([10, 1, 0, 2]));
+        assert!(!is_behind([10, 1, 1, 1]), "an endpoint of another Service");
+        assert!(!is_behind([10, 1, 0, 9]) && !is_behind([10, 96, 0, 10]), "no endpoint");
+    }
 }

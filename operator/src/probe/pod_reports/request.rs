@@ -77,8 +77,8 @@ impl Asker {
     }
 }
 
-/// Where a pod is asked.
-pub(super) fn address(pod: &Pod) -> Option<String> {
+/// Where a pod is asked over HTTP: address and port.
+pub fn address(pod: &Pod) -> Option<String> {
     let ip: IpAddr = pod.status.as_ref()?.pod_ip.as_deref()?.parse().ok()?;
     let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
     let mut ports = containers.flat_map(|container| container.ports.iter().flatten());

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crds::ClusterDNS;
 use crds::v1alpha1::ManagementState;
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
 
 use super::certificates::{certificate_expires, certificate_unusable};
 use super::failing_pods::failing_pods;
@@ -35,6 +36,7 @@ pub(super) fn problems(
         canary_failed(dns, plan),
     ];
     let then = [
+        pods_lost(observed),
         pods_refuse(plan, observed),
         too_few_pods(dns, observed),
         selector_reset(dns, observed, now),
@@ -176,6 +178,27 @@ fn canary_failed(dns: &ClusterDNS, plan: &Plan) -> Option<Problem> {
 fn retry_command(dns: &ClusterDNS) -> String {
     let own = dns.metadata.name.as_deref().unwrap_or_default();
     format!("kubectl annotate clusterdns {own} {}=$(date +%s) --overwrite", names::RETRY)
+}
+
+/// Pods that answer no longer and that the operator took out of the Service. A kubelet that lives puts them back.
+fn pods_lost(observed: &Observed) -> Option<Problem> {
+    let lost = observed.pods.iter().filter(|pod| pods::is_lost(pod));
+    let named_with_node = |pod: &Pod| {
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or("none");
+        format!("{} (node {node})", pods::name(pod))
+    };
+    let lost: Vec<String> = lost.map(named_with_node).collect();
+    if lost.is_empty() {
+        return None;
+    }
+    problem(
+        pods::LOST,
+        format!(
+            "these pods answered nothing for three seconds, neither the operator nor another pod, and are out of the Service until \
+             their kubelet says that they are ready: {}. kubectl describe node says what is wrong with the node",
+            named(lost)
+        ),
+    )
 }
 
 /// O5: pods that keep what they ran before, because they cannot run what they were given.

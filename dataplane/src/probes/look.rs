@@ -1,0 +1,253 @@
+//! `/look?at=ADDRESS&as=UID`: whether another pod of our own Service answers. The operator asks this before it takes a silent
+//! pod out of the Service: what is silent from two places is silent, and not cut off from one of them.
+//!
+//! It is no open proxy. `as` must be the uid of this very pod, which only those know who may read Pods; `at` must be an
+//! endpoint of our own Service; and what is sent there is one question that any client may ask.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{RawQuery, State as From};
+use axum::http::StatusCode;
+use dataplane_core::Records;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use super::{STARTING, Views};
+
+/// Looks at a time: an operator and its standby ask about a few pods.
+const MAX_LOOKS: usize = 8;
+/// For an answer on any of the three ways. The operator waits a little longer for ours.
+const PATIENCE: Duration = Duration::from_millis(600);
+/// Octets of a reply that are read: its id and its flags say that it is one.
+const HEADER: usize = 12;
+/// What is asked: one question, nothing else.
+const ONE_QUESTION: [u8; 10] = [0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+/// SOA, IN.
+const SOA: [u8; 4] = [0, 6, 0, 1];
+/// Set in the third octet of replies (RFC 1035 section 4.1.1).
+const QR: u8 = 0x80;
+
+/// What a look needs to know of this process.
+#[derive(Debug)]
+pub struct Looks {
+    /// The uid of this pod; `None` where it is not known, and then nobody may ask.
+    pod_uid: Option<String>,
+    /// Ports of this pod for DNS and for HTTP, which are those of all pods of our Service.
+    ports: (u16, u16),
+    places: Semaphore,
+}
+
+impl Looks {
+    /// Of a process that answers at these ports.
+    pub fn new(pod_uid: Option<String>, dns_port: u16, http_port: u16) -> Looks {
+        let places = Semaphore::new(MAX_LOOKS);
+        Looks { pod_uid, ports: (dns_port, http_port), places }
+    }
+}
+
+/// Whom a request asks about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    At(IpAddr),
+    Refused(&'static str),
+}
+
+/// The page.
+pub(super) async fn page(
+    From(views): From<Views>,
+    RawQuery(query): RawQuery,
+) -> (StatusCode, &'static str) {
+    let Some(running) = views.running.get() else { return STARTING };
+    let looks = &running.looks;
+    let records = Arc::clone(&running.state.published.load().records);
+    let uid = looks.pod_uid.as_deref();
+    let address = match asked(query.as_deref().unwrap_or_default(), uid, &records) {
+        Asked::At(address) => address,
+        Asked::Refused(why) => return (StatusCode::FORBIDDEN, why),
+    };
+    let Ok(_place) = looks.places.try_acquire() else {
+        return (StatusCode::SERVICE_UNAVAILABLE, "too many looks at once: ask again\n");
+    };
+    match timeout(PATIENCE, answers(address, looks.ports, records.domain())).await {
+        Ok(true) => (StatusCode::OK, "answers\n"),
+        Ok(false) | Err(_) => (StatusCode::OK, "silent\n"),
+    }
+}
+
+fn asked(query: &str, pod_uid: Option<&str>, records: &Records) -> Asked {
+    let value = |key: &str| {
+        let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+        pairs.into_iter().find(|(found, _)| *found == key).map(|(_, value)| value)
+    };
+    if pod_uid.is_none() || value("as") != pod_uid {
+        return Asked::Refused("as= is not the uid of this pod: only the operator asks this\n");
+    }
+    // ':' may be written as it is in a query (RFC 3986 section 3.4).
+    match value("at").and_then(|at| at.parse::<IpAddr>().ok()).map(|at| at.to_canonical()) {
+        Some(at) if records.is_behind_own_service(at) => Asked::At(at),
+        Some(_) | None => Asked::Refused("at= is not the address of a pod behind our Service\n"),
+    }
+}
+
+/// Whether anything comes back on one of three ways; false when all have failed before the time is over.
+async fn answers(address: IpAddr, (dns, http): (u16, u16), domain: &[u8]) -> bool {
+    let id: [u8; 2] = std::array::from_fn(|_| fastrand());
+    let query = [&id[..], &ONE_QUESTION, domain, &SOA].concat();
+    let is_heard = |heard: io::Result<bool>| match heard {
+        Ok(is_reply) => is_reply,
+        // Its kernel says no: the node lives, and its kubelet decides.
+        Err(error) => error.kind() == io::ErrorKind::ConnectionRefused,
+    };
+    let over_udp = async { is_heard(over_udp(&query, SocketAddr::new(address, dns)).await) };
+    let over_tcp = async { is_heard(over_tcp(&query, SocketAddr::new(address, dns)).await) };
+    let over_http = async { is_heard(over_http(SocketAddr::new(address, http)).await) };
+    tokio::pin!(over_udp, over_tcp, over_http);
+    let (mut udp, mut tcp, mut http) = (false, false, false);
+    while !(udp && tcp && http) {
+        let heard = tokio::select! {
+            heard = &mut over_udp, if !udp => { udp = true; heard }
+            heard = &mut over_tcp, if !tcp => { tcp = true; heard }
+            heard = &mut over_http, if !http => { http = true; heard }
+        };
+        if heard {
+            return true;
+        }
+    }
+    false
+}
+
+/// One octet that is hard to guess.
+fn fastrand() -> u8 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0_u8).to_le_bytes()[0]
+}
+
+async fn over_udp(query: &[u8], server: SocketAddr) -> io::Result<bool> {
+    let any: IpAddr = match server {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0)).await?;
+    socket.connect(server).await?;
+    socket.send(query).await?;
+    let mut reply = [0; HEADER];
+    loop {
+        let length = socket.recv(&mut reply).await?;
+        if is_reply(query, reply.get(..length).unwrap_or_default()) {
+            return Ok(true);
+        }
+    }
+}
+
+async fn over_tcp(query: &[u8], server: SocketAddr) -> io::Result<bool> {
+    let mut stream = TcpStream::connect(server).await?;
+    let length = u16::try_from(query.len()).unwrap_or(u16::MAX).to_be_bytes();
+    stream.write_all(&[&length[..], query].concat()).await?;
+    let mut reply = [0; 2 + HEADER];
+    stream.read_exact(&mut reply).await?;
+    Ok(is_reply(query, &reply[2..]))
+}
+
+async fn over_http(server: SocketAddr) -> io::Result<bool> {
+    let mut stream = TcpStream::connect(server).await?;
+    stream
+        .write_all(b"GET /livez HTTP/1.1\r\nhost: clusterdns\r\nconnection: close\r\n\r\n")
+        .await?;
+    let mut reply = [0; 5];
+    stream.read_exact(&mut reply).await?;
+    Ok(&reply == b"HTTP/")
+}
+
+fn is_reply(query: &[u8], reply: &[u8]) -> bool {
+    reply.get(..2) == query.get(..2) && reply.get(2).is_some_and(|flags| flags & QR != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use dataplane_core::{Change, Endpoint, Index, Key, Object, Slice};
+
+    use super::*;
+
+    const UID: &str = "0f3c";
+
+    /// Records in which this Service has an endpoint at this address.
+    fn records(service: &str, address: &str) -> Arc<Records> {
+        let settings = crate::settings::of(&crds::Config::default()).expect("settings");
+        let mut index = Index::new(settings);
+        let endpoint = Endpoint {
+            addresses: vec![address.parse().unwrap()],
+            ready: true,
+            hostname: None,
+            target: None,
+        };
+        index.apply(Change::Apply(Object::Slice(Slice {
+            key: Key::new("kube-system", format!("{service}-1")),
+            uid: 1,
+            version: 1,
+            service: service.into(),
+            ipv6: false,
+            ports: Vec::new(),
+            endpoints: vec![endpoint],
+        })));
+        index.publish(1);
+        index.records()
+    }
+
+    #[test]
+    fn o20_a_look_is_for_who_knows_the_pod_and_at_pods_of_the_own_service() {
+        let records = records("kube-dns", "10.0.0.7");
+        let asked = |query: &str| asked(query, Some(UID), &records);
+        let at = |at: &str| Asked::At(at.parse().unwrap());
+        assert_eq!(asked("at=10.0.0.7&as=0f3c"), at("10.0.0.7"));
+        assert_eq!(asked("as=0f3c&at=::ffff:10.0.0.7"), at("10.0.0.7"));
+        for query in [
+            "",
+            "at=10.0.0.7",
+            "at=10.0.0.7&as=",
+            "at=10.0.0.7&as=0f3d",
+            "as=0f3c",
+            "at=10.0.0.8&as=0f3c",
+            "at=127.0.0.1&as=0f3c",
+            "at=169.254.169.254&as=0f3c",
+            "at=node.example&as=0f3c",
+        ] {
+            assert!(matches!(asked(query), Asked::Refused(_)), "{query}");
+        }
+        let of_others = self::records("other", "10.0.0.7");
+        let refused = super::asked("at=10.0.0.7&as=0f3c", Some(UID), &of_others);
+        assert!(matches!(refused, Asked::Refused(_)), "another Service");
+        let unknown = super::asked("at=10.0.0.7&as=", None, &records);
+        assert!(matches!(unknown, Asked::Refused(_)), "a process that is no pod has no uid");
+    }
+
+    #[tokio::test]
+    async fn o20_what_answers_on_one_way_answers_and_a_closed_port_is_no_silence() {
+        let local = IpAddr::from([127, 0, 0, 1]);
+        let silent_udp = UdpSocket::bind((local, 0)).await.unwrap();
+        let silent_tcp =
+            tokio::net::TcpListener::bind((local, silent_udp.local_addr().unwrap().port()));
+        let port = silent_udp.local_addr().unwrap().port();
+        let Ok(_silent_tcp) = silent_tcp.await else { return };
+        let silent_http = tokio::net::TcpListener::bind((local, 0)).await.unwrap();
+        let http = silent_http.local_addr().unwrap().port();
+        let domain = b"\x07cluster\x05local\0";
+        // Its kernel takes connections, and nothing is said: as a process that is stopped.
+        let heard = timeout(PATIENCE, answers(local, (port, http), domain)).await;
+        assert!(heard.is_err(), "{heard:?}");
+        drop(silent_http);
+        assert!(answers(local, (port, http), domain).await, "HTTP is refused");
+    }
+
+    #[test]
+    fn only_a_reply_to_what_was_asked_is_one() {
+        let query = [1, 2, 0, 0];
+        assert!(is_reply(&query, &[1, 2, 0x84, 5]));
+        assert!(!is_reply(&query, &[1, 2, 0, 0]), "the query itself");
+        assert!(!is_reply(&query, &[1, 3, 0x84, 0]) && !is_reply(&query, &[1]));
+    }
+}

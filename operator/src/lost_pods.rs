@@ -1,0 +1,207 @@
+//! Takes pods that answer no longer out of their Service, before Kubernetes gives their node up (O20). Every operator asks
+//! each ready pod once a second, also the one that waits for the lease. The flow of one round: ready pods -> questions ->
+//! `silence` decides (pure) -> `take_out` writes. Off unless the API server narrows that write (`policy`).
+
+mod ask;
+mod policy;
+mod silence;
+mod take_out;
+mod turns;
+
+use std::collections::BTreeMap;
+use std::future::ready;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crds::ClusterDNS;
+use crds::v1alpha1::ManagementState;
+use futures::future::join_all;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::Api;
+use kube::runtime::reflector::{Store, reflector, store};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Client, ResourceExt};
+use tokio::time::MissedTickBehavior;
+
+use crate::names;
+use crate::observe::pods;
+use crate::runtime::metrics::Metrics;
+use crate::runtime::write::Writes;
+use ask::Target;
+pub use policy::Standing;
+use silence::{Asked, Heard, Look, QUESTIONS, QUESTIONS_OF_STANDBY, Silences, Suspect};
+
+/// Between two rounds of questions.
+const EVERY: Duration = Duration::from_secs(1);
+/// As all watches of the operator.
+const WATCH_S: u32 = 180;
+/// Objects in a page of a list.
+const PAGE: u32 = 100;
+
+/// What it works with.
+#[derive(Clone)]
+pub struct Lookout {
+    /// For watches, and for the one read before a write.
+    pub client: Client,
+    /// Namespaces with pods of ours.
+    pub namespaces: Vec<String>,
+    /// The way to write.
+    pub writes: Writes,
+    /// Counts pods that were taken out.
+    pub metrics: Arc<Metrics>,
+    /// Whether it may act, as it was seen last.
+    pub standing: Arc<Standing>,
+}
+
+impl std::fmt::Debug for Lookout {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lookout").finish_non_exhaustive()
+    }
+}
+
+/// What watches keep: our pods, and every ClusterDNS.
+struct Kept {
+    pods: Vec<Store<Pod>>,
+    resources: Store<ClusterDNS>,
+}
+
+/// The ready pods of one ClusterDNS, and how many of it are lost.
+struct Group {
+    ready: Vec<Target>,
+    lost: usize,
+}
+
+/// Asks for ever, as long as the API server narrows what may be written.
+pub async fn follow(it: Lookout) {
+    let watches = FuturesUnordered::new();
+    let mut all_pods = Vec::new();
+    for namespace in &it.namespaces {
+        let (pods, writer) = store();
+        let api = Api::<Pod>::namespaced(it.client.clone(), namespace);
+        let events = watcher(api, config().labels(names::INSTANCE)).default_backoff().modify(slim);
+        watches.push(reflector(writer, events).for_each(|_| ready(())).boxed());
+        all_pods.push(pods);
+    }
+    let (resources, writer) = store();
+    let events = watcher(Api::<ClusterDNS>::all(it.client.clone()), config()).default_backoff();
+    watches.push(reflector(writer, events).for_each(|_| ready(())).boxed());
+    let kept = Kept { pods: all_pods, resources };
+    tokio::select! {
+        () = watches.collect::<()>() => {}
+        () = policy::follow(&it.client, &it.standing) => {}
+        () = rounds(&it, &kept) => {}
+    }
+}
+
+fn config() -> watcher::Config {
+    watcher::Config::default().timeout(WATCH_S).page_size(PAGE)
+}
+
+fn slim(pod: &mut Pod) {
+    pod.metadata.managed_fields = None;
+}
+
+async fn rounds(it: &Lookout, kept: &Kept) {
+    let mut clock = tokio::time::interval(EVERY);
+    clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut silences: BTreeMap<String, Silences> = BTreeMap::new();
+    for number in 0.. {
+        clock.tick().await;
+        if !it.standing.may_act() {
+            silences.clear();
+            continue;
+        }
+        let groups = groups(kept);
+        silences.retain(|name, _| groups.contains_key(name));
+        let asked = ask_all(&groups, &mut silences, number).await;
+        let needed = if it.writes.leads() { QUESTIONS } else { QUESTIONS_OF_STANDBY };
+        for (name, asked) in asked {
+            let (Some(group), Some(silences)) = (groups.get(&name), silences.get_mut(&name)) else {
+                continue;
+            };
+            for uid in
+                silences.hear(&asked, (group.ready.len(), group.lost), needed, Instant::now())
+            {
+                let Some(pod) = group.ready.iter().find(|pod| pod.uid == uid) else { continue };
+                if take_out::take_out(it, &name, pod).await {
+                    silences.taken_out(&uid, Instant::now());
+                }
+            }
+        }
+    }
+}
+
+/// The pods of each ClusterDNS that the operator manages.
+fn groups(kept: &Kept) -> BTreeMap<String, Group> {
+    let is_managed = |dns: &&Arc<ClusterDNS>| {
+        dns.spec.management_state == ManagementState::Managed
+            && dns.metadata.deletion_timestamp.is_none()
+    };
+    let all = kept.resources.state();
+    let group = |dns: &Arc<ClusterDNS>| {
+        let name = dns.name_any();
+        let its = |pod: &Pod| pod.labels().get(names::INSTANCE) == Some(&name);
+        let pods: Vec<Arc<Pod>> =
+            kept.pods.iter().flat_map(|store| store.state_filter(its)).collect();
+        let mut ready: Vec<Target> = pods
+            .iter()
+            .filter(|pod| pods::is_ready(pod))
+            .filter_map(|pod| ask::target(dns, pod))
+            .collect();
+        ready.sort_by(|a, b| a.uid.cmp(&b.uid));
+        let lost = pods.iter().filter(|pod| pods::is_lost(pod)).count();
+        (name, Group { ready, lost })
+    };
+    all.iter().filter(is_managed).map(group).collect()
+}
+
+/// Asks those whose turn it is, and those that are silent; all at the same time.
+async fn ask_all(
+    groups: &BTreeMap<String, Group>,
+    silences: &mut BTreeMap<String, Silences>,
+    number: usize,
+) -> BTreeMap<String, Vec<Asked>> {
+    let mut wanted: Vec<(&String, &Target, Option<Suspect>)> = Vec::new();
+    let pods = groups.values().map(|group| group.ready.len()).sum();
+    let mut place = 0;
+    for (name, group) in groups {
+        let silences = silences.entry(name.clone()).or_default();
+        let is_ready = |uid: &str| group.ready.iter().any(|pod| pod.uid == uid);
+        silences.keep(is_ready, Instant::now());
+        let nodes: Vec<(String, String)> =
+            group.ready.iter().map(|pod| (pod.uid.clone(), pod.node.clone())).collect();
+        let suspects = silences.suspects(&nodes);
+        for pod in &group.ready {
+            let suspect = suspects.iter().find(|it| it.uid == pod.uid).cloned();
+            let is_witness = suspects.iter().any(|it| it.by == pod.uid);
+            let is_turn = turns::is_asked(place, pods, number);
+            if is_turn || is_witness || silences.is_silent(&pod.uid) {
+                wanted.push((name, pod, suspect));
+            }
+            place += 1;
+        }
+    }
+    // Where more are silent than may be asked in one round, no dead node is the reason.
+    wanted.truncate(turns::MOST_ASKED);
+    let asking = wanted.into_iter().map(|(name, pod, suspect)| async move {
+        let by = suspect.and_then(|it| groups.get(name)?.ready.iter().find(|pod| pod.uid == it.by));
+        let look = async {
+            match by {
+                Some(by) => Some(Look { by: by.uid.clone(), heard: ask::look(by, pod).await }),
+                None => None,
+            }
+        };
+        let (heard, look) = futures::join!(ask::ask(pod), look);
+        (name, Asked { uid: pod.uid.clone(), node: pod.node.clone(), heard, look })
+    });
+    let mut found: BTreeMap<String, Vec<Asked>> = BTreeMap::new();
+    for (name, asked) in join_all(asking).await {
+        if asked.heard == Heard::Unknown {
+            tracing::debug!(uid = asked.uid, "a pod could not be asked");
+        }
+        found.entry(name.clone()).or_default().push(asked);
+    }
+    found
+}

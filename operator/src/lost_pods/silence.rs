@@ -1,0 +1,188 @@
+//! Which pods are lost: the decision, from what each round of questions heard. A pod is lost when it was silent on all ways
+//! several times in a row, when a data plane on another node that answered meanwhile hears nothing of it either, and when
+//! enough of the others are left. Pure: the time is an argument.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// Silent questions in a row until a pod may be lost, for the operator that leads.
+pub(super) const QUESTIONS: u32 = 3;
+/// The same for one that waits for the lease: it acts only where the one that leads did not, as when its node died too.
+pub(super) const QUESTIONS_OF_STANDBY: u32 = 2 * QUESTIONS;
+/// From this silent question on a second data plane is asked to look, in the same round.
+const SUSPECT_AFTER: u32 = QUESTIONS - 1;
+/// Pods of one ClusterDNS that others look at in one round: more at once are no dead node.
+const MAX_LOOKS: usize = 16;
+/// A pod that did not answer since it was taken out is not taken out again before.
+const AGAIN_AFTER: Duration = Duration::from_secs(60);
+/// One pod of so many may be lost at a time; of fewer than twice as many, one.
+const OF: usize = 3;
+/// Of fewer pods none is ever taken out.
+const FEWEST: usize = 2;
+
+/// What came of a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// Something answered: over UDP, TCP or HTTP, or its kernel that a port is closed.
+    Answer,
+    /// Nothing, on all ways.
+    Silence,
+    /// It could not be asked, which is our own trouble.
+    Unknown,
+}
+
+/// A data plane on another node looked at a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Look {
+    /// The uid of the pod that looked.
+    pub(super) by: String,
+    /// What it heard.
+    pub(super) heard: Heard,
+}
+
+/// A pod that was ready and was asked in this round.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Asked {
+    /// Its uid.
+    pub(super) uid: String,
+    /// Its node.
+    pub(super) node: String,
+    /// What the operator heard.
+    pub(super) heard: Heard,
+    /// What another data plane heard, if one was asked.
+    pub(super) look: Option<Look>,
+}
+
+/// Whom to ask to look at whom.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Suspect {
+    /// The pod that is silent.
+    pub(super) uid: String,
+    /// The pod that is to look.
+    pub(super) by: String,
+}
+
+/// What is remembered of the pods of one ClusterDNS.
+#[derive(Debug, Default)]
+pub(super) struct Silences(BTreeMap<String, Silence>);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Silence {
+    /// Silent questions in a row.
+    in_a_row: u32,
+    /// Its last answer.
+    answered: Option<Instant>,
+    /// When it was taken out of the Service.
+    taken_out: Option<Instant>,
+}
+
+impl Silences {
+    /// Silent pods that another data plane must look at in the next round, the longest silent first, and which: pods of other
+    /// nodes that answered last, in turns.
+    pub(super) fn suspects(&self, ready: &[(String, String)]) -> Vec<Suspect> {
+        let silent = |uid: &String| self.0.get(uid).map_or(0, |it| it.in_a_row);
+        let answers = |uid: &String| {
+            self.0.get(uid).is_some_and(|it| it.in_a_row == 0 && it.answered.is_some())
+        };
+        let (mut suspects, witnesses): (Vec<_>, Vec<_>) = (
+            ready.iter().filter(|(uid, _)| silent(uid) >= SUSPECT_AFTER).collect(),
+            ready.iter().filter(|(uid, _)| answers(uid)).collect(),
+        );
+        suspects.sort_by(|(a, _), (b, _)| silent(b).cmp(&silent(a)).then_with(|| a.cmp(b)));
+        let look = |(turn, (uid, node)): (usize, &(String, String))| {
+            let elsewhere: Vec<_> = witnesses.iter().filter(|(_, other)| other != node).collect();
+            let (by, _) = elsewhere.get(turn % elsewhere.len().max(1))?;
+            Some(Suspect { uid: uid.clone(), by: by.clone() })
+        };
+        suspects.into_iter().take(MAX_LOOKS).enumerate().filter_map(look).collect()
+    }
+
+    /// Is this pod silent?
+    pub(super) fn is_silent(&self, uid: &str) -> bool {
+        self.0.get(uid).is_some_and(|it| it.in_a_row > 0)
+    }
+
+    /// The pods that are lost after this round, those that are silent for longest first. So many are `ready`, and so many are
+    /// `lost` and out of the Service already; `needed` silent questions in a row make a loss.
+    pub(super) fn hear(
+        &mut self,
+        asked: &[Asked],
+        (ready, lost): (usize, usize),
+        needed: u32,
+        now: Instant,
+    ) -> Vec<String> {
+        for pod in asked {
+            let silence = self.0.entry(pod.uid.clone()).or_default();
+            match pod.heard {
+                Heard::Answer => {
+                    (silence.in_a_row, silence.answered) = (0, Some(now));
+                }
+                Heard::Silence => silence.in_a_row = silence.in_a_row.saturating_add(1),
+                // Not to know is no silence.
+                Heard::Unknown => silence.in_a_row = 0,
+            }
+        }
+        let mut all: Vec<(&Asked, Silence)> = asked
+            .iter()
+            .filter_map(|pod| Some((pod, *self.0.get(&pod.uid)?)))
+            .filter(|(pod, silence)| {
+                silence.in_a_row >= needed
+                    && is_confirmed(pod, asked)
+                    && silence.may_be_taken_out(now)
+            })
+            .collect();
+        all.sort_by(|(a, before), (b, other)| {
+            other.in_a_row.cmp(&before.in_a_row).then_with(|| a.uid.cmp(&b.uid))
+        });
+        all.into_iter().map(|(pod, _)| pod.uid.clone()).take(room(ready, lost)).collect()
+    }
+
+    /// This pod was taken out of the Service.
+    pub(super) fn taken_out(&mut self, uid: &str, now: Instant) {
+        let silence = self.0.entry(uid.to_owned()).or_default();
+        (silence.in_a_row, silence.taken_out) = (0, Some(now));
+    }
+
+    /// Forgets pods that are not ready any more; of those that were taken out when, for as long as that matters.
+    pub(super) fn keep(&mut self, is_ready: impl Fn(&str) -> bool, now: Instant) {
+        self.0.retain(|uid, silence| {
+            if !is_ready(uid) {
+                silence.in_a_row = 0;
+            }
+            is_ready(uid) || silence.was_taken_out_lately(now)
+        });
+    }
+}
+
+impl Silence {
+    fn was_taken_out_lately(&self, now: Instant) -> bool {
+        self.taken_out.is_some_and(|at| now.saturating_duration_since(at) < AGAIN_AFTER)
+    }
+
+    /// Not twice within a minute, unless it answered in between.
+    fn may_be_taken_out(&self, now: Instant) -> bool {
+        !self.was_taken_out_lately(now) || self.answered > self.taken_out
+    }
+}
+
+/// Did a data plane on another node hear nothing of it either, one that itself answered in this very round? Where no other
+/// answers, it is we who are cut off.
+fn is_confirmed(pod: &Asked, asked: &[Asked]) -> bool {
+    let Some(Look { by, heard: Heard::Silence }) = &pod.look else { return false };
+    let mut others = asked.iter();
+    others.any(|other| other.uid == *by && other.heard == Heard::Answer && other.node != pod.node)
+}
+
+/// How many of so many pods may be out of the Service at a time: a third, or one of two to five.
+fn most_lost(pods: usize) -> usize {
+    if pods < FEWEST { 0 } else { (pods / OF).max(1) }
+}
+
+/// How many more may be taken out, where so many are ready and so many are lost.
+pub(super) fn room(ready: usize, lost: usize) -> usize {
+    let of_all = most_lost(ready + lost).saturating_sub(lost);
+    of_all.min(ready.saturating_sub(1))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,186 @@
+//! Rounds of questions as tables: what each pod did, second by second, and who was taken out when.
+
+use super::*;
+
+/// Pods as letters; each has a node of its own, unless two letters are given for one pod: its name and its node.
+struct Cluster {
+    silences: Silences,
+    now: Instant,
+    lost: Vec<String>,
+}
+
+/// What pods do in one round, a letter each: `+` answers, `.` is silent for all, `o` is silent for the operator only,
+/// `?` cannot be asked, `-` is not ready.
+fn play(rounds: &[&str], needed: u32) -> Vec<(usize, String)> {
+    play_on(rounds, needed, |pod| format!("node-{pod}"))
+}
+
+fn play_on(rounds: &[&str], needed: u32, node: impl Fn(usize) -> String) -> Vec<(usize, String)> {
+    let mut cluster =
+        Cluster { silences: Silences::default(), now: Instant::now(), lost: Vec::new() };
+    let mut taken_out = Vec::new();
+    for (second, round) in rounds.iter().enumerate() {
+        cluster.now += Duration::from_secs(1);
+        for uid in cluster.round(round, needed, &node) {
+            taken_out.push((second, uid));
+        }
+    }
+    taken_out
+}
+
+impl Cluster {
+    fn round(&mut self, round: &str, needed: u32, node: impl Fn(usize) -> String) -> Vec<String> {
+        let pods: Vec<(String, String, char)> = round
+            .chars()
+            .enumerate()
+            .map(|(place, does)| (place_name(place), node(place), does))
+            .collect();
+        // A kubelet that lives has set it back: it is ready again as soon as it does something else than being silent.
+        self.lost.retain(|uid| pods.iter().any(|(it, _, does)| it == uid && *does == '.'));
+        let is_ready = |uid: &str, does: char| does != '-' && !self.lost.iter().any(|it| it == uid);
+        let ready: Vec<_> = pods.iter().filter(|(uid, _, does)| is_ready(uid, *does)).collect();
+        let names: Vec<(String, String)> =
+            ready.iter().map(|(uid, node, _)| (uid.clone(), node.clone())).collect();
+        self.silences.keep(|uid| names.iter().any(|(it, _)| it == uid), self.now);
+        let suspects = self.silences.suspects(&names);
+        let asked: Vec<Asked> = ready
+            .iter()
+            .map(|(uid, node, does)| {
+                let look = suspects.iter().find(|it| it.uid == *uid).map(|it| Look {
+                    by: it.by.clone(),
+                    heard: if *does == '.' { Heard::Silence } else { Heard::Answer },
+                });
+                let heard = match does {
+                    '+' => Heard::Answer,
+                    '.' | 'o' => Heard::Silence,
+                    _ => Heard::Unknown,
+                };
+                Asked { uid: uid.clone(), node: node.clone(), heard, look }
+            })
+            .collect();
+        let counts = (asked.len(), self.lost.len());
+        let lost = self.silences.hear(&asked, counts, needed, self.now);
+        for uid in &lost {
+            self.silences.taken_out(uid, self.now);
+            self.lost.push(uid.clone());
+        }
+        lost
+    }
+}
+
+fn place_name(place: usize) -> String {
+    char::from(b'a' + u8::try_from(place).unwrap()).to_string()
+}
+
+fn lost(all: &[(usize, &str)]) -> Vec<(usize, String)> {
+    all.iter().map(|(second, uid)| (*second, (*uid).to_owned())).collect()
+}
+
+#[test]
+fn o20_the_pod_of_a_frozen_node_is_taken_out_after_three_silent_questions() {
+    assert_eq!(play(&["++", "+.", "+.", "+.", "+."], QUESTIONS), lost(&[(3, "b")]));
+    assert_eq!(play(&["+++", ".++", ".++", ".++"], QUESTIONS), lost(&[(3, "a")]));
+    // The one that waits for the lease leaves it to the one that has it.
+    let frozen = ["++", "+.", "+.", "+.", "+.", "+.", "+.", "+."];
+    assert_eq!(play(&frozen, QUESTIONS_OF_STANDBY), lost(&[(6, "b")]));
+}
+
+#[test]
+fn o20_what_is_slow_lossy_or_heard_by_another_is_left_alone() {
+    for rounds in [
+        // It answers now and then.
+        &["++", "+.", "+.", "++", "+.", "+.", "++"][..],
+        // Partitions that cut off only the operator: from one pod, from all but one, from all.
+        &["++", "+o", "+o", "+o", "+o", "+o"],
+        &["+++", "+oo", "+oo", "+oo", "+oo"],
+        &["++", "oo", "oo", "oo", "oo"],
+        // The operator's own trouble.
+        &["++", "+?", "+?", "+?", "+?"],
+        &["++", "+.", "+.", "+?", "+.", "+."],
+        // It is leaving, or its kubelet has said so: no business of ours.
+        &["++", "+-", "+-", "+-", "+-"],
+    ] {
+        assert_eq!(play(rounds, QUESTIONS), [], "{rounds:?}");
+    }
+}
+
+#[test]
+fn o20_where_all_are_silent_nothing_is_done() {
+    assert_eq!(play(&["++++++", "......", "......", "......", "......"], QUESTIONS), []);
+    assert_eq!(play(&["+", ".", ".", ".", ".", "."], QUESTIONS), [], "the only one");
+    assert_eq!(play(&["..", "..", "..", "..", ".."], QUESTIONS), [], "from the start");
+}
+
+#[test]
+fn o20_no_more_than_a_third_of_the_pods_is_out_at_a_time() {
+    let half = ["++++++", "+++...", "+++...", "+++...", "+++...", "+++...", "+++..."];
+    assert_eq!(play(&half, QUESTIONS), lost(&[(3, "d"), (3, "e")]));
+    let two = ["++++++", "+.++.+", "+.++.+", "+.++.+", "+.++.+"];
+    assert_eq!(play(&two, QUESTIONS), lost(&[(3, "b"), (3, "e")]));
+    let of_three = ["+++", "+..", "+..", "+..", "+..", "+..", "+.."];
+    assert_eq!(play(&of_three, QUESTIONS), lost(&[(3, "b")]));
+    // Ready pods, lost pods: how many more.
+    for (ready, out, more) in [
+        (0, 0, 0),
+        (1, 0, 0),
+        (2, 0, 1),
+        (3, 0, 1),
+        (5, 0, 1),
+        (6, 0, 2),
+        (1, 1, 0),
+        (2, 1, 0),
+        (5, 1, 1),
+        (4, 2, 0),
+        (600, 0, 200),
+    ] {
+        assert_eq!(room(ready, out), more, "{ready} ready, {out} lost");
+    }
+}
+
+#[test]
+fn o20_a_pod_that_comes_and_goes_is_taken_out_once_a_minute_unless_it_answered() {
+    // Its kubelet says ready again (`?` stands for a round in which it could not be asked), and it never answers.
+    let again = ["+.", "+.", "+.", "+?", "+.", "+.", "+.", "+.", "+?", "+.", "+.", "+.", "+."];
+    let rounds = [&["++"][..], &again].concat();
+    assert_eq!(play(&rounds, QUESTIONS), lost(&[(3, "b")]));
+    let later = [&rounds[..], &["+?"; 60], &["+."; 4]].concat();
+    assert_eq!(play(&later, QUESTIONS), lost(&[(3, "b"), (76, "b")]), "a minute later");
+    let answered = ["++", "+.", "+.", "+.", "++", "+.", "+.", "+."];
+    assert_eq!(play(&answered, QUESTIONS), lost(&[(3, "b"), (7, "b")]));
+}
+
+#[test]
+fn o20_who_looks_is_on_another_node_and_answered_itself() {
+    let one_node = |_| "node".to_owned();
+    let frozen = ["+++", "++.", "++.", "++.", "++.", "++."];
+    assert_eq!(play_on(&frozen, QUESTIONS, one_node), [], "no second vantage point");
+    let two_nodes = |pod| format!("node-{}", pod / 2);
+    // a and b are on the node that is frozen: c looks at a, and d at b.
+    let frozen = ["++++++", "..++++", "..++++", "..++++"];
+    assert_eq!(play_on(&frozen, QUESTIONS, two_nodes), lost(&[(3, "a"), (3, "b")]));
+    let mut silences = Silences::default();
+    let asked = |uid: &str, heard, look| Asked {
+        uid: uid.to_owned(),
+        node: format!("node-{uid}"),
+        heard,
+        look,
+    };
+    let look = Some(Look { by: "b".to_owned(), heard: Heard::Silence });
+    for witness in [Heard::Silence, Heard::Unknown] {
+        for _ in 0..5 {
+            let round = [asked("a", Heard::Silence, look.clone()), asked("b", witness, None)];
+            assert!(silences.hear(&round, (2, 0), QUESTIONS, Instant::now()).is_empty());
+        }
+    }
+}
+
+#[test]
+fn what_is_remembered_goes_with_the_pods() {
+    let (mut silences, now) = (Silences::default(), Instant::now());
+    silences.taken_out("a", now);
+    let gone = |_: &str| false;
+    silences.keep(gone, now + AGAIN_AFTER / 2);
+    assert_eq!(silences.0.len(), 1);
+    silences.keep(gone, now + AGAIN_AFTER);
+    assert!(silences.0.is_empty());
+}

@@ -57,7 +57,7 @@ const MAY_BUILD: [&str; 3] = [
 ];
 
 /// Words of comments, messages and pages that readers of English as a second language read twice, and what says the same.
-const HARD_WORDS: [(&str, &str); 12] = [
+const HARD_WORDS: [(&str, &str); 11] = [
     ("told", "reported, known"),
     ("nobody", "no client, no one"),
     ("whoever", "who"),
@@ -65,7 +65,6 @@ const HARD_WORDS: [(&str, &str); 12] = [
     ("thereof", "of it"),
     ("lest", "so that not"),
     ("goes on", "continues"),
-    ("go on", "continue"),
     ("held up", "delayed"),
     ("what lacks", "what is missing"),
     ("is to be", "must be"),

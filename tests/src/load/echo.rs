@@ -74,7 +74,7 @@ impl Datagrams {
             std::array::from_fn(|at| [IoSlice::new(&self.buffers[at][..self.lengths[at]])]);
         let flags = MsgFlags::MSG_DONTWAIT;
         let peers = &self.peers[..count];
-        // What the kernel does not take is lost, and counted by whoever asked.
+        // What the kernel does not take is lost, and counted by the client that asked.
         let _ = sendmmsg(socket, &mut self.sent.0, parts[..count].iter(), peers, [], flags);
         Ok(count)
     }

@@ -26,7 +26,7 @@ fn decided(name: &str, first: Option<&str>) -> (Outcome, &'static str) {
         ),
         "loop" => (
             NotNeeded,
-            "upstreams that lead back here are found, reported and not asked; the process goes on",
+            "upstreams that lead back here are found, reported and not asked; the process continues",
         ),
         "loadbalance" => match first {
             None | Some("round_robin") => {

@@ -83,9 +83,10 @@ impl Client {
     }
 }
 
-/// No connection is idle for too long, however slow the machine is.
+/// No handshake, message or write takes too long, and no connection is idle for too long, however slow the machine is.
 pub(crate) fn patient() -> Limits {
-    let deadlines = Deadlines { idle: 10 * PATIENCE, ..Deadlines::default() };
+    let long = 10 * PATIENCE;
+    let deadlines = Deadlines { idle: long, message: long, write: long, ..Deadlines::default() };
     Limits { deadlines, ..Limits::default() }
 }
 
@@ -100,7 +101,7 @@ fn serve(limits: Limits, name: &str) -> (House, SocketAddr, CertificateDer<'stat
 
 #[test]
 fn t8_get_and_post_over_http_1_1_are_answered_as_over_tcp() {
-    let (house, server, trusted, _secret) = serve(Limits::default(), "https-one");
+    let (house, server, trusted, _secret) = serve(patient(), "https-one");
     let mut client = Client::connect(server, &trusted);
     let response = client.post(&query(7, OURS));
     assert_eq!((response.status, Reply::parse(&response.body)), (200, Reply::ours(7)));
@@ -126,7 +127,7 @@ fn t8_get_and_post_over_http_1_1_are_answered_as_over_tcp() {
 
 #[test]
 fn t8_what_is_no_query_gets_the_status_that_says_why() {
-    let (house, server, trusted, _secret) = serve(Limits::default(), "https-status");
+    let (house, server, trusted, _secret) = serve(patient(), "https-status");
     let mut client = Client::connect(server, &trusted);
     let typed = |kind: &str| format!("Content-Type: {kind}\r\nContent-Length: 0\r\n");
     let rows = [
@@ -153,7 +154,7 @@ fn t8_what_is_no_query_gets_the_status_that_says_why() {
 
 #[test]
 fn t8_queries_over_one_connection_of_http_2_are_answered_side_by_side() {
-    let (house, server, trusted, _secret) = serve(Limits::default(), "https-two");
+    let (house, server, trusted, _secret) = serve(patient(), "https-two");
     let answered = house.runtime.block_on(async {
         let connector = TlsConnector::from(Arc::new(trust(&trusted, &[b"h2"])));
         let stream = tokio::net::TcpStream::connect(server).await.unwrap();
@@ -203,9 +204,8 @@ fn wr44_a_client_at_its_limit_of_https_loses_its_longest_idle() {
 
 #[test]
 fn wr42_a_session_of_https_without_a_whole_request_is_closed() {
-    let deadlines = Deadlines { idle: Duration::from_millis(300), ..Deadlines::default() };
-    let (house, server, trusted, _secret) =
-        serve(Limits { deadlines, ..Limits::default() }, "https-idle");
+    let deadlines = Deadlines { idle: Duration::from_millis(300), ..patient().deadlines };
+    let (house, server, trusted, _secret) = serve(Limits { deadlines, ..patient() }, "https-idle");
     let begun = [&b""[..], b"GET /dns-que"].map(|octets| {
         let Client(mut client) = Client::connect(server, &trusted);
         client.conn.complete_io(&mut client.sock).expect("a session");

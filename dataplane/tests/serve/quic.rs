@@ -62,7 +62,7 @@ async fn ask(connection: &Connection, message: &[u8]) -> Option<Vec<u8>> {
 
 #[test]
 fn t8_queries_over_quic_are_answered_each_on_its_stream() {
-    let (house, server, trusted, _secret) = serve(Limits::default(), "quic-answers");
+    let (house, server, trusted, _secret) = serve(patient(), "quic-answers");
     house.runtime.block_on(async {
         let connection = connect(server, &trusted).await;
         let waits = connection.clone();
@@ -90,7 +90,7 @@ fn with_option(code: u16) -> Vec<u8> {
 
 #[test]
 fn t8_what_rfc_9250_forbids_ends_its_connection_with_a_protocol_error() {
-    let (house, server, trusted, _secret) = serve(Limits::default(), "quic-id");
+    let (house, server, trusted, _secret) = serve(patient(), "quic-id");
     let counters = house.serving.counters();
     let ours = framed(&query(0, OURS));
     let rows = [
@@ -121,7 +121,7 @@ fn t8_what_rfc_9250_forbids_ends_its_connection_with_a_protocol_error() {
 
 #[test]
 fn t8_early_data_is_refused() {
-    let (house, server, trusted, _secret) = serve(Limits::default(), "quic-early");
+    let (house, server, trusted, _secret) = serve(patient(), "quic-early");
     house.runtime.block_on(async {
         let mut tls = trust(&trusted, &[b"doq"]);
         tls.enable_early_data = true;
@@ -141,7 +141,7 @@ fn t8_early_data_is_refused() {
 #[test]
 fn t8_a_certificate_of_quic_that_changes_on_disk_is_used_without_a_restart() {
     let secret = Secret::new("quic-renewed");
-    let house = House::on(&["127.0.0.1:0"], Limits::default());
+    let house = House::on(&["127.0.0.1:0"], patient());
     let served = house.serving.serve_encrypted(&Encrypted::Quic, 0, secret.0.clone());
     let server = served.expect("a port")[0];
     let trusted = secret.renew();
@@ -170,8 +170,8 @@ fn wr44_a_client_at_its_limit_of_quic_loses_its_longest_idle() {
 
 #[test]
 fn wr42_an_idle_connection_of_quic_is_closed() {
-    let deadlines = Deadlines { idle: Duration::from_millis(300), ..Deadlines::default() };
-    let limits = Limits { deadlines, ..Limits::default() };
+    let deadlines = Deadlines { idle: Duration::from_millis(300), ..patient().deadlines };
+    let limits = Limits { deadlines, ..patient() };
     let (house, server, trusted, _secret) = serve(limits, "quic-idle");
     house.runtime.block_on(async {
         connect(server, &trusted).await.closed().await;
@@ -182,12 +182,12 @@ fn wr42_an_idle_connection_of_quic_is_closed() {
 
 #[test]
 fn e45_a_drain_answers_what_is_in_progress_over_quic_and_closes() {
-    let (house, server, trusted, _secret) = serve(Limits::default(), "quic-drain");
+    let (house, server, trusted, _secret) = serve(patient(), "quic-drain");
     house.runtime.block_on(async {
         let connection = connect(server, &trusted).await;
         let waits = connection.clone();
         let waiting = tokio::spawn(async move { ask(&waits, &query(0, THEIRS)).await });
-        assert!(ask(&connection, &query(0, OURS)).await.is_some());
+        house.until("a lookup is in progress", |house| house.upstream.was_asked());
         house.serving.close_idle_tcp();
         house.upstream.release();
         let reply = waiting.await.unwrap().expect("a reply");

@@ -66,17 +66,18 @@ pub fn pad(buffer: &mut [u8], octets: usize) -> usize {
     end
 }
 
-/// For how many seconds HTTP may keep this reply: the smallest TTL of the answer section, without one the negative TTL
-/// of the SOA (RFC 2308 §5), and nothing else is kept.
+/// For how many seconds HTTP may keep this reply: the smallest TTL of the answer section and, where the name or the type
+/// does not exist, behind an alias too, the negative TTL of the SOA (RFC 2308 §5). Nothing else is kept.
 pub fn max_age_s(reply: &[u8]) -> u32 {
     let rcode = reply.get(3).map_or(2, |octet| octet & 0x0f);
     if !matches!(rcode, 0 | 3) {
         return 0;
     }
-    let answers = Records::of(reply, 0).map(|record| record.ttl_s).min();
-    answers
-        .or_else(|| Records::of(reply, 1).find_map(|record| negative_ttl(reply, &record)))
-        .unwrap_or(0)
+    let answers = || Records::of(reply, 0);
+    let found = answers().any(|record| record.rtype != rtype::CNAME);
+    let negative = Records::of(reply, 1).find_map(|record| negative_ttl(reply, &record));
+    let ttls = answers().map(|record| record.ttl_s).chain(negative.filter(|_| !found));
+    ttls.min().unwrap_or(0)
 }
 
 fn negative_ttl(reply: &[u8], record: &Record) -> Option<u32> {
@@ -243,10 +244,14 @@ mod tests {
     fn http_keeps_a_reply_for_its_smallest_ttl() {
         let soa = record(6, 30, b"\0\0\0\0\0\x01\0\0\0\x02\0\0\0\x03\0\0\0\x04\0\0\0\x05");
         let (a, b) = (record(1, 60, &[10, 0, 0, 1]), record(1, 7, &[10, 0, 0, 2]));
+        let alias = record(5, 90, b"\x01a\0");
         let rows = [
             (message(0, [2, 0, 0], &[&a, &b]), 7),
             (message(0, [1, 1, 1], &[&a, &soa, OPT, b"\0\0"]), 60),
             (message(3, [0, 1, 0], &[&soa]), 5),
+            (message(3, [1, 1, 0], &[&alias, &soa]), 5),
+            (message(0, [1, 1, 0], &[&alias, &soa]), 5),
+            (message(0, [2, 1, 0], &[&alias, &a, &soa]), 60),
             (message(0, [0, 1, 0], &[&b]), 0),
             (message(2, [2, 0, 0], &[&a, &b]), 0),
             (message(0, [0, 0, 0], &[]), 0),

@@ -8,7 +8,6 @@ use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use dataplane_core::has_keepalive;
 use quinn::crypto::rustls::QuicServerConfig;
@@ -17,6 +16,7 @@ use quinn::{
     SendStream, ServerConfig, TokioRuntime, TransportConfig, VarInt,
 };
 
+use super::super::Deadlines;
 use super::super::certificate::{Certificate, LOOK_EVERY};
 use super::super::counters::{CloseReason, add};
 use super::super::responder::{Asker, client};
@@ -64,9 +64,11 @@ const NOT_A_QUERY: Violation =
     Violation { code: Code::ProtocolError, reason: CloseReason::NotAQuery };
 
 /// How we speak QUIC with the certificate in use; nothing until there was a good one.
-fn config(certificate: &Certificate, idle: Duration) -> Option<ServerConfig> {
+fn config(certificate: &Certificate, deadlines: &Deadlines) -> Option<ServerConfig> {
     let tls = certificate.config()?;
     let crypto = QuicServerConfig::try_from(tls).ok()?;
+    // Only what nothing is heard of for longer than we wait for: the connection table ends the rest.
+    let silence = 2 * deadlines.idle.max(deadlines.message);
     let mut transport = TransportConfig::default();
     transport
         .max_concurrent_bidi_streams(STREAMS.into())
@@ -75,7 +77,7 @@ fn config(certificate: &Certificate, idle: Duration) -> Option<ServerConfig> {
         .receive_window(VarInt::from_u32(WINDOW_OCTETS))
         .send_window(WINDOW_OCTETS.into())
         .datagram_receive_buffer_size(None)
-        .max_idle_timeout(IdleTimeout::try_from(2 * idle).ok());
+        .max_idle_timeout(IdleTimeout::try_from(silence).ok());
     let mut config = ServerConfig::with_crypto(Arc::new(crypto));
     config
         .transport_config(Arc::new(transport))
@@ -94,7 +96,7 @@ pub(super) async fn serve(
     certificate: Arc<Certificate>,
 ) {
     let local = socket.local_addr().unwrap_or(UNKNOWN);
-    let idle = server.table.deadlines().idle;
+    let deadlines = server.table.deadlines();
     let opened = Endpoint::new(EndpointConfig::default(), None, socket, Arc::new(TokioRuntime));
     let endpoint = match opened {
         Ok(endpoint) => endpoint,
@@ -106,10 +108,12 @@ pub(super) async fn serve(
     server.endpoints.borrow_mut().push(endpoint.clone());
     let mut version = None;
     loop {
-        if version != Some(certificate.version())
-            && let Some(config) = config(&certificate, idle)
+        // Before the certificate: one that comes in between is then taken the next time.
+        let now = Some(certificate.version());
+        if version != now
+            && let Some(config) = config(&certificate, &deadlines)
         {
-            version = Some(certificate.version());
+            version = now;
             endpoint.set_server_config(Some(config));
         }
         tokio::select! {

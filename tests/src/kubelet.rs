@@ -213,7 +213,7 @@ impl Kubelet {
         self.signal(namespace, pod, "STOP");
     }
 
-    /// Its node goes on where it was frozen, and its kubelet writes its status again.
+    /// Its node continues where it was frozen, and its kubelet writes its status again.
     pub fn thaw(&self, namespace: &str, pod: &str) {
         self.signal(namespace, pod, "CONT");
         self.with(namespace, pod, |ran| ran.is_frozen = false);

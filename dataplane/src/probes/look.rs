@@ -35,7 +35,7 @@ const QR: u8 = 0x80;
 /// What a look needs to know of this process.
 #[derive(Debug)]
 pub struct Looks {
-    /// The uid of this pod; `None` where it is not known, and then nobody may ask.
+    /// The uid of this pod; `None` where it is not known, and then no one may ask.
     pod_uid: Option<String>,
     /// Ports of this pod for DNS and for HTTP, which are those of all pods of our Service.
     ports: (u16, u16),

@@ -21,6 +21,10 @@ pub(crate) struct Wanted {
     #[arg(long, value_enum, default_value = "default")]
     pub(crate) set: Set,
 
+    /// Only these parts of the set; repeat the flag for several
+    #[arg(long, value_enum, conflicts_with = "publish")]
+    pub(crate) part: Vec<Part>,
+
     /// Services in the cluster, ten endpoints each; repeat the flag for several sizes
     #[arg(long, default_values_t = [10_000])]
     pub(crate) services: Vec<usize>,
@@ -62,6 +66,25 @@ pub(crate) enum Set {
     Default,
     /// Everything: more rates, TCP at more rates, longer
     All,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Part {
+    /// Many questions at once
+    Most,
+    /// Fixed rates
+    Rates,
+    /// Names outside the cluster
+    Forward,
+    /// Over connections
+    Tcp,
+}
+
+impl Wanted {
+    /// Whether a part is measured.
+    pub(crate) fn has(&self, part: Part) -> bool {
+        self.part.is_empty() || self.part.contains(&part)
+    }
 }
 
 /// A server that this program can be.

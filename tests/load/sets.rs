@@ -9,7 +9,7 @@ use tests::load::schedule::Pace;
 use tests::load::servers::Peer;
 use tests::load::trace::Trace;
 
-use crate::arguments::{Set, Wanted};
+use crate::arguments::{Part, Set, Wanted};
 use crate::measure::{GENERATOR, Questions, Scene};
 use crate::page;
 
@@ -62,32 +62,40 @@ fn measure(scene: &mut Scene, wanted: &Wanted) -> anyhow::Result<Vec<Run>> {
     let mix = Questions::Same(Trace::mix(&cluster, QUESTIONS, SEED));
     let headless = Questions::Same(Trace::headless(&cluster, QUESTIONS, SEED));
     let mut runs = Vec::new();
-    for (questions, peers) in
-        [(&hit, &ADDRESSES[..]), (&mix, &WHOLE_ZONE[..]), (&headless, &ADDRESSES[..])]
-    {
-        runs.extend(scene.compare(peers, questions, Via::Udp, MOST));
+    let is_all = wanted.set == Set::All;
+    if wanted.has(Part::Most) {
+        let all = [(&hit, &ADDRESSES[..]), (&mix, &WHOLE_ZONE[..]), (&headless, &ADDRESSES[..])];
+        for (questions, peers) in all {
+            runs.extend(scene.compare(peers, questions, Via::Udp, MOST));
+        }
+        if is_all {
+            let flood = Questions::Same(Trace::flood(&cluster, QUESTIONS, SEED));
+            runs.extend(scene.compare(&WHOLE_ZONE, &flood, Via::Udp, MOST));
+        }
     }
     if wanted.set == Set::Smoke {
         return Ok(runs);
     }
-    let rates: &[u32] = if wanted.set == Set::All { &ALL_RATES } else { &RATES };
-    for rate in rates {
-        runs.extend(scene.compare(&ADDRESSES, &hit, Via::Udp, Pace::Rate(*rate)));
-    }
-    for questions in [&mix, &headless] {
-        runs.extend(scene.compare(&WHOLE_ZONE, questions, Via::Udp, RATE));
-    }
-    let external = Questions::Same(Trace::external(EXTERNAL_NAMES, QUESTIONS, SEED));
-    for questions in [&external, &Questions::Misses] {
-        for rate in FORWARD_RATES {
-            runs.extend(scene.compare(&FORWARDERS, questions, Via::Udp, Pace::Rate(rate)));
+    if wanted.has(Part::Rates) {
+        for rate in if is_all { &ALL_RATES[..] } else { &RATES[..] } {
+            runs.extend(scene.compare(&ADDRESSES, &hit, Via::Udp, Pace::Rate(*rate)));
+        }
+        for questions in [&mix, &headless] {
+            runs.extend(scene.compare(&WHOLE_ZONE, questions, Via::Udp, RATE));
         }
     }
-    runs.extend(scene.compare(&STREAMS, &hit, Via::Tcp, RATE));
-    if wanted.set == Set::All {
-        runs.extend(scene.compare(&STREAMS, &hit, Via::Tcp, MOST));
-        let flood = Questions::Same(Trace::flood(&cluster, QUESTIONS, SEED));
-        runs.extend(scene.compare(&WHOLE_ZONE, &flood, Via::Udp, MOST));
+    if wanted.has(Part::Forward) {
+        let external = Questions::Same(Trace::external(EXTERNAL_NAMES, QUESTIONS, SEED));
+        for questions in [&external, &Questions::Misses] {
+            for rate in FORWARD_RATES {
+                runs.extend(scene.compare(&FORWARDERS, questions, Via::Udp, Pace::Rate(rate)));
+            }
+        }
+    }
+    if wanted.has(Part::Tcp) {
+        for pace in if is_all { &[RATE, MOST][..] } else { &[RATE][..] } {
+            runs.extend(scene.compare(&STREAMS, &hit, Via::Tcp, *pace));
+        }
     }
     if let Some(file) = &wanted.recorded {
         let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;

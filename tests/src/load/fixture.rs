@@ -16,6 +16,8 @@ pub const ZONE: &str = "cluster.local";
 /// The zone of their addresses.
 pub const REVERSE_ZONE: &str = "10.in-addr.arpa";
 const TTL_S: u32 = 5;
+/// Questions that may wait for an upstream, as in the configuration of dnsmasq.
+const CLIENT_QUERIES: usize = 10_000;
 const SERVICES_IN_A_FILE: usize = 100;
 
 /// Files that servers read, removed when dropped.
@@ -83,7 +85,12 @@ fn configuration(upstream: SocketAddr) -> Value {
         "apiVersion": "clusterdns.dev/v1alpha1",
         "kind": "ClusterDNS",
         "metadata": {"name": "load"},
-        "spec": {"upstreams": {"servers": [server]}, "cache": {"memory": "64Mi", "entries": 65536}},
+        // All questions come from one address, which is no client that needs a bound here.
+        "spec": {
+            "upstreams": {"servers": [server], "limits": {"inFlight": CLIENT_QUERIES}},
+            "cache": {"memory": "64Mi", "entries": 65536},
+            "limits": {"inFlight": CLIENT_QUERIES, "inFlightPerClient": CLIENT_QUERIES},
+        },
     })
 }
 

@@ -85,7 +85,7 @@ fn head(directive: &Directive, terms: Terms, scope: &mut Scope<'_>) {
         scope.say(directive, Changed, message);
     }
     if !directive.body.iter().any(|line| line.name == "fallthrough") {
-        let message = "names that are not among the hosts go on to the upstreams; without fallthrough they failed";
+        let message = "names that are not among the hosts go to the upstreams; without fallthrough they failed";
         scope.say(directive, Changed, message);
     }
 }
@@ -95,7 +95,7 @@ fn option(directive: &Directive, line: &Directive, scope: &mut Scope<'_>) {
         "ttl" => (Kept, "ttlSeconds of each host"),
         "no_reverse" => (Kept, "reverse: false of each host"),
         "reload" => (NotNeeded, "hosts are in the ClusterDNS: a change is live within a second"),
-        _ => (Kept, "other names go on to stub domains and upstreams"),
+        _ => (Kept, "other names go to stub domains and upstreams"),
     };
     scope.say_of(directive, line, outcome, message);
 }

@@ -45,7 +45,7 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<()
             ("match", Some(owners)) => (Changed, format!("names: {}", owners.join(", "))),
             ("rcode", Some(_)) => rcode(line, answers),
             ("fallthrough", _) => {
-                (NotNeeded, "other names go on to stub domains and upstreams".to_owned())
+                (NotNeeded, "other names go to stub domains and upstreams".to_owned())
             }
             ("upstream", _) => {
                 (NotNeeded, "targets of CNAME records are always looked up".to_owned())

@@ -7,6 +7,7 @@ mod encrypted;
 mod health;
 mod loops;
 mod many;
+mod resolvers;
 mod stage;
 
 use std::collections::BTreeSet;
@@ -17,7 +18,9 @@ use dataplane::forward::Limit;
 use dataplane_core::{Cnames, Discard, Name};
 use hickory_proto::op::ResponseCode;
 use hickory_proto::rr::RecordType;
-use stage::{FIRST, GOLDEN, SECOND, Stage, answers, failure, server, servers, waiting_behind};
+use stage::{
+    FIRST, GOLDEN, SECOND, Stage, answers, codes, failure, server, servers, waiting, waiting_behind,
+};
 use tests::upstream::Transport;
 
 #[tokio::test]
@@ -112,6 +115,18 @@ async fn g127_after_an_error_the_next_server_is_asked() {
 }
 
 #[tokio::test]
+async fn n18_the_codes_of_the_last_upstream_follow_ours() {
+    let stage = Stage::new(
+        "server 10.0.0.2\n* *\n  rcode SERVFAIL\n  ede 9 6\n\
+         server 10.0.0.3\n* *\n  rcode SERVFAIL\n  ede 22 23 6 7 8\n",
+    );
+    let reply = stage.ask(0, "bogus.example", RecordType::A).await;
+    assert_eq!(reply.metadata.response_code, ResponseCode::ServFail);
+    // Ours is not repeated; the words of upstreams are not passed on.
+    assert_eq!(codes(&reply), [23, 22, 6]);
+}
+
+#[tokio::test]
 async fn g128_only_errors_are_servfail_and_each_server_is_asked_once() {
     let stage = Stage::new(GOLDEN);
     let reply = stage.ask(0, "bad.example.net", RecordType::A).await;
@@ -170,6 +185,36 @@ async fn f9_a_truncated_reply_whose_stream_fails_moves_on() {
         assert_eq!(answers(&reply), ["192.0.2.2"], "{stream}");
         assert_eq!(stage.upstream(FIRST).times_asked_over("h.example.", Transport::Tcp), 1);
     }
+}
+
+#[tokio::test]
+async fn f9_without_another_server_a_stream_that_fails_or_hangs_is_servfail() {
+    let rows = ["close", "half", "hang"].map(|stream| async move {
+        let script = format!(
+            "server 10.0.0.2\nh.example. A\n  udp truncated\n  tcp {stream}\n  answer @ 60 A 192.0.2.1"
+        );
+        let stage = Stage::new(&script);
+        // It ends with the budget: a stream that hangs has no time of its own.
+        let reply = stage.ask(0, "h.example", RecordType::A).await;
+        assert_eq!(failure(&reply), (ResponseCode::ServFail, Some(22)), "{stream}");
+        let upstream = stage.upstream(FIRST);
+        assert_eq!(upstream.times_asked_over("h.example.", Transport::Udp), 1, "{stream}");
+        // Once more where the connection ended (FW54), within the same send.
+        let over_tcp = upstream.times_asked_over("h.example.", Transport::Tcp);
+        assert!((1..=2).contains(&over_tcp), "{stream}: {over_tcp}");
+        assert_eq!(stage.counters()[0].0, 2, "sends: {stream}");
+    });
+    futures::future::join_all(rows).await;
+}
+
+#[tokio::test]
+async fn f14_records_off_the_chain_are_not_in_the_cache() {
+    let stage = Stage::new(GOLDEN);
+    stage.ask_cached(&waiting(0, "junk.example.net", RecordType::A)).await;
+    let before = stage.upstream(FIRST).times_asked("www.example.org.");
+    let reply = stage.ask_cached(&waiting(0, "www.example.org", RecordType::A)).await;
+    assert_eq!(answers(&reply), ["192.0.2.80", "192.0.2.81"], "and not 203.0.113.66");
+    assert_eq!((before, stage.upstream(FIRST).times_asked("www.example.org.")), (0, 1));
 }
 
 #[tokio::test]

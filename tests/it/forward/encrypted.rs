@@ -14,7 +14,7 @@ use tests::upstream::{Credentials, Encrypted, Script, ScriptedUpstream, Transpor
 
 use super::stage::{FIRST, Stage, answers, failure, server};
 
-const NAME: &str = "dns.example";
+pub(super) const NAME: &str = "dns.example";
 const ALL: [Transport; 3] = [Transport::Tls, Transport::Https, Transport::Quic];
 const ANSWERS: &str = "* *\n  answer @ 600 A 192.0.2.9";
 
@@ -39,7 +39,7 @@ fn start(encrypted: Encrypted, script: &str) -> (ScriptedUpstream, Server) {
     (upstream, server)
 }
 
-fn config_of(servers: Vec<Server>) -> Config {
+pub(super) fn config_of(servers: Vec<Server>) -> Config {
     let options = GroupOptions { policy: Policy::Sequential, ..GroupOptions::default() };
     let upstreams = config::Upstreams::Servers(Group { servers, options });
     Config { upstreams, ..Config::default() }
@@ -56,7 +56,7 @@ fn stage_with(encrypted: Encrypted, script: &str, change: impl FnOnce(&mut Serve
     Stage::of(BTreeMap::from([(IpAddr::from(FIRST), upstream)]), &config_of(vec![server]))
 }
 
-fn connections(stage: &Stage) -> ConnectionsView {
+pub(super) fn connections(stage: &Stage) -> ConnectionsView {
     let connections = stage.view().groups[0].servers[0].connections.clone();
     connections.unwrap_or_else(|| panic!("{}", stage.view().text()))
 }

@@ -210,6 +210,16 @@ pub(super) fn answers(reply: &Message) -> Vec<String> {
     data
 }
 
+/// All Extended DNS Errors, in order.
+pub(super) fn codes(reply: &Message) -> Vec<u16> {
+    let options = reply.edns.iter().flat_map(|edns| edns.options().as_ref());
+    let code = |(_, option): &(EdnsCode, EdnsOption)| match option {
+        EdnsOption::Unknown(15, octets) => Some(u16::from_be_bytes([octets[0], octets[1]])),
+        _ => None,
+    };
+    options.filter_map(code).collect()
+}
+
 /// Rcode and Extended DNS Error.
 pub(super) fn failure(reply: &Message) -> (ResponseCode, Option<u16>) {
     let options = reply.edns.as_ref().map(|edns| edns.options());

@@ -2,9 +2,13 @@
 
 use hickory_proto::op::{Edns, Message, MessageType, Query, ResponseCode};
 use hickory_proto::rr::Name;
+use hickory_proto::rr::rdata::opt::EdnsOption;
 
 use super::script::{Decoy, Http, OnOpt, Rule, Script, Stream};
 use super::{Asked, Transport};
+
+/// The option of an Extended DNS Error (RFC 8914 §2).
+const EDE: u16 = 15;
 
 /// What to send for one query, in order.
 pub(super) struct Reaction {
@@ -49,6 +53,10 @@ fn full_reply(query: &Message, question: &Query, rule: &Rule, transport: Transpo
     if let Some(asked) = &query.edns {
         let mut edns = Edns::new();
         edns.set_max_payload(1232).set_dnssec_ok(asked.flags().dnssec_ok);
+        for code in &rule.ede {
+            let octets = code.to_be_bytes().to_vec();
+            edns.options_mut().insert(EdnsOption::Unknown(EDE, octets));
+        }
         reply.set_edns(edns);
     }
     if let (Some(OnOpt::Refuse(rcode)), true) = (rule.opt, query.edns.is_some()) {

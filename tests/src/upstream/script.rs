@@ -9,7 +9,7 @@
 //!     answer @ 60 TYPE1000 c000     data of any type, in hexadecimal
 //! ```
 //! `@` is the name as asked. What a rule may say besides `answer`, `authority`, `additional`:
-//! `rcode NXDOMAIN` · `silent` · `delay 300ms` · `flags aa ad` · `no-question` ·
+//! `rcode NXDOMAIN` · `ede 6 22` · `silent` · `delay 300ms` · `flags aa ad` · `no-question` ·
 //! `opt FORMERR|NOTIMP|BADVERS|silent` (what a query with an OPT record gets) ·
 //! `udp truncated` (TC and no records) · `tcp close|hang|half` (streams of QUIC too; close resets them) ·
 //! `http status 500` · `http type text/html` · `http age 50` · `http octets 70000` ·
@@ -52,6 +52,8 @@ pub(super) struct Rule {
     pub(super) first: Vec<Decoy>,
     /// What a query with an OPT record gets instead.
     pub(super) opt: Option<OnOpt>,
+    /// Extended DNS Errors in the reply.
+    pub(super) ede: Vec<u16>,
 }
 
 /// A record; no owner means the name as asked.
@@ -224,6 +226,7 @@ impl Default for Rule {
             http: Http::default(),
             first: Vec::new(),
             opt: None,
+            ede: Vec::new(),
         }
     }
 }
@@ -250,6 +253,9 @@ impl Rule {
                 }
             }
             ["no-question"] => self.no_question = true,
+            ["ede", codes @ ..] => {
+                self.ede = codes.iter().map(|code| code.parse()).collect::<Result<_, _>>()?;
+            }
             ["opt", "silent"] => self.opt = Some(OnOpt::Silence),
             ["opt", name] => self.opt = Some(OnOpt::Refuse(rcode(name)?)),
             ["udp", "truncated"] => self.udp_truncated = true,

@@ -14,6 +14,10 @@ use tokio_rustls::rustls::{ServerConfig, crypto};
 pub struct Credentials {
     /// The authority in PEM: what a `caBundle` holds.
     pub authority: String,
+    /// The certificate in PEM, for programs that are not ours.
+    pub certificate_pem: String,
+    /// Its key in PEM.
+    pub key_pem: String,
     certificate: CertificateDer<'static>,
     key: PrivateKeyDer<'static>,
 }
@@ -47,9 +51,12 @@ impl Credentials {
         params.distinguished_name.push(DnType::CommonName, "upstream");
         change(&mut params);
         let key = KeyPair::generate()?;
-        let certificate = params.signed_by(&key, &issuer)?.der().clone();
+        let certificate = params.signed_by(&key, &issuer)?;
+        let (certificate_pem, key_pem) = (certificate.pem(), key.serialize_pem());
+        let certificate = certificate.der().clone();
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
-        Ok(Credentials { authority: issuer.pem(), certificate, key })
+        let authority = issuer.pem();
+        Ok(Credentials { authority, certificate_pem, key_pem, certificate, key })
     }
 
     pub(super) fn server_config(&self, protocol: &[u8]) -> Result<ServerConfig> {

@@ -17,7 +17,7 @@ pub enum Encrypted {
 }
 
 /// The statuses of responses to HTTPS requests (RFC 9110 §15), and their metrics label.
-const HTTP_STATUSES: [(u16, &str); 9] = [
+const HTTP_STATUSES: [(u16, &str); 10] = [
     (200, "200"),
     (400, "400"),
     (404, "404"),
@@ -27,6 +27,7 @@ const HTTP_STATUSES: [(u16, &str); 9] = [
     (414, "414"),
     (415, "415"),
     (500, "500"),
+    (503, "503"),
 ];
 
 /// The codes that a stream or a connection of QUIC ends with (RFC 9250 §4.3), and their metrics label. 0 is a reply.

@@ -86,6 +86,8 @@ enum TcpAction {
     Reply(usize),
     /// The connection is closed.
     Close,
+    /// A defect of ours, which is counted; its connection is closed too, where it cannot be said.
+    Failed,
     Late(Late),
 }
 
@@ -103,6 +105,8 @@ struct TcpServer {
     scratch: RefCell<Box<[u8]>>,
     seeds: RefCell<Seeds>,
     draining: Cell<bool>,
+    /// No new connection is taken.
+    stopping: Cell<bool>,
     /// Of TLS; and of QUIC, where addresses of clients are known later.
     handshakes: Handshakes,
     quic_handshakes: Handshakes,
@@ -170,7 +174,7 @@ fn answer(responder: Arc<Responder>) -> Answer {
             Ok(ServeAction::Drop) => TcpAction::Close,
             Err(_) => {
                 add(&responder.counters.panics, 1);
-                TcpAction::Close
+                TcpAction::Failed
             }
             Ok(ServeAction::Forward(waiting, held, slot)) => {
                 let (responder, published) = (Arc::clone(&responder), Arc::clone(&published));
@@ -210,6 +214,7 @@ impl TcpServer {
             scratch: RefCell::new(vec![0; MESSAGE_OCTETS].into()),
             seeds: RefCell::new(Seeds::new()),
             draining: Cell::new(false),
+            stopping: Cell::new(false),
             handshakes: Handshakes::default(),
             quic_handshakes: Handshakes::default(),
             endpoints: RefCell::default(),
@@ -310,6 +315,7 @@ async fn serve(
             Phase::Over => return,
         }
     }
+    server.stopping.set(true);
     for task in accepting {
         task.abort();
     }
@@ -330,16 +336,17 @@ fn open(server: &Rc<TcpServer>, listeners: Listeners) -> io::Result<Vec<JoinTask
     let mut tasks = Vec::new();
     for socket in opened {
         let (server, certificate) = (Rc::clone(server), Arc::clone(&certificate));
-        tasks.push(match socket {
+        match socket {
             Socket::Tls(tcp) => {
                 let tcp = TcpListener::from_std(tcp)?;
                 let secured = Secured { certificate, http_path: http_path.clone() };
-                tokio::task::spawn_local(accept(server, tcp, Some(secured)))
+                tasks.push(tokio::task::spawn_local(accept(server, tcp, Some(secured))));
             }
+            // Not among those that end first: until its last connection is gone it refuses new ones.
             Socket::Quic(socket) => {
-                tokio::task::spawn_local(quic::serve(server, socket, certificate))
+                tokio::task::spawn_local(quic::serve(server, socket, certificate));
             }
-        });
+        }
     }
     tasks.push(tokio::task::spawn_local(tls::follow(Rc::clone(server), certificate)));
     Ok(tasks)

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use dataplane::serve::{CloseReason, Deadlines, Encrypted, Limits};
 use quinn::crypto::rustls::QuicClientConfig;
-use quinn::{ClientConfig, Connection, ConnectionError, Endpoint, TransportConfig};
+use quinn::{
+    ClientConfig, Connection, ConnectionError, Endpoint, TransportConfig, TransportErrorCode,
+};
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
 use crate::harness::{House, OURS, PATIENCE, Reply, THEIRS, query};
@@ -196,5 +198,51 @@ fn e45_a_drain_answers_what_is_in_progress_over_quic_and_closes() {
             panic!("closed by us");
         };
         assert_eq!(closed.error_code, quinn::VarInt::from_u32(0), "DOQ_NO_ERROR");
+    });
+}
+
+#[test]
+fn e45_a_drain_ends_a_connection_of_quic_that_always_asks() {
+    let (house, server, trusted, _secret) = serve(patient(), "quic-busy");
+    house.runtime.block_on(async {
+        let connection = connect(server, &trusted).await;
+        let waits = connection.clone();
+        let waiting = tokio::spawn(async move { ask(&waits, &query(0, THEIRS)).await });
+        house.until("a lookup is in progress", |house| house.upstream.was_asked());
+        house.serving.close_idle_tcp();
+        house.upstream.release();
+        assert!(waiting.await.unwrap().is_some(), "what was in progress is answered");
+        let until = Instant::now() + PATIENCE;
+        while ask(&connection, &query(0, OURS)).await.is_some() {
+            assert!(Instant::now() < until, "it never ends");
+        }
+    });
+    let counters = house.serving.counters();
+    house.until("it is counted", |_| counters.tcp_closed(CloseReason::Drain) == 1);
+}
+
+#[test]
+fn e45_at_the_stop_new_connections_of_quic_are_refused_at_once() {
+    let (house, server, trusted, _secret) = serve(patient(), "quic-refused");
+    let connection = house.runtime.block_on(connect(server, &trusted));
+    let waits = connection.clone();
+    let waiting = house.runtime.spawn(async move { ask(&waits, &query(0, THEIRS)).await });
+    house.until("a lookup is in progress", |house| house.upstream.was_asked());
+    let House { serving, upstream, runtime, .. } = house;
+    let stopping = runtime.spawn(serving.stop(10 * PATIENCE));
+    runtime.block_on(async {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match try_to_connect(server, &trusted).await {
+                Err(ConnectionError::ConnectionClosed(closed)) => {
+                    assert_eq!(closed.error_code, TransportErrorCode::CONNECTION_REFUSED);
+                    break;
+                }
+                other => assert!(Instant::now() < until, "not refused: {other:?}"),
+            }
+        }
+        upstream.release();
+        assert!(waiting.await.unwrap().is_some(), "what was in progress is answered");
+        stopping.await.unwrap();
     });
 }

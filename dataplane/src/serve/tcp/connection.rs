@@ -156,7 +156,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                             self.push(&frame::prefix(octets));
                             self.push(&buffer[..octets]);
                         }
-                        TcpAction::Close => self.ending = Some(CloseReason::NotAQuery),
+                        TcpAction::Close | TcpAction::Failed => {
+                            self.ending = Some(CloseReason::NotAQuery);
+                        }
                         TcpAction::Late(late) => {
                             self.late.spawn_on(late, &server.runtime);
                         }

@@ -3,7 +3,7 @@
 //!
 //! hyper speaks HTTP. What it may hold is bounded by its settings below; what is asked and answered is counted here.
 
-mod body;
+pub(super) mod body;
 mod request;
 
 use std::convert::Infallible;
@@ -12,7 +12,7 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use http_body_util::{BodyExt, Limited};
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
 use hyper::rt::Executor;
@@ -23,10 +23,11 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 
 use super::super::counters::CloseReason;
 use super::super::responder::Asker;
+use super::TcpServer;
 use super::handshakes::Session;
 use super::requests::{Ending, Requests, STREAMS, Unanswered, Work};
 use super::table::Permit;
-use super::{MESSAGE_OCTETS, TcpServer};
+use super::tls::CLOSE_WITHIN;
 use body::Reply;
 use request::{Asked, DNS_MESSAGE};
 
@@ -34,7 +35,7 @@ use request::{Asked, DNS_MESSAGE};
 const WINDOW_OCTETS: u32 = 128 << 10;
 /// All headers of one request; a message in a URI may take most of it.
 const HEADER_OCTETS: usize = 16 << 10;
-/// What hyper may have ready to be written on one stream.
+/// What a session keeps, encrypted, of what its client does not read; hyper has the rest, where it is counted.
 const SEND_OCTETS: usize = 16 << 10;
 /// What a session is counted as: that of TLS, the tables of HPACK and the buffers of hyper.
 pub(super) const SESSION_OCTETS: usize = 48 << 10;
@@ -44,11 +45,12 @@ const H2: &[u8] = b"h2";
 /// Serves one connection behind its handshake to its end; returns why it ended.
 pub(super) async fn attend(
     server: Rc<TcpServer>,
-    session: Session,
+    mut session: Session,
     asker: Asker,
     permit: Permit,
     path: Arc<str>,
 ) -> CloseReason {
+    session.get_mut().1.set_buffer_limit(Some(SEND_OCTETS));
     let is_h2 = session.get_ref().1.alpn_protocol() == Some(H2);
     let requests = Requests::new(server, asker, permit);
     let served = Rc::clone(&requests);
@@ -63,8 +65,7 @@ pub(super) async fn attend(
             .max_concurrent_streams(STREAMS)
             .initial_stream_window_size(WINDOW_OCTETS / 2)
             .initial_connection_window_size(WINDOW_OCTETS)
-            .max_header_list_size(HEADER_OCTETS as u32)
-            .max_send_buf_size(SEND_OCTETS);
+            .max_header_list_size(HEADER_OCTETS as u32);
         let connection = pin!(http.serve_connection(io, service));
         follow(&requests, connection, http2::Connection::graceful_shutdown).await
     } else {
@@ -82,25 +83,32 @@ async fn follow<C: Future<Output = hyper::Result<()>>>(
     mut connection: Pin<&mut C>,
     finish: impl Fn(Pin<&mut C>),
 ) -> CloseReason {
-    let mut is_ending = false;
+    let mut ending = None;
+    let mut closing = pin!(requests.closing(false));
     loop {
         tokio::select! {
-            ended = &mut connection => return ended_by(is_ending, &ended),
-            ending = requests.closing(is_ending) => match ending {
-                Ending::Now(reason) => return reason,
-                Ending::WhenDone => {
-                    finish(connection.as_mut());
-                    is_ending = true;
+            ended = &mut connection => return ended_by(ending, &ended),
+            must_end = &mut closing => {
+                finish(connection.as_mut());
+                match must_end {
+                    Ending::Now(reason) => {
+                        // It says that nothing was cut off, where the client takes that at once.
+                        let _ = tokio::time::timeout(CLOSE_WITHIN, connection).await;
+                        return reason;
+                    }
+                    Ending::WhenDone(reason) => {
+                        ending = Some(reason);
+                        closing.set(requests.closing(true));
+                    }
                 }
-            },
+            }
         }
     }
 }
 
-fn ended_by(is_ending: bool, ended: &hyper::Result<()>) -> CloseReason {
+fn ended_by(ending: Option<CloseReason>, ended: &hyper::Result<()>) -> CloseReason {
     match ended {
-        Ok(()) if is_ending => CloseReason::Drain,
-        Ok(()) => CloseReason::Client,
+        Ok(()) => ending.unwrap_or(CloseReason::Client),
         Err(error) if error.is_parse() => CloseReason::NotAQuery,
         Err(_) => CloseReason::Failed,
     }
@@ -114,7 +122,7 @@ async fn answer(
 ) -> Response<Reply> {
     let mut work = requests.begin();
     let response = match message(requests, path, request, &mut work).await {
-        Ok(message) => match requests.reply(&message, &mut work).await {
+        Ok(message) => match requests.reply(message, &mut work).await {
             Ok(octets) => replied(octets, work),
             Err(Unanswered::NotAQuery) => refused(StatusCode::BAD_REQUEST, work),
             Err(Unanswered::Failed) => refused(StatusCode::INTERNAL_SERVER_ERROR, work),
@@ -132,29 +140,43 @@ async fn message(
     request: Request<Incoming>,
     work: &mut Work,
 ) -> Result<Vec<u8>, StatusCode> {
+    if requests.permit.is_paused() {
+        return Err(StatusCode::SERVICE_UNAVAILABLE);
+    }
     let (head, body) = request.into_parts();
     match request::read(&head, path)? {
         Asked::Message(message) => Ok(message),
-        Asked::Body(announced) => {
-            // A client may send all that it announces.
-            work.hold(announced);
+        Asked::Body(at_most) => {
             let within = requests.server.table.deadlines().message;
-            let collected =
-                tokio::time::timeout(within, Limited::new(body, MESSAGE_OCTETS).collect());
-            match collected.await {
-                Ok(Ok(body)) => {
-                    let message = body.to_bytes().to_vec();
-                    work.hold(message.len());
-                    Ok(message)
-                }
-                Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
-                    Err(StatusCode::PAYLOAD_TOO_LARGE)
-                }
-                Ok(Err(_)) => Err(StatusCode::BAD_REQUEST),
-                Err(_) => Err(StatusCode::REQUEST_TIMEOUT),
-            }
+            let collected = collect(requests, body, at_most, work);
+            let collected = tokio::time::timeout(within, collected).await;
+            collected.unwrap_or(Err(StatusCode::REQUEST_TIMEOUT))
         }
     }
+}
+
+/// The body of a request. What has come of it counts, not what it announces.
+async fn collect(
+    requests: &Requests,
+    mut body: Incoming,
+    at_most: usize,
+    work: &mut Work,
+) -> Result<Vec<u8>, StatusCode> {
+    let mut message = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| StatusCode::BAD_REQUEST)?;
+        // Trailers say nothing here.
+        let Ok(octets) = frame.into_data() else { continue };
+        if message.len() + octets.len() > at_most {
+            return Err(StatusCode::PAYLOAD_TOO_LARGE);
+        }
+        message.extend_from_slice(&octets);
+        work.arrives(message.capacity());
+        if requests.permit.is_paused() {
+            return Err(StatusCode::SERVICE_UNAVAILABLE);
+        }
+    }
+    Ok(message)
 }
 
 fn replied(octets: Vec<u8>, work: Work) -> Response<Reply> {

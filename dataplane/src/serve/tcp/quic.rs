@@ -6,14 +6,16 @@
 
 use std::cell::Cell;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use dataplane_core::has_keepalive;
 use quinn::crypto::rustls::QuicServerConfig;
 use quinn::{
-    Connection, ConnectionError, Endpoint, EndpointConfig, IdleTimeout, Incoming, RecvStream,
-    SendStream, ServerConfig, TokioRuntime, TransportConfig, VarInt,
+    Connection, ConnectionError, Endpoint, EndpointConfig, IdleTimeout, Incoming, ReadError,
+    RecvStream, SendStream, ServerConfig, StoppedError, TokioRuntime, TransportConfig, VarInt,
+    WriteError,
 };
 
 use super::super::Deadlines;
@@ -129,6 +131,11 @@ pub(super) async fn serve(
 /// Begins a handshake. While there are many, a client must show first that it has its address: places go by address, so
 /// one that is not its own must take none.
 fn welcome(server: &Rc<TcpServer>, local: SocketAddr, incoming: Incoming) {
+    if server.stopping.get() {
+        // Its client can ask elsewhere at once.
+        incoming.refuse();
+        return;
+    }
     let is_busy = server.quic_handshakes.count() >= RETRY_FROM;
     if is_busy && !incoming.remote_address_validated() {
         // It fails only for a client that has shown its address already.
@@ -185,7 +192,9 @@ async fn connected(server: Rc<TcpServer>, connection: Connection, asker: Asker) 
     };
     let requests = Requests::new(server, asker, permit);
     let violation = Rc::new(Cell::new(None));
-    let mut is_ending = false;
+    let mut ending = None;
+    // One for all turns of the loop: on a busy connection, too, its time comes.
+    let mut closing = pin!(requests.closing(false));
     loop {
         tokio::select! {
             stream = connection.accept_bi() => match stream {
@@ -195,8 +204,10 @@ async fn connected(server: Rc<TcpServer>, connection: Connection, asker: Asker) 
                     let violation = Rc::clone(&violation);
                     tokio::task::spawn_local(async move {
                         let ended = answer(&requests, send, receive, work).await;
-                        let code = ended.unwrap_or_else(|violation| violation.code);
-                        requests.server.counters.encrypted.add_quic(code as u32);
+                        let code = ended.unwrap_or_else(|violation| Some(violation.code));
+                        if let Some(code) = code {
+                            requests.server.counters.encrypted.add_quic(code as u32);
+                        }
                         if let Err(Violation { code, reason }) = ended {
                             violation.set(Some(reason));
                             connection.close(code.number(), b"");
@@ -205,17 +216,22 @@ async fn connected(server: Rc<TcpServer>, connection: Connection, asker: Asker) 
                 }
                 Err(error) => return violation.get().unwrap_or_else(|| ended_by(&error)),
             },
-            () = requests.done(), if is_ending => {
+            () = requests.done(), if ending.is_some() => {
                 close(Code::NoError);
-                return CloseReason::Drain;
+                return ending.unwrap_or(CloseReason::Drain);
             }
-            ending = requests.closing(is_ending) => match ending {
-                Ending::WhenDone => is_ending = true,
+            must_end = &mut closing => match must_end {
+                Ending::WhenDone(reason) => {
+                    ending = Some(reason);
+                    closing.set(requests.closing(true));
+                }
+                Ending::Now(CloseReason::Idle) => {
+                    close(Code::NoError);
+                    return CloseReason::Idle;
+                }
                 Ending::Now(reason) => {
-                    close(match reason {
-                        CloseReason::Idle | CloseReason::Age | CloseReason::Drain => Code::NoError,
-                        _ => Code::ExcessiveLoad,
-                    });
+                    counters.encrypted.add_quic(Code::ExcessiveLoad as u32);
+                    close(Code::ExcessiveLoad);
                     return reason;
                 }
             },
@@ -237,6 +253,40 @@ fn ended_by(error: &ConnectionError) -> CloseReason {
     }
 }
 
+/// How a stream ended whose connection is gone; of one that we closed nothing is counted.
+fn lost(error: &ConnectionError) -> Option<Code> {
+    (!matches!(error, ConnectionError::LocallyClosed)).then_some(Code::NoError)
+}
+
+/// Why a stream was not read to its end.
+enum Unread {
+    TooLong,
+    /// Too much is held for this client already.
+    NoRoom,
+    Lost(ReadError),
+}
+
+/// All that comes on a stream. It is copied: what QUIC hands out keeps the whole datagram that it came in.
+async fn read(
+    requests: &Requests,
+    receive: &mut RecvStream,
+    work: &mut Work,
+) -> Result<Vec<u8>, Unread> {
+    let mut framed = Vec::new();
+    loop {
+        if requests.permit.is_paused() {
+            return Err(Unread::NoRoom);
+        }
+        let chunk = receive.read_chunk(PREFIX + MESSAGE_OCTETS, true).await;
+        let Some(chunk) = chunk.map_err(Unread::Lost)? else { return Ok(framed) };
+        if framed.len() + chunk.bytes.len() > PREFIX + MESSAGE_OCTETS {
+            return Err(Unread::TooLong);
+        }
+        framed.extend_from_slice(&chunk.bytes);
+        work.arrives(framed.capacity());
+    }
+}
+
 /// One query and its reply (RFC 9250 §4.2): how its stream ended.
 ///
 /// # Errors
@@ -246,31 +296,38 @@ async fn answer(
     mut send: SendStream,
     mut receive: RecvStream,
     mut work: Work,
-) -> Result<Code, Violation> {
-    work.hold(MESSAGE_OCTETS);
+) -> Result<Option<Code>, Violation> {
     let deadlines = requests.server.table.deadlines();
-    let read = receive.read_to_end(PREFIX + MESSAGE_OCTETS);
-    let framed = match tokio::time::timeout(deadlines.message, read).await {
+    let read = read(requests, &mut receive, &mut work);
+    let mut framed = match tokio::time::timeout(deadlines.message, read).await {
         Ok(Ok(framed)) => framed,
-        Ok(Err(quinn::ReadToEndError::TooLong)) => return Err(NOT_A_QUERY),
-        // It was cancelled (RFC 9250 §4.3.1), or the connection has ended.
-        Ok(Err(quinn::ReadToEndError::Read(_))) => return Ok(Code::NoError),
+        Ok(Err(Unread::TooLong)) => return Err(NOT_A_QUERY),
+        Ok(Err(Unread::NoRoom)) => return Ok(Some(given_up(&mut send, Code::ExcessiveLoad))),
+        Ok(Err(Unread::Lost(ReadError::ConnectionLost(error)))) => return Ok(lost(&error)),
+        // It was cancelled (RFC 9250 §4.3.1).
+        Ok(Err(Unread::Lost(_))) => return Ok(Some(Code::NoError)),
         Err(_) => {
             let reason = CloseReason::SlowMessage;
             return Err(Violation { code: Code::ExcessiveLoad, reason });
         }
     };
-    let message = message(&framed).ok_or(NOT_A_QUERY)?;
-    work.hold(framed.len());
+    if message(&framed).is_none() {
+        return Err(NOT_A_QUERY);
+    }
+    framed.drain(..PREFIX);
+    work.hold(framed.capacity());
     let reply = tokio::select! {
-        reply = requests.reply(message, &mut work) => reply,
-        // A client that does not want the reply any more says so (RFC 9250 §4.3.1).
-        _ = send.stopped() => return Ok(Code::NoError),
+        reply = requests.reply(framed, &mut work) => reply,
+        stopped = send.stopped() => return Ok(match stopped {
+            Err(StoppedError::ConnectionLost(error)) => lost(&error),
+            // A client that does not want the reply any more says so (RFC 9250 §4.3.1).
+            _ => Some(Code::NoError),
+        }),
     };
     let reply = match reply {
         Ok(reply) => reply,
         Err(Unanswered::NotAQuery) => return Err(NOT_A_QUERY),
-        Err(Unanswered::Failed) => return Ok(given_up(&mut send)),
+        Err(Unanswered::Failed) => return Ok(Some(given_up(&mut send, Code::InternalError))),
     };
     work.hold(reply.len());
     // Half of the time of a connection that nothing moves on: then this stream is given up, and the connection stays.
@@ -284,18 +341,19 @@ async fn answer(
             work.written(reply.len());
             // Octets that are not acknowledged yet are lost when their connection is closed.
             let _ = tokio::time::timeout(deadlines.write, send.stopped()).await;
-            Ok(Code::NoError)
+            Ok(Some(Code::NoError))
         }
-        Ok(Err(_)) => Ok(Code::NoError),
-        Err(_) => Ok(given_up(&mut send)),
+        Ok(Err(WriteError::ConnectionLost(error))) => Ok(lost(&error)),
+        Ok(Err(_)) => Ok(Some(Code::NoError)),
+        Err(_) => Ok(Some(given_up(&mut send, Code::InternalError))),
     }
 }
 
 /// Ends a stream without the rest of its reply.
-fn given_up(send: &mut SendStream) -> Code {
+fn given_up(send: &mut SendStream, code: Code) -> Code {
     // It fails only where the stream has ended already.
-    let _ = send.reset(Code::InternalError.number());
-    Code::InternalError
+    let _ = send.reset(code.number());
+    code
 }
 
 /// The one message of a stream: its id is 0 (RFC 9250 §4.2.1), and it has no edns-tcp-keepalive (§5.5.2).

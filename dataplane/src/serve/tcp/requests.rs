@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::super::counters::CloseReason;
+use super::super::counters::{CloseReason, add};
 use super::super::responder::Asker;
 use super::deadline::lifetime;
 use super::frame::{PREFIX, WAITING_OCTETS};
@@ -40,11 +40,21 @@ pub(super) struct Requests {
 }
 
 /// What one request holds.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Held {
     octets: usize,
+    stage: Stage,
+}
+
+/// How far a request has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Its client has not sent all of it.
+    Arriving,
+    /// It is looked up, or its reply is being written.
+    InProgress,
     /// All of its reply is written, and its client has not confirmed it.
-    is_written: bool,
+    Written,
 }
 
 /// One request, from its first octet to the last one of its reply.
@@ -66,7 +76,7 @@ pub(super) enum Unanswered {
 pub(super) enum Ending {
     Now(CloseReason),
     /// What is in progress is still answered.
-    WhenDone,
+    WhenDone(CloseReason),
 }
 
 impl Requests {
@@ -103,9 +113,8 @@ impl Requests {
     /// One more request.
     pub(super) fn begin(self: &Rc<Self>) -> Work {
         let number = self.next.replace(self.next.get() + 1);
-        self.held.borrow_mut().insert(number, Held::default());
+        self.held.borrow_mut().insert(number, Held { octets: 0, stage: Stage::Arriving });
         self.asked.set(true);
-        self.permit.message_came(Instant::now());
         self.note();
         Work { requests: Rc::clone(self), number }
     }
@@ -116,9 +125,11 @@ impl Requests {
         self.moved.set(now);
         let held = self.held.borrow();
         self.permit.hold(held.values().map(|held| held.octets).sum());
-        let quiet = held.values().all(|held| held.is_written).then_some(now);
-        self.permit.set_quiet_since(quiet);
-        self.permit.set_waits_since(quiet);
+        let quiet = held.values().all(|held| held.stage == Stage::Written);
+        self.permit.set_quiet_since(quiet.then_some(now));
+        // A message begun does not count as work of ours: only its client can end it (L15).
+        let waits = held.values().all(|held| held.stage != Stage::InProgress);
+        self.permit.set_waits_since(self.permit.waits_since().or(Some(now)).filter(|_| waits));
     }
 
     /// Returns when the connection must end (WR42, WR44, WR45, E45).
@@ -128,7 +139,7 @@ impl Requests {
             let look = tokio::time::sleep(LOOK_EVERY.min(deadlines.idle / 4));
             tokio::select! {
                 reason = poll_fn(|cx| self.permit.poll_close(cx)) => match reason {
-                    CloseReason::Drain if !is_ending => return Ending::WhenDone,
+                    CloseReason::Drain if !is_ending => return Ending::WhenDone(reason),
                     CloseReason::Drain => look_away().await,
                     reason => return Ending::Now(reason),
                 },
@@ -143,10 +154,20 @@ impl Requests {
             if !is_idle && now >= still + 2 * deadlines.write {
                 return Ending::Now(CloseReason::SlowReader);
             }
-            let leaves = self.server.draining.get() && self.asked.get();
-            if !is_ending && (now >= self.old || leaves || self.permit.is_surplus()) {
-                return Ending::WhenDone;
+            if !is_ending && let Some(reason) = self.leaves(now) {
+                return Ending::WhenDone(reason);
             }
+        }
+    }
+
+    /// Why the connection must end once nothing is in progress.
+    fn leaves(&self, now: Instant) -> Option<CloseReason> {
+        if self.server.draining.get() && self.asked.get() {
+            Some(CloseReason::Drain)
+        } else if now >= self.old {
+            Some(CloseReason::Age)
+        } else {
+            self.permit.is_surplus().then_some(CloseReason::Evicted)
         }
     }
 
@@ -156,41 +177,58 @@ impl Requests {
     /// There is none.
     pub(super) async fn reply(
         &self,
-        message: &[u8],
+        message: Vec<u8>,
         work: &mut Work,
     ) -> Result<Vec<u8>, Unanswered> {
         let server = &self.server;
+        self.permit.message_came(Instant::now());
         let room = self.permit.has_room(WAITING_OCTETS);
         let outcome = {
             let mut buffer = server.scratch.borrow_mut();
-            match (server.answer)(message, self.asker, room, &mut buffer) {
+            match (server.answer)(&message, self.asker, room, &mut buffer) {
                 TcpAction::Reply(octets) => return Ok(buffer[..octets].to_vec()),
                 outcome => outcome,
             }
         };
+        // A lookup has its own copy of what it needs, which is counted with it.
+        drop(message);
         match outcome {
             TcpAction::Late(late) => {
                 work.hold(WAITING_OCTETS);
                 // A request that is given up waits no longer; the lookup ends by itself.
                 let waiting = AbortOnDropHandle::new(server.runtime.spawn(late));
-                let mut framed = waiting.await.map_err(|_| Unanswered::Failed)?;
+                let mut framed = waiting.await.map_err(|error| {
+                    add(&server.counters.panics, usize::from(error.is_panic()));
+                    Unanswered::Failed
+                })?;
                 framed.drain(..PREFIX);
                 Ok(framed)
             }
+            TcpAction::Failed => Err(Unanswered::Failed),
             TcpAction::Reply(_) | TcpAction::Close => Err(Unanswered::NotAQuery),
         }
     }
 }
 
 impl Work {
+    /// So many octets of the request are here, and not all of them.
+    pub(super) fn arrives(&mut self, octets: usize) {
+        self.set(Held { octets, stage: Stage::Arriving });
+    }
+
     /// From here on the request holds so many octets.
     pub(super) fn hold(&mut self, octets: usize) {
-        self.set(Held { octets, is_written: false });
+        self.set(Held { octets, stage: Stage::InProgress });
+    }
+
+    /// Its client takes some of the reply.
+    pub(super) fn moves(&self) {
+        self.requests.moved.set(Instant::now());
     }
 
     /// All of its reply, of so many octets, is written. It no longer keeps its connection from being closed for another.
     pub(super) fn written(&mut self, octets: usize) {
-        self.set(Held { octets, is_written: true });
+        self.set(Held { octets, stage: Stage::Written });
     }
 
     fn set(&mut self, held: Held) {
@@ -211,3 +249,6 @@ impl Drop for Work {
 async fn look_away() {
     tokio::time::sleep(LOOK_EVERY).await;
 }
+
+#[cfg(test)]
+mod tests;

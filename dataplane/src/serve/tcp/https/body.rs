@@ -1,53 +1,66 @@
-//! The body of one HTTP reply. It goes out in small pieces, so that what a client does not read stays here, where it is
-//! counted, and not in buffers of HTTP/2.
+//! The body of one HTTP reply. Its place among the work of its connection goes with its octets: what a client does not
+//! read counts wherever hyper keeps it, until it is written.
 
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use hyper::body::{Body, Bytes, Frame, SizeHint};
+use hyper::body::{Body, Buf, Bytes, Frame, SizeHint};
 
 use super::super::requests::Work;
 
-/// Octets given away at a time: about what a connection keeps for a client that reads nothing, times its streams.
-const PIECE: usize = 4 << 10;
+/// A reply until hyper takes it, all of it at once.
+pub(in super::super) struct Reply(Option<Octets>);
 
-/// What is left of a reply, and its place among the work of its connection.
-pub(super) struct Reply {
+/// What is not written of a reply, and its place among the work of its connection.
+pub(in super::super) struct Octets {
     rest: Bytes,
     work: Work,
 }
 
 impl Reply {
-    pub(super) fn new(octets: Vec<u8>, mut work: Work) -> Reply {
+    pub(in super::super) fn new(octets: Vec<u8>, mut work: Work) -> Reply {
         work.hold(octets.len());
-        Reply { rest: Bytes::from(octets), work }
+        Reply(Some(Octets { rest: Bytes::from(octets), work }))
+    }
+
+    fn octets(&self) -> usize {
+        self.0.as_ref().map_or(0, Octets::remaining)
     }
 }
 
 impl Body for Reply {
-    type Data = Bytes;
+    type Data = Octets;
     type Error = Infallible;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        if self.rest.is_empty() {
-            return Poll::Ready(None);
-        }
-        let piece = self.rest.len().min(PIECE);
-        let piece = self.rest.split_to(piece);
-        let left = self.rest.len();
-        self.work.hold(left);
-        Poll::Ready(Some(Ok(Frame::data(piece))))
+    ) -> Poll<Option<Result<Frame<Octets>, Infallible>>> {
+        let octets = self.0.take_if(|octets| octets.has_remaining());
+        Poll::Ready(octets.map(|octets| Ok(Frame::data(octets))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.rest.is_empty()
+        self.octets() == 0
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.rest.len() as u64)
+        SizeHint::with_exact(self.octets() as u64)
+    }
+}
+
+impl Buf for Octets {
+    fn remaining(&self) -> usize {
+        self.rest.remaining()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.rest.chunk()
+    }
+
+    fn advance(&mut self, octets: usize) {
+        self.rest.advance(octets);
+        self.work.moves();
     }
 }

@@ -19,30 +19,32 @@ impl ConnectionTable {
     /// 2. the newest of the client with the most connections, if that are more than this one would have;
     /// 3. one whose last message is older than any lookup takes: only its client can be holding it open.
     ///
-    /// At the limit of a client, 1 and 3 among its own; at that of sessions, 1 and 3 among connections with one.
+    /// At the limit of a client, 1 and 3 among its own; at that of sessions, all among connections with one.
     pub(super) fn choose(&self, address: IpAddr, limit: Limit) -> Option<(u64, CloseReason)> {
         let would_have = self.connections_of(address) + 1;
         let is_own = |entry: &Entry| entry.client.address == address;
         let may_go = |entry: &Entry| is_own(entry) || entry.client.connections.get() >= would_have;
         let evicted = |number| (number, CloseReason::Evicted);
+        let outnumbering = |number| (number, CloseReason::LargestShare);
         match limit {
             Limit::Sessions => {
                 let has_session = |entry: &Entry| entry.session.get() > 0;
                 self.longest_waiting(|entry| has_session(entry) && may_go(entry))
-                    .or_else(|| self.stuck(has_session))
                     .map(evicted)
+                    .or_else(|| {
+                        self.newest_of_the_largest(would_have, has_session).map(outnumbering)
+                    })
+                    .or_else(|| self.stuck(has_session).map(evicted))
             }
             Limit::PerClient => {
                 let longest = self.longest_waiting(is_own).or_else(|| self.stuck(is_own));
                 longest.map(|number| (number, CloseReason::EvictedByClient))
             }
-            Limit::Total => {
-                let outnumbering = |number| (number, CloseReason::LargestShare);
-                self.longest_waiting(may_go)
-                    .map(evicted)
-                    .or_else(|| self.newest_of_the_largest(would_have).map(outnumbering))
-                    .or_else(|| self.stuck(|_| true).map(evicted))
-            }
+            Limit::Total => self
+                .longest_waiting(may_go)
+                .map(evicted)
+                .or_else(|| self.newest_of_the_largest(would_have, |_| true).map(outnumbering))
+                .or_else(|| self.stuck(|_| true).map(evicted)),
         }
     }
 
@@ -63,12 +65,13 @@ impl ConnectionTable {
         times.min().map(|(_, number)| number)
     }
 
-    fn newest_of_the_largest(&self, more_than: usize) -> Option<u64> {
-        let most = self.clients.borrow().values().map(|client| client.connections.get()).max();
-        let most = most.filter(|most| *most > more_than)?;
+    fn newest_of_the_largest(&self, more_than: usize, of: impl Fn(&Entry) -> bool) -> Option<u64> {
         let entries = self.entries.borrow();
-        let mut newest_first = entries.iter().rev();
-        let newest = newest_first.find(|(_, entry)| entry.client.connections.get() == most);
+        let connections = |entry: &Entry| entry.client.connections.get();
+        let of_them = || entries.iter().filter(|(_, entry)| of(entry));
+        let most = of_them().map(|(_, entry)| connections(entry)).max();
+        let most = most.filter(|most| *most > more_than)?;
+        let newest = of_them().rev().find(|(_, entry)| connections(entry) == most);
         newest.map(|(number, _)| *number)
     }
 

@@ -72,7 +72,12 @@ mod tests {
             assert_eq!(table.sessions.get(), usize::from(many) * OCTETS);
             permits.iter().for_each(|permit| permit.set_waits_since(None));
             another.set_waits_since(None);
-            assert!(admit(many + 2).is_none(), "no session is idle");
+            assert!(admit(many + 2).is_none(), "no session is idle, and no client has more");
+            let more = table.admit(client(1)).unwrap();
+            more.set_waits_since(None);
+            assert!(admit(many + 2).is_some(), "a client has more than the new one would");
+            assert!(permits[1].must_close() && !more.must_close(), "of connections with a session");
+            drop(more);
             drop((permits, another, plain));
             assert_eq!((table.sessions.get(), table.held.get()), (0, 0));
         });

@@ -1,0 +1,92 @@
+//! What requests hold and when they count as work, with the scripted server.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::pin::Pin;
+use std::sync::atomic::Ordering;
+
+use hyper::body::{Body, Buf};
+
+use super::super::super::Limits;
+use super::super::super::traffic::ServedOver;
+use super::super::https::body::Reply;
+use super::super::tests::{local, server};
+use super::*;
+
+const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+fn requests() -> (Rc<TcpServer>, Rc<Requests>) {
+    let (server, _) = server(Limits::default());
+    let address = SocketAddr::new(CLIENT, 1);
+    let asker = Asker { client: address, server: address, over: ServedOver::Https };
+    let permit = server.table.admit_session(CLIENT, 0).unwrap();
+    let requests = Requests::new(Rc::clone(&server), asker, permit);
+    (server, requests)
+}
+
+fn held(server: &TcpServer) -> u64 {
+    server.counters.tcp_buffered.load(Ordering::Relaxed)
+}
+
+/// A message of so many octets; see [`server`] for its kinds.
+fn message(octets: usize, kind: u8) -> Vec<u8> {
+    let mut message = vec![0; octets];
+    message[12] = kind;
+    message
+}
+
+#[test]
+fn t4_a_reply_over_https_counts_until_its_last_octet_is_written() {
+    local(async {
+        let (server, requests) = requests();
+        let mut work = requests.begin();
+        let octets = requests.reply(message(20, b'b'), &mut work).await.unwrap();
+        let mut body = Reply::new(octets, work);
+        let frame = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await;
+        let mut waiting = frame.unwrap().unwrap().into_data().ok().unwrap();
+        assert!(body.is_end_stream());
+        drop(body);
+        // HTTP/2 keeps it from here on, for as long as its client takes nothing.
+        assert_eq!((waiting.remaining(), held(&server)), (60_000, 60_000));
+        assert!(requests.permit.quiet_since().is_none(), "work in progress");
+        waiting.advance(59_999);
+        assert_eq!(held(&server), 60_000, "all of it is there until its end");
+        drop(waiting);
+        assert_eq!(held(&server), 0);
+        assert!(requests.permit.quiet_since().is_some());
+    });
+}
+
+#[test]
+fn l15_a_request_whose_rest_has_not_come_is_no_work() {
+    local(async {
+        let (server, requests) = requests();
+        let mut half = requests.begin();
+        half.arrives(100);
+        assert_eq!(held(&server), 100, "what has come, not what was announced");
+        let begun = requests.permit.waits_since().expect("it waits for its client");
+        assert!(requests.permit.quiet_since().is_none(), "a message has begun");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        half.arrives(200);
+        assert_eq!(requests.permit.waits_since(), Some(begun), "octets make it no younger");
+        let mut work = requests.begin();
+        work.hold(1);
+        assert!(requests.permit.waits_since().is_none());
+        drop((half, work));
+        assert!(requests.permit.waits_since().is_some());
+    });
+}
+
+#[test]
+fn wr45_age_a_drain_and_a_lower_limit_are_each_counted_as_what_they_are() {
+    local(async {
+        let (server, requests) = requests();
+        let now = Instant::now();
+        assert_eq!(requests.leaves(now), None);
+        assert_eq!(requests.leaves(requests.old), Some(CloseReason::Age));
+        drop(requests.begin());
+        server.table.set_limits(Limits { tcp_connections: 0, ..Limits::default() });
+        assert_eq!(requests.leaves(now), Some(CloseReason::Evicted));
+        server.draining.set(true);
+        assert_eq!(requests.leaves(now), Some(CloseReason::Drain));
+    });
+}

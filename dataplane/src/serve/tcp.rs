@@ -327,7 +327,7 @@ async fn serve(
     // What closes connections of QUIC is still to be sent.
     let endpoints = server.endpoints.take();
     let closed = futures::future::join_all(endpoints.iter().map(quinn::Endpoint::wait_idle));
-    let _ = tokio::time::timeout(tls::CLOSE_WITHIN, closed).await;
+    let _ = tokio::time::timeout(deadline::CLOSE_WITHIN, closed).await;
 }
 
 /// Serves these listeners, and looks at their certificate.

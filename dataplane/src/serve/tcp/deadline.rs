@@ -6,6 +6,9 @@ use tokio::time::Instant;
 
 use super::super::{CloseReason, Deadlines};
 
+/// How long the end of a session may take.
+pub(super) const CLOSE_WITHIN: Duration = Duration::from_millis(100);
+
 /// What one connection waits for, and since when.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiting {

@@ -24,10 +24,10 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use super::super::counters::CloseReason;
 use super::super::responder::Asker;
 use super::TcpServer;
+use super::deadline::CLOSE_WITHIN;
 use super::handshakes::Session;
 use super::requests::{Ending, Requests, STREAMS, Unanswered, Work};
 use super::table::Permit;
-use super::tls::CLOSE_WITHIN;
 use body::Reply;
 use request::{Asked, DNS_MESSAGE};
 

@@ -14,6 +14,7 @@ use super::super::certificate::{Certificate, LOOK_EVERY};
 use super::super::counters::CloseReason;
 use super::super::responder::Asker;
 use super::connection::Connection;
+use super::deadline::CLOSE_WITHIN;
 use super::handshakes::{HANDSHAKE_OCTETS, Measured, Session};
 use super::table::Permit;
 use super::{Secured, TcpServer, https};
@@ -56,9 +57,6 @@ pub(super) async fn attend(
     let _ = closed.await;
     reason
 }
-
-/// How long the end of a session may take.
-pub(super) const CLOSE_WITHIN: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// A handshake has the time of a message (WR42), gives way like an idle connection (WR44), and to newer ones where there
 /// are too many.

@@ -36,9 +36,43 @@ pub const FIELDS: &[Field] = &[];
 
 /// The fields that this configuration uses and that have no effect, in the order of [`FIELDS`].
 pub fn of(config: &Config) -> Vec<WithoutEffect> {
+    of_rows(FIELDS, config)
+}
+
+fn of_rows(rows: &[Field], config: &Config) -> Vec<WithoutEffect> {
     let of_row = |row: &Field| {
         let instead = row.instead;
         (row.used)(config).into_iter().map(move |field| WithoutEffect { field, instead })
     };
-    FIELDS.iter().flat_map(of_row).collect()
+    rows.iter().flat_map(of_row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check;
+
+    fn ttl(config: &Config) -> Vec<String> {
+        let is_in_use = config.ttl_seconds != Config::default().ttl_seconds;
+        is_in_use.then(|| "spec.ttlSeconds".to_owned()).into_iter().collect()
+    }
+
+    /// A row as one of a field that had no effect would be: [`FIELDS`] may be empty.
+    const ROW: Field = Field {
+        paths: &["spec.ttlSeconds"],
+        instead: "every TTL is 5",
+        example: "{ttlSeconds: 7}",
+        used: ttl,
+    };
+
+    #[test]
+    fn o18_a_field_without_effect_is_found_where_it_is_used_and_nowhere_else() {
+        let found = |spec: &str| {
+            let config = check(&serde_saphyr::from_str(spec).expect(spec)).expect(spec);
+            of_rows(&[ROW], &config)
+        };
+        let expected = WithoutEffect { field: ROW.paths[0].to_owned(), instead: ROW.instead };
+        assert_eq!(found(ROW.example), [expected]);
+        assert_eq!(found("{}"), []);
+    }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use axum::Extension;
 use axum::extract::{RawQuery, State as From};
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use dataplane_core::{DataSource, Resource};
 
@@ -110,25 +110,32 @@ pub(super) async fn home(
     Extension(client): Extension<Client>,
     From(views): From<Views>,
     RawQuery(query): RawQuery,
+    headers: HeaderMap,
 ) -> Response {
-    let Some(running) = views.running.get() else { return STARTING.into_response() };
+    if views.running.get().is_none() {
+        return STARTING.into_response();
+    }
     let explained = match query.filter(|query| !query.is_empty()) {
         None => None,
-        Some(query) => Some(explained(&views, client, &query).await),
+        Some(query) => Some(explained(&views, client, &headers, &query).await),
     };
-    let shown = shown(&views, running, explained);
     let nonce = format!("{:016x}", getrandom::u64().unwrap_or_default());
     let policy = html::policy(&nonce);
-    let write = move || html::page(&shown, &nonce);
-    let mut response = views.pages.page(client.0, "text/html; charset=utf-8", write).await;
+    let pages = views.pages.clone();
+    // What is shown is gathered there too: it locks the cache and reads all counters, which probes must not wait for.
+    let write = move || {
+        let running = views.running.get();
+        running.map_or_else(String::new, |it| html::page(&shown(&views, it, explained), &nonce))
+    };
+    let mut response = pages.page(client.0, "text/html; charset=utf-8", write).await;
     if let Ok(policy) = HeaderValue::from_str(&policy) {
         response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
     }
     response
 }
 
-async fn explained(views: &Views, client: Client, query: &str) -> Explained {
-    let text = match client.0.is_loopback() {
+async fn explained(views: &Views, client: Client, headers: &HeaderMap, query: &str) -> Explained {
+    let text = match explain::is_from_here(client, headers) {
         false => explain::NOT_FROM_HERE.to_owned(),
         true => match explain::of(views, client.0, query, Form::Text).await {
             Ok((explanation, _)) => {

@@ -1,5 +1,6 @@
 //! The listeners besides port 53 that the configuration asks for. They are opened while the process runs; to close or
-//! move one takes a restart, which the operator brings about, as the ports are those of the pod's template.
+//! change one takes a restart. Another port or Secret changes the pod's template, which rolls the pods; another path, or
+//! Secrets that change places, do not (docs/operating.md).
 
 use std::path::PathBuf;
 

@@ -19,6 +19,7 @@ mod command;
 use std::collections::BTreeMap;
 
 use crds::ClusterDNS;
+use crds::v1alpha1::Upstreams;
 
 pub use command::{imported, run};
 use draft::Draft;
@@ -142,7 +143,30 @@ pub fn import(sources: &[Source], target: &Target) -> Result<Imported, Refused> 
             }
         }
     }
+    without_default_servers(sources, &parsed, &mut draft);
     draft.finished()
+}
+
+/// CoreDNS asks no server where none is written; kube-dns and dnsmasq ask those of the node.
+fn without_default_servers(sources: &[Source], parsed: &[corefile::Parsed], draft: &mut Draft) {
+    let asks_node = |source: &Source| match source {
+        Source::KubeDnsConfig(_) | Source::KubeDnsArguments(_) | Source::Dnsmasq { .. } => true,
+        Source::Corefile { .. } | Source::Aside { .. } => false,
+    };
+    if sources.iter().any(asks_node) || parsed.iter().any(corefile::has_default_servers) {
+        return;
+    }
+    let Some(place) = parsed.iter().find_map(corefile::first_place) else { return };
+    let none = Upstreams { none: Some(true), ..Upstreams::default() };
+    let (outcome, message) = match draft.upstreams(none) {
+        Ok(()) => (
+            Outcome::Kept,
+            "spec.upstreams.none: true: no server is written for other names, so they are refused"
+                .to_owned(),
+        ),
+        Err(why) => (Outcome::NotPossible, why),
+    };
+    draft.report.add(place, outcome, "no forward for .", message);
 }
 
 fn parsed(source: &Source) -> Result<corefile::Parsed, Refused> {

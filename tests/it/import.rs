@@ -130,6 +130,10 @@ fn what_cannot_be_read_is_no_refusal() {
     let (outcome, _, why) = printed(scratch.path(), "--corefile other.yaml");
     assert_eq!(outcome, Severity::Wrong);
     assert!(why.contains("neither a Corefile"), "{why}");
+    scratch.write("plain", ". {\n  forward . 10.0.0.2\n}\n").unwrap();
+    let (outcome, _, why) = printed(scratch.path(), "--kube-dns-config plain");
+    assert_eq!(outcome, Severity::Unreadable);
+    assert!(why.contains("plain: neither a manifest nor the JSON"), "{why}");
 }
 
 #[test]
@@ -171,6 +175,23 @@ fn hosts_beyond_the_bound_are_named_and_the_rest_is_kept() {
     assert_eq!(kept + lost.len(), count, "{lost:?}");
     assert!(kept > 1_000 && lost.len() >= 2, "{kept} hosts are kept");
     assert!(lost.iter().all(|line| line.contains("a DNS server of their own")), "{}", lost[0]);
+}
+
+#[test]
+fn long_records_beyond_the_bound_are_named_and_the_rest_is_kept() {
+    let scratch = Scratch::new("import").unwrap();
+    let strings = vec!["t".repeat(200); 10].join(",");
+    let target = format!("{}.example", vec!["a".repeat(55); 4].join("."));
+    let line =
+        |at: usize| format!("txt-record=t{at}.example,{strings}\ncname=c{at}.example,{target}\n");
+    let count = 400;
+    scratch.write("dnsmasq.conf", (0..count).map(line).collect::<String>()).unwrap();
+    let (outcome, dns, report) = printed(scratch.path(), "--dnsmasq dnsmasq.conf");
+    assert_eq!(outcome, Severity::Fine, "{report}");
+    passes_check(&dns).unwrap();
+    let lost = report.lines().filter(|line| line.contains(": not possible: ")).count();
+    let kept = report.lines().filter(|line| line.contains(": kept: ")).count();
+    assert!(kept > 100 && lost > 100 && kept + lost == 2 * count, "{kept} kept, {lost} lost");
 }
 
 /// Words that configurations are made of, so that random ones get far.

@@ -112,11 +112,19 @@ fn gathered(args: &args::Import) -> Result<Gathered, String> {
     let variables: BTreeMap<String, String> = args.env.iter().cloned().collect();
     let mut all: Vec<Object> = Vec::new();
     let mut plain: Vec<(PathBuf, Text)> = Vec::new();
-    for path in args.corefile.iter().chain(&args.kube_dns_config) {
+    for path in &args.corefile {
         let text = read(path)?;
         match is_manifest(&text.text) {
             true => all.extend(objects(&text)?),
             false => plain.push((path.clone(), text)),
+        }
+    }
+    let mut keys: Vec<Source> = Vec::new();
+    for path in &args.kube_dns_config {
+        let text = read(path)?;
+        match is_manifest(&text.text) {
+            true => all.extend(objects(&text)?),
+            false => keys.push(key_of_kube_dns(text)?),
         }
     }
     let mut options: Vec<(PathBuf, Text)> = Vec::new();
@@ -134,7 +142,9 @@ fn gathered(args: &args::Import) -> Result<Gathered, String> {
         all.extend(found.objects);
         service = Some(found.service);
     }
-    let mut found = sources(&all, &variables);
+    // Before dnsmasq, as the servers of a ConfigMap are.
+    keys.extend(sources(&all, &variables));
+    let mut found = keys;
     for (path, text) in plain {
         let (variables, look) = (variables.clone(), look(&path, &all));
         found.push(Source::Corefile { text, variables, look });
@@ -173,6 +183,21 @@ fn read(path: &Path) -> Result<Text, String> {
         )),
         false => Ok(Text { file, line: 1, text }),
     }
+}
+
+/// A file with the value of one key of the ConfigMap: an object is `stubDomains`, a list `upstreamNameservers`.
+fn key_of_kube_dns(text: Text) -> Result<Source, String> {
+    let key = match serde_json::from_str(&text.text) {
+        Ok(serde_json::Value::Object(_)) => "stubDomains",
+        Ok(serde_json::Value::Array(_)) => "upstreamNameservers",
+        Ok(_) | Err(_) => {
+            return Err(format!(
+                "{}: neither a manifest nor the JSON of stubDomains or upstreamNameservers: name the ConfigMap of kube-dns",
+                text.file
+            ));
+        }
+    };
+    Ok(Source::KubeDnsConfig(BTreeMap::from([(key.to_owned(), text)])))
 }
 
 fn is_manifest(text: &str) -> bool {

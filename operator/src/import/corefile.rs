@@ -24,7 +24,7 @@ use parse::{Directive, ServerBlock, has_variable};
 use scope::Scope;
 
 use super::draft::Draft;
-use super::report::Outcome;
+use super::report::{Outcome, Place};
 use super::words::{is_reverse, zones};
 use super::{Look, Refused, Text};
 
@@ -42,11 +42,16 @@ pub(super) fn parse(
 ) -> Result<Parsed, Refused> {
     let parsed = parse::parse(text, variables, look)?;
     if parsed.blocks.is_empty() {
-        let place = super::Place { file: text.file.clone(), line: text.line };
+        let place = Place { file: text.file.clone(), line: text.line };
         return Err(Refused::at(&place, "no server block: this is no Corefile"));
     }
     let mut seen = BTreeSet::new();
     for block in &parsed.blocks {
+        if let Some(key) = block.keys.iter().find(|key| !keys::is_key(key)) {
+            let message =
+                format!("{key} is no zone: this is no Corefile, or a brace is missing before it");
+            return Err(Refused::at(&block.place, message));
+        }
         // Blocks of one zone may have addresses or clients of their own.
         let is_apart =
             block.directives.iter().any(|it| ["bind", "view"].contains(&it.name.as_str()));
@@ -100,6 +105,18 @@ fn kubernetes_zones(block: &ServerBlock, directive: &Directive) -> Vec<String> {
 
 fn block_zones(block: &ServerBlock) -> Vec<String> {
     block.keys.iter().flat_map(|key| Key::of(key).zones).collect()
+}
+
+/// Is a server for all other names written? What is for clients of a view only is not counted.
+pub(super) fn has_default_servers(parsed: &Parsed) -> bool {
+    let blocks = parsed.blocks.iter().filter(|it| block_zones(it).iter().any(String::is_empty));
+    let blocks = blocks.filter(|block| !block.directives.iter().any(|it| it.name == "view"));
+    blocks.flat_map(|block| &block.directives).any(|it| forward::is_for(it, ""))
+}
+
+/// Where the file begins.
+pub(super) fn first_place(parsed: &Parsed) -> Option<&Place> {
+    parsed.blocks.first().map(|block| &block.place)
 }
 
 /// Converts every server block.

@@ -1,32 +1,24 @@
 //! dnsmasq: its options, from a command line or a file, and its hosts files.
 
 mod options;
+mod servers;
 mod settings;
 
 use std::net::IpAddr;
 
 use crds::config::RecordType;
-use crds::v1alpha1::{GroupLimits, Record, Server, ServiceTarget, Upstreams};
+use crds::v1alpha1::{Record, ServiceTarget};
 use crds::{config::Policy, defaults};
 
 pub(super) use options::written;
 use options::{Flag, flags};
+use servers::{Gathered, domains, rev_server, server, upstreams};
 
 use super::draft::Draft;
 use super::hosts_file::{self, Terms};
-use super::kube_dns::add_stub;
-use super::report::Outcome::{self, Kept, NotNeeded, NotPossible};
-use super::words::{list, name, zones};
+use super::report::Outcome::{self, Kept, NotPossible};
+use super::words::{list, name};
 use super::{Argument, Look};
-
-/// What is known only after all options.
-#[derive(Default)]
-struct Gathered {
-    servers: Vec<(Flag, Server)>,
-    policy: Policy,
-    in_flight: Option<u32>,
-    no_resolv: Option<Flag>,
-}
 
 /// Converts all options.
 pub(super) fn convert(options: &[Argument], look: &Look<'_>, draft: &mut Draft) {
@@ -46,6 +38,10 @@ pub(super) fn convert(options: &[Argument], look: &Look<'_>, draft: &mut Draft) 
             "rev-server" => rev_server(&flag, draft),
             "no-resolv" => {
                 gathered.no_resolv = Some(flag);
+                continue;
+            }
+            "resolv-file" => {
+                gathered.resolv_files.push(flag);
                 continue;
             }
             "strict-order" => {
@@ -77,149 +73,30 @@ fn say(flag: &Flag, outcome: Outcome, message: impl Into<String>, draft: &mut Dr
     draft.report.add(&flag.place, outcome, &flag.text(), message);
 }
 
-/// The default servers, and whether those of the node are asked.
-fn upstreams(gathered: Gathered, draft: &mut Draft) {
-    let Gathered { servers, policy, in_flight, no_resolv } = gathered;
-    let (flags, servers): (Vec<Flag>, Vec<Server>) = servers.into_iter().unzip();
-    let limits = in_flight.map(|in_flight| GroupLimits { in_flight });
-    let count = servers.len();
-    // kube-dns gives dnsmasq the default servers of its ConfigMap.
-    if let Some(known) = draft.spec.upstreams.as_mut().filter(|_| servers.is_empty()) {
-        known.limits = limits.or(known.limits.take());
-        if policy != Policy::default() {
-            known.policy = policy;
-        }
-        if let Some(flag) = &no_resolv {
-            say(flag, NotNeeded, "spec.upstreams names the servers", draft);
-        }
-        return;
-    }
-    let is_none = servers.is_empty() && no_resolv.is_some();
-    let upstreams = Upstreams {
-        servers: Some(servers).filter(|servers| !servers.is_empty()),
-        none: is_none.then_some(true),
-        policy,
-        limits: limits.filter(|_| !is_none),
-        ..Upstreams::default()
-    };
-    let added = match upstreams == Upstreams::default() {
-        true => Ok(()),
-        false => draft.upstreams(upstreams),
-    };
-    let (outcome, message) = match &added {
-        Ok(()) => (Kept, format!("spec.upstreams.servers, {count} in all")),
-        Err(why) => (NotPossible, why.clone()),
-    };
-    for flag in &flags {
-        say(flag, outcome, message.as_str(), draft);
-    }
-    let Some(flag) = &no_resolv else { return };
-    let (outcome, message) = match (added, is_none) {
-        (Err(why), _) => (NotPossible, why),
-        (Ok(()), true) => (Kept, "spec.upstreams.none: true: other names are refused".to_owned()),
-        (Ok(()), false) => (Kept, "the servers of the node are not asked".to_owned()),
-    };
-    say(flag, outcome, message, draft);
+/// What became of the names of one option: a name that cannot be kept does not hide those that are.
+#[derive(Default)]
+struct Parts {
+    kept: Vec<String>,
+    lost: Vec<String>,
 }
 
-/// `/DOMAIN/DOMAIN/REST`: the domains and the rest; without slashes there are no domains.
-fn domains(value: &str) -> (Vec<String>, &str) {
-    match value.strip_prefix('/').and_then(|inside| inside.rsplit_once('/')) {
-        Some((domains, rest)) => {
-            let domains = domains.split('/').filter(|it| !it.is_empty());
-            (domains.map(|it| name(it.trim_start_matches('.'))).collect(), rest)
-        }
-        None => (Vec::new(), value),
-    }
-}
-
-/// `ADDRESS#PORT@INTERFACE`
-fn one_server(text: &str) -> Option<Server> {
-    let text = text.split('@').next().unwrap_or_default();
-    let (ip, port) = text.split_once('#').map_or((text, None), |(ip, port)| (ip, Some(port)));
-    let ip: IpAddr = ip.parse().ok()?;
-    let port: Option<u16> = match port {
-        None => None,
-        Some(port) => Some(port.parse().ok()?),
-    };
-    let port = port.filter(|port| *port != 53);
-    Some(Server { address: ip.to_string(), port, transport: Default::default(), tls: None })
-}
-
-/// Nothing for a default server, which is reported with all of them.
-fn server(flag: &Flag, gathered: &mut Gathered, draft: &mut Draft) -> Option<(Outcome, String)> {
-    let (domains, rest) = domains(&flag.value);
-    if domains.is_empty() {
-        return match one_server(rest) {
-            Some(server) => {
-                gathered.servers.push((flag.clone(), server));
-                None
-            }
-            None => Some((
-                NotPossible,
-                "it is no IP address: write the address of the server".to_owned(),
-            )),
-        };
-    }
-    if rest == "#" {
-        return Some((NotNeeded, "names without a stub domain go to the upstreams".to_owned()));
-    }
-    if rest.is_empty() {
-        let message = format!(
-            "names in {} go to the upstreams when no host or record has them: forward the suffix to a server that denies them",
-            list(&domains)
-        );
-        return Some((NotPossible, message));
-    }
-    let Some(server) = one_server(rest) else {
-        return Some((
-            NotPossible,
-            "it is no IP address: write the address of the server".to_owned(),
-        ));
-    };
-    let mut worst = (NotNeeded, "names of the cluster are answered from memory".to_owned());
-    for domain in &domains {
-        let decided = more_servers(domain, &server, draft);
-        let is_worse = decided.0 == NotPossible || worst.0 == NotNeeded;
-        if is_worse {
-            worst = decided;
+impl Parts {
+    fn add(&mut self, part: &str, made: Result<(), String>) {
+        match made {
+            Ok(()) if self.kept.last().is_some_and(|last| last == part) => {}
+            Ok(()) => self.kept.push(part.to_owned()),
+            Err(why) => self.lost.push(format!("{part}: {why}")),
         }
     }
-    if worst.0 == Kept {
-        worst.1 = format!("spec.stubDomains: {}", list(&domains));
-    }
-    Some(worst)
-}
 
-/// Several options for one domain are several servers of it.
-fn more_servers(domain: &str, server: &Server, draft: &mut Draft) -> (Outcome, String) {
-    let known = draft.spec.stub_domains.iter_mut().flatten().find(|it| it.domain == domain);
-    match known {
-        Some(stub) if stub.servers.contains(server) => (Kept, String::new()),
-        Some(stub) if stub.servers.len() < crds::bounds::SERVERS => {
-            stub.servers.push(server.clone());
-            (Kept, String::new())
+    /// All of them, the kept ones in this field.
+    fn decided(mut self, field: &str) -> (Outcome, String) {
+        let outcome = if self.lost.is_empty() { Kept } else { NotPossible };
+        if !self.kept.is_empty() {
+            self.lost.push(format!("{field}: {}", list(&self.kept)));
         }
-        Some(_) => (NotPossible, format!("{domain} has as many servers as a stub domain may have")),
-        None => add_stub(domain, vec![server.clone()], draft),
+        (outcome, self.lost.join("; "))
     }
-}
-
-fn rev_server(flag: &Flag, draft: &mut Draft) -> (Outcome, String) {
-    let Some((range, rest)) = flag.value.split_once(',') else {
-        return (NotPossible, "it is no range and server".to_owned());
-    };
-    let Some(server) = one_server(rest) else {
-        return (NotPossible, "it is no IP address: write the address of the server".to_owned());
-    };
-    let zones = if range.contains('/') { zones(range) } else { zones(&format!("{range}/32")) };
-    for zone in &zones {
-        let (outcome, message) = more_servers(zone, &server, draft);
-        if outcome == NotPossible {
-            return (outcome, message);
-        }
-    }
-    (Kept, format!("spec.stubDomains: {}", list(&zones)))
 }
 
 /// A name and everything below it.
@@ -234,16 +111,19 @@ fn address(flag: &Flag, draft: &mut Draft) -> (Outcome, String) {
         let message = "names cannot be denied: forward their suffix to a server that denies them (spec.stubDomains)";
         return (NotPossible, message.to_owned());
     };
+    let mut parts = Parts::default();
     for domain in &domains {
-        for ip in &ips {
-            for owner in [domain.clone(), format!("*.{domain}")] {
-                if let Err(why) = draft.host(&owner, *ip, None, false) {
-                    return (NotPossible, format!("{owner}: {why}"));
-                }
+        if domain.is_empty() {
+            parts.add("//", Err(servers::ONE_LABEL.to_owned()));
+            continue;
+        }
+        for owner in [domain.clone(), format!("*.{domain}")] {
+            for ip in &ips {
+                parts.add(&owner, draft.host(&owner, *ip, None, false));
             }
         }
     }
-    (Kept, format!("spec.hosts: {} and all names below, without reverse names", list(&domains)))
+    parts.decided("spec.hosts without reverse names")
 }
 
 fn hosts(flag: &Flag, look: &Look<'_>, draft: &mut Draft) -> (Outcome, String) {
@@ -275,14 +155,13 @@ fn host_record(flag: &Flag, draft: &mut Draft) -> (Outcome, String) {
     if ips.is_empty() || names.is_empty() {
         return (NotPossible, "it needs a name and an address".to_owned());
     }
+    let mut parts = Parts::default();
     for host in &names {
         for ip in &ips {
-            if let Err(why) = draft.host(host, *ip, ttl, true) {
-                return (NotPossible, format!("{host}: {why}"));
-            }
+            parts.add(host, draft.host(host, *ip, ttl, true));
         }
     }
-    (Kept, format!("spec.hosts: {}", list(&names)))
+    parts.decided("spec.hosts")
 }
 
 fn record(owner: &str, record_type: RecordType, ttl: Option<u32>) -> Record {
@@ -318,15 +197,13 @@ fn cname(flag: &Flag, draft: &mut Draft) -> (Outcome, String) {
     else {
         return (NotPossible, "it needs an alias and a target".to_owned());
     };
-    let mut last = (NotPossible, String::new());
+    let mut parts = Parts::default();
     for alias in aliases {
         let target = Some(name(target));
-        last = added(Record { target, ..record(alias, RecordType::Cname, ttl) }, draft);
-        if last.0 == NotPossible {
-            return last;
-        }
+        let record = Record { target, ..record(alias, RecordType::Cname, ttl) };
+        parts.add(&record.name.clone(), draft.record(record));
     }
-    last
+    parts.decided("spec.records")
 }
 
 /// `NAME[,TEXT...]`

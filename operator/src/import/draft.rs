@@ -89,7 +89,7 @@ impl Draft {
             reverse,
             override_cluster_zone: self.is_ours(name),
         };
-        let room = self.room(name)?;
+        let room = self.room(name.len() + ENTRY_OCTETS)?;
         self.alone(|spec| spec.hosts = Some(vec![host.clone()]))?;
         self.octets += room;
         let hosts = self.spec.hosts.get_or_insert_default();
@@ -119,7 +119,9 @@ impl Draft {
         {
             return Err(format!("{name} has other data, and an alias has nothing beside it"));
         }
-        let room = self.room(&name)?;
+        let content = (&record.target, &record.strings, &record.services);
+        let content = serde_json::to_string(&content).unwrap_or_default();
+        let room = self.room(name.len() + ENTRY_OCTETS + content.len())?;
         self.alone(|spec| spec.records = Some(vec![record.clone()]))?;
         self.octets += room;
         self.records.entry(name).or_default().push(record.record_type);
@@ -204,11 +206,10 @@ impl Draft {
         }
     }
 
-    /// What a host or record takes, if there is room.
-    fn room(&self, name: &str) -> Result<usize, String> {
+    /// These octets of a host or record, if there is room for them.
+    fn room(&self, octets: usize) -> Result<usize, String> {
         let count =
             self.spec.hosts.iter().flatten().count() + self.spec.records.iter().flatten().count();
-        let octets = name.len() + ENTRY_OCTETS;
         if count >= bounds::EXTRA_RECORDS || self.octets + octets > MAX_ENTRIES_OCTETS {
             return Err(format!(
                 "{count} hosts and records are as many as fit: move them to a DNS server of their own behind a stub domain"

@@ -19,6 +19,9 @@ const KUBE_DNS_KEYS: [&str; 3] = ["stubDomains", "upstreamNameservers", "federat
 /// Where a Corefile is mounted, where no workload says so.
 const HOME: &str = "/etc/coredns";
 
+/// ConfigMaps by namespace and name.
+type Maps<'a> = BTreeMap<(&'a str, &'a str), &'a Object>;
+
 /// One object.
 pub(super) struct Object {
     /// What it is called in messages.
@@ -66,6 +69,10 @@ fn is_read(value: &Value) -> bool {
 impl Object {
     fn name(&self) -> &str {
         self.value["metadata"]["name"].as_str().unwrap_or_default()
+    }
+
+    fn namespace(&self) -> &str {
+        self.value["metadata"]["namespace"].as_str().unwrap_or_default()
     }
 
     fn is_map(&self) -> bool {
@@ -118,10 +125,10 @@ impl Object {
 
 /// What these objects configure, and environment variables that people add.
 pub(super) fn sources(objects: &[Object], variables: &BTreeMap<String, String>) -> Vec<Source> {
-    let maps: BTreeMap<&str, &Object> = objects
+    let maps: Maps<'_> = objects
         .iter()
         .filter(|object| object.is_map())
-        .map(|object| (object.name(), object))
+        .map(|object| ((object.namespace(), object.name()), object))
         .collect();
     let mut used = BTreeSet::new();
     let mut sources = Vec::new();
@@ -141,10 +148,11 @@ pub(super) fn sources(objects: &[Object], variables: &BTreeMap<String, String>) 
             sources.extend(process.sources(files, variables));
         }
     }
-    for (name, object) in &maps {
+    for (at, object) in &maps {
         let keys = object.keys();
-        if keys.contains_key("Corefile") && !used.contains(*name) {
-            let files = alone(name, keys, &maps);
+        let is_used = used.contains(&(at.0.to_owned(), at.1.to_owned()));
+        if keys.contains_key("Corefile") && !is_used {
+            let files = alone(*at, keys, &maps);
             sources.extend(corefile(files, &format!("{HOME}/Corefile"), variables.clone()));
         }
     }
@@ -153,14 +161,14 @@ pub(super) fn sources(objects: &[Object], variables: &BTreeMap<String, String>) 
 
 /// Where the keys of ConfigMaps usually are, where no workload says so.
 fn alone(
-    name: &str,
+    (namespace, name): (&str, &str),
     keys: BTreeMap<String, Text>,
-    maps: &BTreeMap<&str, &Object>,
+    maps: &Maps<'_>,
 ) -> BTreeMap<String, Text> {
     let mut files: BTreeMap<String, Text> =
         keys.into_iter().map(|(key, text)| (format!("{HOME}/{key}"), text)).collect();
     let custom = format!("{name}-custom");
-    let custom = maps.get(custom.as_str()).map(|map| map.keys()).unwrap_or_default();
+    let custom = maps.get(&(namespace, custom.as_str())).map(|map| map.keys()).unwrap_or_default();
     files.extend(custom.into_iter().map(|(key, text)| (format!("{HOME}/custom/{key}"), text)));
     files
 }
@@ -213,8 +221,8 @@ impl Process<'_> {
     fn files(
         &self,
         pods: &Value,
-        maps: &BTreeMap<&str, &Object>,
-        used: &mut BTreeSet<String>,
+        maps: &Maps<'_>,
+        used: &mut BTreeSet<(String, String)>,
     ) -> BTreeMap<String, Text> {
         let mut files = BTreeMap::new();
         for mount in self.value["volumeMounts"].as_array().into_iter().flatten() {
@@ -222,10 +230,10 @@ impl Process<'_> {
             let volumes = pods["volumes"].as_array().into_iter().flatten();
             let volume = volumes.into_iter().find(|volume| volume["name"] == mount["name"]);
             let Some(source) = volume.map(|volume| &volume["configMap"]) else { continue };
-            let Some(map) = source["name"].as_str().and_then(|name| maps.get(name)) else {
-                continue;
-            };
-            used.insert(map.name().to_owned());
+            let name = source["name"].as_str().unwrap_or_default();
+            let map = maps.get(&(self.object.namespace(), name)).or_else(|| maps.get(&("", name)));
+            let Some(map) = map else { continue };
+            used.insert((map.namespace().to_owned(), map.name().to_owned()));
             for (key, content) in map.keys() {
                 let items = source["items"].as_array();
                 let path = match items {

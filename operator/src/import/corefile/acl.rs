@@ -2,31 +2,42 @@
 
 use super::parse::Directive;
 use super::scope::Scope;
-use crate::import::report::Outcome::{Kept, NotPossible};
+use crate::import::report::Outcome::{Changed, Kept, NotPossible};
 use crate::import::words::list;
 
 /// Converts it.
 pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) {
     let is_everything = scope.is_root() && directive.args.iter().all(|zone| zone == ".");
     let clients = clients(&directive.body).filter(|_| is_everything);
-    let made = clients.map(|clients| {
-        let change = |spec: &mut crds::ClusterDNSSpec| {
-            spec.access.get_or_insert_default().clients = Some(clients.clone());
-        };
-        scope.draft.change(change).map(|()| list(&clients))
-    });
-    let (outcome, message) = match made {
-        Some(Ok(clients)) => (Kept, format!("spec.access.clients: [{clients}]; others are refused")),
-        Some(Err(why)) => (NotPossible, why),
-        None => (
-            NotPossible,
+    let is_first = scope.draft.spec.access.as_ref().is_none_or(|it| it.clients.is_none());
+    let made = match clients {
+        Some(clients) if is_first => {
+            let change = |spec: &mut crds::ClusterDNSSpec| {
+                spec.access.get_or_insert_default().clients = Some(clients.clone());
+            };
+            scope.draft.change(change).map(|()| list(&clients))
+        }
+        Some(_) => Err(
+            "an acl above says who may ask, and CoreDNS lets the first one decide: write one list, spec.access.clients"
+                .to_owned(),
+        ),
+        None => Err(
             "one list says who may ask, for all names and types: spec.access.clients; for single clients use NetworkPolicies"
                 .to_owned(),
         ),
     };
+    let is_refusal = directive.body.last().is_none_or(|line| line.name == "block");
+    let (outcome, message) = match made {
+        Ok(clients) => {
+            let outcome = if is_refusal { Kept } else { Changed };
+            (outcome, format!("spec.access.clients: [{clients}]; others are refused"))
+        }
+        Err(why) => (NotPossible, why),
+    };
     scope.say(directive, outcome, message.as_str());
     for line in &directive.body {
-        scope.say_of(directive, line, outcome, message.as_str());
+        let is_allowed = outcome == Changed && line.name == "allow";
+        scope.say_of(directive, line, if is_allowed { Kept } else { outcome }, message.as_str());
     }
 }
 
@@ -34,11 +45,7 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) {
 fn clients(lines: &[Directive]) -> Option<Vec<String>> {
     let (last, allowed) = lines.split_last()?;
     let refuses = ["block", "filter", "drop"].contains(&last.name.as_str());
-    let is_rest = last
-        .args
-        .iter()
-        .all(|word| ["type", "net", "*", "0.0.0.0/0", "::/0"].contains(&word.as_str()));
-    if !refuses || !is_rest || allowed.is_empty() {
+    if !refuses || !is_rest(&last.args) || allowed.is_empty() {
         return None;
     }
     let mut clients = Vec::new();
@@ -52,6 +59,15 @@ fn clients(lines: &[Directive]) -> Option<Vec<String>> {
     }
     clients.dedup();
     Some(clients)
+}
+
+/// `[type *] [net RANGE...]`: all types, and no range, `*`, or all addresses of both families.
+fn is_rest(args: &[String]) -> bool {
+    let at = args.iter().position(|word| word == "net").unwrap_or(args.len());
+    let (types, ranges) = args.split_at(at);
+    let has = |range: &str| ranges.iter().any(|it| it == range);
+    let is_all = ranges.is_empty() || has("*") || has("0.0.0.0/0") && has("::/0");
+    (types.is_empty() || types == ["type", "*"]) && is_all
 }
 
 /// A single address is a range of one.

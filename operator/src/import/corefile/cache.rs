@@ -204,7 +204,9 @@ fn serve_stale(
     let message = format!(
         "spec.cache.staleSeconds: {duration}; expired answers are served after 1.8 s without a reply"
     );
-    Ok((Kept, message))
+    // `immediate` is the default of CoreDNS: it does not wait for the upstream first.
+    let is_verify = line.args.get(1).is_some_and(|mode| mode.eq_ignore_ascii_case("verify"));
+    Ok((if is_verify { Kept } else { Changed }, message))
 }
 
 /// `disable success|denial [ZONES]`.

@@ -18,6 +18,9 @@ const CLUSTER_DNS: [&str; 2] = ["__PILLAR__CLUSTER__DNS__", "__PILLAR__DNS__SERV
 /// What NodeLocal DNSCache replaces by the servers of the node.
 const NODE_DNS: &str = "__PILLAR__UPSTREAM__SERVERS__";
 
+/// The file with the servers of the node, in a pod with `dnsPolicy: Default`.
+const NODE_RESOLV_CONF: &str = "/etc/resolv.conf";
+
 /// Does it forward to the DNS server of the cluster, by the words of NodeLocal DNSCache?
 pub(super) fn is_to_cluster_dns(directive: &Directive) -> bool {
     directive.name == "forward"
@@ -28,6 +31,13 @@ pub(super) fn is_to_cluster_dns(directive: &Directive) -> bool {
 pub(super) fn servers(directive: &Directive) -> Vec<String> {
     let is_forward = ["forward", "proxy"].contains(&directive.name.as_str());
     directive.args.iter().skip(1).filter(|_| is_forward).cloned().collect()
+}
+
+/// Are names of this zone forwarded by it, in a server block that serves the zone?
+pub(super) fn is_for(directive: &Directive, zone: &str) -> bool {
+    let is_forward = ["forward", "proxy", "grpc", "fanout"].contains(&directive.name.as_str());
+    let from = directive.args.first().filter(|_| is_forward);
+    from.is_some_and(|from| zones(from).iter().any(|from| is_at_or_below(zone, from)))
 }
 
 /// What is read of one `forward`.
@@ -57,7 +67,7 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<()
     let name = directive.body.iter().find(|line| line.name == "tls_servername");
     let name = name.and_then(|line| line.args.first()).map(String::as_str);
     for text in to {
-        one_server(directive, text, name, &mut read, scope)?;
+        one_server(directive, text, name, &mut read, scope);
     }
     for line in &directive.body {
         well_formed(line)?;
@@ -111,16 +121,22 @@ fn one_server(
     name: Option<&str>,
     read: &mut Read,
     scope: &mut Scope<'_>,
-) -> Result<(), Refused> {
-    // A file of name servers.
-    if text.starts_with('/') || text == NODE_DNS {
+) {
+    if [NODE_RESOLV_CONF, NODE_DNS].contains(&text) {
         read.has_resolv_conf = true;
-        return Ok(());
+        return;
     }
-    let message = match server(text, name) {
+    if text.starts_with('/') {
+        return of_file(directive, text, read, scope);
+    }
+    let (text, name) = match named(text) {
+        Some((server, name)) => (server, Some(name)),
+        None => (text.to_owned(), name.map(str::to_owned)),
+    };
+    let message = match server(&text, name.as_deref()) {
         Ok(server) => {
             read.servers.push(server);
-            return Ok(());
+            return;
         }
         Err(ServerError::NoName) => format!(
             "{text}: an encrypted server needs the name in its certificate: add tls_servername NAME and import again"
@@ -132,11 +148,35 @@ fn one_server(
             format!("{text}: write the address that stands here in the cluster")
         }
         Err(ServerError::NoAddress) => {
-            return Err(directive.refused(format!("{text} is neither an IP address nor a file")));
+            format!("{text}: a server by name would need DNS to be found: write its IP address")
         }
     };
     scope.say(directive, NotPossible, message);
-    Ok(())
+}
+
+/// The servers of a file in the form of resolv.conf, where the file is here.
+fn of_file(directive: &Directive, file: &str, read: &mut Read, scope: &mut Scope<'_>) {
+    let texts = (scope.look)(file);
+    let lines = texts.iter().flat_map(|text| text.text.lines());
+    let words = lines.filter_map(|line| line.trim().strip_prefix("nameserver"));
+    let found: Vec<Server> = words.filter_map(|word| server(word.trim(), None).ok()).collect();
+    if found.is_empty() {
+        let message = format!(
+            "{file}: this file is not here, or no nameserver is in it: put it beside the Corefile and import again, or \
+             write its servers in place of it"
+        );
+        scope.say(directive, NotPossible, message);
+    }
+    read.servers.extend(found);
+}
+
+/// `tls://ADDRESS%NAME[:PORT]`: the server without the name, and the name in its certificate.
+fn named(text: &str) -> Option<(String, String)> {
+    let (server, name) = text.rsplit_once('%').filter(|_| text.starts_with("tls://"))?;
+    match name.split_once(':') {
+        Some((name, port)) => Some((format!("{server}:{port}"), name.to_owned())),
+        None => Some((server.to_owned(), name.to_owned())),
+    }
 }
 
 /// What CoreDNS asks of the words of an option, where it becomes none of ours.
@@ -204,6 +244,9 @@ fn option(
             Changed,
             "servers are asked also while all seem down; expired answers are served meanwhile".to_owned(),
         ),
+        "resolver" | "resolve_interval" => {
+            (NotNeeded, "servers are written by their addresses, so none is looked up".to_owned())
+        }
         "protocol" | "spray" | "fail_timeout" => {
             (Changed, "set by the transport and the policy of the servers".to_owned())
         }

@@ -1,9 +1,10 @@
 //! What a server block serves: `[SCHEME://]ZONE[:PORT]`.
 
-use super::parse::ServerBlock;
+use super::forward;
+use super::parse::{Directive, ServerBlock, has_variable};
 use super::scope::Scope;
 use crate::import::report::Outcome;
-use crate::import::words::{is_reverse, zones};
+use crate::import::words::{is_reverse, list, zones};
 
 /// One key of a server block.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +43,36 @@ pub(super) fn convert(block: &ServerBlock, scope: &mut Scope<'_>) {
         let key = Key::of(text);
         let (outcome, message) = of_scheme(&key, scope);
         scope.note(&block.place, outcome, text, message);
+        if key.scheme == "dns" {
+            not_forwarded(block, text, &key, scope);
+        }
     }
+}
+
+/// Without `forward` CoreDNS asks no server for the names of a zone.
+fn not_forwarded(block: &ServerBlock, text: &str, key: &Key, scope: &mut Scope<'_>) {
+    // The names of CHAOS are no names of a zone; `kubernetes` and `view` have lines of their own.
+    let has_other_line =
+        |it: &Directive| ["chaos", "kubernetes", "view"].contains(&it.name.as_str());
+    if block.directives.iter().any(has_other_line) {
+        return;
+    }
+    let is_other = |zone: &&String| !zone.is_empty() && !scope.draft.is_ours(zone);
+    let is_lost = |zone: &&String| !block.directives.iter().any(|it| forward::is_for(it, zone));
+    let lost: Vec<String> = key.zones.iter().filter(is_other).filter(is_lost).cloned().collect();
+    if lost.is_empty() {
+        return;
+    }
+    let message = format!(
+        "names in {} that no line below has are for spec.upstreams here; without forward CoreDNS asked no other server",
+        list(&lost)
+    );
+    scope.note(&block.place, Outcome::Changed, text, message);
+}
+
+/// Can it be a key? Environment variables may be anything.
+pub(super) fn is_key(text: &str) -> bool {
+    has_variable(text) || !text.contains(['"', '{', '}'])
 }
 
 fn of_scheme(key: &Key, scope: &Scope<'_>) -> (Outcome, String) {

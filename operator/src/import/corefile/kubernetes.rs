@@ -23,6 +23,10 @@ pub(super) fn convert(
     if has("namespaces") && has("namespace_labels") {
         return Err(directive.refused("namespaces and namespace_labels together: keep one"));
     }
+    let is_ours = |zone: &String| zone.is_empty() || *zone == scope.draft.spec.domain;
+    if !zones.iter().any(is_ours) {
+        return another_cluster(directive, zones, scope);
+    }
     head(directive, zones, scope);
     // CoreDNS answers no names of pods where nothing is written.
     if !directive.body.iter().any(|line| line.name == "pods") {
@@ -30,11 +34,33 @@ pub(super) fn convert(
         let message = "spec.podRecords: Disabled, because no line pods is written";
         kept(directive, directive, disabled, message, scope);
     }
-    ranges(directive, scope);
+    ranges(directive, zones, scope);
     for line in &directive.body {
         body(directive, line, scope)?;
     }
     Ok(())
+}
+
+/// Its options are not for the names of this cluster domain.
+fn another_cluster(
+    directive: &Directive,
+    zones: &[String],
+    scope: &mut Scope<'_>,
+) -> Result<(), Refused> {
+    let others: Vec<String> = zones.iter().filter(|zone| !is_reverse(zone)).cloned().collect();
+    scope.say(directive, NotPossible, one_domain(&others));
+    for line in &directive.body {
+        scope.say_of(directive, line, NotPossible, "for the other cluster domain only");
+    }
+    Ok(())
+}
+
+fn one_domain(others: &[String]) -> String {
+    format!(
+        "one ClusterDNS serves one cluster domain: write a second one for {}, with a Service of its own, and a stub \
+         domain to it in the first",
+        list(others)
+    )
 }
 
 fn head(directive: &Directive, zones: &[String], scope: &mut Scope<'_>) {
@@ -47,24 +73,26 @@ fn head(directive: &Directive, zones: &[String], scope: &mut Scope<'_>) {
         format!("spec.domain: {domain}, and the reverse names of its addresses"),
     );
     if others == [""] {
-        let message =
-            "the root as a cluster domain: what is not in the cluster goes to the upstreams here";
+        let message = "the root as a cluster domain: names that are not in the cluster are for spec.upstreams here";
         scope.say(directive, Changed, message);
     } else if !others.is_empty() {
-        let message = format!(
-            "one ClusterDNS serves one cluster domain: write a second one for {}, with a Service of its own, and a stub \
-             domain to it in the first",
-            list(&others)
-        );
-        scope.say(directive, NotPossible, message);
+        scope.say(directive, NotPossible, one_domain(&others));
     }
 }
 
 /// Ranges of addresses are reverse zones in which CoreDNS denies what it does not know, unless it falls through.
-fn ranges(directive: &Directive, scope: &mut Scope<'_>) {
+fn ranges(directive: &Directive, zones: &[String], scope: &mut Scope<'_>) {
     let ranges: Vec<String> =
         directive.args.iter().filter(|arg| arg.parse::<ipnet::IpNet>().is_ok()).cloned().collect();
-    if ranges.is_empty() || directive.body.iter().any(|line| line.name == "fallthrough") {
+    if directive.body.iter().any(|line| line.name == "fallthrough") {
+        return;
+    }
+    if ranges.is_empty() {
+        if zones.iter().any(|zone| is_reverse(zone)) {
+            let message = "reverse names that are not of this cluster go to the upstreams; without fallthrough they were \
+                           denied: write their ranges in spec.reverseCIDRs";
+            scope.say(directive, Changed, message);
+        }
         return;
     }
     let message = format!("spec.reverseCIDRs: [{}]", list(&ranges));

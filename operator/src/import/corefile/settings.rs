@@ -26,6 +26,9 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<()
         _ => (Changed, "NSID is the name of the pod (spec.identity.nsid)".to_owned()),
     };
     scope.say(directive, outcome, message);
+    for line in &directive.body {
+        scope.say_of(directive, line, outcome, format!("as {} above", directive.name));
+    }
     Ok(())
 }
 
@@ -62,6 +65,11 @@ fn bufsize(directive: &Directive, scope: &mut Scope<'_>) -> Result<(Outcome, Str
             .filter(|number| (512..=4096).contains(number))
             .ok_or_else(|| directive.refused("a number, 512-4096, must follow"))?,
     };
+    let known = scope.draft.spec.limits.as_ref().map(|limits| limits.udp_payload_bytes);
+    if let Some(known) = known.filter(|known| *known != number) {
+        let message = format!("spec.limits.udpPayloadBytes is {known} already, for all names");
+        return Ok((NotPossible, message));
+    }
     let change = |spec: &mut ClusterDNSSpec| {
         spec.limits.get_or_insert_default().udp_payload_bytes = number;
     };

@@ -90,14 +90,13 @@ fn owners(directive: &Directive, of: &[String], scope: &Scope<'_>) -> Option<Vec
 fn answer(line: &Directive, owners: &[String], scope: &mut Scope<'_>) -> (Outcome, String) {
     let is_quoted = line.args.iter().all(|word| word.contains(char::is_whitespace));
     let records = if is_quoted { line.args.clone() } else { vec![line.args.join(" ")] };
-    let mut all = Vec::new();
-    for record in &records {
-        match one_answer(record, owners, scope) {
-            (Changed, message) => all.push(message),
-            decided => return decided,
-        }
-    }
-    (Changed, all.join("; "))
+    let decided: Vec<(Outcome, String)> =
+        records.iter().map(|record| one_answer(record, owners, scope)).collect();
+    // The worst outcome is that of the line, which names all parts.
+    let has = |outcome| decided.iter().any(|(is, _)| *is == outcome);
+    let worst = [NotPossible, Changed].into_iter().find(|it| has(*it)).unwrap_or(NotNeeded);
+    let all: Vec<String> = decided.into_iter().map(|(_, message)| message).collect();
+    (worst, all.join("; "))
 }
 
 /// `NAME [TTL] [CLASS] TYPE DATA`.
@@ -124,17 +123,59 @@ fn one_answer(text: &str, owners: &[String], scope: &mut Scope<'_>) -> (Outcome,
     let Some((kind, data)) = rest.split_once(char::is_whitespace) else {
         return (NotPossible, "it is no record".to_owned());
     };
-    let mut kept = Vec::new();
+    let (mut kept, mut elsewhere, mut lost) = (Vec::new(), Vec::new(), Vec::new());
     for owner in &owners {
         if let Some(why) = scope.elsewhere(owner) {
-            return (NotNeeded, format!("{owner}: {why}"));
+            elsewhere.push(format!("{owner}: {why}"));
+            continue;
         }
         match one(owner, kind, data.trim(), ttl, scope) {
             Ok(()) => kept.push(owner.clone()),
-            Err(why) => return (NotPossible, format!("{owner}: {why}")),
+            Err(why) => lost.push(format!("{owner}: {why}")),
         }
     }
-    (Changed, format!("{kind} record of {}", kept.join(", ")))
+    let outcome = match (kept.is_empty(), lost.is_empty()) {
+        (_, false) => NotPossible,
+        (false, true) => Changed,
+        (true, true) => NotNeeded,
+    };
+    if !kept.is_empty() {
+        lost.push(format!("{kind} record of {}", kept.join(", ")));
+    }
+    lost.extend(elsewhere);
+    (outcome, lost.join("; "))
+}
+
+/// The strings of a TXT record: in quotes, or one word each. A backslash takes the next character as it is.
+fn texts(data: &str) -> Vec<String> {
+    let (mut found, mut word, mut in_quotes, mut is_open) =
+        (Vec::new(), String::new(), false, false);
+    let mut characters = data.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '\\' => {
+                word.extend(characters.next());
+                is_open = true;
+            }
+            '"' => {
+                in_quotes = !in_quotes;
+                is_open = true;
+            }
+            _ if character.is_whitespace() && !in_quotes => {
+                if std::mem::take(&mut is_open) {
+                    found.push(std::mem::take(&mut word));
+                }
+            }
+            _ => {
+                word.push(character);
+                is_open = true;
+            }
+        }
+    }
+    if is_open {
+        found.push(word);
+    }
+    found
 }
 
 fn number(text: &str) -> (Option<u32>, &str) {
@@ -166,7 +207,7 @@ fn one(owner: &str, kind: &str, data: &str, ttl: u32, scope: &mut Scope<'_>) -> 
             scope.draft.record(Record { target, ..record(RecordType::Cname) })
         }
         "TXT" => {
-            let strings = Some(vec![data.trim_matches('"').to_owned()]);
+            let strings = Some(texts(data));
             scope.draft.record(Record { strings, ..record(RecordType::Txt) })
         }
         "SRV" => {

@@ -74,9 +74,6 @@ fn decided(name: &str) -> (Outcome, &'static str) {
             (NotNeeded, "upstreams that lead back here are found, reported and not asked")
         }
         "no-hosts" => (NotNeeded, "the hosts file of a node is never read"),
-        "resolv-file" => {
-            (Changed, "the servers of the node are asked (spec.upstreams.fromResolvConf)")
-        }
         "rebind-localhost-ok" | "rebind-domain-ok" => {
             (Changed, "answers of stub domains are left alone: write a stub domain for these names")
         }

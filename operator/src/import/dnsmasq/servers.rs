@@ -1,0 +1,258 @@
+//! The servers of dnsmasq: for all names, for a domain, and those of files. What depends on other options is decided after
+//! all of them.
+
+use std::net::IpAddr;
+
+use crds::config::Policy;
+use crds::v1alpha1::{GroupLimits, Server, Upstreams};
+
+use super::options::Flag;
+use super::{Parts, say};
+use crate::import::draft::Draft;
+use crate::import::kube_dns::add_stub;
+use crate::import::report::Outcome::{self, Changed, Kept, NotNeeded, NotPossible};
+use crate::import::words::{is_at_or_below, list, name, zones};
+
+/// Why an option for names without a domain, `//`, has no counterpart.
+pub(super) const ONE_LABEL: &str = "it is for names of one label only, which go to the upstreams here: pods ask such names \
+                                    with their search path first";
+const NO_ADDRESS: &str = "it is no IP address: write the address of the server";
+
+/// What is known only after all options.
+#[derive(Default)]
+pub(super) struct Gathered {
+    /// The servers for all names.
+    servers: Vec<(Flag, Server)>,
+    /// The order in which they are asked.
+    pub(super) policy: Policy,
+    /// How many queries they get at once.
+    pub(super) in_flight: Option<u32>,
+    /// The servers of the node are not asked.
+    pub(super) no_resolv: Option<Flag>,
+    /// Files with more servers.
+    pub(super) resolv_files: Vec<Flag>,
+    /// Domains whose names go to the servers for all names.
+    defaults: Vec<(Flag, Vec<String>)>,
+}
+
+/// What all options together say of the servers for all names.
+pub(super) fn upstreams(gathered: Gathered, draft: &mut Draft) {
+    for (flag, domains) in &gathered.defaults {
+        let (outcome, message) = to_upstreams(domains, draft);
+        say(flag, outcome, message, draft);
+    }
+    let Gathered { servers, policy, in_flight, no_resolv, resolv_files, .. } = gathered;
+    let (flags, servers): (Vec<Flag>, Vec<Server>) = servers.into_iter().unzip();
+    for flag in &resolv_files {
+        let is_known = servers.is_empty() && draft.spec.upstreams.is_some();
+        let (outcome, message) =
+            resolv_file(&flag.value, no_resolv.is_some() || is_known, !servers.is_empty());
+        say(flag, outcome, message, draft);
+    }
+    let limits = in_flight.map(|in_flight| GroupLimits { in_flight });
+    let count = servers.len();
+    // kube-dns gives dnsmasq the default servers of its ConfigMap.
+    if let Some(known) = draft.spec.upstreams.as_mut().filter(|_| servers.is_empty()) {
+        known.limits = limits.or(known.limits.take());
+        if policy != Policy::default() {
+            known.policy = policy;
+        }
+        if let Some(flag) = &no_resolv {
+            say(flag, NotNeeded, "spec.upstreams names the servers", draft);
+        }
+        return;
+    }
+    let is_none = servers.is_empty() && no_resolv.is_some();
+    let upstreams = Upstreams {
+        servers: Some(servers).filter(|servers| !servers.is_empty()),
+        none: is_none.then_some(true),
+        policy,
+        limits: limits.filter(|_| !is_none),
+        ..Upstreams::default()
+    };
+    let added = match upstreams == Upstreams::default() {
+        true => Ok(()),
+        false => draft.upstreams(upstreams),
+    };
+    let (outcome, message) = match (&added, &no_resolv) {
+        (Ok(()), Some(_)) => (Kept, format!("spec.upstreams.servers, {count} in all")),
+        (Ok(()), None) => (
+            Changed,
+            format!(
+                "spec.upstreams.servers, {count} in all; without no-resolv dnsmasq asks the servers of the node as well, \
+                 and here they are not asked"
+            ),
+        ),
+        (Err(why), _) => (NotPossible, why.clone()),
+    };
+    for flag in &flags {
+        say(flag, outcome, message.as_str(), draft);
+    }
+    let Some(flag) = &no_resolv else { return };
+    let (outcome, message) = match (added, is_none) {
+        (Err(why), _) => (NotPossible, why),
+        (Ok(()), true) => (Kept, "spec.upstreams.none: true: other names are refused".to_owned()),
+        (Ok(()), false) => (Kept, "the servers of the node are not asked".to_owned()),
+    };
+    say(flag, outcome, message, draft);
+}
+
+fn resolv_file(file: &str, is_unread: bool, has_servers: bool) -> (Outcome, &'static str) {
+    match (is_unread, has_servers, file) {
+        (true, _, _) => {
+            (NotNeeded, "its servers are not asked: no-resolv or spec.upstreams says so")
+        }
+        (false, true, _) => (
+            NotPossible,
+            "the servers of a file and written ones cannot be mixed: add those of the file to spec.upstreams.servers",
+        ),
+        (false, false, "/etc/resolv.conf") => {
+            (Kept, "the servers of the node are asked (spec.upstreams.fromResolvConf)")
+        }
+        (false, false, _) => (
+            NotPossible,
+            "names elsewhere are asked at the servers of the node: write those of the file in spec.upstreams.servers",
+        ),
+    }
+}
+
+/// `#` as the server of a domain: needed only where a stub domain is above.
+fn to_upstreams(domains: &[String], draft: &Draft) -> (Outcome, String) {
+    let stubs = || draft.spec.stub_domains.iter().flatten();
+    let above = |domain: &String| stubs().find(|stub| is_at_or_below(domain, &stub.domain));
+    let lost: Vec<String> = domains
+        .iter()
+        .filter_map(|domain| {
+            Some(format!("{domain} is in the stub domain {}", above(domain)?.domain))
+        })
+        .collect();
+    match lost.is_empty() {
+        true => (NotNeeded, "names without a stub domain go to the upstreams".to_owned()),
+        false => (
+            NotPossible,
+            format!(
+                "{}, whose servers are asked: write a stub domain for it with the servers that know it",
+                list(&lost)
+            ),
+        ),
+    }
+}
+
+/// `/DOMAIN/DOMAIN/REST`: the domains and the rest; without slashes there are no domains. An empty domain stands for names
+/// of one label.
+pub(super) fn domains(value: &str) -> (Vec<String>, &str) {
+    match value.strip_prefix('/').and_then(|inside| inside.rsplit_once('/')) {
+        Some((domains, rest)) => {
+            let domains = domains.split('/');
+            (domains.map(|it| name(it.trim_start_matches('.'))).collect(), rest)
+        }
+        None => (Vec::new(), value),
+    }
+}
+
+/// `ADDRESS#PORT@INTERFACE`
+fn one_server(text: &str) -> Option<Server> {
+    let text = text.split('@').next().unwrap_or_default();
+    let (ip, port) = text.split_once('#').map_or((text, None), |(ip, port)| (ip, Some(port)));
+    let ip: IpAddr = ip.parse().ok()?;
+    let port: Option<u16> = match port {
+        None => None,
+        Some(port) => Some(port.parse().ok()?),
+    };
+    let port = port.filter(|port| *port != 53);
+    Some(Server { address: ip.to_string(), port, transport: Default::default(), tls: None })
+}
+
+/// Nothing for what is reported after all options.
+pub(super) fn server(
+    flag: &Flag,
+    gathered: &mut Gathered,
+    draft: &mut Draft,
+) -> Option<(Outcome, String)> {
+    let (mut domains, rest) = domains(&flag.value);
+    if domains.is_empty() {
+        return match one_server(rest) {
+            Some(server) => {
+                gathered.servers.push((flag.clone(), server));
+                None
+            }
+            None => Some((NotPossible, NO_ADDRESS.to_owned())),
+        };
+    }
+    let mut parts = Parts::default();
+    if domains.iter().any(String::is_empty) {
+        domains.retain(|domain| !domain.is_empty());
+        parts.add("//", Err(ONE_LABEL.to_owned()));
+        if domains.is_empty() {
+            return Some(parts.decided(""));
+        }
+    }
+    if rest == "#" {
+        if parts.lost.is_empty() {
+            gathered.defaults.push((flag.clone(), domains));
+            return None;
+        }
+        parts.lost.push(to_upstreams(&domains, draft).1);
+        return Some(parts.decided(""));
+    }
+    if rest.is_empty() {
+        let message = format!(
+            "names in {} go to the upstreams when no host or record has them: forward the suffix to a server that denies them",
+            list(&domains)
+        );
+        return Some((NotPossible, message));
+    }
+    let Some(server) = one_server(rest) else {
+        return Some((NotPossible, NO_ADDRESS.to_owned()));
+    };
+    Some(stubs(&domains, &server, parts, draft))
+}
+
+/// Stub domains of one server, each reported.
+fn stubs(
+    domains: &[String],
+    server: &Server,
+    mut parts: Parts,
+    draft: &mut Draft,
+) -> (Outcome, String) {
+    for domain in domains {
+        match more_servers(domain, server, draft) {
+            (NotPossible, why) => parts.lost.push(why),
+            (NotNeeded, _) => {}
+            (Kept | Changed, _) => parts.kept.push(domain.clone()),
+        }
+    }
+    match parts.kept.is_empty() && parts.lost.is_empty() {
+        true => (NotNeeded, "names of the cluster are answered from memory".to_owned()),
+        false => parts.decided("spec.stubDomains"),
+    }
+}
+
+/// Several options for one domain are several servers of it.
+fn more_servers(domain: &str, server: &Server, draft: &mut Draft) -> (Outcome, String) {
+    let known = draft.spec.stub_domains.iter_mut().flatten().find(|it| it.domain == domain);
+    match known {
+        Some(stub) if stub.servers.contains(server) => (Kept, String::new()),
+        Some(stub) if stub.servers.len() < crds::bounds::SERVERS => {
+            stub.servers.push(server.clone());
+            (Kept, String::new())
+        }
+        Some(_) => (NotPossible, format!("{domain} has as many servers as a stub domain may have")),
+        None => add_stub(domain, vec![server.clone()], draft),
+    }
+}
+
+/// `RANGE,SERVER`: a single address is a range of one.
+pub(super) fn rev_server(flag: &Flag, draft: &mut Draft) -> (Outcome, String) {
+    let Some((range, rest)) = flag.value.split_once(',') else {
+        return (NotPossible, "it is no range and server".to_owned());
+    };
+    let Some(server) = one_server(rest) else {
+        return (NotPossible, NO_ADDRESS.to_owned());
+    };
+    let range = match range.parse::<IpAddr>() {
+        Ok(ip) => ipnet::IpNet::from(ip).to_string(),
+        Err(_) => range.to_owned(),
+    };
+    stubs(&zones(&range), &server, Parts::default(), draft)
+}

@@ -1,5 +1,5 @@
-//! The one way to write to the API server: by the leader only (but for a pod that is lost), within a time that ends before another may lead, counted.
-//! Nothing is tried twice here; a reconcile that failed is repeated as a whole, with back-off.
+//! The one way to write to the API server: by the leader only (but for a pod that is lost), within a time that ends before
+//! another may lead, counted. Nothing is tried twice here; a reconcile that failed is repeated as a whole, with back-off.
 
 use std::fmt;
 use std::future::Future;

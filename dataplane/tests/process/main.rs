@@ -223,7 +223,7 @@ fn http_says_how_it_is_and_nothing_more() {
     let process = Process::start(&folder.0, &[]);
     assert_eq!(process.get("/livez"), (200, "ok\n".to_owned()));
     assert_eq!(process.get("/readyz"), (200, "ready\n".to_owned()));
-    for absent in ["/", "/debug/pprof/", "/debug/vars", "/quit"] {
+    for absent in ["/index.html", "/debug/pprof/", "/debug/vars", "/quit"] {
         assert_eq!(process.get(absent).0, 404, "S11: {absent}");
     }
     process.ask(CART);

@@ -78,7 +78,11 @@ impl Draft {
                 let most = bounds::RECORD_ADDRESSES;
                 return Err(format!("{name} has {most} addresses already, which is the most"));
             }
-            self.octets += text.len() + 8;
+            let octets = text.len() + 8;
+            if self.octets + octets > MAX_ENTRIES_OCTETS {
+                return Err(format!("there is no room for one more address of {name}"));
+            }
+            self.octets += octets;
             host.addresses.push(text);
             return Ok(());
         }

@@ -38,10 +38,17 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<()
         return Ok(());
     }
     let is_whole = zones.iter().any(String::is_empty);
+    // A server block has one of these, so what is there is of another one.
+    let known = scope.draft.spec.cache.clone();
     head(directive, ttl, &zones, is_whole, scope);
     for line in &directive.body {
         let (outcome, message) = option(line, &zones, is_whole, scope)?;
         scope.say_of(directive, line, outcome, message);
+    }
+    if is_whole && known.is_some() && known != scope.draft.spec.cache {
+        let message =
+            "there is one cache for all server blocks: this one counts in place of the one above";
+        scope.say(directive, NotPossible, message);
     }
     Ok(())
 }

@@ -86,6 +86,12 @@ fn dnstap(directive: &Directive, scope: &mut Scope<'_>) -> (Outcome, String) {
     };
     let ip = reader.ip();
     let dnstap = Dnstap { address: ip.to_string(), port: reader.port() };
+    let known = scope.draft.spec.logging.as_ref().and_then(|logging| logging.dnstap.as_ref());
+    if known.is_some_and(|known| *known != dnstap) {
+        let message =
+            "there is one reader for all names, and spec.logging.dnstap names another one already";
+        return (NotPossible, message.to_owned());
+    }
     let change = |spec: &mut ClusterDNSSpec| {
         spec.logging.get_or_insert_default().dnstap = Some(dnstap.clone());
     };

@@ -12,8 +12,14 @@ const OWN_ZONES: &str = "zones of other kinds are not served: keep a server for 
 pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) {
     let (outcome, message) = decided(&directive.name, directive.args.first().map(String::as_str));
     scope.say(directive, outcome, message);
-    for line in &directive.body {
+    body(directive, &directive.body, outcome, scope);
+}
+
+/// Lines between braces, those inside of more braces too: the parser bounds how deep they are.
+fn body(directive: &Directive, lines: &[Directive], outcome: Outcome, scope: &mut Scope<'_>) {
+    for line in lines {
         scope.say_of(directive, line, outcome, format!("as {} above", directive.name));
+        body(directive, &line.body, outcome, scope);
     }
 }
 

@@ -330,7 +330,15 @@ impl Parser<'_> {
         if files.is_empty() {
             empty.push(EmptyImport { place: at.clone(), pattern: pattern.to_owned() });
         }
-        Ok(files.iter().flat_map(tokens).collect())
+        let mut found = Vec::new();
+        for file in &files {
+            found.extend(tokens(file));
+            // The rest would only be more of what is refused.
+            if self.words + found.len() > MAX_TOKENS {
+                break;
+            }
+        }
+        Ok(found)
     }
 
     /// `{$NAME}` and `{%NAME%}` with their values. One that is not known stays as it is.

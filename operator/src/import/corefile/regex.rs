@@ -27,6 +27,11 @@ pub(super) fn shape(expression: &str) -> Option<Shape> {
     }
 }
 
+/// Does it begin where the name begins?
+pub(super) fn is_anchored(expression: &str) -> bool {
+    expression.starts_with('^')
+}
+
 /// A name without anything that is special. A bare dot stands for any character and is meant as a dot.
 fn literal(text: &str) -> Option<String> {
     let text = text.replace("[.]", ".").replace("\\.", ".").replace("\\-", "-");

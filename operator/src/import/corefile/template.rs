@@ -5,7 +5,7 @@ use crds::defaults;
 use crds::v1alpha1::{Record, ServiceTarget};
 
 use super::parse::Directive;
-use super::regex::{Shape, shape};
+use super::regex::{Shape, is_anchored, shape};
 use super::scope::Scope;
 use crate::import::Refused;
 use crate::import::report::Outcome::{self, Changed, NotNeeded, NotPossible};
@@ -79,11 +79,14 @@ fn owners(directive: &Directive, of: &[String], scope: &Scope<'_>) -> Option<Vec
         return is_named
             .then(|| all.iter().flat_map(|zone| [zone.clone(), format!("*.{zone}")]).collect());
     }
-    let owner = |expression: &&String| match shape(expression)? {
-        Shape::Exact(name) => Some(name),
-        Shape::Below(name) => Some(format!("*.{name}")),
+    let owners = |expression: &&String| match shape(expression)? {
+        Shape::Exact(name) if is_anchored(expression) => Some(vec![name]),
+        // An expression without a beginning matches names below as well.
+        Shape::Exact(name) => Some(vec![name.clone(), format!("*.{name}")]),
+        Shape::Below(name) => Some(vec![format!("*.{name}")]),
     };
-    expressions.iter().map(owner).collect()
+    let all: Option<Vec<Vec<String>>> = expressions.iter().map(owners).collect();
+    Some(all?.concat())
 }
 
 /// Each word is a record of its own; one that is not quoted is written as several words.

@@ -29,7 +29,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
 /// How long the process waits at its end for the readers of the query log and of dnstap, each.
-const FLUSH_WITHIN: Duration = Duration::from_millis(500);
+const FLUSH_WITHIN: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
     let args = Args::parse();

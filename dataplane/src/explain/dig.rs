@@ -62,7 +62,7 @@ pub fn print(message: &[u8]) -> Option<Printed> {
             section.push((line, ttl_s));
         }
     }
-    let status = status(rcode);
+    let status = crate::rcode::shown(rcode);
     let mut text = format!(";; status: {status}\n;; flags: {}; ", flags(message)?);
     let [questions, answers, authority, additional] = counts;
     let _ = writeln!(
@@ -98,21 +98,6 @@ fn flags(message: &[u8]) -> Option<String> {
     ];
     let set: Vec<&str> = flags.iter().filter(|(_, bit)| *bit != 0).map(|(name, _)| *name).collect();
     Some(set.join(" "))
-}
-
-fn status(rcode: u16) -> String {
-    let known = match rcode {
-        0 => "NOERROR",
-        1 => "FORMERR",
-        2 => "SERVFAIL",
-        3 => "NXDOMAIN",
-        4 => "NOTIMP",
-        5 => "REFUSED",
-        6 => "YXDOMAIN",
-        16 => "BADVERS",
-        other => return format!("RCODE{other}"),
-    };
-    known.to_owned()
 }
 
 fn class_text(class: u16) -> String {

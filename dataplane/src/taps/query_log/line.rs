@@ -33,20 +33,6 @@ impl ShownRcode {
     pub(super) const fn is_denial(self) -> bool {
         matches!(self.0, 3 | 5)
     }
-
-    fn text(self) -> String {
-        let known = match self.0 {
-            0 => "NOERROR",
-            1 => "FORMERR",
-            2 => "SERVFAIL",
-            3 => "NXDOMAIN",
-            4 => "NOTIMP",
-            5 => "REFUSED",
-            16 => "BADVERS",
-            other => return format!("RCODE{other}"),
-        };
-        known.to_owned()
-    }
 }
 
 #[derive(Serialize)]
@@ -77,7 +63,7 @@ pub(super) fn write(exchange: &Exchange<'_>, lines: &mut Vec<u8>) {
         transport: exchange.over.label(),
         name: question.as_ref().map(|(name, _)| name.to_string()),
         qtype: question.map(|(_, qtype)| rrtype::text(qtype)),
-        outcome: ShownRcode::of(exchange).text(),
+        outcome: crate::rcode::shown(ShownRcode::of(exchange).0.into()),
         reason: exchange.answered.reason.label(),
         origin: exchange.answered.origin.label(),
         duration_us: u64::try_from(exchange.took.as_micros()).unwrap_or(u64::MAX),

@@ -177,3 +177,29 @@ fn resources(of: &Instance<'_>) -> ResourceRequirements {
         claims: None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::from;
+    use serde_json::json;
+
+    #[test]
+    fn o20_a_pod_leaves_a_node_that_died_after_30_s_unless_the_spec_says_when() {
+        let seconds = |written: serde_json::Value| -> Vec<(String, Option<i64>)> {
+            let written: Vec<Toleration> = from(written);
+            let all = tolerations(Some(written)).into_iter();
+            all.map(|it| (it.key.unwrap_or_default(), it.toleration_seconds)).collect()
+        };
+        let (not_ready, unreachable) =
+            ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable");
+        let ours = |key: &str| (key.to_owned(), Some(30));
+        assert_eq!(seconds(json!([])), [ours(not_ready), ours(unreachable)]);
+        let theirs = json!([{"key": not_ready, "operator": "Exists", "tolerationSeconds": 5}]);
+        assert_eq!(seconds(theirs), [(not_ready.to_owned(), Some(5)), ours(unreachable)]);
+        let all = json!([{"operator": "Exists"}]);
+        assert_eq!(seconds(all), [(String::new(), None)]);
+        let other = json!([{"key": not_ready, "operator": "Exists", "effect": "NoSchedule"}]);
+        assert_eq!(seconds(other).len(), 3, "not about pods that run");
+    }
+}

@@ -131,3 +131,41 @@ fn o17_a_configuration_that_was_taken_back_unjudged_is_on_its_way_and_says_when(
         assert!(message.contains(words), "{words}: {message}");
     }
 }
+
+#[test]
+fn o20_a_lost_pod_is_named_with_its_node_and_ready_stays_true() {
+    let mut story = Story::settled("{}");
+    story.observed.lost_pods = LostPods::TakenOut;
+    let conditions = story.observed.pods[0].status.as_mut().unwrap().conditions.as_mut().unwrap();
+    let ready = conditions.iter_mut().find(|condition| condition.type_ == "Ready").unwrap();
+    (ready.status, ready.reason) = ("False".to_owned(), Some(pods::LOST.to_owned()));
+    story.observed.pods[0].spec.get_or_insert_default().node_name = Some("node-7".to_owned());
+    let status = story.reconcile(10);
+    let degraded = condition(&status, "Degraded").unwrap();
+    assert_eq!((degraded.status.as_str(), degraded.reason.as_str()), ("True", "PodLost"));
+    let name = pods::name(&story.observed.pods[0]).to_owned();
+    assert!(degraded.message.contains(&format!("{name} (node node-7)")), "{}", degraded.message);
+    assert_eq!(condition(&status, "Ready").unwrap().status, "True");
+    // Its kubelet lives, or the pod is gone.
+    story.observed.pods.remove(0);
+    let status = story.reconcile(20);
+    assert_ne!(condition(&status, "Degraded").unwrap().reason, "PodLost");
+}
+
+#[test]
+fn o20_the_status_says_where_pods_of_dead_nodes_are_left_to_kubernetes() {
+    for (lost_pods, says) in [
+        (LostPods::TakenOut, ""),
+        (LostPods::LeftAlone, "lostPods.enabled: true"),
+        (LostPods::NoPolicy, "ValidatingAdmissionPolicy clusterdns-operator-pods"),
+    ] {
+        let mut story = Story::settled("{}");
+        story.observed.lost_pods = lost_pods;
+        let status = story.reconcile(10);
+        let degraded = condition(&status, "Degraded").unwrap();
+        assert_eq!((degraded.status.as_str(), degraded.reason.as_str()), ("False", "AsExpected"));
+        let is_more = degraded.message != "nothing stands in the way";
+        assert_eq!(is_more, !says.is_empty(), "{}", degraded.message);
+        assert!(degraded.message.contains(says), "{}", degraded.message);
+    }
+}

@@ -87,11 +87,14 @@ fn every_dependency_has_its_reason_and_every_reason_a_dependency() {
         .map(|(_, name)| name.as_str())
         .filter(|name| !packages.contains_key(*name))
         .collect();
-    let rows = table("ARCHITECTURE.md", "## Dependencies");
+    let rows = table("docs/dependencies.md", "# Dependencies");
     let explained: BTreeSet<&str> = rows.iter().flat_map(|row| quoted(&row[0])).collect();
     let missing: Vec<_> = used.difference(&explained).collect();
     let unused: Vec<_> = explained.difference(&used).collect();
-    assert!(missing.is_empty(), "ARCHITECTURE.md does not say why these are here: {missing:?}");
+    assert!(
+        missing.is_empty(),
+        "docs/dependencies.md does not say why these are here: {missing:?}"
+    );
     assert!(unused.is_empty(), "no package uses these: {unused:?}");
     assert!(rows.iter().all(|row| !row[1].is_empty()));
 }

@@ -59,7 +59,7 @@ fn every_limit_is_a_named_constant() {
 
 #[test]
 fn the_layout_is_the_tree() {
-    let listed: BTreeSet<String> = table("ARCHITECTURE.md", "## Layout")
+    let listed: BTreeSet<String> = table("docs/layout.md", "# Layout")
         .iter()
         .flat_map(|row| quoted(&row[0]).into_iter().map(str::to_owned).collect::<Vec<_>>())
         .collect();

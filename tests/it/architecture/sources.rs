@@ -4,7 +4,7 @@ use std::env;
 
 use super::{files, quoted, read, rust_files, table, tests};
 
-/// More lines than this need a reason in ARCHITECTURE.md.
+/// More lines than this need a reason in docs/layout.md.
 const LONG: usize = 400;
 
 /// The longest name of a test that fits into one line of a report.
@@ -219,7 +219,7 @@ fn nothing_is_left_to_do_in_the_code() {
 
 #[test]
 fn long_files_are_few_and_each_has_a_reason() {
-    let rows = table("ARCHITECTURE.md", "### Long files");
+    let rows = table("docs/layout.md", "## Long files");
     let explained: Vec<&str> = rows.iter().flat_map(|row| quoted(&row[0])).collect();
     for path in rust_files("") {
         let lines = read(&path).lines().count();

@@ -4,17 +4,17 @@
 //! data plane can apply the same rules to a document it was handed (A30-A34, G159). What the API server refuses by schema
 //! and CEL is repeated here, because files have no API server; what CEL cannot say is here only.
 
-mod bounds;
-mod gaps;
-mod names;
-mod placement;
 mod read;
+mod names;
 mod records;
 mod reverse;
 mod servers;
-mod update;
+mod bounds;
+mod gaps;
 mod violations;
+mod update;
 mod workload;
+mod placement;
 
 pub use servers::check_own_addresses;
 pub use update::check_update;

@@ -7,8 +7,8 @@
 mod answers;
 mod exposure;
 mod records;
-mod running;
 mod upstreams;
+mod running;
 
 pub use answers::{Access, EndpointNames, Identity, PodRecords, ServiceAddresses};
 pub use exposure::{Exposure, LabelRequirement, LabelSelector, SelectorOperator};

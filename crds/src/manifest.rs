@@ -3,10 +3,10 @@
 //! Such files have no API server to default and prune them: serde fills in the same defaults, and unknown
 //! fields are listed, because a misspelled section would otherwise be silently absent.
 
-mod places;
-mod salvage;
-mod shape;
 mod yaml;
+mod shape;
+mod salvage;
+mod places;
 
 use std::fmt::{self, Display};
 

@@ -4,20 +4,20 @@
 //! API server would store them beside what somebody applies later, and that would be two members; the documented default
 //! is filled in when the resource is read.
 
-mod answers;
-mod crd;
-pub(crate) mod disruption;
-mod maps;
-mod memory;
-mod monitoring;
-mod records;
-mod rules;
-mod running;
-mod scaling;
 mod spec;
-mod status;
+mod answers;
+mod records;
 mod upstreams;
+mod running;
 mod workload;
+mod scaling;
+pub(crate) mod disruption;
+mod monitoring;
+mod status;
+mod rules;
+mod memory;
+mod maps;
+mod crd;
 
 pub use answers::{Access, Exposure, Identity};
 pub use crd::{crd, crd_yaml};

@@ -5,27 +5,27 @@
 //! be resolved is SERVFAIL.
 
 mod answer;
-mod attempt;
 pub mod cache;
-mod chain;
-mod clock;
-mod common;
-mod connections;
+mod table;
 mod limits;
-mod lookup;
-mod own;
 mod plan;
-mod ports;
-mod probe;
-mod registry;
-mod resolv_conf;
+mod lookup;
+mod attempt;
+mod chain;
+pub(crate) mod upstreams;
 mod server;
 mod server_identity;
-mod shown;
+mod registry;
 mod sockets;
-mod table;
-pub(crate) mod upstreams;
+mod ports;
+mod connections;
+mod common;
+mod probe;
+mod own;
+mod resolv_conf;
 mod view;
+mod shown;
+mod clock;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};

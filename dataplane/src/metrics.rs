@@ -1,14 +1,14 @@
 //! `/metrics`: read from the counters of every thread when asked, so that answering pays nothing
 //! for it. Label sets are fixed; no name of a query and no client is ever a label (WR47).
 
-mod coredns;
-mod format;
-mod listeners;
 mod page;
-mod process;
-mod skydns;
+mod format;
 mod traffic;
 mod upstreams;
+mod listeners;
+mod process;
+mod coredns;
+mod skydns;
 
 use std::fmt;
 use std::sync::Arc;

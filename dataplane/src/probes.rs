@@ -5,11 +5,11 @@
 //! of its own there: connections are shared by client address, and pages that take time are written elsewhere. A port of
 //! its own would be as open to a flood as this one.
 
-mod explain;
-mod home;
-mod look;
 mod pages;
 mod shown;
+mod home;
+mod explain;
+mod look;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};

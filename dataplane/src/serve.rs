@@ -5,13 +5,13 @@
 //! buffers, so that an idle one costs next to nothing. Only queries for an upstream leave these threads.
 
 mod bind;
+mod udp;
+mod tcp;
+mod responder;
+mod encrypted;
 mod certificate;
 mod counters;
-mod encrypted;
-mod responder;
-mod tcp;
 mod traffic;
-mod udp;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -4,10 +4,10 @@
 //! A serving thread asks [`Taps::wanted`] once per query or batch: off, that is one load and one branch. On, it copies
 //! the exchange into a bounded buffer; a thread for each tap takes the buffers and writes.
 
-mod dnstap;
 mod exchange;
 mod lossy;
 mod query_log;
+mod dnstap;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU8, Ordering};

@@ -2,11 +2,11 @@
 //! each ready pod once a second, also the one that waits for the lease. The flow of one round: ready pods -> questions ->
 //! `silence` decides (pure) -> `take_out` writes. Off unless the API server narrows that write (`policy`).
 
-mod ask;
-mod policy;
-mod silence;
-mod take_out;
 mod turns;
+mod ask;
+mod silence;
+mod policy;
+mod take_out;
 
 use std::collections::BTreeMap;
 use std::future::ready;

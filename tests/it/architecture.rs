@@ -1,11 +1,11 @@
 //! The pages are true: who may import whom, what each package must not do, where things are, which test keeps which
 //! promise. Read from the Cargo files, the sources and the pages themselves.
 
-mod circles;
-mod contract;
 mod packages;
-mod pages;
+mod circles;
 mod sources;
+mod pages;
+mod contract;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

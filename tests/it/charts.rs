@@ -1,11 +1,11 @@
 //! The chart without a cluster: what it renders to, what it lets the operator do, and that everything made from it or
 //! for it is up to date. `make manifests` (UPDATE_EXPECT=1) writes those files.
 
-mod dashboards;
-mod readme;
-mod rights;
 mod schema;
 mod workload;
+mod rights;
+mod dashboards;
+mod readme;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

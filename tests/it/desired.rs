@@ -1,11 +1,11 @@
 //! What should exist for each example, as golden files (`UPDATE_EXPECT=1` writes them), and what must hold of all of
 //! it, whatever the spec says.
 
-mod configuration;
-mod network;
-mod rights;
-mod service;
 mod workload;
+mod service;
+mod configuration;
+mod rights;
+mod network;
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};

@@ -1,14 +1,14 @@
 //! The forwarder against scripted upstreams on loopback: rows F, and the golden examples that need no cache.
 //! Lookups without an answer take their whole budget of 4 s.
 
-mod cached;
-mod chains;
-mod encrypted;
-mod health;
-mod loops;
-mod many;
-mod resolvers;
 mod stage;
+mod many;
+mod health;
+mod chains;
+mod cached;
+mod loops;
+mod encrypted;
+mod resolvers;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,25 +1,25 @@
 //! Ring 1: promises kept in process and over loopback sockets. Needs nothing but this machine.
 
-mod architecture;
-mod argo_cd;
-mod canary;
-mod charts;
-mod counters;
-mod desired;
-mod explain;
-mod fields;
-mod forward;
-mod image;
-mod import;
-#[cfg(target_os = "linux")]
-mod load;
-mod metrics;
-mod offline;
-mod release;
+mod wire;
+mod tcp;
+mod scenarios;
 mod rotation;
 mod rows;
-mod scenarios;
-mod sizes;
 mod snapshot;
-mod tcp;
-mod wire;
+mod forward;
+mod counters;
+mod metrics;
+mod explain;
+mod fields;
+mod desired;
+mod canary;
+mod offline;
+mod import;
+mod charts;
+mod argo_cd;
+mod architecture;
+mod sizes;
+mod image;
+mod release;
+#[cfg(target_os = "linux")]
+mod load;

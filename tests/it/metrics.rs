@@ -1,9 +1,9 @@
 //! Metrics: what is counted is where it belongs, the page of docs says what is shown, and what people use against CoreDNS
 //! finds its series.
 
-mod alerts;
 mod exposition;
 mod expressions;
+mod alerts;
 mod promtool;
 
 use std::collections::BTreeSet;

@@ -1,14 +1,14 @@
 //! What is on the wire: rows W and R of the guarantees, each test named by its row, and what holds for every message.
 //! Expected replies are written from docs/dns.md §4.1 and §5.
 
-mod agreement;
-mod allocations;
 mod malformed;
-mod mutations;
 mod questions;
 mod records;
 mod sizes;
 mod sockets;
+mod allocations;
+mod mutations;
+mod agreement;
 
 use std::sync::LazyLock;
 

@@ -8,13 +8,13 @@
 #[cfg(target_os = "linux")]
 mod arguments;
 #[cfg(target_os = "linux")]
-mod hickory;
+mod sets;
 #[cfg(target_os = "linux")]
 mod measure;
 #[cfg(target_os = "linux")]
 mod page;
 #[cfg(target_os = "linux")]
-mod sets;
+mod hickory;
 
 #[cfg(target_os = "linux")]
 fn main() -> anyhow::Result<()> {

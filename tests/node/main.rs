@@ -1,14 +1,14 @@
 //! On a real node: what a stand-in for the kubelet cannot show. `make node` runs it; it needs root and what
 //! `tests/tools/node-packages` installs. One cluster for everything, for it takes longer to start than to ask.
 
-mod adopting;
-mod changing;
-mod checking;
-mod draining;
-mod installed;
-mod leaving;
-mod resolving;
 mod site;
+mod installed;
+mod resolving;
+mod changing;
+mod adopting;
+mod draining;
+mod checking;
+mod leaving;
 
 use site::Site;
 use tests::netns::inside;

@@ -5,9 +5,9 @@
 //! hickory-proto, which so checks everything we write.
 
 mod question;
-mod record;
-mod reply;
 mod sockets;
+mod reply;
+mod record;
 
 pub use question::Question;
 pub use reply::{Names, Section, Text, read};

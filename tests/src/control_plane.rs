@@ -4,11 +4,11 @@
 //! `CLUSTERDNS_TEST_KUBECONFIG=FILE` lets the same tests run against any other cluster; only those that must stop or
 //! configure the API server still start their own.
 
+pub(crate) mod programs;
+mod ours;
 pub(crate) mod authority;
 pub(crate) mod kubeconfig;
 mod namespace;
-mod ours;
-pub(crate) mod programs;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};

@@ -2,12 +2,12 @@
 //! a broken promise panics. The targets include these files by path, so they use only the core, hickory-proto and the
 //! oracle.
 
-mod differences;
-mod events;
-mod fixture;
 mod history;
-mod promises;
+mod events;
 mod relay;
+mod promises;
+mod fixture;
+mod differences;
 
 use dataplane_core::{Action, Reason, Transport};
 use hickory_proto::op::Message;

@@ -10,16 +10,16 @@
 //! Not done: resources, affinity and taints, preStop, init containers, sidecars, subPath, secrets as volumes, image
 //! pulls. Only the first container of a Pod is played.
 
-mod binaries;
-mod container;
 mod nodes;
 mod pod;
-mod probe;
-mod recorder;
 mod sandbox;
-mod status;
-mod through;
 mod volumes;
+mod container;
+mod binaries;
+mod probe;
+mod status;
+mod recorder;
+mod through;
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;

@@ -1,9 +1,9 @@
 //! The operator as a process beside the test, and what a test asks about its work.
 
-mod around;
-mod asking;
-mod running;
 mod scene;
+mod running;
+mod asking;
+mod around;
 mod sizes;
 
 use std::collections::BTreeMap;

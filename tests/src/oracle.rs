@@ -3,18 +3,18 @@
 //! Written from the rules alone and sharing no code with the index, so that the two can only
 //! agree when both are right. Clarity over speed: every question walks every object.
 
-pub mod compare;
-pub mod decode;
-mod endpoints;
 pub mod expected;
-mod extra;
-pub mod names;
-mod pods;
-mod reverse;
-mod special;
 pub mod store;
 mod visible;
+pub mod names;
 mod zone;
+mod endpoints;
+mod pods;
+mod reverse;
+mod extra;
+mod special;
+pub mod decode;
+pub mod compare;
 
 use std::net::IpAddr;
 

@@ -5,9 +5,9 @@
 //! the core in process and against a data plane over sockets; with `UPDATE_EXPECT=1` the core's answers are written
 //! back, for a person to compare with docs/dns.md.
 
+pub mod objects;
 mod answers;
 mod core;
-pub mod objects;
 mod plane;
 
 use std::collections::BTreeMap;

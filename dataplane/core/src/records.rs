@@ -4,12 +4,12 @@
 //! Services, namespaces and slices have numbered places; hash multimaps lead there from names
 //! and addresses. The next state shares whatever did not change.
 
-pub(crate) mod endpoints;
+pub(crate) mod zone;
 mod entries;
+pub(crate) mod endpoints;
+mod ports;
 pub(crate) mod extra;
 mod needs;
-mod ports;
-pub(crate) mod zone;
 
 use alloc::sync::Arc;
 use core::cmp::Ordering;

@@ -2,14 +2,14 @@
 //! connection breaks is asked once more, on a new one. What carries the messages is below: TCP, TLS, HTTP/2 or QUIC.
 
 mod connection;
-mod counts;
-mod failure;
-mod https;
-mod pause;
-mod quic;
-mod sessions;
 mod stream;
 mod tls;
+mod https;
+mod quic;
+mod sessions;
+mod pause;
+mod failure;
+mod counts;
 
 use std::net::SocketAddr;
 use std::pin::pin;

@@ -1,12 +1,12 @@
 //! One upstream server, as the process knows it: it outlives configurations. What it owns: its part of the ports, its
 //! open sockets and connections, its health, latency, EDNS memory, and how many queries it is given at once.
 
-mod edns;
-mod health;
-mod latency;
-mod loops;
 mod sent;
 mod window;
+mod health;
+mod latency;
+mod edns;
+mod loops;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -3,15 +3,15 @@
 //! One thread is enough, as own answers cost a microsecond and lookups run elsewhere, and it is what lets
 //! connections share their read and write buffers and their limits without a lock.
 
+mod table;
 mod connection;
-mod deadline;
 mod frame;
+mod deadline;
 mod handshakes;
+mod tls;
+mod requests;
 mod https;
 mod quic;
-mod requests;
-mod table;
-mod tls;
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;

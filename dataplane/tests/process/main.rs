@@ -1,16 +1,16 @@
 //! The program as people run it: flags, a folder that changes, signals.
 #![allow(clippy::print_stderr)]
 
-mod flood;
-mod fstrm;
 mod harness;
-mod load;
-mod log;
 mod start;
-mod stopped;
+mod why;
+mod log;
 mod taps;
 mod tls;
-mod why;
+mod flood;
+mod load;
+mod stopped;
+mod fstrm;
 
 use std::io::Write;
 use std::net::TcpStream;

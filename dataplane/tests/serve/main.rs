@@ -1,12 +1,12 @@
 //! The listening side over real sockets: one Service of our own, and an upstream that answers when it is released.
 
-mod crowd;
-mod descriptors;
-mod foreign;
 mod harness;
+mod udp;
+mod tcp;
+mod crowd;
+mod tls;
 mod https;
 mod quic;
+mod descriptors;
+mod foreign;
 mod stop;
-mod tcp;
-mod tls;
-mod udp;

@@ -7,13 +7,13 @@
 
 #![allow(missing_docs, clippy::print_stdout)]
 
-mod ask;
-mod change;
-mod flood;
 mod ready;
+mod change;
 mod relist;
-mod table;
+mod flood;
 mod wide;
+mod ask;
+mod table;
 
 use std::process::ExitCode;
 use std::time::Instant;

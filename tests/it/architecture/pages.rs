@@ -21,6 +21,10 @@ const LISTED_FILE_BY_FILE: [&str; 13] = [
     "dataplane/udp/src",
 ];
 
+/// A constant with one of these words in its name is on the page of limits.
+const NAMES_OF_LIMITS: [&str; 9] =
+    ["MAX", "MOST", "LIMIT", "CAPACITY", "LONGEST", "PATIENCE", "TIMEOUT", "WITHIN", "PAGE"];
+
 #[test]
 fn every_invariant_and_every_comparison_names_the_tests_that_keep_it() {
     let (tests, files) = (tests(), files());
@@ -44,17 +48,70 @@ fn every_invariant_and_every_comparison_names_the_tests_that_keep_it() {
 
 #[test]
 fn every_limit_is_a_named_constant() {
-    for row in table("docs/limits.md", "# Limits") {
-        let named = quoted(&row[2]);
-        assert!(!named.is_empty(), "\"{}\" has no name", row[0]);
-        for place in named {
-            let (path, constant) = place.split_once("::").expect("path::CONSTANT");
-            assert!(
-                read(path).contains(&format!("const {constant}: ")),
-                "{path} has no constant {constant}"
-            );
+    for place in limits() {
+        let (path, constant) = place.split_once("::").expect("path::CONSTANT");
+        assert!(
+            read(path).contains(&format!("const {constant}: ")),
+            "{path} has no constant {constant}"
+        );
+    }
+}
+
+#[test]
+fn every_constant_that_bounds_growth_is_on_the_page() {
+    let limits = limits();
+    let mut seen = 0;
+    for path in rust_files("").into_iter().filter(|path| !needs_no_row(path)) {
+        // What follows is of tests.
+        let text = read(&path);
+        let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+        for name in text.lines().filter_map(name_of_constant).filter(|name| is_named_a_limit(name))
+        {
+            seen += 1;
+            let place = format!("{path}::{name}");
+            assert!(limits.contains(&place), "docs/limits.md does not name {place}");
         }
     }
+    assert!(seen > 100, "{seen} constants are named like a limit");
+}
+
+/// The constants that the tables of docs/limits.md name, each as `path::CONSTANT`.
+fn limits() -> BTreeSet<String> {
+    let page = read("docs/limits.md");
+    let (tables, _) = page.split_once("\n## What one object can cost others\n").unwrap();
+    let mut named = BTreeSet::new();
+    for row in tables.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| What "))
+    {
+        let last = row.trim_end_matches('|').rsplit('|').next().unwrap();
+        let places = quoted(last);
+        assert!(!places.is_empty(), "no constant is named: {row}");
+        named.extend(places.into_iter().map(str::to_owned));
+    }
+    named
+}
+
+/// Tests, and the bounds of what people write: `kubectl explain` is made of those.
+fn needs_no_row(path: &str) -> bool {
+    path == "crds/src/bounds.rs"
+        || path.starts_with("tests/")
+        || ["/tests/", "/benches/", "/fuzz/"].iter().any(|folder| path.contains(folder))
+        || ["tests.rs", "conformance.rs"].iter().any(|end| path.ends_with(end))
+}
+
+fn name_of_constant(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    let line = line
+        .strip_prefix("pub ")
+        .or_else(|| {
+            line.split_once(") ").map(|(_, after)| after).filter(|_| line.starts_with("pub("))
+        })
+        .unwrap_or(line);
+    line.strip_prefix("const ")?.split_once(": ").map(|(name, _)| name)
+}
+
+/// `MAX_FILES`, `HEAD_WITHIN`: what people of the field call a bound.
+fn is_named_a_limit(constant: &str) -> bool {
+    constant.split('_').any(|word| NAMES_OF_LIMITS.contains(&word))
 }
 
 #[test]

@@ -3,15 +3,15 @@
 //! `PROPTEST_CASES=20000 cargo test -p tests --test oracle` runs for longer. A failure prints the
 //! smallest history that shows it, the question, what the rules expect and what the core did.
 
-mod arrival;
+mod universe;
 mod configurations;
-mod found;
 mod history;
 mod questions;
+mod subject;
+mod arrival;
 mod reach;
 mod rules;
-mod subject;
-mod universe;
+mod found;
 
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;

@@ -2,9 +2,9 @@
 //! test can say that nothing did.
 
 mod credentials;
+mod tls;
 mod https;
 mod quic;
-mod tls;
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;

@@ -6,8 +6,8 @@
 
 mod lists;
 mod pairs;
-mod seen;
 mod subsets;
+mod seen;
 
 use crate::random::scrambled;
 use crate::records::{Records, Row, ServiceEntry};

@@ -1,9 +1,9 @@
 //! Stories of a changed configuration, reconcile by reconcile.
 
 mod documents;
-mod losses;
-mod rounds;
 mod waits;
+mod rounds;
+mod losses;
 
 use super::*;
 use crate::fixtures::{at, compared, deploy, dns, from, pod, reported, says, unready, write};

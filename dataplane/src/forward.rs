@@ -32,6 +32,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwap;
 use dataplane_core::{Freshness, LookupKey, Waiting};
 use tokio::runtime::Handle;
 use tokio::time::timeout_at;
@@ -120,29 +121,32 @@ impl Forwarder {
     }
 
     /// Asks the group, given what the cache [held](Cached::Ask). Never fails and never takes longer than the budget (FW24):
-    /// what cannot be resolved is SERVFAIL.
+    /// what cannot be resolved is SERVFAIL. `upstreams` are those of the state in which the group was decided. A chain that
+    /// continues elsewhere reads the state that is published then: meanwhile no records are kept from being freed (L17).
     pub async fn resolve(
         self: &Arc<Self>,
-        published: &Published,
+        published: &ArcSwap<Published>,
+        upstreams: Arc<Upstreams>,
         waiting: &Waiting,
         held: Option<Held>,
         slot: Slot,
     ) -> Resolved {
         let client = Client { started: now(), slot: Arc::new(slot) };
-        let (upstreams, group, key) = (&published.upstreams, waiting.group, &waiting.key);
+        let (group, key) = (waiting.group, &waiting.key);
         let first = match held {
             Some(Held { relayed: stale, freshness: Freshness::Stale, refresh: true }) => {
-                self.refreshed(upstreams, group, key, stale, &client).await
+                self.refreshed(&upstreams, group, key, stale, &client).await
             }
             // The first part of a chain.
             Some(Held { relayed, freshness, .. }) => Ok((relayed, freshness)),
             None => {
-                let asked = self.look_up(upstreams, group, key, &client).await;
+                let asked = self.look_up(&upstreams, group, key, &client).await;
                 asked.map(|relayed| (relayed, Freshness::Fresh { age_s: 0 }))
             }
         };
         match first {
             Ok((relayed, freshness)) if relayed.is_partial() => {
+                drop(upstreams);
                 Resolved(End::Chain(self.follow(published, relayed, freshness, &client).await))
             }
             first => Resolved(End::One(first)),

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use arc_swap::ArcSwap;
 use dataplane_core::{Freshness, OwnedHead, Relayed, Resolution, Step, Surroundings};
 
 use super::lookup::Unresolved;
@@ -34,10 +35,11 @@ impl Chain {
 }
 
 impl Forwarder {
-    /// Follows the chain that `first` leaves open. All hops share the budget of `client`.
+    /// Follows the chain that `first` leaves open. All hops share the budget of `client`. Each is routed by what is published
+    /// when it is reached, records and upstreams of one state; while it is asked, no records are held.
     pub(super) async fn follow(
         self: &Arc<Self>,
-        published: &Published,
+        published: &ArcSwap<Published>,
         first: Relayed,
         freshness: Freshness,
         client: &Client,
@@ -46,14 +48,19 @@ impl Forwarder {
         let (mut answered, mut freshness) = (first, freshness);
         loop {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            let around =
-                Surroundings { records: &published.records, now_s: now.as_secs(), seed: random() };
-            let (group, key) = match resolution.answered(answered, freshness, &around) {
+            let (step, upstreams) = {
+                let published = published.load();
+                let (records, now_s) = (&*published.records, now.as_secs());
+                let around = Surroundings { records, now_s, seed: random() };
+                let step = resolution.answered(answered, freshness, &around);
+                (step, Arc::clone(&published.upstreams))
+            };
+            let (group, key) = match step {
                 Step::Ask { group, key } => (group, key),
                 Step::Done => return Chain::Whole(resolution),
                 Step::Failed { ede, text } => return Chain::Nowhere(ede, text),
             };
-            match self.hop(&published.upstreams, group, &key, client).await {
+            match self.hop(&upstreams, group, &key, client).await {
                 Ok(hop) => (answered, freshness) = hop,
                 Err(why) => return Chain::Failed(why),
             }

@@ -6,7 +6,6 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{RawQuery, State as From};
@@ -64,16 +63,20 @@ pub(super) async fn page(
 ) -> (StatusCode, &'static str) {
     let Some(running) = views.running.get() else { return STARTING };
     let looks = &running.looks;
-    let records = Arc::clone(&running.state.published.load().records);
+    let published = running.state.published.load_full();
+    let records = &published.records;
     let uid = looks.pod_uid.as_deref();
-    let address = match asked(query.as_deref().unwrap_or_default(), uid, &records) {
+    let address = match asked(query.as_deref().unwrap_or_default(), uid, records) {
         Asked::At(address) => address,
         Asked::Refused(why) => return (StatusCode::FORBIDDEN, why),
     };
+    // Not held while others are asked: the records of then would stay in memory (L17).
+    let domain = records.domain().to_vec();
+    drop(published);
     let Ok(_place) = looks.places.try_acquire() else {
         return (StatusCode::SERVICE_UNAVAILABLE, "too many looks at once: ask again\n");
     };
-    match timeout(PATIENCE, answers(address, looks.ports, records.domain())).await {
+    match timeout(PATIENCE, answers(address, looks.ports, &domain)).await {
         Ok(true) => (StatusCode::OK, "answers\n"),
         Ok(false) | Err(_) => (StatusCode::OK, "silent\n"),
     }
@@ -170,6 +173,8 @@ fn is_reply(query: &[u8], reply: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use dataplane_core::{Change, Endpoint, Index, Key, Object, Slice};
+
+    use std::sync::Arc;
 
     use super::*;
 

@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 
 use super::ServeCounters;
 use super::counters::add;
-use crate::forward::{Cached, Forwarder, Held, Slot};
+use crate::forward::{Cached, Forwarder, Held, Slot, Upstreams};
 use crate::origin::{Answered, Origin, ServedOver};
 use crate::state::{Published, State};
 use crate::taps::{Began, Exchange};
@@ -135,7 +135,7 @@ impl Responder {
             Cached::Reply { octets, origin, refresh } => {
                 own.add_cached();
                 if refresh {
-                    self.refresh(published, forward, query.client);
+                    self.refresh(upstreams, forward, query.client);
                 }
                 return relayed(octets, origin);
             }
@@ -170,13 +170,14 @@ impl Responder {
 
     /// Asks an upstream for what is about to expire, on behalf of a client that has its reply (CA30). At a limit it is
     /// left for later.
-    fn refresh(&self, published: &Arc<Published>, forward: &Forward<'_>, client: SocketAddr) {
-        let slot = self.forwarder.slot(&published.upstreams, forward.group, client.ip());
+    fn refresh(&self, upstreams: &Arc<Upstreams>, forward: &Forward<'_>, client: SocketAddr) {
+        let slot = self.forwarder.slot(upstreams, forward.group, client.ip());
         let Some(slot) = slot else { return };
-        let (forwarder, published) = (Arc::clone(&self.forwarder), Arc::clone(published));
+        let (forwarder, state) = (Arc::clone(&self.forwarder), Arc::clone(&self.state));
+        let upstreams = Arc::clone(upstreams);
         let waiting = forward.keep();
         self.runtime.spawn(async move {
-            forwarder.resolve(&published, &waiting, None, slot).await;
+            forwarder.resolve(&state.published, upstreams, &waiting, None, slot).await;
         });
     }
 
@@ -234,7 +235,6 @@ mod tests {
     use dataplane_core::{Identity, Index};
 
     use super::*;
-    use crate::forward::Upstreams;
     use crate::{serve, settings};
 
     #[tokio::test]

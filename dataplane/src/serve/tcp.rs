@@ -177,11 +177,14 @@ fn answer(responder: Arc<Responder>) -> Answer {
                 TcpAction::Failed
             }
             Ok(ServeAction::Forward(waiting, held, slot)) => {
-                let (responder, published) = (Arc::clone(&responder), Arc::clone(&published));
+                // Not the records: a lookup that waits for seconds must not keep those of then.
+                let upstreams = Arc::clone(&published.upstreams);
+                let responder = Arc::clone(&responder);
                 let asked = asked.map(|asked| asked.keep());
                 let late = async move {
+                    let (published, forwarder) = (&responder.state.published, &responder.forwarder);
                     let resolved =
-                        responder.forwarder.resolve(&published, &waiting, held, slot).await;
+                        forwarder.resolve(published, upstreams, &waiting, held, slot).await;
                     let reply = frame::sealed(|buffer| {
                         let octets = resolved.write(&waiting.head, buffer);
                         if is_padded { pad(buffer, octets) } else { octets }

@@ -166,9 +166,11 @@ impl Worker {
         let Datagram { peer, local: from, waited, bytes: _ } = *datagram;
         let (read, place) = (Instant::now(), self.number);
         let (responder, socket) = (Arc::clone(&self.responder), Arc::clone(&self.socket));
-        let published = Arc::clone(published);
+        // Not the records: a lookup that waits for seconds must not keep those of then.
+        let upstreams = Arc::clone(&published.upstreams);
         let late = async move {
-            let resolved = responder.forwarder.resolve(&published, &waiting, held, slot).await;
+            let (published, forwarder) = (&responder.state.published, &responder.forwarder);
+            let resolved = forwarder.resolve(published, upstreams, &waiting, held, slot).await;
             let mut buffer = [0; DATAGRAM_OCTETS];
             let octets = resolved.write(&waiting.head, &mut buffer);
             if socket.send_to(&buffer[..octets], from, peer).is_err() {

@@ -1,6 +1,7 @@
 //! The one writer of the index: a source's changes and configurations in, published states out.
 
 mod renewal;
+mod retired;
 mod warm;
 
 use std::path::PathBuf;
@@ -42,6 +43,7 @@ pub struct Writer {
     /// Takes over when it is complete.
     renewal: Option<renewal::Renewal>,
     state: Arc<State>,
+    retired: retired::Retired,
     upstreams: Arc<Upstreams>,
     resolv_conf: PathBuf,
     status: Arc<Status>,
@@ -109,6 +111,7 @@ impl Writer {
             index,
             renewal: None,
             state: Arc::new(state),
+            retired: retired::Retired::default(),
             upstreams,
             resolv_conf,
             status,
@@ -308,11 +311,15 @@ impl Writer {
         self.warm.changed();
         let records = published.unwrap_or_else(|| self.index.records());
         let upstreams = self.upstreams.clone();
-        self.state.published.store(Arc::new(Published { records, upstreams }));
+        let before = self.state.published.swap(Arc::new(Published { records, upstreams }));
+        drop(reported);
+        self.retired.add(before);
     }
 
-    /// Answers who asks which objects an answer came from.
-    pub fn answer_inspections(&self) {
+    /// Does what time alone brings, some times a second: frees what is published no more, and answers who asks which objects
+    /// an answer came from.
+    pub fn tick(&mut self) {
+        self.retired.free();
         self.state.inspections.answer(|sources| self.index.identify(sources));
     }
 

@@ -2,6 +2,7 @@
 
 mod harness;
 mod udp;
+mod edits;
 mod tcp;
 mod crowd;
 mod tls;

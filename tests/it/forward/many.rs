@@ -29,7 +29,7 @@ async fn fw11_a_client_that_leaves_does_not_end_the_lookup_of_the_next() {
     let client = IpAddr::from([127, 0, 0, 1]);
     let leaving = waiting(0, "www.example.org", RecordType::A);
     let slot = stage.forwarder.slot(&stage.published.upstreams, 0, client).unwrap();
-    let left = stage.forwarder.resolve(&stage.published, &leaving, None, slot);
+    let left = stage.begin(&leaving, None, slot);
     assert!(futures::poll!(Box::pin(left)).is_pending());
     assert_eq!(stage.forwarder.lookups(), 1, "its client is gone");
     assert_eq!(stage.forwarder.in_flight(), 1, "FW52: its place is not");

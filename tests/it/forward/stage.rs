@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use crds::config::{self, Config, Group, GroupOptions, Policy, Server, StubDomain};
-use dataplane::forward::{Cached, Forwarder, Upstreams, View};
+use dataplane::forward::{Cached, Forwarder, Held, Resolved, Slot, Upstreams, View};
 use dataplane::state::{Published, State};
 use dataplane_core::{
     Cnames, Forward, Identity, Index, LookupKey, Name, ReplyForm, ReplyHead, Waiting,
@@ -84,11 +85,23 @@ impl Stage {
         let client = IpAddr::from(Ipv4Addr::LOCALHOST);
         let slot = self.forwarder.slot(&self.published.upstreams, waiting.group, client).unwrap();
         let mut buffer = [0; 4096];
-        let resolved = self.forwarder.resolve(&self.published, &waiting, None, slot).await;
+        let resolved = self.begin(&waiting, None, slot).await;
         let length = resolved.write(&waiting.head, &mut buffer);
         let reply = Message::from_vec(&buffer[..length]).unwrap();
         assert_eq!(reply.metadata.id, 0xbeef);
         reply
+    }
+
+    /// Asks the group, given what the cache held.
+    pub(super) async fn begin(
+        &self,
+        waiting: &Waiting,
+        held: Option<Held>,
+        slot: Slot,
+    ) -> Resolved {
+        let published = ArcSwap::from(Arc::clone(&self.published));
+        let upstreams = Arc::clone(&self.published.upstreams);
+        self.forwarder.resolve(&published, upstreams, waiting, held, slot).await
     }
 
     /// Asks as a serving thread does: the cache, then the group. Octets of the reply, and whether an upstream must be
@@ -108,7 +121,7 @@ impl Stage {
             Cached::Ask(held) => {
                 let client = IpAddr::from(Ipv4Addr::LOCALHOST);
                 let slot = self.forwarder.slot(upstreams, waiting.group, client).unwrap();
-                let resolved = self.forwarder.resolve(&self.published, waiting, held, slot).await;
+                let resolved = self.begin(waiting, held, slot).await;
                 resolved.write(&waiting.head, &mut buffer)
             }
         };

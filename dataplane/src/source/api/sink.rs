@@ -140,7 +140,7 @@ impl Sink {
     /// What time alone brings, see [`Configuration::tick`].
     pub(super) fn tick(&mut self, now: Instant) {
         self.configuration.tick(&mut self.ingest, now);
-        self.ingest.writer.answer_inspections();
+        self.ingest.writer.tick();
     }
 
     /// Reports what is not served, if that changed.

@@ -180,7 +180,7 @@ fn run(mut files: Files, mut events: Events, woken: &Receiver<()>, stop: &Atomic
             Err(RecvTimeoutError::Disconnected) => return,
         }
         files.refresh_resolv_conf();
-        files.writer.answer_inspections();
+        files.writer.tick();
     }
 }
 

@@ -9,6 +9,7 @@ use crate::controller::backoff::Backoff;
 use crate::lost_pods::Standing;
 use crate::observe::caches::Caches;
 use crate::observe::certificates::Certificates;
+use crate::observe::lists::Lists;
 use crate::observe::observed::Offers;
 use crate::observe::sample::Samples;
 use crate::probe::compare::RoundPermits;
@@ -23,6 +24,8 @@ use crate::settings::Settings;
 pub struct Context {
     /// For reads; writes go through [`Context::writes`].
     pub client: Client,
+    /// Reads lists of what others write, in bounded memory.
+    pub lists: Arc<Lists>,
     /// What the operator was started with.
     pub settings: Settings,
     /// The one way to write.

@@ -25,6 +25,7 @@ use crate::desired::Kind;
 use crate::lost_pods::Standing;
 use crate::observe::caches::Caches;
 use crate::observe::certificates::Certificates;
+use crate::observe::lists::Lists;
 use crate::observe::observed::Offers;
 use crate::observe::sample::Samples;
 use crate::observe::{offers, relist};
@@ -42,6 +43,8 @@ use triggers::Triggers;
 
 /// ClusterDNS that are reconciled at a time: more than may ask canaries at once, which takes long.
 const CONCURRENCY: u16 = 8;
+/// ClusterDNS in a page of their list, which is held whole.
+const PAGE: u32 = 20;
 /// Also when nothing has changed: pods are asked what they run, and that comes by no watch.
 const AGAIN: Duration = Duration::from_secs(30);
 /// Between two attempts to learn what the API server offers, at the start.
@@ -61,20 +64,22 @@ pub async fn run(
 ) {
     let controller = Controller::new(
         Api::<ClusterDNS>::all(client.clone()),
-        watcher::Config::default().timeout(180),
+        watcher::Config::default().timeout(180).page_size(PAGE),
     )
     .trigger_backoff(Soon::default());
     let triggers = Arc::new(Triggers::default());
-    let namespaces = &settings.workload_namespaces;
+    let (namespaces, lists) = (&settings.workload_namespaces, Arc::<Lists>::default());
     let caches = Caches::start(
         client.clone(),
         namespaces,
         controller.store(),
         triggers.clone(),
         metrics.clone(),
+        lists.clone(),
     );
     let ctx = Arc::new(Context {
         client,
+        lists,
         settings,
         writes,
         caches,

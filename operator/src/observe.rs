@@ -13,6 +13,7 @@ pub mod certificates;
 pub mod ca_bundles;
 pub mod offers;
 mod other_dns;
+pub mod lists;
 mod follow;
 mod pages;
 pub mod sample;
@@ -58,7 +59,7 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
     let is_given_back = !dns.spec.service.clone().unwrap_or_default().adopt;
     let foreign_pods = match &service {
         Some(service) if is_given_back && !is_owned(service, dns) => {
-            foreign_pods::pods(&ctx.client, service).await?
+            foreign_pods::pods(&ctx.client, &ctx.lists, service).await?
         }
         Some(_) | None => Vec::new(),
     };
@@ -207,8 +208,15 @@ async fn slices(
     let its = format!("{}={service}", triggers::SERVICE_NAME);
     let params = ListParams::default().labels(&its).limit(MAX_SLICES);
     let all = Api::<EndpointSlice>::namespaced(ctx.client.clone(), namespace);
-    let read = within(all.list(&params)).await;
-    Ok(read.with_context(|| format!("cannot list EndpointSlices of {namespace}/{service}"))?.items)
+    let mut found = Vec::new();
+    let take = |mut slice: EndpointSlice| {
+        // Of what others may write only the size of endpoints is bounded, to 1,000 of them.
+        (slice.metadata.managed_fields, slice.metadata.annotations) = (None, None);
+        found.push(slice);
+    };
+    let read = within(ctx.lists.page(&ctx.client, all.resource_url(), &params, take)).await;
+    read.with_context(|| format!("cannot list EndpointSlices of {namespace}/{service}"))?;
+    Ok(found)
 }
 
 fn children(ctx: &Context, dns: &ClusterDNS) -> Vec<Child> {

@@ -1,9 +1,10 @@
-//! What both programs need of a process besides their work: the port of HTTP, which probes and people use, and the flags
-//! of log lines. The operator and the data plane share no other code but `crds`.
+//! What both programs need of a process besides their work: the port of HTTP, which probes and people use, the flags of
+//! log lines, and lists of the API server that are read in bounded memory. The operator and the data plane share no other code but `crds`.
 
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc, clippy::unused_async)]
 #![warn(clippy::semicolon_if_nothing_returned, clippy::redundant_closure_for_method_calls)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 pub mod http;
+pub mod items;
 pub mod log;

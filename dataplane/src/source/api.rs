@@ -11,7 +11,6 @@ mod heartbeat;
 mod watch;
 mod list;
 mod pages;
-mod items;
 mod supervise;
 mod sink;
 mod ingest;

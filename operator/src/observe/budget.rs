@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// Octets of all objects that are kept, as JSON. In memory that is up to four times as much, and the container has 256 MiB.
-pub(super) const MOST: usize = 48 << 20;
+/// Octets of all objects that are kept, as they are counted in [`super::stubs::octets`]. While a kind is listed again the
+/// objects from before are held as well, and the container has 256 MiB.
+pub(super) const MOST: usize = 80 << 20;
 /// What a stub counts for at least.
 const STUB: usize = 512;
 /// Of this, the part that stubs have for themselves; beyond it nothing is kept of an object. Stubs take no room from whole
@@ -230,14 +231,19 @@ impl Share {
                 Verdict::Stub
             }
             None => {
-                self.has_refused = true;
-                self.budget.books().incomplete.insert((self.kind.clone(), key.0.clone()));
-                self.incomplete = Some(key.0);
+                self.pass_over(&key.0);
                 Verdict::Nothing
             }
         };
         self.charge();
         verdict
+    }
+
+    /// Objects of this namespace were passed over: nothing is kept of them.
+    pub(super) fn pass_over(&mut self, namespace: &str) {
+        self.has_refused = true;
+        self.budget.books().incomplete.insert((self.kind.clone(), namespace.to_owned()));
+        self.incomplete = Some(namespace.to_owned());
     }
 
     /// An object is gone.

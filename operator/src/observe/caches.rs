@@ -17,7 +17,6 @@ use kube::api::Api;
 use kube::core::DynamicObject;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{ObjectRef, Store};
-use kube::runtime::watcher;
 use kube::{Client, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -25,7 +24,8 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::budget::{Budget, Share};
 use super::cluster_size::SlimNode;
-use super::follow::{Followed, follow};
+use super::follow::{Followed, Means, follow};
+use super::lists::Lists;
 use super::stubs;
 use crate::controller::triggers::{self, Triggers};
 use crate::desired::Kind;
@@ -33,13 +33,6 @@ use crate::names;
 use crate::runtime::metrics::Metrics;
 use crate::runtime::resources;
 
-/// Cloud load balancers drop idle links at 240 s and say nothing: a watch ends before.
-const WATCH_S: u32 = 180;
-/// Objects in a page of a list, which kube holds whole: 20 of the largest that etcd stores are 30 MiB of JSON and some
-/// 100 MiB read, well below the container's 256 MiB. Anyone who may write in a watched namespace can make such objects.
-const PAGE: u32 = 20;
-/// The same of Nodes, which only kubelets and administrators write: 20 KiB each at most in practice.
-const PAGE_OF_NODES: u32 = 250;
 /// How often changes of nodes are added up; kubelets write their status all the time.
 const NODES_EVERY: Duration = Duration::from_secs(5);
 
@@ -48,8 +41,7 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Everything that is watched.
 pub struct Caches {
-    client: Client,
-    metrics: Arc<Metrics>,
+    means: Means,
     triggers: Arc<Triggers>,
     namespaces: Vec<String>,
     /// Every ClusterDNS; fed by the controller.
@@ -85,11 +77,11 @@ impl Caches {
         resources: Store<ClusterDNS>,
         triggers: Arc<Triggers>,
         metrics: Arc<Metrics>,
+        lists: Arc<Lists>,
     ) -> Caches {
         let (nodes, writer) = (Writer::new(()), JoinSet::new());
         let mut caches = Caches {
-            client: client.clone(),
-            metrics,
+            means: Means { client: client.clone(), lists, metrics, all: resources.clone() },
             triggers,
             namespaces: namespaces.to_vec(),
             resources,
@@ -104,7 +96,7 @@ impl Caches {
         };
         let of_nodes = Followed {
             api: Api::all(client.clone()),
-            config: watch().page_size(PAGE_OF_NODES),
+            label: None,
             slim: keep_labels,
             stub: None,
             is_needed: |_, _| true,
@@ -174,11 +166,11 @@ impl Caches {
         let writer = Writer::new(resources::resource(kind));
         let store = writer.as_reader();
         // Services, ConfigMaps and budgets of others matter too: the one to adopt, authorities, the one that selects ours.
-        let config = match kind {
-            Kind::Service | Kind::ConfigMap | Kind::PodDisruptionBudget => watch(),
-            _ => watch().labels(names::INSTANCE),
+        let label = match kind {
+            Kind::Service | Kind::ConfigMap | Kind::PodDisruptionBudget => None,
+            _ => Some(names::INSTANCE),
         };
-        let api = resources::api(&self.client, kind, namespace);
+        let api = resources::api(&self.means.client, kind, namespace);
         let slim: fn(&mut DynamicObject) = match kind {
             Kind::ConfigMap => keep_what_is_read,
             _ => |_| {},
@@ -190,7 +182,7 @@ impl Caches {
             _ => Some(stubs::stub_with_spec),
         };
         let is_needed = |_: &[Arc<ClusterDNS>], object: &DynamicObject| has_our_label(object);
-        let followed = Followed { api, config, slim, stub, is_needed };
+        let followed = Followed { api, label, slim, stub, is_needed };
         let watch =
             self.keep(writer, followed, move |all, object| triggers::of_child(kind, all, object));
         let key = (kind, namespace.to_owned());
@@ -216,8 +208,7 @@ impl Caches {
         let kind = followed.api.resource_url().rsplit('/').next().unwrap_or_default();
         let store = self.stores.fetch_add(1, Ordering::Relaxed);
         let share = Share::new(self.budget.clone(), store, kind);
-        let following =
-            follow(followed, writer, share, self.metrics.clone(), self.resources.clone(), changed);
+        let following = follow(followed, writer, share, self.means.clone(), changed);
         let mut watches = self.watches.lock().expect("not poisoned");
         // Those that were ended.
         while watches.try_join_next().is_some() {}
@@ -339,14 +330,10 @@ impl Caches {
     }
 }
 
-fn watch() -> watcher::Config {
-    watcher::Config::default().timeout(WATCH_S).page_size(PAGE)
-}
-
 /// Our own, found by a label.
-fn labelled_with<K: Resource>(api: Api<K>, label: &str) -> Followed<K> {
-    let config = watch().labels(label);
-    Followed { api, config, slim: drop_managed_fields, stub: None, is_needed: |_, _| true }
+fn labelled_with<K: Resource>(api: Api<K>, label: &'static str) -> Followed<K> {
+    let label = Some(label);
+    Followed { api, label, slim: drop_managed_fields, stub: None, is_needed: |_, _| true }
 }
 
 fn labelled<K>(store: Option<&Store<K>>, instance: &str) -> Vec<K>

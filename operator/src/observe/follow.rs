@@ -1,32 +1,42 @@
 //! Follows the objects of one kind in one place: lists them, watches them, and begins again when that fails. kube's watcher
-//! never doubts its version and never changes the size of its pages, so another one takes its place.
+//! holds a page as a whole, never doubts its version and never changes the size of its pages, so this one takes its place.
 
 use std::fmt::Debug;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::io;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crds::ClusterDNS;
 use futures::StreamExt;
-use kube::Resource;
-use kube::api::Api;
+use kube::api::{Api, ListParams, WatchEvent, WatchParams};
 use kube::runtime::reflector::Store;
 use kube::runtime::reflector::store::Writer;
-use kube::runtime::watcher::Event;
-use kube::runtime::{WatchStreamExt, watcher};
+use kube::runtime::watcher::{Error, Event};
+use kube::{Client, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::time::timeout;
 
 use super::budget::{Share, Verdict};
+use super::lists::{ANSWER, Lists, silent};
 use super::pages::{Pages, Waits};
 use super::relist::{Next, Persistence};
 use super::stubs::octets;
 use crate::runtime::metrics::Metrics;
 
+/// Cloud load balancers drop idle links at 240 s and say nothing: a watch ends before.
+const WATCH_S: u32 = 180;
+/// A watch that is not over so long after its end is dead.
+const WATCH_MARGIN: Duration = Duration::from_secs(5);
+/// A watch that ends in order sooner than this, without an event, is a failure: the API server would be asked in a loop.
+const SHORTEST_WATCH: Duration = Duration::from_secs(1);
+
 /// What is followed, and how much of it is kept.
 pub(super) struct Followed<K> {
     pub(super) api: Api<K>,
-    pub(super) config: watcher::Config,
+    /// Only objects with this label; none: all.
+    pub(super) label: Option<&'static str>,
     /// Removes what no decision reads.
     pub(super) slim: fn(&mut K),
     /// Leaves what decisions read of an object of others; none: nothing of it is kept.
@@ -35,72 +45,178 @@ pub(super) struct Followed<K> {
     pub(super) is_needed: fn(&[Arc<ClusterDNS>], &K) -> bool,
 }
 
+/// With what everything is followed.
+#[derive(Clone)]
+pub(super) struct Means {
+    pub(super) client: Client,
+    pub(super) lists: Arc<Lists>,
+    pub(super) metrics: Arc<Metrics>,
+    /// Every ClusterDNS.
+    pub(super) all: Store<ClusterDNS>,
+}
+
 /// Feeds the store for ever; `changed` hears of each object after the store has it.
 pub(super) async fn follow<K>(
-    Followed { api, config, slim, stub, is_needed }: Followed<K>,
-    mut writer: Writer<K>,
-    mut share: Share,
-    metrics: Arc<Metrics>,
-    all: Store<ClusterDNS>,
+    followed: Followed<K>,
+    writer: Writer<K>,
+    share: Share,
+    means: Means,
     changed: impl Fn(&K),
 ) where
     K: Resource + Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static,
     K::DynamicType: Clone + Eq + Hash + Send + Sync,
 {
-    let what = api.resource_url().to_owned();
-    let (mut persistence, mut pages) = (Persistence::default(), Pages::new(config.page_size));
+    let (mut persistence, mut pages) = (Persistence::default(), Pages::default());
     let mut waits = Waits::default();
+    let mut keeper = Keeper { followed, writer, share, means, changed };
+    let mut version: Option<String> = None;
     loop {
-        let page_size = pages.limit();
-        let config = watcher::Config { page_size, ..config.clone() };
-        let events = watcher(api.clone(), config).default_backoff().modify(slim);
-        let mut events = std::pin::pin!(events);
-        while let Some(event) = events.next().await {
-            let error = match event {
-                Ok(event) => {
-                    persistence.went_well(&event);
-                    let is_listed = matches!(event, Event::InitDone);
-                    let (event, verdict) =
-                        bounded(event, &mut share, stub, |it| is_needed(&all.state(), it));
-                    metrics.cached(share.held_by_all());
-                    match verdict {
-                        Verdict::Whole => {}
-                        Verdict::Stub | Verdict::Nothing => metrics.not_kept(&share.kind),
-                    }
-                    if let Some(event) = event {
-                        writer.apply_watcher_event(&event);
-                        if let Event::Apply(object)
-                        | Event::Delete(object)
-                        | Event::InitApply(object) = &event
-                        {
-                            changed(object);
-                        }
-                    }
-                    if is_listed {
-                        pages.grow();
-                        waits.listed(Instant::now());
-                    }
+        let error = match version.take() {
+            None => match keeper.list(&mut pages).await {
+                Ok(listed) => {
+                    persistence.went_well();
+                    waits.began(Instant::now());
+                    version = Some(listed);
                     continue;
                 }
                 Err(error) => error,
-            };
-            metrics.watch_failed();
-            tracing::warn!("the watch of {what} broke and begins again: {error}");
-            match persistence.after(&error) {
-                Next::GoOn => {}
-                Next::ListsAgain if pages.limit() == page_size => {}
-                Next::ListsAgain | Next::ListAgain => break,
-                Next::ListInSmallerPages => {
-                    pages.shrink();
-                    break;
+            },
+            Some(mut reached) => {
+                let ended = keeper.watch(&mut reached, &mut persistence, &mut waits).await;
+                version = Some(reached);
+                match ended {
+                    Ok(()) => continue,
+                    Err(error) => error,
                 }
-                Next::ListInLargerPages => {
-                    pages.grow();
-                    break;
-                }
+            }
+        };
+        keeper.means.metrics.watch_failed();
+        let what = keeper.followed.api.resource_url();
+        tracing::warn!("the watch of {what} broke and begins again: {error}");
+        match persistence.after(&error) {
+            Next::GoOn => {}
+            Next::ListAgain => version = None,
+            Next::ListInSmallerPages => {
+                version = None;
+                pages.shrink();
+            }
+            Next::ListInLargerPages => {
+                version = None;
+                pages.grow();
             }
         }
         tokio::time::sleep(waits.next(Instant::now(), chance())).await;
+    }
+}
+
+/// Puts what is read into the store, as far as there is room.
+struct Keeper<K, C>
+where
+    K: Resource + Clone + 'static,
+    K::DynamicType: Clone + Eq + Hash,
+{
+    followed: Followed<K>,
+    writer: Writer<K>,
+    share: Share,
+    means: Means,
+    changed: C,
+}
+
+impl<K, C> Keeper<K, C>
+where
+    K: Resource + Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static,
+    K::DynamicType: Clone + Eq + Hash + Send + Sync,
+    C: Fn(&K),
+{
+    /// Reads one consistent list, page by page. Returns its version.
+    async fn list(&mut self, pages: &mut Pages) -> Result<String, Error> {
+        let Means { client, lists, .. } = self.means.clone();
+        let path = self.followed.api.resource_url().to_owned();
+        self.keep(Event::Init);
+        let label_selector = self.followed.label.map(str::to_owned);
+        let mut params = ListParams { label_selector, ..ListParams::default() };
+        loop {
+            params.limit = Some(pages.limit());
+            let keep = |object| self.keep(Event::InitApply(object));
+            let page = lists.page(&client, &path, &params, keep).await;
+            let page = page.map_err(Error::InitialListFailed)?;
+            pages.took(page.objects, page.octets);
+            if page.too_long > 0 {
+                self.share.pass_over(self.followed.api.namespace().unwrap_or_default());
+            }
+            if page.token.is_some() {
+                params.continue_token = page.token;
+                continue;
+            }
+            if page.version.is_empty() {
+                return Err(Error::NoResourceVersion);
+            }
+            self.keep(Event::InitDone);
+            return Ok(page.version);
+        }
+    }
+
+    /// Watches from this version until the watch ends in order, and leaves in it the version that was reached.
+    async fn watch(
+        &mut self,
+        version: &mut String,
+        persistence: &mut Persistence,
+        waits: &mut Waits,
+    ) -> Result<(), Error> {
+        let mut params = WatchParams::default().timeout(WATCH_S);
+        params.label_selector = self.followed.label.map(str::to_owned);
+        let began = Instant::now();
+        let api = self.followed.api.clone();
+        let events = timeout(ANSWER, api.watch(&params, version)).await;
+        let events = events.unwrap_or_else(|_| Err(silent(ANSWER)));
+        let mut events = std::pin::pin!(events.map_err(Error::WatchStartFailed)?);
+        waits.began(Instant::now());
+        let (patience, mut is_empty) = (Duration::from_secs(WATCH_S.into()) + WATCH_MARGIN, true);
+        while let Ok(Some(event)) = timeout(patience, events.next()).await {
+            is_empty = false;
+            let event = match event.map_err(Error::WatchFailed)? {
+                WatchEvent::Added(object) | WatchEvent::Modified(object) => Event::Apply(object),
+                WatchEvent::Deleted(object) => Event::Delete(object),
+                WatchEvent::Bookmark(bookmark) => {
+                    *version = bookmark.metadata.resource_version;
+                    continue;
+                }
+                WatchEvent::Error(status) => return Err(Error::WatchError(status.boxed())),
+            };
+            if let Event::Apply(object) | Event::Delete(object) = &event {
+                *version = object.resource_version().ok_or(Error::NoResourceVersion)?;
+            }
+            self.keep(event);
+            persistence.went_well();
+        }
+        match is_empty && began.elapsed() < SHORTEST_WATCH {
+            true => {
+                let ended = io::Error::new(io::ErrorKind::UnexpectedEof, "it ended at once");
+                Err(Error::WatchFailed(kube::Error::ReadEvents(ended)))
+            }
+            false => Ok(()),
+        }
+    }
+
+    fn keep(&mut self, mut event: Event<K>) {
+        let Followed { slim, stub, is_needed, .. } = self.followed;
+        if let Event::Apply(object) | Event::Delete(object) | Event::InitApply(object) = &mut event
+        {
+            slim(object);
+        }
+        let all = &self.means.all;
+        let is_needed = |it: &K| is_needed(&all.state(), it);
+        let (event, verdict) = bounded(event, &mut self.share, stub, is_needed);
+        self.means.metrics.cached(self.share.held_by_all());
+        match verdict {
+            Verdict::Whole => {}
+            Verdict::Stub | Verdict::Nothing => self.means.metrics.not_kept(&self.share.kind),
+        }
+        let Some(event) = event else { return };
+        self.writer.apply_watcher_event(&event);
+        if let Event::Apply(object) | Event::Delete(object) | Event::InitApply(object) = &event {
+            (self.changed)(object);
+        }
     }
 }
 

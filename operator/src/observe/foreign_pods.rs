@@ -3,10 +3,12 @@
 //! then as they are now: what a watch cache remembers may be gone.
 
 use anyhow::Context;
-use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::core::v1::{Pod, PodCondition, PodStatus, Service};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
 
+use super::lists::Lists;
 use crate::names;
 use crate::runtime::read::within;
 
@@ -17,14 +19,19 @@ const PAGE: u32 = 500;
 ///
 /// # Errors
 /// When the API server does not answer.
-pub async fn pods(client: &Client, service: &Service) -> anyhow::Result<Vec<Pod>> {
+pub async fn pods(client: &Client, lists: &Lists, service: &Service) -> anyhow::Result<Vec<Pod>> {
     let Some(selector) = without_ours(service) else { return Ok(Vec::new()) };
     let pods = Api::<Pod>::namespaced(client.clone(), &service.namespace().unwrap_or_default());
     let params = ListParams::default().labels(&selector).limit(PAGE);
-    let listed = within(pods.list(&params)).await;
-    let listed = listed.context("cannot list the pods that the Service selects")?;
-    let is_foreign = |pod: &Pod| !pod.labels().contains_key(names::INSTANCE);
-    Ok(listed.items.into_iter().filter(is_foreign).collect())
+    let mut found = Vec::new();
+    let take = |pod: Pod| {
+        if !pod.labels().contains_key(names::INSTANCE) {
+            found.push(slim(pod));
+        }
+    };
+    let listed = within(lists.page(client, pods.resource_url(), &params, take)).await;
+    listed.context("cannot list the pods that the Service selects")?;
+    Ok(found)
 }
 
 /// Its selector as text; none where it selects only by our key, or nothing.
@@ -33,4 +40,26 @@ fn without_ours(service: &Service) -> Option<String> {
     let others = selector.iter().filter(|(key, _)| *key != names::INSTANCE);
     let text: Vec<String> = others.map(|(key, value)| format!("{key}={value}")).collect();
     (!text.is_empty()).then(|| text.join(","))
+}
+
+/// What is read of it: its name, and whether it is ready or on its way out. Anyone may make pods with these labels, of 1.5
+/// MiB each.
+fn slim(pod: Pod) -> Pod {
+    let metadata = ObjectMeta {
+        name: pod.metadata.name,
+        namespace: pod.metadata.namespace,
+        uid: pod.metadata.uid,
+        deletion_timestamp: pod.metadata.deletion_timestamp,
+        ..ObjectMeta::default()
+    };
+    let conditions = pod.status.and_then(|status| status.conditions).unwrap_or_default();
+    let ready = conditions.into_iter().filter(|condition| condition.type_ == "Ready");
+    let ready = ready.map(|it| PodCondition {
+        type_: it.type_,
+        status: it.status,
+        last_transition_time: it.last_transition_time,
+        ..PodCondition::default()
+    });
+    let status = PodStatus { conditions: Some(ready.collect()), ..PodStatus::default() };
+    Pod { metadata, status: Some(status), spec: None }
 }

@@ -1,39 +1,56 @@
 //! How the operator lists: how many objects a page has, and how long it waits before a watch that failed begins again. Pages
-//! shrink when a list fails, and grow again when one succeeds or takes too long for the API server (K23). Pure.
+//! shrink when objects are large or a list fails, and grow while objects are small (K23). Pure.
 
 use std::time::{Duration, Instant};
 
 /// After the first failure; doubled with each further one.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-/// At most this long. A watch that lasted so long begins with the first wait again.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// At most this long.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// A watch that lasted so long begins with the first wait again.
+const HEALTHY_AFTER: Duration = Duration::from_secs(60);
 
-/// The size of the next list's pages.
+/// Octets that a page has at most, for the sake of the API server, which makes a page as a whole, and of the time it takes.
+const PAGE_OCTETS: usize = 8 << 20;
+/// Objects in the first page, while nothing is known of their size.
+const FIRST_PAGE: u32 = 20;
+/// Objects in a page.
+const MOST: u32 = 500;
+
+/// The size of the next page.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pages {
-    most: Option<u32>,
-    next: Option<u32>,
+    next: u32,
+}
+
+impl Default for Pages {
+    fn default() -> Pages {
+        Pages { next: FIRST_PAGE }
+    }
 }
 
 impl Pages {
-    /// Pages of at most so many objects; none: one page has all.
-    pub(super) fn new(most: Option<u32>) -> Pages {
-        Pages { most, next: most }
+    /// Objects to ask for.
+    pub(super) fn limit(&self) -> u32 {
+        self.next
     }
 
-    /// Objects to ask for.
-    pub(super) fn limit(&self) -> Option<u32> {
-        self.next
+    /// A page had so many objects, in so many octets: the next one has at most twice as many, and no more than fit if they
+    /// are as large.
+    pub(super) fn took(&mut self, objects: u32, octets: usize) {
+        let each = octets / objects.max(1) as usize;
+        let fit = u32::try_from(PAGE_OCTETS / each.max(1)).unwrap_or(u32::MAX);
+        self.next = fit.clamp(1, self.next.saturating_mul(2).min(MOST));
     }
 
     /// A page was too large, or took too long.
     pub(super) fn shrink(&mut self) {
-        self.next = self.next.map(|objects| (objects / 2).max(1));
+        self.next = (self.next / 2).max(1);
     }
 
-    /// A list is complete, or took longer than the API server keeps its version: the next one has fewer pages.
+    /// The list took longer than the API server keeps its version: the next one has fewer pages.
     pub(super) fn grow(&mut self) {
-        self.next = self.next.map(|objects| objects.saturating_mul(2)).min(self.most);
+        self.next = self.next.saturating_mul(2).min(MOST);
     }
 }
 
@@ -41,19 +58,19 @@ impl Pages {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Waits {
     failures: u32,
-    listed: Option<Instant>,
+    began: Option<Instant>,
 }
 
 impl Waits {
-    /// A list is complete, and is watched from now on.
-    pub(super) fn listed(&mut self, now: Instant) {
-        self.listed = Some(now);
+    /// A list is complete, or a watch was accepted.
+    pub(super) fn began(&mut self, now: Instant) {
+        self.began = Some(now);
     }
 
     /// It failed. `chance` is between 0 and 1: those that failed together do not come back together.
     pub(super) fn next(&mut self, now: Instant, chance: f64) -> Duration {
-        let lasted = self.listed.take().map(|since| now.saturating_duration_since(since));
-        if lasted.is_some_and(|lasted| lasted >= LONGEST_WAIT) {
+        let lasted = self.began.take().map(|since| now.saturating_duration_since(since));
+        if lasted.is_some_and(|lasted| lasted >= HEALTHY_AFTER) {
             self.failures = 0;
         }
         let wait = FIRST_WAIT.saturating_mul(1 << self.failures.min(16)).min(LONGEST_WAIT);
@@ -67,36 +84,44 @@ mod tests {
     use super::*;
 
     #[test]
-    fn k23_pages_that_shrank_grow_again() {
-        let mut pages = Pages::new(Some(20));
+    fn k23_pages_shrink_by_the_octets_that_were_seen_and_grow_again() {
+        let mut pages = Pages::default();
+        let mut sizes = |octets_each: usize, count: usize| -> Vec<u32> {
+            let step = |_| {
+                let limit = pages.limit();
+                pages.took(limit, limit as usize * octets_each);
+                limit
+            };
+            (0..count).map(step).collect()
+        };
+        assert_eq!(sizes(1_500, 7), [20, 40, 80, 160, 320, 500, 500]);
+        assert_eq!(sizes(1_400_000, 3), [500, 5, 5]);
+        assert_eq!(sizes(20 << 20, 2), [5, 1]);
+        assert_eq!(sizes(1_500, 4), [1, 2, 4, 8]);
+    }
+
+    #[test]
+    fn k23_a_page_that_fails_is_not_asked_for_again_in_the_same_size() {
+        let mut pages = Pages::default();
         let mut sizes = vec![pages.limit()];
         for _ in 0..6 {
             pages.shrink();
             sizes.push(pages.limit());
         }
-        assert_eq!(sizes, [20, 10, 5, 2, 1, 1, 1].map(Some));
-        let grown: Vec<_> = (0..6)
-            .map(|_| {
-                pages.grow();
-                pages.limit()
-            })
-            .collect();
-        assert_eq!(grown, [2, 4, 8, 16, 20, 20].map(Some));
-        let mut whole = Pages::new(None);
-        whole.shrink();
-        whole.grow();
-        assert_eq!(whole.limit(), None);
+        assert_eq!(sizes, [20, 10, 5, 2, 1, 1, 1]);
+        pages.grow();
+        assert_eq!(pages.limit(), 2);
     }
 
     #[test]
     fn k22_a_watch_that_fails_again_and_again_waits_longer_each_time() {
         let (mut waits, begin) = (Waits::default(), Instant::now());
         let seconds: Vec<u64> = (0..8).map(|_| waits.next(begin, 0.5).as_secs()).collect();
-        assert_eq!(seconds, [1, 2, 4, 8, 16, 32, 60, 60]);
+        assert_eq!(seconds, [1, 2, 4, 8, 16, 30, 30, 30]);
         // A complete list is no success when the watch of it fails at once.
-        waits.listed(begin);
-        assert_eq!(waits.next(begin + Duration::from_secs(1), 0.5).as_secs(), 60);
-        waits.listed(begin);
+        waits.began(begin);
+        assert_eq!(waits.next(begin + Duration::from_secs(1), 0.5).as_secs(), 30);
+        waits.began(begin);
         assert_eq!(waits.next(begin + Duration::from_secs(60), 0.5).as_secs(), 1);
         let (early, late) = (waits.next(begin, 0.0), waits.next(begin, 1.0));
         assert_eq!((early.as_millis(), late.as_millis()), (1_500, 5_000));

@@ -1,9 +1,8 @@
-//! When a watch that failed must list again instead of asking for the same once more (K5, K22, K23). kube's watcher
-//! keeps a version that the API server refuses with HTTP 410 or 504, as after etcd was restored from a backup, and asks
-//! for it for ever; and it asks for a page that is too large in the same size for ever. Pure.
+//! When a watch that failed must list again instead of asking for the same once more (K5, K22, K23): an API server whose
+//! etcd was restored from a backup refuses a version for ever, and one that a page is too large for refuses that page. Pure.
 
 use kube::core::Status;
-use kube::runtime::watcher::{Error, Event};
+use kube::runtime::watcher::Error;
 
 /// Watches refused in a row at one version: then the version itself is in doubt.
 const MAX_STARTS: u32 = 5;
@@ -11,10 +10,9 @@ const MAX_STARTS: u32 = 5;
 /// What to do after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// kube's watcher continues the watch at its version, after its own wait.
+    /// Watch on at the version that was reached.
     GoOn,
-    /// kube's watcher lists again by itself, after its own wait and in pages of the size that it began with.
-    ListsAgain,
+    /// List again.
     ListAgain,
     /// List again, in pages of half the size.
     ListInSmallerPages,
@@ -29,15 +27,9 @@ pub(super) struct Persistence {
 }
 
 impl Persistence {
-    /// The watch gave an event: failures before it do not count.
-    pub(super) fn went_well<K>(&mut self, event: &Event<K>) {
-        match event {
-            Event::Apply(_) | Event::Delete(_) | Event::InitApply(_) | Event::InitDone => {
-                self.refused_starts = 0;
-            }
-            // A list is only asked for.
-            Event::Init => {}
-        }
+    /// The watch gave an event, or a list is complete: failures before it do not count.
+    pub(super) fn went_well(&mut self) {
+        self.refused_starts = 0;
     }
 
     /// What to do after this error of a watch.
@@ -47,7 +39,7 @@ impl Persistence {
                 413 | 500..=599 => Next::ListInSmallerPages,
                 // The list took longer than etcd keeps its version, 5 minutes: fewer requests.
                 410 => Next::ListInLargerPages,
-                _ => Next::ListsAgain,
+                _ => Next::ListAgain,
             },
             // It broke off, or was no list.
             Error::InitialListFailed(
@@ -56,10 +48,10 @@ impl Persistence {
                 | kube::Error::ReadEvents(_),
             ) => Next::ListInSmallerPages,
             Error::WatchStartFailed(kube::Error::Api(status)) => self.after_refusal(status),
-            Error::InitialListFailed(_) | Error::NoResourceVersion => Next::ListsAgain,
+            Error::InitialListFailed(_) | Error::NoResourceVersion => Next::ListAgain,
             // Not about the version: no connection.
             Error::WatchStartFailed(_) | Error::WatchFailed(_) => Next::GoOn,
-            Error::WatchError(status) if status.code == 410 => Next::ListsAgain,
+            Error::WatchError(status) if status.code == 410 => Next::ListAgain,
             Error::WatchError(status) => self.after_refusal(status),
         }
     }
@@ -83,7 +75,7 @@ impl Persistence {
     }
 }
 
-/// Whether kube's watcher keeps a version that the API server refuses.
+/// Whether kube's watcher, which follows ClusterDNS, keeps a version that the API server refuses.
 pub fn is_version_lost(error: &Error) -> bool {
     matches!(error, Error::WatchStartFailed(kube::Error::Api(status)) if refuses_version(status))
 }
@@ -138,7 +130,7 @@ mod tests {
             );
         }
         for code in [401, 403, 429] {
-            assert_eq!(Persistence::default().after(&list(code)), Next::ListsAgain, "{code}");
+            assert_eq!(Persistence::default().after(&list(code)), Next::ListAgain, "{code}");
         }
         assert_eq!(Persistence::default().after(&list(410)), Next::ListInLargerPages);
     }
@@ -148,6 +140,6 @@ mod tests {
         let broke = || Error::WatchFailed(kube::Error::LinesCodecMaxLineLengthExceeded);
         assert_eq!(Persistence::default().after(&broke()), Next::GoOn);
         let gone = Error::WatchError(status(410));
-        assert_eq!(Persistence::default().after(&gone), Next::ListsAgain, "its version is too old");
+        assert_eq!(Persistence::default().after(&gone), Next::ListAgain, "its version is too old");
     }
 }

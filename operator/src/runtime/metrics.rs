@@ -103,7 +103,7 @@ impl Default for Metrics {
         );
         registry.register(
             "cache_bytes",
-            "Octets of the objects that are kept, as JSON: whole ones, and stubs of those that do not fit",
+            "Octets in memory, estimated, of the objects that are kept: whole ones, and stubs of those that do not fit",
             metrics.cache_bytes.clone(),
         );
         registry.register(

@@ -1,10 +1,10 @@
 //! One consistent list, page by page, each object applied when it has arrived (E20, E21, K23).
 
 use http_body_util::BodyExt;
+use process::items::{Items, Part};
 use tokio::time::timeout;
 
 use super::decode::{self, PageMetadata};
-use super::items::{Items, Part};
 use super::supervise::Failure;
 use super::watch::{ANSWER_TIMEOUT, Stream, chain, silent};
 
@@ -130,7 +130,7 @@ impl Stream {
                     }
                     Part::TooLong => {}
                 }
-                Ok(())
+                Ok::<(), Failure>(())
             })?;
         }
         items.finish()?;

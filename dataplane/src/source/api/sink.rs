@@ -3,12 +3,12 @@
 use std::time::Instant;
 
 use dataplane_core::Resource;
+use process::items::MAX_OBJECT;
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 
 use super::configuration::Configuration;
 use super::ingest::Ingest;
-use super::items::MAX_OBJECT;
 use super::watched::{KINDS, Watched};
 use crate::status::feed::Feed;
 

@@ -3,6 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use process::items::NoList;
+
 /// The first wait is anywhere below this, the next ones below its doubles ...
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 /// ... up to this.
@@ -38,6 +40,12 @@ pub(super) enum Failure {
     End,
     /// It is time to list again, or somebody asked for it.
     Relist,
+}
+
+impl From<NoList> for Failure {
+    fn from(error: NoList) -> Failure {
+        Failure::Garbage(error.to_string())
+    }
 }
 
 /// What the stream was doing when it failed.

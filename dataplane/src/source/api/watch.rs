@@ -11,13 +11,13 @@ use http_body_util::BodyExt;
 use hyper::header::RETRY_AFTER;
 use hyper::{Request, Response, StatusCode};
 use kube::client::Body;
+use process::items::MAX_OBJECT;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::client::ApiClient;
 use super::decode::{self, Line, Status};
 use super::heartbeat;
-use super::items::MAX_OBJECT;
 use super::pace::chance;
 use super::pages::Pages;
 use super::sink::Sink;

@@ -30,7 +30,7 @@ fn admit(share: &mut Share, name: &str, octets: usize) -> Verdict {
 
 #[test]
 fn k23_what_others_write_is_kept_up_to_a_bound_and_the_rest_is_named() {
-    let budget = Arc::new(Budget::default());
+    let budget = Arc::new(Budget::of(48 * MIB));
     let (mut one, mut other) = (share(&budget, 1), share(&budget, 2));
     assert_eq!(admit(&mut other, "ours", MIB), Verdict::Whole);
     let verdicts: Vec<Verdict> = (0..60).map(|n| admit(&mut one, &format!("m{n}"), MIB)).collect();
@@ -50,7 +50,7 @@ fn k23_what_others_write_is_kept_up_to_a_bound_and_the_rest_is_named() {
 
 #[test]
 fn k23_a_full_cache_keeps_what_it_holds_whole_also_while_it_lists_again() {
-    let budget = Arc::new(Budget::default());
+    let budget = Arc::new(Budget::of(48 * MIB));
     let (mut ours, mut full) = (share(&budget, 1), share(&budget, 2));
     assert_eq!(admit(&mut ours, "deployment", 4_000), Verdict::Whole);
     // Some 10,000 objects that fit no more, and their stubs.

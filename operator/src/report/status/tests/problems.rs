@@ -169,3 +169,17 @@ fn o20_the_status_says_where_pods_of_dead_nodes_are_left_to_kubernetes() {
         assert!(degraded.message.contains(says), "{}", degraded.message);
     }
 }
+
+#[test]
+fn o16_who_gives_a_service_back_waits_for_up_to_date_which_a_refusal_keeps_false() {
+    let mut story = Story::settled("{}");
+    let before = story.reconcile(10);
+    assert_eq!(condition(&before, "UpToDate").unwrap().status, "True");
+    story.edit("{service: {adopt: false}}");
+    let refusal = Refusal::new("NoOtherServer", "spec.service.adopt", "no other pod".to_owned());
+    let status = refused(&story.dns, &refusal, &story.observed, at(20));
+    let up_to_date = condition(&status, "UpToDate").unwrap();
+    assert_eq!(up_to_date.status, "False");
+    assert_eq!(up_to_date.observed_generation, story.dns.metadata.generation);
+    assert_eq!(condition(&status, "Ready").unwrap().status, "True", "it says nothing of the edit");
+}

@@ -1,10 +1,8 @@
-//! The body of a list, cut into its objects while it arrives: of a page, however large, no more
-//! than one object is held (K23).
-
-use super::supervise::Failure;
+//! The body of a list of the API server, cut into its objects while it arrives: of a page, however large, no more than one
+//! object is held (K23).
 
 /// An object in etcd has 1.5 MiB at most; JSON may write one octet of it as six (`\u0001`).
-pub(super) const MAX_OBJECT: usize = 8 << 20;
+pub const MAX_OBJECT: usize = 8 << 20;
 /// Kept for the next object; what a larger one took is given back.
 const KEPT: usize = 64 << 10;
 /// `items` and `metadata` are the longest keys that are read.
@@ -12,7 +10,7 @@ const MAX_KEY: usize = 8;
 
 /// A part of a list.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Part<'a> {
+pub enum Part<'a> {
     /// `metadata` of the list.
     Metadata(&'a [u8]),
     /// One of `items`.
@@ -21,10 +19,15 @@ pub(super) enum Part<'a> {
     TooLong,
 }
 
+/// Octets that are no list.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NoList(pub &'static str);
+
 /// Octets to parts. It finds where objects begin and end; what is in them is read by others, who
 /// say so when it is no JSON.
 #[derive(Debug, Default)]
-pub(super) struct Items {
+pub struct Items {
     /// Brackets that are open, outside of strings.
     depth: u32,
     in_string: bool,
@@ -54,11 +57,11 @@ impl Items {
     ///
     /// # Errors
     /// Brackets that do not fit, or the first error of `to`.
-    pub(super) fn add(
+    pub fn add<E: From<NoList>>(
         &mut self,
         chunk: &[u8],
-        mut to: impl FnMut(Part<'_>) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
+        mut to: impl FnMut(Part<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
         // Where in the chunk the part begins, if one is being taken.
         let mut from = 0;
         let mut at = 0;
@@ -105,10 +108,10 @@ impl Items {
     ///
     /// # Errors
     /// In the middle, or it is no list.
-    pub(super) fn finish(&self) -> Result<(), Failure> {
+    pub fn finish(&self) -> Result<(), NoList> {
         match self.is_ended && self.has_items {
             true => Ok(()),
-            false => Err(Failure::Garbage("a list that is not whole".into())),
+            false => Err(NoList("a list that is not whole")),
         }
     }
 
@@ -161,10 +164,9 @@ impl Items {
     }
 
     /// A bracket closes. Returns the part that ends with it.
-    fn close(&mut self) -> Result<Option<Taken>, Failure> {
+    fn close(&mut self) -> Result<Option<Taken>, NoList> {
         let depth = self.depth.checked_sub(1);
-        self.depth =
-            depth.ok_or_else(|| Failure::Garbage("more brackets close than open".into()))?;
+        self.depth = depth.ok_or(NoList("more brackets close than open"))?;
         self.is_ended |= self.depth == 0;
         Ok(self.taken.filter(|taken| taken.depth == self.depth))
     }
@@ -178,17 +180,17 @@ impl Items {
         }
     }
 
-    fn give(
+    fn give<E: From<NoList>>(
         &mut self,
         taken: Taken,
-        to: &mut impl FnMut(Part<'_>) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
+        to: &mut impl FnMut(Part<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
         let is_too_long = self.taken.take().is_some_and(|taken| taken.is_too_long);
         let given = match (is_too_long, taken.is_object) {
             (false, true) => to(Part::Object(&self.buffer)),
             (false, false) => to(Part::Metadata(&self.buffer)),
             (true, true) => to(Part::TooLong),
-            (true, false) => Err(Failure::Garbage("the metadata of a list is too long".into())),
+            (true, false) => Err(NoList("the metadata of a list is too long").into()),
         };
         self.buffer.clear();
         self.buffer.shrink_to(KEPT);
@@ -201,7 +203,7 @@ mod tests {
     use super::*;
 
     /// The parts of a body that comes in chunks of this size.
-    fn parts(body: &str, size: usize) -> Result<Vec<String>, Failure> {
+    fn parts(body: &str, size: usize) -> Result<Vec<String>, NoList> {
         let (mut items, mut parts) = (Items::default(), Vec::new());
         for chunk in body.as_bytes().chunks(size) {
             items.add(chunk, |part| {
@@ -210,7 +212,7 @@ mod tests {
                     Part::Object(text) => String::from_utf8_lossy(text).into_owned(),
                     Part::TooLong => "too long".into(),
                 });
-                Ok(())
+                Ok::<(), NoList>(())
             })?;
         }
         items.finish().map(|()| parts)
@@ -241,7 +243,7 @@ mod tests {
     fn what_is_no_whole_list_is_refused() {
         let texts = ["", "{}", "{\"metadata\":{}}", "{\"items\":[", "[]", "}", "<html></html>"];
         for text in texts {
-            assert!(matches!(parts(text, 3), Err(Failure::Garbage(_))), "{text}");
+            assert!(parts(text, 3).is_err(), "{text}");
         }
     }
 
@@ -253,7 +255,7 @@ mod tests {
             for chunk in octets.chunks(16 << 10) {
                 let counted = items.add(chunk, |part| {
                     count += usize::from(matches!(part, Part::Object(_)));
-                    Ok(())
+                    Ok::<(), NoList>(())
                 });
                 counted.unwrap();
                 most = most.max(items.held());

@@ -1,0 +1,222 @@
+//! Pages of lists, read object by object: of a page, however large, one object is held, and the whole process reads one page
+//! at a time. Anyone who may write in a watched namespace can fill it with objects of 1.5 MiB, and at its start the operator
+//! lists every kind at once (K23).
+
+use std::io;
+use std::time::Duration;
+
+use futures::{AsyncBufRead, AsyncBufReadExt};
+use kube::api::{ListParams, Request};
+use kube::{Client, Error};
+use process::items::{Items, MAX_OBJECT, NoList, Part};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+/// Pages that are read at a time. An API server that is slow to answer keeps no other list waiting: only the body counts.
+const AT_A_TIME: usize = 1;
+/// The answer begins within this time; an API server ends its own requests after 60 s.
+pub(super) const ANSWER: Duration = Duration::from_secs(70);
+/// A body continues within this time.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// Reads lists.
+#[derive(Debug)]
+pub struct Lists {
+    turns: Semaphore,
+}
+
+impl Default for Lists {
+    fn default() -> Lists {
+        Lists { turns: Semaphore::new(AT_A_TIME) }
+    }
+}
+
+/// What a page had besides its objects.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// The version that a watch can begin at.
+    pub version: String,
+    /// Asks for the next page; none: this was the last one.
+    pub token: Option<String>,
+    /// Objects in it.
+    pub objects: u32,
+    /// Octets of it.
+    pub octets: usize,
+    /// Objects that are longer than any that an API server stores: they were passed over.
+    pub too_long: u32,
+}
+
+/// `metadata` of a list.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Metadata {
+    resource_version: String,
+    #[serde(rename = "continue")]
+    token: Option<String>,
+}
+
+impl Lists {
+    /// Reads a page of the objects below this path, and gives each of them to `to` as soon as it has arrived.
+    ///
+    /// # Errors
+    /// The API server does not answer, refuses, or breaks off; objects before that were given.
+    pub async fn page<K: DeserializeOwned>(
+        &self,
+        client: &Client,
+        path: &str,
+        params: &ListParams,
+        mut to: impl FnMut(K),
+    ) -> kube::Result<Page> {
+        let request = Request::new(path).list(params).map_err(Error::BuildRequest)?;
+        let body = timeout(ANSWER, client.request_stream(request)).await;
+        let body = body.map_err(|_| silent(ANSWER))??;
+        let mut body = std::pin::pin!(body);
+        let _turn = self.turns.acquire().await.expect("it is never closed");
+        let (mut items, mut page) = (Items::default(), Page::default());
+        loop {
+            let chunk = timeout(SILENCE, body.fill_buf()).await.map_err(|_| silent(SILENCE))?;
+            let chunk = chunk.map_err(Error::ReadEvents)?;
+            let length = chunk.len();
+            if length == 0 {
+                break;
+            }
+            page.octets += length;
+            items.add(chunk, |part| take(part, &mut page, &mut to)).map_err(|Unread(it)| it)?;
+            AsyncBufRead::consume(body.as_mut(), length);
+        }
+        items.finish().map_err(|error| Unread::from(error).0)?;
+        Ok(page)
+    }
+}
+
+fn take<K: DeserializeOwned>(
+    part: Part<'_>,
+    page: &mut Page,
+    to: &mut impl FnMut(K),
+) -> Result<(), Unread> {
+    let unread = |error| Unread(Error::SerdeError(error));
+    match part {
+        Part::Metadata(text) => {
+            let metadata: Metadata = serde_json::from_slice(text).map_err(unread)?;
+            page.version = metadata.resource_version;
+            page.token = metadata.token.filter(|token| !token.is_empty());
+        }
+        Part::Object(text) => {
+            page.objects += 1;
+            to(serde_json::from_slice(text).map_err(unread)?);
+        }
+        Part::TooLong => {
+            page.objects += 1;
+            page.too_long += 1;
+            tracing::warn!(
+                "an object of a list has more than {MAX_OBJECT} octets and is passed over: delete it"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Why a page was not read.
+struct Unread(Error);
+
+impl From<NoList> for Unread {
+    fn from(error: NoList) -> Unread {
+        Unread(Error::ReadEvents(io::Error::new(io::ErrorKind::InvalidData, error)))
+    }
+}
+
+/// The API server said nothing for so long.
+pub(super) fn silent(time: Duration) -> Error {
+    let why = format!("nothing came within {} s", time.as_secs());
+    Error::ReadEvents(io::Error::new(io::ErrorKind::TimedOut, why))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures::future::join_all;
+    use http_body_util::StreamBody;
+    use hyper::body::{Bytes, Frame};
+    use kube::client::Body;
+    use kube::core::DynamicObject;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Of the largest objects that etcd stores, so many in each page.
+    const OBJECTS: usize = 6;
+    const CHUNK: usize = 64 << 10;
+
+    /// How many bodies have begun and are not read to their end, now and at most.
+    #[derive(Default)]
+    struct Bodies {
+        now: AtomicUsize,
+        most: AtomicUsize,
+    }
+
+    /// A page of objects of 1.4 MB each, which is sent piece by piece.
+    fn body(
+        bodies: Arc<Bodies>,
+    ) -> impl hyper::body::Body<Data = Bytes, Error = Infallible> + Send {
+        let filling = "x".repeat(1_400_000);
+        let object =
+            |n: usize| json!({"metadata": {"name": n.to_string(), "annotations": {"a": filling}}});
+        let items: Vec<_> = (0..OBJECTS).map(object).collect();
+        let text = json!({"metadata": {"resourceVersion": "7"}, "items": items}).to_string();
+        let text = Bytes::from(text);
+        let chunks = text.len().div_ceil(CHUNK);
+        let pieces = (0..chunks).map(move |n| {
+            if n == 1 {
+                let now = bodies.now.fetch_add(1, Ordering::SeqCst) + 1;
+                bodies.most.fetch_max(now, Ordering::SeqCst);
+            }
+            if n + 1 == chunks {
+                bodies.now.fetch_sub(1, Ordering::SeqCst);
+            }
+            let end = text.len().min((n + 1) * CHUNK);
+            Ok::<_, Infallible>(Frame::data(text.slice(n * CHUNK..end)))
+        });
+        // Between two pieces others may run.
+        let pieces = futures::StreamExt::then(futures::stream::iter(pieces), |piece| async {
+            tokio::task::yield_now().await;
+            piece
+        });
+        StreamBody::new(pieces)
+    }
+
+    #[tokio::test]
+    async fn k23_however_many_lists_begin_at_once_one_page_is_read_at_a_time_object_by_object() {
+        let bodies = Arc::new(Bodies::default());
+        let served = bodies.clone();
+        let server = tower::service_fn(move |_: hyper::Request<Body>| {
+            let body = body(served.clone());
+            async move { Ok::<_, Infallible>(hyper::Response::new(body)) }
+        });
+        let client = Client::new(server, "default");
+        let (lists, held, most) = (Lists::default(), AtomicUsize::new(0), AtomicUsize::new(0));
+        let list = async || {
+            let mut objects = 0;
+            let take = |object: DynamicObject| {
+                most.fetch_max(held.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                objects += 1;
+                drop(object);
+                held.fetch_sub(1, Ordering::SeqCst);
+            };
+            let params = ListParams::default().limit(500);
+            let page = lists.page(&client, "/api/v1/services", &params, take).await.unwrap();
+            assert_eq!(
+                (page.version.as_str(), page.objects as usize, objects),
+                ("7", OBJECTS, OBJECTS)
+            );
+            assert!(page.octets > OBJECTS * 1_400_000);
+        };
+        join_all((0..4).map(|_| list())).await;
+        assert_eq!(bodies.most.load(Ordering::SeqCst), 1, "pages at a time");
+        assert_eq!(most.load(Ordering::SeqCst), 1, "objects at a time");
+    }
+}

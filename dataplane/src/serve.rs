@@ -36,6 +36,11 @@ pub use counters::{CloseReason, ServeCounters};
 pub use encrypted::{Encrypted, EncryptedCounters};
 pub use traffic::{ServedOver, Totals, Traffic, TrafficTables};
 
+/// Handshakes of one client: as many at once as it may have connections, then 64 each second. A signature costs up to a
+/// millisecond, so one client takes a sixteenth of the thread at most.
+const HANDSHAKE_BURST: u32 = 256;
+const HANDSHAKE_EVERY: Duration = Duration::from_micros(1_000_000 / 64);
+
 /// What the configuration bounds. New values count for the connections that are open too, but for the deadlines and
 /// the share of a client: those are looked at when one comes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +52,10 @@ pub struct Limits {
     /// Octets held for all TCP connections together, read and not yet answered or answered and not yet written
     /// (`tcpBufferBytes`, WR44).
     pub tcp_buffer_bytes: usize,
+    /// Handshakes of TLS and QUIC that one client address may begin at once. Not configurable, but tests have no time.
+    pub handshake_burst: u32,
+    /// Until it may begin one more.
+    pub handshake_every: Duration,
     /// How long things may take; not configurable, but tests have no time to wait.
     pub deadlines: Deadlines,
 }
@@ -57,6 +66,8 @@ impl Default for Limits {
             tcp_connections: 4096,
             tcp_connections_per_client: 256,
             tcp_buffer_bytes: 32 << 20,
+            handshake_burst: HANDSHAKE_BURST,
+            handshake_every: HANDSHAKE_EVERY,
             deadlines: Deadlines::default(),
         }
     }

@@ -1,6 +1,7 @@
 //! What metrics say of encrypted listeners: what became of requests, and their certificates.
 
 use std::fmt;
+use std::sync::atomic::Ordering;
 
 use super::page::Page;
 use crate::serve::ServeCounters;
@@ -12,6 +13,9 @@ pub(super) fn write(page: &mut Page<'_>, serving: &ServeCounters) -> fmt::Result
     let rows = serving.encrypted.quic_responses().map(|(code, count)| ([("code", code)], count));
     let help = "Streams of DNS over QUIC answered (0) or ended with an error, by code (RFC 9250)";
     page.counters("quic_responses", help, rows)?;
+    let retries = serving.encrypted.retries.load(Ordering::Relaxed);
+    let help = "Clients of QUIC that had to show that they have their address (Retry)";
+    page.counter("quic_retries", help, retries)?;
 
     // Listeners may share a Secret: it is one series.
     let mut certificates = serving.certificates();

@@ -1,6 +1,8 @@
 //! The certificate of an encrypted listener: the mounted copy of a Secret, looked at again and again, because kubelet
 //! changes it in place. A bad one leaves the last good one in use and is reported.
 
+#[cfg(test)]
+pub(super) mod testing;
 mod validity;
 
 use std::path::PathBuf;

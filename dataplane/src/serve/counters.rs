@@ -33,6 +33,8 @@ pub enum CloseReason {
     LargestShare,
     /// WR44: a limit is reached, no connection is idle and no client holds more; closed unread.
     Refused,
+    /// T8: its client began more handshakes than it may; closed before this one.
+    HandshakeRate,
     /// WR44: the largest backlog when all buffers together reached their bound.
     Backlog,
     /// WR45: old enough to move to another replica.
@@ -43,7 +45,7 @@ pub enum CloseReason {
 
 impl CloseReason {
     /// Every reason, in the order of their discriminants.
-    pub const ALL: [CloseReason; 13] = [
+    pub const ALL: [CloseReason; 14] = [
         CloseReason::Client,
         CloseReason::Failed,
         CloseReason::Idle,
@@ -54,6 +56,7 @@ impl CloseReason {
         CloseReason::EvictedByClient,
         CloseReason::LargestShare,
         CloseReason::Refused,
+        CloseReason::HandshakeRate,
         CloseReason::Backlog,
         CloseReason::Age,
         CloseReason::Drain,
@@ -72,6 +75,7 @@ impl CloseReason {
             CloseReason::EvictedByClient => "evicted_by_client",
             CloseReason::LargestShare => "largest_share",
             CloseReason::Refused => "refused",
+            CloseReason::HandshakeRate => "handshake_rate",
             CloseReason::Backlog => "backlog",
             CloseReason::Age => "age",
             CloseReason::Drain => "drain",

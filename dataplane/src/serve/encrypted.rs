@@ -38,6 +38,8 @@ const QUIC_CODES: [(u32, &str); 4] = [(0, "0"), (1, "1"), (2, "2"), (4, "4")];
 pub struct EncryptedCounters {
     https: [AtomicU64; HTTP_STATUSES.len()],
     quic: [AtomicU64; QUIC_CODES.len()],
+    /// Clients of QUIC that had to show first that they have their address (RFC 9000 §8.1.2).
+    pub retries: AtomicU64,
 }
 
 impl EncryptedCounters {

@@ -1,7 +1,7 @@
 //! The TCP side: one thread that accepts, and serves every connection as a small task.
 //!
-//! One thread is enough, as own answers cost a microsecond and lookups run elsewhere, and it is what lets
-//! connections share their read and write buffers and their limits without a lock.
+//! One thread is enough, as own answers cost a microsecond, and lookups and handshakes run elsewhere, and it is what
+//! lets connections share their read and write buffers and their limits without a lock.
 
 mod table;
 mod connection;
@@ -11,6 +11,7 @@ mod handshakes;
 mod tls;
 mod requests;
 mod https;
+mod listeners;
 mod quic;
 
 use std::cell::{Cell, RefCell};
@@ -30,15 +31,16 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio::task::LocalSet;
 
-use super::certificate::Certificate;
 use super::counters::{CloseReason, ServeCounters, add};
 use super::responder::{Asked, Asker, Responder, Seeds, ServeAction, client};
 use super::traffic::ServedOver;
 use super::{Limits, Phase, STREAM_COUNTERS};
 use crate::origin::Answered;
 use connection::Connection;
-use handshakes::Handshakes;
+use handshakes::{Handshakes, Rates};
+pub(super) use listeners::{Listeners, Socket};
 use table::{ConnectionTable, Permit};
+use tls::Secured;
 
 /// The largest message, and so the largest reply.
 const MESSAGE_OCTETS: usize = 65_535;
@@ -54,31 +56,6 @@ const UNKNOWN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0
 type Late = Pin<Box<dyn Future<Output = Vec<u8>> + Send>>;
 
 type JoinTask = tokio::task::JoinHandle<()>;
-
-/// More listeners, with one certificate.
-#[derive(Debug)]
-pub(super) struct Listeners {
-    pub(super) opened: Vec<Socket>,
-    pub(super) certificate: Arc<Certificate>,
-    /// For HTTPS, the path.
-    pub(super) http_path: Option<Arc<str>>,
-}
-
-/// One of them.
-#[derive(Debug)]
-pub(super) enum Socket {
-    /// For TLS, with HTTP in it or without.
-    Tls(std::net::TcpListener),
-    Quic(std::net::UdpSocket),
-}
-
-/// What a connection speaks behind its handshake.
-#[derive(Clone, Debug)]
-struct Secured {
-    certificate: Arc<Certificate>,
-    /// DNS over HTTPS at this path; else DNS over TLS.
-    http_path: Option<Arc<str>>,
-}
 
 /// The [`ServeAction`] of one message, as a connection carries it out.
 enum TcpAction {
@@ -105,11 +82,12 @@ struct TcpServer {
     scratch: RefCell<Box<[u8]>>,
     seeds: RefCell<Seeds>,
     draining: Cell<bool>,
-    /// No new connection is taken.
-    stopping: Cell<bool>,
-    /// Of TLS; and of QUIC, where addresses of clients are known later.
+    /// Where signatures are computed.
+    handshake_thread: Handle,
+    /// Those of TLS in progress; each listener for QUIC has its own.
     handshakes: Handshakes,
-    quic_handshakes: Handshakes,
+    /// How many each client may begin, of TLS and QUIC together.
+    rates: Arc<Rates>,
     /// Of QUIC.
     endpoints: RefCell<Vec<quinn::Endpoint>>,
 }
@@ -127,9 +105,11 @@ pub(super) fn start(
         let _inside = runtime.enter();
         listeners.into_iter().map(TcpListener::from_std).collect::<io::Result<Vec<_>>>()?
     };
+    let handshaking = handshakes::thread()?;
     std::thread::Builder::new().name("tcp".to_owned()).spawn(move || {
         let (counters, handle) = (Arc::clone(&responder.counters), responder.runtime.clone());
-        let server = TcpServer::new(answer(responder), limits.borrow().clone(), counters, handle);
+        let (limits_now, there) = (limits.borrow().clone(), handshaking.handle().clone());
+        let server = TcpServer::new(answer(responder), limits_now, counters, handle, there);
         LocalSet::new().block_on(&runtime, serve(Rc::new(server), listeners, limits, phase, more));
     })
 }
@@ -208,7 +188,13 @@ fn answer(responder: Arc<Responder>) -> Answer {
 }
 
 impl TcpServer {
-    fn new(answer: Answer, limits: Limits, counters: Arc<ServeCounters>, runtime: Handle) -> Self {
+    fn new(
+        answer: Answer,
+        limits: Limits,
+        counters: Arc<ServeCounters>,
+        runtime: Handle,
+        handshake_thread: Handle,
+    ) -> Self {
         Self {
             answer,
             table: Rc::new(ConnectionTable::new(limits, Arc::clone(&counters))),
@@ -217,9 +203,9 @@ impl TcpServer {
             scratch: RefCell::new(vec![0; MESSAGE_OCTETS].into()),
             seeds: RefCell::new(Seeds::new()),
             draining: Cell::new(false),
-            stopping: Cell::new(false),
+            handshake_thread,
             handshakes: Handshakes::default(),
-            quic_handshakes: Handshakes::default(),
+            rates: Arc::new(Rates::new(tokio::time::Instant::now())),
             endpoints: RefCell::default(),
         }
     }
@@ -228,6 +214,10 @@ impl TcpServer {
     fn welcome(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr, secured: Option<&Secured>) {
         add(&self.counters.tcp_accepted, 1);
         let address = client(peer).ip();
+        if secured.is_some() && !self.may_handshake(address) {
+            self.counters.add_closed(CloseReason::HandshakeRate);
+            return;
+        }
         let (permit, over) = match secured {
             None => (self.table.admit(address), ServedOver::Tcp),
             Some(Secured { http_path: None, .. }) => {
@@ -248,6 +238,10 @@ impl TcpServer {
         let asker = Asker { client: client(peer), server, over };
         let secured = secured.cloned();
         tokio::task::spawn_local(attend(Rc::clone(self), stream, asker, permit, secured));
+    }
+
+    fn may_handshake(&self, client: IpAddr) -> bool {
+        self.rates.may_begin(client, &self.table.limits(), tokio::time::Instant::now())
     }
 
     async fn set_limits(&self, limits: Limits) {
@@ -294,7 +288,7 @@ async fn serve(
         let changed = tokio::select! {
             changed = phase.changed() => changed,
             Some(listeners) = more.recv() => {
-                match open(&server, listeners) {
+                match listeners.open(&server, &limits, &phase) {
                     Ok(tasks) => accepting.extend(tasks),
                     Err(error) => tracing::error!(%error, "an encrypted listener cannot be used"),
                 }
@@ -318,7 +312,6 @@ async fn serve(
             Phase::Over => return,
         }
     }
-    server.stopping.set(true);
     for task in accepting {
         task.abort();
     }
@@ -331,28 +324,6 @@ async fn serve(
     let endpoints = server.endpoints.take();
     let closed = futures::future::join_all(endpoints.iter().map(quinn::Endpoint::wait_idle));
     let _ = tokio::time::timeout(deadline::CLOSE_WITHIN, closed).await;
-}
-
-/// Serves these listeners, and looks at their certificate.
-fn open(server: &Rc<TcpServer>, listeners: Listeners) -> io::Result<Vec<JoinTask>> {
-    let Listeners { opened, certificate, http_path } = listeners;
-    let mut tasks = Vec::new();
-    for socket in opened {
-        let (server, certificate) = (Rc::clone(server), Arc::clone(&certificate));
-        match socket {
-            Socket::Tls(tcp) => {
-                let tcp = TcpListener::from_std(tcp)?;
-                let secured = Secured { certificate, http_path: http_path.clone() };
-                tasks.push(tokio::task::spawn_local(accept(server, tcp, Some(secured))));
-            }
-            // Not among those that end first: until its last connection is gone it refuses new ones.
-            Socket::Quic(socket) => {
-                tokio::task::spawn_local(quic::serve(server, socket, certificate));
-            }
-        }
-    }
-    tasks.push(tokio::task::spawn_local(tls::follow(Rc::clone(server), certificate)));
-    Ok(tasks)
 }
 
 async fn accept(server: Rc<TcpServer>, listener: TcpListener, secured: Option<Secured>) {

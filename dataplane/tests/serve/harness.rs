@@ -198,6 +198,15 @@ pub(crate) fn receive(socket: &UdpSocket) -> (Reply, SocketAddr) {
     (Reply::parse(&buffer[..octets]), from)
 }
 
+/// A TCP connection of another client of this machine, as 127.0.0.2 is.
+pub(crate) fn connect_from(address: &str, server: SocketAddr) -> TcpStream {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    let own = SocketAddr::new(address.parse().unwrap(), 0);
+    socket.bind(&own.into()).expect("an address of this machine");
+    socket.connect(&server.into()).expect("connect");
+    socket.into()
+}
+
 /// A TCP client.
 pub(crate) struct Tcp(pub(crate) TcpStream);
 

@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use dataplane::serve::{CloseReason, Deadlines, Encrypted, Limits};
@@ -13,7 +14,7 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 
 use crate::harness::{House, OURS, PATIENCE, Reply, THEIRS, query};
 use crate::https::{patient, trust, with_padding};
-use crate::tls::{NAME, Secret};
+use crate::tls::{NAME, Secret, two_handshakes};
 
 fn serve(limits: Limits, name: &str) -> (House, SocketAddr, CertificateDer<'static>, Secret) {
     let secret = Secret::new(name);
@@ -27,8 +28,17 @@ async fn try_to_connect(
     server: SocketAddr,
     trusted: &CertificateDer<'static>,
 ) -> Result<Connection, ConnectionError> {
+    connect_from(Ipv4Addr::LOCALHOST, server, trusted).await
+}
+
+/// The connection of a client with this address.
+async fn connect_from(
+    address: Ipv4Addr,
+    server: SocketAddr,
+    trusted: &CertificateDer<'static>,
+) -> Result<Connection, ConnectionError> {
     let crypto = QuicClientConfig::try_from(trust(trusted, &[b"doq"])).unwrap();
-    let mut endpoint = Endpoint::client((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    let mut endpoint = Endpoint::client((address, 0).into()).unwrap();
     let mut config = ClientConfig::new(Arc::new(crypto));
     let mut transport = TransportConfig::default();
     transport.max_idle_timeout(Some(PATIENCE.try_into().unwrap()));
@@ -119,6 +129,32 @@ fn t8_what_rfc_9250_forbids_ends_its_connection_with_a_protocol_error() {
         counters.tcp_closed(CloseReason::NotAQuery) == 4
             && counters.encrypted.quic_responses() == [("0", 1), ("1", 0), ("2", 4), ("4", 0)]
     });
+}
+
+#[test]
+fn t8_a_client_that_opens_connections_of_quic_in_a_loop_is_refused() {
+    let (house, server, trusted, _secret) = serve(two_handshakes(), "quic-rate");
+    house.runtime.block_on(async {
+        let open = [connect(server, &trusted).await, connect(server, &trusted).await];
+        for _ in 0..10 {
+            let Err(ConnectionError::ConnectionClosed(closed)) =
+                try_to_connect(server, &trusted).await
+            else {
+                panic!("refused");
+            };
+            assert_eq!(closed.error_code, TransportErrorCode::CONNECTION_REFUSED);
+        }
+        for connection in &open {
+            assert!(ask(connection, &query(0, OURS)).await.is_some(), "those that are open stay");
+        }
+        let other = connect_from(Ipv4Addr::new(127, 0, 0, 2), server, &trusted).await;
+        let reply = ask(&other.expect("another client has its own"), &query(0, OURS)).await;
+        assert_eq!(Reply::parse(&reply.unwrap()), Reply::ours(0));
+    });
+    let counters = house.serving.counters();
+    assert_eq!(counters.tcp_closed(CloseReason::HandshakeRate), 10);
+    // Each showed its address first: the bucket of another client cannot be emptied by its address.
+    assert_eq!(counters.encrypted.retries.load(Ordering::Relaxed), 13);
 }
 
 #[test]

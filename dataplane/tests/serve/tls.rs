@@ -10,7 +10,7 @@ use dataplane::serve::{CloseReason, Deadlines, Encrypted, Limits};
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, HandshakeKind, StreamOwned};
 
-use crate::harness::{House, OURS, PATIENCE, Reply, THEIRS, query};
+use crate::harness::{House, OURS, PATIENCE, Reply, THEIRS, Tcp, connect_from, query};
 use crate::https::{patient, trust};
 
 pub(crate) const NAME: &str = "dns.example";
@@ -51,9 +51,21 @@ impl Client {
         Client::with(server, &Arc::new(trust(trusted, &[b"dot"])))
     }
 
+    /// A client with this address of its own.
+    fn from(
+        address: &str,
+        server: SocketAddr,
+        trusted: &CertificateDer<'static>,
+    ) -> std::io::Result<Client> {
+        Client::over(connect_from(address, server), &Arc::new(trust(trusted, &[b"dot"])))
+    }
+
     fn with(server: SocketAddr, config: &Arc<ClientConfig>) -> std::io::Result<Client> {
+        Client::over(TcpStream::connect(server)?, config)
+    }
+
+    fn over(stream: TcpStream, config: &Arc<ClientConfig>) -> std::io::Result<Client> {
         let session = ClientConnection::new(config.clone(), NAME.try_into().unwrap()).unwrap();
-        let stream = TcpStream::connect(server)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         let mut client = StreamOwned::new(session, stream);
         client.conn.complete_io(&mut client.sock)?;
@@ -135,6 +147,31 @@ fn t8_a_handshake_that_stalls_or_is_none_ends_and_leaves_others_alone() {
     house.until("it is counted", |_| counters.tcp_closed(CloseReason::Failed) == 1);
     let mut client = Client::connect(server, &trusted).expect("a session");
     assert_eq!(client.ask(2, OURS), Reply::ours(2));
+}
+
+/// A client may begin two handshakes, and no more today.
+pub(crate) fn two_handshakes() -> Limits {
+    Limits { handshake_burst: 2, handshake_every: Duration::from_secs(86_400), ..patient() }
+}
+
+#[test]
+fn t8_a_client_that_opens_sessions_in_a_loop_is_refused_and_others_are_not() {
+    let secret = Secret::new("tls-rate");
+    let trusted = secret.renew();
+    let (house, server) = serve(two_handshakes(), &secret.0);
+    let mut open: Vec<_> = (0..2).map(|_| Client::connect(server, &trusted).unwrap()).collect();
+    for _ in 0..10 {
+        assert!(Client::connect(server, &trusted).is_err(), "closed before its handshake");
+    }
+    let counters = house.serving.counters();
+    house.until("they are counted", |_| counters.tcp_closed(CloseReason::HandshakeRate) == 10);
+    for (id, client) in (1..).zip(&mut open) {
+        assert_eq!(client.ask(id, OURS), Reply::ours(id), "sessions that are open stay");
+    }
+    let tcp = std::iter::repeat_with(|| Tcp::connect(house.address()).ask(7, OURS));
+    assert!(tcp.take(20).all(|reply| reply == Reply::ours(7)), "TCP has no handshakes");
+    let mut other = Client::from("127.0.0.2", server, &trusted).expect("a session");
+    assert_eq!(other.ask(9, OURS), Reply::ours(9), "another client has its own");
 }
 
 #[test]

@@ -1,26 +1,38 @@
 //! Handshakes in progress: how many there are, which gives way to a new one, and how much is read of each.
+//!
+//! They run on a thread of their own, because each costs a signature, up to a millisecond: what is served over TCP, and
+//! over sessions that are open, does not wait for them.
 
-use std::cell::RefCell;
+mod rates;
+
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 use tokio_rustls::server::TlsStream;
+
+pub(super) use rates::Rates;
 
 /// Handshakes in progress. A good client needs milliseconds for one: many at a time are those that stall.
 pub(super) const HANDSHAKES: usize = 256;
 /// What is read of a client until its handshake is over: an ordinary one sends less than 4 KiB.
 pub(super) const HANDSHAKE_OCTETS: usize = 32 << 10;
 
+/// The thread of all handshakes, and of what QUIC sends and receives; it ends when this is dropped.
+pub(super) fn thread() -> io::Result<Runtime> {
+    Builder::new_multi_thread().worker_threads(1).thread_name("handshakes").enable_all().build()
+}
+
 /// All handshakes, the oldest first.
-#[derive(Debug, Default)]
-pub(super) struct Handshakes(Rc<RefCell<VecDeque<Rc<Entry>>>>);
+#[derive(Clone, Debug, Default)]
+pub(super) struct Handshakes(Arc<Mutex<VecDeque<Arc<Entry>>>>);
 
 #[derive(Debug)]
 struct Entry {
@@ -31,19 +43,14 @@ struct Entry {
 /// One handshake; it is over when this is dropped.
 #[derive(Debug)]
 pub(super) struct Handshake {
-    entry: Rc<Entry>,
-    all: Rc<RefCell<VecDeque<Rc<Entry>>>>,
+    entry: Arc<Entry>,
+    all: Handshakes,
 }
 
 impl Handshakes {
-    /// How many there are.
-    pub(super) fn count(&self) -> usize {
-        self.0.borrow().len()
-    }
-
     /// One more. Where there are too many, the oldest of the client with the most gives way.
     pub(super) fn begin(&self, client: IpAddr) -> Handshake {
-        let mut all = self.0.borrow_mut();
+        let mut all = self.entries();
         if all.len() >= HANDSHAKES {
             let mut counts: HashMap<IpAddr, usize> = HashMap::new();
             all.iter().for_each(|entry| *counts.entry(entry.client).or_default() += 1);
@@ -53,9 +60,13 @@ impl Handshakes {
                 entry.gave_way.notify_one();
             }
         }
-        let entry = Rc::new(Entry { client, gave_way: Notify::new() });
-        all.push_back(Rc::clone(&entry));
-        Handshake { entry, all: Rc::clone(&self.0) }
+        let entry = Arc::new(Entry { client, gave_way: Notify::new() });
+        all.push_back(Arc::clone(&entry));
+        Handshake { entry, all: self.clone() }
+    }
+
+    fn entries(&self) -> MutexGuard<'_, VecDeque<Arc<Entry>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -68,7 +79,7 @@ impl Handshake {
 
 impl Drop for Handshake {
     fn drop(&mut self) {
-        self.all.borrow_mut().retain(|entry| !Rc::ptr_eq(entry, &self.entry));
+        self.all.entries().retain(|entry| !Arc::ptr_eq(entry, &self.entry));
     }
 }
 
@@ -146,9 +157,9 @@ mod tests {
         assert!(!gave_way(&many[0]));
         let new = handshakes.begin(client(3));
         assert!(gave_way(&many[0]) && !gave_way(&many[1]) && !gave_way(&other) && !gave_way(&new));
-        assert_eq!(handshakes.0.borrow().len(), HANDSHAKES);
+        assert_eq!(handshakes.entries().len(), HANDSHAKES);
         drop((other, many, new));
-        assert!(handshakes.0.borrow().is_empty());
+        assert!(handshakes.entries().is_empty());
     }
 
     #[tokio::test]

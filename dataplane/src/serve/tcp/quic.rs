@@ -1,43 +1,37 @@
 //! DNS over QUIC (RFC 9250): each query on a stream of its own, answered as over TCP, with the limits of the connection
 //! table.
 //!
-//! quinn speaks QUIC on the thread of the TCP side, so that connections share their limits without a lock. Early data
-//! (0-RTT) is not offered: it can be replayed.
+//! quinn reads, writes and encrypts on the thread of handshakes ([`entrance`]). Streams are read and answered on that of
+//! the TCP side, so that connections share their limits without a lock. Early data (0-RTT) is not offered: it can be
+//! replayed.
+
+mod entrance;
 
 use std::cell::Cell;
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use dataplane_core::has_keepalive;
-use quinn::crypto::rustls::QuicServerConfig;
 use quinn::{
-    Connection, ConnectionError, Endpoint, EndpointConfig, IdleTimeout, Incoming, ReadError,
-    RecvStream, SendStream, ServerConfig, StoppedError, TokioRuntime, TransportConfig, VarInt,
-    WriteError,
+    Connection, ConnectionError, Endpoint, EndpointConfig, ReadError, RecvStream, SendStream,
+    StoppedError, TokioRuntime, VarInt, WriteError,
 };
+use tokio::sync::{mpsc, watch};
+use tokio_util::task::AbortOnDropHandle;
 
-use super::super::Deadlines;
-use super::super::certificate::{Certificate, LOOK_EVERY};
-use super::super::counters::{CloseReason, add};
-use super::super::responder::{Asker, client};
-use super::super::traffic::ServedOver;
+use super::super::certificate::Certificate;
+use super::super::counters::CloseReason;
+use super::super::responder::Asker;
+use super::super::{Limits, Phase};
 use super::frame::{self, PREFIX};
-use super::handshakes::{HANDSHAKES, Handshake};
-use super::requests::{Ending, Requests, STREAMS, Unanswered, Work};
+use super::handshakes::{HANDSHAKES, Handshakes};
+use super::requests::{Ending, Requests, Unanswered, Work};
 use super::{MESSAGE_OCTETS, TcpServer, UNKNOWN};
+use entrance::Entrance;
 
 /// What a session is counted as, about what quinn and rustls keep for it.
 const SESSION_OCTETS: usize = 48 << 10;
-/// What a client may send before we read it: a full message on each of two streams.
-const WINDOW_OCTETS: u32 = 2 * (MESSAGE_OCTETS + PREFIX) as u32;
-/// Handshakes in progress from which on a client must show first that it has its address (RFC 9000 §8.1.2).
-const RETRY_FROM: usize = 32;
-/// What quinn keeps of a connection that was not looked at yet, and of all of them.
-const INCOMING_OCTETS: u64 = 32 << 10;
-const ALL_INCOMING_OCTETS: u64 = 4 << 20;
-
 /// The codes of RFC 9250 §4.3 that are used here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -65,41 +59,19 @@ struct Violation {
 const NOT_A_QUERY: Violation =
     Violation { code: Code::ProtocolError, reason: CloseReason::NotAQuery };
 
-/// How we speak QUIC with the certificate in use; nothing until there was a good one.
-fn config(certificate: &Certificate, deadlines: &Deadlines) -> Option<ServerConfig> {
-    let tls = certificate.config()?;
-    let crypto = QuicServerConfig::try_from(tls).ok()?;
-    // Only what nothing is heard of for longer than we wait for: the connection table ends the rest.
-    let silence = 2 * deadlines.idle.max(deadlines.message);
-    let mut transport = TransportConfig::default();
-    transport
-        .max_concurrent_bidi_streams(STREAMS.into())
-        .max_concurrent_uni_streams(VarInt::from_u32(0))
-        .stream_receive_window(VarInt::from_u32(WINDOW_OCTETS / 2))
-        .receive_window(VarInt::from_u32(WINDOW_OCTETS))
-        .send_window(WINDOW_OCTETS.into())
-        .datagram_receive_buffer_size(None)
-        .max_idle_timeout(IdleTimeout::try_from(silence).ok());
-    let mut config = ServerConfig::with_crypto(Arc::new(crypto));
-    config
-        .transport_config(Arc::new(transport))
-        .max_incoming(HANDSHAKES)
-        .incoming_buffer_size(INCOMING_OCTETS)
-        .incoming_buffer_size_total(ALL_INCOMING_OCTETS);
-    // A client that moves is another one for limits by address.
-    config.migration(false);
-    Some(config)
-}
-
 /// Serves one listener until the task is ended.
 pub(super) async fn serve(
     server: Rc<TcpServer>,
     socket: std::net::UdpSocket,
     certificate: Arc<Certificate>,
+    (limits, phase): (watch::Receiver<Limits>, watch::Receiver<Phase>),
 ) {
     let local = socket.local_addr().unwrap_or(UNKNOWN);
-    let deadlines = server.table.deadlines();
-    let opened = Endpoint::new(EndpointConfig::default(), None, socket, Arc::new(TokioRuntime));
+    let opened = {
+        // Its tasks are then those of that thread.
+        let _there = server.handshake_thread.enter();
+        Endpoint::new(EndpointConfig::default(), None, socket, Arc::new(TokioRuntime))
+    };
     let endpoint = match opened {
         Ok(endpoint) => endpoint,
         Err(error) => {
@@ -108,76 +80,25 @@ pub(super) async fn serve(
         }
     };
     server.endpoints.borrow_mut().push(endpoint.clone());
-    let mut version = None;
-    loop {
-        // Before the certificate: one that comes in between is then taken the next time.
-        let now = Some(certificate.version());
-        if version != now
-            && let Some(config) = config(&certificate, &deadlines)
-        {
-            version = now;
-            endpoint.set_server_config(Some(config));
-        }
-        tokio::select! {
-            () = tokio::time::sleep(LOOK_EVERY / 4) => {}
-            incoming = endpoint.accept() => {
-                let Some(incoming) = incoming else { return };
-                welcome(&server, local, incoming);
-            }
-        }
-    }
-}
-
-/// Begins a handshake. While there are many, a client must show first that it has its address: places go by address, so
-/// one that is not its own must take none.
-fn welcome(server: &Rc<TcpServer>, local: SocketAddr, incoming: Incoming) {
-    if server.stopping.get() {
-        // Its client can ask elsewhere at once.
-        incoming.refuse();
-        return;
-    }
-    let is_busy = server.quic_handshakes.count() >= RETRY_FROM;
-    if is_busy && !incoming.remote_address_validated() {
-        // It fails only for a client that has shown its address already.
-        let _ = incoming.retry();
-        return;
-    }
-    let place = server.quic_handshakes.begin(client(incoming.remote_address()).ip());
-    tokio::task::spawn_local(attend(Rc::clone(server), local, incoming, place));
-}
-
-/// One connection from its handshake to its end.
-async fn attend(server: Rc<TcpServer>, local: SocketAddr, incoming: Incoming, place: Handshake) {
-    let counters = Arc::clone(&server.counters);
-    let ip = incoming.local_ip().unwrap_or(local.ip());
-    let asker = Asker {
-        client: client(incoming.remote_address()),
-        server: SocketAddr::new(ip, local.port()),
-        over: ServedOver::Quic,
+    let (established, mut connections) = mpsc::channel(HANDSHAKES);
+    let entrance = Entrance {
+        endpoint,
+        local,
+        certificate,
+        limits,
+        phase,
+        handshakes: Handshakes::default(),
+        rates: Arc::clone(&server.rates),
+        counters: Arc::clone(&server.counters),
+        established,
     };
-    add(&counters.tcp_accepted, 1);
-    let reason = match handshake(&server, incoming, place).await {
-        Ok(connection) => connected(server, connection, asker).await,
-        Err(reason) => reason,
-    };
-    counters.add_closed(reason);
-}
-
-/// A handshake has the time of a message (WR42), and gives way where there are too many.
-async fn handshake(
-    server: &TcpServer,
-    incoming: Incoming,
-    place: Handshake,
-) -> Result<Connection, CloseReason> {
-    let within = server.table.deadlines().message;
-    let connecting = incoming.accept().map_err(|_| CloseReason::Failed)?;
-    tokio::select! {
-        () = place.gave_way() => Err(CloseReason::Evicted),
-        connected = tokio::time::timeout(within, connecting) => match connected {
-            Ok(Ok(connection)) => Ok(connection),
-            Ok(Err(_)) => Err(CloseReason::Failed),
-            Err(_) => Err(CloseReason::SlowMessage),
-        },
+    let _open = AbortOnDropHandle::new(server.handshake_thread.spawn(entrance.serve()));
+    while let Some((connection, asker)) = connections.recv().await {
+        let server = Rc::clone(&server);
+        tokio::task::spawn_local(async move {
+            let counters = Arc::clone(&server.counters);
+            counters.add_closed(connected(server, connection, asker).await);
+        });
     }
 }
 

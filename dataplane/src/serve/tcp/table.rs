@@ -11,7 +11,7 @@
 mod choose;
 mod sessions;
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -156,6 +156,10 @@ impl ConnectionTable {
     pub(super) fn set_limits(&self, limits: Limits) {
         *self.limits.borrow_mut() = limits;
         self.set_held(self.held.get());
+    }
+
+    pub(super) fn limits(&self) -> Ref<'_, Limits> {
+        self.limits.borrow()
     }
 
     pub(super) fn deadlines(&self) -> Deadlines {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::task::LocalSet;
 
+use super::super::Deadlines;
 use super::*;
 
 /// A server that answers by the octet after the header: `e` echoes the message, `b` replies with 60,000 octets, `l`
@@ -42,8 +43,28 @@ pub(super) fn server(limits: Limits) -> (Rc<TcpServer>, Rc<Cell<usize>>) {
             _ => TcpAction::Close,
         }
     });
-    let server = TcpServer::new(answer, limits, Arc::default(), Handle::current());
+    let here = Handle::current;
+    let server = TcpServer::new(answer, limits, Arc::default(), here(), here());
     (Rc::new(server), asked)
+}
+
+/// Nothing takes too long, however slow the machine is.
+pub(super) fn patient() -> Limits {
+    let long = Duration::from_secs(600);
+    let deadlines = Deadlines { idle: long, message: long, write: long, ..Deadlines::default() };
+    Limits { deadlines, ..Limits::default() }
+}
+
+/// Runs a test with real time and sockets, on one thread besides that of handshakes.
+pub(super) fn with_handshake_thread(limits: Limits, test: impl AsyncFnOnce(Rc<TcpServer>)) {
+    let handshaking = handshakes::thread().expect("a thread");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    LocalSet::new().block_on(&runtime.expect("runtime"), async {
+        let (mut server, _) = server(limits);
+        Rc::get_mut(&mut server).expect("the only one").handshake_thread =
+            handshaking.handle().clone();
+        test(server).await;
+    });
 }
 
 /// A framed message of this id, with what follows the header.

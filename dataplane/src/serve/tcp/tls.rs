@@ -9,6 +9,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::super::certificate::{Certificate, LOOK_EVERY};
 use super::super::counters::CloseReason;
@@ -17,10 +18,18 @@ use super::connection::Connection;
 use super::deadline::CLOSE_WITHIN;
 use super::handshakes::{HANDSHAKE_OCTETS, Measured, Session};
 use super::table::Permit;
-use super::{Secured, TcpServer, https};
+use super::{TcpServer, https};
 
 /// What a session is counted as, about what rustls keeps for it.
 pub(super) const SESSION_OCTETS: usize = 16 << 10;
+
+/// What a connection speaks behind its handshake.
+#[derive(Clone, Debug)]
+pub(super) struct Secured {
+    pub(super) certificate: Arc<Certificate>,
+    /// DNS over HTTPS at this path; else DNS over TLS.
+    pub(super) http_path: Option<Arc<str>>,
+}
 
 /// Looks at a certificate's files for as long as its listener is there.
 pub(super) async fn follow(server: Rc<TcpServer>, certificate: Arc<Certificate>) {
@@ -59,7 +68,7 @@ pub(super) async fn attend(
 }
 
 /// A handshake has the time of a message (WR42), gives way like an idle connection (WR44), and to newer ones where there
-/// are too many.
+/// are too many. It is computed on a thread of its own.
 async fn handshake(
     server: &TcpServer,
     stream: TcpStream,
@@ -70,17 +79,54 @@ async fn handshake(
     let within = server.table.deadlines().message;
     let place = server.handshakes.begin(client);
     let stream = Measured::new(stream, HANDSHAKE_OCTETS);
-    let accepted = tokio::time::timeout(within, TlsAcceptor::from(config).accept(stream));
+    let accepted = server.handshake_thread.spawn(TlsAcceptor::from(config).accept(stream));
+    let accepted = tokio::time::timeout(within, AbortOnDropHandle::new(accepted));
     tokio::select! {
         reason = poll_fn(|cx| permit.poll_close(cx)) => Err(reason),
         () = place.gave_way() => Err(CloseReason::Evicted),
         accepted = accepted => match accepted {
-            Ok(Ok(mut session)) => {
+            Ok(Ok(Ok(mut session))) => {
                 session.get_mut().0.unbounded();
                 Ok(session)
             }
-            Ok(Err(_)) => Err(CloseReason::Failed),
+            Ok(Ok(Err(_)) | Err(_)) => Err(CloseReason::Failed),
             Err(_) => Err(CloseReason::SlowMessage),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use tokio::net::TcpListener;
+
+    use super::super::super::certificate::testing::{signed_there, trusting};
+    use super::super::super::traffic::ServedOver;
+    use super::super::tests::{patient, with_handshake_thread};
+    use super::*;
+
+    #[test]
+    fn t8_signatures_of_tls_are_computed_off_the_thread_of_tcp() {
+        let (config, certificate, threads) = signed_there(b"dot");
+        with_handshake_thread(patient(), async move |server| {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+            let connector =
+                tokio_rustls::TlsConnector::from(Arc::new(trusting(&certificate, b"dot")));
+            let address = listener.local_addr().unwrap();
+            let client = tokio::task::spawn_local(async move {
+                let stream = TcpStream::connect(address).await.unwrap();
+                connector.connect("dns.example".try_into().unwrap(), stream).await.is_ok()
+            });
+            let (stream, peer) = listener.accept().await.unwrap();
+            let permit = server.table.admit_session(peer.ip(), SESSION_OCTETS).unwrap();
+            let asker = Asker { client: peer, server: address, over: ServedOver::Tls };
+            let config = Arc::new(Certificate::of(config));
+            let secured = Secured { certificate: config, http_path: None };
+            let served = tokio::task::spawn_local(attend(server, stream, asker, permit, secured));
+            assert!(client.await.unwrap(), "a session");
+            let _ = served.await;
+        });
+        assert_eq!(*threads.lock().unwrap(), ["handshakes"]);
     }
 }

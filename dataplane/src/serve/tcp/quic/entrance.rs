@@ -1,0 +1,187 @@
+//! What happens on the thread of handshakes for QUIC: a client shows that it has its address, then its handshake is
+//! computed, then its connection goes to the thread of the TCP side.
+//!
+//! quinn computes a signature while it holds the lock of its endpoint, so only this thread uses that.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use quinn::crypto::rustls::QuicServerConfig;
+use quinn::{Connection, Endpoint, IdleTimeout, Incoming, ServerConfig, TransportConfig, VarInt};
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+use super::super::super::certificate::{Certificate, LOOK_EVERY};
+use super::super::super::counters::{CloseReason, ServeCounters, add};
+use super::super::super::responder::{Asker, client};
+use super::super::super::traffic::ServedOver;
+use super::super::super::{Deadlines, Limits, Phase};
+use super::super::MESSAGE_OCTETS;
+use super::super::frame::PREFIX;
+use super::super::handshakes::{HANDSHAKES, Handshake, Handshakes, Rates};
+use super::super::requests::STREAMS;
+
+/// What a client may send before we read it: a full message on each of two streams.
+const WINDOW_OCTETS: u32 = 2 * (MESSAGE_OCTETS + PREFIX) as u32;
+/// What quinn keeps of a connection that was not looked at yet, and of all of them.
+const INCOMING_OCTETS: u64 = 32 << 10;
+const ALL_INCOMING_OCTETS: u64 = 4 << 20;
+
+/// One listener, as far as the end of handshakes.
+pub(super) struct Entrance {
+    pub(super) endpoint: Endpoint,
+    pub(super) local: SocketAddr,
+    pub(super) certificate: Arc<Certificate>,
+    pub(super) limits: watch::Receiver<Limits>,
+    pub(super) phase: watch::Receiver<Phase>,
+    pub(super) handshakes: Handshakes,
+    pub(super) rates: Arc<Rates>,
+    pub(super) counters: Arc<ServeCounters>,
+    /// Those who wait for room in it still have their place among the handshakes.
+    pub(super) established: mpsc::Sender<(Connection, Asker)>,
+}
+
+/// How we speak QUIC with the certificate in use; nothing until there was a good one.
+fn config(certificate: &Certificate, deadlines: &Deadlines) -> Option<ServerConfig> {
+    let tls = certificate.config()?;
+    let crypto = QuicServerConfig::try_from(tls).ok()?;
+    // Only what nothing is heard of for longer than we wait for: the connection table ends the rest.
+    let silence = 2 * deadlines.idle.max(deadlines.message);
+    let mut transport = TransportConfig::default();
+    transport
+        .max_concurrent_bidi_streams(STREAMS.into())
+        .max_concurrent_uni_streams(VarInt::from_u32(0))
+        .stream_receive_window(VarInt::from_u32(WINDOW_OCTETS / 2))
+        .receive_window(VarInt::from_u32(WINDOW_OCTETS))
+        .send_window(WINDOW_OCTETS.into())
+        .datagram_receive_buffer_size(None)
+        .max_idle_timeout(IdleTimeout::try_from(silence).ok());
+    let mut config = ServerConfig::with_crypto(Arc::new(crypto));
+    config
+        .transport_config(Arc::new(transport))
+        .max_incoming(HANDSHAKES)
+        .incoming_buffer_size(INCOMING_OCTETS)
+        .incoming_buffer_size_total(ALL_INCOMING_OCTETS);
+    // A client that moves is another one for limits by address.
+    config.migration(false);
+    Some(config)
+}
+
+impl Entrance {
+    /// Until the thread of the TCP side has ended.
+    pub(super) async fn serve(self) {
+        let entrance = Arc::new(self);
+        let deadlines = entrance.limits.borrow().deadlines.clone();
+        let mut version = None;
+        loop {
+            // Before the certificate: one that comes in between is then taken the next time.
+            let now = Some(entrance.certificate.version());
+            if version != now
+                && let Some(config) = config(&entrance.certificate, &deadlines)
+            {
+                version = now;
+                entrance.endpoint.set_server_config(Some(config));
+            }
+            tokio::select! {
+                () = tokio::time::sleep(LOOK_EVERY / 4) => {}
+                incoming = entrance.endpoint.accept() => {
+                    let Some(incoming) = incoming else { return };
+                    entrance.welcome(incoming);
+                }
+            }
+        }
+    }
+
+    /// Begins a handshake. A client must show first that it has its address (RFC 9000 §8.1.2): tokens and places go by
+    /// address, so one that is not its own must take none. It costs a round trip, and no signature.
+    fn welcome(self: &Arc<Self>, incoming: Incoming) {
+        if matches!(*self.phase.borrow(), Phase::Stopping | Phase::Over) {
+            // Its client can ask elsewhere at once.
+            incoming.refuse();
+            return;
+        }
+        if !incoming.remote_address_validated() {
+            self.counters.encrypted.retries.fetch_add(1, Ordering::Relaxed);
+            // It fails only for a client that has shown its address already.
+            let _ = incoming.retry();
+            return;
+        }
+        add(&self.counters.tcp_accepted, 1);
+        let address = client(incoming.remote_address()).ip();
+        if !self.rates.may_begin(address, &self.limits.borrow(), Instant::now()) {
+            self.counters.add_closed(CloseReason::HandshakeRate);
+            incoming.refuse();
+            return;
+        }
+        let place = self.handshakes.begin(address);
+        tokio::spawn(Arc::clone(self).attend(incoming, place));
+    }
+
+    /// One connection until its handshake is over.
+    async fn attend(self: Arc<Self>, incoming: Incoming, place: Handshake) {
+        let ip = incoming.local_ip().unwrap_or(self.local.ip());
+        let asker = Asker {
+            client: client(incoming.remote_address()),
+            server: SocketAddr::new(ip, self.local.port()),
+            over: ServedOver::Quic,
+        };
+        match self.handshake(incoming, &place).await {
+            // Without a receiver the process is about to end.
+            Ok(connection) => drop(self.established.send((connection, asker)).await),
+            Err(reason) => self.counters.add_closed(reason),
+        }
+    }
+
+    /// A handshake has the time of a message (WR42), and gives way where there are too many.
+    async fn handshake(
+        &self,
+        incoming: Incoming,
+        place: &Handshake,
+    ) -> Result<Connection, CloseReason> {
+        let within = self.limits.borrow().deadlines.message;
+        let connecting = incoming.accept().map_err(|_| CloseReason::Failed)?;
+        tokio::select! {
+            () = place.gave_way() => Err(CloseReason::Evicted),
+            connected = tokio::time::timeout(within, connecting) => match connected {
+                Ok(Ok(connection)) => Ok(connection),
+                Ok(Err(_)) => Err(CloseReason::Failed),
+                Err(_) => Err(CloseReason::SlowMessage),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, UdpSocket};
+
+    use quinn::crypto::rustls::QuicClientConfig;
+
+    use super::super::super::super::certificate::testing::{signed_there, trusting};
+    use super::super::super::tests::{patient, with_handshake_thread};
+    use super::super::serve;
+    use super::*;
+
+    #[test]
+    fn t8_signatures_of_quic_are_computed_off_the_thread_of_tcp() {
+        let (config, certificate, threads) = signed_there(b"doq");
+        with_handshake_thread(patient(), async move |server| {
+            let counters = Arc::clone(&server.counters);
+            let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+            socket.set_nonblocking(true).unwrap();
+            let address = socket.local_addr().unwrap();
+            let (_limits, limits) = watch::channel(patient());
+            let (_phase, phase) = watch::channel(Phase::Serving);
+            let config = Arc::new(Certificate::of(config));
+            tokio::task::spawn_local(serve(server, socket, config, (limits, phase)));
+            let crypto = QuicClientConfig::try_from(trusting(&certificate, b"doq")).unwrap();
+            let mut client = Endpoint::client((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+            client.set_default_client_config(quinn::ClientConfig::new(Arc::new(crypto)));
+            let connection = client.connect(address, "dns.example").unwrap().await;
+            assert!(connection.is_ok(), "{connection:?}");
+            assert_eq!(counters.encrypted.retries.load(Ordering::Relaxed), 1);
+        });
+        assert_eq!(*threads.lock().unwrap(), ["handshakes"]);
+    }
+}

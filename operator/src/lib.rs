@@ -23,6 +23,7 @@ pub mod lost_pods;
 pub mod runtime;
 pub mod offline;
 pub mod import;
+pub mod plugin;
 pub mod names;
 pub mod text;
 #[cfg(test)]

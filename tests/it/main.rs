@@ -15,6 +15,7 @@ mod desired;
 mod canary;
 mod offline;
 mod import;
+mod plugin;
 mod charts;
 mod argo_cd;
 mod architecture;

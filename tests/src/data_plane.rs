@@ -34,9 +34,21 @@ impl DataPlane {
     /// # Panics
     /// It does not start.
     pub fn start(kubeconfig: &Path, flags: &[&str]) -> DataPlane {
+        DataPlane::start_with("--kubeconfig", kubeconfig, flags)
+    }
+
+    /// The same over a folder of manifests.
+    ///
+    /// # Panics
+    /// It does not start.
+    pub fn of_manifests(folder: &Path) -> DataPlane {
+        DataPlane::start_with("--manifests", folder, &[])
+    }
+
+    fn start_with(source: &str, path: &Path, flags: &[&str]) -> DataPlane {
         let files = Scratch::new("data-plane").expect("a scratch directory");
-        let kubeconfig = kubeconfig.display().to_string();
-        let mut all = vec!["--kubeconfig", &kubeconfig, "--workers", "1"];
+        let path = path.display().to_string();
+        let mut all = vec![source, &path, "--workers", "1"];
         all.extend(["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--log-format", "json"]);
         all.extend(flags);
         let program = program("clusterdns-dataplane");
@@ -51,6 +63,11 @@ impl DataPlane {
     /// Where it answers, UDP and TCP alike.
     pub fn address(&self) -> SocketAddr {
         self.dns
+    }
+
+    /// Its HTTP port.
+    pub fn http(&self) -> SocketAddr {
+        self.http
     }
 
     /// What it takes of the machine.

@@ -15,7 +15,7 @@ use crate::decide::plan::RolloutState;
 use crate::observe::observed::{PodReport, Reported};
 use crate::observe::pods;
 use request::Asker;
-pub use request::address as http_address;
+pub use request::{address as http_address, port as http_port};
 
 /// Pods that are asked at once.
 const SIDE_BY_SIDE: usize = 16;

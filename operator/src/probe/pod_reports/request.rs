@@ -80,11 +80,15 @@ impl Asker {
 /// Where a pod is asked over HTTP: address and port.
 pub fn address(pod: &Pod) -> Option<String> {
     let ip: IpAddr = pod.status.as_ref()?.pod_ip.as_deref()?.parse().ok()?;
+    Some(std::net::SocketAddr::new(ip, port(pod)).to_string())
+}
+
+/// Its port of HTTP.
+pub fn port(pod: &Pod) -> u16 {
     let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
     let mut ports = containers.flat_map(|container| container.ports.iter().flatten());
     let named = ports.find(|port| port.name.as_deref() == Some(PORT_NAME));
-    let port = named.and_then(|port| u16::try_from(port.container_port).ok()).unwrap_or(PORT);
-    Some(std::net::SocketAddr::new(ip, port).to_string())
+    named.and_then(|port| u16::try_from(port.container_port).ok()).unwrap_or(PORT)
 }
 
 /// `/config`, as far as it is read. Data planes of other versions may say more, or less.

@@ -1,0 +1,224 @@
+//! What people write behind `kubectl clusterdns`. kubectl gives a plugin all words behind its name, so the flags that say
+//! which cluster are those of kubectl, read here.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args as Flags, Parser, Subcommand, ValueEnum};
+
+const EXAMPLES: &str = "\
+Examples:
+  Why does a pod get this answer for the name cart?
+    kubectl clusterdns explain cart --from shop/web-0
+
+  How is DNS, in one screen?
+    kubectl clusterdns status
+
+Rights: list clusterdnses, list pods in the namespace of the data plane, and get and create
+pods/portforward there. docs/plugin.md has a Role.";
+
+const EXPLAIN_EXAMPLES: &str = "\
+Examples:
+  The questions of a pod for the name cart, in their order, each with its answer and why:
+    kubectl clusterdns explain cart --from shop/web-0
+  The same for an image with musl, such as Alpine:
+    kubectl clusterdns explain cart --from shop/web-0 --libc musl
+  One absolute name, without a pod:
+    kubectl clusterdns explain _http._tcp.cart.shop.svc.cluster.local SRV
+  With the resolv.conf that the pod really has:
+    kubectl -n shop exec web-0 -- cat /etc/resolv.conf | kubectl clusterdns explain cart --resolv-conf -";
+
+const STATUS_EXAMPLES: &str = "\
+Example:
+    kubectl clusterdns status --clusterdns default -o json";
+
+/// Asks the data planes of ClusterDNS why they answer as they do, and how they are. It writes
+/// nothing, and uses your own rights.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "kubectl-clusterdns", bin_name = "kubectl clusterdns", version,
+    after_help = EXAMPLES, max_term_width = 100)]
+pub struct Args {
+    /// Which cluster, and which data plane of it.
+    #[command(flatten)]
+    pub which: Which,
+    /// What to ask.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to ask.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    /// Say which questions a name leads to, how each is answered, and why
+    #[command(after_help = EXPLAIN_EXAMPLES)]
+    Explain(Explain),
+    /// Show pods, revisions, upstreams, cache and what is skipped, in one screen
+    #[command(after_help = STATUS_EXAMPLES)]
+    Status(Status),
+}
+
+/// Which cluster, and which data plane of it; the flags have the names that kubectl's have.
+#[derive(Clone, Debug, Default, Flags)]
+#[command(next_help_heading = "Cluster")]
+pub struct Which {
+    /// Kubeconfig [default: what KUBECONFIG names, else ~/.kube/config]
+    #[arg(long, value_name = "FILE", global = true)]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// Context of the kubeconfig [default: its current one]
+    #[arg(long, value_name = "NAME", global = true)]
+    pub context: Option<String>,
+
+    /// Cluster of the kubeconfig [default: that of the context]
+    #[arg(long, value_name = "NAME", global = true)]
+    pub cluster: Option<String>,
+
+    /// User of the kubeconfig [default: that of the context]
+    #[arg(long, value_name = "NAME", global = true)]
+    pub user: Option<String>,
+
+    /// Namespace of a pod that is named without one [default: that of the context]
+    #[arg(short, long, value_name = "NAMESPACE", global = true)]
+    pub namespace: Option<String>,
+
+    /// User to impersonate
+    #[arg(long = "as", value_name = "USER", global = true)]
+    pub impersonate: Option<String>,
+
+    /// Group to impersonate; may be repeated
+    #[arg(long = "as-group", value_name = "GROUP", global = true)]
+    pub impersonate_groups: Vec<String>,
+
+    /// How long one request may take, such as 5s or 1m
+    #[arg(long, value_name = "TIME", global = true, default_value = "20s",
+        value_parser = duration)]
+    pub request_timeout: Option<Duration>,
+
+    /// The ClusterDNS, where there are several
+    #[arg(long, value_name = "NAME", global = true)]
+    pub clusterdns: Option<String>,
+
+    /// The data plane's pod that is asked [default: one that is ready]
+    #[arg(long, value_name = "POD", global = true)]
+    pub pod: Option<String>,
+
+    /// Ask the data plane whose HTTP port is here, such as 127.0.0.1:9153; no cluster is asked
+    #[arg(long, value_name = "ADDR:PORT", global = true)]
+    pub address: Option<SocketAddr>,
+}
+
+/// `explain`.
+#[derive(Clone, Debug, Default, Flags)]
+pub struct Explain {
+    /// The name. With --from or --resolv-conf it is looked up as a program in a pod does; without, it
+    /// is absolute
+    #[arg(value_name = "NAME")]
+    pub name: String,
+
+    /// The type, such as SRV [default: A and AAAA for a pod, as getaddrinfo asks; else A]
+    #[arg(value_name = "TYPE")]
+    pub qtype: Option<String>,
+
+    /// The pod that asks: its namespace, dnsPolicy and dnsConfig decide on the search list
+    #[arg(long, value_name = "[NAMESPACE/]POD")]
+    pub from: Option<String>,
+
+    /// A resolv.conf in place of a pod's spec, `-` for standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "from")]
+    pub resolv_conf: Option<PathBuf>,
+
+    /// Search domains of the pod's node, separated by commas: kubelet adds them, and the API server
+    /// does not know them
+    #[arg(long, value_name = "DOMAIN", value_delimiter = ',', requires = "from")]
+    pub node_search: Vec<String>,
+
+    /// Whose rules the search follows
+    #[arg(long, value_enum, default_value_t = Libc::Glibc)]
+    pub libc: Libc,
+
+    /// Form of the result
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    pub output: Output,
+}
+
+/// `status`.
+#[derive(Clone, Copy, Debug, Default, Flags)]
+pub struct Status {
+    /// Form of the result
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    pub output: Output,
+}
+
+/// The form of what is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// Lines for a terminal
+    #[default]
+    Text,
+    /// One JSON object
+    Json,
+}
+
+/// The C library whose rules a search follows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Libc {
+    /// GNU libc 2.26 or later: Debian, Ubuntu, Red Hat, distroless
+    #[default]
+    Glibc,
+    /// musl: Alpine
+    Musl,
+}
+
+/// A time as kubectl reads it; 0 is none.
+fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|it: char| it.is_ascii_alphabetic());
+    let factor = match &text[digits.len()..] {
+        "" | "s" => 1,
+        "m" => 60,
+        "h" => 3_600,
+        _ => return Err("write seconds, such as 5s, or minutes, such as 1m".to_owned()),
+    };
+    let number: u32 = digits.parse().map_err(|_| "write a whole number, such as 5s".to_owned())?;
+    Ok(Duration::from_secs(u64::from(number) * factor))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn flags_of_kubectl_may_stand_before_and_behind_the_subcommand() {
+        for words in [
+            ["x", "--context", "prod", "explain", "cart", "--as", "jane", "-n", "shop"],
+            ["x", "explain", "cart", "--context", "prod", "-n", "shop", "--as", "jane"],
+        ] {
+            let Args { which, .. } = Args::try_parse_from(words).unwrap();
+            assert_eq!(which.context.as_deref(), Some("prod"));
+            assert_eq!(which.namespace.as_deref(), Some("shop"));
+            assert_eq!(which.impersonate.as_deref(), Some("jane"));
+        }
+    }
+
+    #[test]
+    fn every_command_has_an_example() {
+        let mut command = Args::command();
+        command.build();
+        for command in command.get_subcommands().filter(|it| it.get_name() != "help") {
+            let help = command.clone().render_help().to_string();
+            assert!(help.contains("Example"), "{help}");
+        }
+    }
+
+    #[test]
+    fn times_are_read_as_kubectl_reads_them() {
+        for (text, seconds) in [("0", 0), ("5", 5), ("5s", 5), ("2m", 120), ("1h", 3_600)] {
+            assert_eq!(duration(text), Ok(Duration::from_secs(seconds)));
+        }
+        for text in ["", "s", "5d", "-1s", "1.5s"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! What the API server knows: which ClusterDNS there is, which pods serve it, which pod asks. Reads only, and each right
+//! that is missing is named.
+
+use std::time::Duration;
+
+use crds::ClusterDNS;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, ListParams};
+use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use kube::{Client, ResourceExt};
+use tokio::time::timeout;
+
+use super::args::Which;
+use super::data_plane::{DataPlane, Way};
+use crate::names;
+use crate::observe::pods;
+use crate::probe::pod_reports::http_port;
+
+/// One request where `--request-timeout` is 0, which is no limit: a day.
+const UNBOUNDED: Duration = Duration::from_secs(86_400);
+
+/// A cluster, with the rights of its user.
+pub(super) struct Cluster {
+    client: Client,
+    /// Where a pod without a namespace is looked for.
+    namespace: String,
+    patience: Duration,
+}
+
+/// How long a request may take.
+pub(super) fn patience(which: &Which) -> Duration {
+    which.request_timeout.filter(|time| !time.is_zero()).unwrap_or(UNBOUNDED)
+}
+
+impl Cluster {
+    /// The cluster that these flags name.
+    pub(super) async fn connect(which: &Which) -> Result<Cluster, String> {
+        let Which { kubeconfig, context, cluster, user, namespace, .. } = which;
+        let options = KubeConfigOptions {
+            context: context.clone(),
+            cluster: cluster.clone(),
+            user: user.clone(),
+        };
+        let unusable =
+            |error: &dyn std::fmt::Display| format!("cannot use the kubeconfig: {error}");
+        let is_named = context.is_some() || cluster.is_some() || user.is_some();
+        let mut config = match kubeconfig {
+            Some(file) => {
+                let read = Kubeconfig::read_from(file).map_err(|error| unusable(&error))?;
+                Config::from_custom_kubeconfig(read, &options).await.map_err(|error| unusable(&error))?
+            }
+            None if is_named => {
+                Config::from_kubeconfig(&options).await.map_err(|error| unusable(&error))?
+            }
+            None => Config::infer().await.map_err(|error| {
+                format!("no cluster: name a kubeconfig with --kubeconfig or KUBECONFIG, or a data plane with --address: {error}")
+            })?,
+        };
+        if which.impersonate.is_some() {
+            config.auth_info.impersonate = which.impersonate.clone();
+            config.auth_info.impersonate_groups = Some(which.impersonate_groups.clone());
+        }
+        let namespace = namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+        let client = Client::try_from(config).map_err(|error| unusable(&error))?;
+        Ok(Cluster { client, namespace, patience: patience(which) })
+    }
+
+    /// The ClusterDNS of this name, or the only one.
+    pub(super) async fn cluster_dns(&self, name: Option<&str>) -> Result<ClusterDNS, String> {
+        let api = Api::<ClusterDNS>::all(self.client.clone());
+        let every = ListParams::default();
+        let listed = self.within("clusterdnses.clusterdns.dev", None, api.list(&every)).await?;
+        let mut all = listed.items;
+        let names: Vec<String> = all.iter().map(ResourceExt::name_any).collect();
+        let place = match name {
+            Some(name) => names.iter().position(|it| it == name),
+            None if all.len() > 1 => None,
+            None => (!all.is_empty()).then_some(0),
+        };
+        match (place, name) {
+            (Some(place), _) => Ok(all.swap_remove(place)),
+            (None, _) if names.is_empty() => {
+                Err("this cluster has no ClusterDNS: install one, or choose another --context"
+                    .to_owned())
+            }
+            (None, Some(name)) => {
+                Err(format!("there is no ClusterDNS {name}: there are {}", names.join(", ")))
+            }
+            (None, None) => {
+                Err(format!("there are several: add --clusterdns with one of {}", names.join(", ")))
+            }
+        }
+    }
+
+    /// Its pods, by name.
+    pub(super) async fn pods(&self, dns: &ClusterDNS) -> Result<Vec<Pod>, String> {
+        let (namespace, _) = names::service(dns);
+        let api = Api::<Pod>::namespaced(self.client.clone(), &namespace);
+        let its = ListParams::default().labels(&format!("{}={}", names::INSTANCE, dns.name_any()));
+        let mut pods = self.within("pods", Some(&namespace), api.list(&its)).await?.items;
+        pods.sort_by_key(ResourceExt::name_any);
+        Ok(pods)
+    }
+
+    /// The pod `[NAMESPACE/]NAME`.
+    pub(super) async fn pod(&self, name: &str) -> Result<Pod, String> {
+        let (namespace, name) = name.split_once('/').unwrap_or((&self.namespace, name));
+        if namespace.is_empty() || name.is_empty() || name.contains('/') {
+            return Err("--from: write NAMESPACE/POD, or POD".to_owned());
+        }
+        let api = Api::<Pod>::namespaced(self.client.clone(), namespace);
+        match self.within("pods", Some(namespace), api.get_opt(name)).await? {
+            Some(pod) => Ok(pod),
+            None => Err(format!("there is no pod {namespace}/{name}")),
+        }
+    }
+
+    /// How a pod of ours is asked.
+    pub(super) fn data_plane(&self, pod: &Pod) -> DataPlane {
+        let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
+        let pods = Api::namespaced(self.client.clone(), &namespace);
+        let shown = format!("pod {namespace}/{name}");
+        let way = Way::Pod { pods, namespace, name, port: http_port(pod) };
+        DataPlane { name: shown, way, patience: self.patience }
+    }
+
+    /// The one to ask: that of `--pod`, else one that is ready.
+    pub(super) fn chosen(&self, which: &Which, pods: &[Pod]) -> Result<DataPlane, String> {
+        let named = |name: &str| pods.iter().find(|pod| pods::name(pod) == name);
+        let chosen = match &which.pod {
+            Some(name) => named(name).ok_or_else(|| {
+                let names: Vec<&str> = pods.iter().map(pods::name).collect();
+                format!("--pod {name} is no pod of this ClusterDNS: there are {}", names.join(", "))
+            })?,
+            None => pods.iter().find(|pod| pods::is_ready(pod)).ok_or(
+                "no pod of this ClusterDNS is ready: kubectl clusterdns status says more; --pod asks one that is not",
+            )?,
+        };
+        Ok(self.data_plane(chosen))
+    }
+
+    /// A read, within its time; `what` and `namespace` are for people whose right is missing.
+    async fn within<T>(
+        &self,
+        what: &str,
+        namespace: Option<&str>,
+        read: impl Future<Output = Result<T, kube::Error>>,
+    ) -> Result<T, String> {
+        let place = namespace.map_or_else(String::new, |it| format!(" in the namespace {it}"));
+        match timeout(self.patience, read).await {
+            Ok(Ok(read)) => Ok(read),
+            Ok(Err(kube::Error::Api(status))) if status.code == 403 => Err(format!(
+                "you need the rights to get and list {what}{place} (docs/plugin.md has a Role): {}",
+                status.message
+            )),
+            Ok(Err(kube::Error::Api(status))) if status.code == 404 => Err(format!(
+                "the API server knows no {what}: is ClusterDNS installed in this cluster?"
+            )),
+            Ok(Err(kube::Error::Api(status))) => {
+                Err(format!("cannot read {what}{place}: {}", status.message))
+            }
+            Ok(Err(error)) => Err(format!("cannot read {what}{place}: {error}")),
+            Err(_) => {
+                Err(format!("the API server did not answer within {} s", self.patience.as_secs()))
+            }
+        }
+    }
+}
+
+/// The data plane that a command asks: the one at `--address`, else one of the cluster.
+pub(super) async fn asked(which: &Which) -> Result<DataPlane, String> {
+    if let Some(address) = which.address {
+        return Ok(at(which, address));
+    }
+    let cluster = Cluster::connect(which).await?;
+    let dns = cluster.cluster_dns(which.clusterdns.as_deref()).await?;
+    let pods = cluster.pods(&dns).await?;
+    cluster.chosen(which, &pods)
+}
+
+/// The data plane at an address.
+pub(super) fn at(which: &Which, address: std::net::SocketAddr) -> DataPlane {
+    DataPlane { name: address.to_string(), way: Way::Address(address), patience: patience(which) }
+}

@@ -1,0 +1,204 @@
+//! `explain`: which questions a name leads to in a pod, how each is answered, and why. The search is pure (`search`); each
+//! question is explained by the data plane itself (`/explain`), which sends nothing to upstreams.
+
+mod text;
+
+use std::process::ExitCode;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::args::{Explain, Libc, Output, Which};
+use super::cluster::{self, Cluster};
+use super::data_plane::{DataPlane, escaped, said};
+use super::hosts::Hosts;
+use super::output::{Printed, json};
+use super::pages::Answer;
+use super::resolv_conf::{ResolvConf, of_pod};
+use super::search::{Outcome, Search};
+use crate::names;
+use crate::observe::pods;
+use crate::offline::text_of;
+
+/// Questions of one run: a search list has 32 domains, and each name two types.
+const MAX_QUESTIONS: usize = 128;
+
+/// Everything that is printed.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Explained {
+    /// The name, as written.
+    pub name: String,
+    /// The pod that asks, or the file.
+    pub from: Option<String>,
+    /// Whose rules were followed; none for an absolute name.
+    pub libc: Option<&'static str>,
+    /// What its resolver reads.
+    pub resolv_conf: Option<ResolvConf>,
+    /// The data plane that explained.
+    pub asked_of: String,
+    /// What a person should know.
+    pub notes: Vec<String>,
+    /// Every question, in its order.
+    pub questions: Vec<Asked>,
+    /// What came of it.
+    pub result: Outcome,
+}
+
+/// One question.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Asked {
+    /// The absolute name.
+    pub name: String,
+    /// The type.
+    #[serde(rename = "type")]
+    pub qtype: String,
+    /// What came of it.
+    pub outcome: Outcome,
+    /// What the data plane says.
+    pub explanation: Value,
+    /// The same, as far as it is read here.
+    #[serde(skip)]
+    pub answer: Answer,
+}
+
+/// What is asked, and by whom.
+struct Asker {
+    from: Option<String>,
+    conf: Option<ResolvConf>,
+    hosts: Hosts,
+    /// For `access.clients`.
+    client: Option<String>,
+    notes: Vec<String>,
+}
+
+/// Runs `explain`.
+pub(super) async fn run(which: &Which, args: &Explain) -> Printed {
+    // Nonsense is refused before a cluster is asked.
+    Search::new(&args.name, &ResolvConf::default(), args.libc)?;
+    let (data_plane, asker) = prepared(which, args).await?;
+    if let Some(address) = asker.hosts.address(&args.name).filter(|_| args.qtype.is_none()) {
+        let text =
+            format!("{} is {address} in the hosts file of the pod: DNS is not asked\n", args.name);
+        return Ok((text, ExitCode::SUCCESS));
+    }
+    let conf = asker.conf.clone().unwrap_or_default();
+    let absolute = format!("{}.", args.name.trim_end_matches('.'));
+    let name = if asker.conf.is_some() { &args.name } else { &absolute };
+    let search = Search::new(name, &conf, args.libc)?;
+    let types: Vec<&str> = match (&args.qtype, &asker.conf) {
+        (Some(qtype), _) => vec![qtype],
+        (None, Some(_)) => vec!["A", "AAAA"],
+        (None, None) => vec!["A"],
+    };
+    let mut connection = data_plane.open().await?;
+    let client =
+        asker.client.as_deref().map_or(String::new(), |it| format!("&client={}", escaped(it)));
+    let mut ask = async |name: &str, qtype: &str| {
+        let (name, qtype) = (escaped(name), escaped(qtype));
+        let path = format!("/explain?name={name}&type={qtype}{client}&format=json");
+        match connection.get(&path).await? {
+            (status, text) if status.is_success() => Ok(text),
+            (status, text) => Err(said(status, &text)),
+        }
+    };
+    let (questions, result) = questions(search, &types, &mut ask).await?;
+    let explained = Explained {
+        name: args.name.clone(),
+        from: asker.from,
+        libc: asker.conf.is_some().then_some(match args.libc {
+            Libc::Glibc => "glibc",
+            Libc::Musl => "musl",
+        }),
+        resolv_conf: asker.conf,
+        asked_of: data_plane.name,
+        notes: asker.notes,
+        questions,
+        result,
+    };
+    let text = match args.output {
+        Output::Text => explained.text(),
+        Output::Json => json(&explained),
+    };
+    Ok((text, ExitCode::SUCCESS))
+}
+
+async fn prepared(which: &Which, args: &Explain) -> Result<(DataPlane, Asker), String> {
+    let mut asker =
+        Asker { from: None, conf: None, hosts: Hosts::default(), client: None, notes: Vec::new() };
+    if let Some(file) = &args.resolv_conf {
+        let (name, text) = text_of(file)?;
+        (asker.from, asker.conf) = (Some(name), Some(ResolvConf::read(&text)));
+    }
+    let Some(from) = &args.from else { return Ok((cluster::asked(which).await?, asker)) };
+    let cluster = Cluster::connect(which).await?;
+    let dns = cluster.cluster_dns(which.clusterdns.as_deref()).await?;
+    let pod = cluster.pod(from).await?;
+    let shown =
+        format!("{}/{}", pod.metadata.namespace.as_deref().unwrap_or("default"), pods::name(&pod));
+    let cluster_ips =
+        dns.status.as_ref().map(|status| status.cluster_ips.clone()).unwrap_or_default();
+    let (conf, notes) = of_pod(&pod, &dns.spec.domain, &cluster_ips, &args.node_search)
+        .map_err(|why| format!("pod {shown}: {why}"))?;
+    asker.hosts = Hosts::of_pod(&pod);
+    asker.client = pods::address(&pod).map(|address| address.to_string());
+    (asker.from, asker.conf, asker.notes) = (Some(format!("pod {shown}")), Some(conf), notes);
+    let data_plane = match which.address {
+        Some(address) => cluster::at(which, address),
+        None => {
+            let pods = cluster.pods(&dns).await?;
+            if pods.is_empty() {
+                let (namespace, _) = names::service(&dns);
+                return Err(format!("this ClusterDNS has no pod in the namespace {namespace}"));
+            }
+            cluster.chosen(which, &pods)?
+        }
+    };
+    Ok((data_plane, asker))
+}
+
+/// Asks what the search leads to, one name after the other. `ask` gets the page for a name and a type.
+///
+/// # Errors
+/// What the data plane says is wrong with a question, or why it cannot be asked.
+pub async fn questions(
+    mut search: Search,
+    types: &[&str],
+    ask: &mut impl AsyncFnMut(&str, &str) -> Result<String, String>,
+) -> Result<(Vec<Asked>, Outcome), String> {
+    let mut all = Vec::new();
+    let mut result = Outcome::NxDomain;
+    while let Some(name) = search.next_name() {
+        let mut outcomes = Vec::new();
+        for qtype in types {
+            if all.len() >= MAX_QUESTIONS {
+                return Err(format!("the search has more than {MAX_QUESTIONS} questions"));
+            }
+            let page = ask(&name, qtype).await?;
+            let explanation: Value = serde_json::from_str(&page)
+                .map_err(|error| format!("its /explain is no JSON: {error}"))?;
+            let answer = Answer::read(&explanation)?;
+            let outcome = answer.outcome();
+            outcomes.push(outcome);
+            let (name, qtype) = (name.clone(), (*qtype).to_owned());
+            all.push(Asked { name, qtype, outcome, explanation, answer });
+        }
+        result = together(&outcomes);
+        search.saw(result);
+    }
+    Ok((all, result))
+}
+
+/// What a resolver makes of the replies for one name: one record is enough, and a failure weighs more than no data.
+fn together(outcomes: &[Outcome]) -> Outcome {
+    let order = [
+        Outcome::Found,
+        Outcome::Unknown,
+        Outcome::ServFail,
+        Outcome::Failed,
+        Outcome::NxDomain,
+        Outcome::NoData,
+    ];
+    order.into_iter().find(|it| outcomes.contains(it)).unwrap_or(Outcome::NoData)
+}

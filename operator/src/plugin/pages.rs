@@ -1,0 +1,263 @@
+//! The pages of a data plane, as far as they are read here. Data planes of other versions may say more, or less.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::search::Outcome;
+
+/// `/explain`: one question.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Answer {
+    /// Of the configuration that runs.
+    pub revision: String,
+    /// Why it was decided so, as metrics name it.
+    pub reason: String,
+    /// Where the reply comes from; `unasked` where an upstream would have to be asked.
+    pub origin: String,
+    /// The rule behind the reply.
+    pub rule: Option<Rule>,
+    /// The names that the question leads through.
+    pub steps: Vec<Step>,
+    /// What is known of upstreams, for a name that is not ours.
+    pub upstream: Option<Upstream>,
+    /// Such as `NXDOMAIN`.
+    pub status: Option<String>,
+    /// The records, as text.
+    pub answer: Vec<String>,
+}
+
+/// A rule of docs/dns.md.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Rule {
+    /// Its id.
+    pub id: String,
+    /// What it says.
+    pub words: String,
+}
+
+/// One name of a chain.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Step {
+    /// The name.
+    pub name: String,
+    /// Where it leads.
+    pub place: String,
+    /// The rules that decided.
+    pub rules: Vec<Rule>,
+    /// What hides or replaces something.
+    pub notes: Vec<String>,
+    /// The objects that it rests on.
+    pub objects: Vec<Object>,
+}
+
+/// An object behind an answer.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Object {
+    /// Its kind.
+    pub kind: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name, where it is known.
+    pub name: Option<String>,
+    /// The Service of a slice.
+    pub service: Option<String>,
+    /// Its uid, where it is known.
+    pub uid: Option<String>,
+}
+
+/// What is known of the upstreams of a question.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Upstream {
+    /// What the cache has.
+    pub cache: String,
+}
+
+impl Answer {
+    /// Reads the page.
+    ///
+    /// # Errors
+    /// It is not the page of a data plane.
+    pub fn read(page: &Value) -> Result<Answer, String> {
+        Answer::deserialize(page).map_err(|error| format!("cannot read its /explain: {error}"))
+    }
+
+    /// What a resolver makes of it.
+    pub fn outcome(&self) -> Outcome {
+        match self.status.as_deref() {
+            None if self.origin == "unasked" => Outcome::Unknown,
+            Some("NOERROR") if self.answer.is_empty() => Outcome::NoData,
+            Some("NOERROR") => Outcome::Found,
+            Some("NXDOMAIN") => Outcome::NxDomain,
+            Some("SERVFAIL") => Outcome::ServFail,
+            None | Some(_) => Outcome::Failed,
+        }
+    }
+}
+
+/// What the pages of one data plane say for `status`.
+#[derive(Clone, Debug, Default)]
+pub struct Pages {
+    /// `/config`.
+    pub config: ConfigPage,
+    /// `/upstreams`.
+    pub upstreams: UpstreamsPage,
+    /// Of `/metrics`.
+    pub cache: CachePage,
+}
+
+/// `/config`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ConfigPage {
+    /// Of the configuration that runs.
+    pub revision: String,
+    /// What it runs of a rollout, such as `stable`.
+    pub role: String,
+    /// Why the last configuration was refused.
+    pub rejection: Option<Rejection>,
+    /// Objects, or parts of them, that are not served.
+    pub skipped_objects: Vec<crds::v1alpha1::SkippedObject>,
+    /// How many of them there are.
+    pub skipped_object_count: u64,
+    /// Objects by resource.
+    pub objects: serde_json::Map<String, Value>,
+    /// What else a person should know.
+    pub warnings: Vec<String>,
+}
+
+/// A configuration that was refused.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Rejection {
+    /// What is wrong with it.
+    pub violations: Vec<crds::v1alpha1::Violation>,
+}
+
+/// `/upstreams`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct UpstreamsPage {
+    /// In the order of the configuration.
+    pub groups: Vec<Group>,
+    /// What should be done.
+    pub warnings: Vec<String>,
+}
+
+/// A group of upstreams.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Group {
+    /// `upstreams`, or the stub domain.
+    pub name: String,
+    /// Its servers.
+    pub servers: Vec<Server>,
+}
+
+/// One server.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Server {
+    /// Address and port.
+    pub server: String,
+    /// `udp`, `tls` and so on.
+    pub transport: String,
+    /// `healthy`, `failing`, `down` or `looping`.
+    pub state: String,
+    /// Smoothed; none before the first reply.
+    pub latency_microseconds: Option<u64>,
+    /// Queries sent.
+    pub sent: u64,
+    /// Error replies.
+    pub errors: u64,
+    /// Sends without a reply in time.
+    pub silent: u64,
+}
+
+/// The cache, from `/metrics`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CachePage {
+    /// Entries.
+    pub entries: u64,
+    /// Octets that they take.
+    pub octets: u64,
+    /// Look-ups that it answered.
+    pub hits: u64,
+    /// All look-ups.
+    pub lookups: u64,
+}
+
+impl Pages {
+    /// Reads three pages.
+    ///
+    /// # Errors
+    /// One of them is not that of a data plane.
+    pub fn read(config: &str, upstreams: &str, metrics: &str) -> Result<Pages, String> {
+        let wrong =
+            |page: &str, error: serde_json::Error| format!("cannot read its {page}: {error}");
+        Ok(Pages {
+            config: serde_json::from_str(config).map_err(|error| wrong("/config", error))?,
+            upstreams: serde_json::from_str(upstreams)
+                .map_err(|error| wrong("/upstreams", error))?,
+            cache: CachePage::read(metrics),
+        })
+    }
+}
+
+impl CachePage {
+    fn read(metrics: &str) -> CachePage {
+        let mut cache = CachePage::default();
+        for line in metrics.lines() {
+            let Some((series, value)) = line.rsplit_once(' ') else { continue };
+            let Ok(value) = value.parse::<f64>() else { continue };
+            let value = value as u64;
+            match series {
+                "clusterdns_cache_entries" => cache.entries = value,
+                "clusterdns_cache_bytes" => cache.octets = value,
+                _ if series.starts_with("clusterdns_cache_lookups_total{") => {
+                    cache.lookups += value;
+                    // `refresh` and `miss` ask an upstream first.
+                    let answers = ["hit", "prefetch", "stale", "failed"];
+                    let is_hit = answers.iter().any(|it| series.contains(&format!("\"{it}\"")));
+                    cache.hits += if is_hit { value } else { 0 };
+                }
+                _ => {}
+            }
+        }
+        cache
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_explanation_says_is_an_outcome() {
+        for (page, expected) in [
+            (r#"{"status": "NOERROR", "answer": ["a"]}"#, Outcome::Found),
+            (r#"{"status": "NOERROR", "answer": []}"#, Outcome::NoData),
+            (r#"{"status": "NXDOMAIN"}"#, Outcome::NxDomain),
+            (r#"{"status": "SERVFAIL"}"#, Outcome::ServFail),
+            (r#"{"status": "REFUSED"}"#, Outcome::Failed),
+            (r#"{"status": null, "origin": "unasked"}"#, Outcome::Unknown),
+            (r#"{"status": null, "origin": "own", "reason": "client"}"#, Outcome::Failed),
+        ] {
+            let page = serde_json::from_str(page).unwrap();
+            assert_eq!(Answer::read(&page).unwrap().outcome(), expected, "{page}");
+        }
+        assert!(Answer::read(&serde_json::json!("busy")).unwrap_err().contains("/explain"));
+    }
+
+    #[test]
+    fn the_cache_is_read_from_metrics_of_both_forms() {
+        let page = "# TYPE clusterdns_cache_entries gauge\nclusterdns_cache_entries 7\nclusterdns_cache_bytes 900\n\
+            clusterdns_cache_lookups_total{outcome=\"hit\"} 90\nclusterdns_cache_lookups_total{outcome=\"miss\"} 10\n";
+        let expected = CachePage { entries: 7, octets: 900, hits: 90, lookups: 100 };
+        assert_eq!(CachePage::read(page), expected);
+    }
+}

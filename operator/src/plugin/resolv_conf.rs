@@ -1,0 +1,282 @@
+//! What the resolver of a pod reads: its resolv.conf, as kubelet makes it of the pod's spec (pure), or from a file.
+//!
+//! kubelet (`pkg/kubelet/network/dns`): `ClusterFirst` without `hostNetwork`, and `ClusterFirstWithHostNet`, have the
+//! cluster's servers, three search domains and those of the node, and `ndots:5`. `None` has what `dnsConfig` says. All
+//! others have the file of the node, which no API shows. `dnsConfig` adds servers and domains, and replaces options.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::Pod;
+use serde::Serialize;
+
+/// `ndots` where the file says nothing (resolv.conf(5)).
+const DEFAULT_NDOTS: u8 = 1;
+/// What kubelet gives to pods that use the cluster's DNS.
+const KUBELET_NDOTS: &str = "ndots:5";
+/// Servers that kubelet writes, and that libraries read.
+const MAX_NAMESERVERS: usize = 3;
+/// Search domains that kubelet writes (Kubernetes 1.28 and later).
+const MAX_DOMAINS: usize = 32;
+/// Characters of them in all, with a space between each two.
+const MAX_CHARACTERS: usize = 2_048;
+
+/// A resolv.conf, as far as a search needs it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ResolvConf {
+    /// Addresses, in their order.
+    pub nameservers: Vec<String>,
+    /// Search domains, in their order.
+    pub search: Vec<String>,
+    /// Dots from which on a name is first asked as it is.
+    pub ndots: u8,
+    /// All options, as written.
+    pub options: Vec<String>,
+}
+
+impl Default for ResolvConf {
+    fn default() -> ResolvConf {
+        let none = Vec::new;
+        ResolvConf { nameservers: none(), search: none(), ndots: DEFAULT_NDOTS, options: none() }
+    }
+}
+
+impl ResolvConf {
+    /// Reads a file (resolv.conf(5)): of several `search` or `domain` lines the last one counts.
+    pub fn read(text: &str) -> ResolvConf {
+        let mut conf = ResolvConf::default();
+        for line in text.lines() {
+            let mut words = line.split_whitespace().map(str::to_owned);
+            match words.next().as_deref() {
+                Some("nameserver") => conf.nameservers.extend(words.next()),
+                Some("search") => conf.search = words.collect(),
+                Some("domain") => conf.search = words.take(1).collect(),
+                Some("options") => conf.options.extend(words),
+                _ => {}
+            }
+        }
+        conf.nameservers.truncate(MAX_NAMESERVERS);
+        conf.with_ndots()
+    }
+
+    fn with_ndots(mut self) -> ResolvConf {
+        let written = self.options.iter().rev().find_map(|option| option.strip_prefix("ndots:"));
+        if let Some(text) = written {
+            // More than 15 counts as 15; what is no number as 0, as atoi reads it.
+            let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
+            self.ndots =
+                digits.parse::<u64>().map_or(0, |number| u8::try_from(number).unwrap_or(u8::MAX));
+        }
+        self
+    }
+
+    /// Whether an option is written.
+    pub fn has_option(&self, name: &str) -> bool {
+        self.options.iter().any(|option| option == name)
+    }
+
+    /// On one line.
+    pub fn text(&self) -> String {
+        let some = |key: &str, words: &[String]| match words.is_empty() {
+            true => None,
+            false => Some(format!("{key} {}", words.join(" "))),
+        };
+        let parts = [
+            some("nameserver", &self.nameservers),
+            some("search", &self.search),
+            some("options", &self.options),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
+    }
+}
+
+/// What kubelet writes for this pod, and what a person should know of it. `cluster_ips` are the addresses of the
+/// ClusterDNS whose domain this is, `node_search` the search domains of the pod's node.
+///
+/// # Errors
+/// The pod asks the servers of its node, whose resolv.conf the API server does not know.
+pub fn of_pod(
+    pod: &Pod,
+    domain: &str,
+    cluster_ips: &[String],
+    node_search: &[String],
+) -> Result<(ResolvConf, Vec<String>), String> {
+    let spec = pod.spec.clone().unwrap_or_default();
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or("default");
+    let policy = spec.dns_policy.as_deref().unwrap_or("ClusterFirst");
+    let on_host = spec.host_network == Some(true);
+    let uses_cluster = match policy {
+        "ClusterFirstWithHostNet" => true,
+        "ClusterFirst" => !on_host,
+        _ => false,
+    };
+    let mut conf = ResolvConf::default();
+    let mut notes = Vec::new();
+    if uses_cluster {
+        conf.nameservers = cluster_ips.to_vec();
+        let of_cluster =
+            [format!("{namespace}.svc.{domain}"), format!("svc.{domain}"), domain.to_owned()];
+        conf.search = of_cluster.into_iter().chain(node_search.iter().cloned()).collect();
+        conf.options = vec![KUBELET_NDOTS.to_owned()];
+        if node_search.is_empty() {
+            notes.push(
+                "search domains of its node are not known: name them with --node-search, or use --resolv-conf"
+                    .to_owned(),
+            );
+        }
+    } else if policy != "None" {
+        let why = match on_host && policy == "ClusterFirst" {
+            true => "it has hostNetwork: true, and dnsPolicy: ClusterFirst counts as Default there"
+                .to_owned(),
+            false => format!("its dnsPolicy is {policy}"),
+        };
+        return Err(format!(
+            "{why}, so it asks the servers of its node; if these lead here, give what it has with --resolv-conf"
+        ));
+    }
+    if let Some(more) = spec.dns_config {
+        conf.nameservers.extend(more.nameservers.unwrap_or_default());
+        conf.search.extend(more.searches.unwrap_or_default());
+        for option in more.options.unwrap_or_default() {
+            let Some(name) = option.name else { continue };
+            conf.options.retain(|it| it.split(':').next() != Some(name.as_str()));
+            let value = option.value.filter(|value| !value.is_empty());
+            conf.options.push(value.map_or(name.clone(), |value| format!("{name}:{value}")));
+        }
+    }
+    conf.nameservers = distinct(conf.nameservers);
+    conf.search = distinct(conf.search);
+    bound(&mut conf, &mut notes);
+    if !conf.nameservers.iter().any(|server| cluster_ips.contains(server)) {
+        notes.push(format!(
+            "it does not ask this ClusterDNS ({}): its servers are {}",
+            cluster_ips.join(", "),
+            conf.nameservers.join(", ")
+        ));
+    }
+    Ok((conf.with_ndots(), notes))
+}
+
+/// Each once, the first one of it.
+fn distinct(texts: Vec<String>) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    texts.into_iter().filter(|text| seen.insert(text.clone())).collect()
+}
+
+/// Cuts what kubelet cuts, and says so.
+fn bound(conf: &mut ResolvConf, notes: &mut Vec<String>) {
+    if conf.nameservers.len() > MAX_NAMESERVERS {
+        conf.nameservers.truncate(MAX_NAMESERVERS);
+        notes.push(format!("kubelet leaves out all but {MAX_NAMESERVERS} servers"));
+    }
+    let mut characters = 0;
+    let fits = |domain: &&String| {
+        characters += domain.len() + usize::from(characters > 0);
+        characters <= MAX_CHARACTERS
+    };
+    let kept = conf.search.iter().take(MAX_DOMAINS).take_while(fits).count();
+    if kept < conf.search.len() {
+        let left_out = conf.search.len() - kept;
+        conf.search.truncate(kept);
+        notes.push(format!(
+            "kubelet leaves out {left_out} search domains: it writes {MAX_DOMAINS}, of {MAX_CHARACTERS} characters in all"
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn made(spec: Value, node_search: &[&str]) -> Result<(ResolvConf, Vec<String>), String> {
+        let pod = json!({"metadata": {"name": "web-0", "namespace": "shop"}, "spec": spec});
+        let node_search: Vec<String> = node_search.iter().map(|it| (*it).to_owned()).collect();
+        of_pod(
+            &serde_json::from_value(pod).unwrap(),
+            "cluster.local",
+            &["10.96.0.10".to_owned()],
+            &node_search,
+        )
+    }
+
+    #[test]
+    fn the_file_is_the_one_that_kubelet_writes() {
+        let config = json!({"nameservers": ["10.96.0.10", "192.0.2.1"], "searches": ["corp.example", "svc.cluster.local"],
+            "options": [{"name": "ndots", "value": "2"}, {"name": "edns0"}]});
+        for (what, spec, node, expected) in [
+            (
+                "no policy",
+                json!({"containers": []}),
+                &[][..],
+                "nameserver 10.96.0.10; search shop.svc.cluster.local svc.cluster.local cluster.local; options ndots:5",
+            ),
+            (
+                "with the node's domains",
+                json!({"dnsPolicy": "ClusterFirst"}),
+                &["lan.example"][..],
+                "nameserver 10.96.0.10; search shop.svc.cluster.local svc.cluster.local cluster.local lan.example; options ndots:5",
+            ),
+            (
+                "on the node's network",
+                json!({"dnsPolicy": "ClusterFirstWithHostNet", "hostNetwork": true}),
+                &[],
+                "nameserver 10.96.0.10; search shop.svc.cluster.local svc.cluster.local cluster.local; options ndots:5",
+            ),
+            (
+                "added and replaced",
+                json!({"dnsConfig": config}),
+                &[],
+                "nameserver 10.96.0.10 192.0.2.1; search shop.svc.cluster.local svc.cluster.local cluster.local corp.example; options ndots:2 edns0",
+            ),
+            (
+                "None",
+                json!({"dnsPolicy": "None", "dnsConfig": config}),
+                &[],
+                "nameserver 10.96.0.10 192.0.2.1; search corp.example svc.cluster.local; options ndots:2 edns0",
+            ),
+        ] {
+            let spec = with_containers(spec);
+            assert_eq!(made(spec, node).unwrap().0.text(), expected, "{what}");
+        }
+    }
+
+    fn with_containers(mut spec: Value) -> Value {
+        spec["containers"] = json!([]);
+        spec
+    }
+
+    #[test]
+    fn pods_that_ask_their_node_are_said_to() {
+        for spec in [json!({"dnsPolicy": "Default"}), json!({"hostNetwork": true})] {
+            let why = made(with_containers(spec), &[]).unwrap_err();
+            assert!(why.contains("asks the servers of its node"), "{why}");
+        }
+        let elsewhere = json!({"dnsPolicy": "None", "dnsConfig": {"nameservers": ["192.0.2.1"]}});
+        let (_, notes) = made(with_containers(elsewhere), &[]).unwrap();
+        assert!(notes[0].contains("does not ask this ClusterDNS"), "{notes:?}");
+    }
+
+    #[test]
+    fn what_kubelet_leaves_out_is_left_out_and_said() {
+        let domains: Vec<String> = (0..40).map(|number| format!("d{number}.example")).collect();
+        let (conf, notes) =
+            made(with_containers(json!({"dnsConfig": {"searches": domains}})), &["n"]).unwrap();
+        assert_eq!(conf.search.len(), MAX_DOMAINS);
+        assert!(notes[0].contains("leaves out 12 search domains"), "{notes:?}");
+        let long: Vec<String> = (0..20).map(|number| format!("{number:0200}")).collect();
+        let (conf, _) =
+            made(with_containers(json!({"dnsConfig": {"searches": long}})), &["n"]).unwrap();
+        assert_eq!(conf.search.len(), 4 + 9, "2048 characters");
+    }
+
+    #[test]
+    fn a_file_is_read_as_libraries_read_it() {
+        let conf = ResolvConf::read(
+            "# written by kubelet\nnameserver 10.96.0.10\nsearch a b\ndomain c\nsearch d e\noptions ndots:5 ndots:3\n",
+        );
+        assert_eq!(conf.text(), "nameserver 10.96.0.10; search d e; options ndots:5 ndots:3");
+        assert_eq!((conf.ndots, ResolvConf::read("options ndots:x").ndots), (3, 0));
+        assert_eq!(ResolvConf::read("").ndots, 1);
+    }
+}

@@ -1,0 +1,243 @@
+//! `status`: pods, revisions, upstreams, cache and what is skipped, in one screen, from the API server and from the pages
+//! of each pod.
+
+mod text;
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use crds::ClusterDNS;
+use crds::v1alpha1::{ClusterDNSStatus, SkippedObject};
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use serde::Serialize;
+
+use super::args::{Output, Status, Which};
+use super::cluster::{self, Cluster};
+use super::data_plane::DataPlane;
+use super::output::{Printed, json};
+use super::pages::Pages;
+use crate::observe::pods;
+
+/// Pods that are asked for their pages; the others are shown as the API server knows them.
+const MAX_ASKED: usize = 50;
+/// Of those, at once: each is a stream through the API server and a kubelet.
+const SIDE_BY_SIDE: usize = 8;
+/// Skipped objects that are shown.
+const MAX_SKIPPED: usize = 20;
+
+/// Everything that is printed.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Screen {
+    /// Name and generation of the ClusterDNS; none where only one data plane was asked.
+    pub cluster_dns: Option<(String, i64)>,
+    /// What the operator reports.
+    pub status: ClusterDNSStatus,
+    /// Each pod.
+    pub pods: Vec<PodRow>,
+    /// Each server of each group, over all pods.
+    pub upstreams: Vec<UpstreamRow>,
+    /// The caches of all pods together.
+    pub cache: CacheSum,
+    /// Objects that some pod does not serve in full.
+    pub skipped: Vec<SkippedObject>,
+    /// How many there are.
+    pub skipped_count: u64,
+    /// What pods warn of, and configurations that they refused.
+    pub warnings: Vec<String>,
+    /// Pods without an answer, and why.
+    pub not_asked: Vec<String>,
+}
+
+/// One pod.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodRow {
+    /// Its name, or an address.
+    pub name: String,
+    /// Its node.
+    pub node: String,
+    /// `ready`, `not ready`, `leaving` or `lost`.
+    pub state: &'static str,
+    /// Of its containers.
+    pub restarts: u32,
+    /// What it runs of a rollout.
+    pub role: String,
+    /// Of the configuration that it runs.
+    pub revision: String,
+    /// Objects that it holds.
+    pub objects: Option<u64>,
+    /// Those that it does not serve in full.
+    pub skipped: Option<u64>,
+}
+
+/// One server of a group.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UpstreamRow {
+    /// `upstreams`, or the stub domain.
+    pub group: String,
+    /// Address and port.
+    pub server: String,
+    /// `udp`, `tls` and so on.
+    pub transport: String,
+    /// Pods by what they say of it, such as `healthy`.
+    pub states: BTreeMap<String, usize>,
+    /// The longest of all pods.
+    pub latency_microseconds: Option<u64>,
+    /// Queries sent by all pods.
+    pub sent: u64,
+    /// Error replies.
+    pub errors: u64,
+    /// Sends without a reply in time.
+    pub silent: u64,
+}
+
+/// The caches of all pods together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CacheSum {
+    /// Entries.
+    pub entries: u64,
+    /// Octets that they take.
+    pub octets: u64,
+    /// Look-ups that it answered.
+    pub hits: u64,
+    /// All look-ups.
+    pub lookups: u64,
+}
+
+/// Runs `status`.
+pub(super) async fn run(which: &Which, args: &Status) -> Printed {
+    let screen = match which.address {
+        Some(address) => {
+            let row = PodRow { name: address.to_string(), state: "-", ..PodRow::default() };
+            let pages = pages(&cluster::at(which, address)).await?;
+            Screen::of(None, vec![(row, Ok(pages))])
+        }
+        None => {
+            let cluster = Cluster::connect(which).await?;
+            let dns = cluster.cluster_dns(which.clusterdns.as_deref()).await?;
+            let pods = cluster.pods(&dns).await?;
+            let asked = pods
+                .iter()
+                .take(MAX_ASKED)
+                .map(|pod| async { (row(pod), pages(&cluster.data_plane(pod)).await) });
+            let mut all: Vec<_> =
+                futures::stream::iter(asked).buffered(SIDE_BY_SIDE).collect().await;
+            let beyond = pods.iter().skip(MAX_ASKED).map(|pod| {
+                (
+                    row(pod),
+                    Err(format!("{}: only the first {MAX_ASKED} pods are asked", pods::name(pod))),
+                )
+            });
+            all.extend(beyond);
+            Screen::of(Some(&dns), all)
+        }
+    };
+    let text = match args.output {
+        Output::Text => screen.text(),
+        Output::Json => json(&screen),
+    };
+    Ok((text, ExitCode::SUCCESS))
+}
+
+/// The pages of one data plane.
+async fn pages(data_plane: &DataPlane) -> Result<Pages, String> {
+    let mut connection = data_plane.open().await?;
+    let config = connection.page("/config").await?;
+    let upstreams = connection.page("/upstreams").await?;
+    let metrics = connection.page("/metrics").await?;
+    Pages::read(&config, &upstreams, &metrics).map_err(|why| format!("{}: {why}", data_plane.name))
+}
+
+/// What the API server knows of a pod.
+fn row(pod: &Pod) -> PodRow {
+    let state = match (pods::is_lost(pod), pods::is_leaving(pod), pods::is_ready(pod)) {
+        (true, _, _) => "lost",
+        (_, true, _) => "leaving",
+        (_, _, true) => "ready",
+        _ => "not ready",
+    };
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
+    let name = pods::name(pod).to_owned();
+    PodRow { name, node, state, restarts: pods::restarts(pod), ..PodRow::default() }
+}
+
+impl Screen {
+    /// What a ClusterDNS, its pods and their pages say together.
+    pub fn of_pods(dns: &ClusterDNS, pods: &[(Pod, Result<Pages, String>)]) -> Screen {
+        Screen::of(Some(dns), pods.iter().map(|(pod, pages)| (row(pod), pages.clone())).collect())
+    }
+
+    fn of(dns: Option<&ClusterDNS>, pods: Vec<(PodRow, Result<Pages, String>)>) -> Screen {
+        let mut screen = Screen {
+            cluster_dns: dns.map(|dns| (dns.name_any(), dns.metadata.generation.unwrap_or(0))),
+            status: dns.and_then(|dns| dns.status.clone()).unwrap_or_default(),
+            ..Screen::default()
+        };
+        for (mut row, pages) in pods {
+            match pages {
+                Ok(pages) => screen.add(&mut row, pages),
+                Err(why) => screen.not_asked.push(why),
+            }
+            screen.pods.push(row);
+        }
+        screen.skipped_count = screen.skipped_count.max(screen.skipped.len() as u64);
+        screen.skipped.truncate(MAX_SKIPPED);
+        screen
+    }
+
+    fn add(&mut self, row: &mut PodRow, pages: Pages) {
+        let Pages { config, upstreams, cache } = pages;
+        (row.role, row.revision) = (config.role, config.revision);
+        row.objects = Some(config.objects.values().filter_map(serde_json::Value::as_u64).sum());
+        row.skipped = Some(config.skipped_object_count);
+        self.skipped_count = self.skipped_count.max(config.skipped_object_count);
+        for object in config.skipped_objects {
+            if !self.skipped.contains(&object) {
+                self.skipped.push(object);
+            }
+        }
+        let refused = config.rejection.into_iter().flat_map(|rejection| rejection.violations);
+        let refused = refused.map(|it| {
+            format!("{} refused its configuration: {}: {}", row.name, it.field, it.message)
+        });
+        for warning in refused.chain(config.warnings).chain(upstreams.warnings) {
+            if !self.warnings.contains(&warning) {
+                self.warnings.push(warning);
+            }
+        }
+        for group in upstreams.groups {
+            for server in group.servers {
+                let is_it =
+                    |it: &&mut UpstreamRow| it.group == group.name && it.server == server.server;
+                let row = match self.upstreams.iter_mut().find(is_it) {
+                    Some(row) => row,
+                    None => {
+                        let (group, server) = (group.name.clone(), server.server.clone());
+                        self.upstreams.push(UpstreamRow {
+                            group,
+                            server,
+                            ..UpstreamRow::default()
+                        });
+                        self.upstreams.last_mut().expect("one was pushed")
+                    }
+                };
+                row.transport = server.transport;
+                *row.states.entry(server.state).or_default() += 1;
+                row.latency_microseconds =
+                    row.latency_microseconds.max(server.latency_microseconds);
+                row.sent += server.sent;
+                row.errors += server.errors;
+                row.silent += server.silent;
+            }
+        }
+        self.cache.entries += cache.entries;
+        self.cache.octets += cache.octets;
+        self.cache.hits += cache.hits;
+        self.cache.lookups += cache.lookups;
+    }
+}

@@ -1,0 +1,164 @@
+//! `kubectl clusterdns`: its screens from recorded pages, and the program against a data plane that runs.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use k8s_openapi::api::core::v1::Pod;
+use operator::plugin::{Explained, Libc, Outcome, Pages, ResolvConf, Screen, Search, questions};
+use serde::Deserialize;
+use serde_json::Value;
+use tests::data_plane::DataPlane;
+use tests::kubelet::program;
+
+use crate::desired::is_golden;
+
+const POD: &str = "\
+nameserver 10.96.0.10
+search shop.svc.cluster.local svc.cluster.local cluster.local lan.example
+options ndots:5
+";
+
+fn recorded(file: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("plugin");
+    std::fs::read_to_string(folder.join(file)).unwrap()
+}
+
+/// What is printed for a name, from pages that a data plane gave for the quickstart.
+fn explained(name: &str, libc: Libc, types: &[&str]) -> String {
+    let pages: BTreeMap<String, Value> = serde_json::from_str(&recorded("explain.json")).unwrap();
+    let conf = ResolvConf::read(POD);
+    let search = Search::new(name, &conf, libc).unwrap();
+    let mut ask = async |name: &str, qtype: &str| {
+        Ok(pages.get(&format!("{name} {qtype}")).expect("a recorded page").to_string())
+    };
+    let (questions, result) =
+        futures::executor::block_on(questions(search, types, &mut ask)).unwrap();
+    let explained = Explained {
+        name: name.to_owned(),
+        from: Some("pod shop/web-0".to_owned()),
+        libc: Some(if libc == Libc::Musl { "musl" } else { "glibc" }),
+        resolv_conf: Some(conf),
+        asked_of: "pod kube-system/clusterdns-default-a".to_owned(),
+        notes: Vec::new(),
+        questions,
+        result,
+    };
+    explained.text()
+}
+
+#[test]
+fn explain_shows_every_question_its_answer_why_and_what_it_costs() {
+    let both = ["A", "AAAA"];
+    is_golden("plugin/explain.txt", &explained("db.data", Libc::Glibc, &both));
+    let upstream = explained("www.example.org", Libc::Glibc, &both);
+    is_golden("plugin/explain-upstream.txt", &upstream);
+    assert!(upstream.contains("after 10 questions and 5 names"), "{upstream}");
+}
+
+#[derive(Deserialize)]
+struct Recorded {
+    dns: crds::ClusterDNS,
+    pods: Vec<RecordedPod>,
+}
+
+#[derive(Deserialize)]
+struct RecordedPod {
+    pod: Pod,
+    #[serde(default)]
+    config: Value,
+    #[serde(default)]
+    upstreams: Value,
+    #[serde(default)]
+    metrics: String,
+    failure: Option<String>,
+}
+
+#[test]
+fn status_shows_pods_revisions_upstreams_cache_and_what_is_skipped() {
+    let recorded: Recorded = serde_saphyr::from_str(&recorded("status.yaml")).unwrap();
+    let pages = |it: RecordedPod| match it.failure {
+        Some(why) => (it.pod, Err(why)),
+        None => {
+            let pages = Pages::read(&it.config.to_string(), &it.upstreams.to_string(), &it.metrics);
+            (it.pod, Ok(pages.unwrap()))
+        }
+    };
+    let pods: Vec<_> = recorded.pods.into_iter().map(pages).collect();
+    is_golden("plugin/status.txt", &Screen::of_pods(&recorded.dns, &pods).text());
+}
+
+/// A data plane that serves the quickstart.
+fn data_plane() -> DataPlane {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crds/examples/quickstart");
+    DataPlane::of_manifests(&folder)
+}
+
+/// Output, errors and status of the plugin.
+fn plugin(words: &[&str], stdin: &str) -> (String, String, Option<i32>) {
+    let mut child = Command::new(program("kubectl-clusterdns"))
+        .args(words)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes());
+    let output = child.wait_with_output().unwrap();
+    let text = |octets: Vec<u8>| String::from_utf8(octets).unwrap();
+    (text(output.stdout), text(output.stderr), output.status.code())
+}
+
+#[test]
+fn the_program_asks_a_running_data_plane_and_refuses_nonsense() {
+    let data_plane = data_plane();
+    let http = data_plane.http().to_string();
+    let at = ["--address", &http];
+    let run = |words: &[&str], stdin: &str| plugin(&[&at, words].concat(), stdin);
+
+    let (text, why, code) = run(&["explain", "db.data", "--resolv-conf", "-"], POD);
+    assert_eq!(code, Some(0), "{why}");
+    assert!(text.contains("2. db.data.shop.svc.cluster.local. AAAA: NXDOMAIN\n"), "{text}");
+    assert!(text.contains("db.data.svc.cluster.local. 5 IN A 10.244.1.21\n"), "{text}");
+    assert!(
+        text.ends_with("found as db.data.svc.cluster.local. after 4 questions and 2 names\n"),
+        "{text}"
+    );
+
+    let (text, _, _) = run(&["explain", "cart.shop.svc.cluster.local", "SRV", "-o", "json"], "");
+    let json: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(json["questions"][0]["name"], "cart.shop.svc.cluster.local.");
+    assert_eq!(json["questions"][0]["explanation"]["steps"][0]["objects"][0]["name"], "cart");
+
+    let (text, why, code) = run(&["status"], "");
+    assert_eq!(code, Some(0), "{why}");
+    assert!(text.contains("corp.example  10.20.0.53:53"), "{text}");
+
+    for (words, says) in [
+        (&["explain", "a..b"][..], "error: the name \"a..b\" has an empty label"),
+        (&["explain", "cart", "NONSENSE"], "error: type \"NONSENSE\" is no record type"),
+        (
+            &["explain", "cart", "--resolv-conf", "/nonexistent"],
+            "error: /nonexistent: cannot be read",
+        ),
+    ] {
+        let (text, why, code) = run(words, "");
+        assert_eq!((text.as_str(), code), ("", Some(1)), "{words:?}");
+        assert!(why.starts_with(says), "{why}");
+    }
+    for command in [&["explain", "cart"][..], &["status"]] {
+        let (_, why, code) = plugin(&[command, &["--address", "127.0.0.1:1"]].concat(), "");
+        assert_eq!(code, Some(1));
+        assert!(why.contains("is a data plane's HTTP port there?"), "{why}");
+    }
+}
+
+#[test]
+fn the_outcome_of_a_search_is_that_of_its_last_name() {
+    let mut ask =
+        async |_: &str, _: &str| Ok(r#"{"status": null, "origin": "unasked"}"#.to_owned());
+    let search = Search::new("a", &ResolvConf::read("search x y\n"), Libc::Musl).unwrap();
+    let (asked, result) = futures::executor::block_on(questions(search, &["A"], &mut ask)).unwrap();
+    assert_eq!((asked.len(), result), (3, Outcome::Unknown));
+}

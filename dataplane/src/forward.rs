@@ -49,7 +49,7 @@ use own::OwnAddresses;
 pub use registry::RouteId;
 pub use resolv_conf::ResolvConf;
 use server::Server;
-use table::{Ended, Joined, Running, Table};
+use table::{Ended, Joined, Running, Table, Waiter};
 use upstreams::Group;
 pub use upstreams::Upstreams;
 pub use view::{ConnectionsView, Down, GroupView, OfAddress, ServerView, View};
@@ -75,6 +75,14 @@ struct Client {
     started: Instant,
     /// Shared with the lookups that it begins.
     slot: Arc<Slot>,
+}
+
+/// What the cache has for the key of a lookup that begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kept {
+    Nothing,
+    /// It notes that it is asked for again.
+    Reply,
 }
 
 /// What the forwarder counts besides each server's own numbers.
@@ -138,9 +146,14 @@ impl Forwarder {
                 self.refreshed(&upstreams, group, key, stale, &client).await
             }
             // The first part of a chain.
-            Some(Held { relayed, freshness, .. }) => Ok((relayed, freshness)),
+            Some(Held { relayed, freshness, refresh }) => {
+                if refresh {
+                    self.prefetch(&upstreams, group, key, &client.slot);
+                }
+                Ok((relayed, freshness))
+            }
             None => {
-                let asked = self.look_up(&upstreams, group, key, &client).await;
+                let asked = self.look_up(&upstreams, group, key, &client, Kept::Nothing).await;
                 asked.map(|relayed| (relayed, Freshness::Fresh { age_s: 0 }))
             }
         };
@@ -161,26 +174,54 @@ impl Forwarder {
         group: usize,
         key: &LookupKey,
         client: &Client,
+        kept: Kept,
     ) -> Ended {
-        let Some(group) = upstreams.group(group) else { return Err(Unresolved::NoServer) };
-        let waiter = match self.table.join(group.route(), key, upstreams.max_in_flight) {
-            Joined::Running(waiter) => {
-                self.counts.joined.fetch_add(1, Ordering::Relaxed);
-                waiter
-            }
-            Joined::Begun(waiter, running) => {
-                let (limits, slot) = (*upstreams.cache(), Arc::clone(&client.slot));
-                tokio::spawn(Arc::clone(self).run(Arc::clone(group), running, slot, limits));
-                waiter
-            }
-            Joined::Full => {
-                self.in_flight.refuse(Limit::Total);
-                return Err(Unresolved::Limited(Limit::Total));
-            }
-        };
+        let waiter = self.join(upstreams, group, key, &client.slot, kept)?;
         let deadline = client.started + plan::USUAL.budget + GRACE;
         let ended = timeout_at(deadline.into(), table::ended(waiter)).await;
         ended.unwrap_or(Err(Unresolved::Silence))
+    }
+
+    /// Asks again for what is about to expire, without waiting for it (CA30). It belongs into the runtime of lookups.
+    pub fn prefetch(
+        self: &Arc<Self>,
+        upstreams: &Upstreams,
+        group: usize,
+        key: &LookupKey,
+        slot: &Arc<Slot>,
+    ) {
+        // At a limit it is left for a later query.
+        let _ = self.join(upstreams, group, key, slot, Kept::Reply);
+    }
+
+    /// Joins the lookup for this key, or begins it with the place of this client.
+    fn join(
+        self: &Arc<Self>,
+        upstreams: &Upstreams,
+        group: usize,
+        key: &LookupKey,
+        slot: &Arc<Slot>,
+        kept: Kept,
+    ) -> Result<Waiter, Unresolved> {
+        let Some(group) = upstreams.group(group) else { return Err(Unresolved::NoServer) };
+        match self.table.join(group.route(), key, upstreams.max_in_flight) {
+            Joined::Running(waiter) => {
+                self.counts.joined.fetch_add(1, Ordering::Relaxed);
+                Ok(waiter)
+            }
+            Joined::Begun(waiter, running) => {
+                if kept == Kept::Reply {
+                    self.cache.note_refresh(group.route(), key, self.clock.now_ms());
+                }
+                let (limits, slot) = (*upstreams.cache(), Arc::clone(slot));
+                tokio::spawn(Arc::clone(self).run(Arc::clone(group), running, slot, limits));
+                Ok(waiter)
+            }
+            Joined::Full => {
+                self.in_flight.refuse(Limit::Total);
+                Err(Unresolved::Limited(Limit::Total))
+            }
+        }
     }
 
     /// One lookup, independent of who waits for it: clients that leave do not end it. The place of the client that began

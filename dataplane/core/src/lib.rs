@@ -72,7 +72,7 @@ pub use object::{
     ServiceKind, ServicePort, Slice, SlicePort, TargetRef,
 };
 pub use records::{DataSource, Records};
-pub use relay::cache::{Age, CacheAction, CacheRules, cache_action, lifetime_s};
+pub use relay::cache::{Age, CLIENT_TIMER_MS, CacheAction, CacheRules, cache_action, lifetime_s};
 pub use relay::{
     Cnames, Discard, ErrorCodes, Freshness, LookupKey, OwnedHead, QueryForm, RelayError, Relayed,
     ReplyForm, ReplyHead, TtlCaps, UpstreamQuery, Verdict, write_chain,

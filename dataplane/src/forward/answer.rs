@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dataplane_core::{ErrorCodes, Forward, Freshness, LookupKey, OwnedHead, Relayed};
+use dataplane_core::{
+    CLIENT_TIMER_MS, ErrorCodes, Forward, Freshness, LookupKey, OwnedHead, Relayed,
+};
 use tokio::time::timeout;
 
 use super::cache::{Found, Limits};
 use super::chain::Chain;
 use super::lookup::Unresolved;
-use super::{Client, Forwarder, RouteId, Upstreams, random};
+use super::{Client, Forwarder, Kept, RouteId, Upstreams, random};
 use crate::origin::Origin;
 
-/// How long a client waits for an upstream when there is a stale reply for it (CA40, RFC 8767 §5).
-pub(super) const CLIENT_TIMER: Duration = Duration::from_millis(1_800);
 /// The Extended DNS Error of a failure that is remembered (N19).
 const CACHED_ERROR: u16 = 13;
 
@@ -73,8 +73,8 @@ pub struct Held {
     pub relayed: Relayed,
     /// How old it is.
     pub freshness: Freshness,
-    /// Whether an upstream is asked before it is used. An expired reply that an upstream was asked for a moment ago is
-    /// used at once (CA20, CA41).
+    /// Whether an upstream is asked: before an expired reply is used, unless it was asked in vain a moment ago (CA20,
+    /// CA41); besides using a fresh one that expires soon (CA30).
     pub refresh: bool,
 }
 
@@ -167,9 +167,14 @@ impl Forwarder {
             Some(Found::Reply { relayed, freshness: Freshness::Stale, refresh: true }) => {
                 self.refreshed(upstreams, group, key, relayed, client).await
             }
-            Some(Found::Reply { relayed, freshness, .. }) => Ok((relayed, freshness)),
+            Some(Found::Reply { relayed, freshness, refresh }) => {
+                if refresh {
+                    self.prefetch(upstreams, group, key, &client.slot);
+                }
+                Ok((relayed, freshness))
+            }
             Some(Found::Nothing) | None => {
-                let relayed = self.look_up(upstreams, group, key, client).await?;
+                let relayed = self.look_up(upstreams, group, key, client, Kept::Nothing).await?;
                 Ok((relayed, Freshness::Fresh { age_s: 0 }))
             }
         }
@@ -184,8 +189,8 @@ impl Forwarder {
         stale: Relayed,
         client: &Client,
     ) -> Result<(Relayed, Freshness), Unresolved> {
-        let lookup = self.look_up(upstreams, group, key, client);
-        match timeout(CLIENT_TIMER, lookup).await {
+        let lookup = self.look_up(upstreams, group, key, client, Kept::Reply);
+        match timeout(Duration::from_millis(CLIENT_TIMER_MS), lookup).await {
             Ok(Ok(relayed)) => Ok((relayed, Freshness::Fresh { age_s: 0 })),
             // N18, N20, or silence so far.
             Ok(Err(_)) | Err(_) => Ok((stale, Freshness::Stale)),
@@ -210,7 +215,9 @@ impl Forwarder {
                 let was_silent = *why == Unresolved::Silence;
                 self.cache.note_failure(route, key, was_silent, (now_ms, recoveries), limits);
             }
-            Err(Unresolved::NoServer | Unresolved::Limited(_)) => {}
+            Err(Unresolved::NoServer | Unresolved::Limited(_)) => {
+                self.cache.note_no_refresh(route, key);
+            }
         }
     }
 }

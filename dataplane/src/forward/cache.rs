@@ -206,6 +206,22 @@ impl Cache {
         self.settle(shard, octets, entries, now_ms, limits);
     }
 
+    /// Notes that a lookup has begun that asks again for what is kept (CA30, CA40).
+    pub fn note_refresh(&self, route: RouteId, key: &LookupKey, now_ms: u64) {
+        let hash = self.hash(route, key);
+        if let Some(age) = self.shard(hash).age(hash, route, key) {
+            age.note_refresh(now_ms);
+        }
+    }
+
+    /// Notes that a lookup ended before any upstream was asked.
+    pub fn note_no_refresh(&self, route: RouteId, key: &LookupKey) {
+        let hash = self.hash(route, key);
+        if let Some(age) = self.shard(hash).age(hash, route, key) {
+            age.note_no_refresh();
+        }
+    }
+
     /// Remembers that a lookup failed, and whether no server replied (CA20); an answer that was kept stays (CA41).
     pub fn note_failure(
         &self,

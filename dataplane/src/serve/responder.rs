@@ -135,7 +135,7 @@ impl Responder {
             Cached::Reply { octets, origin, refresh } => {
                 own.add_cached();
                 if refresh {
-                    self.refresh(upstreams, forward, query.client);
+                    self.prefetch(upstreams, forward, query.client);
                 }
                 return relayed(octets, origin);
             }
@@ -170,15 +170,11 @@ impl Responder {
 
     /// Asks an upstream for what is about to expire, on behalf of a client that has its reply (CA30). At a limit it is
     /// left for later.
-    fn refresh(&self, upstreams: &Arc<Upstreams>, forward: &Forward<'_>, client: SocketAddr) {
+    fn prefetch(&self, upstreams: &Upstreams, forward: &Forward<'_>, client: SocketAddr) {
         let slot = self.forwarder.slot(upstreams, forward.group, client.ip());
         let Some(slot) = slot else { return };
-        let (forwarder, state) = (Arc::clone(&self.forwarder), Arc::clone(&self.state));
-        let upstreams = Arc::clone(upstreams);
-        let waiting = forward.keep();
-        self.runtime.spawn(async move {
-            forwarder.resolve(&state.published, upstreams, &waiting, None, slot).await;
-        });
+        let _lookups = self.runtime.enter();
+        self.forwarder.prefetch(upstreams, forward.group, &forward.key, &Arc::new(slot));
     }
 
     /// Runs what ends with a late UDP reply. A defect that it brings out is counted, as where queries are decided.
@@ -227,51 +223,4 @@ impl Seeds {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::Ordering;
-
-    use arc_swap::ArcSwap;
-    use crds::Config;
-    use dataplane_core::{Identity, Index};
-
-    use super::*;
-    use crate::{serve, settings};
-
-    #[tokio::test]
-    async fn a_late_reply_that_panics_is_counted() {
-        let records = Index::new(settings::of(&Config::default()).expect("settings")).records();
-        let published = Published { records, upstreams: Arc::new(Upstreams::default()) };
-        let state = State {
-            published: ArcSwap::from_pointee(published),
-            counters: serve::worker_counters(1, 1),
-            identity: Identity::default(),
-            taps: Arc::default(),
-            inspections: Arc::default(),
-        };
-        let (state, forwarder) = (Arc::new(state), Forwarder::new());
-        let responder = Responder::new(state, forwarder, Handle::current(), Arc::default());
-        responder.spawn_late(async {});
-        responder.spawn_late(async { panic!("a defect") });
-        responder.finish_late().await;
-        assert_eq!(responder.counters.panics.load(Ordering::Relaxed), 1);
-    }
-
-    #[test]
-    fn clients_over_ipv4_mapped_addresses_count_as_ipv4() {
-        let mapped: SocketAddr = "[::ffff:10.1.2.3]:5353".parse().expect("address");
-        assert_eq!(client(mapped), "10.1.2.3:5353".parse().expect("address"));
-        let six: SocketAddr = "[fd00::2]:5353".parse().expect("address");
-        assert_eq!(client(six), six);
-    }
-
-    #[test]
-    fn seeds_differ_within_and_between_threads() {
-        let (mut one, mut other) = (Seeds::new(), Seeds::new());
-        let mut seen: Vec<u64> = (0..1000).flat_map(|_| [one.next(), other.next()]).collect();
-        seen.sort_unstable();
-        seen.dedup();
-        assert_eq!(seen.len(), 2000);
-        // All residues of a small modulus come up: rotation of small RRsets uses these.
-        assert_eq!((0..200).map(|_| one.next() % 3).filter(|&r| r == 2).count().min(1), 1);
-    }
-}
+mod tests;

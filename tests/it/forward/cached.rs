@@ -186,6 +186,63 @@ async fn g142_ca40_an_answer_in_time_replaces_the_stale_one() {
 }
 
 #[tokio::test]
+async fn c8_ca40_all_who_ask_while_an_answer_is_refreshed_get_the_fresh_one() {
+    let stage = Stage::new(GOLDEN);
+    stage.a("www.example.org").await;
+    stage.later(700_000);
+    let www = waiting(0, "www.example.org", RecordType::A);
+    let replies = futures::future::join_all((0..9).map(|_| stage.ask_cached(&www))).await;
+    for reply in replies {
+        assert_eq!(
+            (failure(&reply), ttls(&reply)),
+            ((ResponseCode::NoError, None), vec![600, 600])
+        );
+    }
+    assert_eq!(stage.asked("www.example.org."), 2, "one lookup for all");
+}
+
+#[tokio::test]
+async fn ca30_ca40_who_asks_at_expiry_joins_the_prefetch_in_progress() {
+    let stage = Stage::new(GOLDEN);
+    for _ in 0..3 {
+        stage.a("www.example.org").await;
+    }
+    stage.later(599_999);
+    let www = waiting(0, "www.example.org", RecordType::A);
+    let slot = stage.slot(0).unwrap().into();
+    stage.forwarder.prefetch(&stage.published.upstreams, 0, &www.key, &slot);
+    stage.later(1);
+    let fresh = stage.ask_cached(&www).await;
+    assert_eq!((failure(&fresh), ttls(&fresh)), ((ResponseCode::NoError, None), vec![600, 600]));
+    assert_eq!(stage.asked("www.example.org."), 2);
+}
+
+#[tokio::test]
+async fn ca30_each_part_of_a_chain_is_asked_for_again_before_it_expires() {
+    let stage = Stage::new(GOLDEN);
+    let half = waiting(1, "half.corp.example", RecordType::A);
+    let stub = stage.upstream([10, 20, 0, 53]);
+    for _ in 0..3 {
+        stage.ask_cached(&half).await;
+    }
+    // Of the 60 s of its first part 5 are left, of the 600 s of the second 545.
+    stage.later(55_000);
+    stage.ask_cached(&half).await;
+    stage.until_no_lookup().await;
+    assert_eq!(stub.times_asked("half.corp.example."), 2);
+    for _ in 0..3 {
+        stage.later(59_000);
+        stage.ask_cached(&half).await;
+        stage.until_no_lookup().await;
+    }
+    assert_eq!(stage.asked("www.example.org."), 1);
+    stage.later(330_000);
+    stage.ask_cached(&half).await;
+    stage.until_no_lookup().await;
+    assert_eq!(stage.asked("www.example.org."), 2, "its last 10 %");
+}
+
+#[tokio::test]
 async fn g141_c8_ca30_a_popular_answer_is_asked_for_again_before_it_expires() {
     let stage = Stage::new(GOLDEN);
     for _ in 0..3 {

@@ -82,8 +82,7 @@ impl Stage {
     }
 
     pub(super) async fn resolve(&self, waiting: Waiting) -> Message {
-        let client = IpAddr::from(Ipv4Addr::LOCALHOST);
-        let slot = self.forwarder.slot(&self.published.upstreams, waiting.group, client).unwrap();
+        let slot = self.slot(waiting.group).unwrap();
         let mut buffer = [0; 4096];
         let resolved = self.begin(&waiting, None, slot).await;
         let length = resolved.write(&waiting.head, &mut buffer);
@@ -104,6 +103,21 @@ impl Stage {
         self.forwarder.resolve(&published, upstreams, waiting, held, slot).await
     }
 
+    pub(super) fn slot(&self, group: usize) -> Option<Slot> {
+        let client = IpAddr::from(Ipv4Addr::LOCALHOST);
+        self.forwarder.slot(&self.published.upstreams, group, client)
+    }
+
+    /// Waits until no lookup is in progress.
+    pub(super) async fn until_no_lookup(&self) {
+        let is_over = async {
+            while self.forwarder.lookups() > 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, is_over).await.expect("lookups end");
+    }
+
     /// Asks as a serving thread does: the cache, then the group. Octets of the reply, and whether an upstream must be
     /// asked besides.
     pub(super) async fn ask_cached(&self, waiting: &Waiting) -> Message {
@@ -113,14 +127,14 @@ impl Stage {
         let forward = Forward { group: waiting.group, key: waiting.key.clone(), head };
         let length = match self.forwarder.from_cache(upstreams, &forward, 0, &mut buffer) {
             Cached::Reply { octets, refresh, .. } => {
-                if refresh {
-                    self.resolve(waiting.clone()).await;
+                if refresh && let Some(slot) = self.slot(waiting.group) {
+                    self.forwarder.prefetch(upstreams, waiting.group, &waiting.key, &slot.into());
+                    self.until_no_lookup().await;
                 }
                 octets
             }
             Cached::Ask(held) => {
-                let client = IpAddr::from(Ipv4Addr::LOCALHOST);
-                let slot = self.forwarder.slot(upstreams, waiting.group, client).unwrap();
+                let slot = self.slot(waiting.group).unwrap();
                 let resolved = self.begin(waiting, held, slot).await;
                 resolved.write(&waiting.head, &mut buffer)
             }

@@ -9,6 +9,8 @@ const PREFETCH_MIN_TTL_S: u32 = 10;
 const PREFETCH_MIN_HITS: u8 = 2;
 /// Asked for again when no more than one such part of its time is left (CA30).
 const PREFETCH_PART: u64 = 10;
+/// How long a client waits for an upstream when there is an expired answer for it (CA40, RFC 8767 §5).
+pub const CLIENT_TIMER_MS: u64 = 1_800;
 /// An upstream is asked at most so often for one expired answer (CA41).
 const REFRESH_EVERY_MS: u64 = 5_000;
 /// For how long failures in a row are remembered (CA20, RFC 9520 §3.2).
@@ -32,8 +34,10 @@ pub struct Age {
     kept_at_ms: u64,
     /// For how many seconds it is fresh; 0 when there is no reply.
     lifetime_s: u32,
-    /// Before this time an upstream is not asked for it again.
-    refresh_at_ms: u64,
+    /// When the latest lookup began that asks for it again; 0 before the first.
+    refreshed_at_ms: u64,
+    /// What became of that lookup.
+    refresh: Refresh,
     /// Until then its failure is remembered.
     failed_until_ms: u64,
     /// Failures in a row.
@@ -44,6 +48,18 @@ pub struct Age {
     hits: u8,
     /// How often servers of its group had come back when this was last looked at (FW29).
     recoveries: u64,
+}
+
+/// The lookup that asks again for a reply that is kept. A good reply to it makes another [`Age`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Refresh {
+    /// None has begun, or none asked an upstream.
+    #[default]
+    None,
+    /// It is in progress.
+    Running,
+    /// It ended without a good reply.
+    Failed,
 }
 
 /// What becomes of a query whose key was looked up.
@@ -61,7 +77,7 @@ pub enum CacheAction {
     },
     /// It has expired and may still be served (CA40).
     Stale {
-        /// Ask an upstream first; otherwise serve it at once (CA41).
+        /// Ask an upstream first, or wait for the lookup that is in progress; otherwise serve it at once (CA41).
         may_refresh: bool,
     },
     /// The lookup failed a moment ago (CA20): N19.
@@ -82,14 +98,14 @@ pub fn cache_action(age: &Age, now_ms: u64, rules: CacheRules) -> CacheAction {
         let age_s = u32::try_from(held_ms / 1_000).unwrap_or(u32::MAX);
         let is_popular = age.lifetime_s >= PREFETCH_MIN_TTL_S && age.hits >= PREFETCH_MIN_HITS;
         let is_ending = (lifetime_ms - held_ms) * PREFETCH_PART <= lifetime_ms;
-        let was_tried = age.refresh_at_ms > 0;
+        let was_tried = age.refresh != Refresh::None;
         return match rules.prefetch && is_popular && is_ending && !was_tried {
             true => CacheAction::FreshAndPrefetch { age_s },
             false => CacheAction::Fresh { age_s },
         };
     }
     if age.lifetime_s > 0 && held_ms - lifetime_ms < u64::from(rules.stale_s) * 1_000 {
-        return CacheAction::Stale { may_refresh: !has_failed && now_ms >= age.refresh_at_ms };
+        return CacheAction::Stale { may_refresh: !has_failed && age.may_refresh(now_ms) };
     }
     match has_failed {
         true => CacheAction::Failed { was_silent: age.was_silent },
@@ -110,23 +126,38 @@ impl Age {
         Age { kept_at_ms: now_ms, lifetime_s, ..Age::default() }
     }
 
-    /// Notes what was decided: a hit, or that an upstream is asked now.
-    pub fn note(&mut self, decision: CacheAction, now_ms: u64) {
-        match decision {
-            CacheAction::Fresh { .. } => self.hits = self.hits.saturating_add(1),
-            CacheAction::FreshAndPrefetch { .. } | CacheAction::Stale { may_refresh: true } => {
-                self.hits = self.hits.saturating_add(1);
-                self.refresh_at_ms = now_ms + REFRESH_EVERY_MS;
-            }
-            CacheAction::Stale { may_refresh: false }
-            | CacheAction::Failed { .. }
-            | CacheAction::Miss => {}
+    /// Notes that it was asked for.
+    pub fn note_hit(&mut self) {
+        self.hits = self.hits.saturating_add(1);
+    }
+
+    /// Notes that a lookup has begun that asks for it again. Only the caller knows: a limit may have prevented it.
+    pub fn note_refresh(&mut self, now_ms: u64) {
+        (self.refreshed_at_ms, self.refresh) = (now_ms, Refresh::Running);
+    }
+
+    /// Notes that this lookup ended before any upstream was asked: the next query may begin another.
+    pub fn note_no_refresh(&mut self) {
+        self.refresh = Refresh::None;
+    }
+
+    /// Whether a client waits for an upstream: it joins the lookup in progress while that is younger than what clients
+    /// wait, and begins one where none was tried for 5 s.
+    fn may_refresh(&self, now_ms: u64) -> bool {
+        let since_ms = now_ms.saturating_sub(self.refreshed_at_ms);
+        match self.refresh {
+            Refresh::None => true,
+            Refresh::Running => !(CLIENT_TIMER_MS..REFRESH_EVERY_MS).contains(&since_ms),
+            Refresh::Failed => since_ms >= REFRESH_EVERY_MS,
         }
     }
 
     /// Notes that a lookup failed, because no server replied or because servers replied only with errors: for 1 s, then
     /// 2 s, then 5 s no upstream is asked (CA20). The reply stays.
     pub fn note_failure(&mut self, now_ms: u64, was_silent: bool) {
+        if self.refresh == Refresh::Running {
+            self.refresh = Refresh::Failed;
+        }
         self.was_silent = was_silent;
         let place = usize::from(self.failures).min(FAILURE_MS.len() - 1);
         self.failed_until_ms = now_ms + FAILURE_MS[place];
@@ -137,7 +168,7 @@ impl Age {
     /// are forgotten, and when an upstream was asked last (FW29).
     pub fn note_recoveries(&mut self, recoveries: u64) {
         if recoveries != self.recoveries {
-            (self.failures, self.failed_until_ms, self.refresh_at_ms) = (0, 0, 0);
+            (self.failures, self.failed_until_ms, self.refresh) = (0, 0, Refresh::None);
             self.recoveries = recoveries;
         }
     }
@@ -197,23 +228,57 @@ mod tests {
     #[test]
     fn ca30_an_answer_is_asked_for_again_once() {
         let mut age = age(600, 2);
-        let decision = cache_action(&age, 1_550_000, RULES);
-        age.note(decision, 1_550_000);
-        for now_ms in [1_550_000, 1_560_000, 1_599_999] {
-            assert!(
-                matches!(cache_action(&age, now_ms, RULES), CacheAction::Fresh { .. }),
-                "{now_ms}"
-            );
+        let is_prefetch = |age: &Age, now_ms| {
+            matches!(cache_action(age, now_ms, RULES), CacheAction::FreshAndPrefetch { .. })
+        };
+        assert!(
+            is_prefetch(&age, 1_550_000) && is_prefetch(&age, 1_550_001),
+            "no lookup has begun"
+        );
+        age.note_refresh(1_550_001);
+        age.note_no_refresh();
+        assert!(is_prefetch(&age, 1_550_002), "the lookup found no place");
+        age.note_refresh(1_550_002);
+        for now_ms in [1_550_002, 1_560_000, 1_599_999] {
+            assert!(!is_prefetch(&age, now_ms), "{now_ms}");
+        }
+        age.note_failure(1_554_000, true);
+        assert!(!is_prefetch(&age, 1_599_999), "its failure leaves the entry alone");
+        assert_eq!(cache_action(&age, 1_600_000, RULES), CacheAction::Stale { may_refresh: true });
+    }
+
+    #[test]
+    fn ca40_who_asks_while_a_lookup_is_young_waits_for_it() {
+        for (began_ms, asked_ms, waits) in [
+            (1_700_000, 1_700_001, true),
+            (1_700_000, 1_701_799, true),
+            (1_700_000, 1_701_800, false),
+            (1_700_000, 1_704_999, false),
+            (1_700_000, 1_705_000, true),
+            // A prefetch that is in progress when the answer expires.
+            (1_599_500, 1_600_000, true),
+            (1_599_500, 1_601_299, true),
+            (1_599_500, 1_601_300, false),
+        ] {
+            let mut age = age(600, 0);
+            age.note_refresh(began_ms);
+            let expected = CacheAction::Stale { may_refresh: waits };
+            assert_eq!(cache_action(&age, asked_ms, RULES), expected, "{began_ms} {asked_ms}");
         }
     }
 
     #[test]
     fn ca41_an_expired_answer_is_asked_for_at_most_every_five_seconds() {
         let mut age = age(600, 0);
-        age.note(cache_action(&age, 1_700_000, RULES), 1_700_000);
-        assert_eq!(cache_action(&age, 1_704_999, RULES), CacheAction::Stale { may_refresh: false });
+        age.note_refresh(1_700_000);
+        age.note_failure(1_700_001, false);
+        for now_ms in [1_700_001, 1_701_001, 1_704_999] {
+            let expected = CacheAction::Stale { may_refresh: false };
+            assert_eq!(cache_action(&age, now_ms, RULES), expected, "{now_ms}");
+        }
         assert_eq!(cache_action(&age, 1_705_000, RULES), CacheAction::Stale { may_refresh: true });
-        age.note(cache_action(&age, 1_705_000, RULES), 1_705_000);
+        age.note_refresh(1_705_000);
+        age.note_failure(1_705_000, true);
         age.note_recoveries(1);
         assert_eq!(
             cache_action(&age, 1_705_001, RULES),

@@ -69,7 +69,7 @@ impl Shard {
         let found = self.of_key(hash, route, key).map(|slot| {
             slot.age.note_recoveries(at.recoveries);
             let decision = cache_action(&slot.age, at.now_ms, at.rules);
-            slot.age.note(decision, at.now_ms);
+            slot.age.note_hit();
             slot.used = (slot.used + 1).min(MAX_USED);
             (slot.relayed.clone(), decision)
         });
@@ -111,6 +111,11 @@ impl Shard {
         now_ms: u64,
     ) {
         self.put(hash, route, relayed, Age::of_reply(lifetime_s, now_ms));
+    }
+
+    /// What is known of a key besides its reply.
+    pub(super) fn age(&mut self, hash: u64, route: RouteId, key: &LookupKey) -> Option<&mut Age> {
+        self.of_key(hash, route, key).map(|slot| &mut slot.age)
     }
 
     pub(super) fn note_failure(

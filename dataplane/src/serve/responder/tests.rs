@@ -1,0 +1,248 @@
+//! What a serving thread does with a query that is not ours: the cache, the places, an upstream on loopback. The clock of
+//! the cache is moved ahead in place of waiting.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use crds::Config;
+use crds::config::{self, Group, GroupOptions, Server};
+use dataplane_core::{Identity, Index, Transport};
+use tokio::net::UdpSocket;
+
+use super::*;
+use crate::forward::Limit;
+use crate::{serve, settings};
+
+/// Only so that a failure ends.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn responder(config: &Config) -> Responder {
+    let records = Index::new(settings::of(config).expect("settings")).records();
+    let upstreams = Arc::new(Upstreams::of(config, std::path::Path::new("/nonexistent")));
+    let state = State {
+        published: ArcSwap::from_pointee(Published { records, upstreams }),
+        counters: serve::worker_counters(1, 1),
+        identity: Identity::default(),
+        taps: Arc::default(),
+        inspections: Arc::default(),
+    };
+    Responder::new(Arc::new(state), Forwarder::new(), Handle::current(), Arc::default())
+}
+
+/// An upstream that answers every query with one address for 600 s, as soon as it is asked.
+struct Upstream {
+    asked: Arc<AtomicU64>,
+    server: Server,
+}
+
+impl Upstream {
+    async fn start() -> Upstream {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.expect("a socket");
+        let address = socket.local_addr().expect("an address");
+        let asked = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&asked);
+        tokio::spawn(async move {
+            let mut buffer = [0; 512];
+            while let Ok((octets, peer)) = socket.recv_from(&mut buffer).await {
+                count.fetch_add(1, Ordering::Relaxed);
+                // Without the OPT, which has 11 octets.
+                let mut reply = buffer[..octets - 11].to_vec();
+                (reply[2], reply[3], reply[7], reply[11]) = (0x81, 0x80, 1, 0);
+                reply.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 2, 88, 0, 4, 192, 0, 2, 1]);
+                let _ = socket.send_to(&reply, peer).await;
+            }
+        });
+        let (ip, port) = (address.ip(), address.port());
+        let server = Server { ip, port, transport: config::Transport::Udp, tls: None };
+        Upstream { asked, server }
+    }
+
+    fn asked(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// All names are asked here, one query at a time.
+    fn config(&self) -> Config {
+        let group = Group { servers: vec![self.server.clone()], options: GroupOptions::default() };
+        let upstreams = config::Upstreams::Servers(group);
+        let mut config = Config { upstreams, ..Config::default() };
+        config.limits.in_flight = 1;
+        config
+    }
+}
+
+/// What a client gets: rcode, the TTLs of the answer, and where it comes from.
+#[derive(Debug, PartialEq, Eq)]
+struct Got(u8, Vec<u32>, Origin);
+
+impl Responder {
+    /// Asks for www.example.org A, as the thread of UDP does.
+    async fn ask(&self) -> Got {
+        let packet = b"\0\x07\x01\0\0\x01\0\0\0\0\0\0\x03www\x07example\x03org\0\0\x01\0\x01";
+        let query = Query {
+            packet,
+            client: SocketAddr::from(([127, 0, 0, 1], 5353)),
+            transport: Transport::Udp,
+            now_s: 0,
+            seed: 1,
+        };
+        let published = self.state.published.load_full();
+        let mut buffer = [0; 512];
+        let (octets, origin) = match self.decide(&published, 0, &query, true, &mut buffer) {
+            ServeAction::Reply(octets, answered) => (octets, answered.origin),
+            ServeAction::Drop => panic!("dropped"),
+            ServeAction::Forward(waiting, held, slot) => {
+                let upstreams = Arc::clone(&published.upstreams);
+                let lookup =
+                    self.forwarder.resolve(&self.state.published, upstreams, &waiting, held, slot);
+                let resolved = lookup.await;
+                (resolved.write(&waiting.head, &mut buffer), resolved.origin())
+            }
+        };
+        // Each record has a pointer for its owner, so its TTL is the 7th octet from there.
+        let ttl = |at: usize| u32::from_be_bytes(buffer[at..at + 4].try_into().expect("four"));
+        let ttls = (0..usize::from(buffer[7])).map(|n| ttl(packet.len() + 6 + 16 * n)).collect();
+        assert!(octets >= packet.len());
+        Got(buffer[3] & 15, ttls, origin)
+    }
+
+    fn later(&self, ms: u64) {
+        self.forwarder.clock().advance(Duration::from_millis(ms));
+    }
+
+    /// The one place that there is.
+    fn place(&self) -> Option<Slot> {
+        let published = self.state.published.load();
+        self.forwarder.slot(&published.upstreams, 0, [10, 0, 0, 1].into())
+    }
+
+    fn cached(&self) -> u64 {
+        self.state.counters[0].cached()
+    }
+
+    async fn until_no_lookup(&self) {
+        let is_over = async {
+            while self.forwarder.lookups() > 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, is_over).await.expect("lookups end");
+    }
+}
+
+#[tokio::test]
+async fn ca30_a_prefetch_takes_a_place_and_no_client_waits_for_it() {
+    let upstream = Upstream::start().await;
+    let responder = responder(&upstream.config());
+    assert_eq!(responder.ask().await, Got(0, vec![600], Origin::Upstream));
+    for _ in 0..2 {
+        assert_eq!(responder.ask().await, Got(0, vec![600], Origin::Cache));
+    }
+    responder.later(545_000);
+    // Every place is taken: the prefetch is left for the next hit.
+    let place = responder.place();
+    assert!(place.is_some());
+    assert_eq!(responder.ask().await, Got(0, vec![55], Origin::Cache));
+    assert_eq!((responder.forwarder.lookups(), upstream.asked()), (0, 1));
+    drop(place);
+    assert_eq!(responder.ask().await, Got(0, vec![55], Origin::Cache));
+    assert_eq!(responder.forwarder.lookups(), 1, "its lookup has begun with the reply");
+    assert!(responder.place().is_none(), "and has the place");
+    responder.until_no_lookup().await;
+    assert_eq!(responder.ask().await, Got(0, vec![600], Origin::Cache));
+    assert_eq!((responder.cached(), upstream.asked()), (5, 2));
+}
+
+#[tokio::test]
+async fn c8_ca30_a_hundred_hits_before_expiry_ask_an_upstream_once() {
+    let upstream = Upstream::start().await;
+    let mut config = upstream.config();
+    config.limits.in_flight = 1_000;
+    let responder = responder(&config);
+    for _ in 0..3 {
+        responder.ask().await;
+    }
+    responder.later(545_000);
+    // The runtime has no turn between these.
+    for _ in 0..100 {
+        assert_eq!(responder.ask().await, Got(0, vec![55], Origin::Cache));
+    }
+    assert_eq!(responder.forwarder.in_flight(), 1);
+    responder.until_no_lookup().await;
+    assert_eq!(upstream.asked(), 2);
+}
+
+#[tokio::test]
+async fn n20_ca40_at_a_limit_an_expired_answer_is_served_and_asked_for_later() {
+    let upstream = Upstream::start().await;
+    let responder = responder(&upstream.config());
+    responder.ask().await;
+    responder.later(600_000);
+    let place = responder.place();
+    assert!(place.is_some());
+    for refused in 1..3 {
+        assert_eq!(responder.ask().await, Got(0, vec![30], Origin::Stale));
+        assert_eq!(responder.forwarder.limited(Limit::Total), refused);
+    }
+    assert_eq!((responder.cached(), upstream.asked()), (2, 1));
+    drop(place);
+    assert_eq!(responder.ask().await, Got(0, vec![600], Origin::Upstream));
+}
+
+#[tokio::test]
+async fn n20_at_a_limit_what_was_never_answered_is_servfail() {
+    let upstream = Upstream::start().await;
+    let responder = responder(&upstream.config());
+    let place = responder.place();
+    assert!(place.is_some());
+    assert_eq!(responder.ask().await, Got(2, vec![], Origin::Failed));
+    assert_eq!((responder.cached(), upstream.asked()), (0, 0));
+}
+
+#[tokio::test]
+async fn c7_ca1_denied_clients_do_not_learn_what_the_cache_has() {
+    let upstream = Upstream::start().await;
+    let responder = responder(&upstream.config());
+    responder.ask().await;
+    let denied = Config {
+        access: config::Access {
+            clients: vec!["10.0.0.0/8".parse().expect("a network")],
+            ..Default::default()
+        },
+        ..upstream.config()
+    };
+    let records = Index::new(settings::of(&denied).expect("settings")).records();
+    let upstreams = Arc::clone(&responder.state.published.load().upstreams);
+    responder.state.published.store(Arc::new(Published { records, upstreams }));
+    assert_eq!(responder.ask().await, Got(5, vec![], Origin::Own));
+    assert_eq!((responder.cached(), upstream.asked()), (0, 1));
+}
+
+#[tokio::test]
+async fn a_late_reply_that_panics_is_counted() {
+    let responder = responder(&Config::default());
+    responder.spawn_late(async {});
+    responder.spawn_late(async { panic!("a defect") });
+    responder.finish_late().await;
+    assert_eq!(responder.counters.panics.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn clients_over_ipv4_mapped_addresses_count_as_ipv4() {
+    let mapped: SocketAddr = "[::ffff:10.1.2.3]:5353".parse().expect("address");
+    assert_eq!(client(mapped), "10.1.2.3:5353".parse().expect("address"));
+    let six: SocketAddr = "[fd00::2]:5353".parse().expect("address");
+    assert_eq!(client(six), six);
+}
+
+#[test]
+fn seeds_differ_within_and_between_threads() {
+    let (mut one, mut other) = (Seeds::new(), Seeds::new());
+    let mut seen: Vec<u64> = (0..1000).flat_map(|_| [one.next(), other.next()]).collect();
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen.len(), 2000);
+    // All residues of a small modulus come up: rotation of small RRsets uses these.
+    assert_eq!((0..200).map(|_| one.next() % 3).filter(|&r| r == 2).count().min(1), 1);
+}

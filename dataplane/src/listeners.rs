@@ -1,7 +1,8 @@
-//! The listeners besides port 53 that the configuration asks for. They are opened while the process runs; to close or
-//! change one takes a restart. Another port or Secret changes the pod's template, which rolls the pods; another path, or
-//! Secrets that change places, do not (docs/operating.md).
+//! The listeners besides port 53 that the configuration asks for. They are opened while the process runs, and use
+//! another path or Secret at once. To close one, or to change its port, takes a restart: both change the pod's template,
+//! which rolls the pods. So does a Secret that pods do not have mounted (docs/operating.md).
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use crds::Config;
@@ -23,6 +24,8 @@ struct Listener {
     over: Encrypted,
     port: u16,
     certificate: String,
+    /// Where it is served, once it is open.
+    addresses: Vec<SocketAddr>,
 }
 
 impl Listener {
@@ -42,16 +45,19 @@ fn wanted(listeners: &config::Listeners) -> Vec<Listener> {
         over: Encrypted::Tls,
         port: tls.port,
         certificate: tls.certificate.clone(),
+        addresses: Vec::new(),
     });
     let https = https.as_ref().map(|https| Listener {
         over: Encrypted::Https { path: https.path.clone() },
         port: https.port,
         certificate: https.certificate.clone(),
+        addresses: Vec::new(),
     });
     let quic = quic.as_ref().map(|quic| Listener {
         over: Encrypted::Quic,
         port: quic.port,
         certificate: quic.certificate.clone(),
+        addresses: Vec::new(),
     });
     tls.into_iter().chain(https).chain(quic).collect()
 }
@@ -62,26 +68,54 @@ impl Listeners {
         Self { certificates, open: Vec::new() }
     }
 
-    /// Opens what this configuration asks for and is not open. A port that cannot be had is reported, and tried again
-    /// with the next configuration; UDP and TCP are served all the same.
+    /// Where each is served: TLS, HTTPS or QUIC.
+    pub fn addresses(&self) -> impl Iterator<Item = (&'static str, &[SocketAddr])> {
+        self.open.iter().map(|open| (open.name(), open.addresses.as_slice()))
+    }
+
+    /// Opens what this configuration asks for and is not open, and changes what is. A port that cannot be had is
+    /// reported, and tried again with the next configuration; UDP and TCP are served all the same.
     pub fn open(&mut self, serving: &Serving, config: &Config) {
         let wanted = wanted(&config.listeners);
-        for open in self.open.iter().filter(|open| !wanted.contains(open)) {
-            let name = open.name();
-            tracing::warn!("the listener for {name} changes when this process starts again");
+        let is_wanted = |open: &Listener| wanted.iter().any(|it| it.name() == open.name());
+        for open in self.open.iter().filter(|open| !is_wanted(open)) {
+            tracing::warn!("the listener for {} ends when this process starts again", open.name());
         }
         for listener in wanted {
-            if self.open.iter().any(|open| open.name() == listener.name()) {
-                continue;
+            let folder = self.certificates.join(&listener.certificate);
+            let is_same = |open: &&mut Listener| open.name() == listener.name();
+            match self.open.iter_mut().find(is_same) {
+                Some(open) => open.change(serving, listener, folder),
+                None => self.open.extend(opened(serving, listener, folder)),
             }
-            let (name, folder) = (listener.name(), self.certificates.join(&listener.certificate));
-            match serving.serve_encrypted(&listener.over, listener.port, folder) {
-                Ok(addresses) => {
-                    tracing::info!(?addresses, "answering over {name}");
-                    self.open.push(listener);
-                }
-                Err(error) => tracing::error!("DNS over {name} is not served: {error:#}"),
-            }
+        }
+    }
+}
+
+impl Listener {
+    fn change(&mut self, serving: &Serving, wanted: Listener, folder: PathBuf) {
+        let name = self.name();
+        if self.port != wanted.port {
+            tracing::warn!("the port for {name} changes when this process starts again");
+        }
+        if self.over != wanted.over || self.certificate != wanted.certificate {
+            serving.change_encrypted(&wanted.over, folder);
+            tracing::info!(certificate = wanted.certificate, "the listener for {name} has changed");
+        }
+        (self.over, self.certificate) = (wanted.over, wanted.certificate);
+    }
+}
+
+fn opened(serving: &Serving, listener: Listener, folder: PathBuf) -> Option<Listener> {
+    let name = listener.name();
+    match serving.serve_encrypted(&listener.over, listener.port, folder) {
+        Ok(addresses) => {
+            tracing::info!(?addresses, "answering over {name}");
+            Some(Listener { addresses, ..listener })
+        }
+        Err(error) => {
+            tracing::error!("DNS over {name} is not served: {error:#}");
+            None
         }
     }
 }

@@ -15,8 +15,8 @@ mod traffic;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -28,6 +28,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::forward::Forwarder;
 use crate::state::State;
+use arc_swap::ArcSwap;
 use certificate::{Certificate, Use};
 use responder::Responder;
 
@@ -141,6 +142,14 @@ enum Phase {
     Over,
 }
 
+/// What may change of a listener that is open.
+#[derive(Debug)]
+struct Opened {
+    purpose: Use,
+    certificate: Arc<Certificate>,
+    http_path: Option<tcp::HttpPath>,
+}
+
 /// Open listeners and the threads behind them. Dropped without [`Serving::stop`], they end at once.
 #[derive(Debug)]
 pub struct Serving {
@@ -150,6 +159,7 @@ pub struct Serving {
     limits: watch::Sender<Limits>,
     phase: watch::Sender<Phase>,
     more: mpsc::UnboundedSender<tcp::Listeners>,
+    encrypted: Mutex<Vec<Opened>>,
     udp_stop: Arc<AtomicBool>,
     sockets: Vec<Arc<Socket>>,
     threads: Vec<JoinHandle<()>>,
@@ -199,6 +209,7 @@ impl Serving {
             limits,
             phase,
             more,
+            encrypted: Mutex::default(),
             udp_stop: Arc::default(),
             sockets,
             threads: Vec::new(),
@@ -257,7 +268,9 @@ impl Serving {
             self.addresses.iter().map(|address| SocketAddr::new(address.ip(), port)).collect();
         let (purpose, http_path) = match over {
             Encrypted::Tls => (Use::Tls, None),
-            Encrypted::Https { path } => (Use::Https, Some(Arc::from(path.as_str()))),
+            Encrypted::Https { path } => {
+                (Use::Https, Some(Arc::new(ArcSwap::from_pointee(path.clone()))))
+            }
             Encrypted::Quic => (Use::Quic, None),
         };
         let mut addresses = Vec::new();
@@ -275,9 +288,29 @@ impl Serving {
         }
         let certificate = Arc::new(Certificate::new(certificate, purpose));
         self.counters.add_certificate(Arc::clone(&certificate));
+        let open =
+            Opened { purpose, certificate: Arc::clone(&certificate), http_path: http_path.clone() };
+        self.encrypted.lock().unwrap_or_else(PoisonError::into_inner).push(open);
         let listeners = tcp::Listeners { opened, certificate, http_path };
         self.more.send(listeners).context("the TCP thread has ended")?;
         Ok(addresses)
+    }
+
+    /// From here on listeners for this that are open use the certificate of this folder, and HTTPS this path, on
+    /// connections that are open too. A folder that is not there changes nothing until it is.
+    pub fn change_encrypted(&self, over: &Encrypted, certificate: PathBuf) {
+        let (purpose, path) = match over {
+            Encrypted::Tls => (Use::Tls, None),
+            Encrypted::Https { path } => (Use::Https, Some(path)),
+            Encrypted::Quic => (Use::Quic, None),
+        };
+        let open = self.encrypted.lock().unwrap_or_else(PoisonError::into_inner);
+        for open in open.iter().filter(|open| open.purpose == purpose) {
+            open.certificate.set_folder(certificate.clone());
+            if let (Some(in_use), Some(path)) = (&open.http_path, path) {
+                in_use.store(Arc::new(path.clone()));
+            }
+        }
     }
 
     /// What the sockets have seen, for metrics.

@@ -5,7 +5,7 @@
 pub(super) mod testing;
 mod validity;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -19,7 +19,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::version::{TLS12, TLS13};
 
-use crate::source::certificate::{Files, read};
+use crate::source::certificate::{Files, is_mounted, read};
 
 /// Between two looks at the files.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(10);
@@ -46,7 +46,7 @@ impl Use {
 
 /// One certificate with its key, as `tls.crt` and `tls.key` in a folder.
 pub(super) struct Certificate {
-    folder: PathBuf,
+    folders: Mutex<Folders>,
     purpose: Use,
     in_use: ArcSwapOption<ServerConfig>,
     /// How many were taken into use.
@@ -54,6 +54,15 @@ pub(super) struct Certificate {
     /// What was read last, good or bad, or why nothing could be read.
     read: Mutex<Option<Result<Files, String>>>,
     state: Mutex<CertificateState>,
+}
+
+/// Where its Secret is.
+#[derive(Debug)]
+struct Folders {
+    /// Named by the configuration.
+    wanted: PathBuf,
+    /// Read: the one before, for as long as that one is not mounted.
+    read: PathBuf,
 }
 
 /// What people see of a certificate.
@@ -73,15 +82,13 @@ pub struct CertificateState {
 impl Certificate {
     /// Reads the folder for the first time.
     pub(super) fn new(folder: PathBuf, purpose: Use) -> Self {
-        let secret = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let state = CertificateState { secret, ..CertificateState::default() };
         let certificate = Self {
-            folder,
+            folders: Mutex::new(Folders { wanted: folder.clone(), read: folder }),
             purpose,
             in_use: ArcSwapOption::empty(),
             version: AtomicU64::new(0),
             read: Mutex::new(None),
-            state: Mutex::new(state),
+            state: Mutex::default(),
         };
         certificate.refresh();
         certificate
@@ -102,10 +109,29 @@ impl Certificate {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// From here on another Secret is named, once it is mounted.
+    pub(super) fn set_folder(&self, folder: PathBuf) {
+        self.folders.lock().unwrap_or_else(PoisonError::into_inner).wanted = folder;
+        self.refresh();
+    }
+
+    /// Where to read now. What is mounted in a pod is fixed for its life: a Secret that it does not have comes with the pod
+    /// that replaces it, and until then the one before is renewed as ever.
+    fn folder(&self) -> PathBuf {
+        let mut folders = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
+        if folders.read != folders.wanted && is_mounted(&folders.wanted) {
+            folders.read = folders.wanted.clone();
+        }
+        folders.read.clone()
+    }
+
     /// Reads the folder again, and uses what is there if it is good. A trouble is reported once, until it is another one.
     pub(super) fn refresh(&self) {
-        let files = read(&self.folder).map_err(|error| format!("{error:#}"));
         let mut last = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let folder = self.folder();
+        let files = read(&folder).map_err(|error| format!("{error:#}"));
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.secret = secret(&folder);
         if last.as_ref() == Some(&files) {
             return;
         }
@@ -113,8 +139,7 @@ impl Certificate {
             Ok(files) => config(files, self.purpose).map_err(|error| format!("{error:#}")),
             Err(error) => Err(error.clone()),
         };
-        let folder = self.folder.display();
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let folder = folder.display();
         match made {
             Ok((config, validity_s)) => {
                 self.in_use.store(Some(Arc::new(config)));
@@ -132,6 +157,11 @@ impl Certificate {
         }
         *last = Some(files);
     }
+}
+
+/// A Secret is mounted in a folder of its name.
+fn secret(folder: &Path) -> String {
+    folder.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// What handshakes need, and when the certificate begins and ends.
@@ -159,7 +189,7 @@ fn config(files: &Files, purpose: Use) -> anyhow::Result<(ServerConfig, Option<(
 
 impl std::fmt::Debug for Certificate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Certificate").field("folder", &self.folder).finish_non_exhaustive()
+        f.debug_struct("Certificate").field("folders", &self.folders).finish_non_exhaustive()
     }
 }
 
@@ -172,6 +202,40 @@ mod tests {
         std::fs::create_dir_all(folder).unwrap();
         std::fs::write(folder.join("tls.crt"), chain).unwrap();
         std::fs::write(folder.join("tls.key"), key).unwrap();
+    }
+
+    #[test]
+    fn t8_another_secret_is_used_once_it_is_mounted() {
+        let base = std::env::temp_dir().join(format!("clusterdns-swap-{}", std::process::id()));
+        let (old, new) = (base.join("old"), base.join("new"));
+        let made = || {
+            let made = rcgen::generate_simple_self_signed(["dns.example".to_owned()]).unwrap();
+            (made.cert.pem(), made.signing_key.serialize_pem())
+        };
+        let ((first, first_key), (second, second_key)) = (made(), made());
+        mount(&old, &first, &first_key);
+        let certificate = Certificate::new(old.clone(), Use::Tls);
+        let before = certificate.config().expect("a good one");
+        certificate.set_folder(new.clone());
+        assert!(Arc::ptr_eq(&certificate.config().unwrap(), &before), "this pod does not have it");
+        let state = certificate.state();
+        assert_eq!((state.secret.as_str(), state.trouble), ("old", None));
+        mount(&old, &second, &second_key);
+        certificate.refresh();
+        let renewed = certificate.config().unwrap();
+        assert!(!Arc::ptr_eq(&renewed, &before), "the one before is renewed meanwhile");
+        mount(&new, &first, "not PEM");
+        certificate.refresh();
+        let state = certificate.state();
+        assert_eq!((state.secret.as_str(), state.trouble.is_some()), ("new", true));
+        assert!(Arc::ptr_eq(&certificate.config().unwrap(), &renewed), "the last good one");
+        mount(&new, &first, &first_key);
+        certificate.refresh();
+        assert!(!Arc::ptr_eq(&certificate.config().unwrap(), &renewed));
+        certificate.set_folder(old);
+        let state = certificate.state();
+        assert_eq!((state.secret.as_str(), state.trouble), ("old", None), "and back, at once");
+        std::fs::remove_dir_all(&base).unwrap();
     }
 
     #[test]

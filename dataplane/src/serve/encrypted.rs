@@ -17,7 +17,7 @@ pub enum Encrypted {
 }
 
 /// The statuses of responses to HTTPS requests (RFC 9110 §15), and their metrics label.
-const HTTP_STATUSES: [(u16, &str); 10] = [
+const HTTP_STATUSES: [(u16, &str); 11] = [
     (200, "200"),
     (400, "400"),
     (404, "404"),
@@ -26,6 +26,7 @@ const HTTP_STATUSES: [(u16, &str); 10] = [
     (413, "413"),
     (414, "414"),
     (415, "415"),
+    (431, "431"),
     (500, "500"),
     (503, "503"),
 ];

@@ -38,6 +38,7 @@ use super::{Limits, Phase, STREAM_COUNTERS};
 use crate::origin::Answered;
 use connection::Connection;
 use handshakes::{Handshakes, Rates};
+pub(super) use https::HttpPath;
 pub(super) use listeners::{Listeners, Socket};
 use table::{ConnectionTable, Permit};
 use tls::Secured;

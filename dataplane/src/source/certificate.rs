@@ -18,6 +18,11 @@ pub struct Files {
     pub key: Vec<u8>,
 }
 
+/// Whether a Secret is mounted in this folder, good or bad.
+pub fn is_mounted(folder: &Path) -> bool {
+    folder.is_dir()
+}
+
 /// Reads both files of a folder.
 ///
 /// # Errors

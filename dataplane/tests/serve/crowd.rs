@@ -2,14 +2,16 @@
 
 use std::collections::VecDeque;
 use std::io::Write;
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use dataplane::serve::{CloseReason, Limits};
-use socket2::{Domain, Socket, Type};
+use socket2::Socket;
 
-use crate::harness::{House, OURS, PATIENCE, Reply, THEIRS, Tcp, query, receive, udp};
+use crate::harness::{
+    House, OURS, PATIENCE, Reply, THEIRS, Tcp, connect_from, query, receive, udp,
+};
 
 /// Connections in all and per client: 16 clients can take them all, as they can with the defaults.
 const CONNECTIONS: usize = 64;
@@ -19,10 +21,7 @@ const CLIENTS: u8 = 16;
 const VICTIMS: u8 = 20;
 
 fn connect(from: Ipv4Addr, to: SocketAddr) -> Tcp {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-    socket.bind(&SocketAddr::from((from, 0)).into()).unwrap();
-    socket.connect(&to.into()).expect("connect");
-    let stream = TcpStream::from(socket);
+    let stream = connect_from(&from.to_string(), to);
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     Tcp(stream)
 }

@@ -18,7 +18,8 @@ use dataplane::serve::{self, Limits, Serving};
 use dataplane::settings;
 use dataplane::state::{Published, State};
 use dataplane_core::{
-    Change, DataSource, Identity, Index, Key, Namespace, Object, Resource, Service, ServiceKind,
+    Change, DataSource, Identity, Index, Key, Namespace, Object, Records, Resource, Service,
+    ServiceKind,
 };
 use tokio::runtime::Runtime;
 
@@ -52,10 +53,16 @@ pub(crate) struct House {
 impl House {
     /// Serves on these addresses with one worker each.
     pub(crate) fn on(listen: &[&str], limits: Limits) -> House {
+        House::with(listen, limits, |_| {})
+    }
+
+    /// The same with another configuration.
+    pub(crate) fn with(listen: &[&str], limits: Limits, change: impl FnOnce(&mut Config)) -> House {
         let listen: Vec<SocketAddr> = listen.iter().map(|text| text.parse().unwrap()).collect();
         let (upstream, stub) = (Upstream::start(), Upstream::start());
         stub.release();
-        let config = config(upstream.address, stub.address);
+        let mut config = config(upstream.address, stub.address);
+        change(&mut config);
         let state = Arc::new(state(&config, listen.len()));
         let runtime = Runtime::new().unwrap();
         let (forwarder, handle) = (Forwarder::new(), runtime.handle().clone());
@@ -92,19 +99,24 @@ pub(crate) fn config(upstream: SocketAddr, stub: SocketAddr) -> Config {
     }
 }
 
-fn state(config: &Config, addresses: usize) -> State {
+/// The records of these objects.
+pub(crate) fn records(config: &Config, objects: &[Object]) -> Arc<Records> {
     let mut index = Index::new(settings::of(config).unwrap());
     for resource in Resource::ALL {
         index.begin_list(resource);
-        for object in objects().into_iter().filter(|object| object.resource() == resource) {
-            index.apply(Change::Apply(object));
+        for object in objects.iter().filter(|object| object.resource() == resource) {
+            index.apply(Change::Apply(object.clone()));
         }
         index.end_list(resource, 0, DataSource::Live);
     }
     index.publish(1_700_000_000);
+    index.records()
+}
+
+fn state(config: &Config, addresses: usize) -> State {
     State {
         published: ArcSwap::from_pointee(Published {
-            records: index.records(),
+            records: records(config, &objects()),
             upstreams: Arc::new(Upstreams::of(config, Path::new(""))),
         }),
         counters: serve::worker_counters(addresses, 1),
@@ -114,7 +126,19 @@ fn state(config: &Config, addresses: usize) -> State {
     }
 }
 
-fn objects() -> [Object; 2] {
+/// A ClusterIP Service of the namespace `shop`.
+pub(crate) fn service(name: &str, address: [u8; 4]) -> Object {
+    Object::Service(Service {
+        key: Key::new("shop", name),
+        uid: address[3].into(),
+        version: 1,
+        labels: Vec::new(),
+        kind: ServiceKind::ClusterIp(vec![Ipv4Addr::from(address).into()]),
+        ports: Vec::new(),
+    })
+}
+
+pub(crate) fn objects() -> [Object; 2] {
     [
         Object::Namespace(Namespace {
             name: "shop".into(),
@@ -122,14 +146,7 @@ fn objects() -> [Object; 2] {
             version: 1,
             labels: Vec::new(),
         }),
-        Object::Service(Service {
-            key: Key::new("shop", "cart"),
-            uid: 2,
-            version: 1,
-            labels: Vec::new(),
-            kind: ServiceKind::ClusterIp(vec![Ipv4Addr::new(10, 96, 10, 1).into()]),
-            ports: Vec::new(),
-        }),
+        service("cart", [10, 96, 10, 1]),
     ]
 }
 

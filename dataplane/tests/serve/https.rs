@@ -10,7 +10,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use dataplane::serve::{CloseReason, Deadlines, Encrypted, Limits};
 use http_body_util::{BodyExt, Full};
 use hyper::Request;
-use hyper::body::Bytes;
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::crypto::ring;
@@ -41,17 +42,17 @@ pub(crate) fn with_padding(mut query: Vec<u8>) -> Vec<u8> {
     query
 }
 
-struct Response {
-    status: u16,
+pub(crate) struct Response {
+    pub(crate) status: u16,
     head: String,
-    body: Vec<u8>,
+    pub(crate) body: Vec<u8>,
 }
 
 /// A connection in HTTP/1.1.
-struct Client(StreamOwned<ClientConnection, TcpStream>);
+pub(crate) struct Client(pub(crate) StreamOwned<ClientConnection, TcpStream>);
 
 impl Client {
-    fn connect(server: SocketAddr, trusted: &CertificateDer<'static>) -> Client {
+    pub(crate) fn connect(server: SocketAddr, trusted: &CertificateDer<'static>) -> Client {
         let config = trust(trusted, &[b"http/1.1"]);
         let session = ClientConnection::new(Arc::new(config), NAME.try_into().unwrap()).unwrap();
         let stream = TcpStream::connect(server).unwrap();
@@ -59,9 +60,13 @@ impl Client {
         Client(StreamOwned::new(session, stream))
     }
 
-    fn request(&mut self, line: &str, headers: &str, body: &[u8]) -> Response {
+    pub(crate) fn request(&mut self, line: &str, headers: &str, body: &[u8]) -> Response {
         let head = format!("{line} HTTP/1.1\r\nHost: {NAME}\r\n{headers}\r\n");
         self.0.write_all(&[head.as_bytes(), body].concat()).expect("send");
+        self.response()
+    }
+
+    pub(crate) fn response(&mut self) -> Response {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
             let mut octet = [0];
@@ -77,7 +82,7 @@ impl Client {
         Response { status, head, body }
     }
 
-    fn post(&mut self, message: &[u8]) -> Response {
+    pub(crate) fn post(&mut self, message: &[u8]) -> Response {
         let headers = format!("Content-Type: {DNS}\r\nContent-Length: {}\r\n", message.len());
         self.request("POST /dns-query", &headers, message)
     }
@@ -90,7 +95,10 @@ pub(crate) fn patient() -> Limits {
     Limits { deadlines, ..Limits::default() }
 }
 
-fn serve(limits: Limits, name: &str) -> (House, SocketAddr, CertificateDer<'static>, Secret) {
+pub(crate) fn serve(
+    limits: Limits,
+    name: &str,
+) -> (House, SocketAddr, CertificateDer<'static>, Secret) {
     let secret = Secret::new(name);
     let trusted = secret.renew();
     let house = House::on(&["127.0.0.1:0"], limits);
@@ -152,31 +160,53 @@ fn t8_what_is_no_query_gets_the_status_that_says_why() {
     assert_eq!(counted, [("400", 4), ("404", 1), ("405", 1), ("413", 1), ("415", 1)]);
 }
 
+/// A connection in HTTP/2 whose client takes so many octets of a response that it does not read.
+pub(crate) async fn connect_h2(
+    server: SocketAddr,
+    trusted: &CertificateDer<'static>,
+    window: u32,
+) -> SendRequest<Full<Bytes>> {
+    let connector = TlsConnector::from(Arc::new(trust(trusted, &[b"h2"])));
+    let stream = tokio::net::TcpStream::connect(server).await.unwrap();
+    let session = connector.connect(NAME.try_into().unwrap(), stream).await.unwrap();
+    let mut http = http2::Builder::new(TokioExecutor::new());
+    http.initial_stream_window_size(window);
+    let (sender, connection) = http.handshake(TokioIo::new(session)).await.unwrap();
+    tokio::spawn(connection);
+    sender
+}
+
+/// The head of a response, whose body is not read yet.
+pub(crate) async fn begin_h2(
+    sender: &mut SendRequest<Full<Bytes>>,
+    message: &[u8],
+) -> hyper::Result<hyper::Response<Incoming>> {
+    let request = Request::post("https://dns.example/dns-query")
+        .header("content-type", DNS)
+        .body(Full::new(Bytes::from(message.to_vec())))
+        .unwrap();
+    sender.ready().await?;
+    sender.send_request(request).await
+}
+
+pub(crate) async fn ask_h2(
+    sender: &mut SendRequest<Full<Bytes>>,
+    message: &[u8],
+) -> hyper::Result<(u16, Reply)> {
+    let response = begin_h2(sender, message).await?;
+    let status = response.status().as_u16();
+    let body = response.into_body().collect().await?.to_bytes();
+    Ok((status, Reply::parse(&body)))
+}
+
 #[test]
 fn t8_queries_over_one_connection_of_http_2_are_answered_side_by_side() {
     let (house, server, trusted, _secret) = serve(patient(), "https-two");
     let answered = house.runtime.block_on(async {
-        let connector = TlsConnector::from(Arc::new(trust(&trusted, &[b"h2"])));
-        let stream = tokio::net::TcpStream::connect(server).await.unwrap();
-        let session = connector.connect(NAME.try_into().unwrap(), stream).await.unwrap();
-        let (sender, connection) =
-            hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(session))
-                .await
-                .unwrap();
-        tokio::spawn(connection);
+        let sender = connect_h2(server, &trusted, 1 << 16).await;
         let ask = |id, name| {
             let mut sender = sender.clone();
-            let request = Request::post("https://dns.example/dns-query")
-                .header("content-type", DNS)
-                .body(Full::new(Bytes::from(query(id, name))))
-                .unwrap();
-            async move {
-                sender.ready().await.unwrap();
-                let response = sender.send_request(request).await.unwrap();
-                let status = response.status().as_u16();
-                let body = response.into_body().collect().await.unwrap().to_bytes();
-                (status, Reply::parse(&body))
-            }
+            async move { ask_h2(&mut sender, &query(id, name)).await.expect("a response") }
         };
         // One waits for its upstream while others are answered.
         let waiting = tokio::spawn(ask(1, THEIRS));
@@ -216,4 +246,35 @@ fn wr42_a_session_of_https_without_a_whole_request_is_closed() {
     let counters = house.serving.counters();
     house.until("both are closed", |_| counters.tcp_closed(CloseReason::Idle) == 2);
     drop(begun);
+}
+
+#[test]
+fn t8_what_http_itself_refuses_is_counted_by_status() {
+    let (house, server, trusted, _secret) = serve(patient(), "https-refused");
+    let mut endless = "GET /dns-query HTTP/1.1\r\nX: ".to_owned();
+    // Exactly as much as is read, so that what is left unread does not reset the connection.
+    endless.push_str(&"x".repeat((16 << 10) - endless.len()));
+    for (head, status) in [(endless.as_str(), 431), ("@ /dns-query HTTP/1.1\r\n\r\n", 400)] {
+        let Client(mut client) = Client::connect(server, &trusted);
+        client.write_all(head.as_bytes()).expect("send");
+        let mut answer = [0; 12];
+        client.read_exact(&mut answer).expect("a response");
+        assert_eq!(answer, format!("HTTP/1.1 {status}").as_bytes());
+    }
+    // HTTP/2 compresses headers: their size is known late.
+    let answered = house.runtime.block_on(async {
+        let mut sender = connect_h2(server, &trusted, 1 << 16).await;
+        sender.ready().await.unwrap();
+        let request = Request::get("https://dns.example/dns-query")
+            .header("x", "x".repeat(20_000))
+            .body(Full::default())
+            .unwrap();
+        sender.send_request(request).await.unwrap().status()
+    });
+    assert_eq!(answered, 431);
+    let counters = house.serving.counters();
+    house.until("they are counted", |_| {
+        let counted = counters.encrypted.https_responses();
+        counted.into_iter().filter(|(_, count)| *count > 0).eq([("400", 1), ("431", 2)])
+    });
 }

@@ -7,6 +7,7 @@ mod tcp;
 mod crowd;
 mod tls;
 mod https;
+mod changes;
 mod quic;
 mod descriptors;
 mod foreign;

@@ -16,7 +16,10 @@ use crate::harness::{House, OURS, PATIENCE, Reply, THEIRS, query};
 use crate::https::{patient, trust, with_padding};
 use crate::tls::{NAME, Secret, two_handshakes};
 
-fn serve(limits: Limits, name: &str) -> (House, SocketAddr, CertificateDer<'static>, Secret) {
+pub(crate) fn serve(
+    limits: Limits,
+    name: &str,
+) -> (House, SocketAddr, CertificateDer<'static>, Secret) {
     let secret = Secret::new(name);
     let trusted = secret.renew();
     let house = House::on(&["127.0.0.1:0"], limits);
@@ -24,7 +27,7 @@ fn serve(limits: Limits, name: &str) -> (House, SocketAddr, CertificateDer<'stat
     (house, served.expect("a port")[0], trusted, secret)
 }
 
-async fn try_to_connect(
+pub(crate) async fn try_to_connect(
     server: SocketAddr,
     trusted: &CertificateDer<'static>,
 ) -> Result<Connection, ConnectionError> {
@@ -32,27 +35,39 @@ async fn try_to_connect(
 }
 
 /// The connection of a client with this address.
-async fn connect_from(
+pub(crate) async fn connect_from(
     address: Ipv4Addr,
     server: SocketAddr,
     trusted: &CertificateDer<'static>,
 ) -> Result<Connection, ConnectionError> {
+    let endpoint = client(address, trusted, 1 << 16);
+    endpoint.connect(server, NAME).unwrap().await
+}
+
+/// A client with this address, which takes so many octets of a stream that it does not read.
+pub(crate) fn client(
+    address: Ipv4Addr,
+    trusted: &CertificateDer<'static>,
+    window: u32,
+) -> Endpoint {
     let crypto = QuicClientConfig::try_from(trust(trusted, &[b"doq"])).unwrap();
     let mut endpoint = Endpoint::client((address, 0).into()).unwrap();
     let mut config = ClientConfig::new(Arc::new(crypto));
     let mut transport = TransportConfig::default();
-    transport.max_idle_timeout(Some(PATIENCE.try_into().unwrap()));
+    transport
+        .stream_receive_window(window.into())
+        .max_idle_timeout(Some(PATIENCE.try_into().unwrap()));
     config.transport_config(Arc::new(transport));
     endpoint.set_default_client_config(config);
-    endpoint.connect(server, NAME).unwrap().await
+    endpoint
 }
 
-async fn connect(server: SocketAddr, trusted: &CertificateDer<'static>) -> Connection {
+pub(crate) async fn connect(server: SocketAddr, trusted: &CertificateDer<'static>) -> Connection {
     try_to_connect(server, trusted).await.expect("a connection")
 }
 
 /// With its length in front.
-fn framed(message: &[u8]) -> Vec<u8> {
+pub(crate) fn framed(message: &[u8]) -> Vec<u8> {
     let prefix = u16::try_from(message.len()).unwrap().to_be_bytes();
     [&prefix[..], message].concat()
 }
@@ -65,7 +80,7 @@ async fn raw(connection: &Connection, octets: &[u8]) -> Option<Vec<u8>> {
     receive.read_to_end(1 << 17).await.ok()
 }
 
-async fn ask(connection: &Connection, message: &[u8]) -> Option<Vec<u8>> {
+pub(crate) async fn ask(connection: &Connection, message: &[u8]) -> Option<Vec<u8>> {
     let reply = raw(connection, &framed(message)).await?;
     let (prefix, reply) = reply.split_first_chunk::<2>()?;
     assert_eq!(usize::from(u16::from_be_bytes(*prefix)), reply.len());

@@ -27,15 +27,16 @@ impl Secret {
 
     /// A new certificate; returns what clients trust.
     pub(crate) fn renew(&self) -> CertificateDer<'static> {
-        let made = rcgen::generate_simple_self_signed([NAME.to_owned()]).unwrap();
-        self.write(&made.cert.pem(), &made.signing_key.serialize_pem());
-        made.cert.der().clone()
+        renew(&self.0)
     }
+}
 
-    fn write(&self, chain: &str, key: &str) {
-        std::fs::write(self.0.join("tls.key"), key).unwrap();
-        std::fs::write(self.0.join("tls.crt"), chain).unwrap();
-    }
+/// A new certificate in this folder; returns what clients trust.
+pub(crate) fn renew(folder: &Path) -> CertificateDer<'static> {
+    let made = rcgen::generate_simple_self_signed([NAME.to_owned()]).unwrap();
+    std::fs::write(folder.join("tls.key"), made.signing_key.serialize_pem()).unwrap();
+    std::fs::write(folder.join("tls.crt"), made.cert.pem()).unwrap();
+    made.cert.der().clone()
 }
 
 impl Drop for Secret {
@@ -44,15 +45,18 @@ impl Drop for Secret {
     }
 }
 
-struct Client(StreamOwned<ClientConnection, TcpStream>);
+pub(crate) struct Client(pub(crate) StreamOwned<ClientConnection, TcpStream>);
 
 impl Client {
-    fn connect(server: SocketAddr, trusted: &CertificateDer<'static>) -> std::io::Result<Client> {
+    pub(crate) fn connect(
+        server: SocketAddr,
+        trusted: &CertificateDer<'static>,
+    ) -> std::io::Result<Client> {
         Client::with(server, &Arc::new(trust(trusted, &[b"dot"])))
     }
 
     /// A client with this address of its own.
-    fn from(
+    pub(crate) fn from(
         address: &str,
         server: SocketAddr,
         trusted: &CertificateDer<'static>,
@@ -85,13 +89,13 @@ impl Client {
         Reply::parse(&message)
     }
 
-    fn ask(&mut self, id: u16, name: &str) -> Reply {
+    pub(crate) fn ask(&mut self, id: u16, name: &str) -> Reply {
         self.send(&query(id, name));
         self.receive()
     }
 }
 
-fn serve(limits: Limits, folder: &Path) -> (House, SocketAddr) {
+pub(crate) fn serve(limits: Limits, folder: &Path) -> (House, SocketAddr) {
     let house = House::on(&["127.0.0.1:0"], limits);
     let addresses =
         house.serving.serve_encrypted(&Encrypted::Tls, 0, folder.to_owned()).expect("a port");

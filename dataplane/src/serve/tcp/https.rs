@@ -12,6 +12,7 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
@@ -31,10 +32,15 @@ use super::table::Permit;
 use body::Reply;
 use request::{Asked, DNS_MESSAGE};
 
+/// The path of the URI, which a configuration may change at any time.
+pub(in super::super) type HttpPath = Arc<ArcSwap<String>>;
+
 /// What a client may send before we read it: one full message on each of two streams.
 const WINDOW_OCTETS: u32 = 128 << 10;
 /// All headers of one request; a message in a URI may take most of it.
-const HEADER_OCTETS: usize = 16 << 10;
+pub(super) const HEADER_OCTETS: usize = 16 << 10;
+/// The same of HTTP/2, past which hyper refuses a request by itself, and without a count.
+const H2_HEADER_OCTETS: u32 = 2 * HEADER_OCTETS as u32;
 /// What a session keeps, encrypted, of what its client does not read; hyper has the rest, where it is counted.
 const SEND_OCTETS: usize = 16 << 10;
 /// What a session is counted as: that of TLS, the tables of HPACK and the buffers of hyper.
@@ -48,14 +54,14 @@ pub(super) async fn attend(
     mut session: Session,
     asker: Asker,
     permit: Permit,
-    path: Arc<str>,
+    path: HttpPath,
 ) -> CloseReason {
     session.get_mut().1.set_buffer_limit(Some(SEND_OCTETS));
     let is_h2 = session.get_ref().1.alpn_protocol() == Some(H2);
     let requests = Requests::new(server, asker, permit);
     let served = Rc::clone(&requests);
     let service = service_fn(move |request| {
-        let (requests, path) = (Rc::clone(&served), Arc::clone(&path));
+        let (requests, path) = (Rc::clone(&served), path.load_full());
         async move { Ok::<_, Infallible>(answer(&requests, &path, request).await) }
     });
     let io = TokioIo::new(session);
@@ -65,7 +71,7 @@ pub(super) async fn attend(
             .max_concurrent_streams(STREAMS)
             .initial_stream_window_size(WINDOW_OCTETS / 2)
             .initial_connection_window_size(WINDOW_OCTETS)
-            .max_header_list_size(HEADER_OCTETS as u32);
+            .max_header_list_size(H2_HEADER_OCTETS);
         let connection = pin!(http.serve_connection(io, service));
         follow(&requests, connection, http2::Connection::graceful_shutdown).await
     } else {
@@ -87,7 +93,12 @@ async fn follow<C: Future<Output = hyper::Result<()>>>(
     let mut closing = pin!(requests.closing(false));
     loop {
         tokio::select! {
-            ended = &mut connection => return ended_by(ending, &ended),
+            ended = &mut connection => {
+                if let Some(status) = ended.as_ref().err().and_then(answered_by_hyper) {
+                    requests.server.counters.encrypted.add_https(status.as_u16());
+                }
+                return ended_by(ending, &ended);
+            }
             must_end = &mut closing => {
                 finish(connection.as_mut());
                 match must_end {
@@ -106,11 +117,24 @@ async fn follow<C: Future<Output = hyper::Result<()>>>(
     }
 }
 
+/// The status that hyper itself gave to what it could not read as a request of HTTP/1.1, before it closed the connection.
+fn answered_by_hyper(error: &hyper::Error) -> Option<StatusCode> {
+    if !error.is_parse() || error.is_parse_version_h2() {
+        return None;
+    }
+    Some(match error.is_parse_too_large() {
+        // A URI that is too long for 414 does not fit among the headers.
+        true => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+        false => StatusCode::BAD_REQUEST,
+    })
+}
+
 fn ended_by(ending: Option<CloseReason>, ended: &hyper::Result<()>) -> CloseReason {
     match ended {
         Ok(()) => ending.unwrap_or(CloseReason::Client),
         Err(error) if error.is_parse() => CloseReason::NotAQuery,
-        Err(_) => CloseReason::Failed,
+        // One that we end may be closed by its client before we do, and without an alert.
+        Err(_) => ending.unwrap_or(CloseReason::Failed),
     }
 }
 
@@ -144,7 +168,10 @@ async fn message(
         return Err(StatusCode::SERVICE_UNAVAILABLE);
     }
     let (head, body) = request.into_parts();
-    match request::read(&head, path)? {
+    let asked = request::read(&head, path)?;
+    // Headers of requests that wait for their bodies would be held without a count.
+    drop(head);
+    match asked {
         Asked::Message(message) => Ok(message),
         Asked::Body(at_most) => {
             let within = requests.server.table.deadlines().message;

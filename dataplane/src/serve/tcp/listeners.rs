@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use super::super::certificate::Certificate;
 use super::super::{Limits, Phase};
+use super::https::HttpPath;
 use super::tls::{self, Secured};
 use super::{JoinTask, TcpServer, accept, quic};
 
@@ -17,8 +18,8 @@ use super::{JoinTask, TcpServer, accept, quic};
 pub(in super::super) struct Listeners {
     pub(in super::super) opened: Vec<Socket>,
     pub(in super::super) certificate: Arc<Certificate>,
-    /// For HTTPS, the path.
-    pub(in super::super) http_path: Option<Arc<str>>,
+    /// For HTTPS.
+    pub(in super::super) http_path: Option<HttpPath>,
 }
 
 /// One of them.

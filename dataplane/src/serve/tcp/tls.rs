@@ -14,11 +14,12 @@ use tokio_util::task::AbortOnDropHandle;
 use super::super::certificate::{Certificate, LOOK_EVERY};
 use super::super::counters::CloseReason;
 use super::super::responder::Asker;
+use super::TcpServer;
 use super::connection::Connection;
 use super::deadline::CLOSE_WITHIN;
 use super::handshakes::{HANDSHAKE_OCTETS, Measured, Session};
+use super::https::{self, HttpPath};
 use super::table::Permit;
-use super::{TcpServer, https};
 
 /// What a session is counted as, about what rustls keeps for it.
 pub(super) const SESSION_OCTETS: usize = 16 << 10;
@@ -28,7 +29,7 @@ pub(super) const SESSION_OCTETS: usize = 16 << 10;
 pub(super) struct Secured {
     pub(super) certificate: Arc<Certificate>,
     /// DNS over HTTPS at this path; else DNS over TLS.
-    pub(super) http_path: Option<Arc<str>>,
+    pub(super) http_path: Option<HttpPath>,
 }
 
 /// Looks at a certificate's files for as long as its listener is there.

@@ -7,6 +7,7 @@ use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
 
 use super::super::MESSAGE_OCTETS;
+use super::HEADER_OCTETS;
 
 /// What bodies hold.
 pub(super) const DNS_MESSAGE: &str = "application/dns-message";
@@ -25,6 +26,9 @@ pub(super) enum Asked {
 /// # Errors
 /// The status that says what is wrong.
 pub(super) fn read(request: &Parts, path: &str) -> Result<Asked, StatusCode> {
+    if header_octets(request) > HEADER_OCTETS {
+        return Err(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+    }
     if request.uri.path() != path {
         return Err(StatusCode::NOT_FOUND);
     }
@@ -59,6 +63,13 @@ pub(super) fn read(request: &Parts, path: &str) -> Result<Asked, StatusCode> {
     }
 }
 
+/// Octets of the URI and of all fields.
+fn header_octets(request: &Parts) -> usize {
+    let uri = request.uri.path_and_query().map_or(0, |path| path.as_str().len());
+    let fields = request.headers.iter().map(|(name, value)| name.as_str().len() + value.len());
+    uri + fields.sum::<usize>()
+}
+
 #[cfg(test)]
 mod tests {
     use hyper::Request;
@@ -80,7 +91,14 @@ mod tests {
     fn a_request_is_a_message_or_says_what_is_wrong() {
         let message = |octets: &[u8]| Ok(Asked::Message(octets.to_vec()));
         let post = ("content-type", DNS_MESSAGE);
-        let rows: [Row<'_>; 18] = [
+        let long = "x".repeat(HEADER_OCTETS);
+        let rows: [Row<'_>; 19] = [
+            (
+                "GET",
+                "/dns-query?dns=AA",
+                &[("x", &long)],
+                Err(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE),
+            ),
             ("GET", "/dns-query?dns=AAEC", &[], message(&[0, 1, 2])),
             ("GET", "/dns-query?ct&dns=_-8&x=1", &[], message(&[0xff, 0xef])),
             ("GET", "https://dns.example/dns-query?dns=AA", &[], message(&[0])),

@@ -42,10 +42,19 @@ pub(super) struct Entrance {
     pub(super) established: mpsc::Sender<(Connection, Asker)>,
 }
 
-/// How we speak QUIC with the certificate in use; nothing until there was a good one.
-fn config(certificate: &Certificate, deadlines: &Deadlines) -> Option<ServerConfig> {
+/// How we speak QUIC with the certificate in use; nothing until there was a good one. What was used before stays, but for
+/// the certificate: its key reads the tokens of clients that have just shown their address, and they do that only once.
+fn config(
+    certificate: &Certificate,
+    deadlines: &Deadlines,
+    before: Option<ServerConfig>,
+) -> Option<ServerConfig> {
     let tls = certificate.config()?;
     let crypto = QuicServerConfig::try_from(tls).ok()?;
+    if let Some(mut config) = before {
+        config.crypto = Arc::new(crypto);
+        return Some(config);
+    }
     // Only what nothing is heard of for longer than we wait for: the connection table ends the rest.
     let silence = 2 * deadlines.idle.max(deadlines.message);
     let mut transport = TransportConfig::default();
@@ -73,14 +82,15 @@ impl Entrance {
     pub(super) async fn serve(self) {
         let entrance = Arc::new(self);
         let deadlines = entrance.limits.borrow().deadlines.clone();
-        let mut version = None;
+        let (mut version, mut in_use) = (None, None);
         loop {
             // Before the certificate: one that comes in between is then taken the next time.
             let now = Some(entrance.certificate.version());
             if version != now
-                && let Some(config) = config(&entrance.certificate, &deadlines)
+                && let Some(config) = config(&entrance.certificate, &deadlines, in_use.clone())
             {
                 version = now;
+                in_use = Some(config.clone());
                 entrance.endpoint.set_server_config(Some(config));
             }
             tokio::select! {

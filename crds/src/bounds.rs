@@ -35,15 +35,15 @@ pub const WEEK_SECONDS: u32 = 604_800;
 
 /// Servers whose metric names are shown.
 pub const METRIC_NAMES: usize = 4;
-/// Owned reverse ranges (A2).
+/// Most entries of `reverseCIDRs` (A2).
 pub const REVERSE_CIDRS: usize = 64;
-/// Addresses of `ns.dns.<domain>`.
+/// Most addresses of `ns.dns.<domain>` (`serviceAddresses.fixed`).
 pub const SERVICE_ADDRESSES: usize = 8;
 /// ClusterIPs of a Service: one per family.
 pub const CLUSTER_IPS: usize = 2;
-/// Client ranges.
+/// Most entries of `access.clients`.
 pub const CLIENTS: usize = 256;
-/// Namespaces listed in `exposure`.
+/// Most namespaces in `exposure.namespaces`.
 pub const NAMESPACES: usize = 1_024;
 /// Entries of a label selector, of a node selector.
 pub const SELECTOR_ENTRIES: usize = 32;
@@ -59,12 +59,12 @@ pub const TEXT_STRINGS: usize = 16;
 /// Octets of a character-string (RFC 1035 §3.3).
 pub const TEXT_OCTETS: usize = 255;
 
-/// Entries of `stubDomains` (A31).
+/// Most entries of `stubDomains` (A31).
 pub const STUB_DOMAINS: usize = 100;
 /// Servers of a group (A34).
 pub const SERVERS: usize = 15;
 
-/// Forwarded queries in progress.
+/// Largest `limits.inFlight`, in queries.
 pub const IN_FLIGHT: u32 = 1_000_000;
 /// Highest `limits.tcpConnections`: inbound connections at a time.
 pub const TCP_CONNECTIONS: u32 = 1_000_000;
@@ -91,7 +91,7 @@ pub const DRAIN_SECONDS: u32 = 600;
 pub const OBSERVE_SECONDS_MIN: u32 = 5;
 /// Seconds a canary is observed: most.
 pub const OBSERVE_SECONDS_MAX: u32 = 3_600;
-/// Pods.
+/// Most pods of one ClusterDNS: `scaling.fixed.replicas`, maxReplicas, rows of the ladders.
 pub const REPLICAS: u32 = 1_000;
 /// Cores, nodes, queries per second in a scaling rule.
 pub const SCALE: u32 = 10_000_000;
@@ -101,7 +101,7 @@ pub const LADDER_STEPS: usize = 64;
 pub const POD_ENTRIES: usize = 64;
 /// Constraints on how pods are spread.
 pub const SPREAD_CONSTRAINTS: usize = 8;
-/// Seconds between two scrapes.
+/// Longest `metrics.intervalSeconds`, in seconds.
 pub const SCRAPE_SECONDS: u32 = 3_600;
 /// Octets of one annotation value.
 pub const ANNOTATION: usize = 4_096;

@@ -2,7 +2,7 @@
 //! template.
 //!
 //! Names are lower case without a trailing dot. Fields at their default are left out when written, so that a new version
-//! of the software alone does not change the revision of what a cluster runs.
+//! of the software alone keeps the revision.
 
 mod answers;
 mod exposure;
@@ -185,7 +185,7 @@ impl UnknownFields {
         }
     }
 
-    /// Was everything understood?
+    /// True if this version knows every field of the document.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }

@@ -28,7 +28,7 @@ pub const IN_FLIGHT: u32 = 4_096;
 pub const GROUP_IN_FLIGHT: u32 = 2_048;
 /// Forwarded queries in progress per client address.
 pub const IN_FLIGHT_PER_CLIENT: u32 = 1_024;
-/// Inbound TCP connections.
+/// Default of `limits.tcpConnections`, all stream transports together.
 pub const TCP_CONNECTIONS: u32 = 4_096;
 /// Inbound TCP connections per client address.
 pub const TCP_CONNECTIONS_PER_CLIENT: u32 = 256;
@@ -59,7 +59,7 @@ pub const DRAIN_SECONDS: u32 = 20;
 
 /// The Service that clients ask.
 pub const SERVICE_NAME: &str = "kube-dns";
-/// Where that Service is.
+/// Default of `service.namespace`, the place of kube-dns.
 pub const SERVICE_NAMESPACE: &str = "kube-system";
 
 /// Port of `/livez`, `/readyz`, `/metrics` and `/config`: the metrics port that existing kube-dns Services carry.
@@ -77,7 +77,7 @@ pub const CORES_PER_REPLICA: u32 = 1_024;
 pub const NODES_PER_REPLICA: u32 = 64;
 /// Fewest pods: one may be restarted without a gap.
 pub const MIN_REPLICAS: u32 = 2;
-/// Most pods.
+/// Default of `scaling.proportional.maxReplicas`.
 pub const MAX_REPLICAS: u32 = 32;
 /// CPU in thousandths of a core that a pod should use on average when pods follow load.
 pub const CPU_MILLICORES_PER_REPLICA: u32 = 300;

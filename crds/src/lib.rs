@@ -3,6 +3,8 @@
 //! [`v1alpha1::ClusterDNS`] is what people write; [`check()`] turns its spec into a [`Config`], which is what a data plane
 //! runs: typed, versioned, with a content revision.
 
+// Others build on this package: everything that they see says what it is.
+#![warn(missing_docs)]
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc, clippy::unused_async)]
 #![warn(clippy::semicolon_if_nothing_returned, clippy::redundant_closure_for_method_calls)]
 #![warn(clippy::implicit_clone)]

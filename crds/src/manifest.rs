@@ -78,7 +78,7 @@ pub fn read(text: &str, file: &str) -> Result<(ClusterDNS, UnknownFields), Manif
 /// messages only.
 ///
 /// # Errors
-/// The text is not YAML: nothing of it was read.
+/// The text is not YAML: none of it was read.
 pub fn read_all(
     text: &str,
     file: &str,

@@ -14,11 +14,11 @@ use crate::telemetry::{Fixed, LogFormat, LogLevel};
 const DNS_PORT: u16 = 53;
 const HTTP_PORT: u16 = 9153;
 
-/// More threads than this have no use: queries of one cluster fit on a few cores.
+/// Largest --workers. More threads do not help: a few cores serve one cluster.
 const MAX_WORKERS: u16 = 64;
 /// Default workers: one per core up to this.
 const DEFAULT_WORKERS: usize = 4;
-/// A pod is never given longer to end.
+/// Longest `--drain-seconds`: no pod is given longer to end.
 const MAX_DRAIN_SECONDS: u64 = 3600;
 
 const EXAMPLES: &str = "\
@@ -91,7 +91,7 @@ pub struct Args {
     )]
     pub certificates_dir: PathBuf,
 
-    /// A unix socket that dnstap messages go to, whatever spec.logging.dnstap says [default: none]
+    /// Unix socket for dnstap messages; overrides spec.logging.dnstap [default: none]
     #[arg(long, value_name = "PATH", env = "CLUSTERDNS_DNSTAP_SOCKET")]
     pub dnstap_socket: Option<PathBuf>,
 
@@ -103,7 +103,8 @@ pub struct Args {
     #[arg(long, value_name = "UID", env = "CLUSTERDNS_POD_UID")]
     pub pod_uid: Option<String>,
 
-    /// Lists that a configuration asks of all pods at once begin at random within this time
+    /// Random delay, at most this long, before a new configuration lists objects again, so that pods do not
+    /// list at once
     #[arg(
         long,
         value_name = "SECONDS",
@@ -115,7 +116,7 @@ pub struct Args {
     pub list_spread_seconds: u64,
 
     /// Address and port to answer on, UDP and TCP; repeat the flag, or separate by commas
-    /// [default: 0.0.0.0:53 and [::]:53, of which the machine may lack one]
+    /// [default: 0.0.0.0:53 and [::]:53; a missing address family is skipped]
     #[arg(
         long,
         value_name = "ADDR:PORT",
@@ -160,22 +161,21 @@ pub struct Args {
     )]
     pub drain_seconds: u64,
 
-    /// Folder for what a restart answers from while the API server is away: what is served, and the
-    /// configuration. It is written to all the time and must outlive the container, as an emptyDir
+    /// Folder of the snapshot (records and configuration) that a restart uses while the API server is
+    /// away. It is written to all the time and must outlive the container, as an emptyDir
     /// does. Not with --manifests, which are read at every start anyway
     #[arg(long, value_name = "DIR", env = "CLUSTERDNS_STATE_DIR", conflicts_with = "manifests")]
     pub state_dir: Option<PathBuf>,
 
-    /// Show what upstreams said on the HTTP port, under /cache: it shows what clients asked
+    /// Serve /cache on the HTTP port: cached upstream replies. It reveals which names clients asked for
     #[arg(long, env = "CLUSTERDNS_EXPOSE_CACHE")]
     pub expose_cache: bool,
 
-    /// Print a table of the names that are served, and what to try, once they are
+    /// After start, print a table of the served names and example commands
     #[arg(long, requires = "manifests")]
     pub print_names: bool,
 }
 
-/// Where objects come from.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// The folder of `--manifests`.
@@ -188,7 +188,7 @@ impl Args {
     /// Where objects come from: exactly one of a folder and an API server.
     ///
     /// # Errors
-    /// None is named and none is at hand.
+    /// No source was given, and there is no kubeconfig and no service account.
     pub fn source(&self) -> anyhow::Result<Source> {
         if let Some(folder) = &self.manifests {
             return Ok(Source::Manifests(folder.clone()));
@@ -295,7 +295,7 @@ impl Args {
     }
 }
 
-/// Whether both cannot be had. Port 0 is any that is free.
+/// True if both addresses cannot be bound together. Port 0: any free port.
 fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     let is_either_wild = one.ip().is_unspecified() || other.ip().is_unspecified();
     one.port() != 0

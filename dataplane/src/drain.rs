@@ -18,7 +18,7 @@ use crate::telemetry;
 /// `/readyz` says no from here on. Not at once: a pod that is being deleted leaves its Service
 /// without it, and while it counts as serving kube-proxy can fall back to it (E45).
 const UNREADY_AFTER: Duration = Duration::from_secs(5);
-/// After the drain period, so long without a query means that clients have gone.
+/// After the drain period: time without a query after which clients have gone.
 const QUIET: Duration = Duration::from_secs(1);
 /// How long to wait for that after the drain period.
 const MAX_WAIT: Duration = Duration::from_secs(5);
@@ -26,9 +26,9 @@ const MAX_WAIT: Duration = Duration::from_secs(5);
 const INTERRUPT: Duration = Duration::from_secs(1);
 /// How often the timeline is looked at.
 const TICK: Duration = Duration::from_millis(50);
-/// Queries in progress get at least so long to finish.
+/// Least time for queries in progress to finish.
 const MIN_GRACE: Duration = Duration::from_millis(100);
-/// After SIGINT, so long without a query is enough.
+/// The same after SIGINT.
 const INTERRUPT_QUIET: Duration = Duration::from_millis(200);
 
 /// Who asked the process to end.
@@ -64,7 +64,7 @@ impl Drain {
         Drain { signal, period }
     }
 
-    /// What to do so long after the signal, and so long after the last query.
+    /// The step at this time after the signal and after the last query.
     pub fn step(self, since_signal: Duration, since_query: Duration) -> Step {
         match self.signal {
             Signal::Terminate => {
@@ -84,7 +84,7 @@ impl Drain {
         }
     }
 
-    /// What is left for queries in progress, so long after the signal.
+    /// Time left for queries in progress, at this time after the signal.
     pub fn grace(self, since_signal: Duration) -> Duration {
         let all = match self.signal {
             Signal::Terminate => self.period + MAX_WAIT,

@@ -1,4 +1,4 @@
-//! Why a question is answered as it is, for a person who asks. The decision is that of `respond`, on a message made of the
+//! Why a question is answered as it is, for people. It calls `respond` with a message made from the
 //! question; the rules and objects behind it are those that `trace` finds by the same routing. Nothing is sent to an
 //! upstream and nothing is counted: what a cached reply or a server's health says is what is known already.
 
@@ -32,7 +32,6 @@ const BUFFER: usize = 4_096;
 pub struct Scene<'a> {
     /// Who we are, and the counters that CHAOS answers read.
     pub state: &'a State,
-    /// What is answered from.
     pub published: &'a Published,
     /// What is kept of upstreams.
     pub forwarder: &'a Forwarder,
@@ -48,12 +47,12 @@ pub struct Scene<'a> {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
-    /// The name asked about.
+    /// Absolute, as text.
     pub name: String,
-    /// The type asked for.
+    /// As `dig` writes it: `A`, `TYPE65`.
     #[serde(rename = "type")]
     pub qtype: String,
-    /// Who asks.
+    /// IP address that `access.clients` was asked about.
     pub client: String,
     /// Of the configuration that runs.
     pub revision: String,
@@ -71,7 +70,7 @@ pub struct Explanation {
     pub ttl: Option<Ttl>,
     /// The status of the reply, such as `NXDOMAIN`.
     pub status: Option<String>,
-    /// Its answer section.
+    /// Lines of the answer section, as `dig` writes them.
     pub answer: Vec<String>,
     /// The whole reply as `dig` prints it; none where an upstream would have to be asked.
     pub reply: Option<String>,
@@ -80,9 +79,7 @@ pub struct Explanation {
 /// A rule of docs/dns.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct RuleView {
-    /// Its id.
     pub id: &'static str,
-    /// What it says.
     pub words: &'static str,
 }
 
@@ -90,9 +87,8 @@ pub struct RuleView {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Step {
-    /// The name.
+    /// Absolute, as text.
     pub name: String,
-    /// Where it leads.
     pub place: String,
     /// In the order in which they were asked.
     pub rules: Vec<RuleView>,
@@ -100,7 +96,6 @@ pub struct Step {
     pub notes: Vec<String>,
     /// What it rests on; cut to the first few.
     pub objects: Vec<Object>,
-    /// How many there are.
     pub object_count: usize,
     /// Age of the snapshot that it rests on; none where the data is live.
     pub snapshot_age_seconds: Option<u64>,
@@ -112,7 +107,6 @@ pub struct Step {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Object {
-    /// Its kind.
     pub kind: &'static str,
     /// Its namespace; empty for a Namespace.
     pub namespace: String,
@@ -132,7 +126,6 @@ pub struct Object {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Upstream {
-    /// What the cache has.
     pub cache: &'static str,
     /// Seconds since the kept reply came.
     pub age_seconds: Option<u64>,
@@ -147,9 +140,8 @@ pub struct Upstream {
 /// A TTL, and what it follows from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Ttl {
-    /// In seconds.
     pub seconds: u32,
-    /// Why it is so long.
+    /// Which rule or setting gives this TTL.
     pub from: &'static str,
 }
 
@@ -167,7 +159,6 @@ pub struct Decided {
     pub sources: Vec<Source>,
 }
 
-/// Decides the question.
 pub fn decide(scene: &Scene<'_>, question: &Question) -> Decided {
     let packet = question.packet();
     let client = SocketAddr::new(question.client, CLIENT_PORT);
@@ -232,7 +223,7 @@ impl Decided {
     }
 }
 
-/// Whether the name was looked at: what is refused before says nothing of it.
+/// True if the name was routed; false if the query was refused before.
 fn is_routed(reason: Reason) -> bool {
     match reason {
         Reason::SpecialUse

@@ -54,7 +54,7 @@ use upstreams::Group;
 pub use upstreams::Upstreams;
 pub use view::{ConnectionsView, Down, GroupView, OfAddress, ServerView, View};
 
-/// A lookup that ends with its budget takes so long to say why.
+/// Time after the end of the budget in which a lookup says why it failed.
 const GRACE: Duration = Duration::from_millis(20);
 
 /// The forwarding side of the process: limits and lookups in progress, shared by every listener.
@@ -100,7 +100,7 @@ impl Forwarder {
         Arc::default()
     }
 
-    /// Says where this process listens: whatever the configuration says, it is never asked itself
+    /// Records our own listening addresses: they are never used as upstreams
     /// (A34). Counts for configurations that have not been used yet, so it is said before anybody is served.
     pub(crate) fn listening_on(&self, addresses: &[SocketAddr]) {
         // Once per process: a second time changes nothing.
@@ -267,7 +267,6 @@ impl Forwarder {
         !is_own
     }
 
-    /// What upstreams said.
     pub fn cache(&self) -> &Cache {
         &self.cache
     }

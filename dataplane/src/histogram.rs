@@ -16,7 +16,6 @@ pub enum Writers {
 }
 
 impl Writers {
-    /// Adds to a counter.
     pub fn add(self, counter: &AtomicU64, amount: u64) {
         match self {
             Writers::One => {
@@ -93,7 +92,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Counts one message of so many octets.
+    /// Counts one message of this many octets.
     pub fn add(&self, octets: usize, writers: Writers) {
         let place = match octets {
             // Nearly every message, without a search.
@@ -157,7 +156,7 @@ impl Distribution {
         self
     }
 
-    /// The same values with fewer bounds: only those from `lowest` on, up to so many.
+    /// The same values with fewer bounds: only those from `lowest` on, up to this number.
     pub fn coarser(&self, lowest: f64, bounds: usize) -> Distribution {
         let mut coarse = Distribution { above: self.above, sum: self.sum, ..Self::default() };
         let mut below = 0;

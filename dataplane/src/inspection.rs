@@ -20,7 +20,6 @@ struct Question {
     answer: oneshot::Sender<Answer>,
 }
 
-/// The questions that wait.
 #[derive(Debug, Default)]
 pub struct Inspections {
     waiting: Mutex<Vec<Question>>,

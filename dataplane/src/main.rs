@@ -52,7 +52,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let runtime = runtime(workers)?;
     let starting = Signals::catch(&runtime)?.while_starting(&runtime);
 
-    // What cannot be had fails before anything is read, which may take long; the sockets themselves
+    // Fail early if an address cannot be bound: reading objects may take long; the sockets themselves
     // are opened when there is something to answer with.
     serve::check(&listen)?;
     let http = process::http::bind(&args.http_candidates())?;

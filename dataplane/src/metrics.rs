@@ -43,7 +43,7 @@ const REVISION: &str = match option_env!("CLUSTERDNS_REVISION") {
     None => "",
 };
 
-/// Everything that is counted.
+/// Writes `/metrics`: reads every thread's counters when asked.
 #[derive(Debug)]
 pub struct Metrics {
     own: Registry,
@@ -53,23 +53,17 @@ pub struct Metrics {
     sources: Arc<Sources>,
 }
 
-/// Where the numbers are.
 #[derive(Debug)]
 pub struct Sources {
     /// Counters of the workers, and who we are.
     pub state: Arc<State>,
-    /// Counters of the sockets.
     pub serving: Arc<ServeCounters>,
-    /// Counters of the forwarder.
     pub forwarder: Arc<Forwarder>,
-    /// What the source reports.
     pub status: Arc<Status>,
-    /// The configuration that runs.
     pub configs: watch::Receiver<Arc<Config>>,
 }
 
 impl Metrics {
-    /// Metrics of these sources.
     pub fn new(sources: Sources) -> Metrics {
         let sources = Arc::new(sources);
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -233,7 +227,7 @@ impl Scrape {
         page.counter("query_log_lines", "Lines of the query log written", log.written())?;
         let help = "Queries missing in the query log because standard output was not read in time or refused them";
         page.counter("query_log_lost", help, log.lost())?;
-        let help = "Queries, each with its reply, handed as dnstap messages to the connection of their reader";
+        let help = "Query-reply pairs written to the dnstap connection";
         page.counter("dnstap_sent", help, dnstap.sent())?;
         let help = "Queries not sent as dnstap messages because the reader was away or slow";
         page.counter("dnstap_lost", help, dnstap.lost())?;
@@ -245,7 +239,7 @@ impl Scrape {
         let cache = self.sources.forwarder.cache();
         let outcomes = CacheResult::ALL.into_iter().zip(cache.outcomes());
         let rows = outcomes.map(|(outcome, count)| ([("outcome", outcome.label())], count));
-        page.counters("cache_lookups", "Forwarded queries, by what the cache had for them", rows)?;
+        page.counters("cache_lookups", "Forwarded queries, by cache result", rows)?;
         page.gauge("cache_entries", "Entries of the cache", cache.entries() as f64)?;
         let help = "Octets that the entries of the cache take";
         page.gauge("cache_bytes", help, cache.octets() as f64)?;
@@ -312,9 +306,11 @@ impl Scrape {
             ("relist_differences", "Differences found by lists for comparison", |feed| {
                 feed.differences
             }),
-            ("version_resets", "Lists below a version seen before: etcd was restored", |feed| {
-                feed.resets
-            }),
+            (
+                "version_resets",
+                "Lists with a lower resourceVersion than before (etcd was restored)",
+                |feed| feed.resets,
+            ),
         ];
         for (name, help, count) in counts {
             let rows = all.iter().map(|(resource, feed)| ([("resource", *resource)], count(feed)));

@@ -39,7 +39,6 @@ impl Origin {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ServedOver {
-    /// Datagrams.
     Udp,
     /// Plain streams (RFC 7766).
     Tcp,
@@ -56,7 +55,7 @@ impl ServedOver {
     pub const ALL: [ServedOver; 5] =
         [ServedOver::Udp, ServedOver::Tcp, ServedOver::Tls, ServedOver::Https, ServedOver::Quic];
 
-    /// The metrics label.
+    /// Value of the label `origin`.
     pub const fn label(self) -> &'static str {
         match self {
             ServedOver::Udp => "udp",

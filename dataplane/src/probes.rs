@@ -68,7 +68,6 @@ impl Health {
 pub struct Views {
     /// Decides `/readyz`, with the status.
     pub health: Arc<Health>,
-    /// What the source reports.
     pub status: Arc<Status>,
     /// What there is once there are sockets; nothing until then.
     pub running: Arc<OnceLock<Running>>,
@@ -79,7 +78,6 @@ pub struct Views {
 /// What a process has that answers DNS.
 #[derive(Debug)]
 pub struct Running {
-    /// The page `/metrics`.
     pub metrics: Metrics,
     /// For `/upstreams`: the servers in use.
     pub state: Arc<State>,
@@ -91,7 +89,7 @@ pub struct Running {
     pub is_cache_exposed: bool,
     /// For the rates on `/`.
     pub samples: Samples,
-    /// For `/look`.
+    /// Places and identity for the page `/look`.
     pub looks: Looks,
 }
 

@@ -27,7 +27,7 @@ const KNOWN: [(u16, &str); 23] = [
     (257, "CAA"),
 ];
 
-/// The type as text.
+/// `A`, or `TYPE1234` (RFC 3597).
 pub fn text(rtype: u16) -> String {
     let known = KNOWN.iter().find(|(number, _)| *number == rtype);
     known.map_or_else(|| format!("TYPE{rtype}"), |(_, name)| (*name).to_owned())

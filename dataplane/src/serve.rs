@@ -122,7 +122,7 @@ pub fn counters_over(all: &[Arc<WorkerCounters>], over: ServedOver) -> &[Arc<Wor
     }
 }
 
-/// Whether these addresses can be had, for a start that fails before anything is read; none is kept.
+/// Tests whether these addresses can be bound, to fail early; keeps no socket open.
 ///
 /// # Errors
 /// One cannot: the message says which, why, and what to do.

@@ -1,5 +1,5 @@
 //! The configuration as the core reads it. `crds::check` has refused what is wrong already; what
-//! could not be read here all the same (a document that was not checked) is an error, never a guess.
+//! is still invalid here (an unchecked document) is an error, never a guess.
 
 use std::net::IpAddr;
 

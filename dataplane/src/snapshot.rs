@@ -54,7 +54,7 @@ pub fn waits_for_live(loaded: Loaded, now: Instant, api_answers: Option<bool>) -
 }
 
 /// Opens the snapshot of a folder, at start. One that cannot be used is moved out of the way and
-/// reported; nothing of that is a reason not to start.
+/// reported; neither is a reason not to start.
 pub fn open(folder: &Path, status: &Status) -> Option<Stored> {
     status.read().snapshot.folder = Some(folder.to_owned());
     match Stored::open(&folder.join(FILE)) {

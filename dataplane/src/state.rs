@@ -10,7 +10,6 @@ use crate::forward::upstreams::Upstreams;
 use crate::inspection::Inspections;
 use crate::taps::Taps;
 
-/// One published state.
 #[derive(Debug)]
 pub struct Published {
     /// The records that own answers are made from.
@@ -28,7 +27,7 @@ pub struct State {
     pub counters: Vec<Arc<WorkerCounters>>,
     /// Who we say we are.
     pub identity: Identity,
-    /// Who wants to see single queries.
+    /// Query log and dnstap.
     pub taps: Arc<Taps>,
     /// Questions to the thread that owns the index.
     pub inspections: Arc<Inspections>,

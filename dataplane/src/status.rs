@@ -26,17 +26,15 @@ const MAX_LINES: usize = 20;
 /// An object, or a part of one, that is not served, and why (E15).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 pub struct Skipped {
-    /// Kind of the object.
     pub kind: &'static str,
     /// Its namespace; empty for a Namespace.
     pub namespace: String,
-    /// `metadata.name` of the object.
     pub name: String,
     /// What is wrong, and what to write instead where that is known.
     pub reason: String,
 }
 
-/// The configuration that runs.
+/// Origin, revision and start of the configuration in use, for `/config`.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Running {
@@ -58,7 +56,7 @@ pub struct Running {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rejection {
-    /// Where it came from.
+    /// `ClusterDNS "x" in file`, or the ConfigMap.
     pub origin: String,
     /// Field, reason and what to write instead.
     pub violations: Vec<Violation>,
@@ -90,7 +88,6 @@ pub struct BadFile {
 /// All that is reported, replaced piece by piece.
 #[derive(Debug, Default)]
 pub struct Reported {
-    /// The configuration that runs.
     pub running: Running,
     /// The last one refused, until a good one takes over.
     pub rejection: Option<Rejection>,

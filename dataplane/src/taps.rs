@@ -32,7 +32,7 @@ pub struct Taps {
     fixed_reader: OnceLock<Reader>,
 }
 
-/// Which exchanges somebody wants to see.
+/// Which exchanges the query log and dnstap record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted(u8);
 
@@ -76,7 +76,6 @@ impl Wanted {
 }
 
 impl Taps {
-    /// What is wanted now.
     pub fn wanted(&self) -> Wanted {
         Wanted(self.wanted.load(Ordering::Relaxed))
     }

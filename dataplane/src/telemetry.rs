@@ -60,7 +60,7 @@ pub fn start(format: LogFormat, level: LogLevel) {
     };
     if let Err(error) = out.and_then(write) {
         QUEUE.follow(false);
-        tracing::warn!(%error, "there is no thread for the log: a thread that logs waits for the reader");
+        tracing::warn!(%error, "cannot start the log thread: logging may block the threads that log");
     }
     std::panic::set_hook(Box::new(log_panic));
 }

@@ -246,7 +246,7 @@ pub async fn restore(
         return Ok(());
     }
     let created = if config_map::state(observed).service.is_ours {
-        // Applied as ever, so that the fields are known as ours when the spec is acted on again.
+        // Apply it as usual: the fields stay ours, for the next reconcile that applies the spec.
         let params = PatchParams::apply(names::FIELD_MANAGER).force();
         let apply = Patch::Apply(&manifest);
         ctx.writes.send("Service", services.patch(&name, &params, &apply)).await.map(drop)

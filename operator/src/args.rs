@@ -35,7 +35,7 @@ Examples:
 const CHECK_STATUS: &str = "\
 Exit status: 0 nothing is wrong (there may be warnings), 1 something is, 2 something could not be read.";
 
-/// Turns ClusterDNS resources into a running, scaled, reported DNS service. It is never asked a
+/// Runs, scales and monitors DNS for each ClusterDNS resource. It answers no
 /// DNS question itself.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "clusterdns-operator", version, after_help = EXAMPLES, max_term_width = 100)]
@@ -52,7 +52,7 @@ pub enum Command {
     Run(Box<Run>),
     /// Print every object that a ClusterDNS would create, as YAML, without a cluster
     Render(Render),
-    /// Say what is wrong, and what is legal but unwise, in ClusterDNS manifests
+    /// Check ClusterDNS manifests: print errors and warnings
     #[command(after_help = CHECK_STATUS)]
     Check(Check),
     /// Make a ClusterDNS of the configuration of another DNS server, with a report of every line
@@ -72,8 +72,8 @@ pub struct Run {
     )]
     pub dataplane_image: String,
 
-    /// When the image of the data plane is pulled: Always, IfNotPresent or Never [default: what
-    /// the API server does without it]
+    /// When the image of the data plane is pulled: Always, IfNotPresent or Never [default: that of
+    /// the API server]
     #[arg(long, value_name = "POLICY", env = "CLUSTERDNS_DATAPLANE_PULL_POLICY",
         value_parser = pull_policy)]
     pub dataplane_pull_policy: Option<String>,
@@ -99,7 +99,7 @@ pub struct Run {
     #[arg(long, value_name = "KEY", env = "CLUSTERDNS_ALLOWED_POD_LABELS", value_delimiter = ',')]
     pub allowed_pod_labels: Vec<String>,
 
-    /// The same of spec.placement.podAnnotations [default: none]
+    /// Keys with a prefix that spec.placement.podAnnotations may have; like --allowed-pod-labels [default: none]
     #[arg(
         long,
         value_name = "KEY",
@@ -137,7 +137,7 @@ pub struct Run {
     )]
     pub namespace: String,
 
-    /// Take pods that answer no longer out of their Service at once. It needs the right to patch pods/status, and the
+    /// Remove pods that stopped answering from their Service at once. It needs the right to patch pods/status, and the
     /// ValidatingAdmissionPolicy that narrows it
     #[arg(long, env = "CLUSTERDNS_LOST_PODS")]
     pub lost_pods: bool,
@@ -181,8 +181,7 @@ pub struct Cluster {
 /// Flags of `render`.
 #[derive(Clone, Debug, Flags)]
 pub struct Render {
-    /// Manifest with one or more ClusterDNS, `-` for standard input; other kinds in it are passed
-    /// over
+    /// Manifest with one or more ClusterDNS, `-` for standard input; other kinds are skipped
     #[arg(short, long, value_name = "FILE", required = true, num_args = 1..)]
     pub file: Vec<PathBuf>,
 
@@ -209,7 +208,7 @@ pub struct Render {
 #[derive(Clone, Debug, Flags)]
 pub struct Check {
     /// Manifests, folders of manifests, or patterns such as 'clusters/**/*.yaml'; `-` for standard
-    /// input. Documents of other kinds are passed over, so that a whole repository can be named
+    /// input. Documents of other kinds are skipped, so the whole repository can be given
     #[arg(short, long, value_name = "FILE", required = true, num_args = 1..)]
     pub file: Vec<PathBuf>,
 

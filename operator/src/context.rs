@@ -30,9 +30,7 @@ pub struct Context {
     pub settings: Settings,
     /// The one way to write.
     pub writes: Writes,
-    /// What watches keep.
     pub caches: Caches,
-    /// What our pods say.
     pub pod_reports: PodReports,
     /// Some of the cluster's Services, for what a canary is asked.
     pub samples: Samples,
@@ -48,7 +46,6 @@ pub struct Context {
     pub backoff: Backoff,
     /// Kubernetes Events.
     pub events: Events,
-    /// Metrics of this process.
     pub metrics: Arc<Metrics>,
     /// What happens to pods that answer no longer.
     pub lost_pods: Arc<Standing>,

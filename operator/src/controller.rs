@@ -125,7 +125,7 @@ pub async fn run(
         () = reconciling => {}
         // The controller's own watch cannot be begun again from outside: another process lists.
         () = version_lost.notified() => tracing::error!(
-            "the API server does not know the version at which ClusterDNS are watched, as after etcd was restored: \
+            "the API server does not have the resourceVersion of the ClusterDNS watch (etcd was restored?): \
              this process ends, and reads everything when it is started again"
         ),
         () = orphaned_services::follow(&ctx, &triggers) => {}
@@ -151,7 +151,7 @@ async fn prepare(ctx: &Context) -> Duration {
 async fn read_offers(ctx: &Context) -> anyhow::Result<(bool, Duration)> {
     let read = offers::read(&ctx.client, ctx.offers()).await?;
     for why in &read.unread {
-        tracing::warn!("what the API server offers is not known in full: {why}");
+        tracing::warn!("discovery of API groups is incomplete: {why}");
     }
     ctx.caches.keep_monitoring(&offers::monitoring(&read.offers));
     Ok((ctx.offered(read.offers), read.again_in()))

@@ -18,7 +18,6 @@ pub(crate) fn dns(spec: &str) -> ClusterDNS {
     )
 }
 
-/// What it means.
 pub(crate) fn config(dns: &ClusterDNS) -> Config {
     crds::check_resource(dns).expect("a valid ClusterDNS")
 }
@@ -48,7 +47,6 @@ pub(crate) fn pod(name: &str, ready_since: i64, restarts: u32) -> Pod {
             "containerStatuses": [{"name": "dns", "ready": true, "restartCount": restarts, "image": "", "imageID": ""}]}}))
 }
 
-/// The same, not ready.
 pub(crate) fn unready(mut pod: Pod) -> Pod {
     let conditions =
         pod.status.as_mut().and_then(|status| status.conditions.as_mut()).expect("conditions");
@@ -56,7 +54,7 @@ pub(crate) fn unready(mut pod: Pod) -> Pod {
     pod
 }
 
-/// A Deployment that is fully rolled out with so many pods, which carry the label of kube-dns.
+/// A Deployment that is fully rolled out with this many pods, which carry the label of kube-dns.
 pub(crate) fn deploy(observed: &mut Observed, count: u32) {
     let labels = pod("x", 0, 0).metadata.labels;
     observed.deployment = Some(from(
@@ -128,7 +126,7 @@ pub(crate) fn says(observed: &mut Observed, pod: &str, revision: &str) {
     observed.pod_reports.insert(format!("{pod}-uid"), answer);
 }
 
-/// The same of a change of what it said.
+/// A report of this pod, changed by `change`.
 pub(crate) fn reported<'a>(observed: &'a mut Observed, pod: &str) -> &'a mut Reported {
     let answer = observed.pod_reports.get_mut(&format!("{pod}-uid")).expect("an answer");
     answer.reported.as_mut().expect("it said something")

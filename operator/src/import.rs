@@ -36,16 +36,13 @@ pub struct Text {
     pub file: String,
     /// The line of that file on which the text begins, from 1.
     pub line: usize,
-    /// The text.
     pub text: String,
 }
 
 /// One word of a command line, and where it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Argument {
-    /// Where.
     pub place: Place,
-    /// The word.
     pub text: String,
 }
 
@@ -53,7 +50,6 @@ pub struct Argument {
 pub enum Source {
     /// A Corefile, the environment of the process that reads it, and the files beside it.
     Corefile {
-        /// The Corefile.
         text: Text,
         /// Environment variables.
         variables: BTreeMap<String, String>,
@@ -73,11 +69,9 @@ pub enum Source {
     },
     /// The arguments of a container with nothing that a ClusterDNS has: its name and why.
     Aside {
-        /// Which container.
         name: String,
-        /// Its arguments.
         arguments: Vec<Argument>,
-        /// Why nothing of it is needed.
+        /// Why it is not needed.
         why: &'static str,
     },
 }
@@ -85,7 +79,6 @@ pub enum Source {
 /// What the ClusterDNS is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// `metadata.name`.
     pub name: String,
     /// The namespace and name of the Service that clients ask.
     pub service: (String, String),
@@ -108,7 +101,6 @@ pub struct Imported {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}:{}: {}", .place.file, .place.line, report::plain(.message))]
 pub struct Refused {
-    /// Where.
     pub place: Place,
     /// Why, and what to write.
     pub message: String,

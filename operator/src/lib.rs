@@ -4,8 +4,7 @@
 //! is a module here, except `check`, which is [`crds::check_resource`]. `observe`, `probe`, `apply` and `report` talk to
 //! the API server or to pods; `decide` and `desired` are pure: the time is an argument.
 
-// `missing_panics_doc` stays off: what can panic here are locks after a panic elsewhere, and each `expect` says so.
-#![warn(clippy::missing_errors_doc, clippy::unused_async)]
+#![warn(clippy::missing_errors_doc, clippy::missing_panics_doc, clippy::unused_async)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::unchecked_time_subtraction))]
 
 pub mod args;

@@ -40,14 +40,13 @@ const WATCH_S: u32 = 180;
 /// Objects in a page of a list.
 const PAGE: u32 = 100;
 
-/// What it works with.
 #[derive(Clone)]
 pub struct Lookout {
     /// For watches, and for the one read before a write.
     pub client: Client,
     /// Namespaces with pods of ours.
     pub namespaces: Vec<String>,
-    /// The way to write.
+    /// Writes to the API server, with the check of the lease.
     pub writes: Writes,
     /// Counts pods that were taken out.
     pub metrics: Arc<Metrics>,

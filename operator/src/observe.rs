@@ -1,5 +1,5 @@
 //! Reads what exists and what the spec refers to, for one ClusterDNS: from what watches keep, and from the pods
-//! themselves. What a write depends on is read again where the watch may be behind a write of ours.
+//! themselves. If the watch may lag behind our own write, the object is read again before the next write.
 
 pub mod observed;
 pub mod budget;
@@ -129,7 +129,8 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
 }
 
 /// What the canary answered counts only if the process that said before that it runs what is tried still says so: one that
-/// died meanwhile was silent, which is a loss and no fault of what it tried, and the one after it proves nothing.
+/// died in between was silent: that is a lost pod, not a failure of the configuration, and its successor proves
+/// nothing.
 async fn is_the_canary_there(
     ctx: &Context,
     observed: &mut Observed,
@@ -196,7 +197,7 @@ async fn dns_services(
 }
 
 /// The EndpointSlices of a Service as a watch keeps them; where it does not keep all of them whole, as the API server has
-/// them, so many at most.
+/// them, up to a limit.
 async fn slices(
     ctx: &Context,
     namespace: &str,

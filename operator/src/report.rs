@@ -33,7 +33,8 @@ pub async fn report(
     let body = json!({
         "apiVersion": format!("{}/{}", crds::GROUP, crds::v1alpha1::VERSION),
         "kind": "ClusterDNS",
-        // Not one of the same name that was created since, nor over what another leader has said: a conflict is with
+        // uid and resourceVersion: never write the status of a new object of the same name, nor over
+        // another leader's: a conflict is with
         // something newer, which the watch brings.
         "metadata": {"name": dns.name_any(), "uid": dns.metadata.uid,
             "resourceVersion": dns.metadata.resource_version},

@@ -35,7 +35,7 @@ pub struct Allowed {
     pub images: Vec<String>,
     /// Label keys with a prefix, and such prefixes that end in `/`. Keys without a prefix are always allowed.
     pub pod_labels: Vec<String>,
-    /// The same of annotations.
+    /// Allowed prefixes and keys of `spec.placement.podAnnotations`.
     pub pod_annotations: Vec<String>,
     /// Secrets that may be certificates of listeners without the label that allows it.
     pub certificates: Vec<String>,

@@ -1,6 +1,6 @@
 //! Text for people that has to fit somewhere.
 
-/// At most so many octets of it, at least three; where some are missing, it says so.
+/// At most this many octets of it, at least three; where some are missing, it says so.
 pub fn shortened(text: &str, octets: usize) -> String {
     if text.len() <= octets {
         return text.to_owned();

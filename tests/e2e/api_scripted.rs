@@ -123,7 +123,7 @@ fn k7_events_that_come_twice_late_or_about_nothing_change_nothing() {
     all_are_served(&scene.live, 2..=9);
     assert_eq!(scene.live.a("unknown.shop"), Err("NXDOMAIN".into()));
 
-    // What was deleted is not brought back by an echo of what it was.
+    // What was deleted is not brought back by an old event of it.
     scene.api.delete("Service", "shop", "s1");
     scene.live.wait_for_denial("s1.shop", "NXDOMAIN");
     scene.say("MODIFIED", &newest);

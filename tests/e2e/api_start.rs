@@ -282,7 +282,7 @@ async fn e5_leaving_verified_pod_records_keeps_old_answers_until_the_lists_are_c
     let wanted = wanted(name, None);
     let live = Live::with(Options { wanted, ..options(proxy.kubeconfig()) }).expect("a start");
     live.wait_until_ready();
-    // A Pod, none, an endpoint, and an address of somebody else, which may not be a Pod's.
+    // A Pod, none, an endpoint, and a foreign address, which may not be a Pod's.
     let answers = || {
         let pods = ["10-244-8-1", "10-244-8-2"]
             .map(|address| live.ask(&format!("{address}.{name}.pod.cluster.local. A")));

@@ -137,7 +137,7 @@ fn writes_to_services() -> Requests {
     Requests::to(&format!("/api/v1/namespaces/{NAMESPACE}/services")).writes()
 }
 
-/// A cluster whose DNS is somebody else's.
+/// A cluster with another DNS server.
 async fn old_cluster() -> Option<(Scene, ScriptedUpstream)> {
     let scene = Scene::start(&FakeNode::several("node", 2), Settings::default()).await?;
     // On every address of this namespace, also those that pods will pretend to have.
@@ -250,7 +250,7 @@ async fn resets_are_reported_and_not_fought(scene: &mut Scene, recorder: &Record
     }
 }
 
-/// As if the reset had been noticed so many seconds ago.
+/// As if the reset had been noticed this many seconds ago.
 async fn the_reset_was(scene: &Scene, seconds_ago: i64, state: &Value) {
     let mut state = state.clone();
     let then = time_before(seconds_ago);
@@ -266,7 +266,7 @@ fn time_before(seconds: i64) -> String {
     (Timestamp::now() - SignedDuration::from_secs(seconds)).to_string()
 }
 
-/// Only to somebody: while no other pod behind the Service is ready, it stays with ours.
+/// Only to a server that answers: while no other pod behind the Service is ready, it stays with ours.
 async fn give_back(scene: &Scene, recorder: &Recorder, before: &Service) {
     manage(&scene.client, &old_deployment(0)).await;
     scene.until("no old pod", async || old_pods(scene).await.is_empty().then_some(())).await;

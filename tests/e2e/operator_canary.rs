@@ -26,7 +26,7 @@ const GOOD: &str = "example.com. A\n  answer @ 60 A 192.0.2.80";
 const BAD: &str = "* *\n  silent";
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// With an extra record at this address, an upstream on this port, and so many seconds on trial.
+/// With an extra record at this address, an upstream on this port, and this many seconds on trial.
 fn spec(host: &str, upstream: SocketAddr, seconds: u32) -> Value {
     json!({"service": {"name": "dns", "namespace": NAMESPACE}, "scaling": {"fixed": {"replicas": 3}},
         "drainSeconds": 5, "rollout": {"observeSeconds": seconds},

@@ -22,7 +22,7 @@ const NAMESPACE: &str = "dns";
 const CALM: &str = "sweep-calm";
 /// Writes that die in one life of the operator, each in two ways: it looks at four ClusterDNS at a time.
 const AT_ONCE: usize = 2;
-/// Without a write for so long, what was asked for is done.
+/// Time without a write after which the operator has finished.
 const DONE: Duration = Duration::from_secs(4);
 
 /// When the operator dies.
@@ -84,7 +84,7 @@ impl Sweep {
     }
 
     /// One life: every point's ClusterDNS is applied, and the operator is killed once each has lost its write. Returns
-    /// those that came to rest without making so many.
+    /// those that came to rest without making this many.
     async fn live_and_die(&self, points: &[Point], host: &str) -> Vec<Point> {
         let began = Instant::now();
         for point in points {

@@ -15,7 +15,6 @@ use tests::netns::inside;
 use tests::objects::wait_for;
 use tests::operator::{children, old_dns};
 
-/// Where the operator is.
 const SYSTEM: &str = "clusterdns-system";
 const KUBERNETES: &str = "kubernetes.default.svc.cluster.local. A";
 const GIT: &str = "git.lab.example. A";
@@ -149,7 +148,7 @@ fn refused_by_the_operator() -> Vec<(Value, &'static str, &'static str)> {
     ]
 }
 
-/// What stands in stable.json when somebody writes it by hand, and why a pod does not take it.
+/// What stands in stable.json when a user writes it by hand, and why a pod does not take it.
 fn unusable() -> [(&'static str, &'static str); 3] {
     [
         (r#"{"format": 1, "domain"#, "not understood"),

@@ -18,7 +18,7 @@ const NAMESPACE: &str = "dns";
 const MANY: usize = 200;
 const LONGEST: Duration = Duration::from_secs(600);
 const EVERY: Duration = Duration::from_millis(500);
-/// Nothing is written for so long.
+/// Time without a write that the tests want.
 const QUIET: Duration = Duration::from_secs(5);
 /// Looks at each that a start may cost: it begins, sees what it created and its status, and is settled.
 const LOOKS_OF_EACH: f64 = 12.0;

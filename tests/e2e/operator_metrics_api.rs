@@ -25,7 +25,7 @@ const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const OWN_KIND: &str =
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/clusterdnses.clusterdns.dev";
 
-/// At most so many pods, one for each hundred queries a second.
+/// At most this many pods, one for each hundred queries a second.
 fn by_load(most: u32) -> Value {
     json!({"service": {"name": "dns", "namespace": NAMESPACE}, "rollout": {"canary": false},
         "scaling": {"load": {"minReplicas": 2, "maxReplicas": most, "queriesPerSecondPerReplica": 100}}})
@@ -83,7 +83,7 @@ fn o12_load_counts_queries_of_a_metrics_api_and_a_broken_one_delays_nothing() {
         };
         let Some(tools) = Tools::new(scene.plane.kubeconfig()) else { return };
 
-        // An operator that can learn nothing of other people's kinds, nor whether its own is outdated.
+        // An operator that cannot discover the kinds of others, nor whether its own is outdated.
         scene.stop_operator().await;
         tools.apply(MONITORING_KINDS).ok();
         scene.proxy.fault(Requests::to(OWN_KIND), Fault::status(403));
@@ -112,7 +112,7 @@ fn o12_load_counts_queries_of_a_metrics_api_and_a_broken_one_delays_nothing() {
             api.is(mood);
             let asked = api.asked();
             let ask = async || (api.asked() > asked).then_some(());
-            scene.until("somebody asks it", ask).await;
+            scene.until("the autoscaler asks it", ask).await;
             goes_on(&scene, most).await;
             until_metrics(&scene, &[cpu(), queries()]).await;
         }

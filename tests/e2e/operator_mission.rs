@@ -10,7 +10,7 @@ use tests::netns::{MEASURED, inside};
 use tests::objects::wait_for;
 use tests::operator::Operator;
 
-/// What is written first; `more` is what somebody adds later.
+/// What is written first; `more` is what a user adds later.
 fn manifest(more: &str) -> String {
     format!(
         "\

@@ -62,7 +62,7 @@ async fn o13_everything_is_created_once_and_then_nothing_is_written() {
         assert_eq!(object["metadata"]["ownerReferences"][0]["name"], "a", "{kind:?} {name}");
     }
 
-    // Reasons to look again: somebody's condition in the status, and a label.
+    // Reasons to look again: a foreign condition in the status, and a label.
     let (before, written) = (versions(&made), proxy.count(&writes()));
     let all = Api::<crds::ClusterDNS>::all(client.clone());
     let theirs = json!({"type": "Audited", "status": "True", "reason": "Audited", "message": "theirs",

@@ -1,4 +1,4 @@
-//! S6, S7: the operator lives a full life with exactly the chart's rights, and what it was seen to ask is held against
+//! S6, S7: the operator lives a full life with exactly the chart's rights, and its requests are compared with
 //! the rules: each request is allowed by one, and without any one of them a request would have been refused. The pods
 //! that it makes are given what they need to read, and nothing else.
 
@@ -110,7 +110,7 @@ impl Life {
         }
     }
 
-    /// Somebody changes a label of ours on every child that there is; returns when each is as it was.
+    /// Another client changes a label of ours on every child that there is; returns when each is as it was.
     async fn edit_all(&self, edited: &mut BTreeSet<Kind>) {
         let all = resources::NAMESPACED.into_iter().chain(resources::CLUSTER);
         for kind in all.chain(resources::MONITORING) {
@@ -201,7 +201,7 @@ fn s6_s7_a_full_life_needs_every_right_of_the_chart_and_no_other() {
         );
         life.edit_all(&mut edited).await;
 
-        // A listener, whose certificate somebody marked for it.
+        // A listener, whose certificate its owner marked for it.
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
             "metadata": {"name": "dns-tls", "namespace": NAMESPACE,
                 "labels": {"clusterdns.dev/certificate": "true"}},

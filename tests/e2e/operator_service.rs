@@ -1,4 +1,4 @@
-//! O16: somebody deletes the Service that every pod asks. It comes back with the addresses it had, or the operator says why
+//! O16: a user deletes the Service that every pod asks. It comes back with the addresses it had, or the operator says why
 //! it cannot; it never comes back with others.
 
 use k8s_openapi::api::core::v1::Service;

@@ -68,7 +68,7 @@ async fn o11_other_schemas_keep_objects_readable_and_the_operator_never_writes_s
     prepare(&client, NAMESPACE).await;
     let text = json!({"type": "string"});
 
-    // A schema with a field that this operator does not know, and somebody who uses it.
+    // A schema with a field that this operator does not know, and a user of it.
     serve(&client, |fields| drop(fields.insert(NEWER.to_owned(), text.clone()))).await;
     let mut newer = spec("192.0.2.7");
     newer[NEWER] = json!("kept");

@@ -76,10 +76,9 @@ async fn o19_edits_by_others_and_pods_that_do_not_start_are_degraded_or_events()
     event(&client, "Created", "Deployment dns/clusterdns-a").await;
     let deployments = Api::<Deployment>::namespaced(client.clone(), NAMESPACE);
     let edit = json!({"spec": {"replicas": 7}});
-    let params =
-        PatchParams { field_manager: Some("somebody".to_owned()), ..PatchParams::default() };
+    let params = PatchParams { field_manager: Some("a-user".to_owned()), ..PatchParams::default() };
     deployments.patch("clusterdns-a", &params, &Patch::Merge(&edit)).await.expect("an edit");
-    event(&client, "ForeignEditUndone", "somebody changed fields of Deployment dns/clusterdns-a")
+    event(&client, "ForeignEditUndone", "a-user changed fields of Deployment dns/clusterdns-a")
         .await;
 
     // There is no kubelet: what one writes about a pod is written here.

@@ -1,4 +1,4 @@
-//! S14: what somebody gets who may write a ClusterDNS and nothing else. The API server takes what he writes; the operator
+//! S14: what a user gets who may write a ClusterDNS and nothing else. The API server takes what the user writes; the operator
 //! says no by field and makes no pod of it, or makes one without what he wanted.
 
 use std::collections::BTreeMap;
@@ -136,7 +136,7 @@ async fn s14_a_writer_gets_no_foreign_image_no_secret_and_no_other_service() {
     let wanted = spec("a", certificate("passwords"));
     site.is_refused("a", wanted, "CertificateNotAllowed", field).await;
     assert_eq!(site.mounted("a").await[0].secret_name.as_deref(), Some("for-dns"));
-    // Once somebody who may change the Secret marks it, it is taken without another edit.
+    // Once the owner of the Secret marks it, it is taken without another edit.
     let wanted = spec("a", certificate("of-others"));
     site.is_refused("a", wanted, "CertificateNotAllowed", field).await;
     let secrets =

@@ -130,7 +130,7 @@ impl<'a> Stage<'a> {
         plan
     }
 
-    /// Every pod runs what it was given.
+    /// Every pod runs its configuration.
     fn pods_follow(&mut self) {
         let state = config_map::state(&self.observed);
         for number in 1..4 {

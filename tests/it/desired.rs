@@ -137,7 +137,7 @@ pub(crate) fn is_golden(path: &str, text: &str) {
     let golden = fs::read_to_string(&path).unwrap_or_default();
     assert!(
         golden == text,
-        "{} is not what it was: UPDATE_EXPECT=1 cargo test -p tests --test it desired, and read the difference\n{text}",
+        "{} has changed: UPDATE_EXPECT=1 cargo test -p tests --test it desired, and read the difference\n{text}",
         path.display()
     );
 }

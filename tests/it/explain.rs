@@ -95,7 +95,7 @@ fn index(config: &Config, all: &[Value], source: DataSource) -> Index {
     index
 }
 
-/// Puts what an upstream said into the cache, so many seconds ago.
+/// Puts what an upstream said into the cache, this many seconds ago.
 fn keep(forwarder: &Forwarder, upstreams: &Upstreams, ago_s: u64) {
     let name = Name::from_text("www.example.org").unwrap();
     let key = LookupKey::new(name, 1, false, false);

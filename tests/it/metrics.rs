@@ -17,7 +17,7 @@ use crate::architecture::{quoted, table};
 use exposition::{Family, families};
 pub(crate) use expressions::{is_shown, metrics_of};
 
-/// Generous: only a test that fails takes so long.
+/// Generous: only a test that fails takes longer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A data plane that was asked for names of its own and of upstreams, twice, over UDP and TCP.

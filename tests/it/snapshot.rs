@@ -116,7 +116,7 @@ fn g150_k2_every_scenario_is_answered_the_same_after_a_restart() {
         }
     }
     assert!(differences.is_empty(), "\n{}", differences.join("\n"));
-    // G12 is a cluster IP, G10 a name that does not exist; G121 would be somebody else's name.
+    // G12 is a cluster IP, G10 a name that does not exist; G121 would be a name of another namespace.
     for row in ["G12", "G10", "G34"] {
         assert!(aged.iter().any(|aged| aged == row), "{row} rests on the snapshot: {aged:?}");
     }

@@ -3,7 +3,7 @@
 //!
 //! The program is also two of the servers (`echo`, `hickory`), so that each has a process of its own.
 
-#![allow(missing_docs, clippy::print_stdout)]
+#![allow(clippy::print_stdout)]
 
 #[cfg(target_os = "linux")]
 mod arguments;

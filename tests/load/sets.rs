@@ -105,5 +105,4 @@ fn measure(scene: &mut Scene, wanted: &Wanted) -> anyhow::Result<Vec<Run>> {
     Ok(runs)
 }
 
-/// Of the whole set.
 const ALL_RATES: [u32; 8] = [1_000, 5_000, 10_000, 20_000, 40_000, 60_000, 90_000, 120_000];

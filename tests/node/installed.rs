@@ -12,7 +12,6 @@ use crate::site::{Site, text};
 /// Where the operator is, and what its pods are called.
 pub(crate) const SYSTEM: &str = "clusterdns-system";
 pub(crate) const OPERATORS: &str = "app.kubernetes.io/name=clusterdns-operator";
-/// Where DNS is.
 pub(crate) const DNS_NAMESPACE: &str = "kube-system";
 pub(crate) const DNS_PODS: &str = "clusterdns.dev/instance=default";
 pub(crate) const REPLICAS: usize = 2;

@@ -63,7 +63,7 @@ impl Site {
         pods.into_iter().filter(|pod| pod["metadata"]["deletionTimestamp"].is_null()).collect()
     }
 
-    /// Waits for so many of them, all ready.
+    /// Waits for this many of them, all ready.
     pub(crate) async fn until_ready(
         &self,
         namespace: &str,

@@ -13,11 +13,8 @@ pub use question::Question;
 pub use reply::{Names, Section, Text, read};
 pub use sockets::{ask_tcp, ask_udp, connect, receive, send};
 
-/// What carries a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// A datagram.
     Udp,
-    /// A stream.
     Tcp,
 }

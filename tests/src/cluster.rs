@@ -27,7 +27,7 @@ use crate::upstream::{Script, ScriptedUpstream};
 
 /// Generous: several pods start at once, beside other tests.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Where DNS is installed unless somebody says otherwise.
+/// Where DNS is installed unless a test says otherwise.
 pub const NAMESPACE: &str = "kube-system";
 /// Of the data plane: probes, metrics, `/config`.
 const HTTP_PORT: u16 = 9153;

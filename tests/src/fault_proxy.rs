@@ -140,7 +140,6 @@ impl FaultProxy {
         Ok(FaultProxy { address, rules, kubeconfig, scratch, end: Some(end), thread: Some(thread) })
     }
 
-    /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

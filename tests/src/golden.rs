@@ -115,7 +115,6 @@ impl Shop {
         json!({"address": twin.address().ip(), "port": twin.address().port()})
     }
 
-    /// A folder for snapshots.
     pub fn state_dir(&self) -> PathBuf {
         self.files.path().join("state")
     }

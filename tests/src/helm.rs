@@ -28,9 +28,7 @@ pub struct Tools {
 pub struct Ran {
     /// Exit code 0.
     pub success: bool,
-    /// Standard output.
     pub stdout: String,
-    /// Standard error.
     pub stderr: String,
 }
 

@@ -11,7 +11,6 @@ use dataplane_core::{
 /// The time of every question, and of the one change there was: any Unix time will do.
 pub(crate) const NOW_S: u64 = 1_760_000_000;
 
-/// What it calls itself.
 pub(crate) fn identity() -> Identity {
     Identity {
         version: "1.2.3".into(),
@@ -40,7 +39,6 @@ impl InProcess {
         }
     }
 
-    /// What it answers from.
     pub(crate) fn records(&self) -> &Records {
         &self.records
     }

@@ -192,7 +192,7 @@ impl Kubelet {
         self.signal(namespace, pod, "KILL");
     }
 
-    /// The same, and it is started again at once, before a kubelet looks: its status says nothing of a restart.
+    /// The same, and it is started again at once, before a kubelet looks: its status does not show the restart.
     pub fn restart_unnoticed(&self, namespace: &str, pod: &str) {
         self.with(namespace, pod, |ran| ran.is_hasty = true);
         self.kill(namespace, pod);

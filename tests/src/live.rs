@@ -135,12 +135,10 @@ impl Live {
         self.serving.local_addrs()[0]
     }
 
-    /// What it calls itself.
     pub fn names(&self) -> &Names {
         &self.names
     }
 
-    /// What its source reports.
     pub fn status(&self) -> &Status {
         &self.status
     }

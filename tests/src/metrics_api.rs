@@ -19,10 +19,8 @@ use tokio::task::JoinHandle;
 use crate::control_plane::authority::Authority;
 use crate::fault_proxy::status_object;
 
-/// The group and version.
 pub const GROUP_VERSION: &str = "custom.metrics.k8s.io/v1beta2";
 
-/// How it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mood {
     /// It answers.
@@ -34,7 +32,6 @@ pub enum Mood {
     Silent,
 }
 
-/// What it says.
 #[derive(Debug, Default)]
 struct Said {
     mood: Mood,

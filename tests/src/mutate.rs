@@ -10,7 +10,6 @@ impl Random {
         Random(seed)
     }
 
-    /// The next number.
     pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -23,7 +22,6 @@ impl Random {
         ((u128::from(self.number()) * bound as u128) >> 64) as usize
     }
 
-    /// One of these.
     pub fn choose<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.below(from.len())]
     }

@@ -28,7 +28,6 @@ use crate::scratch::Scratch;
 use cgroup::Cgroup;
 pub use images::{BUSYBOX, COREDNS, OURS_NAME, OURS_TAG};
 
-/// The only node.
 pub const NAME: &str = "node-1";
 /// Whom kubelet sends Pods to for DNS.
 pub const CLUSTER_DNS: &str = "10.96.0.10";

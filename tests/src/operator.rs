@@ -34,7 +34,7 @@ use crate::objects::wait_for;
 use crate::process::Process;
 use crate::scratch::Scratch;
 
-/// Nothing is written for so long: a settled operator looks again every 30 s, an unsettled one every few.
+/// Time without a write that a settled operator keeps: a settled operator looks again every 30 s, an unsettled one every few.
 const QUIET: Duration = Duration::from_secs(4);
 const PATIENCE: Duration = Duration::from_secs(90);
 const POLL: Duration = Duration::from_millis(100);
@@ -113,7 +113,6 @@ impl Operator {
         }
     }
 
-    /// Its process.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
     }
@@ -155,7 +154,6 @@ pub async fn prepare(client: &Client, namespace: &str) {
     crate::objects::create_any(client, &object).await.expect("a namespace");
 }
 
-/// Applies a ClusterDNS.
 pub async fn apply(client: &Client, name: &str, spec: Value) -> ClusterDNS {
     let object = json!({"apiVersion": "clusterdns.dev/v1alpha1", "kind": "ClusterDNS",
         "metadata": {"name": name}, "spec": spec});
@@ -202,7 +200,6 @@ pub async fn children(
     found
 }
 
-/// Their resourceVersions.
 pub fn versions(children: &BTreeMap<(Kind, String), Value>) -> BTreeMap<String, String> {
     let version = |object: &Value| object["metadata"]["resourceVersion"].to_string();
     children

@@ -39,9 +39,7 @@ const MAX_CNAMES: usize = 10;
 /// The objects, the configuration and the rules.
 #[derive(Clone, Debug)]
 pub struct Oracle {
-    /// The objects.
     pub store: Store,
-    /// The configuration.
     pub settings: Settings,
     /// Who we say we are, for CHAOS names and loop probes.
     pub identity: Identity,
@@ -76,7 +74,6 @@ enum Route {
 }
 
 impl Oracle {
-    /// An oracle without objects.
     pub fn new(settings: Settings, identity: Identity) -> Oracle {
         Oracle { store: Store::default(), settings, identity }
     }

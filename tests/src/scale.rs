@@ -27,26 +27,21 @@ const FIRST_MOVED: u32 = u32::from_be_bytes([10, 160, 0, 0]);
 /// The first 256 are left to the API server.
 const FIRST_SERVICE: u32 = u32::from_be_bytes([10, 96, 1, 0]);
 
-/// What a Service is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// One address, one port.
     ClusterIp,
     /// Each of its endpoints, by address or by host name.
     Headless {
         /// Its endpoints have host names.
         named: bool,
     },
-    /// An alias.
     ExternalName,
-    /// One address, two ports.
     TwoPorts,
 }
 
 /// The cluster, as it should be answered.
 #[derive(Clone, Debug)]
 pub struct Cluster {
-    /// How many Services.
     pub services: usize,
     /// Over how many namespaces they are spread.
     pub namespaces: usize,
@@ -76,7 +71,6 @@ impl Cluster {
         Cluster { services, namespaces, prefix: prefix.to_owned(), moved: BTreeMap::new() }
     }
 
-    /// What this Service is.
     pub fn kind(&self, service: usize) -> Kind {
         match service % 100 {
             ..HEADLESS_FROM => Kind::ClusterIp,
@@ -96,13 +90,11 @@ impl Cluster {
         (0..self.services).map(|service| self.endpoints_of(service)).sum()
     }
 
-    /// Its namespace.
     pub fn namespace(&self, service: usize) -> String {
         // Divided, so that every namespace has Services of each kind.
         format!("{}-{}", self.prefix, service / 100 % self.namespaces)
     }
 
-    /// Its name.
     pub fn name(&self, service: usize) -> String {
         format!("service-{service}")
     }

@@ -34,7 +34,6 @@ pub struct Cluster {
     pub scenarios: Vec<Scenario>,
 }
 
-/// A scenario, read.
 #[derive(Debug)]
 pub struct Scenario {
     /// Name of its folder: the promise.
@@ -53,7 +52,6 @@ pub struct Outcome {
     pub forwarded_to: Vec<IpAddr>,
 }
 
-/// Where the scenarios are.
 pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios")
 }

@@ -34,7 +34,6 @@ impl Scratch {
         Ok(Scratch { path, _owner: owner })
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }

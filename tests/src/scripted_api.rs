@@ -95,7 +95,6 @@ impl ScriptedApi {
         api
     }
 
-    /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -139,12 +138,12 @@ impl ScriptedApi {
         self.shared().send(&collection, line);
     }
 
-    /// At most so many objects a page.
+    /// At most this many objects a page.
     pub fn pages_of(&self, objects: usize) {
         self.shared().store.page = objects;
     }
 
-    /// Objects of this kind are so many octets larger in lists, in an annotation. They are sent piece by piece.
+    /// Objects of this kind are this many octets larger in lists, in an annotation. They are sent piece by piece.
     pub fn pad(&self, kind: &str, octets: usize) {
         self.shared().padding = Some((kind.to_owned(), Bytes::from(vec![b'x'; octets])));
     }
@@ -168,7 +167,6 @@ impl ScriptedApi {
         self.shared().watches.clear();
     }
 
-    /// The newest version.
     pub fn version(&self) -> u64 {
         self.shared().store.version()
     }

@@ -1,5 +1,5 @@
 //! A scripted upstream: a DNS server on loopback that answers what a text says, well or badly,
-//! and remembers what it was asked, so that a test can say "10.0.0.2 was never asked".
+//! and remembers each question, so that a test can say "10.0.0.2 was never asked".
 //!
 //! It runs in a thread of its own and can be used from tests with and without a runtime.
 
@@ -31,18 +31,13 @@ const LOOP_ZONE: &str = "clusterdns-loop.";
 /// Ports tried before giving up: one must be free for UDP and TCP alike.
 const PORT_ATTEMPTS: usize = 64;
 
-/// What carried a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transport {
-    /// A datagram.
     Udp,
-    /// A stream.
     Tcp,
-    /// A stream inside TLS.
     Tls,
     /// A request of HTTP/2.
     Https,
-    /// A stream of QUIC.
     Quic,
 }
 
@@ -53,11 +48,8 @@ pub struct Asked {
     pub name: String,
     /// The type in the question.
     pub qtype: RecordType,
-    /// What carried it.
     pub transport: Transport,
-    /// Where it came from.
     pub from: SocketAddr,
-    /// The message.
     pub packet: Vec<u8>,
 }
 
@@ -126,7 +118,6 @@ impl ScriptedUpstream {
         Ok(ScriptedUpstream { address, shared, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

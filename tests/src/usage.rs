@@ -13,7 +13,6 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Of this process.
     pub fn of(pid: u32) -> Usage {
         Usage { pid }
     }

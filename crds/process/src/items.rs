@@ -13,7 +13,7 @@ const MAX_KEY: usize = 8;
 pub enum Part<'a> {
     /// `metadata` of the list.
     Metadata(&'a [u8]),
-    /// One of `items`.
+    /// The JSON of one of `items`.
     Object(&'a [u8]),
     /// One of `items` that is longer than [`MAX_OBJECT`]; its octets are gone.
     TooLong,
@@ -24,7 +24,7 @@ pub enum Part<'a> {
 #[error("{0}")]
 pub struct NoList(pub &'static str);
 
-/// Octets to parts. It finds where objects begin and end; what is in them is read by others, who
+/// Octets to parts. It finds where objects begin and end; others decode their content, and
 /// say so when it is no JSON.
 #[derive(Debug, Default)]
 pub struct Items {
@@ -46,7 +46,7 @@ pub struct Items {
 /// The part that is being taken.
 #[derive(Clone, Copy, Debug)]
 struct Taken {
-    /// It ends when so many brackets are open again.
+    /// It ends when this many brackets are open again.
     depth: u32,
     is_object: bool,
     is_too_long: bool,

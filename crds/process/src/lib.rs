@@ -1,6 +1,8 @@
 //! What both programs need of a process besides their work: the port of HTTP, which probes and people use, the flags of
 //! log lines, and lists of the API server that are read in bounded memory. The operator and the data plane share no other code but `crds`.
 
+// Others build on this package: everything that they see says what it is.
+#![warn(missing_docs)]
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc, clippy::unused_async)]
 #![warn(clippy::semicolon_if_nothing_returned, clippy::redundant_closure_for_method_calls)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]

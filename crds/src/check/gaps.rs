@@ -1,4 +1,4 @@
-//! What reading left out is not held against the rest: a list with one unreadable address is neither empty nor short.
+//! Ignores follow-up errors: a list with one unreadable address is not reported as empty or too short.
 
 use super::violations::{Violation, Violations};
 
@@ -9,7 +9,7 @@ pub(super) fn without_gaps(
     unread: &Violations,
     kept_records: &[usize],
 ) -> Violations {
-    // More gaps than are listed: what is in one is not known.
+    // Some gaps were not listed, so any field may be in one.
     if unread.count() > unread.listed().len() {
         return Violations::default();
     }

@@ -1,4 +1,4 @@
-//! What cannot change in a resource that exists: a typing error there would be an outage of the whole cluster.
+//! Immutable fields: an accidental change would be an outage of the whole cluster.
 
 use super::violations::{Reason, Violations};
 use crate::ClusterDNSSpec;

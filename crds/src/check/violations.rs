@@ -21,13 +21,13 @@ pub enum Reason {
     InvalidLabel,
     /// Not a domain name, or not the name of an object.
     InvalidName,
-    /// Not a URL path.
+    /// The text is no absolute URL path (`/dns-query`).
     InvalidPath,
-    /// Not a quantity.
+    /// The text is no Kubernetes quantity (`100m`, `64Mi`).
     InvalidQuantity,
-    /// Not an address range.
+    /// The text is no CIDR range (`10.0.0.0/8`).
     InvalidRange,
-    /// Not a label selector.
+    /// The label selector breaks the rules of the API (unknown operator, values missing).
     InvalidSelector,
     /// A smallest number above the largest.
     MinAboveMax,
@@ -39,11 +39,11 @@ pub enum Reason {
     OutOfRange,
     /// An upstream that is ourselves (A34).
     OwnAddress,
-    /// An alias of itself.
+    /// A CNAME whose target is its own owner.
     PointsToItself,
     /// A port with another use.
     PortTaken,
-    /// A label of ours.
+    /// A label or annotation key that the operator sets itself.
     ReservedLabel,
     /// A name of the cluster domain's own (A30), or of the operator's.
     ReservedName,
@@ -80,7 +80,7 @@ impl Display for Reason {
 pub struct Violation {
     /// Where, as a path such as `spec.stubDomains[1].domain`.
     pub field: String,
-    /// What kind of mistake.
+    /// The kind of the mistake, as programs match on it.
     pub reason: Reason,
     /// What is wrong and what to write instead.
     pub message: String,
@@ -154,7 +154,7 @@ impl Violations {
         if self.is_empty() { Ok(value) } else { Err(self) }
     }
 
-    /// Is nothing wrong?
+    /// True if no violation was added, listed or only counted.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -187,7 +187,7 @@ impl Display for Violations {
 
 impl std::error::Error for Violations {}
 
-/// Text that somebody wrote, in a message: quoted, escaped and not too long.
+/// Text that a user wrote, in a message: quoted, escaped and not too long.
 pub(crate) fn shown(text: &str) -> String {
     format!("{:?}", shortened(text.to_owned(), 80))
 }

@@ -11,7 +11,7 @@ use crate::defaults::{self, is_flag};
 /// Names made of pod addresses, `10-244-1-11.shop.pod.<domain>` (RR50-RR55).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum PodRecords {
-    /// No such names.
+    /// `<ip>.<ns>.pod` names do not exist (RR52).
     Disabled,
     /// Any address in any visible namespace.
     #[default]

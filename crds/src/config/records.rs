@@ -54,18 +54,18 @@ pub struct Record {
 /// Type and content of an RRset.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RecordData {
-    /// IPv4 addresses, 1-64.
+    /// 1-64 addresses, no duplicates (RR76).
     A(Vec<Ipv4Addr>),
-    /// IPv6 addresses, 1-64.
+    /// 1-64 addresses, no duplicates (RR76).
     #[serde(rename = "AAAA")]
     Aaaa(Vec<Ipv6Addr>),
-    /// The canonical name.
+    /// The canonical name of the owner, as in the resource.
     #[serde(rename = "CNAME")]
     Cname(String),
     /// One TXT record of 1-16 character-strings, each at most 255 octets.
     #[serde(rename = "TXT")]
     Txt(Vec<String>),
-    /// Services, 1-64.
+    /// 1-64 entries; one SRV record each (RFC 2782).
     #[serde(rename = "SRV")]
     Srv(Vec<ServiceTarget>),
 }

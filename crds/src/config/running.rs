@@ -17,7 +17,7 @@ pub struct Limits {
     /// Of these, per client address.
     #[serde(skip_serializing_if = "is_number::<{ defaults::IN_FLIGHT_PER_CLIENT }>")]
     pub in_flight_per_client: u32,
-    /// Inbound TCP connections.
+    /// Most open connections over TCP, TLS, HTTPS and QUIC together.
     #[serde(skip_serializing_if = "is_number::<{ defaults::TCP_CONNECTIONS }>")]
     pub tcp_connections: u32,
     /// Of these, per client address.
@@ -74,29 +74,29 @@ impl Listeners {
     }
 }
 
-/// DNS over TLS.
+/// The listener for DNS over TLS (RFC 7858).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TlsListener {
-    /// The port, always written.
+    /// TCP port in the pod; the default 853 is written out.
     pub port: u16,
     /// Name of the Secret (type `kubernetes.io/tls`) whose mounted copy is read, and re-read on change.
     pub certificate: String,
 }
 
-/// DNS over HTTPS.
+/// The listener for DNS over HTTPS (RFC 8484).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpsListener {
-    /// The port, always written.
+    /// TCP port in the pod; the default 443 is written out.
     pub port: u16,
-    /// The path, always written.
+    /// Path of the URI; the default /dns-query is written out.
     pub path: String,
     /// Name of the Secret (type `kubernetes.io/tls`) whose mounted copy is read, and re-read on change.
     pub certificate: String,
 }
 
-/// DNS over QUIC.
+/// The listener for DNS over QUIC (RFC 9250).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QuicListener {
@@ -144,7 +144,7 @@ pub enum MetricNames {
     KubeDNS,
 }
 
-/// What is logged.
+/// The query log, its form, the level of log lines, and dnstap.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Logging {
@@ -166,9 +166,9 @@ pub struct Logging {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Dnstap {
-    /// Its address.
+    /// IP address of the dnstap reader.
     pub ip: IpAddr,
-    /// Its port, always written.
+    /// TCP port of the dnstap reader; the default is written out.
     pub port: u16,
 }
 
@@ -202,7 +202,7 @@ pub enum LogFormat {
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 pub enum LogLevel {
-    /// Errors.
+    /// Only errors.
     Error,
     /// Errors and warnings.
     Warn,
@@ -211,6 +211,6 @@ pub enum LogLevel {
     Info,
     /// The same and details for debugging.
     Debug,
-    /// Everything.
+    /// Debug lines of libraries as well.
     Trace,
 }

@@ -13,9 +13,9 @@ use crate::defaults::{self, is_bytes, is_default, is_flag, is_number};
 pub enum Upstreams {
     /// To the name servers of the pod's resolv.conf (FW3).
     FromResolvConf(GroupOptions),
-    /// To these.
+    /// Forward them to this group.
     Servers(Group),
-    /// Nowhere: refused.
+    /// Forward nothing: names that are not ours get REFUSED (N15).
     None,
 }
 
@@ -29,7 +29,7 @@ impl Default for Upstreams {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StubDomain {
-    /// The suffix.
+    /// Names at and below this domain are asked at `group` only.
     pub domain: String,
     /// Its servers.
     pub group: Group,
@@ -39,7 +39,7 @@ pub struct StubDomain {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Group {
-    /// 1-15 servers, as written.
+    /// 1-15 servers in the order of the resource, which `Sequential` follows.
     pub servers: Vec<Server>,
     /// How they are used.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -56,7 +56,7 @@ pub struct GroupOptions {
     /// Random case in the names that are asked over UDP (FW14).
     #[serde(skip_serializing_if = "is_flag::<false>")]
     pub case_randomisation: bool,
-    /// How much at once.
+    /// Most forwarded queries of this group in progress.
     #[serde(skip_serializing_if = "is_default")]
     pub limits: GroupLimits,
     /// Bounds of what is cached from this group, within those of the whole cache.
@@ -96,9 +96,9 @@ pub enum Policy {
     Random,
     /// As written, starting one later for every lookup.
     RoundRobin,
-    /// As written.
+    /// In the order of `servers`; the next one when a server fails.
     Sequential,
-    /// By measured latency.
+    /// The server with the lowest smoothed latency first.
     Fastest,
 }
 
@@ -110,7 +110,7 @@ pub struct Server {
     pub ip: IpAddr,
     /// Its port, always written: 53, 853 or 443 by transport when the resource has none.
     pub port: u16,
-    /// How it is asked.
+    /// UDP with TCP for truncated replies, or one stream transport.
     #[serde(default, skip_serializing_if = "is_default")]
     pub transport: Transport,
     /// Whom to expect there; present exactly for TLS, HTTPS and QUIC.

@@ -80,7 +80,7 @@ struct Document {
     is_one: Option<fn(&str, &str) -> bool>,
     open: Vec<Open>,
     places: HashMap<String, Place>,
-    /// Paths of what says that it is a ClusterDNS, in order.
+    /// Paths of the documents with kind ClusterDNS, in order.
     configurations: Vec<String>,
 }
 

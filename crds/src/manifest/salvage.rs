@@ -1,4 +1,4 @@
-//! What else is wrong with a document that cannot be read: each field of the wrong shape gets a value of the right one, so
+//! Finds further errors in an unreadable document: each field of the wrong shape is replaced by a valid value, so
 //! that the others can be read and checked. The result is never run.
 
 use serde_json::{Map, Value, json};

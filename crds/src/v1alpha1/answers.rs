@@ -31,7 +31,7 @@ pub struct Exposure {
     pub service_selector: Option<LabelSelector>,
 }
 
-/// Who may ask.
+/// Which clients get answers; the others get REFUSED (N7).
 #[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Access {

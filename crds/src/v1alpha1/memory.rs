@@ -11,7 +11,7 @@ use crate::bounds;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Memory {
-    /// Bytes.
+    /// An integer: bytes.
     Bytes(u64),
     /// As Kubernetes writes quantities: whole numbers with k, M, G, Ki, Mi or Gi.
     Text(String),

@@ -18,7 +18,7 @@ pub struct Limits {
     #[schemars(range(min = 1, max = bounds::IN_FLIGHT))]
     pub in_flight: u32,
 
-    /// Of these, per client address, 1-1000000, and no more than are free for all others together. Default 1024.
+    /// Most forwarded queries of one client address, 1-1000000; never more than the free places. Default 1024.
     #[serde(default = "number::<{ defaults::IN_FLIGHT_PER_CLIENT }>")]
     #[schemars(range(min = 1, max = bounds::IN_FLIGHT))]
     pub in_flight_per_client: u32,
@@ -136,7 +136,7 @@ pub struct QuicListener {
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Certificate {
-    /// Its name. Example: dns-tls.
+    /// Name of the Secret. Example: dns-tls.
     #[schemars(length(min = 1, max = bounds::OBJECT_NAME), regex(pattern = DNS_1123_PATTERN))]
     pub name: String,
 }
@@ -178,7 +178,7 @@ impl Default for WarmStart {
     }
 }
 
-/// What is logged.
+/// What the pods log: queries, form and level of lines, dnstap.
 #[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Logging {

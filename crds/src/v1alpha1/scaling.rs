@@ -12,7 +12,7 @@ use crate::defaults::{self, flag, number};
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [rules::scaling_has_one_member()]))]
 pub struct Scaling {
-    /// A fixed number.
+    /// Always this number of pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fixed: Option<Fixed>,
 
@@ -118,7 +118,7 @@ pub struct CoreStep {
     /// Cores, 1-10000000.
     #[schemars(range(min = 1, max = bounds::SCALE))]
     pub cores: u32,
-    /// Pods, 1-1000.
+    /// Pods from this number of cores on, 1-1000.
     #[schemars(range(min = 1, max = bounds::REPLICAS))]
     pub replicas: u32,
 }
@@ -130,12 +130,12 @@ pub struct NodeStep {
     /// Nodes, 1-10000000.
     #[schemars(range(min = 1, max = bounds::SCALE))]
     pub nodes: u32,
-    /// Pods, 1-1000.
+    /// Pods from this number of nodes on, 1-1000.
     #[schemars(range(min = 1, max = bounds::REPLICAS))]
     pub replicas: u32,
 }
 
-/// By load.
+/// By load: a HorizontalPodAutoscaler over CPU, and over queries a second where set.
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [rules::min_replicas_is_not_above_max()]))]

@@ -40,7 +40,7 @@ use crate::names::DOMAIN_PATTERN;
 #[schemars(extend("x-kubernetes-validations" = [rules::service_name_is_immutable(), rules::service_namespace_is_immutable(), rules::cluster_ips_are_immutable(), rules::hosts_in_the_cluster_domain(), rules::records_in_the_cluster_domain(), rules::stub_domains_in_the_cluster_domain(), rules::upstreams_are_not_ourselves(), rules::stub_domains_are_not_ourselves(), rules::listeners_are_not_on_the_pod_port()]))]
 pub struct ClusterDNSSpec {
     /// Whether the operator acts on this resource. Managed: it creates and updates everything. Unmanaged: it writes
-    /// nothing but status; what runs is left as it is. Default Managed.
+    /// nothing but status; the running objects stay. Default Managed.
     #[serde(default)]
     pub management_state: ManagementState,
 
@@ -175,7 +175,7 @@ pub struct ClusterDNSSpec {
     #[schemars(length(min = 1, max = bounds::IMAGE), regex(pattern = r"^\S+$"))]
     pub image: Option<String>,
 
-    /// What is logged.
+    /// What the pods log: queries, form and level of lines, dnstap.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub logging: Option<Logging>,
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bounds;
 
-/// What runs, and what stands in the way. Written by the operator.
+/// State of the ClusterDNS, written by the operator.
 #[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterDNSStatus {
@@ -29,12 +29,12 @@ pub struct ClusterDNSStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<Revision>,
 
-    /// Pods.
+    /// Number of pods: wanted, ready, and as text for kubectl get.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<Replicas>,
 
-    /// Accepted: the spec is valid and acted on. Ready: DNS answers for the clients of the Service, be it as an earlier spec
-    /// says. UpToDate: every ready pod runs this spec. Progressing: the pods are on their way there. Degraded: something
+    /// Accepted: the spec is valid and acted on. Ready: DNS answers for the clients of the Service, also if the answers are
+    /// those of an earlier spec. UpToDate: every ready pod runs this spec. Progressing: the pods are on their way there. Degraded: something
     /// stands in the way, and the message says what to do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
@@ -54,7 +54,7 @@ pub struct ClusterDNSStatus {
     pub skipped_objects: Vec<SkippedObject>,
 }
 
-/// Content revisions of the configuration: of what it says, not of the object.
+/// Content revisions of the configuration (a hash of its content, not the resourceVersion).
 #[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Revision {
@@ -62,7 +62,7 @@ pub struct Revision {
     #[serde(default)]
     #[schemars(length(max = 12))]
     pub desired: String,
-    /// What pods run.
+    /// Revision that all pods run, but for a canary.
     #[serde(default)]
     #[schemars(length(max = 12))]
     pub stable: String,
@@ -72,7 +72,7 @@ pub struct Revision {
     pub canary: String,
 }
 
-/// Pods.
+/// Pods that run for this ClusterDNS.
 #[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Replicas {
@@ -80,7 +80,7 @@ pub struct Replicas {
     #[serde(default)]
     #[schemars(range(min = 0, max = 1_000_000))]
     pub desired: u32,
-    /// How many are ready.
+    /// Pods whose condition Ready is True.
     #[serde(default)]
     #[schemars(range(min = 0, max = 1_000_000))]
     pub ready: u32,
@@ -98,7 +98,7 @@ pub struct Replicas {
 #[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Violation {
-    /// Where. Example: spec.stubDomains[1].domain.
+    /// Path of the field that breaks a rule. Example: spec.stubDomains[1].domain.
     #[schemars(length(max = bounds::MESSAGE))]
     pub field: String,
     /// What kind of mistake, for programs. Example: UnderClusterDomain.
@@ -113,17 +113,17 @@ pub struct Violation {
 #[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SkippedObject {
-    /// Its kind. Example: Service.
+    /// Kind of the object. Example: Service.
     #[schemars(length(max = bounds::LABEL))]
     pub kind: String,
     /// Its namespace; empty for kinds without.
     #[serde(default)]
     #[schemars(length(max = bounds::LABEL))]
     pub namespace: String,
-    /// Its name.
+    /// metadata.name of the object.
     #[schemars(length(max = bounds::OBJECT_NAME))]
     pub name: String,
-    /// Why.
+    /// Why it, or a part of it, is not served.
     #[schemars(length(max = bounds::MESSAGE))]
     pub reason: String,
 }

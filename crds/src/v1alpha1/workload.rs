@@ -66,7 +66,7 @@ impl Default for Service {
 /// Which pods a client's queries prefer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub enum TrafficDistribution {
-    /// Those in its zone.
+    /// Ready pods in the client's zone, others when there is none.
     PreferSameZone,
     /// The one on its node, then those in its zone.
     PreferSameNode,
@@ -146,7 +146,7 @@ impl Default for Placement {
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LocalReference {
-    /// The name.
+    /// metadata.name of the object.
     #[schemars(length(min = 1, max = bounds::OBJECT_NAME), regex(pattern = DNS_1123_PATTERN))]
     pub name: String,
 }

@@ -4,7 +4,7 @@ use crds::{ClusterDNS, ClusterDNSSpec};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-/// One row: what somebody writes, and what is said about it.
+/// One row: what a user writes, and what is said about it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Row {

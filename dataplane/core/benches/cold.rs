@@ -1,7 +1,7 @@
 //! What a batch of replies costs when the caches were emptied before it, as the kernel empties them between two batches: with
 //! and without reading ahead. Prints the median of many batches in nanoseconds a reply.
 
-#![allow(missing_docs, dead_code, clippy::print_stdout)]
+#![allow(dead_code, clippy::print_stdout)]
 
 mod fixture;
 

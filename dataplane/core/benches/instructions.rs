@@ -5,7 +5,7 @@
 //! [`MOST_PERCENT`]; `UPDATE_EXPECT=1` writes that file. The counts belong to one compiler on one kind of
 //! processor: with another of either, the file may have to be written again.
 
-#![allow(missing_docs, dead_code, clippy::print_stdout, clippy::print_stderr)]
+#![allow(dead_code, clippy::print_stdout, clippy::print_stderr)]
 
 mod fixture;
 

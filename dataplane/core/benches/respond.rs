@@ -1,7 +1,7 @@
 //! What one reply costs by outcome, what one changed slice costs, and what an endpoint weighs, at
 //! 10,000 Services with ten endpoints each. Benchmarks report; tests assert.
 
-#![allow(missing_docs, dead_code, clippy::print_stderr)]
+#![allow(dead_code, clippy::print_stderr)]
 
 mod fixture;
 

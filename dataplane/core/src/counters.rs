@@ -58,7 +58,7 @@ pub enum Reason {
     RecursionNotDesired,
     /// N15: not ours and no upstream group for it.
     NoGroup,
-    /// Handed to the forwarder.
+    /// The name is not ours; an upstream group is asked, or the cache.
     Forward,
 }
 
@@ -230,7 +230,7 @@ pub struct CacheCounters {
 pub struct ServerCounters {
     /// Address and port.
     pub address: SocketAddr,
-    /// Queries sent to it.
+    /// Every send, repeats included.
     pub sent: AtomicU64,
     /// Queries it failed to answer.
     pub failed: AtomicU64,
@@ -247,6 +247,6 @@ pub struct Counters<'a> {
     pub servers: &'a [Arc<ServerCounters>],
     /// Of the forward cache (A54).
     pub cache: &'a CacheCounters,
-    /// Who we are.
+    /// Version, pod name and id, as CHAOS names and NSID show them.
     pub identity: &'a Identity,
 }

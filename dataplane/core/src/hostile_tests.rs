@@ -23,10 +23,10 @@ use crate::wire::message::{Query, Transport, rtype};
 use crate::wire::name::Name;
 use objects::{Shape, hostile, namespace, service};
 
-/// So many ClusterIP As may a reply cost beside its octets.
+/// What a reply may cost beside its octets, in ClusterIP As.
 const CHEAP_REPLIES: u64 = 20;
 /// Steps that one octet of a reply may cost: those of SRV records with the addresses of their targets, of
-/// which each is looked up by name, cost about so many in any large Service.
+/// which each is looked up by name, cost about this many in any large Service.
 const STEPS_PER_OCTET: u64 = 6;
 /// Steps that one row or port of an object may cost its event, with what is written down of it and what
 /// lies next to it in the records; an object has few beside.

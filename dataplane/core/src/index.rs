@@ -38,7 +38,7 @@ use crate::trees::slots::FreeSlots;
 pub struct Applied {
     /// Whether any answer may differ now; [`Index::publish`] makes it visible.
     pub visible: bool,
-    /// What of the object is not served, and why (E15); replaces what was said of it before.
+    /// Parts of the object that are not served, with reasons (E15). Replaces earlier problems.
     pub problems: Vec<Problem>,
 }
 
@@ -113,7 +113,7 @@ impl Index {
     }
 
     /// Takes another configuration (E5); visible with the next publish. Returns which objects must
-    /// be applied again before that, because what it reads of them was not kept.
+    /// be applied again first, because fields that it needs were not stored.
     pub fn configure(&mut self, settings: Settings) -> Relist {
         if settings == self.next.zone.settings && self.next.is_configured() {
             return Relist::Nothing;
@@ -248,7 +248,7 @@ impl Index {
         Some(Arc::clone(&self.published))
     }
 
-    /// The records published last.
+    /// The records of the last `publish`; readers may hold older ones.
     pub fn records(&self) -> Arc<Records> {
         Arc::clone(&self.published)
     }
@@ -263,7 +263,7 @@ impl Index {
         self.held.get(resource, key).map(|held| (held.uid, held.version))
     }
 
-    /// Objects held, for metrics.
+    /// Number of objects held, of lists that are not complete too.
     pub fn objects(&self, resource: Resource) -> usize {
         self.held.count(resource)
     }

@@ -8,6 +8,8 @@
     not(test),
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable)
 )]
+// Others build on this package: everything that they see says what it is.
+#![warn(missing_docs)]
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 // An index that is wrong is a panic. Modules that use indices say below why theirs are right.
 #![cfg_attr(not(test), warn(clippy::indexing_slicing))]

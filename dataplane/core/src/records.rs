@@ -60,7 +60,6 @@ pub struct Records {
     pub(crate) service_names: Buckets<u32, u32>,
     /// Cluster IP → Services; endpoint address → the rows that publish it.
     pub(crate) addresses: Buckets<Address, Publisher>,
-    /// Pod address → Pods.
     pub(crate) pod_addresses: Buckets<Address, PodHolder>,
     sources: [DataSource; Resource::ALL.len()],
     /// Whether the zone is that of a configuration; if not, it is not known which names are ours (E44).

@@ -162,7 +162,7 @@ pub struct ExtraRecord {
 pub enum ExtraData {
     /// A and AAAA in one list, 1 to 64.
     Addresses(Vec<IpAddr>),
-    /// CNAME target.
+    /// Absolute name, lower case.
     Cname(Name),
     /// Character-strings of one TXT record, 1 to 16 of at most 255 octets.
     Txt(Vec<Box<[u8]>>),

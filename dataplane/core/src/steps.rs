@@ -15,7 +15,7 @@ mod counted {
         static STEPS: Cell<u64> = const { Cell::new(0) };
     }
 
-    /// Counts so many steps of this thread.
+    /// Counts this many steps of this thread.
     pub(crate) fn step(count: usize) {
         STEPS.with(|steps| steps.set(steps.get() + count as u64));
     }

@@ -13,7 +13,7 @@ const OPT: u16 = 41;
 /// Option Extended DNS Error (RFC 8914 §2).
 const EDE: u16 = 15;
 
-/// A message, read.
+/// A reply as text, and what of it `/explain` shows apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Printed {
     /// As `dig` prints it.

@@ -13,12 +13,11 @@ const A: u16 = 1;
 /// Size of the UDP reply that the question allows, as `dig` does (DNS Flag Day 2020).
 const PAYLOAD: u16 = 1_232;
 
-/// What to explain.
+/// The parameters of `/explain`, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
     /// The name, absolute whether or not it ends in a dot.
     pub name: Name,
-    /// The type.
     pub qtype: u16,
     /// Who asks, for `access.clients`.
     pub client: IpAddr,
@@ -29,7 +28,6 @@ pub struct Question {
 pub enum Form {
     /// Lines for a terminal.
     Text,
-    /// JSON.
     Json,
 }
 

@@ -20,11 +20,11 @@ const CACHED_ERROR: u16 = 13;
 /// What the cache has for one query.
 #[derive(Debug)]
 pub enum Cached {
-    /// So many octets of a reply are in the buffer.
+    /// This many octets of a reply are in the buffer.
     Reply {
-        /// Its length.
+        /// Octets of the reply at the start of the buffer.
         octets: usize,
-        /// Whether it has expired.
+        /// `Cache`, or `Stale` if the entry has expired.
         origin: Origin,
         /// The caller also asks an upstream, which refreshes the cache; this client does not wait for it (CA30).
         refresh: bool,
@@ -69,9 +69,7 @@ impl Cached {
 /// A reply from the cache that is not the whole answer yet.
 #[derive(Debug)]
 pub struct Held {
-    /// The reply.
     pub relayed: Relayed,
-    /// How old it is.
     pub freshness: Freshness,
     /// Whether an upstream is asked: before an expired reply is used, unless it was asked in vain a moment ago (CA20,
     /// CA41); besides using a fresh one that expires soon (CA30).

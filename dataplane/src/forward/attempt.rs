@@ -17,7 +17,7 @@ use super::sockets::{self, Arrival};
 /// Wrong datagrams after which the server is asked over TCP (FW13).
 const MAX_DISCARDS: usize = 3;
 
-/// What is asked, whomever.
+/// The question of a lookup, the same for every server.
 #[derive(Clone, Copy)]
 pub(super) struct Question<'a> {
     pub(super) key: &'a LookupKey,
@@ -26,14 +26,13 @@ pub(super) struct Question<'a> {
     pub(super) randomise_case: bool,
 }
 
-/// How an attempt ended.
 #[derive(Debug)]
 pub(super) enum AttemptResult {
     /// The answer (FW20).
     Good(Relayed),
     /// A valid reply that is no answer (FW21, FW26), and the Extended DNS Errors in it.
     Error(RelayError, ErrorCodes),
-    /// What came is not to be believed (FW13, FW14).
+    /// The reply does not match the query and is discarded (FW13, FW14).
     Distrusted,
     /// An ICMP error, a connection refused or broken off, a socket that the system did not give.
     Unreachable,

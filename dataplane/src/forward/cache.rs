@@ -60,9 +60,7 @@ pub enum Found {
     },
     /// A reply that can be written.
     Reply {
-        /// The reply.
         relayed: Relayed,
-        /// How old it is.
         freshness: Freshness,
         /// The caller also asks an upstream: before it writes a stale reply (CA40), after it wrote a fresh one (CA30).
         refresh: bool,
@@ -95,7 +93,7 @@ pub enum CacheResult {
     Refresh,
     /// A failure is remembered.
     Failed,
-    /// Nothing.
+    /// No entry: an upstream is asked.
     Miss,
 }
 
@@ -110,7 +108,7 @@ impl CacheResult {
         CacheResult::Miss,
     ];
 
-    /// The metrics label.
+    /// Value of the label `outcome` of `clusterdns_cache_lookups_total`.
     pub const fn label(self) -> &'static str {
         match self {
             CacheResult::Hit => "hit",
@@ -137,7 +135,7 @@ impl CacheResult {
 /// What was counted of denials, which metrics show apart from other replies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Denials {
-    /// Kept now.
+    /// Entries in use, failures included.
     pub entries: u64,
     /// Served without asking an upstream.
     pub hits: u64,
@@ -242,7 +240,6 @@ impl Cache {
         self.settle(shard, octets, entries, now_ms, limits);
     }
 
-    /// Entries that are kept.
     pub fn entries(&self) -> usize {
         self.entries.load(Ordering::Relaxed)
     }
@@ -280,7 +277,7 @@ impl Cache {
         &self.counters
     }
 
-    /// Takes note of what a shard has more or less than before, and makes room: in this shard, then in the others.
+    /// Adds the difference of a shard to the totals, then evicts: first from this shard, then from others.
     fn settle(
         &self,
         mut shard: MutexGuard<'_, Shard>,

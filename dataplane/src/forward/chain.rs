@@ -16,7 +16,6 @@ use crate::state::Published;
 pub(super) enum Chain {
     /// Every hop is there.
     Whole(Resolution),
-    /// One of them failed.
     Failed(Unresolved),
     /// It leads nowhere: an Extended DNS Error and its text.
     Nowhere(u16, &'static str),

@@ -48,7 +48,7 @@ pub(super) struct Connections {
     open: Mutex<Vec<Arc<Connection>>>,
     /// Held while one is made: other queries wait for it, instead of one each.
     turn: Arc<tokio::sync::Mutex<()>>,
-    /// Connections so far.
+    /// Connections made since start; never lower.
     opened: AtomicU64,
     shared: Arc<Shared>,
 }

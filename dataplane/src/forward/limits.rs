@@ -22,7 +22,6 @@ pub enum Limit {
     Client,
     /// `tcpBufferBytes`: what waits for upstreams would not fit beside what is read and not yet written.
     TcpBuffers,
-    /// `upstreamPorts`.
     UpstreamPorts,
     /// What each server of the group is given at once.
     Server,
@@ -39,7 +38,7 @@ impl Limit {
         Limit::Server,
     ];
 
-    /// The metrics label.
+    /// Value of the label `limit` of `clusterdns_limited_total`.
     pub const fn label(self) -> &'static str {
         match self {
             Limit::Total => "total",
@@ -52,7 +51,7 @@ impl Limit {
     }
 }
 
-/// What is in progress.
+/// Places taken in all, per group and per client (FW52).
 #[derive(Debug, Default)]
 pub(super) struct InFlight {
     total: AtomicUsize,

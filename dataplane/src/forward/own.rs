@@ -3,7 +3,6 @@
 
 use std::net::{SocketAddr, UdpSocket};
 
-/// Where this process answers.
 #[derive(Debug)]
 pub(super) struct OwnAddresses(Vec<SocketAddr>);
 

@@ -9,7 +9,7 @@ use crds::config::Policy;
 pub(super) const MAX_SENDS: usize = 8;
 /// UDP sends to one server, before it is asked over TCP once; sends to a server that has streams only (FW23).
 const MAX_SENDS_PER_SERVER: usize = 3;
-/// One in so many lookups of the policy `Fastest` has a random order, to explore (FW22: 5 %).
+/// One in this many lookups of the policy `Fastest` has a random order, to explore (FW22: 5 %).
 const EXPLORE: u64 = 20;
 
 /// What a query is sent over: datagrams, or a connection of the server's transport (TCP for UDP servers). So nothing that
@@ -108,7 +108,7 @@ fn shuffle(order: &mut [Candidate], mut random: u64) {
     }
 }
 
-/// One query to send.
+/// One query to send: to which server, over what, with which timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Send {
     /// Its place in the order.
@@ -118,7 +118,6 @@ pub(super) struct Send {
     pub(super) edns: bool,
 }
 
-/// What to do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Send(Send),
@@ -126,7 +125,7 @@ pub(super) enum Next {
     Wait(Instant),
     /// No send is left; listen until this time.
     Listen(Instant),
-    /// The budget is spent.
+    /// 4 s (`BUDGET`) are over without a usable reply.
     Expired,
 }
 

@@ -12,7 +12,7 @@ const MAX_BYTES: usize = 64 * 1024;
 /// What resolv.conf gives us. Compare two to see whether the file changed in a way that matters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResolvConf {
-    /// Name servers in order.
+    /// At most 15, in the order of the file.
     pub servers: Vec<IpAddr>,
     /// What was skipped and why, and what to do about it.
     pub problems: Vec<String>,

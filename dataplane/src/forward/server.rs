@@ -166,7 +166,7 @@ impl Server {
         }
     }
 
-    /// The probe could not be sent, and says nothing of the server.
+    /// The probe could not be sent, which says nothing about the server.
     pub(super) fn probe_unsent(&self, now: Instant) {
         self.state().health.probe_unsent(now);
     }

@@ -24,7 +24,7 @@ const PORT_ATTEMPTS: usize = 16;
 const FIRST_PORT: u16 = 1024;
 /// Longest datagram that is read; more than we ask for (1,232) and than any sane server sends.
 const MAX_DATAGRAM: usize = 4096;
-/// A shared socket is closed after so long, so that no port is known for long.
+/// Longest life of a shared socket, so that no port is known for long.
 const MAX_AGE: Duration = Duration::from_secs(300);
 /// Datagrams that wait for one query on a shared socket; more are dropped.
 const MAX_WAITING: usize = 4;
@@ -259,7 +259,7 @@ impl Pool {
     }
 
     /// Closes sockets that no query used for a while, and those that are too old. Closed ports rest, and cannot be
-    /// opened for so long: those that rest never outnumber those that queries can draw, unless others can be opened.
+    /// opened for this time: those that rest never outnumber those that queries can draw, unless others can be opened.
     pub(super) fn sweep(&self, now: Instant) {
         let mut open = self.open();
         let mut resting = self.resting.lock().expect("nothing panics while it holds this");

@@ -71,14 +71,12 @@ impl Table {
         Joined::Begun(waiter, Box::new(Running { table: Arc::clone(self), id, ended }))
     }
 
-    /// Lookups in progress.
     pub(super) fn len(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
 }
 
 impl Running {
-    /// What is looked up.
     pub(super) fn key(&self) -> &LookupKey {
         &self.id.1
     }

@@ -20,16 +20,15 @@ use crate::rcode;
 pub struct Down {
     /// `upstreams`, or a stub domain.
     pub group: String,
-    /// Address and port.
     pub server: String,
-    /// For how long.
+    /// Seconds since its state changed.
     pub seconds: u64,
     /// What a person should do; absent where time may mend it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remedy: Option<&'static str>,
 }
 
-/// What `/upstreams` shows.
+/// The page `/upstreams`, as JSON or text.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct View {
@@ -63,7 +62,6 @@ pub struct GroupView {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerView {
-    /// Address and port.
     pub server: String,
     /// As in the resource.
     pub transport: String,
@@ -81,9 +79,9 @@ pub struct ServerView {
     pub in_flight: usize,
     /// How many of those it is given at once.
     pub window: usize,
-    /// Queries sent to it.
+    /// Every send since start, repeats included.
     pub sent: u64,
-    /// Good replies.
+    /// Valid replies that end a lookup: NOERROR, NXDOMAIN, YXDOMAIN (FW20).
     pub good: u64,
     /// Error Rcodes and referrals.
     pub errors: u64,
@@ -100,7 +98,7 @@ pub struct ServerView {
 pub struct ConnectionsView {
     /// Those that are open now.
     pub open: usize,
-    /// Those so far.
+    /// Connections made since start.
     pub opened: u64,
     /// TLS handshakes that succeeded.
     pub handshakes: u64,
@@ -128,7 +126,6 @@ pub struct OfAddress {
 }
 
 impl Upstreams {
-    /// What `/upstreams` shows.
     pub fn view(&self, now: Instant) -> View {
         let groups = self.groups().map(|group| group_view(group, now));
         let common = &self.registry.common;
@@ -253,7 +250,7 @@ fn connections_view(counted: &Counted) -> Option<ConnectionsView> {
 }
 
 /// A server that does not prove who it is, or does not speak our transport: what a person should do. An error now and
-/// then says nothing of a server that stands in good health.
+/// then it leaves out healthy servers.
 fn refused(server: &Server, seen: &Seen) -> Option<String> {
     let (ago, failure) = seen.connections.latest.as_ref()?;
     let [good, _, _] = seen.heard;

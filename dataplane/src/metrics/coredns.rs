@@ -32,7 +32,7 @@ const ZONES: (&str, &str) = ("zones", ".");
 const VIEW: (&str, &str) = ("view", "");
 const SERVER: &str = "dns://:53";
 
-/// Parts of CoreDNS that stand for something here.
+/// CoreDNS plugins that have an equivalent here.
 const PLUGINS: [&str; 6] = ["cache", "errors", "forward", "kubernetes", "loop", "prometheus"];
 
 /// Writes the metrics, without their common prefix.
@@ -61,7 +61,6 @@ const fn server(over: ServedOver) -> &'static str {
     }
 }
 
-/// What carries the transport.
 const fn protocol(over: ServedOver) -> &'static str {
     match over {
         ServedOver::Udp | ServedOver::Quic => "udp",
@@ -88,7 +87,7 @@ impl CoreDns {
         let panics = self.0.serving.panics.load(Ordering::Relaxed);
         page.counter("panics", "Messages whose handling panicked", panics)?;
         let rows = PLUGINS.map(|name| ([("server", SERVER), ZONE, VIEW, ("name", name)], 1.0));
-        page.gauges("plugin_enabled", "Parts of CoreDNS that stand for something here", rows)
+        page.gauges("plugin_enabled", "CoreDNS plugins that have an equivalent here", rows)
     }
 
     fn queries(&self, page: &mut Page<'_>) -> fmt::Result {
@@ -187,7 +186,7 @@ impl CoreDns {
         let all = [("server", SERVER), ZONES, VIEW];
         page.counters("cache_requests", "Look-ups in the cache", [(all, hits + misses)])?;
         page.counters("cache_hits", "Look-ups answered from the cache", both(hits, denials.hits))?;
-        let help = "Look-ups that an upstream had to be asked for";
+        let help = "Cache misses";
         page.counters("cache_misses", help, [(all, misses)])?;
         let help = "Entries asked for again before they expired";
         page.counters("cache_prefetch", help, [(all, count(CacheResult::Prefetch))])?;

@@ -11,7 +11,7 @@ use super::page::Page;
 /// Ticks in a second, as `/proc` counts processor time: the same on every architecture that Linux runs on today.
 const TICKS: f64 = 100.0;
 
-/// Writes the metrics.
+/// The metrics `process_*`, read from /proc/self at each scrape.
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) started_s: f64,

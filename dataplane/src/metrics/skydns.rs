@@ -70,7 +70,7 @@ impl SkyDns {
         });
         page.counters(
             "skydns_skydns_dns_error_count",
-            "Replies that say why there is no answer",
+            "Replies without an answer, by cause",
             rows,
         )?;
         let outcomes = self.0.forwarder.cache().outcomes();
@@ -93,7 +93,7 @@ impl SkyDns {
         let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
         for (name, help, value) in [
             ("hits", "Answers from memory", own.sum::<u64>()),
-            ("misses", "Queries that an upstream was asked for", misses),
+            ("misses", "Cache misses", misses),
             ("evictions", "Unexpired replies removed to make room", load(&counters.evictions)),
             ("insertions", "Replies put in the cache", load(&counters.insertions)),
             ("max_size", "Entries that the cache may have", u64::from(entries)),

@@ -67,8 +67,7 @@ pub(super) fn write(page: &mut Page<'_>, sources: &Sources) -> fmt::Result {
             (labels, totals.durations[origin as usize].clone())
         })
     });
-    let help =
-        "From the arrival of a query at the machine to its reply, by where the reply came from";
+    let help = "Seconds from receiving a query to sending its reply, by origin";
     page.histograms("query_duration_seconds", help, rows)?;
     let rows = totals.iter().map(|(over, totals)| ([("transport", *over)], totals.queries.clone()));
     page.histograms("query_size_bytes", "Octets of queries", rows)?;

@@ -36,7 +36,7 @@ pub(super) fn write(
     let view = upstreams.view(std::time::Instant::now());
     let help = "UDP ports towards upstreams, open or closed less than 30 s ago";
     page.gauge("upstream_ports", help, view.ports as f64)?;
-    let help = "Queries that shared a port with others, as the bound of ports was reached";
+    let help = "Queries that shared a source port because the limit of ports was reached";
     page.counter("upstream_ports_shared", help, view.shared_ports)?;
     let groups = view.groups.iter();
     let servers: Vec<Row<'_>> = groups
@@ -54,7 +54,11 @@ pub(super) fn write(
         let outcomes = [("good", good), ("error", errors), ("silence", silent)];
         outcomes.map(|(outcome, count)| (row.with("outcome", outcome), count))
     });
-    page.counters("upstream_outcomes", "What came of queries to an upstream", rows)?;
+    page.counters(
+        "upstream_outcomes",
+        "Queries to an upstream, by outcome: good, error or silence",
+        rows,
+    )?;
     connections(page, &servers)?;
     let help = "From a query to the reply of an upstream";
     let rows =
@@ -86,6 +90,6 @@ fn connections(page: &mut Page<'_>, servers: &[Row<'_>]) -> fmt::Result {
     let rows = connected.iter().flat_map(|(row, of)| {
         of.failures.iter().map(|(reason, count)| (row.with("reason", reason), *count))
     });
-    let help = "Connections to an upstream that were not made or broke, by reason";
+    let help = "Failed or broken connections to an upstream, by reason";
     page.counters("upstream_connection_failures", help, rows)
 }

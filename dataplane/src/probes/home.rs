@@ -25,7 +25,7 @@ use process::http::Client;
 
 /// Skipped objects and warnings that the page lists; `/config` has more.
 const MAX_LISTED: usize = 50;
-/// Rates are those since the last look, if that is at least so long ago; else they stay those of the look before.
+/// Least time over which rates are computed; within it the page shows the rates of the look before.
 const SAMPLE_EVERY: Duration = Duration::from_secs(5);
 
 /// What was counted at an earlier look, for rates.
@@ -89,7 +89,6 @@ struct OutcomeRow {
     slow_s: Option<f64>,
 }
 
-/// One resource.
 struct FeedRow {
     resource: &'static str,
     objects: usize,

@@ -56,7 +56,7 @@ enum Asked {
     Refused(&'static str),
 }
 
-/// The page.
+/// Handles `/look`: asks one pod of our Service over DNS and HTTP.
 pub(super) async fn page(
     From(views): From<Views>,
     RawQuery(query): RawQuery,

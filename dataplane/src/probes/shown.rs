@@ -48,7 +48,6 @@ struct Shown<'a> {
     files: &'a [BadFile],
     warnings: &'a [String],
     warning_count: usize,
-    /// Of encrypted listeners.
     certificates: Vec<CertificateState>,
     /// Servers that have failed every attempt for a minute or more.
     upstreams_down: Vec<Down>,

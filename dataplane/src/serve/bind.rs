@@ -14,7 +14,6 @@ const BACKLOG: i32 = 1024;
 /// Ports tried for port 0, until one is free for UDP and TCP alike.
 const PORT_ATTEMPTS: usize = 32;
 
-/// One address, open.
 #[derive(Debug)]
 pub(super) struct Bound {
     pub(super) address: SocketAddr,
@@ -52,7 +51,8 @@ pub(super) fn datagrams(listen: &[SocketAddr]) -> anyhow::Result<Vec<UdpSocket>>
     every(listen, open).map(|(opened, _)| opened)
 }
 
-/// Whether every address can be had. None is kept: what came to a socket that is not read yet would be lost or
+/// Tests whether every address can be bound. The sockets are closed again: datagrams to a socket that is not read
+/// yet would be lost or
 /// answered late, and in a rollout the kernel would take it from the process that still serves.
 pub(super) fn check(listen: &[SocketAddr]) -> anyhow::Result<()> {
     every(listen, try_out).map(drop)

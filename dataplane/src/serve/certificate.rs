@@ -73,7 +73,7 @@ pub struct CertificateState {
     pub secret: String,
     /// The beginning of the one in use, in seconds since the Unix epoch.
     pub not_before_seconds: Option<i64>,
-    /// Its end.
+    /// notAfter of the leaf, Unix seconds.
     pub not_after_seconds: Option<i64>,
     /// Why what is mounted now is not in use.
     pub trouble: Option<String>,

@@ -9,7 +9,7 @@ pub enum Encrypted {
     Tls,
     /// DNS over HTTPS (RFC 8484).
     Https {
-        /// Of the URI.
+        /// Path of DNS over HTTPS, `/dns-query` by default.
         path: String,
     },
     /// DNS over QUIC (RFC 9250).

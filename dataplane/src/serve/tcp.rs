@@ -62,7 +62,6 @@ type JoinTask = tokio::task::JoinHandle<()>;
 enum TcpAction {
     /// The octets of the reply in the buffer.
     Reply(usize),
-    /// The connection is closed.
     Close,
     /// A defect of ours, which is counted; its connection is closed too, where it cannot be said.
     Failed,
@@ -72,7 +71,6 @@ enum TcpAction {
 /// Decides one message of a client, given whether there is room to wait for an upstream.
 type Answer = Box<dyn Fn(&[u8], Asker, bool, &mut [u8]) -> TcpAction>;
 
-/// What all connections share.
 struct TcpServer {
     answer: Answer,
     table: Rc<ConnectionTable>,

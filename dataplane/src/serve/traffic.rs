@@ -34,7 +34,7 @@ impl Traffic {
         }
     }
 
-    /// A query of so many octets came.
+    /// A query of this many octets came.
     pub fn query(&self, octets: usize) {
         self.queries.add(octets, self.writers);
     }
@@ -49,7 +49,7 @@ impl Traffic {
         self.writers.add(&counts[rcode::place(rcode)], 1);
     }
 
-    /// A reply of this origin took so long, from when its query reached the machine.
+    /// Records the time of a reply of this origin, from when its query reached the machine.
     pub fn took(&self, origin: Origin, duration: Duration) {
         self.durations[origin as usize].add(duration, self.writers);
     }
@@ -126,9 +126,7 @@ impl TrafficTables {
 /// What was counted of a transport.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Totals {
-    /// Octets of queries.
     pub queries: Distribution,
-    /// Octets of replies.
     pub replies: Distribution,
     /// Replies by [`Origin`], then by the places of [`rcode::LABELS`].
     pub by_rcode: [[u64; rcode::LABELS.len()]; Origin::ALL.len()],

@@ -4,7 +4,7 @@
 //! magic · format u32 · length u32, head (JSON) · { length u32, object }* · 0 u32 · SHA-256
 //! ```
 //! Numbers are little-endian. A length of 0 ends the objects, so that a cut is seen even where the
-//! checksum happens to be there. Only what has the right checksum is read, and even that cannot
+//! checksum happens to be there. A file is read only if its checksum is right, and even then it cannot
 //! make the reader panic or allocate more than a small multiple of one object.
 
 use std::collections::BTreeMap;

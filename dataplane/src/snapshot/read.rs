@@ -1,5 +1,5 @@
-//! A snapshot from disk, at start: all of it is checked before any of it is believed (E41), and
-//! nothing of it is held but one object at a time.
+//! A snapshot from disk, at start: all of it is checked before any of it is believed (E41),
+//! and only one object is in memory at a time.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -51,7 +51,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Whether the file is of no use to anyone: then it is moved out of the way. Otherwise another
+    /// True if the file is of no use under any configuration: it is renamed. Otherwise another
     /// configuration might still read it, and the configuration in it is good at any age.
     pub fn is_final(&self) -> bool {
         match self {

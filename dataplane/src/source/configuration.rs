@@ -10,10 +10,8 @@ use crate::status::{Rejection, Running, Violation};
 /// What runs when the folder has no ClusterDNS.
 const DEFAULTS: &str = "defaults: the folder has no ClusterDNS";
 
-/// A configuration that passed.
 #[derive(Debug)]
 pub struct Checked {
-    /// What takes effect.
     pub config: Config,
     /// What is reported of it.
     pub running: Running,
@@ -70,7 +68,7 @@ pub fn missing(origin: String, message: String) -> Rejection {
     Rejection { origin, violations: vec![violation("", "Missing", message)] }
 }
 
-/// A configuration that passed the check and cannot be used all the same.
+/// A configuration that passed the check but cannot be used.
 pub fn unusable(origin: String, error: String) -> Rejection {
     Rejection { origin, violations: vec![violation("spec", "Unusable", error)] }
 }

@@ -134,7 +134,7 @@ impl Files {
         }
     }
 
-    /// FW3: another resolv.conf means other upstreams, and another list of what is wrong with them.
+    /// FW3: when resolv.conf changes, upstreams and their problems change too.
     fn refresh_resolv_conf(&mut self) {
         if self.writer.reread_resolv_conf() {
             tracing::info!("resolv.conf changed");

@@ -56,23 +56,22 @@ pub struct Writer {
     configs: watch::Sender<Arc<Config>>,
     /// The configuration changed since the last publication.
     is_reconfigured: bool,
-    /// The warm start.
+    /// Exports to disk, and the snapshot that was loaded at start.
     warm: warm::Warm,
 }
 
-/// What a change did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Effect {
     /// An answer of the next publication may differ from those before.
     pub is_visible: bool,
-    /// What is not served of the object is another.
+    /// The reasons why parts of the object are not served have changed.
     pub is_problem_new: bool,
     /// It is of another cluster than what is held: everything must be listed again (K22).
     pub is_of_another_cluster: bool,
 }
 
 impl Writer {
-    /// A writer of an empty index, which is published already: its questions are "not ready".
+    /// A writer with an empty, published index: every cluster name gets SERVFAIL "not ready".
     ///
     /// # Errors
     /// When the configuration cannot be used.
@@ -147,12 +146,12 @@ impl Writer {
         self.status.read().is_unconfigured = false;
         self.forget_snapshot_if_too_little(&old, &new);
         self.keep_configuration(new);
-        // What was exported so far was kept under the one before.
+        // Abandon the running export: its labels were kept for the old configuration.
         self.warm.abandon();
         Ok(self.index.configure(settings))
     }
 
-    /// Whether anything is held of a resource, be it of a list that is not complete.
+    /// True if any object of this resource is held, also from an incomplete list.
     fn has_any(&self, resource: Resource) -> bool {
         self.source(resource) != DataSource::None || self.index.objects(resource) > 0
     }
@@ -231,7 +230,7 @@ impl Writer {
         self.index.newest_version(resource)
     }
 
-    /// Applies one change.
+    /// Applies one change to the index (and to the one that is being filled); visible at the next `publish`.
     pub fn apply(&mut self, change: Change) -> Effect {
         let is_of_another_cluster = self.look_for_cluster(&change);
         let key = match &change {
@@ -293,7 +292,7 @@ impl Writer {
 
     /// Makes what changed visible, records and upstreams together, if anything visible did.
     pub fn publish(&mut self) {
-        // An index that took over has not counted before: serial numbers grow all the same (RR70).
+        // A new index starts its own count, so continue after the last published serial (RR70).
         let last = self.state.published.load().records.serial();
         let published = self.index.publish(unix_s().max(u64::from(last) + 1));
         let mut reported = self.status.read();

@@ -16,7 +16,7 @@ pub struct Feed {
     pub last_contact: Option<Instant>,
     /// What keeps it from being heard of.
     pub trouble: Option<Trouble>,
-    /// Events taken since start, bookmarks aside.
+    /// Watch events applied since start, without bookmarks.
     pub events: u64,
     /// Complete lists after the first.
     pub relists: u64,

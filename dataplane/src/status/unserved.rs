@@ -26,7 +26,7 @@ struct Reason {
 }
 
 impl Unserved {
-    /// A list begins.
+    /// Remembers which objects had reasons before; those not listed again lose them at `complete`.
     pub(crate) fn begin(&mut self, resource: Resource) {
         self.lists[resource as usize] += 1;
     }
@@ -60,7 +60,7 @@ impl Unserved {
             .retain(|(of, key), reason| *of != resource || reason.list == list || is_held(key));
     }
 
-    /// Nothing of a resource is there any more.
+    /// All objects of a resource are gone.
     pub(crate) fn forget(&mut self, resource: Resource) {
         self.reasons.retain(|(of, _), _| *of != resource);
     }

@@ -29,10 +29,8 @@ const CLOSE_WITHIN: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// Where the reader is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reader {
-    /// At this address.
     Tcp(SocketAddr),
     /// Behind this unix socket.
     Unix(PathBuf),
@@ -205,7 +203,7 @@ impl Dnstap {
     }
 }
 
-/// Frames are written when there are so many octets of them.
+/// Octets of frames with which they are written.
 const FRAMES_OCTETS: usize = 64 << 10;
 
 /// The one connection that there is, or the pause before the next.
@@ -264,7 +262,7 @@ impl Connection {
     }
 }
 
-/// How long to wait after so many failures in a row.
+/// How long to wait after this many failures in a row.
 fn pause(failures: u32) -> Duration {
     PAUSE.saturating_mul(1 << failures.min(16)).min(PAUSE_MAX)
 }

@@ -7,11 +7,9 @@ use dataplane_core::Reason;
 
 use crate::origin::{Answered, Origin, ServedOver};
 
-/// Who asked whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Side {
-    /// A client asked us.
     Client,
     /// We asked an upstream.
     Forwarder,
@@ -20,7 +18,6 @@ pub enum Side {
 /// One query and the reply it got.
 #[derive(Clone, Copy, Debug)]
 pub struct Exchange<'a> {
-    /// Who asked whom.
     pub side: Side,
     /// When the query came, since the Unix epoch; set by [`Taps::show`](super::Taps::show).
     pub at: Duration,
@@ -28,9 +25,7 @@ pub struct Exchange<'a> {
     pub took: Duration,
     /// Who asked; unspecified where that is not known, like the other address.
     pub client: SocketAddr,
-    /// Who was asked.
     pub server: SocketAddr,
-    /// What carried it.
     pub over: ServedOver,
     /// How the reply came about.
     pub answered: Answered,

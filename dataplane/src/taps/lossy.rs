@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 const PARTS: usize = 32;
 /// Octets of one part: some two thousand lines of the query log, which is what one thread answers in 20 ms.
 pub(super) const PART_OCTETS: usize = 256 << 10;
-/// Parts that are tried: a busy thread may use so many.
+/// Most parts that one busy thread uses.
 const TRIES: usize = 4;
 
 /// The buffers of one tap. They have no memory until something is put in.
@@ -21,7 +21,7 @@ pub(super) struct Lossy {
 }
 
 impl Lossy {
-    /// Puts so many octets, beginning at the part of this thread; without room they are lost.
+    /// Puts this many octets, beginning at the part of this thread; without room they are lost.
     pub(super) fn put(&self, place: usize, octets: usize, write: impl FnOnce(&mut Vec<u8>)) {
         for number in place..place + TRIES {
             let mut part = match self.parts[number % PARTS].try_lock() {

@@ -117,7 +117,7 @@ mod tests {
 
     use super::*;
 
-    /// Generous: only a failure takes so long.
+    /// Generous: only a failure takes longer.
     const PATIENCE: Duration = Duration::from_secs(30);
     const LINE: &[u8] = b"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcde\n";
 

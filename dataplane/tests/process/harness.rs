@@ -311,7 +311,6 @@ impl Drop for Process {
     }
 }
 
-/// What came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Address(Ipv4Addr),

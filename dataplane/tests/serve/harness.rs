@@ -201,7 +201,6 @@ impl Reply {
     }
 }
 
-/// A UDP client.
 pub(crate) fn udp() -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -224,7 +223,6 @@ pub(crate) fn connect_from(address: &str, server: SocketAddr) -> TcpStream {
     socket.into()
 }
 
-/// A TCP client.
 pub(crate) struct Tcp(pub(crate) TcpStream);
 
 impl Tcp {

@@ -4,6 +4,8 @@
 //! doing is to pay it for 32 datagrams at a time: [`Socket::recv`] fills a [`Batch`], [`Batch::answer`] lets the
 //! caller write one reply per datagram, [`Socket::send`] sends them all, each from the address it was sent to.
 //! Other systems than Linux get the same interface over plain `recv_from` and `send_to`.
+// Others build on this package: everything that they see says what it is.
+#![warn(missing_docs)]
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 #![warn(clippy::semicolon_if_nothing_returned, clippy::redundant_closure_for_method_calls)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
@@ -80,7 +82,7 @@ impl From<IpAddr> for Local {
 pub struct Datagram<'b> {
     /// What it says, at most [`DATAGRAM_OCTETS`] of it.
     pub bytes: &'b [u8],
-    /// Who sent it.
+    /// Source address. No reply can go to port 0.
     pub peer: SocketAddr,
     /// The address it was sent to.
     pub local: Local,

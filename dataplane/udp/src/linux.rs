@@ -121,7 +121,7 @@ impl Socket {
     /// Datagrams the kernel dropped because our queue was full, or which were damaged. The kernel counts in 32
     /// bits; 0 where it does not report them.
     ///
-    /// Asked for when somebody wants to know, so that no datagram has to carry it (as with SO_RXQ_OVFL, which
+    /// Asked for when the number is read, so that no datagram has to carry it (as with SO_RXQ_OVFL, which
     /// moreover reports only with the next datagram that gets through).
     pub fn drops(&self) -> u64 {
         let mut words = [0u32; 16];

@@ -1,4 +1,4 @@
-//! What was applied and what came of it, so that nothing is written when nothing has changed. Lost with the process: a
+//! Remembers each applied object and the result, to skip writes that change nothing. Lost with the process: a
 //! new leader applies everything once, which changes nothing either.
 
 use std::collections::HashMap;
@@ -83,7 +83,7 @@ impl Memory {
         None
     }
 
-    /// The API server made this of what was sent.
+    /// The object as the API server returned it.
     pub fn applied(&self, kind: Kind, sent: &DynamicObject, made: &DynamicObject) {
         let remembered = Remembered {
             sent: hash(sent),

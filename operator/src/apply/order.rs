@@ -1,4 +1,4 @@
-//! What must have been written before what, and what may go only when something else serves. Pure.
+//! Order of writes and deletions: prerequisites first; a workload is deleted only after its replacement serves. Pure.
 
 use std::collections::BTreeSet;
 

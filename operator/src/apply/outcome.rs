@@ -18,9 +18,9 @@ pub struct Outcome {
     pub written: Vec<Written>,
     /// The selector of an adopted Service got our key (true) or lost it (false).
     pub switched: Option<bool>,
-    /// What was deleted.
+    /// Kind and name of each deleted object, for Events.
     pub pruned: Vec<Child>,
-    /// The API server asked not to be bothered for so long.
+    /// The wait that the API server asked for (`Retry-After`).
     pub retry_after: Option<Duration>,
     pub(super) failed: BTreeSet<Kind>,
 }
@@ -28,11 +28,9 @@ pub struct Outcome {
 /// One object that was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// Kind of the object.
     pub kind: Kind,
     /// Kind, namespace and name, for people.
     pub what: String,
-    /// Why it was written.
     pub why: Why,
     /// The field manager that changed it last, if not we.
     pub editor: Option<String>,

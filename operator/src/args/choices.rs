@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 
-/// The form of what `check` prints.
+/// Output format of `check`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// One finding per line: file:line: severity: field: reason: message

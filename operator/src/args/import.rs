@@ -17,8 +17,7 @@ Examples:
   From the cluster of a kubeconfig, for a trial beside the server that runs:
     clusterdns-operator import --from-cluster --name trial --service dns-trial > trial.yaml
 
-Exit status: 0 a ClusterDNS was printed, whatever the report says; 1 nothing can be made of what was
-named; 2 something could not be read or written.";
+Exit status: 0 a ClusterDNS was printed (read its report); 1 the input cannot be converted; 2 something could not be read or written.";
 
 /// Flags of `import`.
 #[derive(Clone, Debug, Default, Flags)]
@@ -56,7 +55,7 @@ pub struct Import {
     #[arg(long, value_name = "[NAMESPACE/]NAME")]
     pub service: Option<String>,
 
-    /// The Service exists and is adopted, whatever its name is
+    /// The Service exists already: write `adopt: true`, for any name
     #[arg(long)]
     pub adopt: bool,
 
@@ -77,7 +76,7 @@ pub struct Import {
     pub which: Cluster,
 }
 
-/// The form of what `import` prints.
+/// Output format of `import`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ImportFormat {
     /// YAML, and one line of text for each line that was read

@@ -13,7 +13,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 const APART: Duration = Duration::from_millis(300);
 /// Nor more often than this for long: a client that undoes what we write must not cause a write each time (O13).
 const SUSTAINED: Duration = Duration::from_secs(1);
-/// Reconciles beyond that rate, when it was quiet before: a rollout has so many steps that follow each other quickly.
+/// Reconciles beyond that rate, when it was quiet before: the steps of a rollout follow each other quickly.
 const BURST: u32 = 15;
 /// A request to wait longer than this is not honoured: an hour without a reconcile is an outage of its own.
 const LONGEST_ASKED: Duration = Duration::from_secs(300);
@@ -33,7 +33,7 @@ struct History {
 /// What bounds the wait after a failure.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Failure {
-    /// The API server asked not to be bothered for so long.
+    /// The wait that the API server asked for (`Retry-After`).
     pub asked: Option<Duration>,
     /// Something else needs a reconcile by then; what the API server asks for comes first.
     pub at_most: Option<Duration>,

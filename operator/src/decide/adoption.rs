@@ -295,7 +295,6 @@ fn patch(service: &Service, add: bool) -> SelectorPatch {
     }
 }
 
-/// The Service, for people.
 fn shown(service: &Service) -> String {
     let namespace = service.metadata.namespace.as_deref().unwrap_or_default();
     let name = service.metadata.name.as_deref().unwrap_or_default();

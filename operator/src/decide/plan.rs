@@ -20,7 +20,7 @@ pub struct Plan {
     pub budget: bool,
 }
 
-/// Whose the Service is.
+/// Who writes the Service: us, another DNS server, or both while it is switched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServicePlan {
     /// Ours: created and applied by us.
@@ -155,13 +155,13 @@ pub struct RolloutState {
     /// Since when rounds of questions found nothing worse, RFC 3339.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub good_since: String,
-    /// What was worse in a round, which another round has yet to confirm.
+    /// Checks that were worse in one round and wait for a second round to confirm.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub worse: Vec<String>,
     /// When that was found first, RFC 3339.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub worse_since: String,
-    /// What people are warned of: of the canary, and for a while of what every pod got.
+    /// Warning from the trial; kept for 10 minutes after the rollout.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub warning: String,
     /// When every pod got it, RFC 3339.
@@ -182,7 +182,7 @@ pub struct RolloutState {
     pub service: LastService,
 }
 
-/// What it takes to create a deleted Service again with the addresses that clients know.
+/// Everything needed to create the deleted Service again with the same addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LastService {
@@ -195,7 +195,6 @@ pub struct LastService {
     /// It is ours, and not adopted.
     #[serde(skip_serializing_if = "is_false")]
     pub is_ours: bool,
-    /// The whole object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manifest: Option<Value>,
 }

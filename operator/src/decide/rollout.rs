@@ -1,4 +1,5 @@
-//! Which revision which pod runs, given what is written, what pods say and `now`. A changed configuration goes to one pod
+//! Decides which pod runs which revision, from the ConfigMap, the pods' reports and `now`. A changed
+//! configuration goes to one pod
 //! first; it reaches the others only when that pod was seen to run it and answered as well as they do. Pure: all state is in
 //! rollout.json, so that a new leader continues where the last one stopped.
 
@@ -30,7 +31,7 @@ const WARNED_FOR: SignedDuration = SignedDuration::from_secs(600);
 /// Why a configuration goes out untried, or a trial ends.
 const ONE_POD: &str = "it was not tried, because there is one pod only, so that nothing can be compared; with two or more pods \
                        every change is tried first";
-/// The first format there was: what a pod that says nothing of formats reads.
+/// Format of pods that do not report a format.
 const OLDEST_FORMAT: u32 = 1;
 
 /// What the configuration ConfigMap should hold now.
@@ -99,7 +100,8 @@ fn decide(
         plan.held = state.is_unjudged.then(|| state.failure.clone());
         return plan;
     }
-    // Whatever else was edited since: what failed goes out untried only when spec.rollout.canary is false.
+    // A revision that failed is never rolled out untried (unless spec.rollout.canary is false), even if the
+    // spec was edited in between.
     let has_failed = retry::is_known_to_fail(state, &asked.revision);
     // A canary that took its pod down leaves fewer than two ready pods: that is no reason to give it, or what comes after
     // it, to the others. The pod goes back to stable, and then there are two again.
@@ -124,8 +126,8 @@ fn decide(
     trial.plan()
 }
 
-/// Do all pods that say what they run refuse what they were given? None could then be compared with, and a configuration
-/// that repairs it would wait for ever.
+/// True if every pod that reports refuses its configuration. Then there is no pod to compare with, and a configuration
+/// that repairs this would wait forever.
 fn all_refuse(observed: &Observed) -> bool {
     let mut reported =
         pods::ready(observed).filter_map(|pod| pods::reported(observed, pod)).peekable();
@@ -189,7 +191,7 @@ fn untried(asked: &Asked, why: &str) -> RolloutPlan {
     plan
 }
 
-/// Is a moment that is written as RFC 3339 so long ago? Nothing written is no moment.
+/// True if this RFC 3339 time is at least `time` ago. False for an empty text.
 fn is_over(since: &str, time: SignedDuration, now: Timestamp) -> bool {
     since.parse::<Timestamp>().is_ok_and(|since| now.duration_since(since) >= time)
 }
@@ -251,7 +253,7 @@ fn needs_pods(plan: &RolloutPlan, written: &Current, observed: &Observed) -> boo
     let runs_it = |pod| {
         pods::reported(observed, pod).is_some_and(|reported| reported.revision == plan.state.stable)
     };
-    // Of many pods some are asked, who speak for all.
+    // In a large deployment only some pods are asked; they stand for all.
     let mut asked =
         pods::ready(observed).filter(|pod| observed.pod_reports.contains_key(pods::uid(pod)));
     let is_settled = written.state.stable == plan.state.stable && asked.all(runs_it);

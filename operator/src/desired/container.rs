@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use super::instance::Instance;
 use super::{ports, volumes};
 
-/// The container's name.
+/// Also what `kubectl logs -c` names.
 pub const CONTAINER: &str = "clusterdns";
 /// Flags that the container has, or that the ports of pod and Service depend on.
 pub const FLAGS: [&str; 11] = [

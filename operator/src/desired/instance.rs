@@ -1,4 +1,4 @@
-//! One ClusterDNS as all of its objects see it: what it was read from, and how they are called, labelled and owned.
+//! One ClusterDNS as all of its objects see it: the resource that it was read from, and how they are called, labelled and owned.
 
 use crds::{ClusterDNS, Config};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
@@ -18,14 +18,14 @@ pub(super) struct Instance<'a> {
     pub(super) settings: &'a Settings,
     /// `spec.service` with its defaults.
     pub(super) service: crds::v1alpha1::Service,
-    /// Name of the ClusterDNS.
+    /// metadata.name of the ClusterDNS.
     pub(super) name: String,
     /// Name of every child but the Service.
     pub(super) child: String,
 }
 
 impl Instance<'_> {
-    /// Where the pods are.
+    /// `spec.service.namespace`: every namespaced object is made there.
     pub(super) fn namespace(&self) -> &str {
         &self.service.namespace
     }

@@ -3,7 +3,6 @@
 /// What we create; the order is that of application: rights before what needs them, the configuration before the pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// The pods' identity.
     ServiceAccount,
     /// What the pods may read of the whole cluster.
     ClusterRole,
@@ -13,7 +12,6 @@ pub enum Kind {
     Role,
     /// Binds the Role to the pods' ServiceAccount.
     RoleBinding,
-    /// The configuration.
     ConfigMap,
     /// What clients ask, unless it is adopted.
     Service,
@@ -21,11 +19,9 @@ pub enum Kind {
     PodDisruptionBudget,
     /// Who may connect to the pods.
     NetworkPolicy,
-    /// The pods.
     Deployment,
     /// The pods, one per node.
     DaemonSet,
-    /// Who says how many.
     HorizontalPodAutoscaler,
     /// Makes a Prometheus operator scrape the pods.
     PodMonitor,

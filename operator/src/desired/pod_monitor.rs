@@ -19,7 +19,8 @@ pub(super) fn pod_monitor(of: &Instance<'_>) -> Option<DynamicObject> {
         .then(|| with_data("monitoring.coreos.com/v1", "PodMonitor", monitored(of), spec))
 }
 
-/// The metadata of what Prometheus selects by label. What people add never replaces what is ours.
+/// Metadata of the PodMonitor, with labels for Prometheus' selectors. Labels from the spec never replace the
+/// operator's.
 pub(super) fn monitored(of: &Instance<'_>) -> ObjectMeta {
     let mut metadata = of.metadata();
     let added = of.dns.spec.metrics.as_ref().and_then(|metrics| metrics.labels.clone());

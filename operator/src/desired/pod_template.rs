@@ -94,7 +94,7 @@ fn security(of: &Instance<'_>) -> PodSecurityContext {
     }
 }
 
-/// A pod on a node that Kubernetes has given up is replaced after so long, in place of 300 s.
+/// Seconds until a pod on a node that Kubernetes has given up is replaced, in place of 300.
 const REPLACED_AFTER_SECONDS: i64 = 30;
 
 /// Those of the spec, or ours; and how long a pod stays on a node that died, where the spec does not say that.

@@ -88,7 +88,7 @@ const ALERTS: [Alert; 14] = [
         severity: "warning",
         expression: "sum by (upstream) (rate(clusterdns_upstream_failures_total{{job}}[5m])) / sum by (upstream) (rate(clusterdns_upstream_queries_total{{job}}[5m])) > 0.05",
         minutes: 10,
-        summary: "An upstream fails more than 5 % of what it is asked.",
+        summary: "An upstream fails more than 5 % of its queries.",
         description: "{{ $labels.upstream }} is in spec.upstreams, in spec.stubDomains or in resolv.conf; others of its group are asked instead, if there are any.",
     },
     Alert {

@@ -28,7 +28,7 @@ pub(super) fn service(of: &Instance<'_>) -> Option<Service> {
     }
 }
 
-/// A Service as it is created again after it was deleted. A foreign one gets nothing of ours, not even the owner.
+/// A Service as it is created again after it was deleted. A foreign one gets no field of ours, not even the owner.
 pub fn as_it_was(service: &Service) -> Value {
     let seen = &service.metadata;
     let ours = seen.owner_references.iter().flatten().filter(|owner| owner.kind == "ClusterDNS");

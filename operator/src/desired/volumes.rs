@@ -11,7 +11,6 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use super::instance::Instance;
 use crate::observe::observed::Certificate;
 
-/// Where the snapshot is.
 pub const STATE: &str = "/var/lib/clusterdns";
 /// Where the mounted copy of the ConfigMap is.
 pub const CONFIGURATION: &str = "/etc/clusterdns/config";

@@ -27,7 +27,6 @@ const NODE_LOCAL: &str = "node-local-dns";
 /// The ConfigMap of kube-dns, which NodeLocal DNSCache reads too.
 const KUBE_DNS: &str = "kube-dns";
 
-/// What a cluster has.
 pub(super) struct Found {
     /// The namespace and name of the Service that pods ask.
     pub(super) service: (String, String),

@@ -114,7 +114,6 @@ pub(super) fn has_default_servers(parsed: &Parsed) -> bool {
     blocks.flat_map(|block| &block.directives).any(|it| forward::is_for(it, ""))
 }
 
-/// Where the file begins.
 pub(super) fn first_place(parsed: &Parsed) -> Option<&Place> {
     parsed.blocks.first().map(|block| &block.place)
 }

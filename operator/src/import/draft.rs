@@ -20,7 +20,6 @@ const MAX_ENTRIES_OCTETS: usize = bounds::CONFIG_BYTES * 3 / 4;
 
 /// What was made so far.
 pub(super) struct Draft {
-    /// The spec.
     pub(super) spec: ClusterDNSSpec,
     /// What became of each line.
     pub(super) report: Report,

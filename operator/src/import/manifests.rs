@@ -22,11 +22,10 @@ const HOME: &str = "/etc/coredns";
 /// ConfigMaps by namespace and name.
 type Maps<'a> = BTreeMap<(&'a str, &'a str), &'a Object>;
 
-/// One object.
+/// A document of the input: kind, namespace, name and content.
 pub(super) struct Object {
     /// What it is called in messages.
     pub(super) file: String,
-    /// The object.
     pub(super) value: Value,
     /// Where its fields are, in these lines, where that is known.
     pub(super) places: Option<(Places, Rc<Vec<String>>)>,

@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 /// Characters of a directive that a line of the report shows.
 const MAX_SHOWN: usize = 120;
 
-/// Where something is written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// The file, as people named it, or the path of a key of a ConfigMap where pods have it.
@@ -17,7 +16,6 @@ pub struct Place {
     pub line: usize,
 }
 
-/// What became of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Outcome {
@@ -50,11 +48,9 @@ impl Display for Outcome {
 /// One thing that was written, and what became of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Line {
-    /// The file.
     pub file: String,
     /// The line, from 1.
     pub line: usize,
-    /// What became of it.
     pub outcome: Outcome,
     /// As it was written, shortened.
     pub what: String,
@@ -62,14 +58,12 @@ pub struct Line {
     pub message: String,
 }
 
-/// All lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     lines: Vec<Line>,
 }
 
 impl Report {
-    /// Adds a line.
     pub fn add(&mut self, place: &Place, outcome: Outcome, what: &str, message: impl Into<String>) {
         let Place { file, line } = place.clone();
         let line = Line { file, line, outcome, what: shown(what), message: message.into() };

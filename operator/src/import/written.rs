@@ -5,7 +5,7 @@ use crds::v1alpha1::{Access, Cache, Identity, Limits, Logging, Metrics, Rollout,
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value, json};
 
-/// The resource as a value without status and without defaults, `spec.domain` aside.
+/// The resource as JSON, without status and default values; `spec.domain` is always kept.
 pub fn written(dns: &ClusterDNS) -> Value {
     let mut spec = value(&dns.spec);
     let domain = spec["domain"].clone();
@@ -83,10 +83,7 @@ const FIRST: [&str; 28] = [
 ];
 
 /// A value whose fields are written in the order in which people read them.
-pub(super) struct Ordered<'a>(
-    /// The value.
-    pub(super) &'a Value,
-);
+pub(super) struct Ordered<'a>(pub(super) &'a Value);
 
 impl Serialize for Ordered<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

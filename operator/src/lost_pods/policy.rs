@@ -20,12 +20,10 @@ const EVERY: Duration = Duration::from_secs(30);
 /// The same, while the API server does not answer.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// What was seen last.
 #[derive(Debug, Default)]
 pub struct Standing(Mutex<LostPods>);
 
 impl Standing {
-    /// What was seen last.
     pub fn get(&self) -> LostPods {
         *self.0.lock().expect("nothing panics while holding this lock")
     }

@@ -1,5 +1,5 @@
 //! Which pods are lost: the decision, from what each round of questions heard. A pod is lost when it was silent on all ways
-//! several times in a row, when a data plane on another node that answered meanwhile hears nothing of it either, and when
+//! several times in a row, when a data plane on another node that answered meanwhile gets no reply from it either, and when
 //! enough of the others are left. Pure: the time is an argument.
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ const SUSPECT_AFTER: u32 = QUESTIONS - 1;
 const MAX_LOOKS: usize = 16;
 /// A pod that did not answer since it was taken out is not taken out again before.
 const AGAIN_AFTER: Duration = Duration::from_secs(60);
-/// One pod of so many may be lost at a time; of fewer than twice as many, one.
+/// One pod of every 3 may be lost at a time, and one of fewer than 6.
 const OF: usize = 3;
 /// Of fewer pods none is ever taken out.
 const FEWEST: usize = 2;
@@ -25,7 +25,7 @@ const FEWEST: usize = 2;
 pub(super) enum Heard {
     /// Something answered: over UDP, TCP or HTTP, or its kernel that a port is closed.
     Answer,
-    /// Nothing, on all ways.
+    /// No reply over UDP, TCP or HTTP.
     Silence,
     /// It could not be asked, which is our own trouble.
     Unknown,
@@ -36,18 +36,16 @@ pub(super) enum Heard {
 pub(super) struct Look {
     /// The uid of the pod that looked.
     pub(super) by: String,
-    /// What it heard.
     pub(super) heard: Heard,
 }
 
 /// A pod that was ready and was asked in this round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Asked {
-    /// Its uid.
+    /// metadata.uid of the pod.
     pub(super) uid: String,
-    /// Its node.
+    /// spec.nodeName of the pod.
     pub(super) node: String,
-    /// What the operator heard.
     pub(super) heard: Heard,
     /// What another data plane heard, if one was asked.
     pub(super) look: Option<Look>,
@@ -97,12 +95,11 @@ impl Silences {
         suspects.into_iter().take(MAX_LOOKS).enumerate().filter_map(look).collect()
     }
 
-    /// Is this pod silent?
     pub(super) fn is_silent(&self, uid: &str) -> bool {
         self.0.get(uid).is_some_and(|it| it.in_a_row > 0)
     }
 
-    /// The pods that are lost after this round, those that are silent for longest first. So many are `ready`, and so many are
+    /// The pods that are lost after this round, those that are silent for longest first. This many are `ready`, and this many are
     /// `lost` and out of the Service already; `needed` silent questions in a row make a loss.
     pub(super) fn hear(
         &mut self,
@@ -165,7 +162,7 @@ impl Silence {
     }
 }
 
-/// Did a data plane on another node hear nothing of it either, one that itself answered in this very round? Where no other
+/// True if a data plane on another node, which answered in this round, got no reply from the pod either. If no other
 /// answers, it is we who are cut off.
 fn is_confirmed(pod: &Asked, asked: &[Asked]) -> bool {
     let Some(Look { by, heard: Heard::Silence }) = &pod.look else { return false };
@@ -173,12 +170,12 @@ fn is_confirmed(pod: &Asked, asked: &[Asked]) -> bool {
     others.any(|other| other.uid == *by && other.heard == Heard::Answer && other.node != pod.node)
 }
 
-/// How many of so many pods may be out of the Service at a time: a third, or one of two to five.
+/// How many of `ready` pods may be out of the Service at a time: a third, or one of two to five.
 fn most_lost(pods: usize) -> usize {
     if pods < FEWEST { 0 } else { (pods / OF).max(1) }
 }
 
-/// How many more may be taken out, where so many are ready and so many are lost.
+/// How many more may be taken out, where this many are ready and this many are lost.
 pub(super) fn room(ready: usize, lost: usize) -> usize {
     let of_all = most_lost(ready + lost).saturating_sub(lost);
     of_all.min(ready.saturating_sub(1))

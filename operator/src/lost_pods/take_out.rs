@@ -1,6 +1,7 @@
 //! The one write: a lost pod is not ready any more, as the node lifecycle controller says of a node that it gave up (O20). A
 //! kubelet that lives sets it back by itself, so a mistake heals. Also the operator that waits for the lease may do this:
-//! the one that has it may be on the node that died. What bounds it is read from the API server right before.
+//! the one that has it may be on the node that died. The number of lost pods is read from the API server right
+//! before, to respect the limit.
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
@@ -48,7 +49,7 @@ pub(super) async fn take_out(it: &Lookout, dns: &str, lost: &Target) -> bool {
         Ok(_) => {
             it.metrics.pod_lost();
             tracing::warn!(
-                "pod {}/{} on node {} answers no longer and is out of the Service",
+                "pod {}/{} on node {} stopped answering and was removed from the Service",
                 lost.namespace,
                 lost.name,
                 lost.node

@@ -5,7 +5,7 @@ const SMALL: usize = 150;
 /// Questions in one round.
 pub(super) const MOST_ASKED: usize = 200;
 
-/// Is the pod at this place, of so many, asked in the round of this number? Up to 600 pods are asked at least every third
+/// Is the pod at this place, of this many, asked in the round of this number? Up to 600 pods are asked at least every third
 /// round, those that are silent in every one.
 pub(super) fn is_asked(place: usize, pods: usize, round: usize) -> bool {
     let turns = turns(pods);

@@ -1,6 +1,6 @@
 //! How much of the cluster the operator keeps. A user with write access to a watched namespace can make objects of 1 MiB, and
-//! as many as etcd takes. What is beyond the bound is kept as a stub, which has what decisions read of objects of others; it is
-//! reported, and read from the API server when it is needed (K23: memory does not follow what others write). What is ours,
+//! as many as etcd takes. Objects beyond the limit are kept as stubs, with only the fields that decisions need. They are
+//! reported, and read from the API server when they are needed (K23: memory does not follow what others write). What is ours,
 //! and Nodes, are never refused: to miss one of them is to decide wrongly.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -16,7 +16,7 @@ const STUB: usize = 512;
 /// Of this, the part that stubs have for themselves; beyond it nothing is kept of an object. Stubs take no room from whole
 /// objects.
 const FOR_STUBS: usize = 8 << 20;
-/// Names of objects that are not kept whole, for people: so many in each watched namespace, so that a full one hides no other.
+/// Names of objects that are not kept whole, for people: this many in each watched namespace, so that a full one hides no other.
 const MAX_NAMED: usize = 100;
 
 /// What becomes of an object.
@@ -26,7 +26,7 @@ pub(super) enum Verdict {
     Whole,
     /// Only that it exists is kept.
     Stub,
-    /// Nothing of it is kept.
+    /// The object is not kept, not even as a stub.
     Nothing,
 }
 
@@ -103,7 +103,7 @@ impl Budget {
     }
 }
 
-/// What one store holds.
+/// Octets of whole objects and of stubs that one watch keeps.
 #[derive(Debug)]
 pub(super) struct Share {
     budget: Arc<Budget>,
@@ -191,7 +191,7 @@ impl Share {
         self.charge();
     }
 
-    /// May this object be kept whole? It has so many octets. One that is needed always may, and one that is held whole and
+    /// May this object be kept whole? It has this many octets. One that is needed always may, and one that is held whole and
     /// did not grow, so that a full cache changes nothing about what it holds.
     pub(super) fn admit(&mut self, metadata: &ObjectMeta, octets: usize, is_needed: bool) -> bool {
         let key = key(metadata);
@@ -210,7 +210,7 @@ impl Share {
         is_whole
     }
 
-    /// What becomes of an object that may not be kept whole; its stub has so many octets, none: it has no stub.
+    /// What becomes of an object that may not be kept whole; its stub has this many octets, none: it has no stub.
     pub(super) fn admit_stub(
         &mut self,
         metadata: &ObjectMeta,
@@ -246,7 +246,6 @@ impl Share {
         self.incomplete = Some(namespace.to_owned());
     }
 
-    /// An object is gone.
     pub(super) fn remove(&mut self, metadata: &ObjectMeta) {
         let key = key(metadata);
         self.take(&key);

@@ -1,4 +1,5 @@
-//! How big the cluster is. Of a Node only what counts is read: a Node is 10 KB, and a cluster may have thousands.
+//! Size of the cluster: nodes and cores. Only the needed fields of a Node are decoded, because one Node has 10 KB
+//! and a cluster may have thousands.
 
 use std::collections::BTreeMap;
 

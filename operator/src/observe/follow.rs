@@ -27,7 +27,7 @@ use crate::runtime::metrics::Metrics;
 
 /// Cloud load balancers drop idle links at 240 s and say nothing: a watch ends before.
 const WATCH_S: u32 = 180;
-/// A watch that is not over so long after its end is dead.
+/// A watch that is not over this long after its end is dead.
 const WATCH_MARGIN: Duration = Duration::from_secs(5);
 /// A watch that ends in order sooner than this, without an event, is a failure: the API server would be asked in a loop.
 const SHORTEST_WATCH: Duration = Duration::from_secs(1);
@@ -39,7 +39,7 @@ pub(super) struct Followed<K> {
     pub(super) label: Option<&'static str>,
     /// Removes what no decision reads.
     pub(super) slim: fn(&mut K),
-    /// Leaves what decisions read of an object of others; none: nothing of it is kept.
+    /// Makes the stub of an object of others; `None`: the object is not kept at all.
     pub(super) stub: Option<fn(&mut K)>,
     /// Is it one without which decisions are wrong? Such an object is kept whole, whatever else is kept.
     pub(super) is_needed: fn(&[Arc<ClusterDNS>], &K) -> bool,

@@ -127,7 +127,7 @@ impl From<NoList> for Unread {
     }
 }
 
-/// The API server said nothing for so long.
+/// The API server said nothing for this time.
 pub(super) fn silent(time: Duration) -> Error {
     let why = format!("nothing came within {} s", time.as_secs());
     Error::ReadEvents(io::Error::new(io::ErrorKind::TimedOut, why))
@@ -148,7 +148,7 @@ mod tests {
 
     use super::*;
 
-    /// Of the largest objects that etcd stores, so many in each page.
+    /// Of the largest objects that etcd stores, this many in each page.
     const OBJECTS: usize = 6;
     const CHUNK: usize = 64 << 10;
 

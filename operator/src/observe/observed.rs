@@ -23,7 +23,7 @@ pub struct Observed {
     pub others: Vec<Arc<ClusterDNS>>,
     /// The Service that the spec names, ours or not.
     pub service: Option<Service>,
-    /// Its EndpointSlices.
+    /// EndpointSlices with the label kubernetes.io/service-name of the Service.
     pub slices: Vec<EndpointSlice>,
     /// `clusterdns-<name>`.
     pub deployment: Option<Deployment>,
@@ -100,11 +100,9 @@ pub struct DnsService {
 /// Something that exists and is ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Child {
-    /// Kind of the object.
     pub kind: Kind,
     /// Its namespace; empty for kinds without.
     pub namespace: String,
-    /// `metadata.name`.
     pub name: String,
     /// Its uid, the precondition of a delete.
     pub uid: String,
@@ -169,13 +167,13 @@ pub struct PodReport {
 pub struct Reported {
     /// Which process said it: random, another after each restart. Empty: its version does not say.
     pub process: String,
-    /// Revision that it runs.
+    /// Content revision, as `/config` reports it.
     pub revision: String,
     /// The highest Config format that it reads.
     pub max_format: u32,
     /// `stable` or `canary`.
     pub role: String,
-    /// Why it refuses what it was given, if it does.
+    /// Why it refuses its configuration, if it does.
     pub rejection: Option<String>,
     /// Objects it could not serve: kind, namespace, name, reason.
     pub skipped: Vec<crds::v1alpha1::SkippedObject>,
@@ -215,11 +213,8 @@ pub struct Sample {
 /// A Service, as far as it matters for a question.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SampledService {
-    /// `metadata.namespace`.
     pub namespace: String,
-    /// `metadata.name`.
     pub name: String,
-    /// `metadata.labels`.
     pub labels: BTreeMap<String, String>,
     /// Its first clusterIP.
     pub address: Option<IpAddr>,
@@ -247,14 +242,12 @@ pub enum CheckResult {
     Warning(String),
 }
 
-/// One round of checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {
     /// uid of the canary pod that was asked.
     pub canary_uid: String,
     /// Revision that was on trial.
     pub revision: String,
-    /// Each check.
     pub checks: Vec<Check>,
     /// It was not asked this time, because the operator asks others.
     pub is_postponed: bool,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// At most this long.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// A watch that lasted so long begins with the first wait again.
+/// After a watch that lasted this long the first wait is used again.
 const HEALTHY_AFTER: Duration = Duration::from_secs(60);
 
 /// Octets that a page has at most, for the sake of the API server, which makes a page as a whole, and of the time it takes.
@@ -35,7 +35,7 @@ impl Pages {
         self.next
     }
 
-    /// A page had so many objects, in so many octets: the next one has at most twice as many, and no more than fit if they
+    /// A page had this many objects, in this many octets: the next one has at most twice as many, and no more than fit if they
     /// are as large.
     pub(super) fn took(&mut self, objects: u32, octets: usize) {
         let each = octets / objects.max(1) as usize;

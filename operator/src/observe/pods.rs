@@ -37,7 +37,7 @@ pub fn is_lost(pod: &Pod) -> bool {
     is_ours && !is_leaving(pod)
 }
 
-/// May it receive queries?
+/// True if the condition Ready is True.
 pub fn is_ready(pod: &Pod) -> bool {
     ready_since(pod).is_some()
 }

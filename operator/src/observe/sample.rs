@@ -1,4 +1,5 @@
-//! A few Services of many namespaces, for what a canary is asked. Read while one is on trial only, and kept for a while.
+//! A sample of Services from many namespaces: the questions for a canary. Read while one is on trial only, and
+//! kept for a while.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Mutex;
@@ -22,7 +23,7 @@ const SERVICES: u32 = 2;
 const PAGE: u32 = 500;
 /// Lists of namespaces; where there are more, a namespace that is not among them may exist.
 const MAX_PAGES: usize = 4;
-/// A sample is used for so long.
+/// Time for which a sample is used.
 const KEPT: Duration = Duration::from_secs(60);
 
 /// Selectors that are remembered: each ClusterDNS on trial has one at most.

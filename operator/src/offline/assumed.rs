@@ -16,7 +16,7 @@ const NODES: u32 = 2;
 const CORES_PER_NODE: u32 = 4;
 /// The newest minor version whose names we know.
 const MINOR: u32 = 36;
-/// What kubeadm gives it, for a Service whose address is not written.
+/// clusterIP that kubeadm would give; used if the spec has none.
 const CLUSTER_IP: &str = "10.96.0.10";
 
 /// A cluster that never was.

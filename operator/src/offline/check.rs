@@ -71,7 +71,7 @@ pub fn check(args: &args::Check, out: &mut dyn Write) -> std::io::Result<Severit
     Ok(outcome)
 }
 
-/// On standard error, where it is no part of the result.
+/// Printed on standard error, so that standard output has only the result.
 fn print_error(why: &str) {
     let _ = writeln!(std::io::stderr(), "{why}");
 }

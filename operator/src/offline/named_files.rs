@@ -53,7 +53,7 @@ fn is_hidden(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'))
 }
 
-/// Every file below a folder, hidden ones aside. Links to folders are not followed: they may lead back.
+/// All files below a folder, without hidden files. Links to folders are not followed, because they can form loops.
 fn below(folder: &Path, depth: usize) -> Result<Vec<PathBuf>, String> {
     let cannot = |error: std::io::Error| format!("{}: cannot be read: {error}", folder.display());
     let entries = std::fs::read_dir(folder).map_err(cannot)?;

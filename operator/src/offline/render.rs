@@ -99,7 +99,7 @@ pub fn rendered(dns: &ClusterDNS, settings: &Settings) -> Result<String, String>
 /// Written before the objects, because a reader would take them for more than they are.
 fn assumptions(dns: &ClusterDNS, service: &ServicePlan) -> String {
     let mut text = format!(
-        "# ClusterDNS {}: what is applied for it in a new cluster of two nodes, owner references aside.\n",
+        "# ClusterDNS {}: the objects that the operator applies in a new cluster with two nodes, without owner references.\n",
         dns.name_any()
     );
     let of_spec = dns.spec.service.clone().unwrap_or_default();

@@ -82,7 +82,6 @@ pub fn begin<'a>(
 }
 
 impl Round<'_> {
-    /// What is on trial.
     pub fn config(&self) -> &Config {
         &self.config
     }

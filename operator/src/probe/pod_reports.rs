@@ -19,7 +19,7 @@ pub use request::{address as http_address, port as http_port};
 
 /// Pods that are asked at once.
 const SIDE_BY_SIDE: usize = 16;
-/// Of more pods than that, so many are asked for all.
+/// With more pods than this, only this many are asked, as a sample.
 const SAMPLE: usize = 50;
 /// Between two requests to a pod that reports what it should.
 const SETTLED: Duration = Duration::from_secs(30);

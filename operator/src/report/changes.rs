@@ -17,7 +17,6 @@ pub struct Change {
     pub is_warning: bool,
     /// One CamelCase word.
     pub reason: String,
-    /// What changed, for people.
     pub message: String,
 }
 

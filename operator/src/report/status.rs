@@ -1,7 +1,7 @@
 //! What is reported: conditions, revisions, pods, violations, from what was applied and observed, given `now`. Pure.
 //!
-//! `Accepted`: the spec is valid and acted on. `Ready`: DNS answers for the clients of the Service, be it as an older spec
-//! says. `UpToDate`: every ready pod runs this spec. `Progressing`: it is on its way there. `Degraded`: something stands in
+//! `Accepted`: the spec is valid and acted on. `Ready`: DNS answers for the clients of the Service, also if the answers
+//! are those of an older spec. `UpToDate`: every ready pod runs this spec. `Progressing`: it is on its way there. `Degraded`: something stands in
 //! the way. Two more that are there only while they are true are what kstatus reads: `Reconciling` and `Stalled`.
 //! No counters and no timestamps: an unchanged cluster has an unchanged status, which is not written.
 
@@ -197,13 +197,13 @@ fn still_ready(dns: &ClusterDNS, observed: &Observed) -> ConditionState {
         _ => ConditionState::no(
             "NotAccepted",
             &format!(
-                "the spec is not acted on, and Service {namespace}/{name} does not lead to our pods"
+                "the spec is not applied, and Service {namespace}/{name} does not select our pods"
             ),
         ),
     }
 }
 
-/// Does the service answer? Once it does, it does for as long as one pod is ready behind it: a rollout, a drained node or a
+/// Decides Ready. Once true it stays true while one pod is ready: a rollout, a drained node or a
 /// larger number of pods do not change that.
 fn readiness(
     dns: &ClusterDNS,
@@ -249,7 +249,7 @@ fn readiness(
             ConditionState::no(
                 "NotSwitched",
                 &format!(
-                    "Service {namespace}/{name} still leads to the pods of the other DNS server too: it moves when every pod \
+                    "Service {namespace}/{name} still selects pods of the other DNS server too: it is switched when every pod \
                      of ours is ready"
                 ),
             )
@@ -274,12 +274,12 @@ fn at_rest(dns: &ClusterDNS) -> ConditionState {
         }
         ManagementState::Unmanaged => ConditionState::no(
             "Unmanaged",
-            "managementState is Unmanaged: what runs is left as it is",
+            "managementState is Unmanaged: the operator changes nothing",
         ),
     }
 }
 
-/// What it is doing to become what the spec says; none: it is, or is not to become it.
+/// The reason of Progressing; None if the spec is reached, or not applied (Unmanaged).
 fn on_its_way(dns: &ClusterDNS, plan: &Plan, observed: &Observed) -> Option<ConditionState> {
     if dns.spec.management_state == ManagementState::Unmanaged {
         return None;

@@ -26,9 +26,9 @@ pub use leadership::{Leadership, NotLeading};
 
 /// The Lease, in the operator's own namespace.
 pub const NAME: &str = "clusterdns-operator";
-/// Others may take a lease that they have not seen change for so long.
+/// Time without a change after which others may take the lease.
 pub const DURATION: Duration = Duration::from_secs(15);
-/// Without a renewal for so long we stop: 5 s before others may start, time for a write that is on its way.
+/// Time without a renewal after which we stop: 5 s before others may start, time for a write that is on its way.
 pub const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 /// Time between two attempts to take or renew the lease.
 pub const RETRY: Duration = Duration::from_secs(2);

@@ -108,12 +108,12 @@ impl Default for Metrics {
         );
         registry.register(
             "objects_not_kept",
-            "Objects that were read and did not fit into the cache as a whole, by resource",
+            "Objects stored as stubs because the cache was full, by resource",
             metrics.not_kept.clone(),
         );
         registry.register(
             "lost_pods",
-            "Pods that were taken out of their Service because they answered no longer",
+            "Pods removed from their Service because they stopped answering",
             metrics.lost_pods.clone(),
         );
         registry.register(
@@ -154,7 +154,7 @@ impl Metrics {
         self.watch_failures.inc();
     }
 
-    /// All caches hold so many octets of whole objects and of stubs.
+    /// All caches hold this many octets of whole objects and of stubs.
     pub fn cached(&self, (whole, stubs): (usize, usize)) {
         for (part, octets) in [("whole", whole), ("stubs", stubs)] {
             let octets = i64::try_from(octets).unwrap_or(i64::MAX);

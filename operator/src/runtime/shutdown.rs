@@ -7,7 +7,7 @@ use futures::FutureExt;
 use futures::future::Shared;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// What runs is given so long to finish after SIGTERM; Kubernetes gives 30 s.
+/// Time for running work to finish after SIGTERM; Kubernetes gives 30 s.
 const FINISH: Duration = Duration::from_secs(20);
 
 /// Ready once SIGTERM or SIGINT has come.

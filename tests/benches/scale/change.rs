@@ -127,7 +127,7 @@ async fn propagation(
     all
 }
 
-/// Writes these, so many a second, or as fast as the API server takes them.
+/// Writes these, this many a second, or as fast as the API server takes them.
 pub(crate) async fn write_at(client: Client, writes: Vec<Write>, rate: usize) {
     let places = Arc::new(Semaphore::new(AT_A_TIME));
     let begun = Instant::now();

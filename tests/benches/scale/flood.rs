@@ -18,7 +18,7 @@ const SERVICES: usize = 1_000;
 const CHANGES_PER_S: u32 = 1_000;
 const QUESTIONS_PER_S: u32 = 10_000;
 const PHASE: Duration = Duration::from_secs(10);
-/// One in so many changes is timed.
+/// One in this many changes is timed.
 const TIMED: usize = 20;
 /// Questions that are sent together.
 const BATCH: u32 = 10;

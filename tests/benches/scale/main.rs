@@ -5,7 +5,7 @@
 //! Everything shares one machine: where that has two cores, the API server, etcd and this program take most of both
 //! while they work, so times are longer than those of a data plane on a node. Processor time and memory are its own.
 
-#![allow(missing_docs, clippy::print_stdout)]
+#![allow(clippy::print_stdout)]
 
 mod ready;
 mod change;

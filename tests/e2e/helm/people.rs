@@ -38,7 +38,7 @@ async fn s12_only_holders_of_the_role_may_write_a_clusterdns() {
     })
     .await;
     for verb in READS.into_iter().chain(WRITES) {
-        for user in ["view", "edit", "admin", "somebody", "clusterdns:view", "clusterdns:admin"] {
+        for user in ["view", "edit", "admin", "stranger", "clusterdns:view", "clusterdns:admin"] {
             let wanted = match user {
                 "clusterdns:admin" => true,
                 "clusterdns:view" => READS.contains(&verb),

@@ -65,7 +65,7 @@ async fn s7_the_operator_is_refused_what_is_not_its_own() {
         ("escalate", "rbac.authorization.k8s.io", "clusterroles", "", "clusterdns-default"),
         ("bind", "rbac.authorization.k8s.io", "clusterroles", "", "cluster-admin"),
         ("bind", "rbac.authorization.k8s.io", "roles", "kube-system", "clusterdns-default"),
-        ("impersonate", "", "users", "", "somebody"),
+        ("impersonate", "", "users", "", "stranger"),
         ("update", "coordination.k8s.io", "leases", NAMESPACE, "another"),
         ("update", "clusterdns.dev", "clusterdnses", "", "default"),
         ("patch", "clusterdns.dev", "clusterdnses", "", "default"),

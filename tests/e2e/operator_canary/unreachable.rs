@@ -6,7 +6,6 @@ use tests::control_plane::not_run;
 
 use super::*;
 
-/// Of the trial.
 const SECONDS: u32 = 5;
 
 /// The system refuses to send questions to port 53 from here, as a firewall of the operator's own would.

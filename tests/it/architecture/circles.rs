@@ -222,5 +222,5 @@ fn an_import_is_followed_to_the_file_that_defines_the_name() {
     assert_eq!(graph["b"], BTreeSet::from(["a::c".to_owned()]), "through the re-export");
     assert_eq!(graph["a::c"], BTreeSet::from(["b".to_owned()]), "by the path, not by the module");
     assert!(reached(&graph, "b").contains("b"), "the circle is seen");
-    assert!(!reached(&graph, "a").contains("a"), "a parent is no part of it");
+    assert!(!reached(&graph, "a").contains("a"), "a parent does not belong to it");
 }

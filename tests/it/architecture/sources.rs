@@ -57,7 +57,7 @@ const MAY_BUILD: [&str; 3] = [
 ];
 
 /// Words of comments, messages and pages that readers of English as a second language read twice, and what says the same.
-const HARD_WORDS: [(&str, &str); 11] = [
+const HARD_WORDS: [(&str, &str); 18] = [
     ("told", "reported, known"),
     ("nobody", "no client, no one"),
     ("whoever", "who"),
@@ -69,6 +69,13 @@ const HARD_WORDS: [(&str, &str); 11] = [
     ("what lacks", "what is missing"),
     ("is to be", "must be"),
     ("are to be", "must be"),
+    ("so many", "this many, or the number"),
+    ("so long", "this long, or the time"),
+    ("somebody", "a user, a client, another controller"),
+    ("no part of", "not in"),
+    ("as ever", "still, as usual"),
+    ("what it was", "its last state"),
+    ("be it", "also if"),
 ];
 
 /// The code of a line: what is before a comment.

@@ -24,7 +24,6 @@ pub(crate) struct Arrival {
     objects: Vec<Object>,
     /// The same with duplicates, in another order.
     shuffled: Vec<Object>,
-    /// What was there before.
     gone: Vec<Object>,
     lists: Vec<Resource>,
     questions: Vec<Question>,

@@ -185,7 +185,6 @@ impl Play {
         }
     }
 
-    /// One step, shown afterwards.
     pub(crate) fn step(&mut self, step: &Step) -> Result<(), String> {
         let mut must_be_quiet = false;
         match step.clone() {
@@ -257,7 +256,6 @@ impl Play {
         ))
     }
 
-    /// A whole history.
     pub(crate) fn run(history: &History) -> Result<(), String> {
         let mut play = Play::new(history.settings.clone());
         if history.asked_early {

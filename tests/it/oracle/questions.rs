@@ -289,7 +289,6 @@ fn client() -> impl Strategy<Value = SocketAddr> {
     select(clients.map(|address| SocketAddr::new(address, 4242)).to_vec())
 }
 
-/// One question.
 pub(crate) fn question(zone: &'static str) -> impl Strategy<Value = Question> {
     let class = prop_oneof![60 => Just(rtype::CLASS_IN), 1 => select(vec![4u16, 254, 255])];
     let ordinary = (name(), change(), class);

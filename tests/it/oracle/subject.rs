@@ -73,7 +73,6 @@ impl Subject {
         published.is_some()
     }
 
-    /// Asks one question.
     pub(crate) fn ask(&mut self, question: &Question, seed: u64) -> Result<Actual, String> {
         let packet = question.packet(ID);
         let query = Query {

@@ -163,7 +163,7 @@ fn endpoint() -> impl Strategy<Value = Endpoint> {
         })
 }
 
-/// A few endpoints, or so many that a datagram cannot hold them (WR21, WR22).
+/// A few endpoints, or more than what a datagram cannot hold them (WR21, WR22).
 fn endpoints() -> impl Strategy<Value = Vec<Endpoint>> {
     let wide = (20u8..80).prop_map(|count| {
         let endpoint = |last| Endpoint {
@@ -243,7 +243,6 @@ pub(crate) fn stamp(object: &Object) -> (u128, u64) {
     }
 }
 
-/// One line for people.
 pub(crate) fn describe(object: &Object) -> String {
     let port =
         |name: &str, number: u16, protocol: Protocol| format!("{name}:{number}/{protocol:?}");

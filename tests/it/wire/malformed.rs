@@ -150,7 +150,7 @@ fn w5_a_compression_pointer_in_the_question_is_formerr() {
     }
 }
 
-/// A name of so many octets in wire form.
+/// A name of this many octets in wire form.
 fn name_of(octets: usize) -> Vec<u8> {
     let mut name = Vec::new();
     while name.len() + 1 < octets {

@@ -12,7 +12,7 @@ use tests::client::{Question, Transport};
 
 use super::{headless, reply, shop, shop_with};
 
-/// A headless Service `many` of namespace `data` with so many endpoints, each with a hostname of its own.
+/// A headless Service `many` of namespace `data` with this many endpoints, each with a hostname of its own.
 pub(super) fn many(endpoints: u32) -> [Value; 2] {
     let ports = json!([{"name": "http", "port": 80, "protocol": "TCP"}]);
     let endpoints: Vec<Value> = (0..endpoints)

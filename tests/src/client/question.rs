@@ -23,9 +23,7 @@ const PLAIN_PAYLOAD: u16 = 512;
 /// A question, ready to send.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// As written.
     pub text: String,
-    /// The message.
     pub packet: Vec<u8>,
     /// Asked over this transport only.
     pub only: Option<Transport>,

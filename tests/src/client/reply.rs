@@ -40,21 +40,15 @@ impl Names {
     }
 }
 
-/// The three record sections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
-    /// Answer.
     Answer,
-    /// Authority.
     Authority,
-    /// Additional.
     Additional,
 }
 
-/// A reply as text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Text {
-    /// The first line.
     pub status: String,
     /// Records as `owner ttl [class] type data`, RRset after RRset.
     pub records: [Vec<String>; 3],

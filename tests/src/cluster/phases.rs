@@ -13,7 +13,6 @@ use super::condition;
 use crate::kstatus::{Kstatus, kstatus};
 use crate::objects::wait_for;
 
-/// One state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Phase {
     /// Generation of the spec.
@@ -22,7 +21,6 @@ pub struct Phase {
     pub kstatus: Kstatus,
     /// Status of the condition Ready; empty: there is none.
     pub ready: String,
-    /// Its reason.
     pub reason: String,
 }
 

@@ -213,7 +213,7 @@ fn etcd_flags() -> Vec<String> {
         format!("--listen-peer-urls={ETCD_PEERS}"),
         format!("--initial-advertise-peer-urls={ETCD_PEERS}"),
         format!("--initial-cluster=test={ETCD_PEERS}"),
-        // The data lives as long as the test: nothing of it needs to survive a power cut.
+        // The data lives as long as the test: none of it must survive a power cut.
         "--unsafe-no-fsync".into(),
         "--log-level=warn".into(),
     ]

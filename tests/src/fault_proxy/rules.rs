@@ -110,9 +110,7 @@ impl Seen {
 /// One request that the API server answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answered {
-    /// What was asked.
     pub request: Seen,
-    /// The HTTP status.
     pub status: u16,
 }
 

@@ -7,7 +7,6 @@ use hickory_proto::op::Message;
 /// A kind of message that one reader takes and the other does not.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// What the message has.
     pub what: &'static str,
     /// Why we do otherwise.
     pub why: &'static str,

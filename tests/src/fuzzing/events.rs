@@ -49,7 +49,6 @@ pub(super) enum Event {
 /// Which version of an object comes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stamp {
-    /// The next one.
     Next,
     /// One older than that held (E14).
     Late,

@@ -27,7 +27,6 @@ pub fn fixture() -> &'static InProcess {
 /// A question that is forwarded.
 #[derive(Debug)]
 pub struct Asked {
-    /// The client's message.
     pub packet: Vec<u8>,
     name: &'static str,
 }

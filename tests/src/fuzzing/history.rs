@@ -23,10 +23,10 @@ const MAX_EVENTS: usize = 24;
 const MAX_QUESTIONS: usize = 12;
 /// Endpoints of a slice of a large history for each of a small one.
 const LARGE: u8 = 40;
-/// What a reply may cost: so many ClusterIP As, and so many steps for each of its octets (row L12).
+/// What a reply may cost: this many ClusterIP As, and this many steps for each of its octets (row L12).
 const CHEAP_REPLIES: u64 = 20;
 const STEPS_PER_OCTET: u64 = 6;
-/// What an event may cost: so many steps, and so many for each row and port of the object and of the one that it
+/// What an event may cost: this many steps, and this many for each row and port of the object and of the one that it
 /// replaces (row L12).
 const STEPS_PER_EVENT: u64 = 20_000;
 const STEPS_PER_ROW: u64 = 500;

@@ -8,13 +8,11 @@ use hickory_proto::serialize::binary::{BinDecodable, BinDecoder};
 const PAYLOAD: usize = 1232;
 /// Without OPT (WR11).
 const PLAIN: usize = 512;
-/// A header.
 const HEADER: usize = 12;
 
 /// How long a reply may be, and whether it may be truncated.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit {
-    /// Octets.
     pub octets: usize,
     stream: bool,
 }

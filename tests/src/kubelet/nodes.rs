@@ -5,7 +5,6 @@ use kube::Client;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-/// A Node to create.
 #[derive(Clone, Debug)]
 pub struct FakeNode {
     name: String,
@@ -24,7 +23,7 @@ impl FakeNode {
         (0..count).map(|number| FakeNode::new(&format!("{prefix}-{number}"))).collect()
     }
 
-    /// With so many cores.
+    /// With this many cores.
     pub fn cores(mut self, cores: u32) -> FakeNode {
         self.cores = cores;
         self
@@ -36,12 +35,10 @@ impl FakeNode {
         self
     }
 
-    /// In a zone.
     pub fn zone(self, zone: &str) -> FakeNode {
         self.label("topology.kubernetes.io/zone", zone)
     }
 
-    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }

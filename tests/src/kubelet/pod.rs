@@ -59,7 +59,6 @@ struct Life {
     written: Option<Known>,
 }
 
-/// How a process ended.
 enum End {
     /// By itself, or killed: it is started again.
     Alone(i32),

@@ -50,7 +50,6 @@ impl Sandbox {
         &self.addresses
     }
 
-    /// What to enter.
     pub(super) fn namespace(&self) -> PathBuf {
         PathBuf::from(NAMESPACES).join(self.name())
     }

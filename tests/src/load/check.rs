@@ -9,7 +9,6 @@ const AAAA: u16 = 28;
 /// Says that nothing is expected of a reply but that it is one to this question.
 const ANY_RCODE: u8 = u8::MAX;
 
-/// What must be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected {
     rcode: u8,
@@ -39,17 +38,15 @@ impl Expected {
         expected
     }
 
-    /// So many records of a type whose data has names, which are written in more than one way.
+    /// This many records of a type whose data has names, which are written in more than one way.
     pub fn records(rtype: u16, count: u16) -> Expected {
         let digest = of_record(rtype, &[]).wrapping_mul(count.into());
         Expected { rcode: 0, answers: count, digest }
     }
 }
 
-/// What a reply is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// As expected.
     Right,
     /// A reply to this question that says something else.
     Wrong,

@@ -29,7 +29,7 @@ pub struct Zipf {
 }
 
 impl Zipf {
-    /// Of so many names.
+    /// Of this number of names.
     ///
     /// # Panics
     /// There are none.

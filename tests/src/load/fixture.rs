@@ -53,7 +53,6 @@ impl Fixture {
         Ok(fixture)
     }
 
-    /// The folder of manifests.
     pub fn manifests(&self) -> PathBuf {
         self.folder.path().join("manifests")
     }

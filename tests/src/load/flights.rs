@@ -21,7 +21,6 @@ pub struct Flight {
     pub due_ns: u64,
 }
 
-/// All that wait.
 #[derive(Debug)]
 pub struct Flights {
     places: Vec<Place>,
@@ -31,7 +30,6 @@ pub struct Flights {
 }
 
 impl Flights {
-    /// Of so many sockets.
     pub fn new(sockets: usize) -> Flights {
         Flights {
             places: vec![Place::default(); sockets * PER_SOCKET],
@@ -67,7 +65,6 @@ impl Flights {
         Some(flight)
     }
 
-    /// How many wait.
     pub fn waiting(&self) -> usize {
         self.waiting
     }

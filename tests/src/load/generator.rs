@@ -16,12 +16,11 @@ pub const BATCH: usize = 32;
 pub const QUERY_OCTETS: usize = 512;
 /// How long replies are waited for after the last question.
 const GRACE: Duration = Duration::from_millis(500);
-/// A closed loop that gets nothing for so long takes what it waits for as lost.
+/// Time without a reply after which a closed loop counts its questions as lost.
 const STALL: Duration = Duration::from_millis(100);
 
 /// Sockets to one server: datagrams or streams.
 pub trait Carrier {
-    /// How many sockets.
     fn sockets(&self) -> usize;
 
     /// Sends these queries from one socket, without waiting; returns how many it took, the first ones.
@@ -52,7 +51,6 @@ impl Queries {
         Queries { octets, lengths: [0; BATCH], ids: [0; BATCH], count: 0 }
     }
 
-    /// How many.
     pub fn count(&self) -> usize {
         self.count
     }
@@ -88,12 +86,11 @@ impl<C: Carrier> Generator<C> {
         Generator { carrier, flights, queries: Queries::new(), position: 0, next_socket: 0 }
     }
 
-    /// The sockets.
     pub fn carrier(&self) -> &C {
         &self.carrier
     }
 
-    /// Asks for so long, continuing the trace where the last run ended, then waits for what is on its way.
+    /// Asks for this time, continuing the trace where the last run ended, then waits for what is on its way.
     ///
     /// # Errors
     /// What the system says of a socket.

@@ -10,7 +10,7 @@ const HIGHEST_NS: u64 = 10_000_000_000;
 const DIGITS: u8 = 2;
 /// Sent later than this after its time, a question counts as late: by then the generator measures itself.
 pub const LATE_NS: u64 = 1_000_000;
-/// More late questions than one in so many, or fewer sent than due, and the generator was the limit.
+/// With more late questions than one in this many, or fewer sent than due, and the generator was the limit.
 const LATE_SHARE: u64 = 100;
 
 /// Counts and times of one run.
@@ -18,7 +18,6 @@ const LATE_SHARE: u64 = 100;
 pub struct Outcome {
     /// Questions that were due; in a closed loop, those sent.
     pub due: u64,
-    /// Questions that were sent.
     pub sent: u64,
     /// Sent more than [`LATE_NS`] after they were due.
     pub late: u64,
@@ -28,7 +27,7 @@ pub struct Outcome {
     pub wrong: u64,
     /// Datagrams that were no reply to a question that waited: late, double, or to another question.
     pub foreign: u64,
-    /// Questions without a reply.
+    /// Questions without a reply within the timeout.
     pub lost: u64,
     /// Replies by response code.
     pub rcodes: [u64; 16],

@@ -14,7 +14,6 @@ pub struct Family {
 }
 
 impl Family {
-    /// Of this process.
     pub fn of(first: u32) -> Family {
         Family { first: Some(first) }
     }

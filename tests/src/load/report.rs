@@ -25,9 +25,7 @@ pub enum Figure {
 /// A table: a line for each server, a column for each kind of run.
 #[derive(Clone, Debug)]
 pub struct Table<'t> {
-    /// What it shows.
     pub figure: Figure,
-    /// What carried the questions.
     pub via: Via,
     /// Its columns: trace and pace.
     pub columns: &'t [(&'t str, Pace)],

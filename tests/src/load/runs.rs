@@ -9,10 +9,9 @@ use super::statistics::Spread;
 
 /// Below this share of its processor a server in a closed loop waits for questions: the generator was the limit.
 const SATURATED: f64 = 0.95;
-/// More lost than one in so many, and a server does not keep up.
+/// With more lost questions than one in this many, a server does not keep up.
 const LOSS_SHARE: u64 = 1_000;
 
-/// What carried the questions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Via {
     /// Datagrams.
@@ -21,16 +20,13 @@ pub enum Via {
     Tcp,
 }
 
-/// A run.
+/// One measurement: a server, a trace, a transport, a rate, and its outcome.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// Who answered.
     pub peer: Peer,
-    /// What was asked.
     pub trace: String,
     /// Over what.
     pub via: Via,
-    /// How fast.
     pub pace: Pace,
     /// Which of the runs of this kind, in their order.
     pub pass: usize,
@@ -84,7 +80,6 @@ pub fn ratio(runs: &[&Run], others: &[&Run]) -> Option<Spread> {
     )
 }
 
-/// The raw figures.
 pub fn csv(runs: &[Run]) -> String {
     let mut text = String::from(
         "server,trace,via,pace,pass,due,sent,late,answered,wrong,lost,foreign,answered_per_s,\

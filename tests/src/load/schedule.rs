@@ -3,15 +3,14 @@
 /// How fast questions are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Pace {
-    /// An open loop: so many a second, evenly, whatever becomes of them.
+    /// An open loop: a number of questions a second, evenly, whatever becomes of them.
     Rate(u32),
-    /// A closed loop: so many at once, the next when one was answered. It finds the most that a server answers; its
+    /// A closed loop: a number of questions at once, the next when one was answered. It finds the most that a server answers; its
     /// latencies say nothing about users.
     Window(usize),
 }
 
 impl Pace {
-    /// As tables name it.
     pub fn text(self) -> String {
         match self {
             Pace::Rate(per_s) if per_s % 1_000 == 0 => format!("{},000 q/s", per_s / 1_000),
@@ -30,7 +29,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// So many a second; the first is due at once.
+    /// This many a second; the first is due at once.
     ///
     /// # Panics
     /// None a second.

@@ -43,12 +43,10 @@ pub enum Peer {
     Unbound,
     /// CoreDNS with its `file` plugin, or forwarding with its cache.
     CoreDns,
-    /// A catalog of hickory-server.
     Hickory,
 }
 
 impl Peer {
-    /// All of them.
     pub const ALL: [Peer; 9] = [
         Peer::Echo,
         Peer::EchoPktinfo,
@@ -61,7 +59,6 @@ impl Peer {
         Peer::Hickory,
     ];
 
-    /// As tables name it.
     pub fn name(self) -> &'static str {
         match self {
             Peer::Echo => "echo",
@@ -223,13 +220,10 @@ impl Peer {
 /// A running server; it ends when dropped.
 #[derive(Debug)]
 pub struct Server {
-    /// Which it is.
     pub peer: Peer,
-    /// Where it answers.
     pub dns: SocketAddr,
     /// From its start to the first right answer.
     pub ready_after: Duration,
-    /// Its processes.
     pub family: Family,
     process: Process,
     _folder: Scratch,

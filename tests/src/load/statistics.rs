@@ -5,9 +5,7 @@
 pub struct Spread {
     /// The middle one, or the mean of the two in the middle.
     pub median: f64,
-    /// The lowest.
     pub low: f64,
-    /// The highest.
     pub high: f64,
 }
 

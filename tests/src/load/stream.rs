@@ -12,7 +12,7 @@ use tokio_rustls::rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use super::generator::{Carrier, Queries};
 
-/// A connection with so many unsent octets takes no more questions.
+/// Unsent octets with which a connection takes no more questions.
 const UNSENT: usize = 64 << 10;
 const CHUNK: usize = 16 << 10;
 
@@ -25,7 +25,7 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// So many connections; with `tls`, inside TLS with this name of the server.
+    /// This many connections; with `tls`, inside TLS with this name of the server.
     ///
     /// # Errors
     /// It cannot be reached, or its certificate is not believed.

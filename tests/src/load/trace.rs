@@ -40,7 +40,6 @@ struct Asked {
 /// Questions and what must be answered.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
-    /// As tables name it.
     pub name: String,
     octets: Vec<u8>,
     asked: Vec<Asked>,
@@ -112,7 +111,7 @@ impl Trace {
         })
     }
 
-    /// Names outside the cluster: so many, asked as often as Zipf's law says.
+    /// Names outside the cluster: this many, asked as often as Zipf's law says.
     pub fn external(names: usize, count: usize, seed: u64) -> Trace {
         let (mut random, zipf) = (Random::new(seed), external::Zipf::new(names));
         Trace::of("external hit", count, |trace| {
@@ -156,12 +155,10 @@ impl Trace {
         if trace.asked.is_empty() { Err("no questions".into()) } else { Ok(trace) }
     }
 
-    /// How many questions.
     pub fn len(&self) -> usize {
         self.asked.len()
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.asked.is_empty()
     }

@@ -34,7 +34,7 @@ impl std::fmt::Debug for Udp {
 }
 
 impl Udp {
-    /// So many source sockets to a server on this machine.
+    /// This many source sockets to a server on this machine.
     ///
     /// # Errors
     /// What the system says.

@@ -16,13 +16,11 @@ use crate::kubelet::program;
 
 /// The image of our programs, without its tag.
 pub const OURS_NAME: &str = "clusterdns.test/clusterdns";
-/// Its tag.
 pub const OURS_TAG: &str = "node";
 /// An image with a shell and `nslookup`.
 pub const BUSYBOX: &str = "clusterdns.test/busybox:1";
 /// The DNS server that a cluster has had so far.
 pub const COREDNS: &str = "clusterdns.test/coredns:1";
-/// A static one.
 pub(super) const BUSYBOX_PROGRAM: &str = "/usr/bin/busybox";
 /// What the second image calls it.
 const APPLETS: [&str; 8] = ["sh", "sleep", "cat", "nslookup", "wget", "id", "ls", "grep"];

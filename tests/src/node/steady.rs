@@ -30,7 +30,6 @@ struct Task {
 /// What came of the questions over one transport.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Tally {
-    /// How many were asked.
     pub asked: usize,
     /// Those without a right reply to the first try: when, in seconds since the start, and why.
     pub first: Vec<String>,
@@ -40,7 +39,6 @@ pub struct Tally {
     pub longest_ms: u64,
 }
 
-/// Of each client.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Tallies {
     /// UDP, a socket for each question.

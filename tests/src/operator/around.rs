@@ -5,7 +5,6 @@ pub fn old_dns(namespace: &str) -> String {
     format!("{OLD_SERVICE}---{OLD_DEPLOYMENT}").replace("kube-system", namespace)
 }
 
-/// The Service alone.
 pub const OLD_SERVICE: &str = r#"
 apiVersion: v1
 kind: Service

@@ -17,7 +17,6 @@ pub struct Asking {
     asking: JoinHandle<()>,
 }
 
-/// What came of it.
 #[derive(Clone, Debug, Default)]
 pub struct Heard {
     /// Questions with the right reply.

@@ -17,18 +17,15 @@ use crate::fault_proxy::FaultProxy;
 use crate::kubelet::{FakeNode, Kubelet, Settings};
 use crate::objects::Pauses;
 
-/// Where the Pods are.
 pub const NAMESPACE: &str = "kube-system";
 /// For what may take several looks of the operator, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(150);
 
 /// All of it; gone when dropped.
 pub struct Scene {
-    /// The operator.
     pub operator: Operator,
     /// Between the operator and the API server.
     pub proxy: FaultProxy,
-    /// What runs the Pods.
     pub kubelet: Kubelet,
     /// With every right, past the proxy.
     pub client: Client,

@@ -9,7 +9,6 @@ use super::names::Name;
 /// What the data plane did with a question.
 #[derive(Clone, Debug)]
 pub enum Actual {
-    /// It replied.
     Reply(Box<Decoded>),
     /// It stayed silent.
     Drop,

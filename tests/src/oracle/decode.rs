@@ -11,7 +11,6 @@ use hickory_proto::rr::rdata::opt::EdnsOption;
 use super::expected::{Data, Record};
 use super::names::Name;
 
-/// A reply taken apart.
 #[derive(Clone)]
 pub struct Decoded {
     /// Octets in all.
@@ -22,23 +21,15 @@ pub struct Decoded {
     pub is_query_response: bool,
     /// Rcode with the extended bits of the OPT.
     pub rcode: u16,
-    /// AA.
     pub aa: bool,
-    /// TC.
     pub tc: bool,
-    /// RD.
     pub rd: bool,
-    /// RA.
     pub ra: bool,
-    /// AD.
     pub ad: bool,
-    /// CD.
     pub cd: bool,
     /// The octets of the question section.
     pub question: Vec<u8>,
-    /// Answer section.
     pub answer: Vec<Record>,
-    /// Authority section.
     pub authority: Vec<Record>,
     /// Additional section but OPT.
     pub additional: Vec<Record>,
@@ -46,7 +37,6 @@ pub struct Decoded {
     pub first_owner: Option<Vec<Vec<u8>>>,
     /// Every name outside the question as spelt, as labels.
     pub spellings: Vec<Vec<Vec<u8>>>,
-    /// The OPT.
     pub opt: Option<Opt>,
 }
 
@@ -55,13 +45,10 @@ pub struct Decoded {
 pub struct Opt {
     /// Advertised UDP payload size.
     pub payload: u16,
-    /// EDNS version.
     pub version: u8,
-    /// The DO bit.
     pub dnssec_ok: bool,
     /// EDE codes in order.
     pub ede: Vec<u16>,
-    /// The NSID.
     pub nsid: Option<Vec<u8>>,
     /// Codes of options of any other kind.
     pub other_options: Vec<u16>,

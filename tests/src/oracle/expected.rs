@@ -9,7 +9,6 @@ use super::names::Name;
 
 /// Types and classes by number, so that nothing of a library's view of them matters.
 pub mod rtype {
-    #![allow(missing_docs)]
     pub const A: u16 = 1;
     pub const NS: u16 = 2;
     pub const CNAME: u16 = 5;
@@ -36,17 +35,12 @@ pub mod rtype {
 pub struct Question {
     /// The name as asked, letter case included, in wire form.
     pub name: Vec<u8>,
-    /// Its type.
     pub qtype: u16,
-    /// Its class.
     pub class: u16,
-    /// Recursion desired.
     pub rd: bool,
-    /// Checking disabled.
     pub cd: bool,
     /// The OPT record, if any.
     pub edns: Option<Edns>,
-    /// Who asks.
     pub client: SocketAddr,
     /// Over what.
     pub transport: Transport,
@@ -57,16 +51,12 @@ pub struct Question {
 pub struct Edns {
     /// Largest UDP reply the client takes.
     pub payload: u16,
-    /// EDNS version.
     pub version: u8,
-    /// The DO bit.
     pub dnssec_ok: bool,
-    /// An empty NSID option.
     pub nsid: bool,
 }
 
 impl Question {
-    /// The query message.
     pub fn packet(&self, id: u16) -> Vec<u8> {
         let mut packet = id.to_be_bytes().to_vec();
         packet.extend([u8::from(self.rd), u8::from(self.cd) << 4, 0, 1, 0, 0, 0, 0, 0]);
@@ -153,18 +143,12 @@ impl fmt::Display for TypeName {
     }
 }
 
-/// Record data.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Data {
-    /// A or AAAA.
     Address(IpAddr),
-    /// CNAME.
     Cname(Name),
-    /// PTR.
     Ptr(Name),
-    /// NS.
     Ns(Name),
-    /// TXT.
     Txt(Vec<Vec<u8>>),
     /// TXT of one string with a decimal number whose value the rules leave open (A53, A54).
     Number,
@@ -232,16 +216,11 @@ impl fmt::Debug for Data {
     }
 }
 
-/// One record.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Record {
-    /// Its owner.
     pub owner: Name,
-    /// Its class.
     pub class: u16,
-    /// Its TTL in seconds.
     pub ttl: u32,
-    /// Its data.
     pub data: Data,
 }
 
@@ -255,18 +234,15 @@ impl fmt::Debug for Record {
 /// Records that belong together: one RRset, or one CNAME of a chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RrSet {
-    /// The records.
     pub records: Vec<Record>,
     /// Whether the order counts (WR24).
     pub ordered: bool,
 }
 
-/// What the rules expect.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Expected {
     /// A reply of our own.
     Reply(Box<Reply>),
-    /// An upstream is asked.
     Forward {
         /// 0 for the default upstreams, `i + 1` for stub domain `i`.
         group: usize,
@@ -284,7 +260,6 @@ pub enum Expected {
 pub struct Reply {
     /// Rcode, extended bits included.
     pub rcode: u16,
-    /// AA.
     pub aa: bool,
     /// Whether the reply has an OPT (if the query had one).
     pub opt: bool,

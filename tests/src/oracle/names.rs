@@ -32,7 +32,6 @@ impl Name {
         Name(name.labels().map(<[u8]>::to_ascii_lowercase).collect())
     }
 
-    /// `label.self`
     pub fn child(&self, label: &str) -> Name {
         let mut labels = vec![label.to_ascii_lowercase().into_bytes()];
         labels.extend(self.0.iter().cloned());

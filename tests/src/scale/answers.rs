@@ -4,17 +4,14 @@ use super::{Cluster, Kind};
 use crate::client::{Section, Text, Transport};
 use crate::data_plane::DataPlane;
 
-/// SRV, PTR and denials are asked about one Service in so many, aside from the A record of each.
+/// SRV, PTR and denials are asked about one Service in this many, aside from the A record of each.
 const SAMPLE: usize = 10;
 
 /// An answer that is not what the objects say.
 #[derive(Clone, Debug)]
 pub struct Wrong {
-    /// What was asked.
     pub question: String,
-    /// What must be answered.
     pub expected: Vec<String>,
-    /// What was.
     pub got: Text,
 }
 

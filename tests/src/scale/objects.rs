@@ -10,7 +10,6 @@ const POD_HASH: &str = "7d4b9c6f5";
 const NODES: usize = 500;
 
 impl Cluster {
-    /// The namespaces.
     pub(crate) fn namespace_objects(&self) -> Vec<Value> {
         let names = (0..self.namespaces).map(|number| self.namespace(number * 100));
         names
@@ -20,7 +19,6 @@ impl Cluster {
             .collect()
     }
 
-    /// A Service.
     pub fn service_object(&self, service: usize) -> Value {
         let name = self.name(service);
         let port = |name: &str, port: u16| json!({"name": name, "port": port, "protocol": "TCP", "targetPort": port + 8000});

@@ -36,9 +36,7 @@ pub struct Block {
     comments: Vec<String>,
     /// Row and question.
     pub questions: Vec<(String, Question)>,
-    /// The reply.
     pub expected: Text,
-    /// The reply as written.
     written: String,
 }
 
@@ -68,7 +66,6 @@ impl Answers {
         Ok(Answers { parts })
     }
 
-    /// The blocks in order.
     pub fn blocks(&self) -> impl Iterator<Item = &Block> {
         self.parts.iter().filter_map(|part| match part {
             Part::Block(block) => Some(block),

@@ -75,7 +75,6 @@ impl Core {
         Ok(Core { scripts: Script::parse(scripts)?, ..self })
     }
 
-    /// What it calls itself.
     pub fn names(&self) -> client::Names {
         client::Names::of(&identity())
     }
@@ -96,7 +95,6 @@ impl Core {
         }
     }
 
-    /// The core's decision alone.
     pub fn decide<'a>(
         &'a self,
         packet: &'a [u8],

@@ -121,12 +121,10 @@ impl Plane {
         Some(twin.1.address())
     }
 
-    /// Its page of metrics.
     pub fn metrics(&self, form: Form) -> String {
         self.metrics.text(form)
     }
 
-    /// What it calls itself.
     pub fn names(&self) -> &Names {
         &self.names
     }

@@ -42,7 +42,6 @@ struct Rest {
     items: Vec<Value>,
 }
 
-/// A change.
 #[derive(Clone, Debug)]
 pub(super) struct Event {
     pub(super) version: u64,

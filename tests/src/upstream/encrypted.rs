@@ -26,7 +26,7 @@ pub struct Encrypted {
     pub credentials: Credentials,
     /// Handshakes begin and do not end.
     pub stalls: bool,
-    /// The query after so many ends its connection; neither it nor others in progress get a reply.
+    /// The query after this many ends its connection; neither it nor others in progress get a reply.
     pub queries_per_connection: Option<usize>,
 }
 

@@ -4,7 +4,7 @@
 //! server 10.0.0.2 10.0.0.3          rules up to the next `server` line are those of these servers
 //! www.example.org. A                a rule: name and type; `*` is any type, `* *` any question.
 //!     answer @ 600 A 192.0.2.80     The exact type wins over `*`, a name over `* *`; no rule: REFUSED
-//!     answer @ 60 TXT *3000         TXT data of so many octets in all
+//!     answer @ 60 TXT *3000         TXT data of this many octets in all
 //!     answer @ 60 DNAME b.example.  hickory-proto cannot write this one; we do
 //!     answer @ 60 TYPE1000 c000     data of any type, in hexadecimal
 //! ```
@@ -34,7 +34,6 @@ pub struct Script {
 
 type Rules = BTreeMap<(String, Option<RecordType>), Rule>;
 
-/// What one question gets.
 #[derive(Clone, Debug)]
 pub(super) struct Rule {
     pub(super) rcode: ResponseCode,
@@ -87,7 +86,7 @@ pub(super) struct Http {
     pub(super) status: Option<u16>,
     pub(super) media_type: Option<String>,
     pub(super) age: Option<String>,
-    /// The body has at least so many.
+    /// The body has at least this many.
     pub(super) octets: usize,
 }
 

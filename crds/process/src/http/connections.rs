@@ -19,7 +19,7 @@ use super::places::{Limits, Places};
 
 /// Connections of one client address at a time.
 const MAX_PER_CLIENT: usize = 16;
-/// After so long a connection ends; clients open another.
+/// Longest life of a connection; clients open another.
 const MAX_AGE: Duration = Duration::from_secs(60);
 /// From the first octet of a request to the end of its head.
 const HEAD_WITHIN: Duration = Duration::from_secs(5);

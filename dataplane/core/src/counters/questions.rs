@@ -3,12 +3,13 @@
 /// The type of a question as metrics show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
+#[expect(
+    missing_docs,
+    reason = "variants without a comment are mnemonics of RFC 1035 and RFC 4034"
+)]
 pub enum QuestionType {
-    /// IPv4 addresses.
     A,
-    /// IPv6 addresses.
     Aaaa,
-    /// The canonical name.
     Cname,
     /// Keys of a signed zone.
     Dnskey,
@@ -16,23 +17,15 @@ pub enum QuestionType {
     Ds,
     /// Service binding for HTTPS (RFC 9460).
     Https,
-    /// Mail exchanges.
     Mx,
-    /// Name servers.
     Ns,
-    /// Denial of existence.
     Nsec,
     /// Denial of existence with hashed names.
     Nsec3,
-    /// Reverse names.
     Ptr,
-    /// Signatures.
     Rrsig,
-    /// Start of authority.
     Soa,
-    /// Services.
     Srv,
-    /// Text.
     Txt,
     /// Every other type.
     Other,

@@ -20,7 +20,7 @@ use crate::wire::name::Name;
 use crate::wire::reply::{Owner, Rdata, Reply, Section, header_only, size_limit};
 use crate::wire::text::ShortText;
 
-/// `snapshot <seconds>s`: ten digits are three hundred years.
+/// Longest text `snapshot <seconds>s`: ten digits suffice.
 const AGE_OCTETS: usize = 20;
 
 /// What to do with one query.
@@ -28,7 +28,7 @@ const AGE_OCTETS: usize = 20;
 #[allow(clippy::large_enum_variant)]
 #[derive(Debug)]
 pub enum Action<'r> {
-    /// Send the first so many octets of the buffer.
+    /// Send this many octets, from the start of the buffer.
     Reply(usize),
     /// Send nothing; a TCP connection is closed.
     Drop,
@@ -107,7 +107,8 @@ fn count(query: &Query<'_>, question: &Question<'_>, counters: &Counters<'_>) {
     counters.own.add_question(query.client.is_ipv6(), question.qtype, dnssec_ok);
 }
 
-/// Our reply to a question about a name of ours, for any client (FW42); returns its length, 0 where there is none.
+/// Answers a question about one of our names, without the client list (FW42). Returns the length, or 0 if the
+/// name is not ours.
 pub(crate) fn own_reply(
     records: &Records,
     query: &Query<'_>,
@@ -124,7 +125,7 @@ pub(crate) fn own_reply(
     }
 }
 
-/// An [`Action`] without what a forwarder needs: handing a kilobyte from function to function would cost every reply
+/// An [`Action`] without what a forwarder needs: passing a kilobyte between functions would cost every reply
 /// more than its look-up.
 enum SmallAction {
     Reply(usize),
@@ -143,7 +144,7 @@ fn read<'p>(query: &Query<'p>, name: &'p mut Labels) -> Result<Question<'p>, Mal
     parse(query.packet, name)
 }
 
-/// What an unreadable query gets: so many octets, or nothing.
+/// What an unreadable query gets: this many octets, or nothing.
 fn refuse_malformed(
     records: &Records,
     query: &Query<'_>,

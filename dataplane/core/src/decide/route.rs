@@ -11,7 +11,7 @@ use crate::wire::address::{Address, ReverseName};
 use crate::wire::labels::Labels;
 use crate::wire::message::rtype;
 
-/// Where a name leads.
+/// Whose name it is: ours, an upstream group's, or no group's (N15).
 pub(crate) enum Route<'r, 'q> {
     /// It is ours, whatever the outcome.
     Own(Lookup<'r, 'q>, Soa<'q>),
@@ -136,7 +136,7 @@ fn reverse_name<'r: 'q, 'q>(
         .iter()
         .filter_map(|range| reverse.apex_labels(range))
         .max();
-    // A mapped address is not the IPv4 address that it spells, and nothing has it (RR20).
+    // No object can have an IPv4-mapped address, and it is not equal to the IPv4 address inside (RR20).
     let address = reverse.address().filter(|address| !is_mapped(*address)).map(Address::from);
     if owned.is_none() && (qtype != rtype::PTR || address.is_none()) {
         return None;

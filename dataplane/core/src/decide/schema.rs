@@ -77,7 +77,7 @@ impl<'r, 'q> Lookup<'r, 'q> {
     }
 }
 
-/// A name at or below `Z`, `left` labels below it (A14), overriding extra records aside.
+/// A name at or below `Z`, `left` labels below it (A14). Overriding extra records are handled before, in `route`.
 pub(crate) fn cluster_name<'r, 'q>(
     records: &'r Records,
     name: &'q Labels,
@@ -85,7 +85,7 @@ pub(crate) fn cluster_name<'r, 'q>(
 ) -> Lookup<'r, 'q> {
     let lookup = below_apex(records, name, left);
     if lookup.node.is_none() && records.zone.extra.is_ancestor(name) {
-        // RR84: it exists, whatever Kubernetes says, but what Kubernetes says may be more.
+        // RR84: an overriding record lies below this name, so it exists even if Kubernetes has no such name.
         return Lookup::found(Node::EmptyNonTerminal, lookup.needs);
     }
     if lookup.node.is_none() && lookup.needs != Needs::NOTHING {

@@ -48,9 +48,9 @@ pub enum Place {
 /// One name of the chain that an answer follows: the question first, then each CNAME target of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hop {
-    /// The name.
+    /// The name as routed, lower case.
     pub name: Name,
-    /// Where it leads.
+    /// Which row of the routing order matched.
     pub place: Place,
     /// Whether the name exists, if it is ours and that is known.
     pub exists: bool,
@@ -60,7 +60,7 @@ pub struct Hop {
     pub notes: Vec<String>,
     /// The objects that it rests on, the first [`MAX_SOURCES`].
     pub sources: Vec<Source>,
-    /// How many there are.
+    /// All sources, those beyond `MAX_SOURCES` included.
     pub source_count: usize,
     /// When the oldest snapshot that it depends on was confirmed, in Unix seconds (E42).
     pub snapshot_at_s: Option<u64>,

@@ -10,7 +10,6 @@ use crate::object::{
     Slice, SlicePort, TargetRef,
 };
 
-/// What somebody makes.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
     /// Slices of `wide`.
@@ -65,7 +64,7 @@ pub(super) fn hostile() -> impl Strategy<Value = Shape> {
     (sizes, flags, select(&[0, 0, 3, 70][..])).prop_map(|(sizes, flags, copies)| {
         let (slices, endpoints, ports, subsets, hostnames) = sizes;
         let (one_address, both_families, own_pods, cluster_ip) = flags;
-        // So many rows in all, or cases take too long.
+        // This many rows in all, or cases take too long.
         let endpoints = endpoints.min(3_000 / slices);
         let ports = if slices > 5 { ports.min(300) } else { ports };
         Shape {
@@ -160,7 +159,7 @@ impl Shape {
 
     fn service_and_slices(&self, namespace: &str, name: &str, slices: usize) -> Vec<Change> {
         let kind = match (self.cluster_ip, name.ends_with('1')) {
-            // Nothing of it is visible.
+            // It has no visible record.
             (_, true) => ServiceKind::ExternalName("service-7.victim.svc.cluster.local".into()),
             (true, false) => cluster_ip(9_999),
             (false, false) => ServiceKind::Headless,

@@ -1,5 +1,5 @@
 //! Row L13: edits do not grow memory. Objects may be edited, created and deleted for ever, with other
-//! contents each time, makes the index hold what the last of them say and nothing of those before.
+//! contents each time, makes the index hold what the last of them say and no content of earlier ones.
 
 use core::net::IpAddr;
 

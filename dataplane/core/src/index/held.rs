@@ -29,9 +29,9 @@ pub(super) struct HeldService {
 #[derive(Debug)]
 pub(super) struct HeldSlice {
     pub(super) held: Held,
-    /// Place of the slice.
+    /// Number of its entry in `Records::slices`.
     pub(super) slot: u32,
-    /// Place of its Service.
+    /// Number of its Service in `Records::services`.
     pub(super) service: u32,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct HeldNamespace {
 pub(super) struct HeldPod {
     pub(super) held: Held,
     pub(super) slot: u32,
-    /// Place of its namespace.
+    /// Number of its namespace in `Records::namespaces`.
     pub(super) namespace: u32,
     /// Addresses with a name; none once it has finished.
     pub(super) addresses: Box<[Address]>,

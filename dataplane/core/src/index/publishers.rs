@@ -14,7 +14,7 @@ use crate::wire::address::Address;
 const KEPT_ROOM: usize = 64;
 
 /// Rows that readers do not see, until a place is free. Which ones does not depend on the order in which
-/// they came: the first so many are seen.
+/// they came: the first 64 (`MAX_PUBLISHERS`) are visible.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     rows: HashMap<(Address, u64), BTreeSet<Publisher>, foldhash::fast::RandomState>,
@@ -79,13 +79,12 @@ impl Waiting {
         }
     }
 
-    /// Whether a row waits.
+    /// True if the row is hidden because 64 names of its address came first.
     pub(super) fn contains(&self, address: Address, publisher: Publisher) -> bool {
         let waiting = self.rows.get(&(address, publisher.share()));
         waiting.is_some_and(|waiting| waiting.contains(&publisher))
     }
 
-    /// Whether no row waits.
     pub(super) fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }

@@ -30,7 +30,7 @@ impl Index {
     pub(super) fn apply_slice(&mut self, slice: Slice) -> Applied {
         for name in [&slice.key.namespace, &slice.service] {
             if !is_label(name) {
-                // What it held before belongs to a Service that it no longer names.
+                // Remove its old rows: they belong to the Service that it named before.
                 let visible = self.delete_slice(&slice.key);
                 return Applied { visible, ..Applied::refused(Problem::NotALabel(name.clone())) };
             }
@@ -101,7 +101,7 @@ impl Index {
         slot
     }
 
-    /// What of a slice readers do not see because there is too much of the same.
+    /// Problems of a slice whose rows are hidden by a limit.
     fn crowding(&self, service: u32, slot: u32) -> Vec<Problem> {
         let mut problems = Vec::new();
         let (Some(entry), Some(slice)) =

@@ -171,8 +171,8 @@ fn everything_that_leaves_gives_its_place_back() {
     assert!(index.next.addresses.get(IpAddr::from([10, 1, 0, 1]).into()).is_empty());
 }
 
-/// Octets allocated by one changed endpoint and its publication, in a Service of so many slices
-/// of 100 endpoints, beside so many other Services.
+/// Octets allocated by one changed endpoint and its publication, in a Service of this many slices
+/// of 100 endpoints, beside this many other Services.
 fn cost(slices: u8, others: usize) -> u64 {
     let mut index = Index::new(settings());
     index.apply(service("big", 1, ServiceKind::Headless));

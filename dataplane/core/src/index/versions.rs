@@ -62,7 +62,6 @@ impl Versions {
         !self.is_reset && list_version != 0 && held.version > list_version
     }
 
-    /// A list is complete.
     pub(super) fn listed(&mut self, list_version: u64) {
         if core::mem::take(&mut self.is_reset) {
             self.newest = list_version;

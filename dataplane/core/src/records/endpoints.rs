@@ -177,7 +177,7 @@ impl ServiceEntry {
         true
     }
 
-    /// Whether so many rows bear a name that their addresses take more than so many octets.
+    /// Whether this many rows bear a name that their addresses take more than this many octets.
     pub(crate) fn exceeds(&self, records: &Records, name: EndpointName<'_>, octets: usize) -> bool {
         let smallest = 16;
         let at = self.by_name.seek(|row| records.name_of(row).cmp(&Some(name.label)));

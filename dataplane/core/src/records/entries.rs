@@ -13,7 +13,7 @@ use crate::wire::name::Name;
 /// A namespace that has an object or a Service.
 #[derive(Clone, Debug)]
 pub(crate) struct NamespaceEntry {
-    /// One wire-form label.
+    /// Length octet and label, lower case.
     pub(crate) label: Box<[u8]>,
     /// Its Namespace object is known.
     pub(crate) has_object: bool,
@@ -43,13 +43,13 @@ pub(crate) struct ServiceEntry {
     pub(crate) wire: ServiceWire,
     /// In place: what is asked most is answered from here without another trip to memory.
     pub(crate) object: Option<ServiceObject>,
-    /// Place of its namespace.
+    /// Number of its namespace in `Records::namespaces`.
     pub(crate) namespace: u32,
     /// Published endpoints by (address, slice, label).
     pub(crate) by_address: Chunks<Row>,
     /// Those with a name that is not made of the address, by (name, address, slice).
     pub(crate) by_name: Chunks<Row>,
-    /// Rows with an IPv4 address: the first so many.
+    /// Number of rows with an IPv4 address; they come first.
     pub(crate) v4_rows: u32,
     /// Rows whose address is that of the row before.
     pub(crate) repeated_v4: u32,
@@ -103,7 +103,7 @@ pub(crate) struct SliceEntry {
 pub(crate) struct Listed {
     list: u32,
     ipv6: bool,
-    /// Place of the slice.
+    /// Number of the slice in `Records::slices`.
     pub(crate) slice: u32,
 }
 
@@ -128,7 +128,7 @@ impl Listed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) address: Address,
-    /// Place of the slice.
+    /// Number of the slice in `Records::slices`.
     pub(crate) slice: u32,
     pub(crate) label: RowLabel,
 }
@@ -144,9 +144,9 @@ pub(crate) const MAX_PUBLISHERS: usize = 64;
 /// without a look at every row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Publisher {
-    /// Place of the Service.
+    /// Number of the Service in `Records::services`.
     pub(crate) service: u32,
-    /// Place of its namespace.
+    /// Number of the namespace in `Records::namespaces`.
     pub(crate) namespace: u32,
     /// Place of the slice; [`Publisher::NO_SLICE`] for a cluster IP.
     pub(crate) slice: u32,
@@ -242,7 +242,7 @@ const HOSTNAME_FREE: u32 = 1 << 30;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PodHolder {
     pub(crate) host_network: bool,
-    /// Place of its namespace.
+    /// Number of the namespace in `Records::namespaces`.
     pub(crate) namespace: u32,
     /// Place of the Pod, so that two Pods of one namespace are two rows.
     pub(crate) pod: u32,

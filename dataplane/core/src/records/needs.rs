@@ -17,7 +17,6 @@ impl Needs {
     /// Which names are ours at all (E44).
     pub(crate) const CONFIGURATION: Needs = Needs(1 << Resource::ALL.len());
 
-    /// Every resource.
     pub(super) const OBJECTS: Needs = Needs((1 << Resource::ALL.len()) - 1);
 
     pub(crate) const fn and(self, other: Needs) -> Needs {
@@ -28,7 +27,6 @@ impl Needs {
         Needs(self.0 & !other.0)
     }
 
-    /// One resource.
     pub(crate) const fn of(resource: Resource) -> Needs {
         Needs(1 << resource as u8)
     }

@@ -25,7 +25,7 @@ pub(crate) struct Zone {
     pub(crate) mailbox: Name,
     /// `.svc.Z` behind Service and namespace, in wire form.
     pub(crate) svc: Box<[u8]>,
-    /// `N`.
+    /// TTL of negative answers and MINIMUM of the SOA, in seconds.
     pub(crate) negative_ttl_s: u32,
     pub(crate) extra: Extra,
     /// Stub domain → group number.
@@ -41,7 +41,7 @@ impl Zone {
         // Replies are laid out for these bounds (§1.1); `check` has them too.
         settings.udp_payload_size = settings.udp_payload_size.clamp(512, 4096);
         let apex = settings.cluster_domain.wire();
-        // Z has at most 121 octets, so that these prefixes fit; the root stands in for the impossible.
+        // Z has at most 121 octets, so these prefixes always fit; the root is an unreachable fallback.
         let below = |prefix: &[u8]| Name::compose(&[prefix, apex]).unwrap_or(Name::ROOT);
         let mut stub_domains = NameTable::default();
         for (index, domain) in settings.stub_domains.iter().enumerate() {

@@ -5,7 +5,7 @@ use crate::relay::Relayed;
 
 /// An answer with this TTL or more is worth asking for again before it expires (CA30), in seconds.
 const PREFETCH_MIN_TTL_S: u32 = 10;
-/// So often an answer must have been asked for (CA30).
+/// Hits that an entry needs before it is prefetched (CA30).
 const PREFETCH_MIN_HITS: u8 = 2;
 /// Asked for again when no more than one such part of its time is left (CA30).
 const PREFETCH_PART: u64 = 10;
@@ -30,7 +30,7 @@ pub struct CacheRules {
 /// What is known for one key and route besides the reply itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Age {
-    /// When the reply came.
+    /// When the reply came, in milliseconds of the process clock.
     kept_at_ms: u64,
     /// For how many seconds it is fresh; 0 when there is no reply.
     lifetime_s: u32,
@@ -40,7 +40,7 @@ pub struct Age {
     refresh: Refresh,
     /// Until then its failure is remembered.
     failed_until_ms: u64,
-    /// Failures in a row.
+    /// Failed refreshes in a row; decides 1, 2 or 5 s of `FAILURE_MS`.
     failures: u8,
     /// Whether no server replied the last time; otherwise servers replied only with errors.
     was_silent: bool,
@@ -85,7 +85,7 @@ pub enum CacheAction {
         /// Whether no server replied; otherwise servers replied only with errors.
         was_silent: bool,
     },
-    /// Ask an upstream.
+    /// Nothing usable: an upstream is asked, and the client waits.
     Miss,
 }
 

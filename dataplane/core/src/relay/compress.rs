@@ -12,7 +12,7 @@ const MAX_OFFSET: usize = 0x2fff;
 pub(super) struct Known<'n> {
     suffixes: [(&'n [u8], u16); MAX_KNOWN],
     count: usize,
-    /// So many of the first ones are of a question in any letter case.
+    /// Number of the first ones that are of a question in any letter case.
     of_question: usize,
 }
 
@@ -46,7 +46,7 @@ impl<'n> Known<'n> {
         self.count = count;
     }
 
-    /// How to write a name at `at`: so many of its octets, then a pointer (or nothing when
+    /// How to write a name at `at`: this many of its octets, then a pointer (or nothing when
     /// the octets end with the root label). What is written becomes known.
     pub(super) fn place(&mut self, name: &'n [u8], at: usize, case: Case) -> (usize, Option<u16>) {
         debug_assert!(!name.is_empty() && name.len() <= MAX_NAME);

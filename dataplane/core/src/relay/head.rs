@@ -11,7 +11,8 @@ const MAX_UDP: usize = 4096;
 /// CNAMEs of ours in one reply (RR48).
 pub(crate) const MAX_OWN_CNAMES: usize = 10;
 
-/// What of a client's query shapes its reply, apart from octets that are copied. Every field is as the client sent it
+/// The fields of a query that its reply depends on, without the octets that are copied. Every field is as the
+/// client sent it
 /// unless stated.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplyForm {

@@ -22,7 +22,7 @@ pub(super) const RA: u8 = 0x80;
 /// Octets of an OPT record without options (RFC 6891 §6.1.2).
 pub(super) const OPT: usize = 11;
 
-/// An OPT record with so many octets of options behind it.
+/// An OPT record with this many octets of options behind it.
 pub(super) fn opt_octets(payload: u16, dnssec: bool, options: u16) -> [u8; OPT] {
     let [kind, payload, options] = [rtype::OPT, payload, options].map(u16::to_be_bytes);
     let flags = if dnssec { 0x80 } else { 0 };

@@ -8,7 +8,7 @@ use crate::wire::message::{CLASS_IN, HEADER};
 
 /// UDP payload that we advertise to upstreams (FW1, RFC 9715).
 const UPSTREAM_PAYLOAD: u16 = 1232;
-/// Queries are padded to a multiple of so many octets (RFC 8467 §4.1).
+/// Queries are padded to a multiple of this many octets (RFC 8467 §4.1).
 const PADDED_TO: usize = 128;
 /// The option with which they are (RFC 7830 §3).
 const OPTION_PADDING: u16 = 12;

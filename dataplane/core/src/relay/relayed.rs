@@ -29,7 +29,7 @@ const DNSSEC_OK: u8 = 4;
 const CHECKING_DISABLED: u8 = 8;
 /// Rebind protection left nothing (N21).
 const BLOCKED: u8 = 16;
-/// SERVFAIL, of what stands for a failed lookup.
+/// RCODE of an entry that remembers a failed lookup.
 const SERVFAIL: u8 = 2;
 const NXDOMAIN: u8 = 3;
 
@@ -43,7 +43,7 @@ pub struct Relayed {
 /// How old the data of a reply is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freshness {
-    /// Held for so many whole seconds: TTLs have counted down by as much, to at least 1 (FW44).
+    /// Held for this many whole seconds: TTLs have counted down by as much, to at least 1 (FW44).
     Fresh {
         /// Whole seconds since the upstream's reply.
         age_s: u32,
@@ -167,7 +167,7 @@ impl Relayed {
         self.target_at().is_some()
     }
 
-    /// Whether rebind protection left nothing of the answer (N21).
+    /// True if rebind protection removed the whole answer (N21).
     pub(super) fn is_blocked(&self) -> bool {
         self.octets[1] & BLOCKED != 0
     }
@@ -221,7 +221,6 @@ impl Relayed {
         Counts { chain: count(4), rrset: count(6), signatures: count(8), authority: count(10) }
     }
 
-    /// Record number `index`.
     pub(super) fn record(&self, index: usize) -> Record<'_> {
         let extent = self.extent(index);
         let ttl_at = self.u32_at(FIXED + 4 * index) as usize - extent.start;

@@ -1,4 +1,4 @@
-//! What of an upstream's reply a client gets (FW40): the chain from the question to the RRset at
+//! Selects the records of an upstream's reply for the client (FW40): the chain from the question to the RRset at
 //! its end, or the SOA; everything else is dropped.
 
 use alloc::vec::Vec;
@@ -156,7 +156,7 @@ impl<'s> Selection<'s, '_> {
             let mut kept = self.keep(soa)?;
             let rdata = self.kept.rdata(&kept);
             let minimum = rdata.last_chunk().map_or(0, |octets| u32::from_be_bytes(*octets));
-            // What a negative answer may be cached for is shown as its TTL (CA3, RFC 2308 §5).
+            // The SOA gets the negative TTL (CA3, RFC 2308 §5).
             let minimum = if minimum > i32::MAX as u32 { 0 } else { minimum };
             let minimum = minimum.saturating_sub(self.age_s);
             kept.ttl_s = kept.ttl_s.min(minimum).min(self.caps.max_negative_s);

@@ -171,7 +171,6 @@ fn discarded(pending: &Client, reply: &Message) -> Discard {
     }
 }
 
-/// What the client receives.
 fn relay(pending: &Client, reply: &Message) -> Message {
     let mut buffer = [0; 65_535];
     let length = pending.write(&good(pending, reply), 0, &mut buffer);

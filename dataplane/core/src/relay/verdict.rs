@@ -18,7 +18,7 @@ impl Discard {
     pub const ALL: [Discard; 4] =
         [Discard::Malformed, Discard::Id, Discard::Question, Discard::Case];
 
-    /// The metrics label.
+    /// Value of the label `reason` of `clusterdns_upstream_discarded_total`.
     pub const fn label(self) -> &'static str {
         match self {
             Discard::Malformed => "malformed",

@@ -50,7 +50,6 @@ impl Position {
 }
 
 impl<R: Copy> Chunks<R> {
-    /// Number of rows.
     pub(crate) fn len(&self) -> usize {
         match self {
             Chunks::One(rows) => rows.len(),
@@ -63,7 +62,6 @@ impl<R: Copy> Chunks<R> {
         self.len() == 0
     }
 
-    /// The first row.
     pub(crate) fn first(&self) -> Option<&R> {
         self.chunks().first()?.first()
     }
@@ -165,7 +163,7 @@ impl<R: Copy> Chunks<R> {
         }
     }
 
-    /// The position so many rows behind this one, or the end.
+    /// The position this many rows behind this one, or the end.
     pub(crate) fn skipped(&self, from: Position, count: usize) -> Position {
         let mut row = from.row + count;
         let mut chunk = from.chunk;
@@ -220,7 +218,7 @@ impl<R: Copy> Chunks<R> {
         self.from(self.skipped(Position::START, index))
     }
 
-    /// All rows.
+    /// In order.
     #[cfg(test)]
     fn iter(&self) -> impl Iterator<Item = &R> + Clone {
         self.starting_at(0)

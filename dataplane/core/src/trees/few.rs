@@ -8,7 +8,7 @@ use core::ops::Deref;
 /// At most `N` items in place, or any number elsewhere; read as a slice.
 #[derive(Clone)]
 pub(crate) enum Few<T, const N: usize> {
-    /// The first so many of the array.
+    /// Number of places of the array that are in use, from the first on.
     Here(u8, [T; N]),
     Elsewhere(Arc<[T]>),
 }

@@ -53,7 +53,6 @@ pub(crate) mod rtype {
 }
 
 pub(crate) const CLASS_IN: u16 = 1;
-/// Class CH (CHAOS).
 pub(crate) const CLASS_CH: u16 = 3;
 
 /// Response codes that we give (RFC 1035 §4.1.1, RFC 6891 §9).
@@ -96,7 +95,6 @@ pub(crate) struct Question<'p> {
 }
 
 impl Question<'_> {
-    /// Message ID.
     pub(crate) fn id(&self) -> u16 {
         u16::from_be_bytes([self.packet[0], self.packet[1]])
     }

@@ -38,7 +38,7 @@ impl fmt::Display for NameError {
 impl core::error::Error for NameError {}
 
 impl Name {
-    /// The root.
+    /// `.`: one octet, the empty label.
     pub const ROOT: Name = Name { len: 1, wire: [0; MAX_NAME] };
 
     /// Reads dotted text; a trailing dot makes no difference, letters become lower case.

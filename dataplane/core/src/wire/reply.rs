@@ -65,7 +65,7 @@ pub(crate) enum Rdata<'a> {
         serial: u32,
         minimum: u32,
     },
-    /// Character-strings.
+    /// TXT data that is known at compile time; each at most 255 octets.
     Strings(&'a [&'a [u8]]),
     /// Character-strings in allocated form, as extra records hold them.
     Texts(&'a [Box<[u8]>]),
@@ -249,7 +249,7 @@ impl<'b, 'q> Reply<'b, 'q> {
             return Err(Full);
         }
         let written = match (owner, rdata) {
-            // An A record of the question's name in one piece: most of what is ever written.
+            // An A record of the question's name in one piece: the most frequent record.
             (Owner::Question, Rdata::Octets(&[a, b, c, d])) => {
                 let [type0, type1] = rtype.to_be_bytes();
                 let [ttl0, ttl1, ttl2, ttl3] = ttl_s.to_be_bytes();
@@ -286,7 +286,7 @@ impl<'b, 'q> Reply<'b, 'q> {
         self.anchor_count = mark.anchors;
     }
 
-    /// Forgets all records.
+    /// Back to a reply with the question only.
     pub(crate) fn clear(&mut self) {
         self.at = HEADER + self.question.as_asked.len() + 4;
         self.counts = [0; 3];

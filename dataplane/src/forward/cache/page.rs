@@ -16,7 +16,7 @@ pub struct Page {
     pub total_entries: usize,
     /// What all of them take, in octets.
     pub total_octets: usize,
-    /// Some of them.
+    /// At most `MAX_ENTRIES`, in the order of slots.
     pub entries: Vec<Entry>,
     /// The value of `from` that shows the next ones; nothing behind the last.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -27,7 +27,6 @@ pub struct Page {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Entry {
-    /// The name asked about.
     pub name: String,
     /// The type's number.
     #[serde(rename = "type")]

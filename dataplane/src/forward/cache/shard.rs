@@ -1,6 +1,7 @@
 //! One part of the cache, and which entry goes when there is no room (CA5): entries come into a short queue, and only what
 //! is asked for again moves on to the long one, so a scan of unique names passes through the short queue alone. The hashes
-//! of what left the short queue are remembered for a while: what comes back soon was dropped too early.
+//! of entries evicted from the short queue are remembered for a while: an entry that returns soon was evicted too
+//! early.
 //! The scheme is S3-FIFO (Yang et al., SOSP 2023).
 
 use std::collections::{HashMap, VecDeque};
@@ -13,11 +14,11 @@ use super::{CacheResult, Denials, RouteId};
 /// What an entry takes besides its reply: its slot, its place in a queue and in the index, each with the room that
 /// growing by doubling leaves free. Counted at its worst.
 const ENTRY_OCTETS: usize = size_of::<Slot>() + 2 * size_of::<u32>() + 2 * 20;
-/// Slots are allocated so many at once, so that growing copies nothing.
+/// Slots that are allocated at once, so that growing copies nothing.
 const CHUNK: usize = 64;
 /// The short queue has at most one such part of the octets.
 const SHORT_PART: usize = 10;
-/// How often an entry was asked for counts up to here; so many rounds it survives in the long queue.
+/// Largest count of how often an entry was asked for; it survives as many rounds in the long queue.
 const MAX_USED: u8 = 3;
 /// Hashes remembered of what left the short queue.
 const GHOSTS: usize = 4096;
@@ -42,7 +43,7 @@ pub(super) struct Moment {
     pub(super) rules: CacheRules,
 }
 
-/// Some of the entries.
+/// One part of the cache with its own lock; the hash of the key chooses it.
 #[derive(Debug, Default)]
 pub(super) struct Shard {
     index: HashMap<u64, u32, BuildHasherDefault<AsItIs>>,
@@ -167,7 +168,6 @@ impl Shard {
         false
     }
 
-    /// Slots in use.
     pub(super) fn len(&self) -> usize {
         self.short.len() + self.long.len()
     }
@@ -312,7 +312,7 @@ fn fingerprint(hash: u64) -> u32 {
     (hash >> 24) as u32
 }
 
-/// What the allocator takes for a shared slice of so many octets: two counts in front, a header, rounded up as glibc does.
+/// What the allocator takes for a shared slice of this many octets: two counts in front, a header, rounded up as glibc does.
 fn allocated(octets: usize) -> usize {
     (octets + 2 * size_of::<usize>() + size_of::<usize>()).next_multiple_of(16).max(32)
 }

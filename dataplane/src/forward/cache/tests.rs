@@ -16,7 +16,7 @@ fn key(name: &str) -> LookupKey {
     LookupKey::new(Name::from_text(name).unwrap(), 16, false, false)
 }
 
-/// A reply with one TXT record of so many octets.
+/// A reply with one TXT record of this many octets.
 fn reply(key: &LookupKey, ttl_s: u32, octets: usize) -> Relayed {
     let mut message = key.upstream_query(9).wire;
     // Without the OPT, which has 11 octets.

@@ -15,10 +15,10 @@ use crate::forward::{now, random};
 
 /// Queries in progress on each (FW54); fewer where the server allows fewer.
 pub(super) const MAX_QUERIES: usize = 32;
-/// A connection is closed so long after its last use (FW54). One on which queries wait is never idle, but dead when
-/// nothing came for so long.
+/// Idle time until a connection is closed (FW54). With queries waiting it is not idle, but dead when
+/// nothing came for this time.
 pub(super) const IDLE: Duration = Duration::from_secs(10);
-/// A connection on which nothing came for so long, while queries wait on it, gets no others: it may be dead.
+/// Time without an octet, while queries wait, until a connection gets no other queries: it may be dead.
 pub(super) const SILENCE: Duration = Duration::from_secs(1);
 
 /// One connection, as those see it who ask.
@@ -205,7 +205,7 @@ impl Connection {
         Some(Place { id, connection: Arc::clone(self), reply })
     }
 
-    /// The server allows so many queries at once from here on.
+    /// The server allows this many queries at once from here on.
     pub(super) fn allow(&self, places: usize) {
         let places = places.min(MAX_QUERIES);
         let before = std::mem::replace(&mut self.waiting().places, places);

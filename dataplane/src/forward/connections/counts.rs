@@ -20,7 +20,7 @@ pub(super) struct Counts {
 pub(in crate::forward) struct Counted {
     /// Connections that are open now.
     pub(in crate::forward) open: usize,
-    /// Connections so far.
+    /// Connections made since start; never lower.
     pub(in crate::forward) opened: u64,
     /// TLS handshakes that succeeded.
     pub(in crate::forward) handshakes: u64,
@@ -40,7 +40,6 @@ impl Counted {
 }
 
 impl Counts {
-    /// A handshake succeeded.
     pub(super) fn shook_hands(&self, is_resumed: bool) {
         self.handshakes.fetch_add(1, Ordering::Relaxed);
         self.resumed.fetch_add(u64::from(is_resumed), Ordering::Relaxed);

@@ -8,7 +8,7 @@ use tokio_rustls::rustls::{AlertDescription, CertificateError, Error as TlsError
 
 /// Characters of what a library says that are shown.
 const MAX_TEXT: usize = 200;
-/// What alerts of TLS begin at among the errors of QUIC.
+/// QUIC error code of TLS alert 0 (RFC 9001 §4.8).
 const CRYPTO_ERROR: u64 = 0x100;
 /// How rustls says that a certificate is for other names.
 const OTHER_NAMES: &str = "not valid for";
@@ -68,7 +68,7 @@ impl Reason {
         Reason::Broken,
     ];
 
-    /// The metrics label.
+    /// Value of the label `reason` of `clusterdns_upstream_connection_failures_total`.
     pub(in crate::forward) const fn label(self) -> &'static str {
         match self {
             Reason::Connect => "connect",

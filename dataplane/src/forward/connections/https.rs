@@ -246,7 +246,7 @@ mod tests {
         goes: Notify,
     }
 
-    /// A pool, its one connection to such a server that allows so many streams, and the server.
+    /// A pool, its one connection to such a server that allows this many streams, and the server.
     async fn connected_to_slow(streams: u32) -> (Arc<Connections>, Arc<Connection>, Arc<Slow>) {
         let slow =
             Slow { replies: Semaphore::new(1), taken: Semaphore::new(0), goes: Notify::new() };

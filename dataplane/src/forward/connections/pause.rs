@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::failure::Failure;
 
-/// After a connection could not be made or was of no use, none is tried for so long: less than the time between two
+/// Pause after a connection that could not be made or gave no reply: less than the time between two
 /// sends of a lookup.
 pub(super) const HOLD_OFF: Duration = Duration::from_millis(400);
 
@@ -27,7 +27,6 @@ impl Pause {
         self.0.lock().expect("nothing panics while it holds this")
     }
 
-    /// A connection was made.
     pub(super) fn connected(&self, now: Instant) {
         self.latest().at = Some(now);
     }

@@ -24,7 +24,7 @@ use crate::forward::now;
 const PREFIX: usize = 2;
 /// Octets of a stream: the length, and what a DNS message may have.
 const MAX_STREAM: u32 = PREFIX as u32 + 65_535;
-/// No packet in so long, not even an acknowledgement, and the connection is over.
+/// Time without a packet, not even an acknowledgement, after which the connection is over.
 const DEAD: Duration = Duration::from_secs(15);
 /// For the last packets of a connection that was closed.
 const CLOSE_WITHIN: Duration = Duration::from_secs(3);

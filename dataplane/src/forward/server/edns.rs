@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-/// So long a server that does not understand an OPT record is not sent one (FW25).
+/// Time without OPT records for a server that does not understand them (FW25).
 const WITHOUT: Duration = Duration::from_secs(15 * 60);
 
-/// Silence with an OPT record and an answer without one must be seen twice in so long: a server that came back between two
+/// Time in which silence with an OPT record and an answer without one must be seen twice: a server that came back between two
 /// probes looks the same once.
 const SEEN_TWICE_IN: Duration = Duration::from_secs(60);
 

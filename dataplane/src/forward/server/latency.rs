@@ -2,22 +2,22 @@
 
 use std::time::Duration;
 
-/// A new measurement counts one part in so many (RFC 6298 §2 smooths round trips so).
+/// A new measurement counts one part in this many (RFC 6298 §2 smooths round trips so).
 const PARTS: u32 = 8;
 
-/// Latency of one server.
+/// Smoothed time from query to reply of one server, which `Fastest` compares.
 #[derive(Debug, Default)]
 pub(in crate::forward) struct Latency {
     smoothed: Option<Duration>,
 }
 
 impl Latency {
-    /// A reply took so long.
+    /// Records the time from a query to its reply.
     pub(in crate::forward) fn measured(&mut self, latency: Duration) {
         self.smooth(latency);
     }
 
-    /// No reply came in so long: it counts for the order, and in no histogram.
+    /// Records a query that had no reply after this time: it counts for the order, and in no histogram.
     pub(in crate::forward) fn waited(&mut self, time: Duration) {
         self.smooth(time);
     }

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 /// Sends in progress to one server, at most.
 const MOST: usize = 1024;
-/// At least so many: enough to notice that it answers again.
+/// Least number: enough to notice that it answers again.
 const FEWEST: usize = 16;
-/// One halving in so long: what was sent before the last one says nothing new.
+/// Least time between two halvings: queries that were sent before the last one say nothing new.
 const HALVED_FOR: Duration = Duration::from_millis(500);
 
 /// The places of one server.

@@ -71,7 +71,6 @@ fn duration(seconds: Option<f64>) -> String {
     }
 }
 
-/// The whole page.
 pub(super) fn page(shown: &Shown, nonce: &str) -> String {
     let title = escaped(&format!("ClusterDNS {}", shown.pod_name));
     let mut page = format!(

@@ -62,7 +62,7 @@ fn element(from: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (&length, rest) = rest.split_first()?;
     let (length, rest) = match length {
         0..=0x7f => (usize::from(length), rest),
-        // So many octets of length follow: a certificate has less than 16 MiB.
+        // This many octets of length follow: a certificate has less than 16 MiB.
         0x81..=0x83 => {
             let (octets, rest) = rest.split_at_checked(usize::from(length & 0x7f))?;
             (octets.iter().fold(0, |sum, octet| sum << 8 | usize::from(*octet)), rest)

@@ -21,17 +21,17 @@ use super::frame::{self, Frame, PREFIX, WAITING_OCTETS};
 use super::table::Permit;
 use super::{TcpAction, TcpServer};
 
-/// WR41: with so many queries at upstreams, reading pauses.
+/// WR41: queries at upstreams with which reading pauses.
 const IN_PROGRESS: usize = 64;
 
-/// With so many octets of replies unwritten, reading pauses: one full reply, so that the most a client holds of us
+/// Octets of unwritten replies with which reading pauses: one full reply, so that the most a client holds of us
 /// without reading is two, besides replies of upstreams to what it had asked by then.
 const UNWRITTEN_OCTETS: usize = 64 << 10;
 
 /// Octets read at a time.
 const READ_OCTETS: usize = 16 << 10;
 
-/// One client's connection.
+/// One client's connection over TCP or TLS: reads messages, writes replies in any order.
 pub(super) struct Connection<S> {
     pub(super) stream: S,
     asker: Asker,

@@ -12,7 +12,7 @@ pub(super) const WAITING_OCTETS: usize = 4 << 10;
 /// Less than a header is no message (N1, WR43).
 const HEADER_OCTETS: usize = 12;
 
-/// The start of what was read.
+/// The result of parsing the start of the buffer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Frame<'i> {
     /// More must be read.

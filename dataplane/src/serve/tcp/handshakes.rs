@@ -86,7 +86,7 @@ impl Drop for Handshake {
 /// What is behind a handshake of TLS.
 pub(super) type Session = TlsStream<Measured<TcpStream>>;
 
-/// A stream of which so many octets may be read.
+/// A stream of which this many octets may be read.
 #[derive(Debug)]
 pub(super) struct Measured<S> {
     stream: S,

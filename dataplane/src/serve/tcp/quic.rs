@@ -174,7 +174,7 @@ fn ended_by(error: &ConnectionError) -> CloseReason {
     }
 }
 
-/// How a stream ended whose connection is gone; of one that we closed nothing is counted.
+/// Outcome of a stream after its connection closed; not counted if we closed it.
 fn lost(error: &ConnectionError) -> Option<Code> {
     (!matches!(error, ConnectionError::LocallyClosed)).then_some(Code::NoError)
 }

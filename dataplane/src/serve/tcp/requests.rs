@@ -23,7 +23,7 @@ pub(super) const STREAMS: u32 = 64;
 /// How often a connection is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// One client's connection.
+/// One client's connection over HTTPS or QUIC, on which each query is a stream.
 pub(super) struct Requests {
     pub(super) server: Rc<TcpServer>,
     asker: Asker,
@@ -39,7 +39,6 @@ pub(super) struct Requests {
     emptied: Notify,
 }
 
-/// What one request holds.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     octets: usize,
@@ -110,7 +109,6 @@ impl Requests {
         }
     }
 
-    /// One more request.
     pub(super) fn begin(self: &Rc<Self>) -> Work {
         let number = self.next.replace(self.next.get() + 1);
         self.held.borrow_mut().insert(number, Held { octets: 0, stage: Stage::Arriving });
@@ -119,7 +117,7 @@ impl Requests {
         Work { requests: Rc::clone(self), number }
     }
 
-    /// Says what is held and whether it waits for its client, for the limits of all connections.
+    /// Reports held octets, and whether the client is slow, to the table of limits.
     fn note(&self) {
         let now = Instant::now();
         self.moved.set(now);
@@ -150,7 +148,7 @@ impl Requests {
             if is_idle && now >= still + deadlines.idle {
                 return Ending::Now(CloseReason::Idle);
             }
-            // Lookups have their own end: what does not move for so long is a client that does not read.
+            // Lookups have their own end: a stream without progress for this time is a client that does not read.
             if !is_idle && now >= still + 2 * deadlines.write {
                 return Ending::Now(CloseReason::SlowReader);
             }
@@ -211,12 +209,12 @@ impl Requests {
 }
 
 impl Work {
-    /// So many octets of the request are here, and not all of them.
+    /// This many octets of the request are here, and not all of them.
     pub(super) fn arrives(&mut self, octets: usize) {
         self.set(Held { octets, stage: Stage::Arriving });
     }
 
-    /// From here on the request holds so many octets.
+    /// From here on the request holds this many octets.
     pub(super) fn hold(&mut self, octets: usize) {
         self.set(Held { octets, stage: Stage::InProgress });
     }
@@ -226,7 +224,7 @@ impl Work {
         self.requests.moved.set(Instant::now());
     }
 
-    /// All of its reply, of so many octets, is written. It no longer keeps its connection from being closed for another.
+    /// All of its reply, of this many octets, is written. It no longer keeps its connection from being closed for another.
     pub(super) fn written(&mut self, octets: usize) {
         self.set(Held { octets, stage: Stage::Written });
     }

@@ -152,7 +152,7 @@ impl ConnectionTable {
         Permit { number, entry, table: Rc::clone(self) }
     }
 
-    /// Takes other limits, for the connections that are open too.
+    /// Applies new limits, also to open connections.
     pub(super) fn set_limits(&self, limits: Limits) {
         *self.limits.borrow_mut() = limits;
         self.set_held(self.held.get());
@@ -333,7 +333,7 @@ impl Permit {
         self.table.keep_bound();
     }
 
-    /// Whether there is room for so many more octets. In the last quarter only clients that hold less than the average
+    /// Whether there is room for this many more octets. In the last quarter only clients that hold less than the average
     /// are read, so it is theirs.
     pub(super) fn has_room(&self, octets: usize) -> bool {
         self.table.held.get() + octets <= self.table.bound()

@@ -5,7 +5,6 @@ use dataplane_core::Pod;
 
 use super::*;
 
-/// What every configuration reads.
 pub(super) const OBJECTS: [Resource; 3] =
     [Resource::Services, Resource::EndpointSlices, Resource::Namespaces];
 

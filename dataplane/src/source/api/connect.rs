@@ -14,11 +14,11 @@ use tower::{BoxError, ServiceBuilder};
 
 /// A connection is made within this time, or another is tried.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Idle so long, a connection is asked whether the peer is there: 15 + 3 * 5 = 30 s (E24).
+/// Idle time after which TCP asks whether the peer is there: 15 + 3 * 5 = 30 s (E24).
 const KEEPALIVE: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_RETRIES: u32 = 3;
-/// What was sent and not acknowledged for so long ends the connection; Linux only.
+/// Time without an acknowledgement after which the connection ends; Linux only.
 #[cfg(target_os = "linux")]
 const UNACKNOWLEDGED: Duration = Duration::from_secs(20);
 

@@ -1,5 +1,5 @@
 //! JSON from the API server to objects of the core, straight from the text: no generic value, no
-//! copy. What one object has wrong is said of that object only (E15).
+//! copy. An error in one object affects only that object (E15).
 
 use std::borrow::Cow;
 
@@ -33,7 +33,6 @@ pub(super) struct Line<'a> {
     pub(super) object: &'a RawValue,
 }
 
-/// What every object has.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Named {
     #[serde(default)]
@@ -50,7 +49,6 @@ pub(super) struct Status {
     pub(super) message: String,
 }
 
-/// A ConfigMap.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct ConfigMap {
     /// The documents, by key; `None` is the same as empty.
@@ -58,7 +56,7 @@ pub(super) struct ConfigMap {
     pub(super) data: Option<std::collections::BTreeMap<String, String>>,
 }
 
-/// One object, read.
+/// An object as a change, and what of it is not served.
 #[derive(Debug)]
 pub(super) struct Decoded {
     /// Namespace and name, which are known even where the rest is not served.
@@ -83,7 +81,7 @@ pub(super) struct Undecodable {
 /// Reads one object.
 ///
 /// # Errors
-/// Whose fields have types they cannot have: nothing of it is served.
+/// An object with fields of the wrong type; none of it is served.
 pub(super) fn object(resource: Resource, text: &[u8]) -> Result<Decoded, Undecodable> {
     let mut reasons = Reasons::default();
     let (metadata, object) = match resource {

@@ -26,7 +26,7 @@ impl Ingest {
         Ingest { writer, status, relists: watch::Sender::new([0; KINDS]) }
     }
 
-    /// A list begins.
+    /// Marks the start of a list: objects not applied until `complete` are removed then (E21).
     pub(super) fn begin(&mut self, resource: Resource) {
         self.writer.begin(resource);
         self.status.begin(resource);

@@ -1,4 +1,4 @@
-//! How slowly what may be slow is done, and the lots that keep many pods from doing it at once.
+//! Intervals of background work, and random delays so that many pods do not work at once.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub struct Pace {
     pub spread: Duration,
     /// Everything is listed for comparison after this time, or up to four tenths later (E25).
     pub compare_after: Duration,
-    /// A canary that is neither promoted nor renewed ends so long after the time to observe it.
+    /// A canary that is neither promoted nor renewed returns to stable this long after its trial.
     pub canary_grace: Duration,
 }
 

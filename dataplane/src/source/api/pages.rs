@@ -17,7 +17,7 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// Pages of at most so many objects.
+    /// Pages of at most this many objects.
     pub(super) fn new(most: u32) -> Pages {
         Pages { most, next: FIRST_PAGE.min(most) }
     }
@@ -27,7 +27,7 @@ impl Pages {
         self.next
     }
 
-    /// A page had so many objects, in so many octets: the next one has at most twice as many, and
+    /// A page had this many objects, in this many octets: the next one has at most twice as many, and
     /// no more than fit if they are as large.
     pub(super) fn took(&mut self, objects: u32, octets: usize) {
         let each = octets / objects.max(1) as usize;

@@ -13,7 +13,7 @@ pub(super) const CANARY: &str = "canary.json";
 /// Who tries it, and for how long.
 pub(super) const ROLLOUT: &str = "rollout.json";
 
-/// An operator that is away promotes nothing: so long after the time to observe is over, the pod
+/// If the operator is away, nothing is promoted. This long after the end of the trial the pod
 /// goes back by itself.
 pub(super) const GRACE: Duration = Duration::from_secs(300);
 
@@ -41,7 +41,6 @@ struct CanaryPod {
     uid: String,
 }
 
-/// Which document to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Choice {
     /// Key of the document.

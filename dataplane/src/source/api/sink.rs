@@ -30,7 +30,7 @@ impl Sink {
         self.ingest.status.feed(watched, change)
     }
 
-    /// A stream was heard of, with so many events. Returns whether it was in trouble before.
+    /// A stream was heard of, with this many events. Returns whether it was in trouble before.
     pub(super) fn heard(&mut self, watched: &Watched, events: u64) -> bool {
         if let Watched::Objects(resource) = watched {
             self.ingest.writer.contact(*resource);
@@ -38,7 +38,7 @@ impl Sink {
         self.ingest.status.heard(watched, events)
     }
 
-    /// A list begins.
+    /// Marks the start of a list: objects not applied until `complete` are removed then (E21).
     pub(super) fn begin(&mut self, watched: &Watched) {
         match watched {
             Watched::Objects(resource) => self.ingest.begin(*resource),

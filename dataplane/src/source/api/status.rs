@@ -43,7 +43,7 @@ impl StreamStatus {
         self.shared.read().source_answers = Some(is_answered);
     }
 
-    /// A stream was heard of, with so many events. Returns whether it was in trouble before.
+    /// A stream was heard of, with this many events. Returns whether it was in trouble before.
     pub(super) fn heard(&self, watched: &Watched, events: u64) -> bool {
         self.feed(watched, |feed| {
             let was_in_trouble = feed.trouble.is_some();
@@ -53,12 +53,12 @@ impl StreamStatus {
         })
     }
 
-    /// A list begins.
+    /// Forgets nothing yet: reasons of objects that the list lacks go at `complete`.
     pub(super) fn begin(&mut self, resource: Resource) {
         self.unreadable.begin(resource);
     }
 
-    /// A list is complete: what it did not show is gone.
+    /// Ends a list: objects that were not listed are removed.
     pub(super) fn complete(&mut self, resource: Resource) {
         self.unreadable.complete(resource, |_| false);
         self.is_changed = true;
@@ -81,7 +81,7 @@ impl StreamStatus {
         self.shared.read().changes += 1;
     }
 
-    /// An answer changed because of what happened at this time, RFC 3339 (E53).
+    /// Records the delay from this change (RFC 3339) until its answer was visible (E53).
     pub(super) fn changed_since(&self, began: &str) {
         self.shared.change_to_visible.add_since(began, SystemTime::now());
     }

@@ -13,7 +13,7 @@ const MAX_WAIT: Duration = Duration::from_secs(5);
 const MAX_DOUBLINGS: u32 = 5;
 /// A server's Retry-After is honoured up to this: a longer one is taken for a mistake.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(120);
-/// After so long without a failure, the next one counts as the first.
+/// Time without a failure after which the next one counts as the first.
 const HEALTHY_AFTER: Duration = Duration::from_secs(60);
 /// A watch that ends in order sooner than this is a failure: the server would be asked in a loop.
 const SHORTEST_WATCH: Duration = Duration::from_secs(5);
@@ -38,7 +38,7 @@ pub(super) enum Failure {
     Garbage(String),
     /// A watch ended in order.
     End,
-    /// It is time to list again, or somebody asked for it.
+    /// It is time to list again, or another part asked for it.
     Relist,
 }
 
@@ -62,7 +62,6 @@ pub(super) enum During {
     },
 }
 
-/// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Next {
     /// How long to wait first.

@@ -19,9 +19,7 @@ pub enum Wanted {
     File(PathBuf),
     /// The ConfigMap that an operator writes.
     ConfigMap {
-        /// `metadata.namespace` of the object.
         namespace: String,
-        /// `metadata.name` of the object.
         name: String,
         /// A mounted copy, for a start without the API server.
         mounted: Option<PathBuf>,
@@ -51,7 +49,7 @@ impl Wanted {
     }
 }
 
-/// The text of what `--config` names.
+/// The content of the file of `--config`.
 ///
 /// # Errors
 /// The file cannot be read.

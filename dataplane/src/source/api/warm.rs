@@ -5,7 +5,7 @@ use super::ingest::Ingest;
 use crate::source::configuration;
 
 impl Configuration {
-    /// What this machine knows is in use before the first request is sent. A newer configuration
+    /// The snapshot is in use before the first request is sent. A newer configuration
     /// takes over when it is read.
     pub(super) fn start_with_what_is_kept(&mut self, ingest: &mut Ingest) {
         if !self.is_configured() {

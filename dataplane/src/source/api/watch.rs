@@ -1,4 +1,4 @@
-//! One stream: list, watch from there, and after whatever happens continue as the supervisor says
+//! One stream: list, then watch; after any failure the supervisor decides how to continue
 //! (E20-E24). Each resource has a stream of its own: losing one does not stop the others (E33).
 //! A loop of our own on kube's client instead of kube-runtime's
 //! `watcher`: that one hides HTTP statuses, Retry-After and the list's version, which decide here.
@@ -26,13 +26,13 @@ use super::watched::{KINDS, Watched};
 
 /// An answer begins within this time, and a list continues within it.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
-/// A watch without a word for so long is begun again, for it may be dead: bookmarks come about every minute.
+/// A watch that is silent for this long is restarted: bookmarks come about once a minute, so it may be dead.
 const SILENCE: Duration = Duration::from_secs(90);
-/// An object, and what an event says of it.
+/// Longest line of a watch: one object and its envelope, in octets.
 const MAX_LINE: usize = MAX_OBJECT + 1024;
 /// An error body that is read for its message.
 const MAX_ERROR: usize = 64 << 10;
-/// Lists for comparison are so much of their interval apart at random: many pods start together.
+/// Random part of the interval between comparison lists, because many pods start together.
 const COMPARE_SPREAD: f64 = 0.4;
 
 /// Follows one thing for ever.
@@ -86,7 +86,7 @@ impl Stream {
         loop {
             let (failure, during) = if relist {
                 match self.list().await {
-                    // What was listed just now is of the cluster that is there.
+                    // A fresh list is of the present cluster, so no check is needed.
                     Ok(()) => self.watch().await,
                     Err(failure) => (failure, During::List),
                 }

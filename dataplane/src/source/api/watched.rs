@@ -7,7 +7,7 @@ use kube::client::Body;
 use crate::source::objects::convert::SERVICE_NAME_LABEL;
 use crate::source::writer::KUBE_SYSTEM;
 
-/// The server ends a watch after so long (E24): below the 240 s after which load balancers drop an
+/// Seconds after which the server ends a watch (E24): below the 240 s after which load balancers drop an
 /// idle connection and say nothing.
 const WATCH_TIMEOUT_S: u32 = 180;
 /// Objects in a page at most.

@@ -15,7 +15,7 @@ use crate::status::BadFile;
 /// system's clock leave the same stamp.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// A folder of manifests.
+/// The last good content of every manifest file of a folder, by path.
 #[derive(Debug)]
 pub(super) struct Folder {
     root: PathBuf,

@@ -45,7 +45,6 @@ impl Stamp {
     }
 }
 
-/// One manifest file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     /// Path within the folder, for people; also the order in which files apply.
@@ -54,7 +53,6 @@ pub(super) struct Found {
     pub(super) stamp: Stamp,
 }
 
-/// What a folder holds.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
     /// Sorted by path.

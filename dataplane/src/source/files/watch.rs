@@ -19,7 +19,7 @@ const SCAN_INTERVAL: Duration = Duration::from_secs(10);
 const RESOLV_CONF_INTERVAL: Duration = Duration::from_secs(4);
 /// After a change look again: a file that was read while it was written has changed since.
 const SECOND_LOOK: Duration = Duration::from_secs(3);
-/// An event is followed by others: wait until there is none for so long ...
+/// An event is followed by others: time without one until the folder is read ...
 const DEBOUNCE: Duration = Duration::from_millis(100);
 /// ... but not longer than this.
 const MAX_DEBOUNCE: Duration = Duration::from_millis(500);
@@ -199,7 +199,7 @@ mod tests {
 
     use super::*;
 
-    /// Generous: only a failure takes so long.
+    /// Generous: only a failure takes longer.
     const PATIENCE: Duration = Duration::from_secs(30);
 
     /// Forgets the events so far.

@@ -15,7 +15,7 @@ use super::slim;
 /// The label that says which Service a slice belongs to.
 pub const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
 
-/// At most so many reasons are kept per object: the first few lead to the cause.
+/// Most reasons that are kept of one object: the first few lead to the cause.
 const MAX_REASONS: usize = 5;
 
 /// Why parts of one object are not served.

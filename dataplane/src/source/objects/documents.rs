@@ -26,7 +26,6 @@ const MAX_LIST_DEPTH: usize = 2;
 /// Longest text in which the lines of a ClusterDNS are looked up.
 const MAX_PLACED: usize = 4 << 20;
 
-/// What one text holds.
 #[derive(Debug, Default)]
 pub struct Manifests {
     /// Services, EndpointSlices, Namespaces and Pods, as written.
@@ -41,7 +40,7 @@ pub struct Manifests {
     pub other_kinds: BTreeMap<String, usize>,
 }
 
-/// One object, and what it was made from where slices may have to be derived.
+/// One object, and its source where slices may have to be derived.
 #[derive(Debug)]
 pub struct Entry {
     /// What the index gets of it.
@@ -55,18 +54,14 @@ pub struct Entry {
 pub enum Origin {
     /// A Service with a selector.
     Selecting(Box<slim::Service>),
-    /// A Pod.
     Pod(Box<slim::Pod>),
     /// Nothing more is needed of it.
     Other,
 }
 
-/// A ClusterDNS object, unchecked.
 #[derive(Clone, Debug)]
 pub struct Configuration {
-    /// `metadata.name`.
     pub name: String,
-    /// The whole object.
     pub object: Value,
     /// Where its fields are written.
     pub places: Places,
@@ -83,7 +78,7 @@ impl PartialEq for Configuration {
 /// Reads a text.
 ///
 /// # Errors
-/// When it is not well-formed; then nothing of it is used.
+/// When it is not well-formed; then none of it is used.
 pub fn parse(text: &str, syntax: Syntax) -> Result<Manifests, ParseError> {
     let mut manifests = Manifests::default();
     for document in syntax::read(text, syntax)? {
@@ -270,7 +265,6 @@ impl Manifests {
     }
 }
 
-/// What every kind has.
 trait HasMetadata {
     fn metadata(&mut self) -> &mut slim::Metadata;
 }

@@ -1,8 +1,6 @@
 //! The part of each Kubernetes object that DNS reads (docs/dns.md §3), and nothing else: whatever
 //! is not listed here is skipped while decoding and never held in memory.
 
-#![expect(missing_docs, reason = "fields without a comment are those of the Kubernetes API")]
-
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,7 +19,6 @@ fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Metadata {
-    /// Name of the object.
     pub name: String,
     /// Its namespace; empty when not written.
     #[serde(deserialize_with = "or_default")]
@@ -75,7 +72,6 @@ fn last_change<'de, D: Deserializer<'de>>(value: D) -> Result<Option<String>, D:
 pub struct Service {
     #[serde(default)]
     pub metadata: Metadata,
-    /// Specification.
     #[serde(default)]
     pub spec: ServiceSpec,
 }
@@ -125,13 +121,10 @@ pub struct ServicePort {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 pub enum TargetPort {
-    /// By number.
     Number(i64),
-    /// By name.
     Name(String),
 }
 
-/// An EndpointSlice.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EndpointSlice {
@@ -158,7 +151,6 @@ pub struct SliceEndpoint {
     pub conditions: EndpointConditions,
     /// One label, given by the Pod's hostname and subdomain.
     pub hostname: Option<String>,
-    /// What the endpoint is.
     pub target_ref: Option<ObjectReference>,
 }
 
@@ -211,7 +203,6 @@ pub struct Subset {
     /// Ready ones.
     #[serde(deserialize_with = "or_default")]
     pub addresses: Vec<EndpointAddress>,
-    /// The others.
     #[serde(deserialize_with = "or_default")]
     pub not_ready_addresses: Vec<EndpointAddress>,
     #[serde(deserialize_with = "or_default")]
@@ -222,7 +213,6 @@ pub struct Subset {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EndpointAddress {
-    /// The address.
     #[serde(deserialize_with = "or_default")]
     pub ip: String,
     /// As [`SliceEndpoint::hostname`].
@@ -241,7 +231,6 @@ pub struct Namespace {
 pub struct Pod {
     #[serde(default)]
     pub metadata: Metadata,
-    /// Specification.
     #[serde(default)]
     pub spec: PodSpec,
     #[serde(default, deserialize_with = "or_default")]
@@ -284,7 +273,6 @@ pub struct ContainerPort {
     /// What a Service's `targetPort` may say.
     #[serde(deserialize_with = "or_default")]
     pub name: String,
-    /// The number.
     pub container_port: i64,
     /// TCP when absent.
     pub protocol: Option<String>,
@@ -311,7 +299,6 @@ pub struct PodStatus {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct PodIp {
-    /// The address.
     #[serde(deserialize_with = "or_default")]
     pub ip: String,
 }
@@ -320,7 +307,6 @@ pub struct PodIp {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct PodCondition {
-    /// Which condition.
     #[serde(rename = "type")]
     pub kind: String,
     /// `True`, `False` or `Unknown`.

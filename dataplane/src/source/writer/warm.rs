@@ -28,7 +28,6 @@ pub(super) struct Warm {
     kube_system: Option<u128>,
     /// That uid is the live cluster's, and not only the snapshot's.
     is_live_cluster: bool,
-    /// Where snapshots are kept.
     snapshots: Option<Snapshots>,
 }
 
@@ -40,7 +39,7 @@ impl Warm {
         }
     }
 
-    /// What the snapshot in the making began with is not so any more.
+    /// The running export is outdated.
     pub(super) fn abandon(&mut self) {
         if let Some(snapshots) = &mut self.snapshots {
             snapshots.abandon();
@@ -67,7 +66,7 @@ impl Writer {
         self.warm.contacts[resource as usize] = Some(unix_s());
     }
 
-    /// The live cluster has this uid of `kube-system`. If the snapshot is of another, nothing of it
+    /// The live cluster has this uid of `kube-system`. If the snapshot is of another, none of it
     /// stays (E42). If what was live is of another, it stays until lists replace it, because
     /// answers that may be old are better than none (K22); then this returns true, and everything
     /// must be listed again.

@@ -3,7 +3,6 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 
-/// What our frames hold.
 pub(super) const CONTENT_TYPE: &[u8] = b"protobuf:dnstap.Dnstap";
 /// The longest control frame that is read; ours have 34 octets.
 const MAX_CONTROL: u32 = 512;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::super::exchange::{Exchange, Side};
 use crate::origin::ServedOver;
 
-/// Who says it.
+/// `identity` and `version` of dnstap messages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Speaker {
     /// The pod.

@@ -46,7 +46,7 @@ impl Stream {
         Ok(stream)
     }
 
-    /// The same, for what may take so long in all.
+    /// The same, with this time limit for the whole.
     pub(super) fn within(&mut self, within: Duration) -> Within<'_> {
         Within { stream: self, deadline: Instant::now() + within }
     }

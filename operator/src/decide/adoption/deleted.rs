@@ -18,7 +18,7 @@ use crate::observe::observed::Observed;
 /// What happens while the Service does not exist.
 ///
 /// # Errors
-/// `NothingToAdopt`: there was none. `ServiceGone`: there was one, and nothing says what it was.
+/// `NothingToAdopt`: there was none. `ServiceGone`: there was one, and its ports and labels are not known.
 pub(super) fn plan(dns: &ClusterDNS, observed: &Observed) -> Result<ServicePlan, Refusal> {
     if !dns.spec.service.clone().unwrap_or_default().adopt {
         return Ok(ServicePlan::Own);
@@ -31,7 +31,7 @@ pub(super) fn plan(dns: &ClusterDNS, observed: &Observed) -> Result<ServicePlan,
     }
 }
 
-/// The deleted Service as it was, for a reconcile in which the spec is not acted on: clients ask it whatever the spec says.
+/// The deleted Service, for a reconcile that does not apply the spec: clients still use its address.
 pub fn restorable(observed: &Observed) -> Option<Value> {
     config_map::state(observed).service.manifest.filter(|_| observed.service.is_none())
 }
@@ -48,7 +48,7 @@ fn nothing_to_adopt(dns: &ClusterDNS) -> Refusal {
     }
     let own = dns.metadata.name.as_deref().unwrap_or_default();
     let message = format!(
-        "Service {namespace}/{name} was deleted, pods still ask {}, and what it was is not known: create it again with these \
+        "Service {namespace}/{name} was deleted, pods still ask {}, and the operator does not know its ports and labels: create it again with these \
          clusterIPs from the manifest it came from, or let this operator create one of its own with them: kubectl patch \
          clusterdns {own} --type=merge -p '{{\"spec\":{{\"service\":{{\"adopt\":false}}}}}}'",
         reported.join(", ")

@@ -19,7 +19,7 @@ use crate::observe::observed::Observed;
 const FIRST_WAIT: Duration = Duration::from_secs(60);
 /// Longest wait between two switches of the selector.
 const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
-/// After the last reset, when our key stayed for so long, the next one counts as a first.
+/// Time without a reset after which the next one counts as the first.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(4 * 3_600);
 
 /// The patch that is due now.

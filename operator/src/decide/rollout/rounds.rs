@@ -12,10 +12,9 @@ use crate::text::shortened;
 const APART: SignedDuration = SignedDuration::from_secs(4);
 /// Checks that are remembered of a round in which something was worse.
 const MAX_WORSE: usize = 8;
-/// Octets of what people are warned of.
+/// Longest warning, in octets.
 const MAX_WARNING: usize = 512;
 
-/// What this round adds.
 pub(super) struct Tally {
     /// What is remembered for the next one.
     pub(super) state: RolloutState,

@@ -41,7 +41,7 @@ impl Story {
         plan
     }
 
-    /// Every pod has taken up what it was given.
+    /// Every pod runs its configuration.
     fn pods_follow(&mut self) {
         let state = config_map::state(&self.observed);
         for pod in self.observed.pods.clone() {

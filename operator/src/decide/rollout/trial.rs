@@ -16,12 +16,12 @@ use crate::text::shortened;
 
 /// Canary pods that may be lost: the third fails the revision.
 const MAX_LOSSES: u32 = 3;
-/// A canary that was not judged counts as lost so long after the end of its time. A pod goes back to stable by itself
+/// Time after the end of the trial until an unjudged canary counts as lost. A pod goes back to stable by itself
 /// 300 s after that end, so this comes first.
 const OVERDUE: SignedDuration = SignedDuration::from_secs(120);
-/// So long a canary keeps a configuration that the operator cannot judge.
+/// Longest time that a canary keeps a configuration which the operator cannot judge.
 const HELD_AT_MOST: SignedDuration = SignedDuration::from_secs(300);
-/// Octets of what is kept of why a revision failed.
+/// Longest stored reason why a revision failed, in octets.
 const MAX_FAILURE: usize = 512;
 
 /// All that a trial depends on.
@@ -38,9 +38,9 @@ pub(super) struct Trial<'a> {
 
 /// What becomes of the canary.
 enum Verdict {
-    /// It is watched for so long still.
+    /// Time until the end of the trial.
     Watched(SignedDuration),
-    /// It answered as well as the others for all its time.
+    /// Until the end of the trial it answered as well as the stable pods.
     Passed,
     /// The canary answered worse than a stable pod, in two rounds: how.
     Failed(String),
@@ -48,7 +48,6 @@ enum Verdict {
     Lost(&'static str),
     /// The operator cannot judge it, which is no fault of the pod's.
     Held {
-        /// The operator's trouble.
         why: String,
         /// Its time is long over, and the pod is about to go back by itself.
         is_overdue: bool,
@@ -118,7 +117,7 @@ impl<'a> Trial<'a> {
         };
         let reported = self.reported_since(pod, started);
         let runs_it = reported.is_some_and(|reported| reported.revision == self.asked.revision);
-        // It was named while it refused nothing, so what it refuses now is what it was given.
+        // The pod refused nothing when it became the canary, so a rejection now is about the configuration on trial.
         if let Some(why) =
             reported.and_then(|reported| reported.rejection.as_ref()).filter(|_| !runs_it)
         {
@@ -247,8 +246,8 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// No pod can try it now. That something was tried or lost is not forgotten, or what takes its pods down, and the next edit
-    /// of it, would look like something new in a cluster with too few pods to compare.
+    /// No pod can try it now. What was tried and lost is kept: otherwise a configuration that kills its pods, or the next edit of
+    /// it, would look new in a cluster with too few pods to compare.
     fn wait(self, losses: u32) -> RolloutPlan {
         let mut plan = keep(self.stable, self.state);
         plan.again_in = Some(RECONCILE_EVERY);
@@ -274,8 +273,8 @@ impl<'a> Trial<'a> {
     }
 
     /// The pod that tries it: the present canary if it tries something older, else the longest-ready one that runs stable.
-    /// None while the workload rolls, whose pods come and go, or while no other pod could answer. One that is stuck does
-    /// not count: its old pods stay, and clients wait for what was changed.
+    /// None while the workload rolls, whose pods come and go, or while no other pod could answer. A stuck rollout
+    /// does not count: its old pods stay, and clients wait for the change.
     fn candidate(self, losses: u32) -> Option<&'a Pod> {
         let ready: Vec<&Pod> = pods::ready(self.observed).collect();
         let progress = pods::progress(self.observed, is_per_node(self.dns));
@@ -322,7 +321,7 @@ impl<'a> Trial<'a> {
         another.or(pods.first()).copied()
     }
 
-    /// The pod goes back to what the others run, although nothing is known against the revision.
+    /// The pod returns to the stable configuration. The revision is not marked as bad.
     fn take_back(self, canary: &CanaryPod, why: String) -> RolloutPlan {
         let mut plan = self.fail(canary, &why);
         plan.state.is_unjudged = true;
@@ -355,7 +354,7 @@ impl<'a> Trial<'a> {
         plan
     }
 
-    /// A container that is started again within a moment is ready before its restart is counted anywhere. What answers then
+    /// A container that restarts quickly is ready before restartCount grows. What answers then
     /// has an empty cache, and perhaps an older configuration: it is not what was named.
     fn is_another_process(self, pod: &Pod, canary: &CanaryPod) -> bool {
         let process = self.process(pod);

@@ -5,7 +5,7 @@ use super::scope::Scope;
 use crate::import::report::Outcome::{Changed, Kept, NotPossible};
 use crate::import::words::list;
 
-/// Converts it.
+/// Adds `acl` to the draft: `spec.access.clients`.
 pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) {
     let is_everything = scope.is_root() && directive.args.iter().all(|zone| zone == ".");
     let clients = clients(&directive.body).filter(|_| is_everything);

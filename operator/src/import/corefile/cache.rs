@@ -19,7 +19,7 @@ enum Kind {
     Denial,
 }
 
-/// Converts it.
+/// Adds `cache` to the draft: `spec.cache` and groups' `cache`.
 pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<(), Refused> {
     let number = directive.args.first().and_then(|text| text.parse::<i64>().ok());
     if number.is_some_and(|number| number <= 0) {

@@ -49,7 +49,7 @@ struct Read {
     in_flight: Option<u32>,
 }
 
-/// Converts it.
+/// Adds `forward` to the draft: `spec.upstreams` or a stub domain.
 pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<(), Refused> {
     let Some((from, to)) = directive.args.split_first().filter(|(_, to)| !to.is_empty()) else {
         return Err(directive.refused("a zone and one server or more must follow"));

@@ -15,7 +15,7 @@ const OWN_FILE: &str = "/etc/hosts";
 /// Options that are no line of a hosts file.
 const OPTIONS: [&str; 4] = ["ttl", "no_reverse", "reload", "fallthrough"];
 
-/// Converts it.
+/// Adds `hosts` to the draft: `spec.hosts`.
 pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<(), Refused> {
     let terms = terms(directive)?;
     let within: Vec<String> = directive.args.iter().skip(1).flat_map(|zone| zones(zone)).collect();

@@ -18,7 +18,7 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// Reads one.
+    /// Reads one key of a server block: `[SCHEME://]ZONE[:PORT]`.
     pub(super) fn of(text: &str) -> Key {
         let (scheme, rest) = text.split_once("://").unwrap_or(("dns", text));
         let (zone, port) = match rest.rsplit_once(':') {

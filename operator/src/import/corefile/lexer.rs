@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use crate::import::Text;
 
-/// One word.
+/// One word of a Corefile, with its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Token {
     /// The file that it is in.
@@ -33,9 +33,8 @@ struct Lexer {
     file: Rc<str>,
     found: Vec<Token>,
     word: String,
-    /// Now.
+    /// Line being read, from 1.
     line: usize,
-    /// Where the word begins.
     began: usize,
     /// Where the last word ended; 0 before any.
     ended: usize,

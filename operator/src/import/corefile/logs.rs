@@ -10,7 +10,7 @@ use super::parse::Directive;
 use super::scope::Scope;
 use crate::import::report::Outcome::{self, Changed, Kept, NotNeeded, NotPossible};
 
-/// Converts it.
+/// Adds `log` and `errors` to the draft: `spec.logging`.
 pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) {
     let (outcome, message) = match directive.name.as_str() {
         "log" => log(directive, scope),

@@ -14,10 +14,9 @@ const MAX_IMPORTS: usize = 1_000;
 /// Braces inside braces.
 const MAX_NESTING: usize = 16;
 
-/// A server block.
+/// A server block: keys and directives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ServerBlock {
-    /// Where it begins.
     pub(super) place: Place,
     /// What it serves, as written, environment variables filled in.
     pub(super) keys: Vec<String>,
@@ -28,9 +27,7 @@ pub(super) struct ServerBlock {
 /// A directive, or a line of the body of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Directive {
-    /// Where it is.
     pub(super) place: Place,
-    /// Its first word.
     pub(super) name: String,
     /// The other words of its line.
     pub(super) args: Vec<String>,
@@ -54,22 +51,18 @@ impl Directive {
 /// An import of a pattern that no file has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EmptyImport {
-    /// Where it is.
     pub(super) place: Place,
-    /// The pattern.
     pub(super) pattern: String,
 }
 
 /// A line of a snippet that nothing imports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct UnusedLine {
-    /// Where it is.
     pub(super) place: Place,
     /// The snippet, with its parentheses, and the line.
     pub(super) text: String,
 }
 
-/// A whole Corefile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::import) struct Parsed {
     /// The server blocks, in their order.
@@ -333,7 +326,7 @@ impl Parser<'_> {
         let mut found = Vec::new();
         for file in &files {
             found.extend(tokens(file));
-            // The rest would only be more of what is refused.
+            // Parsing can stop: the file is refused anyway.
             if self.words + found.len() > MAX_TOKENS {
                 break;
             }

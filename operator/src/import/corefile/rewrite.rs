@@ -22,7 +22,7 @@ enum Rule {
     Other(&'static str),
 }
 
-/// Converts it.
+/// Adds `rewrite name` to the draft: a CNAME record.
 pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<(), Refused> {
     let is_mode = |word: &str| ["stop", "continue"].contains(&word);
     let skipped = usize::from(directive.args.first().is_some_and(|word| is_mode(word)));

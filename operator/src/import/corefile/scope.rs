@@ -14,7 +14,6 @@ pub(super) struct Scope<'a> {
     pub(super) others: &'a [String],
     /// The files that directives name.
     pub(super) look: &'a Look<'a>,
-    /// What is made.
     pub(super) draft: &'a mut Draft,
 }
 

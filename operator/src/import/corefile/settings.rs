@@ -11,7 +11,7 @@ use crate::import::Refused;
 use crate::import::report::Outcome::{self, Changed, Kept, NotNeeded, NotPossible};
 use crate::import::words::{list, seconds};
 
-/// Converts it.
+/// Adds a directive that is one setting to the draft.
 pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<(), Refused> {
     let (outcome, message) = match directive.name.as_str() {
         "health" => return health(directive, scope),

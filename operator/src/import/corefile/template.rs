@@ -11,10 +11,10 @@ use crate::import::Refused;
 use crate::import::report::Outcome::{self, Changed, NotNeeded, NotPossible};
 use crate::import::words::{name, zones};
 
-/// The name that was asked, in place of what Go writes for it.
+/// Stands for Go's {{ .Name }}: the name in the question.
 const ASKED: &str = "\u{1}";
 
-/// Converts it.
+/// Adds `template` to the draft: records, with a wildcard for a zone.
 pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<(), Refused> {
     let [_, _, of @ ..] = &directive.args[..] else {
         return Err(directive.refused("a class and a type must follow, such as IN A"));

@@ -60,19 +60,16 @@ const WITH_VALUE: [&str; 12] = [
     "hostsdir",
 ];
 
-/// One option.
+/// One option of dnsmasq in its long form, with its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Flag {
-    /// Where it is.
     pub(super) place: Place,
-    /// Its long name.
     pub(super) name: String,
     /// Its value; empty where it has none.
     pub(super) value: String,
 }
 
 impl Flag {
-    /// As one word.
     pub(super) fn text(&self) -> String {
         match self.value.is_empty() {
             true => format!("--{}", self.name),

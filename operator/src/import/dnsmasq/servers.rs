@@ -1,4 +1,5 @@
-//! The servers of dnsmasq: for all names, for a domain, and those of files. What depends on other options is decided after
+//! The servers of dnsmasq: for all names, for a domain, and those of files. Options that depend on others are
+//! decided after
 //! all of them.
 
 use std::net::IpAddr;

@@ -8,7 +8,6 @@ use super::options::Flag;
 use crate::import::draft::Draft;
 use crate::import::report::Outcome::{self, Changed, Kept, NotNeeded, NotPossible};
 
-/// What becomes of one.
 pub(super) fn convert(flag: &Flag, draft: &mut Draft) -> (Outcome, String) {
     let number = flag.value.parse::<u32>();
     match (flag.name.as_str(), number) {

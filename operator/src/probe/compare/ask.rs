@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::question::{Expects, Question};
 use super::reply::{NoReply, Reply};
 
-/// For one reply from memory. A stub resolver waits 5 s, but what takes so long is not well.
+/// For one reply from memory. A stub resolver waits 5 s, but a pod that takes longer than this is not well.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 /// For one reply that needs servers elsewhere: a data plane gives up after 4 s, and says how.
 const FORWARDED: Duration = Duration::from_secs(5);
@@ -94,7 +94,7 @@ async fn within(
     }
 }
 
-/// Whose fault it is: a closed port and a broken stream are the server's; what keeps us from sending is ours.
+/// Classifies the error: a closed port or broken stream is the pod's failure; a failed send is the operator's.
 fn no_reply(server: SocketAddr, error: &io::Error) -> NoReply {
     let why = format!("{server}: {error}");
     match error.kind() {

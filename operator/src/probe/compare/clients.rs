@@ -12,7 +12,7 @@ use crate::observe::pods;
 /// Pods that a message names.
 const MAX_NAMED: usize = 3;
 
-/// What the client list does to pods that are known; none where it is empty, or did so before.
+/// Known pods that `access.clients` newly refuses; none if the list is empty or refused them before.
 pub(super) fn check(config: &Config, before: &Config, observed: &Observed) -> Option<Check> {
     let clients = &config.access.clients;
     if clients.is_empty() || *clients == before.access.clients {

@@ -12,11 +12,10 @@ use crate::observe::observed::{Check, CheckResult};
 /// A question and what both pods replied to each part of it.
 #[derive(Debug)]
 pub struct Asked {
-    /// What was asked.
     pub question: Question,
-    /// The canary's replies.
+    /// One reply for each question of `Question::asked`, in order.
     pub canary: Vec<Reply>,
-    /// A stable pod's replies.
+    /// As `canary`, from a pod that runs the stable configuration.
     pub stable: Vec<Reply>,
 }
 

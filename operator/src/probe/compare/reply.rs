@@ -23,7 +23,6 @@ pub enum NoReply {
 }
 
 impl NoReply {
-    /// What happened, for people.
     pub(super) fn why(&self) -> &str {
         let (NoReply::Silent(why) | NoReply::Closed(why) | NoReply::Unsent(why)) = self;
         why

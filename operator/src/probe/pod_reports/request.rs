@@ -26,9 +26,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const MAX_BYTES: usize = 8 << 20;
 /// Skipped objects that are kept of one pod; status shows 20.
 const MAX_SKIPPED: usize = 100;
-/// An upstream counts as down after so long: a moment without answers is nothing to report.
+/// Time after which an upstream counts as down: a moment without answers is nothing to report.
 const DOWN_S: u64 = 60;
-/// Characters of what a pod says should be done about an upstream.
+/// Longest remedy for an upstream, in characters.
 const MAX_REMEDY: usize = 200;
 /// Certificates that are kept of one pod: one for each encrypted listener.
 const MAX_CERTIFICATES: usize = 3;

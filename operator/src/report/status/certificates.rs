@@ -8,7 +8,7 @@ use super::problem::{Problem, named, problem};
 use crate::observe::observed::{Certificate, Observed, UsedCertificate};
 use crate::observe::pods;
 
-/// A certificate that is not renewed so long before its end is reported, if its whole life is long enough.
+/// A certificate that is not renewed this long before its end is reported, if its whole life is long enough.
 const EXPIRES_SOON: SignedDuration = SignedDuration::from_hours(7 * 24);
 /// One that lives shorter is reported when this part of its life is left: those who renew it do so with a third left.
 const PART_OF_LIFE: i32 = 6;

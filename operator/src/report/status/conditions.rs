@@ -11,7 +11,7 @@ use crate::text::shortened;
 pub const CONDITIONS: [&str; 7] =
     ["Accepted", "Ready", "UpToDate", "Progressing", "Degraded", "Stalled", "Reconciling"];
 
-/// What one condition says.
+/// Status, reason and message of one condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ConditionState {
     is_true: bool,

@@ -11,11 +11,11 @@ use crate::names;
 use crate::observe::observed::Observed;
 use crate::observe::pods::{self, CRASHES, NO_CONTAINER, NO_IMAGE};
 
-/// The scheduler gets so long to find a node, or an autoscaler to bring one.
+/// Time for the scheduler to find a node, or for an autoscaler to bring one.
 const SCHEDULING_S: i64 = 30;
-/// After so many restarts a container that runs and is not ready is still one that fails.
+/// Number of restarts after which a container that runs and is not ready is still one that fails.
 const RESTARTS: i32 = 3;
-/// Octets of what others say, per pod.
+/// Longest quoted message of kubelet, scheduler or API server per pod, in octets.
 const MAX_WORDS: usize = 300;
 
 /// A pod that ended for one of these reasons was not refused: its node was drained, full or lost.

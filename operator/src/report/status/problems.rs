@@ -1,4 +1,4 @@
-//! What stands in the way, the worst first: the reasons of `Degraded`.
+//! Builds the reasons of `Degraded`, the worst first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -132,7 +132,7 @@ fn canary_unreachable(dns: &ClusterDNS, plan: &Plan) -> Option<Problem> {
     problem(
         "CanaryUnreachable",
         format!(
-            "configuration {} cannot be tried, and waits: the operator cannot do its part: {why}. Where NetworkPolicies are in \
+            "configuration {} waits: the operator cannot test it on a pod: {why}. Where NetworkPolicies are in \
              force, one must let the operator's namespace reach UDP {port}, TCP {port} and TCP {} of pods with the label {}={own} \
              (spec.networkPolicy: true writes it), and none may keep the operator from sending; spec.rollout.canary: false gives it to \
              every pod untried{again}",
@@ -194,7 +194,7 @@ fn pods_lost(observed: &Observed) -> Option<Problem> {
     problem(
         pods::LOST,
         format!(
-            "these pods answered nothing for three seconds, neither the operator nor another pod, and are out of the Service until \
+            "these pods have not answered the operator or another pod for three seconds; they are out of the Service until \
              their kubelet says that they are ready: {}. kubectl describe node says what is wrong with the node",
             named(lost)
         ),
@@ -223,7 +223,7 @@ fn pods_refuse(plan: &Plan, observed: &Observed) -> Option<Problem> {
     )
 }
 
-/// Fewer than half of the pods that there are supposed to be, while none of them is just being replaced or added.
+/// Fewer than half of the desired pods are ready, and no rollout or scaling is in progress.
 fn too_few_pods(dns: &ClusterDNS, observed: &Observed) -> Option<Problem> {
     let progress = pods::progress(observed, is_per_node(dns));
     let was_ready = dns
@@ -259,7 +259,8 @@ fn selector_reset(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Opti
     )
 }
 
-/// Down for most pods: what only a few see is their node's trouble. Pods say so after 60 s only.
+/// Servers that are down for more than half of the pods. If only a few pods report it, their node is the cause.
+/// Pods report a server after 60 s.
 fn upstream_down(observed: &Observed) -> Option<Problem> {
     let asked: Vec<&Reported> =
         pods::ready(observed).filter_map(|pod| pods::reported(observed, pod)).collect();
@@ -299,14 +300,14 @@ fn certificate_missing(dns: &ClusterDNS, observed: &Observed) -> Option<Problem>
     )
 }
 
-/// The API server did not answer for these: the others, and all else, are as they should be.
+/// Secrets that could not be read. Everything else works.
 fn certificate_unread(observed: &Observed) -> Option<Problem> {
     if observed.unread_certificates.is_empty() {
         return None;
     }
     let effect = |name: &str| match observed.certificates.get(name) {
         Some(Certificate::Unread) | None => "its listener is off until it is seen",
-        Some(_) => "it is taken for what it was",
+        Some(_) => "its last known state is used",
     };
     let all = observed.unread_certificates.iter();
     let all = all.map(|(name, why)| format!("{name} ({why}; {})", effect(name))).collect();
@@ -328,7 +329,7 @@ fn crd_outdated(observed: &Observed) -> Option<Problem> {
     )
 }
 
-/// Others made more objects than the operator keeps. Those that are needed are read each time.
+/// There are more objects than the cache holds. The operator reads those that it needs, each time.
 fn cache_full(observed: &Observed) -> Option<Problem> {
     let not_kept = &observed.not_kept;
     if not_kept.is_empty() {
@@ -338,7 +339,7 @@ fn cache_full(observed: &Observed) -> Option<Problem> {
     problem(
         "CacheFull",
         format!(
-            "the objects that the operator watches are more than it keeps in memory, so it reads some of this namespace each \
+            "the cache of the operator is full, so it reads some objects of this namespace each \
              time it needs them: {}. Delete what is not needed, or move it to another namespace",
             named(shown.collect())
         ),

@@ -39,7 +39,7 @@ pub(super) fn up_to_date(
     if desired != stable {
         let message = format!(
             "pods run configuration {stable}, and the spec asks for {desired}: Progressing says whether it is being tried, \
-             and Degraded why it was not taken"
+             and Degraded says why it failed"
         );
         return ConditionState::no("OlderConfiguration", &message);
     }
@@ -60,7 +60,7 @@ pub(super) fn up_to_date(
         let message = format!("{refusing} ready pods refuse this configuration");
         return ConditionState::no("PodsRefuse", &message);
     }
-    // A pod that was silent once does not make what was known unknown.
+    // One missing reply does not turn a known state into unknown.
     if silent > 0 && !before.was_true_of_this_spec("UpToDate") {
         let message = format!(
             "{silent} of {ready} ready pods do not answer at /config on their metrics port, so it is not known what they run: \

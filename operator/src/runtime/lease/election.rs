@@ -22,7 +22,6 @@ pub struct Seen {
     spec: LeaseSpec,
 }
 
-/// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Move {
     /// There is no Lease: create it.
@@ -68,7 +67,7 @@ pub(super) fn observe(
     }
 }
 
-/// What to do about what was read.
+/// The next step of the election, from the lease that was read.
 pub fn next(seen: Option<&Seen>, me: &str, now: Instant) -> Move {
     let Some(seen) = seen else { return Move::Create };
     let version = seen.version.clone();

@@ -16,7 +16,6 @@ pub struct Credentials {
     pub authority: String,
     /// The certificate in PEM, for programs that are not ours.
     pub certificate_pem: String,
-    /// Its key in PEM.
     pub key_pem: String,
     certificate: CertificateDer<'static>,
     key: PrivateKeyDer<'static>,

@@ -13,7 +13,7 @@ use crate::wire::text::ShortText;
 
 /// Rows of a name that are counted when one of them is drawn.
 const COUNTED_ROWS: usize = 8;
-/// Draws until a pair is taken whatever the number of its like.
+/// Random draws before a pair is taken even if its endpoint has many pairs.
 const DRAWS: u64 = 6;
 
 /// The rows that share a name.
@@ -29,7 +29,7 @@ enum Group<'r> {
 #[derive(Clone, Copy)]
 pub(crate) struct FirstPair<'r> {
     name: Group<'r>,
-    /// So many ports of the name come last instead of first.
+    /// Number of ports of the name that come last instead of first.
     port: usize,
 }
 

@@ -11,7 +11,7 @@ use crate::wire::text::ShortText;
 
 /// Octets of the smallest record.
 const SMALLEST: usize = 16;
-/// Places of the table of what is known, for what a datagram and what the largest message holds.
+/// Slots of the table of seen rows: for a datagram, and for the largest message.
 const SMALL: usize = 512;
 const LARGE: usize = 8_192;
 

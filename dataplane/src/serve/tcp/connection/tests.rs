@@ -26,7 +26,7 @@ fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// A connection whose two directions each hold so many octets under way.
+/// A connection whose two directions each hold this many octets under way.
 fn connect(limits: Limits, octets: usize) -> Client {
     let (server, asked) = server(limits);
     let (stream, ended) = connect_to(&server, octets);

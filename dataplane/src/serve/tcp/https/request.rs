@@ -9,7 +9,6 @@ use hyper::{Method, StatusCode};
 use super::super::MESSAGE_OCTETS;
 use super::HEADER_OCTETS;
 
-/// What bodies hold.
 pub(super) const DNS_MESSAGE: &str = "application/dns-message";
 
 /// Where the DNS message of a request is.
@@ -17,7 +16,7 @@ pub(super) const DNS_MESSAGE: &str = "application/dns-message";
 pub(super) enum Asked {
     /// In the parameter `dns`, decoded.
     Message(Vec<u8>),
-    /// In the body, of at most so many octets.
+    /// In the body, of at most this many octets.
     Body(usize),
 }
 

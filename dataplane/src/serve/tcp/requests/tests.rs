@@ -27,7 +27,7 @@ fn held(server: &TcpServer) -> u64 {
     server.counters.tcp_buffered.load(Ordering::Relaxed)
 }
 
-/// A message of so many octets; see [`server`] for its kinds.
+/// A message of this many octets; see [`server`] for its kinds.
 fn message(octets: usize, kind: u8) -> Vec<u8> {
     let mut message = vec![0; octets];
     message[12] = kind;

@@ -12,7 +12,7 @@ const fn most(bound: usize) -> usize {
 }
 
 impl ConnectionTable {
-    /// A place for one more connection, whose session holds so many octets. Where sessions hold too much, one of them
+    /// A place for one more connection, whose session holds this many octets. Where sessions hold too much, one of them
     /// closes for it; `None` if none may.
     pub(in super::super) fn admit_session(
         self: &Rc<Self>,

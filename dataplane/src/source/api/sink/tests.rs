@@ -22,7 +22,6 @@ use crate::status::Status;
 /// Generous: machines that build are slow at times.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What every configuration reads.
 const OBJECTS: [Resource; 3] = [Resource::Services, Resource::EndpointSlices, Resource::Namespaces];
 
 /// A sink whose configuration comes from a ConfigMap that was not read yet.

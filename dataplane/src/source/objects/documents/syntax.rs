@@ -14,7 +14,6 @@ pub struct ParseError {
     pub line: u64,
     /// Column, from 1; 0 when unknown.
     pub column: u64,
-    /// What is wrong there.
     pub reason: String,
 }
 

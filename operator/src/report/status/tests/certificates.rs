@@ -3,7 +3,7 @@
 use super::*;
 use crate::observe::observed::UsedCertificate;
 
-/// A certificate that is valid so many hours before and after a time.
+/// A certificate that is valid this many hours before and after a time.
 fn used(secret: &str, before: i64, after: i64) -> UsedCertificate {
     let at = |hours: i64| crate::fixtures::at(10) + jiff::SignedDuration::from_hours(hours);
     UsedCertificate {

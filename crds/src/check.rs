@@ -10,7 +10,7 @@ mod records;
 mod reverse;
 mod servers;
 mod bounds;
-mod gaps;
+mod follow_up_errors;
 mod violations;
 mod update;
 mod workload;
@@ -40,7 +40,9 @@ pub fn check(spec: &ClusterDNSSpec) -> Result<Config, Violations> {
     // The rules also speak of the gaps that reading left: those are no mistakes of their own.
     let broken = match unread.is_empty() {
         true => broken,
-        false => gaps::without_gaps(broken, &unread, &read::kept_records(spec)),
+        false => {
+            follow_up_errors::without_follow_up_errors(broken, &unread, &read::kept_records(spec))
+        }
     };
     violations.append(unread);
     violations.append(broken);

@@ -19,6 +19,7 @@ use crate::forward::{Cached, Forwarder, GroupView, Held};
 use crate::origin::Origin;
 use crate::rrtype;
 use crate::state::{Published, State};
+pub(crate) use dig::answers;
 pub use dig::{Printed, print};
 pub use question::{Form, Question};
 

@@ -231,7 +231,7 @@ impl Forwarder {
         group: Arc<Group>,
         running: Box<Running>,
         slot: Arc<Slot>,
-        limits: cache::Limits,
+        limits: cache::CacheLimits,
     ) {
         if group.is_down() {
             self.counts.without_a_server_up.fetch_add(1, Ordering::Relaxed);

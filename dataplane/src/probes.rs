@@ -6,7 +6,7 @@
 //! its own would be as open to a flood as this one.
 
 mod pages;
-mod shown;
+mod status_pages;
 mod home;
 mod explain;
 mod look;
@@ -128,9 +128,9 @@ fn router(views: Views) -> Router {
         .route("/livez", get(|| async { "ok\n" }))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
-        .route("/config", get(shown::config))
-        .route("/upstreams", get(shown::upstreams))
-        .route("/cache", get(shown::cache))
+        .route("/config", get(status_pages::config))
+        .route("/upstreams", get(status_pages::upstreams))
+        .route("/cache", get(status_pages::cache))
         .route("/explain", get(explain::explain))
         .route("/look", get(look::page))
         .with_state(views)

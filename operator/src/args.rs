@@ -54,7 +54,7 @@ pub enum Command {
     Render(Render),
     /// Check ClusterDNS manifests: print errors and warnings
     #[command(after_help = CHECK_STATUS)]
-    Check(Check),
+    Check(CheckFlags),
     /// Make a ClusterDNS of the configuration of another DNS server, with a report of every line
     #[command(after_help = import::HELP)]
     Import(Import),
@@ -206,7 +206,7 @@ pub struct Render {
 
 /// Flags of `check`.
 #[derive(Clone, Debug, Flags)]
-pub struct Check {
+pub struct CheckFlags {
     /// Manifests, folders of manifests, or patterns such as 'clusters/**/*.yaml'; `-` for standard
     /// input. Documents of other kinds are skipped, so the whole repository can be given
     #[arg(short, long, value_name = "FILE", required = true, num_args = 1..)]

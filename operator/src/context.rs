@@ -6,7 +6,7 @@ use kube::Client;
 
 use crate::apply::memory::Memory;
 use crate::controller::backoff::Backoff;
-use crate::lost_pods::Standing;
+use crate::lost_pods::PolicyStanding;
 use crate::observe::caches::Caches;
 use crate::observe::certificates::Certificates;
 use crate::observe::lists::Lists;
@@ -48,7 +48,7 @@ pub struct Context {
     pub events: Events,
     pub metrics: Arc<Metrics>,
     /// What happens to pods that answer no longer.
-    pub lost_pods: Arc<Standing>,
+    pub lost_pods: Arc<PolicyStanding>,
     pub(crate) offers: RwLock<Offers>,
 }
 

@@ -22,7 +22,7 @@ use tokio::sync::Notify;
 use crate::apply::memory::Memory;
 use crate::context::Context;
 use crate::desired::Kind;
-use crate::lost_pods::Standing;
+use crate::lost_pods::PolicyStanding;
 use crate::observe::caches::Caches;
 use crate::observe::certificates::Certificates;
 use crate::observe::lists::Lists;
@@ -59,7 +59,7 @@ pub async fn run(
     events: Events,
     metrics: Arc<Metrics>,
     definition: Arc<Definition>,
-    lost_pods: Arc<Standing>,
+    lost_pods: Arc<PolicyStanding>,
     stop: impl Future<Output = ()> + Send + Sync + Clone + 'static,
 ) {
     let controller = Controller::new(

@@ -3,9 +3,9 @@
 //! Reading files and clusters is in `command` and `cluster`; everything else is pure.
 
 mod report;
-mod words;
+mod values;
 mod draft;
-mod written;
+mod without_defaults;
 mod hosts_file;
 mod selector;
 mod corefile;
@@ -24,7 +24,7 @@ use crds::v1alpha1::Upstreams;
 pub use command::{imported, run};
 use draft::Draft;
 pub use report::{Line, Outcome, Place, Report};
-pub use written::written;
+pub use without_defaults::written;
 
 /// Finds the files that a configuration names, by a path or a pattern of one.
 pub type Look<'a> = dyn Fn(&str) -> Vec<Text> + 'a;

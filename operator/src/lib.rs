@@ -24,6 +24,6 @@ pub mod offline;
 pub mod import;
 pub mod plugin;
 pub mod names;
-pub mod text;
+pub mod shortened;
 #[cfg(test)]
 mod fixtures;

@@ -2,7 +2,7 @@
 //! each ready pod once a second, also the one that waits for the lease. The flow of one round: ready pods -> questions ->
 //! `silence` decides (pure) -> `take_out` writes. Off unless the API server narrows that write (`policy`).
 
-mod turns;
+mod rounds;
 mod ask;
 mod silence;
 mod policy;
@@ -30,7 +30,7 @@ use crate::observe::pods;
 use crate::runtime::metrics::Metrics;
 use crate::runtime::write::Writes;
 use ask::Target;
-pub use policy::Standing;
+pub use policy::PolicyStanding;
 use silence::{Asked, Heard, Look, QUESTIONS, QUESTIONS_OF_STANDBY, Silences, Suspect};
 
 /// Between two rounds of questions.
@@ -51,7 +51,7 @@ pub struct Lookout {
     /// Counts pods that were taken out.
     pub metrics: Arc<Metrics>,
     /// Whether it may act, as it was seen last.
-    pub standing: Arc<Standing>,
+    pub standing: Arc<PolicyStanding>,
 }
 
 impl std::fmt::Debug for Lookout {
@@ -175,7 +175,7 @@ async fn ask_all(
         for pod in &group.ready {
             let suspect = suspects.iter().find(|it| it.uid == pod.uid).cloned();
             let is_witness = suspects.iter().any(|it| it.by == pod.uid);
-            let is_turn = turns::is_asked(place, pods, number);
+            let is_turn = rounds::is_asked(place, pods, number);
             if is_turn || is_witness || silences.is_silent(&pod.uid) {
                 wanted.push((name, pod, suspect));
             }
@@ -183,7 +183,7 @@ async fn ask_all(
         }
     }
     // Where more are silent than may be asked in one round, no dead node is the reason.
-    wanted.truncate(turns::MOST_ASKED);
+    wanted.truncate(rounds::MOST_ASKED);
     let asking = wanted.into_iter().map(|(name, pod, suspect)| async move {
         let by = suspect.and_then(|it| groups.get(name)?.ready.iter().find(|pod| pod.uid == it.by));
         let look = async {

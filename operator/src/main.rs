@@ -8,7 +8,7 @@ use anyhow::Context;
 use clap::Parser;
 use operator::args::{Args, Command, LogFormat, Run};
 use operator::controller::crd::Definition;
-use operator::lost_pods::{self, Lookout, Standing};
+use operator::lost_pods::{self, Lookout, PolicyStanding};
 use operator::report::events::Events;
 use operator::runtime::lease::{Elector, Leadership};
 use operator::runtime::metrics::Metrics;
@@ -56,7 +56,7 @@ async fn run(args: &Run) -> anyhow::Result<()> {
     let leadership = Arc::new(Leadership::new(Instant::now));
     let mut elector = Elector::new(client.clone(), &args.namespace, &name, leadership.clone());
     let writes = Writes::new(leadership, metrics.clone());
-    let lost_pods = Arc::new(Standing::default());
+    let lost_pods = Arc::new(PolicyStanding::default());
     if args.lost_pods {
         // Also before this process leads: the one that does may be on the node that dies.
         tokio::spawn(lost_pods::follow(Lookout {

@@ -14,7 +14,7 @@ pub mod ca_bundles;
 pub mod offers;
 mod other_dns;
 pub mod lists;
-mod follow;
+mod list_and_watch;
 mod pages;
 pub mod sample;
 

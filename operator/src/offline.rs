@@ -52,7 +52,7 @@ pub fn run_render(args: &args::Render) -> ExitCode {
 }
 
 /// `check`, on standard output.
-pub fn run_check(args: &args::Check) -> ExitCode {
+pub fn run_check(args: &args::CheckFlags) -> ExitCode {
     ended(check(args, &mut io::stdout().lock()))
 }
 

@@ -21,7 +21,7 @@ use hickory_proto::rr::RecordType;
 use stage::{
     FIRST, GOLDEN, SECOND, Stage, answers, codes, failure, server, servers, waiting, waiting_behind,
 };
-use tests::upstream::Transport;
+use tests::upstream::UpstreamTransport;
 
 #[tokio::test]
 async fn g94_stub_domains_are_asked_at_their_own_servers() {
@@ -54,8 +54,8 @@ async fn g96_a_silent_stub_domain_is_servfail_and_its_names_go_nowhere_else() {
     assert_eq!(stage.upstream(FIRST).asked().len(), 0);
     // Three datagrams, then one query over TCP (FW23).
     let upstream = stage.upstream([10, 20, 0, 53]);
-    assert_eq!(upstream.times_asked_over("slow.corp.example.", Transport::Udp), 3);
-    assert_eq!(upstream.times_asked_over("slow.corp.example.", Transport::Tcp), 1);
+    assert_eq!(upstream.times_asked_over("slow.corp.example.", UpstreamTransport::Udp), 3);
+    assert_eq!(upstream.times_asked_over("slow.corp.example.", UpstreamTransport::Tcp), 1);
 }
 
 #[tokio::test]
@@ -71,8 +71,8 @@ async fn g64_a_silent_target_keeps_our_cname() {
     // G129: both servers in turn over UDP, then each once over TCP.
     for server in [FIRST, SECOND] {
         let upstream = stage.upstream(server);
-        assert_eq!(upstream.times_asked_over("dead.example.net.", Transport::Udp), 3);
-        assert_eq!(upstream.times_asked_over("dead.example.net.", Transport::Tcp), 1);
+        assert_eq!(upstream.times_asked_over("dead.example.net.", UpstreamTransport::Udp), 3);
+        assert_eq!(upstream.times_asked_over("dead.example.net.", UpstreamTransport::Tcp), 1);
     }
     assert_eq!(stage.counters()[..2], [(4, 4), (4, 4)]);
 }
@@ -84,8 +84,8 @@ async fn g126_a_truncated_reply_is_asked_again_over_tcp_and_never_relayed() {
     // 3,000 octets do not fit in the client's 1,232: TC, and no half of a record.
     assert!(reply.metadata.truncation && reply.answers.is_empty());
     let upstream = stage.upstream(FIRST);
-    assert_eq!(upstream.times_asked_over("huge.example.org.", Transport::Udp), 1);
-    assert_eq!(upstream.times_asked_over("huge.example.org.", Transport::Tcp), 1);
+    assert_eq!(upstream.times_asked_over("huge.example.org.", UpstreamTransport::Udp), 1);
+    assert_eq!(upstream.times_asked_over("huge.example.org.", UpstreamTransport::Tcp), 1);
     assert_eq!(stage.forwarder.resolved(), 1);
 }
 
@@ -154,7 +154,10 @@ async fn f1_after_three_wrong_replies_the_server_is_asked_over_tcp() {
     let stage = Stage::new(script);
     let reply = stage.ask(0, "spoofed.example", RecordType::A).await;
     assert_eq!(answers(&reply), ["192.0.2.1"]);
-    assert_eq!(stage.upstream(FIRST).times_asked_over("spoofed.example.", Transport::Tcp), 1);
+    assert_eq!(
+        stage.upstream(FIRST).times_asked_over("spoofed.example.", UpstreamTransport::Tcp),
+        1
+    );
     assert_eq!(stage.published.upstreams.discarded(Discard::Id), 3);
 }
 
@@ -183,7 +186,7 @@ async fn f9_a_truncated_reply_whose_stream_fails_moves_on() {
         let stage = Stage::new(&script);
         let reply = stage.ask(0, "h.example", RecordType::A).await;
         assert_eq!(answers(&reply), ["192.0.2.2"], "{stream}");
-        assert_eq!(stage.upstream(FIRST).times_asked_over("h.example.", Transport::Tcp), 1);
+        assert_eq!(stage.upstream(FIRST).times_asked_over("h.example.", UpstreamTransport::Tcp), 1);
     }
 }
 
@@ -198,9 +201,9 @@ async fn f9_without_another_server_a_stream_that_fails_or_hangs_is_servfail() {
         let reply = stage.ask(0, "h.example", RecordType::A).await;
         assert_eq!(failure(&reply), (ResponseCode::ServFail, Some(22)), "{stream}");
         let upstream = stage.upstream(FIRST);
-        assert_eq!(upstream.times_asked_over("h.example.", Transport::Udp), 1, "{stream}");
+        assert_eq!(upstream.times_asked_over("h.example.", UpstreamTransport::Udp), 1, "{stream}");
         // Once more where the connection ended (FW54), within the same send.
-        let over_tcp = upstream.times_asked_over("h.example.", Transport::Tcp);
+        let over_tcp = upstream.times_asked_over("h.example.", UpstreamTransport::Tcp);
         assert!((1..=2).contains(&over_tcp), "{stream}: {over_tcp}");
         assert_eq!(stage.counters()[0].0, 2, "sends: {stream}");
     });
@@ -286,8 +289,8 @@ async fn fw2_a_tcp_server_is_asked_over_tcp_only() {
     let reply = stage.ask(0, "www.example.org", RecordType::A).await;
     assert_eq!(answers(&reply), ["192.0.2.80", "192.0.2.81"]);
     let upstream = stage.upstream(FIRST);
-    assert_eq!(upstream.times_asked_over("www.example.org.", Transport::Tcp), 1);
-    assert_eq!(upstream.times_asked_over("www.example.org.", Transport::Udp), 0);
+    assert_eq!(upstream.times_asked_over("www.example.org.", UpstreamTransport::Tcp), 1);
+    assert_eq!(upstream.times_asked_over("www.example.org.", UpstreamTransport::Udp), 0);
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use operator::args::{Check, Cluster, Render};
+use operator::args::{CheckFlags, Cluster, Render};
 use operator::offline::{Format, Severity, check, render};
 use tests::scratch::Scratch;
 
@@ -17,7 +17,7 @@ fn checked_as(output: Format, files: &[&str]) -> (Severity, String) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/check");
     let file: Vec<PathBuf> = files.iter().map(|name| folder.join(name)).collect();
     let mut out = Vec::new();
-    let args = Check { file, output, cluster: false, which: Cluster::default() };
+    let args = CheckFlags { file, output, cluster: false, which: Cluster::default() };
     let outcome = check(&args, &mut out).unwrap();
     let text = String::from_utf8(out).unwrap();
     (outcome, text.replace(&format!("{}/", folder.display()), ""))
@@ -89,7 +89,7 @@ fn o18_fields_without_effect_are_a_warning_in_every_file() {
         std::fs::write(&file, format!("{head}spec: {}\n", row.example)).unwrap();
         let mut out = Vec::new();
         let (output, which) = (Format::Text, Cluster::default());
-        let args = Check { file: vec![file], output, cluster: false, which };
+        let args = CheckFlags { file: vec![file], output, cluster: false, which };
         assert_eq!(check(&args, &mut out).unwrap(), Severity::Fine, "a warning is no failure");
         let text = String::from_utf8(out).unwrap();
         assert!(text.contains("WithoutEffect") && text.contains(row.instead), "{text}");
@@ -139,7 +139,7 @@ fn no_control_character_of_a_file_reaches_the_terminal() {
     std::fs::write(&file, text).unwrap();
     let mut out = Vec::new();
     let (output, which) = (Format::Text, Cluster::default());
-    let args = Check { file: vec![file], output, cluster: false, which };
+    let args = CheckFlags { file: vec![file], output, cluster: false, which };
     assert_eq!(check(&args, &mut out).unwrap(), Severity::Wrong);
     let text = String::from_utf8(out).unwrap();
     assert!(text.contains("UnknownField") && !text.contains('\u{1b}'), "{text:?}");
@@ -154,7 +154,7 @@ fn every_example_is_without_an_error() {
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "yaml"))
         .collect();
-    let args = Check { file, output: Format::Text, cluster: false, which: Cluster::default() };
+    let args = CheckFlags { file, output: Format::Text, cluster: false, which: Cluster::default() };
     let mut out = Vec::new();
     assert_eq!(
         check(&args, &mut out).unwrap(),

@@ -32,7 +32,7 @@ const LOOP_ZONE: &str = "clusterdns-loop.";
 const PORT_ATTEMPTS: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Transport {
+pub enum UpstreamTransport {
     Udp,
     Tcp,
     Tls,
@@ -48,7 +48,7 @@ pub struct Asked {
     pub name: String,
     /// The type in the question.
     pub qtype: RecordType,
-    pub transport: Transport,
+    pub transport: UpstreamTransport,
     pub from: SocketAddr,
     pub packet: Vec<u8>,
 }
@@ -138,7 +138,7 @@ impl ScriptedUpstream {
     }
 
     /// How often a name was asked over one transport.
-    pub fn times_asked_over(&self, name: &str, transport: Transport) -> usize {
+    pub fn times_asked_over(&self, name: &str, transport: UpstreamTransport) -> usize {
         self.count(|asked| asked.transport == transport && asked.name.eq_ignore_ascii_case(name))
     }
 
@@ -162,7 +162,7 @@ impl Script {
     /// What comes back over UDP in the end, without sockets and time; `None` is silence.
     pub fn reply(&self, packet: &[u8]) -> Option<Vec<u8>> {
         let anyone = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        react(self, packet, &asked(packet, anyone, Transport::Udp)?)?.reply
+        react(self, packet, &asked(packet, anyone, UpstreamTransport::Udp)?)?.reply
     }
 }
 
@@ -181,7 +181,12 @@ fn bind(at: SocketAddr) -> Result<(std::net::UdpSocket, std::net::TcpListener)> 
 
 impl Shared {
     /// Remembers a query and says what to do about it.
-    fn receive(&self, packet: &[u8], from: SocketAddr, transport: Transport) -> Option<Reaction> {
+    fn receive(
+        &self,
+        packet: &[u8],
+        from: SocketAddr,
+        transport: UpstreamTransport,
+    ) -> Option<Reaction> {
         let asked = asked(packet, from, transport)?;
         let reaction = react(&self.script.read().expect("no panic while writing"), packet, &asked);
         if asked.name.to_ascii_lowercase().ends_with(LOOP_ZONE) {
@@ -196,7 +201,7 @@ impl Shared {
 }
 
 /// What a message asks; `None` if it has no question that can be read.
-fn asked(packet: &[u8], from: SocketAddr, transport: Transport) -> Option<Asked> {
+fn asked(packet: &[u8], from: SocketAddr, transport: UpstreamTransport) -> Option<Asked> {
     let query = Message::from_vec(packet).ok()?;
     let question = query.queries.first()?;
     Some(Asked {
@@ -214,7 +219,7 @@ async fn serve_udp(shared: &Arc<Shared>, socket: UdpSocket) {
     loop {
         // An ICMP error of an earlier reply: the client has gone, the next may be there.
         let Ok((length, from)) = socket.recv_from(&mut buffer).await else { continue };
-        let Some(reaction) = shared.receive(&buffer[..length], from, Transport::Udp) else {
+        let Some(reaction) = shared.receive(&buffer[..length], from, UpstreamTransport::Udp) else {
             continue;
         };
         let socket = socket.clone();
@@ -247,7 +252,7 @@ async fn serve_stream(shared: &Shared, mut stream: TcpStream, from: SocketAddr) 
         let mut packet = vec![0; length as usize];
         stream.read_exact(&mut packet).await?;
         let reaction =
-            shared.receive(&packet, from, Transport::Tcp).context("not a query: close")?;
+            shared.receive(&packet, from, UpstreamTransport::Tcp).context("not a query: close")?;
         tokio::time::sleep(reaction.delay).await;
         let Some(reply) = reaction.reply else { continue };
         match reaction.stream {

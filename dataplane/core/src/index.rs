@@ -4,7 +4,7 @@
 mod export;
 mod held;
 mod identify;
-mod kept;
+mod numbered_table;
 mod namespaces;
 mod pods;
 mod ports;
@@ -24,7 +24,7 @@ pub use identify::Identified;
 
 use crate::index::held::{Held, HeldObjects};
 use crate::index::ports::PortLists;
-use crate::index::publishers::Waiting;
+use crate::index::publishers::HiddenRows;
 use crate::index::reads::{KeptAs, Reads, Relist};
 use crate::index::versions::Versions;
 use crate::object::{Change, Key, Object, Problem, Resource};
@@ -59,7 +59,7 @@ pub struct Index {
     configured: bool,
     held: HeldObjects,
     ports: PortLists,
-    waiting: Waiting,
+    waiting: HiddenRows,
     /// The list that each resource's objects are stamped with (E21).
     generations: [u32; Resource::ALL.len()],
     /// Which versions of each resource were seen.
@@ -85,7 +85,7 @@ impl Index {
             configured: true,
             held: HeldObjects::default(),
             ports: PortLists::default(),
-            waiting: Waiting::default(),
+            waiting: HiddenRows::default(),
             generations: [0; Resource::ALL.len()],
             versions: [Versions::default(); Resource::ALL.len()],
             also_kept: Exposure::default(),

@@ -27,7 +27,7 @@ pub(crate) mod cache;
 mod compress;
 mod head;
 mod header;
-mod moved;
+mod shifted_names;
 mod write;
 
 #[cfg(test)]

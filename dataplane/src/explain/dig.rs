@@ -26,21 +26,77 @@ pub struct Printed {
     pub ttl_s: Option<u32>,
 }
 
+/// One record of a reply; its name and data are text as `dig` prints them.
+pub(crate) struct Record {
+    pub(crate) owner: String,
+    class: u16,
+    pub(crate) rtype: u16,
+    ttl_s: u32,
+    pub(crate) data: String,
+}
+
+impl Record {
+    fn line(&self) -> String {
+        let (class, rtype) = (class_text(self.class), rrtype::text(self.rtype));
+        format!("{} {} {class} {rtype} {}", self.owner, self.ttl_s, self.data)
+    }
+}
+
+/// A message, read: its questions as lines, and its records by section, the OPT record aside.
+struct Message {
+    counts: [u16; 4],
+    rcode: u16,
+    questions: String,
+    sections: [Vec<Record>; 3],
+    edns: String,
+}
+
+/// The records of the answer section; `None` when the message cannot be read.
+pub(crate) fn answers(message: &[u8]) -> Option<Vec<Record>> {
+    let [answers, _, _] = read(message)?.sections;
+    Some(answers)
+}
+
 /// Prints a message; `None` when it cannot be read.
 pub fn print(message: &[u8]) -> Option<Printed> {
+    let Message { counts, rcode, questions, sections, edns } = read(message)?;
+    let status = crate::rcode::shown(rcode);
+    let mut text = format!(";; status: {status}\n;; flags: {}; ", flags(message)?);
+    let [asked, answers, authority, additional] = counts;
+    // Writing to a String cannot fail.
+    let _ = writeln!(
+        text,
+        "QUERY: {asked}, ANSWER: {answers}, AUTHORITY: {authority}, ADDITIONAL: {additional}"
+    );
+    text.push_str(&edns);
+    let _ = write!(text, ";; QUESTION SECTION:\n{questions}");
+    for (title, section) in ["ANSWER", "AUTHORITY", "ADDITIONAL"].into_iter().zip(&sections) {
+        if !section.is_empty() {
+            let _ = writeln!(text, ";; {title} SECTION:");
+        }
+        for record in section {
+            let _ = writeln!(text, "{}", record.line());
+        }
+    }
+    let least = |section: &[Record]| section.iter().map(|record| record.ttl_s).min();
+    let ttl_s = least(&sections[0]).or_else(|| least(&sections[1]));
+    let answer = sections[0].iter().map(Record::line).collect();
+    Some(Printed { text, status, answer, ttl_s })
+}
+
+fn read(message: &[u8]) -> Option<Message> {
     let count = |place: usize| u16_at(message, 4 + 2 * place);
     let counts = [count(0)?, count(1)?, count(2)?, count(3)?];
     let mut at = HEADER;
-    let mut question = String::new();
+    let mut questions = String::new();
     for _ in 0..counts[0] {
         let (name, after) = name(message, at)?;
         let (qtype, class) = (u16_at(message, after)?, u16_at(message, after + 2)?);
-        // Writing to a String cannot fail.
-        let _ = writeln!(question, ";{name} {} {}", class_text(class), rrtype::text(qtype));
+        let _ = writeln!(questions, ";{name} {} {}", class_text(class), rrtype::text(qtype));
         at = after + 4;
     }
     let mut rcode = u16::from(*message.get(3)? & 0xf);
-    let mut sections: [Vec<(String, u32)>; 3] = Default::default();
+    let mut sections: [Vec<Record>; 3] = Default::default();
     let mut edns = String::new();
     for (section, count) in sections.iter_mut().zip(&counts[1..]) {
         for _ in 0..*count {
@@ -57,32 +113,10 @@ pub fn print(message: &[u8]) -> Option<Printed> {
                 continue;
             }
             let data = data_text(message, rtype, data, octets)?;
-            let line =
-                format!("{owner} {ttl_s} {} {} {data}", class_text(class), rrtype::text(rtype));
-            section.push((line, ttl_s));
+            section.push(Record { owner, class, rtype, ttl_s, data });
         }
     }
-    let status = crate::rcode::shown(rcode);
-    let mut text = format!(";; status: {status}\n;; flags: {}; ", flags(message)?);
-    let [questions, answers, authority, additional] = counts;
-    let _ = writeln!(
-        text,
-        "QUERY: {questions}, ANSWER: {answers}, AUTHORITY: {authority}, ADDITIONAL: {additional}"
-    );
-    text.push_str(&edns);
-    let _ = write!(text, ";; QUESTION SECTION:\n{question}");
-    for (title, section) in ["ANSWER", "AUTHORITY", "ADDITIONAL"].into_iter().zip(&sections) {
-        if !section.is_empty() {
-            let _ = writeln!(text, ";; {title} SECTION:");
-        }
-        for (line, _) in section {
-            let _ = writeln!(text, "{line}");
-        }
-    }
-    let least = |section: &[(String, u32)]| section.iter().map(|(_, ttl_s)| *ttl_s).min();
-    let ttl_s = least(&sections[0]).or_else(|| least(&sections[1]));
-    let answer = sections[0].iter().map(|(line, _)| line.clone()).collect();
-    Some(Printed { text, status, answer, ttl_s })
+    Some(Message { counts, rcode, questions, sections, edns })
 }
 
 fn flags(message: &[u8]) -> Option<String> {

@@ -8,7 +8,7 @@ use dataplane_core::{
 };
 use tokio::time::timeout;
 
-use super::cache::{Found, Limits};
+use super::cache::{CacheLimits, Found};
 use super::chain::Chain;
 use super::lookup::Unresolved;
 use super::{Client, Forwarder, Kept, RouteId, Upstreams, random};
@@ -204,7 +204,7 @@ impl Forwarder {
         key: &LookupKey,
         ended: &Result<Relayed, Unresolved>,
         recoveries: u64,
-        limits: &Limits,
+        limits: &CacheLimits,
     ) {
         let now_ms = self.clock.now_ms();
         match ended {

@@ -23,7 +23,7 @@ const SHARDS: usize = 16;
 
 /// What the configuration says of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct CacheLimits {
     /// `cache.memory`: all entries together, in octets as the allocator takes them; 0 is no cache.
     pub octets: usize,
     /// `cache.entries`; 0 is no cache.
@@ -32,11 +32,11 @@ pub struct Limits {
     pub rules: CacheRules,
 }
 
-impl Limits {
+impl CacheLimits {
     /// Those of a configuration.
-    pub fn of(config: &crds::config::Cache) -> Limits {
+    pub fn of(config: &crds::config::Cache) -> CacheLimits {
         let rules = CacheRules { stale_s: config.stale_seconds, prefetch: config.prefetch };
-        Limits {
+        CacheLimits {
             octets: usize::try_from(config.memory_bytes).unwrap_or(usize::MAX),
             entries: config.entries as usize,
             rules,
@@ -162,7 +162,7 @@ impl Cache {
         key: &LookupKey,
         now_ms: u64,
         recoveries: u64,
-        limits: &Limits,
+        limits: &CacheLimits,
     ) -> Found {
         if limits.is_off() {
             return Found::Nothing;
@@ -179,7 +179,7 @@ impl Cache {
         route: RouteId,
         key: &LookupKey,
         (now_ms, recoveries): (u64, u64),
-        limits: &Limits,
+        limits: &CacheLimits,
     ) -> Option<(Found, Age)> {
         let hash = self.hash(route, key);
         let at = Moment { now_ms, recoveries, rules: limits.rules };
@@ -190,7 +190,7 @@ impl Cache {
 
     /// Keeps a good reply for as long as it may be; what was kept for its key goes, and so does what failed (CA2-CA4,
     /// CA20, CA41).
-    pub fn keep(&self, route: RouteId, relayed: &Relayed, now_ms: u64, limits: &Limits) {
+    pub fn keep(&self, route: RouteId, relayed: &Relayed, now_ms: u64, limits: &CacheLimits) {
         let hash = self.hash(route, &relayed.key());
         let mut shard = self.shard(hash);
         let (octets, entries) = shard.taken();
@@ -227,7 +227,7 @@ impl Cache {
         key: &LookupKey,
         was_silent: bool,
         (now_ms, recoveries): (u64, u64),
-        limits: &Limits,
+        limits: &CacheLimits,
     ) {
         if limits.is_off() {
             return;
@@ -284,7 +284,7 @@ impl Cache {
         octets: usize,
         entries: usize,
         now_ms: u64,
-        limits: &Limits,
+        limits: &CacheLimits,
     ) {
         self.note_taken(&shard, octets, entries);
         let mut evicted = 0;
@@ -321,7 +321,7 @@ impl Cache {
         self.entries.fetch_add(entries_now.wrapping_sub(entries), Ordering::Relaxed);
     }
 
-    fn is_over(&self, limits: &Limits) -> bool {
+    fn is_over(&self, limits: &CacheLimits) -> bool {
         self.octets() > limits.octets || self.entries() > limits.entries
     }
 

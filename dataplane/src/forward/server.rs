@@ -44,7 +44,7 @@ pub(super) struct Server {
     pub(super) common: Arc<Common>,
     pub(super) pool: Arc<Pool>,
     pub(super) connections: Arc<Connections>,
-    state: Mutex<State>,
+    state: Mutex<ServerState>,
     /// How often it came back after it had been down.
     recoveries: AtomicU64,
     heard: [AtomicU64; 3],
@@ -54,7 +54,7 @@ pub(super) struct Server {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ServerState {
     health: Health,
     edns: Edns,
     window: Window,
@@ -116,7 +116,7 @@ impl Server {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ServerState> {
         self.state.lock().expect("nothing panics while it holds this")
     }
 

@@ -33,7 +33,7 @@ pub struct Upstreams {
     pub(super) registry: Arc<Registry>,
     problems: Vec<String>,
     resolv_conf: Option<ResolvConf>,
-    cache: cache::Limits,
+    cache: cache::CacheLimits,
     pub(super) max_in_flight: usize,
     pub(super) max_in_flight_per_client: usize,
 }
@@ -162,7 +162,7 @@ impl Upstreams {
             registry,
             problems,
             resolv_conf: file,
-            cache: cache::Limits::of(&config.cache),
+            cache: cache::CacheLimits::of(&config.cache),
             max_in_flight: limits.in_flight as usize,
             max_in_flight_per_client: limits.in_flight_per_client as usize,
         }
@@ -200,7 +200,7 @@ impl Upstreams {
     }
 
     /// The bounds of the cache.
-    pub fn cache(&self) -> &cache::Limits {
+    pub fn cache(&self) -> &cache::CacheLimits {
         &self.cache
     }
 

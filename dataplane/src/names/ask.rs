@@ -1,15 +1,14 @@
 //! Asks `respond` itself, without a socket, and reads the answer section of its reply.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use dataplane_core::{Action, CacheCounters, Counters, Query, Transport, WorkerCounters, respond};
 
+use crate::explain;
 use crate::state::{Published, State};
 
 /// The types that a table shows, and their numbers.
 const KINDS: [(&str, u16); 5] = [("A", 1), ("AAAA", 28), ("CNAME", 5), ("TXT", 16), ("SRV", 33)];
-/// Longest name with its dots; a reply that has a longer one is not ours.
-const MAX_NAME: usize = 255;
 
 /// One record of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,81 +73,23 @@ fn packet(name: &str, kind: &str) -> Option<Vec<u8>> {
 
 /// The answer section; `None` when the reply cannot be read.
 fn answers(reply: &[u8]) -> Option<Vec<Answer>> {
-    let count = u16::from_be_bytes([*reply.get(6)?, *reply.get(7)?]);
-    let (_, mut at) = name(reply, 12)?;
-    at += 4;
-    let mut answers = Vec::new();
-    for _ in 0..count {
-        let (owner, after) = name(reply, at)?;
-        let number = u16_at(reply, after)?;
-        let data = after + 10;
-        let end = data + usize::from(u16_at(reply, after + 8)?);
-        if let Some((kind, _)) = KINDS.iter().find(|(_, known)| *known == number) {
-            let value = value(reply, kind, data, end)?;
-            answers.push(Answer { owner, kind, value });
-        }
-        at = end;
-    }
-    Some(answers)
+    let records = explain::answers(reply)?.into_iter();
+    Some(records.filter_map(|record| answer(&record.owner, record.rtype, &record.data)).collect())
 }
 
-fn value(reply: &[u8], kind: &str, data: usize, end: usize) -> Option<String> {
-    let octets = reply.get(data..end)?;
-    Some(match kind {
-        "A" => Ipv4Addr::from(<[u8; 4]>::try_from(octets).ok()?).to_string(),
-        "AAAA" => Ipv6Addr::from(<[u8; 16]>::try_from(octets).ok()?).to_string(),
-        "CNAME" => name(reply, data)?.0,
+/// A record as the table shows it: names without their last dot, and of a service its port.
+fn answer(owner: &str, rtype: u16, data: &str) -> Option<Answer> {
+    let (kind, _) = *KINDS.iter().find(|(_, known)| *known == rtype)?;
+    let name = |text: &str| text.strip_suffix('.').unwrap_or(text).to_owned();
+    let value = match kind {
+        "CNAME" => name(data),
         "SRV" => {
-            let port = u16_at(reply, data + 4)?;
-            format!("port {port} of {}", name(reply, data + 6)?.0)
+            let [_, _, port, target] = *data.split(' ').collect::<Vec<_>>() else { return None };
+            format!("port {port} of {}", name(target))
         }
-        _ => strings(octets),
-    })
-}
-
-/// The character-strings of a TXT record.
-fn strings(mut octets: &[u8]) -> String {
-    let mut texts = Vec::new();
-    while let Some((length, rest)) = octets.split_first() {
-        let (text, after) = rest.split_at(rest.len().min(usize::from(*length)));
-        texts.push(format!("\"{}\"", text.escape_ascii()));
-        octets = after;
-    }
-    texts.join(" ")
-}
-
-/// A name as text without its last dot, and where the next field begins.
-fn name(message: &[u8], mut at: usize) -> Option<(String, usize)> {
-    let mut text = String::new();
-    let mut after = None;
-    loop {
-        let length = usize::from(*message.get(at)?);
-        if length == 0 {
-            return Some((text, after.unwrap_or(at + 1)));
-        }
-        if length >= 0xc0 {
-            let target = usize::from(u16_at(message, at)? & 0x3fff);
-            // Only backwards, so it ends.
-            if target >= at {
-                return None;
-            }
-            after = after.or(Some(at + 2));
-            at = target;
-            continue;
-        }
-        if !text.is_empty() {
-            text.push('.');
-        }
-        text.push_str(&message.get(at + 1..at + 1 + length)?.escape_ascii().to_string());
-        if text.len() > 4 * MAX_NAME {
-            return None;
-        }
-        at += 1 + length;
-    }
-}
-
-fn u16_at(message: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_be_bytes([*message.get(at)?, *message.get(at + 1)?]))
+        _ => data.to_owned(),
+    };
+    Some(Answer { owner: name(owner), kind, value })
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::version::{TLS12, TLS13};
 
-use crate::source::certificate::{Files, is_mounted, read};
+use crate::source::certificate::{CertificateFiles, is_mounted, read};
 
 /// Between two looks at the files.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(10);
@@ -52,7 +52,7 @@ pub(super) struct Certificate {
     /// How many were taken into use.
     version: AtomicU64,
     /// What was read last, good or bad, or why nothing could be read.
-    read: Mutex<Option<Result<Files, String>>>,
+    read: Mutex<Option<Result<CertificateFiles, String>>>,
     state: Mutex<CertificateState>,
 }
 
@@ -165,7 +165,10 @@ fn secret(folder: &Path) -> String {
 }
 
 /// What handshakes need, and when the certificate begins and ends.
-fn config(files: &Files, purpose: Use) -> anyhow::Result<(ServerConfig, Option<(i64, i64)>)> {
+fn config(
+    files: &CertificateFiles,
+    purpose: Use,
+) -> anyhow::Result<(ServerConfig, Option<(i64, i64)>)> {
     let chain: Vec<_> = CertificateDer::pem_slice_iter(&files.chain)
         .collect::<Result<_, _>>()
         .context("tls.crt is not PEM")?;

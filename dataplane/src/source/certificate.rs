@@ -11,7 +11,7 @@ const MAX_OCTETS: u64 = 1 << 20;
 
 /// What the Secret holds, as PEM.
 #[derive(PartialEq, Eq)]
-pub struct Files {
+pub struct CertificateFiles {
     /// `tls.crt`: the certificate, then those that sign it.
     pub chain: Vec<u8>,
     /// The content of `tls.key`: PEM.
@@ -27,7 +27,7 @@ pub fn is_mounted(folder: &Path) -> bool {
 ///
 /// # Errors
 /// One of them cannot be read; the message names it.
-pub fn read(folder: &Path) -> anyhow::Result<Files> {
+pub fn read(folder: &Path) -> anyhow::Result<CertificateFiles> {
     let file = |name: &str| -> anyhow::Result<Vec<u8>> {
         let path = folder.join(name);
         let mut octets = Vec::new();
@@ -36,5 +36,5 @@ pub fn read(folder: &Path) -> anyhow::Result<Files> {
             .with_context(|| format!("cannot read {}", path.display()))?;
         Ok(octets)
     };
-    Ok(Files { chain: file("tls.crt")?, key: file("tls.key")? })
+    Ok(CertificateFiles { chain: file("tls.crt")?, key: file("tls.key")? })
 }

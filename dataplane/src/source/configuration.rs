@@ -4,7 +4,7 @@ use crds::Config;
 use crds::document::ConfigError;
 use serde_json::Value;
 
-use super::objects::documents::Configuration;
+use super::objects::documents::UncheckedConfiguration;
 use crate::status::{Rejection, Running, Violation};
 
 /// What runs when the folder has no ClusterDNS.
@@ -21,7 +21,7 @@ pub struct Checked {
 ///
 /// # Errors
 /// Every violation, by field.
-pub fn of(found: Option<&(Configuration, String)>) -> Result<Checked, Rejection> {
+pub fn of(found: Option<&(UncheckedConfiguration, String)>) -> Result<Checked, Rejection> {
     let Some((configuration, path)) = found else {
         return Ok(checked(Config::default(), DEFAULTS.to_owned(), Vec::new()));
     };
@@ -95,7 +95,10 @@ fn checked(config: Config, origin: String, unknown_fields: Vec<String>) -> Check
     Checked { config, running }
 }
 
-fn config(found: &Configuration, unknown: &mut Vec<String>) -> Result<Config, Vec<Violation>> {
+fn config(
+    found: &UncheckedConfiguration,
+    unknown: &mut Vec<String>,
+) -> Result<Config, Vec<Violation>> {
     let line = |field: &str| found.places.of(field).map(|place| place.line);
     let (dns, ignored) = crds::manifest::read_value(found.object.clone()).map_err(|error| {
         let mistakes = error.mistakes().iter();
@@ -127,7 +130,10 @@ mod tests {
     fn of_yaml(text: &str) -> Result<Checked, Rejection> {
         let object: Value = serde_saphyr::from_str(text).expect(text);
         let places = crds::manifest::places(text).pop().unwrap_or_default();
-        of(Some(&(Configuration { name: "main".into(), object, places }, "dns.yaml".into())))
+        of(Some(&(
+            UncheckedConfiguration { name: "main".into(), object, places },
+            "dns.yaml".into(),
+        )))
     }
 
     const API_VERSION: &str = "clusterdns.dev/v1alpha1";

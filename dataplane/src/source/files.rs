@@ -42,7 +42,7 @@ pub struct Files {
     /// The objects that the index holds, to compare the folder with.
     applied: BTreeMap<(Resource, Key), Arc<Object>>,
     /// The ClusterDNS looked at last, good or not; `None`: there is none in the folder.
-    looked_at: Option<documents::Configuration>,
+    looked_at: Option<documents::UncheckedConfiguration>,
 }
 
 impl Files {

@@ -44,12 +44,12 @@ pub struct Dnstap {
     /// Taken from the buffers while there was no reader, or with a connection that failed.
     undelivered: AtomicU64,
     is_connected: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<ReaderState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ReaderState {
     reader: Option<Reader>,
     speaker: Speaker,
     /// Flushes asked for, and those done.
@@ -198,7 +198,7 @@ impl Dnstap {
         let _ = self.changed.wait_timeout_while(state, within, |state| state.done < mine);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ReaderState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

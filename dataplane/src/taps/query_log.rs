@@ -31,12 +31,12 @@ pub struct QueryLog {
     written: AtomicU64,
     /// Lines that standard output refused.
     undelivered: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<LogState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LogState {
     is_on: bool,
     /// Flushes asked for, and those done.
     asked: u64,
@@ -152,7 +152,7 @@ impl QueryLog {
         self.written.load(Ordering::Relaxed)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LogState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -40,12 +40,12 @@ pub fn size(spec: &ClusterDNSSpec, observed: &Observed) -> Size {
 
 /// Nodes and cores that count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Cluster {
+struct CountedCluster {
     nodes: u64,
     cores: u64,
 }
 
-impl Cluster {
+impl CountedCluster {
     fn counted(size: ClusterSize, counts_all: bool) -> Self {
         let ClusterSize { nodes, schedulable_nodes, cores, schedulable_cores } = size;
         match counts_all {
@@ -68,9 +68,9 @@ fn damped(
     size: ClusterSize,
     counts_all: bool,
     runs: Option<u32>,
-    rule: impl Fn(Cluster) -> u32,
+    rule: impl Fn(CountedCluster) -> u32,
 ) -> u32 {
-    let cluster = Cluster::counted(size, counts_all);
+    let cluster = CountedCluster::counted(size, counts_all);
     let wanted = rule(cluster);
     match runs {
         // Whatever runs, runs on a node: there is something that we do not see.
@@ -80,7 +80,7 @@ fn damped(
     }
 }
 
-fn in_proportion(rule: &Proportional, cluster: Cluster) -> u32 {
+fn in_proportion(rule: &Proportional, cluster: CountedCluster) -> u32 {
     let by_cores = cluster.cores.div_ceil(rule.cores_per_replica.max(1).into());
     let by_nodes = cluster.nodes.div_ceil(rule.nodes_per_replica.max(1).into());
     let alone = rule.prevent_single_point_of_failure && cluster.nodes > 1;
@@ -89,7 +89,7 @@ fn in_proportion(rule: &Proportional, cluster: Cluster) -> u32 {
     u32::try_from(wanted).unwrap_or(rule.max_replicas)
 }
 
-fn by_ladder(ladder: &Ladder, cluster: Cluster) -> u32 {
+fn by_ladder(ladder: &Ladder, cluster: CountedCluster) -> u32 {
     let cores = ladder.cores_to_replicas.iter().flatten();
     let nodes = ladder.nodes_to_replicas.iter().flatten();
     let by_cores = step(cores.map(|step| (step.cores, step.replicas)), cluster.cores);

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use super::folder::{MAX_BYTES, mounted, on_disk};
 use super::manifests::{Object, files_beside, objects, sources};
-use super::written::Ordered;
+use super::without_defaults::Ordered;
 use super::{Imported, Look, Source, Target, Text, cluster, dnsmasq, import, written};
 use crate::args;
 use crate::offline::{Severity, text_of};

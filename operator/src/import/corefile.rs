@@ -25,7 +25,7 @@ use scope::Scope;
 
 use super::draft::Draft;
 use super::report::{Outcome, Place};
-use super::words::{is_reverse, zones};
+use super::values::{is_reverse, zones};
 use super::{Look, Refused, Text};
 
 /// Directives that CoreDNS takes once in a server block.

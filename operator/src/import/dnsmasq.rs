@@ -17,7 +17,7 @@ use servers::{Gathered, domains, rev_server, server, upstreams};
 use super::draft::Draft;
 use super::hosts_file::{self, Terms};
 use super::report::Outcome::{self, Kept, NotPossible};
-use super::words::{list, name};
+use super::values::{list, name};
 use super::{Argument, Look};
 
 /// Converts all options.

@@ -10,7 +10,7 @@ use crds::v1alpha1::{Host, Record, Service, StubDomain, Upstreams};
 use crds::{ClusterDNS, ClusterDNSSpec, defaults};
 
 use super::report::{Place, Report};
-use super::words::is_at_or_below;
+use super::values::is_at_or_below;
 use super::{Imported, Refused, Target};
 
 /// Octets that a host or record takes in a configuration besides its name and content, at most.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use super::Text;
 use super::draft::Draft;
 use super::report::{Outcome, Place};
-use super::words::name;
+use super::values::name;
 
 /// Names of one line that a message lists.
 const MAX_NAMED: usize = 3;

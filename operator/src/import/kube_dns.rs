@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::draft::Draft;
 use super::report::Outcome::{self, Changed, Kept, NotNeeded, NotPossible};
 use super::report::Place;
-use super::words::{is_reverse, name, server};
+use super::values::{is_reverse, name, server};
 use super::{Argument, Text};
 
 /// Converts the keys of the ConfigMap.

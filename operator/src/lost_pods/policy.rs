@@ -21,9 +21,9 @@ const EVERY: Duration = Duration::from_secs(30);
 const RETRY: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]
-pub struct Standing(Mutex<LostPods>);
+pub struct PolicyStanding(Mutex<LostPods>);
 
-impl Standing {
+impl PolicyStanding {
     pub fn get(&self) -> LostPods {
         *self.0.lock().expect("nothing panics while holding this lock")
     }
@@ -44,7 +44,7 @@ impl Standing {
 }
 
 /// Looks for the policy for ever. While the API server does not answer, what was seen before counts.
-pub(super) async fn follow(client: &Client, standing: &Standing) {
+pub(super) async fn follow(client: &Client, standing: &PolicyStanding) {
     loop {
         let wait = match read(client).await {
             Ok(true) => {

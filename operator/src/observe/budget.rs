@@ -21,7 +21,7 @@ const MAX_NAMED: usize = 100;
 
 /// What becomes of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum BudgetVerdict {
     /// The object is kept with all its fields.
     Whole,
     /// Only that it exists is kept.
@@ -216,7 +216,7 @@ impl Share {
         metadata: &ObjectMeta,
         octets: usize,
         stub: Option<usize>,
-    ) -> Verdict {
+    ) -> BudgetVerdict {
         let key = key(metadata);
         let before = self.take(&key);
         let held = self.beside() + self.others();
@@ -228,11 +228,11 @@ impl Share {
         let verdict = match stub {
             Some(stub) => {
                 self.hold(key, Entry::Stub(stub));
-                Verdict::Stub
+                BudgetVerdict::Stub
             }
             None => {
                 self.pass_over(&key.0);
-                Verdict::Nothing
+                BudgetVerdict::Nothing
             }
         };
         self.charge();

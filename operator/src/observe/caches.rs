@@ -24,7 +24,7 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::budget::{Budget, Share};
 use super::cluster_size::SlimNode;
-use super::follow::{Followed, Means, follow};
+use super::list_and_watch::{Followed, Means, follow};
 use super::lists::Lists;
 use super::stubs;
 use crate::controller::triggers::{self, Triggers};

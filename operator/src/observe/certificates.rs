@@ -76,7 +76,7 @@ impl Certificates {
                 seen
             }
             Err(error) => {
-                let why = crate::text::shortened(&format!("{error:#}"), MAX_REASON);
+                let why = crate::shortened::shortened(&format!("{error:#}"), MAX_REASON);
                 read.unread.insert(name.to_owned(), why);
                 let before = if is_mounted { Certificate::Usable } else { Certificate::Unread };
                 known.get(&key).copied().unwrap_or(before)

@@ -18,7 +18,7 @@ use crate::args::{self, Format};
 ///
 /// # Errors
 /// Nothing can be written there any more.
-pub fn check(args: &args::Check, out: &mut dyn Write) -> std::io::Result<Severity> {
+pub fn check(args: &args::CheckFlags, out: &mut dyn Write) -> std::io::Result<Severity> {
     let mut problems = Vec::new();
     let asked = args.cluster.then(|| kubelets::ask_cluster(&args.which));
     if let Some(Err(why)) = &asked {

@@ -12,7 +12,7 @@ use crate::decide::plan::Notice;
 use crate::names;
 use crate::report::changes::Change;
 use crate::runtime::write::Writes;
-use crate::text::shortened;
+use crate::shortened::shortened;
 
 /// The same text is sent again only after this time.
 const SAME_AGAIN: Duration = Duration::from_secs(3_600);

@@ -14,7 +14,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Metric, Registry};
 
 use crate::report::status::conditions::CONDITIONS;
 
@@ -72,62 +72,51 @@ impl Default for Metrics {
         let (first, factor, length) = DURATIONS;
         let buckets =
             prometheus_client::metrics::histogram::exponential_buckets(first, factor, length);
-        let metrics = Metrics {
-            reconciles: Family::default(),
-            durations: Histogram::new(buckets),
-            writes: Family::default(),
-            watch_failures: Counter::default(),
-            cache_bytes: Family::default(),
-            not_kept: Family::default(),
-            lost_pods: Counter::default(),
-            is_leader: Gauge::default(),
-            conditions: Family::default(),
+        let durations = Histogram::new(buckets);
+        let help = "Duration of a reconcile in seconds";
+        registry.register("reconcile_duration_seconds", help, durations.clone());
+        let all = &mut registry;
+        Metrics {
+            reconciles: new(all, "reconciles", "Reconciles by outcome"),
+            durations,
+            writes: new(all, "writes", "Writes to the API server by kind and outcome"),
+            watch_failures: new(
+                all,
+                "watch_failures",
+                "Watches of the API server that failed and were started again",
+            ),
+            cache_bytes: new(
+                all,
+                "cache_bytes",
+                "Estimated size in memory of cached objects, in bytes: whole objects and stubs",
+            ),
+            not_kept: new(
+                all,
+                "objects_not_kept",
+                "Objects stored as stubs because the cache was full, by resource",
+            ),
+            lost_pods: new(
+                all,
+                "lost_pods",
+                "Pods removed from their Service because they stopped answering",
+            ),
+            is_leader: new(all, "is_leader", "1 while this process is the leader"),
+            conditions: new(
+                all,
+                "condition",
+                "Conditions of each ClusterDNS: 1 true, 0 false or absent, 0.5 unknown",
+            ),
             shown: Mutex::default(),
-            registry: Registry::default(),
-        };
-        registry.register("reconciles", "Reconciles by outcome", metrics.reconciles.clone());
-        registry.register(
-            "reconcile_duration_seconds",
-            "Duration of a reconcile in seconds",
-            metrics.durations.clone(),
-        );
-        registry.register(
-            "writes",
-            "Writes to the API server by kind and outcome",
-            metrics.writes.clone(),
-        );
-        registry.register(
-            "watch_failures",
-            "Watches of the API server that failed and were started again",
-            metrics.watch_failures.clone(),
-        );
-        registry.register(
-            "cache_bytes",
-            "Octets in memory, estimated, of the objects that are kept: whole ones, and stubs of those that do not fit",
-            metrics.cache_bytes.clone(),
-        );
-        registry.register(
-            "objects_not_kept",
-            "Objects stored as stubs because the cache was full, by resource",
-            metrics.not_kept.clone(),
-        );
-        registry.register(
-            "lost_pods",
-            "Pods removed from their Service because they stopped answering",
-            metrics.lost_pods.clone(),
-        );
-        registry.register(
-            "is_leader",
-            "1 while this process is the leader",
-            metrics.is_leader.clone(),
-        );
-        registry.register(
-            "condition",
-            "Conditions of each ClusterDNS: 1 true, 0 false or absent, 0.5 unknown",
-            metrics.conditions.clone(),
-        );
-        Metrics { registry, ..metrics }
+            registry,
+        }
     }
+}
+
+/// A metric of its own type, registered under this name.
+fn new<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+    let metric = M::default();
+    registry.register(name, help, metric.clone());
+    metric
 }
 
 impl Metrics {

@@ -10,26 +10,27 @@ use dataplane::state::Published;
 use futures::future::join_all;
 use hickory_proto::op::ResponseCode;
 use hickory_proto::rr::RecordType;
-use tests::upstream::{Credentials, Encrypted, Script, ScriptedUpstream, Transport};
+use tests::upstream::{Credentials, Encrypted, Script, ScriptedUpstream, UpstreamTransport};
 
 use super::stage::{FIRST, Stage, answers, failure, server};
 
 pub(super) const NAME: &str = "dns.example";
-const ALL: [Transport; 3] = [Transport::Tls, Transport::Https, Transport::Quic];
+const ALL: [UpstreamTransport; 3] =
+    [UpstreamTransport::Tls, UpstreamTransport::Https, UpstreamTransport::Quic];
 const ANSWERS: &str = "* *\n  answer @ 600 A 192.0.2.9";
 
-fn named(over: Transport) -> Encrypted {
+fn named(over: UpstreamTransport) -> Encrypted {
     Encrypted::named(over, NAME).unwrap()
 }
 
 /// Starts an upstream, and says how the configuration names it.
 fn start(encrypted: Encrypted, script: &str) -> (ScriptedUpstream, Server) {
     let transport = match encrypted.over {
-        Transport::Udp => config::Transport::Udp,
-        Transport::Tcp => config::Transport::Tcp,
-        Transport::Tls => config::Transport::Tls,
-        Transport::Https => config::Transport::Https,
-        Transport::Quic => config::Transport::Quic,
+        UpstreamTransport::Udp => config::Transport::Udp,
+        UpstreamTransport::Tcp => config::Transport::Tcp,
+        UpstreamTransport::Tls => config::Transport::Tls,
+        UpstreamTransport::Https => config::Transport::Https,
+        UpstreamTransport::Quic => config::Transport::Quic,
     };
     let ca_bundle = Some(CaBundle::Pem(encrypted.credentials.authority.clone()));
     let tls = Some(ServerTls { server_name: NAME.to_owned(), ca_bundle });
@@ -116,7 +117,7 @@ async fn fw54_a_connection_that_ends_costs_clients_nothing_and_the_session_is_re
             ["broken", "stream_reset"].iter().filter_map(|it| seen.failures.get(it)).sum();
         assert!(lost >= 5, "{seen:?}");
         let (full, resumed) = stage.upstream(FIRST).handshakes();
-        if over != Transport::Quic {
+        if over != UpstreamTransport::Quic {
             assert_eq!((full, resumed as u64), (1, seen.resumed));
         }
     }
@@ -148,7 +149,7 @@ async fn refused(stage: Stage, reason: &str) -> String {
     assert_eq!(failure(&reply), (ResponseCode::ServFail, Some(22)), "{text}");
     assert!(connections(&stage).failures.contains_key(reason), "{reason}: {text}");
     let asked = stage.upstream(FIRST).asked();
-    assert!(asked.iter().all(|asked| asked.transport != Transport::Udp), "{asked:?}");
+    assert!(asked.iter().all(|asked| asked.transport != UpstreamTransport::Udp), "{asked:?}");
     text
 }
 
@@ -187,7 +188,7 @@ async fn f22_fw2_a_server_that_does_not_prove_its_name_gets_no_query_and_is_name
 async fn fw2_one_error_of_http_condemns_no_server_that_answers_others() {
     let script =
         format!("{ANSWERS}\nbad.example. *\n  http status 500\n  answer @ 600 A 192.0.2.1");
-    let stage = stage(named(Transport::Https), &script);
+    let stage = stage(named(UpstreamTransport::Https), &script);
     stage.ask(0, "a.example", RecordType::A).await;
     let bad = stage.ask(0, "bad.example", RecordType::A).await;
     assert_eq!(failure(&bad).0, ResponseCode::ServFail);
@@ -205,7 +206,7 @@ async fn fw2_one_error_of_http_condemns_no_server_that_answers_others() {
 
 #[tokio::test]
 async fn fw2_a_server_that_gives_only_errors_of_http_is_named_with_the_remedy() {
-    let stage = stage(named(Transport::Https), &format!("{ANSWERS}\n  http status 404"));
+    let stage = stage(named(UpstreamTransport::Https), &format!("{ANSWERS}\n  http status 404"));
     let text = refused(stage, "http_status").await;
     assert!(text.contains("gives no replies: it does not serve DNS at /dns-query"), "{text}");
 }
@@ -213,7 +214,7 @@ async fn fw2_a_server_that_gives_only_errors_of_http_is_named_with_the_remedy() 
 #[tokio::test]
 async fn f22_a_server_that_is_down_for_its_certificate_is_reported_with_the_remedy() {
     let credentials = Credentials::expired(NAME).unwrap();
-    let stage = stage(Encrypted { credentials, ..named(Transport::Tls) }, ANSWERS);
+    let stage = stage(Encrypted { credentials, ..named(UpstreamTransport::Tls) }, ANSWERS);
     stage.probe();
     stage.ask(0, "a.example", RecordType::A).await;
     stage.until(0, "down").await;
@@ -231,8 +232,8 @@ async fn fw21_what_http_gives_in_place_of_a_reply_is_counted_and_the_next_server
     ];
     join_all(cases.map(|(fault, reason)| async move {
         let script = format!("{ANSWERS}\n  {fault}");
-        let (first, of_first) = start(named(Transport::Https), &script);
-        let (second, of_second) = start(named(Transport::Tls), ANSWERS);
+        let (first, of_first) = start(named(UpstreamTransport::Https), &script);
+        let (second, of_second) = start(named(UpstreamTransport::Tls), ANSWERS);
         let upstreams = [(FIRST.into(), first), ([10, 0, 0, 3].into(), second)];
         let stage = Stage::of(BTreeMap::from(upstreams), &config_of(vec![of_first, of_second]));
         let reply = stage.ask(0, "a.example", RecordType::A).await;
@@ -245,7 +246,7 @@ async fn fw21_what_http_gives_in_place_of_a_reply_is_counted_and_the_next_server
 #[tokio::test]
 async fn ca2_the_age_of_a_response_of_http_is_taken_from_its_ttls() {
     let script = "* *\n  http age 50\n  answer @ 600 A 192.0.2.9";
-    let stage = stage(named(Transport::Https), script);
+    let stage = stage(named(UpstreamTransport::Https), script);
     let reply = stage.ask(0, "a.example", RecordType::A).await;
     assert_eq!(reply.answers[0].ttl, 550);
 }
@@ -255,7 +256,7 @@ async fn fw54_a_stream_that_is_reset_costs_other_queries_nothing() {
     let script = format!("{ANSWERS}\nbad.example. *\n  answer @ 600 A 192.0.2.1\n  tcp close\n");
     let half = format!("{ANSWERS}\nbad.example. *\n  answer @ 600 A 192.0.2.1\n  tcp half\n");
     for (script, reason) in [(script, "stream_reset"), (half, "malformed")] {
-        let stage = stage(named(Transport::Quic), &script);
+        let stage = stage(named(UpstreamTransport::Quic), &script);
         let bad = stage.ask(0, "bad.example", RecordType::A);
         let good = (0..20).map(|n| {
             let stage = &stage;
@@ -275,7 +276,7 @@ async fn l16_handshakes_that_do_not_end_take_no_places_of_another_group() {
     const BESIDE: usize = 100;
     for over in ALL {
         let (slow, of_slow) = start(Encrypted { stalls: true, ..named(over) }, ANSWERS);
-        let (fast, of_fast) = start(named(Transport::Tls), ANSWERS);
+        let (fast, of_fast) = start(named(UpstreamTransport::Tls), ANSWERS);
         let mut config = config_of(vec![of_fast]);
         let group = Group { servers: vec![of_slow], options: GroupOptions::default() };
         config.stub_domains = vec![config::StubDomain { domain: "corp.example".into(), group }];

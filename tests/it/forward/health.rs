@@ -3,7 +3,7 @@
 use dataplane_core::Discard;
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::RecordType;
-use tests::upstream::{Script, Transport};
+use tests::upstream::{Script, UpstreamTransport};
 
 use super::stage::{FIRST, SECOND, Stage, answers, failure};
 
@@ -132,5 +132,5 @@ async fn f19_fw14_the_case_of_names_is_random_and_must_come_back() {
 
     assert_eq!(answers(&stage.ask(0, "wrong.example", RecordType::A).await), ["192.0.2.3"]);
     assert_eq!(stage.published.upstreams.discarded(Discard::Case), 1);
-    assert_eq!(stage.upstream(FIRST).times_asked_over("wrong.example.", Transport::Tcp), 1);
+    assert_eq!(stage.upstream(FIRST).times_asked_over("wrong.example.", UpstreamTransport::Tcp), 1);
 }

@@ -7,7 +7,7 @@ use crds::config;
 use futures::future::join_all;
 use hickory_proto::op::ResponseCode;
 use hickory_proto::rr::RecordType;
-use tests::upstream::Transport;
+use tests::upstream::UpstreamTransport;
 
 use super::stage::{FIRST, GOLDEN, Stage, answers, failure, servers, waiting};
 
@@ -103,7 +103,7 @@ async fn fw54_queries_share_a_connection_and_it_is_used_again() {
     let connections: BTreeSet<_> = asked.iter().map(|asked| asked.from).collect();
     // A busy machine may have one asked again.
     assert!(asked.len() >= 20 && connections.len() == 1, "{} on {connections:?}", asked.len());
-    assert!(asked.iter().all(|asked| asked.transport == Transport::Tcp));
+    assert!(asked.iter().all(|asked| asked.transport == UpstreamTransport::Tcp));
 }
 
 #[tokio::test]

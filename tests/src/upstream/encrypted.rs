@@ -15,13 +15,13 @@ use tokio::net::{TcpListener, UdpSocket};
 
 pub use credentials::Credentials;
 
-use super::{Script, ScriptedUpstream, Shared, Transport, bind, serve_udp};
+use super::{Script, ScriptedUpstream, Shared, UpstreamTransport, bind, serve_udp};
 
 /// What an encrypted upstream speaks, shows and does.
 #[derive(Debug)]
 pub struct Encrypted {
     /// `Tls`, `Https` or `Quic`.
-    pub over: Transport,
+    pub over: UpstreamTransport,
     /// What it proves its name with.
     pub credentials: Credentials,
     /// Handshakes begin and do not end.
@@ -49,7 +49,7 @@ impl Encrypted {
     ///
     /// # Errors
     /// No certificate can be made.
-    pub fn named(over: Transport, name: &str) -> Result<Encrypted> {
+    pub fn named(over: UpstreamTransport, name: &str) -> Result<Encrypted> {
         let credentials = Credentials::of(name)?;
         Ok(Encrypted { over, credentials, stalls: false, queries_per_connection: None })
     }
@@ -69,18 +69,23 @@ impl ScriptedUpstream {
         let address = udp.local_addr()?;
         let over = encrypted.over;
         let protocol: &[u8] = match over {
-            Transport::Udp | Transport::Tcp => anyhow::bail!("{over:?} is not encrypted"),
-            Transport::Tls => b"dot",
-            Transport::Https => b"h2",
-            Transport::Quic => b"doq",
+            UpstreamTransport::Udp | UpstreamTransport::Tcp => {
+                anyhow::bail!("{over:?} is not encrypted")
+            }
+            UpstreamTransport::Tls => b"dot",
+            UpstreamTransport::Https => b"h2",
+            UpstreamTransport::Quic => b"doq",
         };
         let config = Arc::new(encrypted.credentials.server_config(protocol)?);
         let encrypted = Arc::new(encrypted);
         ScriptedUpstream::launch(address, script, move |shared: Arc<Shared>| async move {
             let tcp = TcpListener::from_std(tcp).expect("a socket that does not block");
             match over {
-                Transport::Quic => quic::serve(&shared, &encrypted, config, udp).await,
-                Transport::Tls | Transport::Https | Transport::Udp | Transport::Tcp => {
+                UpstreamTransport::Quic => quic::serve(&shared, &encrypted, config, udp).await,
+                UpstreamTransport::Tls
+                | UpstreamTransport::Https
+                | UpstreamTransport::Udp
+                | UpstreamTransport::Tcp => {
                     let udp = UdpSocket::from_std(udp).expect("a socket that does not block");
                     tokio::select! {
                         () = serve_udp(&shared, udp) => {}

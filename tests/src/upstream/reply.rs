@@ -5,7 +5,7 @@ use hickory_proto::rr::Name;
 use hickory_proto::rr::rdata::opt::EdnsOption;
 
 use super::script::{Decoy, Http, OnOpt, Rule, Script, Stream};
-use super::{Asked, Transport};
+use super::{Asked, UpstreamTransport};
 
 /// The option of an Extended DNS Error (RFC 8914 §2).
 const EDE: u16 = 15;
@@ -28,7 +28,7 @@ pub(super) fn react(script: &Script, packet: &[u8], asked: &Asked) -> Option<Rea
     let is_ignored = query.edns.is_some() && rule.opt == Some(OnOpt::Silence);
     let reply = full_reply(&query, question, rule, asked.transport);
     let wire = reply.to_vec().expect("a scripted reply can be written");
-    let over_udp = asked.transport == Transport::Udp;
+    let over_udp = asked.transport == UpstreamTransport::Udp;
     let decoys = rule.first.iter().filter(|_| over_udp).map(|d| decoy(*d, &reply, &wire)).collect();
     Some(Reaction {
         delay: rule.delay,
@@ -39,7 +39,12 @@ pub(super) fn react(script: &Script, packet: &[u8], asked: &Asked) -> Option<Rea
     })
 }
 
-fn full_reply(query: &Message, question: &Query, rule: &Rule, transport: Transport) -> Message {
+fn full_reply(
+    query: &Message,
+    question: &Query,
+    rule: &Rule,
+    transport: UpstreamTransport,
+) -> Message {
     let mut reply = Message::new(query.metadata.id, MessageType::Response, query.metadata.op_code);
     reply.metadata.recursion_desired = query.metadata.recursion_desired;
     reply.metadata.checking_disabled = query.metadata.checking_disabled;
@@ -66,7 +71,7 @@ fn full_reply(query: &Message, question: &Query, rule: &Rule, transport: Transpo
         }
         return reply;
     }
-    if rule.udp_truncated && transport == Transport::Udp {
+    if rule.udp_truncated && transport == UpstreamTransport::Udp {
         reply.metadata.truncation = true;
         return reply;
     }

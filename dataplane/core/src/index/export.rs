@@ -11,7 +11,7 @@ use alloc::vec;
 
 use super::Index;
 use super::held::{HeldNamespace, HeldPod, HeldService, HeldSlice};
-use super::kept::Kept;
+use super::numbered_table::NumberedTable;
 use super::slices::MAX_PORTS;
 use crate::object::{
     Endpoint, Key, Namespace, Object, Pod, Resource, Service, ServiceKind, ServicePort, Slice,
@@ -164,7 +164,7 @@ fn pod_of(key: &Key, held: &HeldPod) -> Object {
 
 /// Gives objects from a place on until `left` is used up; where more may follow.
 fn step<T>(
-    objects: &Kept<T>,
+    objects: &NumberedTable<T>,
     from: u32,
     left: &mut usize,
     mut give: impl FnMut(&Key, &T) -> usize,

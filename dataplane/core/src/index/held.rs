@@ -4,7 +4,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::kept::Kept;
+use super::numbered_table::NumberedTable;
 use crate::object::{Key, Resource};
 use crate::wire::address::Address;
 
@@ -56,10 +56,10 @@ pub(super) struct HeldPod {
 /// Every object held, by resource and key.
 #[derive(Debug, Default)]
 pub(super) struct HeldObjects {
-    pub(super) services: Kept<HeldService>,
-    pub(super) slices: Kept<HeldSlice>,
-    pub(super) namespaces: Kept<HeldNamespace>,
-    pub(super) pods: Kept<HeldPod>,
+    pub(super) services: NumberedTable<HeldService>,
+    pub(super) slices: NumberedTable<HeldSlice>,
+    pub(super) namespaces: NumberedTable<HeldNamespace>,
+    pub(super) pods: NumberedTable<HeldPod>,
 }
 
 impl HeldObjects {

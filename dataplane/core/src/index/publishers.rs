@@ -16,11 +16,11 @@ const KEPT_ROOM: usize = 64;
 /// Rows that readers do not see, until a place is free. Which ones does not depend on the order in which
 /// they came: the first 64 (`MAX_PUBLISHERS`) are visible.
 #[derive(Debug, Default)]
-pub(super) struct Waiting {
+pub(super) struct HiddenRows {
     rows: HashMap<(Address, u64), BTreeSet<Publisher>, foldhash::fast::RandomState>,
 }
 
-impl Waiting {
+impl HiddenRows {
     /// Adds a row: readers see it, or it waits.
     pub(super) fn insert(
         &mut self,
@@ -110,7 +110,7 @@ mod tests {
         };
         let seen_after = |order: &[u32]| {
             let (mut seen, mut waiting) =
-                (Buckets::new(RandomState::default()), Waiting::default());
+                (Buckets::new(RandomState::default()), HiddenRows::default());
             waiting.insert(&mut seen, address, row(2, 5));
             for &slice in order {
                 waiting.insert(&mut seen, address, row(7, slice));

@@ -4,9 +4,9 @@ use super::compress::{Case, Known};
 use super::errors::ErrorCodes;
 use super::head::{MAX_NSID, ReplyHead};
 use super::header::{AA, AD, CD, OPT, QR, RA, RD, TC, opt_octets};
-use super::moved::Moved;
 use super::rdata::CNAME;
 use super::relayed::{Freshness, Relayed};
+use super::shifted_names::ShiftedNames;
 use crate::wire::ede::{BLOCKED, STALE_ANSWER, STALE_NXDOMAIN};
 use crate::wire::message::{CLASS_IN, HEADER, OPTION_EDE, OPTION_NSID, Rcode};
 use crate::wire::reply::{EDE_FIXED, EDE_TEXT};
@@ -38,7 +38,7 @@ pub fn write_chain(
     seed: u64,
     buffer: &mut [u8],
 ) -> usize {
-    let Some(mut reply) = Reply::begin(head, buffer) else { return 0 };
+    let Some(mut reply) = RelayedReply::begin(head, buffer) else { return 0 };
     let mut fits = true;
     // Where the name that the first upstream was asked about is written.
     let mut asked_at = Some(HEADER);
@@ -52,7 +52,7 @@ pub fn write_chain(
             fits = false;
             break;
         };
-        let moved = Moved::of(hop, at, reply.at);
+        let moved = ShiftedNames::of(hop, at, reply.at);
         fits = reply.answer(hop, *freshness, seed, &moved);
         asked_at = hop.target_at().map(|at| moved.to(at));
         place = Some(moved);
@@ -91,7 +91,7 @@ impl ReplyHead<'_> {
     /// Without an OPT in the query there is no Extended DNS Error; at most 64 octets of `text` are used (WR15). The
     /// codes that the last upstream `sent` are behind it.
     pub fn fail_behind(&self, ede: u16, text: &str, sent: ErrorCodes, buffer: &mut [u8]) -> usize {
-        let Some(mut reply) = Reply::begin(self, buffer) else { return 0 };
+        let Some(mut reply) = RelayedReply::begin(self, buffer) else { return 0 };
         let fits = self.cnames.is_empty() || reply.own_cnames(self).is_some();
         reply.end_answer();
         let flags = Flags { authoritative: false, truncated: !fits, authentic: false };
@@ -114,7 +114,7 @@ struct Flags {
 }
 
 /// A reply that is being written, section by section.
-struct Reply<'b, 'n> {
+struct RelayedReply<'b, 'n> {
     buffer: &'b mut [u8],
     at: usize,
     /// Where records must end: the limit less what OPT and NSID take.
@@ -130,9 +130,9 @@ struct Reply<'b, 'n> {
     age: Option<ShortText>,
 }
 
-impl<'b, 'n> Reply<'b, 'n> {
+impl<'b, 'n> RelayedReply<'b, 'n> {
     /// Writes the question and reserves the OPT; `None` when the buffer cannot hold even those.
-    fn begin(head: &ReplyHead<'n>, buffer: &'b mut [u8]) -> Option<Reply<'b, 'n>> {
+    fn begin(head: &ReplyHead<'n>, buffer: &'b mut [u8]) -> Option<RelayedReply<'b, 'n>> {
         let limit = head.form.limit.min(buffer.len());
         let question = head.question;
         let question_end = HEADER + question.len() + 4;
@@ -154,7 +154,18 @@ impl<'b, 'n> Reply<'b, 'n> {
         buffer[question_end - 2..question_end].copy_from_slice(&CLASS_IN.to_be_bytes());
         let (count, answers, answer_end) = (0, 0, question_end);
         let at = question_end;
-        Some(Reply { buffer, at, records_end, limit, known, count, answers, answer_end, nsid, age })
+        Some(RelayedReply {
+            buffer,
+            at,
+            records_end,
+            limit,
+            known,
+            count,
+            answers,
+            answer_end,
+            nsid,
+            age,
+        })
     }
 
     /// Our CNAMEs, first to last; where the target of the last is written in full, or `None` when not all fit.
@@ -200,7 +211,13 @@ impl<'b, 'n> Reply<'b, 'n> {
     }
 
     /// The records of the answer section, the RRset from a random start on (WR24); whether all fit.
-    fn answer(&mut self, hop: &Relayed, freshness: Freshness, seed: u64, moved: &Moved) -> bool {
+    fn answer(
+        &mut self,
+        hop: &Relayed,
+        freshness: Freshness,
+        seed: u64,
+        moved: &ShiftedNames,
+    ) -> bool {
         let counts = hop.counts();
         let (first, signatures) = (counts.chain, counts.chain + counts.rrset);
         // The upper half of seed * length is uniform in 0..length.
@@ -214,14 +231,20 @@ impl<'b, 'n> Reply<'b, 'n> {
     }
 
     /// The records of the authority section; whether all fit.
-    fn authority(&mut self, hop: &Relayed, freshness: Freshness, moved: &Moved) -> bool {
+    fn authority(&mut self, hop: &Relayed, freshness: Freshness, moved: &ShiftedNames) -> bool {
         let counts = hop.counts();
         let answers = counts.chain + counts.rrset + counts.signatures;
         (answers..answers + counts.authority).all(|index| self.record(hop, index, freshness, moved))
     }
 
     /// Copies one record whole, or nothing; whether it fit.
-    fn record(&mut self, hop: &Relayed, index: usize, freshness: Freshness, moved: &Moved) -> bool {
+    fn record(
+        &mut self,
+        hop: &Relayed,
+        index: usize,
+        freshness: Freshness,
+        moved: &ShiftedNames,
+    ) -> bool {
         let record = hop.record(index);
         let end = self.at + record.octets.len();
         if end > self.records_end {

@@ -5,7 +5,7 @@ use dataplane_core::{Name, TtlCaps, Verdict};
 use super::*;
 
 const ROUTE: RouteId = 7;
-const LIMITS: Limits = Limits {
+const LIMITS: CacheLimits = CacheLimits {
     octets: 1 << 20,
     entries: 1_000,
     rules: CacheRules { stale_s: 3_600, prefetch: true },
@@ -32,11 +32,11 @@ fn reply(key: &LookupKey, ttl_s: u32, octets: usize) -> Relayed {
     }
 }
 
-fn keep(cache: &Cache, name: &str, octets: usize, now_ms: u64, limits: &Limits) {
+fn keep(cache: &Cache, name: &str, octets: usize, now_ms: u64, limits: &CacheLimits) {
     cache.keep(ROUTE, &reply(&key(name), 600, octets), now_ms, limits);
 }
 
-fn is_fresh(cache: &Cache, name: &str, now_ms: u64, limits: &Limits) -> bool {
+fn is_fresh(cache: &Cache, name: &str, now_ms: u64, limits: &CacheLimits) -> bool {
     let found = cache.find(ROUTE, &key(name), now_ms, 0, limits);
     matches!(found, Found::Reply { freshness: Freshness::Fresh { .. }, .. })
 }
@@ -67,9 +67,9 @@ fn ca4_ca5_neither_octets_nor_entries_pass_their_bounds() {
     for (octets, limits) in [
         (100, LIMITS),
         (4_096, LIMITS),
-        (100, Limits { octets: 64 << 10, ..LIMITS }),
-        (100, Limits { entries: 3, ..LIMITS }),
-        (100, Limits { octets: 300, ..LIMITS }),
+        (100, CacheLimits { octets: 64 << 10, ..LIMITS }),
+        (100, CacheLimits { entries: 3, ..LIMITS }),
+        (100, CacheLimits { octets: 300, ..LIMITS }),
     ] {
         let cache = Cache::default();
         for n in 0..3_000 {
@@ -84,10 +84,10 @@ fn ca4_ca5_neither_octets_nor_entries_pass_their_bounds() {
         let held: usize = cache.shards.iter().map(|shard| lock(shard).len()).sum();
         assert_eq!(held, cache.entries());
         assert!(cache.entries() > 0 || limits.octets < 1_000, "{octets} {limits:?}");
-        let less = Limits { octets: 2_000, ..limits };
+        let less = CacheLimits { octets: 2_000, ..limits };
         keep(&cache, "less.example", 9, 0, &less);
         assert!(cache.octets() <= 2_000, "a smaller bound holds from the next insertion on");
-        keep(&cache, "off.example", 9, 0, &Limits { entries: 0, ..limits });
+        keep(&cache, "off.example", 9, 0, &CacheLimits { entries: 0, ..limits });
         assert_eq!((cache.octets(), cache.entries()), (0, 0));
     }
 }
@@ -131,7 +131,7 @@ fn c2_a_scan_of_unique_names_leaves_what_is_asked_for_again() {
 #[test]
 fn ca5_what_the_hot_set_becomes_is_kept_after_a_while() {
     let cache = Cache::default();
-    let small = Limits { entries: 200, ..LIMITS };
+    let small = CacheLimits { entries: 200, ..LIMITS };
     let mut hits = 0;
     for round in 0..60 {
         for n in 0..100 {

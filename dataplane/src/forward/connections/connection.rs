@@ -90,7 +90,7 @@ struct Waiting {
     used: Instant,
     /// Replies that were not found wrong.
     good: u64,
-    state: State,
+    state: ConnectionState,
 }
 
 impl Waiting {
@@ -102,7 +102,7 @@ impl Waiting {
 
 /// How far a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ConnectionState {
     Open,
     /// It takes no more queries; those that wait still have their time.
     Draining,
@@ -164,7 +164,7 @@ impl Connection {
             silent_since: None,
             used: now(),
             good: 0,
-            state: State::Open,
+            state: ConnectionState::Open,
         });
         (Arc::new(Connection { number, queries, waiting, shared, end }), taken)
     }
@@ -189,7 +189,7 @@ impl Connection {
         now: Instant,
     ) -> Option<Place> {
         let mut waiting = self.waiting();
-        if waiting.state != State::Open || waiting.replies.len() >= waiting.places {
+        if waiting.state != ConnectionState::Open || waiting.replies.len() >= waiting.places {
             return None;
         }
         // At most 32 of 65,536 ids are taken.
@@ -231,7 +231,7 @@ impl Connection {
     /// No more queries; those that wait learn of it, and the tasks that carry messages end.
     pub(super) fn close(&self) {
         let mut waiting = self.waiting();
-        waiting.state = State::Closed;
+        waiting.state = ConnectionState::Closed;
         let lost = std::mem::take(&mut waiting.replies);
         let is_useless = !lost.is_empty() && waiting.good == 0;
         drop(waiting);
@@ -256,11 +256,11 @@ impl Connection {
     }
 
     pub(super) fn is_open(&self) -> bool {
-        self.waiting().state == State::Open
+        self.waiting().state == ConnectionState::Open
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.waiting().state == State::Closed
+        self.waiting().state == ConnectionState::Closed
     }
 
     /// Whether its tasks have ended, and the socket with them.
@@ -296,8 +296,8 @@ impl Waiting {
     }
 
     fn retire(&mut self) {
-        if self.state == State::Open {
-            self.state = State::Draining;
+        if self.state == ConnectionState::Open {
+            self.state = ConnectionState::Draining;
         }
     }
 }

@@ -50,14 +50,14 @@ impl Code {
 
 /// What a client did that ends its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Violation {
+struct QuicViolation {
     code: Code,
     reason: CloseReason,
 }
 
 /// A stream without exactly one query that may be sent over QUIC.
-const NOT_A_QUERY: Violation =
-    Violation { code: Code::ProtocolError, reason: CloseReason::NotAQuery };
+const NOT_A_QUERY: QuicViolation =
+    QuicViolation { code: Code::ProtocolError, reason: CloseReason::NotAQuery };
 
 /// Serves one listener until the task is ended.
 pub(super) async fn serve(
@@ -129,7 +129,7 @@ async fn connected(server: Rc<TcpServer>, connection: Connection, asker: Asker) 
                         if let Some(code) = code {
                             requests.server.counters.encrypted.add_quic(code as u32);
                         }
-                        if let Err(Violation { code, reason }) = ended {
+                        if let Err(QuicViolation { code, reason }) = ended {
                             violation.set(Some(reason));
                             connection.close(code.number(), b"");
                         }
@@ -217,7 +217,7 @@ async fn answer(
     mut send: SendStream,
     mut receive: RecvStream,
     mut work: Work,
-) -> Result<Option<Code>, Violation> {
+) -> Result<Option<Code>, QuicViolation> {
     let deadlines = requests.server.table.deadlines();
     let read = read(requests, &mut receive, &mut work);
     let mut framed = match tokio::time::timeout(deadlines.message, read).await {
@@ -229,7 +229,7 @@ async fn answer(
         Ok(Err(Unread::Lost(_))) => return Ok(Some(Code::NoError)),
         Err(_) => {
             let reason = CloseReason::SlowMessage;
-            return Err(Violation { code: Code::ExcessiveLoad, reason });
+            return Err(QuicViolation { code: Code::ExcessiveLoad, reason });
         }
     };
     if message(&framed).is_none() {

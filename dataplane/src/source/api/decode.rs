@@ -42,7 +42,7 @@ pub(super) struct Named {
 /// What the API server says instead of an object.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Status {
+pub(super) struct ApiStatus {
     /// The status code, as HTTP has it.
     pub(super) code: u16,
     /// What the API server says about it.

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::client::ApiClient;
-use super::decode::{self, Line, Status};
+use super::decode::{self, ApiStatus, Line};
 use super::heartbeat;
 use super::pace::chance;
 use super::pages::Pages;
@@ -255,8 +255,8 @@ impl Stream {
         let read: Line<'_> =
             serde_json::from_slice(line).map_err(|error| Failure::Garbage(error.to_string()))?;
         if read.kind == "ERROR" {
-            let status: Status = serde_json::from_str(read.object.get()).unwrap_or_default();
-            let Status { code, message } = status;
+            let status: ApiStatus = serde_json::from_str(read.object.get()).unwrap_or_default();
+            let ApiStatus { code, message } = status;
             return Err(Failure::Status { code, message, retry_after: None });
         }
         let named = decode::named(read.object.get().as_bytes()).unwrap_or_default();
@@ -312,7 +312,7 @@ async fn refusal(code: StatusCode, response: Response<Body>) -> Failure {
     let body = http_body_util::Limited::new(response.into_body(), MAX_ERROR);
     let body = timeout(ANSWER_TIMEOUT, body.collect()).await;
     let body = body.ok().and_then(Result::ok).map(|body| body.to_bytes()).unwrap_or_default();
-    let status: Status = serde_json::from_slice(&body).unwrap_or_default();
+    let status: ApiStatus = serde_json::from_slice(&body).unwrap_or_default();
     Failure::Status {
         code: code.as_u16(),
         message: status.message,

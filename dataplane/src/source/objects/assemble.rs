@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use dataplane_core::{Key, Object, Resource, ServiceKind, Slice};
 
-use super::documents::{Configuration, Entry, Manifests, Origin};
+use super::documents::{Entry, Manifests, SliceSource, UncheckedConfiguration};
 use super::{Skipped, derive, slim};
 
 /// Warnings about one folder that are kept; each is one log line.
@@ -18,7 +18,7 @@ pub struct World {
     /// What the index is to hold.
     pub objects: BTreeMap<(Resource, Key), Arc<Object>>,
     /// The ClusterDNS to run, unchecked, and the file it is in.
-    pub configuration: Option<(Configuration, String)>,
+    pub configuration: Option<(UncheckedConfiguration, String)>,
     /// What is not served and why, by file.
     pub skipped: Vec<Skipped>,
     /// What a person should know, such as an object that two files hold.
@@ -79,7 +79,7 @@ impl World {
 
     /// The one in use, else the first by name; of one name, the later path, as for every object.
     fn choose_configuration(&mut self, files: &[(&str, &Manifests)], in_use: Option<&str>) {
-        let mut by_name: BTreeMap<&str, (&Configuration, &str)> = BTreeMap::new();
+        let mut by_name: BTreeMap<&str, (&UncheckedConfiguration, &str)> = BTreeMap::new();
         for &(path, manifests) in files {
             for found in &manifests.configurations {
                 if let Some((_, before)) = by_name.insert(&found.name, (found, path)) {
@@ -96,8 +96,9 @@ impl World {
             None => ("being the first by name", by_name.pop_first()),
         };
         let Some((name, (configuration, path))) = chosen else { return };
-        let other =
-            |(name, (_, path)): (&&str, &(&Configuration, &str))| format!("{name:?} in {path}");
+        let other = |(name, (_, path)): (&&str, &(&UncheckedConfiguration, &str))| {
+            format!("{name:?} in {path}")
+        };
         let others: Vec<String> = by_name.iter().map(other).collect();
         if !others.is_empty() {
             self.warn(format!(
@@ -195,8 +196,8 @@ fn service_of(object: &Object) -> Option<Key> {
 
 fn selecting(entry: &Entry) -> Option<&slim::Service> {
     match &entry.origin {
-        Origin::Selecting(service) => Some(service),
-        Origin::Pod(_) | Origin::Other => None,
+        SliceSource::Selecting(service) => Some(service),
+        SliceSource::Pod(_) | SliceSource::Other => None,
     }
 }
 
@@ -204,7 +205,7 @@ fn selecting(entry: &Entry) -> Option<&slim::Service> {
 fn pods_by_namespace<'a>(winners: &Winners<'a>) -> HashMap<&'a str, Vec<&'a slim::Pod>> {
     let mut by_namespace: HashMap<&str, Vec<&slim::Pod>> = HashMap::new();
     for (entry, _) in winners.values() {
-        if let Origin::Pod(pod) = &entry.origin {
+        if let SliceSource::Pod(pod) = &entry.origin {
             by_namespace.entry(&pod.metadata.namespace).or_default().push(pod);
         }
     }

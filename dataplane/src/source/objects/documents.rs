@@ -33,7 +33,7 @@ pub struct Manifests {
     /// Endpoints turned into slices, used for Services without EndpointSlices of their own.
     pub endpoints: Vec<Arc<Slice>>,
     /// ClusterDNS objects, unchecked.
-    pub configurations: Vec<Configuration>,
+    pub configurations: Vec<UncheckedConfiguration>,
     /// What is not served and why.
     pub skipped: Vec<Skipped>,
     /// Objects of kinds that DNS does not read, counted.
@@ -46,12 +46,12 @@ pub struct Entry {
     /// What the index gets of it.
     pub object: Arc<Object>,
     /// What else of it is needed to derive slices.
-    pub origin: Origin,
+    pub origin: SliceSource,
 }
 
 /// What slices are derived from.
 #[derive(Debug)]
-pub enum Origin {
+pub enum SliceSource {
     /// A Service with a selector.
     Selecting(Box<slim::Service>),
     Pod(Box<slim::Pod>),
@@ -60,7 +60,7 @@ pub enum Origin {
 }
 
 #[derive(Clone, Debug)]
-pub struct Configuration {
+pub struct UncheckedConfiguration {
     pub name: String,
     pub object: Value,
     /// Where its fields are written.
@@ -68,9 +68,9 @@ pub struct Configuration {
 }
 
 /// The same content: lines that moved are no other configuration.
-impl PartialEq for Configuration {
-    fn eq(&self, other: &Configuration) -> bool {
-        let Configuration { name, object, places: _ } = self;
+impl PartialEq for UncheckedConfiguration {
+    fn eq(&self, other: &UncheckedConfiguration) -> bool {
+        let UncheckedConfiguration { name, object, places: _ } = self;
         *name == other.name && *object == other.object
     }
 }
@@ -147,8 +147,8 @@ impl Manifests {
         }
         self.report("Service", &service.metadata, &reasons);
         let origin = match service.spec.selector.is_empty() {
-            true => Origin::Other,
-            false => Origin::Selecting(Box::new(service)),
+            true => SliceSource::Other,
+            false => SliceSource::Selecting(Box::new(service)),
         };
         self.add_object(Object::Service(converted), origin);
     }
@@ -158,7 +158,7 @@ impl Manifests {
         let Some(slice) = self.decode::<slim::EndpointSlice>(kind, document) else { return };
         let mut reasons = Reasons::default();
         match convert::slice(&slice, &mut reasons) {
-            Ok(Some(converted)) => self.add_object(Object::Slice(converted), Origin::Other),
+            Ok(Some(converted)) => self.add_object(Object::Slice(converted), SliceSource::Other),
             Ok(None) => {}
             Err(reason) => reasons.add(reason),
         }
@@ -176,7 +176,7 @@ impl Manifests {
     fn add_namespace(&mut self, document: Value) {
         let Some(namespace) = self.decode::<slim::Namespace>("Namespace", document) else { return };
         let converted = convert::namespace(&namespace);
-        self.add_object(Object::Namespace(converted), Origin::Other);
+        self.add_object(Object::Namespace(converted), SliceSource::Other);
     }
 
     fn add_pod(&mut self, document: Value) {
@@ -191,17 +191,17 @@ impl Manifests {
             );
         }
         self.report("Pod", &pod.metadata, &reasons);
-        self.add_object(Object::Pod(converted), Origin::Pod(Box::new(pod)));
+        self.add_object(Object::Pod(converted), SliceSource::Pod(Box::new(pod)));
     }
 
-    fn add_object(&mut self, object: Object, origin: Origin) {
+    fn add_object(&mut self, object: Object, origin: SliceSource) {
         self.objects.push(Entry { object: Arc::new(object), origin });
     }
 
     fn add_configuration(&mut self, object: Value) {
         let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("");
         let (name, places) = (name.to_owned(), Places::default());
-        self.configurations.push(Configuration { name, object, places });
+        self.configurations.push(UncheckedConfiguration { name, object, places });
     }
 
     /// For messages: the text is read once more, so only where there is a ClusterDNS and not in a dump of a cluster.

@@ -1,5 +1,5 @@
 //! Published states that another one has replaced. The writer frees them, or the last reader would: a serving thread, in
-//! the middle of a batch of queries, for as long as somebody else's edits are large (L17).
+//! the middle of a batch of queries, for as long as the edits of another user are large (L17).
 
 use std::collections::VecDeque;
 use std::sync::Arc;

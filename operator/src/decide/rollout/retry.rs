@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::decide::plan::RolloutState;
 use crate::names::RETRY;
-use crate::text::shortened;
+use crate::shortened::shortened;
 
 /// After the first failure; doubled after each further one.
 const FIRST_WAIT: Duration = Duration::from_secs(5 * 60);

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::decide::plan::RolloutState;
 use crate::observe::observed::{Check, CheckResult, Observed};
 use crate::observe::pods;
-use crate::text::shortened;
+use crate::shortened::shortened;
 
 /// Between two rounds that decide.
 const APART: SignedDuration = SignedDuration::from_secs(4);

@@ -12,7 +12,7 @@ use crate::decide::adoption::is_per_node;
 use crate::decide::plan::{CanaryPod, Notice, RolloutPlan, RolloutState};
 use crate::observe::observed::{Comparison, Observed, Reported};
 use crate::observe::pods;
-use crate::text::shortened;
+use crate::shortened::shortened;
 
 /// Canary pods that may be lost: the third fails the revision.
 const MAX_LOSSES: u32 = 3;

@@ -3,7 +3,7 @@
 use super::parse::Directive;
 use super::scope::Scope;
 use crate::import::report::Outcome::{Changed, Kept, NotPossible};
-use crate::import::words::list;
+use crate::import::values::list;
 
 /// Adds `acl` to the draft: `spec.access.clients`.
 pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) {

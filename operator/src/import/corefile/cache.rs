@@ -7,7 +7,7 @@ use super::parse::Directive;
 use super::scope::Scope;
 use crate::import::Refused;
 use crate::import::report::Outcome::{self, Changed, Kept, NotNeeded, NotPossible};
-use crate::import::words::{seconds, zones};
+use crate::import::values::{seconds, zones};
 
 /// Entries that CoreDNS keeps of each kind where no number is written.
 const DEFAULT_CAPACITY: u32 = 9_984;

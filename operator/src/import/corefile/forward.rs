@@ -8,7 +8,7 @@ use super::parse::Directive;
 use super::scope::Scope;
 use crate::import::Refused;
 use crate::import::report::Outcome::{self, Changed, Kept, NotNeeded, NotPossible};
-use crate::import::words::{
+use crate::import::values::{
     ServerError, address, certificate, is_at_or_below, is_reverse, list, policy, seconds, server,
     zones,
 };

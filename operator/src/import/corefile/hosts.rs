@@ -5,7 +5,7 @@ use super::scope::{Scope, elsewhere};
 use crate::import::Refused;
 use crate::import::hosts_file::{self, Terms};
 use crate::import::report::Outcome::{Changed, Kept, NotNeeded, NotPossible};
-use crate::import::words::{is_at_or_below, zones};
+use crate::import::values::{is_at_or_below, zones};
 
 /// Seconds of the TTL that CoreDNS gives where none is written.
 const DEFAULT_TTL: u32 = 3_600;

@@ -4,7 +4,7 @@ use super::forward;
 use super::parse::{Directive, ServerBlock, has_variable};
 use super::scope::Scope;
 use crate::import::report::Outcome;
-use crate::import::words::{is_reverse, list, zones};
+use crate::import::values::{is_reverse, list, zones};
 
 /// One key of a server block.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use super::scope::Scope;
 use crate::import::Refused;
 use crate::import::report::Outcome::{self, Changed, Kept, NotNeeded, NotPossible};
 use crate::import::selector::selector;
-use crate::import::words::{is_reverse, list};
+use crate::import::values::{is_reverse, list};
 
 /// Converts it. `zones` are those that it serves.
 pub(super) fn convert(

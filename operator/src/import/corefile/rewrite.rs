@@ -9,7 +9,7 @@ use super::regex::{Shape, shape};
 use super::scope::Scope;
 use crate::import::Refused;
 use crate::import::report::Outcome::{self, Changed, NotNeeded, NotPossible};
-use crate::import::words::name;
+use crate::import::values::name;
 
 /// What a rule does to names.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use super::parse::Directive;
 use crate::import::Look;
 use crate::import::draft::Draft;
 use crate::import::report::{Outcome, Place};
-use crate::import::words::is_at_or_below;
+use crate::import::values::is_at_or_below;
 
 /// One server block while it is converted.
 pub(super) struct Scope<'a> {

@@ -9,7 +9,7 @@ use super::parse::Directive;
 use super::scope::Scope;
 use crate::import::Refused;
 use crate::import::report::Outcome::{self, Changed, Kept, NotNeeded, NotPossible};
-use crate::import::words::{list, seconds};
+use crate::import::values::{list, seconds};
 
 /// Adds a directive that is one setting to the draft.
 pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<(), Refused> {

@@ -9,7 +9,7 @@ use super::regex::{Shape, is_anchored, shape};
 use super::scope::Scope;
 use crate::import::Refused;
 use crate::import::report::Outcome::{self, Changed, NotNeeded, NotPossible};
-use crate::import::words::{name, zones};
+use crate::import::values::{name, zones};
 
 /// Stands for Go's {{ .Name }}: the name in the question.
 const ASKED: &str = "\u{1}";

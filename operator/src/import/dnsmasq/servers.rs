@@ -12,7 +12,7 @@ use super::{Parts, say};
 use crate::import::draft::Draft;
 use crate::import::kube_dns::add_stub;
 use crate::import::report::Outcome::{self, Changed, Kept, NotNeeded, NotPossible};
-use crate::import::words::{is_at_or_below, list, name, zones};
+use crate::import::values::{is_at_or_below, list, name, zones};
 
 /// Why an option for names without a domain, `//`, has no counterpart.
 pub(super) const ONE_LABEL: &str = "it is for names of one label only, which go to the upstreams here: pods ask such names \

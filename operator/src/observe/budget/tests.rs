@@ -21,9 +21,9 @@ fn octets_of(budget: &Budget) -> Octets {
     budget.books().octets.values().fold(Octets::default(), |sum, octets| sum + *octets)
 }
 
-fn admit(share: &mut Share, name: &str, octets: usize) -> Verdict {
+fn admit(share: &mut Share, name: &str, octets: usize) -> BudgetVerdict {
     match share.admit(&named(name), octets, false) {
-        true => Verdict::Whole,
+        true => BudgetVerdict::Whole,
         false => share.admit_stub(&named(name), octets, Some(STUB)),
     }
 }
@@ -32,17 +32,18 @@ fn admit(share: &mut Share, name: &str, octets: usize) -> Verdict {
 fn k23_what_others_write_is_kept_up_to_a_bound_and_the_rest_is_named() {
     let budget = Arc::new(Budget::of(48 * MIB));
     let (mut one, mut other) = (share(&budget, 1), share(&budget, 2));
-    assert_eq!(admit(&mut other, "ours", MIB), Verdict::Whole);
-    let verdicts: Vec<Verdict> = (0..60).map(|n| admit(&mut one, &format!("m{n}"), MIB)).collect();
-    let whole = verdicts.iter().filter(|it| **it == Verdict::Whole).count();
-    assert_eq!((whole, verdicts[whole]), (39, Verdict::Stub), "40 MiB, and stubs");
+    assert_eq!(admit(&mut other, "ours", MIB), BudgetVerdict::Whole);
+    let verdicts: Vec<BudgetVerdict> =
+        (0..60).map(|n| admit(&mut one, &format!("m{n}"), MIB)).collect();
+    let whole = verdicts.iter().filter(|it| **it == BudgetVerdict::Whole).count();
+    assert_eq!((whole, verdicts[whole]), (39, BudgetVerdict::Stub), "40 MiB, and stubs");
     assert_eq!(octets_of(&budget), Octets { whole: 40 * MIB, stubs: 21 * STUB });
     assert_eq!(budget.not_kept("dns").len(), 21);
     assert_eq!(budget.not_kept("dns")[0], ("services m39".to_owned(), MIB));
     assert!(budget.not_kept("elsewhere").is_empty());
     // Room that is made is used.
     one.remove(&named("m0"));
-    assert_eq!(admit(&mut one, "m39", MIB), Verdict::Whole);
+    assert_eq!(admit(&mut one, "m39", MIB), BudgetVerdict::Whole);
     assert_eq!(budget.not_kept("dns").len(), 20);
     drop(one);
     assert_eq!((octets_of(&budget).whole, budget.not_kept("dns").len()), (MIB, 0));
@@ -52,33 +53,37 @@ fn k23_what_others_write_is_kept_up_to_a_bound_and_the_rest_is_named() {
 fn k23_a_full_cache_keeps_what_it_holds_whole_also_while_it_lists_again() {
     let budget = Arc::new(Budget::of(48 * MIB));
     let (mut ours, mut full) = (share(&budget, 1), share(&budget, 2));
-    assert_eq!(admit(&mut ours, "deployment", 4_000), Verdict::Whole);
+    assert_eq!(admit(&mut ours, "deployment", 4_000), BudgetVerdict::Whole);
     // Some 10,000 objects that fit no more, and their stubs.
     for n in 0..39 {
-        assert_eq!(admit(&mut full, &format!("m{n}"), MIB), Verdict::Whole);
+        assert_eq!(admit(&mut full, &format!("m{n}"), MIB), BudgetVerdict::Whole);
     }
     for n in 0..10_000 {
-        assert_eq!(admit(&mut full, &format!("big{n}"), 2 * MIB), Verdict::Stub, "{n}");
+        assert_eq!(admit(&mut full, &format!("big{n}"), 2 * MIB), BudgetVerdict::Stub, "{n}");
     }
     assert!(ours.admit(&named("large"), 4 * MIB, true), "more than there is room for");
     for round in 0..3 {
-        assert_eq!(admit(&mut ours, "deployment", 4_000), Verdict::Whole, "{round}");
+        assert_eq!(admit(&mut ours, "deployment", 4_000), BudgetVerdict::Whole, "{round}");
         full.list();
         // In the reverse order, and with what is new first.
-        assert_eq!(admit(&mut full, &format!("new{round}"), 2 * MIB), Verdict::Stub);
-        assert_eq!(admit(&mut ours, "deployment", 4_000), Verdict::Whole, "while it lists");
+        assert_eq!(admit(&mut full, &format!("new{round}"), 2 * MIB), BudgetVerdict::Stub);
+        assert_eq!(admit(&mut ours, "deployment", 4_000), BudgetVerdict::Whole, "while it lists");
         if round == 1 {
             full.list();
         }
         for n in (0..39).rev() {
-            assert_eq!(admit(&mut full, &format!("m{n}"), MIB), Verdict::Whole, "{round} {n}");
+            assert_eq!(
+                admit(&mut full, &format!("m{n}"), MIB),
+                BudgetVerdict::Whole,
+                "{round} {n}"
+            );
         }
         full.listed();
         let whole = octets_of(&budget).whole;
         assert_eq!(whole, 43 * MIB + 4_000, "no more room is taken");
     }
     full.list();
-    assert_eq!(admit(&mut full, "m0", MIB), Verdict::Whole);
+    assert_eq!(admit(&mut full, "m0", MIB), BudgetVerdict::Whole);
     full.listed();
     assert_eq!(octets_of(&budget).whole, 5 * MIB + 4_000, "what is not listed any more is gone");
 }
@@ -92,7 +97,7 @@ fn k23_what_is_ours_is_kept_whole_however_full_the_cache_is() {
     });
     assert!(ours.admit(&named("new"), 4_000, true));
     assert!(ours.admit(&named("new"), 5_000, true), "it grew");
-    assert_eq!(admit(&mut full, "m0", STUB), Verdict::Whole, "what is held stays");
+    assert_eq!(admit(&mut full, "m0", STUB), BudgetVerdict::Whole, "what is held stays");
 }
 
 #[test]
@@ -102,7 +107,7 @@ fn k23_so_many_objects_that_even_stubs_are_too_many_take_no_more_memory() {
     assert!(!budget.is_incomplete("services", "dns"));
     let verdicts: Vec<_> =
         (0..300).map(|n| admit(&mut share, &format!("m{n}"), 2 * STUB)).collect();
-    let nothing = verdicts.iter().filter(|it| **it == Verdict::Nothing).count();
+    let nothing = verdicts.iter().filter(|it| **it == BudgetVerdict::Nothing).count();
     assert!(nothing > 100, "{nothing}");
     let Octets { whole, stubs } = octets_of(&budget);
     assert!(whole + stubs <= 100 * STUB);
@@ -111,7 +116,7 @@ fn k23_so_many_objects_that_even_stubs_are_too_many_take_no_more_memory() {
     assert!(budget.is_incomplete("services", "dns"));
     assert!(!budget.is_incomplete("services", "elsewhere"));
     share.list();
-    assert_eq!(admit(&mut share, "m0", 2 * STUB), Verdict::Whole);
+    assert_eq!(admit(&mut share, "m0", 2 * STUB), BudgetVerdict::Whole);
     share.listed();
     assert!(!budget.is_incomplete("services", "dns"));
 }

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use tokio::time::timeout;
 
 use crate::observe::observed::{Reported, UsedCertificate};
-use crate::text::shortened;
+use crate::shortened::shortened;
 
 /// The container port that is asked.
 const PORT_NAME: &str = "metrics";

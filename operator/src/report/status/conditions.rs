@@ -5,7 +5,7 @@ use crds::bounds::MESSAGE;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-use crate::text::shortened;
+use crate::shortened::shortened;
 
 /// The condition types that we write. Other types in a status are foreign and stay.
 pub const CONDITIONS: [&str; 7] =

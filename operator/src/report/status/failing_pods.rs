@@ -204,5 +204,5 @@ fn deployment_condition<'a>(
 /// What others say, on one line and not too long.
 fn words(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    crate::text::shortened(&line, MAX_WORDS)
+    crate::shortened::shortened(&line, MAX_WORDS)
 }

@@ -9,7 +9,7 @@ use crate::decide::plan::{Plan, ServicePlan, Size};
 use crate::decide::{adoption, scale};
 use crate::observe::observed::Observed;
 use crate::observe::pods;
-use crate::text::shortened;
+use crate::shortened::shortened;
 
 /// How many pods there should be, as far as that is ours to say.
 pub(super) fn wanted(size: &Size, observed: &Observed) -> u32 {

@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use tokio_rustls::server::TlsStream;
 
 use super::super::script::Http;
-use super::{Encrypted, Shared, Transport};
+use super::{Encrypted, Shared, UpstreamTransport};
 
 /// The only type of body (RFC 8484 §6).
 const MEDIA_TYPE: &str = "application/dns-message";
@@ -66,7 +66,7 @@ async fn answer(
     }
     let Ok(body) = request.into_body().collect().await else { return refused(400) };
     let packet = body.to_bytes();
-    let Some(reaction) = shared.receive(&packet, from, Transport::Https) else {
+    let Some(reaction) = shared.receive(&packet, from, UpstreamTransport::Https) else {
         return refused(400);
     };
     tokio::time::sleep(reaction.delay).await;

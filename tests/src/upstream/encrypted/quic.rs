@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::rustls::ServerConfig;
 
 use super::super::script::Stream;
-use super::{Encrypted, Shared, Transport};
+use super::{Encrypted, Shared, UpstreamTransport};
 
 /// Some code of the application.
 const RESET: u32 = 5;
@@ -66,7 +66,7 @@ async fn stream(
     let is_whole = usize::from(u16::from_be_bytes(*length)) == packet.len();
     // Id 0 (RFC 9250 §4.2.1).
     anyhow::ensure!(is_whole && packet.starts_with(&[0, 0]), "not one message with id 0");
-    let reaction = shared.receive(packet, from, Transport::Quic).context("not a query")?;
+    let reaction = shared.receive(packet, from, UpstreamTransport::Quic).context("not a query")?;
     tokio::time::sleep(reaction.delay).await;
     let Some(reply) = reaction.reply else { return std::future::pending().await };
     match reaction.stream {

@@ -14,7 +14,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::super::reply::Reaction;
 use super::super::script::Stream;
-use super::{Encrypted, Shared, Transport, https};
+use super::{Encrypted, Shared, UpstreamTransport, https};
 
 pub(super) async fn serve(
     shared: &Arc<Shared>,
@@ -37,8 +37,11 @@ pub(super) async fn serve(
             let kind = stream.get_ref().1.handshake_kind();
             shared.handshakes.count(kind == Some(HandshakeKind::Resumed));
             match encrypted.over {
-                Transport::Https => https::serve(&shared, &encrypted, stream, from).await,
-                Transport::Udp | Transport::Tcp | Transport::Tls | Transport::Quic => {
+                UpstreamTransport::Https => https::serve(&shared, &encrypted, stream, from).await,
+                UpstreamTransport::Udp
+                | UpstreamTransport::Tcp
+                | UpstreamTransport::Tls
+                | UpstreamTransport::Quic => {
                     _ = messages(&shared, &encrypted, stream, from).await;
                 }
             }
@@ -68,7 +71,8 @@ async fn messages(
         if encrypted.ends(queries) {
             break;
         }
-        let reaction = shared.receive(&packet, from, Transport::Tls).context("not a query")?;
+        let reaction =
+            shared.receive(&packet, from, UpstreamTransport::Tls).context("not a query")?;
         if reaction.stream == Stream::Close {
             break;
         }

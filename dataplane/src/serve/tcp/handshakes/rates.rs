@@ -73,7 +73,7 @@ mod tests {
         IpAddr::from((0x0a00_0000 + number).to_be_bytes())
     }
 
-    /// How many of so many handshakes may begin at this time.
+    /// How many of this many handshakes may begin at this time.
     fn begun(rates: &Rates, client: IpAddr, tries: u32, now: Instant) -> usize {
         let limits = Limits::default();
         (0..tries).filter(|_| rates.may_begin(client, &limits, now)).count()

@@ -18,7 +18,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
-use super::budget::{Share, Verdict};
+use super::budget::{BudgetVerdict, Share};
 use super::lists::{ANSWER, Lists, silent};
 use super::pages::{Pages, Waits};
 use super::relist::{Next, Persistence};
@@ -209,8 +209,10 @@ where
         let (event, verdict) = bounded(event, &mut self.share, stub, is_needed);
         self.means.metrics.cached(self.share.held_by_all());
         match verdict {
-            Verdict::Whole => {}
-            Verdict::Stub | Verdict::Nothing => self.means.metrics.not_kept(&self.share.kind),
+            BudgetVerdict::Whole => {}
+            BudgetVerdict::Stub | BudgetVerdict::Nothing => {
+                self.means.metrics.not_kept(&self.share.kind)
+            }
         }
         let Some(event) = event else { return };
         self.writer.apply_watcher_event(&event);
@@ -226,24 +228,24 @@ fn bounded<K: Resource + Serialize>(
     share: &mut Share,
     stub: Option<fn(&mut K)>,
     is_needed: impl Fn(&K) -> bool,
-) -> (Option<Event<K>>, Verdict) {
+) -> (Option<Event<K>>, BudgetVerdict) {
     let verdict = match &mut event {
         Event::Init => {
             share.list();
-            Verdict::Whole
+            BudgetVerdict::Whole
         }
         Event::InitDone => {
             share.listed();
-            Verdict::Whole
+            BudgetVerdict::Whole
         }
         Event::Delete(object) => {
             share.remove(object.meta());
-            Verdict::Whole
+            BudgetVerdict::Whole
         }
         Event::Apply(object) | Event::InitApply(object) => {
             let whole = octets(object);
             match share.admit(object.meta(), whole, is_needed(object)) {
-                true => Verdict::Whole,
+                true => BudgetVerdict::Whole,
                 false => {
                     let stub = stub.map(|stub| {
                         stub(object);
@@ -255,10 +257,10 @@ fn bounded<K: Resource + Serialize>(
         }
     };
     let event = match (verdict, event) {
-        (Verdict::Whole | Verdict::Stub, event) => Some(event),
+        (BudgetVerdict::Whole | BudgetVerdict::Stub, event) => Some(event),
         // What was kept of it before is not true any more.
-        (Verdict::Nothing, Event::Apply(object)) => Some(Event::Delete(object)),
-        (Verdict::Nothing, _) => None,
+        (BudgetVerdict::Nothing, Event::Apply(object)) => Some(Event::Delete(object)),
+        (BudgetVerdict::Nothing, _) => None,
     };
     (event, verdict)
 }

@@ -9,7 +9,7 @@ use crate::wire::name::MAX_LABEL;
 const MAX_POINTER: usize = 0x3fff;
 
 /// Translates offsets of a reply without anything in front into offsets of this reply.
-pub(super) struct Moved {
+pub(super) struct ShiftedNames {
     /// Where the records begin when only the question is in front of them.
     records_at: usize,
     /// Where the name that was asked about is written in full.
@@ -18,9 +18,9 @@ pub(super) struct Moved {
     now_at: usize,
 }
 
-impl Moved {
-    pub(super) fn of(hop: &Relayed, asked_at: usize, now_at: usize) -> Moved {
-        Moved { records_at: HEADER + hop.name().len() + 4, asked_at, now_at }
+impl ShiftedNames {
+    pub(super) fn of(hop: &Relayed, asked_at: usize, now_at: usize) -> ShiftedNames {
+        ShiftedNames { records_at: HEADER + hop.name().len() + 4, asked_at, now_at }
     }
 
     pub(super) fn to(&self, offset: usize) -> usize {

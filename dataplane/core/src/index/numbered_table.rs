@@ -31,7 +31,7 @@ impl<T> Block<T> {
 
 /// The objects of one resource.
 #[derive(Debug)]
-pub(super) struct Kept<T> {
+pub(super) struct NumberedTable<T> {
     blocks: Vec<Block<T>>,
     free: FreeSlots,
     /// Hash of a key → places.
@@ -40,10 +40,10 @@ pub(super) struct Kept<T> {
     len: usize,
 }
 
-impl<T> Default for Kept<T> {
+impl<T> Default for NumberedTable<T> {
     fn default() -> Self {
         let hasher = RandomState::default();
-        Kept {
+        NumberedTable {
             blocks: Vec::new(),
             free: FreeSlots::default(),
             by_key: Buckets::new(hasher.clone()),
@@ -53,7 +53,7 @@ impl<T> Default for Kept<T> {
     }
 }
 
-impl<T> Kept<T> {
+impl<T> NumberedTable<T> {
     pub(super) fn len(&self) -> usize {
         self.len
     }
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn objects_are_found_replaced_removed_and_walked_from_anywhere() {
         let key = |number: u32| Key::new(format!("ns-{}", number % 7), format!("object-{number}"));
-        let mut kept = Kept::default();
+        let mut kept = NumberedTable::default();
         (0..1_000).for_each(|number| kept.insert(key(number), number));
         kept.insert(key(10), 5_010);
         (100..900).for_each(|number| assert_eq!(kept.remove(&key(number)), Some(number)));

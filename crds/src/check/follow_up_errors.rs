@@ -4,7 +4,7 @@ use super::violations::{Violation, Violations};
 
 /// What the rules found, without what they found in the gaps that reading left. `kept_records` has the place in the spec of
 /// each record that was read.
-pub(super) fn without_gaps(
+pub(super) fn without_follow_up_errors(
     found: Violations,
     unread: &Violations,
     kept_records: &[usize],

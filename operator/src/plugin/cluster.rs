@@ -120,7 +120,7 @@ impl Cluster {
         let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
         let pods = Api::namespaced(self.client.clone(), &namespace);
         let shown = format!("pod {namespace}/{name}");
-        let way = Way::Pod { pods, namespace, name, port: http_port(pod) };
+        let way = Way::Pod { pods: Box::new(pods), namespace, name, port: http_port(pod) };
         DataPlane { name: shown, way, patience: self.patience }
     }
 

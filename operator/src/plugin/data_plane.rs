@@ -34,7 +34,7 @@ pub(super) struct DataPlane {
 #[derive(Clone, Debug)]
 pub(super) enum Way {
     Address(SocketAddr),
-    Pod { pods: Api<Pod>, namespace: String, name: String, port: u16 },
+    Pod { pods: Box<Api<Pod>>, namespace: String, name: String, port: u16 },
 }
 
 /// An open connection to a data plane.

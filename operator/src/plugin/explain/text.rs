@@ -12,7 +12,7 @@ impl Explained {
         let Explained { name, from, libc, resolv_conf, asked_of, notes, questions, result: _ } =
             self;
         // Writing to a String cannot fail.
-        let mut text = format!("{name}");
+        let mut text = name.clone();
         if let (Some(from), Some(libc)) = (from, libc) {
             let _ = write!(text, ", as {from} asks it by the rules of {libc}");
         }

@@ -2,6 +2,7 @@
 //! anything asked about them costs more than [`CHEAP_REPLIES`] times a ClusterIP A and what its own octets
 //! cost, and no event more than its own rows. Steps are counted, not time.
 
+mod edits;
 mod objects;
 
 use alloc::sync::Arc;

@@ -1,9 +1,12 @@
 //! Objects in, published records out: the writer's side. One change costs what changed, not what
 //! is held: it copies a few nodes and leaves the rest shared with what readers have.
 
+mod built;
 mod export;
 mod held;
 mod identify;
+mod left_out;
+mod names;
 mod numbered_table;
 mod namespaces;
 mod pods;
@@ -23,13 +26,14 @@ pub use export::Export;
 pub use identify::Identified;
 
 use crate::index::held::{Held, HeldObjects};
+use crate::index::left_out::LeftOut;
 use crate::index::ports::PortLists;
 use crate::index::publishers::HiddenRows;
 use crate::index::reads::{KeptAs, Reads, Relist};
 use crate::index::versions::Versions;
 use crate::object::{Change, Key, Object, Problem, Resource};
 use crate::records::zone::Zone;
-use crate::records::{DataSource, Records};
+use crate::records::{DataSource, PodHolder, Publisher, Records};
 use crate::settings::{Exposure, Selector, Settings};
 use crate::trees::slots::FreeSlots;
 
@@ -59,7 +63,9 @@ pub struct Index {
     configured: bool,
     held: HeldObjects,
     ports: PortLists,
-    waiting: HiddenRows,
+    waiting: HiddenRows<Publisher>,
+    waiting_pods: HiddenRows<PodHolder>,
+    left_out: LeftOut,
     /// The list that each resource's objects are stamped with (E21).
     generations: [u32; Resource::ALL.len()],
     /// Which versions of each resource were seen.
@@ -86,6 +92,8 @@ impl Index {
             held: HeldObjects::default(),
             ports: PortLists::default(),
             waiting: HiddenRows::default(),
+            waiting_pods: HiddenRows::default(),
+            left_out: LeftOut::default(),
             generations: [0; Resource::ALL.len()],
             versions: [Versions::default(); Resource::ALL.len()],
             also_kept: Exposure::default(),

@@ -10,9 +10,9 @@ use alloc::string::ToString;
 use alloc::vec;
 
 use super::Index;
+use super::built::MAX_PORTS;
 use super::held::{HeldNamespace, HeldPod, HeldService, HeldSlice};
 use super::numbered_table::NumberedTable;
-use super::slices::MAX_PORTS;
 use crate::object::{
     Endpoint, Key, Namespace, Object, Pod, Resource, Service, ServiceKind, ServicePort, Slice,
     SlicePort, TargetRef,

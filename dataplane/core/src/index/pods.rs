@@ -38,7 +38,7 @@ impl Index {
         let slot = self.free_pods.take();
         for &address in &addresses {
             let holder = PodHolder { namespace, host_network, pod: slot };
-            self.next.pod_addresses.insert(address, holder);
+            self.waiting_pods.insert(&mut self.next.pod_addresses, address, holder);
         }
         let visible = had_addresses || !addresses.is_empty();
         self.held.pods.insert(key, HeldPod { held, slot, namespace, addresses, host_network });
@@ -55,7 +55,7 @@ impl Index {
             pod: gone.slot,
         };
         for &address in &gone.addresses {
-            self.next.pod_addresses.remove(address, holder);
+            self.waiting_pods.remove(&mut self.next.pod_addresses, address, holder);
         }
         self.free_pods.give_back(gone.slot);
         self.change_namespace(gone.namespace, |entry| entry.users -= 1);

@@ -6,27 +6,53 @@ use core::cmp::Ordering;
 
 use hashbrown::HashMap;
 
-use crate::records::{MAX_PUBLISHERS, Publisher};
+use crate::records::{MAX_PUBLISHERS, PodHolder, Publisher};
 use crate::trees::buckets::Buckets;
 use crate::wire::address::Address;
 
 /// Room of the table that is kept although it is empty.
 const KEPT_ROOM: usize = 64;
 
-/// Rows that readers do not see, until a place is free. Which ones does not depend on the order in which
-/// they came: the first 64 (`MAX_PUBLISHERS`) are visible.
-#[derive(Debug, Default)]
-pub(super) struct HiddenRows {
-    rows: HashMap<(Address, u64), BTreeSet<Publisher>, foldhash::fast::RandomState>,
+/// A row that shares a number of places with others.
+pub(super) trait Sharing: Copy + Ord {
+    /// The rows of an address that share its places with this one, as a number that sorts like them.
+    fn share(&self) -> u64;
 }
 
-impl HiddenRows {
+/// Those of the same kind and namespace.
+impl Sharing for Publisher {
+    fn share(&self) -> u64 {
+        Publisher::share(self)
+    }
+}
+
+/// Those of the same namespace, which share their node's address or do not.
+impl Sharing for PodHolder {
+    fn share(&self) -> u64 {
+        u64::from(self.host_network) << 32 | u64::from(self.namespace)
+    }
+}
+
+/// Rows that readers do not see, until a place is free. Which ones does not depend on the order in which
+/// they came: the first 64 (`MAX_PUBLISHERS`) are visible.
+#[derive(Debug)]
+pub(super) struct HiddenRows<V> {
+    rows: HashMap<(Address, u64), BTreeSet<V>, foldhash::fast::RandomState>,
+}
+
+impl<V> Default for HiddenRows<V> {
+    fn default() -> Self {
+        HiddenRows { rows: HashMap::default() }
+    }
+}
+
+impl<V: Sharing> HiddenRows<V> {
     /// Adds a row: readers see it, or it waits.
     pub(super) fn insert(
         &mut self,
-        seen: &mut Buckets<Address, Publisher>,
+        seen: &mut Buckets<Address, V>,
         address: Address,
-        publisher: Publisher,
+        publisher: V,
     ) {
         let rows = seen.get(address);
         let share = publisher.share();
@@ -55,9 +81,9 @@ impl HiddenRows {
     /// Removes a row; the first that waits takes its place.
     pub(super) fn remove(
         &mut self,
-        seen: &mut Buckets<Address, Publisher>,
+        seen: &mut Buckets<Address, V>,
         address: Address,
-        publisher: Publisher,
+        publisher: V,
     ) {
         let is_seen = seen.remove(address, publisher);
         let key = (address, publisher.share());
@@ -79,8 +105,8 @@ impl HiddenRows {
         }
     }
 
-    /// True if the row is hidden because 64 names of its address came first.
-    pub(super) fn contains(&self, address: Address, publisher: Publisher) -> bool {
+    /// Whether a row waits.
+    pub(super) fn contains(&self, address: Address, publisher: V) -> bool {
         let waiting = self.rows.get(&(address, publisher.share()));
         waiting.is_some_and(|waiting| waiting.contains(&publisher))
     }

@@ -4,8 +4,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
+use super::built::MAX_PORTS;
 use super::held::HeldService;
-use super::slices::MAX_PORTS;
 use super::{Applied, Index, is_label, kept_labels, push_label};
 use crate::object::{Key, Problem, Resource, Service, ServiceKind, ServicePort};
 use crate::records::{

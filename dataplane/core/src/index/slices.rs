@@ -1,30 +1,23 @@
 //! EndpointSlices: the published endpoints of a Service (§3.3), changed row by row.
 
-use alloc::boxed::Box;
-use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::cmp::Ordering;
 
+use super::built::{Built, MAX_PORTS};
 use super::held::HeldSlice;
-use super::{Applied, Index, is_label, push_label};
-use crate::object::{Endpoint, Key, Problem, Resource, Slice};
+use super::{Applied, Index, is_label};
+use crate::object::{Key, Problem, Resource, Slice};
 use crate::records::endpoints::MAX_LISTS;
 use crate::records::{
-    Listed, MAX_PUBLISHERS, Port, Publisher, Row, RowLabel, SliceEntry, address_order, name_order,
+    Listed, MAX_PUBLISHERS, Publisher, Row, SliceEntry, address_order, name_order,
 };
-use crate::settings::EndpointNames;
-use crate::wire::address::{Address, is_publishable};
+use crate::steps::step;
+use crate::wire::address::Address;
 use crate::wire::name::MAX_NAME;
-use crate::wire::text::ShortText;
 
-/// Published addresses of one slice; the API server allows 1,000 endpoints, and ten addresses
-/// each are more than any endpoint has.
-const MAX_ROWS: usize = 10_000;
-/// Ports of one Service or slice: as many as SRV records fit into the largest reply. The names of the
-/// others are NODATA instead of NXDOMAIN.
-pub(super) const MAX_PORTS: usize = 1_024;
-/// Problems reported of one object; more add nothing.
-const MAX_PROBLEMS: usize = 10;
+/// Published addresses of all slices of one Service: each event copies the list of their chunks.
+pub(super) const MAX_SERVICE_ROWS: usize = 100_000;
 
 impl Index {
     pub(super) fn apply_slice(&mut self, slice: Slice) -> Applied {
@@ -51,7 +44,8 @@ impl Index {
             None => self.new_slice(service),
         };
         let mut built = Built::new(slot, self.most_label_octets(service));
-        built.read(&slice, self.next.zone.settings.endpoint_names);
+        let old_text = self.next.slices.get(slot).map_or(&[][..], |old| &old.text);
+        built.read(&slice, self.next.zone.settings.endpoint_names, old_text);
         let ports = built.ports(&slice);
         built.entry.ports = self.ports.shared(ports, slice.ports.len() > MAX_PORTS);
         let old = match self.held.slices.get_mut(&key) {
@@ -109,6 +103,10 @@ impl Index {
         else {
             return problems;
         };
+        if self.left_out.contains(service, slot, slice.rows.len()) {
+            let what = "endpoint addresses in the slices of one Service";
+            problems.push(Problem::TooMany { what, limit: MAX_SERVICE_ROWS });
+        }
         if entry.by_list.len() > MAX_LISTS && entry.list_count(&self.next) > MAX_LISTS {
             let what = "different lists of ports in the slices of one Service";
             problems.push(Problem::TooMany { what, limit: MAX_LISTS });
@@ -137,19 +135,24 @@ impl Index {
         if held.is_some_and(|held| *held == entry) {
             return false;
         }
-        let old = held.map(|held| Arc::clone(&held.rows)).unwrap_or_default();
-        let new = Arc::clone(&entry.rows);
+        let mut old = held.map(|held| Arc::clone(&held.rows)).unwrap_or_default();
+        let mut old_listed = held.and_then(|held| held.listed(slot));
+        if self.left_out.remove(service, slot, old.len()) {
+            (old, old_listed) = (Arc::default(), None);
+        }
+        let (mut new, mut new_listed) = (Arc::clone(&entry.rows), entry.listed(slot));
+        if !self.has_room(service, new.len(), old.len()) {
+            self.left_out.add(service, slot, new.len());
+            (new, new_listed) = (Arc::default(), None);
+        }
         let same_answers = old == new && (new.is_empty() || offsets_hold && same_ports);
         let was_visible = self.is_visible(service);
-        let old_listed = held.and_then(|held| held.listed(slot));
-        let new_listed = entry.listed(slot);
         // Names are read through the slice's text: rows leave before it changes and come after.
-        let stays = |rows: &[Row], row: &Row| {
-            offsets_hold && rows.binary_search_by(|other| address_order(other, row)).is_ok()
-        };
-        old.iter().filter(|row| !stays(&new, row)).for_each(|row| self.remove_row(service, row));
+        let stays =
+            |rows: &Arc<[Row]>| if offsets_hold { Arc::clone(rows) } else { Arc::default() };
+        missing_in(&stays(&new), &old).for_each(|row| self.remove_row(service, row));
         self.next.slices.set(slot, Some(Arc::new(entry)));
-        new.iter().filter(|row| !stays(&old, row)).for_each(|row| self.insert_row(service, row));
+        missing_in(&stays(&old), &new).for_each(|row| self.insert_row(service, row));
         if old_listed != new_listed
             && let Some(entry) = self.next.services.get_mut(service)
         {
@@ -160,7 +163,32 @@ impl Index {
                 entry.by_list.insert(listed, Ord::cmp);
             }
         }
-        !same_answers && (was_visible || self.is_visible(service))
+        let took_in = new.len() < old.len() && self.take_in(service);
+        (!same_answers || took_in) && (was_visible || self.is_visible(service))
+    }
+
+    /// Whether so many rows may take the place of so many others of this Service.
+    fn has_room(&self, service: u32, new: usize, old: usize) -> bool {
+        let held = self.next.services.get(service).map_or(0, |entry| entry.by_address.len());
+        new <= old || held - old.min(held) + new <= MAX_SERVICE_ROWS
+    }
+
+    /// Publishes slices that were left out and for which there is room now; whether there were any.
+    fn take_in(&mut self, service: u32) -> bool {
+        let mut any = false;
+        while let Some((rows, slot)) = self.left_out.smallest(service)
+            && self.has_room(service, rows, 0)
+            && self.left_out.remove(service, slot, rows)
+        {
+            let Some(slice) = self.next.slices.get(slot) else { continue };
+            let (rows, listed) = (Arc::clone(&slice.rows), slice.listed(slot));
+            rows.iter().for_each(|row| self.insert_row(service, row));
+            if let (Some(entry), Some(listed)) = (self.next.services.get_mut(service), listed) {
+                entry.by_list.insert(listed, Ord::cmp);
+            }
+            any = true;
+        }
+        any
     }
 
     fn insert_row(&mut self, service: u32, row: &Row) {
@@ -200,6 +228,18 @@ impl Index {
     }
 }
 
+/// The rows of one sorted list that another does not have.
+fn missing_in<'a>(other: &'a [Row], rows: &'a [Row]) -> impl Iterator<Item = &'a Row> {
+    let mut other = other.iter().peekable();
+    rows.iter().filter(move |row| {
+        step(1);
+        while other.next_if(|next| address_order(next, row) == Ordering::Less).is_some() {
+            step(1);
+        }
+        other.peek().is_none_or(|next| address_order(next, row) != Ordering::Equal)
+    })
+}
+
 impl crate::records::ServiceEntry {
     /// Whether another row has this row's address.
     fn shares_address(&self, row: &Row) -> bool {
@@ -225,119 +265,4 @@ impl SliceEntry {
         let row = self.rows.first()?;
         Some(Listed::new(self.ports.number, !row.address.is_v4(), slot))
     }
-}
-
-/// A slice on its way into the records.
-struct Built {
-    slot: u32,
-    most_label_octets: usize,
-    entry: SliceEntry,
-    rows: Vec<Row>,
-    problems: Vec<Problem>,
-}
-
-impl Built {
-    fn new(slot: u32, most_label_octets: usize) -> Built {
-        let entry = SliceEntry::default();
-        Built { slot, most_label_octets, entry, rows: Vec::new(), problems: Vec::new() }
-    }
-
-    fn read(&mut self, slice: &Slice, names: EndpointNames) {
-        let mut text = Vec::new();
-        for endpoint in &slice.endpoints {
-            // Names of endpoints that are not ready are kept too: their places do not move when
-            // readiness changes.
-            let name = endpoint_name(endpoint, names);
-            let at = name.as_ref().map(|(name, is_hostname)| {
-                let offset = text.len();
-                push_label(&mut text, name);
-                (offset, *is_hostname)
-            });
-            if endpoint.ready {
-                self.publish(slice, endpoint, at, name.map_or(0, |(name, _)| name.len()));
-            }
-        }
-        self.entry.text = text.into();
-        self.rows.sort_unstable_by(address_order);
-        self.rows.dedup();
-        self.entry.rows = core::mem::take(&mut self.rows).into();
-    }
-
-    fn publish(
-        &mut self,
-        slice: &Slice,
-        endpoint: &Endpoint,
-        name: Option<(usize, bool)>,
-        octets: usize,
-    ) {
-        let own_pod = endpoint.target.as_ref().is_some_and(|target| {
-            target.namespace.is_empty() || target.namespace == slice.key.namespace
-        });
-        for &address in &endpoint.addresses {
-            if !is_publishable(address, slice.ipv6) {
-                self.problem(Problem::BadAddress(address));
-                continue;
-            }
-            if self.rows.len() >= MAX_ROWS {
-                self.problem(Problem::TooMany {
-                    what: "endpoint addresses in one slice",
-                    limit: MAX_ROWS,
-                });
-                return;
-            }
-            let row = Address::from(address);
-            let octets = match name {
-                Some(_) => octets,
-                None => ShortText::of(row).as_bytes().len(),
-            };
-            if octets > self.most_label_octets {
-                self.problem(Problem::NameTooLong(
-                    format!("{address} of {}", slice.service).into(),
-                ));
-                continue;
-            }
-            let label = match name {
-                Some((offset, is_hostname)) => RowLabel::at(offset, is_hostname, own_pod),
-                None => RowLabel::derived(own_pod),
-            };
-            self.rows.push(Row { address: row, slice: self.slot, label });
-        }
-    }
-
-    fn ports(&mut self, slice: &Slice) -> Vec<Port> {
-        if slice.ports.len() > MAX_PORTS {
-            self.problem(Problem::TooMany { what: "ports in one slice", limit: MAX_PORTS });
-        }
-        let mut ports: Vec<Port> = Vec::new();
-        for port in slice.ports.iter().take(MAX_PORTS) {
-            ports.push(Port {
-                name: port.name.to_ascii_lowercase().into_bytes().into(),
-                number: port.port,
-                protocol: port.protocol,
-            });
-        }
-        let order = |port: &Port| (port.number, port.protocol);
-        ports.sort_by(|a, b| order(a).cmp(&order(b)).then_with(|| a.name.cmp(&b.name)));
-        ports.dedup();
-        ports
-    }
-
-    fn problem(&mut self, problem: Problem) {
-        if self.problems.len() < MAX_PROBLEMS && !self.problems.contains(&problem) {
-            self.problems.push(problem);
-        }
-    }
-}
-
-/// The name of an endpoint that is not made of its address, and whether it is a hostname (RR23).
-fn endpoint_name(endpoint: &Endpoint, names: EndpointNames) -> Option<(Box<str>, bool)> {
-    if let Some(hostname) = &endpoint.hostname {
-        let hostname = hostname.to_ascii_lowercase();
-        if is_label(&hostname) {
-            return Some((hostname.into(), true));
-        }
-    }
-    let target = endpoint.target.as_ref()?;
-    (names == EndpointNames::PodName && is_label(&target.name))
-        .then(|| (target.name.clone(), false))
 }

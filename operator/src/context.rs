@@ -1,6 +1,6 @@
 //! What every reconcile works with.
 
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use kube::Client;
 
@@ -61,12 +61,12 @@ impl std::fmt::Debug for Context {
 impl Context {
     /// What the API server offers.
     pub fn offers(&self) -> Offers {
-        *self.offers.read().expect("nothing panics while holding this lock")
+        *self.offers.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// It offers this now; whether that is news.
     pub fn offered(&self, offers: Offers) -> bool {
-        let mut known = self.offers.write().expect("nothing panics while holding this lock");
+        let mut known = self.offers.write().unwrap_or_else(PoisonError::into_inner);
         let is_new = *known != offers;
         *known = offers;
         is_new

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 
 use kube::ResourceExt;
 use kube::core::DynamicObject;
@@ -119,7 +119,7 @@ impl Memory {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Remembered>> {
-        self.objects.lock().expect("nothing panics while holding this lock")
+        self.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

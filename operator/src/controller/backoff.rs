@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Wait after the first failure; doubled with each more.
@@ -113,11 +113,11 @@ impl Backoff {
 
     /// This ClusterDNS was deleted: nothing is remembered of it.
     pub fn forget(&self, name: &str) {
-        self.histories.lock().expect("nothing panics while holding this lock").remove(name);
+        self.histories.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 
     fn with<T>(&self, name: &str, act: impl FnOnce(&mut History) -> T) -> T {
-        let mut histories = self.histories.lock().expect("nothing panics while holding this lock");
+        let mut histories = self.histories.lock().unwrap_or_else(PoisonError::into_inner);
         if histories.len() >= MAX_REMEMBERED && !histories.contains_key(name) {
             histories.clear();
         }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crds::ClusterDNS;
 use futures::{Stream, StreamExt, stream};
@@ -35,7 +35,7 @@ impl Triggers {
     /// everything that one of them writes would enqueue all.
     pub fn enqueue(&self, all: &[Arc<ClusterDNS>], names: impl IntoIterator<Item = String>) {
         let exists = |name: &String| all.iter().any(|dns| dns.metadata.name.as_ref() == Some(name));
-        let mut concerned = self.concerned.lock().expect("nothing panics while holding this lock");
+        let mut concerned = self.concerned.lock().unwrap_or_else(PoisonError::into_inner);
         concerned.extend(names.into_iter().filter(exists));
         if !concerned.is_empty() {
             self.changed.notify_one();
@@ -53,7 +53,7 @@ impl Triggers {
     }
 
     fn taken(&self) -> BTreeSet<String> {
-        std::mem::take(&mut *self.concerned.lock().expect("nothing panics while holding this lock"))
+        std::mem::take(&mut *self.concerned.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

@@ -2,7 +2,7 @@
 //! ValidatingAdmissionPolicy of the chart narrows that write to the condition `Ready` of our own pods. Without it the right
 //! to patch `pods/status` would be one over every pod of the namespace.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use kube::Client;
@@ -25,7 +25,7 @@ pub struct PolicyStanding(Mutex<LostPods>);
 
 impl PolicyStanding {
     pub fn get(&self) -> LostPods {
-        *self.0.lock().expect("nothing panics while holding this lock")
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn may_act(&self) -> bool {
@@ -33,10 +33,8 @@ impl PolicyStanding {
     }
 
     fn set(&self, now: LostPods) {
-        let before = std::mem::replace(
-            &mut *self.0.lock().expect("nothing panics while holding this lock"),
-            now,
-        );
+        let before =
+            std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), now);
         if before != now {
             tracing::info!("pods that answer no longer: {now:?}");
         }

@@ -4,7 +4,7 @@
 //! and Nodes, are never refused: to miss one of them is to decide wrongly.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -75,7 +75,7 @@ impl Budget {
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().expect("nothing panics while holding this lock")
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn most_of_stubs(&self) -> usize {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use crds::ClusterDNS;
@@ -149,11 +149,16 @@ impl Caches {
         for kind in resources::MONITORING {
             for namespace in &self.namespaces {
                 let key = (kind, namespace.clone());
-                let is_kept = self.children.read().expect("not poisoned").contains_key(&key);
+                let is_kept =
+                    self.children.read().unwrap_or_else(PoisonError::into_inner).contains_key(&key);
                 match (exist.contains(&kind), is_kept) {
                     (true, false) => self.keep_children(kind, namespace),
                     (false, true) => {
-                        let gone = self.children.write().expect("not poisoned").remove(&key);
+                        let gone = self
+                            .children
+                            .write()
+                            .unwrap_or_else(PoisonError::into_inner)
+                            .remove(&key);
                         gone.inspect(|kept| kept.watch.abort());
                     }
                     (true, true) | (false, false) => {}
@@ -186,7 +191,10 @@ impl Caches {
         let watch =
             self.keep(writer, followed, move |all, object| triggers::of_child(kind, all, object));
         let key = (kind, namespace.to_owned());
-        self.children.write().expect("not poisoned").insert(key, Kept { store, watch });
+        self.children
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(key, Kept { store, watch });
     }
 
     fn keep<K>(
@@ -209,7 +217,7 @@ impl Caches {
         let store = self.stores.fetch_add(1, Ordering::Relaxed);
         let share = Share::new(self.budget.clone(), store, kind);
         let following = follow(followed, writer, share, self.means.clone(), changed);
-        let mut watches = self.watches.lock().expect("not poisoned");
+        let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
         // Those that were ended.
         while watches.try_join_next().is_some() {}
         watches.spawn(following)
@@ -219,7 +227,7 @@ impl Caches {
     fn watch_nodes(&self) {
         let (nodes, all, triggers) =
             (self.nodes.clone(), self.resources.clone(), self.triggers.clone());
-        self.watches.lock().expect("not poisoned").spawn(async move {
+        self.watches.lock().unwrap_or_else(PoisonError::into_inner).spawn(async move {
             let mut before = None;
             loop {
                 tokio::time::sleep(NODES_EVERY).await;
@@ -236,7 +244,7 @@ impl Caches {
     /// must not keep anything else waiting.
     pub async fn wait_until_ready(&self) {
         let children: Vec<_> = {
-            let children = self.children.read().expect("not poisoned");
+            let children = self.children.read().unwrap_or_else(PoisonError::into_inner);
             let needed = |kind: Kind| !resources::MONITORING.contains(&kind);
             let needed = children.iter().filter(|((kind, _), _)| needed(*kind));
             needed.map(|(_, kept)| kept.store.clone()).collect()
@@ -258,7 +266,7 @@ impl Caches {
 
     /// The object of this kind and name, where it is kept.
     pub fn object(&self, kind: Kind, namespace: &str, name: &str) -> Option<Arc<DynamicObject>> {
-        let children = self.children.read().expect("not poisoned");
+        let children = self.children.read().unwrap_or_else(PoisonError::into_inner);
         let store = &children.get(&(kind, namespace.to_owned()))?.store;
         let reference = ObjectRef::new_with(name, resources::resource(kind));
         store.get(&match namespace {
@@ -274,7 +282,7 @@ impl Caches {
 
     /// All objects of a kind that are kept.
     pub fn objects(&self, kind: Kind, namespace: &str) -> Vec<Arc<DynamicObject>> {
-        let children = self.children.read().expect("not poisoned");
+        let children = self.children.read().unwrap_or_else(PoisonError::into_inner);
         let kept = children.get(&(kind, namespace.to_owned()));
         kept.map(|kept| kept.store.state()).unwrap_or_default()
     }
@@ -282,7 +290,7 @@ impl Caches {
     /// Where objects are kept: kind and namespace, empty for kinds without.
     pub fn places(&self) -> Vec<(Kind, String)> {
         let mut places: Vec<_> =
-            self.children.read().expect("not poisoned").keys().cloned().collect();
+            self.children.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect();
         places.sort();
         places
     }

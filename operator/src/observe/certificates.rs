@@ -2,7 +2,7 @@
 //! only metadata is listed, one Secret at a time, and the type is a selector.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, ListParams};
@@ -65,7 +65,7 @@ impl Certificates {
         seen: anyhow::Result<Certificate>,
         is_mounted: bool,
     ) {
-        let mut known = self.known.lock().expect("nothing panics while holding this lock");
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (namespace.to_owned(), name.to_owned());
         let certificate = match seen {
             Ok(seen) => {

@@ -2,7 +2,7 @@
 //! kept for a while.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -50,7 +50,8 @@ impl Samples {
     }
 
     async fn selects(&self, client: &Client, selector: &str) -> anyhow::Result<bool> {
-        let kept = self.selects.lock().expect("not poisoned").get(selector).copied();
+        let kept =
+            self.selects.lock().unwrap_or_else(PoisonError::into_inner).get(selector).copied();
         if let Some((at, selects)) = kept
             && at.elapsed() < KEPT
         {
@@ -60,7 +61,7 @@ impl Samples {
         let params = ListParams::default().labels(selector).limit(1);
         let listed = within(all.list_metadata(&params)).await.context("Services by label")?;
         let selects = !listed.items.is_empty();
-        let mut kept = self.selects.lock().expect("not poisoned");
+        let mut kept = self.selects.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= MAX_SELECTORS {
             kept.clear();
         }
@@ -69,7 +70,7 @@ impl Samples {
     }
 
     async fn sample(&self, client: &Client) -> Sample {
-        let kept = self.kept.lock().expect("nothing panics while holding this lock").clone();
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some((at, sample)) = kept
             && at.elapsed() < KEPT
             && sample.unread.is_none()
@@ -81,7 +82,7 @@ impl Samples {
             Err(error) => Sample { unread: Some(unread(&error)), ..Sample::default() },
         };
         let newest = (Instant::now(), sample.clone());
-        *self.kept.lock().expect("nothing panics while holding this lock") = Some(newest);
+        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(newest);
         sample
     }
 }

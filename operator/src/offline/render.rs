@@ -90,7 +90,7 @@ pub fn rendered(dns: &ClusterDNS, settings: &Settings) -> Result<String, String>
         .map_err(|refusal| format!("{}: {}: {}", refusal.field, refusal.reason, refusal.message))?;
     let mut text = assumptions(dns, &plan.service);
     for (_, object) in Desired::build(dns, &config, &observed, &plan, settings).objects {
-        let yaml = serde_saphyr::to_string(&object).expect("a Kubernetes object is YAML");
+        let yaml = serde_saphyr::to_string(&object).map_err(|error| error.to_string())?;
         let _ = write!(text, "---\n{}\n", yaml.trim_end());
     }
     Ok(text)

@@ -4,7 +4,7 @@
 mod request;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
@@ -86,7 +86,7 @@ impl PodReports {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Kept>> {
-        self.kept.lock().expect("nothing panics while holding this lock")
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

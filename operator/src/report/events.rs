@@ -1,7 +1,7 @@
 //! Kubernetes Events about a ClusterDNS: each text once an hour, and a few per minute at most. A lost Event is no failure.
 
 use std::collections::VecDeque;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crds::ClusterDNS;
@@ -92,7 +92,11 @@ impl Events {
     async fn send(&self, dns: &ClusterDNS, is_warning: bool, reason: &str, message: &str) {
         let uid = dns.metadata.uid.as_deref().unwrap_or_default();
         let what = format!("{uid} {reason} {message}");
-        let is_admitted = self.published.lock().expect("not poisoned").admit(what, Instant::now());
+        let is_admitted = self
+            .published
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .admit(what, Instant::now());
         if !is_admitted {
             return;
         }

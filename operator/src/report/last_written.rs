@@ -2,7 +2,7 @@
 //! behind.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crds::ClusterDNS;
 use kube::ResourceExt;
@@ -19,7 +19,7 @@ pub struct LastWritten {
 impl LastWritten {
     /// The newest that is known of it.
     pub fn newest(&self, kept: &Arc<ClusterDNS>) -> Arc<ClusterDNS> {
-        let last = self.last.lock().expect("nothing panics while holding this lock");
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         match last.get(&kept.name_any()) {
             Some(last)
                 if version(last) > version(kept) && last.metadata.uid == kept.metadata.uid =>
@@ -32,12 +32,12 @@ impl LastWritten {
 
     /// This ClusterDNS was deleted: nothing is remembered of it.
     pub fn forget(&self, name: &str) {
-        self.last.lock().expect("nothing panics while holding this lock").remove(name);
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 
     /// Remembers what the API server answered to the last write.
     pub(super) fn remember(&self, dns: ClusterDNS) {
-        let mut last = self.last.lock().expect("nothing panics while holding this lock");
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if last.len() >= MAX_REMEMBERED {
             last.clear();
         }

@@ -1,8 +1,8 @@
 //! `/metrics` of the operator. Label values are reasons and kinds from fixed lists; names of ClusterDNS are bounded.
 
 use std::collections::BTreeSet;
-use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crds::ClusterDNS;
@@ -123,7 +123,8 @@ impl Metrics {
     /// The text that a scraper reads.
     pub fn text(&self) -> String {
         let mut text = String::new();
-        encode(&mut text, &self.registry).expect("writing to a String cannot fail");
+        // Writing to a String cannot fail.
+        let _ = encode(&mut text, &self.registry);
         text
     }
 
@@ -168,7 +169,7 @@ impl Metrics {
 
     /// The status of a ClusterDNS is this.
     pub fn reported(&self, dns: &ClusterDNS, status: &ClusterDNSStatus) {
-        let mut shown = self.shown.lock().expect("nothing panics while holding this lock");
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         // A condition that is there only while it is true is false when it has left.
         let is_there = |kind: &str| status.conditions.iter().any(|it| it.type_ == kind);
         let name = dns.name_any();
@@ -194,7 +195,7 @@ impl Metrics {
 
     /// Removes the series of a ClusterDNS that was deleted.
     pub fn gone(&self, name: &str) {
-        let mut shown = self.shown.lock().expect("nothing panics while holding this lock");
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         shown.retain(|(shown_name, condition)| {
             let stays = shown_name != name;
             if !stays {

@@ -2,7 +2,7 @@
 //! lease too old before it has read anything.
 
 use std::fmt;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::RENEW_DEADLINE;
@@ -67,7 +67,7 @@ impl Leadership {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<Instant>> {
-        self.renewed.lock().expect("nothing panics while holding this lock")
+        self.renewed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -98,7 +98,7 @@ fn questions<'a>(config: &Config, objects: impl Iterator<Item = &'a Object>) -> 
     let located = services.into_iter().map(ask(&["SRV"]));
     let hosts = config.hosts.iter().map(|host| host.name.clone()).map(ask(&["A", "AAAA"]));
     let records = config.records.iter().map(|record| record.name.clone());
-    let records = records.map(ask(&["A", "AAAA", "CNAME", "TXT", "SRV"]));
+    let records = records.map(ask(&["A", "AAAA", "CNAME", "DNAME", "TXT", "SRV"]));
     addressed.chain(located).chain(hosts).chain(records).collect()
 }
 

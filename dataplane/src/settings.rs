@@ -201,6 +201,7 @@ fn extra_data(from: &written::RecordData) -> Result<ExtraData, String> {
             ExtraData::Addresses(addresses.iter().copied().map(IpAddr::V6).collect())
         }
         written::RecordData::Cname(target) => ExtraData::Cname(name("records.target", target)?),
+        written::RecordData::Dname(target) => ExtraData::Dname(name("records.target", target)?),
         written::RecordData::Txt(strings) => {
             ExtraData::Txt(strings.iter().map(|text| text.as_bytes().into()).collect())
         }

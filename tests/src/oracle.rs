@@ -30,6 +30,7 @@ const NOERROR: u16 = 0;
 const FORMERR: u16 = 1;
 const SERVFAIL: u16 = 2;
 const NXDOMAIN: u16 = 3;
+const YXDOMAIN: u16 = 6;
 const REFUSED: u16 = 5;
 const BADVERS: u16 = 16;
 
@@ -53,6 +54,8 @@ enum Node {
     Exists(Vec<RrSet>),
     /// The name is an alias, for every type.
     Alias(Record),
+    /// The name is below the owner of this DNAME (RR85).
+    Below(Record),
 }
 
 /// The verdict on a name of ours.
@@ -170,6 +173,7 @@ impl Oracle {
     /// Routing and answer of one name, and of the names its CNAMEs lead to (§2.2, §3.5).
     fn resolve(&self, asked: Name, qtype: u16, rd: bool) -> Expected {
         let mut cnames: Vec<Record> = Vec::new();
+        let mut hops = 0;
         let mut needs: Vec<Resource> = Vec::new();
         let mut may_need: Vec<Resource> = Vec::new();
         let mut name = asked.clone();
@@ -205,17 +209,31 @@ impl Oracle {
             may_need.extend(&local.may_need);
             reply.may_be_not_ready = !self.ready(&may_need);
             reply.ede_allowed = self.snapshot_ede(&may_need);
-            match local.node {
+            let node = match local.node {
+                Node::Below(dname) => {
+                    let cname = extra::below(&name, &dname);
+                    cnames.push(dname);
+                    // What it makes of the name is too long (RFC 6672 §2.2).
+                    let Some(cname) = cname else {
+                        return Reply { rcode: YXDOMAIN, answer: chain(&cnames), ..reply }.into();
+                    };
+                    Node::Alias(cname)
+                }
+                other => other,
+            };
+            match node {
+                Node::Below(_) => unreachable!("an alias by now"),
                 Node::Alias(cname) => {
                     let Data::Cname(target) = cname.data.clone() else { unreachable!() };
                     cnames.push(cname);
+                    hops += 1;
                     // CNAME and ANY get the CNAME alone (RR46).
                     if matches!(qtype, rtype::CNAME | rtype::ANY) {
                         return Reply { answer: chain(&cnames), ..reply }.into();
                     }
                     // A loop, or more than ten CNAMEs of ours (RR48).
                     let looped = cnames.iter().any(|record| record.owner == target);
-                    if looped || cnames.len() > MAX_CNAMES {
+                    if looped || hops > MAX_CNAMES {
                         let ede_allowed = reply.ede;
                         let ede = vec![0];
                         return Reply { rcode: SERVFAIL, aa: false, ede, ede_allowed, ..reply }
@@ -321,7 +339,8 @@ impl Oracle {
         }
         // An overriding record, else the cluster zone (A13, A14).
         if let Some(labels) = name.left_of(&self.zone()) {
-            if let Some(local) = self.overriding_extra(name) {
+            let overriding = self.overriding_extra(name).or_else(|| self.overriding_dname(name));
+            if let Some(local) = overriding {
                 return Route::Ours(Box::new(local));
             }
             return Route::Ours(Box::new(self.cluster_zone(name, labels)));

@@ -131,7 +131,7 @@ fn records(config: &Config, violations: &mut Violations) {
             RecordData::Aaaa(addresses) => {
                 some_of("addresses", &field, addresses.len(), limit::RECORD_ADDRESSES, violations);
             }
-            RecordData::Cname(_) => {}
+            RecordData::Cname(_) | RecordData::Dname(_) => {}
             RecordData::Txt(strings) => {
                 some_of("strings", &field, strings.len(), limit::TEXT_STRINGS, violations);
                 for (index, text) in

@@ -126,6 +126,7 @@ fn targets(owner: &str, data: &RecordData, field: &str, violations: &mut Violati
                 violations.add(format!("{field}.target"), Reason::PointsToItself, message);
             }
         }
+        RecordData::Dname(target) => dname(owner, target, field, violations),
         RecordData::Srv(services) => {
             for (index, service) in services.iter().enumerate() {
                 target_name(
@@ -136,6 +137,24 @@ fn targets(owner: &str, data: &RecordData, field: &str, violations: &mut Violati
             }
         }
         RecordData::A(_) | RecordData::Aaaa(_) | RecordData::Txt(_) => {}
+    }
+}
+
+/// RR85: a DNAME leads names below its owner to those below its target.
+fn dname(owner: &str, target: &str, field: &str, violations: &mut Violations) {
+    target_name(target, &format!("{field}.target"), violations);
+    if is_at_or_below(target, owner) {
+        let message = format!(
+            "{target} is {owner} or below it, so names would lead back: write a name elsewhere"
+        );
+        violations.add(format!("{field}.target"), Reason::PointsToItself, message);
+    }
+    if let Some(name) = owner.strip_prefix("*.") {
+        let message = format!("a DNAME record is for all names below its own: write {name}");
+        violations.add(format!("{field}.name"), Reason::InvalidName, message);
+    } else if owner == "arpa" {
+        let message = "reverse names are below arpa and follow from the addresses: leave this out";
+        violations.add(format!("{field}.name"), Reason::SpecialName, message);
     }
 }
 

@@ -11,6 +11,8 @@ use crate::v1alpha1;
 pub enum Reason {
     /// CNAME next to other data at one owner (A32).
     AliasBesideOtherData,
+    /// An owner below that of a DNAME (RR85).
+    BelowDname,
     /// Two entries for one key (A32, A33).
     Duplicate,
     /// Something that cannot change was changed.

@@ -62,6 +62,9 @@ pub enum RecordData {
     /// The canonical name of the owner, as in the resource.
     #[serde(rename = "CNAME")]
     Cname(String),
+    /// What takes the place of the owner in names below it (RR85).
+    #[serde(rename = "DNAME")]
+    Dname(String),
     /// One TXT record of 1-16 character-strings, each at most 255 octets.
     #[serde(rename = "TXT")]
     Txt(Vec<String>),
@@ -77,6 +80,7 @@ impl RecordData {
             Self::A(_) => RecordType::A,
             Self::Aaaa(_) => RecordType::Aaaa,
             Self::Cname(_) => RecordType::Cname,
+            Self::Dname(_) => RecordType::Dname,
             Self::Txt(_) => RecordType::Txt,
             Self::Srv(_) => RecordType::Srv,
         }
@@ -96,6 +100,9 @@ pub enum RecordType {
     /// An alias (RFC 1035).
     #[serde(rename = "CNAME")]
     Cname,
+    /// An alias for all names below (RFC 6672).
+    #[serde(rename = "DNAME")]
+    Dname,
     /// Text (RFC 1035).
     #[serde(rename = "TXT")]
     Txt,

@@ -42,14 +42,15 @@ pub struct Host {
 /// Records of one name and type.
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = [rules::owner_is_not_special(), rules::wildcard_has_two_labels(), rules::record_has_the_content_of_its_type(), rules::record_has_no_content_of_another_type(), rules::record_addresses_are_of_its_family(), rules::alias_is_not_of_itself()]))]
+#[schemars(extend("x-kubernetes-validations" = [rules::owner_is_not_special(), rules::wildcard_has_two_labels(), rules::record_has_the_content_of_its_type(), rules::record_has_no_content_of_another_type(), rules::record_addresses_are_of_its_family(), rules::alias_is_not_of_itself(), rules::dname_is_of_names_below()]))]
 pub struct Record {
     /// The name, lower case without a trailing dot; "*." in front makes it a wildcard for everything below.
     /// Example: "*.apps.corp.example".
     #[schemars(length(min = 1, max = bounds::DOMAIN_NAME), regex(pattern = OWNER_PATTERN))]
     pub name: String,
 
-    /// The type: A and AAAA need addresses, CNAME a target, TXT strings, SRV services.
+    /// The type: A and AAAA need addresses, CNAME and DNAME a target, TXT strings, SRV services. A DNAME leads all names
+    /// below its own to those below its target.
     #[serde(rename = "type")]
     pub record_type: RecordType,
 
@@ -59,7 +60,7 @@ pub struct Record {
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub addresses: Option<Vec<String>>,
 
-    /// The canonical name of a CNAME record. Example: registry.corp.example.
+    /// The canonical name of a CNAME record, or the name below which a DNAME record leads. Example: registry.corp.example.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = bounds::DOMAIN_NAME), regex(pattern = TARGET_PATTERN))]
     pub target: Option<String>,

@@ -258,9 +258,9 @@ pub(super) fn one_cluster_ip_per_family() -> Rule {
 
 pub(super) fn record_has_the_content_of_its_type() -> Rule {
     rule(
-        "self.type == 'A' || self.type == 'AAAA' ? has(self.addresses) : self.type == 'CNAME' ? has(self.target) : \
+        "self.type == 'A' || self.type == 'AAAA' ? has(self.addresses) : self.type in ['CNAME', 'DNAME'] ? has(self.target) : \
          self.type == 'TXT' ? has(self.strings) : has(self.services)",
-        "A and AAAA records need addresses, CNAME records a target, TXT records strings, SRV records services",
+        "A and AAAA records need addresses, CNAME and DNAME records a target, TXT records strings, SRV records services",
     )
 }
 
@@ -282,10 +282,20 @@ pub(super) fn record_addresses_are_of_its_family() -> Rule {
 
 pub(super) fn alias_is_not_of_itself() -> Rule {
     rule(
-        "!has(self.target) || self.target != self.name",
+        "!has(self.target) || (self.target != self.name && \
+         (self.type != 'DNAME' || !self.target.endsWith('.' + self.name)))",
         "an alias of itself has no addresses: write the name that has them",
     )
     .field_path(".target")
+}
+
+pub(super) fn dname_is_of_names_below() -> Rule {
+    rule(
+        "self.type != 'DNAME' || !(self.name.startsWith('*.') || self.name == 'arpa')",
+        "a DNAME record is for all names below its own, so leave out '*.'; reverse names, below arpa, follow from the \
+         addresses",
+    )
+    .field_path(".name")
 }
 
 // --- how it runs ---------------------------------------------------------------------------------------------------

@@ -76,8 +76,8 @@ pub use object::{
 pub use records::{DataSource, Records};
 pub use relay::cache::{Age, CLIENT_TIMER_MS, CacheAction, CacheRules, cache_action, lifetime_s};
 pub use relay::{
-    Cnames, Discard, ErrorCodes, Freshness, LookupKey, OwnedHead, QueryForm, RelayError, Relayed,
-    ReplyForm, ReplyHead, TtlCaps, UpstreamQuery, Verdict, write_chain,
+    Alias, Cnames, Discard, ErrorCodes, Freshness, LookupKey, OwnedHead, QueryForm, RelayError,
+    Relayed, ReplyForm, ReplyHead, TtlCaps, UpstreamQuery, Verdict, write_chain,
 };
 pub use settings::{
     EndpointNames, Exposure, ExtraData, ExtraRecord, PodRecords, Requirement, Selector,
@@ -85,6 +85,7 @@ pub use settings::{
 };
 #[cfg(feature = "steps")]
 pub use steps::count_steps;
+pub use wire::dname::Dname;
 pub use wire::encrypted::{has_keepalive, max_age_s, pad, wants_padding};
 pub use wire::message::{Query, Transport};
 pub use wire::name::{Name, NameError};

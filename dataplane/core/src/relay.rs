@@ -24,6 +24,7 @@ mod verdict;
 pub(crate) mod cache;
 
 // What the client gets.
+mod aliases;
 mod compress;
 mod head;
 mod header;
@@ -33,9 +34,10 @@ mod write;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use aliases::MAX_OWN_CNAMES;
+pub use aliases::{Alias, Cnames};
 pub use errors::ErrorCodes;
-pub(crate) use head::MAX_OWN_CNAMES;
-pub use head::{Cnames, OwnedHead, ReplyForm, ReplyHead};
+pub use head::{OwnedHead, ReplyForm, ReplyHead};
 pub use judge::Verdict;
 pub use key::LookupKey;
 pub use query::{QueryForm, UpstreamQuery};

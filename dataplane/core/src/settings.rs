@@ -164,6 +164,8 @@ pub enum ExtraData {
     Addresses(Vec<IpAddr>),
     /// Absolute name, lower case.
     Cname(Name),
+    /// DNAME target (RR85); the owner is no wildcard.
+    Dname(Name),
     /// Character-strings of one TXT record, 1 to 16 of at most 255 octets.
     Txt(Vec<Box<[u8]>>),
     /// SRV records, 1 to 64.

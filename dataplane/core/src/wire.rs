@@ -4,6 +4,7 @@
 pub(crate) mod name;
 
 pub(crate) mod address;
+pub(crate) mod dname;
 pub(crate) mod ede;
 pub(crate) mod encrypted;
 pub(crate) mod labels;

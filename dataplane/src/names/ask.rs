@@ -8,7 +8,8 @@ use crate::explain;
 use crate::state::{Published, State};
 
 /// The types that a table shows, and their numbers.
-const KINDS: [(&str, u16); 5] = [("A", 1), ("AAAA", 28), ("CNAME", 5), ("TXT", 16), ("SRV", 33)];
+const KINDS: [(&str, u16); 6] =
+    [("A", 1), ("AAAA", 28), ("CNAME", 5), ("DNAME", 39), ("TXT", 16), ("SRV", 33)];
 
 /// One record of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +83,7 @@ fn answer(owner: &str, rtype: u16, data: &str) -> Option<Answer> {
     let (kind, _) = *KINDS.iter().find(|(_, known)| *known == rtype)?;
     let name = |text: &str| text.strip_suffix('.').unwrap_or(text).to_owned();
     let value = match kind {
-        "CNAME" => name(data),
+        "CNAME" | "DNAME" => name(data),
         "SRV" => {
             let [_, _, port, target] = *data.split(' ').collect::<Vec<_>>() else { return None };
             format!("port {port} of {}", name(target))
@@ -98,17 +99,20 @@ mod tests {
 
     #[test]
     fn an_answer_section_is_read_with_compressed_names() {
-        let mut reply = vec![0, 0, 0x85, 0, 0, 1, 0, 3, 0, 0, 0, 0];
+        let mut reply = vec![0, 0, 0x85, 0, 0, 1, 0, 4, 0, 0, 0, 0];
         reply.extend(b"\x01a\x01b\0\0\x01\0\x01");
         reply.extend(b"\xc0\x0c\0\x01\0\x01\0\0\0\x05\0\x04\x0a\0\0\x01");
         reply.extend(b"\xc0\x0c\0\x21\0\x01\0\0\0\x05\0\x0a\0\0\0\x64\0\x50\x01x\xc0\x0e");
         reply.extend(b"\xc0\x0c\0\x10\0\x01\0\0\0\x05\0\x06\x05hel\"o");
+        reply.extend(b"\xc0\x0c\0\x27\0\x01\0\0\0\x05\0\x03\x01n\0");
         let read: Vec<_> = answers(&reply)
             .unwrap()
             .into_iter()
             .map(|answer| format!("{} {} {}", answer.owner, answer.kind, answer.value))
             .collect();
-        assert_eq!(read, ["a.b A 10.0.0.1", "a.b SRV port 80 of x.b", "a.b TXT \"hel\\\"o\""]);
+        let expected =
+            ["a.b A 10.0.0.1", "a.b SRV port 80 of x.b", "a.b TXT \"hel\\\"o\"", "a.b DNAME n"];
+        assert_eq!(read, expected);
     }
 
     #[test]

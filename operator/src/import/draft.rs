@@ -67,6 +67,7 @@ impl Draft {
         if self.records.get(name).is_some_and(|types| types.contains(&RecordType::Cname)) {
             return Err(format!("{name} is an alias already, and an alias has no addresses"));
         }
+        self.not_below_a_dname(name)?;
         let text = address.to_canonical().to_string();
         let known = self.hosts.get(name).copied();
         if let Some(host) = known.and_then(|at| self.spec.hosts.as_mut()?.get_mut(at)) {
@@ -113,6 +114,10 @@ impl Draft {
             return Ok(());
         }
         let types = self.records.get(&name).map(Vec::as_slice).unwrap_or_default();
+        self.not_below_a_dname(&name)?;
+        if record.record_type == RecordType::Dname {
+            self.nothing_below(&name)?;
+        }
         let is_alias = record.record_type == RecordType::Cname;
         if types.contains(&record.record_type) {
             return Err(format!("{name} has another record of this type already"));
@@ -206,6 +211,33 @@ impl Draft {
                 let place = Place { file: "the ClusterDNS".to_owned(), line: 1 };
                 Err(Refused::at(&place, why))
             }
+        }
+    }
+
+    /// Names below a DNAME are led elsewhere (RR85): an error for one of them.
+    fn not_below_a_dname(&self, name: &str) -> Result<(), String> {
+        let is_above = |above: &&str| {
+            self.records.get(*above).is_some_and(|types| types.contains(&RecordType::Dname))
+        };
+        let mut above =
+            std::iter::successors(Some(name), |name| name.split_once('.').map(|(_, rest)| rest));
+        match above.by_ref().skip(1).find(is_above) {
+            Some(above) => Err(format!(
+                "{name} is below {above}, all of whose names are led elsewhere by a DNAME record"
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// An error where a host or record is below this name.
+    fn nothing_below(&self, name: &str) -> Result<(), String> {
+        let is_below = |other: &&String| other.as_str() != name && is_at_or_below(other, name);
+        match self.hosts.keys().chain(self.records.keys()).filter(is_below).min() {
+            Some(other) => Err(format!(
+                "a DNAME record would lead all names below {name} elsewhere, and {other} is one of them: write CNAME \
+                 records for the others"
+            )),
+            None => Ok(()),
         }
     }
 

@@ -29,6 +29,7 @@ fn srv(port: u16, target: &str) -> SrvData {
 /// Every extra record that configurations choose from; `@` is the cluster domain.
 fn catalogue(zone: &str) -> Vec<ExtraRecord> {
     let cname = |target: &str| ExtraData::Cname(name(&target.replace('@', zone)));
+    let dname = |target: &str| ExtraData::Dname(name(&target.replace('@', zone)));
     let text =
         |text: &str| ExtraData::Txt(vec![text.as_bytes().into(), b"second".as_slice().into()]);
     let services = ExtraData::Srv(vec![
@@ -59,6 +60,12 @@ fn catalogue(zone: &str) -> Vec<ExtraRecord> {
         ("x.cart.data.svc.@", text("below a Service")),
         ("10-244-0-1.shop.pod.@", addresses(&["192.0.2.11"])),
         ("www.@", cname("www.example.org")),
+        ("moved.corp.example", dname("shop.svc.@")),
+        ("moved.corp.example", text("moved")),
+        ("ring.corp.example", dname("moved.corp.example")),
+        ("old.data.svc.@", dname("data.svc.@")),
+        ("out.corp.example", dname("example.org")),
+        ("grow.corp.example", dname(&["a-label-of-many-octets"; 10].join("."))),
     ]
     .into_iter()
     .enumerate()

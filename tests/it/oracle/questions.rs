@@ -42,7 +42,7 @@ const ADDRESS_LIKE: [&str; 14] = [
     "pod",
 ];
 
-const FIXED: [&str; 34] = [
+const FIXED: [&str; 43] = [
     "@",
     "svc.@",
     "pod.@",
@@ -77,6 +77,15 @@ const FIXED: [&str; 34] = [
     "x.cart.data.svc.@",
     "10-244-0-1.shop.pod.@",
     "host.lab.corp.example",
+    "moved.corp.example",
+    "cart.moved.corp.example",
+    "_http._tcp.cart.moved.corp.example",
+    "db.ring.corp.example",
+    "old.data.svc.@",
+    "db.old.data.svc.@",
+    "www.out.corp.example",
+    "x.grow.corp.example",
+    "a-label-of-thirty-octets-so-it-is-too-long.grow.corp.example",
 ];
 
 const ELSEWHERE: [&str; 22] = [

@@ -67,12 +67,19 @@ const OUTCOMES: [(Reason, &[&str]); 21] = [
             "to-big.data.svc.cluster.local. A",
             "legacy.shop.svc.cluster.local. CNAME",
             "old.corp.example. A",
+            "cart.moved.corp.example. A",
+            "cart.old-shop.svc.cluster.local. AAAA",
         ],
     ),
     (Reason::CnameLoop, &["loop-a.shop.svc.cluster.local. A"]),
     (
         Reason::Forward,
-        &["www.example.org. A", "legacy.shop.svc.cluster.local. A +nsid", "wiki.corp.example. A"],
+        &[
+            "www.example.org. A",
+            "legacy.shop.svc.cluster.local. A +nsid",
+            "wiki.corp.example. A",
+            "zero.web.corp.example. A",
+        ],
     ),
     (Reason::RecursionNotDesired, &["www.example.org. A +norecurse"]),
     (

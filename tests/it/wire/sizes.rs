@@ -91,15 +91,14 @@ fn r11_an_rrset_beyond_64_kib_is_cut_at_a_record_and_starts_anywhere() {
     });
 }
 
-#[test]
-fn r12_a_cname_of_ours_with_a_target_beyond_the_limit_is_truncated() {
+/// What an upstream says with 200 addresses, behind aliases of ours for this name: reply limits and counts.
+fn behind_aliases(asked: &str, target: &str, aliases: &[&str]) {
     let core = shop();
-    let target = Name::from_ascii("mail.example.com.").unwrap();
+    let target = Name::from_ascii(target).unwrap();
     for (transport, options, truncated) in
         [(Transport::Udp, "", true), (Transport::Udp, "+noedns", true), (Transport::Tcp, "", false)]
     {
-        let question =
-            Question::parse(&format!("legacy.shop.svc.cluster.local. A {options}")).unwrap();
+        let question = Question::parse(&format!("{asked} A {options}")).unwrap();
         let mut buffer = vec![0; 65_535];
         let (action, _) = core.decide(&question.packet, transport, 1, &mut buffer);
         let Action::Forward(forward) = action else { panic!("{action:?}") };
@@ -118,8 +117,38 @@ fn r12_a_cname_of_ours_with_a_target_beyond_the_limit_is_truncated() {
         assert!(length <= limit, "{length} of {limit}");
         assert_eq!(message.metadata.truncation, truncated, "{transport:?} {options}");
         assert!(message.metadata.authoritative, "the first owner is ours (WR4)");
-        assert!(matches!(&message.answers[0].data, RData::CNAME(to) if to.0 == target));
-        assert_eq!(message.answers.len() == 201, !truncated);
+        let kinds: Vec<String> =
+            message.answers.iter().map(|record| record.record_type().to_string()).collect();
+        assert_eq!(&kinds[..aliases.len()], aliases);
+        assert!(kinds[aliases.len()..].iter().all(|kind| kind == "A"));
+        let last = &message.answers[aliases.len() - 1].data;
+        assert!(matches!(last, RData::CNAME(to) if to.0 == target), "{last:?}");
+        assert_eq!(message.answers.len() == 200 + aliases.len(), !truncated);
+    }
+}
+
+#[test]
+fn r12_a_cname_of_ours_with_a_target_beyond_the_limit_is_truncated() {
+    behind_aliases("legacy.shop.svc.cluster.local.", "mail.example.com.", &["CNAME"]);
+}
+
+#[test]
+fn rr85_a_dname_of_ours_with_a_target_beyond_the_limit_is_truncated() {
+    behind_aliases("zero.web.corp.example.", "zero.example.org.", &["DNAME", "CNAME"]);
+}
+
+#[test]
+fn g173_a_dname_to_an_rrset_beyond_the_limit_is_truncated_at_a_record() {
+    let core = shop();
+    for (options, limit) in [("+noedns", 512), ("", 1232)] {
+        let question = Question::parse(&format!("big.rows.corp.example. A {options}")).unwrap();
+        let octets = reply(&core, &question.packet, Transport::Udp);
+        let message = Message::from_vec(&octets).unwrap();
+        assert!(octets.len() <= limit && octets.len() + 16 > limit, "{}", octets.len());
+        assert!(message.metadata.truncation && message.metadata.authoritative);
+        let kinds: Vec<String> =
+            message.answers.iter().map(|record| record.record_type().to_string()).collect();
+        assert_eq!(&kinds[..3], ["DNAME", "CNAME", "A"], "{options}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! One record as text: `owner ttl [class] type data`.
 
-use hickory_proto::rr::{DNSClass, Name, RData, Record};
+use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
+use hickory_proto::serialize::binary::BinDecodable;
 
 use super::Names;
 
@@ -42,6 +43,10 @@ fn data(data: &RData, names: &Names) -> String {
                 .replace(&format!("\"clusterdns-{}\"", names.version), "\"clusterdns-<version>\"")
         }
         RData::HINFO(hinfo) => format!("{} {}", quoted(&hinfo.cpu), quoted(&hinfo.os)),
+        // Its RDATA is one name, without compression (RFC 6672 §2.5).
+        RData::Unknown { code: RecordType::DNAME, rdata } => {
+            Name::from_bytes(&rdata.anything).map_or_else(|error| error.to_string(), |it| name(&it))
+        }
         other => other.to_string(),
     }
 }

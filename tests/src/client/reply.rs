@@ -132,6 +132,7 @@ fn rcode(code: ResponseCode) -> String {
         3 => "NXDOMAIN".into(),
         4 => "NOTIMP".into(),
         5 => "REFUSED".into(),
+        6 => "YXDOMAIN".into(),
         16 => "BADVERS".into(),
         other => format!("RCODE{other}"),
     }

@@ -86,7 +86,9 @@ fn read_from_cache(first: &Client<'_>, relayed: &Relayed, age: u8, seed: u64, is
         relayed.write(head, Freshness::Fresh { age_s: 0 }, seed, buffer)
     };
     let came = first.written(is_readable, as_it_came);
-    let own_cnames = |client: &Client<'_>| client.waiting.head.borrow().cnames.iter().count();
+    let own_cnames = |client: &Client<'_>| {
+        client.waiting.head.borrow().cnames.iter().map(|it| it.records()).sum()
+    };
     let from_upstream = |client: &Client<'_>, reply: &Message| -> Vec<Record> {
         reply.answers.iter().skip(own_cnames(client)).cloned().collect()
     };

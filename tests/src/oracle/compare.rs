@@ -99,9 +99,9 @@ pub fn differences(
     found.0
 }
 
-/// The CNAMEs of a chain without what it leads to.
+/// The CNAMEs and DNAMEs of a chain without what it leads to.
 fn cnames(answer: &[RrSet]) -> Vec<RrSet> {
-    let is_cname = |set: &&RrSet| matches!(set.records[0].data, Data::Cname(_));
+    let is_cname = |set: &&RrSet| matches!(set.records[0].data, Data::Cname(_) | Data::Dname(_));
     answer.iter().take_while(is_cname).cloned().collect()
 }
 

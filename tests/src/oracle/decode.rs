@@ -138,6 +138,9 @@ fn plain(record: &hickory_proto::rr::Record, spellings: &mut Vec<Vec<Vec<u8>>>) 
         RData::A(address) => Data::Address(IpAddr::V4(address.0)),
         RData::AAAA(address) => Data::Address(IpAddr::V6(address.0)),
         RData::CNAME(target) => Data::Cname(name(&target.0)),
+        RData::Unknown { code: hickory_proto::rr::RecordType::DNAME, rdata } => {
+            Data::Dname(Name::wire(&rdata.anything))
+        }
         RData::PTR(target) => Data::Ptr(name(&target.0)),
         RData::NS(target) => Data::Ns(name(&target.0)),
         RData::TXT(txt) => Data::Txt(txt.txt_data.iter().map(|string| string.to_vec()).collect()),

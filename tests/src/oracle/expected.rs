@@ -19,6 +19,7 @@ pub mod rtype {
     pub const TXT: u16 = 16;
     pub const AAAA: u16 = 28;
     pub const SRV: u16 = 33;
+    pub const DNAME: u16 = 39;
     pub const OPT: u16 = 41;
     pub const DS: u16 = 43;
     pub const HTTPS: u16 = 65;
@@ -135,6 +136,7 @@ impl fmt::Display for TypeName {
             rtype::TXT => "TXT",
             rtype::AAAA => "AAAA",
             rtype::SRV => "SRV",
+            rtype::DNAME => "DNAME",
             rtype::DS => "DS",
             rtype::HTTPS => "HTTPS",
             rtype::ANY => "ANY",
@@ -147,6 +149,7 @@ impl fmt::Display for TypeName {
 pub enum Data {
     Address(IpAddr),
     Cname(Name),
+    Dname(Name),
     Ptr(Name),
     Ns(Name),
     Txt(Vec<Vec<u8>>),
@@ -169,6 +172,7 @@ impl Data {
             Data::Address(IpAddr::V4(_)) => rtype::A,
             Data::Address(IpAddr::V6(_)) => rtype::AAAA,
             Data::Cname(_) => rtype::CNAME,
+            Data::Dname(_) => rtype::DNAME,
             Data::Ptr(_) => rtype::PTR,
             Data::Ns(_) => rtype::NS,
             Data::Txt(_) | Data::Number => rtype::TXT,
@@ -184,7 +188,9 @@ impl Data {
         match self {
             Data::Address(IpAddr::V4(_)) => 4,
             Data::Address(IpAddr::V6(_)) => 16,
-            Data::Cname(name) | Data::Ptr(name) | Data::Ns(name) => name.wire_len(),
+            Data::Cname(name) | Data::Dname(name) | Data::Ptr(name) | Data::Ns(name) => {
+                name.wire_len()
+            }
             Data::Txt(strings) => strings.iter().map(|string| string.len() + 1).sum(),
             Data::Srv(_, _, _, target) => 6 + target.wire_len(),
             Data::Hinfo(cpu, os) => cpu.len() + os.len() + 2,
@@ -199,7 +205,9 @@ impl fmt::Debug for Data {
         write!(f, "{} ", TypeName(self.rtype()))?;
         match self {
             Data::Address(address) => write!(f, "{address}"),
-            Data::Cname(name) | Data::Ptr(name) | Data::Ns(name) => write!(f, "{name}"),
+            Data::Cname(name) | Data::Dname(name) | Data::Ptr(name) | Data::Ns(name) => {
+                write!(f, "{name}")
+            }
             Data::Txt(strings) => {
                 strings.iter().try_for_each(|string| write!(f, "\"{}\" ", string.escape_ascii()))
             }

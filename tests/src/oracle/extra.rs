@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use dataplane_core::{ExtraData, ExtraRecord};
 
-use super::expected::{Data, RrSet};
+use super::expected::{Data, Record, RrSet};
 use super::names::Name;
 use super::{Local, Node, Oracle, record, rrset};
 
@@ -29,7 +29,26 @@ impl Oracle {
         })
     }
 
-    /// A17: the exact owner, else the wildcard with the most labels (RR82).
+    /// A13, RR85: below an owner inside `Z` of a DNAME that says so.
+    pub(super) fn overriding_dname(&self, name: &Name) -> Option<Local> {
+        let zone = self.zone();
+        self.dname(name, |owner| *owner == zone || owner.is_below(&zone), zone.clone())
+    }
+
+    /// The DNAME with the most labels above a name (RR85).
+    fn dname(&self, name: &Name, is_of: impl Fn(&Name) -> bool, soa: Name) -> Option<Local> {
+        let above = self.settings.extra.iter().filter_map(|extra| match &extra.data {
+            ExtraData::Dname(target) => Some((Name::of(&extra.owner), target, extra.ttl_s)),
+            _ => None,
+        });
+        let above = above.filter(|(owner, ..)| name.is_below(owner) && is_of(owner));
+        let (owner, target, ttl) = above.max_by_key(|(owner, ..)| owner.0.len())?;
+        let soa = if soa == self.zone() { soa } else { owner.clone() };
+        let node = Node::Below(record(&owner, ttl, Data::Dname(Name::of(target))));
+        Some(Local { node, soa: self.soa(soa), needs: Vec::new(), may_need: Vec::new() })
+    }
+
+    /// A17: the exact owner, else the wildcard or DNAME with the most labels (RR82, RR85).
     pub(super) fn extra(&self, name: &Name) -> Option<Local> {
         let extra = &self.settings.extra;
         let exact: Vec<&ExtraRecord> = extra
@@ -38,6 +57,10 @@ impl Oracle {
             .collect();
         if !exact.is_empty() {
             return self.extra_node(name, &exact, name.clone());
+        }
+        // Nothing else is below a DNAME.
+        if let Some(below) = self.dname(name, |_| true, name.clone()) {
+            return Some(below);
         }
         let suffix = extra
             .iter()
@@ -66,6 +89,9 @@ impl Oracle {
                 }
                 ExtraData::Cname(target) => {
                     alias = Some(record(name, ttl, Data::Cname(Name::of(target))));
+                }
+                ExtraData::Dname(target) => {
+                    sets.extend(rrset(name, ttl, vec![Data::Dname(Name::of(target))]));
                 }
                 ExtraData::Txt(strings) => {
                     let strings = strings.iter().map(|string| string.to_vec()).collect();
@@ -98,4 +124,12 @@ impl Oracle {
         }
         names
     }
+}
+
+/// The CNAME that a DNAME above a name makes, unless it is too long.
+pub(super) fn below(name: &Name, dname: &Record) -> Option<Record> {
+    let Data::Dname(target) = &dname.data else { unreachable!() };
+    let left = name.left_of(&dname.owner).expect("a name below the DNAME");
+    let next = Name([left, &target.0[..]].concat());
+    next.fits().then(|| record(name, dname.ttl, Data::Cname(next)))
 }

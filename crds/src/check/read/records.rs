@@ -57,6 +57,7 @@ fn record_data(
         RecordType::A => ("addresses", "[10.20.0.80]"),
         RecordType::Aaaa => ("addresses", "[\"fd00:20::80\"]"),
         RecordType::Cname => ("target", "registry.corp.example"),
+        RecordType::Dname => ("target", "new.corp.example"),
         RecordType::Txt => ("strings", "[hello]"),
         RecordType::Srv => ("services", "[{port: 389, target: ldap.corp.example}]"),
     };
@@ -100,6 +101,7 @@ fn record_data(
             )))
         }
         RecordType::Cname => record.target.clone().map(RecordData::Cname),
+        RecordType::Dname => record.target.clone().map(RecordData::Dname),
         RecordType::Txt => record.strings.clone().map(RecordData::Txt),
         RecordType::Srv => record.services.as_ref().map(|services| {
             RecordData::Srv(

@@ -94,6 +94,7 @@ impl Answer<'_> {
             }
             (Node::Extra(owner), rtype::TXT) => self.write_texts(owner, reply),
             (Node::Extra(owner), rtype::SRV) => self.write_extra_services(owner, reply),
+            (Node::Extra(owner), rtype::DNAME) => self.write_dname(owner, reply),
             _ => false,
         }
     }
@@ -113,6 +114,7 @@ impl Answer<'_> {
             | Node::HeadlessPort(..)
             | Node::Endpoint(..)
             | Node::Alias(..)
+            | Node::Dname(_)
             | Node::PodAddress(_)
             | Node::Extra(_)
             | Node::ClusterIpPointer(_)
@@ -177,6 +179,16 @@ impl Answer<'_> {
             return false;
         };
         let _ = reply.answer(self.owner, rtype::TXT, *ttl_s, Rdata::Texts(strings));
+        true
+    }
+
+    /// The DNAME of its owner; names below are led away before this (RR85).
+    fn write_dname(&self, owner: &ExtraOwner, reply: &mut Reply<'_, '_>) -> bool {
+        let Some(dname) = &owner.dname else {
+            return false;
+        };
+        let target = Rdata::WholeName(dname.target.wire());
+        let _ = reply.answer(self.owner, rtype::DNAME, dname.ttl_s, target);
         true
     }
 }

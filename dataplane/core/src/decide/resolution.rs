@@ -13,6 +13,7 @@ use crate::decide::schema::Node;
 use crate::identity::Identity;
 use crate::records::Records;
 use crate::relay::{Freshness, LookupKey, Relayed, ReplyHead, TtlCaps, Verdict, write_chain};
+use crate::wire::dname::Dname;
 use crate::wire::ede;
 use crate::wire::labels::Labels;
 use crate::wire::message::{CLASS_IN, HEADER, Query, Transport, rtype};
@@ -22,8 +23,10 @@ use crate::wire::name::Name;
 const MAX_HOPS: usize = 10;
 /// The largest message there is.
 const MAX_MESSAGE: usize = 65_535;
-/// A reply that is authoritative, without a question or records yet.
+/// A reply that is authoritative, of one question and one record, which follow.
 const OWN_HEADER: [u8; HEADER] = [0, 0, 0x84, 0, 0, 1, 0, 1, 0, 0, 0, 0];
+/// Where a header has the low octet of its number of answer records (RFC 1035 §4.1.1).
+const ANSWER_COUNT: usize = 7;
 
 /// What is known of one question so far: a reply for each name that it led to.
 #[derive(Debug, Default)]
@@ -119,7 +122,14 @@ fn hop(key: &LookupKey, around: &Surroundings<'_>) -> Hop {
     }
     let reply = match lookup.node {
         Some(Node::Alias(target, ttl_s)) if key.qtype() != rtype::CNAME => {
-            cname(key, target, ttl_s)
+            cname(key, &[], target, ttl_s)
+        }
+        Some(Node::Dname(dname)) if key.qtype() != rtype::CNAME => {
+            match dname.substitute(key.name().wire()) {
+                Some(target) => cname(key, &[dname], &target, dname.ttl_s),
+                // YXDOMAIN.
+                None => own(key, around),
+            }
         }
         _ => own(key, around),
     };
@@ -152,19 +162,29 @@ fn own(key: &LookupKey, around: &Surroundings<'_>) -> Vec<u8> {
     reply
 }
 
-/// A reply that holds a CNAME of ours and nothing else: what it leads to is a hop of its own.
-fn cname(key: &LookupKey, target: &Name, ttl_s: u32) -> Vec<u8> {
+/// A reply that holds a CNAME of ours and nothing else: what it leads to is a hop of its own. A CNAME that is made of a
+/// DNAME comes behind that.
+fn cname(key: &LookupKey, dnames: &[&Dname], target: &Name, ttl_s: u32) -> Vec<u8> {
     let mut reply = OWN_HEADER.to_vec();
     reply.extend(key.name().wire());
     reply.extend(key.qtype().to_be_bytes());
     reply.extend(CLASS_IN.to_be_bytes());
+    let mut record = |owner: &[u8], rtype: u16, target: &Name| {
+        reply.extend(owner);
+        reply.extend(rtype.to_be_bytes());
+        reply.extend(CLASS_IN.to_be_bytes());
+        reply.extend(ttl_s.to_be_bytes());
+        reply.extend((target.wire().len() as u16).to_be_bytes());
+        reply.extend(target.wire());
+    };
+    for dname in dnames {
+        record(dname.owner.wire(), rtype::DNAME, &dname.target);
+    }
     // The owner is the name in the question (RFC 1035 §4.1.4).
-    reply.extend([0xc0, HEADER as u8]);
-    reply.extend(rtype::CNAME.to_be_bytes());
-    reply.extend(CLASS_IN.to_be_bytes());
-    reply.extend(ttl_s.to_be_bytes());
-    reply.extend((target.wire().len() as u16).to_be_bytes());
-    reply.extend(target.wire());
+    record(&[0xc0, HEADER as u8], rtype::CNAME, target);
+    if let Some(count) = reply.get_mut(ANSWER_COUNT) {
+        *count += dnames.len() as u8;
+    }
     reply
 }
 

@@ -1,9 +1,9 @@
 //! The action for one query: the whole decision table of docs/dns.md §4.1, in one function.
 
-use alloc::sync::Arc;
 use core::net::{IpAddr, SocketAddr};
 
 use crate::counters::{Counters, Reason};
+use crate::decide::alias::{Led, lead};
 use crate::decide::answer::Answer;
 use crate::decide::chaos::write_chaos;
 use crate::decide::route::{Route, Soa, SoaKind, route};
@@ -16,8 +16,7 @@ use crate::wire::labels::Labels;
 use crate::wire::message::{
     CLASS_CH, CLASS_IN, HEADER, Malformed, Query, Question, Rcode, Transport, parse, rtype,
 };
-use crate::wire::name::Name;
-use crate::wire::reply::{Owner, Rdata, Reply, Section, header_only, size_limit};
+use crate::wire::reply::{Owner, Reply, Section, header_only, size_limit};
 use crate::wire::text::ShortText;
 
 /// Longest text `snapshot <seconds>s`: ten digits suffice.
@@ -239,18 +238,15 @@ impl<'r: 'a, 'a> Step<'r, 'a> {
         (self.finish(&mut reply, Rcode::NoError, true, None), Reason::Chaos)
     }
 
-    /// Class IN: follows CNAMEs of ours, which it adds to `aliases`, until a name answers (N9-N15).
+    /// Class IN: follows aliases of ours, which it adds to `aliases`, until a name answers (N9-N15).
     fn answer(&self, aliases: &mut Cnames<'r>, buffer: &mut [u8]) -> (SmallAction, Reason) {
         let reply = &mut self.reply(buffer);
         let qtype = self.question.qtype;
         let mut needs = Needs::NOTHING;
-        let mut target: Option<(Labels, &Name)> = None;
+        let mut target: Option<Labels> = None;
         loop {
-            let name = target.as_ref().map_or(self.question.name, |(labels, _)| labels);
-            let owner = match target {
-                None => Owner::Question,
-                Some((_, name)) => Owner::Name(name.wire()),
-            };
+            let name = target.as_ref().unwrap_or(self.question.name);
+            let owner = target.as_ref().map_or(Owner::Question, |name| Owner::Name(name.wire()));
             let (lookup, soa) = match route(self.records, name, qtype) {
                 Route::Own(lookup, soa) => (lookup, soa),
                 Route::Group(group) => return self.forward(reply, group, needs, aliases),
@@ -264,18 +260,19 @@ impl<'r: 'a, 'a> Step<'r, 'a> {
             let Some(node) = lookup.node else {
                 return self.denied(reply, Rcode::NxDomain, soa, needs, aliases);
             };
-            if let Node::Alias(next, ttl_s) = node {
-                let _ = reply.answer(owner, rtype::CNAME, ttl_s, Rdata::Name(next.wire()));
-                if matches!(qtype, rtype::CNAME | rtype::ANY) {
-                    return self.found(reply, needs, Reason::Cname);
+            match lead(node, (owner, name), self.question, aliases, reply) {
+                None => {}
+                Some(Led::To(next)) => {
+                    target = Some(next);
+                    continue;
                 }
-                if !follow(aliases, next, ttl_s, self.question) {
+                Some(Led::Answered) => return self.found(reply, needs, Reason::Cname),
+                Some(Led::TooLong) => return self.too_long(reply, needs),
+                Some(Led::Loop) => {
                     reply.clear();
                     let ede = Some((ede::OTHER, "CNAME loop, or too many CNAMEs"));
                     return (self.finish(reply, Rcode::ServFail, false, ede), Reason::CnameLoop);
                 }
-                target = Some((Labels::of(next), next));
-                continue;
             }
             let answer = Answer {
                 records: self.records,
@@ -315,6 +312,12 @@ impl<'r: 'a, 'a> Step<'r, 'a> {
     ) -> (SmallAction, Reason) {
         let action = self.with_age(needs, |ede| self.finish(reply, Rcode::NoError, true, ede));
         (action, reason)
+    }
+
+    /// What a DNAME makes of the name is too long (RR85): the DNAME says so.
+    fn too_long(&self, reply: &mut Reply<'_, '_>, needs: Needs) -> (SmallAction, Reason) {
+        let action = self.with_age(needs, |ede| self.finish(reply, Rcode::YxDomain, true, ede));
+        (action, Reason::Cname)
     }
 
     /// NODATA (N11) or NXDOMAIN (N12), also behind a CNAME of ours (RR45), with the SOA of the last name's zone (N30).
@@ -405,16 +408,6 @@ impl<'r: 'a, 'a> Step<'r, 'a> {
     }
 }
 
-/// Adds a CNAME of ours; false when it leads back, or there are too many (RR48).
-fn follow<'r>(
-    aliases: &mut Cnames<'r>,
-    target: &'r Arc<Name>,
-    ttl_s: u32,
-    question: &Question<'_>,
-) -> bool {
-    target.wire() != question.name.wire() && aliases.push(target, ttl_s)
-}
-
 /// The reason behind a reply that may begin with our CNAMEs.
 fn behind(aliases: &Cnames<'_>, without: Reason) -> Reason {
     if aliases.is_empty() { without } else { Reason::Cname }
@@ -457,7 +450,6 @@ fn head<'r>(
 
 /// What to ask upstream for a question: its own name, or where our CNAMEs lead.
 fn key(question: &Question<'_>, head: &ReplyHead<'_>) -> LookupKey {
-    let target = head.cnames.iter().last();
-    let name = target.map_or_else(|| question.name.to_name(), |(target, _)| Name::clone(target));
+    let name = head.cnames.lead_from(question.name.to_name());
     LookupKey::new(name, question.qtype, head.form.do_, head.form.cd)
 }

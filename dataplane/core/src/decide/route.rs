@@ -5,7 +5,7 @@ use core::net::IpAddr;
 
 use crate::decide::reverse::{Claims, cluster_ip_owner};
 use crate::decide::schema::{Lookup, Node, cluster_name};
-use crate::records::extra::ExtraOwner;
+use crate::records::extra::{ExtraOwner, Match};
 use crate::records::{Needs, Records};
 use crate::wire::address::{Address, ReverseName};
 use crate::wire::labels::Labels;
@@ -58,7 +58,10 @@ pub(crate) fn route<'r: 'q, 'q>(
     if let Some(left) = name.below(zone.apex(), zone.apex_labels) {
         let lookup = match zone.extra.overriding(name.wire()) {
             Some(owner) => Lookup::found(extra_node(owner), Needs::NOTHING),
-            None => cluster_name(records, name, left),
+            None => match zone.extra.inner_dname(name) {
+                Some(dname) => Lookup::found(Node::Dname(dname), Needs::NOTHING),
+                None => cluster_name(records, name, left),
+            },
         };
         return Route::Own(lookup, Soa { owner: zone.apex(), kind: SoaKind::Cluster });
     }
@@ -67,9 +70,13 @@ pub(crate) fn route<'r: 'q, 'q>(
     {
         return route;
     }
-    if let Some(owner) = zone.extra.find(name) {
-        let soa = Soa { owner: owner.name.wire(), kind: SoaKind::Extra };
-        return Route::Own(Lookup::found(extra_node(owner), Needs::NOTHING), soa);
+    if let Some(found) = zone.extra.find(name) {
+        let (owner, node) = match found {
+            Match::Owner(owner) => (&owner.name, extra_node(owner)),
+            Match::Below(dname) => (&dname.owner, Node::Dname(dname)),
+        };
+        let soa = Soa { owner: owner.wire(), kind: SoaKind::Extra };
+        return Route::Own(Lookup::found(node, Needs::NOTHING), soa);
     }
     match zone.stub_domains.longest(name, 0) {
         Some(&group) => Route::Group(group),

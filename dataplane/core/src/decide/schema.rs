@@ -12,6 +12,7 @@ use crate::records::extra::ExtraOwner;
 use crate::records::{Kind, Needs, PortName, Records, ServiceEntry, ServiceObject};
 use crate::settings::PodRecords;
 use crate::wire::address::{Address, dashed};
+use crate::wire::dname::Dname;
 use crate::wire::labels::Labels;
 use crate::wire::name::Name;
 
@@ -38,6 +39,8 @@ pub(crate) enum Node<'r, 'q> {
     Endpoint(&'r ServiceEntry, EndpointName<'q>),
     /// A name that is an alias: ExternalName, or a CNAME among the extra records.
     Alias(&'r Arc<Name>, u32),
+    /// A name below a DNAME among the extra records (RR85).
+    Dname(&'r Arc<Dname>),
     /// A pod name (§3.6).
     PodAddress(Address),
     /// An owner of extra records (§3.9).

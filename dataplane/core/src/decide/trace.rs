@@ -7,7 +7,6 @@ mod rules;
 
 use alloc::format;
 use alloc::string::String;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::decide::route::{Route, Soa, SoaKind, route};
@@ -81,9 +80,8 @@ pub fn trace(records: &Records, name: &Name, qtype: u16) -> Vec<Hop> {
             Route::NoGroup => (forwarded(records, &labels, Place::NoGroup), None),
         };
         hops.push(hop);
-        let is_new = |target: &Arc<Name>| hops.iter().all(|hop| hop.name != **target);
-        let follows = |target: &Arc<Name>| hops.len() <= MAX_OWN_CNAMES && is_new(target);
-        next = target.filter(follows).map(|target| Name::clone(&target));
+        let is_new = |target: &Name| hops.iter().all(|hop| hop.name != *target);
+        next = target.filter(|target| hops.len() <= MAX_OWN_CNAMES && is_new(target));
     }
     hops
 }
@@ -126,7 +124,7 @@ fn own<'r>(
     labels: &Labels,
     (lookup, soa): (Lookup<'r, '_>, Soa<'_>),
     qtype: u16,
-) -> (Hop, Option<Arc<Name>>) {
+) -> (Hop, Option<Name>) {
     let place = place(records, labels, soa);
     let mut hop = hop(labels, place);
     hop.missing = missing(records, lookup.needs);
@@ -137,28 +135,28 @@ fn own<'r>(
     }
     hop.exists = lookup.node.is_some();
     hop.snapshot_at_s = records.snapshot(lookup.needs);
-    let overriding = match place {
-        Place::ClusterZone => records.zone.extra.overriding(labels.wire()),
-        _ => None,
-    };
-    rules::of_own(&mut hop, lookup.node, overriding.is_some());
+    let overrides = place == Place::ClusterZone
+        && (records.zone.extra.overriding(labels.wire()).is_some()
+            || matches!(lookup.node, Some(Node::Dname(_))));
+    rules::of_own(&mut hop, lookup.node, overrides);
     match lookup.node {
         Some(node) => objects::of_node(records, node, &mut hop),
         None => objects::why_missing(records, labels, &mut hop),
     }
-    if overriding.is_some() {
+    if overrides {
         replaced(records, labels, &mut hop);
     }
     if place == Place::ExtraRecord && records.zone.stub_domains.longest(labels, 0).is_some() {
         hop.notes.push("the record is more specific than the stub domain above it (A17)".into());
     }
     objects::hidden_pointers(records, labels, lookup.node, &mut hop);
-    match lookup.node {
-        Some(Node::Alias(target, _)) if !matches!(qtype, rtype::CNAME | rtype::ANY) => {
-            (hop, Some(Arc::clone(target)))
-        }
-        _ => (hop, None),
-    }
+    let target = match lookup.node {
+        _ if matches!(qtype, rtype::CNAME | rtype::ANY) => None,
+        Some(Node::Alias(target, _)) => Some(Name::clone(target)),
+        Some(Node::Dname(dname)) => dname.substitute(labels.wire()),
+        _ => None,
+    };
+    (hop, target)
 }
 
 fn place(records: &Records, labels: &Labels, soa: Soa<'_>) -> Place {

@@ -11,6 +11,7 @@ use hashbrown::{HashMap, HashSet};
 
 use crate::settings::{ExtraData, ExtraRecord, SrvData};
 use crate::wire::address::Address;
+use crate::wire::dname::Dname;
 use crate::wire::labels::Labels;
 use crate::wire::name::Name;
 
@@ -74,8 +75,18 @@ pub(crate) struct ExtraOwner {
     /// A and AAAA, each with its TTL.
     pub(crate) addresses: Vec<(Address, u32)>,
     pub(crate) cname: Option<(Arc<Name>, u32)>,
+    /// For the owner itself; names below it are found by [`Extra::find`].
+    pub(crate) dname: Option<Arc<Dname>>,
     pub(crate) txt: Option<(Vec<Box<[u8]>>, u32)>,
     pub(crate) srv: Option<(Box<[SrvData]>, u32)>,
+}
+
+/// What answers for a name outside the cluster domain.
+pub(crate) enum Match<'r> {
+    /// An owner of its own, or a wildcard.
+    Owner(&'r ExtraOwner),
+    /// A DNAME above it (RR85).
+    Below(&'r Arc<Dname>),
 }
 
 /// All extra records, by what they are looked up with.
@@ -84,6 +95,10 @@ pub(crate) struct Extra {
     exact: NameTable<ExtraOwner>,
     /// By the name without `*`.
     wildcards: NameTable<ExtraOwner>,
+    /// DNAMEs outside the cluster domain, by their owners.
+    dnames: NameTable<Arc<Dname>>,
+    /// Those inside it.
+    inner_dnames: NameTable<Arc<Dname>>,
     /// Ancestors of overriding owners inside `Z`: they exist (RR84).
     ancestors: HashSet<Box<[u8]>, RandomState>,
     /// Automatic PTRs in written order (RR79).
@@ -101,6 +116,7 @@ impl Extra {
                 continue;
             }
             extra.add(record);
+            extra.add_dname(record, inside);
             if inside {
                 extra.overriding = true;
                 extra.add_ancestors(&record.owner, zone);
@@ -116,6 +132,7 @@ impl Extra {
             overrides: false,
             addresses: Vec::new(),
             cname: None,
+            dname: None,
             txt: None,
             srv: None,
         });
@@ -132,6 +149,10 @@ impl Extra {
             ExtraData::Cname(target) => {
                 owner.cname = Some((Arc::new(target.clone()), record.ttl_s))
             }
+            ExtraData::Dname(target) => {
+                let (target, ttl_s) = (target.clone(), record.ttl_s);
+                owner.dname = Some(Arc::new(Dname { owner: record.owner.clone(), target, ttl_s }));
+            }
             ExtraData::Txt(strings) => owner.txt = Some((strings.clone(), record.ttl_s)),
             ExtraData::Srv(services) => owner.srv = Some((services.clone().into(), record.ttl_s)),
         }
@@ -140,6 +161,16 @@ impl Extra {
             && !record.wildcard
         {
             self.add_pointers(addresses, record);
+        }
+    }
+
+    /// Names below its owner are found by it, too.
+    fn add_dname(&mut self, record: &ExtraRecord, inside: bool) {
+        let table = if inside { &mut self.inner_dnames } else { &mut self.dnames };
+        if let Some(owner) = self.exact.by_wire(record.owner.wire())
+            && let Some(dname) = &owner.dname
+        {
+            table.entry(&record.owner, || Arc::clone(dname));
         }
     }
 
@@ -173,9 +204,24 @@ impl Extra {
         self.overriding && self.ancestors.contains(name.wire())
     }
 
-    /// A17: the exact owner, else the wildcard with the most labels.
-    pub(crate) fn find(&self, name: &Labels) -> Option<&ExtraOwner> {
-        self.exact.exact(name).or_else(|| self.wildcards.longest(name, 1))
+    /// The DNAME above this name of the cluster domain, which replaces the cluster's data (A13, RR85).
+    pub(crate) fn inner_dname(&self, name: &Labels) -> Option<&Arc<Dname>> {
+        if !self.overriding {
+            return None;
+        }
+        self.inner_dnames.longest(name, 1)
+    }
+
+    /// A17: the exact owner, else the wildcard or DNAME with the most labels. Nothing else is below a DNAME (RR85).
+    pub(crate) fn find(&self, name: &Labels) -> Option<Match<'_>> {
+        if let Some(owner) = self.exact.exact(name) {
+            return Some(Match::Owner(owner));
+        }
+        let wildcard = self.wildcards.longest(name, 1);
+        let Some(dname) = self.dnames.longest(name, 1) else { return wildcard.map(Match::Owner) };
+        // Both end the name: the longer one has more labels.
+        let is_longer = |owner: &&ExtraOwner| owner.name.wire().len() > dname.owner.wire().len();
+        Some(wildcard.filter(is_longer).map_or(Match::Below(dname), Match::Owner))
     }
 
     /// Automatic PTRs of an address, in written order (RR64).

@@ -5,7 +5,7 @@ use crate::wire::name::MAX_NAME;
 /// Suffixes remembered: enough for a question, a chain and an SOA. Beyond it names are written in full.
 const MAX_KNOWN: usize = 64;
 /// Names behind this offset are not pointed to. Pointers have 14 bits (RFC 1035 §4.1.4); the last quarter is left free,
-/// because what is held for many clients moves back behind ten CNAMEs of ours, which take less than 3,000 octets.
+/// because what is held for many clients moves back behind ten aliases of ours, which take less than 3,100 octets.
 const MAX_OFFSET: usize = 0x2fff;
 
 /// Names, and all their suffixes, that can be pointed to.

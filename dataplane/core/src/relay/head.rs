@@ -2,14 +2,11 @@
 //! CNAMEs of ours in front (§5).
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 
-use crate::wire::name::Name;
+use super::aliases::{Cnames, KeptAlias};
 
 /// The largest UDP reply there is (`udpPayloadSize`); a larger limit means a stream.
 const MAX_UDP: usize = 4096;
-/// CNAMEs of ours in one reply (RR48).
-pub(crate) const MAX_OWN_CNAMES: usize = 10;
 
 /// The fields of a query that its reply depends on, without the octets that are copied. Every field is as the
 /// client sent it
@@ -50,7 +47,7 @@ pub struct ReplyHead<'a> {
     pub question: &'a [u8],
     /// What an NSID option answers, if one is due (WR13); at most 255 octets are used.
     pub nsid: Option<&'a [u8]>,
-    /// CNAMEs of ours that lead from the question to the name that the upstream is asked about.
+    /// CNAMEs and DNAMEs of ours that lead from the question to the name that the upstream is asked about.
     pub cnames: Cnames<'a>,
 }
 
@@ -63,7 +60,7 @@ impl ReplyHead<'_> {
             question_octets: self.question.len(),
             has_nsid: nsid.is_some(),
             octets: [self.question, nsid.unwrap_or_default()].concat().into(),
-            cnames: self.cnames.iter().map(|(target, ttl_s)| (Arc::clone(target), ttl_s)).collect(),
+            cnames: self.cnames.iter().map(KeptAlias::of).collect(),
         }
     }
 
@@ -84,7 +81,7 @@ pub struct OwnedHead {
     has_nsid: bool,
     /// The question's name, then what the NSID option answers.
     octets: Box<[u8]>,
-    cnames: Box<[(Arc<Name>, u32)]>,
+    cnames: Box<[KeptAlias]>,
 }
 
 impl OwnedHead {
@@ -92,43 +89,9 @@ impl OwnedHead {
     pub fn borrow(&self) -> ReplyHead<'_> {
         let (question, nsid) = self.octets.split_at(self.question_octets);
         let mut cnames = Cnames::NONE;
-        for (target, ttl_s) in &self.cnames {
-            cnames.push(target, *ttl_s);
+        for alias in &self.cnames {
+            cnames.add(alias.borrow());
         }
         ReplyHead { form: self.form, question, nsid: self.has_nsid.then_some(nsid), cnames }
-    }
-}
-
-/// CNAMEs of ours, first to last. The first is owned by the question's name, each later one by the target of the one
-/// before; the last leads to the name that the upstream is asked about.
-#[derive(Clone, Copy, Debug)]
-pub struct Cnames<'a> {
-    hops: [Option<(&'a Arc<Name>, u32)>; MAX_OWN_CNAMES],
-    count: u8,
-}
-
-impl<'a> Cnames<'a> {
-    /// None: the question's name itself is what the upstream is asked about.
-    pub const NONE: Cnames<'static> = Cnames { hops: [None; MAX_OWN_CNAMES], count: 0 };
-
-    /// Adds one; false, and nothing is added, when it leads back or there are too many (RR48).
-    pub fn push(&mut self, target: &'a Arc<Name>, ttl_s: u32) -> bool {
-        let leads_back = self.iter().any(|(known, _)| known == target);
-        match self.hops.get_mut(usize::from(self.count)) {
-            Some(place) if !leads_back => *place = Some((target, ttl_s)),
-            _ => return false,
-        }
-        self.count += 1;
-        true
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    /// Target and TTL in seconds of each.
-    pub fn iter(&self) -> impl Iterator<Item = (&'a Arc<Name>, u32)> {
-        self.hops.into_iter().flatten()
     }
 }

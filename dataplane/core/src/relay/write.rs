@@ -1,10 +1,11 @@
 //! Writing the client's reply (docs/dns.md §5): whole records in order until the limit, OPT reserved first.
 
+mod own_aliases;
+
 use super::compress::{Case, Known};
 use super::errors::ErrorCodes;
 use super::head::{MAX_NSID, ReplyHead};
 use super::header::{AA, AD, CD, OPT, QR, RA, RD, TC, opt_octets};
-use super::rdata::CNAME;
 use super::relayed::{Freshness, Relayed};
 use super::shifted_names::ShiftedNames;
 use crate::wire::ede::{BLOCKED, STALE_ANSWER, STALE_NXDOMAIN};
@@ -43,7 +44,7 @@ pub fn write_chain(
     // Where the name that the first upstream was asked about is written.
     let mut asked_at = Some(HEADER);
     if !head.cnames.is_empty() {
-        asked_at = reply.own_cnames(head);
+        asked_at = reply.own_aliases(head);
         fits = asked_at.is_some();
     }
     let mut place = None;
@@ -92,7 +93,7 @@ impl ReplyHead<'_> {
     /// codes that the last upstream `sent` are behind it.
     pub fn fail_behind(&self, ede: u16, text: &str, sent: ErrorCodes, buffer: &mut [u8]) -> usize {
         let Some(mut reply) = RelayedReply::begin(self, buffer) else { return 0 };
-        let fits = self.cnames.is_empty() || reply.own_cnames(self).is_some();
+        let fits = self.cnames.is_empty() || reply.own_aliases(self).is_some();
         reply.end_answer();
         let flags = Flags { authoritative: false, truncated: !fits, authentic: false };
         reply.finish(self, flags, Rcode::ServFail as u8, Some((ede, text)), sent)
@@ -168,48 +169,6 @@ impl<'b, 'n> RelayedReply<'b, 'n> {
         })
     }
 
-    /// Our CNAMEs, first to last; where the target of the last is written in full, or `None` when not all fit.
-    fn own_cnames(&mut self, head: &ReplyHead<'n>) -> Option<usize> {
-        let mut owner = head.question;
-        let mut hops = head.cnames.iter().peekable();
-        let mut target_at = None;
-        while let Some((target, ttl_s)) = hops.next() {
-            let (at, known) = (self.at, self.known.count());
-            target_at = self.cname(owner, ttl_s, target.wire(), hops.peek().is_none());
-            if target_at.is_none() {
-                self.at = at;
-                self.known.forget(known);
-                return None;
-            }
-            self.count += 1;
-            owner = target.wire();
-        }
-        target_at
-    }
-
-    fn cname(
-        &mut self,
-        owner: &'n [u8],
-        ttl_s: u32,
-        target: &'n [u8],
-        last: bool,
-    ) -> Option<usize> {
-        self.name(owner, Case::Ignored)?;
-        self.put(&CNAME.to_be_bytes())?;
-        self.put(&CLASS_IN.to_be_bytes())?;
-        self.put(&ttl_s.to_be_bytes())?;
-        self.put(&[0, 0])?;
-        let target_at = self.at;
-        if last {
-            self.put(target)?
-        } else {
-            self.name(target, Case::Kept)?
-        }
-        let length = (self.at - target_at) as u16;
-        self.buffer[target_at - 2..target_at].copy_from_slice(&length.to_be_bytes());
-        Some(target_at)
-    }
-
     /// The records of the answer section, the RRset from a random start on (WR24); whether all fit.
     fn answer(
         &mut self,
@@ -263,10 +222,14 @@ impl<'b, 'n> RelayedReply<'b, 'n> {
         true
     }
 
-    fn name(&mut self, name: &'n [u8], case: Case) -> Option<()> {
+    /// Writes a name: so many of its octets, then a pointer to the rest, if that stands somewhere.
+    fn name(&mut self, name: &'n [u8], case: Case) -> Option<(usize, Option<u16>)> {
         let (octets, pointer) = self.known.place(name, self.at, case);
         self.put(&name[..octets])?;
-        pointer.map_or(Some(()), |offset| self.put(&(0xc000 | offset).to_be_bytes()))
+        if let Some(offset) = pointer {
+            self.put(&(0xc000 | offset).to_be_bytes())?;
+        }
+        Some((octets, pointer))
     }
 
     fn put(&mut self, octets: &[u8]) -> Option<()> {

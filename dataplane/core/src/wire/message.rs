@@ -45,6 +45,7 @@ pub(crate) mod rtype {
     pub(crate) const TXT: u16 = 16;
     pub(crate) const AAAA: u16 = 28;
     pub(crate) const SRV: u16 = 33;
+    pub(crate) const DNAME: u16 = 39;
     pub(crate) const OPT: u16 = 41;
     pub(crate) const TSIG: u16 = 250;
     pub(crate) const IXFR: u16 = 251;
@@ -65,6 +66,8 @@ pub(crate) enum Rcode {
     NxDomain = 3,
     NotImp = 4,
     Refused = 5,
+    /// What a DNAME makes of the name is too long (RFC 6672 §2.2).
+    YxDomain = 6,
     /// 16: its upper bits are in the OPT record.
     BadVers = 16,
 }

@@ -51,6 +51,8 @@ pub(crate) enum Rdata<'a> {
     Octets(&'a [u8]),
     /// One name that may be compressed: CNAME, PTR, NS (WR25).
     Name(&'a [u8]),
+    /// One that may not: DNAME (RFC 6672 §2.5).
+    WholeName(&'a [u8]),
     /// SRV, whose target is never compressed (RFC 2782).
     Srv {
         priority: u16,
@@ -370,6 +372,7 @@ impl<'b, 'q> Reply<'b, 'q> {
         match rdata {
             Rdata::Octets(octets) => self.octets(octets),
             Rdata::Name(name) => self.name(name),
+            Rdata::WholeName(name) => self.whole_name(name),
             Rdata::Srv { priority, weight, port, target } => {
                 let [[a, b], [c, d], [e, f]] = [priority, weight, port].map(u16::to_be_bytes);
                 self.array([a, b, c, d, e, f])?;

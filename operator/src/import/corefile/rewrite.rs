@@ -16,8 +16,8 @@ use crate::import::values::name;
 enum Rule {
     /// One name becomes another one.
     Exact(String, String),
-    /// Names below the first become names below the second.
-    Suffix(String, String),
+    /// Names below the first become names below the second; perhaps the first itself becomes the second.
+    Suffix { from: String, to: String, itself: bool },
     /// Anything else: what to do instead.
     Other(&'static str),
 }
@@ -53,9 +53,7 @@ fn rule(line: &Directive, args: &[String]) -> Result<Rule, Refused> {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     Ok(match &words[..] {
         ["name", "exact", from, to, ..] => Rule::Exact(name(from), name(to)),
-        ["name", "suffix", from, to, ..] => {
-            Rule::Suffix(name(from.trim_start_matches('.')), name(to.trim_start_matches('.')))
-        }
+        ["name", "suffix", from, to, ..] => of_suffix(from, to),
         ["name", "regex", from, to, ..] => of_expression(from, to),
         ["name", "prefix" | "substring", _, _, ..] => Rule::Other(
             "only whole names and suffixes have records: write a CNAME record in spec.records for each name that is asked",
@@ -84,6 +82,18 @@ fn rule(line: &Directive, args: &[String]) -> Result<Rule, Refused> {
     })
 }
 
+/// CoreDNS replaces the end of the text: only with a dot in front of both is that the same as names below a name.
+fn of_suffix(from: &str, to: &str) -> Rule {
+    match (from.strip_prefix('.'), to.strip_prefix('.')) {
+        (Some(from), Some(to)) => Rule::Suffix { from: name(from), to: name(to), itself: false },
+        (None, None) => Rule::Suffix { from: name(from), to: name(to), itself: true },
+        (Some(_), None) | (None, Some(_)) => Rule::Other(
+            "one of the two ends begins with a dot and the other does not, so labels would be joined or empty: write a CNAME \
+             record in spec.records for each name that is asked",
+        ),
+    }
+}
+
 fn of_expression(from: &str, to: &str) -> Rule {
     let other = Rule::Other(
         "names have no patterns: write a CNAME record in spec.records for each name that is asked, with * for all below a name",
@@ -91,7 +101,7 @@ fn of_expression(from: &str, to: &str) -> Rule {
     match shape(from) {
         Some(Shape::Exact(from)) if !to.contains('{') => Rule::Exact(from, name(to)),
         Some(Shape::Below(from)) => match to.strip_prefix("{1}.") {
-            Some(to) if !to.contains('{') => Rule::Suffix(from, name(to)),
+            Some(to) if !to.contains('{') => Rule::Suffix { from, to: name(to), itself: false },
             // All names below one lead to one name: a wildcard.
             None if !to.contains('{') => Rule::Exact(format!("*.{from}"), name(to)),
             Some(_) | None => other,
@@ -103,7 +113,7 @@ fn of_expression(from: &str, to: &str) -> Rule {
 fn of_rule(rule: &Rule, scope: &mut Scope<'_>) -> (Outcome, String) {
     let (from, to) = match rule {
         Rule::Other(instead) => return (NotPossible, (*instead).to_owned()),
-        Rule::Exact(from, to) | Rule::Suffix(from, to) => (from, to),
+        Rule::Exact(from, to) | Rule::Suffix { from, to, .. } => (from, to),
     };
     if let Some(why) = scope.elsewhere(from) {
         return (NotNeeded, why);
@@ -113,24 +123,13 @@ fn of_rule(rule: &Rule, scope: &mut Scope<'_>) -> (Outcome, String) {
     }
     match rule {
         Rule::Exact(..) => alias(from, to, scope),
-        Rule::Suffix(..) => suffix(from, to),
+        Rule::Suffix { itself, .. } => suffix(from, to, *itself, scope),
         Rule::Other(instead) => (NotPossible, (*instead).to_owned()),
     }
 }
 
 fn alias(from: &str, to: &str, scope: &mut Scope<'_>) -> (Outcome, String) {
-    let record = Record {
-        name: from.to_owned(),
-        record_type: RecordType::Cname,
-        addresses: None,
-        target: Some(to.to_owned()),
-        strings: None,
-        services: None,
-        ttl_seconds: defaults::RECORD_TTL_SECONDS,
-        reverse: true,
-        override_cluster_zone: false,
-    };
-    match scope.draft.record(record) {
+    match scope.draft.record(record(RecordType::Cname, from, to)) {
         Ok(()) => (
             Changed,
             format!("spec.records: {from} is a CNAME record of {to}; the answer shows both names"),
@@ -139,10 +138,37 @@ fn alias(from: &str, to: &str, scope: &mut Scope<'_>) -> (Outcome, String) {
     }
 }
 
-fn suffix(from: &str, to: &str) -> (Outcome, String) {
-    let message = format!(
-        "a DNAME record would lead from names below {from} to those below {to}, and records of that type are not possible \
-         yet: write a CNAME record in spec.records for each name below {from} that is asked"
-    );
-    (NotPossible, message)
+/// Names below one name, as a DNAME record (RR85).
+fn suffix(from: &str, to: &str, itself: bool, scope: &mut Scope<'_>) -> (Outcome, String) {
+    match scope.draft.record(record(RecordType::Dname, from, to)) {
+        Ok(()) => {
+            let owner = match itself {
+                true => format!(
+                    "CoreDNS rewrote {from} itself too, and names that end so without a dot: these are not led, so write \
+                     the addresses of {from} in spec.hosts if it is asked"
+                ),
+                false => format!("{from} itself is answered here and has no addresses"),
+            };
+            let message = format!(
+                "spec.records: {from} is a DNAME record of {to}; the answer shows it, the alias that it makes and what \
+                 that stands for; {owner}"
+            );
+            (Changed, message)
+        }
+        Err(why) => (NotPossible, why),
+    }
+}
+
+fn record(record_type: RecordType, from: &str, to: &str) -> Record {
+    Record {
+        name: from.to_owned(),
+        record_type,
+        addresses: None,
+        target: Some(to.to_owned()),
+        strings: None,
+        services: None,
+        ttl_seconds: defaults::RECORD_TTL_SECONDS,
+        reverse: true,
+        override_cluster_zone: false,
+    }
 }

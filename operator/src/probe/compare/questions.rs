@@ -126,7 +126,10 @@ fn written(config: &Config) -> Vec<(String, IpAddr)> {
         let ip = match &record.data {
             RecordData::A(ips) => ips.first().map(|ip| IpAddr::V4(*ip)),
             RecordData::Aaaa(ips) => ips.first().map(|ip| IpAddr::V6(*ip)),
-            RecordData::Cname(_) | RecordData::Txt(_) | RecordData::Srv(_) => None,
+            RecordData::Cname(_)
+            | RecordData::Dname(_)
+            | RecordData::Txt(_)
+            | RecordData::Srv(_) => None,
         };
         (&record.name, ip)
     });

@@ -144,6 +144,7 @@ impl Answer<'_> {
             | Node::EmptyNonTerminal
             | Node::Version
             | Node::Alias(..)
+            | Node::Dname(_)
             | Node::ClusterIpPointer(_)
             | Node::Pointers(_)
             | Node::ExtraPointers(_)

@@ -19,8 +19,8 @@ fn key(text: &str) -> LookupKey {
     LookupKey::new(name(text), A, false, false)
 }
 
-/// A stub domain `corp.example`; of ours are `www.own.example` with an address, and `alias.own.example`, a CNAME to
-/// `www.example.org`.
+/// A stub domain `corp.example`; of ours are `www.own.example` with an address, `alias.own.example`, a CNAME to
+/// `www.example.org`, and `old.own.example`, a DNAME to `example.org`.
 fn settings_of_tests() -> Settings {
     let extra = |owner: &str, data| ExtraRecord {
         owner: name(owner),
@@ -35,6 +35,8 @@ fn settings_of_tests() -> Settings {
         extra: vec![
             extra("www.own.example", ExtraData::Addresses(vec!["192.0.2.7".parse().unwrap()])),
             extra("alias.own.example", ExtraData::Cname(name("www.example.org"))),
+            extra("old.own.example", ExtraData::Dname(name("example.org"))),
+            extra("long.own.example", ExtraData::Dname(name(&[&*"x".repeat(63); 3].join(".")))),
         ],
         ..settings()
     }
@@ -42,14 +44,14 @@ fn settings_of_tests() -> Settings {
 
 /// What an upstream says that knows only this CNAME.
 fn alias(owner: &str, target: &str) -> Relayed {
-    match key(owner).judge(0, &cname(&key(owner), &name(target), 60), &TtlCaps::default()) {
+    match key(owner).judge(0, &cname(&key(owner), &[], &name(target), 60), &TtlCaps::default()) {
         Verdict::Good(relayed) => relayed,
         other => panic!("{other:?}"),
     }
 }
 
 fn address(owner: &str) -> Relayed {
-    let mut reply = cname(&key(owner), &name("unused.example"), 60);
+    let mut reply = cname(&key(owner), &[], &name("unused.example"), 60);
     reply.truncate(HEADER + name(owner).wire().len() + 4);
     reply.extend([0xc0, HEADER as u8, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 80]);
     match key(owner).judge(0, &reply, &TtlCaps::default()) {
@@ -131,6 +133,34 @@ fn fw42_a_chain_into_a_stub_domain_or_to_a_name_of_ours_is_followed() {
         assert_eq!(resolution.answered(alias_of("alias.own.example"), FRESH, around), next);
         assert_eq!(resolution.answered(address("www.example.org"), FRESH, around), Step::Done);
         assert_eq!(answers(&resolution, "a.example.org").len(), 3);
+    });
+}
+
+#[test]
+fn rr85_a_chain_to_a_name_below_a_dname_of_ours_is_followed() {
+    with_surroundings(|around| {
+        let alias_of = |target: &str| alias("a.example.org", target);
+        let mut resolution = Resolution::default();
+        let next = Step::Ask { group: 0, key: key("www.example.org") };
+        assert_eq!(resolution.answered(alias_of("www.old.own.example"), FRESH, around), next);
+        assert_eq!(resolution.answered(address("www.example.org"), FRESH, around), Step::Done);
+        let answers_now = answers(&resolution, "a.example.org");
+        assert_eq!(answers_now.len(), 4, "{answers_now:?}");
+        assert_eq!(
+            [&answers_now[0], &answers_now[2], &answers_now[3]],
+            [
+                "a.example.org. CNAME www.old.own.example.",
+                "www.old.own.example. CNAME www.example.org.",
+                "www.example.org. A 192.0.2.80"
+            ]
+        );
+        assert!(answers_now[1].starts_with("old.own.example. "), "{answers_now:?}");
+
+        // A name that would be too long: YXDOMAIN, with the DNAME.
+        let mut resolution = Resolution::default();
+        let long = format!("{}.long.own.example", "y".repeat(63));
+        assert_eq!(resolution.answered(alias_of(&long), FRESH, around), Step::Done);
+        assert_eq!(answers(&resolution, "a.example.org").len(), 2);
     });
 }
 

@@ -13,6 +13,7 @@ use crate::records::{Kind, PortName, Records, ServiceEntry};
 use crate::settings::PodRecords;
 use crate::trees::chunks::Position;
 use crate::wire::address::Address;
+use crate::wire::dname::Dname;
 use crate::wire::labels::Labels;
 
 /// An object as the published records know it. Its uid and version are with the index
@@ -128,6 +129,15 @@ pub(super) fn of_node(records: &Records, node: Node<'_, '_>, hop: &mut Hop) {
             if labels.wire() != owner.name.wire() {
                 hop.notes.push(format!("the wildcard *.{} matches (RR82)", owner.name));
             }
+        }
+        Node::Dname(dname) => {
+            let Dname { owner, target, .. } = &**dname;
+            hop.notes.push(match dname.substitute(hop.name.wire()) {
+                Some(_) => format!("the DNAME of {owner} leads to names below {target}"),
+                None => format!(
+                    "the DNAME of {owner} leads to names below {target}; this one would have more than 255 octets: YXDOMAIN"
+                ),
+            });
         }
         Node::ExtraPointers(_)
         | Node::Apex

@@ -63,6 +63,9 @@ const fn of_node(node: &Node<'_, '_>) -> Option<Rule> {
             rule("RR8", "an endpoint name exists while an endpoint with it is published")
         }
         Node::Alias(..) => rule("N13", "the name is an alias: a CNAME, then what its target has"),
+        Node::Dname(_) => {
+            rule("RR85", "a DNAME leads the names below its owner to those below its target")
+        }
         Node::PodAddress(_) => rule("RR11", "a pod name is made of an address"),
         Node::Extra(_) => {
             rule("RR81", "the owner of a record of the resource is ours for every type")

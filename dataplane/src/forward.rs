@@ -107,7 +107,7 @@ impl Forwarder {
         let _ = self.own.set(OwnAddresses::new(addresses));
     }
 
-    /// Probes the servers of whatever is published (FW27, FW28, FW50), as long as `runtime` runs.
+    /// Probes the servers of the published configuration (FW27, FW28, FW50), as long as `runtime` runs.
     pub fn probe(state: Arc<State>, runtime: &Handle) {
         runtime.spawn(probe::run(state));
     }

@@ -34,7 +34,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Two threads: the lease is renewed beside whatever else is computed.
+/// Two threads: the lease is renewed while other work is computed.
 fn start(args: &Run) -> anyhow::Result<()> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime =

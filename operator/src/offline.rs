@@ -98,7 +98,7 @@ fn cluster_dns(text: &str, name: &str) -> Result<Vec<Result<Found, ManifestError
     manifest::read_all(text, name).map_err(|error| error.to_string())
 }
 
-/// Does a line say `kind: ClusterDNS`, in whatever spelling?
+/// True if a line says `kind: ClusterDNS`, in any spelling.
 fn names_our_kind(text: &str) -> bool {
     text.to_ascii_lowercase().match_indices("kind").any(|(at, kind)| {
         let rest = text[at + kind.len()..].trim_start_matches(['"', '\'', ' ', ':']);

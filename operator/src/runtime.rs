@@ -1,4 +1,4 @@
-//! What the process needs whatever it decides: the way to the API server, the right to write, and what is shown of it.
+//! What the process needs for every decision: the connection to the API server, the right to write, and what is shown of it.
 
 pub mod shutdown;
 pub mod client;

@@ -96,7 +96,7 @@ fn object<K: DeserializeOwned>(desired: &Desired, kind: Kind) -> K {
     serde_json::from_value(serde_json::to_value(object).unwrap()).unwrap()
 }
 
-/// The pod of whatever runs pods.
+/// The pod template of any workload.
 fn template(desired: &Desired) -> PodTemplateSpec {
     match desired.get(Kind::Deployment) {
         Some(_) => object::<Deployment>(desired, Kind::Deployment).spec.unwrap().template,

@@ -80,6 +80,7 @@ pub struct Index {
     free_pods: FreeSlots,
 }
 
+#[allow(clippy::indexing_slicing, reason = "arrays with one place for each Resource")]
 impl Index {
     /// An empty index: every resource's source is [`DataSource::None`].
     pub fn new(settings: Settings) -> Index {
@@ -299,8 +300,8 @@ fn is_label(text: &str) -> bool {
     let octets = text.as_bytes();
     (1..=63).contains(&octets.len())
         && octets.iter().all(|o| o.is_ascii_lowercase() || o.is_ascii_digit() || *o == b'-')
-        && octets[0] != b'-'
-        && octets[octets.len() - 1] != b'-'
+        && octets.first() != Some(&b'-')
+        && octets.last() != Some(&b'-')
 }
 
 /// A label in wire form behind `to`.

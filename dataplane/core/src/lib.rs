@@ -11,7 +11,7 @@
 // Others build on this package: everything that they see says what it is.
 #![warn(missing_docs)]
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
-// An index that is wrong is a panic. Modules that use indices say below why theirs are right.
+// An index that is wrong is a panic. Each file that uses indices says why its own are right.
 #![cfg_attr(not(test), warn(clippy::indexing_slicing))]
 // Without the standard library there is no socket, file, clock, thread or lock to use by mistake.
 #![cfg_attr(not(test), no_std)]
@@ -23,34 +23,16 @@ mod object;
 mod settings;
 
 // how it is held,
-#[allow(clippy::indexing_slicing, reason = "arrays with one place for each Resource")]
 mod index;
-#[allow(
-    clippy::indexing_slicing,
-    reason = "numbers of places that the index gave, in lists it filled"
-)]
 mod records;
-#[allow(
-    clippy::indexing_slicing,
-    reason = "digits below the width of a node, places that a search found"
-)]
 mod trees;
 
 // what a query is and what becomes of it,
 mod decide;
-#[allow(
-    clippy::indexing_slicing,
-    reason = "octets whose lengths were checked when they were read; fuzzed"
-)]
 mod relay;
-#[allow(
-    clippy::indexing_slicing,
-    reason = "octets whose lengths were checked when they were read; fuzzed"
-)]
 mod wire;
 
 // and what all of them use.
-#[allow(clippy::indexing_slicing, reason = "arrays with one place for each variant of an enum")]
 mod counters;
 mod identity;
 mod random;

@@ -2,7 +2,7 @@
 //! state, so that its sections and the existence of its name agree (E10).
 //!
 //! Services, namespaces and slices have numbered places; hash multimaps lead there from names
-//! and addresses. The next state shares whatever did not change.
+//! and addresses. The next state shares all that did not change.
 
 pub(crate) mod zone;
 mod entries;
@@ -74,6 +74,7 @@ pub struct Records {
     pub(crate) hasher: RandomState,
 }
 
+#[allow(clippy::indexing_slicing, reason = "arrays with one place for each Resource")]
 impl Records {
     pub(crate) fn empty(zone: Zone) -> Records {
         let hasher = RandomState::default();

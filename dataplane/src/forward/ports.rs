@@ -72,7 +72,7 @@ impl Ports {
         self.release(server);
     }
 
-    /// Ports that this server can open now, whatever the others do.
+    /// Ports that this server can open now, also if all others open theirs.
     pub(super) fn free(&mut self, server: ServerId, now: Instant) -> usize {
         self.expire(now);
         self.own_part().saturating_sub(self.held.get(&server).copied().unwrap_or(0))

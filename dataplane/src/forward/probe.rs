@@ -21,7 +21,7 @@ const TXT: u16 = 16;
 /// What only a ClusterDNS answers (A43).
 const LOOP_ZONE: &str = "clusterdns-loop";
 
-/// Probes the servers of whatever is published, until it is dropped.
+/// Probes the servers of the published configuration, until it is dropped.
 pub(super) async fn run(state: Arc<State>) {
     loop {
         let upstreams = Arc::clone(&state.published.load().upstreams);

@@ -116,7 +116,7 @@ impl Certificate {
     }
 
     /// Where to read now. What is mounted in a pod is fixed for its life: a Secret that it does not have comes with the pod
-    /// that replaces it, and until then the one before is renewed as ever.
+    /// that replaces it, and until then the one before is still renewed.
     fn folder(&self) -> PathBuf {
         let mut folders = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
         if folders.read != folders.wanted && is_mounted(&folders.wanted) {

@@ -160,7 +160,7 @@ fn t8_what_is_no_query_gets_the_status_that_says_why() {
     assert_eq!(counted, [("400", 4), ("404", 1), ("405", 1), ("413", 1), ("415", 1)]);
 }
 
-/// A connection in HTTP/2 whose client takes so many octets of a response that it does not read.
+/// A connection in HTTP/2 whose client takes this many octets of a response that it does not read.
 pub(crate) async fn connect_h2(
     server: SocketAddr,
     trusted: &CertificateDer<'static>,

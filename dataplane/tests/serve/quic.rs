@@ -44,7 +44,7 @@ pub(crate) async fn connect_from(
     endpoint.connect(server, NAME).unwrap().await
 }
 
-/// A client with this address, which takes so many octets of a stream that it does not read.
+/// A client with this address, which takes this many octets of a stream that it does not read.
 pub(crate) fn client(
     address: Ipv4Addr,
     trusted: &CertificateDer<'static>,

@@ -50,7 +50,7 @@ fn fw53_own_answers_do_not_wait_for_upstreams() {
 
 #[test]
 fn wr46_a_query_that_waited_too_long_is_dropped_and_counted() {
-    // Whatever waited at all has waited too long.
+    // Every datagram has waited too long.
     let deadlines = Deadlines { stale: Duration::ZERO, ..Deadlines::default() };
     let house = House::on(&["127.0.0.1:0"], Limits { deadlines, ..Limits::default() });
     let client = udp();

@@ -172,7 +172,7 @@ mod tests {
         assert!(needs(Kind::ConfigMap).contains(&Kind::ClusterRole));
         assert!(needs(Kind::Deployment).contains(&Kind::ConfigMap));
         assert!(!needs(Kind::Deployment).contains(&Kind::PodMonitor));
-        // Whatever is needed is written earlier.
+        // Objects that others need are written earlier.
         for kind in crate::runtime::resources::NAMESPACED
             .into_iter()
             .chain(crate::runtime::resources::CLUSTER)

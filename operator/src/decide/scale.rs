@@ -73,7 +73,7 @@ fn damped(
     let cluster = CountedCluster::counted(size, counts_all);
     let wanted = rule(cluster);
     match runs {
-        // Whatever runs, runs on a node: there is something that we do not see.
+        // Every pod runs on a node: there are nodes that we do not see.
         Some(runs) if size.nodes == 0 && runs > 0 => runs.max(wanted),
         Some(runs) if wanted < runs => runs.min(rule(cluster.larger())),
         Some(_) | None => wanted,

@@ -21,7 +21,7 @@ pub const CERTIFICATES: &str = "/etc/clusterdns/certificates";
 /// the limit is evicted, so it is no tighter than needed.
 const STATE_LIMIT: &str = "1Gi";
 
-/// The keys of a Secret of type `kubernetes.io/tls`; whatever else is in it is not mounted.
+/// The keys of a Secret of type `kubernetes.io/tls`; other keys of it are not mounted.
 const KEY_PAIR: [&str; 2] = ["tls.crt", "tls.key"];
 
 /// Names of the Secrets of listeners, each once: those that were read and may be mounted.

@@ -4,7 +4,6 @@
 
 use anyhow::Context;
 use k8s_openapi::api::core::v1::{Pod, PodCondition, PodStatus, Service};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
 
@@ -45,13 +44,11 @@ fn without_ours(service: &Service) -> Option<String> {
 /// What is read of it: its name, and whether it is ready or on its way out. Anyone may make pods with these labels, of 1.5
 /// MiB each.
 fn slim(pod: Pod) -> Pod {
-    let metadata = ObjectMeta {
-        name: pod.metadata.name,
-        namespace: pod.metadata.namespace,
-        uid: pod.metadata.uid,
-        deletion_timestamp: pod.metadata.deletion_timestamp,
-        ..ObjectMeta::default()
-    };
+    let mut slim = Pod::default();
+    slim.metadata.name = pod.metadata.name;
+    slim.metadata.namespace = pod.metadata.namespace;
+    slim.metadata.uid = pod.metadata.uid;
+    slim.metadata.deletion_timestamp = pod.metadata.deletion_timestamp;
     let conditions = pod.status.and_then(|status| status.conditions).unwrap_or_default();
     let ready = conditions.into_iter().filter(|condition| condition.type_ == "Ready");
     let ready = ready.map(|it| PodCondition {
@@ -60,6 +57,6 @@ fn slim(pod: Pod) -> Pod {
         last_transition_time: it.last_transition_time,
         ..PodCondition::default()
     });
-    let status = PodStatus { conditions: Some(ready.collect()), ..PodStatus::default() };
-    Pod { metadata, status: Some(status), spec: None }
+    slim.status = Some(PodStatus { conditions: Some(ready.collect()), ..PodStatus::default() });
+    slim
 }

@@ -41,7 +41,7 @@ pub(super) struct Followed<K> {
     pub(super) slim: fn(&mut K),
     /// Makes the stub of an object of others; `None`: the object is not kept at all.
     pub(super) stub: Option<fn(&mut K)>,
-    /// Is it one without which decisions are wrong? Such an object is kept whole, whatever else is kept.
+    /// True for an object without which decisions are wrong: it is always kept whole.
     pub(super) is_needed: fn(&[Arc<ClusterDNS>], &K) -> bool,
 }
 

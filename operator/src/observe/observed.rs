@@ -61,7 +61,7 @@ pub struct Observed {
     pub ca_bundles: BTreeMap<(String, String), Result<String, String>>,
     /// How big the cluster is.
     pub size: ClusterSize,
-    /// Nodes that `placement.nodeSelector` (and `kubernetes.io/os: linux`) matches, whatever their taints; none: not
+    /// Nodes that `placement.nodeSelector` (and `kubernetes.io/os: linux`) matches, with any taints; none: not
     /// looked at.
     pub placeable_nodes: Option<u32>,
     /// Every PodDisruptionBudget in the namespace.

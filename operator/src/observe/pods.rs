@@ -163,7 +163,7 @@ fn of_daemon_set(daemon_set: &DaemonSet) -> Progress {
     }
 }
 
-/// What is on its way out loses its pods whatever its status still says.
+/// A workload that is being deleted loses its pods, also if its status still counts them.
 fn is_seen(metadata: &ObjectMeta, observed_generation: Option<i64>) -> bool {
     metadata.deletion_timestamp.is_none() && observed_generation >= metadata.generation
 }

@@ -43,7 +43,7 @@ pub(crate) fn report_not_run() {
     not_run("a real API server; `make tools` builds one");
 }
 
-/// The same for whatever else a test needs.
+/// The same for other things that a test needs.
 pub fn not_run(needs: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("a test");

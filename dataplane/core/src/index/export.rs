@@ -4,6 +4,11 @@
 //! copied as a whole. Each object is as it was at one moment of the export; what changed behind
 //! its back is a change like any other, which asks for the next export.
 
+#![allow(
+    clippy::indexing_slicing,
+    reason = "places that the index gave itself, in lists that it filled"
+)]
+
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::string::ToString;

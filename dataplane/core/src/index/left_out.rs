@@ -12,7 +12,7 @@ impl LeftOut {
         self.0.entry(service).or_default().insert((rows, slot));
     }
 
-    /// Removes a slice with so many rows; whether it was left out.
+    /// Removes a slice with this many rows; whether it was left out.
     pub(super) fn remove(&mut self, service: u32, slot: u32, rows: usize) -> bool {
         let Some(slices) = self.0.get_mut(&service) else { return false };
         let was_left_out = slices.remove(&(rows, slot));

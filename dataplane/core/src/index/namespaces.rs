@@ -1,5 +1,10 @@
 //! Namespaces: which exist, and which are visible (N40, §4.4 note 1).
 
+#![allow(
+    clippy::indexing_slicing,
+    reason = "places that the index gave itself, in lists that it filled"
+)]
+
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;

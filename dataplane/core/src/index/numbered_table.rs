@@ -1,6 +1,11 @@
 //! Objects by key, in numbered places: found by a hash, so that finding one of 100,000 costs what
 //! finding one of a hundred does, and walked by number, so that a walk can stop and continue.
 
+#![allow(
+    clippy::indexing_slicing,
+    reason = "places that the index gave itself, in lists that it filled"
+)]
+
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::hash::BuildHasher;

@@ -36,7 +36,7 @@ pub enum Relist {
 /// In which form objects were kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeptAs {
-    /// As records of an index: whatever makes records in another way needs every object again.
+    /// As records of an index: a change in how records are made needs every object again.
     Records,
     /// As objects of a snapshot, which are applied one by one: they need only hold enough.
     Objects,

@@ -167,7 +167,7 @@ impl Index {
         (!same_answers || took_in) && (was_visible || self.is_visible(service))
     }
 
-    /// Whether so many rows may take the place of so many others of this Service.
+    /// Whether this many rows may take the place of this many others of this Service.
     fn has_room(&self, service: u32, new: usize, old: usize) -> bool {
         let held = self.next.services.get(service).map_or(0, |entry| entry.by_address.len());
         new <= old || held - old.min(held) + new <= MAX_SERVICE_ROWS

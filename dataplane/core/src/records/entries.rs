@@ -1,5 +1,7 @@
 //! The entries of the records: namespaces, Services, slices, and the rows of endpoints.
 
+#![allow(clippy::indexing_slicing, reason = "places that the index gave, in lists that it filled")]
+
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::cmp::Ordering;

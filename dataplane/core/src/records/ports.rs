@@ -1,5 +1,7 @@
 //! Lists of ports, and how a named port is found in one.
 
+#![allow(clippy::indexing_slicing, reason = "places that the index gave, in lists that it filled")]
+
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 

@@ -1,6 +1,11 @@
 //! When a kept reply may be served, and when its upstream is asked again (docs/dns.md §6.5). Pure: the time is an argument,
 //! in milliseconds of any clock that only goes forward (CA6).
 
+#![allow(
+    clippy::indexing_slicing,
+    reason = "octets whose lengths were checked when they were read; fuzzed"
+)]
+
 use crate::relay::Relayed;
 
 /// An answer with this TTL or more is worth asking for again before it expires (CA30), in seconds.
@@ -121,7 +126,7 @@ pub fn lifetime_s(relayed: &Relayed) -> Option<u32> {
 }
 
 impl Age {
-    /// Of a reply that came now. Whatever failed before is forgotten (CA20).
+    /// Of a reply that came now. Earlier failures are forgotten (CA20).
     pub fn of_reply(lifetime_s: u32, now_ms: u64) -> Age {
         Age { kept_at_ms: now_ms, lifetime_s, ..Age::default() }
     }

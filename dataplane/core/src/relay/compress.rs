@@ -1,5 +1,10 @@
 //! Name compression in linear time: a bounded list of names already written (WR25, row W12).
 
+#![allow(
+    clippy::indexing_slicing,
+    reason = "octets whose lengths were checked when they were read; fuzzed"
+)]
+
 use crate::wire::name::MAX_NAME;
 
 /// Suffixes remembered: enough for a question, a chain and an SOA. Beyond it names are written in full.

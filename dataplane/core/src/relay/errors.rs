@@ -1,6 +1,11 @@
 //! Extended DNS Errors that an upstream sent with its error (RFC 8914): the client gets their codes behind ours (N18). Their
 //! texts are not kept: they are the words of a stranger.
 
+#![allow(
+    clippy::indexing_slicing,
+    reason = "octets whose lengths were checked when they were read; fuzzed"
+)]
+
 use super::read::{rdata_at, skip_name};
 use crate::wire::message::{HEADER, OPTION_EDE, rtype};
 

@@ -1,6 +1,11 @@
 //! What one client's reply needs besides what an upstream said: the question as asked, flags, EDNS, limits, and the
 //! CNAMEs of ours in front (§5).
 
+#![allow(
+    clippy::indexing_slicing,
+    reason = "octets whose lengths were checked when they were read; fuzzed"
+)]
+
 use alloc::boxed::Box;
 
 use super::aliases::{Cnames, KeptAlias};

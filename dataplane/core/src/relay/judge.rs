@@ -1,5 +1,10 @@
 //! Which messages from an upstream we believe, and what becomes of each.
 
+#![allow(
+    clippy::indexing_slicing,
+    reason = "octets whose lengths were checked when they were read; fuzzed"
+)]
+
 use super::key::LookupKey;
 use super::query::QueryForm;
 use super::read;

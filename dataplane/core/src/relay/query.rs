@@ -1,5 +1,10 @@
 //! The query that we send to an upstream (FW1).
 
+#![allow(
+    clippy::indexing_slicing,
+    reason = "octets whose lengths were checked when they were read; fuzzed"
+)]
+
 use alloc::vec::Vec;
 
 use super::header::{AD, CD, OPT, RD, opt_octets};

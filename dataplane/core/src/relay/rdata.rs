@@ -1,6 +1,11 @@
 //! Where names are in RDATA: those of the types that RFC 3597 §4 lists are decompressed (FW41),
 //! every other RDATA is opaque.
 
+#![allow(
+    clippy::indexing_slicing,
+    reason = "octets whose lengths were checked when they were read; fuzzed"
+)]
+
 use alloc::vec::Vec;
 
 use super::read;

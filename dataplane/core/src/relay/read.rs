@@ -1,6 +1,11 @@
 //! Reading a message from an upstream: work is bounded by its length, whatever it holds.
 //! Names are expanded into one arena; no recursion, and pointers lead strictly backwards.
 
+#![allow(
+    clippy::indexing_slicing,
+    reason = "octets whose lengths were checked when they were read; fuzzed"
+)]
+
 use alloc::vec::Vec;
 
 use super::header::{AD, OPCODE, QR, TC};

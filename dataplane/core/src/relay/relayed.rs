@@ -1,6 +1,11 @@
 //! What may be relayed of an upstream's reply, as one immutable allocation that is copied into replies: records in wire
 //! form, compressed towards the name that was asked about, and where their TTLs are.
 
+#![allow(
+    clippy::indexing_slicing,
+    reason = "octets whose lengths were checked when they were read; fuzzed"
+)]
+
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;

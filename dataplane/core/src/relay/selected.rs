@@ -1,5 +1,10 @@
 //! The part of an upstream's reply that may be relayed, as records by kind.
 
+#![allow(
+    clippy::indexing_slicing,
+    reason = "octets whose lengths were checked when they were read; fuzzed"
+)]
+
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::ops::Range;

@@ -1,5 +1,10 @@
 //! Names that were compressed for a reply without anything in front, in a reply that begins with CNAMEs of ours.
 
+#![allow(
+    clippy::indexing_slicing,
+    reason = "octets whose lengths were checked when they were read; fuzzed"
+)]
+
 use super::rdata::Layout;
 use super::relayed::Relayed;
 use crate::wire::message::HEADER;

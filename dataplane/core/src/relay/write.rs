@@ -1,5 +1,10 @@
 //! Writing the client's reply (docs/dns.md §5): whole records in order until the limit, OPT reserved first.
 
+#![allow(
+    clippy::indexing_slicing,
+    reason = "octets whose lengths were checked when they were read; fuzzed"
+)]
+
 mod own_aliases;
 
 use super::compress::{Case, Known};
@@ -222,7 +227,7 @@ impl<'b, 'n> RelayedReply<'b, 'n> {
         true
     }
 
-    /// Writes a name: so many of its octets, then a pointer to the rest, if that stands somewhere.
+    /// Writes a name: this many of its octets, then a pointer to the rest, if that stands somewhere.
     fn name(&mut self, name: &'n [u8], case: Case) -> Option<(usize, Option<u16>)> {
         let (octets, pointer) = self.known.place(name, self.at, case);
         self.put(&name[..octets])?;

@@ -1,6 +1,11 @@
 //! A persistent hash multimap of small plain rows: sorted leaves without a heap object per row.
 //! A change copies one leaf and a node of each level above it, whatever the number of rows.
 
+#![allow(
+    clippy::indexing_slicing,
+    reason = "digits below the width of a node, places that a search found"
+)]
+
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::hash::BuildHasher;

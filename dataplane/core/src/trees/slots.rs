@@ -1,6 +1,11 @@
 //! A persistent slab: numbered places whose clone is cheap and shares everything unchanged, so
 //! that readers keep one state while the writer makes the next.
 
+#![allow(
+    clippy::indexing_slicing,
+    reason = "digits below the width of a node, places that a search found"
+)]
+
 use alloc::sync::Arc;
 
 use crate::steps::step;

@@ -1,6 +1,11 @@
 //! One address type for both families in 16 plain octets, IPv4 before IPv6, and the names that
 //! are made of addresses: endpoint names (RR23), pod names (RR50) and reverse names (§3.7).
 
+#![allow(
+    clippy::indexing_slicing,
+    reason = "octets whose lengths were checked when they were read; fuzzed"
+)]
+
 use core::cmp::Ordering;
 use core::fmt::Write;
 use core::hash::{Hash, Hasher};

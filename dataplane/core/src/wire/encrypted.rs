@@ -2,6 +2,11 @@
 //!
 //! These read octets of a message that is already written. One that cannot be read is left as it is.
 
+#![allow(
+    clippy::indexing_slicing,
+    reason = "octets whose lengths were checked when they were read; fuzzed"
+)]
+
 use core::ops::Range;
 
 use super::message::{HEADER, rtype};

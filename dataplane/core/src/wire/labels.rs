@@ -1,5 +1,10 @@
 //! A name as it is looked up: lower case, with the place of each label.
 
+#![allow(
+    clippy::indexing_slicing,
+    reason = "octets whose lengths were checked when they were read; fuzzed"
+)]
+
 use crate::wire::name::{MAX_LABEL, MAX_NAME, Name};
 
 /// Room for a name, in whole [`WORD`]s.

@@ -1,5 +1,10 @@
 //! One query as it came from the wire, and what can be read of it (docs/dns.md §4.1, N1-N6).
 
+#![allow(
+    clippy::indexing_slicing,
+    reason = "octets whose lengths were checked when they were read; fuzzed"
+)]
+
 use core::net::SocketAddr;
 
 use crate::counters::Reason;

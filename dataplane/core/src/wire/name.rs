@@ -1,5 +1,10 @@
 //! Domain names in uncompressed wire form, lower case, at most 255 octets, on the stack.
 
+#![allow(
+    clippy::indexing_slicing,
+    reason = "octets whose lengths were checked when they were read; fuzzed"
+)]
+
 use core::fmt;
 
 /// Longest name in wire form, root label included (RFC 1035 §3.1).

@@ -1,5 +1,10 @@
 //! A short text on the stack, so that answers are formatted without allocating.
 
+#![allow(
+    clippy::indexing_slicing,
+    reason = "octets whose lengths were checked when they were read; fuzzed"
+)]
+
 use core::fmt::{Error, Result, Write};
 
 /// Octets of the longest text: an EDE text (WR15); IPv6 addresses and counters are shorter.

@@ -102,7 +102,7 @@ impl Shard {
         Some((relayed.clone(), age, cache_action(&age, at.now_ms, at.rules)))
     }
 
-    /// Keeps a reply in place of whatever has its key.
+    /// Keeps a reply, in place of the entry with its key if there is one.
     pub(super) fn keep(
         &mut self,
         hash: u64,

@@ -112,7 +112,7 @@ fn walk(
     Ok(())
 }
 
-/// A folder within: each once, whatever links lead to it, and not without end.
+/// A folder within: each once, also if several links lead to it, and not without end.
 fn visit(
     path: &Path,
     name: &str,

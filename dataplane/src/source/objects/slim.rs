@@ -1,5 +1,5 @@
-//! The part of each Kubernetes object that DNS reads (docs/dns.md §3), and nothing else: whatever
-//! is not listed here is skipped while decoding and never held in memory.
+//! The part of each Kubernetes object that DNS reads (docs/dns.md §3), and nothing else:
+//! fields that are not listed here are skipped while decoding and never held in memory.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

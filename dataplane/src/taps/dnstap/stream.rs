@@ -1,4 +1,4 @@
-//! The connection to a reader of dnstap. Whatever is done on it has a deadline for all of its steps together: a reader
+//! The connection to a reader of dnstap. Each operation on it has a deadline for all of its steps together: a reader
 //! that takes an octet now and then would otherwise be waited for without end.
 
 use std::io::{self, ErrorKind, Read, Write};

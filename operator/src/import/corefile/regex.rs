@@ -9,7 +9,7 @@ pub(super) enum Shape {
     Below(String),
 }
 
-/// Beginnings that stand for whatever is in front of a suffix.
+/// Beginnings that match any text in front of a suffix.
 const ANYTHING: [&str; 6] = ["(.*)", "(.+)", "(.*?)", "(.+?)", ".*", ".+"];
 
 /// What it stands for, where that is a name.

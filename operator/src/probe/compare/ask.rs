@@ -118,7 +118,7 @@ async fn over_udp(query: &Message, wire: &[u8], server: SocketAddr) -> io::Resul
     let mut buffer = [0; MAX_DATAGRAM];
     loop {
         let length = socket.recv(&mut buffer).await?;
-        // Whatever else arrives is not what was asked for.
+        // Other datagrams are not the reply.
         if let Some(reply) = reply_to(query, &buffer[..length]) {
             return Ok(reply);
         }

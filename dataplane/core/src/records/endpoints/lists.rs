@@ -1,6 +1,8 @@
 //! The lists of ports that the endpoints of a Service have: a port is looked for once in each list,
 //! however many endpoints and slices have it.
 
+#![allow(clippy::indexing_slicing, reason = "places that the index gave, in lists that it filled")]
+
 use super::EndpointName;
 use crate::records::{Port, PortName, Ports, Records, Row, ServiceEntry};
 use crate::steps::step;

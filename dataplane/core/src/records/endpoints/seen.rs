@@ -1,5 +1,7 @@
 //! What one walk has already shown, by a hash of 64 bits with the seed of the records.
 
+#![allow(clippy::indexing_slicing, reason = "places that the index gave, in lists that it filled")]
+
 use core::hash::{BuildHasher, Hasher};
 
 use foldhash::fast::RandomState;

@@ -14,7 +14,7 @@ use crate::wire::name::Name;
 #[derive(Clone, Copy)]
 struct Place {
     at: usize,
-    /// So many octets stand at `at`, in one piece.
+    /// This many octets stand at `at`, in one piece.
     whole: usize,
     /// Where the rest stands, in one piece.
     rest_at: usize,

@@ -9,6 +9,7 @@ mod connect;
 mod client;
 mod heartbeat;
 mod watch;
+mod lines;
 mod list;
 mod pages;
 mod supervise;

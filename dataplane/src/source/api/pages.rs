@@ -14,12 +14,14 @@ const FIRST_PAGE: u32 = 50;
 pub(super) struct Pages {
     most: u32,
     next: u32,
+    /// A page of this size failed: none grows to it again before a list was complete.
+    failed_at: Option<u32>,
 }
 
 impl Pages {
     /// Pages of at most this many objects.
     pub(super) fn new(most: u32) -> Pages {
-        Pages { most, next: FIRST_PAGE.min(most) }
+        Pages { most, next: FIRST_PAGE.min(most), failed_at: None }
     }
 
     /// How many objects the next page may have.
@@ -32,7 +34,7 @@ impl Pages {
     pub(super) fn took(&mut self, objects: u32, octets: usize) {
         let each = octets / objects.max(1) as usize;
         let fit = u32::try_from(PAGE_OCTETS / each.max(1)).unwrap_or(u32::MAX);
-        let grown = self.next.saturating_mul(2).min(self.most);
+        let grown = self.next.saturating_mul(2).min(self.largest());
         self.next = fit.clamp(1, grown);
     }
 
@@ -41,7 +43,7 @@ impl Pages {
         match failure {
             // The list took longer than etcd keeps its version, 5 minutes: fewer requests.
             Failure::Status { code: 410, .. } => {
-                self.next = self.next.saturating_mul(2).min(self.most)
+                self.next = self.next.saturating_mul(2).min(self.largest());
             }
             // Too large, or it took too long.
             Failure::Status { code: 413 | 500..=599, .. } | Failure::Garbage(_) => self.halve(),
@@ -51,7 +53,20 @@ impl Pages {
         }
     }
 
+    /// A list is complete: the sizes that failed are tried again.
+    pub(super) fn complete(&mut self) {
+        self.failed_at = None;
+    }
+
+    /// Larger than the half of a size that failed and smaller than that: a list that is too slow in small pages and too
+    /// large in twice the size may be neither in between.
+    fn largest(&self) -> u32 {
+        let below = self.failed_at.map_or(self.most, |size| size - size / 4);
+        below.clamp(1, self.most)
+    }
+
     fn halve(&mut self) {
+        self.failed_at = Some(self.next.min(self.failed_at.unwrap_or(u32::MAX)));
         self.next = (self.next / 2).max(1);
     }
 }
@@ -100,5 +115,21 @@ mod tests {
         let mut pages = Pages::new(100);
         (0..20).for_each(|_| pages.failed(&status(500), false));
         assert_eq!(pages.limit(), 1);
+    }
+
+    #[test]
+    fn k23_a_list_too_slow_in_small_pages_and_too_large_in_others_is_tried_between() {
+        let status = |code| Failure::Status { code, message: String::new(), retry_after: None };
+        let mut pages = Pages::new(400);
+        let mut asked = Vec::new();
+        for code in [504, 410, 410, 504, 410, 410] {
+            asked.push(pages.limit());
+            pages.failed(&status(code), false);
+        }
+        // A size that failed is not asked for again, whatever comes between.
+        assert_eq!(asked, [50, 25, 38, 38, 19, 29]);
+        pages.complete();
+        pages.failed(&status(410), false);
+        assert_eq!(pages.limit(), 58, "another list, another time");
     }
 }

@@ -9,6 +9,10 @@ use process::items::NoList;
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 /// ... up to this.
 const MAX_WAIT: Duration = Duration::from_secs(5);
+/// No wait is shorter where the API server refuses us or does not make sense: chance alone may be zero.
+const SHORTEST_WAIT: Duration = Duration::from_millis(100);
+/// Lists again in a row without a wait, where an answer asks for that; past them each waits as after a failure.
+const MAX_RELISTS_AT_ONCE: u32 = 3;
 /// Doublings until the longest wait.
 const MAX_DOUBLINGS: u32 = 5;
 /// A server's Retry-After is honoured up to this: a longer one is taken for a mistake.
@@ -75,12 +79,15 @@ pub(super) struct Next {
 pub(super) struct Supervisor {
     failures: u32,
     failed_starts: u32,
+    /// Lists again that a list itself asked for, since the last one that was complete.
+    relists: u32,
 }
 
 impl Supervisor {
     /// The data moved on: another version is held now.
     pub(super) fn moved(&mut self) {
         self.failed_starts = 0;
+        self.relists = 0;
     }
 
     /// Decides; `chance` is in [0, 1).
@@ -103,7 +110,12 @@ impl Supervisor {
             self.failed_starts = 0;
         }
         let is_harmless = match (failure, during) {
-            (Failure::Relist, _) => true,
+            // It is a reset (K22): one whose versions go down each time would be listed in a loop.
+            (Failure::Relist, During::List) => {
+                self.relists = self.relists.saturating_add(1);
+                self.relists <= MAX_RELISTS_AT_ONCE
+            }
+            (Failure::Relist, During::Start | During::Watch { .. }) => true,
             (Failure::End, During::Watch { since }) => {
                 now.saturating_duration_since(since) >= SHORTEST_WATCH
             }
@@ -146,7 +158,10 @@ impl Supervisor {
             Failure::Status { retry_after: Some(asked), .. } => {
                 (*asked).min(MAX_RETRY_AFTER) + jitter
             }
-            _ => jitter,
+            Failure::Status { code: 401 | 403, .. } | Failure::Garbage(_) => {
+                jitter.max(SHORTEST_WAIT)
+            }
+            Failure::Status { .. } | Failure::Link(_) | Failure::End | Failure::Relist => jitter,
         }
     }
 }
@@ -198,6 +213,27 @@ mod tests {
             supervisor.next(&link, During::Start, Instant::now(), 0.0).after,
             Duration::ZERO
         );
+    }
+
+    #[test]
+    fn e23_a_server_that_refuses_or_makes_no_sense_is_never_asked_without_a_pause() {
+        for failure in [status(401, ""), status(403, ""), Failure::Garbage("<html>".into())] {
+            for during in [During::List, During::Start] {
+                let next = Supervisor::default().next(&failure, during, Instant::now(), 0.0);
+                assert_eq!(next.after.as_millis(), 100, "{failure:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn k22_lists_that_ask_for_another_list_each_time_wait_after_the_third() {
+        let mut supervisor = Supervisor::default();
+        let mut list = || next(&mut supervisor, &Failure::Relist, During::List).after.as_millis();
+        let waits: Vec<u128> = (0..6).map(|_| list()).collect();
+        assert_eq!(waits, [0, 0, 0, 100, 200, 400]);
+        supervisor.moved();
+        let next = next(&mut supervisor, &Failure::Relist, During::List);
+        assert_eq!(next.after, Duration::ZERO, "a list was complete since");
     }
 
     #[test]

@@ -11,13 +11,13 @@ use http_body_util::BodyExt;
 use hyper::header::RETRY_AFTER;
 use hyper::{Request, Response, StatusCode};
 use kube::client::Body;
-use process::items::MAX_OBJECT;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::client::ApiClient;
 use super::decode::{self, ApiStatus, Line};
 use super::heartbeat;
+use super::lines::Lines;
 use super::pace::chance;
 use super::pages::Pages;
 use super::sink::Sink;
@@ -28,8 +28,6 @@ use super::watched::{KINDS, Watched};
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// A watch that is silent for this long is restarted: bookmarks come about once a minute, so it may be dead.
 const SILENCE: Duration = Duration::from_secs(90);
-/// Longest line of a watch: one object and its envelope, in octets.
-const MAX_LINE: usize = MAX_OBJECT + 1024;
 /// An error body that is read for its message.
 const MAX_ERROR: usize = 64 << 10;
 /// Random part of the interval between comparison lists, because many pods start together.
@@ -138,6 +136,7 @@ impl Stream {
         drop(sink);
         self.compare_at = next_comparison(self.compare_after);
         self.supervisor.moved();
+        self.pages.complete();
         self.version = Some(version);
     }
 
@@ -333,64 +332,4 @@ pub(super) fn chain(error: &dyn std::error::Error) -> String {
         cause = error.source();
     }
     text
-}
-
-/// Cuts the chunks of a watch into lines, one event each.
-#[derive(Debug, Default)]
-struct Lines {
-    buffer: Vec<u8>,
-    taken: usize,
-    /// Up to here there is no end of a line behind `taken`.
-    searched: usize,
-}
-
-impl Lines {
-    fn add(&mut self, chunk: &[u8]) -> Result<(), Failure> {
-        self.buffer.drain(..self.taken);
-        self.searched -= self.taken;
-        self.taken = 0;
-        self.buffer.extend_from_slice(chunk);
-        match self.buffer.len() > MAX_LINE + chunk.len() {
-            true => Err(Failure::Garbage("an event is too long".into())),
-            false => Ok(()),
-        }
-    }
-
-    /// The next whole line; what has no end yet stays.
-    fn next(&mut self) -> Option<Vec<u8>> {
-        let rest = &self.buffer[self.searched..];
-        let Some(end) = rest.iter().position(|&octet| octet == b'\n') else {
-            self.searched = self.buffer.len();
-            return None;
-        };
-        let end = self.searched + end;
-        let line = self.buffer[self.taken..end].to_vec();
-        self.taken = end + 1;
-        self.searched = self.taken;
-        Some(line)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_are_put_together_from_chunks() {
-        let mut lines = Lines::default();
-        lines.add(b"{\"a\":1}\n{\"b\"").unwrap();
-        assert_eq!(lines.next().unwrap(), b"{\"a\":1}");
-        assert_eq!(lines.next(), None);
-        lines.add(b":2}\n").unwrap();
-        assert_eq!(lines.next().unwrap(), b"{\"b\":2}");
-        assert_eq!(lines.next(), None);
-    }
-
-    #[test]
-    fn a_line_without_end_is_refused() {
-        let mut lines = Lines::default();
-        let chunk = vec![b'x'; 1 << 20];
-        let refused = (0..20).any(|_| lines.add(&chunk).is_err());
-        assert!(refused);
-    }
 }

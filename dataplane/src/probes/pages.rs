@@ -1,16 +1,18 @@
 //! Pages that take time to write and memory to keep, such as `/metrics` and `/config`: written on a thread of their own,
 //! so that probes do not wait for them, and a few at a time, so that clients that do not read cost little.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use hyper::body::{Bytes, Frame, SizeHint};
+use tokio::time::Instant;
 
 /// Pages that are being written, or not yet read by their clients.
 const MAX_PAGES: usize = 16;
@@ -19,14 +21,28 @@ const MAX_PAGES_PER_CLIENT: usize = 4;
 /// Octets given to the connection at a time: a page ends with its last octets, not with its client.
 const PIECE: usize = 8 << 10;
 
-/// The pages there are, by client.
+/// A page that is not read for so long gives way to another.
+const READ_WITHIN: Duration = Duration::from_secs(5);
+
+/// The pages there are, in the order in which they were asked for.
 #[derive(Clone, Debug, Default)]
-pub struct Pages(Arc<Mutex<HashMap<IpAddr, usize>>>);
+pub struct Pages(Arc<Mutex<BTreeMap<u64, Arc<Sheet>>>>);
+
+/// One page.
+#[derive(Debug)]
+struct Sheet {
+    client: IpAddr,
+    asked: Instant,
+    /// What of it is not given to the connection yet; `None` once it gave way to another page.
+    text: Mutex<Option<Bytes>>,
+}
 
 /// The right to one page; given back when dropped.
+#[derive(Debug)]
 struct Place {
     pages: Pages,
-    client: IpAddr,
+    number: u64,
+    sheet: Arc<Sheet>,
 }
 
 impl Pages {
@@ -37,15 +53,21 @@ impl Pages {
         kind: &'static str,
         write: impl FnOnce() -> String + Send + 'static,
     ) -> Response {
-        let Some(place) = self.take(client) else {
+        let refused = || {
             let why = "too many pages at once: read those you asked for, then ask again\n";
-            return (StatusCode::SERVICE_UNAVAILABLE, why).into_response();
+            (StatusCode::SERVICE_UNAVAILABLE, why).into_response()
         };
-        match tokio::task::spawn_blocking(write).await {
-            Ok(text) => {
-                let body = Body::new(Page { text: text.into(), _place: place });
-                ([(header::CONTENT_TYPE, kind)], body).into_response()
+        let Some(place) = self.take(client, Instant::now()) else { return refused() };
+        let written = tokio::task::spawn_blocking(move || {
+            // It may have given way while it waited for its turn.
+            let text = place.sheet.is_wanted().then(write);
+            text.is_some_and(|text| place.sheet.put(text.into())).then_some(place)
+        });
+        match written.await {
+            Ok(Some(place)) => {
+                ([(header::CONTENT_TYPE, kind)], Body::new(Page(place))).into_response()
             }
+            Ok(None) => refused(),
             Err(error) => {
                 tracing::error!(%error, "a page could not be written");
                 StatusCode::INTERNAL_SERVER_ERROR.into_response()
@@ -53,58 +75,97 @@ impl Pages {
         }
     }
 
-    fn take(&self, client: IpAddr) -> Option<Place> {
+    /// A place for one more page of this client. Where all are taken, the newest page of the client with most gives way, if
+    /// those are more than this client would have; else one that its client does not read.
+    fn take(&self, client: IpAddr, now: Instant) -> Option<Place> {
         let mut pages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_client = pages.get(&client).copied().unwrap_or(0);
-        if of_client >= MAX_PAGES_PER_CLIENT || pages.values().sum::<usize>() >= MAX_PAGES {
+        let mut shares: HashMap<IpAddr, usize> = HashMap::new();
+        pages.values().for_each(|sheet| *shares.entry(sheet.client).or_default() += 1);
+        let own = shares.get(&client).copied().unwrap_or(0);
+        if own >= MAX_PAGES_PER_CLIENT {
             return None;
         }
-        pages.insert(client, of_client + 1);
-        Some(Place { pages: self.clone(), client })
+        if pages.len() >= MAX_PAGES {
+            let most = shares.into_values().max().filter(|most| *most > own + 1);
+            let share_of = |of: IpAddr| pages.values().filter(|sheet| sheet.client == of).count();
+            let newest = most.and_then(|most| {
+                pages.iter().rev().find(|(_, sheet)| share_of(sheet.client) == most)
+            });
+            let unread =
+                || pages.iter().find(|(_, sheet)| now.duration_since(sheet.asked) > READ_WITHIN);
+            let number = *newest.or_else(unread)?.0;
+            if let Some(sheet) = pages.remove(&number) {
+                *sheet.text() = None;
+            }
+        }
+        let number = pages.last_key_value().map_or(0, |(last, _)| last + 1);
+        let sheet = Arc::new(Sheet { client, asked: now, text: Mutex::new(Some(Bytes::new())) });
+        pages.insert(number, Arc::clone(&sheet));
+        Some(Place { pages: self.clone(), number, sheet })
+    }
+}
+
+impl Sheet {
+    fn text(&self) -> MutexGuard<'_, Option<Bytes>> {
+        self.text.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.text().is_some()
+    }
+
+    /// Puts the text on the page; false if it gave way meanwhile.
+    fn put(&self, text: Bytes) -> bool {
+        let mut own = self.text();
+        if own.is_some() {
+            *own = Some(text);
+        }
+        own.is_some()
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         let mut pages = self.pages.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = pages.get_mut(&self.client) {
-            *count -= 1;
-            if *count == 0 {
-                pages.remove(&self.client);
-            }
+        // Its number may be that of a newer page.
+        if pages.get(&self.number).is_some_and(|sheet| Arc::ptr_eq(sheet, &self.sheet)) {
+            pages.remove(&self.number);
         }
     }
 }
 
 /// A page and its place, until the last of it is given to the connection.
-struct Page {
-    text: Bytes,
-    _place: Place,
-}
+struct Page(Place);
 
 impl hyper::body::Body for Page {
     type Data = Bytes;
-    type Error = std::convert::Infallible;
+    /// Ends the connection: the page gave way, and what was promised of it does not come.
+    type Error = std::io::Error;
 
     fn poll_frame(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        if self.text.is_empty() {
+        let mut text = self.0.sheet.text();
+        let Some(text) = &mut *text else {
+            return Poll::Ready(Some(Err(std::io::Error::other("the page gave way to another"))));
+        };
+        if text.is_empty() {
             return Poll::Ready(None);
         }
-        let octets = self.text.len().min(PIECE);
+        let octets = text.len().min(PIECE);
         // Copied: a slice would keep the whole page.
-        let piece = Bytes::copy_from_slice(&self.text.split_to(octets));
+        let piece = Bytes::copy_from_slice(&text.split_to(octets));
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.text.is_empty()
+        self.0.sheet.text().as_ref().is_some_and(Bytes::is_empty)
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.text.len() as u64)
+        let left = self.0.sheet.text().as_ref().map_or(0, Bytes::len);
+        SizeHint::with_exact(left as u64)
     }
 }
 
@@ -136,9 +197,49 @@ mod tests {
         for last in 3..20 {
             unread.push(page(&pages, last).await);
         }
-        let ok = unread.iter().filter(|page| page.status() == StatusCode::OK).count();
-        assert_eq!(ok, MAX_PAGES, "in all");
+        assert_eq!(pages.0.lock().unwrap().len(), MAX_PAGES, "in all");
         drop(unread);
         assert!(pages.0.lock().unwrap().is_empty());
+    }
+
+    async fn text(response: Response) -> Option<usize> {
+        Some(response.into_body().collect().await.ok()?.to_bytes().len())
+    }
+
+    #[tokio::test]
+    async fn l14_four_clients_that_take_every_page_do_not_keep_a_fifth_from_any() {
+        let pages = Pages::default();
+        let mut unread = Vec::new();
+        for asked in 0..100 {
+            for greedy in (1..=4).flat_map(|last| [last; MAX_PAGES_PER_CLIENT]) {
+                unread.push(page(&pages, greedy).await);
+            }
+            let fifth = page(&pages, 5).await;
+            assert_eq!(fifth.status(), StatusCode::OK, "page {asked}");
+            assert_eq!(text(fifth).await, Some(20_000), "page {asked}");
+        }
+        let kept: usize =
+            pages.0.lock().unwrap().values().map(|s| s.text().as_ref().unwrap().len()).sum();
+        assert!(kept <= MAX_PAGES * 20_000, "{kept} octets");
+        let mut read = 0;
+        for response in unread {
+            read += usize::from(text(response).await == Some(20_000));
+        }
+        assert!(read <= MAX_PAGES, "{read}: what gave way is not read to a false end");
+        assert!(pages.0.lock().unwrap().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn l14_pages_of_as_many_clients_as_places_give_way_when_they_are_not_read() {
+        let pages = Pages::default();
+        let mut unread = Vec::new();
+        for last in 0..MAX_PAGES as u8 {
+            unread.push(page(&pages, last).await);
+        }
+        assert_eq!(page(&pages, 100).await.status(), StatusCode::SERVICE_UNAVAILABLE);
+        tokio::time::sleep(READ_WITHIN + Duration::from_millis(1)).await;
+        assert_eq!(text(page(&pages, 100).await).await, Some(20_000));
+        assert_eq!(text(unread.remove(0)).await, None, "the oldest");
+        assert_eq!(text(unread.remove(0)).await, Some(20_000));
     }
 }

@@ -4,6 +4,7 @@
 //! lets connections share their read and write buffers and their limits without a lock.
 
 mod table;
+mod turns;
 mod connection;
 mod frame;
 mod deadline;
@@ -74,6 +75,8 @@ type Answer = Box<dyn Fn(&[u8], Asker, bool, &mut [u8]) -> TcpAction>;
 struct TcpServer {
     answer: Answer,
     table: Rc<ConnectionTable>,
+    /// How much each client gets before the others get theirs.
+    turns: Rc<turns::Turns>,
     counters: Arc<ServeCounters>,
     /// Where late replies are waited for.
     runtime: Handle,
@@ -197,6 +200,7 @@ impl TcpServer {
         Self {
             answer,
             table: Rc::new(ConnectionTable::new(limits, Arc::clone(&counters))),
+            turns: Rc::default(),
             counters,
             runtime,
             scratch: RefCell::new(vec![0; MESSAGE_OCTETS].into()),

@@ -52,7 +52,9 @@ pub(super) struct Connection<S> {
     asked: bool,
     /// Input waits for a limit, not for the client.
     held_back: bool,
-    /// The same, and only what others hold can end it.
+    /// Its client had its share of this turn.
+    waits_for_turn: bool,
+    /// Input is held back, and only what others hold can end it.
     held_back_since: Option<Instant>,
     message_since: Option<Instant>,
     write_since: Option<Instant>,
@@ -104,6 +106,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             ending: None,
             asked: false,
             held_back: false,
+            waits_for_turn: false,
             held_back_since: None,
             message_since: None,
             write_since: None,
@@ -140,10 +143,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let server = Rc::clone(&self.server);
         let input = std::mem::take(&mut self.input);
         let mut rest = &input[..];
+        self.waits_for_turn = false;
         while self.may_read() {
             match frame::first(rest) {
                 Frame::Incomplete => break,
                 Frame::TooShort => self.ending = Some(CloseReason::NotAQuery),
+                Frame::Message(_) if !server.turns.has_share(self.permit.share()) => {
+                    self.waits_for_turn = true;
+                    break;
+                }
                 Frame::Message(message) => {
                     rest = &rest[PREFIX + message.len()..];
                     self.message_since = None;
@@ -153,6 +161,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     let room = self.permit.has_room(WAITING_OCTETS);
                     match (server.answer)(message, self.asker, room, &mut buffer) {
                         TcpAction::Reply(octets) => {
+                            server.turns.took(self.permit.share(), octets);
                             self.push(&frame::prefix(octets));
                             self.push(&buffer[..octets]);
                         }
@@ -220,7 +229,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn note(&mut self) {
         self.hold(self.input.capacity());
         let now = Instant::now();
-        let unfinished = !self.input.is_empty() && self.may_read();
+        let unfinished = !self.input.is_empty() && self.may_read() && !self.waits_for_turn;
         self.held_back = !self.input.is_empty() && !unfinished;
         self.message_since = match self.message_since {
             Some(since) if unfinished => Some(since),
@@ -289,10 +298,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Poll::Ready(None) | Poll::Pending => {}
         }
         if self.may_read() {
-            if self.held_back {
+            let may_continue = match self.waits_for_turn {
+                true => self.server.turns.poll_share(self.permit.share(), cx).is_ready(),
+                false => true,
+            };
+            if self.held_back && may_continue {
                 return Poll::Ready(Event::Resumed);
             }
-            if let Poll::Ready(octets) = self.poll_read(cx) {
+            if !self.held_back
+                && let Poll::Ready(octets) = self.poll_read(cx)
+            {
                 return Poll::Ready(octets.map_or(Event::Failed, Event::Read));
             }
         }

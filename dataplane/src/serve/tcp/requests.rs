@@ -180,11 +180,15 @@ impl Requests {
     ) -> Result<Vec<u8>, Unanswered> {
         let server = &self.server;
         self.permit.message_came(Instant::now());
+        server.turns.share(self.permit.share()).await;
         let room = self.permit.has_room(WAITING_OCTETS);
         let outcome = {
             let mut buffer = server.scratch.borrow_mut();
             match (server.answer)(&message, self.asker, room, &mut buffer) {
-                TcpAction::Reply(octets) => return Ok(buffer[..octets].to_vec()),
+                TcpAction::Reply(octets) => {
+                    server.turns.took(self.permit.share(), octets);
+                    return Ok(buffer[..octets].to_vec());
+                }
                 outcome => outcome,
             }
         };

@@ -5,8 +5,8 @@
 //! of `--node-cidr-mask-size-ipv6`), so that one Pod could use up the share of all its neighbours, while a Pod itself
 //! has a single address.
 //!
-//! `choose` walks all permits (4,096 by default): some ten microseconds, and only when a limit is reached; what
-//! happens per query is a few stores.
+//! `choose` walks the permits of the client (256 by default) where its limit is reached, and all (4,096 by default) at the
+//! limit of all: some ten microseconds; what happens per query is a few stores.
 
 mod choose;
 mod sessions;
@@ -14,7 +14,7 @@ mod sessions;
 use std::cell::{Cell, Ref, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
@@ -24,6 +24,7 @@ use tokio::time::Instant;
 
 use super::super::counters::{CloseReason, ServeCounters};
 use super::super::{Deadlines, Limits};
+use super::turns::Share;
 
 /// Open connections in all and per client, and which one is evicted at a limit.
 pub(super) struct ConnectionTable {
@@ -50,6 +51,10 @@ struct Client {
     connections: Cell<usize>,
     /// Octets held by all of them.
     held: Cell<usize>,
+    /// What it got in this turn.
+    share: Share,
+    /// Its connections, by number.
+    entries: RefCell<BTreeMap<u64, Weak<Entry>>>,
 }
 
 /// One connection, as the others see it.
@@ -146,6 +151,7 @@ impl ConnectionTable {
             close: Cell::new(None),
             waker: RefCell::new(Waker::noop().clone()),
         });
+        client.entries.borrow_mut().insert(number, Rc::downgrade(&entry));
         self.entries.borrow_mut().insert(number, Rc::clone(&entry));
         self.permits.set(self.permits.get() + 1);
         self.counters.tcp_open.fetch_add(1, Ordering::Relaxed);
@@ -202,6 +208,7 @@ impl ConnectionTable {
         let entry = self.entries.borrow_mut().remove(&number)?;
         let client = &entry.client;
         client.connections.set(client.connections.get() - 1);
+        client.entries.borrow_mut().remove(&number);
         if client.connections.get() == 0 {
             self.clients.borrow_mut().remove(&client.address);
         }
@@ -270,7 +277,13 @@ impl ConnectionTable {
 
 impl Client {
     fn new(address: IpAddr) -> Self {
-        Self { address, connections: Cell::new(0), held: Cell::new(0) }
+        Self {
+            address,
+            connections: Cell::new(0),
+            held: Cell::new(0),
+            share: Share::default(),
+            entries: RefCell::default(),
+        }
     }
 }
 
@@ -300,6 +313,11 @@ impl Permit {
     /// Whether it was asked to close.
     pub(super) fn must_close(&self) -> bool {
         self.entry.close.get().is_some()
+    }
+
+    /// What its client got in this turn.
+    pub(super) fn share(&self) -> &Share {
+        &self.entry.client.share
     }
 
     pub(super) fn quiet_since(&self) -> Option<Instant> {

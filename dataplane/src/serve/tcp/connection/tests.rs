@@ -34,8 +34,16 @@ fn connect(limits: Limits, octets: usize) -> Client {
 }
 
 fn connect_to(server: &Rc<TcpServer>, octets: usize) -> (DuplexStream, JoinHandle<CloseReason>) {
+    connect_from("10.0.0.1:5353", server, octets)
+}
+
+fn connect_from(
+    peer: &str,
+    server: &Rc<TcpServer>,
+    octets: usize,
+) -> (DuplexStream, JoinHandle<CloseReason>) {
     let (stream, ours) = tokio::io::duplex(octets);
-    let peer: SocketAddr = "10.0.0.1:5353".parse().expect("address");
+    let peer: SocketAddr = peer.parse().expect("address");
     let permit = server.table.admit(peer.ip()).expect("a permit");
     let asker = Asker { client: peer, server: peer, over: ServedOver::Tcp };
     let mut connection = Connection::new(Rc::clone(server), ours, asker, permit);
@@ -318,3 +326,4 @@ fn an_idle_connection_holds_no_buffer() {
 }
 
 mod buffers;
+mod turns;

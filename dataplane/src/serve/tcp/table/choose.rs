@@ -1,6 +1,7 @@
 //! Which connection gives way at a limit (WR44), by shares of clients.
 
 use std::net::IpAddr;
+use std::rc::Weak;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -22,8 +23,9 @@ impl ConnectionTable {
     /// At the limit of a client, 1 and 3 among its own; at that of sessions, all among connections with one.
     pub(super) fn choose(&self, address: IpAddr, limit: Limit) -> Option<(u64, CloseReason)> {
         let would_have = self.connections_of(address) + 1;
-        let is_own = |entry: &Entry| entry.client.address == address;
-        let may_go = |entry: &Entry| is_own(entry) || entry.client.connections.get() >= would_have;
+        let may_go = |entry: &Entry| {
+            entry.client.address == address || entry.client.connections.get() >= would_have
+        };
         let evicted = |number| (number, CloseReason::Evicted);
         let outnumbering = |number| (number, CloseReason::LargestShare);
         match limit {
@@ -37,8 +39,7 @@ impl ConnectionTable {
                     .or_else(|| self.stuck(has_session).map(evicted))
             }
             Limit::PerClient => {
-                let longest = self.longest_waiting(is_own).or_else(|| self.stuck(is_own));
-                longest.map(|number| (number, CloseReason::EvictedByClient))
+                self.of_client(address).map(|number| (number, CloseReason::EvictedByClient))
             }
             Limit::Total => self
                 .longest_waiting(may_go)
@@ -46,6 +47,24 @@ impl ConnectionTable {
                 .or_else(|| self.newest_of_the_largest(would_have, |_| true).map(outnumbering))
                 .or_else(|| self.stuck(|_| true).map(evicted)),
         }
+    }
+
+    /// The one of this client that has waited for it for longest, else one that is stuck. Looks at no other client's: a client
+    /// that opens connections as fast as it can comes here with each of them.
+    fn of_client(&self, address: IpAddr) -> Option<u64> {
+        let clients = self.clients.borrow();
+        let entries = clients.get(&address)?.entries.borrow();
+        let own = || {
+            let number = |(number, entry): (&u64, &Weak<Entry>)| Some((entry.upgrade()?, *number));
+            entries.iter().filter_map(number)
+        };
+        let waiting = own().filter_map(|(entry, number)| Some((entry.waits_since.get()?, number)));
+        let limit = self.deadlines().stuck();
+        let stuck = || {
+            let last = own().map(|(entry, number)| (entry.last_message.get(), number));
+            last.filter(|(at, _)| at.elapsed() > limit).min()
+        };
+        waiting.min().or_else(stuck).map(|(_, number)| number)
     }
 
     fn longest_waiting(&self, of: impl Fn(&Entry) -> bool) -> Option<u64> {

@@ -1,0 +1,68 @@
+//! Turns of the thread that serves all connections: in each, a client gets answers of so many octets, however many
+//! connections it has. What one asks for beyond that waits until the others had theirs (WR44).
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+/// Octets of replies that one client gets in one turn: as many as the largest reply has, or some hundred small ones. The
+/// work that a reply takes follows its octets (L12).
+const TURN_OCTETS: usize = 64 << 10;
+
+/// The turns of one thread.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    number: Cell<u64>,
+    /// Who waits for the next turn, in the order in which they are asked again.
+    waiting: RefCell<Vec<Waker>>,
+    is_ending: Cell<bool>,
+}
+
+/// What a client got in a turn.
+#[derive(Debug, Default)]
+pub(super) struct Share {
+    turn: Cell<u64>,
+    octets: Cell<usize>,
+}
+
+impl Turns {
+    /// Whether this client may have one more answer in this turn.
+    pub(super) fn has_share(&self, share: &Share) -> bool {
+        share.turn.get() != self.number.get() || share.octets.get() < TURN_OCTETS
+    }
+
+    /// This client got an answer of so many octets.
+    pub(super) fn took(&self, share: &Share, octets: usize) {
+        let before = match share.turn.replace(self.number.get()) == self.number.get() {
+            true => share.octets.get(),
+            false => 0,
+        };
+        share.octets.set(before + octets);
+    }
+
+    /// Ready when this client may have another answer.
+    pub(super) fn poll_share(self: &Rc<Self>, share: &Share, cx: &Context<'_>) -> Poll<()> {
+        if self.has_share(share) {
+            return Poll::Ready(());
+        }
+        self.waiting.borrow_mut().push(cx.waker().clone());
+        if !self.is_ending.replace(true) {
+            tokio::task::spawn_local(Rc::clone(self).end());
+        }
+        Poll::Pending
+    }
+
+    /// Returns when this client may have another answer.
+    pub(super) async fn share(self: &Rc<Self>, share: &Share) {
+        poll_fn(|cx| self.poll_share(share, cx)).await;
+    }
+
+    /// Ends the turn once everything that is ready now has run, and sockets were looked at.
+    async fn end(self: Rc<Self>) {
+        tokio::task::yield_now().await;
+        self.is_ending.set(false);
+        self.number.set(self.number.get() + 1);
+        self.waiting.take().into_iter().for_each(Waker::wake);
+    }
+}

@@ -23,7 +23,7 @@ pub enum Limit {
     /// `tcpBufferBytes`: what waits for upstreams would not fit beside what is read and not yet written.
     TcpBuffers,
     UpstreamPorts,
-    /// What each server of the group is given at once.
+    /// What each server of the group is given at once: none had a place within the budget, or all are down.
     Server,
 }
 

@@ -3,6 +3,8 @@
 use std::time::Instant;
 
 use dataplane_core::{ErrorCodes, LookupKey, RelayError, Relayed, ReplyHead};
+use futures::FutureExt;
+use futures::future::select_all;
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::time::sleep_until;
 
@@ -111,11 +113,13 @@ pub(super) async fn lookup(
                             (number, send, outcome)
                         });
                     }
-                    None => progress.limited(send, Limit::Server),
+                    None => progress.full(send),
                 }
                 continue;
             }
-            Next::Listen(_) if attempts.is_empty() => return Err(progress.why()),
+            Next::Listen(_) if attempts.is_empty() && !progress.waits() => {
+                return Err(progress.why());
+            }
             Next::Wait(until) | Next::Listen(until) => until,
             Next::Expired => {
                 // All of them had their time.
@@ -134,6 +138,7 @@ pub(super) async fn lookup(
                     return Ok(relayed);
                 }
             }
+            place = progress.freed(), if progress.waits() => progress.plan.freed(place),
             () = sleep_until(until.into()) => {}
         }
     }
@@ -195,7 +200,7 @@ impl Progress<'_> {
                 codes,
             ) => {
                 self.errors = Some(codes);
-                sent.settle(Heard::Error);
+                sent.was_no_answer();
                 self.plan.error(send.place, now);
             }
             AttemptResult::Distrusted => {
@@ -204,7 +209,7 @@ impl Progress<'_> {
             }
             AttemptResult::Unreachable => {
                 sent.settle(Heard::Nothing);
-                self.plan.unreachable(send.place, now);
+                self.plan.unreachable(now);
             }
             AttemptResult::NoPort => {
                 sent.cancel();
@@ -215,9 +220,31 @@ impl Progress<'_> {
         None
     }
 
-    /// The server could not be asked: waiting for a place would cost the client more than the next server does.
+    /// The server could not be asked: waiting for a port would cost the client more than the next server does.
     fn limited(&mut self, send: Send, limit: Limit) {
         self.limit = Some(limit);
         self.plan.error(send.place, now());
     }
+
+    /// The server has as many queries as it is given at once. Limits per group and in all bound how many lookups wait.
+    fn full(&mut self, send: Send) {
+        self.limit = Some(Limit::Server);
+        self.plan.full(send, now());
+    }
+
+    fn waits(&self) -> bool {
+        self.plan.waiting().next().is_some()
+    }
+
+    /// Waits until a server may be given another query; its place in the plan.
+    async fn freed(&self) -> usize {
+        let freed = self.plan.waiting().map(|place| {
+            let server = &self.group.servers[self.plan.member(place)];
+            Box::pin(server.freed().map(move |()| place))
+        });
+        select_all(freed).await.0
+    }
 }
+
+#[cfg(test)]
+mod tests;

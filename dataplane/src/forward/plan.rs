@@ -150,6 +150,8 @@ struct Place {
     /// Not asked again: it gave an error or a referral (FW21), or its stream was asked at once.
     is_done: bool,
     streamed: bool,
+    /// What it is asked as soon as it is given another query.
+    waits: Option<Send>,
 }
 
 impl Plan {
@@ -157,7 +159,7 @@ impl Plan {
     pub(super) fn new(order: Vec<Candidate>, started: Instant) -> Plan {
         let all_down = order.iter().all(|candidate| candidate.standing == Standing::Down);
         let pace = if all_down { ALL_DOWN } else { USUAL };
-        let place = |candidate| Place { candidate, is_done: false, streamed: false };
+        let place = |candidate| Place { candidate, is_done: false, streamed: false, waits: None };
         Plan {
             order: order.into_iter().map(place).collect(),
             pace,
@@ -204,6 +206,9 @@ impl Plan {
 
     /// The next send of the walk, if there is one.
     fn peek(&mut self) -> Option<Send> {
+        if self.order.iter().all(|place| place.is_done || place.waits.is_some()) {
+            return None;
+        }
         let rounds = if self.pace.is_once { 0 } else { MAX_SENDS_PER_SERVER };
         while self.sends < MAX_SENDS && self.round <= rounds {
             let Some(place) = self.order.get(self.place) else {
@@ -218,7 +223,7 @@ impl Plan {
                 Transport::Connection => (!is_last).then_some(Transport::Connection),
             };
             match transport {
-                Some(transport) if !place.is_done => {
+                Some(transport) if !place.is_done && place.waits.is_none() => {
                     return Some(Send { place: self.place, transport, edns: place.candidate.edns });
                 }
                 _ => self.place += 1,
@@ -227,18 +232,45 @@ impl Plan {
         None
     }
 
+    /// The attempt failed before its time: a server that was not asked yet is asked at once (FW21).
+    fn move_on(&mut self, now: Instant) {
+        if self.peek().is_some() && self.round == 0 {
+            self.next_at = now;
+        }
+    }
+
     /// It gave an error: it is not asked again, and the next one is asked at once (FW21).
     pub(super) fn error(&mut self, place: usize, now: Instant) {
         self.order[place].is_done = true;
-        self.next_at = now;
+        self.move_on(now);
     }
 
     /// The network gave an error. Asking a closed port again and again at once is no use; another server is.
-    pub(super) fn unreachable(&mut self, place: usize, now: Instant) {
-        let is_new = self.peek().is_some() && self.round == 0;
-        if is_new || self.order[place].is_done {
-            self.next_at = now;
+    pub(super) fn unreachable(&mut self, now: Instant) {
+        self.move_on(now);
+    }
+
+    /// It has as many queries as it is given at once: the next one is asked, and this one when a place is
+    /// [free](Plan::freed). While every server is down a place is not waited for: the wait would be in vain.
+    pub(super) fn full(&mut self, send: Send, now: Instant) {
+        self.sends -= 1;
+        let place = &mut self.order[send.place];
+        match self.pace.is_once {
+            true => place.is_done = true,
+            false => place.waits = Some(send),
         }
+        self.move_on(now);
+    }
+
+    /// Servers that are asked as soon as they have a place.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = usize> {
+        let waits = |place: &usize| self.order[*place].waits.is_some();
+        (0..self.order.len()).filter(waits)
+    }
+
+    /// It has a place: it is asked at once.
+    pub(super) fn freed(&mut self, place: usize) {
+        self.urgent.extend(self.order[place].waits.take());
     }
 
     /// Its datagrams are truncated (FW26) or not to be believed (FW13, FW14): its stream is asked at once, if it was
@@ -247,7 +279,7 @@ impl Plan {
         let of = &mut self.order[place];
         of.is_done = true;
         if of.streamed {
-            self.next_at = now;
+            self.move_on(now);
         } else {
             of.streamed = true;
             let edns = of.candidate.edns;

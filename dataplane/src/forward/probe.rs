@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dataplane_core::{LookupKey, Name, TtlCaps};
+use dataplane_core::{LookupKey, Name, RelayError, TtlCaps};
 use tokio::time::{sleep_until, timeout};
 
 use super::attempt::{self, AttemptResult, Question};
@@ -104,8 +104,15 @@ async fn ask(key: &LookupKey, server: &Arc<Server>, edns: bool) -> Option<(Heard
     Some(match timeout(PATIENCE, asked).await {
         Ok(AttemptResult::NoPort) => return None,
         Ok(AttemptResult::Good(relayed)) => (Heard::Good, !relayed.is_negative()),
-        Ok(AttemptResult::Error(dataplane_core::RelayError::Truncated, _)) => (Heard::Good, false),
-        Ok(AttemptResult::Error(..)) => (Heard::Error, false),
+        Ok(AttemptResult::Error(RelayError::Rcode(_), _)) => (Heard::Error, false),
+        // The Rcode is no error, which is what is asked (FW28).
+        Ok(AttemptResult::Error(
+            RelayError::Truncated
+            | RelayError::Referral
+            | RelayError::Chain
+            | RelayError::Unrelated,
+            _,
+        )) => (Heard::Good, false),
         Ok(AttemptResult::Distrusted | AttemptResult::Unreachable) | Err(_) => {
             (Heard::Nothing, false)
         }
@@ -139,10 +146,10 @@ mod tests {
             server.send(true).unwrap().settle(Heard::Nothing);
         }
         probe_due(&upstreams, now);
-        while server.probe_at(false, now).is_none() && !server.is_down() {
+        while server.probe_at(false, now).is_none() && server.is_up() {
             tokio::task::yield_now().await;
         }
-        assert!(!server.is_down());
+        assert!(server.is_up());
         assert!(server.probe_at(false, now).is_some_and(|at| at > now), "it is tried again");
     }
 }

@@ -1,11 +1,10 @@
 //! What outlives configurations: upstream servers, by what makes them another one, and the numbers of routes.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use crds::config::GroupOptions;
 use dataplane_core::{ServerCounters, TtlCaps};
 
 use super::common::Common;
@@ -37,13 +36,15 @@ struct Known {
     next_route: RouteId,
 }
 
-/// The content of a group.
+/// The content of a group, as far as it changes what its servers reply and what is kept of that. Its policy and its
+/// limits do not.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Route {
     /// `upstreams`, or the stub domain.
     pub(super) name: String,
     pub(super) servers: Vec<ServerIdentity>,
-    pub(super) options: GroupOptions,
+    /// Names are asked in random case (FW14).
+    pub(super) randomise_case: bool,
     /// Kept replies were capped by these.
     pub(super) caps: TtlCaps,
 }
@@ -56,6 +57,10 @@ pub(super) struct RouteState {
     pub(super) in_flight: Arc<AtomicUsize>,
     /// Lookups so far, for `RoundRobin`.
     pub(super) lookups: AtomicUsize,
+    /// Whether none of its servers was up at the latest look.
+    pub(super) was_down: AtomicBool,
+    /// How often one of its servers came back while none was up (FW29).
+    pub(super) recoveries: AtomicU64,
 }
 
 /// What one configuration takes of the registry, before it replaces the one before.
@@ -63,25 +68,30 @@ pub(super) struct RouteState {
 pub(super) struct Taking<'r> {
     registry: &'r Registry,
     servers: Vec<Arc<Server>>,
+    /// Queries that the groups of each of them may have in progress together.
+    in_flight: Vec<usize>,
     routes: Vec<(Route, Arc<RouteState>)>,
 }
 
 impl Registry {
     pub(super) fn take(&self) -> Taking<'_> {
-        Taking { registry: self, servers: Vec::new(), routes: Vec::new() }
+        Taking { registry: self, servers: Vec::new(), in_flight: Vec::new(), routes: Vec::new() }
     }
 }
 
 impl Taking<'_> {
-    /// The server of this identity: the one there is, else a new one that uses `client` for handshakes.
+    /// The server of this identity: the one there is, else a new one that uses `client` for handshakes. Its group may have
+    /// `in_flight` queries in progress.
     pub(super) fn server(
         &mut self,
         identity: ServerIdentity,
         client: Option<Client>,
+        in_flight: usize,
     ) -> Arc<Server> {
         let is_same = |server: &&Arc<Server>| server.identity == identity;
-        if let Some(taken) = self.servers.iter().find(is_same) {
-            return Arc::clone(taken);
+        if let Some(place) = self.servers.iter().position(|server| is_same(&server)) {
+            self.in_flight[place] = self.in_flight[place].saturating_add(in_flight);
+            return Arc::clone(&self.servers[place]);
         }
         let mut known = self.registry.known();
         let existing = known.servers.iter().chain(&known.former).find(is_same).cloned();
@@ -95,6 +105,7 @@ impl Taking<'_> {
             Arc::new(Server::new(known.next_server, identity, client, counters, common))
         });
         self.servers.push(Arc::clone(&server));
+        self.in_flight.push(in_flight);
         server
     }
 
@@ -105,15 +116,26 @@ impl Taking<'_> {
         let state = same.map(|(_, state)| Arc::clone(state)).unwrap_or_else(|| {
             known.next_route += 1;
             let (id, in_flight) = (known.next_route, Arc::default());
-            Arc::new(RouteState { id, in_flight, lookups: AtomicUsize::new(0) })
+            Arc::new(RouteState {
+                id,
+                in_flight,
+                lookups: AtomicUsize::new(0),
+                was_down: AtomicBool::new(false),
+                recoveries: AtomicU64::new(0),
+            })
         });
         self.routes.push((route, Arc::clone(&state)));
         state
     }
 
-    /// Takes the place of the configuration before; `bound` is of UDP ports (FW10), `defaults` are the
-    /// servers of the default group. Returns all servers.
-    pub(super) fn replace(self, bound: usize, defaults: &[Arc<Server>]) -> Vec<Arc<Server>> {
+    /// Takes the place of the configuration before; `bound` is of UDP ports (FW10), `most` of queries in progress,
+    /// `defaults` are the servers of the default group. Returns all servers.
+    pub(super) fn replace(
+        self,
+        bound: usize,
+        most: usize,
+        defaults: &[Arc<Server>],
+    ) -> Vec<Arc<Server>> {
         let mut known = self.registry.known();
         let is_gone = |server: &&Arc<Server>| self.servers.iter().all(|new| new.id != server.id);
         let gone = known.servers.iter().chain(&known.former).filter(is_gone);
@@ -123,8 +145,9 @@ impl Taking<'_> {
         known.routes = self.routes;
         let ids = known.servers.iter().map(|server| server.id);
         self.registry.common.ports().configure(bound, ids);
-        for server in &known.servers {
-            server.configured(defaults.iter().any(|default| default.id == server.id));
+        for (server, in_flight) in known.servers.iter().zip(self.in_flight) {
+            let is_default = defaults.iter().any(|default| default.id == server.id);
+            server.configured(is_default, in_flight.min(most));
         }
         self.registry.common.woken.notify_one();
         known.servers.clone()

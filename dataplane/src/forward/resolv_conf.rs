@@ -41,6 +41,20 @@ impl ResolvConf {
         }
     }
 
+    /// Reads the file again. One that names no server any more leaves the servers that are used, with a problem that says
+    /// so: it may be between two writes, and names outside of the cluster are worth more than a file without effect.
+    pub fn reread(&self, path: &Path) -> ResolvConf {
+        let mut read = ResolvConf::read(path);
+        if read.servers.is_empty() && !self.servers.is_empty() {
+            read.servers.clone_from(&self.servers);
+            read.problems.push(format!(
+                "{}: the name servers that it named before are still used",
+                path.display()
+            ));
+        }
+        read
+    }
+
     fn parse(text: &[u8], path: &Path) -> ResolvConf {
         let mut found = ResolvConf::default();
         // Lines with errors are left out by the parser; those of other keywords do not matter here.
@@ -101,6 +115,25 @@ mod tests {
         assert_eq!(parse(text), (vec!["10.0.0.2".into()], 2));
         assert_eq!(parse("nameserver 127.0.0.53\n"), (vec![], 2));
         assert_eq!(parse(""), (vec![], 1));
+    }
+
+    #[test]
+    fn fw3_a_file_without_servers_leaves_those_that_are_used() {
+        let path = std::env::temp_dir().join(format!("resolv.conf-{}", std::process::id()));
+        let write = |text: &str| std::fs::write(&path, text).unwrap();
+        write("nameserver 10.0.0.2\n");
+        let first = ResolvConf::default().reread(&path);
+        assert_eq!((first.servers.len(), first.problems.len()), (1, 0));
+        for text in ["", "nameserver 127.0.0.53\n"] {
+            write(text);
+            let kept = first.reread(&path);
+            assert_eq!(kept.servers, first.servers, "{text:?}");
+            assert!(kept.problems.last().unwrap().ends_with("still used"), "{:?}", kept.problems);
+            assert_eq!(kept.reread(&path), kept, "nothing new the next time");
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(first.reread(&path).servers, first.servers);
+        assert!(ResolvConf::default().reread(&path).servers.is_empty());
     }
 
     #[test]

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use crds::config;
 use dataplane_core::ServerCounters;
+use tokio::sync::Notify;
 
 use super::common::Common;
 use super::connections::{Client, Connections, Counted};
@@ -45,8 +46,8 @@ pub(super) struct Server {
     pub(super) pool: Arc<Pool>,
     pub(super) connections: Arc<Connections>,
     state: Mutex<ServerState>,
-    /// How often it came back after it had been down.
-    recoveries: AtomicU64,
+    /// A place may be free for a lookup that waits for one.
+    freed: Notify,
     heard: [AtomicU64; 3],
     /// How long replies took, by the places of [`rcode::LABELS`].
     replies: [Durations<QUERY_BOUNDS>; rcode::LABELS.len()],
@@ -60,6 +61,8 @@ struct ServerState {
     window: Window,
     latency: Latency,
     loops: Loops,
+    /// Lookups that wait for a place.
+    waiting: usize,
 }
 
 /// A server as it stands, for people and metrics.
@@ -94,7 +97,7 @@ impl Server {
             counters,
             common,
             state: Mutex::default(),
-            recoveries: AtomicU64::new(0),
+            freed: Notify::new(),
             heard: Default::default(),
             replies: Default::default(),
             failed_probes: AtomicU64::new(0),
@@ -200,18 +203,14 @@ impl Server {
             Standing::Failing => tracing::warn!("upstream {address} answers with errors only"),
             Standing::Down => tracing::warn!("upstream {address} is down: it does not answer"),
         }
-        if before == Standing::Down {
-            self.recoveries.fetch_add(1, Ordering::Relaxed);
-        }
+        // Groups look whether one of their servers is up.
+        self.common.woken.notify_one();
     }
 
-    /// How often it came back after it had been down (FW29).
-    pub(super) fn recoveries(&self) -> u64 {
-        self.recoveries.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn is_down(&self) -> bool {
-        self.state().health.standing() == Standing::Down
+    /// Whether it is asked and answers: it is neither down nor leads back to us.
+    pub(super) fn is_up(&self) -> bool {
+        let state = self.state();
+        state.health.standing() != Standing::Down && state.loops.looping_since().is_none()
     }
 
     pub(super) fn down_since(&self) -> Option<Instant> {
@@ -226,9 +225,30 @@ impl Server {
         self.state().loops.probe_started();
     }
 
-    /// The configuration changed; see [`Loops::configured`].
-    pub(super) fn configured(&self, is_default: bool) {
-        self.state().loops.configured(is_default);
+    /// The configuration changed; see [`Loops::configured`] and [`Window::configure`].
+    pub(super) fn configured(&self, is_default: bool, most: usize) {
+        let mut state = self.state();
+        state.loops.configured(is_default);
+        state.window.configure(most);
+        self.give_notice(&state);
+    }
+
+    /// Waits until it may be given another query.
+    pub(super) async fn freed(&self) {
+        self.state().waiting += 1;
+        let _waits = Waits(self);
+        let freed = self.freed.notified();
+        // Who gives a place back after this look sees that one waits.
+        let is_free = self.state().window.is_free();
+        if !is_free {
+            freed.await;
+        }
+    }
+
+    fn give_notice(&self, state: &ServerState) {
+        if state.waiting > 0 && state.window.is_free() {
+            self.freed.notify_one();
+        }
     }
 
     /// What a loop probe found; see [`Loops::probe_ended`].
@@ -238,6 +258,9 @@ impl Server {
         state.loops.probe_ended(leads_back, now);
         let is_looping = state.loops.looping_since().is_some();
         drop(state);
+        if before != is_looping {
+            self.common.woken.notify_one();
+        }
         let address = self.address();
         match (before, is_looping) {
             (false, true) => tracing::warn!("{}", looping(address)),
@@ -270,6 +293,15 @@ impl Server {
     /// Probes without a reply so far.
     pub(super) fn failed_probes(&self) -> u64 {
         self.failed_probes.load(Ordering::Relaxed)
+    }
+}
+
+/// A lookup that waits for a place.
+struct Waits<'s>(&'s Server);
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.state().waiting -= 1;
     }
 }
 

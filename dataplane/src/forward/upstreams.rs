@@ -81,14 +81,18 @@ impl Group {
         self.state.lookups.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// How often its servers came back after they had been down.
+    /// How often one of its servers came back while none was up (FW29).
     pub(super) fn recoveries(&self) -> u64 {
-        self.servers.iter().map(|server| server.recoveries()).sum()
+        self.state.recoveries.load(Ordering::Relaxed)
     }
 
-    /// No server of it answers.
+    /// Whether no server of it is up. Takes note of it: that one comes back is seen at the next look.
     pub(super) fn is_down(&self) -> bool {
-        self.servers.iter().all(|server| server.is_down())
+        let is_down = self.servers.iter().all(|server| !server.is_up());
+        if self.state.was_down.swap(is_down, Ordering::Relaxed) && !is_down {
+            self.state.recoveries.fetch_add(1, Ordering::Relaxed);
+        }
+        is_down
     }
 }
 
@@ -102,21 +106,27 @@ impl Default for Upstreams {
 impl Upstreams {
     /// The groups of the first configuration; `resolv_conf` is read only if the configuration says so (FW3).
     pub fn of(config: &Config, resolv_conf: &Path) -> Upstreams {
-        Upstreams::with(Arc::default(), config, resolv_conf)
+        Upstreams::with(Arc::default(), config, resolv_conf, &ResolvConf::default())
     }
 
     /// The groups of the next configuration: what is known of servers stays, and what is counted.
     pub fn next(&self, config: &Config, resolv_conf: &Path) -> Upstreams {
-        Upstreams::with(Arc::clone(&self.registry), config, resolv_conf)
+        let before = self.resolv_conf.clone().unwrap_or_default();
+        Upstreams::with(Arc::clone(&self.registry), config, resolv_conf, &before)
     }
 
-    fn with(registry: Arc<Registry>, config: &Config, resolv_conf: &Path) -> Upstreams {
+    fn with(
+        registry: Arc<Registry>,
+        config: &Config,
+        resolv_conf: &Path,
+        before: &ResolvConf,
+    ) -> Upstreams {
         let mut problems = Vec::new();
         let mut taking = registry.take();
         let mut file = None;
         let default = match &config.upstreams {
             config::Upstreams::FromResolvConf(options) => {
-                let read = file.insert(ResolvConf::read(resolv_conf));
+                let read = file.insert(before.reread(resolv_conf));
                 problems.extend(read.problems.iter().cloned());
                 let servers: Vec<config::Server> =
                     read.servers.iter().map(|ip| plain(*ip)).collect();
@@ -148,7 +158,8 @@ impl Upstreams {
         }
         let limits = &config.limits;
         let defaults = groups[0].as_ref().map_or(&[][..], |group| &group.servers);
-        let servers = taking.replace(ports(limits.upstream_ports), defaults);
+        let max_in_flight = limits.in_flight as usize;
+        let servers = taking.replace(ports(limits.upstream_ports), max_in_flight, defaults);
         let mut counters: Vec<Arc<ServerCounters>> = Vec::with_capacity(servers.len());
         for server in &servers {
             if counters.iter().all(|known| known.address != server.address()) {
@@ -163,7 +174,7 @@ impl Upstreams {
             problems,
             resolv_conf: file,
             cache: cache::CacheLimits::of(&config.cache),
-            max_in_flight: limits.in_flight as usize,
+            max_in_flight,
             max_in_flight_per_client: limits.in_flight_per_client as usize,
         }
     }
@@ -212,14 +223,18 @@ impl Upstreams {
         self.groups.iter().flatten()
     }
 
+    /// Whether private addresses are removed from what this group replies (FW43).
+    pub(super) fn removes_private_addresses(&self, group: usize) -> bool {
+        self.group(group).is_some_and(|group| group.caps.no_private_addresses)
+    }
+
     /// Names the content of a group: entries of a cache and lookups in progress under this number stay right when
     /// anything else is edited (CA1).
     pub fn route(&self, group: usize) -> Option<RouteId> {
         self.group(group).map(|group| group.route())
     }
 
-    /// How often servers of a group came back after they had been down: what was kept as a failure before is over
-    /// (FW29).
+    /// How often a server of a group came back while none was up: what was kept as a failure before is over (FW29).
     pub fn recoveries(&self, group: usize) -> u64 {
         self.group(group).map_or(0, |group| group.recoveries())
     }
@@ -252,18 +267,20 @@ impl Reading<'_, '_> {
             // Stub domains are exempt: private names are what they are for (FW43).
             no_private_addresses: name == DEFAULT_GROUP && self.config.access.rebind_protection,
         };
-        let (name_of_group, options) = (name.to_owned(), options.clone());
         let identities = usable.iter().map(|(identity, _)| identity.clone()).collect();
-        let content = Route { name: name_of_group, servers: identities, options, caps };
+        let randomise_case = *case_randomisation;
+        let content = Route { name: name.to_owned(), servers: identities, randomise_case, caps };
         Group {
             name: name.to_owned(),
             servers: usable
                 .into_iter()
-                .map(|(identity, client)| self.taking.server(identity, client))
+                .map(|(identity, client)| {
+                    self.taking.server(identity, client, limits.in_flight as usize)
+                })
                 .collect(),
             askable: OnceLock::new(),
             policy: *policy,
-            randomise_case: *case_randomisation,
+            randomise_case,
             max_in_flight: limits.in_flight as usize,
             caps,
             probe,

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 
 pub use warm::KUBE_SYSTEM;
 
-use crate::forward::{ResolvConf, Upstreams};
+use crate::forward::Upstreams;
 use crate::settings;
 use crate::state::{Published, State};
 use crate::status::Skipped;
@@ -165,7 +165,7 @@ impl Writer {
     /// whether it is another.
     pub fn reread_resolv_conf(&mut self) -> bool {
         let is_same = match self.upstreams.resolv_conf() {
-            Some(known) => *known == ResolvConf::read(&self.resolv_conf),
+            Some(known) => *known == known.reread(&self.resolv_conf),
             None => true,
         };
         if !is_same {

@@ -90,6 +90,62 @@ fn fw21_a_server_that_gave_an_error_is_not_asked_again_and_the_next_at_once() {
 }
 
 #[test]
+fn fw21_an_error_does_not_hurry_a_server_that_has_its_time() {
+    let started = Instant::now();
+    let mut plan = Plan::new(candidates(2), started);
+    let Next::Send(_) = plan.next(started) else { panic!() };
+    let second = started + USUAL.interval;
+    let Next::Send(send) = plan.next(second) else { panic!() };
+    plan.error(send.place, second + Duration::from_millis(1));
+    let sent = sends(&mut plan, started);
+    assert_eq!(sent, [(1000, 0, "udp"), (1500, 0, "udp"), (2000, 0, "tcp")]);
+}
+
+#[test]
+fn fw52_a_server_without_a_place_is_asked_when_it_has_one() {
+    let started = Instant::now();
+    let at = |ms| started + Duration::from_millis(ms);
+    let mut plan = Plan::new(candidates(2), started);
+    for member in 0..2 {
+        let Next::Send(send) = plan.next(started) else { panic!() };
+        assert_eq!(plan.member(send.place), member, "the other one is asked at once");
+        plan.full(send, started);
+    }
+    assert_eq!(plan.next(at(900)), Next::Listen(at(4000)));
+    assert_eq!(plan.waiting().collect::<Vec<_>>(), [0, 1]);
+    plan.freed(1);
+    let Next::Send(send) = plan.next(at(900)) else { panic!() };
+    assert_eq!((plan.member(send.place), send.transport), (1, Transport::Udp));
+    // No send is lost by waiting: the first may be asked three times and over TCP.
+    plan.freed(0);
+    let mut first = 0;
+    let mut now = at(900);
+    loop {
+        match plan.next(now) {
+            Next::Send(send) => first += usize::from(plan.member(send.place) == 0),
+            Next::Wait(until) => now = until,
+            Next::Listen(_) | Next::Expired => break,
+        }
+    }
+    assert!(first >= 4, "{first}");
+}
+
+#[test]
+fn fw52_while_all_servers_are_down_no_place_is_waited_for() {
+    let started = Instant::now();
+    let down = |member| Candidate { standing: Standing::Down, ..candidate(member) };
+    let mut plan = Plan::new((0..2).map(down).collect(), started);
+    for _ in 0..2 {
+        let Next::Send(send) = plan.next(started) else { panic!() };
+        plan.full(send, started);
+    }
+    assert_eq!(
+        (plan.waiting().count(), plan.next(started)),
+        (0, Next::Listen(started + ALL_DOWN.budget))
+    );
+}
+
+#[test]
 fn fw26_a_truncated_reply_is_asked_for_over_tcp_at_once_and_once() {
     let started = Instant::now();
     let mut plan = Plan::new(candidates(2), started);
@@ -123,7 +179,7 @@ fn fw21_a_closed_port_leads_to_the_next_server_at_once_but_not_to_itself() {
     for member in 0..2 {
         let Next::Send(send) = plan.next(started) else { panic!() };
         assert_eq!(plan.member(send.place), member);
-        plan.unreachable(send.place, started);
+        plan.unreachable(started);
     }
     assert_eq!(plan.next(started), Next::Wait(started + USUAL.interval));
 }

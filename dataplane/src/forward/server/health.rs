@@ -23,7 +23,7 @@ const UNSENT_WAIT: Duration = Duration::from_secs(1);
 pub(in crate::forward) enum Heard {
     /// A valid reply that is NOERROR, NXDOMAIN or YXDOMAIN.
     Good,
-    /// A valid reply with another Rcode, or a referral.
+    /// A valid reply with another Rcode.
     Error,
     /// No valid reply in time, or an error of the network.
     Nothing,

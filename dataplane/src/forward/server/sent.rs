@@ -21,15 +21,30 @@ pub(in crate::forward) struct Sent {
     is_settled: bool,
     /// The response code of its reply.
     rcode: u16,
+    /// Whether that is no error, however the attempt ended.
+    is_no_error: bool,
 }
 
 impl Server {
     /// Takes a place for one query of a client, or none if the server has as many as it is given at once.
     pub(in crate::forward) fn send(self: &Arc<Self>, with_edns: bool) -> Option<Sent> {
-        self.state().window.enter().then(|| {
-            self.counters.sent.fetch_add(1, Ordering::Relaxed);
-            let server = Arc::clone(self);
-            Sent { server, at: now(), with_edns, is_overdue: false, is_settled: false, rcode: 0 }
+        let mut state = self.state();
+        if !state.window.enter() {
+            return None;
+        }
+        // One who waited for a place was given notice of one; there may be more.
+        self.give_notice(&state);
+        drop(state);
+        self.counters.sent.fetch_add(1, Ordering::Relaxed);
+        let server = Arc::clone(self);
+        Some(Sent {
+            server,
+            at: now(),
+            with_edns,
+            is_overdue: false,
+            is_settled: false,
+            rcode: 0,
+            is_no_error: false,
         })
     }
 }
@@ -49,6 +64,7 @@ impl Sent {
             state.window.leave();
             state.window.was_silent(self.at, now);
             state.latency.waited(now.saturating_duration_since(self.at));
+            self.server.give_notice(&state);
             drop(state);
             self.server.hear(Heard::Nothing, now);
         }
@@ -63,6 +79,13 @@ impl Sent {
     pub(in crate::forward) fn replied(mut self, heard: Heard, rcode: u16) {
         self.rcode = rcode;
         self.settle_at(heard, now());
+    }
+
+    /// A reply came that is no answer, though its response code is no error: a referral, or a chain that cannot be used.
+    /// The attempt failed (FW21), the server did not (FW28).
+    pub(in crate::forward) fn was_no_answer(mut self) {
+        self.is_no_error = true;
+        self.settle_at(Heard::Error, now());
     }
 
     /// The server was not asked after all.
@@ -86,7 +109,11 @@ impl Sent {
         let mut state = server.state();
         match heard {
             Heard::Good | Heard::Error => {
+                if self.is_overdue {
+                    state.window.was_slow(self.at);
+                }
                 state.window.replied(now);
+                self.server.give_notice(&state);
                 state.latency.measured(after);
                 server.replies[rcode::place(self.rcode)].add(after, Writers::Several);
             }
@@ -99,14 +126,16 @@ impl Sent {
             state.edns.answered();
         }
         drop(state);
-        server.hear(heard, now);
+        server.hear(if self.is_no_error { Heard::Good } else { heard }, now);
     }
 }
 
 impl Drop for Sent {
     fn drop(&mut self) {
         if !self.is_overdue {
-            self.server.state().window.leave();
+            let mut state = self.server.state();
+            state.window.leave();
+            self.server.give_notice(&state);
         }
         let now = now();
         if !self.is_settled && now >= self.at + USUAL.interval {

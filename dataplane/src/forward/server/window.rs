@@ -1,11 +1,12 @@
 //! How many queries a server is given at once: halved while it answers nothing, raised while it answers, so that a slow or
 //! dead server fills up alone and a recovered one is not met by a herd. Silence for some names, while others are
-//! answered, halves nothing: the server is up. Pure: time comes as an argument.
+//! answered, halves nothing: the server is up. Nor does a reply that comes late: the server is slow. Pure: time comes as
+//! an argument.
 
 use std::time::{Duration, Instant};
 
-/// Sends in progress to one server, at most.
-const MOST: usize = 1024;
+/// Sends in progress to one server, at most, whatever its groups may have in progress: half of the ids of one port.
+const MOST: usize = 32_768;
 /// Least number: enough to notice that it answers again.
 const FEWEST: usize = 16;
 /// Least time between two halvings: queries that were sent before the last one say nothing new.
@@ -14,22 +15,46 @@ const HALVED_FOR: Duration = Duration::from_millis(500);
 /// The places of one server.
 #[derive(Debug)]
 pub(in crate::forward) struct Window {
+    /// Of what use places are.
+    most: usize,
     places: usize,
     taken: usize,
-    halved: Option<Instant>,
+    halved: Option<Halved>,
     replied: Option<Instant>,
+}
+
+/// The latest halving.
+#[derive(Clone, Copy, Debug)]
+struct Halved {
+    at: Instant,
+    /// How many places there were before the server was silent.
+    before: usize,
 }
 
 impl Default for Window {
     fn default() -> Window {
-        Window { places: MOST, taken: 0, halved: None, replied: None }
+        Window { most: MOST, places: MOST, taken: 0, halved: None, replied: None }
     }
 }
 
 impl Window {
+    /// Its groups may have so many queries in progress. A server that had all its places has all of them again; others
+    /// must earn more.
+    pub(in crate::forward) fn configure(&mut self, most: usize) {
+        let most = most.clamp(FEWEST, MOST);
+        let is_full = self.places == self.most;
+        self.places = if is_full { most } else { self.places.min(most) };
+        self.most = most;
+    }
+
+    /// Whether a place can be taken.
+    pub(in crate::forward) fn is_free(&self) -> bool {
+        self.taken < self.places
+    }
+
     /// Takes a place, unless all are taken.
     pub(in crate::forward) fn enter(&mut self) -> bool {
-        let is_free = self.taken < self.places;
+        let is_free = self.is_free();
         self.taken += usize::from(is_free);
         is_free
     }
@@ -47,15 +72,26 @@ impl Window {
 
     /// One place more: one for each reply doubles the places in a round trip.
     pub(in crate::forward) fn widen(&mut self) {
-        self.places = (self.places + 1).min(MOST);
+        self.places = (self.places + 1).min(self.most);
+    }
+
+    /// It replied late to a query that left at `sent`: what it was given less because of it, it is given again.
+    pub(in crate::forward) fn was_slow(&mut self, sent: Instant) {
+        if let Some(halved) = &mut self.halved
+            && sent <= halved.at
+        {
+            self.places = self.places.max(halved.before).min(self.most);
+            halved.before = self.places;
+        }
     }
 
     /// It did not reply in time to a query that left at `sent`, nor, if it is to have fewer places, to any other since.
     pub(in crate::forward) fn was_silent(&mut self, sent: Instant, now: Instant) {
         let answers = self.replied.is_some_and(|replied| replied >= sent);
-        if !answers && self.halved.is_none_or(|halved| now >= halved + HALVED_FOR) {
+        if !answers && self.halved.is_none_or(|halved| now >= halved.at + HALVED_FOR) {
+            let before = self.halved.map_or(0, |halved| halved.before).max(self.places);
+            self.halved = Some(Halved { at: now, before });
             self.places = (self.places / 2).max(FEWEST);
-            self.halved = Some(now);
         }
     }
 
@@ -72,18 +108,69 @@ impl Window {
 mod tests {
     use super::*;
 
+    /// What a server has whose groups may have so many queries in progress.
+    const ALL: usize = 1024;
+
+    fn window() -> Window {
+        let mut window = Window::default();
+        window.configure(ALL);
+        window
+    }
+
+    #[test]
+    fn l16_a_slow_server_keeps_its_places() {
+        let start = Instant::now();
+        let mut window = window();
+        // A minute in which one query a second is answered after 700 ms, and nothing else is asked.
+        for second in 0..60 {
+            let sent = start + Duration::from_secs(second);
+            window.was_silent(sent, sent + HALVED_FOR);
+            assert_eq!(window.places(), ALL / 2, "in second {second}");
+            window.was_slow(sent);
+            window.replied(sent + Duration::from_millis(700));
+            assert_eq!(window.places(), ALL, "in second {second}");
+        }
+        // Several in a row were silent so far: the first late reply undoes all of it.
+        for step in 0..3 {
+            let sent = start + Duration::from_secs(61) + HALVED_FOR * step;
+            window.was_silent(sent, sent + HALVED_FOR);
+        }
+        assert_eq!(window.places(), ALL / 8);
+        window.was_slow(start + Duration::from_secs(61));
+        assert_eq!(window.places(), ALL);
+        // What left after the halving says nothing of it.
+        window.was_silent(start + Duration::from_secs(70), start + Duration::from_secs(71));
+        window.was_slow(start + Duration::from_secs(72));
+        assert_eq!(window.places(), ALL / 2);
+    }
+
+    #[test]
+    fn fw52_a_server_is_given_what_its_groups_may_have_in_progress() {
+        let mut window = Window::default();
+        for (most, places) in [(4_096, 4_096), (100, 100), (5_000, 5_000), (1, FEWEST)] {
+            window.configure(most);
+            assert_eq!(window.places(), places);
+        }
+        window.configure(usize::MAX);
+        assert_eq!(window.places(), MOST);
+        let start = Instant::now();
+        window.was_silent(start, start + HALVED_FOR);
+        window.configure(MOST - 1);
+        assert_eq!(window.places(), MOST / 2, "more only for replies");
+    }
+
     #[test]
     fn l16_a_silent_server_is_given_less_and_less_and_a_recovered_one_more_again() {
         let start = Instant::now();
-        let mut window = Window::default();
-        (0..MOST).for_each(|_| assert!(window.enter()));
+        let mut window = window();
+        (0..ALL).for_each(|_| assert!(window.enter()));
         assert!(!window.enter(), "all places are taken");
         for (step, places) in [512, 256, 128, 64, 32, 16, 16].into_iter().enumerate() {
             let now = start + HALVED_FOR * step as u32;
             (0..100).for_each(|_| window.was_silent(start, now));
             assert_eq!(window.places(), places);
         }
-        (0..MOST).for_each(|_| window.leave());
+        (0..ALL).for_each(|_| window.leave());
         for _ in 0..FEWEST {
             assert!(window.enter());
         }
@@ -93,14 +180,14 @@ mod tests {
             window.replied(start);
         }
         assert_eq!((window.places(), window.taken()), (2 * FEWEST, 0), "twice after a round");
-        (0..2 * MOST).for_each(|_| window.widen());
-        assert_eq!(window.places(), MOST);
+        (0..2 * ALL).for_each(|_| window.widen());
+        assert_eq!(window.places(), ALL);
     }
 
     #[test]
     fn l16_silence_for_some_names_leaves_a_server_that_answers_others_its_places() {
         let start = Instant::now();
-        let mut window = Window::default();
+        let mut window = window();
         // One minute of 50 answers and 5 names without one in each second.
         for step in 0..60 * 50 {
             let now = start + Duration::from_millis(20) * step;
@@ -109,9 +196,9 @@ mod tests {
                 window.was_silent(now - HALVED_FOR, now);
             }
         }
-        assert_eq!(window.places(), MOST);
+        assert_eq!(window.places(), ALL);
         let later = start + Duration::from_secs(61);
         window.was_silent(later, later + HALVED_FOR);
-        assert_eq!(window.places(), MOST / 2, "no reply to anything since");
+        assert_eq!(window.places(), ALL / 2, "no reply to anything since");
     }
 }

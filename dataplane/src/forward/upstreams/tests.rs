@@ -81,6 +81,72 @@ fn a55_servers_are_listed_once_default_group_first() {
 }
 
 #[test]
+fn ca1_only_what_changes_replies_makes_a_group_another_route() {
+    let server = |port: u16| server(&format!("10.0.0.2:{port}"), config::Transport::Udp);
+    let mut config =
+        Config { upstreams: config::Upstreams::Servers(group(&[server(53)])), ..Config::default() };
+    type Edit = fn(&mut GroupConfig);
+    let edits: [(Edit, bool); 6] = [
+        (|group| group.options.policy = Policy::Sequential, true),
+        (|group| group.options.limits.in_flight = 7, true),
+        (|group| group.options.case_randomisation = true, false),
+        (|group| group.options.cache = GroupCache { max_ttl_seconds: Some(60) }, false),
+        (|group| group.servers[0].port = 5353, false),
+        (|group| group.servers.push(group.servers[0].clone()), false),
+    ];
+    let mut upstreams = Upstreams::of(&config, Path::new(""));
+    for (place, (edit, is_same)) in edits.into_iter().enumerate() {
+        let config::Upstreams::Servers(group) = &mut config.upstreams else { panic!() };
+        edit(group);
+        let next = upstreams.next(&config, Path::new(""));
+        assert_eq!(next.route(0) == upstreams.route(0), is_same, "edit {place}");
+        upstreams = next;
+    }
+    config.access.rebind_protection = !config.access.rebind_protection;
+    let next = upstreams.next(&config, Path::new(""));
+    assert_ne!(next.route(0), upstreams.route(0), "rebind protection");
+}
+
+#[test]
+fn fw29_only_a_group_that_had_no_server_up_recovers() {
+    let servers = ["10.0.0.2:53", "10.0.0.3:53"].map(|at| server(at, config::Transport::Udp));
+    let config =
+        Config { upstreams: config::Upstreams::Servers(group(&servers)), ..Config::default() };
+    let upstreams = Upstreams::of(&config, Path::new(""));
+    let [first, second] = [0, 1].map(|place| Arc::clone(&upstreams.known()[place]));
+    let down = |server: &Arc<crate::forward::server::Server>| {
+        for _ in 0..3 {
+            server.send(true).unwrap().settle(Heard::Nothing);
+        }
+        server.probed(true, Heard::Nothing, now());
+        assert!(!server.is_up());
+    };
+    let recoveries = || {
+        upstreams.group(0).unwrap().is_down();
+        upstreams.recoveries(0)
+    };
+    for _ in 0..3 {
+        down(&first);
+        assert_eq!(recoveries(), 0);
+        first.probed(true, Heard::Good, now());
+        assert_eq!(recoveries(), 0, "the other one was up");
+    }
+    down(&first);
+    down(&second);
+    assert_eq!(recoveries(), 0);
+    second.probed(true, Heard::Good, now());
+    assert_eq!(recoveries(), 1);
+    first.probed(true, Heard::Good, now());
+    assert_eq!(recoveries(), 1);
+    // One that leads back to us is not up either (FW27, FW50).
+    down(&first);
+    second.loop_probed(Some(true), now());
+    assert!(upstreams.group(0).unwrap().is_down());
+    second.loop_probed(Some(false), now());
+    assert_eq!(recoveries(), 2);
+}
+
+#[test]
 fn fw50_only_servers_of_the_default_group_are_asked_whether_they_lead_back() {
     let [both, other] =
         ["10.0.0.2:53", "10.20.0.53:53"].map(|address| server(address, config::Transport::Udp));

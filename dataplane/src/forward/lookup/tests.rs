@@ -1,0 +1,73 @@
+//! Lookups at a server that has as many queries as it is given at once.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use crds::config::{self, Config, GroupLimits, GroupOptions};
+use dataplane_core::Name;
+use futures::poll;
+use tokio::net::UdpSocket;
+
+use super::*;
+use crate::forward::Upstreams;
+
+/// The places that a server has whose group may have one query in progress.
+const PLACES: usize = 16;
+
+fn upstreams(address: SocketAddr) -> Upstreams {
+    let (ip, port) = (address.ip(), address.port());
+    let server = config::Server { ip, port, transport: config::Transport::Udp, tls: None };
+    let limits = GroupLimits { in_flight: 1 };
+    let options = GroupOptions { limits, ..GroupOptions::default() };
+    let group = config::Group { servers: vec![server], options };
+    let upstreams = config::Upstreams::Servers(group);
+    Upstreams::of(&Config { upstreams, ..Config::default() }, Path::new(""))
+}
+
+/// Answers one query with an address.
+async fn answer(far: &UdpSocket) {
+    let mut buffer = [0; 512];
+    let (octets, peer) = far.recv_from(&mut buffer).await.unwrap();
+    // Without the OPT, which has 11 octets.
+    let mut reply = buffer[..octets - 11].to_vec();
+    (reply[2], reply[3], reply[7], reply[11]) = (0x81, 0x80, 1, 0);
+    reply.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 2, 88, 0, 4, 192, 0, 2, 1]);
+    far.send_to(&reply, peer).await.unwrap();
+}
+
+#[tokio::test]
+async fn fw52_a_lookup_waits_for_a_place_at_its_server() {
+    let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let upstreams = upstreams(far.local_addr().unwrap());
+    let group = upstreams.group(0).unwrap();
+    let server = &group.servers[0];
+    let mut others: Vec<Sent> = std::iter::from_fn(|| server.send(true)).collect();
+    assert_eq!(others.len(), PLACES);
+    let keys = ["a.example", "b.example"]
+        .map(|name| LookupKey::new(Name::from_text(name).unwrap(), 1, false, false));
+    let [mut first, mut second] =
+        keys.each_ref().map(|key| Box::pin(lookup(group, &[0], key, now())));
+    assert!(poll!(&mut first).is_pending() && poll!(&mut second).is_pending());
+    assert_eq!(far.try_recv(&mut [0; 512]).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    // One place is enough for both, one after the other.
+    others.pop().unwrap().settle(Heard::Nothing);
+    let (replied, ()) = tokio::join!(first, answer(&far));
+    assert!(replied.is_ok(), "{replied:?}");
+    let (replied, ()) = tokio::join!(second, answer(&far));
+    assert!(replied.is_ok(), "{replied:?}");
+}
+
+#[tokio::test]
+async fn fw24_a_lookup_that_never_gets_a_place_ends_with_its_budget() {
+    let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let upstreams = upstreams(far.local_addr().unwrap());
+    let group = upstreams.group(0).unwrap();
+    let _others: Vec<Sent> = std::iter::from_fn(|| group.servers[0].send(true)).collect();
+    let key = LookupKey::new(Name::ROOT, 1, false, false);
+    tokio::time::pause();
+    let started = now();
+    let ended = lookup(group, &[0], &key, started).await;
+    assert_eq!(ended.unwrap_err(), Unresolved::Limited(Limit::Server));
+    // A timer may be a millisecond late.
+    assert_eq!((now() - started).as_secs(), crate::forward::plan::USUAL.budget.as_secs());
+}

@@ -34,9 +34,9 @@ pub(super) enum AttemptResult {
     Error(RelayError, ErrorCodes),
     /// The reply does not match the query and is discarded (FW13, FW14).
     Distrusted,
-    /// An ICMP error, a connection refused or broken off, a socket that the system did not give.
+    /// An ICMP error, a connection refused or broken off.
     Unreachable,
-    /// `upstreamPorts` is reached and no socket is open (FW10): the server was not asked.
+    /// `upstreamPorts` is reached and no socket is open (FW10), or the system gave none: the server was not asked.
     NoPort,
 }
 
@@ -67,6 +67,7 @@ async fn over_udp(question: Question<'_>, server: &Arc<Server>, form: QueryForm)
     let mut exchange = match sockets::send(&server.pool, query) {
         Ok(Some(exchange)) => exchange,
         Ok(None) => return AttemptResult::NoPort,
+        Err(error) if sockets::is_ours(&error) => return AttemptResult::NoPort,
         Err(_) => return AttemptResult::Unreachable,
     };
     for _ in 0..MAX_DISCARDS {
@@ -103,8 +104,10 @@ async fn over_connection(
     let key = question.key;
     let mut shown = Shown::new(server, Transport::Connection);
     let query = |id| shown.sent(key.upstream_query_as(id, form).wire);
-    let Ok(reply) = connections::ask(&server.connections, query).await else {
-        return AttemptResult::Unreachable;
+    let reply = match connections::ask(&server.connections, query).await {
+        Ok(reply) => reply,
+        Err(failure) if failure.is_ours => return AttemptResult::NoPort,
+        Err(_) => return AttemptResult::Unreachable,
     };
     shown.came(&reply.octets);
     match key.judge_as(reply.id, form, &reply.octets, question.caps, reply.age_s) {

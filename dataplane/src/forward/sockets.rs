@@ -2,7 +2,9 @@
 //! server reaches it. Most carry one query; at the bound of ports, queries draw at random among open ones and share
 //! them, matched by id.
 
-use std::collections::{HashMap, VecDeque};
+mod asked;
+
+use std::collections::VecDeque;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -17,6 +19,7 @@ use tokio::task::AbortHandle;
 use super::common::Common;
 use super::ports::{Draw, REST, ServerId};
 use super::{now, random};
+use asked::Asked;
 
 /// Random ports tried before the system chooses one.
 const PORT_ATTEMPTS: usize = 16;
@@ -51,12 +54,6 @@ struct Port {
     reader: Mutex<Option<AbortHandle>>,
 }
 
-#[derive(Debug)]
-struct Asked {
-    waiting: HashMap<u16, mpsc::Sender<Arrival>>,
-    latest: Instant,
-}
-
 /// What came for a query.
 #[derive(Debug)]
 pub(super) enum Arrival {
@@ -83,7 +80,7 @@ pub(super) struct SharedPort {
 
 impl Drop for SharedPort {
     fn drop(&mut self) {
-        self.port.asked.lock().expect("nothing panics while it counts").waiting.remove(&self.id);
+        self.port.asked.lock().expect("nothing panics while it counts").end(self.id, now());
     }
 }
 
@@ -112,12 +109,12 @@ fn send_at(
         Draw::Pooled => {
             let socket = pool.registered(pool.opened()?, now)?;
             let port = pool.add(socket, now);
-            ask(port, query, now).map(Some)
+            ask(port, query, now)
         }
         Draw::Shared => match pool.draw(random()) {
             Some(port) => {
                 pool.common.drew_shared();
-                ask(port, query, now).map(Some)
+                ask(port, query, now)
             }
             None => Ok(None),
         },
@@ -129,21 +126,35 @@ fn send_now(socket: &UdpSocket, query: &[u8]) -> io::Result<()> {
     socket2::SockRef::from(socket).send(query).map(drop)
 }
 
-fn ask(port: Arc<Port>, query: impl Fn(u16) -> Vec<u8>, now: Instant) -> io::Result<Exchange> {
+/// `None` where as many wait on this socket as may.
+fn ask(
+    port: Arc<Port>,
+    query: impl Fn(u16) -> Vec<u8>,
+    now: Instant,
+) -> io::Result<Option<Exchange>> {
     let (sender, arrivals) = mpsc::channel(MAX_WAITING);
-    let id = {
+    let drawn = {
         let mut asked = port.asked.lock().expect("nothing panics while it counts");
-        asked.latest = now;
-        // Far fewer wait than there are ids: the windows of servers bound them.
-        let id = std::iter::repeat_with(|| random() as u16)
-            .find(|id| !asked.waiting.contains_key(id))
-            .unwrap_or_default();
-        asked.waiting.insert(id, sender);
-        id
+        asked.begin(sender, now)
     };
+    let Some(id) = drawn else { return Ok(None) };
     let place = SharedPort { port, id };
     send_now(&place.port.socket, &query(id))?;
-    Ok(Exchange::Shared { place, arrivals })
+    Ok(Some(Exchange::Shared { place, arrivals }))
+}
+
+/// Whether this is a want of ours, of descriptors, memory or ports: it says nothing of the server.
+pub(super) fn is_ours(error: &io::Error) -> bool {
+    const OURS: [i32; 6] = [
+        libc::EMFILE,
+        libc::ENFILE,
+        libc::ENOBUFS,
+        libc::ENOMEM,
+        libc::EADDRINUSE,
+        libc::EADDRNOTAVAIL,
+    ];
+    error.kind() == io::ErrorKind::WouldBlock
+        || error.raw_os_error().is_some_and(|code| OURS.contains(&code))
 }
 
 impl Exchange {
@@ -237,7 +248,7 @@ impl Pool {
     }
 
     fn add(&self, socket: UdpSocket, now: Instant) -> Arc<Port> {
-        let asked = Asked { waiting: HashMap::new(), latest: now };
+        let asked = Asked::new(now);
         let port = Arc::new(Port {
             socket,
             asked: Mutex::new(asked),
@@ -321,25 +332,15 @@ impl Port {
 async fn read(port: Arc<Port>, stray: impl Fn()) {
     loop {
         let arrived = receive(&port.socket).await;
-        let asked = port.asked.lock().expect("nothing panics while it counts");
-        let to_all = |arrival: fn() -> Arrival| {
-            for sender in asked.waiting.values() {
-                // A query that does not keep up misses it.
-                let _ = sender.try_send(arrival());
-            }
-        };
+        let mut asked = port.asked.lock().expect("nothing panics while it counts");
         match arrived {
             Ok(datagram) => {
-                let id = datagram.first_chunk().map(|id| u16::from_be_bytes(*id));
-                match id.and_then(|id| asked.waiting.get(&id)) {
-                    Some(sender) => _ = sender.try_send(Arrival::Datagram(datagram)),
-                    None => {
-                        stray();
-                        to_all(|| Arrival::Stray);
-                    }
+                if asked.is_stray(datagram, now()) {
+                    stray();
+                    asked.to_all(|| Arrival::Stray);
                 }
             }
-            Err(_) => to_all(|| Arrival::Failed),
+            Err(_) => asked.to_all(|| Arrival::Failed),
         }
     }
 }

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use quinn::ConnectionError;
 use tokio_rustls::rustls::{AlertDescription, CertificateError, Error as TlsError};
 
+use crate::forward::sockets::is_ours;
+
 /// Characters of what a library says that are shown.
 const MAX_TEXT: usize = 200;
 /// QUIC error code of TLS alert 0 (RFC 9001 §4.8).
@@ -149,6 +151,8 @@ pub(in crate::forward) struct Failure {
     pub(in crate::forward) reason: Reason,
     /// What the library or the system said.
     pub(in crate::forward) text: Arc<str>,
+    /// The system gave us no socket: it says nothing of the server.
+    pub(in crate::forward) is_ours: bool,
 }
 
 impl Failure {
@@ -156,11 +160,11 @@ impl Failure {
         // A server may have written parts of it: no control characters reach terminals and logs.
         let shown = |it: char| if it.is_control() { '?' } else { it };
         let text: String = text.chars().map(shown).take(MAX_TEXT).collect();
-        Failure { reason, text: text.into() }
+        Failure { reason, text: text.into(), is_ours: false }
     }
 
     pub(super) fn connect(error: io::Error) -> Failure {
-        Failure::new(Reason::Connect, &error.to_string())
+        Failure { is_ours: is_ours(&error), ..Failure::new(Reason::Connect, &error.to_string()) }
     }
 
     pub(super) fn slow() -> Failure {
@@ -279,6 +283,12 @@ fn of_certificate(error: &CertificateError) -> Reason {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn fw10_a_connection_for_which_there_is_no_descriptor_is_our_failure() {
+        let failure = |code| Failure::connect(io::Error::from_raw_os_error(code));
+        assert!(failure(libc::EMFILE).is_ours && !failure(libc::ECONNREFUSED).is_ours);
+    }
 
     #[test]
     fn f22_what_a_server_wrote_is_shown_without_control_characters() {

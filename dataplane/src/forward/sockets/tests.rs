@@ -5,6 +5,7 @@ use std::path::Path;
 
 use crds::config::{self, Config, Group, GroupOptions};
 
+use super::asked::{Asker, LATE, MAX_ENDED};
 use super::*;
 use crate::forward::server::Server;
 use crate::forward::upstreams::Upstreams;
@@ -94,6 +95,50 @@ async fn fw13_a_stray_datagram_on_a_shared_port_is_counted_once_and_known_to_all
         assert!(matches!(next(exchange).await, Arrival::Stray));
     }
     assert_eq!(upstreams.discarded(Discard::Id), 1);
+}
+
+#[tokio::test]
+async fn fw13_a_late_reply_on_a_shared_port_disturbs_no_other_query() {
+    let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let (upstreams, server) = server(far.local_addr().unwrap(), 1);
+    let ended = send(&server.pool, query).unwrap().unwrap();
+    let late = ended.id();
+    let mut other = send(&server.pool, query).unwrap().unwrap();
+    let (_, from) = far.recv_from(&mut [0; 8]).await.unwrap();
+    drop(ended);
+    for _ in 0..3 {
+        far.send_to(&query(late), from).await.unwrap();
+    }
+    far.send_to(&query(other.id()), from).await.unwrap();
+    let arrived = next(&mut other).await;
+    assert!(
+        matches!(&arrived, Arrival::Datagram(octets) if *octets == query(other.id())),
+        "{arrived:?}"
+    );
+    assert_eq!(upstreams.discarded(Discard::Id), 0);
+    // Much later it is one that nothing waits for, as is a second reply to a query that had one.
+    let port = Arc::clone(&server.pool.open()[0]);
+    let mut asked = port.asked.lock().unwrap();
+    asked.end(other.id(), now());
+    assert!(asked.has_ended(late) && !asked.has_ended(other.id()));
+    asked.forget(now() + LATE);
+    assert!(!asked.has_ended(late));
+    for id in 0..1_000 {
+        let (arrivals, _) = mpsc::channel(1);
+        asked.waiting.insert(id, Asker { arrivals, is_answered: false });
+        asked.end(id, now());
+    }
+    assert_eq!(asked.ended.len(), MAX_ENDED);
+}
+
+#[test]
+fn fw10_a_want_of_descriptors_or_memory_says_nothing_of_a_server() {
+    for code in [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM, libc::EAGAIN] {
+        assert!(is_ours(&io::Error::from_raw_os_error(code)), "{code}");
+    }
+    for code in [libc::ECONNREFUSED, libc::ENETUNREACH, libc::EHOSTUNREACH, libc::EPERM] {
+        assert!(!is_ours(&io::Error::from_raw_os_error(code)), "{code}");
+    }
 }
 
 #[tokio::test]

@@ -21,6 +21,9 @@ use shard::{Moment, Shard};
 /// Parts of the cache, each with a lock of its own: more than most nodes give this process cores.
 const SHARDS: usize = 16;
 
+/// Turns of one eviction queue before its lock is given back: a hit waits for no more than these.
+const TURNS: usize = 64;
+
 /// What the configuration says of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheLimits {
@@ -201,7 +204,7 @@ impl Cache {
             }
             None => shard.forget(hash),
         }
-        self.settle(shard, octets, entries, now_ms, limits);
+        self.settle((hash, shard), octets, entries, now_ms, limits);
     }
 
     /// Notes that a lookup has begun that asks again for what is kept (CA30, CA40).
@@ -237,7 +240,7 @@ impl Cache {
         let (octets, entries) = shard.taken();
         let at = Moment { now_ms, recoveries, rules: limits.rules };
         shard.note_failure(hash, (route, key), was_silent, at);
-        self.settle(shard, octets, entries, now_ms, limits);
+        self.settle((hash, shard), octets, entries, now_ms, limits);
     }
 
     pub fn entries(&self) -> usize {
@@ -277,41 +280,47 @@ impl Cache {
         &self.counters
     }
 
-    /// Adds the difference of a shard to the totals, then evicts: first from this shard, then from others.
+    /// Adds the difference of the shard of this hash to the totals, then evicts: first from this shard, then from each that
+    /// has more than its part, so that a smaller bound leaves all of them as much. While there is too much, one of them has.
     fn settle(
         &self,
-        mut shard: MutexGuard<'_, Shard>,
+        (hash, mut shard): (u64, MutexGuard<'_, Shard>),
         octets: usize,
         entries: usize,
         now_ms: u64,
         limits: &CacheLimits,
     ) {
         self.note_taken(&shard, octets, entries);
-        let mut evicted = 0;
-        while self.is_over(limits) && shard.len() > 1 {
-            evicted += self.evict(&mut shard, now_ms);
-        }
+        // What came now stays, unless it is alone too much.
+        let mut evicted = self.make_room(&mut shard, 1, now_ms, limits);
         drop(shard);
-        for other in &self.shards {
-            while self.is_over(limits) {
-                let mut other = lock(other);
-                if other.len() == 0 {
-                    break;
-                }
-                evicted += self.evict(&mut other, now_ms);
+        for place in 1.. {
+            if !self.is_over(limits) || self.entries() == 0 {
+                break;
             }
+            let mut other = lock(&self.shards[(place_of(hash) + place) % SHARDS]);
+            let least = usize::from(place <= SHARDS);
+            evicted += self.make_room(&mut other, least, now_ms, limits);
         }
         if evicted > 0 {
             self.counters.evictions.fetch_add(evicted, Ordering::Relaxed);
         }
     }
 
-    /// Removes one entry; 1 when it had not expired.
-    fn evict(&self, shard: &mut Shard, now_ms: u64) -> u64 {
-        let (octets, entries) = shard.taken();
-        let was_fresh = shard.evict(now_ms);
-        self.note_taken(shard, octets, entries);
-        u64::from(was_fresh)
+    /// Removes entries of a shard that has more than its part and than this many entries, while there is too much; how
+    /// many of them had not expired.
+    fn make_room(&self, shard: &mut Shard, least: usize, now_ms: u64, limits: &CacheLimits) -> u64 {
+        let (mut turns, mut evicted) = (TURNS, 0);
+        while turns > 0 && self.is_over(limits) {
+            let (octets, entries) = shard.taken();
+            let has_more = octets > limits.octets / SHARDS || entries > limits.entries / SHARDS;
+            if !has_more || entries <= least {
+                break;
+            }
+            evicted += u64::from(shard.evict(now_ms, &mut turns));
+            self.note_taken(shard, octets, entries);
+        }
+        evicted
     }
 
     fn note_taken(&self, shard: &Shard, octets: usize, entries: usize) {
@@ -330,9 +339,13 @@ impl Cache {
     }
 
     fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
-        // The low bits choose a place within the shard.
-        lock(&self.shards[(hash >> 60) as usize % SHARDS])
+        lock(&self.shards[place_of(hash)])
     }
+}
+
+/// Which shard is that of a hash. The low bits choose a place within the shard.
+fn place_of(hash: u64) -> usize {
+    (hash >> 60) as usize % SHARDS
 }
 
 fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {

@@ -144,10 +144,11 @@ impl Shard {
         }
     }
 
-    /// Removes one entry; whether it was a reply that had not expired.
-    pub(super) fn evict(&mut self, now_ms: u64) -> bool {
+    /// Removes one entry, in at most so many `turns`; whether it was a reply that had not expired.
+    pub(super) fn evict(&mut self, now_ms: u64, turns: &mut usize) -> bool {
         // Every turn ends, or takes one use from an entry, or moves one to the long queue.
-        while self.len() > 0 {
+        while self.len() > 0 && *turns > 0 {
+            *turns -= 1;
             let is_short_over = self.short_octets > self.octets / SHORT_PART;
             let from_short = self.long.is_empty() || (is_short_over && !self.short.is_empty());
             let queue = if from_short { &mut self.short } else { &mut self.long };

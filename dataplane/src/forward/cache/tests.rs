@@ -181,6 +181,40 @@ fn ca2_ca41_a_good_reply_that_is_not_kept_ends_what_was_kept() {
 }
 
 #[test]
+fn ca5_a_smaller_bound_leaves_each_part_of_the_cache_as_much() {
+    let cache = Cache::default();
+    let most = CacheLimits { octets: 16 << 20, entries: 16_000, ..LIMITS };
+    for n in 0..8_000 {
+        keep(&cache, &format!("n{n}.example"), 9, 0, &most);
+        // All of them are wanted.
+        for _ in 0..3 {
+            assert!(is_fresh(&cache, &format!("n{n}.example"), 0, &most));
+        }
+    }
+    let less = CacheLimits { entries: 1_600, ..most };
+    keep(&cache, "one.example", 9, 0, &less);
+    assert_eq!(cache.entries(), 1_600);
+    let each: Vec<usize> = cache.shards.iter().map(|shard| lock(shard).len()).collect();
+    assert!(each.iter().all(|entries| (99..=101).contains(entries)), "{each:?}");
+    assert!(is_fresh(&cache, "one.example", 0, &less));
+}
+
+#[test]
+fn ca5_no_lock_is_held_for_more_than_a_few_turns() {
+    let mut shard = Shard::default();
+    for n in 0..1_000 {
+        let key = key(&format!("n{n}.example"));
+        shard.keep(n, ROUTE, reply(&key, 600, 9), 600, 0);
+        let at = Moment { now_ms: 0, recoveries: 0, rules: LIMITS.rules };
+        (0..3).for_each(|_| _ = shard.find(n, ROUTE, &key, at));
+    }
+    // Every entry is wanted: the first turns move entries and remove none.
+    let mut turns = TURNS;
+    assert!(!shard.evict(0, &mut turns));
+    assert_eq!((turns, shard.len()), (0, 1_000));
+}
+
+#[test]
 fn ca2_names_that_come_and_go_do_not_pass_the_bounds() {
     let cache = Cache::default();
     for n in 0..10_000 {

@@ -12,6 +12,7 @@ mod plan;
 mod lookup;
 mod attempt;
 mod chain;
+mod walk;
 pub(crate) mod upstreams;
 mod server;
 mod server_identity;
@@ -28,18 +29,20 @@ mod shown;
 mod clock;
 
 use std::net::{IpAddr, SocketAddr};
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use dataplane_core::{Freshness, LookupKey, Waiting};
+use dataplane_core::{Freshness, LookupKey, Resolution, Waiting};
+use futures::FutureExt;
 use tokio::runtime::Handle;
 use tokio::time::timeout_at;
 
 use crate::state::{Published, State};
 use answer::End;
-pub use answer::{Cached, Held, Resolved};
+pub use answer::{Cached, Resolved};
 use cache::Cache;
 pub use clock::Clock;
 use limits::InFlight;
@@ -53,6 +56,7 @@ use table::{Ended, Joined, Running, Table, Waiter};
 use upstreams::Group;
 pub use upstreams::Upstreams;
 pub use view::{ConnectionsView, Down, GroupView, OfAddress, ServerView, View};
+pub use walk::Held;
 
 /// Time after the end of the budget in which a lookup says why it failed.
 const GRACE: Duration = Duration::from_millis(20);
@@ -92,6 +96,7 @@ struct Counts {
     unresolved: [AtomicU64; lookup::LABELS.len()],
     joined: AtomicU64,
     without_a_server_up: AtomicU64,
+    panics: AtomicU64,
 }
 
 impl Forwarder {
@@ -141,12 +146,14 @@ impl Forwarder {
     ) -> Resolved {
         let client = Client { started: now(), slot: Arc::new(slot) };
         let (group, key) = (waiting.group, &waiting.key);
+        let mut chain = Resolution::default();
         let first = match held {
-            Some(Held { relayed: stale, freshness: Freshness::Stale, refresh: true }) => {
+            Some(Held { relayed: stale, freshness: Freshness::Stale, refresh: true, .. }) => {
                 self.refreshed(&upstreams, group, key, stale, &client).await
             }
-            // The first part of a chain.
-            Some(Held { relayed, freshness, refresh }) => {
+            // A part of a chain.
+            Some(Held { relayed, freshness, refresh, chain: before }) => {
+                chain = before;
                 if refresh {
                     self.prefetch(&upstreams, group, key, &client.slot);
                 }
@@ -159,8 +166,13 @@ impl Forwarder {
         };
         match first {
             Ok((relayed, freshness)) if relayed.is_partial() => {
+                // The group is of what was published when it was asked (FW43).
+                if upstreams.removes_private_addresses(group) {
+                    chain.protect();
+                }
                 drop(upstreams);
-                Resolved(End::Chain(self.follow(published, relayed, freshness, &client).await))
+                let chain = self.follow(published, relayed, freshness, chain, &client).await;
+                Resolved(End::Chain(chain))
             }
             first => Resolved(End::One(first)),
         }
@@ -214,7 +226,7 @@ impl Forwarder {
                     self.cache.note_refresh(group.route(), key, self.clock.now_ms());
                 }
                 let (limits, slot) = (*upstreams.cache(), Arc::clone(slot));
-                tokio::spawn(Arc::clone(self).run(Arc::clone(group), running, slot, limits));
+                self.spawn(Arc::clone(self).run(Arc::clone(group), running, slot, limits));
                 Ok(waiter)
             }
             Joined::Full => {
@@ -222,6 +234,16 @@ impl Forwarder {
                 Err(Unresolved::Limited(Limit::Total))
             }
         }
+    }
+
+    /// Runs a lookup. A defect that it brings out is counted, as where queries are decided.
+    fn spawn(self: &Arc<Self>, lookup: impl Future<Output = ()> + Send + 'static) {
+        let forwarder = Arc::clone(self);
+        tokio::spawn(async move {
+            if AssertUnwindSafe(lookup).catch_unwind().await.is_err() {
+                forwarder.counts.panics.fetch_add(1, Ordering::Relaxed);
+            }
+        });
     }
 
     /// One lookup, independent of who waits for it: clients that leave do not end it. The place of the client that began
@@ -296,6 +318,11 @@ impl Forwarder {
         self.counts.without_a_server_up.load(Ordering::Relaxed)
     }
 
+    /// Lookups that panicked, which is a defect of this program.
+    pub fn panics(&self) -> u64 {
+        self.counts.panics.load(Ordering::Relaxed)
+    }
+
     /// Queries turned away at this limit (N20).
     pub fn limited(&self, limit: Limit) -> u64 {
         self.in_flight.refused(limit)
@@ -321,4 +348,24 @@ fn random() -> u64 {
 /// The runtime's clock, which tests may stop.
 fn now() -> Instant {
     tokio::time::Instant::now().into_std()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_lookup_that_panics_is_counted() {
+        let forwarder = Forwarder::new();
+        let (ended, end) = tokio::sync::oneshot::channel::<()>();
+        forwarder.spawn(async {});
+        forwarder.spawn(async move {
+            let _ended = ended;
+            panic!("a defect");
+        });
+        assert!(end.await.is_err());
+        // The runtime of this test has one thread, and the task is in its last turn.
+        tokio::task::yield_now().await;
+        assert_eq!(forwarder.panics(), 1);
+    }
 }

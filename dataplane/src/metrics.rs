@@ -177,7 +177,8 @@ impl Scrape {
         let help = "Failed receives from UDP sockets";
         page.counter("udp_receive_failed", help, load(&serving.udp_receive_failed))?;
         let help = "Messages whose handling panicked, which is a defect of this program";
-        page.counter("panics", help, load(&serving.panics))?;
+        let panics = load(&serving.panics) + self.sources.forwarder.panics();
+        page.counter("panics", help, panics)?;
         let help = "TCP connections accepted";
         page.counter("tcp_accepted", help, load(&serving.tcp_accepted))?;
         let help = "Failed accepts of TCP connections";

@@ -13,6 +13,7 @@ mod query;
 // What came back: read, judged, and what of it may be relayed.
 mod errors;
 mod judge;
+mod protect;
 mod rdata;
 mod read;
 mod relayed;

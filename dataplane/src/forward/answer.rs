@@ -4,18 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dataplane_core::{
-    CLIENT_TIMER_MS, ErrorCodes, Forward, Freshness, LookupKey, OwnedHead, Relayed,
+    CLIENT_TIMER_MS, Forward, Freshness, LookupKey, OwnedHead, Relayed, Resolution, Surroundings,
 };
 use tokio::time::timeout;
 
 use super::cache::{CacheLimits, Found};
-use super::chain::Chain;
+use super::chain::{Chain, NoHop};
 use super::lookup::Unresolved;
+use super::walk::{CACHED_ERROR, Held, Hops, Walked, remembered};
 use super::{Client, Forwarder, Kept, RouteId, Upstreams, random};
 use crate::origin::Origin;
-
-/// The Extended DNS Error of a failure that is remembered (N19).
-const CACHED_ERROR: u16 = 13;
 
 /// What the cache has for one query.
 #[derive(Debug)]
@@ -40,19 +38,18 @@ impl Cached {
         match found {
             Found::Nothing => Cached::Ask(None),
             Found::Failed { was_silent } => {
-                // The operator reads these words too: they distinguish silence from errors
-                // (`operator/src/probe/compare/groups.rs`).
-                let text = match was_silent {
-                    true => "no upstream server answered a moment ago",
-                    false => "upstream servers answered only with errors a moment ago",
-                };
-                let octets = forward.head.fail(CACHED_ERROR, text, buffer);
+                let octets = forward.head.fail(CACHED_ERROR, remembered(was_silent), buffer);
                 Cached::Reply { octets, origin: Origin::Cache, refresh: false }
             }
             Found::Reply { relayed, freshness, refresh }
                 if relayed.is_partial() || (refresh && freshness == Freshness::Stale) =>
             {
-                Cached::Ask(Some(Held { relayed, freshness, refresh }))
+                Cached::Ask(Some(Held {
+                    relayed,
+                    freshness,
+                    refresh,
+                    chain: Resolution::default(),
+                }))
             }
             Found::Reply { relayed, freshness, refresh } => {
                 let octets = relayed.write(&forward.head, freshness, seed, buffer);
@@ -64,16 +61,6 @@ impl Cached {
             }
         }
     }
-}
-
-/// A reply from the cache that is not the whole answer yet.
-#[derive(Debug)]
-pub struct Held {
-    pub relayed: Relayed,
-    pub freshness: Freshness,
-    /// Whether an upstream is asked: before an expired reply is used, unless it was asked in vain a moment ago (CA20,
-    /// CA41); besides using a fresh one that expires soon (CA30).
-    pub refresh: bool,
 }
 
 /// How a query that waited for upstreams ends. The client's reply is written from it in a step of its own: while upstreams
@@ -93,6 +80,7 @@ impl Resolved {
     pub fn origin(&self) -> Origin {
         match &self.0 {
             End::One(Ok((_, Freshness::Stale))) => Origin::Stale,
+            End::Chain(Chain::Whole(chain)) if chain.is_stale() => Origin::Stale,
             End::One(Ok((_, Freshness::Fresh { .. }))) | End::Chain(Chain::Whole(_)) => {
                 Origin::Upstream
             }
@@ -113,19 +101,51 @@ impl Resolved {
 }
 
 impl Forwarder {
-    /// Asks the cache; what can be answered at once is written into `buffer`. Neither allocates nor waits.
+    /// Asks the cache; what can be answered at once is written into `buffer`. Does not wait, and allocates for chains only.
+    /// `around` is of the state in which the group was decided.
     pub fn from_cache(
         &self,
         upstreams: &Upstreams,
         forward: &Forward<'_>,
-        seed: u64,
+        around: &Surroundings<'_>,
         buffer: &mut [u8],
     ) -> Cached {
         let Some(route) = upstreams.route(forward.group) else { return Cached::Ask(None) };
         let now_ms = self.clock.now_ms();
         let recoveries = upstreams.recoveries(forward.group);
         let found = self.cache.find(route, &forward.key, now_ms, recoveries, upstreams.cache());
-        Cached::of(found, forward, seed, buffer)
+        match Cached::of(found, forward, around.seed, buffer) {
+            Cached::Ask(Some(held)) if !held.refresh => {
+                match self.walk(upstreams, forward, held, around, Hops::OfUse) {
+                    Walked::Ended(chain) => {
+                        let (octets, origin) = chain.write(&forward.head, around.seed, buffer);
+                        Cached::Reply { octets, origin, refresh: false }
+                    }
+                    Walked::Open(held) => Cached::Ask(Some(held)),
+                }
+            }
+            cached => cached,
+        }
+    }
+
+    /// The reply to a query that may not ask an upstream (N20), from what the cache held: its octets, if there is one.
+    pub fn without_asking(
+        &self,
+        upstreams: &Upstreams,
+        forward: &Forward<'_>,
+        held: Held,
+        around: &Surroundings<'_>,
+        buffer: &mut [u8],
+    ) -> Option<(usize, Origin)> {
+        if !held.relayed.is_partial() {
+            let Held { relayed, freshness, .. } = held;
+            let octets = relayed.write(&forward.head, freshness, around.seed, buffer);
+            return Some((octets, Origin::Stale));
+        }
+        match self.walk(upstreams, forward, held, around, Hops::All) {
+            Walked::Ended(chain) => Some(chain.write(&forward.head, around.seed, buffer)),
+            Walked::Open(_) => None,
+        }
     }
 
     /// What [`Forwarder::from_cache`] would do now, and how old what it found is: its age and for how long it is fresh, in
@@ -151,19 +171,17 @@ impl Forwarder {
         group: usize,
         key: &LookupKey,
         client: &Client,
-    ) -> Result<(Relayed, Freshness), Unresolved> {
+    ) -> Result<(Relayed, Freshness), NoHop> {
         let now_ms = self.clock.now_ms();
         let recoveries = upstreams.recoveries(group);
         let found = upstreams
             .route(group)
             .map(|route| self.cache.find(route, key, now_ms, recoveries, upstreams.cache()));
         match found {
-            Some(Found::Failed { was_silent: true }) => Err(Unresolved::Silence),
-            Some(Found::Failed { was_silent: false }) => {
-                Err(Unresolved::Errors(ErrorCodes::default()))
-            }
+            Some(Found::Failed { was_silent }) => Err(NoHop::Remembered { was_silent }),
             Some(Found::Reply { relayed, freshness: Freshness::Stale, refresh: true }) => {
-                self.refreshed(upstreams, group, key, relayed, client).await
+                let refreshed = self.refreshed(upstreams, group, key, relayed, client).await;
+                refreshed.map_err(NoHop::Unresolved)
             }
             Some(Found::Reply { relayed, freshness, refresh }) => {
                 if refresh {
@@ -172,7 +190,8 @@ impl Forwarder {
                 Ok((relayed, freshness))
             }
             Some(Found::Nothing) | None => {
-                let relayed = self.look_up(upstreams, group, key, client, Kept::Nothing).await?;
+                let asked = self.look_up(upstreams, group, key, client, Kept::Nothing).await;
+                let relayed = asked.map_err(NoHop::Unresolved)?;
                 Ok((relayed, Freshness::Fresh { age_s: 0 }))
             }
         }

@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use dataplane_core::{Freshness, OwnedHead, Relayed, Resolution, Step, Surroundings};
 
 use super::lookup::Unresolved;
+use super::walk::{CACHED_ERROR, remembered};
 use super::{Client, Forwarder, random};
 use crate::state::Published;
 
@@ -16,9 +17,19 @@ use crate::state::Published;
 pub(super) enum Chain {
     /// Every hop is there.
     Whole(Resolution),
-    Failed(Unresolved),
+    Failed(NoHop),
     /// It leads nowhere: an Extended DNS Error and its text.
     Nowhere(u16, &'static str),
+}
+
+/// Why there is nothing for one name of a chain.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum NoHop {
+    Unresolved(Unresolved),
+    /// Its lookup failed a moment ago (N19).
+    Remembered {
+        was_silent: bool,
+    },
 }
 
 impl Chain {
@@ -27,7 +38,10 @@ impl Chain {
         let head = head.borrow();
         match self {
             Chain::Whole(resolution) => resolution.write(&head, random(), buffer),
-            Chain::Failed(why) => why.write(&head, buffer),
+            Chain::Failed(NoHop::Unresolved(why)) => why.write(&head, buffer),
+            Chain::Failed(NoHop::Remembered { was_silent }) => {
+                head.fail(CACHED_ERROR, remembered(*was_silent), buffer)
+            }
             Chain::Nowhere(ede, text) => head.fail(*ede, text, buffer),
         }
     }
@@ -35,15 +49,17 @@ impl Chain {
 
 impl Forwarder {
     /// Follows the chain that `first` leaves open. All hops share the budget of `client`. Each is routed by what is published
-    /// when it is reached, records and upstreams of one state; while it is asked, no records are held.
+    /// when it is reached, records and upstreams of one state; while it is asked, no records are held. `before` is what came before
+    /// `first`.
     pub(super) async fn follow(
         self: &Arc<Self>,
         published: &ArcSwap<Published>,
         first: Relayed,
         freshness: Freshness,
+        before: Resolution,
         client: &Client,
     ) -> Chain {
-        let mut resolution = Resolution::default();
+        let mut resolution = before;
         let (mut answered, mut freshness) = (first, freshness);
         loop {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -59,6 +75,9 @@ impl Forwarder {
                 Step::Done => return Chain::Whole(resolution),
                 Step::Failed { ede, text } => return Chain::Nowhere(ede, text),
             };
+            if upstreams.removes_private_addresses(group) {
+                resolution.protect();
+            }
             match self.hop(&upstreams, group, &key, client).await {
                 Ok(hop) => (answered, freshness) = hop,
                 Err(why) => return Chain::Failed(why),

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use dataplane_core::{Action, Counters, Forward, Freshness, Query, Reason, Waiting, respond};
+use dataplane_core::{Action, Counters, Forward, Query, Reason, Surroundings, Waiting, respond};
 use futures::FutureExt;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
@@ -39,7 +39,8 @@ pub(super) struct Asker {
 }
 
 /// What is kept of a query while an upstream is asked, for the query log and dnstap. A client chooses how long its queries
-/// are, and a waiting one is charged as little more than its place; one with the longest name and EDNS options has less.
+/// are, and a waiting one is charged as little more than its place; one with the longest name and EDNS options has less. Of
+/// a longer one dnstap shows the reply only.
 const KEPT_OCTETS: usize = 512;
 
 /// A query that the query log or dnstap wants with its reply.
@@ -48,6 +49,8 @@ pub(super) struct Asked<'a> {
     pub(super) began: &'a Began,
     pub(super) asker: Asker,
     pub(super) query: &'a [u8],
+    /// Whether that is only its beginning.
+    pub(super) is_cut: bool,
 }
 
 /// The same, while an upstream is asked.
@@ -56,18 +59,21 @@ pub(super) struct AskedLater {
     began: Began,
     asker: Asker,
     query: Box<[u8]>,
+    is_cut: bool,
 }
 
 impl Asked<'_> {
     pub(super) fn keep(&self) -> Box<AskedLater> {
         let query = &self.query[..self.query.len().min(KEPT_OCTETS)];
-        Box::new(AskedLater { began: *self.began, asker: self.asker, query: query.into() })
+        let is_cut = self.is_cut || query.len() < self.query.len();
+        Box::new(AskedLater { began: *self.began, asker: self.asker, query: query.into(), is_cut })
     }
 }
 
 impl AskedLater {
     pub(super) fn borrow(&self) -> Asked<'_> {
-        Asked { began: &self.began, asker: self.asker, query: &self.query }
+        let AskedLater { began, asker, query, is_cut } = self;
+        Asked { began, asker: *asker, query, is_cut: *is_cut }
     }
 }
 
@@ -131,7 +137,9 @@ impl Responder {
     ) -> ServeAction {
         let upstreams = &published.upstreams;
         let own = &self.state.counters[worker];
-        let held = match self.forwarder.from_cache(upstreams, forward, query.seed, buffer) {
+        let around =
+            Surroundings { records: &published.records, now_s: query.now_s, seed: query.seed };
+        let held = match self.forwarder.from_cache(upstreams, forward, &around, buffer) {
             Cached::Reply { octets, origin, refresh } => {
                 own.add_cached();
                 if refresh {
@@ -147,24 +155,34 @@ impl Responder {
             self.forwarder.refuse_for_buffers();
             None
         };
-        match (slot, held) {
-            (Some(slot), held) => ServeAction::Forward(Box::new(forward.keep()), held, slot),
-            (None, Some(Held { relayed: stale, freshness: Freshness::Stale, .. }))
-                if !stale.is_partial() =>
-            {
+        if let Some(slot) = slot {
+            return ServeAction::Forward(Box::new(forward.keep()), held, slot);
+        }
+        let from_cache = held.and_then(|held| {
+            self.forwarder.without_asking(upstreams, forward, held, &around, buffer)
+        });
+        match from_cache {
+            Some((octets, origin)) => {
                 own.add_cached();
-                let octets = stale.write(&forward.head, Freshness::Stale, query.seed, buffer);
-                relayed(octets, Origin::Stale)
+                relayed(octets, origin)
             }
-            (None, _) => relayed(forward.head.fail(0, "forward limit", buffer), Origin::Failed),
+            None => relayed(forward.head.fail(0, "forward limit", buffer), Origin::Failed),
         }
     }
 
     /// Shows a query and its reply to who wants to see them; `place` is the number of the serving thread.
     pub(super) fn show(&self, place: usize, asked: &Asked<'_>, answered: Answered, reply: &[u8]) {
-        let Asked { began, asker: Asker { client, server, over }, query } = *asked;
-        let exchange =
-            Exchange { client, server, over, answered, query, reply, ..Exchange::default() };
+        let Asked { began, asker: Asker { client, server, over }, query, is_cut } = *asked;
+        let exchange = Exchange {
+            client,
+            server,
+            over,
+            answered,
+            query,
+            is_query_cut: is_cut,
+            reply,
+            ..Exchange::default()
+        };
         self.state.taps.show(place, began, &exchange);
     }
 

@@ -135,7 +135,8 @@ fn answer(responder: Arc<Responder>) -> Answer {
             seed: seeds.borrow_mut().next(),
         };
         let began = responder.state.taps.wanted().begin();
-        let asked = began.as_ref().map(|began| Asked { began, asker, query: packet });
+        let asked = began.as_ref();
+        let asked = asked.map(|began| Asked { began, asker, query: packet, is_cut: false });
         // WR14: padding hides the length of a reply, which encryption does not.
         let is_padded = over.is_encrypted() && wants_padding(packet);
         // A defect that one message brings out costs its own connection, and is counted.

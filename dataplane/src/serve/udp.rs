@@ -151,7 +151,7 @@ impl Worker {
     fn asked<'a>(&self, began: &'a Began, datagram: &Datagram<'a>) -> Asked<'a> {
         let server = SocketAddr::new(datagram.local.address, self.socket.local_addr().port());
         let asker = Asker { client: client(datagram.peer), server, over: ServedOver::Udp };
-        Asked { began, asker, query: datagram.bytes }
+        Asked { began, asker, query: datagram.bytes, is_cut: false }
     }
 
     fn reply_late(

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use super::exchange::Exchange;
 use super::lossy::Lossy;
-use message::{Half, Speaker};
+use message::Speaker;
 use stream::Stream;
 
 /// How often the buffers are taken.
@@ -145,10 +145,9 @@ impl Dnstap {
             let mut exchanges = 0;
             while let Some(exchange) = Exchange::read(&mut part) {
                 exchanges += 1;
-                let halves = [(Half::Query, exchange.query), (Half::Response, exchange.reply)];
-                for (half, _) in halves.iter().filter(|(_, octets)| !octets.is_empty()) {
+                for half in message::halves(&exchange) {
                     frames::frame(frames, |to| {
-                        message::write(speaker, &exchange, *half, scratch, to)
+                        message::write(speaker, &exchange, half, scratch, to)
                     });
                     if frames.len() >= FRAMES_OCTETS {
                         self.write(stream, frames, &mut failure);

@@ -31,6 +31,8 @@ pub struct Exchange<'a> {
     pub answered: Answered,
     /// The message that came, without a length prefix.
     pub query: &'a [u8],
+    /// Whether only the beginning of it was kept.
+    pub is_query_cut: bool,
     /// The message that came back; empty where none came.
     pub reply: &'a [u8],
 }
@@ -48,6 +50,7 @@ impl Default for Exchange<'_> {
             over: ServedOver::Udp,
             answered: Answered { reason: Reason::Found, origin: Origin::Own },
             query: &[],
+            is_query_cut: false,
             reply: &[],
         }
     }
@@ -57,6 +60,8 @@ impl Default for Exchange<'_> {
 const FIXED: usize = 8 + 8 + 2 * ADDRESS + 4 + 2 + 2;
 /// An address as IPv6 and its port.
 const ADDRESS: usize = 16 + 2;
+/// Beside the side: only the beginning of the query is there.
+const CUT: u8 = 128;
 
 impl Exchange<'_> {
     /// Octets that [`write`](Self::write) takes.
@@ -78,7 +83,8 @@ impl Exchange<'_> {
             to.extend(address.port().to_be_bytes());
         }
         let Answered { reason, origin } = self.answered;
-        to.extend([self.over as u8, reason as u8, origin as u8, self.side as u8]);
+        let side = self.side as u8 | if self.is_query_cut { CUT } else { 0 };
+        to.extend([self.over as u8, reason as u8, origin as u8, side]);
         for message in [self.query, self.reply] {
             to.extend(u16::try_from(message.len()).unwrap_or(u16::MAX).to_be_bytes());
         }
@@ -105,7 +111,8 @@ impl<'a> Exchange<'a> {
         let (reply, behind) = behind.split_at_checked(reply)?;
         *from = behind;
         Some(Exchange {
-            side: if side == Side::Client as u8 { Side::Client } else { Side::Forwarder },
+            side: if side & !CUT == Side::Client as u8 { Side::Client } else { Side::Forwarder },
+            is_query_cut: side & CUT != 0,
             at,
             took,
             client,
@@ -145,6 +152,7 @@ mod tests {
                 over,
                 answered: Answered { reason: Reason::NxDomain, origin },
                 query: b"a query",
+                is_query_cut: over == ServedOver::Tcp,
                 reply: &[9; 300],
             };
             let before = octets.len();
@@ -155,6 +163,7 @@ mod tests {
         for (over, origin) in ServedOver::ALL.into_iter().zip(Origin::ALL) {
             let read = Exchange::read(&mut rest).unwrap();
             assert_eq!((read.over, read.answered.origin), (over, origin));
+            assert_eq!(read.is_query_cut, over == ServedOver::Tcp);
             assert_eq!((read.side, read.answered.reason), (Side::Forwarder, Reason::NxDomain));
             assert_eq!((read.at, read.took.as_micros()), (Duration::new(1_700_000_000, 5), 7));
             assert_eq!(read.client, address("10.0.0.1:5353"));

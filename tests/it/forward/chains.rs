@@ -43,6 +43,75 @@ async fn f15_fw42_a_loop_over_two_servers_is_servfail() {
 }
 
 #[tokio::test]
+async fn fw42_fw52_a_chain_that_is_kept_takes_no_place() {
+    let stage = Stage::with(GOLDEN, |config| config.limits.in_flight = 1);
+    let half = waiting(1, "half.corp.example", RecordType::A);
+    let whole = ["192.0.2.80", "192.0.2.81", "www.example.org."];
+    assert_eq!(answers(&stage.ask_cached(&half).await), whole);
+    stage.until_no_lookup().await;
+    let place = stage.slot(0);
+    assert!(place.is_some() && stage.slot(0).is_none());
+    let kept = stage.ask_cached(&half).await;
+    assert_eq!(
+        (answers(&kept), failure(&kept)),
+        (whole.map(String::from).into(), (ResponseCode::NoError, None))
+    );
+    // At the limit an expired part of it is used too (CA40, N20).
+    stage.forwarder.clock().advance(std::time::Duration::from_secs(61));
+    let stale = stage.ask_cached(&half).await;
+    assert_eq!(
+        (answers(&stale), failure(&stale)),
+        (whole.map(String::from).into(), (ResponseCode::NoError, Some(3)))
+    );
+    // Both parts were a miss once. Then there were two hits, and an expired first part with a fresh second one.
+    let [hit, _, _, refresh, _, miss] = stage.forwarder.cache().outcomes();
+    assert_eq!((hit, refresh, miss), (3, 1, 2));
+    assert_eq!(stage.upstream(FIRST).times_asked("www.example.org."), 1);
+    drop(place);
+    let fresh = stage.ask_cached(&half).await;
+    assert_eq!((fresh.answers[0].ttl, failure(&fresh)), (60, (ResponseCode::NoError, None)));
+}
+
+#[tokio::test]
+async fn n19_ca20_a_part_of_a_chain_that_failed_a_moment_ago_is_said_to_be_remembered() {
+    let script = "server 10.0.0.2\n* *\n  rcode SERVFAIL\n\
+                  server 10.20.0.53\nhalf.corp.example. A\n  answer @ 60 CNAME www.example.org.";
+    let stage = Stage::new(script);
+    let half = waiting(1, "half.corp.example", RecordType::A);
+    assert_eq!(failure(&stage.ask_cached(&half).await), (ResponseCode::ServFail, Some(23)));
+    assert_eq!(failure(&stage.ask_cached(&half).await), (ResponseCode::ServFail, Some(13)));
+    // The same where the first part is asked for again.
+    assert_eq!(
+        failure(&stage.ask(1, "half.corp.example", RecordType::A).await),
+        (ResponseCode::ServFail, Some(13))
+    );
+}
+
+#[tokio::test]
+async fn f18_fw43_a_public_name_cannot_lead_to_a_private_address_of_a_stub_domain() {
+    let script = "server 10.0.0.2\nevil.example. A\n  answer @ 60 CNAME wiki.corp.example.\n\
+                  good.example. A\n  answer @ 60 CNAME shop.corp.example.\n\
+                  server 10.20.0.53\nwiki.corp.example. A\n  answer @ 60 A 10.20.0.90\n\
+                  shop.corp.example. A\n  answer @ 60 A 192.0.2.9\n  answer @ 60 A 10.20.0.91";
+    for is_on in [true, false] {
+        let stage = Stage::with(script, |config| config.access.rebind_protection = is_on);
+        let evil = waiting(0, "evil.example", RecordType::A);
+        // From the upstreams, then from the cache.
+        for _ in 0..2 {
+            let reply = stage.ask_cached(&evil).await;
+            assert_eq!(failure(&reply), (ResponseCode::NoError, is_on.then_some(15)));
+            let all = ["10.20.0.90", "wiki.corp.example."];
+            assert_eq!(answers(&reply), if is_on { &[][..] } else { &all });
+            let good = stage.ask_cached(&waiting(0, "good.example", RecordType::A)).await;
+            let all = ["10.20.0.91", "192.0.2.9", "shop.corp.example."];
+            assert_eq!(answers(&good), all[usize::from(is_on)..]);
+            let wiki = stage.ask_cached(&waiting(1, "wiki.corp.example", RecordType::A)).await;
+            assert_eq!(answers(&wiki), ["10.20.0.90"], "asked for by its own name");
+        }
+    }
+}
+
+#[tokio::test]
 async fn f18_g146_private_addresses_are_removed_from_public_names_not_from_stub_domains() {
     let script = "server 10.0.0.2\nin.example.org. A\n  answer @ 60 A 10.9.9.9\n\
                   both.example.org. A\n  answer @ 60 A 10.9.9.9\n  answer @ 60 A 192.0.2.9\n\

@@ -12,7 +12,7 @@ use crds::config::{self, Config, Group, GroupOptions, Policy, Server, StubDomain
 use dataplane::forward::{Cached, Forwarder, Held, Resolved, Slot, Upstreams, View};
 use dataplane::state::{Published, State};
 use dataplane_core::{
-    Cnames, Forward, Identity, Index, LookupKey, Name, ReplyForm, ReplyHead, Waiting,
+    Cnames, Forward, Identity, Index, LookupKey, Name, ReplyForm, ReplyHead, Surroundings, Waiting,
 };
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::RecordType;
@@ -125,7 +125,8 @@ impl Stage {
         let mut buffer = [0; 4096];
         let head = waiting.head.borrow();
         let forward = Forward { group: waiting.group, key: waiting.key.clone(), head };
-        let length = match self.forwarder.from_cache(upstreams, &forward, 0, &mut buffer) {
+        let around = Surroundings { records: &self.published.records, now_s: 0, seed: 0 };
+        let length = match self.forwarder.from_cache(upstreams, &forward, &around, &mut buffer) {
             Cached::Reply { octets, refresh, .. } => {
                 if refresh && let Some(slot) = self.slot(waiting.group) {
                     self.forwarder.prefetch(upstreams, waiting.group, &waiting.key, &slot.into());
@@ -134,7 +135,18 @@ impl Stage {
                 octets
             }
             Cached::Ask(held) => {
-                let slot = self.slot(waiting.group).unwrap();
+                let Some(slot) = self.slot(waiting.group) else {
+                    let held = held.expect("at a limit something is kept");
+                    let reply = self.forwarder.without_asking(
+                        upstreams,
+                        &forward,
+                        held,
+                        &around,
+                        &mut buffer,
+                    );
+                    let (length, _) = reply.expect("all of it is kept");
+                    return Message::from_vec(&buffer[..length]).unwrap();
+                };
                 let resolved = self.begin(waiting, held, slot).await;
                 resolved.write(&waiting.head, &mut buffer)
             }

@@ -29,9 +29,10 @@ const OWN_HEADER: [u8; HEADER] = [0, 0, 0x84, 0, 0, 1, 0, 1, 0, 0, 0, 0];
 const ANSWER_COUNT: usize = 7;
 
 /// What is known of one question so far: a reply for each name that it led to.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Resolution {
     hops: Vec<(Relayed, Freshness)>,
+    no_private_addresses: bool,
 }
 
 /// The state of this process that a resolution reads.
@@ -69,6 +70,12 @@ pub enum Step {
 }
 
 impl Resolution {
+    /// From here on private addresses are removed, wherever they come from (FW43): a name of the public DNS was asked
+    /// about, whose owner must not choose an address of a stub domain or of the cluster.
+    pub fn protect(&mut self) {
+        self.no_private_addresses = true;
+    }
+
     /// Takes the reply to what was asked last, and follows its chain (FW42): through names of ours at once, to the group
     /// that has to be asked.
     pub fn answered(
@@ -77,7 +84,7 @@ impl Resolution {
         freshness: Freshness,
         around: &Surroundings<'_>,
     ) -> Step {
-        let mut last = relayed;
+        let mut last = self.protected(relayed);
         self.hops.push((last.clone(), freshness));
         while let Some(target) = last.unresolved_target() {
             let key = last.key().about(target);
@@ -87,12 +94,24 @@ impl Resolution {
             }
             match hop(&key, around) {
                 Hop::Group(group) => return Step::Ask { group, key },
-                Hop::Own(relayed) => last = relayed,
+                Hop::Own(relayed) => last = self.protected(relayed),
                 Hop::Failed(ede, text) => return Step::Failed { ede, text },
             }
             self.hops.push((last.clone(), Freshness::Fresh { age_s: 0 }));
         }
         Step::Done
+    }
+
+    /// Whether a part of it has expired.
+    pub fn is_stale(&self) -> bool {
+        self.hops.iter().any(|(_, freshness)| *freshness == Freshness::Stale)
+    }
+
+    fn protected(&self, relayed: Relayed) -> Relayed {
+        match self.no_private_addresses {
+            true => relayed.without_private_addresses(),
+            false => relayed,
+        }
     }
 
     /// Writes the client's reply from all that was answered; see [`write_chain`].

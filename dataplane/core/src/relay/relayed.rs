@@ -12,6 +12,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::compress::{Case, Known};
+use super::header::{AD, QR};
 use super::key::LookupKey;
 use super::rdata::Layout;
 use super::read;
@@ -175,6 +176,18 @@ impl Relayed {
     /// True if rebind protection removed the whole answer (N21).
     pub(super) fn is_blocked(&self) -> bool {
         self.octets[1] & BLOCKED != 0
+    }
+
+    /// The message that it was read from, as far as it is kept, with id 0.
+    pub(super) fn message(&self) -> Vec<u8> {
+        let Counts { chain, rrset, signatures, authority } = self.counts();
+        let authentic = if self.is_authentic() { AD } else { 0 };
+        let mut message = vec![0, 0, QR, authentic | self.rcode(), 0, 1];
+        for records in [chain + rrset + signatures, authority, 0] {
+            message.extend((records as u16).to_be_bytes());
+        }
+        message.extend(&self.octets[self.base()..]);
+        message
     }
 
     /// Where in the message that target is written in full.

@@ -144,7 +144,7 @@ impl Shard {
         }
     }
 
-    /// Removes one entry, in at most so many `turns`; whether it was a reply that had not expired.
+    /// Removes one entry, in at most `turns` turns; whether it was a reply that had not expired.
     pub(super) fn evict(&mut self, now_ms: u64, turns: &mut usize) -> bool {
         // Every turn ends, or takes one use from an entry, or moves one to the long queue.
         while self.len() > 0 && *turns > 0 {

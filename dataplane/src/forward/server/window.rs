@@ -38,7 +38,7 @@ impl Default for Window {
 }
 
 impl Window {
-    /// Its groups may have so many queries in progress. A server that had all its places has all of them again; others
+    /// `most` is how many queries its groups may have in progress. A server that had all its places has all of them again; others
     /// must earn more.
     pub(in crate::forward) fn configure(&mut self, most: usize) {
         let most = most.clamp(FEWEST, MOST);
@@ -75,7 +75,7 @@ impl Window {
         self.places = (self.places + 1).min(self.most);
     }
 
-    /// It replied late to a query that left at `sent`: what it was given less because of it, it is given again.
+    /// It replied late to a query that left at `sent`: it gets back the places that it lost by that.
     pub(in crate::forward) fn was_slow(&mut self, sent: Instant) {
         if let Some(halved) = &mut self.halved
             && sent <= halved.at
@@ -108,7 +108,7 @@ impl Window {
 mod tests {
     use super::*;
 
-    /// What a server has whose groups may have so many queries in progress.
+    /// The places of a server whose groups may have this many queries in progress.
     const ALL: usize = 1024;
 
     fn window() -> Window {

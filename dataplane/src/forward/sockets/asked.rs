@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use super::Arrival;
 use crate::forward::random;
 
-/// For so long a late reply to a query that ended without one is no stray: the budget of a lookup (FW24).
+/// Time for which a late reply to a query that ended without one is no stray: the budget of a lookup (FW24).
 pub(super) const LATE: Duration = Duration::from_secs(4);
 /// Queries that ended without a reply that are remembered on one shared socket; the oldest is forgotten.
 pub(super) const MAX_ENDED: usize = 256;

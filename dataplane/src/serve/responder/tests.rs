@@ -1,13 +1,15 @@
 //! What a serving thread does with a query that is not ours: the cache, the places, an upstream on loopback. The clock of
 //! the cache is moved ahead in place of waiting.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+mod golden;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use crds::Config;
 use crds::config::{self, Group, GroupOptions, Server};
-use dataplane_core::{Identity, Index, Transport};
+use dataplane_core::{Identity, Index, Records, Transport};
 use tokio::net::UdpSocket;
 
 use super::*;
@@ -19,11 +21,15 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 fn responder(config: &Config) -> Responder {
     let records = Index::new(settings::of(config).expect("settings")).records();
-    let upstreams = Arc::new(Upstreams::of(config, std::path::Path::new("/nonexistent")));
+    with_records(config, records, "/nonexistent")
+}
+
+pub(super) fn with_records(config: &Config, records: Arc<Records>, resolv_conf: &str) -> Responder {
+    let upstreams = Arc::new(Upstreams::of(config, std::path::Path::new(resolv_conf)));
     let state = State {
         published: ArcSwap::from_pointee(Published { records, upstreams }),
         counters: serve::worker_counters(1, 1),
-        identity: Identity::default(),
+        identity: Identity { instance_id: "0123456789abcdef".into(), ..Identity::default() },
         taps: Arc::default(),
         inspections: Arc::default(),
     };
@@ -31,21 +37,26 @@ fn responder(config: &Config) -> Responder {
 }
 
 /// An upstream that answers every query with one address for 600 s, as soon as it is asked.
-struct Upstream {
+pub(super) struct Upstream {
     asked: Arc<AtomicU64>,
+    is_silent: Arc<AtomicBool>,
     server: Server,
 }
 
 impl Upstream {
-    async fn start() -> Upstream {
+    pub(super) async fn start() -> Upstream {
         let socket = UdpSocket::bind("127.0.0.1:0").await.expect("a socket");
         let address = socket.local_addr().expect("an address");
         let asked = Arc::new(AtomicU64::new(0));
-        let count = Arc::clone(&asked);
+        let is_silent = Arc::new(AtomicBool::new(false));
+        let (count, silent) = (Arc::clone(&asked), Arc::clone(&is_silent));
         tokio::spawn(async move {
             let mut buffer = [0; 512];
             while let Ok((octets, peer)) = socket.recv_from(&mut buffer).await {
                 count.fetch_add(1, Ordering::Relaxed);
+                if silent.load(Ordering::Relaxed) {
+                    continue;
+                }
                 // Without the OPT, which has 11 octets.
                 let mut reply = buffer[..octets - 11].to_vec();
                 (reply[2], reply[3], reply[7], reply[11]) = (0x81, 0x80, 1, 0);
@@ -55,15 +66,15 @@ impl Upstream {
         });
         let (ip, port) = (address.ip(), address.port());
         let server = Server { ip, port, transport: config::Transport::Udp, tls: None };
-        Upstream { asked, server }
+        Upstream { asked, is_silent, server }
     }
 
-    fn asked(&self) -> u64 {
+    pub(super) fn asked(&self) -> u64 {
         self.asked.load(Ordering::Relaxed)
     }
 
     /// All names are asked here, one query at a time.
-    fn config(&self) -> Config {
+    pub(super) fn config(&self) -> Config {
         let group = Group { servers: vec![self.server.clone()], options: GroupOptions::default() };
         let upstreams = config::Upstreams::Servers(group);
         let mut config = Config { upstreams, ..Config::default() };
@@ -72,14 +83,54 @@ impl Upstream {
     }
 }
 
+/// A query with an OPT record.
+pub(super) fn question(name: &str, qtype: u8, rd: bool) -> Vec<u8> {
+    let mut packet = vec![0, 7, u8::from(rd), 0, 0, 1, 0, 0, 0, 0, 0, 1];
+    for label in name.split('.') {
+        packet.push(label.len() as u8);
+        packet.extend(label.as_bytes());
+    }
+    packet.extend([0, 0, qtype, 0, 1]);
+    packet.extend([0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 0]);
+    packet
+}
+
+/// Where the name ends that is here.
+fn behind_name(reply: &[u8], mut at: usize) -> usize {
+    loop {
+        match reply[at] {
+            0 => return at + 1,
+            192.. => return at + 2,
+            label => at += 1 + usize::from(label),
+        }
+    }
+}
+
+/// Of each record of the answer, its TTL.
+pub(super) fn ttls(reply: &[u8]) -> Vec<u32> {
+    let mut at = behind_name(reply, 12) + 4;
+    let mut ttls = Vec::new();
+    for _ in 0..reply[7] {
+        at = behind_name(reply, at) + 4;
+        ttls.push(u32::from_be_bytes(reply[at..at + 4].try_into().expect("four octets")));
+        at += 6 + usize::from(u16::from_be_bytes([reply[at + 4], reply[at + 5]]));
+    }
+    ttls
+}
+
 /// What a client gets: rcode, the TTLs of the answer, and where it comes from.
 #[derive(Debug, PartialEq, Eq)]
-struct Got(u8, Vec<u32>, Origin);
+pub(super) struct Got(pub(super) u8, pub(super) Vec<u32>, pub(super) Origin);
 
 impl Responder {
     /// Asks for www.example.org A, as the thread of UDP does.
     async fn ask(&self) -> Got {
-        let packet = b"\0\x07\x01\0\0\x01\0\0\0\0\0\0\x03www\x07example\x03org\0\0\x01\0\x01";
+        let (reply, origin) = self.ask_for(&question("www.example.org", 1, true)).await;
+        Got(reply[3] & 15, ttls(&reply), origin)
+    }
+
+    /// Asks this, as the thread of UDP does for a client on loopback.
+    pub(super) async fn ask_for(&self, packet: &[u8]) -> (Vec<u8>, Origin) {
         let query = Query {
             packet,
             client: SocketAddr::from(([127, 0, 0, 1], 5353)),
@@ -88,7 +139,7 @@ impl Responder {
             seed: 1,
         };
         let published = self.state.published.load_full();
-        let mut buffer = [0; 512];
+        let mut buffer = [0; 1232];
         let (octets, origin) = match self.decide(&published, 0, &query, true, &mut buffer) {
             ServeAction::Reply(octets, answered) => (octets, answered.origin),
             ServeAction::Drop => panic!("dropped"),
@@ -100,11 +151,7 @@ impl Responder {
                 (resolved.write(&waiting.head, &mut buffer), resolved.origin())
             }
         };
-        // Each record has a pointer for its owner, so its TTL is the 7th octet from there.
-        let ttl = |at: usize| u32::from_be_bytes(buffer[at..at + 4].try_into().expect("four"));
-        let ttls = (0..usize::from(buffer[7])).map(|n| ttl(packet.len() + 6 + 16 * n)).collect();
-        assert!(octets >= packet.len());
-        Got(buffer[3] & 15, ttls, origin)
+        (buffer[..octets].to_vec(), origin)
     }
 
     fn later(&self, ms: u64) {
@@ -171,6 +218,22 @@ async fn c8_ca30_a_hundred_hits_before_expiry_ask_an_upstream_once() {
     assert_eq!(responder.forwarder.in_flight(), 1);
     responder.until_no_lookup().await;
     assert_eq!(upstream.asked(), 2);
+}
+
+#[tokio::test]
+async fn g134_ca40_a_client_waits_1800_ms_for_an_answer_that_has_expired() {
+    let upstream = Upstream::start().await;
+    let responder = responder(&upstream.config());
+    responder.ask().await;
+    upstream.is_silent.store(true, Ordering::Relaxed);
+    responder.later(600_000);
+    // Time moves on as soon as nothing else can happen.
+    tokio::time::pause();
+    let started = tokio::time::Instant::now();
+    assert_eq!(responder.ask().await, Got(0, vec![30], Origin::Stale));
+    let waited_ms = started.elapsed().as_millis();
+    assert!((1_800..1_850).contains(&waited_ms), "{waited_ms} ms");
+    assert_eq!(responder.forwarder.lookups(), 1, "the lookup continues (CA41)");
 }
 
 #[tokio::test]

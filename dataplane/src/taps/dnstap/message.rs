@@ -25,6 +25,14 @@ pub(super) enum Half {
     Response,
 }
 
+/// The halves that are shown. One that is not there in whole would be read as a broken message.
+pub(super) fn halves(exchange: &Exchange<'_>) -> impl Iterator<Item = Half> + use<> {
+    let has_query = !exchange.query.is_empty() && !exchange.is_query_cut;
+    let has_response = !exchange.reply.is_empty();
+    let query = has_query.then_some(Half::Query);
+    query.into_iter().chain(has_response.then_some(Half::Response))
+}
+
 /// `Message.Type`.
 const fn kind(side: Side, half: Half) -> u64 {
     match (side, half) {
@@ -152,6 +160,7 @@ mod tests {
             over: ServedOver::Tcp,
             answered: Answered { reason: Reason::Found, origin: Origin::Own },
             query: b"qq",
+            is_query_cut: false,
             reply: b"rrr",
         };
         let speaker = Speaker { identity: "pod".into(), version: "v".into() };
@@ -171,6 +180,20 @@ mod tests {
     }
 
     #[test]
+    fn a_query_of_which_only_the_beginning_was_kept_is_left_out() {
+        let reply = &b"rrr"[..];
+        for (query, is_query_cut, reply, shown) in [
+            (&b"qq"[..], false, reply, &[Half::Query, Half::Response][..]),
+            (b"qq", true, reply, &[Half::Response]),
+            (b"qq", false, b"", &[Half::Query]),
+            (b"", false, reply, &[Half::Response]),
+        ] {
+            let exchange = Exchange { query, is_query_cut, reply, ..Exchange::default() };
+            assert_eq!(halves(&exchange).collect::<Vec<_>>(), shown);
+        }
+    }
+
+    #[test]
     fn an_upstream_is_asked_from_an_address_that_is_left_out() {
         let exchange = Exchange {
             side: Side::Forwarder,
@@ -181,6 +204,7 @@ mod tests {
             over: ServedOver::Tls,
             answered: Answered { reason: Reason::Forward, origin: Origin::Upstream },
             query: b"q",
+            is_query_cut: false,
             reply: b"",
         };
         let mut written = Vec::new();

@@ -102,6 +102,7 @@ mod tests {
             over: ServedOver::Tls,
             answered: Answered { reason, origin: Origin::Own },
             query,
+            is_query_cut: false,
             reply,
         }
     }

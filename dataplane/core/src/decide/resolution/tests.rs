@@ -34,6 +34,7 @@ fn settings_of_tests() -> Settings {
         stub_domains: vec![name("corp.example")],
         extra: vec![
             extra("www.own.example", ExtraData::Addresses(vec!["192.0.2.7".parse().unwrap()])),
+            extra("inside.own.example", ExtraData::Addresses(vec!["10.96.0.7".parse().unwrap()])),
             extra("alias.own.example", ExtraData::Cname(name("www.example.org"))),
             extra("old.own.example", ExtraData::Dname(name("example.org"))),
             extra("long.own.example", ExtraData::Dname(name(&[&*"x".repeat(63); 3].join(".")))),
@@ -86,6 +87,26 @@ fn answers(resolution: &Resolution, asked: &str) -> Vec<String> {
         format!("{} {kind} {}", record.name, record.data)
     };
     reply.answers.iter().map(line).collect()
+}
+
+#[test]
+fn fw43_a_public_name_cannot_lead_to_a_private_address_of_ours() {
+    with_surroundings(|around| {
+        for (target, left) in [("inside.own.example", 0), ("www.own.example", 2)] {
+            for is_protected in [true, false] {
+                let mut resolution = Resolution::default();
+                if is_protected {
+                    resolution.protect();
+                }
+                let fresh = Freshness::Fresh { age_s: 0 };
+                let step = resolution.answered(alias("evil.example", target), fresh, around);
+                assert_eq!(step, Step::Done);
+                let answers = answers(&resolution, "evil.example");
+                let expected = if is_protected { left } else { 2 };
+                assert_eq!(answers.len(), expected, "{target} {is_protected} {answers:?}");
+            }
+        }
+    });
 }
 
 /// Runs `test` with what surrounds a resolution.

@@ -1,0 +1,132 @@
+//! A chain whose parts are all in the cache is answered on the thread that read the query: it takes no place and no task
+//! (FW42, FW52).
+
+use dataplane_core::{
+    Forward, Freshness, LookupKey, Relayed, ReplyHead, Resolution, Step, Surroundings,
+};
+
+use super::cache::Found;
+use super::{Forwarder, Upstreams};
+use crate::origin::Origin;
+
+/// The Extended DNS Error of a failure that is remembered (N19).
+pub(super) const CACHED_ERROR: u16 = 13;
+
+/// What a person reads of a failure that is remembered. The operator reads these words too: they distinguish silence from
+/// errors (`operator/src/probe/compare/groups.rs`).
+pub(super) const fn remembered(was_silent: bool) -> &'static str {
+    match was_silent {
+        true => "no upstream server answered a moment ago",
+        false => "upstream servers answered only with errors a moment ago",
+    }
+}
+
+/// A reply from the cache that is not the whole answer yet.
+#[derive(Debug)]
+pub struct Held {
+    pub relayed: Relayed,
+    pub freshness: Freshness,
+    /// Whether an upstream is asked: before an expired reply is used, unless it was asked in vain a moment ago (CA20,
+    /// CA41); besides using a fresh one that expires soon (CA30).
+    pub refresh: bool,
+    /// Of a chain, what came before it.
+    pub(super) chain: Resolution,
+}
+
+/// Which parts of a chain are taken from the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hops {
+    /// Those for which no upstream is asked.
+    OfUse,
+    /// All of them: no upstream may be asked (N20).
+    All,
+}
+
+/// How far the cache goes.
+#[derive(Debug)]
+pub(super) enum Walked {
+    /// To the end.
+    Ended(Ended),
+    /// An upstream is asked for what comes next.
+    Open(Held),
+}
+
+/// How a chain ended in the cache.
+#[derive(Debug)]
+pub(super) enum Ended {
+    Whole(Resolution),
+    /// It leads nowhere, or the lookup of a part failed a moment ago: an Extended DNS Error and its text.
+    Failed(u16, &'static str, Origin),
+}
+
+impl Ended {
+    /// Writes the client's reply; its length, and where it comes from.
+    pub(super) fn write(
+        &self,
+        head: &ReplyHead<'_>,
+        seed: u64,
+        buffer: &mut [u8],
+    ) -> (usize, Origin) {
+        match self {
+            Ended::Whole(chain) => {
+                let origin = if chain.is_stale() { Origin::Stale } else { Origin::Cache };
+                (chain.write(head, seed, buffer), origin)
+            }
+            Ended::Failed(ede, text, origin) => (head.fail(*ede, text, buffer), *origin),
+        }
+    }
+}
+
+impl Forwarder {
+    /// Follows the chain that `held` leaves open, as far as the cache goes.
+    pub(super) fn walk(
+        &self,
+        upstreams: &Upstreams,
+        forward: &Forward<'_>,
+        held: Held,
+        around: &Surroundings<'_>,
+        hops: Hops,
+    ) -> Walked {
+        let Held { mut relayed, mut freshness, mut chain, .. } = held;
+        let mut asked = forward.group;
+        loop {
+            if upstreams.removes_private_addresses(asked) {
+                chain.protect();
+            }
+            let before = chain.clone();
+            let (group, key) = match chain.answered(relayed.clone(), freshness, around) {
+                Step::Ask { group, key } => (group, key),
+                Step::Done => return Walked::Ended(Ended::Whole(chain)),
+                Step::Failed { ede, text } => {
+                    return Walked::Ended(Ended::Failed(ede, text, Origin::Failed));
+                }
+            };
+            match self.part(upstreams, group, &key, hops) {
+                Found::Reply { relayed: next, freshness: age, .. } => {
+                    (relayed, freshness, asked) = (next, age, group);
+                }
+                Found::Failed { was_silent } => {
+                    let text = remembered(was_silent);
+                    return Walked::Ended(Ended::Failed(CACHED_ERROR, text, Origin::Cache));
+                }
+                Found::Nothing => {
+                    let held = Held { relayed, freshness, refresh: false, chain: before };
+                    return Walked::Open(held);
+                }
+            }
+        }
+    }
+
+    /// What the cache has for a part of a chain. Where an upstream is asked, that is nothing, and is not counted: who asks
+    /// looks again.
+    fn part(&self, upstreams: &Upstreams, group: usize, key: &LookupKey, hops: Hops) -> Found {
+        let Some(route) = upstreams.route(group) else { return Found::Nothing };
+        let (now_ms, recoveries) = (self.clock.now_ms(), upstreams.recoveries(group));
+        let limits = upstreams.cache();
+        match self.cache.peek(route, key, (now_ms, recoveries), limits) {
+            None | Some((Found::Nothing, _)) => Found::Nothing,
+            Some((Found::Reply { refresh: true, .. }, _)) if hops == Hops::OfUse => Found::Nothing,
+            Some(_) => self.cache.find(route, key, now_ms, recoveries, limits),
+        }
+    }
+}

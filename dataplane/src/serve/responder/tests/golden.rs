@@ -1,0 +1,120 @@
+//! Golden examples of docs/dns.md 9.10 in which access, configuration and cache meet.
+
+use dataplane_core::{Change, DataSource, Resource};
+
+use super::*;
+
+const A: u8 = 1;
+const TXT: u8 = 16;
+/// Two Services of docs/dns.md 9.1.
+const SERVICES: &str = "
+apiVersion: v1
+kind: Service
+metadata: {namespace: shop, name: cart}
+spec: {type: ClusterIP, clusterIP: 10.96.0.12, clusterIPs: [10.96.0.12], ports: [{name: http, port: 80}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {namespace: shop, name: legacy}
+spec: {type: ExternalName, externalName: legacy.example.net}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: shop}
+";
+/// A resolv.conf with one name server: 127.0.0.53.
+const LOOPBACK: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/src/serve/responder/tests/loopback.conf");
+const CART: &str = "cart.shop.svc.cluster.local";
+
+/// Serves the Services above by this configuration.
+fn serving(config: &Config, resolv_conf: &str) -> Responder {
+    let mut index = Index::new(settings::of(config).expect("settings"));
+    let (objects, skipped) = crate::source::objects_from_yaml(SERVICES).expect("objects");
+    assert!(skipped.is_empty(), "{skipped:?}");
+    Resource::ALL.into_iter().for_each(|resource| index.begin_list(resource));
+    for object in objects {
+        index.apply(Change::Apply(object));
+    }
+    for resource in Resource::ALL {
+        index.end_list(resource, 0, DataSource::Live);
+    }
+    index.publish(1_760_000_000);
+    with_records(config, index.records(), resolv_conf)
+}
+
+/// Rcode, records of the answer, and the Extended DNS Error.
+async fn outcome(responder: &Responder, name: &str, qtype: u8, rd: bool) -> (u8, u8, Option<u8>) {
+    let (reply, _) = responder.ask_for(&question(name, qtype, rd)).await;
+    // The OPT is last and has at most one option (RFC 6891 §6.1.2, RFC 8914 §2).
+    let opt = reply.windows(3).rposition(|octets| octets == [0, 0, 41]).expect("an OPT record");
+    let options = &reply[opt + 11..];
+    let code = options.starts_with(&[0, 15]).then(|| options[5]);
+    (reply[3] & 15, reply[7], code)
+}
+
+#[tokio::test]
+async fn g132_r3_without_rd_nothing_is_forwarded_nor_taken_from_the_cache() {
+    let upstream = Upstream::start().await;
+    let responder = serving(&upstream.config(), "/nonexistent");
+    let www = "www.example.org";
+    assert_eq!(outcome(&responder, www, A, false).await, (5, 0, Some(20)));
+    assert_eq!(outcome(&responder, www, A, true).await, (0, 1, None));
+    assert_eq!(outcome(&responder, www, A, false).await, (5, 0, Some(20)), "also when cached");
+    assert_eq!(upstream.asked(), 1);
+}
+
+#[tokio::test]
+async fn g138_fw3_a_resolv_conf_with_loopback_only_leaves_names_of_the_cluster() {
+    let config = Config {
+        upstreams: config::Upstreams::FromResolvConf(GroupOptions::default()),
+        ..Config::default()
+    };
+    let responder = serving(&config, LOOPBACK);
+    assert_eq!(outcome(&responder, "www.example.org", A, true).await, (2, 0, Some(0)));
+    assert_eq!(outcome(&responder, CART, A, true).await, (0, 1, None));
+    let published = responder.state.published.load();
+    let problems = published.upstreams.problems();
+    assert!(problems.iter().any(|problem| problem.contains("127.0.0.53")), "{problems:?}");
+}
+
+#[tokio::test]
+async fn g139_without_upstreams_other_names_are_refused_behind_our_cname_too() {
+    let config = Config { upstreams: config::Upstreams::None, ..Config::default() };
+    let responder = serving(&config, "/nonexistent");
+    assert_eq!(outcome(&responder, "www.example.org", A, true).await, (5, 0, Some(20)));
+    let legacy = outcome(&responder, "legacy.shop.svc.cluster.local", A, true).await;
+    assert_eq!(legacy, (2, 1, Some(20)), "SERVFAIL with the CNAME");
+    assert_eq!(outcome(&responder, CART, A, true).await, (0, 1, None));
+}
+
+#[tokio::test]
+async fn g140_a43_a_loop_probe_is_answered_with_our_instance() {
+    let responder = serving(&Config::default(), "/nonexistent");
+    let name = "0123456789abcdef0123456789abcdef.clusterdns-loop";
+    let (reply, origin) = responder.ask_for(&question(name, TXT, true)).await;
+    assert_eq!((reply[2] & 4, reply[3] & 15, ttls(&reply), origin), (4, 0, vec![0], Origin::Own));
+    assert!(reply.windows(17).any(|octets| octets == b"\x100123456789abcdef"));
+    let (reply, _) = responder.ask_for(&question(name, A, true)).await;
+    assert_eq!((reply[2] & 4, reply[3] & 15, reply[7], reply[9]), (4, 0, 0, 1), "NODATA");
+    // SOA of clusterdns-loop.; its TTL, and the last field of its data, 300 s.
+    let soa = reply.windows(8).any(|octets| octets == [0, 6, 0, 1, 0, 0, 1, 44]);
+    assert!(soa && reply.windows(4).any(|octets| octets == [0, 0, 1, 44]));
+}
+
+#[tokio::test]
+async fn g147_ca1_clients_that_may_not_ask_get_nothing_from_the_cache_either() {
+    let upstream = Upstream::start().await;
+    let responder = serving(&upstream.config(), "/nonexistent");
+    assert_eq!(outcome(&responder, "www.example.org", A, true).await, (0, 1, None));
+    let clients = vec!["10.244.0.0/16".parse().expect("a network")];
+    let access = config::Access { clients, ..config::Access::default() };
+    let denied = serving(&Config { access, ..upstream.config() }, "/nonexistent");
+    let records = Arc::clone(&denied.state.published.load().records);
+    let upstreams = Arc::clone(&responder.state.published.load().upstreams);
+    responder.state.published.store(Arc::new(Published { records, upstreams }));
+    for name in [CART, "www.example.org"] {
+        assert_eq!(outcome(&responder, name, A, true).await, (5, 0, Some(18)), "{name}");
+    }
+    assert_eq!(upstream.asked(), 1);
+}

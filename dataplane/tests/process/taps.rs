@@ -10,7 +10,7 @@ use super::harness::{Answer, Folder, PATIENCE, Process, address, wait_for};
 use super::{CART, service};
 
 /// The lines of the query log so far.
-fn lines(process: &Process) -> Vec<Value> {
+pub(crate) fn lines(process: &Process) -> Vec<Value> {
     let output = process.output();
     output.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
 }
@@ -71,10 +71,10 @@ fn o18_the_query_log_follows_the_configuration_without_a_restart() {
 }
 
 /// A reader of dnstap that takes everything at its word: frame lengths, control types and content type.
-struct Reader<S>(S);
+pub(crate) struct Reader<S>(S);
 
 impl Reader<UnixStream> {
-    fn accept(listener: &UnixListener) -> Self {
+    pub(crate) fn accept(listener: &UnixListener) -> Self {
         let (stream, _) = listener.accept().unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Reader::greet(stream)
@@ -127,6 +127,20 @@ impl<S: Read + Write> Reader<S> {
             let (kind, dns) = self.message();
             if matches!(kind, 5 | 6) {
                 return (kind, dns);
+            }
+        }
+    }
+}
+
+impl<S: Read + Write> Reader<S> {
+    /// Type and protocol of the next message about a client.
+    pub(crate) fn kind_and_protocol_of_a_client(&mut self) -> (u64, u64) {
+        loop {
+            let length = self.length();
+            assert_ne!(length, 0, "a data frame");
+            let message = fields(octets(&fields(&self.octets(length)), 14));
+            if matches!(number(&message, 1), 5 | 6) {
+                return (number(&message, 1), number(&message, 3));
             }
         }
     }

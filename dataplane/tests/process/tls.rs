@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 
 use tokio_rustls::rustls::crypto::ring;
@@ -10,13 +11,14 @@ use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, Stream
 use crate::harness::{Folder, PATIENCE, Process, wait_for};
 use crate::load::{is_answer, query};
 use crate::service;
+use crate::taps::{Reader, lines};
 
 const NAME: &str = "dns.example";
 /// Above those that need permission, below those that systems give away.
-const PORT: u16 = 8853;
+pub(crate) const PORT: u16 = 8853;
 
 /// An address of this process alone, so that no other program has its ports.
-fn own_address() -> Ipv4Addr {
+pub(crate) fn own_address() -> Ipv4Addr {
     let id = std::process::id();
     Ipv4Addr::new(127, 64 | (id >> 16) as u8 & 63, (id >> 8) as u8, id as u8)
 }
@@ -69,6 +71,46 @@ fn secret(certificates: &Folder) -> ClientConfig {
         .with_no_client_auth()
 }
 
+/// The reply to query 7 over HTTPS at `/resolve`.
+fn over_https(stream: TcpStream, trust: &ClientConfig) -> Vec<u8> {
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut https = trust.clone();
+    https.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let session = ClientConnection::new(Arc::new(https), NAME.try_into().unwrap()).unwrap();
+    let mut client = StreamOwned::new(session, stream);
+    let packet = query(7);
+    let head = format!(
+        "POST /resolve HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\nContent-Type: application/dns-message\r\n\
+         Content-Length: {}\r\n\r\n",
+        packet.len()
+    );
+    client.write_all(&[head.as_bytes(), &packet].concat()).unwrap();
+    let mut response = Vec::new();
+    // A server may leave without the alert.
+    let _ = client.read_to_end(&mut response);
+    let end = response.windows(4).position(|part| part == b"\r\n\r\n").expect("a response");
+    response.split_off(end + 4)
+}
+
+/// The reply to query 0 over QUIC.
+fn over_quic(server: SocketAddr, trust: &ClientConfig) -> Vec<u8> {
+    let mut quic = trust.clone();
+    quic.alpn_protocols = vec![b"doq".to_vec()];
+    let crypto = quinn::crypto::rustls::QuicClientConfig::try_from(quic).unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let mut endpoint = quinn::Endpoint::client(([127, 0, 0, 1], 0).into()).unwrap();
+        endpoint.set_default_client_config(quinn::ClientConfig::new(Arc::new(crypto)));
+        let connection = endpoint.connect(server, NAME).unwrap().await.expect("a connection");
+        let (mut send, mut receive) = connection.open_bi().await.unwrap();
+        let packet = query(0);
+        let prefix = u16::try_from(packet.len()).unwrap().to_be_bytes();
+        send.write_all(&[&prefix[..], &packet].concat()).await.unwrap();
+        send.finish().unwrap();
+        receive.read_to_end(1 << 17).await.unwrap().split_off(2)
+    })
+}
+
 #[test]
 fn t8_the_program_serves_https_and_quic_as_the_configuration_asks() {
     let (folder, certificates) = (Folder::new(), Folder::new());
@@ -86,40 +128,8 @@ fn t8_the_program_serves_https_and_quic_as_the_configuration_asks() {
     let process = Process::start_at(own_address(), &folder.0, &flags);
     let server = SocketAddr::new(process.dns.ip(), port);
     let stream = wait_for("the port to be open", || TcpStream::connect(server).ok());
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let mut https = trust.clone();
-    https.alpn_protocols = vec![b"http/1.1".to_vec()];
-    let session = ClientConnection::new(Arc::new(https), NAME.try_into().unwrap()).unwrap();
-    let mut client = StreamOwned::new(session, stream);
-    let packet = query(7);
-    let head = format!(
-        "POST /resolve HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\nContent-Type: application/dns-message\r\n\
-         Content-Length: {}\r\n\r\n",
-        packet.len()
-    );
-    client.write_all(&[head.as_bytes(), &packet].concat()).unwrap();
-    let mut response = Vec::new();
-    // A server may leave without the alert.
-    let _ = client.read_to_end(&mut response);
-    let end = response.windows(4).position(|part| part == b"\r\n\r\n").expect("a response");
-    assert!(is_answer(&response[end + 4..], 7), "{}", String::from_utf8_lossy(&response));
-
-    let mut quic = trust;
-    quic.alpn_protocols = vec![b"doq".to_vec()];
-    let crypto = quinn::crypto::rustls::QuicClientConfig::try_from(quic).unwrap();
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let reply = runtime.block_on(async {
-        let mut endpoint = quinn::Endpoint::client(([127, 0, 0, 1], 0).into()).unwrap();
-        endpoint.set_default_client_config(quinn::ClientConfig::new(Arc::new(crypto)));
-        let connection = endpoint.connect(server, NAME).unwrap().await.expect("a connection");
-        let (mut send, mut receive) = connection.open_bi().await.unwrap();
-        let packet = query(0);
-        let prefix = u16::try_from(packet.len()).unwrap().to_be_bytes();
-        send.write_all(&[&prefix[..], &packet].concat()).await.unwrap();
-        send.finish().unwrap();
-        receive.read_to_end(1 << 17).await.unwrap()
-    });
-    assert!(is_answer(&reply[2..], 0));
+    assert!(is_answer(&over_https(stream, &trust), 7));
+    assert!(is_answer(&over_quic(server, &trust), 0));
     let expiry =
         process.metric("clusterdns_certificate_expiry_timestamp_seconds{secret=\"dns-tls\"}");
     assert!(expiry > 1_700_000_000.0);
@@ -128,4 +138,42 @@ fn t8_the_program_serves_https_and_quic_as_the_configuration_asks() {
         (&shown["secret"], &shown["trouble"]),
         (&"dns-tls".into(), &serde_json::Value::Null)
     );
+}
+
+#[test]
+fn o18_the_query_log_and_dnstap_show_what_came_over_https_and_quic() {
+    let (folder, certificates) = (Folder::new(), Folder::new());
+    let trust = secret(&certificates);
+    let port = PORT + 2;
+    folder.write("a.yaml", &service("cart", "10.96.0.1"));
+    folder.write(
+        "dns.yaml",
+        &crate::cluster_dns(&format!(
+            "{{logging: {{queries: All}}, listeners: {{https: {{port: {port}, path: /resolve, \
+             certificate: {{name: dns-tls}}}}, quic: {{port: {port}, certificate: {{name: dns-tls}}}}}}}}"
+        )),
+    );
+    let socket = folder.0.join("dnstap.sock");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let certificates = certificates.0.to_str().unwrap();
+    let flags = ["--certificates-dir", certificates, "--dnstap-socket", socket.to_str().unwrap()];
+    let process = Process::start_at(own_address(), &folder.0, &flags);
+    let mut reader = Reader::accept(&listener);
+    let server = SocketAddr::new(process.dns.ip(), port);
+    let stream = wait_for("the port to be open", || TcpStream::connect(server).ok());
+    // What DNSTAP calls them: CLIENT_QUERY, CLIENT_RESPONSE; DOH, DOQ.
+    let (query, reply) = (5, 6);
+    for (name, protocol) in [("https", 4), ("quic", 7)] {
+        match protocol {
+            4 => assert!(is_answer(&over_https(stream.try_clone().unwrap(), &trust), 7)),
+            _ => assert!(is_answer(&over_quic(server, &trust), 0)),
+        }
+        assert_eq!(reader.kind_and_protocol_of_a_client(), (query, protocol));
+        assert_eq!(reader.kind_and_protocol_of_a_client(), (reply, protocol));
+        let line = wait_for("a line", || {
+            lines(&process).into_iter().find(|line| line["transport"] == name)
+        });
+        assert_eq!((&line["outcome"], &line["type"]), (&"NOERROR".into(), &"A".into()));
+        assert_eq!(line["name"], "cart.shop.svc.cluster.local.");
+    }
 }

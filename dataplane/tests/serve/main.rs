@@ -8,6 +8,8 @@ mod crowd;
 mod tls;
 mod https;
 mod changes;
+mod misuse;
+mod cached;
 mod quic;
 mod descriptors;
 mod foreign;

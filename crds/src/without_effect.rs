@@ -65,14 +65,38 @@ mod tests {
         used: ttl,
     };
 
+    fn config(spec: &str) -> Config {
+        check(&serde_saphyr::from_str(spec).expect(spec)).expect(spec)
+    }
+
+    /// A path with the indices of its lists left out.
+    fn in_schema(path: &str) -> String {
+        let mut parts = path.split('[');
+        let first = parts.next().unwrap_or_default().to_owned();
+        parts.fold(first, |text, part| {
+            text + "[" + part.trim_start_matches(|c: char| c.is_ascii_digit())
+        })
+    }
+
     #[test]
     fn o18_a_field_without_effect_is_found_where_it_is_used_and_nowhere_else() {
-        let found = |spec: &str| {
-            let config = check(&serde_saphyr::from_str(spec).expect(spec)).expect(spec);
-            of_rows(&[ROW], &config)
-        };
         let expected = WithoutEffect { field: ROW.paths[0].to_owned(), instead: ROW.instead };
-        assert_eq!(found(ROW.example), [expected]);
-        assert_eq!(found("{}"), []);
+        assert_eq!(of_rows(&[ROW], &config(ROW.example)), [expected]);
+        assert_eq!(of_rows(&[ROW], &config("{}")), []);
+    }
+
+    #[test]
+    fn o18_each_row_is_found_in_its_example_and_in_no_spec_of_defaults() {
+        for row in FIELDS.iter().chain([&ROW]) {
+            let found = of_rows(&[*row], &config(row.example));
+            let fields: Vec<String> = found.iter().map(|it| in_schema(&it.field)).collect();
+            let is_listed = |field: &String| row.paths.contains(&field.as_str());
+            assert!(!fields.is_empty() && fields.iter().all(is_listed), "{fields:?} of {row:?}");
+            assert!(!row.instead.is_empty() && !row.instead.ends_with('.'), "{}", row.instead);
+            for spec in ["{}", "{cache: {}, logging: {}, access: {}}"] {
+                assert_eq!(of_rows(&[*row], &config(spec)), [], "{spec}");
+            }
+        }
+        assert_eq!(in_schema("spec.stubDomains[1].policy"), "spec.stubDomains[].policy");
     }
 }

@@ -205,9 +205,7 @@ impl Status {
                 printable(&fields)
             );
         }
-        let used = running.without_effect.iter();
-        let without_effect: Vec<String> =
-            used.map(|it| format!("{} has no effect: {}", it.field, it.instead)).collect();
+        let without_effect = ineffective(&running.without_effect);
         reported.configurations += 1;
         reported.running = running;
         drop(reported);
@@ -235,6 +233,11 @@ impl Status {
     }
 }
 
+/// A line for each field without effect.
+fn ineffective(used: &[WithoutEffect]) -> Vec<String> {
+    used.iter().map(|it| format!("{} has no effect: {}", it.field, it.instead)).collect()
+}
+
 /// What is in `after` and was not in `before`.
 fn added<'a, T: Ord>(before: &[T], after: &'a [T]) -> Vec<&'a T> {
     let before: std::collections::BTreeSet<&T> = before.iter().collect();
@@ -252,5 +255,18 @@ fn log(lines: impl ExactSizeIterator<Item = String>) {
     }
     if more > 0 {
         tracing::warn!("and {more} more: see /config");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn o18_the_log_names_a_field_without_effect_and_what_happens_instead() {
+        // No field is without effect in this version: this is how one would be named.
+        let field = "spec.ttlSeconds".to_owned();
+        let lines = ineffective(&[WithoutEffect { field, instead: "every TTL is 5" }]);
+        assert_eq!(lines, ["spec.ttlSeconds has no effect: every TTL is 5"]);
     }
 }

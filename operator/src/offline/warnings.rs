@@ -9,6 +9,7 @@ use crds::ClusterDNS;
 use crds::config::PodRecords;
 use crds::defaults::{DNS_PORT, MIN_REPLICAS};
 use crds::v1alpha1::{ManagementState, Service};
+use crds::without_effect::{self, WithoutEffect};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::desired::ports;
@@ -53,7 +54,9 @@ pub fn unwise(dns: &ClusterDNS) -> Vec<Warning> {
         budget(dns),
     ];
     let rules = rules.into_iter().flatten();
-    rules.chain(whole_internet(dns)).chain(alias_loops(dns)).chain(without_effect(dns)).collect()
+    let used = crds::check_resource(dns).map(|config| without_effect::of(&config));
+    let used = ineffective(used.unwrap_or_default());
+    rules.chain(whole_internet(dns)).chain(alias_loops(dns)).chain(used).collect()
 }
 
 pub(super) fn warning(
@@ -65,13 +68,12 @@ pub(super) fn warning(
 }
 
 /// Fields that this version accepts and that do nothing.
-fn without_effect(dns: &ClusterDNS) -> Vec<Warning> {
-    let used = crds::check_resource(dns).map(|config| crds::without_effect::of(&config));
-    let warn = |it: crds::without_effect::WithoutEffect| {
+fn ineffective(used: Vec<WithoutEffect>) -> Vec<Warning> {
+    let warn = |it: WithoutEffect| {
         let message = format!("this field has no effect in this version: {}", it.instead);
         warning(it.field, "WithoutEffect", message)
     };
-    used.unwrap_or_default().into_iter().map(warn).collect()
+    used.into_iter().map(warn).collect()
 }
 
 /// Reverse names of public addresses have owners elsewhere.
@@ -331,4 +333,18 @@ fn memory_limit(dns: &ClusterDNS) -> Option<Warning> {
         let message = "a pod may take all memory of its node: write a limit, such as 256Mi";
         warning("spec.resources.limits", "NoMemoryLimit", message)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn o18_check_warns_of_a_field_that_is_used_and_has_no_effect() {
+        // No field is without effect in this version: this is how one would be named.
+        let field = "spec.ttlSeconds".to_owned();
+        let warnings = ineffective(vec![WithoutEffect { field, instead: "every TTL is 5" }]);
+        let message = "this field has no effect in this version: every TTL is 5";
+        assert_eq!(warnings, [warning("spec.ttlSeconds", "WithoutEffect", message)]);
+    }
 }

@@ -16,7 +16,8 @@ mod failing_pods;
 use crds::bounds::REPORTED;
 use crds::check::Violations;
 use crds::v1alpha1::{ClusterDNSStatus, ManagementState, Replicas, Revision, Violation};
-use crds::{ClusterDNS, Config, without_effect};
+use crds::without_effect::{self, WithoutEffect};
+use crds::{ClusterDNS, Config};
 use jiff::Timestamp;
 
 use crate::apply::outcome::Applied;
@@ -113,7 +114,7 @@ pub fn of(
     let problems = problems(dns, plan, applied, observed, now);
     let way = on_its_way(dns, plan, observed);
     let mut conditions = Conditions::of(dns, now);
-    conditions.set("Accepted", accepted(config));
+    conditions.set("Accepted", accepted(&without_effect::of(config)));
     conditions
         .set("Ready", readiness(dns, plan, observed, &replicas, conditions.was_true("Ready")));
     conditions.set("UpToDate", up_to_date(dns, plan, applied, observed, way.as_ref(), &conditions));
@@ -166,8 +167,7 @@ fn as_expected(lost_pods: LostPods) -> &'static str {
 }
 
 /// Names the fields that are accepted and have no effect, so that users do not rely on them.
-fn accepted(config: &Config) -> ConditionState {
-    let used = without_effect::of(config);
+fn accepted(used: &[WithoutEffect]) -> ConditionState {
     if used.is_empty() {
         return ConditionState::yes("Valid", "the spec is valid and acted on");
     }

@@ -1,4 +1,4 @@
-//! Turns of the thread that serves all connections: in each, a client gets answers of so many octets, however many
+//! Turns of the thread that serves all connections: in each, a client gets answers of this many octets, however many
 //! connections it has. What one asks for beyond that waits until the others had theirs (WR44).
 
 use std::cell::{Cell, RefCell};
@@ -32,7 +32,7 @@ impl Turns {
         share.turn.get() != self.number.get() || share.octets.get() < TURN_OCTETS
     }
 
-    /// This client got an answer of so many octets.
+    /// This client got an answer of this many octets.
     pub(super) fn took(&self, share: &Share, octets: usize) {
         let before = match share.turn.replace(self.number.get()) == self.number.get() {
             true => share.octets.get(),

@@ -107,10 +107,10 @@ pub fn worker_counters(addresses: usize, workers: usize) -> Vec<Arc<WorkerCounte
     (0..addresses * workers + STREAM_COUNTERS).map(|_| Arc::default()).collect()
 }
 
-/// The last counters are those of what is served over streams: TCP, TLS, HTTPS, QUIC.
+/// The last counters are those of streams: TCP, TLS, HTTPS, QUIC.
 const STREAM_COUNTERS: usize = ServedOver::ALL.len() - 1;
 
-/// The counters of what is served over this transport, of all that [`worker_counters`] made.
+/// The counters of this transport, from all that [`worker_counters`] made.
 pub fn counters_over(all: &[Arc<WorkerCounters>], over: ServedOver) -> &[Arc<WorkerCounters>] {
     let (udp, streams) = all.split_at(all.len().saturating_sub(STREAM_COUNTERS));
     match over {

@@ -211,7 +211,7 @@ async fn slices(
     let all = Api::<EndpointSlice>::namespaced(ctx.client.clone(), namespace);
     let mut found = Vec::new();
     let take = |mut slice: EndpointSlice| {
-        // Of what others may write only the size of endpoints is bounded, to 1,000 of them.
+        // Kubernetes bounds only one size of what others write: 1,000 endpoints in a slice.
         (slice.metadata.managed_fields, slice.metadata.annotations) = (None, None);
         found.push(slice);
     };

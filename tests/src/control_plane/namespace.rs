@@ -76,7 +76,7 @@ impl Drop for TestNamespace {
                 .expect("a runtime");
             runtime.block_on(async {
                 let namespaces: Api<Namespace> = Api::all(client(&kubeconfig).await);
-                // One left behind is a nuisance, no failure of what was tested.
+                // One that is left behind is a nuisance, not a failure of the test.
                 let _ = namespaces.delete(&name, &DeleteParams::background()).await;
             });
         });

@@ -20,7 +20,7 @@ const CHUNK: usize = 64;
 const SHORT_PART: usize = 10;
 /// Largest count of how often an entry was asked for; it survives as many rounds in the long queue.
 const MAX_USED: u8 = 3;
-/// Hashes remembered of what left the short queue.
+/// Hashes that are remembered of entries which left the short queue.
 const GHOSTS: usize = 4096;
 
 /// One entry, or the place of one that left its queue unseen.

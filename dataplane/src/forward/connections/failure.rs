@@ -8,7 +8,7 @@ use tokio_rustls::rustls::{AlertDescription, CertificateError, Error as TlsError
 
 use crate::forward::sockets::is_ours;
 
-/// Characters of what a library says that are shown.
+/// Characters of the message of a library that are shown.
 const MAX_TEXT: usize = 200;
 /// QUIC error code of TLS alert 0 (RFC 9001 §4.8).
 const CRYPTO_ERROR: u64 = 0x100;

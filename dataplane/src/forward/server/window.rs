@@ -15,7 +15,7 @@ const HALVED_FOR: Duration = Duration::from_millis(500);
 /// The places of one server.
 #[derive(Debug)]
 pub(in crate::forward) struct Window {
-    /// Of what use places are.
+    /// Largest number of places.
     most: usize,
     places: usize,
     taken: usize,

@@ -41,7 +41,7 @@ const WINDOW_OCTETS: u32 = 128 << 10;
 pub(super) const HEADER_OCTETS: usize = 16 << 10;
 /// The same of HTTP/2, past which hyper refuses a request by itself, and without a count.
 const H2_HEADER_OCTETS: u32 = 2 * HEADER_OCTETS as u32;
-/// What a session keeps, encrypted, of what its client does not read; hyper has the rest, where it is counted.
+/// Encrypted octets that a session buffers for a client that does not read; hyper buffers (and counts) the rest.
 const SEND_OCTETS: usize = 16 << 10;
 /// What a session is counted as: that of TLS, the tables of HPACK and the buffers of hyper.
 pub(super) const SESSION_OCTETS: usize = 48 << 10;

@@ -19,7 +19,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 const FORWARDED: Duration = Duration::from_secs(5);
 /// Datagrams until silence counts: one that was lost says nothing about a configuration.
 const ATTEMPTS: usize = 3;
-/// The same of what is forwarded, which data planes repeat themselves.
+/// The same for a forwarded question, which data planes repeat themselves.
 const FORWARDED_ATTEMPTS: usize = 2;
 /// Longest datagram that is read: pods send at most 4,096 octets.
 const MAX_DATAGRAM: usize = 4096;

@@ -5,15 +5,15 @@
 //! subcommand is a module; what it decides and prints is pure, and tested with recorded pages.
 
 mod args;
+mod explain;
+mod status;
 mod cluster;
 mod data_plane;
-mod explain;
+mod pages;
+mod search;
+mod resolv_conf;
 mod hosts;
 mod output;
-mod pages;
-mod resolv_conf;
-mod search;
-mod status;
 mod table;
 
 use std::io::{self, Write};

@@ -92,7 +92,6 @@ impl Cluster {
         }
     }
 
-    /// Its pods, by name.
     pub(super) async fn pods(&self, dns: &ClusterDNS) -> Result<Vec<Pod>, String> {
         let (namespace, _) = names::service(dns);
         let api = Api::<Pod>::namespaced(self.client.clone(), &namespace);

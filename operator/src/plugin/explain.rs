@@ -23,7 +23,6 @@ use crate::offline::text_of;
 /// Questions of one run: a search list has 32 domains, and each name two types.
 const MAX_QUESTIONS: usize = 128;
 
-/// Everything that is printed.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explained {
@@ -41,20 +40,16 @@ pub struct Explained {
     pub notes: Vec<String>,
     /// Every question, in its order.
     pub questions: Vec<Asked>,
-    /// What came of it.
     pub result: Outcome,
 }
 
-/// One question.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Asked {
     /// The absolute name.
     pub name: String,
-    /// The type.
     #[serde(rename = "type")]
     pub qtype: String,
-    /// What came of it.
     pub outcome: Outcome,
     /// What the data plane says.
     pub explanation: Value,
@@ -73,7 +68,6 @@ struct Asker {
     notes: Vec<String>,
 }
 
-/// Runs `explain`.
 pub(super) async fn run(which: &Which, args: &Explain) -> Printed {
     // Nonsense is refused before a cluster is asked.
     Search::new(&args.name, &ResolvConf::default(), args.libc)?;

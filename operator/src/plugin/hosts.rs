@@ -2,7 +2,6 @@
 
 use k8s_openapi::api::core::v1::Pod;
 
-/// Names and addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hosts(Vec<(String, String)>);
 

@@ -27,13 +27,10 @@ pub struct Answer {
     pub answer: Vec<String>,
 }
 
-/// A rule of docs/dns.md.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Rule {
-    /// Its id.
     pub id: String,
-    /// What it says.
     pub words: String,
 }
 
@@ -41,11 +38,9 @@ pub struct Rule {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Step {
-    /// The name.
     pub name: String,
     /// Where it leads.
     pub place: String,
-    /// The rules that decided.
     pub rules: Vec<Rule>,
     /// What hides or replaces something.
     pub notes: Vec<String>,
@@ -57,9 +52,7 @@ pub struct Step {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Object {
-    /// Its kind.
     pub kind: String,
-    /// Its namespace.
     pub namespace: String,
     /// Its name, where it is known.
     pub name: Option<String>,
@@ -73,7 +66,6 @@ pub struct Object {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Upstream {
-    /// What the cache has.
     pub cache: String,
 }
 
@@ -102,15 +94,12 @@ impl Answer {
 /// What the pages of one data plane say for `status`.
 #[derive(Clone, Debug, Default)]
 pub struct Pages {
-    /// `/config`.
     pub config: ConfigPage,
-    /// `/upstreams`.
     pub upstreams: UpstreamsPage,
     /// Of `/metrics`.
     pub cache: CachePage,
 }
 
-/// `/config`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ConfigPage {
@@ -138,7 +127,6 @@ pub struct Rejection {
     pub violations: Vec<crds::v1alpha1::Violation>,
 }
 
-/// `/upstreams`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct UpstreamsPage {
@@ -148,21 +136,17 @@ pub struct UpstreamsPage {
     pub warnings: Vec<String>,
 }
 
-/// A group of upstreams.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Group {
     /// `upstreams`, or the stub domain.
     pub name: String,
-    /// Its servers.
     pub servers: Vec<Server>,
 }
 
-/// One server.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Server {
-    /// Address and port.
     pub server: String,
     /// `udp`, `tls` and so on.
     pub transport: String,
@@ -170,9 +154,7 @@ pub struct Server {
     pub state: String,
     /// Smoothed; none before the first reply.
     pub latency_microseconds: Option<u64>,
-    /// Queries sent.
     pub sent: u64,
-    /// Error replies.
     pub errors: u64,
     /// Sends without a reply in time.
     pub silent: u64,
@@ -181,13 +163,10 @@ pub struct Server {
 /// The cache, from `/metrics`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CachePage {
-    /// Entries.
     pub entries: u64,
     /// Octets that they take.
     pub octets: u64,
-    /// Look-ups that it answered.
     pub hits: u64,
-    /// All look-ups.
     pub lookups: u64,
 }
 

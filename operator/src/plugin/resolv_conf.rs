@@ -23,7 +23,6 @@ const MAX_CHARACTERS: usize = 2_048;
 /// A resolv.conf, as far as a search needs it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ResolvConf {
-    /// Addresses, in their order.
     pub nameservers: Vec<String>,
     /// Search domains, in their order.
     pub search: Vec<String>,

@@ -27,9 +27,7 @@ pub enum Outcome {
     Found,
     /// The name exists, without records of the types.
     NoData,
-    /// It does not exist.
     NxDomain,
-    /// SERVFAIL.
     ServFail,
     /// REFUSED and the like, or no reply.
     Failed,

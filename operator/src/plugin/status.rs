@@ -27,15 +27,12 @@ const SIDE_BY_SIDE: usize = 8;
 /// Skipped objects that are shown.
 const MAX_SKIPPED: usize = 20;
 
-/// Everything that is printed.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Screen {
     /// Name and generation of the ClusterDNS; none where only one data plane was asked.
     pub cluster_dns: Option<(String, i64)>,
-    /// What the operator reports.
     pub status: ClusterDNSStatus,
-    /// Each pod.
     pub pods: Vec<PodRow>,
     /// Each server of each group, over all pods.
     pub upstreams: Vec<UpstreamRow>,
@@ -43,7 +40,6 @@ pub struct Screen {
     pub cache: CacheSum,
     /// Objects that some pod does not serve in full.
     pub skipped: Vec<SkippedObject>,
-    /// How many there are.
     pub skipped_count: u64,
     /// What pods warn of, and configurations that they refused.
     pub warnings: Vec<String>,
@@ -51,13 +47,11 @@ pub struct Screen {
     pub not_asked: Vec<String>,
 }
 
-/// One pod.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodRow {
     /// Its name, or an address.
     pub name: String,
-    /// Its node.
     pub node: String,
     /// `ready`, `not ready`, `leaving` or `lost`.
     pub state: &'static str,
@@ -67,7 +61,6 @@ pub struct PodRow {
     pub role: String,
     /// Of the configuration that it runs.
     pub revision: String,
-    /// Objects that it holds.
     pub objects: Option<u64>,
     /// Those that it does not serve in full.
     pub skipped: Option<u64>,
@@ -79,7 +72,6 @@ pub struct PodRow {
 pub struct UpstreamRow {
     /// `upstreams`, or the stub domain.
     pub group: String,
-    /// Address and port.
     pub server: String,
     /// `udp`, `tls` and so on.
     pub transport: String,
@@ -89,7 +81,6 @@ pub struct UpstreamRow {
     pub latency_microseconds: Option<u64>,
     /// Queries sent by all pods.
     pub sent: u64,
-    /// Error replies.
     pub errors: u64,
     /// Sends without a reply in time.
     pub silent: u64,
@@ -99,17 +90,13 @@ pub struct UpstreamRow {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CacheSum {
-    /// Entries.
     pub entries: u64,
     /// Octets that they take.
     pub octets: u64,
-    /// Look-ups that it answered.
     pub hits: u64,
-    /// All look-ups.
     pub lookups: u64,
 }
 
-/// Runs `status`.
 pub(super) async fn run(which: &Which, args: &Status) -> Printed {
     let screen = match which.address {
         Some(address) => {

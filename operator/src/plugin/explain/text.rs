@@ -7,7 +7,6 @@ use super::super::search::Outcome;
 use super::{Asked, Explained};
 
 impl Explained {
-    /// Lines for a terminal.
     pub fn text(&self) -> String {
         let Explained { name, from, libc, resolv_conf, asked_of, notes, questions, result: _ } =
             self;

@@ -5,11 +5,9 @@ use std::fmt::Write;
 use super::super::table::{octets, table};
 use super::{PodRow, Screen, UpstreamRow};
 
-/// Warnings that are shown.
 const MAX_WARNINGS: usize = 10;
 
 impl Screen {
-    /// One screen of text.
     pub fn text(&self) -> String {
         // Writing to a String cannot fail.
         let mut text = String::new();

@@ -142,7 +142,7 @@ fn g173_a_dname_to_an_rrset_beyond_the_limit_is_truncated_at_a_record() {
     let core = shop();
     for (options, limit) in [("+noedns", 512), ("", 1232)] {
         let question = Question::parse(&format!("big.rows.corp.example. A {options}")).unwrap();
-        let octets = reply(&core, &question.packet, Transport::Udp);
+        let octets = reply(core, &question.packet, Transport::Udp);
         let message = Message::from_vec(&octets).unwrap();
         assert!(octets.len() <= limit && octets.len() + 16 > limit, "{}", octets.len());
         assert!(message.metadata.truncation && message.metadata.authoritative);

@@ -1,4 +1,4 @@
-//! `/`, `/livez /readyz /metrics /config /upstreams /explain /look` on a thread of their own, so that a flood of queries
+//! `/`, `/livez /readyz /metrics /config /upstreams /explain /top /look` on a thread of their own, so that a flood of queries
 //! cannot make a probe fail (D6), nor one of HTTP connections (L14).
 //!
 //! Kubelet asks on the same port as all others, so that a pod's template need not change with the image, and has a share
@@ -9,6 +9,7 @@ mod pages;
 mod status_pages;
 mod home;
 mod explain;
+mod top;
 mod look;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -132,6 +133,7 @@ fn router(views: Views) -> Router {
         .route("/upstreams", get(status_pages::upstreams))
         .route("/cache", get(status_pages::cache))
         .route("/explain", get(explain::explain))
+        .route("/top", get(top::show).post(top::switch_on))
         .route("/look", get(look::page))
         .with_state(views)
 }

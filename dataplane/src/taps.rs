@@ -1,5 +1,6 @@
-//! What leaves the process about single queries: the query log and dnstap. Both are off unless the configuration asks
-//! for them, and then lossy: who serves never waits for who reads (house rule: bounded, lossy, counted).
+//! What is seen of single queries besides their replies: the query log, dnstap, and the counts of `/top`. They are off
+//! unless the configuration, or a person, asks for them, and then lossy: who serves never waits for who reads (house rule:
+//! bounded, lossy, counted).
 //!
 //! A serving thread asks [`Taps::wanted`] once per query or batch: off, that is one load and one branch. On, it copies
 //! the exchange into a bounded buffer; a thread for each tap takes the buffers and writes.
@@ -7,6 +8,7 @@
 mod exchange;
 mod lossy;
 mod query_log;
+mod top;
 mod dnstap;
 
 use std::net::SocketAddr;
@@ -20,6 +22,7 @@ use dataplane_core::Identity;
 pub use dnstap::{Dnstap, Reader};
 pub use exchange::{Exchange, Side};
 pub use query_log::QueryLog;
+pub use top::{LONGEST as LONGEST_TOP, Top, TopRow, TopView};
 
 /// The taps of the process.
 #[derive(Debug, Default)]
@@ -28,6 +31,7 @@ pub struct Taps {
     wanted: AtomicU8,
     query_log: QueryLog,
     dnstap: Dnstap,
+    top: Top,
     /// What a flag says about the reader of dnstap, whatever the configuration says.
     fixed_reader: OnceLock<Reader>,
 }
@@ -40,6 +44,8 @@ pub struct Wanted(u8);
 const LEVEL: u8 = 0b11;
 /// Whether dnstap wants all of them.
 const DNSTAP: u8 = 0b100;
+/// Whether the heaviest names and clients are counted.
+const TOP: u8 = 0b1000;
 
 /// A query whose reply will be shown.
 #[derive(Clone, Copy, Debug)]
@@ -117,10 +123,33 @@ impl Taps {
         // What ends is wanted no more before its writer sleeps, and what begins has a writer before it is wanted.
         let before = self.wanted.load(Ordering::Relaxed);
         let both = if before & LEVEL == 0 || level == 0 { 0 } else { level } | before & messages;
-        self.wanted.store(both, Ordering::Relaxed);
+        self.want(both);
         self.query_log.set_on(level != 0);
         self.dnstap.set_reader(reader);
-        self.wanted.store(level | messages, Ordering::Relaxed);
+        self.want(level | messages);
+    }
+
+    /// What the configuration wants; what a person asked for stays.
+    fn want(&self, bits: u8) {
+        let with = |now: u8| Some(now & TOP | bits);
+        // It always gives a value, so it cannot fail.
+        let _ = self.wanted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, with);
+    }
+
+    /// Counts the heaviest names and clients for this time from now.
+    pub fn count_top(&self, now: Instant, during: Duration) {
+        self.top.start(now, during, || {
+            self.wanted.fetch_or(TOP, Ordering::Relaxed);
+        });
+    }
+
+    /// The heaviest names and clients, if they are counted.
+    pub fn top(&self, now: Instant) -> TopView {
+        self.top.view(now, || self.without_top())
+    }
+
+    fn without_top(&self) {
+        self.wanted.fetch_and(!TOP, Ordering::Relaxed);
     }
 
     /// Shows one exchange that has just ended; `place` is the number of the serving thread. Never waits. What was switched
@@ -134,6 +163,9 @@ impl Taps {
         }
         if began.wanted.0 & now.0 & DNSTAP != 0 {
             self.dnstap.put(place, &ended);
+        }
+        if began.wanted.0 & now.0 & TOP != 0 && ended.side == Side::Client {
+            self.top.put(began.began, &ended, || self.without_top());
         }
     }
 

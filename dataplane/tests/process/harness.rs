@@ -245,11 +245,23 @@ impl Process {
         text.split_once("\r\n\r\n").unwrap().0.to_owned()
     }
 
+    /// Status and body of a POST with these header fields besides, each with its line end.
+    pub(crate) fn post(&self, path: &str, fields: &str) -> (u16, String) {
+        let text = self.exchange("POST", path, fields);
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+    }
+
     fn fetch(&self, path: &str) -> String {
+        self.exchange("GET", path, "")
+    }
+
+    fn exchange(&self, method: &str, path: &str, fields: &str) -> String {
         let mut stream = TcpStream::connect(self.http).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let request =
-            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n"
+        );
         stream.write_all(request.as_bytes()).unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();

@@ -3,6 +3,7 @@
 
 mod harness;
 mod start;
+mod top;
 mod why;
 mod log;
 mod taps;

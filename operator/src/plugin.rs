@@ -7,6 +7,9 @@
 mod args;
 mod explain;
 mod status;
+mod top;
+mod diff;
+mod complete;
 mod cluster;
 mod data_plane;
 mod pages;
@@ -21,7 +24,10 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-pub use args::{Args, Command, Explain, Libc, Output, Status, Which};
+pub use args::{
+    Args, Command, Completion, Diff, Explain, Libc, Output, Shell, Status, Top, TopKind, Which,
+};
+pub use diff::{Changes, NameChange, SettingChange};
 pub use explain::{Asked, Explained, questions};
 pub use hosts::Hosts;
 use output::Printed;
@@ -29,14 +35,19 @@ pub use pages::{Answer, Pages};
 pub use resolv_conf::{ResolvConf, of_pod};
 pub use search::{Outcome, Search};
 pub use status::Screen;
+pub use top::{Heaviest, TopPage, TopRow};
 
 /// Runs the command line of this process.
 pub fn run() -> ExitCode {
-    let args = Args::parse();
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let asks = words.first().is_some_and(|word| word == complete::WORD);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let printed = match runtime {
-        Ok(runtime) => runtime.block_on(printed(&args)),
-        Err(error) => Err(format!("cannot start: {error}")),
+        Ok(runtime) if asks => {
+            Ok((runtime.block_on(complete::completed(&words[1..])), ExitCode::SUCCESS))
+        }
+        Ok(runtime) => runtime.block_on(printed(&Args::parse())),
+        Err(error) => Err((format!("cannot start: {error}"), ExitCode::FAILURE)),
     };
     match printed {
         // A closed pipe, as `| head` makes one, is no failure.
@@ -44,17 +55,28 @@ pub fn run() -> ExitCode {
             Ok(()) => status,
             Err(_) => ExitCode::SUCCESS,
         },
-        Err(why) => {
+        Err((why, status)) => {
             let _ = writeln!(io::stderr(), "error: {why}");
-            ExitCode::FAILURE
+            status
         }
     }
 }
 
-async fn printed(args: &Args) -> Printed {
+/// Output and status, or what is wrong and the status of that.
+async fn printed(args: &Args) -> Result<(String, ExitCode), (String, ExitCode)> {
     let Args { which, command } = args;
-    match command {
+    let failed = |status: ExitCode| move |why: String| (why, status);
+    let printed: Printed = match command {
         Command::Explain(asked) => explain::run(which, asked).await,
         Command::Status(asked) => status::run(which, asked).await,
-    }
+        Command::Top(asked) => top::run(which, asked).await,
+        // 1 says that something would change, as of `kubectl diff`.
+        Command::Diff(asked) => {
+            return diff::run(which, asked).await.map_err(failed(diff::FAILED.into()));
+        }
+        Command::Completion(asked) => {
+            Ok((complete::script(asked.shell).to_owned(), ExitCode::SUCCESS))
+        }
+    };
+    printed.map_err(failed(ExitCode::FAILURE))
 }

@@ -1,7 +1,8 @@
 //! `kubectl clusterdns`: its screens from recorded pages, and the program against a data plane that runs.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -9,8 +10,10 @@ use k8s_openapi::api::core::v1::Pod;
 use operator::plugin::{Explained, Libc, Outcome, Pages, ResolvConf, Screen, Search, questions};
 use serde::Deserialize;
 use serde_json::Value;
+use tests::client::Transport;
 use tests::data_plane::DataPlane;
 use tests::kubelet::program;
+use tests::scratch::Scratch;
 
 use crate::desired::is_golden;
 
@@ -99,6 +102,7 @@ fn data_plane() -> DataPlane {
 fn plugin(words: &[&str], stdin: &str) -> (String, String, Option<i32>) {
     let mut child = Command::new(program("kubectl-clusterdns"))
         .args(words)
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -152,6 +156,101 @@ fn the_program_asks_a_running_data_plane_and_refuses_nonsense() {
         assert_eq!(code, Some(1));
         assert!(why.contains("is a data plane's HTTP port there?"), "{why}");
     }
+}
+
+const BEFORE: &str = "crds/examples/quickstart/dns.yaml";
+const EDITED: &str = "tests/plugin/edited.yaml";
+
+#[test]
+fn diff_shows_settings_names_and_answers_and_ends_as_kubectl_diff_does() {
+    let (text, why, code) = plugin(&["diff", "-f", EDITED, "--against", BEFORE], "");
+    assert_eq!(code, Some(1), "{why}");
+    is_golden("plugin/diff.txt", &text);
+
+    let data_plane = data_plane();
+    let http = data_plane.http().to_string();
+    let at = ["diff", "-f", EDITED, "--against", BEFORE, "--address", &http];
+    let (text, why, code) = plugin(&at, "");
+    assert_eq!(code, Some(1), "{why}");
+    is_golden("plugin/diff-today.txt", &text);
+
+    let (text, _, code) = plugin(&["diff", "-f", BEFORE, "--against", BEFORE], "");
+    assert_eq!(code, Some(0));
+    assert!(text.contains("nothing would change"), "{text}");
+    for (edit, says) in [
+        ("kind: Service\napiVersion: v1\n", "standard input has no ClusterDNS"),
+        (
+            "kind: ClusterDNS\napiVersion: clusterdns.dev/v1alpha1\nmetadata: {name: quickstart}\nspec: {ttlSeconds: -1}\n",
+            "ttlSeconds",
+        ),
+        (
+            "kind: ClusterDNS\napiVersion: clusterdns.dev/v1alpha1\nmetadata: {name: quickstart}\nspec: {domain: a..b}\n",
+            "spec.domain",
+        ),
+        (
+            "kind: ClusterDNS\napiVersion: clusterdns.dev/v1alpha1\nmetadata: {name: other}\nspec: {}\n",
+            "has not one ClusterDNS other",
+        ),
+    ] {
+        let (text, why, code) = plugin(&["diff", "-f", "-", "--against", BEFORE], edit);
+        assert_eq!((text.as_str(), code), ("", Some(2)), "{edit}");
+        assert!(why.contains(says), "{why}");
+    }
+}
+
+#[test]
+fn top_shows_what_a_data_plane_was_asked_since_it_counts() {
+    let data_plane = data_plane();
+    let http = data_plane.http();
+    // For longer than this test takes.
+    let mut stream = TcpStream::connect(http).unwrap();
+    let begin = "POST /top?seconds=600 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    stream.write_all(begin.as_bytes()).unwrap();
+    let mut page = String::new();
+    stream.read_to_string(&mut page).unwrap();
+    assert!(page.contains("\"isOn\": true"), "{page}");
+    for _ in 0..3 {
+        data_plane.ask("db.data.svc.cluster.local. A", Transport::Udp);
+    }
+    data_plane.ask("none.data.svc.cluster.local. A", Transport::Tcp);
+
+    let top = |kind: &str| {
+        let (text, why, code) =
+            plugin(&["top", kind, "--for", "1s", "--address", &http.to_string()], "");
+        assert_eq!(code, Some(0), "{why}");
+        text
+    };
+    let names = top("names");
+    assert!(names.starts_with("names of "), "{names}");
+    assert!(names.contains("1 pod: 4 queries\n"), "{names}");
+    assert!(names.contains("3        -      75.0 %  db.data.svc.cluster.local. A\n"), "{names}");
+    let denials = top("denials");
+    assert!(denials.contains("25.0 %  none.data.svc.cluster.local. A\n"), "{denials}");
+    assert!(!denials.contains("db.data"), "{denials}");
+    assert!(top("clients").contains("100.0 %  127.0.0.1\n"));
+    let (_, why, code) = plugin(&["top", "--for", "1h", "--address", &http.to_string()], "");
+    assert_eq!(code, Some(1));
+    assert!(why.contains("write 1s to 570s"), "{why}");
+}
+
+#[test]
+fn shells_complete_what_the_program_offers() {
+    let folder = program("kubectl-clusterdns").parent().unwrap().to_owned();
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    let run = |shell: &str, script: &str| {
+        let output = Command::new(shell).arg("-c").arg(script).env("PATH", &path).output();
+        String::from_utf8(output.expect("it runs").stdout).unwrap()
+    };
+    let bash = "source <(kubectl-clusterdns completion bash); COMP_WORDS=(kubectl-clusterdns explain cart --libc m); \
+        COMP_CWORD=4; _kubectl_clusterdns; echo \"${COMPREPLY[@]}\"";
+    assert_eq!(run("bash", bash), "musl\n");
+    // As kubectl runs the program that it finds: words in, values out, and that no file is meant.
+    let kubectl = "kubectl-clusterdns completion kubectl > \"$0\" && sh \"$0\" top d";
+    let scratch = Scratch::new("completion").unwrap();
+    let file = scratch.path().join("kubectl_complete-clusterdns");
+    let output = Command::new("sh").arg("-c").arg(kubectl).arg(&file).env("PATH", &path).output();
+    let text = String::from_utf8(output.expect("it runs").stdout).unwrap();
+    assert_eq!(text, "denials\tNames and types that are answered with NXDOMAIN\n:4\n");
 }
 
 #[test]

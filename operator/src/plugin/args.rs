@@ -15,6 +15,12 @@ Examples:
   How is DNS, in one screen?
     kubectl clusterdns status
 
+  Which names are asked most in the next 10 seconds?
+    kubectl clusterdns top names
+
+  What would an edit change?
+    kubectl clusterdns diff -f dns.yaml
+
 Rights: list clusterdnses, list pods in the namespace of the data plane, and get and create
 pods/portforward there. docs/plugin.md has a Role.";
 
@@ -32,6 +38,34 @@ Examples:
 const STATUS_EXAMPLES: &str = "\
 Example:
     kubectl clusterdns status --clusterdns default -o json";
+
+const TOP_EXAMPLES: &str = "\
+Examples:
+  The names that are asked most within 30 seconds:
+    kubectl clusterdns top names --for 30s
+  The clients that ask most, and the names that do not exist:
+    kubectl clusterdns top clients
+    kubectl clusterdns top denials
+
+Clients are shown by address. While a data plane counts, a fixed share of its queries is looked at;
+it ends by itself, half a minute after --for.";
+
+const DIFF_EXAMPLES: &str = "\
+Examples:
+  What an edit would change in the cluster of the kubeconfig:
+    kubectl clusterdns diff -f dns.yaml
+  What differs between two files, without a cluster:
+    git show main:dns.yaml > before.yaml && kubectl clusterdns diff -f dns.yaml --against before.yaml
+
+Exit status: 0 nothing would change, 1 something would, 2 that is not known.";
+
+const COMPLETION_EXAMPLES: &str = "\
+Examples:
+  For `kubectl clusterdns`, with kubectl 1.26 or later, into a folder of PATH:
+    kubectl clusterdns completion kubectl > ~/.local/bin/kubectl_complete-clusterdns
+    chmod +x ~/.local/bin/kubectl_complete-clusterdns
+  For `kubectl-clusterdns` itself:
+    source <(kubectl-clusterdns completion bash)";
 
 /// Asks the data planes of ClusterDNS why they answer as they do, and how they are. It writes
 /// nothing, and uses your own rights.
@@ -56,6 +90,15 @@ pub enum Command {
     /// Show pods, revisions, upstreams, cache and what is skipped, in one screen
     #[command(after_help = STATUS_EXAMPLES)]
     Status(Status),
+    /// Show the names, clients or denied names that are asked most
+    #[command(after_help = TOP_EXAMPLES)]
+    Top(Top),
+    /// Show what an edit of a ClusterDNS would change: settings, names and answers
+    #[command(after_help = DIFF_EXAMPLES)]
+    Diff(Diff),
+    /// Print a script for completion in a shell
+    #[command(after_help = COMPLETION_EXAMPLES)]
+    Completion(Completion),
 }
 
 /// Which cluster, and which data plane of it; the flags have the names that kubectl's have.
@@ -148,6 +191,75 @@ pub struct Status {
     /// Form of the result
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     pub output: Output,
+}
+
+/// `top`.
+#[derive(Clone, Copy, Debug, Flags)]
+pub struct Top {
+    /// What is counted
+    #[arg(value_enum, default_value_t = TopKind::Names)]
+    pub kind: TopKind,
+
+    /// For how long, such as 10s or 5m; 570s at most
+    #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = duration)]
+    pub during: Duration,
+
+    /// Rows that are shown
+    #[arg(long, value_name = "NUMBER", default_value_t = 20)]
+    pub limit: usize,
+
+    /// Form of the result
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    pub output: Output,
+}
+
+/// What `top` counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum TopKind {
+    /// Names and types
+    #[default]
+    Names,
+    /// Addresses of clients
+    Clients,
+    /// Names and types that are answered with NXDOMAIN
+    Denials,
+}
+
+/// `diff`.
+#[derive(Clone, Debug, Default, Flags)]
+pub struct Diff {
+    /// Manifest with the edited ClusterDNS, `-` for standard input
+    #[arg(short, long, value_name = "FILE")]
+    pub file: PathBuf,
+
+    /// Manifest with the ClusterDNS as it is [default: the one of the cluster]
+    #[arg(long, value_name = "FILE")]
+    pub against: Option<PathBuf>,
+
+    /// Form of the result
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    pub output: Output,
+}
+
+/// `completion`.
+#[derive(Clone, Copy, Debug, Flags)]
+pub struct Completion {
+    /// The shell; kubectl: the program that kubectl asks
+    #[arg(value_enum)]
+    pub shell: Shell,
+}
+
+/// What completes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Shell {
+    /// The program kubectl_complete-clusterdns
+    Kubectl,
+    /// bash
+    Bash,
+    /// zsh
+    Zsh,
+    /// fish
+    Fish,
 }
 
 /// The form of what is printed.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crds::ClusterDNS;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{Api, ListParams};
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use kube::{Client, ResourceExt};
@@ -18,6 +18,8 @@ use crate::probe::pod_reports::http_port;
 
 /// One request where `--request-timeout` is 0, which is no limit: a day.
 const UNBOUNDED: Duration = Duration::from_secs(86_400);
+/// Names that are listed for completion.
+const MAX_NAMES: u32 = 500;
 
 /// A cluster, with the rights of its user.
 pub(super) struct Cluster {
@@ -90,6 +92,33 @@ impl Cluster {
                 Err(format!("there are several: add --clusterdns with one of {}", names.join(", ")))
             }
         }
+    }
+
+    /// Names of namespaces, for completion.
+    pub(super) async fn namespaces(&self) -> Result<Vec<String>, String> {
+        self.names_of(&Api::<Namespace>::all(self.client.clone()), "namespaces").await
+    }
+
+    /// Names of ClusterDNS, for completion.
+    pub(super) async fn cluster_dns_names(&self) -> Result<Vec<String>, String> {
+        let api = Api::<ClusterDNS>::all(self.client.clone());
+        self.names_of(&api, "clusterdnses.clusterdns.dev").await
+    }
+
+    /// `NAMESPACE/NAME` of pods, for completion.
+    pub(super) async fn pod_names(&self, namespace: &str) -> Result<Vec<String>, String> {
+        let api = Api::<Pod>::namespaced(self.client.clone(), namespace);
+        let names = self.names_of(&api, "pods").await?;
+        Ok(names.into_iter().map(|name| format!("{namespace}/{name}")).collect())
+    }
+
+    async fn names_of<K>(&self, api: &Api<K>, what: &str) -> Result<Vec<String>, String>
+    where
+        K: Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+    {
+        let some = ListParams::default().limit(MAX_NAMES);
+        let listed = self.within(what, None, api.list_metadata(&some)).await?;
+        Ok(listed.items.into_iter().filter_map(|it| it.metadata.name).collect())
     }
 
     pub(super) async fn pods(&self, dns: &ClusterDNS) -> Result<Vec<Pod>, String> {
@@ -166,13 +195,13 @@ impl Cluster {
     }
 }
 
-/// The data plane that a command asks: the one at `--address`, else one of the cluster.
-pub(super) async fn asked(which: &Which) -> Result<DataPlane, String> {
+/// The data plane that a command asks: the one at `--address`, else one of this ClusterDNS, or of that of the flags.
+pub(super) async fn asked(which: &Which, name: Option<&str>) -> Result<DataPlane, String> {
     if let Some(address) = which.address {
         return Ok(at(which, address));
     }
     let cluster = Cluster::connect(which).await?;
-    let dns = cluster.cluster_dns(which.clusterdns.as_deref()).await?;
+    let dns = cluster.cluster_dns(name.or(which.clusterdns.as_deref())).await?;
     let pods = cluster.pods(&dns).await?;
     cluster.chosen(which, &pods)
 }

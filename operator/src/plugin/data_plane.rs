@@ -8,7 +8,7 @@ use http_body_util::{BodyExt, Empty, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::header::{ACCEPT, HOST};
-use hyper::{Request, StatusCode};
+use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
@@ -108,8 +108,12 @@ fn refused(namespace: &str, name: &str, error: &kube::Error) -> String {
 
 impl Connection {
     /// Status and text of a page.
-    pub(super) async fn get(&mut self, path: &str) -> Result<(StatusCode, String), String> {
-        let asked = timeout(self.patience, self.asked(path)).await;
+    pub(super) async fn get(
+        &mut self,
+        method: Method,
+        path: &str,
+    ) -> Result<(StatusCode, String), String> {
+        let asked = timeout(self.patience, self.asked(method, path)).await;
         match asked {
             Ok(Ok(page)) => Ok(page),
             Ok(Err(error)) => {
@@ -124,11 +128,14 @@ impl Connection {
         }
     }
 
-    async fn asked(&mut self, path: &str) -> Result<(StatusCode, String), String> {
+    async fn asked(&mut self, method: Method, path: &str) -> Result<(StatusCode, String), String> {
         self.sender.ready().await.map_err(|error| error.to_string())?;
         // Loopback: those pages refuse all other hosts, so that no web page can read them.
-        let request =
-            Request::get(path).header(HOST, "localhost").header(ACCEPT, "application/json");
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(HOST, "localhost")
+            .header(ACCEPT, "application/json");
         let request = request.body(Empty::new()).map_err(|error| error.to_string())?;
         let response =
             self.sender.send_request(request).await.map_err(|error| error.to_string())?;
@@ -140,8 +147,8 @@ impl Connection {
     }
 
     /// The text of a page that must be there.
-    pub(super) async fn page(&mut self, path: &str) -> Result<String, String> {
-        match self.get(path).await? {
+    pub(super) async fn page(&mut self, method: Method, path: &str) -> Result<String, String> {
+        match self.get(method, path).await? {
             (status, text) if status.is_success() => Ok(text),
             (StatusCode::NOT_FOUND, _) => Err(format!(
                 "{}: it has no page {path}: the data plane is older than this plugin",

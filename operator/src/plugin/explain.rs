@@ -5,6 +5,7 @@ mod text;
 
 use std::process::ExitCode;
 
+use hyper::Method;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -92,7 +93,7 @@ pub(super) async fn run(which: &Which, args: &Explain) -> Printed {
     let mut ask = async |name: &str, qtype: &str| {
         let (name, qtype) = (escaped(name), escaped(qtype));
         let path = format!("/explain?name={name}&type={qtype}{client}&format=json");
-        match connection.get(&path).await? {
+        match connection.get(Method::GET, &path).await? {
             (status, text) if status.is_success() => Ok(text),
             (status, text) => Err(said(status, &text)),
         }
@@ -125,7 +126,7 @@ async fn prepared(which: &Which, args: &Explain) -> Result<(DataPlane, Asker), S
         let (name, text) = text_of(file)?;
         (asker.from, asker.conf) = (Some(name), Some(ResolvConf::read(&text)));
     }
-    let Some(from) = &args.from else { return Ok((cluster::asked(which).await?, asker)) };
+    let Some(from) = &args.from else { return Ok((cluster::asked(which, None).await?, asker)) };
     let cluster = Cluster::connect(which).await?;
     let dns = cluster.cluster_dns(which.clusterdns.as_deref()).await?;
     let pod = cluster.pod(from).await?;

@@ -78,6 +78,22 @@ impl Answer {
         Answer::deserialize(page).map_err(|error| format!("cannot read its /explain: {error}"))
     }
 
+    /// The records, or the status where there are none, on one line.
+    pub(super) fn short(&self) -> String {
+        match (&self.status, self.answer.is_empty()) {
+            (None, _) if self.origin == "unasked" => "an upstream is asked".to_owned(),
+            (None, _) => "no reply".to_owned(),
+            (Some(status), true) => status.clone(),
+            (Some(_), false) => {
+                let data = self
+                    .answer
+                    .iter()
+                    .map(|line| line.splitn(5, ' ').nth(4).unwrap_or(line).to_owned());
+                data.collect::<Vec<_>>().join(", ")
+            }
+        }
+    }
+
     /// What a resolver makes of it.
     pub fn outcome(&self) -> Outcome {
         match self.status.as_deref() {

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use crds::ClusterDNS;
 use crds::v1alpha1::{ClusterDNSStatus, SkippedObject};
 use futures::StreamExt;
+use hyper::Method;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use serde::Serialize;
@@ -134,9 +135,9 @@ pub(super) async fn run(which: &Which, args: &Status) -> Printed {
 /// The pages of one data plane.
 async fn pages(data_plane: &DataPlane) -> Result<Pages, String> {
     let mut connection = data_plane.open().await?;
-    let config = connection.page("/config").await?;
-    let upstreams = connection.page("/upstreams").await?;
-    let metrics = connection.page("/metrics").await?;
+    let config = connection.page(Method::GET, "/config").await?;
+    let upstreams = connection.page(Method::GET, "/upstreams").await?;
+    let metrics = connection.page(Method::GET, "/metrics").await?;
     Pages::read(&config, &upstreams, &metrics).map_err(|why| format!("{}: {why}", data_plane.name))
 }
 

@@ -19,6 +19,15 @@ pub(super) fn table(rows: &[Vec<String>]) -> String {
     text
 }
 
+/// Rows with their heading in front.
+pub(super) fn with_heading(
+    heading: &[&str],
+    rows: impl Iterator<Item = Vec<String>>,
+) -> Vec<Vec<String>> {
+    let heading = heading.iter().map(|it| (*it).to_owned()).collect();
+    std::iter::once(heading).chain(rows).collect()
+}
+
 /// Octets as people read them.
 pub(super) fn octets(octets: u64) -> String {
     match octets {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::super::table::{octets, table};
+use super::super::table::{octets, table, with_heading};
 use super::{PodRow, Screen, UpstreamRow};
 
 const MAX_WARNINGS: usize = 10;
@@ -167,11 +167,6 @@ impl Screen {
         };
         with_heading(&heading, self.upstreams.iter().map(row))
     }
-}
-
-fn with_heading(heading: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Vec<Vec<String>> {
-    let heading = heading.iter().map(|it| (*it).to_owned()).collect();
-    std::iter::once(heading).chain(rows).collect()
 }
 
 fn shown(text: &str) -> String {

@@ -1,0 +1,175 @@
+//! `diff`: what an edit of a ClusterDNS would change, before it is applied. It compares what the fields mean, not how they
+//! are written; it asks data planes at most what they answer today, and never writes.
+
+mod names;
+mod settings;
+mod text;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use crds::manifest::{self, ManifestError};
+use crds::{ClusterDNS, Config};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::args::{Diff, Output, Which};
+use super::cluster::{self, Cluster};
+use super::data_plane::{Connection, escaped};
+use super::output::{Printed, json};
+use super::pages::Answer;
+use crate::offline::text_of;
+pub use names::NameChange;
+use names::names;
+pub use settings::SettingChange;
+use settings::settings;
+
+/// Names whose present answer is asked for.
+const MAX_ASKED: usize = 64;
+/// Status where something would change, as of `kubectl diff`.
+const DIFFERS: u8 = 1;
+/// Status where that is not known.
+pub(super) const FAILED: u8 = 2;
+
+/// Everything that is printed.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Changes {
+    /// The ClusterDNS.
+    pub cluster_dns: String,
+    /// What it is compared with: the one of the cluster, or a file.
+    pub against: String,
+    /// Revision of the configuration of data planes now, and with the edit.
+    pub revisions: (String, String),
+    /// Fields, by what they mean.
+    pub settings: Vec<SettingChange>,
+    /// Names, and what they would be answered with.
+    pub names: Vec<NameChange>,
+    /// What a person should know.
+    pub notes: Vec<String>,
+}
+
+/// Runs `diff`.
+pub(super) async fn run(which: &Which, args: &Diff) -> Printed {
+    let new = one(&args.file, which.clusterdns.as_deref())?;
+    let name = new.metadata.name.clone().unwrap_or_default();
+    let (old, against) = match &args.against {
+        Some(file) => (one(file, Some(&name))?, file.display().to_string()),
+        None => {
+            let cluster = Cluster::connect(which).await?;
+            (cluster.cluster_dns(Some(&name)).await?, "the cluster".to_owned())
+        }
+    };
+    let mut changes = Changes::of(&old, &new, &against)?;
+    if args.against.is_none() || which.address.is_some() {
+        match cluster::asked(which, Some(&name)).await {
+            Ok(data_plane) => match data_plane.open().await {
+                Ok(mut connection) => today(&mut changes, &mut connection).await,
+                Err(why) => {
+                    changes.notes.push(format!("what is answered today is not known: {why}"))
+                }
+            },
+            Err(why) => changes.notes.push(format!("what is answered today is not known: {why}")),
+        }
+    }
+    let text = match args.output {
+        Output::Text => changes.text(),
+        Output::Json => json(&changes),
+    };
+    let differs = !changes.settings.is_empty();
+    Ok((text, if differs { ExitCode::from(DIFFERS) } else { ExitCode::SUCCESS }))
+}
+
+impl Changes {
+    /// What leads from one to the other.
+    ///
+    /// # Errors
+    /// What is wrong with the edited one, by field.
+    pub fn of(old: &ClusterDNS, new: &ClusterDNS, against: &str) -> Result<Changes, String> {
+        let name = new.metadata.name.clone().unwrap_or_default();
+        let after = crds::check_resource(new).map_err(|violations| {
+            format!("the edit is not valid, and would be refused:\n{violations}")
+        })?;
+        let mut notes = Vec::new();
+        let before = crds::check_resource(old).unwrap_or_else(|violations| {
+            notes.push(format!("{against} has a ClusterDNS that is not valid, compared with the defaults: {violations}"));
+            Config::default()
+        });
+        let spec = |dns: &ClusterDNS| serde_json::to_value(&dns.spec).unwrap_or(Value::Null);
+        let settings = settings(&spec(old), &spec(new));
+        let refused = settings.iter().filter(|it| it.is_immutable).map(|it| it.field.as_str());
+        let refused: Vec<&str> = refused.collect();
+        if !refused.is_empty() {
+            notes.push(format!(
+                "the API server refuses the edit: {} cannot be changed",
+                refused.join(", ")
+            ));
+        }
+        let revisions = (before.revision(), after.revision());
+        if !settings.is_empty() && revisions.0 == revisions.1 {
+            notes.push(
+                "data planes run the same configuration: answers stay, only how they run changes"
+                    .to_owned(),
+            );
+        }
+        Ok(Changes {
+            cluster_dns: name,
+            against: against.to_owned(),
+            revisions,
+            names: names(&before, &after),
+            settings,
+            notes,
+        })
+    }
+}
+
+/// Asks a data plane what it answers now to the names that would change.
+async fn today(changes: &mut Changes, connection: &mut Connection) {
+    let more = changes.names.len().saturating_sub(MAX_ASKED);
+    for change in changes.names.iter_mut().take(MAX_ASKED) {
+        let Some(asked) = &change.asked else { continue };
+        let path = format!("/explain?name={}&type={}&format=json", escaped(asked), change.qtype);
+        let page = connection.page(hyper::Method::GET, &path).await;
+        let answer = page.and_then(|page| {
+            let page: Value = serde_json::from_str(&page).map_err(|error| error.to_string())?;
+            Answer::read(&page)
+        });
+        match answer {
+            Ok(answer) => change.today = Some(answer.short()),
+            Err(why) => {
+                changes.notes.push(format!("what is answered today is not known: {why}"));
+                return;
+            }
+        }
+    }
+    if more > 0 {
+        changes
+            .notes
+            .push(format!("what is answered today was asked for the first {MAX_ASKED} names"));
+    }
+}
+
+/// The ClusterDNS of a file: the one of this name, or the only one.
+fn one(file: &Path, name: Option<&str>) -> Result<ClusterDNS, String> {
+    let (shown, text) = text_of(file)?;
+    let read = manifest::read_all(&text, &shown).map_err(|error| error.to_string())?;
+    let read: Result<Vec<_>, ManifestError> = read.into_iter().collect();
+    let mut all: Vec<ClusterDNS> =
+        read.map_err(|error| error.to_string())?.into_iter().map(|found| found.resource).collect();
+    let names: Vec<String> = all.iter().filter_map(|dns| dns.metadata.name.clone()).collect();
+    if let Some(name) = name {
+        all.retain(|dns| dns.metadata.name.as_deref() == Some(name));
+    }
+    match (all.len(), name) {
+        (1, _) => Ok(all.swap_remove(0)),
+        (0, _) if names.is_empty() => Err(format!(
+            "{shown} has no ClusterDNS: write apiVersion: clusterdns.dev/v1alpha1 and kind: ClusterDNS"
+        )),
+        (_, Some(name)) => {
+            Err(format!("{shown} has not one ClusterDNS {name}: it has {}", names.join(", ")))
+        }
+        (_, None) => {
+            Err(format!("{shown} has several: add --clusterdns with one of {}", names.join(", ")))
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! `top`: the heaviest names, clients and denied names of the next seconds, of all data planes together. Each pod counts
+//! from when it is asked on, in a sketch of fixed memory, and ends by itself.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use futures::StreamExt;
+use hyper::Method;
+use serde::{Deserialize, Serialize};
+
+use super::args::{Output, Top, TopKind, Which};
+use super::cluster::{self, Cluster};
+use super::data_plane::DataPlane;
+use super::output::{Printed, json};
+use super::table::{table, with_heading};
+use crate::observe::pods;
+
+/// Pods that are asked.
+const MAX_ASKED: usize = 50;
+/// The pods count for longer than is waited, so that the last of them has not ended before it is read.
+const MARGIN: Duration = Duration::from_secs(30);
+/// What a data plane takes.
+const LONGEST: Duration = Duration::from_secs(600);
+
+/// `/top` of one data plane.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TopPage {
+    /// Whether it counts.
+    pub is_on: bool,
+    /// For how long it has.
+    pub seconds: u64,
+    /// Queries in that time.
+    pub queries: u64,
+    /// One of this many is counted at present.
+    pub one_of: u32,
+    /// Names and types.
+    pub names: Vec<TopRow>,
+    /// Addresses of clients.
+    pub clients: Vec<TopRow>,
+    /// Names that were answered with NXDOMAIN.
+    pub denials: Vec<TopRow>,
+}
+
+/// One of the heaviest.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TopRow {
+    /// A name, or an address.
+    pub key: String,
+    /// Of a name.
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub qtype: Option<String>,
+    /// Queries, never too few of one pod.
+    pub count: u64,
+    /// The count is too high by this at most.
+    pub error: u64,
+}
+
+/// Everything that is printed.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Heaviest {
+    /// `names`, `clients` or `denials`.
+    pub kind: &'static str,
+    /// For how long the pods counted, the longest.
+    pub seconds: u64,
+    /// Pods that counted.
+    pub pods: usize,
+    /// Queries of all of them.
+    pub queries: u64,
+    /// One of this many was counted at the end, in the busiest pod.
+    pub one_of: u32,
+    /// The heaviest first.
+    pub rows: Vec<TopRow>,
+    /// Pods that did not, and why.
+    pub not_asked: Vec<String>,
+}
+
+/// Runs `top`.
+pub(super) async fn run(which: &Which, args: &Top) -> Printed {
+    if args.during.is_zero() || args.during > LONGEST - MARGIN {
+        return Err(format!("--for: write 1s to {}s", (LONGEST - MARGIN).as_secs()));
+    }
+    let data_planes = data_planes(which).await?;
+    let seconds = (args.during + MARGIN).as_secs();
+    let path = format!("/top?seconds={seconds}");
+    let begun = asked(&data_planes, Method::POST, &path).await;
+    if begun.iter().all(Result::is_err) {
+        let first = begun.into_iter().find_map(Result::err);
+        return Err(first.unwrap_or_else(|| "there is no data plane to ask".to_owned()));
+    }
+    tokio::time::sleep(args.during).await;
+    let pages = asked(&data_planes, Method::GET, "/top").await;
+    let heaviest = Heaviest::of(args.kind, args.limit, pages);
+    let text = match args.output {
+        Output::Text => heaviest.text(),
+        Output::Json => json(&heaviest),
+    };
+    Ok((text, ExitCode::SUCCESS))
+}
+
+/// Those that answer: one of the flags, else each pod that is ready.
+async fn data_planes(which: &Which) -> Result<Vec<DataPlane>, String> {
+    if which.address.is_some() || which.pod.is_some() {
+        return Ok(vec![cluster::asked(which, None).await?]);
+    }
+    let cluster = Cluster::connect(which).await?;
+    let dns = cluster.cluster_dns(which.clusterdns.as_deref()).await?;
+    let pods = cluster.pods(&dns).await?;
+    let ready = pods.iter().filter(|pod| pods::is_ready(pod)).take(MAX_ASKED);
+    Ok(ready.map(|pod| cluster.data_plane(pod)).collect())
+}
+
+async fn asked(
+    data_planes: &[DataPlane],
+    method: Method,
+    path: &str,
+) -> Vec<Result<TopPage, String>> {
+    let one = async |data_plane: &DataPlane| {
+        let mut connection = data_plane.open().await?;
+        let text = connection.page(method.clone(), path).await?;
+        serde_json::from_str(&text)
+            .map_err(|error| format!("{}: cannot read its /top: {error}", data_plane.name))
+    };
+    // All at once: they should count at the same time.
+    futures::stream::iter(data_planes.iter().map(one)).buffered(MAX_ASKED).collect().await
+}
+
+impl Heaviest {
+    /// The pages of all pods together: counts and errors of one key are added.
+    pub fn of(kind: TopKind, limit: usize, pages: Vec<Result<TopPage, String>>) -> Heaviest {
+        let name = match kind {
+            TopKind::Names => "names",
+            TopKind::Clients => "clients",
+            TopKind::Denials => "denials",
+        };
+        let mut all = Heaviest { kind: name, ..Heaviest::default() };
+        for page in pages {
+            let page = match page {
+                Ok(page) => page,
+                Err(why) => {
+                    all.not_asked.push(why);
+                    continue;
+                }
+            };
+            all.pods += 1;
+            all.seconds = all.seconds.max(page.seconds);
+            all.queries += page.queries;
+            all.one_of = all.one_of.max(page.one_of);
+            let rows = match kind {
+                TopKind::Names => page.names,
+                TopKind::Clients => page.clients,
+                TopKind::Denials => page.denials,
+            };
+            for row in rows {
+                let is_it = |it: &&mut TopRow| it.key == row.key && it.qtype == row.qtype;
+                match all.rows.iter_mut().find(is_it) {
+                    Some(known) => {
+                        known.count += row.count;
+                        known.error += row.error;
+                    }
+                    None => all.rows.push(row),
+                }
+            }
+        }
+        all.rows.sort_by(|a, b| (b.count, &a.key).cmp(&(a.count, &b.key)));
+        all.rows.truncate(limit);
+        all
+    }
+
+    /// Lines for a terminal.
+    pub fn text(&self) -> String {
+        let Heaviest { kind, seconds, pods, queries, one_of, rows, not_asked } = self;
+        let drawn = match one_of {
+            0 | 1 => String::new(),
+            one_of => format!(", one of {one_of} counted at the end"),
+        };
+        let pods = if *pods == 1 { "1 pod".to_owned() } else { format!("{pods} pods") };
+        let mut text = format!("{kind} of {seconds} s, {pods}: {queries} queries{drawn}\n\n");
+        let row = |row: &TopRow| {
+            let share = 100.0 * row.count as f64 / (*queries).max(1) as f64;
+            let error = if row.error == 0 { "-".to_owned() } else { format!("-{}", row.error) };
+            let shown = match &row.qtype {
+                Some(qtype) => format!("{} {qtype}", row.key),
+                None => row.key.clone(),
+            };
+            vec![row.count.to_string(), error, format!("{share:.1} %"), shown]
+        };
+        let what = if *kind == "clients" { "CLIENT" } else { "NAME" };
+        text.push_str(&table(&with_heading(
+            &["QUERIES", "ERROR", "SHARE", what],
+            rows.iter().map(row),
+        )));
+        for why in not_asked {
+            text.push_str(&format!("not asked  {why}\n"));
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(queries: u64, rows: &[(&str, u64, u64)]) -> TopPage {
+        let row = |(key, count, error): &(&str, u64, u64)| TopRow {
+            key: (*key).to_owned(),
+            qtype: Some("A".to_owned()),
+            count: *count,
+            error: *error,
+        };
+        let names = rows.iter().map(row).collect();
+        TopPage { is_on: true, seconds: 10, queries, one_of: 4, names, ..TopPage::default() }
+    }
+
+    #[test]
+    fn pods_are_added_up_and_those_that_did_not_answer_are_named() {
+        let pages = vec![
+            Ok(page(100, &[("a.example.", 60, 0), ("b.example.", 10, 0)])),
+            Ok(page(300, &[("b.example.", 70, 2), ("c.example.", 5, 0)])),
+            Err("pod dns/x cannot be reached: no".to_owned()),
+        ];
+        let text = Heaviest::of(TopKind::Names, 2, pages).text();
+        let expected = "names of 10 s, 2 pods: 400 queries, one of 4 counted at the end\n\n\
+            QUERIES  ERROR  SHARE   NAME\n\
+            80       -2     20.0 %  b.example. A\n\
+            60       -      15.0 %  a.example. A\n\
+            not asked  pod dns/x cannot be reached: no\n";
+        assert_eq!(text, expected);
+        assert!(
+            Heaviest::of(TopKind::Clients, 9, vec![Ok(page(9, &[("a.", 1, 0)]))]).rows.is_empty()
+        );
+    }
+}

@@ -10,7 +10,7 @@ mod loops;
 mod encrypted;
 mod resolvers;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crds::config;
@@ -159,6 +159,38 @@ async fn f1_after_three_wrong_replies_the_server_is_asked_over_tcp() {
         1
     );
     assert_eq!(stage.published.upstreams.discarded(Discard::Id), 3);
+}
+
+#[tokio::test]
+async fn f3_a_reply_with_the_right_id_from_another_source_is_not_read() {
+    for decoy in ["other-port", "other-address"] {
+        let script = format!(
+            "server 10.0.0.2\n* *\n  first {decoy}\n  first {decoy}\n  answer @ 60 A 192.0.2.1"
+        );
+        let stage = Stage::new(&script);
+        for n in 0..20 {
+            let reply = stage.ask(0, &format!("n{n}.example"), RecordType::A).await;
+            assert_eq!(answers(&reply), ["192.0.2.1"], "{decoy}");
+        }
+        // Not even counted: the system gives them to no socket.
+        let discarded = Discard::ALL.map(|reason| stage.published.upstreams.discarded(reason));
+        assert_eq!(discarded, [0; 4], "{decoy}");
+    }
+}
+
+#[tokio::test]
+async fn f4_of_a_flood_of_guessed_ids_few_are_read_and_none_is_believed() {
+    let flood = "  first guess\n".repeat(1000);
+    let stage = Stage::new(&format!("server 10.0.0.2\n* *\n{flood}  answer @ 60 A 192.0.2.1"));
+    for n in 0..30 {
+        let name = format!("n{n}.example");
+        let reply = stage.ask(0, &name, RecordType::A).await;
+        assert_eq!(answers(&reply), ["192.0.2.1"]);
+        // Each guess is one of 65,536: after three the query goes over TCP, where a guess does not help.
+        let asked =
+            stage.upstream(FIRST).times_asked_over(&format!("{name}."), UpstreamTransport::Tcp);
+        assert_eq!(asked, 1, "{name}");
+    }
 }
 
 #[tokio::test]
@@ -313,5 +345,31 @@ async fn f5_ports_and_ids_are_drawn_from_the_whole_range() {
         assert!(values.iter().all(|value| *value >= lowest), "{what}");
         let eighths: BTreeSet<u16> = values.iter().map(|value| value / 8192).collect();
         assert_eq!(eighths.len(), 8, "{what}: {eighths:?}");
+        // No step from one to the next comes again and again, and up is as likely as down: 200 of 399, by five deviations.
+        let steps = values.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]));
+        let mut often: BTreeMap<u16, usize> = BTreeMap::new();
+        steps.for_each(|step| *often.entry(step).or_default() += 1);
+        assert!(often.values().all(|count| *count <= 4), "{what}: {often:?}");
+        let ups = values.windows(2).filter(|pair| pair[1] > pair[0]).count();
+        assert!((140..260).contains(&ups), "{what}: {ups} steps up");
     }
+}
+
+/// Ports are ours to draw, so a small range of the system (`ip_local_port_range`) makes none of them easier to guess.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn f5_ports_do_not_come_from_the_range_of_the_system() {
+    const LOOKUPS: usize = 200;
+    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap();
+    let range: Vec<usize> = range.split_whitespace().map(|end| end.parse().unwrap()).collect();
+    let (all, inside) = (65_536 - 1024, range[1].saturating_sub(range[0].max(1024)) + 1);
+    let stage = Stage::new(GOLDEN);
+    for _ in 0..LOOKUPS {
+        stage.ask(0, "www.example.org", RecordType::A).await;
+    }
+    let asked = stage.upstream(FIRST).asked();
+    let is_outside = |port: usize| port < range[0] || port > range[1];
+    let outside = asked.iter().filter(|asked| is_outside(asked.from.port().into())).count();
+    // Half of what is drawn at random would be: on most systems 112 are outside.
+    assert!(outside >= LOOKUPS * (all - inside) / all / 2, "{outside} of {LOOKUPS}: {range:?}");
 }

@@ -42,6 +42,21 @@ fn over_sockets(transport: Transport) {
     none(differences);
 }
 
+/// Row F21: which of several that could answer a name does.
+#[test]
+fn f21_overlapping_zones_records_and_stub_domains_have_one_order() {
+    let is_of_row = |cluster: &&Cluster| {
+        cluster.scenarios.iter().any(|scenario| scenario.name == "who-answers-a-name")
+    };
+    let clusters = Cluster::all().unwrap();
+    let cluster = clusters.iter().find(is_of_row).expect("the scenario");
+    let core = Core::new(&cluster.objects).unwrap();
+    for (seed, scenario) in (0..).zip(&cluster.scenarios) {
+        let ask = |question: &Question, _: &Block| core.ask(&question.packet, Transport::Udp, seed);
+        none(scenario.check(Transport::Udp, &core.names(), ask).unwrap());
+    }
+}
+
 #[test]
 fn every_scenario_holds_in_the_core_asked_over_udp() {
     in_the_core(Transport::Udp);

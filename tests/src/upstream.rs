@@ -22,7 +22,7 @@ use encrypted::Handshakes;
 pub use encrypted::{Credentials, Encrypted};
 use reply::{Reaction, react};
 pub use script::Script;
-use script::Stream;
+use script::{Decoy, Stream};
 
 /// Queries remembered; later ones are answered but not kept.
 const MAX_REMEMBERED: usize = 200_000;
@@ -224,8 +224,11 @@ async fn serve_udp(shared: &Arc<Shared>, socket: UdpSocket) {
         };
         let socket = socket.clone();
         tokio::spawn(async move {
-            for decoy in &reaction.decoys {
-                let _ = socket.send_to(decoy, from).await;
+            for (kind, decoy) in &reaction.decoys {
+                let _ = match elsewhere(*kind, &socket).await {
+                    Some(other) => other.send_to(decoy, from).await,
+                    None => socket.send_to(decoy, from).await,
+                };
             }
             tokio::time::sleep(reaction.delay).await;
             if let Some(reply) = &reaction.reply {
@@ -233,6 +236,24 @@ async fn serve_udp(shared: &Arc<Shared>, socket: UdpSocket) {
             }
         });
     }
+}
+
+/// Where a decoy comes from, if not from the server itself.
+async fn elsewhere(kind: Decoy, server: &UdpSocket) -> Option<UdpSocket> {
+    let own = server.local_addr().expect("it is bound");
+    let address = match kind {
+        Decoy::OtherPort => SocketAddr::new(own.ip(), 0),
+        // All of 127.0.0.0/8 is this machine.
+        Decoy::OtherAddress => SocketAddr::new(Ipv4Addr::new(127, 66, 66, 66).into(), own.port()),
+        Decoy::WrongId
+        | Decoy::WrongQuestion
+        | Decoy::WrongCase
+        | Decoy::Query
+        | Decoy::Garbage
+        | Decoy::Half
+        | Decoy::Guess => return None,
+    };
+    Some(UdpSocket::bind(address).await.expect("a port of this machine"))
 }
 
 async fn serve_tcp(shared: &Arc<Shared>, listener: TcpListener) {

@@ -252,6 +252,25 @@ async fn ca2_the_age_of_a_response_of_http_is_taken_from_its_ttls() {
 }
 
 #[tokio::test]
+async fn fw54_a_quic_server_that_allows_few_streams_answers_all_queries() {
+    let encrypted = Encrypted { streams: Some(4), ..named(UpstreamTransport::Quic) };
+    let script = "* *\n  delay 20ms\n  answer @ 600 A 192.0.2.9";
+    let stage = stage(encrypted, script);
+    for round in 0..3 {
+        let ask = |n| {
+            let stage = &stage;
+            async move { stage.ask(0, &format!("n{round}-{n}.example"), RecordType::A).await }
+        };
+        let replies = join_all((0..20).map(ask)).await;
+        let text = stage.view().text();
+        assert!(replies.iter().all(|reply| answers(reply) == ["192.0.2.9"]), "{text}");
+    }
+    // One connection would take all of them if its server let it: others are made.
+    let seen = connections(&stage);
+    assert!(seen.handshakes > 1, "{seen:?}");
+}
+
+#[tokio::test]
 async fn fw54_a_stream_that_is_reset_costs_other_queries_nothing() {
     let script = format!("{ANSWERS}\nbad.example. *\n  answer @ 600 A 192.0.2.1\n  tcp close\n");
     let half = format!("{ANSWERS}\nbad.example. *\n  answer @ 600 A 192.0.2.1\n  tcp half\n");

@@ -28,6 +28,8 @@ pub struct Encrypted {
     pub stalls: bool,
     /// The query after this many ends its connection; neither it nor others in progress get a reply.
     pub queries_per_connection: Option<usize>,
+    /// Streams of QUIC that a client may have open at a time on one connection.
+    pub streams: Option<u32>,
 }
 
 /// What happened to the connections of an upstream.
@@ -51,7 +53,13 @@ impl Encrypted {
     /// No certificate can be made.
     pub fn named(over: UpstreamTransport, name: &str) -> Result<Encrypted> {
         let credentials = Credentials::of(name)?;
-        Ok(Encrypted { over, credentials, stalls: false, queries_per_connection: None })
+        Ok(Encrypted {
+            over,
+            credentials,
+            stalls: false,
+            queries_per_connection: None,
+            streams: None,
+        })
     }
 
     fn ends(&self, queries: usize) -> bool {

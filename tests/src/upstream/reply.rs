@@ -1,11 +1,16 @@
 //! From a query and its rule to the messages that a scripted upstream sends.
 
+use std::net::Ipv4Addr;
+
 use hickory_proto::op::{Edns, Message, MessageType, Query, ResponseCode};
-use hickory_proto::rr::Name;
 use hickory_proto::rr::rdata::opt::EdnsOption;
+use hickory_proto::rr::{Name, RData};
 
 use super::script::{Decoy, Http, OnOpt, Rule, Script, Stream};
 use super::{Asked, UpstreamTransport};
+
+/// What an attacker would have clients believe.
+const FORGED: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 66);
 
 /// The option of an Extended DNS Error (RFC 8914 §2).
 const EDE: u16 = 15;
@@ -13,7 +18,7 @@ const EDE: u16 = 15;
 /// What to send for one query, in order.
 pub(super) struct Reaction {
     pub(super) delay: std::time::Duration,
-    pub(super) decoys: Vec<Vec<u8>>,
+    pub(super) decoys: Vec<(Decoy, Vec<u8>)>,
     pub(super) reply: Option<Vec<u8>>,
     pub(super) stream: Stream,
     pub(super) http: Http,
@@ -29,10 +34,11 @@ pub(super) fn react(script: &Script, packet: &[u8], asked: &Asked) -> Option<Rea
     let reply = full_reply(&query, question, rule, asked.transport);
     let wire = reply.to_vec().expect("a scripted reply can be written");
     let over_udp = asked.transport == UpstreamTransport::Udp;
-    let decoys = rule.first.iter().filter(|_| over_udp).map(|d| decoy(*d, &reply, &wire)).collect();
+    let decoys = rule.first.iter().filter(|_| over_udp).enumerate();
+    let decoys = decoys.map(|(number, kind)| (*kind, decoy(*kind, number, &reply, &wire)));
     Some(Reaction {
         delay: rule.delay,
-        decoys,
+        decoys: decoys.collect(),
         reply: (!rule.silent && !is_ignored).then_some(wire),
         http: rule.http.clone(),
         stream: if over_udp { Stream::Answer } else { rule.tcp },
@@ -81,9 +87,16 @@ fn full_reply(
     reply
 }
 
-fn decoy(kind: Decoy, reply: &Message, wire: &[u8]) -> Vec<u8> {
+fn decoy(kind: Decoy, number: usize, reply: &Message, wire: &[u8]) -> Vec<u8> {
     let mut other = reply.clone();
+    if matches!(kind, Decoy::Guess | Decoy::OtherPort | Decoy::OtherAddress) {
+        let forged = RData::A(FORGED.into());
+        other.answers.iter_mut().for_each(|answer| answer.data = forged.clone());
+    }
     match kind {
+        Decoy::OtherPort | Decoy::OtherAddress => {}
+        // Each once, and never the right one.
+        Decoy::Guess => other.metadata.id ^= 1 + (number % 0xffff) as u16,
         Decoy::WrongId => other.metadata.id = !other.metadata.id,
         Decoy::WrongQuestion => {
             other.queries[0].set_name(Name::from_ascii("decoy.example.").expect("a name"));

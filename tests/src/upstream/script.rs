@@ -13,7 +13,9 @@
 //! `opt FORMERR|NOTIMP|BADVERS|silent` (what a query with an OPT record gets) ·
 //! `udp truncated` (TC and no records) · `tcp close|hang|half` (streams of QUIC too; close resets them) ·
 //! `http status 500` · `http type text/html` · `http age 50` · `http octets 70000` ·
-//! `first wrong-id|wrong-question|wrong-case|query|garbage|half` (sent over UDP before the reply, repeatable).
+//! `first wrong-id|wrong-question|wrong-case|query|garbage|half` (sent over UDP before the reply, repeatable) ·
+//! `first guess|other-port|other-address` (the same, with the address 192.0.2.66, as an attacker would: with another id
+//! each time; with the right id, from another port or another address).
 //! Text from `#` at the start of a line is a comment.
 
 use std::collections::BTreeMap;
@@ -103,6 +105,12 @@ pub(super) enum Decoy {
     Garbage,
     /// The first half of the right reply.
     Half,
+    /// Another answer, with a guessed id.
+    Guess,
+    /// Another answer, right in all else, from another port.
+    OtherPort,
+    /// The same from another address.
+    OtherAddress,
 }
 
 impl ScriptedRecord {
@@ -272,6 +280,9 @@ impl Rule {
                 "query" => Decoy::Query,
                 "garbage" => Decoy::Garbage,
                 "half" => Decoy::Half,
+                "guess" => Decoy::Guess,
+                "other-port" => Decoy::OtherPort,
+                "other-address" => Decoy::OtherAddress,
                 other => bail!("unknown decoy {other}"),
             }),
             _ => bail!("unknown directive"),

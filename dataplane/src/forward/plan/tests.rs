@@ -54,6 +54,51 @@ fn g129_two_servers_get_three_datagrams_and_a_stream_each() {
     assert_eq!(plan.next(started + Duration::from_secs(4)), Next::Expired);
 }
 
+/// Whether a lookup has a reply in time, where a part of all datagrams is lost on the way there or back, and a reply takes
+/// 150 to 250 ms, so that replies overtake each other. Connections lose nothing and take twice as long.
+fn succeeds(servers: usize, lost_percent: u64, draw: &mut impl FnMut() -> u64) -> bool {
+    let started = Instant::now();
+    let (mut plan, mut now) = (Plan::new(candidates(servers), started), started);
+    let mut first_reply = None;
+    loop {
+        let until = match plan.next(now) {
+            Next::Send(send) => {
+                let trip = Duration::from_millis(150 + draw() % 100);
+                let arrives = match send.transport {
+                    Transport::Connection => Some(now + 2 * trip),
+                    Transport::Udp => (draw() % 100 >= lost_percent).then_some(now + trip),
+                };
+                first_reply = first_reply.into_iter().chain(arrives).min();
+                continue;
+            }
+            Next::Wait(until) | Next::Listen(until) => until,
+            Next::Expired => return false,
+        };
+        if first_reply.is_some_and(|reply| reply < until) {
+            return true;
+        }
+        now = until;
+    }
+}
+
+#[test]
+fn f17_lookups_succeed_where_a_third_of_all_datagrams_is_lost() {
+    const LOOKUPS: usize = 10_000;
+    // A generator of Knuth's, so that every run is the same.
+    let mut state = 7_u64;
+    let mut draw = || {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state >> 33
+    };
+    let mut good =
+        |servers, percent| (0..LOOKUPS).filter(|_| succeeds(servers, percent, &mut draw)).count();
+    for servers in 1..=3 {
+        assert!(good(servers, 30) >= LOOKUPS * 999 / 1000, "{servers} servers");
+    }
+    assert!(good(1, 100) > 0, "over a stream in the end");
+}
+
 #[test]
 fn fw23_other_numbers_of_servers_end_too() {
     let started = Instant::now();

@@ -5,7 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result};
 use quinn::crypto::rustls::QuicServerConfig;
-use quinn::{Connection, Endpoint, EndpointConfig, Incoming, RecvStream, SendStream, TokioRuntime};
+use quinn::{
+    Connection, Endpoint, EndpointConfig, Incoming, RecvStream, SendStream, TokioRuntime,
+    TransportConfig,
+};
 use tokio::task::JoinSet;
 use tokio_rustls::rustls::ServerConfig;
 
@@ -22,7 +25,12 @@ pub(super) async fn serve(
     socket: std::net::UdpSocket,
 ) {
     let tls = QuicServerConfig::try_from(config).expect("TLS 1.3");
-    let config = quinn::ServerConfig::with_crypto(Arc::new(tls));
+    let mut config = quinn::ServerConfig::with_crypto(Arc::new(tls));
+    if let Some(streams) = encrypted.streams {
+        let mut transport = TransportConfig::default();
+        transport.max_concurrent_bidi_streams(streams.into());
+        config.transport_config(Arc::new(transport));
+    }
     let runtime = Arc::new(TokioRuntime);
     let endpoint = Endpoint::new(EndpointConfig::default(), Some(config), socket, runtime);
     let endpoint = endpoint.expect("a socket");

@@ -12,6 +12,7 @@ mod flood;
 mod load;
 mod stopped;
 mod fstrm;
+mod pages;
 
 use std::io::Write;
 use std::net::TcpStream;

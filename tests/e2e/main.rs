@@ -40,3 +40,4 @@ mod operator_largest;
 mod operator_metrics_api;
 mod helm;
 mod import_cluster;
+mod plugin;

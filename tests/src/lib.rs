@@ -25,6 +25,7 @@ pub mod node;
 pub mod objects;
 pub mod operator;
 pub mod oracle;
+pub mod port_forward;
 pub mod process;
 pub mod scale;
 pub mod scenario;

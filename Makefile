@@ -125,6 +125,7 @@ $(FUZZ_TARGETS:%=fuzz-%): fuzz-%: fuzz-build
 # A million edits of hostile objects, and whether live memory follows what is held (row L13). `make test` makes 20,000.
 edits: check-tools
 	cargo test --release --locked --package dataplane-core --lib -- --ignored --exact index::edits::l13_a_million_edits_leave_nothing_behind
+	cargo test --release --locked --package tests --test it -- --ignored --exact edits::l13_a_million_edits_through_the_writer_leave_nothing_behind
 
 # Any builder of Dockerfiles does; buildah and podman need no daemon.
 image:

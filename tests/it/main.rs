@@ -6,6 +6,7 @@ mod scenarios;
 mod rotation;
 mod rows;
 mod snapshot;
+mod edits;
 mod forward;
 mod counters;
 mod metrics;

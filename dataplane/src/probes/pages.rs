@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -32,7 +32,8 @@ pub struct Pages(Arc<Mutex<BTreeMap<u64, Arc<Sheet>>>>);
 #[derive(Debug)]
 struct Sheet {
     client: IpAddr,
-    asked: Instant,
+    /// Since when it waits for its client; not before it is written.
+    written: OnceLock<Instant>,
     /// What of it is not given to the connection yet; `None` once it gave way to another page.
     text: Mutex<Option<Bytes>>,
 }
@@ -65,6 +66,7 @@ impl Pages {
         });
         match written.await {
             Ok(Some(place)) => {
+                let _ = place.sheet.written.set(Instant::now());
                 ([(header::CONTENT_TYPE, kind)], Body::new(Page(place))).into_response()
             }
             Ok(None) => refused(),
@@ -91,15 +93,21 @@ impl Pages {
             let newest = most.and_then(|most| {
                 pages.iter().rev().find(|(_, sheet)| share_of(sheet.client) == most)
             });
-            let unread =
-                || pages.iter().find(|(_, sheet)| now.duration_since(sheet.asked) > READ_WITHIN);
+            let is_unread = |sheet: &Sheet| {
+                sheet.written.get().is_some_and(|at| now.duration_since(*at) > READ_WITHIN)
+            };
+            let unread = || pages.iter().find(|(_, sheet)| is_unread(sheet));
             let number = *newest.or_else(unread)?.0;
             if let Some(sheet) = pages.remove(&number) {
                 *sheet.text() = None;
             }
         }
         let number = pages.last_key_value().map_or(0, |(last, _)| last + 1);
-        let sheet = Arc::new(Sheet { client, asked: now, text: Mutex::new(Some(Bytes::new())) });
+        let sheet = Arc::new(Sheet {
+            client,
+            written: OnceLock::new(),
+            text: Mutex::new(Some(Bytes::new())),
+        });
         pages.insert(number, Arc::clone(&sheet));
         Some(Place { pages: self.clone(), number, sheet })
     }

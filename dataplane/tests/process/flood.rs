@@ -74,7 +74,11 @@ fn ask(mut stream: TcpStream, path: &str) -> Option<String> {
 }
 
 fn probe(server: SocketAddr, path: &str) -> Option<String> {
-    let connection = socket(Ipv4Addr::LOCALHOST);
+    probe_from(Ipv4Addr::LOCALHOST, server, path)
+}
+
+fn probe_from(from: Ipv4Addr, server: SocketAddr, path: &str) -> Option<String> {
+    let connection = socket(from);
     connection.connect(&server.into()).ok()?;
     ask(TcpStream::from(connection), path)
 }
@@ -87,6 +91,7 @@ fn serving() -> (Folder, Process) {
 }
 
 const OK: Option<&str> = Some("HTTP/1.1 200 OK");
+const SCRAPER: Ipv4Addr = Ipv4Addr::new(127, 0, 4, 1);
 const OTHER: Ipv4Addr = Ipv4Addr::new(127, 0, 3, 1);
 
 #[test]
@@ -120,7 +125,7 @@ fn l14_what_comes_while_the_process_does_not_run_is_answered_when_it_does() {
 }
 
 #[test]
-fn l14_every_probe_is_answered_while_others_open_connections() {
+fn l14_every_probe_and_page_is_answered_while_others_open_connections() {
     let (_folder, process) = serving();
     let server = process.http;
     let (is_over, opened) = (Arc::new(AtomicBool::default()), Arc::new(AtomicUsize::default()));
@@ -134,6 +139,9 @@ fn l14_every_probe_is_answered_while_others_open_connections() {
     while answers.len() < PROBES || !floods.iter().all(JoinHandle::is_finished) {
         answers.push(probe(server, "/readyz"));
         answers.push(probe(server, "/livez"));
+        // A scraper, and the operator.
+        answers.push(probe_from(SCRAPER, server, "/metrics"));
+        answers.push(probe_from(SCRAPER, server, "/config"));
         // As often as the probes of a few hundred pods: the machine is the flood's otherwise.
         std::thread::sleep(Duration::from_millis(10));
         is_over.store(answers.len() >= PROBES, Ordering::Relaxed);
@@ -145,4 +153,52 @@ fn l14_every_probe_is_answered_while_others_open_connections() {
     let ok = answers.iter().filter(|answer| answer.as_deref() == OK).count();
     assert_eq!(ok, answers.len(), "of the probes, beside {opened} connections");
     assert!(opened >= usize::from(CLIENTS) * CONNECTIONS / 2, "{opened} connections are no flood");
+}
+
+/// Prints the rate of a flood that only connects, and how the pages fare beside it. Run it alone:
+/// `cargo test --release -p dataplane --test process -- --ignored --nocapture measure_the_flood`
+#[test]
+#[ignore = "a measurement: it takes the whole machine for ten seconds"]
+fn measure_the_flood() {
+    let (_folder, process) = serving();
+    let (server, is_over) = (process.http, Arc::new(AtomicBool::default()));
+    let floods: Vec<JoinHandle<usize>> = (0..CLIENTS)
+        .map(|number| {
+            let is_over = is_over.clone();
+            std::thread::spawn(move || {
+                let mut opened = 0;
+                while !is_over.load(Ordering::Relaxed) {
+                    let connection = socket(Ipv4Addr::new(127, 0, 3, number + 1));
+                    connection.set_linger(Some(Duration::ZERO)).unwrap();
+                    opened += usize::from(connection.connect(&server.into()).is_ok());
+                }
+                opened
+            })
+        })
+        .collect();
+    let begun = std::time::Instant::now();
+    let mut pages = ["/readyz", "/livez", "/metrics", "/config"].map(|path| (path, Vec::new(), 0));
+    while begun.elapsed() < Duration::from_secs(10) {
+        for (path, times, failed) in &mut pages {
+            let (asked, from) = (std::time::Instant::now(), Ipv4Addr::LOCALHOST);
+            match probe_from(if path.len() > 7 { SCRAPER } else { from }, server, path).as_deref() {
+                OK => times.push(asked.elapsed()),
+                _ => *failed += 1,
+            }
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let lasted = begun.elapsed();
+    is_over.store(true, Ordering::Relaxed);
+    let opened: usize = floods.into_iter().map(|flood| flood.join().unwrap()).sum();
+    println!("{:.0} connects/s", opened as f64 / lasted.as_secs_f64());
+    for (path, mut times, failed) in pages {
+        times.sort_unstable();
+        let at = |share: usize| times.get(times.len() * share / 100).copied().unwrap_or_default();
+        let (median, slowest) = (at(50), times.last().copied().unwrap_or_default());
+        println!(
+            "{path}: {} answered, {failed} not; median {median:?}, slowest {slowest:?}",
+            times.len()
+        );
+    }
 }

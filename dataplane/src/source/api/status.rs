@@ -9,7 +9,7 @@ use super::watched::Watched;
 use crate::source::writer::Writer;
 use crate::status::Status;
 use crate::status::feed::Feed;
-use crate::status::unserved::Unserved;
+use crate::status::unserved::{Unserved, in_turns};
 
 /// Reports on the streams of one thread.
 #[derive(Debug)]
@@ -103,8 +103,7 @@ impl StreamStatus {
         }
         let mut all: Vec<_> = writer.problems().collect();
         all.extend(self.unreadable.all());
-        all.sort();
         let warnings = writer.upstream_problems().to_vec();
-        self.shared.report_unserved(all, Vec::new(), warnings);
+        self.shared.report_unserved(in_turns(all), Vec::new(), warnings);
     }
 }

@@ -1,6 +1,7 @@
 //! Subcommands and flags; each flag of `run` is also an environment variable.
 
 mod choices;
+mod compare;
 mod import;
 mod values;
 
@@ -11,6 +12,7 @@ use clap::{Args as Flags, Parser, Subcommand};
 
 use crate::settings::{Allowed, DataPlane, Settings};
 pub use choices::Format;
+pub use compare::{Compare, CompareFormat};
 pub use import::{Import, ImportFormat};
 pub use process::log::{LogFormat, LogLevel};
 use values::{dataplane_flag, image_entry, pull_policy, socket_address, variable};
@@ -28,6 +30,9 @@ Examples:
 
   Make a ClusterDNS of the configuration of CoreDNS, kube-dns or dnsmasq:
     clusterdns-operator import --corefile Corefile > dns.yaml
+
+  Ask a trial and the server that pods ask today the same questions:
+    clusterdns-operator compare --with dns-trial --against kube-dns
 
   Run from a laptop against the cluster of a kubeconfig:
     clusterdns-operator run --kubeconfig ~/.kube/config --namespace clusterdns-system";
@@ -58,6 +63,10 @@ pub enum Command {
     /// Make a ClusterDNS of the configuration of another DNS server, with a report of every line
     #[command(after_help = import::HELP)]
     Import(Import),
+    /// Ask two DNS servers the same questions and say where they differ, and which differences are
+    /// on purpose
+    #[command(after_help = compare::HELP)]
+    Compare(Compare),
 }
 
 /// Flags of `run`.

@@ -22,6 +22,7 @@ pub mod lost_pods;
 pub mod runtime;
 pub mod offline;
 pub mod import;
+pub mod compare;
 pub mod plugin;
 pub mod names;
 pub mod shortened;

@@ -14,7 +14,7 @@ use operator::runtime::lease::{Elector, Leadership};
 use operator::runtime::metrics::Metrics;
 use operator::runtime::write::Writes;
 use operator::runtime::{client, http, shutdown, telemetry};
-use operator::{controller, import, offline};
+use operator::{compare, controller, import, offline};
 
 fn main() -> ExitCode {
     match Args::parse().command {
@@ -31,6 +31,7 @@ fn main() -> ExitCode {
         Command::Render(args) => offline::run_render(&args),
         Command::Check(args) => offline::run_check(&args),
         Command::Import(args) => import::run(&args),
+        Command::Compare(args) => compare::run(&args),
     }
 }
 

@@ -14,6 +14,7 @@ mod explain;
 mod fields;
 mod desired;
 mod canary;
+mod compare;
 mod offline;
 mod import;
 mod plugin;

@@ -21,6 +21,7 @@ use crate::decide::config_map;
 use crate::observe::observed::{Comparison, Observed};
 use crate::observe::pods;
 use ask::ask;
+pub(crate) use ask::once;
 pub use ask::query;
 use judge::Asked;
 use questions::questions;

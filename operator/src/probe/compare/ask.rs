@@ -56,7 +56,7 @@ async fn repeatedly(
 }
 
 /// What the server replies within this time, over each transport.
-pub(super) async fn once(
+pub(crate) async fn once(
     (name, kind): (&Name, RecordType),
     server: SocketAddr,
     patience: Duration,

@@ -1,0 +1,48 @@
+//! What is found in a file, and which messages are questions of clients.
+
+use hickory_proto::op::{Message, MessageType, OpCode};
+use hickory_proto::rr::{DNSClass, Name, RecordType};
+
+use crate::compare::names::Asked;
+
+/// Questions, in the order of the file, and what a note says about it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(in crate::compare) struct Captured {
+    /// Each as often as it was asked.
+    pub(in crate::compare) questions: Vec<Asked>,
+    /// Why nothing more was read, where the file is broken.
+    pub(in crate::compare) broken: Option<String>,
+    /// Lines, packets or frames without a question of a client: replies, other protocols, other lines of a log.
+    pub(in crate::compare) passed_over: usize,
+}
+
+impl Captured {
+    /// A message that was sent to a DNS server.
+    pub(super) fn message(&mut self, octets: &[u8]) {
+        match question(octets) {
+            Some(asked) => self.questions.push(asked),
+            None => self.passed_over += 1,
+        }
+    }
+}
+
+/// The question of a query of class IN.
+fn question(octets: &[u8]) -> Option<Asked> {
+    let message = Message::from_vec(octets).ok()?;
+    let is_query = message.metadata.message_type == MessageType::Query
+        && message.metadata.op_code == OpCode::Query;
+    let [query] = &message.queries[..] else { return None };
+    let is_in = query.query_class() == DNSClass::IN && is_asked(query.query_type());
+    (is_query && is_in).then(|| asked(query.name(), query.query_type()))
+}
+
+pub(super) fn asked(name: &Name, kind: RecordType) -> Asked {
+    let mut name = name.to_lowercase();
+    name.set_fqdn(true);
+    Asked { name, kind }
+}
+
+/// Transfers are no questions.
+pub(super) fn is_asked(kind: RecordType) -> bool {
+    ![RecordType::AXFR, RecordType::IXFR, RecordType::OPT].contains(&kind)
+}

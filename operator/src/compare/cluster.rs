@@ -1,0 +1,149 @@
+//! What a comparison reads of a cluster, or of manifests in its place: Services, EndpointSlices, and the address of a
+//! Service that is named. Nothing is written there.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::api::{Api, ListParams};
+use kube::{Client, ResourceExt};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::names::{MAX_QUESTIONS, Objects};
+use crate::args::Cluster;
+use crate::offline::{client, text_of};
+
+/// Objects of one page of a list.
+const PAGE: u32 = 500;
+/// Where a Service is looked for whose namespace is not written.
+const NAMESPACE: &str = crds::defaults::SERVICE_NAMESPACE;
+/// The port of DNS.
+const PORT: u16 = 53;
+
+/// The manifests of these files; documents of other kinds are passed over.
+pub(super) fn of_manifests(files: &[PathBuf]) -> Result<Objects, String> {
+    let mut objects = Objects::default();
+    for path in files {
+        let (name, text) = text_of(path)?;
+        let documents: Vec<Value> =
+            serde_saphyr::from_multiple(&text).map_err(|error| format!("{name}: {error}"))?;
+        for document in documents.into_iter().flat_map(items) {
+            match document["kind"].as_str() {
+                Some("Service") => objects.services.extend(read(&name, document)?),
+                Some("EndpointSlice") => objects.slices.extend(read(&name, document)?),
+                Some(_) | None => {}
+            }
+        }
+    }
+    Ok(objects)
+}
+
+fn items(document: Value) -> Vec<Value> {
+    match document {
+        Value::Object(mut fields) if fields.get("kind").is_some_and(|kind| kind == "List") => {
+            match fields.remove("items") {
+                Some(Value::Array(items)) => items,
+                Some(_) | None => Vec::new(),
+            }
+        }
+        document => vec![document],
+    }
+}
+
+fn read<T: DeserializeOwned>(file: &str, document: Value) -> Result<Option<T>, String> {
+    serde_json::from_value(document).map(Some).map_err(|error| format!("{file}: {error}"))
+}
+
+/// All Services and slices of the cluster, as far as they can be asked for.
+pub(super) async fn of_cluster(client: &Client) -> Result<Objects, String> {
+    let services = all(&Api::<Service>::all(client.clone()), "Services").await?;
+    let slices = all(&Api::<EndpointSlice>::all(client.clone()), "EndpointSlices").await?;
+    Ok(Objects { services, slices })
+}
+
+async fn all<T>(api: &Api<T>, what: &str) -> Result<Vec<T>, String>
+where
+    T: Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let mut found = Vec::new();
+    let mut params = ListParams::default().limit(PAGE);
+    loop {
+        let page = api.list(&params).await.map_err(|error| format!("{what}: {error}"))?;
+        found.extend(page.items);
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) if found.len() < MAX_QUESTIONS => params = params.continue_token(&token),
+            Some(_) | None => return Ok(found),
+        }
+    }
+}
+
+/// A client of the cluster of these flags.
+pub(super) async fn connect(which: &Cluster) -> Result<Client, String> {
+    client(which).await
+}
+
+/// Where a server is: an address with or without a port, or a Service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Server {
+    At(SocketAddr),
+    Service { namespace: String, name: String },
+}
+
+impl Server {
+    /// `10.96.0.10`, `10.96.0.10:5353`, `[fd00::a]:53`, `kube-dns`, `kube-system/kube-dns`.
+    pub(super) fn read(text: &str) -> Server {
+        if let Ok(at) = text.parse() {
+            return Server::At(at);
+        }
+        let bare = text.trim_start_matches('[').trim_end_matches(']');
+        if let Ok(ip) = bare.parse::<IpAddr>() {
+            return Server::At(SocketAddr::new(ip, PORT));
+        }
+        let (namespace, name) = text.split_once('/').unwrap_or((NAMESPACE, text));
+        Server::Service { namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+
+    /// Its address; a Service is looked for among those of the cluster.
+    pub(super) fn address(&self, objects: &Objects) -> Result<SocketAddr, String> {
+        let (namespace, name) = match self {
+            Server::At(at) => return Ok(*at),
+            Server::Service { namespace, name } => (namespace, name),
+        };
+        let is_it = |service: &&Service| {
+            service.name_any() == *name && service.namespace().as_deref() == Some(namespace)
+        };
+        let service = objects.services.iter().find(is_it);
+        let spec = service.and_then(|service| service.spec.as_ref());
+        let address = spec.and_then(|spec| spec.cluster_ip.as_deref()?.parse::<IpAddr>().ok());
+        address.map(|ip| SocketAddr::new(ip, PORT)).ok_or_else(|| {
+            format!("{namespace}/{name} is no address and no Service with a cluster IP here: write ADDRESS[:PORT]")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_an_address_with_or_without_port_or_a_service() {
+        let at = |text: &str| Server::At(text.parse().unwrap());
+        let service = |namespace: &str, name: &str| Server::Service {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        };
+        for (text, expected) in [
+            ("10.96.0.10", at("10.96.0.10:53")),
+            ("10.96.0.10:5353", at("10.96.0.10:5353")),
+            ("fd00::a", at("[fd00::a]:53")),
+            ("[fd00::a]", at("[fd00::a]:53")),
+            ("[fd00::a]:5353", at("[fd00::a]:5353")),
+            ("kube-dns", service("kube-system", "kube-dns")),
+            ("dns/trial", service("dns", "trial")),
+        ] {
+            assert_eq!(Server::read(text), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! `compare` as a program: reads the cluster or manifests and files, asks, and prints the report.
+
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use super::ask::ask;
+use super::captured::{self, Captured};
+use super::cluster::{self, Server};
+use super::names::{self, Objects, Questions};
+use super::report::Report;
+use crate::args::{self, CompareFormat};
+use crate::offline::Severity;
+
+/// Octets of a file with questions that are read: a capture may be much larger than what can be asked.
+const MAX_FILE_BYTES: u64 = 256 << 20;
+
+/// `compare`, on standard output and standard error.
+pub fn run(args: &args::Compare) -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "cannot start: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    let (mut out, mut err) = (io::stdout().lock(), io::stderr().lock());
+    // A closed pipe, as `| head` makes one, is no failure of ours.
+    runtime.block_on(compared(args, &mut out, &mut err)).map_or(ExitCode::from(2), ExitCode::from)
+}
+
+/// Prints what differs to `out`, or why nothing was asked to `err`.
+///
+/// # Errors
+/// Nothing can be written there any more.
+pub async fn compared(
+    args: &args::Compare,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> io::Result<Severity> {
+    let report = match report(args).await {
+        Ok(report) => report,
+        Err(why) => {
+            writeln!(err, "{why}")?;
+            return Ok(Severity::Unreadable);
+        }
+    };
+    match args.output {
+        CompareFormat::Text => out.write_all(report.text().as_bytes())?,
+        CompareFormat::Json => {
+            let text = serde_json::to_string_pretty(&report).unwrap_or_default();
+            writeln!(out, "{text}")?;
+        }
+    }
+    Ok(if report.unknown_count() > 0 { Severity::Wrong } else { Severity::Fine })
+}
+
+async fn report(args: &args::Compare) -> Result<Report, String> {
+    let (with, against) = (Server::read(&args.with), Server::read(&args.against));
+    let are_addresses = matches!((&with, &against), (Server::At(_), Server::At(_)));
+    let objects = match &args.manifests[..] {
+        [] if args.no_names && are_addresses => Objects::default(),
+        [] => {
+            let client = cluster::connect(&args.which).await?;
+            cluster::of_cluster(&client).await.map_err(|why| format!("the cluster: {why}"))?
+        }
+        files => cluster::of_manifests(files)?,
+    };
+    let (with, against) = (with.address(&objects)?, against.address(&objects)?);
+    let mut questions = Questions::default();
+    let mut notes = Vec::new();
+    if !args.no_names {
+        names::of_cluster(&objects, &args.domain, &mut questions);
+    }
+    for file in &args.questions {
+        let captured = read(file)?;
+        let name = file.display();
+        if let Some(why) = captured.broken {
+            let count = captured.questions.len();
+            notes.push(format!("{name}: {why}; {count} questions were read before that"));
+        } else if captured.questions.is_empty() {
+            notes.push(format!("{name}: no question of a client is in it"));
+        }
+        captured.questions.into_iter().for_each(|asked| questions.push(asked));
+    }
+    if questions.left_out > 0 {
+        notes.push(format!("{} more questions were not asked", questions.left_out));
+    }
+    if questions.list().is_empty() {
+        notes.push("nothing was asked".to_owned());
+    }
+    let replies = ask(questions.list(), with, against, args.rate).await;
+    if replies.iter().all(|it| it.with.is_err() && it.against.is_err()) && !replies.is_empty() {
+        return Err(format!("neither {with} nor {against} replied: are they reachable from here?"));
+    }
+    Ok(Report::of(&replies, notes))
+}
+
+fn read(path: &Path) -> Result<Captured, String> {
+    let unreadable = |error: io::Error| format!("{}: {error}", path.display());
+    let mut octets = Vec::new();
+    let file = std::fs::File::open(path).map_err(unreadable)?;
+    file.take(MAX_FILE_BYTES).read_to_end(&mut octets).map_err(unreadable)?;
+    Ok(captured::read(&octets))
+}

@@ -1,0 +1,229 @@
+//! Differences that the contract means (docs/dns.md §8), as data: the id, its sentence, and how a difference is known to be
+//! this one. The first that fits is reported. A row must fit nothing but what its sentence says: what fits none is
+//! unknown, and ends a pipeline.
+
+use std::collections::BTreeSet;
+
+use hickory_proto::rr::RecordType;
+
+use super::pair::{Line, Pair, Said};
+
+/// An answer section as long as this fills a message of 65,535 octets: no record of an RRset that is cut is longer than
+/// what is left.
+const FULL_OCTETS: usize = 60_000;
+
+/// A difference on purpose.
+#[derive(Clone, Copy)]
+pub struct Known {
+    /// Its id in docs/dns.md.
+    pub id: &'static str,
+    /// What it says.
+    pub words: &'static str,
+    fits: fn(&Pair) -> bool,
+}
+
+impl std::fmt::Debug for Known {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.id)
+    }
+}
+
+const fn known(id: &'static str, words: &'static str, fits: fn(&Pair) -> bool) -> Known {
+    Known { id, words, fits }
+}
+
+/// All of them, in the order in which they are tried.
+pub const KNOWN: &[Known] = &[
+    known("N30", "every denial has an SOA, also behind an alias", |it| {
+        it.with.rcode == it.against.rcode
+            && it.with.records() == it.against.records()
+            && it.with.has_soa
+            && !it.against.has_soa
+    }),
+    known("RR74", "TTLs are those of this configuration, or count down in a cache", |it| {
+        is_same_but_for_ttls(it) && it.with.answer != it.against.answer
+    }),
+    known("DF17", "AA is 1 for names of ours and 0 for cached ones; RA is 1", |it| {
+        is_same_but_for_ttls(it) && it.with.flags != it.against.flags
+    }),
+    known(
+        "WR23",
+        "an RRset too large for a message is cut to records that fit, from a random one on",
+        |it| {
+            let is_full = |said: &Said| said.octets() > FULL_OCTETS;
+            let kind = it.asked.kind;
+            is_full(&it.with)
+                && is_full(&it.against)
+                && only(&it.with.answer, kind)
+                && only(&it.against.answer, kind)
+        },
+    ),
+    known(
+        "DF1",
+        "an SOA query at a missing name is NXDOMAIN, as for every type; CoreDNS gives NODATA",
+        |it| it.asked.kind == RecordType::SOA && it.with.is("NXDOMAIN") && it.against.is_nodata(),
+    ),
+    known(
+        "DF40",
+        "dns-version has the version of the specification; kube-dns has no such name",
+        |it| starts(it, "dns-version.") && it.with.is_found() && !it.against.is_found(),
+    ),
+    known(
+        "DF18",
+        "ANY is answered with one HINFO record (RFC 8482); CoreDNS gives NODATA, kube-dns REFUSED",
+        |it| it.asked.kind == RecordType::ANY && it.with.has(RecordType::HINFO),
+    ),
+    known("DF11", "the NS record is ns.dns of the zone, the same on every replica", |it| {
+        it.asked.kind == RecordType::NS
+            && it.with.is_found()
+            && it.with.answer.iter().all(|line| line.data.starts_with("ns.dns."))
+    }),
+    known(
+        "DF31",
+        "TTL and MINIMUM of the SOA are at most 5 s, its serial and names those of the zone",
+        |it| {
+            it.asked.kind == RecordType::SOA
+                && it.with.is_found()
+                && it.against.is_found()
+                && only(&it.with.answer, RecordType::SOA)
+                && only(&it.against.answer, RecordType::SOA)
+        },
+    ),
+    known("DF43", "`*` and `any` are ordinary labels; kube-dns takes them for wildcards", |it| {
+        let labels = || it.asked.name.iter().any(|label| label == b"*" || label == b"any");
+        it.with.is("NXDOMAIN") && it.against.is_found() && labels()
+    }),
+    known("DF8", "names of ports need their underscores; CoreDNS answers without them", |it| {
+        it.with.is("NXDOMAIN")
+            && it.against.is_found()
+            && below_svc(it).is_some_and(|labels| {
+                labels.len() == 4 && !(labels[0].starts_with('_') && labels[1].starts_with('_'))
+            })
+    }),
+    known("DF6", "labels left of a pod name make another name, which does not exist", |it| {
+        it.with.is("NXDOMAIN") && it.against.is_found() && left_of_pod_name(it)
+    }),
+    known(
+        "DF9",
+        "a name that has names below it exists (RFC 8020): NODATA, where CoreDNS gives NXDOMAIN",
+        |it| {
+            let is_parent = || {
+                below_svc(it).is_some_and(|labels| labels.len() == 3 && labels[0].starts_with('_'))
+                    || starts(it, "dns.")
+                    || starts(it, "dns-version.")
+            };
+            it.with.is_nodata() && it.against.is("NXDOMAIN") && is_parent()
+        },
+    ),
+    known(
+        "DF4",
+        "an alias whose target does not exist or fails shows the CNAME and that code; CoreDNS gives NODATA",
+        |it| {
+            it.with.has(RecordType::CNAME)
+                && (it.with.is("NXDOMAIN") || it.with.is("SERVFAIL"))
+                && it.against.is_nodata()
+        },
+    ),
+    known(
+        "DF3",
+        "an ExternalName is an alias for every type; CoreDNS gives NODATA for most",
+        |it| {
+            it.with.is("NOERROR")
+                && it.with.has(RecordType::CNAME)
+                && ![RecordType::A, RecordType::AAAA].contains(&it.asked.kind)
+                && it.against.is_nodata()
+        },
+    ),
+    known("DF10", "the weight of an SRV record is always 100; others divide it", |it| {
+        let kind = RecordType::SRV;
+        it.asked.kind == kind
+            && only(&it.with.answer, kind)
+            && it.with.answer.iter().all(|line| line.data.starts_with("0 100 "))
+            && places(&it.with.answer) == places(&it.against.answer)
+    }),
+    known(
+        "DF13",
+        "which PTRs an address has: each endpoint name, none that another namespace claims",
+        |it| it.asked.kind == RecordType::PTR && it.with.is_found() && it.against.is_found(),
+    ),
+    known(
+        "DF44",
+        "every published endpoint has a PTR; kube-dns has one for those with a hostname",
+        |it| it.asked.kind == RecordType::PTR && it.with.is_found() && !it.against.is_found(),
+    ),
+    known(
+        "DF28",
+        "localhost, invalid and onion are answered here and never forwarded (RFC 6761)",
+        |it| {
+            let last = it.asked.name.iter().next_back();
+            last.is_some_and(|label| [&b"localhost"[..], b"invalid", b"onion"].contains(&label))
+        },
+    ),
+    known(
+        "RR85",
+        "a DNAME shows itself and its alias; `rewrite name suffix` of CoreDNS hides them",
+        |it| {
+            let kind = RecordType::DNAME;
+            it.with.has(kind) && !it.against.has(kind) && is_same_behind_an_alias(it)
+        },
+    ),
+    known("RR77", "an alias shows its CNAME; `rewrite name` of CoreDNS may hide it", |it| {
+        let kind = RecordType::CNAME;
+        it.with.has(kind) && !it.against.has(kind) && is_same_behind_an_alias(it)
+    }),
+];
+
+impl Known {
+    /// The one that this difference is.
+    pub(super) fn of(pair: &Pair) -> Option<&'static Known> {
+        KNOWN.iter().find(|known| (known.fits)(pair))
+    }
+}
+
+fn starts(pair: &Pair, text: &str) -> bool {
+    pair.asked.name.to_ascii().starts_with(text)
+}
+
+fn only(answer: &BTreeSet<Line>, kind: RecordType) -> bool {
+    !answer.is_empty() && answer.iter().all(|line| line.kind == kind)
+}
+
+/// Port and target of SRV records, without priority and weight.
+fn places(answer: &BTreeSet<Line>) -> Vec<String> {
+    let place = |line: &Line| line.data.splitn(3, ' ').nth(2).unwrap_or_default().to_owned();
+    let mut places: Vec<String> = answer.iter().map(place).collect();
+    places.sort();
+    places.dedup();
+    places
+}
+
+/// The labels of a name before `svc`, where it has that label.
+fn below_svc(pair: &Pair) -> Option<Vec<String>> {
+    let labels = labels(pair);
+    let at = labels.iter().position(|label| label == "svc")?;
+    Some(labels.into_iter().take(at).collect())
+}
+
+fn labels(pair: &Pair) -> Vec<String> {
+    let text = |label: &[u8]| String::from_utf8_lossy(label).into_owned();
+    pair.asked.name.iter().map(text).collect()
+}
+
+/// Is something in front of `<address>.<namespace>.pod`?
+fn left_of_pod_name(pair: &Pair) -> bool {
+    labels(pair).iter().position(|label| label == "pod").is_some_and(|at| at > 2)
+}
+
+/// The same data, though its owner is the alias here and the name that was asked there.
+fn is_same_behind_an_alias(pair: &Pair) -> bool {
+    pair.with.rcode == pair.against.rcode
+        && !pair.with.content().is_empty()
+        && pair.with.content() == pair.against.content()
+        && pair.with.records() != pair.against.records()
+}
+
+fn is_same_but_for_ttls(pair: &Pair) -> bool {
+    pair.with.rcode == pair.against.rcode
+        && pair.with.records() == pair.against.records()
+        && pair.with.has_soa == pair.against.has_soa
+}

@@ -1,0 +1,209 @@
+//! What is asked: the names that a cluster has by the Kubernetes DNS specification, and a few that it has not. Pure.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::IpAddr;
+
+use hickory_proto::rr::{Name, RecordType};
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+
+/// Questions of one run. A name of each Service of a cluster with 10,000 of them, and its ports, fit.
+pub(super) const MAX_QUESTIONS: usize = 100_000;
+/// A Service that does not exist: how a server denies.
+const NO_SERVICE: &str = "clusterdns-compare-no-such-service";
+/// The label of a slice that names its Service.
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
+
+/// One question of class IN.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Asked {
+    /// Lower case.
+    pub(super) name: Name,
+    pub(super) kind: RecordType,
+}
+
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.name, self.kind)
+    }
+}
+
+/// Questions, each once, in the order in which they came, up to a bound.
+#[derive(Debug, Default)]
+pub(super) struct Questions {
+    list: Vec<Asked>,
+    known: BTreeSet<Asked>,
+    /// Those that did not fit.
+    pub(super) left_out: usize,
+}
+
+impl Questions {
+    /// Adds one, unless it is there; texts that are no names are no questions.
+    pub(super) fn add(&mut self, name: &str, kind: RecordType) {
+        if let Ok(name) = Name::from_ascii(format!("{}.", name.trim_end_matches('.'))) {
+            self.push(Asked { name: name.to_lowercase(), kind });
+        }
+    }
+
+    /// Adds one, unless it is there.
+    pub(super) fn push(&mut self, asked: Asked) {
+        if self.known.contains(&asked) {
+            return;
+        }
+        if self.list.len() >= MAX_QUESTIONS {
+            self.left_out += 1;
+            return;
+        }
+        self.known.insert(asked.clone());
+        self.list.push(asked);
+    }
+
+    pub(super) fn list(&self) -> &[Asked] {
+        &self.list
+    }
+}
+
+/// Objects that names are made of.
+#[derive(Debug, Default)]
+pub(super) struct Objects {
+    pub(super) services: Vec<Service>,
+    pub(super) slices: Vec<EndpointSlice>,
+}
+
+/// Adds all names of the cluster with this domain.
+pub(super) fn of_cluster(objects: &Objects, domain: &str, to: &mut Questions) {
+    zone(domain, to);
+    for service in &objects.services {
+        of_service(service, domain, to);
+    }
+    for slice in &objects.slices {
+        of_slice(slice, &objects.services, domain, to);
+    }
+}
+
+fn zone(domain: &str, to: &mut Questions) {
+    for kind in [RecordType::SOA, RecordType::NS, RecordType::A] {
+        to.add(domain, kind);
+    }
+    to.add(&format!("dns-version.{domain}"), RecordType::TXT);
+    to.add(&format!("svc.{domain}"), RecordType::A);
+    for kind in [RecordType::A, RecordType::SRV, RecordType::SOA] {
+        to.add(&format!("{NO_SERVICE}.default.svc.{domain}"), kind);
+    }
+}
+
+fn of_service(service: &Service, domain: &str, to: &mut Questions) {
+    let Some(base) = base(service, domain) else { return };
+    for kind in [RecordType::A, RecordType::AAAA, RecordType::SRV] {
+        to.add(&base, kind);
+    }
+    let Some(spec) = &service.spec else { return };
+    for port in spec.ports.iter().flatten() {
+        let protocol = port.protocol.as_deref().unwrap_or("TCP").to_ascii_lowercase();
+        if let Some(name) = port.name.as_deref().filter(|name| !name.is_empty()) {
+            to.add(&format!("_{name}._{protocol}.{base}"), RecordType::SRV);
+        }
+    }
+    for ip in spec.cluster_ips.iter().flatten().filter_map(|ip| ip.parse().ok()) {
+        to.add(&reverse(ip), RecordType::PTR);
+    }
+}
+
+/// Endpoints of headless Services have names of their own.
+fn of_slice(slice: &EndpointSlice, services: &[Service], domain: &str, to: &mut Questions) {
+    let labels = slice.metadata.labels.as_ref();
+    let Some(name) = labels.and_then(|labels| labels.get(SERVICE_NAME)) else { return };
+    let is_its = |service: &&Service| {
+        service.metadata.name.as_ref() == Some(name)
+            && service.metadata.namespace == slice.metadata.namespace
+    };
+    let Some(service) = services.iter().find(is_its).filter(|it| is_headless(it)) else { return };
+    let Some(base) = base(service, domain) else { return };
+    for endpoint in &slice.endpoints {
+        for ip in endpoint.addresses.iter().filter_map(|text| text.parse::<IpAddr>().ok()) {
+            let label = match (&endpoint.hostname, ip) {
+                (Some(hostname), _) => hostname.clone(),
+                (None, IpAddr::V4(ip)) => ip.to_string().replace('.', "-"),
+                // Servers write IPv6 addresses into labels in different ways (DF14).
+                (None, IpAddr::V6(_)) => continue,
+            };
+            let kind = if ip.is_ipv4() { RecordType::A } else { RecordType::AAAA };
+            to.add(&format!("{label}.{base}"), kind);
+            to.add(&reverse(ip), RecordType::PTR);
+        }
+    }
+}
+
+fn base(service: &Service, domain: &str) -> Option<String> {
+    let name = service.metadata.name.as_deref()?;
+    let namespace = service.metadata.namespace.as_deref().unwrap_or("default");
+    Some(format!("{name}.{namespace}.svc.{domain}"))
+}
+
+fn is_headless(service: &Service) -> bool {
+    let spec = service.spec.as_ref();
+    spec.and_then(|spec| spec.cluster_ip.as_deref()) == Some("None")
+}
+
+fn reverse(ip: IpAddr) -> String {
+    Name::from(ip).to_ascii()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{from_value, json};
+
+    use super::*;
+
+    #[test]
+    fn each_object_of_a_cluster_gives_the_names_that_the_specification_gives_it() {
+        let service = |name: &str, ip: &str| {
+            from_value(json!({"metadata": {"name": name, "namespace": "shop"}, "spec": {
+                "clusterIP": ip, "clusterIPs": [ip], "ports": [{"name": "http", "port": 80}]}}))
+            .unwrap()
+        };
+        let slice = from_value(json!({
+            "metadata": {"name": "x", "namespace": "shop", "labels": {"kubernetes.io/service-name": "db"}},
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": ["10.244.0.1"], "hostname": "db-0"}, {"addresses": ["10.244.0.2"]}],
+        }))
+        .unwrap();
+        let objects = Objects {
+            services: vec![service("cart", "10.96.0.1"), service("db", "None")],
+            slices: vec![slice],
+        };
+        let mut questions = Questions::default();
+        of_cluster(&objects, "c.example", &mut questions);
+        of_cluster(&objects, "c.example", &mut questions);
+        let all: Vec<String> = questions.list().iter().map(ToString::to_string).collect();
+        assert_eq!(
+            all[8..],
+            [
+                "cart.shop.svc.c.example. A",
+                "cart.shop.svc.c.example. AAAA",
+                "cart.shop.svc.c.example. SRV",
+                "_http._tcp.cart.shop.svc.c.example. SRV",
+                "1.0.96.10.in-addr.arpa. PTR",
+                "db.shop.svc.c.example. A",
+                "db.shop.svc.c.example. AAAA",
+                "db.shop.svc.c.example. SRV",
+                "_http._tcp.db.shop.svc.c.example. SRV",
+                "db-0.db.shop.svc.c.example. A",
+                "1.0.244.10.in-addr.arpa. PTR",
+                "10-244-0-2.db.shop.svc.c.example. A",
+                "2.0.244.10.in-addr.arpa. PTR",
+            ]
+        );
+    }
+
+    #[test]
+    fn questions_are_bounded_and_those_beyond_are_counted() {
+        let mut questions = Questions::default();
+        for number in 0..MAX_QUESTIONS + 3 {
+            questions.add(&format!("n{number}.example"), RecordType::A);
+        }
+        questions.add("a..b", RecordType::A);
+        assert_eq!((questions.list().len(), questions.left_out), (MAX_QUESTIONS, 3));
+    }
+}

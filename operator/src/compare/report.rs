@@ -1,0 +1,185 @@
+//! What a comparison found, by class, as text for people and as JSON for programs. Pure.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use super::ask::Replies;
+use super::known::Known;
+use super::pair::{Pair, Said};
+use crate::probe::compare::reply::{NoReply, Reply};
+
+/// Examples of one class that are shown; all are counted.
+const MAX_EXAMPLES: usize = 3;
+
+/// Questions that the two servers answered differently in one way.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Class {
+    /// The id in docs/dns.md, or what differs.
+    pub(super) class: String,
+    /// The sentence of the contract; absent where the difference is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) contract: Option<&'static str>,
+    /// How many questions.
+    pub(super) count: usize,
+    /// The first ones.
+    pub(super) examples: Vec<Example>,
+}
+
+/// One of them.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Example {
+    pub(super) question: String,
+    pub(super) with: String,
+    pub(super) against: String,
+}
+
+/// All of it.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Report {
+    /// Questions that both servers were asked.
+    pub(super) asked: usize,
+    /// Questions that both answered alike, or neither.
+    pub(super) alike: usize,
+    /// Questions that neither answered.
+    pub(super) unanswered: usize,
+    /// Differences on purpose.
+    pub(super) known: Vec<Class>,
+    /// All others.
+    pub(super) unknown: Vec<Class>,
+    /// What was not asked, or not read, and why.
+    pub(super) notes: Vec<String>,
+}
+
+impl Report {
+    pub(super) fn of(replies: &[Replies], notes: Vec<String>) -> Report {
+        let mut report = Report { asked: replies.len(), notes, ..Report::default() };
+        let mut classes: BTreeMap<(bool, String), Class> = BTreeMap::new();
+        for reply in replies {
+            match difference(reply) {
+                Ok(()) => report.alike += 1,
+                Err(Differs::Unanswered) => {
+                    report.alike += 1;
+                    report.unanswered += 1;
+                }
+                Err(Differs::In(class, contract)) => {
+                    let key = (contract.is_some(), class.clone());
+                    let known = classes.entry(key).or_default();
+                    (known.class, known.contract) = (class, contract);
+                    known.count += 1;
+                    if known.examples.len() < MAX_EXAMPLES {
+                        known.examples.push(example(reply));
+                    }
+                }
+            }
+        }
+        for ((is_known, _), class) in classes {
+            if is_known { report.known.push(class) } else { report.unknown.push(class) }
+        }
+        report.known.sort_by_key(|class| std::cmp::Reverse(class.count));
+        report.unknown.sort_by_key(|class| std::cmp::Reverse(class.count));
+        report
+    }
+
+    /// Differences that nothing explains.
+    pub(super) fn unknown_count(&self) -> usize {
+        self.unknown.iter().map(|class| class.count).sum()
+    }
+
+    pub(super) fn text(&self) -> String {
+        let known: usize = self.known.iter().map(|class| class.count).sum();
+        let mut text = format!(
+            "{} questions: {} answered alike, {known} differ on purpose, {} differ and nothing explains it\n",
+            self.asked,
+            self.alike,
+            self.unknown_count()
+        );
+        if self.unanswered > 0 {
+            let _ = writeln!(text, "{} of them had no reply from either server", self.unanswered);
+        }
+        for note in &self.notes {
+            let _ = writeln!(text, "note: {note}");
+        }
+        classes(&mut text, "Unknown", &self.unknown);
+        classes(&mut text, "On purpose (docs/dns.md)", &self.known);
+        text
+    }
+}
+
+fn classes(text: &mut String, title: &str, classes: &[Class]) {
+    if classes.is_empty() {
+        return;
+    }
+    let _ = writeln!(text, "\n{title}:");
+    for class in classes {
+        let Class { class: name, contract, count, examples } = class;
+        let words = contract.map(|words| format!(": {words}")).unwrap_or_default();
+        let _ = writeln!(text, "  {name} ({count}){words}");
+        for Example { question, with, against } in examples {
+            let _ = writeln!(text, "    {question}");
+            let _ = writeln!(text, "      with:    {}", plain(with));
+            let _ = writeln!(text, "      against: {}", plain(against));
+        }
+    }
+}
+
+/// Servers write what they like into text records.
+fn plain(text: &str) -> String {
+    text.replace(|c: char| c.is_control(), "\u{fffd}")
+}
+
+enum Differs {
+    Unanswered,
+    /// The class, and the sentence of the contract if it is known.
+    In(String, Option<&'static str>),
+}
+
+fn difference(replies: &Replies) -> Result<(), Differs> {
+    let (with, against) = match (&replies.with, &replies.against) {
+        (Ok(with), Ok(against)) => (Said::of(with), Said::of(against)),
+        (Err(_), Err(_)) => return Err(Differs::Unanswered),
+        (Ok(_), Err(_)) => return Err(Differs::In("no reply of --against".to_owned(), None)),
+        (Err(_), Ok(_)) => return Err(Differs::In("no reply of --with".to_owned(), None)),
+    };
+    if with == against {
+        return Ok(());
+    }
+    let pair = Pair { asked: replies.asked.clone(), with, against };
+    Err(match Known::of(&pair) {
+        Some(known) => Differs::In(known.id.to_owned(), Some(known.words)),
+        None => Differs::In(unknown(&pair), None),
+    })
+}
+
+/// What differs, in a few words.
+fn unknown(pair: &Pair) -> String {
+    let Pair { with, against, .. } = pair;
+    if with.rcode != against.rcode {
+        return format!("{} in place of {}", with.rcode, against.rcode);
+    }
+    match (with.answer.is_empty(), against.answer.is_empty()) {
+        (true, false) => "no records in place of some".to_owned(),
+        (false, true) => "records in place of none".to_owned(),
+        _ if with.records() == against.records() => "the SOA of a denial".to_owned(),
+        _ => format!("other {} records", pair.asked.kind),
+    }
+}
+
+fn example(replies: &Replies) -> Example {
+    Example {
+        question: replies.asked.to_string(),
+        with: text(&replies.with),
+        against: text(&replies.against),
+    }
+}
+
+fn text(reply: &Reply) -> String {
+    match reply {
+        Ok(reply) => Said::of(reply).text(),
+        Err(NoReply::Silent(why) | NoReply::Closed(why) | NoReply::Unsent(why)) => why.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,123 @@
+//! `compare` over sockets: a data plane beside another one with the same objects, beside a server that answers by script,
+//! and beside nothing.
+
+use std::net::{SocketAddr, UdpSocket};
+
+use clap::Parser;
+use operator::args::{Args, Command};
+use operator::compare::{KNOWN, compared};
+use operator::offline::Severity;
+use tests::scenario::objects::read;
+use tests::scenario::{Plane, folder};
+use tests::scratch::Scratch;
+use tests::upstream::{Script, ScriptedUpstream};
+
+/// The flags as the program reads them.
+async fn printed(words: &[&str]) -> (Severity, String, String) {
+    let program = ["clusterdns-operator", "compare", "--rate", "1000"];
+    let args = match Args::try_parse_from(program.iter().chain(words)).map(|args| args.command) {
+        Ok(Command::Compare(args)) => args,
+        other => panic!("{other:?}"),
+    };
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let outcome = compared(&args, &mut out, &mut err).await.unwrap();
+    (outcome, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
+}
+
+fn shop() -> String {
+    folder().join("shop").display().to_string()
+}
+
+/// The files of the golden cluster.
+fn manifests() -> Vec<String> {
+    ["services.yaml", "endpointslices.yaml"].map(|file| format!("{}/{file}", shop())).to_vec()
+}
+
+fn plane() -> Plane {
+    Plane::start(&read(&folder().join("stub-domains")).unwrap()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_servers_with_the_same_objects_differ_in_nothing_but_cut_rrsets() {
+    let (one, other) = (plane(), plane());
+    let (with, against) = (one.address().to_string(), other.address().to_string());
+    let files = manifests();
+    let mut words = vec!["--with", &*with, "--against", &*against, "--manifests"];
+    words.extend(files.iter().map(String::as_str));
+    let (outcome, out, err) = printed(&words).await;
+    assert_eq!((outcome, err.as_str()), (Severity::Fine, ""), "{out}");
+    let first = out.lines().next().unwrap();
+    assert!(first.ends_with("3 differ on purpose, 0 differ and nothing explains it"), "{out}");
+    // The Service with 5,000 addresses: which of them fit is random.
+    assert!(out.contains("\n  WR23 (3): ") && out.contains("big.data.svc."), "{out}");
+    let count: usize = first.split(' ').next().unwrap().parse().unwrap();
+    assert!(count > 100, "{first}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn differences_are_named_by_class_and_unknown_ones_end_a_pipeline() {
+    let ours = plane();
+    let script = "
+cart.shop.svc.cluster.local. A
+    answer @ 30 A 10.96.10.1
+api.shop.svc.cluster.local. A
+    answer @ 30 A 192.0.2.99
+* *
+    rcode NXDOMAIN
+    authority . 60 SOA a.root.example. hostmaster.example. 1 7200 1800 86400 60
+";
+    let other = ScriptedUpstream::start(Script::one(script).unwrap()).unwrap();
+    let scratch = Scratch::new("compare").unwrap();
+    let log = r#"{"message":"query","name":"cart.shop.svc.cluster.local.","type":"A"}
+[INFO] 10.0.0.1:1 - 1 "A IN api.shop.svc.cluster.local. udp 45 false 512" NOERROR qr 1 0.1s
+[INFO] 10.0.0.1:1 - 1 "A IN nothere.shop.svc.cluster.local. udp 45 false 512" NXDOMAIN qr 1 0.1s
+"#;
+    scratch.write("queries.log", log).unwrap();
+    let file = scratch.path().join("queries.log").display().to_string();
+    let (with, against) = (ours.address().to_string(), other.address().to_string());
+    let words =
+        ["--with", &with, "--against", &against, "--no-names", "-o", "json", "--questions", &file];
+    let (outcome, out, err) = printed(&words).await;
+    assert_eq!((outcome, err.as_str()), (Severity::Wrong, ""), "{out}");
+    let report: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&report["asked"], &report["alike"]), (&3.into(), &0.into()), "{out}");
+    let classes = |list: &str| -> Vec<String> {
+        let list = report[list].as_array().unwrap().iter();
+        list.map(|class| class["class"].as_str().unwrap().to_owned()).collect()
+    };
+    // The TTL of one, the flags of the missing name, and an address that is another one.
+    assert_eq!(classes("known"), ["DF17", "RR74"]);
+    assert_eq!(classes("unknown"), ["other A records"]);
+    assert_eq!(report["unknown"][0]["examples"][0]["question"], "api.shop.svc.cluster.local. A");
+    // Nothing but these queries reached it.
+    assert_eq!(other.asked().len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn silence_of_both_servers_and_unreadable_files_are_said() {
+    // A port that nothing listens on any more.
+    let closed: SocketAddr = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed = closed.to_string();
+    let scratch = Scratch::new("compare").unwrap();
+    scratch.write("queries.log", "{\"message\":\"query\",\"name\":\"a.\",\"type\":\"A\"}").unwrap();
+    let file = scratch.path().join("queries.log").display().to_string();
+    let servers = ["--with", &closed, "--against", &closed, "--no-names", "--questions"];
+    let (outcome, out, err) = printed(&[&servers[..], &[&file]].concat()).await;
+    assert_eq!((outcome, out.as_str()), (Severity::Unreadable, ""));
+    assert!(err.starts_with("neither 127.0.0.1:") && err.contains("reachable"), "{err}");
+
+    let missing = scratch.path().join("none.pcap").display().to_string();
+    let (outcome, _, err) = printed(&[&servers[..], &[&missing]].concat()).await;
+    assert_eq!(outcome, Severity::Unreadable);
+    assert!(err.contains("none.pcap: "), "{err}");
+}
+
+#[test]
+fn each_known_difference_is_a_rule_of_the_contract() {
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/dns.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    for known in KNOWN {
+        let anchor = format!("<a id=\"{}\"></a>", known.id.to_lowercase());
+        assert!(page.contains(&anchor), "{}: {}", known.id, known.words);
+    }
+}

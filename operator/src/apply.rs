@@ -28,7 +28,7 @@ use crate::runtime::read::within;
 use crate::runtime::resources;
 use crate::runtime::write::WriteError;
 use memory::Why;
-use outcome::{Outcome, Written, described};
+use outcome::{Outcome, Restored, Written, described};
 use ownership::Ownership;
 
 /// Applies, patches and prunes.
@@ -214,7 +214,7 @@ async fn create_again(
     outcome: &mut Outcome,
 ) -> Result<(), NotLeading> {
     let (namespace, name) = names::service(dns);
-    match service::create_again(&ctx.client, &ctx.writes, (&namespace, manifest)).await {
+    match service::create_again(&ctx.client, &ctx.writes, (&namespace, &name), manifest).await {
         Ok(_) => outcome.written.push(Written {
             kind: Kind::Service,
             what: described(Kind::Service, &namespace, &name),
@@ -237,13 +237,13 @@ pub async fn restore(
     ctx: &Context,
     dns: &ClusterDNS,
     observed: &Observed,
-) -> Result<(), NotLeading> {
-    let Some(manifest) = adoption::restorable(observed) else { return Ok(()) };
+) -> Result<Restored, NotLeading> {
+    let Some(manifest) = adoption::restorable(observed) else { return Ok(Restored::Unneeded) };
     let (namespace, name) = names::service(dns);
     let services = resources::api(&ctx.client, Kind::Service, &namespace);
     let exists = live(ctx, Kind::Service, &namespace, &name).await.is_ok_and(|live| live.is_some());
     if exists {
-        return Ok(());
+        return Ok(Restored::Unneeded);
     }
     let created = if config_map::state(observed).service.is_ours {
         // Apply it as usual: the fields stay ours, for the next reconcile that applies the spec.
@@ -251,17 +251,22 @@ pub async fn restore(
         let apply = Patch::Apply(&manifest);
         ctx.writes.send("Service", services.patch(&name, &params, &apply)).await.map(drop)
     } else {
-        let as_it_was = (namespace.as_str(), &manifest);
-        service::create_again(&ctx.client, &ctx.writes, as_it_was).await.map(drop)
+        let which = (namespace.as_str(), name.as_str());
+        service::create_again(&ctx.client, &ctx.writes, which, &manifest).await.map(drop)
     };
     match created {
-        Ok(()) => tracing::info!("the Service {namespace}/{name} was gone and was created again"),
-        Err(WriteError::NotLeading(lost)) => return Err(lost),
+        Ok(()) => {
+            tracing::info!("the operator created the deleted Service {namespace}/{name} again");
+            Ok(Restored::Created)
+        }
+        Err(WriteError::NotLeading(lost)) => Err(lost),
         Err(error) => {
-            tracing::warn!("the Service {namespace}/{name} cannot be created again: {error}");
+            tracing::warn!(
+                "the operator cannot create the Service {namespace}/{name} again: {error}"
+            );
+            Ok(Restored::Failed(error.to_string()))
         }
     }
-    Ok(())
 }
 
 /// Only after everything else is as it should be, as far as it matters.

@@ -38,7 +38,7 @@ Examples:
     clusterdns-operator run --kubeconfig ~/.kube/config --namespace clusterdns-system";
 
 const CHECK_STATUS: &str = "\
-Exit status: 0 nothing is wrong (there may be warnings), 1 something is, 2 something could not be read.";
+Exit status: 0 no errors (there may be warnings), 1 errors, 2 something could not be read.";
 
 /// Runs, scales and monitors DNS for each ClusterDNS resource. It answers no
 /// DNS question itself.

@@ -125,8 +125,8 @@ pub async fn run(
         () = reconciling => {}
         // The controller's own watch cannot be begun again from outside: another process lists.
         () = version_lost.notified() => tracing::error!(
-            "the API server does not have the resourceVersion of the ClusterDNS watch (etcd was restored?): \
-             this process ends, and reads everything when it is started again"
+            "the API server does not know the version from which this process watches ClusterDNS, as after a restore of etcd: \
+             the process ends, and reads everything when it starts again"
         ),
         () = orphaned_services::follow(&ctx, &triggers) => {}
         () = crd::follow(definition.clone(), ctx.client.clone()) => {}
@@ -139,7 +139,9 @@ async fn prepare(ctx: &Context) -> Duration {
     let again_in = loop {
         match read_offers(ctx).await {
             Ok((_, again_in)) => break again_in,
-            Err(error) => tracing::warn!("cannot learn what the API server offers: {error:#}"),
+            Err(error) => {
+                tracing::warn!("cannot read what the API server offers, trying again: {error:#}")
+            }
         }
         tokio::time::sleep(OFFERS_RETRY).await;
     };
@@ -151,7 +153,7 @@ async fn prepare(ctx: &Context) -> Duration {
 async fn read_offers(ctx: &Context) -> anyhow::Result<(bool, Duration)> {
     let read = offers::read(&ctx.client, ctx.offers()).await?;
     for why in &read.unread {
-        tracing::warn!("discovery of API groups is incomplete: {why}");
+        tracing::warn!("cannot read all that the API server offers, trying again: {why}");
     }
     ctx.caches.keep_monitoring(&offers::monitoring(&read.offers));
     Ok((ctx.offered(read.offers), read.again_in()))
@@ -168,7 +170,9 @@ async fn follow_offers(ctx: &Context, triggers: &Triggers, mut again_in: Duratio
                     triggers.enqueue(&all, all.iter().map(|dns| dns.name_any()));
                 }
             }
-            Err(error) => tracing::warn!("cannot learn what the API server offers: {error:#}"),
+            Err(error) => {
+                tracing::warn!("cannot read what the API server offers, trying again: {error:#}")
+            }
         }
     }
 }
@@ -212,7 +216,9 @@ async fn reconcile(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Result<Action, Ne
             ("incomplete", ctx.backoff.failed(&name, generation, Instant::now(), failure))
         }
         Err(error) => {
-            tracing::warn!("the ClusterDNS {name} could not be reconciled: {error:#}");
+            tracing::warn!(
+                "the operator cannot reconcile the ClusterDNS {name} and tries again: {error:#}"
+            );
             let asked = error.downcast_ref().and_then(WriteError::retry_after);
             let failure = Failure { asked, at_most: None };
             ("failed", ctx.backoff.failed(&name, generation, Instant::now(), failure))

@@ -119,9 +119,8 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
         None => None,
         Some(Look::Postponed(comparison)) => Some(comparison),
         Some(Look::Round(round)) => {
-            let selector = &round.config().exposure.service_selector;
-            observed.sample = ctx.samples.read(&ctx.client, selector).await;
-            Some(round.ask(&observed).await)
+            observed.sample = ctx.samples.read(&ctx.client, &round.config().exposure).await;
+            Some(round.ask(&observed, &ctx.client).await)
         }
     };
     is_the_canary_there(ctx, &mut observed, (&namespace, &instance)).await;

@@ -7,7 +7,7 @@ use crds::{ClusterDNS, check_resource};
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use crate::apply::outcome::Outcome;
+use crate::apply::outcome::{Outcome, Restored};
 use crate::apply::{apply, restore};
 use crate::context::Context;
 use crate::decide::decide;
@@ -41,10 +41,14 @@ pub async fn reconcile(dns: &ClusterDNS, ctx: &Context) -> anyhow::Result<Reconc
     let config = match check_resource(dns) {
         Ok(config) => config,
         Err(violations) => {
-            if dns.spec.management_state == ManagementState::Managed {
-                restore(ctx, dns, &observed).await?;
-            }
-            report(ctx, dns, status::rejected(dns, &violations, &observed, now)).await?;
+            let is_managed = dns.spec.management_state == ManagementState::Managed;
+            let restored = match is_managed {
+                true => restore(ctx, dns, &observed).await?,
+                false => Restored::Unneeded,
+            };
+            let status = status::rejected(dns, &violations, &observed, &restored, now);
+            report(ctx, dns, status).await?;
+            ctx.events.publish_changes(dns, &changes::of_restored(dns, &restored)).await;
             return Ok(settled);
         }
     };
@@ -52,10 +56,12 @@ pub async fn reconcile(dns: &ClusterDNS, ctx: &Context) -> anyhow::Result<Reconc
         Ok(decided) => decided,
         Err(refusal) => {
             let is_managed = dns.spec.management_state == ManagementState::Managed;
-            if is_managed && !refusal.is_of_others() {
-                restore(ctx, dns, &observed).await?;
-            }
-            report(ctx, dns, status::refused(dns, &refusal, &observed, now)).await?;
+            let restored = match is_managed && !refusal.is_of_others() {
+                true => restore(ctx, dns, &observed).await?,
+                false => Restored::Unneeded,
+            };
+            report(ctx, dns, status::refused(dns, &refusal, &observed, &restored, now)).await?;
+            ctx.events.publish_changes(dns, &changes::of_restored(dns, &restored)).await;
             if is_managed {
                 ctx.events.warn(dns, refusal.reason, &refusal.message).await;
             }

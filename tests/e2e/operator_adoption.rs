@@ -272,7 +272,7 @@ async fn give_back(scene: &Scene, recorder: &Recorder, before: &Service) {
     scene.until("no old pod", async || old_pods(scene).await.is_empty().then_some(())).await;
     apply(&scene.client, NAME, spec(false)).await;
     let why = scene.until_condition(NAME, "Accepted", "False", "NoOtherServer").await;
-    assert!(why.contains("no other pod behind it is ready"), "{why}");
+    assert!(why.contains("no pod of the other DNS server is ready"), "{why}");
     assert_eq!(selector(&scene.client).await.get(KEY).map(String::as_str), Some(NAME));
 
     manage(&scene.client, &old_deployment(2)).await;

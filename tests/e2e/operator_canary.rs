@@ -238,7 +238,7 @@ fn o7_a_change_is_tried_by_one_pod_and_reaches_the_others_only_when_it_is_good()
         let why = stage.scene.until_condition(NAME, "Degraded", "True", "CanaryFailed").await;
         let bad = stage.state().await["failed"].as_str().expect("what failed").to_owned();
         assert!(why.contains(&bad) && why.contains("no server of the default upstreams"), "{why}");
-        assert!(why.contains("tried again at"), "{why}");
+        assert!(why.contains("next trial is at"), "{why}");
         assert!(stage.scene.document(NAME, "canary.json").await.is_none());
         stage.all_run_stable().await;
         assert_eq!(stable(&stage.scene).await, revision);

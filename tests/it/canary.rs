@@ -15,13 +15,15 @@ use operator::probe::compare::judge::Asked;
 use operator::probe::compare::question::Question;
 use operator::probe::compare::questions::questions;
 use operator::probe::compare::reply::{NoReply, Reply};
-use operator::probe::compare::{comparison, query};
+use operator::probe::compare::{Versions, comparison, query};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tests::client::Transport;
 use tests::scenario::Core;
 use tests::scenario::objects::merge;
 
+/// Of every sampled Service, before a round.
+const VERSION: &str = "7";
 /// Seconds between two rounds.
 const EVERY: i64 = 4;
 /// Rounds until a canary must have been judged, or is held.
@@ -42,6 +44,9 @@ struct Row {
     #[serde(default)]
     before: Value,
     spec: Value,
+    /// Ranges from which nodes give addresses to pods.
+    #[serde(default)]
+    ranges: Vec<ipnet::IpNet>,
     #[serde(default)]
     heard: Problem,
     verdict: String,
@@ -56,6 +61,10 @@ struct Problem {
     canary: Option<String>,
     stable: Option<String>,
     rounds: Vec<i64>,
+    /// Services whose names the canary does not answer, because their owners change them in every round.
+    toggled: Vec<String>,
+    /// The same of Services that are as they were.
+    lost: Vec<String>,
 }
 
 impl Problem {
@@ -109,7 +118,11 @@ impl<'a> Stage<'a> {
                 .unwrap_or_else(|why| panic!("{}: {why:#}", row.change))
         };
         let (canary, stable) = (core(&after), core(&before));
-        let observed = observed(objects);
+        let mut observed = observed(objects);
+        observed.pod_ranges.clone_from(&row.ranges);
+        let exists = |name: &&String| observed.sample.namespaces.contains_key(*name);
+        let named = configs.0.exposure.namespaces.iter();
+        observed.sample.missing = named.filter(|name| !exists(name)).cloned().collect();
         let mut stage = Stage { row, canary, stable, configs, observed, dns: before };
         stage.look(0);
         stage.pods_follow();
@@ -160,15 +173,31 @@ impl<'a> Stage<'a> {
                 let of = |which: fn(&Problem) -> &Option<String>| {
                     trouble.and_then(|trouble| which(trouble).as_deref())
                 };
-                let canary = heard(&self.canary, &question, of(|trouble| &trouble.canary));
+                let skewed = [&self.row.heard.toggled[..], &self.row.heard.lost[..]].concat();
+                let is_skewed = question.of.as_ref().is_some_and(|(_, name)| skewed.contains(name));
+                let instead = if is_skewed { Some("denied") } else { of(|it| &it.canary) };
+                let canary = heard(&self.canary, &question, instead);
                 let stable = heard(&self.stable, &question, of(|trouble| &trouble.stable));
                 Asked { question, canary, stable }
             })
             .collect();
         let uid = state.canary_pod.expect("a canary").uid;
         let configs = (config, before);
-        let reported = comparison(&uid, &state.canary, configs, &self.observed, &asked);
+        let versions = self.versions_after(round);
+        let reported =
+            comparison(&uid, &state.canary, configs, &self.observed, (&asked, &versions));
         self.observed.comparison = Some(reported);
+    }
+
+    /// Versions of the sampled Services after a round. Owners may change theirs all the time.
+    fn versions_after(&self, round: i64) -> Versions {
+        let services = self.observed.sample.services.iter();
+        let is_toggled = |name: &str| self.row.heard.toggled.iter().any(|it| it == name);
+        let version = |service: &SampledService| match is_toggled(&service.name) {
+            true => format!("{VERSION} and {round}"),
+            false => VERSION.to_owned(),
+        };
+        services.map(|it| ((it.namespace.clone(), it.name.clone()), version(it))).collect()
     }
 
     /// What became of it, and the words for it.
@@ -204,6 +233,10 @@ fn heard(core: &Core, question: &Question, instead: Option<&str>) -> Vec<Reply> 
     let one = |(name, kind): &(Name, RecordType)| match instead {
         Some("silent") => Err(NoReply::Silent("no reply within 1 s".to_owned())),
         Some("closed") => Err(NoReply::Closed("connection refused".to_owned())),
+        Some("denied") => {
+            let code = hickory_proto::op::ResponseCode::NXDomain;
+            Ok(Message::error_msg(1, hickory_proto::op::OpCode::Query, code))
+        }
         Some("unsent") => Err(NoReply::Unsent("no route to host".to_owned())),
         Some(other) => panic!("no pod gets {other}"),
         None => {
@@ -250,10 +283,10 @@ fn observed(objects: &[Value]) -> Observed {
                     name: text(&it["metadata"]["name"]),
                     labels: labels(it),
                     address: text(&it["spec"]["clusterIP"]).parse().ok(),
+                    version: VERSION.to_owned(),
                 })
                 .collect(),
-            selects: None,
-            unread: None,
+            ..Sample::default()
         },
         ..Observed::default()
     }

@@ -41,7 +41,7 @@ fn what_is_unwise_is_a_warning_and_no_failure() {
 fn other_kinds_and_templates_are_passed_over() {
     let (outcome, text) = checked(&["others.yaml", "unwise.yaml"]);
     assert_eq!(outcome, Severity::Fine);
-    assert!(text.ends_with("1 ClusterDNS checked in 2 files: nothing is wrong\n"), "{text}");
+    assert!(text.contains("1 ClusterDNS checked in 2 files: 0 errors, "), "{text}");
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn o18_fields_without_effect_are_a_warning_in_every_file() {
 fn folders_and_patterns_name_the_manifests_below_them() {
     let (outcome, text) = checked(&["*wise.yaml"]);
     assert_eq!(outcome, Severity::Fine);
-    assert!(text.ends_with("2 ClusterDNS checked in 2 files: nothing is wrong\n"), "{text}");
+    assert!(text.contains("2 ClusterDNS checked in 2 files: 0 errors, "), "{text}");
     let (outcome, text) = checked(&["."]);
     assert_eq!(outcome, Severity::Unreadable, "broken.yaml is among them");
     assert!(text.contains("wrong.yaml:18: error"), "{text}");
@@ -120,6 +120,39 @@ fn programs_read_the_findings_as_json_and_sarif() {
     let sarif: serde_json::Value = serde_json::from_str(&text).unwrap();
     let results = sarif["runs"][0]["results"].as_array().unwrap();
     assert_eq!(results.len(), json["findings"].as_array().unwrap().len());
+}
+
+#[test]
+fn o1_a_file_that_cannot_be_read_is_a_finding_for_programs_too() {
+    let (outcome, text) = checked_as(Format::Json, &["broken.yaml", "absent.yaml"]);
+    assert_eq!(outcome, Severity::Unreadable);
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let findings = json["findings"].as_array().unwrap();
+    let absent = findings.iter().find(|it| it["reason"] == "Unreadable").expect("a finding");
+    assert!(absent["file"].as_str().unwrap().ends_with("absent.yaml"), "{absent}");
+    assert_eq!(absent["severity"], "error");
+}
+
+#[test]
+fn o1_an_alias_loop_through_a_wildcard_is_named_with_its_path() {
+    let folder = Scratch::new("check").unwrap();
+    let file = folder.path().join("dns.yaml");
+    let text = "apiVersion: clusterdns.dev/v1alpha1\nkind: ClusterDNS\nmetadata: {name: a}\nspec:\n  records:\n  \
+                - {name: '*.apps.example', type: CNAME, target: www.corp.example}\n  \
+                - {name: www.corp.example, type: CNAME, target: x.apps.example}\n  \
+                - {name: fine.example, type: CNAME, target: own.apps.example}\n  \
+                - {name: own.apps.example, type: A, addresses: [192.0.2.1]}\n";
+    std::fs::write(&file, text).unwrap();
+    let mut out = Vec::new();
+    let (output, which) = (Format::Text, Cluster::default());
+    let args = CheckFlags { file: vec![file], output, cluster: false, which };
+    assert_eq!(check(&args, &mut out).unwrap(), Severity::Fine);
+    let text = String::from_utf8(out).unwrap();
+    assert_eq!(text.matches("AliasLoop").count(), 2, "{text}");
+    assert!(
+        text.contains("alias loop: *.apps.example -> www.corp.example -> *.apps.example"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -9,6 +9,18 @@ use crate::observe::observed::Child;
 use crate::runtime::resources;
 use crate::runtime::write::WriteError;
 
+/// What became of a deleted Service while the spec is refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Restored {
+    /// It exists, or nothing is known of one.
+    #[default]
+    Unneeded,
+    /// It was created again.
+    Created,
+    /// It cannot be created again: why.
+    Failed(String),
+}
+
 /// What one apply wrote, deleted and could not write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
@@ -49,7 +61,7 @@ impl Outcome {
 
     pub(super) fn failed(&mut self, kind: Kind, namespace: &str, name: &str, why: String) {
         let what = described(kind, namespace, name);
-        tracing::warn!("{what} could not be written: {why}");
+        tracing::warn!("the operator cannot write {what}: {why}");
         self.failed.insert(kind);
         self.applied.failures.push((what, why));
     }

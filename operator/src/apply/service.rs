@@ -37,15 +37,33 @@ pub async fn patch_selector(
 pub async fn create_again(
     client: &Client,
     writes: &Writes,
-    (namespace, manifest): (&str, &Value),
+    which: (&str, &str),
+    manifest: &Value,
 ) -> Result<Service, WriteError> {
-    let service: Service = serde_json::from_value(manifest.clone()).unwrap_or_default();
+    let (namespace, _) = which;
+    let service = as_it_may_be(which, manifest);
     let services = Api::<Service>::namespaced(client.clone(), namespace);
     let params = PostParams {
         field_manager: Some(names::FIELD_MANAGER.to_owned()),
         ..PostParams::default()
     };
     writes.send("Service", services.create(&params, &service)).await
+}
+
+/// The Service that is created again. What is remembered lies in a ConfigMap that others may edit, so it is always this one,
+/// it takes no addresses of nodes or of the world, and it is no alias.
+fn as_it_may_be((namespace, name): (&str, &str), manifest: &Value) -> Service {
+    let mut service: Service = serde_json::from_value(manifest.clone()).unwrap_or_default();
+    service.metadata.namespace = Some(namespace.to_owned());
+    service.metadata.name = Some(name.to_owned());
+    service.metadata.owner_references = None;
+    service.metadata.finalizers = None;
+    let spec = service.spec.get_or_insert_default();
+    (spec.external_ips, spec.external_name) = (None, None);
+    if spec.type_.as_deref() == Some("ExternalName") {
+        spec.type_ = None;
+    }
+    service
 }
 
 fn body(instance: &str, patch: &SelectorPatch) -> Value {
@@ -62,6 +80,18 @@ fn body(instance: &str, patch: &SelectorPatch) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn o16_a_remembered_service_that_others_edited_takes_no_other_name_or_address() {
+        let forged = json!({"metadata": {"name": "other", "namespace": "elsewhere", "labels": {"a": "b"}},
+            "spec": {"type": "ExternalName", "externalName": "evil.example", "externalIPs": ["192.0.2.1"],
+                "clusterIP": "10.96.0.10", "selector": {"k8s-app": "kube-dns"}}});
+        let service = as_it_may_be(("kube-system", "kube-dns"), &forged);
+        let expected = json!({"apiVersion": "v1", "kind": "Service",
+            "metadata": {"name": "kube-dns", "namespace": "kube-system", "labels": {"a": "b"}},
+            "spec": {"clusterIP": "10.96.0.10", "selector": {"k8s-app": "kube-dns"}}});
+        assert_eq!(serde_json::to_value(service).unwrap(), expected);
+    }
 
     #[test]
     fn o15_key_and_annotation_come_and_go_together_and_name_the_version() {

@@ -99,7 +99,7 @@ fn release(
     let others_serve = observed.foreign_pods.iter().any(pods::is_ready);
     if (standing == Standing::Switched || serves_behind_it) && !others_serve {
         let message = format!(
-            "{} is not given back while no other pod behind it is ready: start the other DNS server, or set adopt to true",
+            "{} cannot be given back: no pod of the other DNS server is ready. Start that server, or set adopt to true",
             shown(service)
         );
         let refusal = Refusal::new("NoOtherServer", "spec.service.adopt", message);

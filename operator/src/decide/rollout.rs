@@ -26,8 +26,9 @@ const PODS_TO_TRY: usize = 2;
 const RECONCILE_EVERY: Duration = Duration::from_secs(2);
 /// For a second pod to be ready, before a configuration goes out untried.
 const WAIT_FOR_SECOND: SignedDuration = SignedDuration::from_secs(60);
-/// How long a warning about a configuration stays after every pod got it; by then pods report which servers are down.
-const WARNED_FOR: SignedDuration = SignedDuration::from_secs(600);
+/// How long a warning about a configuration stays after every pod got it. Pods report servers that are silent, and not those
+/// that reply only with errors, so it stays for a day.
+const WARNED_FOR: SignedDuration = SignedDuration::from_secs(24 * 3_600);
 /// Why a configuration goes out untried, or a trial ends.
 const ONE_POD: &str = "it was not tried, because there is one pod only, so that nothing can be compared; with two or more pods \
                        every change is tried first";
@@ -84,7 +85,7 @@ fn decide(
     let state = &written.state;
     let rule = dns.spec.rollout.clone().unwrap_or_default();
     let Some(stable) = written.stable.as_ref().filter(|_| !must_be_replaced(written, asked)) else {
-        return at_once(asked, None);
+        return without_stable(asked, written, observed);
     };
     if asked.revision == state.stable {
         return keep(stable, state);
@@ -199,6 +200,24 @@ fn is_over(since: &str, time: SignedDuration, now: Timestamp) -> bool {
 /// Another client wrote into stable.json, so it is replaced, except by a revision that failed.
 fn must_be_replaced(written: &Current, asked: &Asked) -> bool {
     written.is_foreign && asked.revision != written.state.failed
+}
+
+/// What pods run is not in the ConfigMap: it is a first install, or another client deleted or edited it. Then nothing is known
+/// of the configuration before, and of what failed.
+fn without_stable(asked: &Asked, written: &Current, observed: &Observed) -> RolloutPlan {
+    let runs_another = |pod| {
+        pods::reported(observed, pod).is_some_and(|reported| reported.revision != asked.revision)
+    };
+    if !pods::ready(observed).any(runs_another) {
+        return at_once(asked, None);
+    }
+    let why = match written.stable.is_some() {
+        true => {
+            "it was not tried, because another client edited stable.json of the configuration ConfigMap"
+        }
+        false => "it was not tried, because another client deleted the configuration ConfigMap",
+    };
+    untried(asked, why)
 }
 
 /// Every pod gets it now.

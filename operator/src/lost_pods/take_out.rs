@@ -27,7 +27,7 @@ pub(super) async fn take_out(it: &Lookout, dns: &str, lost: &Target) -> bool {
         Ok(all) => all.items,
         Err(error) => {
             tracing::warn!(
-                "{} is lost, and the pods beside it cannot be listed: {error:#}",
+                "pod {} is lost and stays in the Service, because its peers cannot be listed: {error:#}",
                 lost.name
             );
             return false;
@@ -49,7 +49,7 @@ pub(super) async fn take_out(it: &Lookout, dns: &str, lost: &Target) -> bool {
         Ok(_) => {
             it.metrics.pod_lost();
             tracing::warn!(
-                "pod {}/{} on node {} stopped answering and was removed from the Service",
+                "pod {}/{} on node {} does not answer: the operator took it out of the Service; check the node",
                 lost.namespace,
                 lost.name,
                 lost.node
@@ -58,7 +58,7 @@ pub(super) async fn take_out(it: &Lookout, dns: &str, lost: &Target) -> bool {
         }
         Err(error) => {
             tracing::warn!(
-                "pod {}/{} is lost, and stays in the Service: {error}",
+                "pod {}/{} is lost and stays in the Service, because it cannot be patched: {error}",
                 lost.namespace,
                 lost.name
             );

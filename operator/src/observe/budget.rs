@@ -290,8 +290,8 @@ impl Share {
         let has_room = named < MAX_NAMED;
         if has_room && books.refused.insert((namespace.clone(), what.clone()), octets).is_none() {
             tracing::warn!(
-                "{namespace}/{what} has {octets} octets and is not kept whole: all objects that are kept may have {} together. \
-                 It is read from the API server when it is needed; delete what is not needed",
+                "{namespace}/{what} takes {octets} octets and is not kept whole: all objects together may take {}. The operator \
+                 reads it from the API server when it needs it; delete what is not needed",
                 self.budget.most
             );
         }

@@ -388,3 +388,6 @@ fn keep_what_is_read(object: &mut DynamicObject) {
     let annotations = object.metadata.annotations.as_mut();
     annotations.map(|annotations| annotations.remove(LAST_APPLIED));
 }
+
+#[cfg(test)]
+mod tests;

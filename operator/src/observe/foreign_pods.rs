@@ -43,20 +43,16 @@ fn without_ours(service: &Service) -> Option<String> {
 
 /// What is read of it: its name, and whether it is ready or on its way out. Anyone may make pods with these labels, of 1.5
 /// MiB each.
-fn slim(pod: Pod) -> Pod {
-    let mut slim = Pod::default();
-    slim.metadata.name = pod.metadata.name;
-    slim.metadata.namespace = pod.metadata.namespace;
-    slim.metadata.uid = pod.metadata.uid;
-    slim.metadata.deletion_timestamp = pod.metadata.deletion_timestamp;
-    let conditions = pod.status.and_then(|status| status.conditions).unwrap_or_default();
-    let ready = conditions.into_iter().filter(|condition| condition.type_ == "Ready");
-    let ready = ready.map(|it| PodCondition {
-        type_: it.type_,
-        status: it.status,
-        last_transition_time: it.last_transition_time,
-        ..PodCondition::default()
+fn slim(mut pod: Pod) -> Pod {
+    let metadata = &mut pod.metadata;
+    (metadata.annotations, metadata.labels, metadata.managed_fields) = (None, None, None);
+    (metadata.owner_references, metadata.finalizers) = (None, None);
+    pod.spec = None;
+    let conditions = pod.status.take().and_then(|status| status.conditions).unwrap_or_default();
+    let mut ready = conditions.into_iter().filter(|condition| condition.type_ == "Ready");
+    pod.status.get_or_insert_default().conditions = ready.next().map(|mut condition| {
+        (condition.message, condition.reason) = (None, None);
+        vec![condition]
     });
-    slim.status = Some(PodStatus { conditions: Some(ready.collect()), ..PodStatus::default() });
-    slim
+    pod
 }

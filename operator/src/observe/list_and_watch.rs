@@ -92,7 +92,7 @@ pub(super) async fn follow<K>(
         };
         keeper.means.metrics.watch_failed();
         let what = keeper.followed.api.resource_url();
-        tracing::warn!("the watch of {what} broke and begins again: {error}");
+        tracing::warn!("the watch of {what} failed and begins again: {error}");
         match persistence.after(&error) {
             Next::GoOn => {}
             Next::ListAgain => version = None,

@@ -112,7 +112,7 @@ fn take<K: DeserializeOwned>(
             page.objects += 1;
             page.too_long += 1;
             tracing::warn!(
-                "an object of a list has more than {MAX_OBJECT} octets and is passed over: delete it"
+                "the operator skips an object of a list, because it has more than {MAX_OBJECT} octets: delete it"
             );
         }
     }

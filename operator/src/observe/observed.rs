@@ -1,6 +1,6 @@
 //! What the API server and the pods show: everything that decisions are made from. Data only; `observe` fills it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -201,6 +201,8 @@ pub struct Sample {
     pub namespaces: BTreeMap<String, BTreeMap<String, String>>,
     /// These are all namespaces that there are.
     pub is_complete: bool,
+    /// Namespaces that the configuration on trial names and that do not exist.
+    pub missing: BTreeSet<String>,
     /// A few Services of several namespaces.
     pub services: Vec<SampledService>,
     /// Whether the `serviceSelector` of the configuration on trial selects any Service of the cluster. None: it has no
@@ -218,6 +220,9 @@ pub struct SampledService {
     pub labels: BTreeMap<String, String>,
     /// Its first clusterIP.
     pub address: Option<IpAddr>,
+    /// Changes with everything that decides how its name is answered: its own version, and those of its namespace and of
+    /// its EndpointSlices.
+    pub version: String,
 }
 
 /// One thing that was asked of the canary and of a stable pod at the same time.

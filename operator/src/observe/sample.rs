@@ -1,16 +1,18 @@
 //! A sample of Services from many namespaces: the questions for a canary. Read while one is on trial only, and
 //! kept for a while.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use crds::config::{LabelSelector, SelectorOperator};
+use crds::config::{Exposure, LabelSelector, SelectorOperator};
 use k8s_openapi::api::core::v1::{Namespace, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{Api, ListParams, PartialObjectMeta};
 use kube::{Client, ResourceExt};
 
+use crate::controller::triggers::SERVICE_NAME;
 use crate::decide::adoption::cluster_ips;
 use crate::observe::observed::{Sample, SampledService};
 use crate::runtime::read::within;
@@ -23,7 +25,11 @@ const SERVICES: u32 = 2;
 const PAGE: u32 = 500;
 /// Lists of namespaces; where there are more, a namespace that is not among them may exist.
 const MAX_PAGES: usize = 4;
-/// Time for which a sample is used.
+/// EndpointSlices of a sampled Service whose versions are compared.
+const SLICES: u32 = 20;
+/// Namespaces of a spec that are looked for one by one.
+const MAX_LOOKED_FOR: usize = 100;
+/// A sample is used for this time.
 const KEPT: Duration = Duration::from_secs(60);
 
 /// Selectors that are remembered: each ClusterDNS on trial has one at most.
@@ -37,9 +43,17 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// A sample, and whether this selector selects any Service; what could not be read is named in it.
-    pub async fn read(&self, client: &Client, selector: &LabelSelector) -> Sample {
+    /// A sample; whether the selector of what is on trial selects any Service; and which of the namespaces it names do not
+    /// exist. What could not be read is named in it.
+    pub async fn read(&self, client: &Client, exposure: &Exposure) -> Sample {
+        let selector = &exposure.service_selector;
         let mut sample = self.sample(client).await;
+        if sample.unread.is_none() {
+            match missing(client, &sample, &exposure.namespaces).await {
+                Ok(missing) => sample.missing = missing,
+                Err(error) => sample.unread = Some(unread(&error)),
+            }
+        }
         if sample.unread.is_none() && !selector.is_empty() {
             match self.selects(client, &as_text(selector)).await {
                 Ok(selects) => sample.selects = Some(selects),
@@ -113,14 +127,70 @@ async fn read(client: &Client) -> anyhow::Result<Sample> {
         let all = Api::<Service>::namespaced(client.clone(), namespace);
         let listed = within(all.list(&ListParams::default().limit(SERVICES))).await;
         let listed = listed.with_context(|| format!("Services of {namespace}"))?;
-        services.extend(listed.items.iter().map(|service| SampledService {
-            namespace: namespace.clone(),
-            name: service.name_any(),
-            labels: service.labels().clone(),
-            address: cluster_ips(service).next(),
-        }));
+        for service in &listed.items {
+            let name = service.name_any();
+            services.push(SampledService {
+                namespace: namespace.clone(),
+                version: version(client, namespace, &name).await?,
+                name,
+                labels: service.labels().clone(),
+                address: cluster_ips(service).next(),
+            });
+        }
     }
-    Ok(Sample { namespaces, is_complete, services, selects: None, unread: None })
+    Ok(Sample { namespaces, is_complete, services, ..Sample::default() })
+}
+
+/// Those of these namespaces that do not exist. Where there are more namespaces than are listed, each is looked for.
+async fn missing(
+    client: &Client,
+    sample: &Sample,
+    named: &[String],
+) -> anyhow::Result<BTreeSet<String>> {
+    let unknown = named.iter().filter(|name| !sample.namespaces.contains_key(*name));
+    let mut missing = BTreeSet::new();
+    let all = Api::<Namespace>::all(client.clone());
+    for name in unknown.take(MAX_LOOKED_FOR) {
+        let exists = !sample.is_complete && !versions(&all, &by_name(name)).await?.is_empty();
+        if !exists {
+            missing.insert(name.clone());
+        }
+    }
+    Ok(missing)
+}
+
+/// What decides how the name of a Service is answered, as one text that differs after every change.
+///
+/// # Errors
+/// The API server does not answer.
+pub async fn version(client: &Client, namespace: &str, name: &str) -> anyhow::Result<String> {
+    let of_namespace = versions(&Api::<Namespace>::all(client.clone()), &by_name(namespace)).await;
+    let services = Api::<Service>::namespaced(client.clone(), namespace);
+    let of_service = versions(&services, &by_name(name)).await;
+    let slices = Api::<EndpointSlice>::namespaced(client.clone(), namespace);
+    let its = ListParams::default().labels(&format!("{SERVICE_NAME}={name}")).limit(SLICES);
+    let of_slices = versions(&slices, &its).await;
+    Ok(format!("{} {} {}", of_namespace?, of_service?, of_slices?))
+}
+
+/// An object by its name, with the right to list.
+fn by_name(name: &str) -> ListParams {
+    ListParams::default().fields(&format!("metadata.name={name}")).limit(1)
+}
+
+/// Which objects there are, and in which versions; empty: none.
+async fn versions<K>(all: &Api<K>, params: &ListParams) -> anyhow::Result<String>
+where
+    K: kube::Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+{
+    let listed = within(all.list_metadata(params)).await;
+    let listed = listed.with_context(|| format!("versions of {}", all.resource_url()))?;
+    let version = |it: &PartialObjectMeta<K>| {
+        format!("{}@{}", it.name_any(), it.resource_version().unwrap_or_default())
+    };
+    let mut found: Vec<String> = listed.items.iter().map(version).collect();
+    found.sort();
+    Ok(found.join(","))
 }
 
 /// Their names and labels, and whether these are all.

@@ -28,6 +28,7 @@ pub fn check(args: &args::CheckFlags, out: &mut dyn Write) -> std::io::Result<Se
     let mut findings = Findings::default();
     let mut all: Vec<(String, Found)> = Vec::new();
     for file in named_files(&args.file) {
+        let place = file.as_ref().map(|file| file.display().to_string()).unwrap_or_default();
         let read = file.and_then(|file| {
             let (name, text) = text_of(&file)?;
             cluster_dns(&text, &name).map(|found| (name, found))
@@ -35,6 +36,10 @@ pub fn check(args: &args::CheckFlags, out: &mut dyn Write) -> std::io::Result<Se
         let (name, found) = match read {
             Ok(read) => read,
             Err(why) => {
+                // A pull request shows what is in the result, not what is on standard error.
+                if args.output != Format::Text {
+                    findings.all.push(finding(&place, 1, "error", "", "Unreadable", &why));
+                }
                 problems.push(why);
                 continue;
             }
@@ -67,7 +72,7 @@ pub fn check(args: &args::CheckFlags, out: &mut dyn Write) -> std::io::Result<Se
             Format::Json | Format::Sarif => print_error(why),
         }
     }
-    out.write_all(findings.written(args.output, verdict(outcome)).as_bytes())?;
+    out.write_all(findings.written(args.output, &verdict(outcome, &findings)).as_bytes())?;
     Ok(outcome)
 }
 
@@ -76,12 +81,18 @@ fn print_error(why: &str) {
     let _ = writeln!(std::io::stderr(), "{why}");
 }
 
-fn verdict(outcome: Severity) -> &'static str {
-    match outcome {
-        Severity::Fine => "nothing is wrong",
-        Severity::Wrong => "correct what is called an error",
-        Severity::Unreadable => "not everything could be read",
-    }
+fn verdict(outcome: Severity, findings: &Findings) -> String {
+    let count = |severity: &str| findings.all.iter().filter(|it| it.severity == severity).count();
+    let counted = |count: usize, what: &str| match count {
+        1 => format!("1 {what}"),
+        count => format!("{count} {what}s"),
+    };
+    let unread = match outcome {
+        Severity::Fine | Severity::Wrong => "",
+        Severity::Unreadable => "; not everything could be read",
+    };
+    let (errors, warnings) = (count("error"), count("warning"));
+    format!("{}, {}{unread}", counted(errors, "error"), counted(warnings, "warning"))
 }
 
 fn of_one(

@@ -114,6 +114,9 @@ fn clients(dns: &ClusterDNS) -> Option<Warning> {
     Some(warning("spec.access.clients", "ClientsExcludePods", message))
 }
 
+/// Aliases of a loop that a message shows.
+const MAX_SHOWN: usize = 8;
+
 /// CNAMEs that lead back to where they began have no addresses.
 fn alias_loops(dns: &ClusterDNS) -> Vec<Warning> {
     let records = dns.spec.records.iter().flatten().enumerate();
@@ -121,24 +124,44 @@ fn alias_loops(dns: &ClusterDNS) -> Vec<Warning> {
         Some((record.name.as_str(), (index, record.target.as_deref()?)))
     });
     let aliases: BTreeMap<&str, (usize, &str)> = aliases.collect();
+    let names: BTreeSet<&str> =
+        dns.spec.records.iter().flatten().map(|record| record.name.as_str()).collect();
+    // The alias that answers a name: its own, or the wildcard beside it where nothing has that name.
+    let alias_of = |name: &str| -> Option<&str> {
+        let own = aliases.get_key_value(name);
+        let above = name.split_once('.').filter(|_| !names.contains(name));
+        let wildcard = || aliases.get_key_value(format!("*.{}", above?.1).as_str());
+        own.or_else(wildcard).map(|(alias, _)| *alias)
+    };
+    let next = |alias: &str| alias_of(aliases.get(alias)?.1);
     // Which walk came by first: an alias is walked once, and meeting one of the same walk closes a loop.
     let mut walked: BTreeMap<&str, usize> = BTreeMap::new();
     let mut in_loops = BTreeSet::new();
     for (walk, start) in aliases.keys().enumerate() {
-        let mut here = *start;
-        while let (Some((_, target)), None) = (aliases.get(here), walked.get(here)) {
-            walked.insert(here, walk);
-            here = target;
+        let mut here = Some(*start);
+        while let Some(alias) = here.filter(|alias| !walked.contains_key(alias)) {
+            walked.insert(alias, walk);
+            here = next(alias);
         }
-        while walked.get(here) == Some(&walk) && in_loops.insert(here) {
-            here = aliases.get(here).map_or(here, |(_, target)| target);
+        while let Some(alias) = here.filter(|alias| walked.get(alias) == Some(&walk)) {
+            if !in_loops.insert(alias) {
+                break;
+            }
+            here = next(alias);
         }
     }
     let warn = |name: &str| {
         let (index, _) = aliases.get(name)?;
+        let mut path = vec![name];
+        while let Some(alias) = next(path[path.len() - 1]).filter(|_| path.len() < MAX_SHOWN) {
+            path.push(alias);
+            if alias == name {
+                break;
+            }
+        }
         let message = format!(
-            "the alias {name} leads back to itself, so it has no addresses and clients get SERVFAIL: write the name that has \
-             them"
+            "alias loop: {}. Clients get SERVFAIL. Point one of them to a name with addresses",
+            path.join(" -> ")
         );
         Some(warning(format!("spec.records[{index}].target"), "AliasLoop", message))
     };

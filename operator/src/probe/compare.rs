@@ -10,20 +10,24 @@ mod upstream_health;
 pub mod judge;
 pub mod clients;
 
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use crds::{ClusterDNS, Config};
 use futures::stream::{self, StreamExt};
+use kube::Client;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::decide::config_map;
-use crate::observe::observed::{Comparison, Observed};
-use crate::observe::pods;
+use crate::observe::observed::{CheckResult, Comparison, Observed, SampledService};
+use crate::observe::{pods, sample};
 use ask::ask;
 pub(crate) use ask::once;
 pub use ask::query;
 use judge::Asked;
+use question::Question;
 use questions::questions;
 
 /// Questions in progress. About 70 of them at most: a round ends within 15 s even if neither pod ever replies.
@@ -32,6 +36,12 @@ const SIDE_BY_SIDE: usize = 32;
 /// Rounds of questions in progress, of all ClusterDNS: one round may take 15 s, and those that are not on trial must be
 /// reconciled meanwhile. Fewer than the reconciles that run at a time.
 const MAX_ROUNDS: usize = 4;
+
+/// Before what seems worse about a Service of others is asked again: within this time both pods have heard of a change.
+const SETTLES: Duration = Duration::from_secs(2);
+
+/// What Services of others were after they were asked for, by namespace and name.
+pub type Versions = BTreeMap<(String, String), String>;
 
 /// Permits for rounds of questions, of which only [`MAX_ROUNDS`] run at a time.
 #[derive(Debug)]
@@ -87,22 +97,49 @@ impl Round<'_> {
         &self.config
     }
 
-    /// Asks both.
-    pub async fn ask(self, observed: &Observed) -> Comparison {
+    /// Asks both. What seems worse about Services that others own is asked twice.
+    pub async fn ask(self, observed: &Observed, client: &Client) -> Comparison {
         let Round { pair, config, revision, _permit } = &self;
         let before = config_map::stable(observed);
-        let asked: Vec<Asked> = stream::iter(questions(config, &before, observed, &fresh_label()))
-            .map(|question| async move {
-                let canary = ask(&question, pair.canary);
-                let stable = ask(&question, pair.stable);
-                let (canary, stable) = futures::join!(canary, stable);
-                Asked { question, canary, stable }
-            })
-            .buffered(SIDE_BY_SIDE)
-            .collect()
-            .await;
-        comparison(&pair.uid, revision, (config, &before), observed, &asked)
+        let questions = questions(config, &before, observed, &fresh_label());
+        let asked = ask_both(pair, questions).await;
+        let (doubtful, mut asked): (Vec<Asked>, Vec<Asked>) =
+            asked.into_iter().partition(judge::is_doubtful);
+        let mut versions = Versions::default();
+        if !doubtful.is_empty() {
+            tokio::time::sleep(SETTLES).await;
+            let again = doubtful.into_iter().map(|asked| asked.question).collect();
+            asked.extend(ask_both(pair, again).await);
+            versions = read_versions(&asked, client).await;
+        }
+        comparison(&pair.uid, revision, (config, &before), observed, (&asked, &versions))
     }
+}
+
+/// What both reply to these questions.
+async fn ask_both(pair: &Pair, questions: Vec<Question>) -> Vec<Asked> {
+    let asking = stream::iter(questions).map(|question| async move {
+        let canary = ask(&question, pair.canary);
+        let stable = ask(&question, pair.stable);
+        let (canary, stable) = futures::join!(canary, stable);
+        Asked { question, canary, stable }
+    });
+    asking.buffered(SIDE_BY_SIDE).collect().await
+}
+
+/// The versions of the Services that still seem worse, after they were asked.
+async fn read_versions(asked: &[Asked], client: &Client) -> Versions {
+    let mut versions = Versions::default();
+    let doubtful = asked.iter().filter(|asked| judge::is_doubtful(asked));
+    for (namespace, name) in doubtful.filter_map(|asked| asked.question.of.as_ref()) {
+        let key = (namespace.clone(), name.clone());
+        if !versions.contains_key(&key)
+            && let Ok(version) = sample::version(client, namespace, name).await
+        {
+            versions.insert(key, version);
+        }
+    }
+    versions
 }
 
 /// A label that no cache knows.
@@ -116,9 +153,23 @@ pub fn comparison(
     revision: &str,
     (config, before): (&Config, &Config),
     observed: &Observed,
-    asked: &[Asked],
+    (asked, versions): (&[Asked], &Versions),
 ) -> Comparison {
-    let mut checks: Vec<_> = asked.iter().map(judge::check).collect();
+    let missing = questions::missing_namespaces(config, observed);
+    let settled = |asked: &Asked| {
+        let mut check = judge::check(asked);
+        if let (CheckResult::Worse(how), Some(missing)) = (&mut check.outcome, &missing)
+            && let CheckResult::Warning(why) = &missing.outcome
+        {
+            how.push_str(&format!("; {}: {why}", missing.what));
+        }
+        let Some(of) = &asked.question.of else { return check };
+        let is_it = |it: &&SampledService| (&it.namespace, &it.name) == (&of.0, &of.1);
+        let before = observed.sample.services.iter().find(is_it).map(|it| it.version.as_str());
+        judge::settled(check, before.unwrap_or_default(), versions.get(of).map(String::as_str))
+    };
+    let mut checks: Vec<_> = asked.iter().map(settled).collect();
+    checks.extend(missing.clone());
     checks.extend(clients::check(config, before, observed));
     checks.extend(judge::operator_is_refused(asked));
     let unreachable = observed.sample.unread.clone().or_else(|| judge::unreachable(asked));

@@ -1,11 +1,13 @@
 //! What is worth an Event: what was written and why, and how the status has changed. Events of a rollout come from
 //! `decide/rollout`. Pure.
 
+use crds::ClusterDNS;
 use crds::v1alpha1::ClusterDNSStatus;
 
 use crate::apply::memory::Why;
-use crate::apply::outcome::Written;
+use crate::apply::outcome::{Restored, Written};
 use crate::desired::Kind;
+use crate::names;
 
 /// Reasons of `Degraded` about which `rollout` has an Event of its own.
 const SAID_ELSEWHERE: [&str; 1] = ["CanaryFailed"];
@@ -36,7 +38,6 @@ pub fn of(
     let mut all = of_writes(before, written);
     all.extend(switched.map(of_switch));
     all.extend(of_adoption(before, status));
-    all.extend(of_revisions(before, status));
     all.extend(of_size(before, status));
     all.extend(of_degraded(before, status));
     all
@@ -48,15 +49,16 @@ fn of_writes(before: &ClusterDNSStatus, written: &[Written]) -> Vec<Change> {
         match why {
             Why::Missing if *kind == Kind::Service && !before.cluster_ips.is_empty() => {
                 let ips = before.cluster_ips.join(", ");
-                let message =
-                    format!("{what} was gone and was created again; its clusterIPs were {ips}");
+                let message = format!(
+                    "{what} was deleted; the operator created it again with the clusterIPs {ips}"
+                );
                 all.push(change(true, "ServiceRecreated", message));
             }
             Why::Missing => created.push(what.as_str()),
             Why::Edited => {
                 let editor = editor.as_deref().unwrap_or("an unknown client");
                 let message = format!(
-                    "{editor} changed fields of {what} that are ours: they are as the spec says again"
+                    "{editor} changed fields of {what} that are ours: the operator set them back to what the spec says"
                 );
                 all.push(change(true, "ForeignEditUndone", message));
             }
@@ -89,9 +91,33 @@ pub fn of_addresses(
     Some(change(false, "AddressAssigned", message))
 }
 
+/// A deleted Service while the spec is refused.
+pub fn of_restored(dns: &ClusterDNS, restored: &Restored) -> Vec<Change> {
+    let (namespace, name) = names::service(dns);
+    match restored {
+        Restored::Unneeded => Vec::new(),
+        Restored::Created => {
+            let message =
+                format!("Service {namespace}/{name} was deleted; the operator created it again");
+            vec![change(true, "ServiceRecreated", message)]
+        }
+        Restored::Failed(why) => {
+            let message = format!(
+                "Service {namespace}/{name} was deleted, and the operator cannot create it again: {why}. Delete what has its \
+                 addresses (kubectl get services -A)"
+            );
+            vec![change(true, "ServiceGone", message)]
+        }
+    }
+}
+
 fn of_switch(is_added: bool) -> Change {
     match is_added {
-        true => change(false, "Switched", "the adopted Service now leads to our pods".to_owned()),
+        true => change(
+            false,
+            "Switched",
+            "the adopted Service now leads to the pods of this ClusterDNS".to_owned(),
+        ),
         false => change(
             false,
             "GivenBack",
@@ -107,19 +133,6 @@ fn of_adoption(before: &ClusterDNSStatus, status: &ClusterDNSStatus) -> Option<C
     let ready = status.conditions.iter().find(|it| it.type_ == "Ready")?;
     let is_new = is_switching(status) && !is_switching(before);
     is_new.then(|| change(false, "Adopting", ready.message.clone()))
-}
-
-fn of_revisions(before: &ClusterDNSStatus, status: &ClusterDNSStatus) -> Option<Change> {
-    let (before, now) = (before.revision.as_ref()?, status.revision.as_ref()?);
-    let is_promoted =
-        !before.canary.is_empty() && now.stable == before.canary && now.stable != before.stable;
-    is_promoted.then(|| {
-        let message = format!(
-            "every pod gets configuration {}: the canary answered as well with it as the others with {}",
-            now.stable, before.stable
-        );
-        change(false, "Promoted", message)
-    })
 }
 
 fn of_size(before: &ClusterDNSStatus, status: &ClusterDNSStatus) -> Option<Change> {
@@ -139,11 +152,9 @@ fn of_degraded(before: &ClusterDNSStatus, status: &ClusterDNSStatus) -> Option<C
             let (reason, message) = now;
             (!SAID_ELSEWHERE.contains(&reason.as_str())).then(|| change(true, &reason, message))
         }
-        (Some((reason, _)), None) => Some(change(
-            false,
-            "Recovered",
-            format!("nothing stands in the way any more: it was {reason}"),
-        )),
+        (Some((reason, _)), None) => {
+            Some(change(false, "Recovered", format!("the problem {reason} is over")))
+        }
         (_, Some(_)) | (None, None) => None,
     }
 }
@@ -183,8 +194,8 @@ mod tests {
         let wanted = written(Kind::ConfigMap, "ConfigMap dns/x", Why::Wanted, None);
         let again = of(Some(&before), &before, &[service(), edited, wanted], None);
         let expected = [
-            "Warning ServiceRecreated: Service dns/kube-dns was gone and was created again; its clusterIPs were 10.96.0.10",
-            "Warning ForeignEditUndone: kubectl-edit changed fields of Deployment dns/x that are ours: they are as the spec says again",
+            "Warning ServiceRecreated: Service dns/kube-dns was deleted; the operator created it again with the clusterIPs 10.96.0.10",
+            "Warning ForeignEditUndone: kubectl-edit changed fields of Deployment dns/x that are ours: the operator set them back to what the spec says",
         ];
         assert_eq!(lines(&again), expected);
     }
@@ -207,22 +218,16 @@ mod tests {
     }
 
     #[test]
-    fn o14_adoption_switch_promotion_and_scaling_are_news_once() {
-        let revision = |stable: &str, canary: &str| json!({"desired": "b", "stable": stable, "canary": canary});
+    fn o14_adoption_switch_and_scaling_are_news_once() {
         let ready = |reason: &str| {
             json!([{"type": "Ready", "status": "False", "reason": reason, "message": "m",
             "lastTransitionTime": "2026-01-01T00:00:00Z"}])
         };
-        let before = status(json!({"revision": revision("a", "b"), "replicas": {"desired": 2}}));
-        let after = status(json!({"revision": revision("b", ""), "replicas": {"desired": 3},
+        let before = status(json!({"replicas": {"desired": 2}}));
+        let after = status(json!({"replicas": {"desired": 3},
             "conditions": ready("NotSwitched")}));
         let all = lines(&of(Some(&before), &after, &[], Some(true)));
-        let expected = [
-            "Normal Switched",
-            "Normal Adopting: m",
-            "Normal Promoted",
-            "Normal Scaled: from 2 to 3",
-        ];
+        let expected = ["Normal Switched", "Normal Adopting: m", "Normal Scaled: from 2 to 3"];
         assert!(all.iter().zip(expected).all(|(line, start)| line.starts_with(start)), "{all:?}");
         assert_eq!(all.len(), expected.len());
         assert_eq!(of(Some(&after), &after, &[], None), []);

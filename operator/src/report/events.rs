@@ -16,13 +16,13 @@ use crate::shortened::shortened;
 
 /// The same text is sent again only after this time.
 const SAME_AGAIN: Duration = Duration::from_secs(3_600);
-/// Events in [`WINDOW`].
+/// Events about one ClusterDNS in [`WINDOW`].
 const MOST: usize = 20;
 const WINDOW: Duration = Duration::from_secs(60);
 /// Octets of one; the API server takes 1,024.
 const MAX_NOTE: usize = 1_024;
 /// What was published and is remembered.
-const MAX_REMEMBERED: usize = 200;
+const MAX_REMEMBERED: usize = 5_000;
 
 /// Writes Kubernetes Events, limited per text and per minute.
 pub struct Events {
@@ -40,23 +40,31 @@ impl std::fmt::Debug for Events {
 
 /// What was published when, oldest first.
 #[derive(Debug, Default)]
-struct Published(VecDeque<(Instant, String)>);
+struct Published(VecDeque<One>);
+
+#[derive(Debug)]
+struct One {
+    at: Instant,
+    uid: String,
+    what: String,
+}
 
 impl Published {
-    /// Whether this may be published now; then it counts as published.
-    fn admit(&mut self, what: String, now: Instant) -> bool {
+    /// Whether this may be published now about the object with this uid.
+    fn admits(&mut self, uid: &str, what: &str, now: Instant) -> bool {
         let age = |at: &Instant| now.saturating_duration_since(*at);
-        self.0.retain(|(at, _)| age(at) < SAME_AGAIN);
-        let is_new = self.0.iter().all(|(_, published)| *published != what);
-        let recent = self.0.iter().filter(|(at, _)| age(at) < WINDOW).count();
-        if !is_new || recent >= MOST {
-            return false;
-        }
+        self.0.retain(|it| age(&it.at) < SAME_AGAIN);
+        let of_it = || self.0.iter().filter(|it| it.uid == uid);
+        let is_new = of_it().all(|it| it.what != what);
+        is_new && of_it().filter(|it| age(&it.at) < WINDOW).count() < MOST
+    }
+
+    /// It was published.
+    fn add(&mut self, uid: &str, what: String, at: Instant) {
         if self.0.len() >= MAX_REMEMBERED {
             self.0.pop_front();
         }
-        self.0.push_back((now, what));
-        true
+        self.0.push_back(One { at, uid: uid.to_owned(), what });
     }
 }
 
@@ -84,20 +92,16 @@ impl Events {
         }
     }
 
-    /// Warns of something that stands in the way.
+    /// Warns of a problem.
     pub async fn warn(&self, dns: &ClusterDNS, reason: &str, message: &str) {
         self.send(dns, true, reason, message).await;
     }
 
     async fn send(&self, dns: &ClusterDNS, is_warning: bool, reason: &str, message: &str) {
         let uid = dns.metadata.uid.as_deref().unwrap_or_default();
-        let what = format!("{uid} {reason} {message}");
-        let is_admitted = self
-            .published
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .admit(what, Instant::now());
-        if !is_admitted {
+        let what = format!("{reason} {message}");
+        let now = Instant::now();
+        if !self.published.lock().unwrap_or_else(PoisonError::into_inner).admits(uid, &what, now) {
             return;
         }
         let event = Event {
@@ -111,8 +115,12 @@ impl Events {
         // A recorder that lives on would count other news of the same reason as the same and keep the old text.
         let recorder = Recorder::new(self.client.clone(), self.reporter.clone());
         let published = self.writes.send("Event", recorder.publish(&event, &reference)).await;
-        if let Err(error) = published {
-            tracing::debug!("an Event was not written: {error}");
+        match published {
+            // What was not written may be written with the next news of the same text.
+            Err(error) => tracing::debug!("an Event was not written: {error}"),
+            Ok(_) => {
+                self.published.lock().unwrap_or_else(PoisonError::into_inner).add(uid, what, now)
+            }
         }
     }
 }
@@ -124,15 +132,31 @@ mod tests {
     #[test]
     fn the_same_news_is_published_once_an_hour_and_not_too_much_at_once() {
         let (mut published, begin) = (Published::default(), Instant::now());
-        assert!(published.admit("a".into(), begin));
-        assert!(!published.admit("a".into(), begin + Duration::from_secs(3_599)));
-        assert!(published.admit("a".into(), begin + SAME_AGAIN));
+        let mut publish = |uid: &str, what: &str, at| {
+            let admits = published.admits(uid, what, at);
+            if admits {
+                published.add(uid, what.to_owned(), at);
+            }
+            admits
+        };
+        assert!(publish("u", "a", begin));
+        assert!(!publish("u", "a", begin + Duration::from_secs(3_599)));
+        assert!(publish("u", "a", begin + SAME_AGAIN));
         let later = begin + SAME_AGAIN * 3;
-        let admitted = (0..100).filter(|n| published.admit(format!("n{n}"), later)).count();
+        let admitted = (0..100).filter(|n| publish("u", &format!("n{n}"), later)).count();
         assert_eq!(admitted, MOST);
-        assert!(
-            published.admit("n99".into(), later + WINDOW),
-            "what was not published may be published later"
-        );
+        assert!(publish("u", "n99", later + WINDOW), "what was not published may be later");
+        // Two hundred ClusterDNS that start together: none takes the others' room.
+        let all = (0..200).filter(|n| publish(&format!("u{n}"), "Created", later + WINDOW));
+        assert_eq!(all.count(), 200);
+    }
+
+    #[test]
+    fn o14_an_event_that_was_not_written_may_be_written_later() {
+        let (mut published, now) = (Published::default(), Instant::now());
+        assert!(published.admits("u", "a", now));
+        assert!(published.admits("u", "a", now), "it was only asked whether it may");
+        published.add("u", "a".to_owned(), now);
+        assert!(!published.admits("u", "a", now));
     }
 }

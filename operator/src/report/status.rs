@@ -20,7 +20,7 @@ use crds::without_effect::{self, WithoutEffect};
 use crds::{ClusterDNS, Config};
 use jiff::Timestamp;
 
-use crate::apply::outcome::Applied;
+use crate::apply::outcome::{Applied, Restored};
 use crate::decide::plan::{Plan, Refusal, ServicePlan};
 use crate::decide::{adoption, config_map};
 use crate::names;
@@ -38,6 +38,7 @@ pub fn rejected(
     dns: &ClusterDNS,
     violations: &Violations,
     observed: &Observed,
+    restored: &Restored,
     now: Timestamp,
 ) -> ClusterDNSStatus {
     let first = violations.listed().first();
@@ -49,7 +50,7 @@ pub fn rejected(
         more => format!(" (and {more} more)"),
     };
     let listed = violations.listed().iter().take(REPORTED).map(Violation::from).collect();
-    not_accepted(dns, &reason, &format!("{shown}{more}"), listed, observed, now)
+    not_accepted(dns, (&reason, &format!("{shown}{more}")), listed, observed, restored, now)
 }
 
 /// The spec is valid, and not acted on in this cluster. What runs is left as it is.
@@ -57,20 +58,28 @@ pub fn refused(
     dns: &ClusterDNS,
     refusal: &Refusal,
     observed: &Observed,
+    restored: &Restored,
     now: Timestamp,
 ) -> ClusterDNSStatus {
     let Refusal { reason, field, message, again_in: _ } = refusal;
     let violation =
         Violation { field: field.clone(), reason: (*reason).to_owned(), message: message.clone() };
-    not_accepted(dns, reason, &format!("{field}: {message}"), vec![violation], observed, now)
+    not_accepted(
+        dns,
+        (reason, &format!("{field}: {message}")),
+        vec![violation],
+        observed,
+        restored,
+        now,
+    )
 }
 
 fn not_accepted(
     dns: &ClusterDNS,
-    reason: &str,
-    why: &str,
+    (reason, why): (&str, &str),
     violations: Vec<Violation>,
     observed: &Observed,
+    restored: &Restored,
     now: Timestamp,
 ) -> ClusterDNSStatus {
     let before = dns.status.clone().unwrap_or_default();
@@ -78,10 +87,11 @@ fn not_accepted(
     let mut conditions = Conditions::of(dns, now);
     conditions.set("Accepted", ConditionState::no(reason, why));
     conditions.set("Ready", still_ready(dns, observed));
-    let waits = ConditionState::no("NotAccepted", "waiting for a spec that can be acted on");
+    let waits =
+        ConditionState::no("NotAccepted", "the spec is refused: correct what Accepted names");
     conditions.set("UpToDate", waits.clone());
     conditions.set("Progressing", waits);
-    conditions.set("Degraded", ConditionState::yes(reason, why));
+    conditions.set("Degraded", degraded_by((reason, why), dns, restored));
     conditions.set_if("Stalled", Some(ConditionState::yes(reason, why)));
     conditions.set_if("Reconciling", None);
     ClusterDNSStatus {
@@ -100,6 +110,25 @@ fn not_accepted(
     }
 }
 
+/// That clients have no Service is worse than a spec that is refused.
+fn degraded_by(
+    (reason, why): (&str, &str),
+    dns: &ClusterDNS,
+    restored: &Restored,
+) -> ConditionState {
+    match restored {
+        Restored::Unneeded | Restored::Created => ConditionState::yes(reason, why),
+        Restored::Failed(error) => {
+            let (namespace, name) = names::service(dns);
+            let message = format!(
+                "Service {namespace}/{name} was deleted, and the operator cannot create it again: {error}. Delete what has its \
+                 addresses (kubectl get services -A); {why}"
+            );
+            ConditionState::yes("ServiceGone", &message)
+        }
+    }
+}
+
 /// The spec was acted on.
 pub fn of(
     dns: &ClusterDNS,
@@ -111,7 +140,7 @@ pub fn of(
 ) -> ClusterDNSStatus {
     let state = &plan.rollout.state;
     let replicas = replicas(wanted(&plan.size, observed), &state.stable, observed);
-    let problems = problems(dns, plan, applied, observed, now);
+    let problems = problems(dns, config, plan, applied, observed, now);
     let way = on_its_way(dns, plan, observed);
     let mut conditions = Conditions::of(dns, now);
     conditions.set("Accepted", accepted(&without_effect::of(config)));
@@ -150,18 +179,18 @@ pub fn of(
     }
 }
 
-/// What a person should know where nothing stands in the way.
+/// What a person should know where there is no problem.
 fn as_expected(lost_pods: LostPods) -> &'static str {
     match lost_pods {
-        LostPods::TakenOut => "nothing stands in the way",
+        LostPods::TakenOut => "no problem found",
         LostPods::LeftAlone => {
-            "nothing stands in the way. When a node dies, its pod stays in the Service for some 40 s, until Kubernetes gives the \
-             node up: lostPods.enabled: true in the chart's values makes that seconds"
+            "no problem found. When a node dies, its pod stays in the Service for about 40 s, until Kubernetes marks the node as \
+             not ready. lostPods.enabled: true in the chart's values shortens that to seconds"
         }
         LostPods::NoPolicy => {
-            "nothing stands in the way. When a node dies, its pod stays in the Service for some 40 s, until Kubernetes gives the \
-             node up: the ValidatingAdmissionPolicy clusterdns-operator-pods of the chart, which makes that seconds, is missing \
-             or does not refuse"
+            "no problem found. When a node dies, its pod stays in the Service for about 40 s, until Kubernetes marks the node as \
+             not ready. To shorten that to seconds, install the ValidatingAdmissionPolicy clusterdns-operator-pods of the chart: \
+             it is missing or does not refuse"
         }
     }
 }
@@ -185,19 +214,20 @@ fn still_ready(dns: &ClusterDNS, observed: &Observed) -> ConditionState {
     let is_ours = observed.service.is_some()
         && adoption::standing(dns, observed.service.as_ref()) != adoption::Standing::Foreign;
     match count(pods::ready(observed)) {
-        0 => {
-            ConditionState::no("NotAccepted", "the spec is not acted on, and no pod of it is ready")
-        }
+        0 => ConditionState::no(
+            "NotAccepted",
+            "the spec is refused, and no pod is ready: correct what Accepted names",
+        ),
         ready if is_ours => ConditionState::yes(
             "Serving",
             &format!(
-                "Service {namespace}/{name} answers as an earlier spec says, on {ready} pods; the present one is not acted on"
+                "Service {namespace}/{name} answers as an earlier spec says, on {ready} pods; the present spec is refused"
             ),
         ),
         _ => ConditionState::no(
             "NotAccepted",
             &format!(
-                "the spec is not applied, and Service {namespace}/{name} does not select our pods"
+                "the spec is refused, and Service {namespace}/{name} does not lead to the pods of this ClusterDNS"
             ),
         ),
     }
@@ -231,7 +261,7 @@ fn readiness(
         ServicePlan::Released { patch: None, labels } if labels.is_empty() => ConditionState::yes(
             "Released",
             &format!(
-                "Service {namespace}/{name} is left to the other DNS server; this ClusterDNS may be deleted"
+                "Service {namespace}/{name} is served by the other DNS server again; you can delete this ClusterDNS"
             ),
         ),
         ServicePlan::Released { .. } => ConditionState::no(
@@ -240,7 +270,7 @@ fn readiness(
         ),
         _ if *ready < enough => ConditionState::no(
             if *ready == 0 { "NoPodReady" } else { "TooFewPodsReady" },
-            &format!("{summary} pods are ready: kubectl -n {namespace} get pods says why"),
+            &format!("{summary} pods are ready: kubectl -n {namespace} get pods shows the reason"),
         ),
         ServicePlan::Adopted { .. }
             if adoption::standing(dns, observed.service.as_ref())
@@ -249,8 +279,8 @@ fn readiness(
             ConditionState::no(
                 "NotSwitched",
                 &format!(
-                    "Service {namespace}/{name} still selects pods of the other DNS server too: it is switched when every pod \
-                     of ours is ready"
+                    "Service {namespace}/{name} still leads to the pods of the other DNS server: it moves when every pod of \
+                     this ClusterDNS is ready"
                 ),
             )
         }
@@ -274,7 +304,7 @@ fn at_rest(dns: &ClusterDNS) -> ConditionState {
         }
         ManagementState::Unmanaged => ConditionState::no(
             "Unmanaged",
-            "managementState is Unmanaged: the operator changes nothing",
+            "managementState is Unmanaged: the operator ignores changes to this resource",
         ),
     }
 }
@@ -290,7 +320,7 @@ fn on_its_way(dns: &ClusterDNS, plan: &Plan, observed: &Observed) -> Option<Cond
     let was_complete = Conditions::of(dns, Timestamp::UNIX_EPOCH).was_true("Ready");
     if !progress.has_newest_pods() {
         let message =
-            format!("{} of {} pods are of the newest template", progress.updated, progress.desired);
+            format!("{} of {} pods have the newest template", progress.updated, progress.desired);
         return Some(ConditionState::yes("RollingOut", &message));
     }
     if !was_complete && !progress.is_complete() {
@@ -312,7 +342,7 @@ fn on_its_way(dns: &ClusterDNS, plan: &Plan, observed: &Observed) -> Option<Cond
     }
     if state.is_unjudged && state.failed == rollout.desired_revision {
         let message = format!(
-            "configuration {} waits until the operator can judge it: Degraded says why it cannot",
+            "configuration {} waits until the operator can test it: Degraded shows the reason",
             rollout.desired_revision
         );
         return Some(ConditionState::yes("WaitingForCanary", &message));
@@ -336,7 +366,7 @@ fn on_its_way(dns: &ClusterDNS, plan: &Plan, observed: &Observed) -> Option<Cond
         {
             Some(ConditionState::yes(
                 "Switching",
-                "the Service moves to our pods when all of them are ready",
+                "the Service moves to the pods of this ClusterDNS when all of them are ready",
             ))
         }
         ServicePlan::Released { patch: Some(_), .. } => {

@@ -81,7 +81,9 @@ impl Elector {
             match self.attempt().await {
                 Ok(true) => break,
                 Ok(false) => {}
-                Err(error) => tracing::warn!("cannot ask for the lease {NAME}: {error:#}"),
+                Err(error) => {
+                    tracing::warn!("cannot acquire the lease {NAME}, trying again: {error:#}")
+                }
             }
             tokio::time::sleep(RETRY + jitter(RETRY)).await;
         }
@@ -96,7 +98,9 @@ impl Elector {
                 Ok(true) => {}
                 Ok(false) if self.is_held_by_another() => self.leadership.lost(),
                 Ok(false) => {}
-                Err(error) => tracing::warn!("cannot renew the lease {NAME}: {error:#}"),
+                Err(error) => {
+                    tracing::warn!("cannot renew the lease {NAME}, trying again: {error:#}")
+                }
             }
             if let Err(lost) = self.leadership.ensure() {
                 return lost;
@@ -170,7 +174,7 @@ impl Elector {
         {
             // Taken, it would be deleted under us, and another could take its successor at once.
             tracing::info!(
-                "the lease {NAME} is of an installation that is gone: waiting until it is collected"
+                "the lease {NAME} belongs to an installation that is gone: waiting until Kubernetes deletes it"
             );
             return Ok(false);
         }

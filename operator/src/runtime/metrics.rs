@@ -18,8 +18,8 @@ use prometheus_client::registry::{Metric, Registry};
 
 use crate::report::status::conditions::CONDITIONS;
 
-/// ClusterDNS with gauges of their own; a cluster has one or a few.
-const MAX_RESOURCES: usize = 100;
+/// ClusterDNS with gauges of their own: a cluster has one or a few, and no one has tried more than some hundreds.
+const MAX_RESOURCES: usize = 1_000;
 /// 5 ms, doubled twelve times: 20 s.
 const DURATIONS: (f64, f64, u16) = (0.005, 2.0, 13);
 

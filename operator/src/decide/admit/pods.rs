@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use crds::ClusterDNS;
+use k8s_openapi::api::core::v1::PodAffinityTerm;
 
 use super::image;
 use crate::decide::adoption::{self, Standing};
@@ -26,6 +27,7 @@ pub(super) fn are_allowed(
     image_is_allowed(dns, settings)?;
     certificates_are_allowed(dns, observed)?;
     metadata_is_allowed(dns, &settings.allowed)?;
+    affinity_is_narrow(dns)?;
     labels_are_nobody_elses(dns, observed)
 }
 
@@ -112,6 +114,32 @@ fn metadata_is_allowed(dns: &ClusterDNS, allowed: &Allowed) -> Result<(), Refusa
         }
     }
     Ok(())
+}
+
+/// A required podAntiAffinity is symmetric: while our pods run, the scheduler places no pod that it selects beside them. One
+/// that selects every pod, or pods of other namespaces, would keep the pods of others off all nodes.
+fn affinity_is_narrow(dns: &ClusterDNS) -> Result<(), Refusal> {
+    let placement = dns.spec.placement.clone().unwrap_or_default();
+    let rules = placement.affinity.and_then(|affinity| affinity.pod_anti_affinity);
+    let required = rules.and_then(|it| it.required_during_scheduling_ignored_during_execution);
+    let is_wide = |term: &PodAffinityTerm| {
+        let selects_all = term.label_selector.as_ref().is_some_and(|selector| {
+            selector.match_labels.as_ref().is_none_or(BTreeMap::is_empty)
+                && selector.match_expressions.as_ref().is_none_or(Vec::is_empty)
+        });
+        let has_others = term.namespaces.as_ref().is_some_and(|names| !names.is_empty());
+        selects_all || has_others || term.namespace_selector.is_some()
+    };
+    if !required.iter().flatten().any(is_wide) {
+        return Ok(());
+    }
+    let message = format!(
+        "a required podAntiAffinity that selects all pods, or pods of other namespaces, keeps the pods of others off the nodes: \
+         select {}, leave namespaces and namespaceSelector out, or use a preferred rule",
+        names::INSTANCE
+    );
+    let field = "spec.placement.affinity.podAntiAffinity";
+    Err(Refusal::new("AffinityTooWide", field, message))
 }
 
 /// A key without a prefix is private to users (Kubernetes, "Labels and Selectors"); an entry that ends in `/` is a prefix.

@@ -287,3 +287,29 @@ fn s14_labels_that_another_service_selects_by_are_refused() {
         assert_eq!(refused(&dns(spec), &observed), expected, "{spec}");
     }
 }
+
+#[test]
+fn s14_a_required_anti_affinity_keeps_no_pods_of_others_off_the_nodes() {
+    let field = "spec.placement.affinity.podAntiAffinity";
+    let with = |kind: &str, term: &str| {
+        let term = match kind {
+            "required" => format!("requiredDuringSchedulingIgnoredDuringExecution: [{term}]"),
+            _ => format!(
+                "preferredDuringSchedulingIgnoredDuringExecution: [{{weight: 1, podAffinityTerm: {term}}}]"
+            ),
+        };
+        let spec = format!("{{placement: {{affinity: {{podAntiAffinity: {{{term}}}}}}}}}");
+        refused(&dns(&spec), &Observed::default())
+    };
+    let own = "labelSelector: {matchLabels: {clusterdns.dev/instance: default}}";
+    for (kind, term, is_refused) in [
+        ("required", "{topologyKey: kubernetes.io/os, labelSelector: {}}".to_owned(), true),
+        ("required", format!("{{topologyKey: zone, {own}, namespaceSelector: {{}}}}"), true),
+        ("required", format!("{{topologyKey: zone, {own}, namespaces: [shop]}}"), true),
+        ("required", format!("{{topologyKey: kubernetes.io/hostname, {own}}}"), false),
+        ("preferred", "{topologyKey: kubernetes.io/os, labelSelector: {}}".to_owned(), false),
+    ] {
+        let expected = is_refused.then(|| ("AffinityTooWide", field.to_owned()));
+        assert_eq!(with(kind, &term), expected, "{kind} {term}");
+    }
+}

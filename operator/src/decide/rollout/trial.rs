@@ -74,7 +74,7 @@ impl<'a> Trial<'a> {
             Verdict::Failed(why) => self.fail(pod, &why),
             Verdict::Lost(why) if losses + 1 >= MAX_LOSSES => {
                 let why = format!(
-                    "{MAX_LOSSES} pods in a row were lost with it, the last because it {why}"
+                    "{MAX_LOSSES} pods in a row failed while they tried it; the last one {why}"
                 );
                 self.fail(pod, &why)
             }
@@ -87,11 +87,13 @@ impl<'a> Trial<'a> {
         let canary = self.state.canary_pod.clone().unwrap_or_default();
         let is_on_trial = self.state.canary == self.asked.revision;
         if is_on_trial && self.state.losses > 0 {
-            return self.fail(&canary, "a pod was lost with it, and there is one pod only now");
+            return self.fail(&canary, "a pod failed while it tried this configuration, and there is no second pod to compare with");
         }
         if let Some(worse) = self.state.worse.first().filter(|_| is_on_trial) {
-            return self
-                .fail(&canary, &format!("{worse} was worse, and there is one pod only now"));
+            return self.fail(
+                &canary,
+                &format!("{worse} failed once, and there is no second pod to compare with"),
+            );
         }
         untried(self.asked, ONE_POD)
     }
@@ -113,7 +115,7 @@ impl<'a> Trial<'a> {
         }
         let time = SignedDuration::from_secs(self.state.observe_seconds.into());
         let Some(started) = self.started().filter(|started| *started <= self.now + time) else {
-            return Verdict::Lost("was named at no known time");
+            return Verdict::Lost("has a trial whose start time is missing or in the future");
         };
         let reported = self.reported_since(pod, started);
         let runs_it = reported.is_some_and(|reported| reported.revision == self.asked.revision);
@@ -125,7 +127,7 @@ impl<'a> Trial<'a> {
         }
         let end = started + time;
         if comparison.is_some_and(|it| it.is_postponed) {
-            let why = "it asked the canaries of too many other ClusterDNS".to_owned();
+            let why = "the operator is busy with trials of other ClusterDNS".to_owned();
             return match self.now < end + OVERDUE {
                 true => Verdict::Watched(end.duration_since(self.now).max(SignedDuration::ZERO)),
                 false => Verdict::Held { why, is_overdue: true },
@@ -144,8 +146,12 @@ impl<'a> Trial<'a> {
             Verdict::Passed
         } else if self.now < end + OVERDUE {
             Verdict::Watched(SignedDuration::ZERO)
+        } else if runs_it && comparison.is_none() {
+            // The pod does its part: there is no other one to compare it with.
+            let why = "no other ready pod reports the current configuration, so there is nothing to compare with";
+            Verdict::Held { why: why.to_owned(), is_overdue: true }
         } else {
-            Verdict::Lost("was not seen to run it and to answer")
+            Verdict::Lost("did not report this configuration in time")
         }
     }
 
@@ -169,14 +175,18 @@ impl<'a> Trial<'a> {
 
     /// The trial succeeded: every pod gets the document.
     fn pass(self, canary: &CanaryPod, warning: String) -> RolloutPlan {
-        let mut why = format!("pod {} answered with it as well as the others", canary.name);
+        let mut message = format!(
+            "configuration {} passed its trial on pod {} and is rolled out to all pods",
+            self.asked.revision, canary.name
+        );
         let mut warned_at = String::new();
         if !warning.is_empty() {
-            why = format!("{why}, and {warning}");
+            message = format!("{message}. Warning: {warning}");
             warned_at = self.now.to_string();
         }
-        let mut plan = at_once(self.asked, Some(&why));
+        let mut plan = at_once(self.asked, None);
         (plan.state.warning, plan.state.warned_at) = (warning, warned_at);
+        plan.notices = vec![Notice { is_warning: false, reason: "Promoted", message }];
         plan
     }
 
@@ -342,8 +352,8 @@ impl<'a> Trial<'a> {
             name => (format!(" from pod {name}"), format!("pod {name}: ")),
         };
         let message = format!(
-            "configuration {} was taken back{from}: {why}; every pod keeps {}; it is tried again after a while; \
-             correct the spec, or set spec.rollout.canary to false to give it to every pod",
+            "configuration {} was taken back{from}: {why}. Every pod keeps {}. Degraded shows the time of the next trial. Correct \
+             the spec, or set spec.rollout.canary to false to give it to every pod",
             self.asked.revision, self.state.stable
         );
         plan.notices.push(Notice { is_warning: true, reason: "CanaryFailed", message });

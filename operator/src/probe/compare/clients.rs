@@ -9,7 +9,10 @@ use ipnet::IpNet;
 use crate::observe::observed::{Check, CheckResult, Observed};
 use crate::observe::pods;
 
-/// Pods that a message names.
+/// The reason of a condition that says so.
+pub const REASON: &str = "ClientsExcludePods";
+
+/// Pods or ranges that a message names.
 const MAX_NAMED: usize = 3;
 
 /// Known pods that `access.clients` newly refuses; none if the list is empty or refused them before.
@@ -18,37 +21,83 @@ pub(super) fn check(config: &Config, before: &Config, observed: &Observed) -> Op
     if clients.is_empty() || *clients == before.access.clients {
         return None;
     }
-    let addresses: Vec<IpAddr> = observed.pods.iter().filter_map(pods::address).collect();
-    let refused: Vec<IpAddr> =
-        addresses.iter().copied().filter(|ip| !allows(clients, *ip)).collect();
-    let were_refused = addresses
-        .iter()
-        .all(|ip| !before.access.clients.is_empty() && !allows(&before.access.clients, *ip));
-    let reaches_a_range = observed.pod_ranges.iter().any(|range| overlaps(clients, range));
-    let names = refused.iter().take(MAX_NAMED).map(IpAddr::to_string).collect::<Vec<_>>();
-    let outcome = if refused.is_empty() {
-        CheckResult::Good
-    } else if refused.len() == addresses.len() && !reaches_a_range && !were_refused {
-        let ranges: Vec<String> =
-            observed.pod_ranges.iter().take(MAX_NAMED).map(IpNet::to_string).collect();
-        let ranges = match ranges.is_empty() {
-            true => String::new(),
-            false => format!(" (nodes give them addresses of {}, ...)", ranges.join(", ")),
-        };
-        CheckResult::Worse(format!(
-            "every pod that is known would be REFUSED, such as {}{ranges}: add the ranges of pods",
-            names.join(", ")
-        ))
-    } else {
-        CheckResult::Warning(format!("pods such as {} are REFUSED", names.join(", ")))
+    let outcome = match refused(clients, &before.access.clients, observed) {
+        None => CheckResult::Good,
+        Some(Refused { words, is_most: true }) => {
+            CheckResult::Worse(format!("{words}: add the ranges of pods"))
+        }
+        Some(Refused { words, is_most: false }) => CheckResult::Warning(words),
     };
     Some(Check { what: "access.clients".to_owned(), outcome })
 }
 
-fn allows(clients: &[IpNet], ip: IpAddr) -> bool {
-    clients.iter().any(|range| range.contains(&ip))
+/// What is wrong with a client list that excludes most pods, whatever was there before it.
+pub fn excluded(config: &Config, observed: &Observed) -> Option<String> {
+    let refused = refused(&config.access.clients, &[], observed)?;
+    refused.is_most.then_some(refused.words)
 }
 
-fn overlaps(clients: &[IpNet], range: &IpNet) -> bool {
-    clients.iter().any(|client| client.contains(range) || range.contains(client))
+/// Pods that would get REFUSED.
+struct Refused {
+    words: String,
+    /// They are more than those that may ask.
+    is_most: bool,
+}
+
+/// Pods that the list excludes and that the list before did not. An empty list excludes none.
+fn refused(clients: &[IpNet], before: &[IpNet], observed: &Observed) -> Option<Refused> {
+    if clients.is_empty() {
+        return None;
+    }
+    let pods: Vec<IpAddr> = observed.pods.iter().filter_map(pods::address).collect();
+    let lost: Vec<IpAddr> = pods
+        .iter()
+        .copied()
+        .filter(|ip| !allows(clients, (*ip).into()) && is_allowed(before, (*ip).into()))
+        .collect();
+    let ranges = &observed.pod_ranges;
+    // Some network plug-ins give addresses of their own and ignore the ranges of nodes.
+    let are_used = pods.iter().all(|ip| ranges.iter().any(|range| range.contains(ip)));
+    let lost_ranges: Vec<&IpNet> = ranges
+        .iter()
+        .filter(|range| are_used && !allows(clients, **range) && is_allowed(before, **range))
+        .collect();
+    if lost.is_empty() && lost_ranges.is_empty() {
+        return None;
+    }
+    let (counted, is_most) = match lost_ranges.is_empty() {
+        false => {
+            let named: Vec<String> =
+                lost_ranges.iter().take(MAX_NAMED).map(ToString::to_string).collect();
+            let counted = format!(
+                "{} of {} ranges of pods, such as {}",
+                lost_ranges.len(),
+                ranges.len(),
+                named.join(", ")
+            );
+            (counted, lost_ranges.len() * 2 > ranges.len())
+        }
+        true => {
+            let named: Vec<String> = lost.iter().take(MAX_NAMED).map(IpAddr::to_string).collect();
+            let counted = format!(
+                "{} of {} pods that are known, such as {}",
+                lost.len(),
+                pods.len(),
+                named.join(", ")
+            );
+            (counted, lost.len() * 2 > pods.len())
+        }
+    };
+    Some(Refused { words: format!("the list refuses {counted}"), is_most })
+}
+
+/// An empty list allows all.
+fn is_allowed(clients: &[IpNet], range: IpNet) -> bool {
+    clients.is_empty() || allows(clients, range)
+}
+
+/// May every address of this range ask, by one entry or by several together?
+fn allows(clients: &[IpNet], range: IpNet) -> bool {
+    let clients = IpNet::aggregate(&clients.to_vec());
+    clients.iter().any(|client| client.contains(&range))
 }

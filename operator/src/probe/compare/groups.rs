@@ -42,7 +42,7 @@ fn question(
         [(name, kind)] => format!("{name} {kind}"),
         _ => group.clone(),
     };
-    Question { what, asked, expects: Expects::Server { group, is_new, is_changed } }
+    Question { what, asked, expects: Expects::Server { group, is_new, is_changed }, of: None }
 }
 
 /// Names of the world that no other route takes. The root is asked for where example.com may be dropped on purpose.

@@ -35,6 +35,21 @@ pub(super) fn check(asked: &Asked) -> Check {
     Check { what: question.what.clone(), outcome }
 }
 
+/// What is worse about a Service that others own counts only if nothing about it has changed since before the round: two
+/// pods hear of a change at different moments, and who may change the Service could fail every rollout with that.
+pub(super) fn settled(check: Check, before: &str, after: Option<&str>) -> Check {
+    let outcome = match check.outcome {
+        CheckResult::Worse(_) if after != Some(before) => CheckResult::Open,
+        outcome => outcome,
+    };
+    Check { outcome, ..check }
+}
+
+/// Is this the name of a Service that others own, and did the canary answer it worse?
+pub(super) fn is_doubtful(asked: &Asked) -> bool {
+    asked.question.of.is_some() && matches!(check(asked).outcome, CheckResult::Worse(_))
+}
+
 /// How a pod answers from memory.
 enum Answer {
     Right,
@@ -75,12 +90,12 @@ fn answer(expects: &Expects, kind: RecordType, heard: &[Reply]) -> Answer {
 fn by_answer(expects: &Expects, canary: Answer, stable: Answer) -> CheckResult {
     match (canary, stable, expects) {
         (Answer::Right, _, _) => CheckResult::Good,
-        (Answer::Wrong(why), _, Expects::Written(_)) => {
-            CheckResult::Worse(format!("{why}, and the spec says otherwise"))
+        (Answer::Wrong(why), _, Expects::Written(wanted)) => {
+            CheckResult::Worse(format!("the pod answered {why}, and the spec has {wanted}"))
         }
-        (Answer::Wrong(why), Answer::Right, _) => {
-            CheckResult::Worse(format!("{why}, while a stable pod answers rightly"))
-        }
+        (Answer::Wrong(why), Answer::Right, _) => CheckResult::Worse(format!(
+            "{why}, and pods with the current configuration answer this name correctly"
+        )),
         (Answer::Wrong(_), Answer::Wrong(_) | Answer::Unknown, _) | (Answer::Unknown, _, _) => {
             CheckResult::Open
         }
@@ -101,11 +116,11 @@ fn by_health(
         ),
         (UpstreamHealth::Errors, _) => CheckResult::Good,
         (UpstreamHealth::Silent, _) if is_new => {
-            CheckResult::Warning(format!("no server of {group}, which is new, replies"))
+            CheckResult::Warning(format!("no server of {group} replies; the group is new"))
         }
         (UpstreamHealth::Silent, UpstreamHealth::Answered | UpstreamHealth::Errors) => {
             CheckResult::Worse(format!(
-                "no server of {group} replies, while those that stable pods ask do"
+                "no server of {group} replies, and the servers that the other pods ask do"
             ))
         }
         (UpstreamHealth::Silent, UpstreamHealth::Silent | UpstreamHealth::Unknown)

@@ -14,6 +14,8 @@ pub struct Question {
     pub asked: Vec<(Name, RecordType)>,
     /// What makes a reply right.
     pub expects: Expects,
+    /// The sampled Service whose name it is, with its namespace: its owner may change it at any moment.
+    pub of: Option<(String, String)>,
 }
 
 /// What makes a reply right.

@@ -11,12 +11,14 @@ use hickory_proto::rr::{Name, RecordType};
 use super::groups;
 use super::question::{Expects, Question, is_untouched};
 use crate::decide::adoption::cluster_ips;
-use crate::observe::observed::{Observed, Sample, SampledService};
+use crate::observe::observed::{Check, CheckResult, Observed, Sample, SampledService};
 
 /// Hosts that are asked for of those that changed: a configuration may have 4,096.
 const MAX_HOSTS: usize = 32;
 /// Hosts that are asked for although they did not change.
 const UNCHANGED_HOSTS: usize = 2;
+/// Namespaces that a message names.
+const MAX_NAMED: usize = 3;
 /// Services whose PTR is asked for as well.
 const POINTERS: usize = 4;
 
@@ -37,16 +39,19 @@ pub fn questions(
 fn own_names(config: &Config, before: &Config, observed: &Observed) -> Vec<Question> {
     let domain = &config.domain;
     let mut list: Vec<Question> = Vec::new();
-    let mut add = |name: String, kind: RecordType, expects: Expects| {
-        let question = question(&name, kind, expects).filter(|_| is_untouched(config, &name));
-        // Our own Service is among the sampled ones too.
-        list.extend(question.filter(|new| list.iter().all(|known| known.what != new.what)));
-    };
+    let mut add =
+        |name: String, kind: RecordType, expects: Expects, of: Option<&SampledService>| {
+            let question = question(&name, kind, expects).filter(|_| is_untouched(config, &name));
+            let of = of.map(|it| (it.namespace.clone(), it.name.clone()));
+            let question = question.map(|question| Question { of, ..question });
+            // Our own Service is among the sampled ones too.
+            list.extend(question.filter(|new| list.iter().all(|known| known.what != new.what)));
+        };
     let service = observed.service.as_ref();
     let own = service.and_then(|service| Some((service, cluster_ips(service).next()?)));
     let kind = own.as_ref().map_or(RecordType::A, |(_, ip)| address_type(*ip));
     // Whatever is hidden: every client of the API server asks for it.
-    add(format!("kubernetes.default.svc.{domain}"), kind, Expects::Records);
+    add(format!("kubernetes.default.svc.{domain}"), kind, Expects::Records, None);
     if let Some((service, ip)) = own {
         let namespace = service.metadata.namespace.as_deref().unwrap_or_default();
         let name = service.metadata.name.as_deref().unwrap_or_default();
@@ -57,23 +62,26 @@ fn own_names(config: &Config, before: &Config, observed: &Observed) -> Vec<Quest
             name: name.to_owned(),
             labels,
             address,
+            version: String::new(),
         };
-        if !is_hidden_on_purpose(config, before, &observed.sample, &service) {
-            add(format!("{name}.{namespace}.svc.{domain}"), kind, Expects::Address(ip));
-            add(reverse(ip), RecordType::PTR, Expects::Records);
+        // It has endpoints, which are our pods: that empty Services are hidden does not hide it.
+        if !is_hidden_on_purpose(config, &observed.sample, &service) {
+            add(format!("{name}.{namespace}.svc.{domain}"), kind, Expects::Address(ip), None);
+            add(reverse(ip), RecordType::PTR, Expects::Records, None);
         }
     }
     let mut pointers = 0;
     for service in &observed.sample.services {
-        if is_hidden_on_purpose(config, before, &observed.sample, service) {
+        let hides_empty = config.hide_empty_services && !before.hide_empty_services;
+        if hides_empty || is_hidden_on_purpose(config, &observed.sample, service) {
             continue;
         }
         let kind = service.address.map_or(RecordType::A, address_type);
         let SampledService { namespace, name, .. } = service;
-        add(format!("{name}.{namespace}.svc.{domain}"), kind, Expects::Records);
+        add(format!("{name}.{namespace}.svc.{domain}"), kind, Expects::Records, Some(service));
         if let Some(ip) = service.address.filter(|_| pointers < POINTERS) {
             pointers += 1;
-            add(reverse(ip), RecordType::PTR, Expects::Records);
+            add(reverse(ip), RecordType::PTR, Expects::Records, Some(service));
         }
     }
     list
@@ -81,28 +89,33 @@ fn own_names(config: &Config, before: &Config, observed: &Observed) -> Vec<Quest
 
 /// Would a Service go out of sight because the spec plainly says so? Each namespace that is written exists, and each
 /// selector selects something: what selects nothing is a misspelling.
-fn is_hidden_on_purpose(
-    config: &Config,
-    before: &Config,
-    sample: &Sample,
-    service: &SampledService,
-) -> bool {
-    if config.hide_empty_services && !before.hide_empty_services {
-        return true;
-    }
+fn is_hidden_on_purpose(config: &Config, sample: &Sample, service: &SampledService) -> bool {
     let exposure = &config.exposure;
     let labels = sample.namespaces.get(&service.namespace).cloned().unwrap_or_default();
     let listed = exposure.namespaces.is_empty() || exposure.namespaces.contains(&service.namespace);
     let is_shown = listed
         && exposure.namespace_selector.matches(&labels)
         && exposure.service_selector.matches(&service.labels);
-    let exists = |name: &String| !sample.is_complete || sample.namespaces.contains_key(name);
-    let is_meant = exposure.namespaces.iter().all(exists)
+    let is_meant = exposure.namespaces.iter().all(|name| !sample.missing.contains(name))
         && sample.namespaces.values().any(|labels| exposure.namespace_selector.matches(labels))
         && sample.selects.unwrap_or_else(|| {
             sample.services.iter().any(|other| exposure.service_selector.matches(&other.labels))
         });
     !is_shown && is_meant
+}
+
+/// Namespaces that the spec names and that do not exist: misspelled, or not created yet.
+pub(super) fn missing_namespaces(config: &Config, observed: &Observed) -> Option<Check> {
+    let missing = &observed.sample.missing;
+    let named = config.exposure.namespaces.iter().filter(|name| missing.contains(*name));
+    let named: Vec<&str> = named.take(MAX_NAMED).map(String::as_str).collect();
+    (!named.is_empty()).then(|| Check {
+        what: "spec.exposure.namespaces".to_owned(),
+        outcome: CheckResult::Warning(format!(
+            "{} does not exist: correct the name, or create the namespace",
+            named.join(", ")
+        )),
+    })
 }
 
 /// Hosts and addresses in the spec: those that are new or were changed, and a few others.
@@ -140,7 +153,7 @@ fn written(config: &Config) -> Vec<(String, IpAddr)> {
 
 fn question(name: &str, kind: RecordType, expects: Expects) -> Option<Question> {
     let name = Name::from_ascii(format!("{name}.")).ok()?;
-    Some(Question { what: format!("{name} {kind}"), asked: vec![(name, kind)], expects })
+    Some(Question { what: format!("{name} {kind}"), asked: vec![(name, kind)], expects, of: None })
 }
 
 fn address_type(ip: IpAddr) -> RecordType {

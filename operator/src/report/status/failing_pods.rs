@@ -44,11 +44,12 @@ pub(super) fn failing_pods(
         (!found.is_empty()).then(|| trouble(reason, message()))
     };
     [
-        of_pods("ImagePullFailed", "describe pod says why", &image),
-        of_pods("ContainerNotCreated", "describe pod says more", &creation),
-        of_pods("CrashLoopBackOff", "logs --previous says why", &crash),
-        of_pods("PodsUnschedulable", "describe pod says more", &|pod| unschedulable(pod, now)),
-        of_pods("PodsRefused", "describe pod says more", &|pod| refused(pod, dns, observed)),
+        of_pods("ImagePullFailed", "describe pod shows the reason", &image),
+        of_pods("ContainerNotCreated", "describe pod shows more", &creation),
+        of_pods("CrashLoopBackOff", "logs --previous shows the reason", &crash),
+        of_pods("PodsUnschedulable", "describe pod shows more", &|pod| unschedulable(pod, now)),
+        of_pods("PodsRefused", "describe pod shows more", &|pod| refused(pod, dns, observed)),
+        paused(dns, observed),
         not_created(dns, observed, now),
         no_progress(dns, observed),
     ]
@@ -88,7 +89,7 @@ fn image(pod: &Pod) -> Option<String> {
 
 fn creation(pod: &Pod) -> Option<String> {
     let (_, reason, message) = waiting(pod, &NO_CONTAINER).next()?;
-    Some(format!("has no container ({reason}: {})", words(message)))
+    Some(format!("container could not be created ({reason}: {})", words(message)))
 }
 
 fn crash(pod: &Pod) -> Option<String> {
@@ -100,7 +101,7 @@ fn crash(pod: &Pod) -> Option<String> {
     };
     let container = containers(pod).find(is_crashing)?;
     let last = ended(container.last_state.as_ref());
-    Some(format!("ends again and again{}", last.unwrap_or_default()))
+    Some(format!("crashes repeatedly{}", last.unwrap_or_default()))
 }
 
 fn ended(state: Option<&ContainerState>) -> Option<String> {
@@ -120,7 +121,7 @@ fn unschedulable(pod: &Pod, now: Timestamp) -> Option<String> {
         condition.last_transition_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0);
     let is_long = now.duration_since(since) >= SignedDuration::from_secs(SCHEDULING_S);
     let message = condition.message.as_deref().unwrap_or_default();
-    is_long.then(|| format!("fits on no node ({})", words(message)))
+    is_long.then(|| format!("cannot be scheduled ({})", words(message)))
 }
 
 /// Refused by the kubelet of its node, for example because it does not allow a sysctl. The workload makes another such pod
@@ -135,13 +136,31 @@ fn refused(pod: &Pod, dns: &ClusterDNS, observed: &Observed) -> Option<String> {
     is_refused.then(|| format!("was refused by its node ({reason}: {message})"))
 }
 
+/// `kubectl rollout pause`: no pod gets a new template until it is resumed.
+fn paused(dns: &ClusterDNS, observed: &Observed) -> Option<Problem> {
+    let deployment = observed.deployment.as_ref().filter(|_| !is_per_node(dns))?;
+    deployment.spec.as_ref()?.paused.filter(|is_paused| *is_paused)?;
+    let (namespace, name) = (names::service(dns).0, deployment.metadata.name.as_deref()?);
+    let message = format!(
+        "another client paused the Deployment, so edits that need new pods wait: kubectl -n {namespace} rollout resume \
+         deployment/{name}"
+    );
+    Some(Problem { reason: "DeploymentPaused", message, needs_a_person: true })
+}
+
 /// Refused by the API server: an admission webhook, a policy, a quota.
 fn not_created(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Option<Problem> {
     if is_per_node(dns) {
         return pods_missing_on_nodes(observed, now);
     }
     let message = deployment_condition(observed, "ReplicaFailure", "True", None)?;
-    Some(trouble("PodsNotAdmitted", format!("the API server refuses new pods: {}", words(message))))
+    Some(trouble(
+        "PodsNotAdmitted",
+        format!(
+            "the API server refuses new pods: {}. Change the admission policy, the quota or the spec that it names",
+            words(message)
+        ),
+    ))
 }
 
 /// A DaemonSet has no condition for it: fewer than half of its pods exist, and it is no new one.
@@ -156,7 +175,7 @@ fn pods_missing_on_nodes(observed: &Observed, now: Timestamp) -> Option<Problem>
     (is_old && current.saturating_mul(2) < desired).then(|| {
         let why = format!(
             "DaemonSet {name} has pods on {current} of {desired} nodes: kubectl -n {namespace} describe daemonset {name} \
-             says why"
+             shows the reason"
         );
         trouble("PodsNotAdmitted", why)
     })
@@ -179,8 +198,8 @@ fn no_progress(dns: &ClusterDNS, observed: &Observed) -> Option<Problem> {
     Some(trouble(
         reason,
         format!(
-            "the Deployment has made no progress for its deadline of 10 minutes: {} of {} pods are of the newest template, \
-             and some do not become ready{names}",
+            "the Deployment made no progress for 10 minutes: {} of {} pods have the newest template, and some do not become \
+             ready{names}. kubectl describe pod shows the reason",
             progress.updated, progress.desired
         ),
     ))

@@ -1,9 +1,9 @@
-//! One thing that stands in the way, and how lists of names are shortened in messages.
+//! One problem, and how lists of names are shortened in messages.
 
 /// Objects, pods and upstreams that a message names.
 pub(super) const MAX_NAMED: usize = 3;
 
-/// One thing that stands in the way: a reason of `Degraded`.
+/// One problem: a reason of `Degraded`.
 pub(super) struct Problem {
     /// One CamelCase word.
     pub(super) reason: &'static str,

@@ -1,9 +1,9 @@
-//! Builds the reasons of `Degraded`, the worst first.
+//! Problems, the worst first: the reasons of `Degraded`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crds::ClusterDNS;
 use crds::v1alpha1::ManagementState;
+use crds::{ClusterDNS, Config};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
@@ -18,11 +18,13 @@ use crate::desired::Kind;
 use crate::names::{self, CERTIFICATE};
 use crate::observe::observed::{Certificate, Observed, Reported};
 use crate::observe::pods;
+use crate::probe::compare::clients;
 use crate::runtime::resources;
 
 /// Everything that is wrong now, the most urgent first.
 pub(super) fn problems(
     dns: &ClusterDNS,
+    config: &Config,
     plan: &Plan,
     applied: &Applied,
     observed: &Observed,
@@ -36,6 +38,7 @@ pub(super) fn problems(
         canary_failed(dns, plan),
     ];
     let then = [
+        clients_excluded(config, plan, observed),
         pods_lost(observed),
         pods_refuse(plan, observed),
         too_few_pods(dns, observed),
@@ -53,7 +56,7 @@ pub(super) fn problems(
     first.into_iter().flatten().chain(failing).chain(then.into_iter().flatten()).collect()
 }
 
-/// The Service is gone, so clients have no DNS. It is created again unless something stands in the way.
+/// The Service is gone, so clients have no DNS. It is created again unless another problem prevents it.
 fn service_gone(
     dns: &ClusterDNS,
     plan: &Plan,
@@ -111,7 +114,10 @@ fn apply_failed(applied: &Applied) -> Option<Problem> {
         return None;
     }
     let all = applied.failures.iter().map(|(object, why)| format!("{object}: {why}"));
-    problem("ApplyFailed", format!("not written: {}", named(all.collect())))
+    problem(
+        "ApplyFailed",
+        format!("the operator cannot write these objects: {}", named(all.collect())),
+    )
 }
 
 /// The operator's own trouble. Nothing is decided about a configuration until it is over.
@@ -121,7 +127,7 @@ fn canary_unreachable(dns: &ClusterDNS, plan: &Plan) -> Option<Problem> {
     // A time, not the time until then: an unchanged status must not differ.
     let again = match (state.is_unjudged, state.retry_at.parse::<Timestamp>()) {
         (true, Ok(at)) if plan.rollout.canary.is_none() => format!(
-            ". Its pod went back to configuration {}; it is tried again at {at:.0}, or at once after {}",
+            ". Its pod went back to configuration {}. The next trial is at {at:.0}, or at once after {}",
             state.stable,
             retry_command(dns)
         ),
@@ -132,13 +138,13 @@ fn canary_unreachable(dns: &ClusterDNS, plan: &Plan) -> Option<Problem> {
     problem(
         "CanaryUnreachable",
         format!(
-            "configuration {} waits: the operator cannot test it on a pod: {why}. Where NetworkPolicies are in \
-             force, one must let the operator's namespace reach UDP {port}, TCP {port} and TCP {} of pods with the label {}={own} \
-             (spec.networkPolicy: true writes it), and none may keep the operator from sending; spec.rollout.canary: false gives it to \
-             every pod untried{again}",
+            "the trial of configuration {} is paused. The operator cannot test the pod: {why}. If NetworkPolicies block it, allow \
+             this: from the operator's namespace to pods with the label {}={own}, UDP {port}, TCP {port} and TCP {} \
+             (spec.networkPolicy: true creates such a policy). spec.rollout.canary: false gives the configuration to every pod \
+             without a trial{again}",
             plan.rollout.desired_revision,
-            crds::defaults::HTTP_PORT,
-            names::INSTANCE
+            names::INSTANCE,
+            crds::defaults::HTTP_PORT
         ),
     )
 }
@@ -162,13 +168,13 @@ fn canary_failed(dns: &ClusterDNS, plan: &Plan) -> Option<Problem> {
     // A time, not the time until then: an unchanged status must not differ.
     let again = match state.retry_at.parse::<Timestamp>() {
         Ok(at) if !is_on_trial => {
-            format!("it is tried again at {at:.0}, or at once after {}", retry_command(dns))
+            format!("The next trial is at {at:.0}, or at once after {}", retry_command(dns))
         }
-        Err(_) if !is_on_trial => "it cannot be tried again while there is one pod only".to_owned(),
-        Ok(_) | Err(_) => "it is being tried again".to_owned(),
+        Err(_) if !is_on_trial => "There is no trial while there is only one pod".to_owned(),
+        Ok(_) | Err(_) => "A pod tries it again now".to_owned(),
     };
     let message = format!(
-        "configuration {} is not rolled out: {}; every pod runs {}; {again}. Correct the spec, or set spec.rollout.canary to \
+        "configuration {} is not rolled out: {}. Every pod runs {}. {again}. Correct the spec, or set spec.rollout.canary to \
          false to give it to every pod",
         state.failed, state.failure, state.stable
     );
@@ -194,10 +200,20 @@ fn pods_lost(observed: &Observed) -> Option<Problem> {
     problem(
         pods::LOST,
         format!(
-            "these pods have not answered the operator or another pod for three seconds; they are out of the Service until \
-             their kubelet says that they are ready: {}. kubectl describe node says what is wrong with the node",
+            "these pods did not answer the operator or another DNS pod for 3 s: {}. The operator took them out of the Service. \
+             They return when their kubelet reports them ready. kubectl describe node shows what is wrong with the node",
             named(lost)
         ),
+    )
+}
+
+/// The client list that every pod runs refuses most pods: DNS is there, and they get REFUSED.
+fn clients_excluded(config: &Config, plan: &Plan, observed: &Observed) -> Option<Problem> {
+    let is_running = plan.rollout.desired_revision == plan.rollout.state.stable;
+    let words = clients::excluded(config, observed).filter(|_| is_running)?;
+    problem(
+        clients::REASON,
+        format!("spec.access.clients: {words}. These pods get REFUSED: add the ranges of pods"),
     )
 }
 
@@ -216,7 +232,8 @@ fn pods_refuse(plan: &Plan, observed: &Observed) -> Option<Problem> {
     problem(
         "PodsRefuse",
         format!(
-            "{} pods refuse their configuration and keep the last good one: {}",
+            "{} pods refuse their configuration and keep the last good one: {}. Correct the field that they name, or update \
+             their image",
             refusing.len(),
             named(refusing)
         ),
@@ -240,7 +257,7 @@ fn too_few_pods(dns: &ClusterDNS, observed: &Observed) -> Option<Problem> {
     problem(
         "TooFewPodsReady",
         format!(
-            "{} of {} pods are ready: kubectl get pods says why",
+            "{} of {} pods are ready: kubectl get pods shows the reason",
             progress.available, progress.desired
         ),
     )
@@ -249,12 +266,14 @@ fn too_few_pods(dns: &ClusterDNS, observed: &Observed) -> Option<Problem> {
 fn selector_reset(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Option<Problem> {
     let (manager, until) = adoption::reset_by(dns, observed, now)?;
     // The time it was noticed, not the time until then: an unchanged status must not differ.
-    let again = until.map(|until| format!(" not before {until:.0}")).unwrap_or_default();
+    let again = until.map(|until| format!(" after {until:.0}")).unwrap_or_default();
     problem(
         "SelectorReset",
         format!(
-            "field manager {manager} took our key out of the selector of the Service, so the other DNS server answers too; it \
-             is put in again{again}. Stop that manager from managing this Service, or use a Service of our own"
+            "field manager {manager} removed {} from the selector of the Service, so the pods of the other DNS server answer \
+             too. The operator adds it again{again}. Stop that manager from managing this Service, or set adopt to false and \
+             write another service.name",
+            names::INSTANCE
         ),
     )
 }
@@ -277,7 +296,11 @@ fn upstream_down(observed: &Observed) -> Option<Problem> {
     }
     problem(
         "UpstreamDown",
-        format!("for most pods these servers have answered nothing for 60 s: {}", named(down)),
+        format!(
+            "more than half of the pods got no reply from these servers for 60 s: {}. Check that they run and that pods reach \
+             them, or replace them in the spec",
+            named(down)
+        ),
     )
 }
 
@@ -306,14 +329,18 @@ fn certificate_unread(observed: &Observed) -> Option<Problem> {
         return None;
     }
     let effect = |name: &str| match observed.certificates.get(name) {
-        Some(Certificate::Unread) | None => "its listener is off until it is seen",
+        Some(Certificate::Unread) | None => "its listener is off until it can be read",
         Some(_) => "its last known state is used",
     };
     let all = observed.unread_certificates.iter();
     let all = all.map(|(name, why)| format!("{name} ({why}; {})", effect(name))).collect();
     problem(
         "CertificateUnread",
-        format!("the operator cannot read these certificates of listeners: {}", named(all)),
+        format!(
+            "the operator cannot read these certificates of listeners: {}. It tries again; check the API server and the right \
+             to list Secrets",
+            named(all)
+        ),
     )
 }
 

@@ -27,37 +27,39 @@ pub(super) fn up_to_date(
     if dns.spec.management_state == ManagementState::Unmanaged {
         return ConditionState::no(
             "Unmanaged",
-            "managementState is Unmanaged: the spec is not applied",
+            "managementState is Unmanaged: the operator does not apply the spec",
         );
     }
     if !applied.failures.is_empty() {
         return ConditionState::no(
             "ApplyFailed",
-            "some objects could not be written: Degraded names them",
+            "the operator cannot write some objects: Degraded names them",
         );
     }
     if desired != stable {
         let message = format!(
-            "pods run configuration {stable}, and the spec asks for {desired}: Progressing says whether it is being tried, \
-             and Degraded says why it failed"
+            "pods run configuration {stable}, and the spec asks for {desired}: Progressing shows whether a pod tries it, and \
+             Degraded why it was refused"
         );
         return ConditionState::no("OlderConfiguration", &message);
     }
-    let (mut ready, mut refusing, mut silent) = (0, 0, 0);
+    let (mut ready, mut refusing, mut silent, mut unasked) = (0, 0, 0, 0);
     for pod in pods::ready(observed) {
         ready += 1;
         match observed.pod_reports.get(pods::uid(pod)).map(|answer| &answer.reported) {
             Some(Ok(reported)) => refusing += usize::from(reported.rejection.is_some()),
             Some(Err(_)) => silent += 1,
             // Of many pods some are asked, who speak for all.
-            None => {}
+            None => unasked += 1,
         }
     }
     if ready == 0 {
-        return ConditionState::no("NoPodReady", "no pod is ready");
+        return ConditionState::no("NoPodReady", "no pod is ready: Ready shows the next step");
     }
     if refusing > 0 {
-        let message = format!("{refusing} ready pods refuse this configuration");
+        let message = format!(
+            "{refusing} ready pods refuse this configuration: Degraded names them and the reason"
+        );
         return ConditionState::no("PodsRefuse", &message);
     }
     // One missing reply does not turn a known state into unknown.
@@ -68,5 +70,12 @@ pub(super) fn up_to_date(
         );
         return ConditionState::no("PodsSilent", &message);
     }
-    ConditionState::yes("AllPodsCurrent", &format!("every ready pod runs configuration {stable}"))
+    let message = match unasked {
+        0 => format!("every ready pod runs configuration {stable}"),
+        _ => format!(
+            "configuration {stable} is given to every pod; of {ready} ready pods {} were asked, and all of these run it",
+            ready - unasked
+        ),
+    };
+    ConditionState::yes("AllPodsCurrent", &message)
 }

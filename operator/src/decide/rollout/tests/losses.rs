@@ -71,13 +71,28 @@ fn a_canary_that_was_named_by_a_clock_far_ahead_is_named_again() {
 }
 
 #[test]
-fn a_canary_that_cannot_be_judged_is_lost_in_the_end() {
+fn a_canary_that_never_says_that_it_runs_it_is_lost_in_the_end() {
     let mut story = Story::with_pods(3);
     story.edit(NEW);
     story.reconcile(100);
     assert!(story.reconcile(249).state.losses == 0);
     assert_eq!(story.reconcile(250).state.losses, 1);
     assert_eq!(story.canary().as_deref(), Some("dns-1"));
+}
+
+#[test]
+fn o17_a_canary_that_has_no_pod_to_compare_with_is_taken_back_unjudged() {
+    let mut story = Story::with_pods(2);
+    story.edit(NEW);
+    story.reconcile(100);
+    story.pods_follow();
+    // The other pod serves, and its page is not heard.
+    story.observed.pod_reports.remove("dns-1-uid");
+    let plan = story.reconcile(250);
+    assert!(plan.state.is_unjudged && plan.state.losses == 0, "{:?}", plan.state);
+    let why = plan.held.expect("the operator's trouble");
+    assert!(why.contains("nothing to compare with"), "{why}");
+    assert_eq!(plan.state.stable, revision(OLD));
 }
 
 /// Its container was started again so quickly that nothing else has noticed.

@@ -105,7 +105,7 @@ fn o17_what_took_pods_down_does_not_reach_the_only_pod() {
     scale_to_one(&mut story, "dns-2");
     let plan = story.reconcile(120);
     assert_eq!((plan.state.stable, plan.state.failed), (revision(OLD), revision(NEW)));
-    assert!(plan.state.failure.contains("one pod"), "{}", plan.state.failure);
+    assert!(plan.state.failure.contains("no second pod"), "{}", plan.state.failure);
     for second in (121..20_000).step_by(60) {
         assert_eq!(story.reconcile(second).state.stable, revision(OLD), "{second}");
     }

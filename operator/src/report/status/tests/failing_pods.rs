@@ -29,7 +29,7 @@ fn o19_an_image_that_cannot_be_pulled_is_said_with_pod_and_image() {
     let mut story = with_status(waiting("ErrImagePull", "rpc error: not found"));
     let said = degraded(&mut story, 10);
     assert_eq!(said.0, "ImagePullFailed");
-    let expected = "dns-0 cannot pull the image registry.example/dns:9: kubectl -n kube-system describe pod says why";
+    let expected = "dns-0 cannot pull the image registry.example/dns:9: kubectl -n kube-system describe pod shows the reason";
     assert_eq!(said.1, expected);
     story.observed.pods[0].status = Some(from(waiting("ImagePullBackOff", "Back-off pulling")));
     assert_eq!(degraded(&mut story, 20), said, "the kubelet alternates, the status does not");
@@ -45,7 +45,7 @@ fn o19_a_crash_loop_is_said_with_pod_and_exit_code() {
     let said = degraded(&mut story, 10);
     assert_eq!(said.0, "CrashLoopBackOff");
     assert!(
-        said.1.starts_with("dns-0 ends again and again (OOMKilled, exit code 137)"),
+        said.1.starts_with("dns-0 crashes repeatedly (OOMKilled, exit code 137)"),
         "{}",
         said.1
     );
@@ -62,7 +62,10 @@ fn o19_a_missing_secret_is_said_with_the_pod() {
         with_status(waiting("CreateContainerConfigError", "secret \"dns-tls\" not found"));
     let (reason, message) = degraded(&mut story, 10);
     assert_eq!(reason, "ContainerNotCreated");
-    assert!(message.contains("dns-0 has no container") && message.contains("dns-tls"), "{message}");
+    assert!(
+        message.contains("dns-0 container could not be created") && message.contains("dns-tls"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -74,7 +77,10 @@ fn o19_a_pod_that_fits_on_no_node_is_said_after_30_seconds() {
     is(&story, "True=Valid True=Serving False=Complete False=AsExpected", Kstatus::Current);
     let (reason, message) = degraded(&mut story, 30);
     assert_eq!(reason, "PodsUnschedulable");
-    assert!(message.starts_with("dns-0 fits on no node (0/3 nodes are available)"), "{message}");
+    assert!(
+        message.starts_with("dns-0 cannot be scheduled (0/3 nodes are available)"),
+        "{message}"
+    );
 }
 
 #[test]

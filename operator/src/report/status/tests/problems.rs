@@ -59,7 +59,7 @@ fn o17_when_a_failed_configuration_is_tried_again_is_in_the_status() {
     reported(&mut story.observed, "dns-0").rejection = Some("no".to_owned());
     let status = story.reconcile(20);
     let message = &condition(&status, "Degraded").unwrap().message;
-    assert!(message.contains(&format!("tried again at {:.0}", at(320))), "{message}");
+    assert!(message.contains(&format!("next trial is at {:.0}", at(320))), "{message}");
     assert!(
         message.contains("kubectl annotate clusterdns default clusterdns.dev/retry="),
         "{message}"
@@ -81,7 +81,7 @@ fn o17_what_failed_and_cannot_be_tried_by_one_pod_is_reported_so() {
     story.edit("{ttlSeconds: 7, scaling: {fixed: {replicas: 1}}}");
     let status = story.reconcile(30);
     let message = &condition(&status, "Degraded").unwrap().message;
-    assert!(message.contains("cannot be tried again while there is one pod only"), "{message}");
+    assert!(message.contains("no trial while there is only one pod"), "{message}");
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn o17_a_configuration_that_was_taken_back_unjudged_is_on_its_way_and_says_when(
     for words in [
         "no route to host",
         "Its pod went back to configuration",
-        "it is tried again at",
+        "The next trial is at",
         "kubectl annotate",
     ] {
         assert!(message.contains(words), "{words}: {message}");
@@ -164,7 +164,7 @@ fn o20_the_status_says_where_pods_of_dead_nodes_are_left_to_kubernetes() {
         let status = story.reconcile(10);
         let degraded = condition(&status, "Degraded").unwrap();
         assert_eq!((degraded.status.as_str(), degraded.reason.as_str()), ("False", "AsExpected"));
-        let is_more = degraded.message != "nothing stands in the way";
+        let is_more = degraded.message != "no problem found";
         assert_eq!(is_more, !says.is_empty(), "{}", degraded.message);
         assert!(degraded.message.contains(says), "{}", degraded.message);
     }
@@ -177,9 +177,76 @@ fn o16_who_gives_a_service_back_waits_for_up_to_date_which_a_refusal_keeps_false
     assert_eq!(condition(&before, "UpToDate").unwrap().status, "True");
     story.edit("{service: {adopt: false}}");
     let refusal = Refusal::new("NoOtherServer", "spec.service.adopt", "no other pod".to_owned());
-    let status = refused(&story.dns, &refusal, &story.observed, at(20));
+    let status = refused(&story.dns, &refusal, &story.observed, &Restored::Unneeded, at(20));
     let up_to_date = condition(&status, "UpToDate").unwrap();
     assert_eq!(up_to_date.status, "False");
     assert_eq!(up_to_date.observed_generation, story.dns.metadata.generation);
     assert_eq!(condition(&status, "Ready").unwrap().status, "True", "it says nothing of the edit");
+}
+
+#[test]
+fn o16_a_deleted_service_that_cannot_come_back_is_reported_beside_a_refusal() {
+    let mut story = Story::settled("{}");
+    story.observed.service = None;
+    story.edit("{service: {adopt: true}}");
+    let refusal = Refusal::new("NothingToAdopt", "spec.service.adopt", "there is none".to_owned());
+    let failed = Restored::Failed("the address is already allocated".to_owned());
+    let status = refused(&story.dns, &refusal, &story.observed, &failed, at(20));
+    let degraded = condition(&status, "Degraded").unwrap();
+    assert_eq!(degraded.reason, "ServiceGone");
+    for words in ["already allocated", "kubectl get services -A", "there is none"] {
+        assert!(degraded.message.contains(words), "{words}: {}", degraded.message);
+    }
+    let changes = crate::report::changes::of_restored(&story.dns, &failed);
+    assert_eq!((changes.len(), changes[0].reason.as_str()), (1, "ServiceGone"));
+    let created = crate::report::changes::of_restored(&story.dns, &Restored::Created);
+    assert_eq!(created[0].reason, "ServiceRecreated");
+    let accepted = condition(&status, "Accepted").unwrap();
+    assert_eq!(accepted.reason, "NothingToAdopt", "the edit is refused all the same");
+}
+
+#[test]
+fn o19_a_paused_deployment_is_named_with_the_command_that_resumes_it() {
+    let mut story = Story::settled("{}");
+    let deployment = story.observed.deployment.as_mut().unwrap();
+    deployment.spec.get_or_insert_default().paused = Some(true);
+    let status = story.reconcile(10);
+    let degraded = condition(&status, "Degraded").unwrap();
+    assert_eq!(degraded.reason, "DeploymentPaused");
+    assert!(degraded.message.contains("kubectl -n kube-system rollout resume deployment/"));
+}
+
+#[test]
+fn o17_a_client_list_that_refuses_most_pods_is_degraded_however_it_went_out() {
+    let mut story = Story::settled("{access: {clients: [192.0.2.0/24]}}");
+    for pod in &mut story.observed.pods {
+        pod.status.get_or_insert_default().pod_ip = Some("10.244.1.5".to_owned());
+    }
+    let status = story.reconcile(10);
+    let degraded = condition(&status, "Degraded").unwrap();
+    assert_eq!(degraded.reason, crate::probe::compare::clients::REASON);
+    assert!(degraded.message.contains("2 of 2 pods that are known"), "{}", degraded.message);
+}
+
+#[test]
+fn an_upstream_is_down_when_most_pods_say_so() {
+    let mut story = Story::settled("{}");
+    deploy(&mut story.observed, 3);
+    story.pods_follow();
+    let down = |story: &mut Story, pod: &str| {
+        reported(&mut story.observed, pod).upstreams_down =
+            vec!["corp.example 10.0.0.1:53".to_owned()];
+    };
+    down(&mut story, "dns-0");
+    story.reconcile(10);
+    is(&story, "True=Valid True=Serving False=Complete False=AsExpected", Kstatus::Current);
+    down(&mut story, "dns-1");
+    let status = story.reconcile(20);
+    is(&story, "True=Valid True=Serving False=Complete True=UpstreamDown", Kstatus::Current);
+    assert!(
+        condition(&status, "Degraded")
+            .unwrap()
+            .message
+            .contains(": corp.example 10.0.0.1:53. Check")
+    );
 }

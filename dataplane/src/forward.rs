@@ -9,7 +9,9 @@ pub mod cache;
 mod table;
 mod limits;
 mod plan;
+mod random;
 mod lookup;
+mod flight;
 mod attempt;
 mod chain;
 mod walk;
@@ -42,17 +44,20 @@ use tokio::time::timeout_at;
 
 use crate::state::{Published, State};
 use answer::End;
+pub(crate) use answer::LateEnd;
 pub use answer::{Cached, Resolved};
 use cache::Cache;
 pub use clock::Clock;
+use flight::Begun;
 use limits::InFlight;
 pub use limits::{Limit, Slot};
 use lookup::Unresolved;
 use own::OwnAddresses;
+use random::random;
 pub use registry::RouteId;
 pub use resolv_conf::ResolvConf;
 use server::Server;
-use table::{Ended, Joined, Running, Table, Waiter};
+use table::{Ended, Joined, Late, Running, Table, Waiter};
 use upstreams::Group;
 pub use upstreams::Upstreams;
 pub use view::{ConnectionsView, Down, GroupView, OfAddress, ServerView, View};
@@ -74,7 +79,7 @@ pub struct Forwarder {
 
 /// A query of a client that upstreams are asked for.
 #[derive(Debug)]
-struct Client {
+pub(crate) struct Client {
     /// When it came: all it waits for shares one budget (FW24).
     started: Instant,
     /// Shared with the lookups that it begins.
@@ -145,6 +150,18 @@ impl Forwarder {
         slot: Slot,
     ) -> Resolved {
         let client = Client { started: now(), slot: Arc::new(slot) };
+        self.resolve_for(published, upstreams, waiting, held, client).await
+    }
+
+    /// The same for a client that has waited already.
+    pub(crate) async fn resolve_for(
+        self: &Arc<Self>,
+        published: &ArcSwap<Published>,
+        upstreams: Arc<Upstreams>,
+        waiting: &Waiting,
+        held: Option<Held>,
+        client: Client,
+    ) -> Resolved {
         let (group, key) = (waiting.group, &waiting.key);
         let mut chain = Resolution::default();
         let first = match held {
@@ -175,6 +192,33 @@ impl Forwarder {
                 Resolved(End::Chain(chain))
             }
             first => Resolved(End::One(first)),
+        }
+    }
+
+    /// Asks the group without a task that waits: `late` is called with the end, within the budget (FW24), by the thread
+    /// that brings it about. It must not wait. Must be called within a runtime.
+    pub(crate) fn resolve_late(
+        self: &Arc<Self>,
+        upstreams: &Upstreams,
+        group: usize,
+        key: LookupKey,
+        slot: Slot,
+        late: impl FnOnce(LateEnd) + Send + 'static,
+    ) {
+        let slot = Arc::new(slot);
+        let client = Client { started: now(), slot: Arc::clone(&slot) };
+        let late = Late::new(move |ended| late(LateEnd::of(ended, client)));
+        let Some(group) = upstreams.group(group) else {
+            late.call(Err(Unresolved::NoServer));
+            return;
+        };
+        match self.table.join_late(group.route(), key, upstreams.max_in_flight, late) {
+            Joined::Running(()) => _ = self.counts.joined.fetch_add(1, Ordering::Relaxed),
+            Joined::Begun((), running) => self.begin(group, running, slot, upstreams),
+            Joined::Full(late) => {
+                self.in_flight.refuse(Limit::Total);
+                late.call(Err(Unresolved::Limited(Limit::Total)));
+            }
         }
     }
 
@@ -225,11 +269,10 @@ impl Forwarder {
                 if kept == Kept::Reply {
                     self.cache.note_refresh(group.route(), key, self.clock.now_ms());
                 }
-                let (limits, slot) = (*upstreams.cache(), Arc::clone(slot));
-                self.spawn(Arc::clone(self).run(Arc::clone(group), running, slot, limits));
+                self.begin(group, running, Arc::clone(slot), upstreams);
                 Ok(waiter)
             }
-            Joined::Full => {
+            Joined::Full(()) => {
                 self.in_flight.refuse(Limit::Total);
                 Err(Unresolved::Limited(Limit::Total))
             }
@@ -246,22 +289,39 @@ impl Forwarder {
         });
     }
 
-    /// One lookup, independent of who waits for it: clients that leave do not end it. The place of the client that began
-    /// it stays taken meanwhile, or a client that closes its connections could begin any number of lookups.
-    async fn run(
-        self: Arc<Self>,
-        group: Arc<Group>,
+    /// The same for a part of a lookup that needs no task: a defect must not end the thread that reads for others too.
+    fn guarded(&self, part: impl FnOnce()) {
+        if std::panic::catch_unwind(AssertUnwindSafe(part)).is_err() {
+            self.counts.panics.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Begins one lookup, independent of who waits for it: clients that leave do not end it. The place of the client that
+    /// began it stays taken meanwhile, or a client that closes its connections could begin any number of lookups.
+    fn begin(
+        self: &Arc<Self>,
+        group: &Arc<Group>,
         running: Box<Running>,
         slot: Arc<Slot>,
-        limits: cache::CacheLimits,
+        upstreams: &Upstreams,
     ) {
         if group.is_down() {
             self.counts.without_a_server_up.fetch_add(1, Ordering::Relaxed);
         }
-        let recoveries = group.recoveries();
-        let members = group.askable(|server| self.is_other(server));
-        let ended = lookup::lookup(&group, members, running.key(), now()).await;
-        let count = match &ended {
+        let begun = Begun {
+            forwarder: Arc::clone(self),
+            group: Arc::clone(group),
+            running,
+            slot,
+            limits: *upstreams.cache(),
+            recoveries: group.recoveries(),
+        };
+        flight::begin(begun, group.askable(|server| self.is_other(server)));
+    }
+
+    /// Counts how a lookup ended.
+    fn count_end(&self, ended: &Ended) {
+        let count = match ended {
             Ok(_) => &self.counts.resolved,
             Err(why) => {
                 if let Unresolved::Limited(limit) = why {
@@ -271,10 +331,6 @@ impl Forwarder {
             }
         };
         count.fetch_add(1, Ordering::Relaxed);
-        // Before it ends: the next query finds the lookup or what it left.
-        self.keep(group.route(), running.key(), &ended, recoveries, &limits);
-        drop(slot);
-        running.end(ended);
     }
 
     fn is_other(&self, server: &Server) -> bool {
@@ -338,11 +394,6 @@ impl Forwarder {
         let counts = self.counts.unresolved.iter().map(|count| count.load(Ordering::Relaxed));
         lookup::LABELS.into_iter().zip(counts)
     }
-}
-
-/// A number that cannot be guessed. The system call behind it fails only where it does not exist.
-fn random() -> u64 {
-    getrandom::u64().expect("this system gives random numbers")
 }
 
 /// The runtime's clock, which tests may stop.

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use tests::load::servers::Peer;
 
 /// Measures DNS servers side by side.
 #[derive(Debug, Parser)]
@@ -24,6 +25,10 @@ pub(crate) struct Wanted {
     /// Only these parts of the set; repeat the flag for several
     #[arg(long, value_enum, conflicts_with = "publish")]
     pub(crate) part: Vec<Part>,
+
+    /// Only these servers, as the page names them; repeat the flag for several
+    #[arg(long, value_name = "NAME", conflicts_with = "publish")]
+    pub(crate) server: Vec<String>,
 
     /// Services in the cluster, ten endpoints each; repeat the flag for several sizes
     #[arg(long, default_values_t = [10_000])]
@@ -76,6 +81,8 @@ pub(crate) enum Part {
     Rates,
     /// Names outside the cluster
     Forward,
+    /// Of these only the ones that no cache has
+    Miss,
     /// Over connections
     Tcp,
 }
@@ -84,6 +91,12 @@ impl Wanted {
     /// Whether a part is measured.
     pub(crate) fn has(&self, part: Part) -> bool {
         self.part.is_empty() || self.part.contains(&part)
+    }
+
+    /// Whether a server is measured.
+    pub(crate) fn wants(&self, peer: Peer) -> bool {
+        let is_named = |name: &String| name.eq_ignore_ascii_case(peer.name());
+        self.server.is_empty() || self.server.iter().any(is_named)
     }
 }
 

@@ -19,6 +19,8 @@ use tests::load::udp::Udp;
 use tests::load::upstream::Upstream;
 use tests::scale::Cluster;
 
+use crate::arguments::Wanted;
+
 /// The processors of server and generator.
 pub(crate) const SERVER: usize = 0;
 pub(crate) const GENERATOR: usize = 1;
@@ -60,12 +62,11 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// Starts all servers that are there, one after the other.
+    /// Starts all servers that are wanted and there, one after the other.
     pub(crate) fn start(
         services: usize,
         lasting: Duration,
-        rounds: usize,
-        sockets: usize,
+        wanted: &Wanted,
     ) -> anyhow::Result<Scene> {
         let cluster = Cluster::of_manifests(services, "ns");
         let upstream = Upstream::open()?;
@@ -77,7 +78,7 @@ impl Scene {
         let own = std::env::current_exe()?;
         let (mut servers, mut missing, mut failed) = (Vec::new(), Vec::new(), Vec::new());
         let mut versions = Vec::new();
-        for peer in Peer::ALL {
+        for peer in Peer::ALL.into_iter().filter(|peer| wanted.wants(*peer)) {
             let Some(program) = peer.program(&own) else {
                 println!("{} is not installed: left out", peer.name());
                 missing.push(peer);
@@ -105,8 +106,8 @@ impl Scene {
             broken: Vec::new(),
             upstream,
             lasting,
-            rounds,
-            sockets,
+            rounds: wanted.rounds,
+            sockets: wanted.sockets.into(),
             runs_so_far: 0,
             _fixture: fixture,
         })

@@ -48,7 +48,7 @@ pub(crate) fn run(wanted: &Wanted) -> anyhow::Result<()> {
         println!("\n{services} Services");
         let seconds = if wanted.set == Set::Smoke { 0.2 } else { wanted.seconds };
         let lasting = Duration::from_secs_f64(seconds);
-        let mut scene = Scene::start(*services, lasting, wanted.rounds, wanted.sockets.into())?;
+        let mut scene = Scene::start(*services, lasting, wanted)?;
         // The generator has its processor alone from here on; servers keep theirs.
         let runs = pinned(GENERATOR, || measure(&mut scene, wanted))?;
         sizes.push(page::Size::of(scene, runs));
@@ -86,10 +86,13 @@ fn measure(scene: &mut Scene, wanted: &Wanted) -> anyhow::Result<Vec<Run>> {
     }
     if wanted.has(Part::Forward) {
         let external = Questions::Same(Trace::external(EXTERNAL_NAMES, QUESTIONS, SEED));
-        for questions in [&external, &Questions::Misses] {
-            for rate in FORWARD_RATES {
-                runs.extend(scene.compare(&FORWARDERS, questions, Via::Udp, Pace::Rate(rate)));
-            }
+        for rate in FORWARD_RATES {
+            runs.extend(scene.compare(&FORWARDERS, &external, Via::Udp, Pace::Rate(rate)));
+        }
+    }
+    if wanted.has(Part::Forward) || wanted.has(Part::Miss) {
+        for rate in FORWARD_RATES {
+            runs.extend(scene.compare(&FORWARDERS, &Questions::Misses, Via::Udp, Pace::Rate(rate)));
         }
     }
     if wanted.has(Part::Tcp) {

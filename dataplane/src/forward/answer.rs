@@ -63,6 +63,27 @@ impl Cached {
     }
 }
 
+/// What becomes of a query that waits without a task.
+#[derive(Debug)]
+pub(crate) enum LateEnd {
+    Resolved(Resolved),
+    /// The reply is the first part of a chain: [`Forwarder::resolve_for`] continues it for this client.
+    Chain(Held, Client),
+}
+
+impl LateEnd {
+    pub(super) fn of(ended: Result<Relayed, Unresolved>, client: Client) -> LateEnd {
+        let freshness = Freshness::Fresh { age_s: 0 };
+        match ended {
+            Ok(relayed) if relayed.is_partial() => {
+                let chain = Resolution::default();
+                LateEnd::Chain(Held { relayed, freshness, refresh: false, chain }, client)
+            }
+            ended => LateEnd::Resolved(Resolved(End::One(ended.map(|all| (all, freshness))))),
+        }
+    }
+}
+
 /// How a query that waited for upstreams ends. The client's reply is written from it in a step of its own: while upstreams
 /// are waited for, no query holds a buffer for a reply of any size.
 #[derive(Debug)]

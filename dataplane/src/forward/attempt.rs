@@ -12,7 +12,7 @@ use super::plan::Transport;
 use super::random;
 use super::server::Server;
 use super::shown::Shown;
-use super::sockets::{self, Arrival};
+use super::sockets::{self, Arrival, Exchange};
 
 /// Wrong datagrams after which the server is asked over TCP (FW13).
 const MAX_DISCARDS: usize = 3;
@@ -49,9 +49,13 @@ pub(super) async fn ask(
 ) -> AttemptResult {
     match transport {
         Transport::Udp => {
-            let case = question.randomise_case.then(random);
-            let form = QueryForm { edns, case, padded: false };
-            over_udp(question, server, form).await
+            let datagrams = Datagrams::new(question, server, edns);
+            match sockets::send(&server.pool, |id| datagrams.query(question.key, id)) {
+                Ok(Some(exchange)) => listen(question, datagrams, exchange).await,
+                Ok(None) => AttemptResult::NoPort,
+                Err(error) if sockets::is_ours(&error) => AttemptResult::NoPort,
+                Err(_) => AttemptResult::Unreachable,
+            }
         }
         Transport::Connection => {
             let padded = server.identity.transport.is_encrypted();
@@ -60,40 +64,78 @@ pub(super) async fn ask(
     }
 }
 
-async fn over_udp(question: Question<'_>, server: &Arc<Server>, form: QueryForm) -> AttemptResult {
-    let key = question.key;
-    let mut shown = Shown::new(server, Transport::Udp);
-    let query = |id| shown.sent(key.upstream_query_as(id, form).wire);
-    let mut exchange = match sockets::send(&server.pool, query) {
-        Ok(Some(exchange)) => exchange,
-        Ok(None) => return AttemptResult::NoPort,
-        Err(error) if sockets::is_ours(&error) => return AttemptResult::NoPort,
-        Err(_) => return AttemptResult::Unreachable,
-    };
-    for _ in 0..MAX_DISCARDS {
-        let datagram = match exchange.next().await {
-            Arrival::Datagram(datagram) => datagram,
-            Arrival::Stray => continue,
-            Arrival::Failed => return AttemptResult::Unreachable,
-        };
-        match key.judge_as(exchange.id(), form, &datagram, question.caps, 0) {
+/// One query over UDP: how it was written, and what came that is not its reply.
+#[derive(Debug)]
+pub(super) struct Datagrams {
+    server: Arc<Server>,
+    form: QueryForm,
+    discards: usize,
+    shown: Shown,
+}
+
+impl Datagrams {
+    /// One that has not left yet.
+    pub(super) fn new(question: Question<'_>, server: &Arc<Server>, edns: bool) -> Datagrams {
+        let case = question.randomise_case.then(random);
+        let form = QueryForm { edns, case, padded: false };
+        let shown = Shown::new(server, Transport::Udp);
+        Datagrams { server: Arc::clone(server), form, discards: 0, shown }
+    }
+
+    /// As it leaves with this id.
+    pub(super) fn query(&self, key: &LookupKey, id: u16) -> Vec<u8> {
+        self.shown.sent(key.upstream_query_as(id, self.form).wire)
+    }
+
+    /// What a datagram means for the query with this id; nothing where it is waited past (FW13).
+    pub(super) fn judge(
+        &mut self,
+        question: Question<'_>,
+        id: u16,
+        datagram: &[u8],
+    ) -> Option<AttemptResult> {
+        match question.key.judge_as(id, self.form, datagram, question.caps, 0) {
             Verdict::Good(relayed) => {
-                shown.came(&datagram);
-                return AttemptResult::Good(relayed);
+                self.shown.came(datagram);
+                Some(AttemptResult::Good(relayed))
             }
             Verdict::Failed(error) => {
-                shown.came(&datagram);
-                return AttemptResult::Error(error, ErrorCodes::of(&datagram));
+                self.shown.came(datagram);
+                Some(AttemptResult::Error(error, ErrorCodes::of(datagram)))
             }
             Verdict::Discard(reason) => {
-                server.common.discard(reason);
+                self.server.common.discard(reason);
                 if reason == Discard::Case {
-                    return AttemptResult::Distrusted;
+                    return Some(AttemptResult::Distrusted);
                 }
+                self.stray()
             }
         }
     }
-    AttemptResult::Distrusted
+
+    /// The same of a datagram that no query waits for.
+    pub(super) fn stray(&mut self) -> Option<AttemptResult> {
+        self.discards += 1;
+        (self.discards >= MAX_DISCARDS).then_some(AttemptResult::Distrusted)
+    }
+}
+
+/// Waits for the reply to a query that has left.
+pub(super) async fn listen(
+    question: Question<'_>,
+    mut datagrams: Datagrams,
+    mut exchange: Exchange,
+) -> AttemptResult {
+    loop {
+        let outcome = match exchange.next().await {
+            Arrival::Datagram(datagram) => datagrams.judge(question, exchange.id(), &datagram),
+            Arrival::Stray => datagrams.stray(),
+            Arrival::Failed => return AttemptResult::Unreachable,
+        };
+        if let Some(outcome) = outcome {
+            return outcome;
+        }
+    }
 }
 
 async fn over_connection(

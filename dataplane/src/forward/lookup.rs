@@ -1,5 +1,6 @@
 //! One lookup: attempts at the servers of a group, side by side, until one answers (FW20-FW26).
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use dataplane_core::{ErrorCodes, LookupKey, RelayError, Relayed, ReplyHead};
@@ -8,10 +9,11 @@ use futures::future::select_all;
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::time::sleep_until;
 
-use super::attempt::{self, AttemptResult, Question};
+use super::attempt::{self, AttemptResult, Datagrams, Question};
 use super::limits::Limit;
 use super::plan::{MAX_SENDS, Next, Plan, Send, order};
-use super::server::{Heard, Sent};
+use super::server::{Heard, Sent, Server};
+use super::sockets::Exchange;
 use super::upstreams::Group;
 use super::{now, random};
 
@@ -75,78 +77,10 @@ impl Unresolved {
     }
 }
 
-/// Asks the group; the first good reply from any of the attempts wins. The budget runs from `started`.
-pub(super) async fn lookup(
-    group: &Group,
-    members: &[usize],
-    key: &LookupKey,
-    started: Instant,
-) -> Result<Relayed, Unresolved> {
-    let now_at = now();
-    let candidates =
-        members.iter().filter_map(|member| group.servers[*member].candidate(*member, now_at));
-    let candidates: Vec<_> = candidates.collect();
-    if candidates.is_empty() {
-        return Err(Unresolved::NoServer);
-    }
-    let plan = Plan::new(order(candidates, group.policy, group.next_turn(), random()), started);
-    let mut progress =
-        Progress { group, plan, sends: 0, errors: None, limit: None, without_edns: 0 };
-    let question = Question { key, caps: &group.caps, randomise_case: group.randomise_case };
-    let mut attempts = FuturesUnordered::new();
-    // Those in progress, by the number of the send.
-    let mut sent: Vec<Option<Sent>> = Vec::with_capacity(MAX_SENDS);
-    loop {
-        let now_at = now();
-        sent.iter_mut().flatten().for_each(|sent| sent.look(now_at));
-        let until = match progress.plan.next(now_at) {
-            Next::Send(send) => {
-                let server = &group.servers[progress.plan.member(send.place)];
-                match server.send(send.edns) {
-                    Some(guard) => {
-                        let number = sent.len();
-                        sent.push(Some(guard));
-                        progress.sends += 1;
-                        attempts.push(async move {
-                            let outcome =
-                                attempt::ask(question, server, send.transport, send.edns).await;
-                            (number, send, outcome)
-                        });
-                    }
-                    None => progress.full(send),
-                }
-                continue;
-            }
-            Next::Listen(_) if attempts.is_empty() && !progress.waits() => {
-                return Err(progress.why());
-            }
-            Next::Wait(until) | Next::Listen(until) => until,
-            Next::Expired => {
-                // All of them had their time.
-                sent.into_iter().flatten().for_each(|sent| sent.settle(Heard::Nothing));
-                return Err(progress.why());
-            }
-        };
-        let overdue = sent.iter().flatten().filter_map(Sent::overdue_at).min();
-        let until = overdue.map_or(until, |overdue| until.min(overdue));
-        tokio::select! {
-            biased;
-            Some((number, send, outcome)) = attempts.next(), if !attempts.is_empty() => {
-                if let Some(sent) = sent[number].take()
-                    && let Some(relayed) = progress.ended(send, sent, outcome)
-                {
-                    return Ok(relayed);
-                }
-            }
-            place = progress.freed(), if progress.waits() => progress.plan.freed(place),
-            () = sleep_until(until.into()) => {}
-        }
-    }
-}
-
-/// What is known while a lookup runs.
-struct Progress<'a> {
-    group: &'a Group,
+/// One lookup, between its sends.
+#[derive(Debug)]
+pub(super) struct Lookup {
+    group: Arc<Group>,
     plan: Plan,
     /// Queries that left.
     sends: u32,
@@ -157,7 +91,133 @@ struct Progress<'a> {
     without_edns: u32,
 }
 
-impl Progress<'_> {
+/// A query over UDP that has left before the lookup waits for anything.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) send: Send,
+    pub(super) sent: Sent,
+    pub(super) outcome: Outcome,
+}
+
+/// What is known of it.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    Ended(AttemptResult),
+    /// It is waited for.
+    Waits(Datagrams, Exchange),
+}
+
+impl Lookup {
+    /// A lookup that begins now and asks these members of the group. The budget runs from `started`.
+    pub(super) fn new(
+        group: &Arc<Group>,
+        members: &[usize],
+        started: Instant,
+    ) -> Result<Lookup, Unresolved> {
+        let candidates =
+            members.iter().filter_map(|member| group.servers[*member].candidate(*member, started));
+        let candidates: Vec<_> = candidates.collect();
+        if candidates.is_empty() {
+            return Err(Unresolved::NoServer);
+        }
+        // A server that is alone needs no order.
+        let drawn = if candidates.len() == 1 { 0 } else { random() };
+        let plan = Plan::new(order(candidates, group.policy, group.next_turn(), drawn), started);
+        let group = Arc::clone(group);
+        Ok(Lookup { group, plan, sends: 0, errors: None, limit: None, without_edns: 0 })
+    }
+
+    /// Takes the first send, if it is a datagram to a server that answers and has a place; nothing where [`Lookup::run`]
+    /// must begin. Who takes it sends it.
+    pub(super) fn take_first(&mut self, now: Instant) -> Option<(Send, Sent, Arc<Server>)> {
+        if !self.plan.begins_with_a_datagram() {
+            return None;
+        }
+        let Next::Send(send) = self.plan.next(now) else { return None };
+        let server = Arc::clone(&self.group.servers[self.plan.member(send.place)]);
+        match server.send(send.edns) {
+            Some(sent) => {
+                self.sends += 1;
+                Some((send, sent, server))
+            }
+            None => {
+                self.full(send);
+                None
+            }
+        }
+    }
+
+    pub(super) fn question<'a>(&'a self, key: &'a LookupKey) -> Question<'a> {
+        Question { key, caps: &self.group.caps, randomise_case: self.group.randomise_case }
+    }
+
+    /// Asks until the first good reply from any of the attempts; `asked` is the one that has left already.
+    pub(super) async fn run(
+        mut self,
+        key: &LookupKey,
+        asked: Option<Asked>,
+    ) -> Result<Relayed, Unresolved> {
+        let group = Arc::clone(&self.group);
+        let question = Question { key, caps: &group.caps, randomise_case: group.randomise_case };
+        let mut attempts = FuturesUnordered::new();
+        // Those in progress, by the number of the send.
+        let mut sent: Vec<Option<Sent>> = Vec::with_capacity(MAX_SENDS);
+        match asked {
+            Some(Asked { send, sent: guard, outcome: Outcome::Ended(outcome) }) => {
+                if let Some(relayed) = self.ended(send, guard, outcome) {
+                    return Ok(relayed);
+                }
+            }
+            Some(Asked { send, sent: guard, outcome: Outcome::Waits(datagrams, exchange) }) => {
+                sent.push(Some(guard));
+                attempts.push(attempt(question, &group, 0, send, 0, Some((datagrams, exchange))));
+            }
+            None => {}
+        }
+        loop {
+            let now_at = now();
+            sent.iter_mut().flatten().for_each(|sent| sent.look(now_at));
+            let until = match self.plan.next(now_at) {
+                Next::Send(send) => {
+                    let member = self.plan.member(send.place);
+                    match group.servers[member].send(send.edns) {
+                        Some(guard) => {
+                            let number = sent.len();
+                            sent.push(Some(guard));
+                            self.sends += 1;
+                            attempts.push(attempt(question, &group, member, send, number, None));
+                        }
+                        None => self.full(send),
+                    }
+                    continue;
+                }
+                Next::Listen(_) if attempts.is_empty() && !self.waits() => {
+                    return Err(self.why());
+                }
+                Next::Wait(until) | Next::Listen(until) => until,
+                Next::Expired => {
+                    // All of them had their time.
+                    sent.into_iter().flatten().for_each(|sent| sent.settle(Heard::Nothing));
+                    return Err(self.why());
+                }
+            };
+            let overdue = sent.iter().flatten().filter_map(Sent::overdue_at).min();
+            let until = overdue.map_or(until, |overdue| until.min(overdue));
+            tokio::select! {
+                biased;
+                Some((number, send, outcome)) = attempts.next(), if !attempts.is_empty() => {
+                    if let Some(sent) = sent[number].take()
+                        && let Some(relayed) = self.ended(send, sent, outcome)
+                    {
+                        return Ok(relayed);
+                    }
+                }
+                place = self.freed(), if self.waits() => self.plan.freed(place),
+                () = sleep_until(until.into()) => {}
+            }
+        }
+    }
+
     /// Why there is no answer, if none comes any more.
     fn why(&self) -> Unresolved {
         match (self.errors, self.limit) {
@@ -168,7 +228,12 @@ impl Progress<'_> {
     }
 
     /// Takes the end of an attempt; a good reply ends the lookup.
-    fn ended(&mut self, send: Send, sent: Sent, outcome: AttemptResult) -> Option<Relayed> {
+    pub(super) fn ended(
+        &mut self,
+        send: Send,
+        sent: Sent,
+        outcome: AttemptResult,
+    ) -> Option<Relayed> {
         let now = now();
         match outcome {
             AttemptResult::Good(relayed) => {
@@ -244,6 +309,32 @@ impl Progress<'_> {
         });
         select_all(freed).await.0
     }
+}
+
+/// One attempt of a lookup, with its number; `left` where its query has left already.
+async fn attempt(
+    question: Question<'_>,
+    group: &Group,
+    member: usize,
+    send: Send,
+    number: usize,
+    left: Option<(Datagrams, Exchange)>,
+) -> (usize, Send, AttemptResult) {
+    let outcome = match left {
+        Some((datagrams, exchange)) => attempt::listen(question, datagrams, exchange).await,
+        None => attempt::ask(question, &group.servers[member], send.transport, send.edns).await,
+    };
+    (number, send, outcome)
+}
+
+#[cfg(test)]
+async fn lookup(
+    group: &Arc<Group>,
+    members: &[usize],
+    key: &LookupKey,
+    started: Instant,
+) -> Result<Relayed, Unresolved> {
+    Lookup::new(group, members, started)?.run(key, None).await
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What dnstap shows of one query to an upstream: the query as it went out, and the reply to it, if one came.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crds::config;
 use dataplane_core::Reason;
@@ -16,8 +16,8 @@ const UNKNOWN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPE
 
 /// One query on its way. It is shown when this is dropped: an attempt that takes too long is dropped too.
 #[derive(Debug)]
-pub(super) struct Shown<'s> {
-    server: &'s Server,
+pub(super) struct Shown {
+    server: Arc<Server>,
     /// Nothing where dnstap is off.
     began: Option<Began>,
     over: ServedOver,
@@ -26,8 +26,8 @@ pub(super) struct Shown<'s> {
     reply: Vec<u8>,
 }
 
-impl<'s> Shown<'s> {
-    pub(super) fn new(server: &'s Server, transport: Transport) -> Shown<'s> {
+impl Shown {
+    pub(super) fn new(server: &Arc<Server>, transport: Transport) -> Shown {
         let over = match (transport, server.identity.transport) {
             (Transport::Udp, _) => ServedOver::Udp,
             (_, config::Transport::Udp | config::Transport::Tcp) => ServedOver::Tcp,
@@ -36,6 +36,7 @@ impl<'s> Shown<'s> {
             (_, config::Transport::Quic) => ServedOver::Quic,
         };
         let began = server.common.taps.wanted().begin_upstream();
+        let server = Arc::clone(server);
         Shown { server, began, over, query: Mutex::default(), reply: Vec::new() }
     }
 
@@ -56,7 +57,7 @@ impl<'s> Shown<'s> {
     }
 }
 
-impl Drop for Shown<'_> {
+impl Drop for Shown {
     fn drop(&mut self) {
         let query = self.query.get_mut().unwrap_or_else(PoisonError::into_inner);
         let (Some(began), false) = (&self.began, query.is_empty()) else { return };

@@ -3,23 +3,22 @@
 //! them, matched by id.
 
 mod asked;
+mod port;
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use dataplane_core::Discard;
-use tokio::io::Interest;
-use tokio::net::UdpSocket;
-use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
 
 use super::common::Common;
 use super::ports::{Draw, REST, ServerId};
 use super::{now, random};
-use asked::Asked;
+pub(super) use port::{Arrival, Arrived, Listening, Place};
+use port::{Port, Socket};
 
 /// Random ports tried before the system chooses one.
 const PORT_ATTEMPTS: usize = 16;
@@ -29,6 +28,8 @@ const FIRST_PORT: u16 = 1024;
 const MAX_DATAGRAM: usize = 4096;
 /// Longest life of a shared socket, so that no port is known for long.
 const MAX_AGE: Duration = Duration::from_secs(300);
+/// Between two looks for queries that wait too long: so much later their next send may leave (FW23).
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// Datagrams that wait for one query on a shared socket; more are dropped.
 const MAX_WAITING: usize = 4;
 
@@ -42,46 +43,27 @@ pub(super) struct Pool {
     open: Mutex<Vec<Arc<Port>>>,
     /// When those that were closed will have rested.
     resting: Mutex<VecDeque<Instant>>,
-}
-
-/// A socket that several queries share.
-#[derive(Debug)]
-struct Port {
-    socket: UdpSocket,
-    asked: Mutex<Asked>,
-    opened: Instant,
-    /// Ends the task that reads it.
-    reader: Mutex<Option<AbortHandle>>,
-}
-
-/// What came for a query.
-#[derive(Debug)]
-pub(super) enum Arrival {
-    Datagram(Vec<u8>),
-    /// A datagram with an id that no query waits for; it is counted already.
-    Stray,
-    /// An ICMP error, or the socket was closed.
-    Failed,
+    /// A task looks after queries that have none.
+    is_watched: AtomicBool,
 }
 
 /// A query on its way, and where its reply comes.
 #[derive(Debug)]
 pub(super) enum Exchange {
-    Own { socket: UdpSocket, id: u16, pool: Arc<Pool> },
-    Shared { place: SharedPort, arrivals: mpsc::Receiver<Arrival> },
+    Own { socket: Socket, id: u16, pool: Arc<Pool> },
+    Shared(Listening),
 }
 
-/// The place of one query on a shared socket.
-#[derive(Debug)]
-pub(super) struct SharedPort {
-    port: Arc<Port>,
-    id: u16,
-}
-
-impl Drop for SharedPort {
-    fn drop(&mut self) {
-        self.port.asked.lock().expect("nothing panics while it counts").end(self.id, now());
-    }
+/// What became of a query that is sent without a task.
+pub(super) enum Departed<T> {
+    /// It left from a socket that is read for many.
+    Shared,
+    /// It left from a socket of its own, which a task must read.
+    Own(Exchange, T),
+    /// No port is left (FW10).
+    NoPort(T),
+    /// The system did not take it.
+    Failed(T),
 }
 
 /// Sends the query that `query` writes for an id; `None` if no port is left (FW10). The datagram leaves before the
@@ -98,49 +80,56 @@ fn send_at(
     query: impl Fn(u16) -> Vec<u8>,
     now: Instant,
 ) -> io::Result<Option<Exchange>> {
-    let drawn = pool.common.ports().draw(pool.server, now);
-    match drawn {
-        Draw::Own => {
-            let id = random() as u16;
-            let socket = pool.registered(pool.opened()?, now)?;
-            send_now(&socket, &query(id)).inspect_err(|_| pool.closed(now))?;
-            Ok(Some(Exchange::Own { socket, id, pool: Arc::clone(pool) }))
+    let port = match pool.drawn(now)? {
+        Drawn::Own(socket) => return pool.ask(socket, query, now).map(Some),
+        Drawn::Shared(port) => port,
+        Drawn::None => return Ok(None),
+    };
+    // As many wait on this socket as may.
+    let Some(listening) = port.listen(now) else { return Ok(None) };
+    send_now(&port.socket, &query(listening.id()))?;
+    Ok(Some(Exchange::Shared(listening)))
+}
+
+/// Sends like [`send`]; on a shared socket no task is needed, as `landed` is called with `flight`, the id and what comes
+/// first. On any other way `flight` comes back.
+pub(super) fn depart<T: Send + 'static>(
+    pool: &Arc<Pool>,
+    flight: T,
+    query: impl Fn(&T, u16) -> Vec<u8>,
+    landed: impl FnOnce(T, u16, Arrived<'_>) + Send + 'static,
+) -> Departed<T> {
+    let now = now();
+    let port = match pool.drawn(now) {
+        Ok(Drawn::Own(socket)) => {
+            return match pool.ask(socket, |id| query(&flight, id), now) {
+                Ok(exchange) => Departed::Own(exchange, flight),
+                Err(error) if is_ours(&error) => Departed::NoPort(flight),
+                Err(_) => Departed::Failed(flight),
+            };
         }
-        Draw::Pooled => {
-            let socket = pool.registered(pool.opened()?, now)?;
-            let port = pool.add(socket, now);
-            ask(port, query, now)
-        }
-        Draw::Shared => match pool.draw(random()) {
-            Some(port) => {
-                pool.common.drew_shared();
-                ask(port, query, now)
+        Ok(Drawn::Shared(port)) => port,
+        Ok(Drawn::None) => return Departed::NoPort(flight),
+        Err(error) if is_ours(&error) => return Departed::NoPort(flight),
+        Err(_) => return Departed::Failed(flight),
+    };
+    let Some(id) = port.draw(now) else { return Departed::NoPort(flight) };
+    let wire = query(&flight, id);
+    port.call(id, now, Box::new(move |arrived| landed(flight, id, arrived)));
+    match send_now(&port.socket, &wire) {
+        Ok(()) => pool.watch(),
+        Err(error) => {
+            if let Some(call) = port.take_back(id) {
+                call(if is_ours(&error) { Arrived::Unsent } else { Arrived::Failed });
             }
-            None => Ok(None),
-        },
+        }
     }
+    Departed::Shared
 }
 
 /// Without asking the runtime whether the socket is ready: a full buffer is a lost datagram.
-fn send_now(socket: &UdpSocket, query: &[u8]) -> io::Result<()> {
-    socket2::SockRef::from(socket).send(query).map(drop)
-}
-
-/// `None` where as many wait on this socket as may.
-fn ask(
-    port: Arc<Port>,
-    query: impl Fn(u16) -> Vec<u8>,
-    now: Instant,
-) -> io::Result<Option<Exchange>> {
-    let (sender, arrivals) = mpsc::channel(MAX_WAITING);
-    let drawn = {
-        let mut asked = port.asked.lock().expect("nothing panics while it counts");
-        asked.begin(sender, now)
-    };
-    let Some(id) = drawn else { return Ok(None) };
-    let place = SharedPort { port, id };
-    send_now(&place.port.socket, &query(id))?;
-    Ok(Some(Exchange::Shared { place, arrivals }))
+fn send_now(socket: &Socket, query: &[u8]) -> io::Result<()> {
+    socket.get_ref().send(query).map(drop)
 }
 
 /// Whether this is a want of ours, of descriptors, memory or ports: it says nothing of the server.
@@ -161,7 +150,7 @@ impl Exchange {
     pub(super) fn id(&self) -> u16 {
         match self {
             Exchange::Own { id, .. } => *id,
-            Exchange::Shared { place, .. } => place.id,
+            Exchange::Shared(listening) => listening.id(),
         }
     }
 
@@ -169,9 +158,10 @@ impl Exchange {
     pub(super) async fn next(&mut self) -> Arrival {
         match self {
             Exchange::Own { socket, .. } => {
-                receive(socket).await.map_or(Arrival::Failed, Arrival::Datagram)
+                let received = port::receive(socket, <[u8]>::to_vec).await;
+                received.map_or(Arrival::Failed, Arrival::Datagram)
             }
-            Exchange::Shared { arrivals, .. } => arrivals.recv().await.unwrap_or(Arrival::Failed),
+            Exchange::Shared(listening) => listening.next().await,
         }
     }
 }
@@ -184,48 +174,71 @@ impl Drop for Exchange {
     }
 }
 
-async fn receive(socket: &UdpSocket) -> io::Result<Vec<u8>> {
-    loop {
-        wait(socket).await?;
-        // The buffer lives only while there is something to read, not while we wait.
-        let mut buffer = [0; MAX_DATAGRAM];
-        match socket.try_recv(&mut buffer) {
-            Ok(length) => return Ok(buffer[..length].to_vec()),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
-        }
+impl Place<'_> {
+    /// Waits for what comes next.
+    pub(super) fn listen(self) -> Exchange {
+        Exchange::Shared(self.taken())
     }
 }
 
-/// Until there is a datagram to read, or what ICMP says of the one sent (FW21): that alone does not
-/// make a socket readable.
-async fn wait(socket: &UdpSocket) -> io::Result<()> {
-    loop {
-        let ready = socket.ready(Interest::READABLE | Interest::ERROR).await?;
-        if ready.is_error() {
-            // Without an error the readiness is forgotten, so that this does not spin.
-            let none = || Err(io::ErrorKind::WouldBlock.into());
-            let error = || socket.take_error()?.map_or_else(none, Err::<(), _>);
-            match socket.try_io(Interest::ERROR, error) {
-                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
-                _ => {}
-            }
-        }
-        if ready.is_readable() {
-            return Ok(());
-        }
-    }
+/// Where a query leaves from.
+enum Drawn {
+    Own(Socket),
+    Shared(Arc<Port>),
+    None,
 }
 
 impl Pool {
     /// No socket is open yet.
     pub(super) fn new(server: ServerId, address: SocketAddr, common: Arc<Common>) -> Pool {
         let (open, resting) = (Mutex::default(), Mutex::default());
-        Pool { server, address, common, open, resting }
+        Pool { server, address, common, open, resting, is_watched: AtomicBool::new(false) }
+    }
+
+    /// A socket as the bound of ports has it (FW10).
+    fn drawn(self: &Arc<Self>, now: Instant) -> io::Result<Drawn> {
+        let drawn = self.common.ports().draw(self.server, now);
+        Ok(match drawn {
+            Draw::Own => Drawn::Own(self.registered(self.opened()?, now)?),
+            Draw::Pooled => Drawn::Shared(self.add(self.registered(self.opened()?, now)?, now)),
+            Draw::Shared => match self.draw(random()) {
+                Some(port) => {
+                    self.common.drew_shared();
+                    Drawn::Shared(port)
+                }
+                None => Drawn::None,
+            },
+        })
+    }
+
+    /// Sends a query from a socket of its own.
+    fn ask(
+        self: &Arc<Self>,
+        socket: Socket,
+        query: impl Fn(u16) -> Vec<u8>,
+        now: Instant,
+    ) -> io::Result<Exchange> {
+        let id = random() as u16;
+        send_now(&socket, &query(id)).inspect_err(|_| self.closed(now))?;
+        Ok(Exchange::Own { socket, id, pool: Arc::clone(self) })
+    }
+
+    /// Sees to it that queries without a task are called when they wait too long.
+    fn watch(self: &Arc<Self>) {
+        if !self.is_watched.load(Ordering::Relaxed) && !self.is_watched.swap(true, Ordering::AcqRel)
+        {
+            tokio::spawn(watch(Arc::clone(self)));
+        }
+    }
+
+    /// Calls those that wait too long, and says when the next will.
+    fn overdue(&self, now: Instant) -> Option<Instant> {
+        let ports = self.open().clone();
+        ports.iter().filter_map(|port| port.overdue(now)).min()
     }
 
     /// A socket for the port that was drawn.
-    fn opened(&self) -> io::Result<std::net::UdpSocket> {
+    fn opened(&self) -> io::Result<UdpSocket> {
         let socket = bind(self.address).and_then(|socket| {
             socket.connect(self.address)?;
             socket.set_nonblocking(true)?;
@@ -234,8 +247,8 @@ impl Pool {
         socket.inspect_err(|_| self.common.ports().failed(self.server))
     }
 
-    fn registered(&self, socket: std::net::UdpSocket, now: Instant) -> io::Result<UdpSocket> {
-        UdpSocket::from_std(socket).inspect_err(|_| self.closed(now))
+    fn registered(&self, socket: UdpSocket, now: Instant) -> io::Result<Socket> {
+        port::registered(socket).inspect_err(|_| self.closed(now))
     }
 
     /// A port of this server was closed: it rests.
@@ -247,16 +260,11 @@ impl Pool {
         self.open.lock().expect("nothing panics while it holds this")
     }
 
-    fn add(&self, socket: UdpSocket, now: Instant) -> Arc<Port> {
-        let asked = Asked::new(now);
-        let port = Arc::new(Port {
-            socket,
-            asked: Mutex::new(asked),
-            opened: now,
-            reader: Mutex::default(),
-        });
+    fn add(&self, socket: Socket, now: Instant) -> Arc<Port> {
+        let port = Arc::new(Port::new(socket, now));
         let common = Arc::clone(&self.common);
-        let reader = tokio::spawn(read(Arc::clone(&port), move || common.discard(Discard::Id)));
+        let stray = move || common.discard(Discard::Id);
+        let reader = tokio::spawn(port::read(Arc::clone(&port), stray));
         *port.reader.lock().expect("nothing panics here") = Some(reader.abort_handle());
         self.open().push(Arc::clone(&port));
         port
@@ -311,41 +319,27 @@ impl Pool {
     }
 }
 
-impl Port {
-    /// No query waits on it, and none used it for a while or it is too old.
-    fn is_over(&self, now: Instant) -> bool {
-        let asked = self.asked.lock().expect("nothing panics while it counts");
-        let is_idle = now.saturating_duration_since(asked.latest) >= REST;
-        let is_old = now.saturating_duration_since(self.opened) >= MAX_AGE;
-        asked.waiting.is_empty() && (is_idle || is_old)
-    }
-
-    /// Ends the task that reads it; the socket closes with the last that holds it.
-    fn close(&self) {
-        if let Some(reader) = self.reader.lock().expect("nothing panics here").take() {
-            reader.abort();
-        }
-    }
-}
-
-/// Gives each datagram to the query with its id.
-async fn read(port: Arc<Port>, stray: impl Fn()) {
+/// Looks after the queries of a server that have no task, as long as there are some: a wake-up or two in a second, however
+/// many there are, while the server answers.
+async fn watch(pool: Arc<Pool>) {
     loop {
-        let arrived = receive(&port.socket).await;
-        let mut asked = port.asked.lock().expect("nothing panics while it counts");
-        match arrived {
-            Ok(datagram) => {
-                if asked.is_stray(datagram, now()) {
-                    stray();
-                    asked.to_all(|| Arrival::Stray);
+        let now_at = now();
+        let next = match pool.overdue(now_at) {
+            Some(next) => next.max(now_at + LOOK_AGAIN),
+            None => {
+                pool.is_watched.store(false, Ordering::Release);
+                // One that came between.
+                match pool.overdue(now()) {
+                    Some(next) if !pool.is_watched.swap(true, Ordering::AcqRel) => next,
+                    Some(_) | None => return,
                 }
             }
-            Err(_) => asked.to_all(|| Arrival::Failed),
-        }
+        };
+        tokio::time::sleep_until(next.into()).await;
     }
 }
 
-fn bind(server: SocketAddr) -> io::Result<std::net::UdpSocket> {
+fn bind(server: SocketAddr) -> io::Result<UdpSocket> {
     let any = |port| match server {
         SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)),
         SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)),
@@ -354,12 +348,12 @@ fn bind(server: SocketAddr) -> io::Result<std::net::UdpSocket> {
         let range = u64::from(u16::MAX - FIRST_PORT) + 1;
         // 64 random bits over 64,512 ports: the bias is far below anything measurable.
         let port = FIRST_PORT + (random() % range) as u16;
-        match std::net::UdpSocket::bind(any(port)) {
+        match UdpSocket::bind(any(port)) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
             other => return other,
         }
     }
-    std::net::UdpSocket::bind(any(0))
+    UdpSocket::bind(any(0))
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ const SHARDS: usize = 16;
 /// How a lookup ended; cheap to clone.
 pub(super) type Ended = Result<Relayed, Unresolved>;
 
-/// Who waits gets this; none while the lookup runs.
+/// A task that waits gets this; none while the lookup runs.
 pub(super) type Waiter = watch::Receiver<Option<Ended>>;
 
 type Id = (RouteId, LookupKey);
@@ -26,49 +26,107 @@ type Id = (RouteId, LookupKey);
 /// Lookups in progress by route and key: at most one each (FW11).
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    shards: [Mutex<HashMap<Id, Waiter>>; SHARDS],
+    shards: [Mutex<HashMap<Arc<Id>, Waiting>>; SHARDS],
     hasher: RandomState,
     count: AtomicUsize,
 }
 
-/// What asking the table gives.
-pub(super) enum Joined {
+/// Who waits for one lookup. Each has a place of `maxInFlight`, which bounds them.
+#[derive(Debug, Default)]
+struct Waiting {
+    /// For tasks; made for the first of them.
+    tasks: Option<watch::Sender<Option<Ended>>>,
+    calls: Vec<Late>,
+}
+
+/// What is called with the end of a lookup, by the thread that ends it: it must neither wait nor panic. A client over UDP needs no
+/// task of its own so.
+pub(super) struct Late(Box<dyn FnOnce(Ended) + Send>);
+
+impl Late {
+    pub(super) fn new(call: impl FnOnce(Ended) + Send + 'static) -> Late {
+        Late(Box::new(call))
+    }
+
+    pub(super) fn call(self, ended: Ended) {
+        self.0(ended);
+    }
+}
+
+impl std::fmt::Debug for Late {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Late").finish_non_exhaustive()
+    }
+}
+
+/// What asking the table gives; `W` is what the one who asked waits with.
+pub(super) enum Joined<W, R> {
     /// A lookup for this key is in progress.
-    Running(Waiter),
+    Running(W),
     /// There was none: the caller runs it.
-    Begun(Waiter, Box<Running>),
+    Begun(W, Box<Running>),
     /// As many as there may be are in progress.
-    Full,
+    Full(R),
 }
 
 /// The one lookup for its key; it leaves the table when this is dropped.
 #[derive(Debug)]
 pub(super) struct Running {
     table: Arc<Table>,
-    id: Id,
-    ended: watch::Sender<Option<Ended>>,
+    id: Arc<Id>,
+    has_ended: bool,
 }
 
 impl Table {
-    fn shard(&self, id: &Id) -> MutexGuard<'_, HashMap<Id, Waiter>> {
+    fn shard(&self, id: &Id) -> MutexGuard<'_, HashMap<Arc<Id>, Waiting>> {
         let place = self.hasher.hash_one(id) as usize % SHARDS;
         self.shards[place].lock().expect("nothing panics while it holds this")
     }
 
-    /// Joins the lookup for this key, or begins it unless `most` are in progress.
-    pub(super) fn join(self: &Arc<Self>, route: RouteId, key: &LookupKey, most: usize) -> Joined {
-        let id = (route, key.clone());
+    /// Joins the lookup for this key, or begins it unless `most` are in progress; a task waits.
+    pub(super) fn join(
+        self: &Arc<Self>,
+        route: RouteId,
+        key: &LookupKey,
+        most: usize,
+    ) -> Joined<Waiter, ()> {
+        let wait = |waiting: &mut Waiting, ()| {
+            let tasks = waiting.tasks.get_or_insert_with(|| watch::channel(None).0);
+            tasks.subscribe()
+        };
+        self.join_with((route, key.clone()), most, (), wait)
+    }
+
+    /// The same for what is called at the end.
+    pub(super) fn join_late(
+        self: &Arc<Self>,
+        route: RouteId,
+        key: LookupKey,
+        most: usize,
+        late: Late,
+    ) -> Joined<(), Late> {
+        self.join_with((route, key), most, late, |waiting, late| waiting.calls.push(late))
+    }
+
+    fn join_with<W, R>(
+        self: &Arc<Self>,
+        id: Id,
+        most: usize,
+        waits: R,
+        wait: impl FnOnce(&mut Waiting, R) -> W,
+    ) -> Joined<W, R> {
+        let id = Arc::new(id);
         let mut shard = self.shard(&id);
-        if let Some(waiter) = shard.get(&id) {
-            return Joined::Running(waiter.clone());
+        if let Some(waiting) = shard.get_mut(&id) {
+            return Joined::Running(wait(waiting, waits));
         }
         let free = |now: usize| (now < most).then_some(now + 1);
         if self.count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, free).is_err() {
-            return Joined::Full;
+            return Joined::Full(waits);
         }
-        let (ended, waiter) = watch::channel(None);
-        shard.insert(id.clone(), waiter.clone());
-        Joined::Begun(waiter, Box::new(Running { table: Arc::clone(self), id, ended }))
+        let waiting = wait(shard.entry(Arc::clone(&id)).or_default(), waits);
+        let running = Running { table: Arc::clone(self), id, has_ended: false };
+        Joined::Begun(waiting, Box::new(running))
     }
 
     pub(super) fn len(&self) -> usize {
@@ -82,19 +140,34 @@ impl Running {
     }
 
     /// Gives the result to all who wait.
-    pub(super) fn end(self, ended: Ended) {
-        self.ended.send_replace(Some(ended));
+    pub(super) fn end(mut self, ended: Ended) {
+        self.leave(ended);
+    }
+
+    fn leave(&mut self, ended: Ended) {
+        if std::mem::replace(&mut self.has_ended, true) {
+            return;
+        }
+        let waiting = self.table.shard(&self.id).remove(&self.id);
+        self.table.count.fetch_sub(1, Ordering::Relaxed);
+        let Some(Waiting { tasks, calls }) = waiting else { return };
+        for call in calls {
+            call.call(ended.clone());
+        }
+        if let Some(tasks) = tasks {
+            tasks.send_replace(Some(ended));
+        }
     }
 }
 
 impl Drop for Running {
+    /// A lookup that a defect of ours broke off ends as silence does.
     fn drop(&mut self) {
-        self.table.shard(&self.id).remove(&self.id);
-        self.table.count.fetch_sub(1, Ordering::Relaxed);
+        self.leave(Err(Unresolved::Silence));
     }
 }
 
-/// Waits for the end. A lookup that a defect of ours broke off ends as silence does.
+/// Waits for the end.
 pub(super) async fn ended(mut waiter: Waiter) -> Ended {
     match waiter.wait_for(Option::is_some).await {
         Ok(ended) => ended.clone().unwrap_or(Err(Unresolved::Silence)),
@@ -122,7 +195,7 @@ mod tests {
         };
         assert_eq!(table.len(), 1, "the one that was never run left");
         let Joined::Begun(_, _other) = table.join(1, &key("b.example"), 2) else { panic!() };
-        assert!(matches!(table.join(1, &key("c.example"), 2), Joined::Full));
+        assert!(matches!(table.join(1, &key("c.example"), 2), Joined::Full(())));
         let errors = Unresolved::Errors(dataplane_core::ErrorCodes::default());
         running.end(Err(errors));
         for waiter in [first, second] {
@@ -137,6 +210,29 @@ mod tests {
         let Joined::Begun(waiter, running) = table.join(1, &key("a.example"), 1) else { panic!() };
         drop(running);
         assert!(matches!(ended(waiter).await, Err(Unresolved::Silence)));
+        assert_eq!(table.len(), 0);
+    }
+
+    #[test]
+    fn fw11_those_who_are_called_get_the_end_once_also_of_a_lookup_that_breaks_off() {
+        let table = Arc::new(Table::default());
+        let (sender, calls) = std::sync::mpsc::channel();
+        let late = |number: u8| {
+            let sender = sender.clone();
+            Late::new(move |ended| sender.send((number, ended)).unwrap())
+        };
+        let join = |number| table.join_late(1, key("a.example"), 1, late(number));
+        let Joined::Begun((), running) = join(1) else { panic!() };
+        assert!(matches!(join(2), Joined::Running(())));
+        let other = table.join_late(1, key("b.example"), 1, late(3));
+        assert!(matches!(other, Joined::Full(_)), "it may be called by who gets it back");
+        drop(other);
+        running.end(Err(Unresolved::NoServer));
+        let Joined::Begun((), running) = join(4) else { panic!("the first is over") };
+        drop(running);
+        let got: Vec<_> = calls.try_iter().map(|(number, ended)| (number, ended.err())).collect();
+        let (end, broken) = (Some(Unresolved::NoServer), Some(Unresolved::Silence));
+        assert_eq!(got, [(1, end), (2, end), (4, broken)]);
         assert_eq!(table.len(), 0);
     }
 }

@@ -2,17 +2,19 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use dataplane_core::{Action, Counters, Forward, Query, Reason, Surroundings, Waiting, respond};
+use dataplane_core::{
+    Action, Counters, Forward, OwnedHead, Query, Reason, Surroundings, Waiting, respond,
+};
 use futures::FutureExt;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
 use super::ServeCounters;
 use super::counters::add;
-use crate::forward::{Cached, Forwarder, Held, Slot, Upstreams};
+use crate::forward::{Cached, Forwarder, Held, LateEnd, Resolved, Slot, Upstreams};
 use crate::origin::{Answered, Origin, ServedOver};
 use crate::state::{Published, State};
 use crate::taps::{Began, Exchange};
@@ -193,6 +195,53 @@ impl Responder {
         let Some(slot) = slot else { return };
         let _lookups = self.runtime.enter();
         self.forwarder.prefetch(upstreams, forward.group, &forward.key, &Arc::new(slot));
+    }
+
+    /// Asks upstreams for a client, and calls `reply` with what becomes of it, on the thread where that happens. A defect
+    /// that it brings out is counted, as where queries are decided. No records are held meanwhile: a lookup that waits for
+    /// seconds must not keep those of then.
+    pub(super) fn reply_late(
+        self: &Arc<Self>,
+        upstreams: Arc<Upstreams>,
+        waiting: Box<Waiting>,
+        held: Option<Held>,
+        slot: Slot,
+        reply: impl FnOnce(&OwnedHead, &Resolved) + Send + 'static,
+    ) {
+        let responder = Arc::clone(self);
+        if held.is_some() {
+            let late = async move {
+                let (published, forwarder) = (&responder.state.published, &responder.forwarder);
+                let resolved = forwarder.resolve(published, upstreams, &waiting, held, slot).await;
+                reply(&waiting.head, &resolved);
+            };
+            return self.spawn_late(late);
+        }
+        // Sockets and tasks of the lookup are the runtime's.
+        let _within = self.runtime.enter();
+        let token = self.late.token();
+        let (group, key, of) = (waiting.group, waiting.key.clone(), Arc::clone(&upstreams));
+        let late = move |end| match end {
+            LateEnd::Resolved(resolved) => {
+                let reply = AssertUnwindSafe(|| reply(&waiting.head, &resolved));
+                if catch_unwind(reply).is_err() {
+                    add(&responder.counters.panics, 1);
+                }
+                drop(token);
+            }
+            LateEnd::Chain(first, client) => {
+                let asks = Arc::clone(&responder);
+                responder.spawn_late(async move {
+                    let (published, forwarder) = (&asks.state.published, &asks.forwarder);
+                    let resolved = forwarder
+                        .resolve_for(published, upstreams, &waiting, Some(first), client)
+                        .await;
+                    reply(&waiting.head, &resolved);
+                    drop(token);
+                });
+            }
+        };
+        self.forwarder.resolve_late(&of, group, key, slot, late);
     }
 
     /// Runs what ends with a late UDP reply. A defect that it brings out is counted, as where queries are decided.

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use dataplane_core::{Query, Reason, Transport, Waiting, read_ahead};
+use dataplane_core::{OwnedHead, Query, Reason, Transport, Waiting, read_ahead};
 use dataplane_udp::{Batch, DATAGRAM_OCTETS, Datagram, Socket};
 
 use super::counters::add;
 use super::responder::{Asked, AskedLater, Asker, Responder, Seeds, ServeAction, client};
 use super::traffic::ServedOver;
-use crate::forward::{Held, Slot};
+use crate::forward::{Held, Resolved, Slot};
 use crate::origin::{Answered, Origin};
 use crate::state::Published;
 use crate::taps::{Began, Wanted};
@@ -166,13 +166,9 @@ impl Worker {
         let Datagram { peer, local: from, waited, bytes: _ } = *datagram;
         let (read, place) = (Instant::now(), self.number);
         let (responder, socket) = (Arc::clone(&self.responder), Arc::clone(&self.socket));
-        // Not the records: a lookup that waits for seconds must not keep those of then.
-        let upstreams = Arc::clone(&published.upstreams);
-        let late = async move {
-            let (published, forwarder) = (&responder.state.published, &responder.forwarder);
-            let resolved = forwarder.resolve(published, upstreams, &waiting, held, slot).await;
+        let late = move |head: &OwnedHead, resolved: &Resolved| {
             let mut buffer = [0; DATAGRAM_OCTETS];
-            let octets = resolved.write(&waiting.head, &mut buffer);
+            let octets = resolved.write(head, &mut buffer);
             if socket.send_to(&buffer[..octets], from, peer).is_err() {
                 add(&responder.counters.udp_send_failed, 1);
             }
@@ -180,10 +176,11 @@ impl Worker {
             let traffic = responder.counters.traffic.late(ServedOver::Udp);
             traffic.reply(answered, &buffer[..octets]);
             traffic.took(answered.origin, waited + read.elapsed());
-            if let Some(asked) = asked {
+            if let Some(asked) = &asked {
                 responder.show(place, &asked.borrow(), answered, &buffer[..octets]);
             }
         };
-        self.responder.spawn_late(late);
+        let upstreams = Arc::clone(&published.upstreams);
+        self.responder.reply_late(upstreams, waiting, held, slot, late);
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 
-use super::Arrival;
+use super::port::{Arrival, OnArrival};
 use crate::forward::random;
 
 /// Time for which a late reply to a query that ended without one is no stray: the budget of a lookup (FW24).
@@ -29,9 +29,26 @@ pub(super) struct Asked {
 /// A query that waits.
 #[derive(Debug)]
 pub(super) struct Asker {
-    pub(super) arrivals: mpsc::Sender<Arrival>,
+    pub(super) by: By,
     /// Whether a datagram with its id came.
     pub(super) is_answered: bool,
+}
+
+/// How it waits.
+pub(super) enum By {
+    /// A task gets all that comes.
+    Task(mpsc::Sender<Arrival>),
+    /// This is called with what comes first, at the latest at this time.
+    Call(OnArrival, Instant),
+}
+
+impl std::fmt::Debug for By {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            By::Task(_) => "Task",
+            By::Call(..) => "Call",
+        })
+    }
 }
 
 impl Asked {
@@ -39,8 +56,8 @@ impl Asked {
         Asked { waiting: HashMap::new(), ended: VecDeque::new(), latest: now }
     }
 
-    /// A query begins; its id, or none where as many wait as may.
-    pub(super) fn begin(&mut self, arrivals: mpsc::Sender<Arrival>, now: Instant) -> Option<u16> {
+    /// A query begins; an id for it, or none where as many wait as may.
+    pub(super) fn draw(&mut self, now: Instant) -> Option<u16> {
         if self.waiting.len() >= MAX_ON_PORT {
             return None;
         }
@@ -48,38 +65,57 @@ impl Asked {
         self.forget(now);
         // A late reply must not meet a later query.
         let is_free = |id: &u16| !self.waiting.contains_key(id) && !self.has_ended(*id);
-        let id = std::iter::repeat_with(|| random() as u16).find(is_free)?;
-        self.waiting.insert(id, Asker { arrivals, is_answered: false });
-        Some(id)
+        std::iter::repeat_with(|| random() as u16).find(is_free)
     }
 
     /// A query does not wait any more.
     pub(super) fn end(&mut self, id: u16, now: Instant) {
-        self.forget(now);
         if self.waiting.remove(&id).is_some_and(|asker| !asker.is_answered) {
-            if self.ended.len() == MAX_ENDED {
-                self.ended.pop_front();
-            }
-            self.ended.push_back((now, id));
+            self.note_ended(id, now);
         }
     }
 
-    /// Gives a datagram to the query with its id; whether there is and was none.
-    pub(super) fn is_stray(&mut self, datagram: Vec<u8>, now: Instant) -> bool {
-        let id = datagram.first_chunk().map(|id| u16::from_be_bytes(*id));
-        if let Some(asker) = id.and_then(|id| self.waiting.get_mut(&id)) {
-            asker.is_answered = true;
-            // A query that does not keep up misses it.
-            let _ = asker.arrivals.try_send(Arrival::Datagram(datagram));
-            return false;
-        }
+    /// Its query ended without a reply.
+    pub(super) fn note_ended(&mut self, id: u16, now: Instant) {
         self.forget(now);
-        id.is_none_or(|id| !self.has_ended(id))
+        if self.ended.len() == MAX_ENDED {
+            self.ended.pop_front();
+        }
+        self.ended.push_back((now, id));
     }
 
-    pub(super) fn to_all(&self, arrival: fn() -> Arrival) {
+    /// Whether nothing waits for this id, and nothing did a moment ago.
+    pub(super) fn is_stray(&mut self, id: Option<u16>, now: Instant) -> bool {
+        self.forget(now);
+        id.is_none_or(|id| !self.waiting.contains_key(&id) && !self.has_ended(id))
+    }
+
+    /// Gives this to all tasks that wait; one that does not keep up misses it.
+    pub(super) fn to_tasks(&self, arrival: fn() -> Arrival) {
         for asker in self.waiting.values() {
-            let _ = asker.arrivals.try_send(arrival());
+            if let By::Task(task) = &asker.by {
+                let _ = task.try_send(arrival());
+            }
+        }
+    }
+
+    /// Those that are called.
+    pub(super) fn calls(&self) -> impl Iterator<Item = (u16, Instant)> {
+        self.waiting.iter().filter_map(|(id, asker)| match &asker.by {
+            By::Call(_, at) => Some((*id, *at)),
+            By::Task(_) => None,
+        })
+    }
+
+    /// Takes what is called for this id.
+    pub(super) fn take_call(&mut self, id: u16) -> Option<OnArrival> {
+        let asker = self.waiting.remove(&id)?;
+        match asker.by {
+            By::Call(call, _) => Some(call),
+            By::Task(_) => {
+                self.waiting.insert(id, asker);
+                None
+            }
         }
     }
 

@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use crds::config::{self, Config, Group, GroupOptions};
+use tokio::net::UdpSocket;
+use tokio::sync::mpsc;
 
-use super::asked::{Asker, LATE, MAX_ENDED};
+use super::asked::{Asker, By, LATE, MAX_ENDED};
 use super::*;
 use crate::forward::server::Server;
 use crate::forward::upstreams::Upstreams;
@@ -125,7 +127,7 @@ async fn fw13_a_late_reply_on_a_shared_port_disturbs_no_other_query() {
     assert!(!asked.has_ended(late));
     for id in 0..1_000 {
         let (arrivals, _) = mpsc::channel(1);
-        asked.waiting.insert(id, Asker { arrivals, is_answered: false });
+        asked.waiting.insert(id, Asker { by: By::Task(arrivals), is_answered: false });
         asked.end(id, now());
     }
     assert_eq!(asked.ended.len(), MAX_ENDED);

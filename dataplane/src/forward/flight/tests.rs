@@ -1,0 +1,175 @@
+//! Lookups without tasks against a server on loopback: over a socket of their own, and over one that is shared.
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use crds::config::{self, Config, Group as GroupConfig, GroupOptions, Transport};
+use dataplane_core::{Discard, Name};
+use tokio::net::UdpSocket;
+use tokio::sync::mpsc;
+
+use super::*;
+use crate::forward::upstreams::Upstreams;
+use crate::forward::{LateEnd, Resolved};
+use crate::origin::Origin;
+
+/// Only so that a failure ends.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// As bounds of ports: each query has its own, and all share one.
+const PORTS: [u32; 2] = [4096, 1];
+const NAME: &str = "www.example.org";
+/// The octets of a header and of the question.
+const QUESTION_END: usize = 12 + NAME.len() + 2 + 4;
+
+struct Stage {
+    far: UdpSocket,
+    upstreams: Upstreams,
+    forwarder: Arc<Forwarder>,
+}
+
+impl Stage {
+    async fn new(ports: u32) -> Stage {
+        let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let address = far.local_addr().unwrap();
+        let (ip, port) = (address.ip(), address.port());
+        let server = config::Server { ip, port, transport: Transport::Udp, tls: None };
+        let group = GroupConfig { servers: vec![server], options: GroupOptions::default() };
+        let upstreams = config::Upstreams::Servers(group);
+        let mut config = Config { upstreams, ..Config::default() };
+        config.limits.upstream_ports = ports;
+        let upstreams = Upstreams::of(&config, Path::new(""));
+        Stage { far, upstreams, forwarder: Forwarder::new() }
+    }
+
+    /// Asks; what it ends with comes out of the channel.
+    fn ask(&self) -> mpsc::UnboundedReceiver<Resolved> {
+        let (sender, ended) = mpsc::unbounded_channel();
+        let slot = self.forwarder.slot(&self.upstreams, 0, IpAddr::from([10, 0, 0, 1])).unwrap();
+        let key = LookupKey::new(Name::from_text(NAME).unwrap(), 1, false, false);
+        self.forwarder.resolve_late(&self.upstreams, 0, key, slot, move |end| match end {
+            LateEnd::Resolved(resolved) => sender.send(resolved).unwrap(),
+            LateEnd::Chain(..) => panic!("it is whole"),
+        });
+        ended
+    }
+
+    /// The next query, and where it came from.
+    async fn query(&self) -> (Vec<u8>, std::net::SocketAddr) {
+        let mut octets = [0; 512];
+        let came = tokio::time::timeout(PATIENCE, self.far.recv_from(&mut octets)).await;
+        let (length, from) = came.expect("a query").unwrap();
+        (octets[..length].to_vec(), from)
+    }
+
+    async fn reply(&self, message: &[u8], to: std::net::SocketAddr) {
+        self.far.send_to(message, to).await.unwrap();
+    }
+}
+
+/// A reply to this query with one address.
+fn address(query: &[u8]) -> Vec<u8> {
+    let mut reply = error(query, 0);
+    reply[7] = 1;
+    reply.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 1, 0, 0, 4, 192, 0, 2, 1]);
+    reply
+}
+
+/// A reply with this response code and nothing else.
+fn error(query: &[u8], rcode: u8) -> Vec<u8> {
+    let mut reply = query[..QUESTION_END].to_vec();
+    (reply[2], reply[3], reply[11]) = (0x81, 0x80 | rcode, 0);
+    reply
+}
+
+async fn end(ended: &mut mpsc::UnboundedReceiver<Resolved>) -> Origin {
+    let end = tokio::time::timeout(PATIENCE, ended.recv()).await.expect("it ends");
+    end.expect("it is called").origin()
+}
+
+#[tokio::test]
+async fn fw11_a_good_reply_ends_the_lookup_once_for_all_who_wait() {
+    for ports in PORTS {
+        let stage = Stage::new(ports).await;
+        let (mut first, mut second) = (stage.ask(), stage.ask());
+        let (query, from) = stage.query().await;
+        assert_eq!((stage.forwarder.lookups(), stage.forwarder.joined()), (1, 1));
+        stage.reply(&address(&query), from).await;
+        assert_eq!(end(&mut first).await, Origin::Upstream);
+        assert_eq!(end(&mut second).await, Origin::Upstream);
+        assert!(first.recv().await.is_none() && second.recv().await.is_none(), "once");
+        let forwarder = &stage.forwarder;
+        assert_eq!((forwarder.lookups(), forwarder.in_flight(), forwarder.resolved()), (0, 0, 1));
+        assert_eq!(forwarder.cache().entries(), 1, "it is kept");
+    }
+}
+
+#[tokio::test]
+async fn fw13_what_is_not_the_reply_is_counted_and_waited_past() {
+    for ports in PORTS {
+        let stage = Stage::new(ports).await;
+        let mut ended = stage.ask();
+        let (query, from) = stage.query().await;
+        let (mut other_id, mut other_question) = (address(&query), address(&query));
+        other_id[0] ^= 0xff;
+        other_question[13] ^= 0x01;
+        stage.reply(&other_id, from).await;
+        stage.reply(&other_question, from).await;
+        stage.reply(&address(&query), from).await;
+        assert_eq!(end(&mut ended).await, Origin::Upstream, "{ports} ports");
+        let discarded = [Discard::Id, Discard::Question].map(|why| stage.upstreams.discarded(why));
+        assert_eq!(discarded, [1, 1], "{ports} ports");
+    }
+}
+
+#[tokio::test]
+async fn fw23_a_silent_server_is_asked_again_and_its_late_reply_is_taken() {
+    for (ports, late) in PORTS.into_iter().flat_map(|ports| [(ports, false), (ports, true)]) {
+        let stage = Stage::new(ports).await;
+        let begun = now();
+        let mut ended = stage.ask();
+        let first = stage.query().await;
+        let second = stage.query().await;
+        assert!(begun.elapsed() >= Duration::from_millis(500), "{ports} ports");
+        let (query, from) = if late { first } else { second };
+        stage.reply(&address(&query), from).await;
+        assert_eq!(end(&mut ended).await, Origin::Upstream, "{ports} ports");
+    }
+}
+
+#[tokio::test]
+async fn fw21_an_error_ends_the_lookup_when_no_other_server_is_left() {
+    for ports in PORTS {
+        let stage = Stage::new(ports).await;
+        let mut ended = stage.ask();
+        let (query, from) = stage.query().await;
+        stage.reply(&error(&query, 2), from).await;
+        assert_eq!(end(&mut ended).await, Origin::Failed);
+        let errors = stage.forwarder.unresolved().find(|(why, _)| *why == "errors");
+        assert_eq!(errors, Some(("errors", 1)));
+        assert_eq!((stage.forwarder.lookups(), stage.forwarder.in_flight()), (0, 0));
+    }
+}
+
+#[tokio::test]
+async fn fw10_without_a_port_to_ask_from_the_lookup_ends_at_once() {
+    let stage = Stage::new(0).await;
+    assert_eq!(end(&mut stage.ask()).await, Origin::Failed);
+    let limited = stage.forwarder.unresolved().find(|(why, _)| *why == "limited");
+    assert_eq!(limited, Some(("limited", 1)));
+}
+
+#[tokio::test]
+async fn fw11_a_reply_that_brings_out_a_defect_leaves_the_shared_socket_read() {
+    let stage = Stage::new(1).await;
+    let slot = stage.forwarder.slot(&stage.upstreams, 0, IpAddr::from([10, 0, 0, 1])).unwrap();
+    let key = LookupKey::new(Name::from_text("bad.example.org").unwrap(), 1, false, false);
+    let panics = |_: LateEnd| panic!("a defect");
+    stage.forwarder.resolve_late(&stage.upstreams, 0, key, slot, panics);
+    let (query, from) = stage.query().await;
+    stage.reply(&address(&query), from).await;
+    let mut ended = stage.ask();
+    let (query, from) = stage.query().await;
+    stage.reply(&address(&query), from).await;
+    assert_eq!(end(&mut ended).await, Origin::Upstream);
+}

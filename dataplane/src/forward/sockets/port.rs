@@ -1,0 +1,285 @@
+//! A UDP socket that several queries share, matched by id, and what is called or woken when something comes for one.
+
+use std::io;
+use std::net::UdpSocket;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
+
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+
+use super::asked::{Asked, Asker, By};
+use super::{MAX_AGE, MAX_DATAGRAM, MAX_WAITING};
+use crate::forward::now;
+use crate::forward::plan::USUAL;
+use crate::forward::ports::REST;
+
+/// A connected socket as the runtime knows it: only what comes wakes its reader. That there is room to send is news after
+/// every query, and would wake a thread each time.
+pub(in crate::forward) type Socket = AsyncFd<UdpSocket>;
+
+/// Registers a socket that does not block.
+#[expect(
+    deprecated,
+    reason = "its successor is unsafe, as the descriptor must stay open and the same: a socket of the standard library keeps that"
+)]
+pub(super) fn registered(socket: UdpSocket) -> io::Result<Socket> {
+    AsyncFd::with_interest(socket, Interest::READABLE | Interest::ERROR)
+}
+
+/// A socket that several queries share.
+#[derive(Debug)]
+pub(super) struct Port {
+    pub(super) socket: Socket,
+    pub(super) asked: Mutex<Asked>,
+    pub(super) opened: Instant,
+    /// Ends the task that reads it.
+    pub(super) reader: Mutex<Option<AbortHandle>>,
+}
+
+/// Called once; it must neither wait nor panic.
+pub(super) type OnArrival = Box<dyn FnOnce(Arrived<'_>) + Send>;
+
+/// What came for a query that a task waits for.
+#[derive(Debug)]
+pub(in crate::forward) enum Arrival {
+    Datagram(Vec<u8>),
+    /// A datagram with an id that no query waits for; it is counted already.
+    Stray,
+    /// An ICMP error, or the socket was closed.
+    Failed,
+}
+
+/// What comes first for a query without a task.
+#[derive(Debug)]
+pub(in crate::forward) enum Arrived<'a> {
+    /// A datagram with its id, and where to wait for another.
+    Datagram(&'a [u8], Place<'a>),
+    /// As [`Arrival::Stray`].
+    Stray(Listening),
+    /// As [`Arrival::Failed`].
+    Failed,
+    /// The query did not leave, for want of something of ours.
+    Unsent,
+    /// Nothing, for the time between two sends.
+    Overdue(Listening),
+}
+
+/// The place of a query that something came for.
+#[derive(Debug)]
+pub(in crate::forward) struct Place<'a> {
+    port: &'a Arc<Port>,
+    id: u16,
+}
+
+impl Place<'_> {
+    /// Waits for what comes next.
+    pub(super) fn taken(self) -> Listening {
+        let Place { port, id } = self;
+        port.listening(&mut port.asked(), id, true)
+    }
+}
+
+/// A query for which a task waits.
+#[derive(Debug)]
+pub(in crate::forward) struct Listening {
+    port: Arc<Port>,
+    id: u16,
+    arrivals: mpsc::Receiver<Arrival>,
+}
+
+impl Listening {
+    pub(super) fn id(&self) -> u16 {
+        self.id
+    }
+
+    pub(super) async fn next(&mut self) -> Arrival {
+        self.arrivals.recv().await.unwrap_or(Arrival::Failed)
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.port.asked().end(self.id, now());
+    }
+}
+
+impl Port {
+    /// On this socket; nothing reads it yet.
+    pub(super) fn new(socket: Socket, now: Instant) -> Port {
+        Port { socket, asked: Mutex::new(Asked::new(now)), opened: now, reader: Mutex::default() }
+    }
+
+    fn asked(&self) -> MutexGuard<'_, Asked> {
+        self.asked.lock().expect("nothing panics while it counts")
+    }
+
+    /// A place for one query, if there is one; a task waits for its reply.
+    pub(super) fn listen(self: &Arc<Self>, now: Instant) -> Option<Listening> {
+        let mut asked = self.asked();
+        let id = asked.draw(now)?;
+        Some(self.listening(&mut asked, id, false))
+    }
+
+    /// A task waits for this id from now on.
+    fn listening(self: &Arc<Self>, asked: &mut Asked, id: u16, is_answered: bool) -> Listening {
+        let (task, arrivals) = mpsc::channel(MAX_WAITING);
+        asked.waiting.insert(id, Asker { by: By::Task(task), is_answered });
+        Listening { port: Arc::clone(self), id, arrivals }
+    }
+
+    /// A free id for [`Port::call`], if there is one. No other query is likely to draw it meanwhile; one that does draws
+    /// another.
+    pub(super) fn draw(&self, now: Instant) -> Option<u16> {
+        self.asked().draw(now)
+    }
+
+    /// Calls this with what comes first for this id.
+    pub(super) fn call(&self, id: u16, now: Instant, call: OnArrival) {
+        let by = By::Call(call, now + USUAL.interval);
+        self.asked().waiting.insert(id, Asker { by, is_answered: false });
+    }
+
+    /// Takes back what is called for this id, if it was not called yet.
+    pub(super) fn take_back(&self, id: u16) -> Option<OnArrival> {
+        self.asked().take_call(id)
+    }
+
+    /// Takes those that are called for these ids; a task waits in the place of each from now on.
+    fn take_calls(self: &Arc<Self>, asked: &mut Asked, ids: &[u16]) -> Vec<(OnArrival, Listening)> {
+        let take = |id: &u16| {
+            let call = asked.take_call(*id)?;
+            Some((call, self.listening(asked, *id, false)))
+        };
+        ids.iter().filter_map(take).collect()
+    }
+
+    /// Calls what waits too long, and says when the next will.
+    pub(super) fn overdue(self: &Arc<Self>, now: Instant) -> Option<Instant> {
+        let (late, next) = {
+            let mut asked = self.asked();
+            let is_late = |at: &Instant| *at <= now;
+            let next = asked.calls().map(|(_, at)| at).filter(|at| !is_late(at)).min();
+            let ids: Vec<u16> =
+                asked.calls().filter(|(_, at)| is_late(at)).map(|(id, _)| id).collect();
+            (self.take_calls(&mut asked, &ids), next)
+        };
+        for (call, listening) in late {
+            call(Arrived::Overdue(listening));
+        }
+        next
+    }
+
+    /// No query waits on it, and none used it for a while or it is too old.
+    pub(super) fn is_over(&self, now: Instant) -> bool {
+        let asked = self.asked();
+        let is_idle = now.saturating_duration_since(asked.latest) >= REST;
+        let is_old = now.saturating_duration_since(self.opened) >= MAX_AGE;
+        asked.waiting.is_empty() && (is_idle || is_old)
+    }
+
+    /// Ends the task that reads it; the socket closes with the last that holds it.
+    pub(super) fn close(&self) {
+        if let Some(reader) = self.reader.lock().expect("nothing panics here").take() {
+            reader.abort();
+        }
+    }
+
+    /// Gives one datagram to the query with its id.
+    fn arrived(self: &Arc<Self>, datagram: &[u8], stray: &impl Fn()) {
+        let id = datagram.first_chunk().map(|id| u16::from_be_bytes(*id));
+        let mut asked = self.asked();
+        if asked.is_stray(id, now()) {
+            stray();
+            asked.to_tasks(|| Arrival::Stray);
+            let ids: Vec<u16> = asked.calls().map(|(id, _)| id).collect();
+            let calls = self.take_calls(&mut asked, &ids);
+            drop(asked);
+            for (call, listening) in calls {
+                call(Arrived::Stray(listening));
+            }
+            return;
+        }
+        let Some(id) = id else { return };
+        if let Some(call) = asked.take_call(id) {
+            drop(asked);
+            call(Arrived::Datagram(datagram, Place { port: self, id }));
+        } else if let Some(Asker { by: By::Task(task), is_answered }) = asked.waiting.get_mut(&id) {
+            *is_answered = true;
+            // A query that does not keep up misses it.
+            let _ = task.try_send(Arrival::Datagram(datagram.to_vec()));
+        }
+    }
+
+    /// An ICMP error may be about any of the queries.
+    fn failed(&self) {
+        let mut asked = self.asked();
+        asked.to_tasks(|| Arrival::Failed);
+        let ids: Vec<u16> = asked.calls().map(|(id, _)| id).collect();
+        let calls: Vec<OnArrival> = ids.iter().filter_map(|id| asked.take_call(*id)).collect();
+        ids.into_iter().for_each(|id| asked.note_ended(id, now()));
+        drop(asked);
+        for call in calls {
+            call(Arrived::Failed);
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.asked().waiting.is_empty()
+    }
+}
+
+/// Gives each datagram to the query with its id.
+pub(super) async fn read(port: Arc<Port>, stray: impl Fn()) {
+    loop {
+        let received = receive(&port.socket, |datagram| port.arrived(datagram, &stray)).await;
+        match received {
+            Ok(()) if port.is_idle() => forget_readiness(&port.socket),
+            Ok(()) => {}
+            Err(_) => port.failed(),
+        }
+    }
+}
+
+/// While no query waits, there is nothing to read but strays: not to look for them saves a system call for each reply. What
+/// comes from here on makes the socket readable again, and all that lies there is read then.
+fn forget_readiness(socket: &Socket) {
+    let nothing = |_: &UdpSocket| Err::<(), _>(io::Error::from(io::ErrorKind::WouldBlock));
+    let _ = socket.try_io(Interest::READABLE, nothing);
+}
+
+/// Waits for a datagram and gives it to `take`.
+pub(super) async fn receive<T>(socket: &Socket, mut take: impl FnMut(&[u8]) -> T) -> io::Result<T> {
+    loop {
+        wait(socket).await?;
+        // The buffer lives only while there is something to read, not while we wait.
+        let mut buffer = [0; MAX_DATAGRAM];
+        match socket.try_io(Interest::READABLE, |socket| socket.recv(&mut buffer)) {
+            Ok(length) => return Ok(take(&buffer[..length])),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Until there is a datagram to read, or what ICMP says of the one sent (FW21): that alone does not
+/// make a socket readable.
+async fn wait(socket: &Socket) -> io::Result<()> {
+    loop {
+        let ready = socket.ready(Interest::READABLE | Interest::ERROR).await?.ready();
+        if ready.is_error() {
+            // Without an error the readiness is forgotten, so that this does not spin.
+            let none = || Err(io::ErrorKind::WouldBlock.into());
+            let error = |socket: &UdpSocket| socket.take_error()?.map_or_else(none, Err::<(), _>);
+            match socket.try_io(Interest::ERROR, error) {
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+                _ => {}
+            }
+        }
+        if ready.is_readable() {
+            return Ok(());
+        }
+    }
+}

@@ -113,9 +113,17 @@ pub(super) fn depart<T: Send + 'static>(
         Err(error) if is_ours(&error) => return Departed::NoPort(flight),
         Err(_) => return Departed::Failed(flight),
     };
-    let Some(id) = port.draw(now) else { return Departed::NoPort(flight) };
-    let wire = query(&flight, id);
-    port.call(id, now, Box::new(move |arrived| landed(flight, id, arrived)));
+    let (mut wire, mut parts) = (Vec::new(), Some((flight, landed)));
+    let drawn = port.call(now, |id| {
+        let (flight, landed) = parts.take()?;
+        wire = query(&flight, id);
+        Some(Box::new(move |arrived: Arrived<'_>| landed(flight, id, arrived)))
+    });
+    let id = match (drawn, parts) {
+        (Some(id), _) => id,
+        (None, Some((flight, _))) => return Departed::NoPort(flight),
+        (None, None) => return Departed::Shared,
+    };
     match send_now(&port.socket, &wire) {
         Ok(()) => pool.watch(),
         Err(error) => {

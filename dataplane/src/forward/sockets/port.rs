@@ -130,16 +130,17 @@ impl Port {
         Listening { port: Arc::clone(self), id, arrivals }
     }
 
-    /// A free id for [`Port::call`], if there is one. No other query is likely to draw it meanwhile; one that does draws
-    /// another.
-    pub(super) fn draw(&self, now: Instant) -> Option<u16> {
-        self.asked().draw(now)
-    }
-
-    /// Calls this with what comes first for this id.
-    pub(super) fn call(&self, id: u16, now: Instant, call: OnArrival) {
-        let by = By::Call(call, now + USUAL.interval);
-        self.asked().waiting.insert(id, Asker { by, is_answered: false });
+    /// Draws an id, if one is free, and calls what `make` gives for it with what comes first.
+    pub(super) fn call(
+        &self,
+        now: Instant,
+        make: impl FnOnce(u16) -> Option<OnArrival>,
+    ) -> Option<u16> {
+        let mut asked = self.asked();
+        let id = asked.draw(now)?;
+        let by = By::Call(make(id)?, now + USUAL.interval);
+        asked.waiting.insert(id, Asker { by, is_answered: false });
+        Some(id)
     }
 
     /// Takes back what is called for this id, if it was not called yet.

@@ -76,6 +76,10 @@ pub(super) fn begin(begun: Begun, members: &[usize]) {
     };
     let datagrams = Datagrams::new(lookup.question(begun.key()), &server, send.edns);
     let flight = Box::new(Flight { begun, lookup, send, sent, datagrams });
+    #[expect(
+        clippy::borrowed_box,
+        reason = "what departs is the box, which is as wide as a pointer"
+    )]
     let query = |flight: &Box<Flight>, id| flight.datagrams.query(flight.begun.key(), id);
     let landed = |flight: Box<Flight>, id, came: Arrived<'_>| {
         let forwarder = Arc::clone(&flight.begun.forwarder);

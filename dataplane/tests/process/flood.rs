@@ -159,6 +159,7 @@ fn l14_every_probe_and_page_is_answered_while_others_open_connections() {
 /// `cargo test --release -p dataplane --test process -- --ignored --nocapture measure_the_flood`
 #[test]
 #[ignore = "a measurement: it takes the whole machine for ten seconds"]
+#[expect(clippy::print_stdout, reason = "a person reads the figures")]
 fn measure_the_flood() {
     let (_folder, process) = serving();
     let (server, is_over) = (process.http, Arc::new(AtomicBool::default()));

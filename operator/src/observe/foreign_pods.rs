@@ -3,7 +3,7 @@
 //! then as they are now: what a watch cache remembers may be gone.
 
 use anyhow::Context;
-use k8s_openapi::api::core::v1::{Pod, PodCondition, PodStatus, Service};
+use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
 

@@ -79,8 +79,8 @@ pub struct Heaviest {
 
 /// Runs `top`.
 pub(super) async fn run(which: &Which, args: &Top) -> Printed {
-    if args.during.is_zero() || args.during > LONGEST - MARGIN {
-        return Err(format!("--for: write 1s to {}s", (LONGEST - MARGIN).as_secs()));
+    if args.during.is_zero() || args.during > LONGEST.saturating_sub(MARGIN) {
+        return Err(format!("--for: write 1s to {}s", LONGEST.saturating_sub(MARGIN).as_secs()));
     }
     let data_planes = data_planes(which).await?;
     let seconds = (args.during + MARGIN).as_secs();

@@ -29,7 +29,7 @@ pub(super) fn read(octets: &[u8], captured: &mut Captured) -> Result<(), String>
             links.clear();
         }
         let length = cursor.u32(is_little)? as usize;
-        if !(12..=MAX_PACKET + 4096).contains(&length) || length % 4 != 0 {
+        if !(12..=MAX_PACKET + 4096).contains(&length) || !length.is_multiple_of(4) {
             return Err(format!("the block at octet {at} has {length} octets: it is damaged"));
         }
         let body = cursor.take(length - 12)?;

@@ -17,7 +17,8 @@ use dataplane_core::Discard;
 use super::common::Common;
 use super::ports::{Draw, REST, ServerId};
 use super::{now, random};
-pub(super) use port::{Arrival, Arrived, Listening, Place};
+pub(super) use asked::Arrival;
+pub(super) use port::{Arrived, Listening, Place};
 use port::{Port, Socket};
 
 /// Random ports tried before the system chooses one.

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 
-use super::port::{Arrival, OnArrival};
 use crate::forward::random;
 
 /// Time for which a late reply to a query that ended without one is no stray: the budget of a lookup (FW24).
@@ -16,10 +15,19 @@ pub(super) const MAX_ENDED: usize = 256;
 /// Queries that wait on one shared socket, at most: half of the ids, so that a free one is soon drawn.
 const MAX_ON_PORT: usize = 1 << 15;
 
-/// The queries on one socket.
+/// What came for a query that a task waits for.
 #[derive(Debug)]
-pub(super) struct Asked {
-    pub(super) waiting: HashMap<u16, Asker>,
+pub(in crate::forward) enum Arrival {
+    Datagram(Vec<u8>),
+    /// A datagram with an id that no query waits for; it is counted already.
+    Stray,
+    /// An ICMP error, or the socket was closed.
+    Failed,
+}
+
+/// The queries on one socket; `C` is what is called for those without a task.
+pub(super) struct Asked<C> {
+    pub(super) waiting: HashMap<u16, Asker<C>>,
     /// Ids of queries that ended without a reply, and when; the latest last.
     pub(super) ended: VecDeque<(Instant, u16)>,
     /// When the latest query left.
@@ -27,32 +35,28 @@ pub(super) struct Asked {
 }
 
 /// A query that waits.
-#[derive(Debug)]
-pub(super) struct Asker {
-    pub(super) by: By,
+pub(super) struct Asker<C> {
+    pub(super) by: By<C>,
     /// Whether a datagram with its id came.
     pub(super) is_answered: bool,
 }
 
 /// How it waits.
-pub(super) enum By {
+pub(super) enum By<C> {
     /// A task gets all that comes.
     Task(mpsc::Sender<Arrival>),
     /// This is called with what comes first, at the latest at this time.
-    Call(OnArrival, Instant),
+    Call(C, Instant),
 }
 
-impl std::fmt::Debug for By {
+impl<C> std::fmt::Debug for Asked<C> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            By::Task(_) => "Task",
-            By::Call(..) => "Call",
-        })
+        f.debug_struct("Asked").finish_non_exhaustive()
     }
 }
 
-impl Asked {
-    pub(super) fn new(now: Instant) -> Asked {
+impl<C> Asked<C> {
+    pub(super) fn new(now: Instant) -> Asked<C> {
         Asked { waiting: HashMap::new(), ended: VecDeque::new(), latest: now }
     }
 
@@ -108,7 +112,7 @@ impl Asked {
     }
 
     /// Takes what is called for this id.
-    pub(super) fn take_call(&mut self, id: u16) -> Option<OnArrival> {
+    pub(super) fn take_call(&mut self, id: u16) -> Option<C> {
         let asker = self.waiting.remove(&id)?;
         match asker.by {
             By::Call(call, _) => Some(call),

@@ -10,7 +10,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-use super::asked::{Asked, Asker, By};
+use super::asked::{Arrival, Asked, Asker, By};
 use super::{MAX_AGE, MAX_DATAGRAM, MAX_WAITING};
 use crate::forward::now;
 use crate::forward::plan::USUAL;
@@ -33,7 +33,7 @@ pub(super) fn registered(socket: UdpSocket) -> io::Result<Socket> {
 #[derive(Debug)]
 pub(super) struct Port {
     pub(super) socket: Socket,
-    pub(super) asked: Mutex<Asked>,
+    pub(super) asked: Mutex<Asked<OnArrival>>,
     pub(super) opened: Instant,
     /// Ends the task that reads it.
     pub(super) reader: Mutex<Option<AbortHandle>>,
@@ -41,16 +41,6 @@ pub(super) struct Port {
 
 /// Called once; it must neither wait nor panic.
 pub(super) type OnArrival = Box<dyn FnOnce(Arrived<'_>) + Send>;
-
-/// What came for a query that a task waits for.
-#[derive(Debug)]
-pub(in crate::forward) enum Arrival {
-    Datagram(Vec<u8>),
-    /// A datagram with an id that no query waits for; it is counted already.
-    Stray,
-    /// An ICMP error, or the socket was closed.
-    Failed,
-}
 
 /// What comes first for a query without a task.
 #[derive(Debug)]
@@ -112,7 +102,7 @@ impl Port {
         Port { socket, asked: Mutex::new(Asked::new(now)), opened: now, reader: Mutex::default() }
     }
 
-    fn asked(&self) -> MutexGuard<'_, Asked> {
+    fn asked(&self) -> MutexGuard<'_, Asked<OnArrival>> {
         self.asked.lock().expect("nothing panics while it counts")
     }
 
@@ -124,7 +114,12 @@ impl Port {
     }
 
     /// A task waits for this id from now on.
-    fn listening(self: &Arc<Self>, asked: &mut Asked, id: u16, is_answered: bool) -> Listening {
+    fn listening(
+        self: &Arc<Self>,
+        asked: &mut Asked<OnArrival>,
+        id: u16,
+        is_answered: bool,
+    ) -> Listening {
         let (task, arrivals) = mpsc::channel(MAX_WAITING);
         asked.waiting.insert(id, Asker { by: By::Task(task), is_answered });
         Listening { port: Arc::clone(self), id, arrivals }
@@ -149,7 +144,11 @@ impl Port {
     }
 
     /// Takes those that are called for these ids; a task waits in the place of each from now on.
-    fn take_calls(self: &Arc<Self>, asked: &mut Asked, ids: &[u16]) -> Vec<(OnArrival, Listening)> {
+    fn take_calls(
+        self: &Arc<Self>,
+        asked: &mut Asked<OnArrival>,
+        ids: &[u16],
+    ) -> Vec<(OnArrival, Listening)> {
         let take = |id: &u16| {
             let call = asked.take_call(*id)?;
             Some((call, self.listening(asked, *id, false)))

@@ -97,7 +97,7 @@ pub struct ClusterDNSSpec {
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub hosts: Option<Vec<Host>>,
 
-    /// Other extra records: A, AAAA, CNAME, TXT and SRV, also of wildcards. A list-map by name and type. Default none.
+    /// Other extra records: A, AAAA, CNAME, TXT and SRV, also of wildcards, and DNAME. A list-map by name and type. Default none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::EXTRA_RECORDS))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name", "type"]))]

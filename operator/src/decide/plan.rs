@@ -161,9 +161,12 @@ pub struct RolloutState {
     /// When that was found first, RFC 3339.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub worse_since: String,
-    /// Warning from the trial; kept for 10 minutes after the rollout.
+    /// Warning from the trial; kept for 10 minutes after the rollout, or for a day.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub warning: String,
+    /// The warning is of servers that reply only with errors, which pods do not report: it is kept for a day.
+    #[serde(skip_serializing_if = "is_false")]
+    pub has_errors_only: bool,
     /// When every pod got it, RFC 3339.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub warned_at: String,

@@ -26,9 +26,10 @@ const PODS_TO_TRY: usize = 2;
 const RECONCILE_EVERY: Duration = Duration::from_secs(2);
 /// For a second pod to be ready, before a configuration goes out untried.
 const WAIT_FOR_SECOND: SignedDuration = SignedDuration::from_secs(60);
-/// How long a warning about a configuration stays after every pod got it. Pods report servers that are silent, and not those
-/// that reply only with errors, so it stays for a day.
-const WARNED_FOR: SignedDuration = SignedDuration::from_secs(24 * 3_600);
+/// How long a warning about a configuration stays after every pod got it: by then pods report what is still true of it.
+const WARNED_FOR: SignedDuration = SignedDuration::from_secs(600);
+/// The same where servers reply only with errors: pods report silent servers, and not these.
+const WARNED_OF_ERRORS_FOR: SignedDuration = SignedDuration::from_secs(24 * 3_600);
 /// Why a configuration goes out untried, or a trial ends.
 const ONE_POD: &str = "it was not tried, because there is one pod only, so that nothing can be compared; with two or more pods \
                        every change is tried first";
@@ -47,8 +48,10 @@ pub fn plan(dns: &ClusterDNS, config: &Config, observed: &Observed, now: Timesta
     plan.state.switch = adoption::remember(dns, observed, now);
     plan.state.service = adoption::last_seen(dns, observed);
     plan.desired_revision = asked.revision;
-    if is_over(&plan.state.warned_at, WARNED_FOR, now) {
+    let warned_for = if plan.state.has_errors_only { WARNED_OF_ERRORS_FOR } else { WARNED_FOR };
+    if is_over(&plan.state.warned_at, warned_for, now) {
         (plan.state.warning, plan.state.warned_at) = (String::new(), String::new());
+        plan.state.has_errors_only = false;
     }
     if pods::behind(observed, &plan.state).next().is_some() {
         plan.again_in =
@@ -211,11 +214,13 @@ fn without_stable(asked: &Asked, written: &Current, observed: &Observed) -> Roll
     if !pods::ready(observed).any(runs_another) {
         return at_once(asked, None);
     }
-    let why = match written.stable.is_some() {
+    let why = match written.is_foreign {
         true => {
             "it was not tried, because another client edited stable.json of the configuration ConfigMap"
         }
-        false => "it was not tried, because another client deleted the configuration ConfigMap",
+        false => {
+            "it was not tried, because another client deleted the configuration ConfigMap, or stable.json in it"
+        }
     };
     untried(asked, why)
 }
@@ -245,6 +250,7 @@ fn keep(stable: &str, state: &RolloutState) -> RolloutPlan {
             stable: state.stable.clone(),
             warning: Some(&state.warning).filter(|_| is_warned).cloned().unwrap_or_default(),
             warned_at: state.warned_at.clone(),
+            has_errors_only: state.has_errors_only && is_warned,
             ..RolloutState::default()
         },
         ..RolloutPlan::default()

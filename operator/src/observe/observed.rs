@@ -245,6 +245,8 @@ pub enum CheckResult {
     Open,
     /// Nothing that clients have is lost, and people should know.
     Warning(String),
+    /// As [`CheckResult::Warning`], of servers that reply only with errors: nothing else reports this later.
+    ErrorsOnly(String),
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -21,7 +21,7 @@ use crds::{ClusterDNS, Config};
 use jiff::Timestamp;
 
 use crate::apply::outcome::{Applied, Restored};
-use crate::decide::plan::{Plan, Refusal, ServicePlan};
+use crate::decide::plan::{Plan, Refusal, RolloutState, ServicePlan};
 use crate::decide::{adoption, config_map};
 use crate::names;
 use crate::observe::observed::{LostPods, Observed};
@@ -147,7 +147,7 @@ pub fn of(
     conditions
         .set("Ready", readiness(dns, plan, observed, &replicas, conditions.was_true("Ready")));
     conditions.set("UpToDate", up_to_date(dns, plan, applied, observed, way.as_ref(), &conditions));
-    conditions.set("Progressing", way.clone().unwrap_or_else(|| at_rest(dns)));
+    conditions.set("Progressing", way.clone().unwrap_or_else(|| at_rest(dns, plan)));
     let degraded =
         problems.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; ");
     conditions.set(
@@ -297,8 +297,16 @@ fn readiness(
     }
 }
 
-fn at_rest(dns: &ClusterDNS) -> ConditionState {
+fn at_rest(dns: &ClusterDNS, plan: &Plan) -> ConditionState {
+    let RolloutState { failed, stable, .. } = &plan.rollout.state;
     match dns.spec.management_state {
+        ManagementState::Managed if failed == &plan.rollout.desired_revision => {
+            let message = format!(
+                "configuration {failed}, which the spec asks for, failed its trial, so pods run the one before, {stable}: \
+                 Degraded shows the reason"
+            );
+            ConditionState::no("TrialFailed", &message)
+        }
         ManagementState::Managed => {
             ConditionState::no("Complete", "everything is as the spec says")
         }

@@ -31,12 +31,18 @@ pub(super) fn add(before: &RolloutState, checks: &[Check], now: Timestamp) -> Ta
         .iter()
         .filter_map(|check| match &check.outcome {
             CheckResult::Worse(how) => Some((check.what.as_str(), how.as_str())),
-            CheckResult::Good | CheckResult::Open | CheckResult::Warning(_) => None,
+            CheckResult::Good
+            | CheckResult::Open
+            | CheckResult::Warning(_)
+            | CheckResult::ErrorsOnly(_) => None,
         })
         .collect();
-    let is_good = checks
-        .iter()
-        .any(|check| matches!(check.outcome, CheckResult::Good | CheckResult::Warning(_)));
+    let is_good = checks.iter().any(|check| {
+        matches!(
+            check.outcome,
+            CheckResult::Good | CheckResult::Warning(_) | CheckResult::ErrorsOnly(_)
+        )
+    });
     let mut confirmed = None;
     if worse.is_empty() {
         if is_good {
@@ -61,6 +67,8 @@ pub(super) fn add(before: &RolloutState, checks: &[Check], now: Timestamp) -> Ta
     }
     if !checks.is_empty() {
         state.warning = warning(checks);
+        state.has_errors_only =
+            checks.iter().any(|check| matches!(check.outcome, CheckResult::ErrorsOnly(_)));
     }
     let is_well = is_good && worse.is_empty() && is_apart(&state.good_since, now);
     Tally { state, confirmed, is_well }
@@ -69,7 +77,9 @@ pub(super) fn add(before: &RolloutState, checks: &[Check], now: Timestamp) -> Ta
 /// Everything that people are warned of.
 fn warning(checks: &[Check]) -> String {
     let warnings = checks.iter().filter_map(|check| match &check.outcome {
-        CheckResult::Warning(what) => Some(format!("{}: {what}", check.what)),
+        CheckResult::Warning(what) | CheckResult::ErrorsOnly(what) => {
+            Some(format!("{}: {what}", check.what))
+        }
         CheckResult::Good | CheckResult::Worse(_) | CheckResult::Open => None,
     });
     shortened(&warnings.collect::<Vec<_>>().join("; "), MAX_WARNING)

@@ -70,7 +70,7 @@ impl<'a> Trial<'a> {
                 self.go_on(pod, left, RolloutState { held_since: String::new(), ..round.state })
             }
             Verdict::Held { why, is_overdue } => self.hold(pod, why, is_overdue, round.state),
-            Verdict::Passed => self.pass(pod, round.state.warning),
+            Verdict::Passed => self.pass(pod, round.state),
             Verdict::Failed(why) => self.fail(pod, &why),
             Verdict::Lost(why) if losses + 1 >= MAX_LOSSES => {
                 let why = format!(
@@ -174,7 +174,8 @@ impl<'a> Trial<'a> {
     }
 
     /// The trial succeeded: every pod gets the document.
-    fn pass(self, canary: &CanaryPod, warning: String) -> RolloutPlan {
+    fn pass(self, canary: &CanaryPod, state: RolloutState) -> RolloutPlan {
+        let RolloutState { warning, has_errors_only, .. } = state;
         let mut message = format!(
             "configuration {} passed its trial on pod {} and is rolled out to all pods",
             self.asked.revision, canary.name
@@ -186,6 +187,7 @@ impl<'a> Trial<'a> {
         }
         let mut plan = at_once(self.asked, None);
         (plan.state.warning, plan.state.warned_at) = (warning, warned_at);
+        plan.state.has_errors_only = has_errors_only;
         plan.notices = vec![Notice { is_warning: false, reason: "Promoted", message }];
         plan
     }

@@ -4,7 +4,7 @@ use crds::Config;
 use crds::config::Upstreams;
 use hickory_proto::rr::{Name, RecordType};
 
-use super::question::{Expects, Question, is_untouched};
+use super::question::{Expects, Question, are_answered_below};
 
 /// Names that always exist and that no client needs (RFC 2606 section 3). One of them is asked.
 const EXTERNAL: [&str; 3] = ["example.com", "example.net", "example.org"];
@@ -50,7 +50,8 @@ fn outside(config: &Config, fresh: &str) -> Vec<(Name, RecordType)> {
     let is_stub = |name: &str| {
         config.stub_domains.iter().any(|stub| crds::names::is_at_or_below(name, &stub.domain))
     };
-    let free = EXTERNAL.into_iter().find(|name| !is_stub(name) && is_untouched(config, name));
+    let free =
+        EXTERNAL.into_iter().find(|name| !is_stub(name) && !are_answered_below(config, name));
     let name = free.and_then(|name| Name::from_ascii(format!("{fresh}.{name}.")).ok());
     let fresh = name.map(|name| (name, RecordType::A));
     fresh.into_iter().chain([(Name::root(), RecordType::NS)]).collect()

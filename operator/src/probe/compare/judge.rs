@@ -111,7 +111,7 @@ fn by_health(
 ) -> CheckResult {
     match (canary, stable) {
         (UpstreamHealth::Answered, _) => CheckResult::Good,
-        (UpstreamHealth::Errors, UpstreamHealth::Answered) if !is_new => CheckResult::Warning(
+        (UpstreamHealth::Errors, UpstreamHealth::Answered) if !is_new => CheckResult::ErrorsOnly(
             format!("the servers of {group} reply only with errors, and those before gave answers"),
         ),
         (UpstreamHealth::Errors, _) => CheckResult::Good,

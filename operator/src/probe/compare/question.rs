@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 
 use crds::Config;
+use crds::config::{Record, RecordData};
+use crds::names::is_at_or_below;
 use hickory_proto::rr::{Name, RecordType};
 
 /// One thing that is asked, by one or more questions, and what a right reply is.
@@ -38,8 +40,26 @@ pub enum Expects {
     },
 }
 
-/// Is nothing written over this name (A13)?
+/// Is nothing written over this name of the cluster (A13): neither a record of that name, nor a DNAME above it, which replaces
+/// all names below its own (RR85)?
 pub(super) fn is_untouched(config: &Config, name: &str) -> bool {
+    let is_led = |record: &Record| {
+        record.override_cluster_zone
+            && matches!(record.data, RecordData::Dname(_))
+            && is_at_or_below(name, &record.name)
+    };
     !config.hosts.iter().any(|host| host.name == name)
-        && !config.records.iter().any(|record| record.name == name)
+        && !config.records.iter().any(|record| record.name == name || is_led(record))
+}
+
+/// Are names below this one, outside of the cluster domain, answered here: by a wildcard (RR82) or a DNAME (RR85), at this
+/// name or above it?
+pub(super) fn are_answered_below(config: &Config, name: &str) -> bool {
+    let is_wildcard =
+        |owner: &str| owner.strip_prefix("*.").is_some_and(|parent| is_at_or_below(name, parent));
+    config.hosts.iter().any(|host| is_wildcard(&host.name))
+        || config.records.iter().any(|record| {
+            let is_dname = matches!(record.data, RecordData::Dname(_));
+            is_wildcard(&record.name) || is_dname && is_at_or_below(name, &record.name)
+        })
 }

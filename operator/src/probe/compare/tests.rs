@@ -44,6 +44,27 @@ fn o17_what_is_asked_is_what_clients_would_lose() {
     assert_eq!(asked_of_upstreams("{}"), ["fresh.example.com. A", ". NS"]);
 }
 
+#[test]
+fn o17_names_that_a_record_replaces_on_purpose_test_nothing() {
+    let dname = |name: &str, target: &str| {
+        let record = format!("name: {name}, type: DNAME, target: {target}, overrideClusterZone");
+        format!("{{records: [{{{record}: {}}}]}}", name.ends_with("cluster.local"))
+    };
+    // RR85: a DNAME takes the place of all names below its own.
+    let spec = dname("default.svc.cluster.local", "shop.svc.cluster.local");
+    assert_eq!(asked(&spec), [ALWAYS[1], ALWAYS[2], "the default upstreams"]);
+    let spec = dname("other.svc.cluster.local", "shop.svc.cluster.local");
+    assert_eq!(asked(&spec)[0], ALWAYS[0]);
+    // A fresh name below a DNAME or a wildcard of ours reaches no upstream.
+    let spec = dname("example.com", "corp.example");
+    assert_eq!(asked_of_upstreams(&spec), ["fresh.example.net. A", ". NS"]);
+    let spec = "{hosts: [{name: '*.example.com', addresses: [10.0.0.1]}]}";
+    assert_eq!(asked_of_upstreams(spec), ["fresh.example.net. A", ". NS"]);
+    // Of a host it has the name alone (RR81).
+    let spec = "{hosts: [{name: example.com, addresses: [10.0.0.1]}]}";
+    assert_eq!(asked_of_upstreams(spec), ["fresh.example.com. A", ". NS"]);
+}
+
 /// Names that the default upstreams are asked for.
 fn asked_of_upstreams(spec: &str) -> Vec<String> {
     let list = questions(&config(&dns(spec)), &config(&dns("{}")), &Observed::default(), "fresh");

@@ -271,7 +271,7 @@ fn o7_a_canary_is_progress_and_its_failure_waits_for_a_person() {
     );
     story.pods_follow();
     story.reconcile(21);
-    is(&story, "True=Valid True=Serving False=Complete True=CanaryFailed", Kstatus::Failed);
+    is(&story, "True=Valid True=Serving False=TrialFailed True=CanaryFailed", Kstatus::Failed);
 }
 
 #[test]

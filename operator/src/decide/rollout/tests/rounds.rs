@@ -215,17 +215,22 @@ fn o17_an_annotation_has_a_failed_revision_tried_again_at_once_and_once() {
 
 #[test]
 fn o17_people_are_warned_for_a_while_of_what_every_pod_got() {
-    let mut story = on_trial();
-    let warning =
-        CheckResult::Warning("no server of stub domain a replies; the group is new".to_owned());
-    let check = Check { what: "a. SOA".to_owned(), outcome: warning };
-    story.observed.comparison.as_mut().unwrap().checks.push(check);
-    assert!(story.reconcile(120).state.warning.contains("stub domain a"));
-    let plan = story.reconcile(130);
-    assert_eq!(plan.state.stable, revision(NEW));
-    assert!(plan.notices[0].message.contains("stub domain a replies"));
-    story.pods_follow();
-    let a_day = 24 * 3_600;
-    assert!(story.reconcile(a_day).state.warning.contains("stub domain a"));
-    assert_eq!(story.reconcile(130 + a_day + 1).state.warning, "");
+    let silent = "no server of stub domain a replies; the group is new".to_owned();
+    let errors = "the servers of stub domain a reply only with errors".to_owned();
+    // Pods report silent servers by themselves; nothing reports errors.
+    for (outcome, seconds) in
+        [(CheckResult::Warning(silent), 600), (CheckResult::ErrorsOnly(errors), 24 * 3_600)]
+    {
+        let mut story = on_trial();
+        let check = Check { what: "a. SOA".to_owned(), outcome };
+        story.observed.comparison.as_mut().unwrap().checks.push(check);
+        assert!(story.reconcile(120).state.warning.contains("stub domain a"));
+        let plan = story.reconcile(130);
+        assert_eq!(plan.state.stable, revision(NEW));
+        assert!(plan.notices[0].message.contains("stub domain a"));
+        story.pods_follow();
+        assert!(story.reconcile(130 + seconds - 1).state.warning.contains("stub domain a"));
+        let state = story.reconcile(130 + seconds + 1).state;
+        assert_eq!((state.warning.as_str(), state.has_errors_only), ("", false));
+    }
 }

@@ -248,7 +248,9 @@ pub async fn restore(
     let created = if config_map::state(observed).service.is_ours {
         // Apply it as usual: the fields stay ours, for the next reconcile that applies the spec.
         let params = PatchParams::apply(names::FIELD_MANAGER).force();
-        let apply = Patch::Apply(&manifest);
+        let which = (namespace.as_str(), name.as_str());
+        let service = service::of_ours(which, dns.metadata.uid.as_deref(), &manifest);
+        let apply = Patch::Apply(&service);
         ctx.writes.send("Service", services.patch(&name, &params, &apply)).await.map(drop)
     } else {
         let which = (namespace.as_str(), name.as_str());

@@ -2,6 +2,7 @@
 //! removes it, with the annotation that names the ClusterDNS; and a deleted one is created again as it was.
 
 use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -66,6 +67,16 @@ fn as_it_may_be((namespace, name): (&str, &str), manifest: &Value) -> Service {
     service
 }
 
+/// The Service that is ours and is applied again: as [`as_it_may_be`], and it belongs to this ClusterDNS as before.
+pub(super) fn of_ours(which: (&str, &str), uid: Option<&str>, manifest: &Value) -> Service {
+    let mut service = as_it_may_be(which, manifest);
+    let owners = manifest.pointer("/metadata/ownerReferences").cloned().unwrap_or_default();
+    let mut owners: Vec<OwnerReference> = serde_json::from_value(owners).unwrap_or_default();
+    owners.retain(|owner| Some(owner.uid.as_str()) == uid);
+    service.metadata.owner_references = Some(owners).filter(|owners| !owners.is_empty());
+    service
+}
+
 fn body(instance: &str, patch: &SelectorPatch) -> Value {
     let value = match patch.add {
         true => json!(instance),
@@ -90,6 +101,19 @@ mod tests {
         let expected = json!({"apiVersion": "v1", "kind": "Service",
             "metadata": {"name": "kube-dns", "namespace": "kube-system", "labels": {"a": "b"}},
             "spec": {"clusterIP": "10.96.0.10", "selector": {"k8s-app": "kube-dns"}}});
+        assert_eq!(serde_json::to_value(service).unwrap(), expected);
+    }
+
+    #[test]
+    fn o16_a_service_of_ours_that_is_applied_again_has_no_owner_but_its_clusterdns() {
+        let owner = |uid: &str| json!({"apiVersion": "v1", "kind": "K", "name": "n", "uid": uid});
+        let forged = json!({"metadata": {"name": "other", "namespace": "elsewhere",
+                "ownerReferences": [owner("dns-uid"), owner("another")], "finalizers": ["a/b"]},
+            "spec": {"externalIPs": ["192.0.2.1"], "clusterIP": "10.96.0.10"}});
+        let service = of_ours(("kube-system", "kube-dns"), Some("dns-uid"), &forged);
+        let expected = json!({"apiVersion": "v1", "kind": "Service",
+            "metadata": {"name": "kube-dns", "namespace": "kube-system", "ownerReferences": [owner("dns-uid")]},
+            "spec": {"clusterIP": "10.96.0.10"}});
         assert_eq!(serde_json::to_value(service).unwrap(), expected);
     }
 

@@ -64,15 +64,21 @@ pub(super) struct Waits {
 impl Waits {
     /// A list is complete, or a watch was accepted.
     pub(super) fn began(&mut self, now: Instant) {
+        self.forget_old_failures(now);
         self.began = Some(now);
     }
 
-    /// It failed. `chance` is between 0 and 1: those that failed together do not come back together.
-    pub(super) fn next(&mut self, now: Instant, chance: f64) -> Duration {
+    /// What lasted long enough was well, however it ended: failures before it count no longer.
+    fn forget_old_failures(&mut self, now: Instant) {
         let lasted = self.began.take().map(|since| now.saturating_duration_since(since));
         if lasted.is_some_and(|lasted| lasted >= HEALTHY_AFTER) {
             self.failures = 0;
         }
+    }
+
+    /// It failed. `chance` is between 0 and 1: those that failed together do not come back together.
+    pub(super) fn next(&mut self, now: Instant, chance: f64) -> Duration {
+        self.forget_old_failures(now);
         let wait = FIRST_WAIT.saturating_mul(1 << self.failures.min(16)).min(LONGEST_WAIT);
         self.failures = self.failures.saturating_add(1);
         wait.mul_f64(0.75 + chance.clamp(0.0, 1.0) / 2.0)
@@ -125,5 +131,9 @@ mod tests {
         assert_eq!(waits.next(begin + Duration::from_secs(60), 0.5).as_secs(), 1);
         let (early, late) = (waits.next(begin, 0.0), waits.next(begin, 1.0));
         assert_eq!((early.as_millis(), late.as_millis()), (1_500, 5_000));
+        // A watch that ends well after its time was a success, also if the one after it fails soon.
+        waits.began(begin);
+        waits.began(begin + Duration::from_secs(180));
+        assert_eq!(waits.next(begin + Duration::from_secs(185), 0.5).as_secs(), 1);
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use hyper::Method;
+use k8s_openapi::api::core::v1::Pod;
 use serde::{Deserialize, Serialize};
 
 use super::args::{Output, Top, TopKind, Which};
@@ -82,7 +83,7 @@ pub(super) async fn run(which: &Which, args: &Top) -> Printed {
     if args.during.is_zero() || args.during > LONGEST.saturating_sub(MARGIN) {
         return Err(format!("--for: write 1s to {}s", LONGEST.saturating_sub(MARGIN).as_secs()));
     }
-    let data_planes = data_planes(which).await?;
+    let (data_planes, beyond) = data_planes(which).await?;
     let seconds = (args.during + MARGIN).as_secs();
     let path = format!("/top?seconds={seconds}");
     let begun = asked(&data_planes, Method::POST, &path).await;
@@ -92,6 +93,7 @@ pub(super) async fn run(which: &Which, args: &Top) -> Printed {
     }
     tokio::time::sleep(args.during).await;
     let pages = asked(&data_planes, Method::GET, "/top").await;
+    let pages = pages.into_iter().chain(beyond.into_iter().map(Err)).collect();
     let heaviest = Heaviest::of(args.kind, args.limit, pages);
     let text = match args.output {
         Output::Text => heaviest.text(),
@@ -100,16 +102,23 @@ pub(super) async fn run(which: &Which, args: &Top) -> Printed {
     Ok((text, ExitCode::SUCCESS))
 }
 
-/// Those that answer: one of the flags, else each pod that is ready.
-async fn data_planes(which: &Which) -> Result<Vec<DataPlane>, String> {
+/// Those that answer: one of the flags, else each pod that is ready; and why others are not asked.
+async fn data_planes(which: &Which) -> Result<(Vec<DataPlane>, Vec<String>), String> {
     if which.address.is_some() || which.pod.is_some() {
-        return Ok(vec![cluster::asked(which, None).await?]);
+        return Ok((vec![cluster::asked(which, None).await?], Vec::new()));
     }
     let cluster = Cluster::connect(which).await?;
     let dns = cluster.cluster_dns(which.clusterdns.as_deref()).await?;
     let pods = cluster.pods(&dns).await?;
-    let ready = pods.iter().filter(|pod| pods::is_ready(pod)).take(MAX_ASKED);
-    Ok(ready.map(|pod| cluster.data_plane(pod)).collect())
+    let ready: Vec<&Pod> = pods.iter().filter(|pod| pods::is_ready(pod)).collect();
+    let asked = ready.iter().take(MAX_ASKED).map(|pod| cluster.data_plane(pod)).collect();
+    Ok((asked, beyond(&ready)))
+}
+
+/// The pods that are too many, each with the reason.
+fn beyond(ready: &[&Pod]) -> Vec<String> {
+    let beyond = ready.iter().skip(MAX_ASKED).map(|pod| pods::name(pod));
+    beyond.map(|name| format!("pod {name}: only {MAX_ASKED} pods are asked at once")).collect()
 }
 
 async fn asked(
@@ -212,6 +221,19 @@ mod tests {
         };
         let names = rows.iter().map(row).collect();
         TopPage { is_on: true, seconds: 10, queries, one_of: 4, names, ..TopPage::default() }
+    }
+
+    #[test]
+    fn pods_that_are_too_many_are_named_and_not_passed_over() {
+        let named = |number: usize| {
+            let mut pod = Pod::default();
+            pod.metadata.name = Some(format!("dns-{number}"));
+            pod
+        };
+        let pods: Vec<Pod> = (0..=MAX_ASKED).map(named).collect();
+        let pods: Vec<&Pod> = pods.iter().collect();
+        assert_eq!(beyond(&pods), ["pod dns-50: only 50 pods are asked at once"]);
+        assert!(beyond(&pods[..MAX_ASKED]).is_empty());
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use crds::ClusterDNS;
 use k8s_openapi::api::core::v1::PodAffinityTerm;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement;
 
 use super::image;
 use crate::decide::adoption::{self, Standing};
@@ -122,12 +123,18 @@ fn affinity_is_narrow(dns: &ClusterDNS) -> Result<(), Refusal> {
     let placement = dns.spec.placement.clone().unwrap_or_default();
     let rules = placement.affinity.and_then(|affinity| affinity.pod_anti_affinity);
     let required = rules.and_then(|it| it.required_during_scheduling_ignored_during_execution);
+    let (own, _) = names::service(dns);
     let is_wide = |term: &PodAffinityTerm| {
         let selects_all = term.label_selector.as_ref().is_some_and(|selector| {
+            // Pods that lack a label are selected by these, so nearly all pods of others are.
+            let excludes = |it: &LabelSelectorRequirement| {
+                matches!(it.operator.as_str(), "NotIn" | "DoesNotExist")
+            };
+            let expressions = selector.match_expressions.iter().flatten();
             selector.match_labels.as_ref().is_none_or(BTreeMap::is_empty)
-                && selector.match_expressions.as_ref().is_none_or(Vec::is_empty)
+                && expressions.into_iter().all(excludes)
         });
-        let has_others = term.namespaces.as_ref().is_some_and(|names| !names.is_empty());
+        let has_others = term.namespaces.iter().flatten().any(|name| *name != own);
         selects_all || has_others || term.namespace_selector.is_some()
     };
     if !required.iter().flatten().any(is_wide) {

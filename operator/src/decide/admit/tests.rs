@@ -302,10 +302,22 @@ fn s14_a_required_anti_affinity_keeps_no_pods_of_others_off_the_nodes() {
         refused(&dns(&spec), &Observed::default())
     };
     let own = "labelSelector: {matchLabels: {clusterdns.dev/instance: default}}";
+    let excluding = |expression: &str| {
+        format!("{{topologyKey: zone, labelSelector: {{matchExpressions: [{expression}]}}}}")
+    };
     for (kind, term, is_refused) in [
         ("required", "{topologyKey: kubernetes.io/os, labelSelector: {}}".to_owned(), true),
         ("required", format!("{{topologyKey: zone, {own}, namespaceSelector: {{}}}}"), true),
         ("required", format!("{{topologyKey: zone, {own}, namespaces: [shop]}}"), true),
+        (
+            "required",
+            format!("{{topologyKey: zone, {own}, namespaces: [kube-system, shop]}}"),
+            true,
+        ),
+        ("required", format!("{{topologyKey: zone, {own}, namespaces: [kube-system]}}"), false),
+        ("required", excluding("{key: app, operator: NotIn, values: [a]}"), true),
+        ("required", excluding("{key: app, operator: DoesNotExist}"), true),
+        ("required", excluding("{key: app, operator: In, values: [a]}"), false),
         ("required", format!("{{topologyKey: kubernetes.io/hostname, {own}}}"), false),
         ("preferred", "{topologyKey: kubernetes.io/os, labelSelector: {}}".to_owned(), false),
     ] {

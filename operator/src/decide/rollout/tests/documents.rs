@@ -55,3 +55,19 @@ fn the_format_is_the_newest_that_all_pods_know() {
     reported(&mut story.observed, "dns-0").max_format = 0;
     assert_eq!(of(&story), OLDEST_FORMAT);
 }
+
+#[test]
+fn o4_why_nothing_was_tried_names_what_another_client_did() {
+    for (content, expected) in [(Some("not JSON"), "edited"), (None, "deleted")] {
+        let mut story = Story::with_pods(3);
+        let data = story.observed.config_map.as_mut().unwrap().data.as_mut().unwrap();
+        match content {
+            Some(content) => data.insert("stable.json".to_owned(), content.to_owned()),
+            None => data.remove("stable.json"),
+        };
+        story.edit(NEW);
+        let notice = &story.reconcile(10).notices[0];
+        assert_eq!(notice.reason, "ConfigurationUntried");
+        assert!(notice.message.contains(&format!("another client {expected}")), "{notice:?}");
+    }
+}

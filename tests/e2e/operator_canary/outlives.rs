@@ -71,7 +71,7 @@ fn o7_a_trial_outlives_its_pod_and_its_operator() {
             lost = vec![canary];
         }
         let why = stage.scene.until_condition(NAME, "Degraded", "True", "CanaryFailed").await;
-        assert!(why.contains("3 pods in a row were lost"), "{why}");
+        assert!(why.contains("3 pods in a row failed"), "{why}");
         stage.all_run_stable().await;
         assert_eq!(stable(&stage.scene).await, revision);
         assert!(stage.watch.most_at_once() <= 1, "{:?}", stage.watch.tried);

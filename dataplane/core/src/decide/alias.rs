@@ -26,6 +26,7 @@ pub(super) enum Led {
 
 /// Writes the records of an alias and adds it to `aliases`; `None` for any other node. `owner` and `name` are the same
 /// name.
+#[inline]
 pub(super) fn lead<'r>(
     node: Node<'r, '_>,
     (owner, name): (Owner<'_>, &Labels),

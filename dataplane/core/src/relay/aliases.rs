@@ -99,11 +99,15 @@ impl<'a> Cnames<'a> {
 
     /// Each, first to last.
     pub fn iter(&self) -> impl Iterator<Item = Alias<'a>> {
-        self.hops.into_iter().flatten()
+        self.hops.iter().take(usize::from(self.count)).flatten().copied()
     }
 
     /// The name that they lead to from this one.
     pub(crate) fn lead_from(&self, name: Name) -> Name {
-        self.iter().fold(name, |name, alias| alias.after(name))
+        let mut name = name;
+        for alias in self.iter() {
+            name = alias.after(name);
+        }
+        name
     }
 }

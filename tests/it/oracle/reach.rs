@@ -79,7 +79,7 @@ fn k21_questions_reach_every_outcome() {
     let mut runner = TestRunner::deterministic();
     let strategy = history(10, 100);
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for _ in 0..160 {
+    for _ in 0..200 {
         let history = strategy.new_tree(&mut runner).expect("a history").current();
         let mut play = Play::new(history.settings.clone());
         for (at, step) in history.steps.iter().enumerate() {

@@ -33,7 +33,8 @@ pub struct Decoded {
     pub authority: Vec<Record>,
     /// Additional section but OPT.
     pub additional: Vec<Record>,
-    /// Owner of the first answer record in the letter case it has, as labels.
+    /// Owner of the first answer record in the letter case it has, as labels. A DNAME stands above the name (RR85): it is
+    /// left out.
     pub first_owner: Option<Vec<Vec<u8>>>,
     /// Every name outside the question as spelt, as labels.
     pub spellings: Vec<Vec<Vec<u8>>>,
@@ -102,7 +103,9 @@ pub fn decode(wire: &[u8]) -> Result<Decoded> {
         ad: flags.authentic_data,
         cd: flags.checking_disabled,
         question: question_octets(wire)?,
-        first_owner: message.answers.first().map(|record| labels(&record.name)),
+        first_owner: (message.answers.iter())
+            .find(|record| record.record_type() != hickory_proto::rr::RecordType::DNAME)
+            .map(|record| labels(&record.name)),
         answer,
         authority,
         additional,

@@ -80,7 +80,9 @@ pub fn differences(
             header(&mut found, settings, question, id, failure);
             found.equal("the Rcode of a failure", failure.rcode, 2);
             found.equal("AA of a failure", failure.aa, false);
-            found.equal("the CNAMEs", &failure.answer, cnames);
+            // Two long names of a DNAME may be more than fits: what does not is cut, with TC (WR22).
+            let fits = cnames.get(..failure.answer.len()).unwrap_or(cnames);
+            found.equal("the aliases", &failure.answer[..], if failure.tc { fits } else { cnames });
             // Answers from a snapshot carry EDE 3 (E42).
             let mut codes: Vec<u16> = failure.opt.iter().flat_map(|opt| opt.ede.clone()).collect();
             codes.retain(|code| *code != 22);

@@ -301,7 +301,9 @@ impl Pool {
         let half = ((open.len() + resting.len()) / 2).saturating_sub(resting.len());
         let mut may_close = half.max(ports.free(self.server, now));
         open.retain(|port| {
-            let closes = may_close > 0 && port.is_over(now);
+            // This list and the reader hold it; a query that drew it a moment ago does too.
+            let is_drawn = Arc::strong_count(port) > 2;
+            let closes = may_close > 0 && !is_drawn && port.is_over(now);
             if closes {
                 may_close -= 1;
                 port.close();

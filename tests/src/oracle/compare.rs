@@ -80,7 +80,7 @@ pub fn differences(
             header(&mut found, settings, question, id, failure);
             found.equal("the Rcode of a failure", failure.rcode, 2);
             found.equal("AA of a failure", failure.aa, false);
-            // Two long names of a DNAME may be more than fits: what does not is cut, with TC (WR22).
+            // Two long names of a DNAME may be more than fits: what does not is cut, with TC (WR21).
             let fits = cnames.get(..failure.answer.len()).unwrap_or(cnames);
             found.equal("the aliases", &failure.answer[..], if failure.tc { fits } else { cnames });
             // Answers from a snapshot carry EDE 3 (E42).

@@ -226,8 +226,15 @@ impl Port {
         }
     }
 
-    fn is_idle(&self) -> bool {
-        self.asked().waiting.is_empty()
+    /// While no query waits, there is nothing to read but strays: not to look for them saves a system call for each reply.
+    /// A query takes its place under this lock and is sent after, so that its reply makes the socket readable again; all
+    /// that lies there is read then.
+    fn forget_readiness_if_idle(&self) {
+        let asked = self.asked();
+        if asked.waiting.is_empty() {
+            let nothing = |_: &UdpSocket| Err::<(), _>(io::Error::from(io::ErrorKind::WouldBlock));
+            let _ = self.socket.try_io(Interest::READABLE, nothing);
+        }
     }
 }
 
@@ -236,18 +243,10 @@ pub(super) async fn read(port: Arc<Port>, stray: impl Fn()) {
     loop {
         let received = receive(&port.socket, |datagram| port.arrived(datagram, &stray)).await;
         match received {
-            Ok(()) if port.is_idle() => forget_readiness(&port.socket),
-            Ok(()) => {}
+            Ok(()) => port.forget_readiness_if_idle(),
             Err(_) => port.failed(),
         }
     }
-}
-
-/// While no query waits, there is nothing to read but strays: not to look for them saves a system call for each reply. What
-/// comes from here on makes the socket readable again, and all that lies there is read then.
-fn forget_readiness(socket: &Socket) {
-    let nothing = |_: &UdpSocket| Err::<(), _>(io::Error::from(io::ErrorKind::WouldBlock));
-    let _ = socket.try_io(Interest::READABLE, nothing);
 }
 
 /// Waits for a datagram and gives it to `take`.

@@ -21,6 +21,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::Context;
+use crds::defaults;
 use dataplane_core::{Reason, WorkerCounters};
 use dataplane_udp::Socket;
 use tokio::runtime::Handle;
@@ -64,9 +65,9 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            tcp_connections: 4096,
-            tcp_connections_per_client: 256,
-            tcp_buffer_bytes: 32 << 20,
+            tcp_connections: defaults::TCP_CONNECTIONS as usize,
+            tcp_connections_per_client: defaults::TCP_CONNECTIONS_PER_CLIENT as usize,
+            tcp_buffer_bytes: defaults::TCP_BUFFER_BYTES as usize,
             handshake_burst: HANDSHAKE_BURST,
             handshake_every: HANDSHAKE_EVERY,
             deadlines: Deadlines::default(),

@@ -33,6 +33,21 @@ fn cluster_dns(spec: &str) -> String {
     )
 }
 
+/// The port of an upstream on 127.0.0.1 that denies every name.
+fn denying_upstream() -> u16 {
+    let upstream = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = upstream.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        let mut buffer = [0; 1500];
+        while let Ok((octets, from)) = upstream.recv_from(&mut buffer) {
+            buffer[2] |= 0x80;
+            buffer[3] = buffer[3] & 0xf0 | 3;
+            let _ = upstream.send_to(&buffer[..octets], from);
+        }
+    });
+    port
+}
+
 const CART: &str = "cart.shop.svc.cluster.local";
 
 #[test]

@@ -1,7 +1,6 @@
 //! What the HTTP pages show, whatever is asked: no secrets (S11), and no more series for more names (L6).
 
 use std::collections::BTreeSet;
-use std::net::UdpSocket;
 
 use super::harness::{Answer, Folder, Process, address, wait_for};
 use super::tls::{PORT, own_address};
@@ -77,20 +76,10 @@ fn series(process: &Process) -> BTreeSet<String> {
 fn l6_thousands_of_names_make_no_more_series_and_no_more_lines() {
     const NAMES: usize = 2_000;
     let folder = Folder::new();
-    let upstream = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let port = upstream.local_addr().unwrap().port();
+    let port = super::denying_upstream();
     let spec = format!("{{upstreams: {{servers: [{{address: 127.0.0.1, port: {port}}}]}}}}");
     folder.write("a.yaml", &service("cart", "10.96.0.1"));
     folder.write("dns.yaml", &super::cluster_dns(&spec));
-    // It denies every name.
-    std::thread::spawn(move || {
-        let mut buffer = [0; 1500];
-        while let Ok((octets, from)) = upstream.recv_from(&mut buffer) {
-            buffer[2] |= 0x80;
-            buffer[3] = buffer[3] & 0xf0 | 3;
-            let _ = upstream.send_to(&buffer[..octets], from);
-        }
-    });
     let process = Process::start(&folder.0, &[]);
     let ask = |number: usize| {
         assert_eq!(process.ask(&format!("here-{number}.svc.cluster.local")), Answer::NxDomain);

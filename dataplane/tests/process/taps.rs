@@ -269,8 +269,7 @@ fn dnstap_ends_its_stream_when_the_program_ends() {
 #[test]
 fn dnstap_shows_what_upstreams_are_asked() {
     let folder = Folder::new();
-    let upstream = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    let port = upstream.local_addr().unwrap().port();
+    let port = super::denying_upstream();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let tap = listener.local_addr().unwrap().port();
     folder.write(
@@ -280,15 +279,6 @@ fn dnstap_shows_what_upstreams_are_asked() {
              logging: {{dnstap: {{address: 127.0.0.1, port: {tap}}}}}}}"
         )),
     );
-    // Every name is refused: an answer of an upstream all the same.
-    std::thread::spawn(move || {
-        let mut buffer = [0; 1500];
-        while let Ok((octets, from)) = upstream.recv_from(&mut buffer) {
-            buffer[2] |= 0x80;
-            buffer[3] = buffer[3] & 0xf0 | 3;
-            let _ = upstream.send_to(&buffer[..octets], from);
-        }
-    });
     let process = Process::start(&folder.0, &[]);
     let (stream, _) = listener.accept().unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -234,17 +234,22 @@ fn wr42_an_idle_connection_of_quic_is_closed() {
     house.until("it is counted", |_| counters.tcp_closed(CloseReason::Idle) == 1);
 }
 
+/// Drains while a lookup is in progress, which then ends: its reply.
+async fn ask_and_drain(house: &House, connection: &Connection) -> Option<Vec<u8>> {
+    let waits = connection.clone();
+    let waiting = tokio::spawn(async move { ask(&waits, &query(0, THEIRS)).await });
+    house.until("a lookup is in progress", |house| house.upstream.was_asked());
+    house.serving.close_idle_tcp();
+    house.upstream.release();
+    waiting.await.unwrap()
+}
+
 #[test]
 fn e45_a_drain_answers_what_is_in_progress_over_quic_and_closes() {
     let (house, server, trusted, _secret) = serve(patient(), "quic-drain");
     house.runtime.block_on(async {
         let connection = connect(server, &trusted).await;
-        let waits = connection.clone();
-        let waiting = tokio::spawn(async move { ask(&waits, &query(0, THEIRS)).await });
-        house.until("a lookup is in progress", |house| house.upstream.was_asked());
-        house.serving.close_idle_tcp();
-        house.upstream.release();
-        let reply = waiting.await.unwrap().expect("a reply");
+        let reply = ask_and_drain(&house, &connection).await.expect("a reply");
         assert_eq!(Reply::parse(&reply), Reply::theirs(0));
         let quinn::ConnectionError::ApplicationClosed(closed) = connection.closed().await else {
             panic!("closed by us");
@@ -258,12 +263,8 @@ fn e45_a_drain_ends_a_connection_of_quic_that_always_asks() {
     let (house, server, trusted, _secret) = serve(patient(), "quic-busy");
     house.runtime.block_on(async {
         let connection = connect(server, &trusted).await;
-        let waits = connection.clone();
-        let waiting = tokio::spawn(async move { ask(&waits, &query(0, THEIRS)).await });
-        house.until("a lookup is in progress", |house| house.upstream.was_asked());
-        house.serving.close_idle_tcp();
-        house.upstream.release();
-        assert!(waiting.await.unwrap().is_some(), "what was in progress is answered");
+        let reply = ask_and_drain(&house, &connection).await;
+        assert!(reply.is_some(), "what was in progress is answered");
         let until = Instant::now() + PATIENCE;
         while ask(&connection, &query(0, OURS)).await.is_some() {
             assert!(Instant::now() < until, "it never ends");

@@ -47,7 +47,7 @@ pub const MAX_LISTED_FIELDS: usize = 32;
 pub struct Config {
     /// The form of this document, see [`FORMAT`].
     pub format: u32,
-    /// The cluster domain.
+    /// The cluster domain `Z` (A1), such as `cluster.local`.
     #[serde(skip_serializing_if = "is_default_domain")]
     pub domain: String,
     /// TTL of records derived from Kubernetes.
@@ -71,10 +71,10 @@ pub struct Config {
     /// Which namespaces and Services are visible (N40).
     #[serde(skip_serializing_if = "is_default")]
     pub exposure: Exposure,
-    /// Extra host records.
+    /// Names with addresses, and with PTR records unless `reverse` is false.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<Host>,
-    /// Other extra records.
+    /// Records of the other types (docs/dns.md §3.9).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub records: Vec<Record>,
     /// Where names go that are neither ours nor below a stub domain.
@@ -86,7 +86,7 @@ pub struct Config {
     /// Bounds of the forward cache.
     #[serde(skip_serializing_if = "is_default")]
     pub cache: Cache,
-    /// Who may ask.
+    /// Client ranges that get answers; others get REFUSED.
     #[serde(skip_serializing_if = "is_default")]
     pub access: Access,
     /// Bounds of clients, connections and lookups.

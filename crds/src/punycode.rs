@@ -35,7 +35,7 @@ fn label(text: &str) -> Option<String> {
     (encoded.len() <= MAX_LABEL).then_some(encoded)
 }
 
-/// RFC 3492 §6.3.
+/// Encodes one label (RFC 3492 §6.3); `None` where a number overflows.
 fn encode(text: &str) -> Option<String> {
     let mut output: String = text.chars().filter(char::is_ascii).collect();
     let basic = u32::try_from(output.len()).ok()?;
@@ -90,7 +90,7 @@ fn digit(value: u32) -> Option<char> {
     }
 }
 
-/// RFC 3492 §6.1.
+/// Adapts the bias after each delta (RFC 3492 §6.1).
 fn adapt(delta: u32, points: u32, is_first: bool) -> u32 {
     let mut delta = if is_first { delta / DAMP } else { delta / 2 };
     delta += delta / points;

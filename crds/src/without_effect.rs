@@ -14,7 +14,7 @@ use crate::Config;
 pub struct WithoutEffect {
     /// Its path, such as `spec.stubDomains[1].policy`.
     pub field: String,
-    /// What happens instead.
+    /// What the data plane does instead, as a sentence for people.
     pub instead: &'static str,
 }
 
@@ -23,7 +23,7 @@ pub struct WithoutEffect {
 pub struct Field {
     /// Paths in the schema, list items as `[]`; each stands for everything below it, too.
     pub paths: &'static [&'static str],
-    /// What happens instead.
+    /// What the data plane does instead, as a sentence for people.
     pub instead: &'static str,
     /// A spec that uses all of `paths`, for the tests.
     pub example: &'static str,

@@ -28,7 +28,7 @@ const INTERRUPT: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(50);
 /// Least time for queries in progress to finish.
 const MIN_GRACE: Duration = Duration::from_millis(100);
-/// The same after SIGINT.
+/// Time without a query after SIGINT, instead of [`QUIET`].
 const INTERRUPT_QUIET: Duration = Duration::from_millis(200);
 
 /// Who asked the process to end.
@@ -50,7 +50,7 @@ pub struct Drain {
 /// What to do at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Whether `/readyz` answers 200.
+    /// `/readyz` answers 200.
     pub is_ready: bool,
     /// Close TCP connections that have no query in progress.
     pub close_idle_tcp: bool,

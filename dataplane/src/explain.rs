@@ -48,7 +48,7 @@ pub struct Scene<'a> {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
-    /// Absolute, as text.
+    /// Absolute name, in presentation form.
     pub name: String,
     /// As `dig` writes it: `A`, `TYPE65`.
     #[serde(rename = "type")]
@@ -77,7 +77,6 @@ pub struct Explanation {
     pub reply: Option<String>,
 }
 
-/// A rule of docs/dns.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct RuleView {
     pub id: &'static str,
@@ -88,7 +87,7 @@ pub struct RuleView {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Step {
-    /// Absolute, as text.
+    /// Absolute name, in presentation form.
     pub name: String,
     pub place: String,
     /// In the order in which they were asked.

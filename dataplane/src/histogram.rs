@@ -53,7 +53,7 @@ impl<const BOUNDS: usize> Default for Durations<BOUNDS> {
 }
 
 impl<const BOUNDS: usize> Durations<BOUNDS> {
-    /// Counts one duration.
+    /// Adds one duration to its bucket and to the sum.
     pub fn add(&self, duration: Duration, writers: Writers) {
         let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         writers.add(self.counts.get(place(ns)).unwrap_or(&self.longer), 1);

@@ -63,7 +63,7 @@ fn wanted(listeners: &config::Listeners) -> Vec<Listener> {
 }
 
 impl Listeners {
-    /// Nothing is open yet.
+    /// Starts with no open listener; certificates are read below this folder.
     pub fn new(certificates: PathBuf) -> Self {
         Self { certificates, open: Vec::new() }
     }

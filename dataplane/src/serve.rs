@@ -82,7 +82,7 @@ pub struct Deadlines {
     pub idle: Duration,
     /// From the first octet of a length prefix to the end of its message.
     pub message: Duration,
-    /// A write without progress.
+    /// Longest time in which a write sends nothing.
     pub write: Duration,
     /// The mean age at which a connection with nothing in progress is closed; each has its own, 20 % around it.
     pub age: Duration,
@@ -139,7 +139,7 @@ enum Phase {
     Draining,
     /// The same, and no new ones.
     Stopping,
-    /// At once.
+    /// Every connection is closed at once.
     Over,
 }
 

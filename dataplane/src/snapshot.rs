@@ -104,7 +104,7 @@ struct Making {
     export: Export,
     /// What the disk has not taken yet.
     next: Option<Part>,
-    /// Nothing follows `next`.
+    /// `next` is the last part of the file.
     is_last: bool,
     confirmed_at_s: u64,
     /// Of the configuration in it.

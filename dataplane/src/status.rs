@@ -79,7 +79,7 @@ pub struct Violation {
 /// A file whose last good content is used, because its present one cannot be.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct BadFile {
-    /// Path within the folder.
+    /// Path below the folder of manifests.
     pub path: String,
     /// The line, where it is known, and what is wrong there.
     pub error: String,
@@ -117,9 +117,9 @@ pub struct Reported {
     pub role: String,
     /// Times that another cluster was found behind the address of the API server (K22).
     pub cluster_changes: u64,
-    /// Changes applied since start.
+    /// Object changes applied, since start.
     pub changes: u64,
-    /// States published since start.
+    /// States made visible to workers, since start.
     pub publications: u64,
     /// What the process started from, and what it keeps for the next start.
     pub snapshot: SnapshotStatus,

@@ -51,7 +51,7 @@ const TOP: u8 = 0b1000;
 #[derive(Clone, Copy, Debug)]
 pub struct Began {
     wanted: Wanted,
-    /// Since the Unix epoch.
+    /// Time since the Unix epoch.
     at: Duration,
     began: Instant,
 }
@@ -174,7 +174,7 @@ impl Taps {
         &self.query_log
     }
 
-    /// dnstap, for metrics.
+    /// The dnstap stream, for its metrics.
     pub fn dnstap(&self) -> &Dnstap {
         &self.dnstap
     }

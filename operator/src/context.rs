@@ -44,7 +44,6 @@ pub struct Context {
     pub last_written: LastWritten,
     /// How long to wait after failures.
     pub backoff: Backoff,
-    /// Kubernetes Events.
     pub events: Events,
     pub metrics: Arc<Metrics>,
     /// What happens to pods that answer no longer.

@@ -32,7 +32,7 @@ pub type Look<'a> = dyn Fn(&str) -> Vec<Text> + 'a;
 /// The text of a file, or of a key of a ConfigMap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Text {
-    /// The file, for messages.
+    /// Name of the file, as messages show it.
     pub file: String,
     /// The line of that file on which the text begins, from 1.
     pub line: usize,
@@ -51,7 +51,7 @@ pub enum Source {
     /// A Corefile, the environment of the process that reads it, and the files beside it.
     Corefile {
         text: Text,
-        /// Environment variables.
+        /// Environment variables of the server, for `{$NAME}`.
         variables: BTreeMap<String, String>,
         /// The files that it may name.
         look: Box<Look<'static>>,

@@ -28,7 +28,7 @@ pub use crate::args::Format;
 /// What was found, the worst of all files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Nothing, or warnings.
+    /// No finding, or warnings only.
     Fine,
     /// Something is wrong with a ClusterDNS.
     Wrong,
@@ -51,7 +51,7 @@ pub fn run_render(args: &args::Render) -> ExitCode {
     ended(render(args, &mut io::stdout().lock(), &mut io::stderr().lock()))
 }
 
-/// `check`, on standard output.
+/// Runs `check` and prints to standard output.
 pub fn run_check(args: &args::CheckFlags) -> ExitCode {
     ended(check(args, &mut io::stdout().lock()))
 }

@@ -311,7 +311,7 @@ async fn k7_an_event_from_the_past_changes_nothing() {
     assert_eq!(scene.live.relists(Resource::Services), 0);
 }
 
-/// Names of markers differ.
+/// A number that no other marker of this process has.
 fn rand_suffix() -> u32 {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NEXT: AtomicU32 = AtomicU32::new(0);

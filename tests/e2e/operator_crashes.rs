@@ -25,7 +25,7 @@ const AT_ONCE: usize = 2;
 /// Time without a write after which the operator has finished.
 const DONE: Duration = Duration::from_secs(4);
 
-/// When the operator dies.
+/// Where the operator dies during a write.
 #[derive(Clone, Copy, Debug)]
 enum Death {
     /// The write never reaches the API server.

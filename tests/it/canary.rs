@@ -24,7 +24,7 @@ use tests::scenario::objects::merge;
 
 /// Of every sampled Service, before a round.
 const VERSION: &str = "7";
-/// Seconds between two rounds.
+/// Seconds between two rounds of questions.
 const EVERY: i64 = 4;
 /// Rounds until a canary must have been judged, or is held.
 const ROUNDS: i64 = 8;

@@ -8,7 +8,7 @@ use tests::scenario::Cluster;
 const TESTS_OF_THEIR_OWN: [u32; 9] = [97, 103, 104, 105, 106, 107, 119, 120, 173];
 /// G1 to G120; §9.10 and §9.11 come with forwarding and with watching.
 const LAST: u32 = 120;
-/// Those of DNAME records.
+/// Rows of DNAME records.
 const DNAMES: std::ops::RangeInclusive<u32> = 165..=174;
 
 #[test]

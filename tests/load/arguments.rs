@@ -15,7 +15,7 @@ pub(crate) struct Arguments {
     pub(crate) role: Option<Role>,
 }
 
-/// What is measured.
+/// What to measure.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Wanted {
     /// Which measurements

@@ -80,7 +80,7 @@ pub(crate) fn write(wanted: &Wanted, sizes: &[Size], took: Duration) -> anyhow::
     Ok(())
 }
 
-/// Names and contents.
+/// Names and contents of the files to write.
 fn files(size: &Size) -> anyhow::Result<Vec<(PathBuf, String)>> {
     let name = |what: &str, end: &str| PathBuf::from(format!("{what}-{}.{end}", size.services));
     let mut files = vec![(name("runs", "csv"), csv(&size.runs))];

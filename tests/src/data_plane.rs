@@ -65,7 +65,7 @@ impl DataPlane {
         self.dns
     }
 
-    /// Its HTTP port.
+    /// Address of the HTTP port: probes, metrics, pages.
     pub fn http(&self) -> SocketAddr {
         self.http
     }

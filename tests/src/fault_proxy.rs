@@ -77,7 +77,7 @@ impl Fault {
 /// The way to the API server as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
-    /// Everything passes.
+    /// All traffic passes.
     Up,
     /// Open connections are reset, and so is each new one.
     Cut,

@@ -29,7 +29,7 @@ pub struct InProcess {
 }
 
 impl InProcess {
-    /// Answers from these.
+    /// Answers from these records, without a socket.
     pub(crate) fn new(records: Arc<Records>) -> InProcess {
         InProcess {
             records,

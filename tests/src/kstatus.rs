@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-/// The words of kstatus.
+/// The states of kstatus (sigs.k8s.io/cli-utils).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kstatus {
     /// It is as its spec says.

@@ -55,7 +55,7 @@ pub enum Play {
     /// It has an address, at which only the test may answer, and says that it runs; ready after this time,
     /// or never.
     Pretend {
-        /// From start to readiness.
+        /// Time from start to readiness; `None`: never ready.
         ready_after: Option<Duration>,
     },
     /// It has run and succeeded, as the Pod of a `helm test` or a Job.

@@ -148,7 +148,7 @@ impl Live {
         why_not_ready(&self.health, &self.status)
     }
 
-    /// Asks over UDP.
+    /// Asks over UDP and returns the reply as text.
     pub fn ask(&self, question: &str) -> Text {
         let question = Question::parse(question).expect("a question");
         let reply = client::ask_udp(self.address(), &question.packet, false).expect("a reply");

@@ -23,10 +23,10 @@ pub const GROUP_VERSION: &str = "custom.metrics.k8s.io/v1beta2";
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mood {
-    /// It answers.
+    /// It answers with metrics.
     #[default]
     Well,
-    /// Whatever is asked, 503.
+    /// It answers 503 to every request.
     Unavailable,
     /// It takes requests and answers none.
     Silent,
@@ -49,7 +49,6 @@ pub struct MetricsApi {
 }
 
 impl MetricsApi {
-    /// Starts one on loopback.
     pub async fn start() -> MetricsApi {
         let started = MetricsApi::try_start().await;
         started.unwrap_or_else(|error| panic!("the metrics API did not start: {error:#}"))
@@ -89,7 +88,7 @@ impl MetricsApi {
         )
     }
 
-    /// From now on.
+    /// Changes how it answers, from the next request on.
     pub fn is(&self, mood: Mood) {
         self.said().mood = mood;
     }
@@ -99,7 +98,7 @@ impl MetricsApi {
         self.said().values = pods.into_iter().map(|pod| (pod.to_owned(), value)).collect();
     }
 
-    /// Requests so far.
+    /// Number of requests so far.
     pub fn asked(&self) -> usize {
         self.said().asked
     }

@@ -83,7 +83,7 @@ pub fn add_address(address: IpAddr) {
     ip(&arguments).unwrap_or_else(|error| panic!("{error:#}"));
 }
 
-/// Runs `ip`.
+/// Runs `ip` with these arguments; its standard error is the error.
 pub(crate) fn ip<A: AsRef<std::ffi::OsStr>>(arguments: &[A]) -> anyhow::Result<()> {
     let output = Command::new("ip").args(arguments).output()?;
     let words: Vec<_> = arguments.iter().map(|word| word.as_ref().to_string_lossy()).collect();

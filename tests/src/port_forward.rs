@@ -21,7 +21,7 @@ use crate::control_plane::authority::Authority;
 
 /// What our client and kubelets agree on.
 const PROTOCOL: &str = "v4.channel.k8s.io";
-/// Octets of a message.
+/// Most octets of one message.
 const PIECE: usize = 16 << 10;
 
 /// Creates a Node of this name whose kubelet forwards every port of every pod to this address; it ends with the runtime.

@@ -99,7 +99,7 @@ impl Cluster {
         format!("service-{service}")
     }
 
-    /// Its name below `svc.cluster.local`.
+    /// The Service's name relative to `svc.cluster.local`.
     pub fn below_svc(&self, service: usize) -> String {
         format!("{}.{}", self.name(service), self.namespace(service))
     }

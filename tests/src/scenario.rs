@@ -38,7 +38,7 @@ pub struct Cluster {
 pub struct Scenario {
     /// Name of its folder: the promise.
     pub name: String,
-    /// Questions and replies.
+    /// The content of `answers.txt`.
     pub answers: Answers,
     file: PathBuf,
 }

@@ -29,7 +29,7 @@ impl Usage {
         TICK * (ticks(14) + ticks(15))
     }
 
-    /// Memory now, in MiB.
+    /// Resident memory now, in MiB.
     pub fn resident_mib(self) -> f64 {
         self.status("VmRSS:")
     }

@@ -115,7 +115,7 @@ impl Items {
         }
     }
 
-    /// Octets in memory.
+    /// Octets that this reader holds: the buffer and the key.
     #[cfg(test)]
     fn held(&self) -> usize {
         self.buffer.capacity() + self.key.capacity()

@@ -31,7 +31,7 @@ impl Default for Upstreams {
 pub struct StubDomain {
     /// Names at and below this domain are asked at `group` only.
     pub domain: String,
-    /// Its servers.
+    /// The servers that are asked for them.
     pub group: Group,
 }
 
@@ -41,7 +41,7 @@ pub struct StubDomain {
 pub struct Group {
     /// 1-15 servers in the order of the resource, which `Sequential` follows.
     pub servers: Vec<Server>,
-    /// How they are used.
+    /// Policy, limits and transport of the group.
     #[serde(default, skip_serializing_if = "is_default")]
     pub options: GroupOptions,
 }
@@ -125,7 +125,7 @@ pub enum Transport {
     #[default]
     #[serde(rename = "UDP")]
     Udp,
-    /// TCP only.
+    /// TCP only (RFC 7766); never falls back to UDP.
     #[serde(rename = "TCP")]
     Tcp,
     /// DNS over TLS only (RFC 7858); never falls back to clear text.

@@ -88,7 +88,7 @@ struct Document {
 struct Open {
     path: String,
     is_sequence: bool,
-    /// Entries so far.
+    /// Entries of this sequence so far: the index in a path.
     count: usize,
     /// The key whose value comes next.
     key: Option<(String, Place)>,

@@ -230,9 +230,9 @@ pub struct CacheCounters {
 /// What `servers.bind.` says of one upstream (A55).
 #[derive(Debug)]
 pub struct ServerCounters {
-    /// Address and port.
+    /// Address and port of the upstream.
     pub address: SocketAddr,
-    /// Every send, repeats included.
+    /// Queries sent, retransmissions included.
     pub sent: AtomicU64,
     /// Queries it failed to answer.
     pub failed: AtomicU64,

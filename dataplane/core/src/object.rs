@@ -197,9 +197,9 @@ pub struct Pod {
 pub enum Object {
     /// A Service.
     Service(Service),
-    /// An EndpointSlice.
+    /// Endpoints of a Service.
     Slice(Slice),
-    /// A Namespace.
+    /// Existence and labels of a namespace.
     Namespace(Namespace),
     /// A Pod.
     Pod(Pod),
@@ -216,7 +216,7 @@ impl Object {
         }
     }
 
-    /// Its namespace and name.
+    /// Namespace and name; of a Namespace the first one is empty.
     pub fn key(&self) -> Key {
         match self {
             Object::Service(service) => service.key.clone(),
@@ -230,9 +230,9 @@ impl Object {
 /// One typed event for the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Added or changed.
+    /// The object was added or changed: its whole present content.
     Apply(Object),
-    /// Deleted.
+    /// The object is gone.
     Delete(Resource, Key),
 }
 

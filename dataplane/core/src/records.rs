@@ -231,7 +231,6 @@ impl Records {
     }
 }
 
-/// Hash of wire-form labels.
 pub(crate) fn hash(hasher: &RandomState, wire: &[u8]) -> u32 {
     use core::hash::{BuildHasher, Hasher};
     step(wire.len() / 8);

@@ -48,7 +48,7 @@ pub struct Settings {
 /// Which names exist below `pod.Z`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodRecords {
-    /// None (RR52).
+    /// No pod records: NXDOMAIN (RR52).
     Disabled,
     /// Every address in a visible namespace (RR53).
     Insecure,
@@ -59,7 +59,7 @@ pub enum PodRecords {
 /// How an endpoint without a hostname is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndpointNames {
-    /// By its address.
+    /// Dashed address, `10-244-1-31` (RR23).
     Address,
     /// By its Pod's name, where that is one label.
     PodName,
@@ -68,7 +68,7 @@ pub enum EndpointNames {
 /// Where the addresses of `ns.dns.Z` come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServiceAddresses {
-    /// Written in the configuration.
+    /// These addresses.
     Fixed(Vec<IpAddr>),
     /// The cluster IPs of this Service, once it is known.
     OfService {
@@ -97,7 +97,7 @@ pub struct Selector(pub Vec<Requirement>);
 /// One requirement of a label selector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requirement {
-    /// Label key.
+    /// Key of the label.
     pub key: Box<str>,
     /// How its value is compared.
     pub operator: SelectorOperator,
@@ -147,7 +147,7 @@ pub struct ExtraRecord {
     pub wildcard: bool,
     /// 0 to 86,400 seconds.
     pub ttl_s: u32,
-    /// The record data.
+    /// Type and RDATA.
     pub data: ExtraData,
     /// Automatic PTR of addresses (RR79).
     pub reverse: bool,
@@ -175,9 +175,9 @@ pub enum ExtraData {
 /// Data of one SRV record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SrvData {
-    /// RFC 2782 priority.
+    /// Priority: lower is tried first (RFC 2782).
     pub priority: u16,
-    /// RFC 2782 weight.
+    /// Weight among targets of one priority (RFC 2782).
     pub weight: u16,
     /// Port that the target serves.
     pub port: u16,

@@ -37,7 +37,6 @@ pub use counted::count_steps;
 #[cfg(all(test, not(feature = "steps")))]
 pub(crate) use counted::count_steps;
 
-/// Counts nothing.
 #[cfg(not(any(test, feature = "steps")))]
 #[inline(always)]
 pub(crate) fn step(_: usize) {}

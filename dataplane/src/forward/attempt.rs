@@ -28,7 +28,7 @@ pub(super) struct Question<'a> {
 
 #[derive(Debug)]
 pub(super) enum AttemptResult {
-    /// The answer (FW20).
+    /// A usable reply (FW20).
     Good(Relayed),
     /// A valid reply that is no answer (FW21, FW26), and the Extended DNS Errors in it.
     Error(RelayError, ErrorCodes),

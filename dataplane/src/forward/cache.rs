@@ -36,7 +36,6 @@ pub struct CacheLimits {
 }
 
 impl CacheLimits {
-    /// Those of a configuration.
     pub fn of(config: &crds::config::Cache) -> CacheLimits {
         let rules = CacheRules { stale_s: config.stale_seconds, prefetch: config.prefetch };
         CacheLimits {
@@ -54,7 +53,7 @@ impl CacheLimits {
 /// What the cache has for a query.
 #[derive(Debug)]
 pub enum Found {
-    /// Nothing: ask an upstream.
+    /// No entry: an upstream must be asked.
     Nothing,
     /// The lookup failed a moment ago (N19).
     Failed {
@@ -86,7 +85,7 @@ impl Found {
 /// Why a query found what it found: metrics labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheResult {
-    /// A fresh reply.
+    /// A fresh reply was served.
     Hit,
     /// A fresh reply, and an upstream is asked again (CA30).
     Prefetch,
@@ -94,7 +93,7 @@ pub enum CacheResult {
     Stale,
     /// An expired reply, unless an upstream answers in time.
     Refresh,
-    /// A failure is remembered.
+    /// SERVFAIL from a remembered failure (N19).
     Failed,
     /// No entry: an upstream is asked.
     Miss,

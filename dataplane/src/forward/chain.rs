@@ -15,7 +15,7 @@ use crate::state::Published;
 /// How a question ended whose chain went over several lookups.
 #[derive(Debug)]
 pub(super) enum Chain {
-    /// Every hop is there.
+    /// Every name of the chain was resolved.
     Whole(Resolution),
     Failed(NoHop),
     /// It leads nowhere: an Extended DNS Error and its text.

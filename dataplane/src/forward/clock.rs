@@ -17,7 +17,7 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// Now, in milliseconds.
+    /// Milliseconds since this clock started; tests may move it ahead.
     pub fn now_ms(&self) -> u64 {
         millis(self.start.elapsed()).saturating_add(self.ahead_ms.load(Ordering::Relaxed))
     }

@@ -82,7 +82,7 @@ impl Unresolved {
 pub(super) struct Lookup {
     group: Arc<Group>,
     plan: Plan,
-    /// Queries that left.
+    /// Queries sent so far, of all attempts.
     sends: u32,
     /// Of the latest reply that was an error, if there was one.
     errors: Option<ErrorCodes>,
@@ -103,7 +103,7 @@ pub(super) struct Asked {
 #[derive(Debug)]
 pub(super) enum Outcome {
     Ended(AttemptResult),
-    /// It is waited for.
+    /// The query was sent; its reply is awaited.
     Waits(Datagrams, Exchange),
 }
 

@@ -26,7 +26,7 @@ pub(super) enum Standing {
     Healthy,
     /// It answers with errors only.
     Failing,
-    /// It does not answer.
+    /// It does not reply at all.
     Down,
 }
 
@@ -114,7 +114,7 @@ pub(super) struct Send {
     /// Its place in the order.
     pub(super) place: usize,
     pub(super) transport: Transport,
-    /// With an OPT record.
+    /// Send an OPT record (RFC 6891).
     pub(super) edns: bool,
 }
 

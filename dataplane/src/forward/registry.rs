@@ -166,7 +166,7 @@ impl Registry {
         }
     }
 
-    /// Servers of earlier configurations.
+    /// Servers of earlier configurations that are still kept.
     #[cfg(test)]
     pub(super) fn former(&self) -> Vec<Arc<Server>> {
         self.known().former.clone()

@@ -40,7 +40,7 @@ impl Shown {
         Shown { server, began, over, query: Mutex::default(), reply: Vec::new() }
     }
 
-    /// This message is sent.
+    /// Keeps the query that is sent, for dnstap.
     pub(super) fn sent(&self, query: Vec<u8>) -> Vec<u8> {
         if self.began.is_some() {
             // Over another connection it has another id.
@@ -49,7 +49,7 @@ impl Shown {
         query
     }
 
-    /// This message came.
+    /// Keeps the reply that came, for dnstap.
     pub(super) fn came(&mut self, reply: &[u8]) {
         if self.began.is_some() {
             self.reply = reply.to_vec();

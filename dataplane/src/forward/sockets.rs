@@ -40,7 +40,7 @@ pub(super) struct Pool {
     server: ServerId,
     address: SocketAddr,
     common: Arc<Common>,
-    /// The oldest first.
+    /// Open ports, the oldest first.
     open: Mutex<Vec<Arc<Port>>>,
     /// When those that were closed will have rested.
     resting: Mutex<VecDeque<Instant>>,

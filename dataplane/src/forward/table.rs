@@ -167,7 +167,7 @@ impl Drop for Running {
     }
 }
 
-/// Waits for the end.
+/// Waits until the lookup has ended.
 pub(super) async fn ended(mut waiter: Waiter) -> Ended {
     match waiter.wait_for(Option::is_some).await {
         Ok(ended) => ended.clone().unwrap_or(Err(Unresolved::Silence)),

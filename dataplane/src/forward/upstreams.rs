@@ -76,7 +76,7 @@ impl Group {
         &self.state.in_flight
     }
 
-    /// Counts a lookup.
+    /// Counts this lookup; the number decides with which server a policy that takes turns begins.
     pub(super) fn next_turn(&self) -> usize {
         self.state.lookups.fetch_add(1, Ordering::Relaxed)
     }

@@ -48,13 +48,13 @@ pub struct View {
 pub struct GroupView {
     /// `upstreams`, or the stub domain.
     pub name: String,
-    /// As in the resource.
+    /// `policy` of the group, as in the resource.
     pub policy: String,
     /// Queries of clients in progress.
     pub in_flight: usize,
-    /// As configured.
+    /// `limits.inFlight` of the group.
     pub max_in_flight: usize,
-    /// In configured order.
+    /// In the order of the resource, default servers or stub domain.
     pub servers: Vec<ServerView>,
 }
 
@@ -63,7 +63,7 @@ pub struct GroupView {
 #[serde(rename_all = "camelCase")]
 pub struct ServerView {
     pub server: String,
-    /// As in the resource.
+    /// `UDP`, `TCP`, `TLS`, `HTTPS` or `QUIC`.
     pub transport: String,
     /// `healthy`, `failing` (errors only), `down` (silent) or `looping` (leads back to us).
     pub state: &'static str,
@@ -119,7 +119,7 @@ pub struct ConnectionsView {
 pub struct OfAddress {
     /// Queries sent.
     pub sent: u64,
-    /// Probes without a reply.
+    /// Health probes that got no reply.
     pub failed_probes: u64,
     /// How long replies took, by the places of [`rcode::LABELS`].
     pub replies: [Distribution; rcode::LABELS.len()],

@@ -45,7 +45,7 @@ pub(super) enum Hops {
 /// How far the cache goes.
 #[derive(Debug)]
 pub(super) enum Walked {
-    /// To the end.
+    /// The cache has the whole chain.
     Ended(Ended),
     /// An upstream is asked for what comes next.
     Open(Held),

@@ -79,7 +79,7 @@ struct Shown {
     explained: Option<Explained>,
 }
 
-/// Replies of one origin.
+/// One row of the table of replies: an origin and its count.
 struct OutcomeRow {
     origin: &'static str,
     count: u64,
@@ -104,7 +104,7 @@ struct Explained {
     text: String,
 }
 
-/// `/`.
+/// `GET /`: the start page.
 pub(super) async fn home(
     Extension(client): Extension<Client>,
     From(views): From<Views>,

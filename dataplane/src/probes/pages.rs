@@ -28,7 +28,7 @@ const READ_WITHIN: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug, Default)]
 pub struct Pages(Arc<Mutex<BTreeMap<u64, Arc<Sheet>>>>);
 
-/// One page.
+/// One page that is being written or read.
 #[derive(Debug)]
 struct Sheet {
     client: IpAddr,

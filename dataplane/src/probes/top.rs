@@ -21,7 +21,7 @@ const NOT_FROM_HERE: &str = "what clients ask is for loopback only: kubectl clus
 /// What a page of a browser reads that wants to switch it on.
 const FROM_A_BROWSER: &str = "a web page may not switch this on: ask without the header Origin\n";
 
-/// GET `/top`, as JSON.
+/// `GET /top`: the heaviest names and clients, as JSON.
 pub(super) async fn show(
     Extension(client): Extension<Client>,
     From(views): From<Views>,

@@ -17,7 +17,7 @@ const PORT_ATTEMPTS: usize = 32;
 #[derive(Debug)]
 pub(super) struct Bound {
     pub(super) address: SocketAddr,
-    /// One per worker.
+    /// One socket per worker, all of this address (SO_REUSEPORT).
     pub(super) udp: Vec<Arc<Socket>>,
     pub(super) tcp: TcpListener,
 }

@@ -56,12 +56,12 @@ pub(super) struct Certificate {
     state: Mutex<CertificateState>,
 }
 
-/// Where its Secret is.
+/// Folders of the Secret with the certificate.
 #[derive(Debug)]
 struct Folders {
-    /// Named by the configuration.
+    /// The folder that the configuration names.
     wanted: PathBuf,
-    /// Read: the one before, for as long as that one is not mounted.
+    /// The folder that is read: the previous one until the wanted one is mounted.
     read: PathBuf,
 }
 
@@ -200,7 +200,7 @@ impl std::fmt::Debug for Certificate {
 mod tests {
     use super::*;
 
-    /// Replaces what is mounted.
+    /// Mounts another chain and key in the folder, as kubelet does.
     fn mount(folder: &std::path::Path, chain: &str, key: &str) {
         std::fs::create_dir_all(folder).unwrap();
         std::fs::write(folder.join("tls.crt"), chain).unwrap();

@@ -13,7 +13,7 @@ use super::traffic::TrafficTables;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum CloseReason {
-    /// The client closed it.
+    /// The client closed the connection.
     Client,
     /// Reading or writing failed: reset, unreachable.
     Failed,
@@ -94,7 +94,7 @@ pub struct ServeCounters {
     pub udp_receive_failed: AtomicU64,
     /// Messages whose handling panicked: a defect of ours that cost these alone.
     pub panics: AtomicU64,
-    /// TCP connections taken.
+    /// TCP connections accepted, since start.
     pub tcp_accepted: AtomicU64,
     /// Times accepting failed, as without a free descriptor.
     pub tcp_accept_failed: AtomicU64,

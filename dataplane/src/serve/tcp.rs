@@ -84,13 +84,13 @@ struct TcpServer {
     scratch: RefCell<Box<[u8]>>,
     seeds: RefCell<Seeds>,
     draining: Cell<bool>,
-    /// Where signatures are computed.
+    /// The thread that computes handshakes.
     handshake_thread: Handle,
     /// Those of TLS in progress; each listener for QUIC has its own.
     handshakes: Handshakes,
     /// How many each client may begin, of TLS and QUIC together.
     rates: Arc<Rates>,
-    /// Of QUIC.
+    /// Endpoints of the QUIC listeners.
     endpoints: RefCell<Vec<quinn::Endpoint>>,
 }
 

@@ -39,7 +39,7 @@ impl Traffic {
         self.queries.add(octets, self.writers);
     }
 
-    /// This reply is sent.
+    /// Counts a reply by its size and Rcode.
     pub fn reply(&self, answered: Answered, reply: &[u8]) {
         self.replies.add(reply.len(), self.writers);
         // The upper bits of BADVERS are in the OPT record.

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 pub(super) const MAGIC: &[u8; 20] = b"ClusterDNS snapshot\n";
 /// Grows with every change of what follows the magic: an older or newer one is not read.
 pub(super) const FORMAT: u32 = 1;
-/// Octets of the checksum.
+/// Octets of the checksum: SHA-256.
 pub(super) const CHECKSUM: usize = 32;
 /// Largest head: a configuration has 1 MiB at most, and JSON within JSON may double it.
 pub(super) const MAX_HEAD: usize = 4 << 20;

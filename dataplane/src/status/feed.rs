@@ -35,7 +35,7 @@ pub struct Feed {
 /// What is wrong with a stream.
 #[derive(Clone, Debug)]
 pub struct Trouble {
-    /// When it failed first.
+    /// Time of the first failure in a row.
     pub since: Instant,
     /// The last failure, and what to do about it where that is known.
     pub reason: String,

@@ -13,7 +13,7 @@ const MAX_REASONS: usize = 10_000;
 /// Of these, in one namespace: its faults hide those of no other.
 const MAX_OF_NAMESPACE: usize = 100;
 
-/// Reasons by object.
+/// Reasons by resource and key.
 #[derive(Debug, Default)]
 pub(crate) struct Unserved {
     reasons: BTreeMap<(Resource, Key), Reason>,

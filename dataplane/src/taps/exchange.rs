@@ -11,7 +11,7 @@ use crate::origin::{Answered, Origin, ServedOver};
 #[repr(u8)]
 pub enum Side {
     Client,
-    /// We asked an upstream.
+    /// A query of ours to an upstream.
     Forwarder,
 }
 
@@ -64,7 +64,7 @@ const ADDRESS: usize = 16 + 2;
 const CUT: u8 = 128;
 
 impl Exchange<'_> {
-    /// Octets that [`write`](Self::write) takes.
+    /// Octets that [`write`](Self::write) needs.
     pub(super) fn octets(&self) -> usize {
         FIXED + self.query.len() + self.reply.len()
     }

@@ -147,7 +147,7 @@ impl QueryLog {
         self.exchanges.lost() + self.undelivered.load(Ordering::Relaxed)
     }
 
-    /// Lines written.
+    /// Lines written, since start.
     pub fn written(&self) -> u64 {
         self.written.load(Ordering::Relaxed)
     }

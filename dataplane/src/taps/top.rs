@@ -56,7 +56,7 @@ struct Sketch {
     denials: Heaviest<(Name, u16)>,
 }
 
-/// What `/top` shows.
+/// The content of `/top`.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TopView {
@@ -74,19 +74,19 @@ pub struct TopView {
     pub passed_over: u64,
     /// Names and types, the heaviest first.
     pub names: Vec<TopRow>,
-    /// Addresses of clients.
+    /// Addresses of clients, the heaviest first.
     pub clients: Vec<TopRow>,
     /// Names and types that were answered with NXDOMAIN.
     pub denials: Vec<TopRow>,
 }
 
-/// One of the heaviest.
+/// One of the heaviest names or clients.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TopRow {
     /// A name, or an address.
     pub key: String,
-    /// Of a name.
+    /// Record type; only for names.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub qtype: Option<String>,
     /// Queries, never too few.

@@ -131,7 +131,7 @@ mod tests {
         (queue, reader, gaps)
     }
 
-    /// Takes its time.
+    /// A writer that is slow.
     struct Slow(Arc<Mutex<Vec<u8>>>);
 
     impl Write for Slow {

@@ -212,7 +212,6 @@ impl Process {
         wait_for(text, || self.log().contains(text).then_some(()));
     }
 
-    /// Standard output so far.
     pub(crate) fn output(&self) -> String {
         self.output.lock().unwrap().clone()
     }

@@ -40,7 +40,7 @@ const A: u16 = 1;
 /// The zone of loop probes, as a label.
 const LOOP_ZONE: &[u8] = b"clusterdns-loop";
 
-/// Everything of one test.
+/// The servers, state and folders of one test.
 pub(crate) struct House {
     pub(crate) serving: Serving,
     pub(crate) state: Arc<State>,

@@ -77,7 +77,7 @@ impl From<IpAddr> for Local {
     }
 }
 
-/// One received datagram.
+/// A received datagram, its sender and its local address.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram<'b> {
     /// What it says, at most [`DATAGRAM_OCTETS`] of it.

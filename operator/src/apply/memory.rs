@@ -24,17 +24,16 @@ struct Remembered {
     /// What the API server made of it.
     uid: String,
     version: String,
-    /// Our fields in it.
+    /// Hash of the fields that are ours in it.
     owned: Option<u64>,
 }
 
-/// Everything that was applied.
+/// What was applied, by object.
 #[derive(Debug, Default)]
 pub struct Memory {
     objects: Mutex<HashMap<Key, Remembered>>,
 }
 
-/// Why something is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
     /// It does not exist.

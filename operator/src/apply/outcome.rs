@@ -24,7 +24,7 @@ pub enum Restored {
 /// What one apply wrote, deleted and could not write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// For status.
+    /// The part that status reports.
     pub applied: Applied,
     /// Objects that were written, in order.
     pub written: Vec<Written>,

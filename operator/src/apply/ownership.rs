@@ -7,18 +7,17 @@ use kube::{Resource, ResourceExt};
 use crate::names;
 use crate::observe::is_owned;
 
-/// Whose an object is.
+/// Who owns an object: this ClusterDNS, one before it, or others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ownership {
     /// This ClusterDNS's, or left behind by one of its name that was deleted without its children: taken over.
     Ours,
     /// Of a ClusterDNS of the same name before this one: the garbage collector is about to delete it.
     Previous,
-    /// Foreign.
+    /// No ClusterDNS owns it.
     Theirs,
 }
 
-/// Whose it is.
 pub(super) fn ownership(live: &DynamicObject, dns: &ClusterDNS) -> Ownership {
     if is_owned(live, dns) {
         return Ownership::Ours;

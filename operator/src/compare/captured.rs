@@ -10,7 +10,7 @@ mod pcapng;
 
 pub(super) use found::Captured;
 
-/// Reads it.
+/// Reads a capture; its first octets say whether it is pcap, pcapng, dnstap or lines of text.
 pub(super) fn read(octets: &[u8]) -> Captured {
     let mut captured = Captured::default();
     let ended = match octets.first_chunk::<4>() {

@@ -19,7 +19,6 @@ use crate::offline::{client, text_of};
 const PAGE: u32 = 500;
 /// Where a Service is looked for whose namespace is not written.
 const NAMESPACE: &str = crds::defaults::SERVICE_NAMESPACE;
-/// The port of DNS.
 const PORT: u16 = 53;
 
 /// The manifests of these files; documents of other kinds are passed over.

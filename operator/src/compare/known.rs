@@ -12,12 +12,12 @@ use super::pair::{Line, Pair, Said};
 /// what is left.
 const FULL_OCTETS: usize = 60_000;
 
-/// A difference on purpose.
+/// A difference that the contract explains.
 #[derive(Clone, Copy)]
 pub struct Known {
     /// Its id in docs/dns.md.
     pub id: &'static str,
-    /// What it says.
+    /// The rule, as a sentence for people.
     pub words: &'static str,
     fits: fn(&Pair) -> bool,
 }

@@ -18,7 +18,7 @@ const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// One question of class IN.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Asked {
-    /// Lower case.
+    /// In lower case.
     pub(super) name: Name,
     pub(super) kind: RecordType,
 }

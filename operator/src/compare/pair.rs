@@ -17,12 +17,12 @@ pub(super) struct Line {
     pub(super) ttl_s: u32,
 }
 
-/// One reply.
+/// A reply, reduced to what is compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Said {
     /// Its response code (RFC 6895 §2.3), as text.
     pub(super) rcode: String,
-    /// AA and RA.
+    /// The AA and RA bits.
     pub(super) flags: (bool, bool),
     /// The answer section, as a set.
     pub(super) answer: BTreeSet<Line>,

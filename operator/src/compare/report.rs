@@ -21,13 +21,12 @@ pub(super) struct Class {
     /// The sentence of the contract; absent where the difference is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) contract: Option<&'static str>,
-    /// How many questions.
+    /// Number of questions.
     pub(super) count: usize,
-    /// The first ones.
+    /// The first questions of this class.
     pub(super) examples: Vec<Example>,
 }
 
-/// One of them.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Example {
     pub(super) question: String,
@@ -35,7 +34,6 @@ pub(super) struct Example {
     pub(super) against: String,
 }
 
-/// All of it.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Report {
     /// Questions that both servers were asked.
@@ -44,9 +42,9 @@ pub(super) struct Report {
     pub(super) alike: usize,
     /// Questions that neither answered.
     pub(super) unanswered: usize,
-    /// Differences on purpose.
+    /// Differences that the contract explains.
     pub(super) known: Vec<Class>,
-    /// All others.
+    /// Differences that nothing explains.
     pub(super) unknown: Vec<Class>,
     /// What was not asked, or not read, and why.
     pub(super) notes: Vec<String>,

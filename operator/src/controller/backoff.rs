@@ -39,7 +39,7 @@ pub struct Failure {
     pub at_most: Option<Duration>,
 }
 
-/// Remembers failures by name.
+/// Failures in a row, by name of the ClusterDNS.
 #[derive(Debug, Default)]
 pub struct Backoff {
     histories: Mutex<HashMap<String, History>>,
@@ -125,7 +125,7 @@ impl Backoff {
     }
 }
 
-/// Doubled with each failure.
+/// The wait after this many failures; each doubles it, up to [`LONGEST`].
 fn after(failures: u32) -> Duration {
     let doublings = failures.saturating_sub(1).min(16);
     (FIRST * 2_u32.pow(doublings)).min(LONGEST)

@@ -22,10 +22,10 @@ use crate::runtime::read::within;
 
 /// Between two passes over the kept Services; a pass sends no request.
 const EVERY: Duration = Duration::from_secs(1);
-/// Wait after a failure.
+/// Wait after a failed pass.
 const RETRY: Duration = Duration::from_secs(10);
 
-/// Runs until dropped.
+/// Removes our key from Services whose ClusterDNS is gone, once a second, until dropped.
 pub async fn follow(ctx: &Context, triggers: &Triggers) {
     let _ = ctx.caches.resources.wait_until_ready().await;
     let mut known: BTreeMap<String, Arc<ClusterDNS>> = BTreeMap::new();

@@ -189,7 +189,7 @@ pub struct RolloutState {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LastService {
-    /// Its `spec.clusterIPs`.
+    /// `spec.clusterIPs` of the Service.
     #[serde(rename = "clusterIPs")]
     pub cluster_ips: Vec<String>,
     /// It is ours and was deleted: these addresses are asked for from then on.
@@ -203,7 +203,7 @@ pub struct LastService {
 }
 
 impl LastService {
-    /// Was none seen?
+    /// True if no Service has been seen yet.
     pub fn is_unknown(&self) -> bool {
         *self == Self::default()
     }
@@ -253,7 +253,7 @@ pub struct CanaryPod {
 pub struct Notice {
     /// A warning, rather than news.
     pub is_warning: bool,
-    /// One CamelCase word.
+    /// Reason in CamelCase, as the API conventions demand.
     pub reason: &'static str,
     /// What happened and what to do.
     pub message: String,

@@ -33,7 +33,7 @@ pub(super) fn role_ref(kind: &str, of: &Instance<'_>) -> RoleRef {
     }
 }
 
-/// Whom a binding binds.
+/// The ServiceAccount of the data plane's pods, as a subject.
 pub(super) fn the_pods(of: &Instance<'_>) -> Subject {
     Subject {
         kind: "ServiceAccount".to_owned(),

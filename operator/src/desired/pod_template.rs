@@ -26,7 +26,7 @@ const TOPOLOGIES: [&str; 2] = ["kubernetes.io/hostname", "topology.kubernetes.io
 pub(super) enum Spread {
     /// Unless the spec says otherwise.
     OverNodesAndZones,
-    /// A DaemonSet does that.
+    /// No constraint: a DaemonSet has one pod per node anyway.
     OnePerNode,
 }
 

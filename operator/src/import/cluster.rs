@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const MAX_WORKLOADS: u32 = 500;
 /// The label that Services of cluster DNS have.
 const LABEL: &str = "k8s-app=kube-dns";
-/// Where OpenShift has it.
+/// Namespace and name of the Service on OpenShift.
 const OPENSHIFT: (&str, &str) = ("openshift-dns", "dns-default");
 /// The DaemonSet of NodeLocal DNSCache.
 const NODE_LOCAL: &str = "node-local-dns";
@@ -30,7 +30,7 @@ const KUBE_DNS: &str = "kube-dns";
 pub(super) struct Found {
     /// The namespace and name of the Service that pods ask.
     pub(super) service: (String, String),
-    /// Workloads and ConfigMaps.
+    /// Workloads and ConfigMaps of the DNS server.
     pub(super) objects: Vec<Object>,
 }
 

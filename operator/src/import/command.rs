@@ -100,7 +100,7 @@ fn target(args: &args::Import, found: Option<(String, String)>) -> Target {
     }
 }
 
-/// Everything that was named.
+/// The sources that the flags name.
 struct Gathered {
     sources: Vec<Source>,
     /// The namespace and name of the Service, where a cluster was read.

@@ -20,7 +20,7 @@ use super::report::Outcome::{self, Kept, NotPossible};
 use super::values::{list, name};
 use super::{Argument, Look};
 
-/// Converts all options.
+/// Converts all options into the draft, and reports each.
 pub(super) fn convert(options: &[Argument], look: &Look<'_>, draft: &mut Draft) {
     let mut gathered = Gathered::default();
     for flag in flags(options) {

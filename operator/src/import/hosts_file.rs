@@ -31,9 +31,9 @@ pub(super) fn convert(
 /// What all entries of a file or block have in common.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
-    /// Their TTL in seconds.
+    /// TTL of the records in seconds; `None` is the default.
     pub(super) ttl: Option<u32>,
-    /// They have PTR records.
+    /// The addresses get PTR records.
     pub(super) reverse: bool,
 }
 

@@ -12,7 +12,7 @@ const MAX_SHOWN: usize = 120;
 pub struct Place {
     /// The file, as people named it, or the path of a key of a ConfigMap where pods have it.
     pub file: String,
-    /// The line, from 1.
+    /// Line number, from 1.
     pub line: usize,
 }
 
@@ -95,7 +95,7 @@ impl Report {
         text
     }
 
-    /// For programs.
+    /// The report as JSON, for programs.
     pub fn json(&self) -> Value {
         json!({"lines": self.lines()})
     }

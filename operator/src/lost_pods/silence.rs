@@ -68,7 +68,7 @@ pub(super) struct Silences(BTreeMap<String, Silence>);
 struct Silence {
     /// Silent questions in a row.
     in_a_row: u32,
-    /// Its last answer.
+    /// When it last replied.
     answered: Option<Instant>,
     /// When it was taken out of the Service.
     taken_out: Option<Instant>,

@@ -39,7 +39,7 @@ const NODES_EVERY: Duration = Duration::from_secs(5);
 /// What client-side apply writes: the whole object once more.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Everything that is watched.
+/// The caches of all watched kinds; `observe` reads them.
 pub struct Caches {
     means: Means,
     triggers: Arc<Triggers>,
@@ -300,7 +300,7 @@ impl Caches {
         labelled(self.pods.get(namespace), instance)
     }
 
-    /// ReplicaSets of our Deployment.
+    /// ReplicaSets of this instance's Deployment.
     pub fn replica_sets(&self, namespace: &str, instance: &str) -> Vec<ReplicaSet> {
         labelled(self.replica_sets.get(namespace), instance)
     }

@@ -31,7 +31,7 @@ pub struct Certificates {
 /// What the Secrets are that listeners name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Read {
-    /// By name.
+    /// Certificates by name of the Secret.
     pub found: BTreeMap<String, Certificate>,
     /// Those that could not be read, and why: the result before counts.
     pub unread: BTreeMap<String, String>,

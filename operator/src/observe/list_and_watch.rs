@@ -51,7 +51,7 @@ pub(super) struct Means {
     pub(super) client: Client,
     pub(super) lists: Arc<Lists>,
     pub(super) metrics: Arc<Metrics>,
-    /// Every ClusterDNS.
+    /// All ClusterDNS, to find those that an event concerns.
     pub(super) all: Store<ClusterDNS>,
 }
 

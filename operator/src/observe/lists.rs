@@ -21,7 +21,7 @@ pub(super) const ANSWER: Duration = Duration::from_secs(70);
 /// A body continues within this time.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// Reads lists.
+/// Reads lists, [`AT_A_TIME`] pages at a time.
 #[derive(Debug)]
 pub struct Lists {
     turns: Semaphore,
@@ -40,9 +40,9 @@ pub struct Page {
     pub version: String,
     /// Asks for the next page; none: this was the last one.
     pub token: Option<String>,
-    /// Objects in it.
+    /// Number of objects in the page.
     pub objects: u32,
-    /// Octets of it.
+    /// Size of the page in octets.
     pub octets: usize,
     /// Objects that are longer than any that an API server stores: they were passed over.
     pub too_long: u32,

@@ -141,9 +141,9 @@ pub enum Certificate {
 /// What this API server offers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offers {
-    /// The kind PodMonitor exists.
+    /// The API server serves PodMonitor.
     pub pod_monitor: bool,
-    /// The kind PrometheusRule exists.
+    /// The API server serves PrometheusRule.
     pub prometheus_rule: bool,
     /// `custom.metrics.k8s.io` is served.
     pub custom_metrics: bool,
@@ -197,7 +197,7 @@ pub struct UsedCertificate {
 /// Some of the cluster's namespaces and Services.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// Namespaces and their labels.
+    /// Labels by namespace.
     pub namespaces: BTreeMap<String, BTreeMap<String, String>>,
     /// These are all namespaces that there are.
     pub is_complete: bool,
@@ -218,7 +218,7 @@ pub struct SampledService {
     pub namespace: String,
     pub name: String,
     pub labels: BTreeMap<String, String>,
-    /// Its first clusterIP.
+    /// The first of `spec.clusterIPs`.
     pub address: Option<IpAddr>,
     /// Changes with everything that decides how its name is answered: its own version, and those of its namespace and of
     /// its EndpointSlices.

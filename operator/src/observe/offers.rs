@@ -14,7 +14,7 @@ use crate::desired::Kind;
 use crate::observe::observed::Offers;
 use crate::runtime::read::within;
 
-/// Time between two looks.
+/// Time between two reads of what the API server offers.
 const EVERY: Duration = Duration::from_secs(300);
 /// While the schema is outdated, because a person is about to apply the new one; and while something could not be read.
 const SOON: Duration = Duration::from_secs(10);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 /// After the first failure; doubled with each further one.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-/// At most this long.
+/// Longest wait between two attempts.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// After a watch that lasted this long the first wait is used again.
 const HEALTHY_AFTER: Duration = Duration::from_secs(60);
@@ -14,7 +14,7 @@ const HEALTHY_AFTER: Duration = Duration::from_secs(60);
 const PAGE_OCTETS: usize = 8 << 20;
 /// Objects in the first page, while nothing is known of their size.
 const FIRST_PAGE: u32 = 20;
-/// Objects in a page.
+/// Most objects of a page.
 const MOST: u32 = 500;
 
 /// The size of the next page.
@@ -30,7 +30,7 @@ impl Default for Pages {
 }
 
 impl Pages {
-    /// Objects to ask for.
+    /// Number of objects to ask for in the next page.
     pub(super) fn limit(&self) -> u32 {
         self.next
     }

@@ -102,7 +102,7 @@ pub fn ready(observed: &Observed) -> impl Iterator<Item = &Pod> {
 /// Where our workload is on its way to what was written last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// There is a workload.
+    /// The Deployment or DaemonSet exists.
     pub exists: bool,
     /// Pods that there should be.
     pub desired: u32,

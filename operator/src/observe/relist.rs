@@ -12,7 +12,7 @@ const MAX_STARTS: u32 = 5;
 pub(super) enum Next {
     /// Watch on at the version that was reached.
     GoOn,
-    /// List again.
+    /// List again, in pages of the same size.
     ListAgain,
     /// List again, in pages of half the size.
     ListInSmallerPages,

@@ -21,7 +21,7 @@ pub struct Finding {
     pub severity: &'static str,
     /// The field; empty where it is about the whole file.
     pub field: String,
-    /// One CamelCase word.
+    /// Kind of the finding in CamelCase, for programs.
     pub reason: String,
     /// What is wrong, and what to write.
     pub message: String,
@@ -40,14 +40,13 @@ impl Finding {
     }
 }
 
-/// Everything that was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
     /// In the order of files and lines.
     pub all: Vec<Finding>,
-    /// ClusterDNS that were checked.
+    /// Number of ClusterDNS that were checked.
     pub checked: usize,
-    /// Files that were read.
+    /// Number of files that were read.
     pub files: usize,
 }
 

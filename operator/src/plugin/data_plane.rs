@@ -26,7 +26,7 @@ pub(super) struct DataPlane {
     /// For people: an address, or namespace and name of its pod.
     pub(super) name: String,
     pub(super) way: Way,
-    /// For one request.
+    /// Longest time of one request.
     pub(super) patience: Duration,
 }
 

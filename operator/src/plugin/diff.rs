@@ -31,11 +31,11 @@ const DIFFERS: u8 = 1;
 /// Status where that is not known.
 pub(super) const FAILED: u8 = 2;
 
-/// Everything that is printed.
+/// The result of `diff`, as text and JSON show it.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Changes {
-    /// The ClusterDNS.
+    /// Name of the ClusterDNS.
     pub cluster_dns: String,
     /// What it is compared with: the one of the cluster, or a file.
     pub against: String,
@@ -49,7 +49,7 @@ pub struct Changes {
     pub notes: Vec<String>,
 }
 
-/// Runs `diff`.
+/// Compares the edited ClusterDNS with the one of the cluster, or of a file.
 pub(super) async fn run(which: &Which, args: &Diff) -> Printed {
     let new = one(&args.file, which.clusterdns.as_deref())?;
     let name = new.metadata.name.clone().unwrap_or_default();

@@ -27,13 +27,13 @@ const MAX_QUESTIONS: usize = 128;
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explained {
-    /// The name, as written.
+    /// The name as the user wrote it.
     pub name: String,
     /// The pod that asks, or the file.
     pub from: Option<String>,
     /// Whose rules were followed; none for an absolute name.
     pub libc: Option<&'static str>,
-    /// What its resolver reads.
+    /// The resolv.conf of the pod's libc.
     pub resolv_conf: Option<ResolvConf>,
     /// The data plane that explained.
     pub asked_of: String,
@@ -47,7 +47,7 @@ pub struct Explained {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Asked {
-    /// The absolute name.
+    /// Absolute name that was asked for.
     pub name: String,
     #[serde(rename = "type")]
     pub qtype: String,
@@ -64,7 +64,7 @@ struct Asker {
     from: Option<String>,
     conf: Option<ResolvConf>,
     hosts: Hosts,
-    /// For `access.clients`.
+    /// Address of the pod, for `access.clients`.
     client: Option<String>,
     notes: Vec<String>,
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::search::Outcome;
 
-/// `/explain`: one question.
+/// The page `/explain` for one question.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Answer {
@@ -23,7 +23,7 @@ pub struct Answer {
     pub upstream: Option<Upstream>,
     /// Such as `NXDOMAIN`.
     pub status: Option<String>,
-    /// The records, as text.
+    /// The answer section, one record a line.
     pub answer: Vec<String>,
 }
 
@@ -39,7 +39,7 @@ pub struct Rule {
 #[serde(rename_all = "camelCase", default)]
 pub struct Step {
     pub name: String,
-    /// Where it leads.
+    /// The zone or upstream group that the name belongs to.
     pub place: String,
     pub rules: Vec<Rule>,
     /// What hides or replaces something.
@@ -112,7 +112,7 @@ impl Answer {
 pub struct Pages {
     pub config: ConfigPage,
     pub upstreams: UpstreamsPage,
-    /// Of `/metrics`.
+    /// Read from `/metrics`.
     pub cache: CachePage,
 }
 
@@ -148,7 +148,7 @@ pub struct Rejection {
 pub struct UpstreamsPage {
     /// In the order of the configuration.
     pub groups: Vec<Group>,
-    /// What should be done.
+    /// Problems, each with what to do.
     pub warnings: Vec<String>,
 }
 
@@ -176,11 +176,11 @@ pub struct Server {
     pub silent: u64,
 }
 
-/// The cache, from `/metrics`.
+/// Counters of the forward cache, from `/metrics`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CachePage {
     pub entries: u64,
-    /// Octets that they take.
+    /// Memory of the entries, in octets.
     pub octets: u64,
     pub hits: u64,
     pub lookups: u64,

@@ -73,7 +73,7 @@ impl ResolvConf {
         self.options.iter().any(|option| option == name)
     }
 
-    /// On one line.
+    /// Its options on one line, as the file has them.
     pub fn text(&self) -> String {
         let some = |key: &str, words: &[String]| match words.is_empty() {
             true => None,

@@ -56,7 +56,7 @@ pub struct PodRow {
     pub node: String,
     /// `ready`, `not ready`, `leaving` or `lost`.
     pub state: &'static str,
-    /// Of its containers.
+    /// Restarts of all its containers.
     pub restarts: u32,
     /// What it runs of a rollout.
     pub role: String,
@@ -92,7 +92,7 @@ pub struct UpstreamRow {
 #[serde(rename_all = "camelCase")]
 pub struct CacheSum {
     pub entries: u64,
-    /// Octets that they take.
+    /// Memory of the entries, in octets.
     pub octets: u64,
     pub hits: u64,
     pub lookups: u64,

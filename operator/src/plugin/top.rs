@@ -27,29 +27,29 @@ const LONGEST: Duration = Duration::from_secs(600);
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TopPage {
-    /// Whether it counts.
+    /// The data plane counts at present.
     pub is_on: bool,
     /// For how long it has.
     pub seconds: u64,
-    /// Queries in that time.
+    /// Queries counted in that time.
     pub queries: u64,
     /// One of this many is counted at present.
     pub one_of: u32,
-    /// Names and types.
+    /// Names and types, the heaviest first.
     pub names: Vec<TopRow>,
-    /// Addresses of clients.
+    /// Addresses of clients, the heaviest first.
     pub clients: Vec<TopRow>,
     /// Names that were answered with NXDOMAIN.
     pub denials: Vec<TopRow>,
 }
 
-/// One of the heaviest.
+/// One of the heaviest names or clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TopRow {
     /// A name, or an address.
     pub key: String,
-    /// Of a name.
+    /// Record type; only for names.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub qtype: Option<String>,
     /// Queries, never too few of one pod.
@@ -58,7 +58,7 @@ pub struct TopRow {
     pub error: u64,
 }
 
-/// Everything that is printed.
+/// The result of `top`, summed over pods.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Heaviest {
@@ -72,13 +72,13 @@ pub struct Heaviest {
     pub queries: u64,
     /// One of this many was counted at the end, in the busiest pod.
     pub one_of: u32,
-    /// The heaviest first.
+    /// Rows, the heaviest first.
     pub rows: Vec<TopRow>,
     /// Pods that did not, and why.
     pub not_asked: Vec<String>,
 }
 
-/// Runs `top`.
+/// Asks the data planes to count for `--for`, and prints the sums.
 pub(super) async fn run(which: &Which, args: &Top) -> Printed {
     if args.during.is_zero() || args.during > LONGEST.saturating_sub(MARGIN) {
         return Err(format!("--for: write 1s to {}s", LONGEST.saturating_sub(MARGIN).as_secs()));

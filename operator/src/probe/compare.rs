@@ -58,7 +58,7 @@ impl Default for RoundPermits {
 pub enum Look<'a> {
     /// Nothing this time: others ask.
     Postponed(Comparison),
-    /// Ask it.
+    /// Ask these questions now.
     Round(Box<Round<'a>>),
 }
 

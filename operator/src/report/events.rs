@@ -59,7 +59,7 @@ impl Published {
         is_new && of_it().filter(|it| age(&it.at) < WINDOW).count() < MOST
     }
 
-    /// It was published.
+    /// Remembers that an Event was published.
     fn add(&mut self, uid: &str, what: String, at: Instant) {
         if self.0.len() >= MAX_REMEMBERED {
             self.0.pop_front();
@@ -92,7 +92,7 @@ impl Events {
         }
     }
 
-    /// Warns of a problem.
+    /// Publishes an Event of type Warning.
     pub async fn warn(&self, dns: &ClusterDNS, reason: &str, message: &str) {
         self.send(dns, true, reason, message).await;
     }

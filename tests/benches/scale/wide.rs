@@ -22,7 +22,7 @@ const SECONDS: usize = 5;
 const TIMED: usize = 40;
 const NAMESPACE: &str = "wide";
 const FIRST: u32 = u32::from_be_bytes([10, 192, 0, 0]);
-/// Where endpoints go.
+/// First address of endpoints that were moved.
 const MOVED: u32 = u32::from_be_bytes([10, 193, 0, 0]);
 
 /// The first and the last slice are timed, those between are the load.

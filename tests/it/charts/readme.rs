@@ -14,7 +14,7 @@ const END: &str = "<!-- end of values -->\n";
 
 /// A key with the comment right above it.
 struct Documented {
-    /// As in `image.tag`.
+    /// The keys of `image.tag`: `image`, `tag`.
     path: Vec<String>,
     comment: String,
 }

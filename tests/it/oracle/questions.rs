@@ -19,7 +19,7 @@ enum Change {
     Case(u64),
     /// One more label on the left.
     Below,
-    /// Without its first label.
+    /// The name without its first label.
     Above,
     /// The first two labels as one, with a dot in it.
     Merged,

@@ -18,7 +18,7 @@ const SLICES: [&str; 3] = ["s1", "s2", "s3"];
 const PODS: [&str; 3] = ["db-0", "cart-x7", "pod.with.dots"];
 pub(crate) const HOSTNAMES: [&str; 10] =
     ["db-0", "db-1", "twin", "a", "a-b", "10-244-0-1", "_tcp", "a.b", "-x", LONG_HOSTNAME];
-/// One octet too long.
+/// A label of 64 octets; 63 are allowed (RFC 1035 §2.3.4).
 const LONG_HOSTNAME: &str = "sixty-four-octets-long--sixty-four-octets-long--sixty-four-octet";
 pub(crate) const PORTS: [&str; 4] = ["", "http", "pg", "dns-tcp"];
 const PORTS_WEIGHTED: [&str; 6] = ["", "http", "http", "http", "pg", "dns-tcp"];

@@ -169,7 +169,7 @@ fn nothing_is_allocated_when_there_is_no_upstream_or_the_client_is_refused() {
     }
 }
 
-/// The counter counts.
+/// Guards this test's counter: it sees an allocation.
 #[test]
 fn an_allocation_would_be_seen() {
     let allocations = allocation_counter::measure(|| drop(std::hint::black_box(vec![1; 100])));

@@ -87,7 +87,7 @@ fn record_type(text: &str) -> Result<u16> {
     }
 }
 
-/// What dig calls options.
+/// The options after the question, as `dig` has them (`+tcp`).
 #[derive(Clone, Debug)]
 struct Options {
     only: Option<Transport>,

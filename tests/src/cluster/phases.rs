@@ -15,7 +15,7 @@ use crate::objects::wait_for;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Phase {
-    /// Generation of the spec.
+    /// `metadata.generation` at this moment.
     pub generation: i64,
     /// What kstatus makes of it.
     pub kstatus: Kstatus,
@@ -31,7 +31,7 @@ pub struct Phases {
 }
 
 impl Phases {
-    /// From before it exists.
+    /// Follows a ClusterDNS from before it is created.
     pub async fn start(client: &Client, name: &str) -> Phases {
         let all: Api<ClusterDNS> = Api::all(client.clone());
         // The API server needs a moment until it serves a new resource.

@@ -24,7 +24,6 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Every request.
     pub fn all() -> Requests {
         Requests::default()
     }
@@ -127,7 +126,7 @@ pub(super) struct Rule {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Newest last.
+    /// In the order in which they were added.
     rules: Vec<Rule>,
     next_id: u64,
     seen: VecDeque<Seen>,

@@ -8,7 +8,6 @@ use hickory_proto::op::Message;
 #[derive(Debug, PartialEq, Eq)]
 pub struct Difference {
     pub what: &'static str,
-    /// Why we do otherwise.
     pub why: &'static str,
 }
 

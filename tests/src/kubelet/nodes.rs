@@ -23,7 +23,6 @@ impl FakeNode {
         (0..count).map(|number| FakeNode::new(&format!("{prefix}-{number}"))).collect()
     }
 
-    /// With this many cores.
     pub fn cores(mut self, cores: u32) -> FakeNode {
         self.cores = cores;
         self

@@ -80,7 +80,7 @@ impl Datagrams {
     }
 }
 
-/// Flips the bit.
+/// Turns a query into a reply: sets QR. Returns its length.
 fn flipped(message: &mut [u8], length: usize) -> usize {
     if length > 2 {
         message[2] |= 0x80;

@@ -36,7 +36,7 @@ pub trait Carrier {
     fn receive(&mut self, reply: impl FnMut(usize, &[u8])) -> io::Result<usize>;
 }
 
-/// Queries that leave together.
+/// The buffers of queries that are sent together.
 #[derive(Debug)]
 pub struct Queries {
     octets: Box<[[u8; QUERY_OCTETS]; BATCH]>,
@@ -80,7 +80,7 @@ pub struct Generator<C> {
 }
 
 impl<C: Carrier> Generator<C> {
-    /// Over these sockets.
+    /// Sends through this carrier.
     pub fn new(carrier: C) -> Generator<C> {
         let flights = Flights::new(carrier.sockets());
         Generator { carrier, flights, queries: Queries::new(), position: 0, next_socket: 0 }
@@ -197,7 +197,7 @@ impl<C: Carrier> Generator<C> {
     }
 }
 
-/// Counts one reply.
+/// Matches a reply to its query and counts it.
 fn arrived(
     flights: &mut Flights,
     socket: usize,

@@ -25,7 +25,7 @@ pub enum Via {
 pub struct Run {
     pub peer: Peer,
     pub trace: String,
-    /// Over what.
+    /// Transport of the queries.
     pub via: Via,
     pub pace: Pace,
     /// Which of the runs of this kind, in their order.

@@ -22,7 +22,7 @@ impl Pace {
 
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// Evenly spread times.
+/// Times of queries at a constant rate.
 #[derive(Clone, Copy, Debug)]
 pub struct Schedule {
     per_s: u64,

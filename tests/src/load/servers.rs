@@ -27,7 +27,7 @@ const PORT_ATTEMPTS: usize = 64;
 /// A server that can be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Peer {
-    /// Flips a bit.
+    /// Sets QR in the query and sends it back.
     Echo,
     /// Flips a bit, over our own socket on the wildcard address.
     EchoPktinfo,

@@ -233,7 +233,7 @@ fn address(cluster: &Cluster, service: usize) -> Expected {
     Expected::addresses([cluster.address(service).into()])
 }
 
-/// Which of [`LOOKUPS`].
+/// The row of [`LOOKUPS`] for a number below 1,000.
 fn of_thousand(number: usize) -> usize {
     let mut end = 0;
     LOOKUPS

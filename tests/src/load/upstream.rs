@@ -18,7 +18,7 @@ const A: u16 = 1;
 pub struct Upstream {
     socket: UdpSocket,
     datagrams: Datagrams,
-    /// Questions so far.
+    /// Number of questions so far.
     pub asked: u64,
 }
 

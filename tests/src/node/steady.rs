@@ -51,7 +51,7 @@ pub struct Tallies {
     pub kept_tcp: Tally,
 }
 
-/// Asks until [`Steady::stop`].
+/// Asks a name again and again until [`Steady::stop`].
 #[derive(Debug)]
 pub struct Steady {
     child: Child,
@@ -104,7 +104,7 @@ impl Drop for Steady {
 }
 
 impl Tallies {
-    /// In one line.
+    /// All counts in one line.
     pub fn summary(&self) -> String {
         let of = |(name, tally): (&str, &Tally)| {
             let first = &tally.first[..tally.first.len().min(SHOWN)];

@@ -10,11 +10,11 @@ use super::names::Name;
 #[derive(Clone, Debug)]
 pub enum Actual {
     Reply(Box<Decoded>),
-    /// It stayed silent.
+    /// It did not reply.
     Drop,
     /// It would ask an upstream.
     Forward {
-        /// Group number.
+        /// Number of the upstream group.
         group: usize,
         /// The name to ask for.
         name: Name,

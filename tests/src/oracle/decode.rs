@@ -13,9 +13,8 @@ use super::names::Name;
 
 #[derive(Clone)]
 pub struct Decoded {
-    /// Octets in all.
+    /// Size of the message in octets.
     pub len: usize,
-    /// Message id.
     pub id: u16,
     /// QR=1 and opcode QUERY.
     pub is_query_response: bool,
@@ -31,7 +30,7 @@ pub struct Decoded {
     pub question: Vec<u8>,
     pub answer: Vec<Record>,
     pub authority: Vec<Record>,
-    /// Additional section but OPT.
+    /// The additional section without OPT.
     pub additional: Vec<Record>,
     /// Owner of the first answer record in the letter case it has, as labels. A DNAME stands above the name (RR85): it is
     /// left out.

@@ -43,7 +43,6 @@ pub struct Question {
     /// The OPT record, if any.
     pub edns: Option<Edns>,
     pub client: SocketAddr,
-    /// Over what.
     pub transport: Transport,
 }
 

@@ -23,7 +23,7 @@ fn selects(selector: &Selector, labels: &Labels) -> bool {
 }
 
 impl Oracle {
-    /// Every Service held.
+    /// All Services of the store, visible or not.
     pub(super) fn services(&self) -> impl Iterator<Item = &Service> {
         self.store.objects.iter().filter_map(|object| match object {
             Object::Service(service) => Some(service),

@@ -32,7 +32,7 @@ enum Part {
 /// Questions that get the same reply.
 #[derive(Debug)]
 pub struct Block {
-    /// Comment lines above it.
+    /// The comment lines above the block.
     comments: Vec<String>,
     /// Row and question.
     pub questions: Vec<(String, Question)>,

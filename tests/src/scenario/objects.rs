@@ -21,7 +21,7 @@ struct Use {
     spec: Value,
 }
 
-/// Slices written by rule.
+/// Slices that are generated from a rule.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Series {

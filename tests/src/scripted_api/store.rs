@@ -27,9 +27,9 @@ pub struct Store {
     version: u64,
     /// Events up to here are forgotten.
     compacted: u64,
-    /// Objects a page.
+    /// Most objects of a page.
     pub(super) page: usize,
-    /// Uids given so far.
+    /// Number of uids given so far.
     uids: u64,
     /// What later pages of lists hold, by token.
     rests: BTreeMap<u64, Rest>,

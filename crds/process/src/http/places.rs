@@ -7,7 +7,7 @@ use std::net::IpAddr;
 /// How many connections there may be.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// In all.
+    /// Most connections of all clients together.
     pub(super) connections: usize,
     pub(super) per_client: usize,
 }

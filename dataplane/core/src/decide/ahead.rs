@@ -98,7 +98,7 @@ fn first<R>(leaves: &[&[R]], read: impl Fn(&R) -> u32) -> u32 {
     leaves.iter().filter_map(|rows| rows.first()).map(read).fold(0, |all, one| all ^ one)
 }
 
-/// At most [`AHEAD`] numbers.
+/// Places of nodes to read ahead, at most [`AHEAD`]; more are ignored.
 struct Wanted<T> {
     items: [T; AHEAD],
     count: usize,

@@ -14,7 +14,7 @@ use crate::wire::reply::{Owner, Rdata, Reply};
 // A box would be an allocation.
 #[allow(clippy::large_enum_variant)]
 pub(super) enum Led {
-    /// This name is next.
+    /// The alias leads to this name: decide about it next.
     To(Labels),
     /// The alias is the answer (RR46).
     Answered,

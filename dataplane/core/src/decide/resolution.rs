@@ -46,7 +46,7 @@ pub struct Surroundings<'a> {
     pub seed: u64,
 }
 
-/// What comes next.
+/// The next step of a resolution: ask an upstream, reply, or give up.
 // A box would be an allocation, and these are not kept.
 #[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ pub enum Step {
     Ask {
         /// As in [`Forward::group`](crate::Forward::group).
         group: usize,
-        /// What to ask.
+        /// What to ask the upstream for.
         key: LookupKey,
     },
     /// The whole answer is there.
@@ -64,7 +64,7 @@ pub enum Step {
     Failed {
         /// Extended DNS Error code (RFC 8914).
         ede: u16,
-        /// What a person reads.
+        /// Text of the Extended DNS Error, for people.
         text: &'static str,
     },
 }

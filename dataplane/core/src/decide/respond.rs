@@ -58,7 +58,7 @@ impl Forward<'_> {
 pub struct Waiting {
     /// As in [`Forward::group`].
     pub group: usize,
-    /// What to ask.
+    /// What to ask the upstream for.
     pub key: LookupKey,
     /// What this client's reply needs.
     pub head: OwnedHead,

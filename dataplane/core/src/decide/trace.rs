@@ -30,7 +30,7 @@ pub(super) const MAX_SOURCES: usize = 32;
 pub enum Place {
     /// A special-use name, answered by every resolver for itself.
     SpecialUse,
-    /// The cluster domain.
+    /// At or below the cluster domain (A1).
     ClusterZone,
     /// A reverse zone of ours, or a single reverse name with a PTR of ours.
     Reverse,
@@ -38,7 +38,7 @@ pub enum Place {
     ExtraRecord,
     /// An upstream group: 0 for the default upstreams, `i + 1` for stub domain `i` of the settings.
     Group(usize),
-    /// No group is left.
+    /// No group takes the name: REFUSED (N15, A20).
     NoGroup,
     /// It is not known which names are ours (E44).
     NotConfigured,

@@ -148,7 +148,7 @@ impl Shape {
         changes
     }
 
-    /// Deletes it all.
+    /// The events that delete all objects again.
     pub(super) fn deletions(&self) -> Vec<Change> {
         let delete = |change| match change {
             Change::Apply(object) => Change::Delete(object.resource(), object.key()),

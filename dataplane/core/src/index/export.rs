@@ -28,7 +28,7 @@ use crate::records::{DataSource, Kind, Port, Ports, Row};
 /// and no namespace can have this name.
 const FOREIGN_NAMESPACE: &str = "-";
 
-/// Where an export stands.
+/// How far an export of all objects has come; each call continues there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Export {
     /// Index into [`Resource::ALL`].

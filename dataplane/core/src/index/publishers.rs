@@ -110,7 +110,7 @@ impl<V: Sharing> HiddenRows<V> {
         }
     }
 
-    /// Whether a row waits.
+    /// True if this publisher waits for the address.
     pub(super) fn contains(&self, address: Address, publisher: V) -> bool {
         let waiting = self.rows.get(&(address, publisher.share()));
         waiting.is_some_and(|waiting| waiting.contains(&publisher))

@@ -54,7 +54,7 @@ impl Relist {
 }
 
 impl Reads {
-    /// What these settings read.
+    /// The label keys and resources that these settings depend on.
     pub fn of(settings: &Settings) -> Reads {
         let keys = |selector: &Selector| {
             selector.0.iter().map(|requirement| requirement.key.clone()).collect()

@@ -23,7 +23,7 @@ pub(crate) struct NamespaceEntry {
     pub(crate) is_selected: bool,
     /// It is in the list of exposed namespaces, if there is one.
     pub(crate) is_listed: bool,
-    /// Services known in it.
+    /// Number of Services in this namespace.
     pub(crate) services: u32,
     /// Service entries and Pods that refer to this place; the writer empties it at 0 without object.
     pub(crate) users: u32,

@@ -97,7 +97,7 @@ pub(crate) struct Extra {
     wildcards: NameTable<ExtraOwner>,
     /// DNAMEs outside the cluster domain, by their owners.
     dnames: NameTable<Arc<Dname>>,
-    /// Those inside it.
+    /// DNAMEs inside the cluster domain, by their owners.
     inner_dnames: NameTable<Arc<Dname>>,
     /// Ancestors of overriding owners inside `Z`: they exist (RR84).
     ancestors: HashSet<Box<[u8]>, RandomState>,

@@ -13,11 +13,11 @@ use crate::wire::reply::{MAILBOX_LABEL, NAME_SERVER_LABELS};
 /// Longest TTL of a negative answer in seconds (N31).
 const MAX_NEGATIVE_TTL_S: u32 = 5;
 
-/// One configuration, compiled.
+/// The compiled configuration: names and tables are ready for lookups.
 #[derive(Debug)]
 pub(crate) struct Zone {
     pub(crate) settings: Settings,
-    /// Labels of `Z`.
+    /// Number of labels of `Z`.
     pub(crate) apex_labels: usize,
     /// `ns.dns.Z` (RR71).
     pub(crate) name_server: Name,
@@ -30,7 +30,7 @@ pub(crate) struct Zone {
     pub(crate) extra: Extra,
     /// Stub domain → group number.
     pub(crate) stub_domains: NameTable<usize>,
-    /// RA (WR5).
+    /// The RA bit of replies: true if forwarding is on (WR5).
     pub(crate) recursion: bool,
     /// `serviceAddresses` when they are written down.
     pub(crate) service_addresses: Option<Vec<Address>>,

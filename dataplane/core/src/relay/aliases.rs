@@ -92,12 +92,12 @@ impl<'a> Cnames<'a> {
         true
     }
 
-    /// Whether there is none.
+    /// True if there is no alias.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Each, first to last.
+    /// In chain order.
     pub fn iter(&self) -> impl Iterator<Item = Alias<'a>> {
         self.hops.iter().take(usize::from(self.count)).flatten().copied()
     }

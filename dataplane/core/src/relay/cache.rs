@@ -61,7 +61,7 @@ enum Refresh {
     /// None has begun, or none asked an upstream.
     #[default]
     None,
-    /// It is in progress.
+    /// A lookup for it is in progress.
     Running,
     /// It ended without a good reply.
     Failed,
@@ -70,7 +70,7 @@ enum Refresh {
 /// What becomes of a query whose key was looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheAction {
-    /// Serve it.
+    /// Serve the entry; it has not expired.
     Fresh {
         /// Whole seconds since it came.
         age_s: u32,
@@ -94,7 +94,7 @@ pub enum CacheAction {
     Miss,
 }
 
-/// Decides about one entry.
+/// Decides what may be served from one entry at `now_ms` (docs/dns.md §6.5).
 pub fn cache_action(age: &Age, now_ms: u64, rules: CacheRules) -> CacheAction {
     let held_ms = now_ms.saturating_sub(age.kept_at_ms);
     let lifetime_ms = u64::from(age.lifetime_s) * 1_000;

@@ -30,7 +30,7 @@ impl ErrorCodes {
         found
     }
 
-    /// The codes.
+    /// Extended DNS Error codes in the order of the reply (RFC 8914).
     pub fn as_slice(&self) -> &[u16] {
         self.codes.get(..self.count).unwrap_or_default()
     }

@@ -46,7 +46,7 @@ pub struct ReplyForm {
 /// What one client's reply needs, borrowed from its query and from our records: no allocation, and cheap to copy.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplyHead<'a> {
-    /// Flags, sizes and numbers.
+    /// Flags, sizes and numbers of the reply's header and OPT record.
     pub form: ReplyForm,
     /// The question's name exactly as asked, letter case included (WR2), uncompressed; at most 255 octets.
     pub question: &'a [u8],
@@ -90,7 +90,7 @@ pub struct OwnedHead {
 }
 
 impl OwnedHead {
-    /// The same, borrowed.
+    /// Borrows the octets, as [`ReplyHead`] needs them.
     pub fn borrow(&self) -> ReplyHead<'_> {
         let (question, nsid) = self.octets.split_at(self.question_octets);
         let mut cnames = Cnames::NONE;

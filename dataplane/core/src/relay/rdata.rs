@@ -21,7 +21,7 @@ pub(super) const NSEC3: u16 = 50;
 /// The shape of RDATA with names in it.
 #[derive(Clone, Copy)]
 pub(super) struct Layout {
-    /// Octets before the names.
+    /// Octets of fixed length before the names.
     before: usize,
     /// Character-strings before the names.
     strings: usize,

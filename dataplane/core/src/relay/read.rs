@@ -20,7 +20,7 @@ const GOOD_RCODES: [u8; 3] = [0, 3, 6];
 
 /// A message whose header and question are those of a reply to us.
 pub(super) struct Questioned {
-    /// Where the question ends.
+    /// Offset of the first octet after the question section.
     pub(super) end: usize,
     /// An Rcode or flag that ends the attempt; the records are then not read.
     pub(super) error: Option<RelayError>,
@@ -66,7 +66,7 @@ pub(super) fn question(
     if same { Ok(Questioned { end: end + 4, error }) } else { Err(Discard::Question) }
 }
 
-/// A name in [`Message::names`].
+/// Where one name is in [`Message::names`].
 #[derive(Clone, Copy)]
 pub(super) struct Span {
     start: usize,

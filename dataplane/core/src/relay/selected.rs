@@ -15,7 +15,7 @@ use crate::wire::message::rtype;
 /// The part of an upstream's reply that may be relayed: uncompressed, in order, TTLs capped.
 pub(super) struct Selected {
     pub(super) rcode: u8,
-    /// The upstream's AD.
+    /// AD of the upstream's reply.
     pub(super) authentic: bool,
     pub(super) octets: Vec<u8>,
     /// CNAMEs and DNAMEs in chain order, each with its signatures.
@@ -30,7 +30,7 @@ pub(super) struct Selected {
     pub(super) is_blocked: bool,
 }
 
-/// A record of [`Selected`].
+/// Where one record is in [`Selected::octets`].
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
     pub(super) owner: Range<usize>,

@@ -99,7 +99,7 @@ fn client(name: &str, qtype: RecordType) -> Asked {
     }
 }
 
-/// Forwarded as asked.
+/// A client whose question was forwarded without an alias.
 fn plain(asked: Asked) -> Client {
     Client::new(asked, Name::from_wire(asked.name_as_asked).unwrap())
 }

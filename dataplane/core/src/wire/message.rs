@@ -31,7 +31,7 @@ pub struct Query<'p> {
     pub packet: &'p [u8],
     /// Who asked; an IPv4-mapped address counts as IPv4.
     pub client: SocketAddr,
-    /// What carried it.
+    /// Transport of the query: decides the size limit and truncation.
     pub transport: Transport,
     /// Unix time in seconds; only the age of a snapshot is computed from it.
     pub now_s: u64,
@@ -82,7 +82,7 @@ pub(crate) enum Rcode {
 pub(crate) struct Edns {
     /// Largest UDP payload the client takes, as sent.
     pub(crate) payload: u16,
-    /// The DO bit.
+    /// DO of the query's OPT record (RFC 3225).
     pub(crate) dnssec_ok: bool,
     /// An empty NSID option was sent (WR13).
     pub(crate) nsid: bool,
@@ -125,9 +125,9 @@ impl Question<'_> {
 
 /// A query that cannot be answered, and what it gets instead.
 pub(crate) enum Malformed<'p> {
-    /// N1: nothing.
+    /// No reply (N1: a reply must not be answered).
     Silence(Reason),
-    /// N2-N4: the header alone.
+    /// A reply of the header alone (N2-N4: the question cannot be read).
     HeaderOnly(Rcode, Reason),
     /// N5: FORMERR with the question and no OPT.
     WithQuestion(Question<'p>, Reason),

@@ -111,7 +111,7 @@ fn soa_numbers(serial: u32, minimum: u32) -> [u8; 20] {
     octets
 }
 
-/// Something did not fit.
+/// The record does not fit; the reply is as it was before.
 pub(crate) struct Full;
 
 /// A place in the reply to come back to.

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::{Cache, SHARDS, lock};
 
-/// Entries of one page.
+/// Most entries of one page.
 pub(super) const MAX_ENTRIES: usize = 256;
 
 /// Some entries, and where the next page begins.
@@ -28,7 +28,7 @@ pub struct Page {
 #[serde(rename_all = "camelCase")]
 pub struct Entry {
     pub name: String,
-    /// The type's number.
+    /// Record type as a number (RFC 1035 §3.2.2).
     #[serde(rename = "type")]
     pub qtype: u16,
     /// DO of the queries that it answers.
@@ -43,7 +43,7 @@ pub struct Entry {
     pub age_seconds: u64,
     /// For how many seconds it is fresh.
     pub lifetime_seconds: u32,
-    /// Octets of the reply.
+    /// Memory of the reply, in octets.
     pub octets: usize,
 }
 

@@ -173,7 +173,7 @@ impl Shard {
         self.short.len() + self.long.len()
     }
 
-    /// Octets and entries.
+    /// Octets and entries that the shard holds.
     pub(super) fn taken(&self) -> (usize, usize) {
         (self.octets, self.len())
     }

@@ -11,7 +11,6 @@ const LIMITS: CacheLimits = CacheLimits {
     rules: CacheRules { stale_s: 3_600, prefetch: true },
 };
 
-/// TXT of this name.
 fn key(name: &str) -> LookupKey {
     LookupKey::new(Name::from_text(name).unwrap(), 16, false, false)
 }

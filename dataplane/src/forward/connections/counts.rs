@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::failure::{Failure, REASONS, Reason};
 
-/// Counters of one server.
+/// Counters of the connections to one server.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     handshakes: AtomicU64,
@@ -22,7 +22,7 @@ pub(in crate::forward) struct Counted {
     pub(in crate::forward) open: usize,
     /// Connections made since start; never lower.
     pub(in crate::forward) opened: u64,
-    /// TLS handshakes that succeeded.
+    /// TLS handshakes that succeeded, since start.
     pub(in crate::forward) handshakes: u64,
     /// Those of them that resumed a session: no certificate was sent.
     pub(in crate::forward) resumed: u64,

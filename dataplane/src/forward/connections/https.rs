@@ -40,7 +40,7 @@ pub(super) type Driver<T> = http2::Connection<TokioIo<T>, Full<Bytes>, Executor>
 /// server can prevent.
 #[derive(Clone, Debug)]
 pub(super) struct Executor {
-    /// Ends every task.
+    /// Cancels every task of the connection.
     end: CancellationToken,
     tasks: TaskTracker,
 }
@@ -242,7 +242,7 @@ mod tests {
         replies: Semaphore,
         /// A permit for each request that came.
         taken: Semaphore,
-        /// When to say GOAWAY.
+        /// Notified when the test server must send GOAWAY.
         goes: Notify,
     }
 

@@ -15,7 +15,7 @@ const HALVED_FOR: Duration = Duration::from_millis(500);
 /// The places of one server.
 #[derive(Debug)]
 pub(in crate::forward) struct Window {
-    /// Largest number of places.
+    /// Limit of `places`.
     most: usize,
     places: usize,
     taken: usize,
@@ -23,7 +23,7 @@ pub(in crate::forward) struct Window {
     replied: Option<Instant>,
 }
 
-/// The latest halving.
+/// When the window was last halved.
 #[derive(Clone, Copy, Debug)]
 struct Halved {
     at: Instant,
@@ -59,7 +59,7 @@ impl Window {
         is_free
     }
 
-    /// Gives a place back.
+    /// A query ended: its place is free.
     pub(in crate::forward) fn leave(&mut self) {
         self.taken = self.taken.saturating_sub(1);
     }

@@ -34,14 +34,14 @@ pub(super) struct Asked<C> {
     pub(super) latest: Instant,
 }
 
-/// A query that waits.
+/// One query that waits for its reply.
 pub(super) struct Asker<C> {
     pub(super) by: By<C>,
     /// Whether a datagram with its id came.
     pub(super) is_answered: bool,
 }
 
-/// How it waits.
+/// Who gets the reply: a task, or a function that is called.
 pub(super) enum By<C> {
     /// A task gets all that comes.
     Task(mpsc::Sender<Arrival>),
@@ -103,7 +103,7 @@ impl<C> Asked<C> {
         }
     }
 
-    /// Those that are called.
+    /// Ids and deadlines of the queries with a function.
     pub(super) fn calls(&self) -> impl Iterator<Item = (u16, Instant)> {
         self.waiting.iter().filter_map(|(id, asker)| match &asker.by {
             By::Call(_, at) => Some((*id, *at)),

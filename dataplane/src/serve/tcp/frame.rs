@@ -15,7 +15,7 @@ const HEADER_OCTETS: usize = 12;
 /// The result of parsing the start of the buffer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Frame<'i> {
-    /// More must be read.
+    /// The message is not complete: read more.
     Incomplete,
     /// The length says that no query follows.
     TooShort,

@@ -18,11 +18,11 @@ use super::{JoinTask, TcpServer, accept, quic};
 pub(in super::super) struct Listeners {
     pub(in super::super) opened: Vec<Socket>,
     pub(in super::super) certificate: Arc<Certificate>,
-    /// For HTTPS.
+    /// Path of DNS queries, for HTTPS only.
     pub(in super::super) http_path: Option<HttpPath>,
 }
 
-/// One of them.
+/// One listening socket.
 #[derive(Debug)]
 pub(in super::super) enum Socket {
     /// For TLS, with HTTP in it or without.

@@ -65,7 +65,7 @@ pub(super) struct Work {
 /// Why a message has no reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unanswered {
-    /// N1.
+    /// The message is a reply, and replies are not answered (N1).
     NotAQuery,
     /// A defect of ours ended its lookup.
     Failed,

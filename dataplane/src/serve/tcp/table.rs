@@ -53,7 +53,7 @@ struct Client {
     held: Cell<usize>,
     /// What it got in this turn.
     share: Share,
-    /// Its connections, by number.
+    /// Its connections by number, the oldest first.
     entries: RefCell<BTreeMap<u64, Weak<Entry>>>,
 }
 

@@ -35,7 +35,7 @@ pub(super) struct Configuration {
     is_listed: bool,
     /// The ConfigMap with the configuration, where there is one.
     pub(super) config_map: Option<Watched>,
-    /// Whether Pods are watched.
+    /// True while the configuration needs Pods (`verified` pod records).
     pub(super) pods_wanted: watch::Sender<bool>,
     /// The folder of the warm start, and what it had for this start.
     pub(super) state_dir: Option<(PathBuf, Option<Stored>)>,

@@ -28,7 +28,7 @@ pub(super) struct Line<'a> {
     /// `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK` or `ERROR`.
     #[serde(rename = "type", borrow)]
     pub(super) kind: Cow<'a, str>,
-    /// The object, unread.
+    /// JSON of the object, not decoded yet.
     #[serde(borrow)]
     pub(super) object: &'a RawValue,
 }

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::client::ApiClient;
 
-/// How often it asks.
+/// Time between two requests.
 const INTERVAL: Duration = Duration::from_secs(8);
 /// A stream that had a word within this time is alive whatever the heartbeat says.
 pub(super) const QUIET: Duration = Duration::from_secs(8);

@@ -19,7 +19,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Adds what came.
+    /// Appends octets of the body; an error if a line is longer than the limit.
     pub(super) fn add(&mut self, chunk: &[u8]) -> Result<(), Failure> {
         self.buffer.drain(..self.taken);
         self.searched -= self.taken;

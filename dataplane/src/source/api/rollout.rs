@@ -20,13 +20,13 @@ pub(super) const GRACE: Duration = Duration::from_secs(300);
 /// The texts of a ConfigMap, by key.
 pub(super) type Texts = BTreeMap<String, String>;
 
-/// `rollout.json`.
+/// The fields of `rollout.json` that the data plane reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Rollout {
     /// Revision that every pod runs.
     stable: Option<String>,
-    /// Revision that is tried.
+    /// Revision on trial.
     canary: Option<String>,
     canary_pod: Option<CanaryPod>,
     /// Another time is a renewal.
@@ -43,7 +43,7 @@ struct CanaryPod {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Choice {
-    /// Key of the document.
+    /// Key of the ConfigMap with the document to run.
     pub(super) key: &'static str,
     /// What `/config` calls it, such as `canary`.
     pub(super) role: &'static str,
@@ -54,7 +54,7 @@ pub(super) struct Choice {
 /// Remembers since when this pod runs a canary.
 #[derive(Debug)]
 pub(super) struct Canary {
-    /// See [`GRACE`].
+    /// How long the pod keeps its role, see [`GRACE`].
     grace: Duration,
     since: Option<(Rollout, Instant)>,
 }

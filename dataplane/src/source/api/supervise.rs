@@ -61,7 +61,7 @@ pub(super) enum During {
     Start,
     /// An accepted watch, since then.
     Watch {
-        /// When it was accepted.
+        /// When the API server accepted it.
         since: Instant,
     },
 }

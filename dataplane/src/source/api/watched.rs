@@ -23,11 +23,11 @@ pub(super) const KINDS: usize = Resource::ALL.len() + 1;
 /// One thing to list and watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Watched {
-    /// Objects for the index.
+    /// Objects that the index reads.
     Objects(Resource),
     /// The configuration that an operator writes.
     ConfigMap {
-        /// Its namespace, one label.
+        /// `metadata.namespace`, one label.
         namespace: String,
         /// Its name, a DNS name.
         name: String,

@@ -32,7 +32,7 @@ struct File {
     is_settled: bool,
     /// Of the bytes read last.
     hash: u64,
-    /// The last good content.
+    /// The last content that could be read: it is served.
     manifests: Manifests,
     /// Why the present content is not used.
     error: Option<String>,

@@ -200,7 +200,7 @@ pub struct Endpoints {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Subset {
-    /// Ready ones.
+    /// Ready addresses; the others are not decoded here.
     #[serde(deserialize_with = "or_default")]
     pub addresses: Vec<EndpointAddress>,
     #[serde(deserialize_with = "or_default")]

@@ -12,7 +12,7 @@ use crate::origin::ServedOver;
 /// `identity` and `version` of dnstap messages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Speaker {
-    /// The pod.
+    /// Name of the pod (`Dnstap.identity`).
     pub(super) identity: String,
     /// Name and version of this program.
     pub(super) version: String,

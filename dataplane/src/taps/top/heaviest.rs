@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// Keys that are held.
+/// Most keys that are held.
 pub(super) const PLACES: usize = 256;
 
 /// The heaviest keys.

@@ -17,7 +17,7 @@ impl Name {
     // SAFETY: all variants are plain integers, for which zero is valid.
     pub(super) const ZERO: Self = unsafe { mem::zeroed() };
 
-    /// Octets of room.
+    /// Size of the buffer, in octets.
     pub(super) const OCTETS: libc::socklen_t = mem::size_of::<Self>() as libc::socklen_t;
 
     /// The address, if the kernel wrote one of these `octets`.

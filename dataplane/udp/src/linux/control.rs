@@ -27,7 +27,7 @@ pub(super) struct Received {
 impl Control {
     pub(super) const ZERO: Self = Self([0; OCTETS]);
 
-    /// Octets of room.
+    /// Size of the buffer, in octets.
     pub(super) const OCTETS: usize = OCTETS;
 
     /// Reads the first `octets`, as the kernel wrote them.

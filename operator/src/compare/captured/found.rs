@@ -42,7 +42,7 @@ pub(super) fn asked(name: &Name, kind: RecordType) -> Asked {
     Asked { name, kind }
 }
 
-/// Transfers are no questions.
+/// True for types that `compare` asks for; transfers (RFC 5936) and OPT are left out.
 pub(super) fn is_asked(kind: RecordType) -> bool {
     ![RecordType::AXFR, RecordType::IXFR, RecordType::OPT].contains(&kind)
 }

@@ -27,7 +27,7 @@ impl Form {
     }
 }
 
-/// Reads all records.
+/// Reads all packets of a pcap file (its header gives byte order and link type).
 pub(super) fn read(octets: &[u8], captured: &mut Captured) -> Result<(), String> {
     let mut cursor = Cursor::new(octets);
     let magic = cursor.take(4)?.first_chunk().copied().unwrap_or_default();

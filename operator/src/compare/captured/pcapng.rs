@@ -14,7 +14,7 @@ const MAX_INTERFACES: usize = 1024;
 /// The order of octets, as it reads where numbers are big-endian.
 const BIG: [u8; 4] = [0x1a, 0x2b, 0x3c, 0x4d];
 
-/// Reads all blocks.
+/// Reads all blocks of a pcapng file.
 pub(super) fn read(octets: &[u8], captured: &mut Captured) -> Result<(), String> {
     let mut cursor = Cursor::new(octets);
     let mut links: Vec<u32> = Vec::new();

@@ -34,7 +34,7 @@ pub(super) fn is_due(dns: &ClusterDNS, state: &RolloutState, now: Timestamp) -> 
     now >= retry_at || retry_at > far || annotation(dns) != state.retried
 }
 
-/// How long until then.
+/// Time until the failed revision is tried again.
 pub(super) fn due_in(state: &RolloutState, now: Timestamp) -> Option<Duration> {
     let retry_at = state.retry_at.parse::<Timestamp>().ok()?;
     Duration::try_from(retry_at.duration_since(now)).ok()

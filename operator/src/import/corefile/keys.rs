@@ -13,7 +13,7 @@ pub(super) struct Key {
     pub(super) scheme: String,
     /// The zones; the root is the empty text.
     pub(super) zones: Vec<String>,
-    /// The port, as written.
+    /// The port, as written in the key.
     pub(super) port: Option<String>,
 }
 

@@ -67,7 +67,7 @@ pub(super) struct UnusedLine {
 pub(in crate::import) struct Parsed {
     /// The server blocks, in their order.
     pub(super) blocks: Vec<ServerBlock>,
-    /// Imports that brought nothing.
+    /// Imports that matched no file.
     pub(super) empty_imports: Vec<EmptyImport>,
     /// Snippets that nothing imports, by line.
     pub(super) unused: Vec<UnusedLine>,

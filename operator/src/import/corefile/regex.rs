@@ -3,7 +3,7 @@
 /// What an expression stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// This name.
+    /// Exactly this name.
     Exact(String),
     /// All names below this one.
     Below(String),

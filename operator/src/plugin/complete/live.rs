@@ -12,7 +12,7 @@ use super::super::cluster::Cluster;
 /// A person waits for it with a finger on the tab key.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// What knows the values.
+/// What is completed from the cluster or the kubeconfig.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Live {
     Contexts,
@@ -22,7 +22,7 @@ pub(in super::super) enum Live {
     /// `NAMESPACE/POD` of any pod.
     Pods,
     ClusterDns,
-    /// Pods of the ClusterDNS.
+    /// `NAMESPACE/POD` of a data plane of the ClusterDNS.
     DataPlanes,
 }
 

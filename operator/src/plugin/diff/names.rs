@@ -12,7 +12,7 @@ use serde_json::Value;
 /// A label that stands for any below a wildcard.
 const ANY: &str = "any";
 
-/// One name, or many.
+/// A change of the answers for one name, or for all names of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NameChange {
@@ -23,7 +23,7 @@ pub struct NameChange {
     pub qtype: String,
     /// What the configuration says of it; none where it says nothing.
     pub before: Option<String>,
-    /// What it would say.
+    /// What the edited configuration would say of it.
     pub after: Option<String>,
     /// The name to ask for what is answered today; none where no single name can be asked.
     #[serde(skip)]

@@ -14,15 +14,15 @@ const KEYS: [&str; 3] = ["name", "domain", "address"];
 /// Characters of a value that are shown.
 const MAX_SHOWN: usize = 200;
 
-/// One field.
+/// A changed field of the spec.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SettingChange {
-    /// Its path.
+    /// Path of the field in the spec.
     pub field: String,
     /// What it is; none where it is not written.
     pub before: Option<String>,
-    /// What it would be.
+    /// Its value after the edit; none where it is removed.
     pub after: Option<String>,
     /// The API server refuses another value.
     pub is_immutable: bool,

@@ -31,7 +31,7 @@ pub enum Expects {
     Written(IpAddr),
     /// A reply of a server of a group.
     Server {
-        /// The group, for people.
+        /// Name of the group, for messages.
         group: String,
         /// Stable pods have no such group.
         is_new: bool,

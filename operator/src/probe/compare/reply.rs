@@ -11,7 +11,7 @@ const PROHIBITED: u16 = 18;
 /// What came back, or why nothing did.
 pub type Reply = Result<Message, NoReply>;
 
-/// Why nothing came back.
+/// Why there is no reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoReply {
     /// It was sent, several times, and no reply came in time.

@@ -12,7 +12,7 @@ const SAYS_NOTHING: [u16; 3] = [3, 14, 19];
 const CACHED_ERROR: u16 = 13;
 /// Network Error: servers replied, none of them with an answer.
 const ONLY_ERRORS: u16 = 23;
-/// No Reachable Authority.
+/// No Reachable Authority (RFC 8914 §4.23): no server replied.
 const NO_SERVER_REPLIED: u16 = 22;
 /// Other Error: no server can be asked, or a limit was reached.
 const OTHER: u16 = 0;
@@ -24,9 +24,9 @@ pub(super) enum UpstreamHealth {
     Answered,
     /// They reply, with SERVFAIL, REFUSED and the like.
     Errors,
-    /// No server replies.
+    /// No server replied.
     Silent,
-    /// It does not show.
+    /// The replies do not show it.
     Unknown,
 }
 

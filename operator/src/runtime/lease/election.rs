@@ -30,14 +30,14 @@ pub enum Move {
     Take {
         /// The version that was read.
         version: String,
-        /// To be written.
+        /// `leaseTransitions` to write.
         transitions: i32,
     },
     /// The lease is ours: renew it.
     Renew {
         /// The version that was read.
         version: String,
-        /// To be written.
+        /// `leaseTransitions` to write.
         transitions: i32,
     },
     /// Another process holds the lease: try again later.

@@ -34,7 +34,7 @@ impl fmt::Display for NotLeading {
 impl std::error::Error for NotLeading {}
 
 impl Leadership {
-    /// Not leading yet.
+    /// Starts without leadership.
     pub fn new(clock: fn() -> Instant) -> Leadership {
         Leadership { renewed: Mutex::new(None), clock }
     }

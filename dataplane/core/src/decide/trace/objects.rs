@@ -20,30 +20,30 @@ use crate::wire::labels::Labels;
 /// ([`Index::identify`](crate::Index::identify)).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
-    /// A Service.
+    /// A Service gave the records.
     Service {
-        /// Its namespace.
+        /// `metadata.namespace`.
         namespace: Box<str>,
-        /// Its name.
+        /// `metadata.name`.
         name: Box<str>,
     },
     /// An EndpointSlice; the records know its place and whose it is, not its name.
     Slice {
         /// Namespace of the Service and of the slice.
         namespace: Box<str>,
-        /// Name of the Service.
+        /// Label `kubernetes.io/service-name` of the slice.
         service: Box<str>,
         /// Where the records have it.
         place: u32,
     },
-    /// A Namespace.
+    /// A Namespace: it exists, or its labels select it.
     Namespace {
-        /// Its name.
+        /// `metadata.name`.
         name: Box<str>,
     },
     /// A Pod that has this address; the records know its place, not its name.
     Pod {
-        /// Its namespace.
+        /// `metadata.namespace`.
         namespace: Box<str>,
         /// Where the records have it.
         place: u32,

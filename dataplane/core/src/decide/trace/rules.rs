@@ -5,7 +5,7 @@ use super::{Hop, Place};
 use crate::counters::Reason;
 use crate::decide::schema::Node;
 
-/// A rule of docs/dns.md.
+/// A rule of docs/dns.md that led to the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// Its id, such as `A14`.

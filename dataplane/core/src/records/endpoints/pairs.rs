@@ -19,7 +19,7 @@ const DRAWS: u64 = 6;
 /// The rows that share a name.
 #[derive(Clone, Copy)]
 enum Group<'r> {
-    /// Endpoints bear it.
+    /// Endpoints carry this hostname (RR21).
     Borne(&'r [u8]),
     /// It is made of this address.
     Derived(Address),

@@ -37,11 +37,11 @@ impl Place {
 
 /// How a target is written.
 enum Target<'t, 'n> {
-    /// In one piece.
+    /// All octets, uncompressed.
     Whole(&'t [u8]),
-    /// Shorter where a part of it stands in the message already.
+    /// Compressed where a part of it is in the message already (RFC 1035 §4.1.4).
     Compressed(&'n [u8]),
-    /// These octets, and the rest of the name stands there.
+    /// These octets, then a compression pointer to this offset.
     With(&'t [u8], usize),
 }
 

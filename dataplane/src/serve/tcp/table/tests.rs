@@ -33,7 +33,7 @@ fn work(permit: &Permit) {
     permit.set_waits_since(None);
 }
 
-/// Half a message came.
+/// The first octets of a message have arrived.
 fn begin_message(permit: &Permit) {
     permit.set_quiet_since(None);
 }

@@ -29,7 +29,7 @@ fn dns(name: &str, ttl: u32) -> String {
     )
 }
 
-/// Addresses of all slices.
+/// Addresses in all slices, as text.
 fn published(world: &World) -> Vec<String> {
     let mut addresses = Vec::new();
     for object in world.objects.values() {

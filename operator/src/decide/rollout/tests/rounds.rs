@@ -4,7 +4,7 @@ use super::*;
 use crate::names::RETRY;
 use crate::observe::observed::{Check, CheckResult};
 
-/// On trial, and asked.
+/// A rollout whose canary is on trial and has been asked.
 fn on_trial() -> Story {
     let mut story = Story::with_pods(3);
     story.edit(NEW);

@@ -3,12 +3,13 @@
 //! never by anything that answers queries.
 
 pub mod feed;
+pub mod skipped;
 pub(crate) mod unserved;
 pub mod snapshot;
 pub mod delay;
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crds::without_effect::WithoutEffect;
 use dataplane_core::{DataSource, Resource};
@@ -18,21 +19,13 @@ use serde_json::Value;
 use crate::telemetry::printable;
 use delay::Delay;
 use feed::Feed;
+use skipped::Changes;
 use snapshot::SnapshotStatus;
+
+pub use skipped::{Skipped, SkippedObjects};
 
 /// Lines one update may log about objects or files; the rest is counted in one more line.
 const MAX_LINES: usize = 20;
-
-/// An object, or a part of one, that is not served, and why (E15).
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
-pub struct Skipped {
-    pub kind: &'static str,
-    /// Its namespace; empty for a Namespace.
-    pub namespace: String,
-    pub name: String,
-    /// What is wrong, and what to write instead where that is known.
-    pub reason: String,
-}
 
 /// Origin, revision and start of the configuration in use, for `/config`.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -85,24 +78,24 @@ pub struct BadFile {
     pub error: String,
 }
 
-/// All that is reported, replaced piece by piece.
-#[derive(Debug, Default)]
+/// All that is reported, replaced piece by piece. A copy shares what is large, so that pages are written without the lock.
+#[derive(Clone, Debug, Default)]
 pub struct Reported {
-    pub running: Running,
+    pub running: Arc<Running>,
     /// The last one refused, until a good one takes over.
-    pub rejection: Option<Rejection>,
+    pub rejection: Option<Arc<Rejection>>,
     /// Configurations refused since start.
     pub rejections: u64,
     /// Configurations that took effect since start.
     pub configurations: u64,
     /// Objects, or parts of them, that are not served.
-    pub skipped: Vec<Skipped>,
+    pub skipped: SkippedObjects,
     /// Files that cannot be used as they are.
-    pub bad_files: Vec<BadFile>,
+    pub bad_files: Arc<Vec<BadFile>>,
     /// Anything else a person should know.
-    pub warnings: Vec<String>,
+    pub warnings: Arc<Vec<String>>,
     /// Objects of kinds that DNS does not read.
-    pub other_kinds: BTreeMap<String, usize>,
+    pub other_kinds: Arc<BTreeMap<String, usize>>,
     /// Objects held, by [`Resource`].
     pub objects: [usize; Resource::ALL.len()],
     /// What is known of each resource's stream, by [`Resource`].
@@ -166,14 +159,27 @@ impl Status {
         bad_files: Vec<BadFile>,
         warnings: Vec<String>,
     ) {
+        // Only the source changes it.
+        let known = self.read().skipped.clone();
+        let changes = known.changes_to(skipped);
+        drop(known);
         let mut reported = self.read();
-        let new_skipped = owned(added(&reported.skipped, &skipped));
         let new_files = owned(added(&reported.bad_files, &bad_files));
+        reported.bad_files = Arc::new(bad_files);
+        drop(reported);
+        self.report_changes(&changes, warnings);
+        log(new_files.iter().map(|f| format!("{}: {}", f.path, f.error)));
+    }
+
+    /// Takes over what has changed of the objects that are not served, and the warnings; logs what is new, each thing once.
+    pub(crate) fn report_changes(&self, changes: &Changes, warnings: Vec<String>) {
+        let mut reported = self.read();
+        reported.skipped.apply(changes);
         let new_warnings = owned(added(&reported.warnings, &warnings));
-        (reported.skipped, reported.bad_files, reported.warnings) = (skipped, bad_files, warnings);
+        reported.warnings = Arc::new(warnings);
         // A log without a reader may block, and then `/readyz` must not wait for it.
         drop(reported);
-        log(new_skipped.iter().map(|s| {
+        log(changes.new.iter().map(|s| {
             let name = match (s.namespace.as_str(), s.name.as_str()) {
                 (_, "") => "without a name".to_owned(),
                 ("", name) => name.to_owned(),
@@ -181,16 +187,19 @@ impl Status {
             };
             format!("not served in full: {} {name}: {}", s.kind, s.reason)
         }));
-        log(new_files.iter().map(|f| format!("{}: {}", f.path, f.error)));
         log(new_warnings.into_iter());
     }
 
     /// A configuration took effect: logs it, once for each revision.
     pub fn run(&self, running: Running) {
+        let running = Arc::new(running);
         let mut reported = self.read();
         reported.rejection = None;
-        if reported.configurations > 0 && reported.running.revision == running.revision {
-            reported.running = running;
+        let is_same = reported.configurations > 0 && reported.running.revision == running.revision;
+        reported.running = Arc::clone(&running);
+        reported.configurations += u64::from(!is_same);
+        drop(reported);
+        if is_same {
             return;
         }
         tracing::info!(
@@ -205,19 +214,19 @@ impl Status {
                 printable(&fields)
             );
         }
-        let without_effect = ineffective(&running.without_effect);
-        reported.configurations += 1;
-        reported.running = running;
-        drop(reported);
-        log(without_effect.into_iter());
+        log(ineffective(&running.without_effect).into_iter());
     }
 
     /// A configuration was refused: logs its violations, once.
     pub fn reject(&self, rejection: Rejection) {
+        let rejection = Arc::new(rejection);
         let mut reported = self.read();
         if reported.rejection.as_ref() == Some(&rejection) {
             return;
         }
+        reported.rejections += 1;
+        reported.rejection = Some(Arc::clone(&rejection));
+        drop(reported);
         for violation in rejection.violations.iter().take(MAX_LINES) {
             tracing::error!(
                 origin = %printable(&rejection.origin),
@@ -228,8 +237,6 @@ impl Status {
                 printable(&violation.message)
             );
         }
-        reported.rejections += 1;
-        reported.rejection = Some(rejection);
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crds::Config;
 use dataplane::source::writer::{Setup, Writer};
 use dataplane::state::Published;
-use dataplane::status::Status;
+use dataplane::status::{Skipped, Status};
 use dataplane_core::{
     Change, Endpoint, Identity, Key, Namespace, Object, Pod, Protocol, Service, ServiceKind,
     ServicePort, Slice, SlicePort,
@@ -145,4 +145,20 @@ fn l13_edits_through_the_writer_leave_nothing_behind_while_old_states_are_read()
 #[ignore = "takes a minute when optimised, many when not"]
 fn l13_a_million_edits_through_the_writer_leave_nothing_behind() {
     edits_hold_nothing(1_000_000 / KINDS.len() as u32);
+}
+
+#[test]
+fn l14_a_page_takes_a_copy_of_the_status_that_costs_the_same_however_much_it_says() {
+    let skipped = |number: usize| Skipped {
+        kind: "Service",
+        namespace: format!("evil-{}", number % 100),
+        name: format!("cart-{number}"),
+        reason: "it cannot be read".repeat(10),
+    };
+    let status = Status::default();
+    let warnings = vec!["a warning".repeat(100); 100];
+    status.report_unserved((0..10_000).map(skipped).collect(), Vec::new(), warnings);
+    let copy = allocation_counter::measure(|| drop(status.read().clone()));
+    assert!(copy.bytes_total < 4096, "{} octets while the source waits", copy.bytes_total);
+    assert_eq!(status.read().skipped.first(150).len(), 150);
 }

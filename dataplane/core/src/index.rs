@@ -272,6 +272,16 @@ impl Index {
         self.held.get(resource, key).map(|held| (held.uid, held.version))
     }
 
+    /// Endpoint addresses and ports that are held of a slice, which the next change of it may remove; of other objects 1.
+    pub fn rows(&self, resource: Resource, key: &Key) -> usize {
+        let slice = match resource {
+            Resource::EndpointSlices => self.held.slices.get(key),
+            Resource::Services | Resource::Namespaces | Resource::Pods => None,
+        };
+        let entry = slice.and_then(|held| self.next.slices.get(held.slot));
+        entry.map_or(1, |entry| entry.rows.len() + entry.ports.all.len())
+    }
+
     /// Number of objects held, of lists that are not complete too.
     pub fn objects(&self, resource: Resource) -> usize {
         self.held.count(resource)

@@ -174,7 +174,7 @@ fn shown(views: &Views, running: &Running, explained: Option<Explained>) -> Show
     let found = CacheResult::ALL.iter().map(|outcome| outcome.label()).zip(cache.outcomes());
     let why_not_ready = why_not_ready(&views.health, &views.status);
     let upstreams = running.state.published.load().upstreams.view(now);
-    let reported = views.status.read();
+    let reported = views.status.read().clone();
     let feeds = Resource::ALL.into_iter().zip(&reported.feeds).zip(reported.objects);
     Shown {
         version: running.state.identity.version.clone(),
@@ -203,7 +203,7 @@ fn shown(views: &Views, running: &Running, explained: Option<Explained>) -> Show
                 trouble: feed.trouble.as_ref().map(|trouble| trouble.reason.clone()),
             })
             .collect(),
-        skipped: reported.skipped.iter().take(MAX_LISTED).cloned().collect(),
+        skipped: reported.skipped.first(MAX_LISTED).into_iter().cloned().collect(),
         skipped_count: reported.skipped.len(),
         warnings: reported.warnings.iter().take(MAX_LISTED).cloned().collect(),
         warning_count: reported.warnings.len(),

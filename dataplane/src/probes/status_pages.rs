@@ -43,7 +43,7 @@ struct Shown<'a> {
     role: &'a str,
     watches: Vec<Watch<'a>>,
     objects: serde_json::Map<String, Value>,
-    skipped_objects: &'a [Skipped],
+    skipped_objects: Vec<&'a Skipped>,
     skipped_object_count: usize,
     files: &'a [BadFile],
     warnings: &'a [String],
@@ -110,7 +110,8 @@ pub(super) async fn config(
 
 fn text(running: &Running, status: &Status) -> String {
     let upstreams = running.state.published.load().upstreams.clone();
-    let reported = status.read();
+    // Written without the lock, which the source waits for.
+    let reported = status.read().clone();
     let objects = Resource::ALL.iter().zip(reported.objects);
     let shown = Shown {
         instance_id: &running.state.identity.instance_id,
@@ -122,12 +123,12 @@ fn text(running: &Running, status: &Status) -> String {
         unknown_fields: &reported.running.unknown_fields,
         without_effect: &reported.running.without_effect
             [..reported.running.without_effect.len().min(MAX_LISTED)],
-        rejection: reported.rejection.as_ref(),
+        rejection: reported.rejection.as_deref(),
         is_configured: !reported.is_unconfigured,
         role: &reported.role,
         watches: watches(&reported),
         objects: objects.map(|(kind, count)| (kind.plural().into(), count.into())).collect(),
-        skipped_objects: &reported.skipped[..reported.skipped.len().min(MAX_LISTED)],
+        skipped_objects: reported.skipped.first(MAX_LISTED),
         skipped_object_count: reported.skipped.len(),
         files: &reported.bad_files[..reported.bad_files.len().min(MAX_LISTED)],
         warnings: &reported.warnings[..reported.warnings.len().min(MAX_LISTED)],

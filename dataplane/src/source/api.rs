@@ -13,6 +13,7 @@ mod lines;
 mod list;
 mod pages;
 mod supervise;
+mod turns;
 mod sink;
 mod ingest;
 mod decode;
@@ -199,8 +200,7 @@ async fn open(
     }
     configuration.state_dir = state_dir.map(|folder| (folder, stored));
     configuration.start_with_what_is_kept(&mut ingest);
-    let sink = Sink { ingest, configuration };
-    Ok((client, Rc::new(RefCell::new(sink))))
+    Ok((client, Rc::new(RefCell::new(Sink::new(ingest, configuration)))))
 }
 
 /// Every stream, until the thread ends.
@@ -230,6 +230,7 @@ async fn follow(
     }
     tokio::task::spawn_local(heartbeat::beat(client.clone(), dead.clone()));
     tokio::task::spawn_local(tick(sink.clone()));
+    tokio::task::spawn_local(apply_in_turns(sink.clone()));
     // Without a configuration nothing would be answered from them (E44), and which are needed is
     // not known either.
     wait_for_configuration(&sink, Duration::MAX).await;
@@ -279,6 +280,17 @@ async fn keep_snapshots(sink: Rc<RefCell<Sink>>, ending: channel::Receiver<bool>
         let is_last = *ending.borrow();
         let next = sink.borrow_mut().ingest.writer.step_snapshot(is_last);
         tokio::time::sleep(next.unwrap_or(TICK).min(TICK)).await;
+    }
+}
+
+/// Applies what the watches read, between reads: what comes meanwhile has its turn too (L18).
+async fn apply_in_turns(sink: Rc<RefCell<Sink>>) {
+    let has_events = sink.borrow().has_events();
+    loop {
+        has_events.notified().await;
+        while sink.borrow_mut().apply_round() {
+            tokio::task::yield_now().await;
+        }
     }
 }
 

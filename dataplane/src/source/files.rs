@@ -207,7 +207,7 @@ impl Files {
     fn finish(&mut self, world: World) {
         self.writer.publish();
         self.status.contact();
-        self.status.read().other_kinds = world.other_kinds;
+        self.status.read().other_kinds = world.other_kinds.into();
         let mut skipped: Vec<Skipped> = world.skipped;
         skipped.extend(self.writer.problems());
         skipped.sort();

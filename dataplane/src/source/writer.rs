@@ -19,9 +19,9 @@ pub use warm::KUBE_SYSTEM;
 use crate::forward::Upstreams;
 use crate::settings;
 use crate::state::{Published, State};
-use crate::status::Skipped;
-use crate::status::Status;
+use crate::status::skipped::Changes;
 use crate::status::unserved::Unserved;
+use crate::status::{Skipped, Status};
 
 /// What a writer needs to know of the process.
 #[derive(Clone, Debug)]
@@ -248,6 +248,11 @@ impl Writer {
         Effect { is_visible: applied.visible, is_problem_new, is_of_another_cluster }
     }
 
+    /// Rows and ports that are held of an object, see [`Index::rows`].
+    pub fn rows(&self, resource: Resource, key: &Key) -> usize {
+        self.index.rows(resource, key)
+    }
+
     /// Applies a deletion as an event shows it, unless a newer object has taken the name (K7).
     pub fn delete(&mut self, resource: Resource, key: Key, version: u64) -> Effect {
         match self.index.held(resource, &key) {
@@ -320,6 +325,11 @@ impl Writer {
     pub fn tick(&mut self) {
         self.retired.free();
         self.state.inspections.answer(|sources| self.index.identify(sources));
+    }
+
+    /// What has changed since this was called last of what the index does not serve.
+    pub(crate) fn changed_problems(&mut self) -> Changes {
+        self.problems.take_changes()
     }
 
     /// What the index does not serve.

@@ -3,7 +3,6 @@
 use std::time::Instant;
 
 use dataplane_core::{Change, DataSource, Key, Resource};
-use serde_json::value::RawValue;
 use tokio::sync::watch;
 
 use super::decode::{self, Decoded, Undecodable};
@@ -91,8 +90,8 @@ impl Ingest {
     }
 
     /// Applies the deletion of an object, as an event shows it.
-    pub(super) fn delete(&mut self, resource: Resource, object: &RawValue) {
-        let Some(named) = decode::named(object.get().as_bytes()) else { return };
+    pub(super) fn delete(&mut self, resource: Resource, text: &str) {
+        let Some(named) = decode::named(text.as_bytes()) else { return };
         let key: Key = convert::key(&named.metadata);
         self.status.explain(resource, &key, None);
         let effect = self.writer.delete(resource, key, convert::version(&named.metadata));

@@ -1,14 +1,15 @@
 //! Where the streams of one thread meet: objects go to the ingest, the ConfigMap to the configuration.
 
+use std::rc::Rc;
 use std::time::Instant;
 
-use dataplane_core::Resource;
+use dataplane_core::{Key, Resource};
 use process::items::MAX_OBJECT;
-use serde_json::value::RawValue;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::configuration::Configuration;
 use super::ingest::Ingest;
+use super::turns::{Event, Turns};
 use super::watched::{KINDS, Watched};
 use crate::status::feed::Feed;
 
@@ -17,9 +18,35 @@ use crate::status::feed::Feed;
 pub(super) struct Sink {
     pub(super) ingest: Ingest,
     pub(super) configuration: Configuration,
+    /// Events that were read and not applied yet.
+    turns: Turns,
+    /// Events may wait.
+    has_events: Rc<Notify>,
 }
 
+/// An event of a watch, as it was read.
+#[derive(Debug)]
+pub(super) struct Read<'a> {
+    /// Of its object; `None` where its metadata cannot be read.
+    pub(super) key: Option<Key>,
+    /// The object is gone; otherwise it is new or was changed.
+    pub(super) is_deleted: bool,
+    /// The object as JSON.
+    pub(super) text: &'a str,
+    pub(super) received: Instant,
+}
+
+/// Octets of events that are applied until the streams are read again; one event may be larger.
+const ROUND_OCTETS: usize = 64 << 10;
+/// What a row of an object that is held counts, in octets: about what it takes as JSON.
+const ROW_OCTETS: usize = 64;
+
 impl Sink {
+    pub(super) fn new(ingest: Ingest, configuration: Configuration) -> Sink {
+        let (turns, has_events) = (Turns::default(), Rc::default());
+        Sink { ingest, configuration, turns, has_events }
+    }
+
     /// Requests to list again, by [`Watched::number`].
     pub(super) fn relists(&self) -> watch::Receiver<[u64; KINDS]> {
         self.ingest.relists.subscribe()
@@ -40,6 +67,8 @@ impl Sink {
 
     /// Marks the start of a list: objects not applied until `complete` are removed then (E21).
     pub(super) fn begin(&mut self, watched: &Watched) {
+        // They are of before the list.
+        while self.apply_round() {}
         match watched {
             Watched::Objects(resource) => self.ingest.begin(*resource),
             Watched::ConfigMap { .. } => self.configuration.begin_list(),
@@ -69,6 +98,64 @@ impl Sink {
         }
     }
 
+    /// An event of a watch: one about an object waits for its turn, the ConfigMap has none.
+    pub(super) fn receive(&mut self, watched: &Watched, read: Read<'_>) {
+        let Read { key, is_deleted, text, received } = read;
+        match (watched, key, is_deleted) {
+            (Watched::Objects(resource), Some(key), is_deleted) => {
+                let resource = *resource;
+                self.turns.add(Event { resource, key, is_deleted, text: text.into(), received });
+                while self.turns.is_full() {
+                    self.apply_round();
+                }
+                self.has_events.notify_one();
+            }
+            (Watched::Objects(_), None, true) => {}
+            (Watched::Objects(_), None, false) => {
+                self.apply(watched, text.as_bytes());
+            }
+            (Watched::ConfigMap { .. }, _, true) => {
+                self.configuration.lose_config_map(&mut self.ingest);
+                self.ingest.publish_since(received);
+            }
+            (Watched::ConfigMap { .. }, _, false) => {
+                self.configuration.take_config_map(&mut self.ingest, text.as_bytes());
+                self.ingest.publish_since(received);
+            }
+        }
+    }
+
+    /// Wakes the task that calls [`Sink::apply_round`].
+    pub(super) fn has_events(&self) -> Rc<Notify> {
+        Rc::clone(&self.has_events)
+    }
+
+    /// Applies some of the events that wait, and makes them visible together. Returns whether more wait.
+    pub(super) fn apply_round(&mut self) -> bool {
+        let mut spent = 0;
+        let mut first: Option<Instant> = None;
+        while spent < ROUND_OCTETS
+            && let Some(event) = self.turns.next()
+        {
+            first = Some(first.map_or(event.received, |first| first.min(event.received)));
+            // A small edit may take many rows away.
+            let rows = self.ingest.writer.rows(event.resource, &event.key);
+            let cost = event.octets().max(rows * ROW_OCTETS);
+            match event.is_deleted {
+                true => self.ingest.delete(event.resource, &event.text),
+                false => {
+                    self.ingest.apply(event.resource, event.text.as_bytes());
+                }
+            }
+            self.turns.charge(&event.key.namespace, cost);
+            spent += cost;
+        }
+        if let Some(received) = first {
+            self.ingest.publish_since(received);
+        }
+        !self.turns.is_empty()
+    }
+
     /// An object of a list, or of an event, as JSON. Returns whether an answer may differ.
     pub(super) fn apply(&mut self, watched: &Watched, object: &[u8]) -> bool {
         match watched {
@@ -85,14 +172,6 @@ impl Sink {
         let resource = watched.plural();
         tracing::warn!(resource, limit = MAX_OBJECT, "an object is too long to be read");
         self.feed(watched, |feed| feed.undecodable += 1);
-    }
-
-    /// An object was deleted, as an event shows it.
-    pub(super) fn delete(&mut self, watched: &Watched, object: &RawValue) {
-        match watched {
-            Watched::Objects(resource) => self.ingest.delete(*resource, object),
-            Watched::ConfigMap { .. } => self.configuration.lose_config_map(&mut self.ingest),
-        }
     }
 
     /// A list is complete, as of this version. Returns how many objects vanished.
@@ -127,6 +206,7 @@ impl Sink {
 
     /// A resource is not needed any more.
     pub(super) fn forget(&mut self, resource: Resource) {
+        while self.apply_round() {}
         self.ingest.forget(resource);
         self.configuration.settle_renewal(&mut self.ingest);
         self.ingest.publish();
@@ -145,7 +225,7 @@ impl Sink {
 
     /// Reports what is not served, if that changed.
     pub(super) fn report(&mut self) {
-        self.ingest.status.report(&self.ingest.writer);
+        self.ingest.status.report(&mut self.ingest.writer);
     }
 }
 

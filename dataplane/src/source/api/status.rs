@@ -9,7 +9,7 @@ use super::watched::Watched;
 use crate::source::writer::Writer;
 use crate::status::Status;
 use crate::status::feed::Feed;
-use crate::status::unserved::{Unserved, in_turns};
+use crate::status::unserved::Unserved;
 
 /// Reports on the streams of one thread.
 #[derive(Debug)]
@@ -97,13 +97,12 @@ impl StreamStatus {
     }
 
     /// Reports what is not served, if that changed since the last report.
-    pub(super) fn report(&mut self, writer: &Writer) {
+    pub(super) fn report(&mut self, writer: &mut Writer) {
         if !std::mem::take(&mut self.is_changed) {
             return;
         }
-        let mut all: Vec<_> = writer.problems().collect();
-        all.extend(self.unreadable.all());
         let warnings = writer.upstream_problems().to_vec();
-        self.shared.report_unserved(in_turns(all), Vec::new(), warnings);
+        let changes = writer.changed_problems().and(self.unreadable.take_changes());
+        self.shared.report_changes(&changes, warnings);
     }
 }

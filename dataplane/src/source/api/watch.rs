@@ -20,9 +20,10 @@ use super::heartbeat;
 use super::lines::Lines;
 use super::pace::chance;
 use super::pages::Pages;
-use super::sink::Sink;
+use super::sink::{Read, Sink};
 use super::supervise::{During, Failure, Next, Supervisor};
 use super::watched::{KINDS, Watched};
+use crate::source::objects::convert;
 
 /// An answer begins within this time, and a list continues within it.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -223,14 +224,14 @@ impl Stream {
         }
     }
 
-    /// Applies the events of one chunk and makes them visible together.
+    /// Gives the events of one chunk to the sink.
     fn take(&mut self, lines: &mut Lines, chunk: &[u8]) -> Result<(), Failure> {
         let received = Instant::now();
         lines.add(chunk)?;
         let mut events = 0;
         let mut outcome = Ok(());
         while let Some(line) = lines.next() {
-            match self.event(&line) {
+            match self.event(&line, received) {
                 Ok(is_event) => events += u64::from(is_event),
                 Err(failure) => {
                     outcome = Err(failure);
@@ -238,54 +239,49 @@ impl Stream {
                 }
             }
         }
-        let mut sink = self.sink.borrow_mut();
-        if events > 0 {
-            sink.ingest.publish_since(received);
-        }
-        sink.heard(&self.watched, events);
+        self.sink.borrow_mut().heard(&self.watched, events);
         outcome
     }
 
     /// One line. Returns whether it was about an object.
-    fn event(&mut self, line: &[u8]) -> Result<bool, Failure> {
+    fn event(&mut self, line: &[u8], received: Instant) -> Result<bool, Failure> {
         if line.is_empty() {
             return Ok(false);
         }
         let read: Line<'_> =
             serde_json::from_slice(line).map_err(|error| Failure::Garbage(error.to_string()))?;
+        let text = read.object.get();
         if read.kind == "ERROR" {
-            let status: ApiStatus = serde_json::from_str(read.object.get()).unwrap_or_default();
+            let status: ApiStatus = serde_json::from_str(text).unwrap_or_default();
             let ApiStatus { code, message } = status;
             return Err(Failure::Status { code, message, retry_after: None });
         }
-        let named = decode::named(read.object.get().as_bytes()).unwrap_or_default();
-        let version = named.metadata.resource_version;
+        let metadata = decode::named(text.as_bytes()).map(|named| named.metadata);
+        let key = metadata.as_ref().map(convert::key);
+        let version = metadata.and_then(|metadata| metadata.resource_version);
         // Versions of one resource only grow (K7): an event from before what is held is an echo.
         let (held, new) =
             (decode::version(self.version.as_deref()), decode::version(version.as_deref()));
         if new != 0 && new < held {
             return Ok(false);
         }
-        let mut sink = self.sink.borrow_mut();
-        let is_event = match &*read.kind {
-            "ADDED" | "MODIFIED" => {
-                sink.apply(&self.watched, read.object.get().as_bytes());
-                true
-            }
-            "DELETED" => {
-                sink.delete(&self.watched, read.object);
-                true
-            }
-            "BOOKMARK" => false,
+        let is_deleted = match &*read.kind {
+            "ADDED" | "MODIFIED" => Some(false),
+            "DELETED" => Some(true),
+            "BOOKMARK" => None,
             other => return Err(Failure::Garbage(format!("an event of type {other:?}"))),
         };
+        let mut sink = self.sink.borrow_mut();
+        if let Some(is_deleted) = is_deleted {
+            sink.receive(&self.watched, Read { key, is_deleted, text, received });
+        }
         sink.saw_version(&self.watched, new);
         drop(sink);
         if version.is_some() && version != self.version {
             self.version = version;
             self.supervisor.moved();
         }
-        Ok(is_event)
+        Ok(is_deleted.is_some())
     }
 }
 

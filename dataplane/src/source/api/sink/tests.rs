@@ -1,6 +1,8 @@
 //! Lists, events and configurations in every order, without an API server: what is in effect, what
 //! is reported of it, and what a restart would run.
 
+mod turns;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +18,7 @@ use crate::snapshot::Stored;
 use crate::snapshot::tests::Folder;
 use crate::source::api::status::StreamStatus;
 use crate::source::api::{Credentials, Options, Pace, Wanted, decode, open};
+use crate::source::objects::convert;
 use crate::source::writer::{Setup, Writer};
 use crate::status::Status;
 
@@ -33,7 +36,7 @@ fn sink() -> Sink {
     let pace = Pace::with_spread(Duration::ZERO);
     let configuration = Configuration::new(wanted, Some("uid-1".into()), pace);
     let writer = Writer::unconfigured(setup).unwrap();
-    Sink { ingest: Ingest::new(writer, StreamStatus::new(status)), configuration }
+    Sink::new(Ingest::new(writer, StreamStatus::new(status)), configuration)
 }
 
 fn setup(status: Arc<Status>) -> Setup {

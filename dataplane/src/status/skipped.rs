@@ -1,0 +1,158 @@
+//! What people see of objects that are not served in full. A change of one costs one, however many there are: the source
+//! waits for it. A page takes a copy that shares all of them, and is written without the lock.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// An object, or a part of one, that is not served, and why (E15).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+pub struct Skipped {
+    pub kind: &'static str,
+    /// Its namespace; empty for a Namespace.
+    pub namespace: String,
+    pub name: String,
+    /// What is wrong, and what to write instead where that is known.
+    pub reason: String,
+}
+
+/// Objects that are not served in full, by namespace.
+#[derive(Clone, Debug, Default)]
+pub struct SkippedObjects {
+    by_namespace: Arc<BTreeMap<String, BTreeSet<Arc<Skipped>>>>,
+    count: usize,
+}
+
+/// What differs from what was reported last.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    pub(crate) gone: BTreeSet<Arc<Skipped>>,
+    pub(crate) new: BTreeSet<Arc<Skipped>>,
+}
+
+impl Changes {
+    pub(crate) fn add(&mut self, skipped: Arc<Skipped>) {
+        if !self.gone.remove(&skipped) {
+            self.new.insert(skipped);
+        }
+    }
+
+    /// These, and others that are about other objects.
+    pub(crate) fn and(mut self, mut others: Changes) -> Changes {
+        self.gone.append(&mut others.gone);
+        self.new.append(&mut others.new);
+        self
+    }
+
+    pub(crate) fn remove(&mut self, skipped: Arc<Skipped>) {
+        if !self.new.remove(&skipped) {
+            self.gone.insert(skipped);
+        }
+    }
+}
+
+impl SkippedObjects {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// All of them, by namespace.
+    pub fn iter(&self) -> impl Iterator<Item = &Skipped> {
+        self.by_namespace.values().flatten().map(AsRef::as_ref)
+    }
+
+    /// The first ones: one of each namespace, then the next one of each, and so on, so that a page that shows only some
+    /// shows some of each namespace.
+    pub fn first(&self, limit: usize) -> Vec<&Skipped> {
+        let mut of_each: Vec<_> =
+            self.by_namespace.values().take(limit).map(BTreeSet::iter).collect();
+        let mut first: Vec<&Skipped> = Vec::new();
+        while first.len() < limit && !of_each.is_empty() {
+            of_each.retain_mut(|objects| {
+                let next = objects.next();
+                first.extend(next.map(AsRef::as_ref));
+                next.is_some()
+            });
+        }
+        first.truncate(limit);
+        first
+    }
+
+    pub(super) fn apply(&mut self, changes: &Changes) {
+        if changes.gone.is_empty() && changes.new.is_empty() {
+            return;
+        }
+        let by_namespace = Arc::make_mut(&mut self.by_namespace);
+        for skipped in &changes.gone {
+            let Some(objects) = by_namespace.get_mut(&skipped.namespace) else { continue };
+            self.count -= usize::from(objects.remove(skipped));
+            if objects.is_empty() {
+                by_namespace.remove(&skipped.namespace);
+            }
+        }
+        for skipped in &changes.new {
+            let objects = by_namespace.entry(skipped.namespace.clone()).or_default();
+            self.count += usize::from(objects.insert(Arc::clone(skipped)));
+        }
+    }
+
+    /// What must change so that these are all.
+    pub(super) fn changes_to(&self, all: Vec<Skipped>) -> Changes {
+        let mut changes = Changes { gone: BTreeSet::new(), new: BTreeSet::new() };
+        changes.new.extend(all.into_iter().map(Arc::new));
+        for skipped in self.by_namespace.values().flatten() {
+            if !changes.new.remove(skipped) {
+                changes.gone.insert(Arc::clone(skipped));
+            }
+        }
+        changes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn skipped(namespace: &str, name: &str) -> Arc<Skipped> {
+        let (namespace, name, reason) = (namespace.into(), name.into(), "unreadable".into());
+        Arc::new(Skipped { kind: "Service", namespace, name, reason })
+    }
+
+    #[test]
+    fn e15_a_page_shows_objects_of_each_namespace_in_turn() {
+        let mut changes = Changes::default();
+        for name in ["a", "b", "c"] {
+            changes.add(skipped("shop", name));
+        }
+        changes.add(skipped("victim", "cart"));
+        let mut objects = SkippedObjects::default();
+        objects.apply(&changes);
+        let first = |limit| -> Vec<_> {
+            objects.first(limit).iter().map(|skipped| skipped.name.clone()).collect()
+        };
+        assert_eq!(first(10), ["a", "cart", "b", "c"]);
+        assert_eq!(first(3), ["a", "cart", "b"]);
+        assert_eq!((objects.len(), first(1).len()), (4, 1));
+    }
+
+    #[test]
+    fn what_comes_and_goes_between_two_reports_is_no_change() {
+        let (one, two) = (skipped("shop", "a"), skipped("shop", "b"));
+        let mut changes = Changes::default();
+        changes.add(one.clone());
+        changes.remove(one.clone());
+        changes.remove(two.clone());
+        changes.add(two.clone());
+        assert!(changes.gone.is_empty() && changes.new.is_empty());
+        let mut objects = SkippedObjects::default();
+        changes.add(one.clone());
+        objects.apply(&changes);
+        let changes = objects.changes_to(vec![two.as_ref().clone()]);
+        assert_eq!((changes.gone, changes.new), ([one].into(), [two].into()));
+    }
+}

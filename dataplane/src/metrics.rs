@@ -252,7 +252,7 @@ impl Scrape {
     }
 
     fn source(&self, page: &mut Page<'_>) -> fmt::Result {
-        let reported = self.sources.status.read();
+        let reported = self.sources.status.read().clone();
         let objects = Resource::ALL.iter().zip(reported.objects);
         let rows = objects.map(|(kind, count)| ([("resource", kind.plural())], count as f64));
         page.gauges("objects", "Objects in memory", rows)?;
@@ -271,13 +271,12 @@ impl Scrape {
         page.counter("config_rejected", "Configurations refused", reported.rejections)?;
         let help = "1 while the newest configuration is refused and an older one is in use";
         page.gauge("config_is_rejected", help, f64::from(u8::from(reported.rejection.is_some())))?;
-        drop(reported);
         self.feeds(page)
     }
 
     /// E50, E51, E54: one stream per resource, and one for the configuration where the API has it.
     fn feeds(&self, page: &mut Page<'_>) -> fmt::Result {
-        let reported = self.sources.status.read();
+        let reported = self.sources.status.read().clone();
         let resources = Resource::ALL.iter().map(|kind| kind.plural()).zip(&reported.feeds);
         let all: Vec<(&str, &Feed)> = resources
             .clone()
@@ -324,7 +323,6 @@ impl Scrape {
         let help = "1 while some answers are still those of the cluster before the change";
         let serves_former = f64::from(u8::from(reported.serves_former_cluster()));
         page.gauge("serves_former_cluster", help, serves_former)?;
-        drop(reported);
         // E53, E13.
         let status = &self.sources.status;
         let help = "Seconds from receiving an event until clients see its effect";
@@ -345,6 +343,8 @@ impl Scrape {
             page.gauge("snapshot_age_seconds", help, age_s as f64)?;
         }
         page.gauge("snapshot_bytes", "Size of the snapshot on disk", reported.octets as f64)?;
+        let help = "Objects that are not in the snapshot; /config names some of them";
+        page.gauge("snapshot_left_out_objects", help, reported.left_out as f64)?;
         page.counter("snapshot_writes", "Snapshots written", reported.writes)?;
         let help = "Failed writes of a snapshot; /config says why";
         page.counter("snapshot_write_failures", help, reported.failures)

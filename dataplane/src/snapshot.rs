@@ -6,6 +6,7 @@
 //! what it is until live lists replace it.
 
 mod due;
+mod shares;
 mod write;
 mod read;
 mod format;
@@ -23,7 +24,8 @@ use crate::status::Status;
 use crate::status::snapshot::Loaded;
 use crate::telemetry::printable;
 use due::{Due, Moment};
-use format::{Head, Kept};
+use format::{Head, Kept, MAX_FILE};
+use shares::{LeftOut, Shares};
 use write::Part;
 
 pub use read::{Refusal, Stored};
@@ -94,6 +96,8 @@ pub struct Snapshots {
     configuration: Arc<Config>,
     due: Due,
     making: Option<Making>,
+    /// Octets that a file may have.
+    room: u64,
     /// Failures that have been noticed.
     failures: u64,
 }
@@ -102,6 +106,10 @@ pub struct Snapshots {
 #[derive(Debug)]
 struct Making {
     export: Export,
+    /// Everything before the first object.
+    head: Vec<u8>,
+    shares: Shares,
+    left_out: LeftOut,
     /// What the disk has not taken yet.
     next: Option<Part>,
     /// `next` is the last part of the file.
@@ -140,8 +148,9 @@ impl Snapshots {
         })?;
         status.read().snapshot.folder = Some(folder.to_owned());
         let disk = write::start(folder, status.clone())?;
-        let due = Due::default();
-        Ok(Snapshots { disk, status, configuration: config, due, making: None, failures: 0 })
+        let (due, making) = (Due::default(), None);
+        let room = MAX_FILE;
+        Ok(Snapshots { disk, status, configuration: config, due, making, room, failures: 0 })
     }
 
     /// The configuration that a restart is to run from now on.
@@ -204,10 +213,14 @@ impl Snapshots {
         let confirmed = confirmed(index, circumstances);
         let oldest = confirmed.iter().flatten().min().copied();
         // Only a configuration that no ConfigMap could hold makes the head too large.
-        let Some(octets) = format::start(&self.head(circumstances, confirmed)) else { return };
+        let Some(head) = format::start(&self.head(circumstances, confirmed)) else { return };
+        let around = head.len() + format::END.len() + format::CHECKSUM;
         self.making = Some(Making {
             export: Export::default(),
-            next: Some(Part::Start(octets)),
+            shares: Shares::new(self.room.saturating_sub(around as u64)),
+            left_out: LeftOut::default(),
+            next: Some(Part::Start(head.clone())),
+            head,
             is_last: false,
             confirmed_at_s: oldest.unwrap_or_default(),
             revision: self.configuration.revision(),
@@ -232,22 +245,41 @@ impl Making {
     /// Exports until there is a block for the disk, or enough was done for once.
     fn step(&mut self, index: &Index) {
         let mut block = Vec::new();
-        let mut skipped = 0;
         let has_more = index.export(&mut self.export, STEP, |object| {
-            skipped += usize::from(!format::put_object(&mut block, &object));
+            let start = block.len();
+            let is_whole = format::put_object(&mut block, &object);
+            let octets = (block.len() - start) as u64;
+            if !is_whole || !self.shares.take(shares::namespace_of(&object), octets) {
+                block.truncate(start);
+                self.left_out.add(&object);
+            }
         });
-        if skipped > 0 {
-            tracing::warn!(skipped, "objects too large for a snapshot");
+        if self.shares.is_over() {
+            // Nothing is written until the shares are known.
+            if !has_more {
+                self.begin_second_pass();
+            }
+            return;
         }
         self.next = match (has_more, block.is_empty()) {
             (_, false) => Some(Part::Objects(block)),
             (true, true) => None,
             (false, true) => {
                 self.is_last = true;
-                let confirmed_at_s = self.confirmed_at_s;
-                Some(Part::End { confirmed_at_s, revision: self.revision.clone() })
+                Some(Part::End {
+                    confirmed_at_s: self.confirmed_at_s,
+                    revision: self.revision.clone(),
+                    left_out: std::mem::take(&mut self.left_out),
+                })
             }
         };
+    }
+
+    fn begin_second_pass(&mut self) {
+        let first = std::mem::replace(&mut self.shares, Shares::new(0));
+        self.shares = first.second();
+        (self.export, self.left_out) = (Export::default(), LeftOut::default());
+        self.next = Some(Part::Start(self.head.clone()));
     }
 }
 

@@ -1,6 +1,7 @@
 //! Snapshots written, read, refused.
 
 mod lists;
+mod shares;
 
 use std::fs;
 use std::net::IpAddr;

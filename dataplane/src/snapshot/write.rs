@@ -11,8 +11,10 @@ use anyhow::Context;
 use sha2::{Digest, Sha256};
 
 use super::format::{END, MAX_FILE};
+use super::shares::LeftOut;
 use super::{FILE, TEMPORARY};
 use crate::status::Status;
+use crate::telemetry::printable;
 
 /// Blocks that wait for the disk; with their size, what a snapshot in the making holds in memory.
 const MAX_BLOCKS: usize = 4;
@@ -30,6 +32,8 @@ pub(super) enum Part {
         confirmed_at_s: u64,
         /// Of the configuration in it.
         revision: String,
+        /// Objects that are not in it.
+        left_out: LeftOut,
     },
 }
 
@@ -58,8 +62,8 @@ fn run(folder: &Path, parts: &Receiver<Part>, status: &Status) {
                 file = Some(same);
                 None
             }),
-            (Part::End { confirmed_at_s, revision }, Some(unfinished)) => {
-                unfinished.finish().map(|octets| Some((confirmed_at_s, revision, octets)))
+            (Part::End { confirmed_at_s, revision, left_out }, Some(unfinished)) => {
+                unfinished.finish().map(|octets| Some((confirmed_at_s, revision, left_out, octets)))
             }
             // The rest of one that failed.
             (Part::Objects(_) | Part::End { .. }, None) => Ok(None),
@@ -72,8 +76,22 @@ fn run(folder: &Path, parts: &Receiver<Part>, status: &Status) {
     }
 }
 
-fn written(status: &Status, (confirmed_at_s, revision, octets): (u64, String, u64)) {
+fn written(
+    status: &Status,
+    (confirmed_at_s, revision, left_out, octets): (u64, String, LeftOut, u64),
+) {
     let mut reported = status.read();
+    if reported.snapshot.left_out_objects != left_out.named {
+        let (count, objects) = (left_out.count, left_out.named.join(", "));
+        tracing::warn!(
+            count,
+            "not in the snapshot, because they are too large or their namespaces have more than \
+             their share of it: {}",
+            printable(&objects)
+        );
+    }
+    reported.snapshot.left_out = left_out.count;
+    reported.snapshot.left_out_objects = left_out.named;
     if reported.snapshot.error.take().is_some() || reported.snapshot.writes == 0 {
         tracing::info!(octets, "snapshot written: a restart answers from it at once");
     }

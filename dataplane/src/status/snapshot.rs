@@ -18,6 +18,10 @@ pub struct SnapshotStatus {
     pub on_disk_revision: Option<String>,
     /// Size of the file on disk.
     pub octets: u64,
+    /// Objects that the last one does not have, because they are too large or their namespaces have more than their share.
+    pub left_out: usize,
+    /// Some of these, such as `endpointslices shop/cart-0`.
+    pub left_out_objects: Vec<String>,
     /// Snapshots written since start.
     pub writes: u64,
     /// Times one could not be written.

@@ -102,7 +102,7 @@ impl FaultProxy {
         FaultProxy::before(plane.kubeconfig()).await
     }
 
-    /// The same before whatever API server a kubeconfig file names.
+    /// The same before the API server that a kubeconfig file names.
     pub async fn before(target: &Path) -> FaultProxy {
         FaultProxy::start_before(target).await.expect("a fault proxy starts")
     }
@@ -205,7 +205,7 @@ impl FaultProxy {
 
     /// How many requests so far match.
     pub fn count(&self, requests: &Requests) -> usize {
-        self.seen(requests).len()
+        self.rules.count(requests)
     }
 }
 

@@ -9,6 +9,7 @@ mod sizes;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use crds::ClusterDNS;
@@ -43,6 +44,8 @@ const POLL: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct Operator {
     process: Process,
+    /// Of its HTTP port, once it was found in the log, which grows to megabytes.
+    http: OnceLock<SocketAddr>,
     _scratch: Scratch,
 }
 
@@ -73,7 +76,8 @@ impl Operator {
         ];
         let flags = [&flags[..], more].concat();
         let process = Process::start(&program("clusterdns-operator"), &flags, scratch.path());
-        Operator { process: process.expect("the operator starts"), _scratch: scratch }
+        let process = process.expect("the operator starts");
+        Operator { process, http: OnceLock::new(), _scratch: scratch }
     }
 
     /// The value of a series of its `/metrics`; 0 where it says nothing yet.
@@ -99,6 +103,10 @@ impl Operator {
 
     /// The address that it chose, from its log; waits until it is there.
     fn http_address(&self) -> SocketAddr {
+        *self.http.get_or_init(|| self.logged_address())
+    }
+
+    fn logged_address(&self) -> SocketAddr {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let log = self.process.printed();
@@ -186,10 +194,32 @@ pub async fn children(
     namespace: &str,
     name: &str,
 ) -> BTreeMap<(Kind, String), Value> {
+    selected(client, namespace, &format!("{}={name}", names::INSTANCE)).await
+}
+
+/// The children of every ClusterDNS, by its name: one list for each kind.
+pub async fn all_children(
+    client: &Client,
+    namespace: &str,
+) -> BTreeMap<String, BTreeMap<(Kind, String), Value>> {
+    let mut by_owner: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
+    for (key, object) in selected(client, namespace, names::INSTANCE).await {
+        let owner = object["metadata"]["labels"][names::INSTANCE].as_str().unwrap_or_default();
+        by_owner.entry(owner.to_owned()).or_default().insert(key, object);
+    }
+    by_owner
+}
+
+/// The objects of all kinds of children that a label selector selects.
+async fn selected(
+    client: &Client,
+    namespace: &str,
+    selector: &str,
+) -> BTreeMap<(Kind, String), Value> {
     let mut found = BTreeMap::new();
     let namespaced = resources::NAMESPACED.map(|kind| (kind, namespace));
     let cluster = resources::CLUSTER.map(|kind| (kind, ""));
-    let params = ListParams::default().labels(&format!("{}={name}", names::INSTANCE));
+    let params = ListParams::default().labels(selector);
     for (kind, namespace) in namespaced.into_iter().chain(cluster) {
         let listed = resources::api(client, kind, namespace).list(&params).await;
         for object in listed.unwrap_or_else(|error| panic!("{kind:?} can be listed: {error}")) {
@@ -213,9 +243,10 @@ pub async fn quiet(proxy: &FaultProxy) -> usize {
     let deadline = Instant::now() + PATIENCE;
     let (mut count, mut since) = (proxy.count(&writes()), Instant::now());
     while since.elapsed() < QUIET {
-        let newest = proxy.seen(&writes());
-        let newest: Vec<_> = newest.iter().rev().take(20).collect();
-        assert!(Instant::now() < deadline, "it never comes to rest: {newest:#?}");
+        if Instant::now() >= deadline {
+            let all = proxy.seen(&writes());
+            panic!("writes do not end: {:#?}", all.iter().rev().take(20).collect::<Vec<_>>());
+        }
         tokio::time::sleep(POLL).await;
         let now = proxy.count(&writes());
         if now != count {

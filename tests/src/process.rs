@@ -48,6 +48,16 @@ impl Process {
         arguments: &[A],
         directory: &Path,
     ) -> anyhow::Result<Process> {
+        Process::start_with(program, arguments, &[], directory)
+    }
+
+    /// The same, with these environment variables besides those of the test.
+    pub fn start_with<A: AsRef<str>>(
+        program: &Path,
+        arguments: &[A],
+        environment: &[(&str, &str)],
+        directory: &Path,
+    ) -> anyhow::Result<Process> {
         let name =
             program.file_name().context("a program has a name")?.to_string_lossy().into_owned();
         let log = directory.join(format!("{name}.log"));
@@ -56,6 +66,7 @@ impl Process {
             .args(["-c", SUPERVISOR, "sh"])
             .arg(program)
             .args(arguments.iter().map(AsRef::as_ref))
+            .envs(environment.iter().copied())
             .current_dir(directory)
             .stdin(Stdio::piped())
             .stdout(output.try_clone()?)

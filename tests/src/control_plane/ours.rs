@@ -24,12 +24,15 @@ const TOKENS: &str = "admin-token,admin,1,system:masters\n\
                       kube-proxy-token,system:kube-proxy,5\n";
 /// One more, that is replaced now and then; a file holds the current one.
 pub(super) const REPLACED_TOKEN: &str = "replaced.token";
-/// Go reads the host and port of a unix URL as a file name: sockets in the scratch directory, hence no ports to find.
+/// Go reads the host and port of a unix URL as a file name: sockets in the scratch directory, so no ports to find.
 const ETCD_CLIENTS: &str = "unix://etcd:0";
 const ETCD_PEERS: &str = "unix://peers:0";
 /// Takes 3 s on two idle cores; ten times that and more when many tests start at once.
 const READY_WITHIN: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(50);
+/// These programs collect garbage four times as rarely as by default, while memory is below 1 GiB: it is a fifth of their
+/// processor time, and an API server takes 480 MiB instead of 360 (450 lists, 2026).
+const RARE_GARBAGE_COLLECTION: [(&str, &str); 2] = [("GOGC", "400"), ("GOMEMLIMIT", "1GiB")];
 
 /// The running programs. Fields are dropped in order: what depends on something ends before it.
 #[derive(Debug)]
@@ -55,7 +58,7 @@ impl Ours {
         let (port, address) = reserve_port(setup.listen)?;
         let kubeconfig = write_credentials(scratch, address)?;
         let directory = scratch.path().to_owned();
-        let etcd = Process::start(&programs.etcd, &etcd_flags(), &directory)?;
+        let etcd = start_program(&programs.etcd, &etcd_flags(), &directory)?;
         let mut ours = Ours {
             controller_manager: None,
             api_server: None,
@@ -95,7 +98,7 @@ impl Ours {
 
     pub(super) async fn start_api_server(&mut self) -> anyhow::Result<()> {
         let flags = api_server_flags(self.address, &self.setup);
-        let mut api_server = Process::start(&self.programs.api_server, &flags, &self.directory)?;
+        let mut api_server = start_program(&self.programs.api_server, &flags, &self.directory)?;
         let client = self.client().await?;
         let deadline = Instant::now() + READY_WITHIN;
         while !is_ready(&client).await {
@@ -126,7 +129,7 @@ impl Ours {
     async fn start_controller_manager(&mut self) -> anyhow::Result<()> {
         let program = &self.programs.controller_manager;
         let mut controller_manager =
-            Process::start(program, &controller_manager_flags(), &self.directory)?;
+            start_program(program, &controller_manager_flags(), &self.directory)?;
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client().await?, "default");
         let deadline = Instant::now() + READY_WITHIN;
         while !matches!(accounts.get_opt("default").await, Ok(Some(_))) {
@@ -145,6 +148,10 @@ impl Ours {
     async fn client(&self) -> anyhow::Result<kube::Client> {
         Ok(kube::Client::try_from(client_config(&self.kubeconfig).await?)?)
     }
+}
+
+fn start_program(program: &Path, flags: &[String], directory: &Path) -> anyhow::Result<Process> {
+    Process::start_with(program, flags, &RARE_GARBAGE_COLLECTION, directory)
 }
 
 /// A free port that stays ours, also while no API server runs: bound here with SO_REUSEPORT and never listened on,

@@ -190,6 +190,10 @@ impl Rules {
         self.state().seen.iter().filter(|seen| requests.match_seen(seen)).cloned().collect()
     }
 
+    pub(super) fn count(&self, requests: &Requests) -> usize {
+        self.state().seen.iter().filter(|seen| requests.match_seen(seen)).count()
+    }
+
     pub(super) fn record(&self, seen: Seen) {
         let mut state = self.state();
         if state.seen.len() == SEEN_LIMIT {

@@ -37,7 +37,7 @@ pub fn check(spec: &ClusterDNSSpec) -> Result<Config, Violations> {
     let mut broken = Violations::default();
     rules(&config, &mut broken);
     servers::cluster_ips_are_not_upstreams(spec, &config, &mut broken);
-    // The rules also speak of the gaps that reading left: those are no mistakes of their own.
+    // The rules also report the gaps that reading left: those are not mistakes by themselves.
     let broken = match unread.is_empty() {
         true => broken,
         false => {

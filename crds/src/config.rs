@@ -157,7 +157,7 @@ impl Config {
     }
 }
 
-/// The revision of a document that [`Config::to_json`] wrote, in whatever version: a reader that knows fewer fields would
+/// The revision of a document that [`Config::to_json`] wrote, in any version: a reader that knows fewer fields would
 /// write, and so name, another one.
 pub fn revision_of(text: &str) -> String {
     let digest = Sha256::digest(text);
@@ -201,7 +201,7 @@ impl Display for UnknownFields {
     }
 }
 
-/// Compact JSON with sorted keys, whatever map type `serde_json` was built with.
+/// Compact JSON with sorted keys, with any map type of `serde_json`.
 fn write_canonical(value: &Value, text: &mut String) {
     match value {
         Value::Object(map) => {

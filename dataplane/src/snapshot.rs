@@ -92,7 +92,7 @@ pub fn set_aside(folder: &Path, status: &Status, refusal: &Refusal) {
 pub struct Snapshots {
     disk: SyncSender<Part>,
     status: Arc<Status>,
-    /// The configuration that a restart is to run: the stable one.
+    /// The configuration that a restart must run: the stable one.
     configuration: Arc<Config>,
     due: Due,
     making: Option<Making>,
@@ -153,7 +153,7 @@ impl Snapshots {
         Ok(Snapshots { disk, status, configuration: config, due, making, room, failures: 0 })
     }
 
-    /// The configuration that a restart is to run from now on.
+    /// The configuration that a restart must run from now on.
     pub fn keep_configuration(&mut self, config: Arc<Config>) {
         if self.configuration != config {
             self.configuration = config;

@@ -32,7 +32,7 @@ pub struct Taps {
     query_log: QueryLog,
     dnstap: Dnstap,
     top: Top,
-    /// What a flag says about the reader of dnstap, whatever the configuration says.
+    /// What a flag says about the reader of dnstap; it comes before the configuration.
     fixed_reader: OnceLock<Reader>,
 }
 
@@ -87,7 +87,7 @@ impl Taps {
     }
 
     /// Starts the threads that write, once per process; they sleep while their tap is off. dnstap messages name
-    /// `identity`, and go to `reader` whatever the configuration says, if there is one.
+    /// `identity`, and go to `reader`, if there is one, instead of the configured reader.
     ///
     /// # Errors
     /// The system gives no thread.

@@ -31,7 +31,7 @@ const FLUSH_WITHIN: Duration = Duration::from_secs(1);
 /// The level of the process, see [`apply`].
 static LEVEL: OnceLock<reload::Handle<LevelFilter, Registry>> = OnceLock::new();
 
-/// What flags say about log lines, whatever a configuration says.
+/// What flags say about log lines; they come before a configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fixed {
     /// The form of lines, where a flag fixes it.

@@ -45,7 +45,7 @@ pub async fn apply(
     let mut outcome = Outcome::default();
     for (kind, object) in &desired.objects {
         let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
-        // A deleted Service waits for nothing: clients ask it, whatever else cannot be written.
+        // A deleted Service waits for nothing: clients ask it, also while other writes fail.
         let is_gone = *kind == Kind::Service && observed.service.is_none();
         let needs = if is_gone { &[] } else { order::needs(*kind) };
         if let Some(missing) = needs.iter().find(|kind| outcome.failed.contains(kind)) {
@@ -110,7 +110,7 @@ async fn apply_one(
     match live.as_ref().map(|live| ownership::ownership(live, dns)) {
         None | Some(Ownership::Ours) => {}
         Some(Ownership::Previous) => {
-            let why = "it belongs to a deleted ClusterDNS of the same name and is about to go; this is tried again";
+            let why = "it belongs to a deleted ClusterDNS of the same name and will be deleted soon; this is tried again";
             return Err(Failure::Other(why.to_owned()));
         }
         Some(Ownership::Theirs) => {

@@ -41,7 +41,7 @@ pub fn decide(
     Ok((config, plan))
 }
 
-/// The same of one that is admitted; `config` has what certificates it is to have.
+/// The same of one that is admitted; `config` has the certificates that it must have.
 ///
 /// # Errors
 /// Why its Service can be neither created nor adopted nor given back.

@@ -72,7 +72,7 @@ struct Group {
     lost: usize,
 }
 
-/// Asks for ever, as long as the API server narrows what may be written.
+/// Asks forever, as long as the API server narrows what may be written.
 pub async fn follow(it: Lookout) {
     let watches = FuturesUnordered::new();
     let mut all_pods = Vec::new();

@@ -1,4 +1,4 @@
-//! How what we create is called and labelled. Label selectors never change: they are in a Deployment for ever.
+//! How what we create is called and labelled. Label selectors never change: they are in a Deployment forever.
 
 use std::collections::BTreeMap;
 

@@ -23,7 +23,7 @@ pub struct Reconciled {
     pub again: Option<Duration>,
     /// Everything that had to be written is written.
     pub is_complete: bool,
-    /// A canary runs, and whether it answers must be seen soon, whatever else fails.
+    /// A canary runs, and whether it answers must be seen soon, also while other stages fail.
     pub is_on_trial: bool,
     /// The `Retry-After` of the API server, if it sent one.
     pub retry_after: Option<Duration>,

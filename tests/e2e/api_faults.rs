@@ -1,4 +1,4 @@
-//! A data plane behind a fault proxy: whatever the API server or the way to it does, answers for what is known stay, and
+//! A data plane behind a fault proxy: with every fault of the API server and of the way to it, answers for what is known stay, and
 //! what changed meanwhile is there afterwards (K3-K9, K11, G155, G156, G162).
 
 use std::time::Duration;

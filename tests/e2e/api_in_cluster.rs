@@ -29,7 +29,7 @@ async fn create_service(client: &Client, name: &str, address: &str) {
     let _: Service = create(client, manifest).await;
 }
 
-/// No token of before is believed any more: they are of another account, whatever its name.
+/// No token of before is believed any more: they are of another account, also if its name is the same.
 async fn replace_account(client: &Client) {
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "dns");
     let before = accounts.get(NAME).await.expect("it is there").metadata.uid;

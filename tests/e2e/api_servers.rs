@@ -93,7 +93,7 @@ async fn k15_a_service_may_publish_what_is_not_ready() {
                       "ports": [{"name": "http", "port": 80}]});
     let metadata = json!({"name": "gossip", "namespace": name});
     let _: Service = create(client, json!({"metadata": metadata, "spec": spec})).await;
-    // As the controller writes the slices of such a Service: ready whatever the Pod says.
+    // As the controller writes the slices of such a Service: ready, also if the Pod is not.
     let terminating = json!({"addresses": ["10.244.4.2"],
                              "conditions": {"ready": true, "serving": true, "terminating": true}});
     let starting = json!({"addresses": ["10.244.4.3"],

@@ -20,30 +20,30 @@ const DEADLINE: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn a_hung_link_says_nothing_and_loses_nothing() {
-    let Some(way) = Way::new().await else { return };
-    let (mut watch, _) = way.watch().await;
+    let Some(proxied) = Proxied::new().await else { return };
+    let (mut watch, _) = proxied.watch().await;
 
-    way.proxy.link(Link::Hung);
-    way.create("late").await;
+    proxied.proxy.link(Link::Hung);
+    proxied.create("late").await;
 
     assert_eq!(watch.nothing_comes().await, None);
-    assert!(tokio::time::timeout(NOTHING_FOR, way.list()).await.is_err());
-    way.proxy.link(Link::Up);
+    assert!(tokio::time::timeout(NOTHING_FOR, proxied.list()).await.is_err());
+    proxied.proxy.link(Link::Up);
     assert_eq!(watch.next().await, "late");
 }
 
 #[tokio::test]
 async fn a_truncated_chunk_is_half_an_event() {
-    let Some(way) = Way::new().await else { return };
-    let (_, from) = way.watch().await;
+    let Some(proxied) = Proxied::new().await else { return };
+    let (_, from) = proxied.watch().await;
     // Read as bytes: kube takes half an event before an orderly end for the end alone.
     let request =
-        Request::new(way.api().await.resource_url()).watch(&WatchParams::default(), &from);
+        Request::new(proxied.api().await.resource_url()).watch(&WatchParams::default(), &from);
     let body =
-        way.client().await.request_stream(request.expect("a request")).await.expect("a watch");
+        proxied.client().await.request_stream(request.expect("a request")).await.expect("a watch");
 
-    way.proxy.fault_times(1, way.services().watches(), Fault::Truncate);
-    way.create("halved").await;
+    proxied.proxy.fault_times(1, proxied.services().watches(), Fault::Truncate);
+    proxied.create("halved").await;
 
     let mut half = String::new();
     let read = tokio::time::timeout(DEADLINE, pin!(body).read_to_string(&mut half))
@@ -59,58 +59,58 @@ async fn a_truncated_chunk_is_half_an_event() {
 
 #[tokio::test]
 async fn a_throttle_takes_its_time_and_keeps_every_octet() {
-    let Some(way) = Way::new().await else { return };
-    way.create("slow").await;
+    let Some(proxied) = Proxied::new().await else { return };
+    proxied.create("slow").await;
 
-    way.proxy.fault(way.services(), Fault::Throttle { bytes_per_s: 300 });
+    proxied.proxy.fault(proxied.services(), Fault::Throttle { bytes_per_s: 300 });
     let began = Instant::now();
     // The list of one Service is more than 350 bytes.
-    assert_eq!(way.list().await.expect("a list"), ["slow"]);
+    assert_eq!(proxied.list().await.expect("a list"), ["slow"]);
     assert!(began.elapsed() >= Duration::from_secs(1));
 }
 
 #[tokio::test]
 async fn a_lost_request_was_never_made_and_a_lost_reply_was_to_one_that_was() {
-    let Some(way) = Way::new().await else { return };
-    let writes = || way.services().writes();
+    let Some(proxied) = Proxied::new().await else { return };
+    let writes = || proxied.services().writes();
     for (fault, name) in [(Fault::LoseRequest, "unheard"), (Fault::LoseReply, "unanswered")] {
-        way.proxy.fault_at(1, writes(), fault);
+        proxied.proxy.fault_at(1, writes(), fault);
         let service = json!({"metadata": {"name": name},
             "spec": {"type": "ExternalName", "externalName": "example.com"}});
         let service = serde_json::from_value(service).expect("a Service");
-        let (api, parameters) = (way.api().await, PostParams::default());
+        let (api, parameters) = (proxied.api().await, PostParams::default());
         let mut creating = pin!(api.create(&parameters, &service));
         let deadline = Instant::now() + DEADLINE;
-        while way.proxy.lost(&writes()) == 0 {
+        while proxied.proxy.lost(&writes()) == 0 {
             assert!(Instant::now() < deadline, "{name} is not lost");
             let answer = tokio::time::timeout(Duration::from_millis(50), &mut creating).await;
             assert!(answer.is_err(), "{name}: {answer:?}");
         }
-        way.proxy.heal();
+        proxied.proxy.heal();
         let answer = tokio::time::timeout(NOTHING_FOR, &mut creating).await;
         assert!(answer.is_err(), "{name}, healed: {answer:?}");
     }
-    assert_eq!(way.list().await.expect("a list"), ["unanswered"]);
-    let answered = way.proxy.answered(&writes());
+    assert_eq!(proxied.list().await.expect("a list"), ["unanswered"]);
+    let answered = proxied.proxy.answered(&writes());
     assert_eq!(answered.iter().map(|answered| answered.status).collect::<Vec<_>>(), [201]);
     // The next one passes.
-    way.proxy.fault_at(2, writes(), Fault::LoseRequest);
-    way.api().await.delete("unanswered", &DeleteParams::default()).await.expect("an answer");
+    proxied.proxy.fault_at(2, writes(), Fault::LoseRequest);
+    proxied.api().await.delete("unanswered", &DeleteParams::default()).await.expect("an answer");
 }
 
 /// A namespace of a control plane, with a proxy on the way to it.
-struct Way {
+struct Proxied {
     plane: &'static ControlPlane,
     namespace: TestNamespace,
     proxy: FaultProxy,
 }
 
-impl Way {
-    async fn new() -> Option<Way> {
+impl Proxied {
+    async fn new() -> Option<Proxied> {
         let plane = ControlPlane::shared().await?;
         let namespace = plane.namespace("way").await;
         let proxy = FaultProxy::start(plane).await;
-        Some(Way { plane, namespace, proxy })
+        Some(Proxied { plane, namespace, proxy })
     }
 
     /// The requests about our Services.

@@ -171,7 +171,7 @@ fn o10_an_adopted_service_survives_its_clusterdns_with_and_without_the_operator(
         })
         .await;
 
-        // As soon as its deletion begins, whatever delays it: its pods may go before it does.
+        // As soon as its deletion begins, also if it is delayed: its pods may go before it does.
         apply(&client, "a", adopting()).await;
         wait_until_moved(&client, true).await;
         let all = Api::<crds::ClusterDNS>::all(client.clone());

@@ -35,7 +35,7 @@ fn argo_cd_says_the_same(objects: &[Value]) {
     assert_eq!(healths.len(), objects.len());
 }
 
-/// A ClusterDNS with a stub domain, and these fields in the place of its own.
+/// A ClusterDNS with a stub domain, and these fields instead of its own.
 fn manifest(port: u16, fields: Value) -> String {
     let mut spec = json!({
         "service": {"adopt": true},

@@ -107,7 +107,7 @@ fn o12_load_counts_queries_of_a_metrics_api_and_a_broken_one_delays_nothing() {
             })
             .await;
 
-        // Broken in every way: what was decided stays, and what is asked for is done.
+        // Broken in every way: what was decided stays, and changes of the spec take effect.
         for (mood, most) in [(Mood::Unavailable, 8), (Mood::Silent, 7)] {
             api.is(mood);
             let asked = api.asked();

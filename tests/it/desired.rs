@@ -1,5 +1,5 @@
 //! What should exist for each example, as golden files (`UPDATE_EXPECT=1` writes them), and what must hold of all of
-//! it, whatever the spec says.
+//! it, with any spec.
 
 mod workload;
 mod service;

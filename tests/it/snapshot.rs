@@ -1,5 +1,5 @@
 //! A restart while the API server is away: answers come from the snapshot, the same as before
-//! (K2, G150), whatever the process before died of (D4).
+//! (K2, G150), after any kind of death of the process before (D4).
 
 use std::path::Path;
 use std::process::{Command, Stdio};

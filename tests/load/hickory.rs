@@ -19,7 +19,7 @@ use tests::load::fixture::{REVERSE_ZONE, ZONE};
 const TCP_IDLE: Duration = Duration::from_secs(30);
 const TCP_RESPONSE_BUFFER: usize = 64;
 
-/// Serves for ever.
+/// Serves forever.
 ///
 /// # Errors
 /// A zone file cannot be read, or the address is taken.

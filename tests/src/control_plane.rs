@@ -28,7 +28,7 @@ pub const GIVEN_CLUSTER: &str = "CLUSTERDNS_TEST_KUBECONFIG";
 /// What a control plane started here consists of.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Whether kube-controller-manager runs: without it no EndpointSlices, ServiceAccounts (hence no Pods) or
+    /// Whether kube-controller-manager runs: without it no EndpointSlices, ServiceAccounts (so no Pods) or
     /// garbage collection come by themselves, and the start takes 3 s instead of 8.
     pub controllers: bool,
     /// More flags for kube-apiserver, such as `--feature-gates=WatchList=false`.
@@ -81,7 +81,7 @@ impl ControlPlane {
         }
     }
 
-    /// One started now, whatever the environment says: for tests that need it set up so, or break it.
+    /// One started now, also if the environment names a cluster: for tests that need it set up so, or break it.
     ///
     /// None as with [`ControlPlane::shared`].
     pub async fn start(setup: Setup) -> Option<ControlPlane> {

@@ -26,7 +26,7 @@ pub fn query(message: &[u8]) -> Option<&'static Difference> {
     differences::between(message, reason)
 }
 
-/// Target `respond`: one octet of transport and rotation, then the message. Whatever it is, the reply keeps the
+/// Target `respond`: one octet of transport and rotation, then the message. For each of them the reply keeps the
 /// promises that hold for all replies, is the same when asked again, and hickory-proto decodes it.
 pub fn respond(input: &[u8]) -> Option<Reason> {
     let (&first, message) = input.split_first()?;

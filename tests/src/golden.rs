@@ -18,7 +18,7 @@ use crate::upstream::ScriptedUpstream;
 /// What the ConfigMap with the configuration is called.
 const CONFIG_MAP: (&str, &str) = ("dns", "clusterdns");
 
-/// The shop: its objects, its rows, and a scripted server in the place of every upstream.
+/// The shop: its objects, its rows, and a scripted server instead of every upstream.
 #[derive(Debug)]
 pub struct Shop {
     objects: Vec<Value>,
@@ -108,7 +108,7 @@ impl Shop {
         self.files.write("dns.yaml", text).expect("the directory is ours")
     }
 
-    /// Where the scripted server in the place of this upstream listens, as a spec names it.
+    /// Where the scripted server that replaces this upstream listens, as a spec names it.
     pub fn twin(&self, upstream: &str) -> Value {
         let found = self.upstreams.iter().find(|(address, _)| address.to_string() == upstream);
         let (_, twin) = found.unwrap_or_else(|| panic!("{upstream} has no script"));
@@ -164,7 +164,7 @@ impl Shop {
         assert!(differences.is_empty(), "{}", differences.join("\n"));
     }
 
-    /// The replies to the questions of a row, whatever is written there.
+    /// The replies to the questions of a row, without a look at what the row expects.
     pub fn replies(&self, live: &Live, row: &str) -> Vec<Text> {
         let asked = self.rows.get(row).unwrap_or_else(|| panic!("no scenario has {row}"));
         let over_udp = asked.iter().filter(|(question, _)| question.is_for(Transport::Udp));

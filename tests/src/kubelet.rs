@@ -280,7 +280,7 @@ impl Drop for Kubelet {
     }
 }
 
-/// Hands every event of a Pod to its task, for as long as the kubelet lives, whatever the API server does.
+/// Hands every event of a Pod to its task, for as long as the kubelet lives, also while the API server fails.
 async fn follow(shared: Arc<Shared>) {
     let pods: Api<Pod> = Api::all(shared.client.clone());
     let mut events = watcher(pods, watcher::Config::default()).default_backoff().boxed();

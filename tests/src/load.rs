@@ -1,5 +1,5 @@
-//! A load generator for DNS servers, and what measures them. The loop is open: a question is sent when it is due, whatever
-//! became of those before it, and its latency counts from then. Every answer is checked. `tests/load` is the program.
+//! A load generator for DNS servers, and what measures them. The loop is open: a question is sent when it is due, also
+//! if those before it got no reply, and its latency counts from then. Every answer is checked. `tests/load` is the program.
 
 pub mod trace;
 pub mod external;

@@ -108,7 +108,7 @@ impl ScriptedApi {
     pub fn put(&self, object: Value) -> u64 {
         let mut shared = self.shared();
         let event = shared.store.put(object);
-        shared.tell(&event);
+        shared.send_event(&event);
         event.version
     }
 
@@ -128,7 +128,7 @@ impl ScriptedApi {
         let mut shared = self.shared();
         let event = shared.store.delete(kind, namespace, name);
         let event = event.unwrap_or_else(|| panic!("there is no {kind} {namespace}/{name}"));
-        shared.tell(&event);
+        shared.send_event(&event);
         event.version
     }
 
@@ -237,7 +237,7 @@ impl Drop for ScriptedApi {
 }
 
 impl Shared {
-    fn tell(&mut self, event: &Event) {
+    fn send_event(&mut self, event: &Event) {
         let line = event.line();
         self.watches.retain(|watch| {
             !watch.collection.holds(&event.object) || watch.out.send(line.clone()).is_ok()

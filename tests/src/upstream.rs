@@ -132,7 +132,7 @@ impl ScriptedUpstream {
         self.shared.asked.lock().expect("no panic while pushing").clone()
     }
 
-    /// How often a name was asked, whatever the type, case and transport.
+    /// How often a name was asked, with any type, case and transport.
     pub fn times_asked(&self, name: &str) -> usize {
         self.count(|asked| asked.name.eq_ignore_ascii_case(name))
     }

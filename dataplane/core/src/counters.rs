@@ -42,7 +42,7 @@ pub enum Reason {
     Class,
     /// A11: a CHAOS name, answered.
     Chaos,
-    /// A12: a special-use name, answered with whatever Rcode.
+    /// A12: a special-use name, answered with any Rcode.
     SpecialUse,
     /// N9: ours, but the data it needs is not there yet.
     NotReady,

@@ -187,7 +187,7 @@ impl Index {
         self.versions[resource as usize].newest()
     }
 
-    /// The next complete list is a reset, whatever its version is: it is of another cluster.
+    /// The next complete list is a reset, also with a lower version: it is of another cluster.
     pub fn expect_reset(&mut self, resource: Resource) {
         self.versions[resource as usize].expect_reset();
     }

@@ -33,7 +33,7 @@ pub enum Cached {
 }
 
 impl Cached {
-    /// What becomes of a query for which the cache has this; what can be answered is written into `buffer`.
+    /// What happens to a query for which the cache has this; what can be answered is written into `buffer`.
     fn of(found: Found, forward: &Forward<'_>, seed: u64, buffer: &mut [u8]) -> Cached {
         match found {
             Found::Nothing => Cached::Ask(None),
@@ -63,7 +63,7 @@ impl Cached {
     }
 }
 
-/// What becomes of a query that waits without a task.
+/// What happens to a query that waits without a task.
 #[derive(Debug)]
 pub(crate) enum LateEnd {
     Resolved(Resolved),
@@ -235,7 +235,7 @@ impl Forwarder {
         }
     }
 
-    /// Keeps what a lookup ended with: its reply, or that servers failed to give one (CA2, CA3, CA20). What was for want of
+    /// Keeps what a lookup ended with: its reply, or that servers failed to give one (CA2, CA3, CA20). What ended for lack of
     /// a server, a place or a port is not the failure of any server, and is not kept. `recoveries` is from when the lookup
     /// began: what failed before a server came back is no reason to wait (FW29).
     pub(super) fn keep(

@@ -1,6 +1,6 @@
 //! The first query of a lookup, which for nearly all of them is the only one. It leaves from the thread that asks, and the
 //! task that reads the socket ends the lookup with a good reply: no task, no timer and no waking of another thread for it.
-//! Whatever else comes of it, an error, a datagram to wait past, silence, is for the task of [`Lookup::run`].
+//! The task of [`Lookup::run`] does the rest: errors, datagrams to wait past, silence.
 
 use std::sync::Arc;
 

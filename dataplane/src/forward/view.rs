@@ -169,7 +169,7 @@ impl Upstreams {
         rows.collect()
     }
 
-    /// What metrics that name a server by its address alone say of it, whatever groups it is in.
+    /// What metrics that name a server by its address alone say of it, summed over its groups.
     pub fn by_address(&self) -> BTreeMap<String, OfAddress> {
         let mut found: BTreeMap<String, OfAddress> = BTreeMap::new();
         for server in self.known() {

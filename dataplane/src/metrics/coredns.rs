@@ -51,7 +51,7 @@ impl Collector for CoreDns {
     }
 }
 
-/// The server block that listens for this transport. Its port is the usual one, whatever the pod listens on.
+/// The server block that listens for this transport. Its port is the usual one, also if the pod listens on another.
 const fn server(over: ServedOver) -> &'static str {
     match over {
         ServedOver::Udp | ServedOver::Tcp => SERVER,

@@ -21,7 +21,7 @@ const MAX_PAGES_PER_CLIENT: usize = 4;
 /// Octets given to the connection at a time: a page ends with its last octets, not with its client.
 const PIECE: usize = 8 << 10;
 
-/// Time without a read after which a page gives way to another.
+/// Time without a read after which a page makes room for another.
 const READ_WITHIN: Duration = Duration::from_secs(5);
 
 /// The pages there are, in the order in which they were asked for.

@@ -272,7 +272,7 @@ pub(super) fn client(peer: SocketAddr) -> SocketAddr {
     SocketAddr::new(peer.ip().to_canonical(), peer.port())
 }
 
-/// Random numbers for one thread (wyrand): they order RRsets and spread ages, nothing secret hangs on them.
+/// Random numbers for one thread (wyrand): they order RRsets and spread ages, nothing secret depends on them.
 #[derive(Debug)]
 pub(super) struct Seeds(u64);
 

@@ -42,7 +42,7 @@ impl Due {
         self.is_changed = true;
     }
 
-    /// The configuration that a restart is to run changed.
+    /// The configuration that a restart must run changed.
     pub(super) fn configured(&mut self) {
         (self.is_changed, self.is_configured) = (true, true);
     }

@@ -181,7 +181,7 @@ impl Stored {
         let max_age_s = u64::from(config.warm_start.max_age_seconds);
         let confirmed = Resource::ALL.map(|resource| {
             let at_s = self.head.confirmed_at_s.get(resource.plural());
-            // What is not read is not listed either: it would stay for ever, and grow old.
+            // What is not read is not listed either: it would stay forever, and grow old.
             let at_s = at_s.filter(|_| settings::reads(config, resource));
             at_s.map(|&at_s| at_s.min(now_s))
         });

@@ -192,7 +192,7 @@ fn g163_what_was_changed_or_cut_anywhere_is_set_aside() {
     assert!(open(&folder.0, &status).is_some());
 }
 
-/// A file with the right checksum, whatever is in it.
+/// A file with the right checksum around any content.
 fn sealed(content: &[u8]) -> Vec<u8> {
     use sha2::Digest;
     [content, sha2::Sha256::digest(content).as_slice()].concat()

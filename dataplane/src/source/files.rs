@@ -65,7 +65,7 @@ impl Files {
         folder.scan(SystemTime::now());
         if let Some(hidden) = folder.hidden_configuration() {
             bail!(
-                "{}: {}. It speaks of a ClusterDNS, so the configuration is not known: correct the \
+                "{}: {}. It mentions a ClusterDNS, so the configuration is not known: correct the \
                  file, or take it out of the folder",
                 hidden.path,
                 hidden.error

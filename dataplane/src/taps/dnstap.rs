@@ -97,7 +97,7 @@ impl Dnstap {
         self.is_connected.load(Ordering::Relaxed)
     }
 
-    /// Sends what comes, for ever. Only this thread waits for the reader.
+    /// Sends what comes, forever. Only this thread waits for the reader.
     pub(super) fn run(&self) -> ! {
         let mut connection = Connection::default();
         loop {

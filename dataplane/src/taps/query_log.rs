@@ -69,7 +69,7 @@ impl QueryLog {
         self.changed.notify_all();
     }
 
-    /// Writes lines as queries come, for ever. Only this thread waits for the reader.
+    /// Writes lines as queries come, forever. Only this thread waits for the reader.
     pub(super) fn write_to(&self, mut out: impl Write) -> ! {
         let (mut spare, mut lines, mut reported) = (Vec::new(), Vec::new(), 0);
         let mut warned = None::<Instant>;

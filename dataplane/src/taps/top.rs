@@ -212,7 +212,7 @@ fn question(query: &[u8]) -> Option<(Name, u16)> {
     Some((name, u16::from_be_bytes(*qtype)))
 }
 
-/// A random number of this thread (wyrand): nothing secret hangs on it.
+/// A random number of this thread (wyrand): nothing secret depends on it.
 fn drawn() -> u64 {
     thread_local! {
         static STATE: Cell<u64> = Cell::new(RandomState::new().hash_one(0));

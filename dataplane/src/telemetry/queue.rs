@@ -67,7 +67,7 @@ impl Queue {
         self.lock().is_followed = is_followed;
     }
 
-    /// Writes lines as they come, for ever. After a gap, `report_lost` gets how many are missing.
+    /// Writes lines as they come, forever. After a gap, `report_lost` gets how many are missing.
     pub(super) fn write_to(&self, mut out: impl Write, report_lost: impl Fn(u64)) -> ! {
         loop {
             let mut lines = self.lock();

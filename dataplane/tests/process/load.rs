@@ -114,7 +114,7 @@ fn d1_no_query_is_lost_while_clients_move_away_after_sigterm() {
     assert_eq!(process.get("/readyz").0, 200);
     process.signal("TERM");
 
-    // What a load balancer does: it takes the pod away some time after /readyz says so, and only then clients go.
+    // What a load balancer does: it takes the pod away some time after /readyz says so, and clients leave after that.
     wait_for("/readyz to say that it leaves", || (process.get("/readyz").0 == 503).then_some(()));
     std::thread::sleep(Duration::from_millis(500));
     assert!(!process.has_ended(), "clients are still asking");

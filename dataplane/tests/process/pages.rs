@@ -1,4 +1,4 @@
-//! What the HTTP pages show, whatever is asked: no secrets (S11), and no more series for more names (L6).
+//! What the HTTP pages show after any questions: no secrets (S11), and no more series for more names (L6).
 
 use std::collections::BTreeSet;
 

@@ -55,7 +55,7 @@ fn t8_the_program_serves_tls_as_the_configuration_asks() {
     assert_eq!(process.config()["document"]["listeners"]["tls"]["port"], port);
 }
 
-/// What clients are to trust, and a folder with the Secret `dns-tls` in it.
+/// What clients trust, and a folder with the Secret `dns-tls` in it.
 fn secret(certificates: &Folder) -> ClientConfig {
     let made = rcgen::generate_simple_self_signed([NAME.to_owned()]).unwrap();
     let secret = certificates.0.join("dns-tls");

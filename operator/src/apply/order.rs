@@ -86,7 +86,7 @@ fn may_go(kind: Kind, desired: &Desired, observed: &Observed) -> bool {
 }
 
 /// Whether what failed keeps something of this kind from being deleted. An autoscaler of which a Deployment has become free
-/// would continue to change it, against our writes: it is deleted whatever else failed.
+/// would continue to change it, against our writes: it is deleted also if other writes failed.
 pub(super) fn keeps(failed: &BTreeSet<Kind>, kind: Kind) -> bool {
     match kind {
         Kind::HorizontalPodAutoscaler => {

@@ -148,7 +148,7 @@ fn is_nobody_elses(dns: &ClusterDNS, service: &Service) -> Result<(), Refusal> {
     ))
 }
 
-/// Can our pods answer in the place of those that are behind it now?
+/// Can our pods answer instead of those that are behind it now?
 fn is_adoptable(dns: &ClusterDNS, service: &Service) -> Result<(), Refusal> {
     let spec = service.spec.clone().unwrap_or_default();
     let refuse = |reason, field: &str, what: String| Err(Refusal::new(reason, field, what));
@@ -216,7 +216,7 @@ fn may_switch(dns: &ClusterDNS, observed: &Observed, service: &Service) -> bool 
     let serves = |pod: &&Pod| pods::has_labels(pod, &labels) && behind.contains(pods::uid(pod));
     let ready = pods::ready(observed).filter(serves).count();
     let progress = pods::progress(observed, is_per_node(dns));
-    // Who asks for one pod gets what one pod gives: waiting for a second would be waiting for ever.
+    // Who asks for one pod gets what one pod gives: waiting for a second would be waiting forever.
     let asked = match scale::size(&dns.spec, observed) {
         Size::Replicas(count) => count,
         Size::Autoscaled { min, .. } => min,

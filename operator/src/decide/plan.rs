@@ -131,7 +131,7 @@ pub struct RolloutState {
     /// Why it failed, for status.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub failure: String,
-    /// Generation of the spec that failed: a later one is tried again, whatever it changes.
+    /// Generation of the spec that failed: a later one is tried again, for any change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed_generation: Option<i64>,
     /// Failed trials of this revision.

@@ -60,7 +60,7 @@ fn pod(of: &Instance<'_>, spread: Spread) -> PodSpec {
         node_selector: Some(node_selector),
         tolerations: Some(match spread {
             Spread::OverNodesAndZones => tolerations(placement.tolerations),
-            // A DaemonSet tolerates both for ever: there is no other node for its pod.
+            // A DaemonSet tolerates both forever: there is no other node for its pod.
             Spread::OnePerNode => placement.tolerations.unwrap_or_else(default_tolerations),
         }),
         affinity: placement.affinity,

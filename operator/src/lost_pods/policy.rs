@@ -41,7 +41,7 @@ impl PolicyStanding {
     }
 }
 
-/// Looks for the policy for ever. While the API server does not answer, what was seen before counts.
+/// Looks for the policy forever. While the API server does not answer, what was seen before counts.
 pub(super) async fn follow(client: &Client, standing: &PolicyStanding) {
     loop {
         let wait = match read(client).await {

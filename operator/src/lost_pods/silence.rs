@@ -56,7 +56,7 @@ pub(super) struct Asked {
 pub(super) struct Suspect {
     /// The pod that is silent.
     pub(super) uid: String,
-    /// The pod that is to look.
+    /// The pod that must look.
     pub(super) by: String,
 }
 

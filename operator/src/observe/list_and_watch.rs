@@ -55,7 +55,7 @@ pub(super) struct Means {
     pub(super) all: Store<ClusterDNS>,
 }
 
-/// Feeds the store for ever; `changed` hears of each object after the store has it.
+/// Feeds the store forever; `changed` hears of each object after the store has it.
 pub(super) async fn follow<K>(
     followed: Followed<K>,
     writer: Writer<K>,

@@ -10,7 +10,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// After a watch that lasted this long the first wait is used again.
 const HEALTHY_AFTER: Duration = Duration::from_secs(60);
 
-/// Octets that a page has at most, for the sake of the API server, which makes a page as a whole, and of the time it takes.
+/// Octets that a page has at most, because the API server builds a page as a whole, which takes memory and time.
 const PAGE_OCTETS: usize = 8 << 20;
 /// Objects in the first page, while nothing is known of their size.
 const FIRST_PAGE: u32 = 20;

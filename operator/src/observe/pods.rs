@@ -80,7 +80,7 @@ pub fn reported<'a>(observed: &'a Observed, pod: &Pod) -> Option<&'a Reported> {
     observed.pod_reports.get(uid(pod))?.reported.as_ref().ok()
 }
 
-/// Ready pods that have said that they run something else than every pod is to run, without a reason.
+/// Ready pods that have said that they run something else than every pod must run, without a reason.
 pub fn behind<'a>(
     observed: &'a Observed,
     state: &'a RolloutState,
@@ -108,7 +108,7 @@ pub struct Progress {
     pub desired: u32,
     /// Pods of the newest template.
     pub updated: u32,
-    /// All pods, of whatever template.
+    /// All pods, of any template.
     pub all: u32,
     /// Pods that may receive queries.
     pub available: u32,

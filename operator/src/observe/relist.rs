@@ -1,5 +1,5 @@
 //! When a watch that failed must list again instead of asking for the same once more (K5, K22, K23): an API server whose
-//! etcd was restored from a backup refuses a version for ever, and one that a page is too large for refuses that page. Pure.
+//! etcd was restored from a backup refuses a version forever, and one that a page is too large for refuses that page. Pure.
 
 use kube::core::Status;
 use kube::runtime::watcher::Error;

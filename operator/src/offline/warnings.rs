@@ -274,7 +274,7 @@ fn replicas(dns: &ClusterDNS) -> Option<Warning> {
     })
 }
 
-/// A drain waits for ever for a pod that it may not take.
+/// A drain waits forever for a pod that it may not take.
 fn budget(dns: &ClusterDNS) -> Option<Warning> {
     let budget = dns.spec.pod_disruption_budget.as_ref().filter(|budget| budget.enabled)?;
     let is = |written: &Option<IntOrString>, texts: [&str; 2]| {

@@ -11,7 +11,7 @@ use kube::{Client, ResourceExt};
 use tokio::time::timeout;
 
 use super::args::Which;
-use super::data_plane::{DataPlane, Way};
+use super::data_plane::{DataPlane, Target};
 use crate::names;
 use crate::observe::pods;
 use crate::probe::pod_reports::http_port;
@@ -148,8 +148,8 @@ impl Cluster {
         let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
         let pods = Api::namespaced(self.client.clone(), &namespace);
         let shown = format!("pod {namespace}/{name}");
-        let way = Way::Pod { pods: Box::new(pods), namespace, name, port: http_port(pod) };
-        DataPlane { name: shown, way, patience: self.patience }
+        let target = Target::Pod { pods: Box::new(pods), namespace, name, port: http_port(pod) };
+        DataPlane { name: shown, target, patience: self.patience }
     }
 
     /// The one to ask: that of `--pod`, else one that is ready.
@@ -208,5 +208,9 @@ pub(super) async fn asked(which: &Which, name: Option<&str>) -> Result<DataPlane
 
 /// The data plane at an address.
 pub(super) fn at(which: &Which, address: std::net::SocketAddr) -> DataPlane {
-    DataPlane { name: address.to_string(), way: Way::Address(address), patience: patience(which) }
+    DataPlane {
+        name: address.to_string(),
+        target: Target::Address(address),
+        patience: patience(which),
+    }
 }

@@ -20,19 +20,19 @@ const MAX_BYTES: usize = 16 << 20;
 /// How long the API server gets to say why a forwarded port was closed.
 const PATIENCE_FOR_REASON: Duration = Duration::from_secs(1);
 
-/// A data plane, and the way to it.
+/// A data plane, and how it is reached.
 #[derive(Clone, Debug)]
 pub(super) struct DataPlane {
     /// For people: an address, or namespace and name of its pod.
     pub(super) name: String,
-    pub(super) way: Way,
+    pub(super) target: Target,
     /// Longest time of one request.
     pub(super) patience: Duration,
 }
 
-/// The way to a data plane.
+/// How a data plane is reached.
 #[derive(Clone, Debug)]
-pub(super) enum Way {
+pub(super) enum Target {
     Address(SocketAddr),
     Pod { pods: Box<Api<Pod>>, namespace: String, name: String, port: u16 },
 }
@@ -56,15 +56,15 @@ impl DataPlane {
     }
 
     async fn opened(&self) -> Result<Connection, String> {
-        match &self.way {
-            Way::Address(address) => {
+        match &self.target {
+            Target::Address(address) => {
                 let stream = tokio::net::TcpStream::connect(address).await;
                 let stream = stream.map_err(|error| {
                     format!("{address}: {error}: is a data plane's HTTP port there?")
                 })?;
                 self.connected(stream, None).await
             }
-            Way::Pod { pods, namespace, name, port } => {
+            Target::Pod { pods, namespace, name, port } => {
                 let forward = pods.portforward(name, &[*port]).await;
                 let mut forward = forward.map_err(|error| refused(namespace, name, &error))?;
                 let closed = forward.take_error(*port).map(tokio::spawn);

@@ -35,7 +35,7 @@ pub(crate) async fn measure(client: &Client, cluster: &mut Cluster, server: &Dat
     let headless: Vec<usize> = cluster.headless().collect();
     let (timed, load) = headless.split_at(headless.len() / 3);
     let one_by_one = propagation(client, cluster, server, timed, TIMED).await;
-    one_by_one.tell("at rest", "p99 2 ms beyond the reply");
+    one_by_one.print("at rest", "p99 2 ms beyond the reply");
     // Nothing is asked meanwhile: what is counted is for the changes alone.
     for rate in RATES {
         let writes = writes(cluster, load, rate);
@@ -53,7 +53,7 @@ pub(crate) async fn measure(client: &Client, cluster: &mut Cluster, server: &Dat
     let writing = tokio::spawn(write_at(client.clone(), writes(cluster, load, RATE), RATE));
     let beside = propagation(client, cluster, server, timed, TIMED_UNDER_LOAD).await;
     writing.await.expect("every change is taken");
-    beside.tell(&format!("beside {RATE} a second"), "");
+    beside.print(&format!("beside {RATE} a second"), "");
 }
 
 /// Changes for some seconds at this rate, of one Service after the other.
@@ -98,7 +98,7 @@ pub(crate) struct Propagation {
 }
 
 impl Propagation {
-    fn tell(self, when: &str, wanted: &str) {
+    fn print(self, when: &str, wanted: &str) {
         row(&format!("write to answer {when}"), &Spread::of(self.from_request).text(), "");
         row("  beyond the API server's reply", &Spread::of(self.from_reply).text(), wanted);
     }

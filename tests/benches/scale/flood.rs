@@ -163,7 +163,7 @@ fn packets(cluster: &Cluster) -> Vec<(Vec<u8>, Ipv4Addr)> {
         .collect()
 }
 
-/// Questions at a fixed rate, whatever the replies do.
+/// Questions at a fixed rate, which replies do not change.
 struct Load {
     sent: usize,
     wrong: usize,

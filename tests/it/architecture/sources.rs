@@ -59,7 +59,7 @@ const MAY_BUILD: [&str; 3] = [
 ];
 
 /// Words of comments, messages and pages that readers of English as a second language read twice, and what says the same.
-const HARD_WORDS: [(&str, &str); 18] = [
+const HARD_WORDS: [(&str, &str); 27] = [
     ("told", "reported, known"),
     ("nobody", "no client, no one"),
     ("whoever", "who"),
@@ -78,6 +78,15 @@ const HARD_WORDS: [(&str, &str); 18] = [
     ("as ever", "still, as usual"),
     ("what it was", "its last state"),
     ("be it", "also if"),
+    ("whatever", "any, or also if"),
+    ("hangs on", "depends on"),
+    ("hence", "so"),
+    ("thus", "so"),
+    ("whence", "from where"),
+    ("for want of", "for lack of"),
+    ("in the place of", "instead of"),
+    ("for ever", "forever, or without end"),
+    ("only then", "after that"),
 ];
 
 /// The code of a line: what is before a comment.

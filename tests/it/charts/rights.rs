@@ -11,7 +11,7 @@ use super::{golden, object, objects, read};
 const OPEN: [(&str, &str); 3] = [
     // Pods have made-up names: a ValidatingAdmissionPolicy says of which, and what.
     ("clusterdns:operator-lost-pods", "pods/status"),
-    // An object that may not run here is refused with a reason, whatever its name.
+    // An object that may not run here is refused with a reason, for any name.
     ("clusterdns:operator", "clusterdnses/status"),
     // Events have made-up names.
     ("clusterdns:operator-events", "events"),

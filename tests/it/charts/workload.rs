@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{golden, object, objects};
 
-/// The operator, whatever it is called.
+/// The operator, with any name.
 fn deployment(objects: &[Value]) -> &Value {
     objects.iter().find(|object| object["kind"] == "Deployment").expect("a Deployment")
 }

@@ -125,7 +125,7 @@ async fn f13_two_instances_that_forward_to_each_other_end_it_and_report_it() {
     let (one, other) = (Instance::start(), Instance::start());
     one.forwards_to(other.address());
     other.forwards_to(one.address());
-    // FW51: whatever was begun before a probe has ended with its budget.
+    // FW51: what was begun before a probe has ended with its budget.
     let reply = ask(one.address(), "www.example.org.").await;
     assert_eq!(reply.metadata.response_code, ResponseCode::ServFail);
     let both = async {

@@ -1,4 +1,4 @@
-//! Deciding never allocates, whatever the outcome: counted by an allocator around `respond`.
+//! Deciding never allocates, for every outcome: counted by an allocator around `respond`.
 
 use dataplane_core::Reason;
 use serde_json::json;

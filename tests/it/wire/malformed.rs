@@ -12,7 +12,7 @@ const A_IN: &[u8] = &[0, 1, 0, 1];
 /// An OPT of version 0 with 1232 octets.
 const OPT: &[u8] = &[0, 0, 41, 4, 0xd0, 0, 0, 0, 0, 0, 0];
 
-/// A message with ID 0x1234, RD, these section counts, and whatever follows the header.
+/// A message with ID 0x1234, RD, these section counts, and these octets after the header.
 fn message(counts: [u16; 4], parts: &[&[u8]]) -> Vec<u8> {
     let mut packet = vec![0x12, 0x34, 1, 0];
     packet.extend(counts.iter().flat_map(|count| count.to_be_bytes()));
@@ -41,7 +41,7 @@ fn formerr_with_question(packet: &[u8]) {
     }
 }
 
-/// The answer of `cart.shop`, whatever else is in the message.
+/// The answer of `cart.shop`, with any other content of the message.
 fn is_answered(packet: &[u8]) {
     let core = shop();
     for transport in BOTH {
@@ -251,7 +251,7 @@ ANSWER      version.bind. 0 CH TXT \"clusterdns-<version>\"",
 #[test]
 fn w9_a_second_misplaced_or_named_opt_is_formerr() {
     formerr_with_question(&message([1, 0, 0, 2], &[CART, A_IN, OPT, OPT]));
-    // Whatever lies between them, and whatever their versions.
+    // With anything between them, and with any versions.
     let a_record = [0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 5, 0, 4, 192, 0, 2, 1];
     formerr_with_question(&message([1, 0, 0, 3], &[CART, A_IN, OPT, &a_record, OPT]));
     let mut version_1 = OPT.to_vec();

@@ -7,7 +7,7 @@
 //! ADDITIONAL  …
 //! EDE: 21
 //! ```
-//! What goes without saying is not said: the id and the question come back octet for octet, and an OPT of version 0
+//! Not shown: the id and the question come back octet for octet, and an OPT of version 0
 //! with 1232 octets and no flags. Anything else gets a line: `header only`, `EDNS: none`, `NSID: …`, `too long: …`.
 
 use std::fmt;

@@ -14,7 +14,7 @@ pub struct Difference {
 /// hickory-proto takes them, we do not. The first six are rules about queries; it reads messages of every kind.
 pub const REJECTED_BY_US: [Difference; 8] = [
     Difference { what: "a reply", why: "N1: answering replies makes loops" },
-    Difference { what: "another opcode", why: "N2: NOTIMP, whatever follows the header" },
+    Difference { what: "another opcode", why: "N2: NOTIMP, with anything after the header" },
     Difference { what: "section counts", why: "N3: a query has one question and no answer" },
     Difference { what: "a type that is no question", why: "N5: type 0, OPT and TSIG" },
     Difference { what: "an EDNS version", why: "N6: BADVERS; only its version is read" },

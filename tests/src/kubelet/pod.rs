@@ -159,7 +159,7 @@ impl Life {
                 return End::Gone;
             };
             if self.is_frozen() {
-                // A kubelet that lives again says again what it knows, whatever others wrote meanwhile.
+                // A kubelet that lives again says again what it knows, over what others wrote meanwhile.
                 self.written = None;
                 tokio::time::sleep(POLL).await;
                 continue;

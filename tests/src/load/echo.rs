@@ -88,7 +88,7 @@ fn flipped(message: &mut [u8], length: usize) -> usize {
     length
 }
 
-/// Echoes without ancillary data, in this thread, for ever.
+/// Echoes without ancillary data, in this thread, forever.
 ///
 /// # Errors
 /// What the system says.

@@ -3,7 +3,7 @@
 /// How fast questions are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Pace {
-    /// An open loop: a number of questions a second, evenly, whatever becomes of them.
+    /// An open loop: a number of questions a second, evenly; it does not wait for replies.
     Rate(u32),
     /// A closed loop: a number of questions at once, the next when one was answered. It finds the most that a server answers; its
     /// latencies say nothing about users.

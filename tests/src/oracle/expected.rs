@@ -257,7 +257,7 @@ pub enum Expected {
         name: Name,
         /// The CNAMEs of ours that led there.
         cnames: Vec<Record>,
-        /// EDE codes that a reply must have, whatever the upstream says.
+        /// EDE codes that a reply must have, also if the upstream gave others.
         ede: Vec<u16>,
     },
 }

@@ -91,7 +91,7 @@ impl Oracle {
             }
             // An endpoint name (RR8).
             [label, service, namespace, "svc"] => {
-                // A label with an underscore is no endpoint's (RR23), whatever the slices hold.
+                // A label with an underscore is no endpoint's (RR23), with any slices.
                 let is_label = !label.starts_with('_');
                 self.of_service(namespace, service, is_label, |service| {
                     self.endpoint_node(name, service, label)

@@ -1,5 +1,5 @@
 //! A scenario's objects in a running data plane: from a folder of manifests or from an API server, UDP and TCP on
-//! loopback, and a scripted server in the place of every upstream.
+//! loopback, and a scripted server instead of every upstream.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};

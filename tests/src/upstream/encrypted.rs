@@ -1,4 +1,4 @@
-//! A scripted upstream over TLS, HTTPS or QUIC. Whatever comes to its port in clear text is remembered as such, so that a
+//! A scripted upstream over TLS, HTTPS or QUIC. It remembers what comes to its port in clear text, so that a
 //! test can say that nothing did.
 
 mod credentials;

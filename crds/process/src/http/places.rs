@@ -1,4 +1,4 @@
-//! Which HTTP connections there are, and which gives way when there are too many: shares by client, so that a client
+//! Which HTTP connections there are, and which is closed when there are too many: shares by client, so that a client
 //! that opens many closes its own. Kubelet is a client of its own, as every address is.
 
 use std::collections::{HashMap, VecDeque};

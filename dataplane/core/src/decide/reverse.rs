@@ -48,7 +48,7 @@ pub(crate) struct Claims<'r> {
     /// Pods hold the address, and only the namespaces of those may claim it.
     held: bool,
     rule: Rule,
-    /// Whether a namespace that publishes the address goes without.
+    /// Whether a namespace that publishes the address is not in it.
     pub(crate) withholds: bool,
     pub(crate) any: bool,
 }

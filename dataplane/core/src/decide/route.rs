@@ -13,7 +13,7 @@ use crate::wire::message::rtype;
 
 /// Whose name it is: ours, an upstream group's, or no group's (N15).
 pub(crate) enum Route<'r, 'q> {
-    /// It is ours, whatever the outcome.
+    /// It is ours, for every outcome.
     Own(Lookup<'r, 'q>, Soa<'q>),
     /// An upstream group answers, for ANY too (A18, A19, WR31).
     Group(usize),

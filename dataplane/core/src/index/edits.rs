@@ -1,4 +1,4 @@
-//! Row L13: edits do not grow memory. Objects may be edited, created and deleted for ever, with other
+//! Row L13: edits do not grow memory. Objects may be edited, created and deleted forever, with other
 //! contents each time, makes the index hold what the last of them say and no content of earlier ones.
 
 use core::net::IpAddr;
@@ -114,7 +114,7 @@ fn delete(change: &Change) -> Option<Change> {
     }
 }
 
-/// A way to edit for ever: the changes of edit number so and so.
+/// A way to edit forever: the changes of edit number so and so.
 type Edit = fn(u32, u32) -> Vec<Change>;
 
 const KINDS: [(&str, Edit); 9] = [

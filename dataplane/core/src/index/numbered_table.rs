@@ -75,7 +75,7 @@ impl<T> NumberedTable<T> {
         Some(object)
     }
 
-    /// Puts an object in the place of the one with this key, or in a new one.
+    /// Puts an object instead of the one with this key, or in a new one.
     pub(super) fn insert(&mut self, key: Key, object: T) {
         if let Some(held) = self.get_mut(&key) {
             *held = object;

@@ -18,7 +18,7 @@ use super::held::Held;
 pub(super) struct Versions {
     /// The newest that was seen.
     newest: u64,
-    /// The next list that is completed replaces everything, whatever versions are held.
+    /// The next list that is completed replaces everything, also what has a higher version.
     is_reset: bool,
 }
 
@@ -39,7 +39,7 @@ impl Versions {
         self.newest
     }
 
-    /// The next complete list is a reset whatever its version is.
+    /// The next complete list is a reset, also with a lower version.
     pub(super) fn expect_reset(&mut self) {
         self.is_reset = true;
     }

@@ -101,13 +101,13 @@ impl ServiceEntry {
         })
     }
 
-    /// A row that bears this name, not one whose address spells it.
+    /// A row that has this name, not one whose address spells it.
     fn bearer(&self, records: &Records, label: &[u8]) -> Option<&Row> {
         let at = self.by_name.seek(|row| records.name_of(row).cmp(&Some(label)));
         self.by_name.at(at).filter(|row| records.name_of(row) == Some(label))
     }
 
-    /// The rows of one endpoint name: those that bear it, then those whose address spells it.
+    /// The rows of one endpoint name: those that have it, then those whose address spells it.
     pub(crate) fn endpoint_rows<'a>(
         &'a self,
         records: &'a Records,
@@ -151,7 +151,7 @@ impl ServiceEntry {
             });
         }
         let to = self.by_name.seek(|row| order(row).then(core::cmp::Ordering::Less));
-        // The address that the name is made of may also have a row that bears the name.
+        // The address that the name is made of may also have a row that has the name.
         let spelled = spelled.filter(|&address| {
             let order = |row: &Row| {
                 let name = records.name_of(row).cmp(&Some(name.label));
@@ -177,7 +177,7 @@ impl ServiceEntry {
         true
     }
 
-    /// Whether this many rows bear a name that their addresses take more than this many octets.
+    /// Whether this many rows have a name that their addresses take more than this many octets.
     pub(crate) fn exceeds(&self, records: &Records, name: EndpointName<'_>, octets: usize) -> bool {
         let smallest = 16;
         let at = self.by_name.seek(|row| records.name_of(row).cmp(&Some(name.label)));

@@ -76,7 +76,7 @@ impl Ports {
     }
 }
 
-/// Lists are equal if their ports are, whatever their numbers.
+/// Lists are equal if their ports are; their numbers do not count.
 impl PartialEq for Ports {
     fn eq(&self, other: &Ports) -> bool {
         self.all == other.all && self.is_cut == other.is_cut

@@ -67,7 +67,7 @@ enum Refresh {
     Failed,
 }
 
-/// What becomes of a query whose key was looked up.
+/// What happens to a query whose key was looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheAction {
     /// Serve the entry; it has not expired.

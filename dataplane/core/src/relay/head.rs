@@ -38,7 +38,7 @@ pub struct ReplyForm {
     pub udp_payload_size: u16,
     /// RA of the reply (WR5).
     pub ra: bool,
-    /// How old the snapshot is that the CNAMEs of ours are from, in seconds: whatever the reply becomes, it shows this
+    /// How old the snapshot is that the CNAMEs of ours are from, in seconds: every form of the reply shows this
     /// (E42).
     pub snapshot_age_s: Option<u32>,
 }

@@ -1,4 +1,4 @@
-//! Reading a message from an upstream: work is bounded by its length, whatever it holds.
+//! Reading a message from an upstream: work is bounded by its length and not by its content.
 //! Names are expanded into one arena; no recursion, and pointers lead strictly backwards.
 
 #![allow(

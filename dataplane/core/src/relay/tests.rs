@@ -870,7 +870,7 @@ fn rr48_ten_cnames_of_the_longest_names_fit() {
     assert_eq!(reply.answers[9].ttl, 9);
 }
 
-/// Whatever an upstream sends: no panic, and what we write can be read.
+/// For any reply of an upstream: no panic, and what we write can be read.
 #[test]
 fn mutated_replies_never_panic_and_never_make_us_write_nonsense() {
     let query = client("www.old.example.", RecordType::A);

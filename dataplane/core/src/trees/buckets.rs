@@ -1,5 +1,5 @@
 //! A persistent hash multimap of small plain rows: sorted leaves without a heap object per row.
-//! A change copies one leaf and a node of each level above it, whatever the number of rows.
+//! A change copies one leaf and a node of each level above it, for any number of rows.
 
 #![allow(
     clippy::indexing_slicing,

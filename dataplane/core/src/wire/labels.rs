@@ -48,7 +48,7 @@ impl Labels {
             return None;
         }
         self.wire[..from.len()].copy_from_slice(from);
-        // Whole words, with whatever octets follow the name. Lengths are below 64 and so below 'A': lower-casing
+        // Whole words, with the octets that follow the name. Lengths are below 64 and so below 'A': lower-casing
         // everything touches letters only.
         let (words, _) = self.wire[..from.len().next_multiple_of(WORD)].as_chunks_mut::<WORD>();
         words.iter_mut().for_each(|word| word.make_ascii_lowercase());

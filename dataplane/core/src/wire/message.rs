@@ -283,7 +283,7 @@ mod tests {
     use super::*;
     use crate::wire::name::Name;
 
-    /// A query for `x.` type A with these counts and whatever follows the question.
+    /// A query for `x.` type A with these counts and these octets after the question.
     fn packet(counts: [u16; 4], tail: &[u8]) -> Vec<u8> {
         let mut packet = vec![0, 7, 1, 0];
         counts.iter().for_each(|count| packet.extend(count.to_be_bytes()));

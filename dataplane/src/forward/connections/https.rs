@@ -97,7 +97,7 @@ pub(super) async fn carry<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     loop {
         tokio::select! {
             biased;
-            // What waits is asked again elsewhere, whatever ended it.
+            // What waits is asked again elsewhere, for any reason of the end.
             () = connection.end.cancelled() => break,
             ended = &mut driver, if takes_requests => {
                 if ended.is_err() {

@@ -83,7 +83,7 @@ pub(super) async fn carry(
     loop {
         tokio::select! {
             biased;
-            // What waits is asked again elsewhere, whatever ended it.
+            // What waits is asked again elsewhere, for any reason of the end.
             () = connection.end.cancelled() => break,
             _ = quic.closed() => break,
             Some((id, ended)) = streams.next(), if !streams.is_empty() => {

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Sends in progress to one server, at most, whatever its groups may have in progress: half of the ids of one port.
+/// Sends in progress to one server, at most, for all of its groups together: half of the ids of one port.
 const MOST: usize = 32_768;
 /// Least number: enough to notice that it answers again.
 const FEWEST: usize = 16;

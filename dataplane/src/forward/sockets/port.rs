@@ -51,7 +51,7 @@ pub(in crate::forward) enum Arrived<'a> {
     Stray(Listening),
     /// As [`Arrival::Failed`].
     Failed,
-    /// The query did not leave, for want of something of ours.
+    /// The query was not sent: we lack a socket, a port or memory.
     Unsent,
     /// Nothing, for the time between two sends.
     Overdue(Listening),
@@ -143,7 +143,7 @@ impl Port {
         self.asked().take_call(id)
     }
 
-    /// Takes those that are called for these ids; a task waits in the place of each from now on.
+    /// Takes those that are called for these ids; a task waits instead of each from now on.
     fn take_calls(
         self: &Arc<Self>,
         asked: &mut Asked<OnArrival>,

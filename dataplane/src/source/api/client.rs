@@ -1,7 +1,7 @@
 //! The client of the API server. Tokens, certificates and authorities are replaced while we run
 //! (K10), and the client with them. kube re-reads a pod's own token and CA file once a minute, and of
 //! a kubeconfig nothing but a token file; here a refused request is reason enough to read all of it
-//! again, whatever it came from.
+//! again.
 
 use std::cell::RefCell;
 use std::rc::Rc;

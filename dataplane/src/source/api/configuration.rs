@@ -25,7 +25,7 @@ use crate::status::Running;
 /// How often a file is read again.
 const FILE_INTERVAL: Duration = Duration::from_secs(4);
 
-/// Which configuration runs, and which one is to take its place.
+/// Which configuration runs, and which one will take its place.
 #[derive(Debug)]
 pub(super) struct Configuration {
     wanted: Wanted,
@@ -163,7 +163,7 @@ impl Configuration {
         }
     }
 
-    /// While a canary runs, a restart is to run what every other pod runs.
+    /// While a canary runs, a restart must run what every other pod runs.
     pub(super) fn keep_stable(&mut self, ingest: &mut Ingest) {
         let stable = self.texts.as_ref().and_then(|texts| texts.get(STABLE));
         if let Some(text) = stable
@@ -255,7 +255,7 @@ impl Configuration {
         }
     }
 
-    /// E43: names of Pods are answered by the old setting until the Pods are known. What is to run,
+    /// E43: names of Pods are answered by the old setting until the Pods are known. What must run,
     /// and what once they are.
     fn with_pods(&self, writer: &Writer, config: &Config) -> (Config, Option<Config>) {
         let mut effective = config.clone();

@@ -14,13 +14,13 @@ use super::client::ApiClient;
 
 /// Time between two requests.
 const INTERVAL: Duration = Duration::from_secs(8);
-/// A stream that had a word within this time is alive whatever the heartbeat says.
+/// A stream that had a word within this time is alive, also if the heartbeat fails.
 pub(super) const QUIET: Duration = Duration::from_secs(8);
 /// How long it waits. At most 8 + 10 s pass until a hang is noticed, and 8 more if the stream had
 /// just spoken: within the 30 s of E24.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Asks for ever; counts up in `dead` whenever there is no answer. Any answer will do, a refusal too.
+/// Asks forever; counts up in `dead` whenever there is no answer. Any answer will do, a refusal too.
 pub(super) async fn beat(client: Rc<ApiClient>, dead: watch::Sender<u64>) {
     loop {
         tokio::time::sleep(INTERVAL).await;

@@ -24,7 +24,7 @@ impl Lines {
         self.buffer.drain(..self.taken);
         self.searched -= self.taken;
         self.taken = 0;
-        // One large event must not be paid for in memory for ever, by each stream that brought one.
+        // One large event must not be paid for in memory forever, by each stream that brought one.
         if self.buffer.capacity() > KEPT_ROOM && self.buffer.len() < KEPT_ROOM / 2 {
             self.buffer.shrink_to(KEPT_ROOM);
         }

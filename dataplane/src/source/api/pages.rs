@@ -4,7 +4,7 @@
 
 use super::supervise::Failure;
 
-/// Octets that a page is to have at most.
+/// Most octets that a page should have.
 const PAGE_OCTETS: usize = 8 << 20;
 /// Objects in the first page, while nothing is known of their size.
 const FIRST_PAGE: u32 = 50;
@@ -126,7 +126,7 @@ mod tests {
             asked.push(pages.limit());
             pages.failed(&status(code), false);
         }
-        // A size that failed is not asked for again, whatever comes between.
+        // A size that failed is not asked for again, also after other sizes.
         assert_eq!(asked, [50, 25, 38, 38, 19, 29]);
         pages.complete();
         pages.failed(&status(410), false);

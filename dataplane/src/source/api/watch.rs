@@ -34,7 +34,7 @@ const MAX_ERROR: usize = 64 << 10;
 /// Random part of the interval between comparison lists, because many pods start together.
 const COMPARE_SPREAD: f64 = 0.4;
 
-/// Follows one thing for ever.
+/// Follows one thing forever.
 pub(super) struct Stream {
     pub(super) watched: Watched,
     client: Rc<ApiClient>,

@@ -36,7 +36,7 @@ struct File {
     manifests: Manifests,
     /// Why the present content is not used.
     error: Option<String>,
-    /// The present content, which is not used, speaks of a ClusterDNS.
+    /// The present content, which is not used, mentions a ClusterDNS.
     hides_configuration: bool,
 }
 
@@ -111,7 +111,7 @@ impl Folder {
             // A writer that truncates first (`kubectl get ... > file`) fills it seconds later;
             // until then every name of it would be a wrong NXDOMAIN.
             Ok(bytes) if bytes.is_empty() && had_content => {
-                (Err("is empty: delete the file if its objects are to go".to_owned()), false)
+                (Err("is empty: delete the file if its objects must go".to_owned()), false)
             }
             Ok(bytes) => (understand(&found.path, &bytes), mentions_configuration(&bytes)),
             Err(error) => (Err(error), false),
@@ -147,7 +147,7 @@ impl Folder {
         self.problems.iter().cloned().chain(unusable).collect()
     }
 
-    /// A file that cannot be understood and speaks of a ClusterDNS: at start, when there is no last
+    /// A file that cannot be understood and mentions a ClusterDNS: at start, when there is no last
     /// good content, the configuration is not known.
     pub(super) fn hidden_configuration(&self) -> Option<BadFile> {
         let hidden = self.files.iter().find(|(_, file)| file.hides_configuration);

@@ -15,7 +15,7 @@ const MAX_WARNINGS: usize = 100;
 /// Everything that a folder says, in the form that the writer takes.
 #[derive(Clone, Debug, Default)]
 pub struct World {
-    /// What the index is to hold.
+    /// What the index should hold.
     pub objects: BTreeMap<(Resource, Key), Arc<Object>>,
     /// The ClusterDNS to run, unchecked, and the file it is in.
     pub configuration: Option<(UncheckedConfiguration, String)>,

@@ -74,7 +74,7 @@ struct Families {
 }
 
 impl Families {
-    /// `ipFamilies` if written, else those of the cluster IPs, else (headless) whatever Pods have.
+    /// `ipFamilies` if written, else those of the cluster IPs, else (headless) those of the Pods.
     fn of(spec: &slim::ServiceSpec) -> Families {
         let written: Vec<bool> = if spec.ip_families.is_empty() {
             let ips = spec.cluster_ips.iter().chain(&spec.cluster_ip);

@@ -47,7 +47,7 @@ impl Warm {
     }
 }
 
-/// Live data replaces what a snapshot knows whatever its version (E42): after etcd was restored from
+/// Live data replaces what a snapshot knows, also with a lower version (E42): after etcd was restored from
 /// a backup, versions are lower than they were.
 fn without_version(mut object: Object) -> Object {
     let version = match &mut object {
@@ -177,7 +177,7 @@ impl Writer {
         Ok(())
     }
 
-    /// The configuration that a restart is to run, where it is not the one in use: during a canary
+    /// The configuration that a restart must run, where it is not the one in use: during a canary
     /// the stable one.
     pub fn keep_configuration(&mut self, config: Arc<Config>) {
         if let Some(snapshots) = &mut self.warm.snapshots {

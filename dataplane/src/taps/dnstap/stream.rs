@@ -36,7 +36,7 @@ impl Stream {
         let mut stream = match reader {
             Reader::Tcp(address) => Stream::Tcp(TcpStream::connect_timeout(address, within)?),
             Reader::Unix(path) => {
-                // Without blocking: where nothing accepts, a connection to a unix socket waits for ever.
+                // Without blocking: where nothing accepts, a connection to a unix socket waits forever.
                 let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
                 socket.connect_timeout(&SockAddr::unix(path)?, within)?;
                 Stream::Unix(socket.into())

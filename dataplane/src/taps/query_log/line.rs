@@ -1,4 +1,4 @@
-//! One line of the query log: a JSON object with fixed fields, whatever a client writes into a name.
+//! One line of the query log: a JSON object with fixed fields; a client that writes quotes or controls into a name adds none.
 
 use dataplane_core::{Name, Reason};
 use jiff::Timestamp;

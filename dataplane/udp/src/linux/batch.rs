@@ -272,7 +272,7 @@ fn connect(storage: NonNull<Storage>, slot: usize) {
     }
 }
 
-/// Nothing to receive is no error, whatever the reason.
+/// Nothing to receive is no error, for any reason.
 fn none_or_error(error: io::Error) -> io::Result<usize> {
     match error.kind() {
         io::ErrorKind::WouldBlock

@@ -85,7 +85,7 @@ fn certificates(text: &str) -> Result<String, String> {
             || !content.starts_with("MI")
         {
             return Err(
-                "what stands between BEGIN and END CERTIFICATE is no certificate: copy it again"
+                "the text between BEGIN and END CERTIFICATE is not a certificate: copy it again"
                     .to_owned(),
             );
         }

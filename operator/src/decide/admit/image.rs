@@ -149,7 +149,7 @@ mod tests {
             ("registry.example:5000/dns/", "registry.example:5000/dnsevil/a", false),
             ("registry.example:5000/", "registry.example:50001/a", false),
             ("[fd00::1]:5000/dns", "[fd00::1]:5000/dns:1", true),
-            // Without a host: what the container runtime makes of it, it makes of both.
+            // Without a host: the container runtime reads both in the same way.
             ("clusterdns", "clusterdns:0.1.0", true),
             ("clusterdns", "clusterdns/evil", false),
             ("clusterdns", "clusterdns:5000/evil", false),

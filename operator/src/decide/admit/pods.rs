@@ -167,7 +167,7 @@ fn labels_are_nobody_elses(dns: &ClusterDNS, observed: &Observed) -> Result<(), 
     let named = observed.service.as_ref();
     let is_foreign = adoption::standing(dns, named) != Standing::Own;
     let theirs = named.filter(|_| is_foreign).map(adoption::selector_without_us);
-    // What pods carry whatever is written here.
+    // What pods carry in any case.
     let without = match &theirs {
         Some(theirs) if adopts => labels_behind(dns, theirs),
         Some(_) => labels_behind(dns, &BTreeMap::new()),

@@ -302,7 +302,7 @@ fn two_disruption_budgets_never_select_our_pods() {
             ..Observed::default()
         };
         let service = ServicePlan::Adopted { labels: kube_dns_label(), patch: None };
-        // The second label is ours to say, whatever people write.
+        // The second label is ours to set; what people write does not count.
         let spec = "{placement: {podLabels: {team: net, app.kubernetes.io/name: web}}}";
         crate::decide::disruption_budget::budget(&dns(spec), &observed, &service)
     };

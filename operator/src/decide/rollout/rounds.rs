@@ -90,7 +90,7 @@ fn is_apart(since: &str, now: Timestamp) -> bool {
     since.parse::<Timestamp>().is_ok_and(|since| now.duration_since(since) >= APART)
 }
 
-/// Why the operator can judge nothing, whatever a pod does: none of the ready pods answers it.
+/// Why the operator can judge no pod: none of the ready pods answers it.
 pub(super) fn no_pod_answers(observed: &Observed) -> Option<String> {
     let answers: Vec<_> = pods::ready(observed)
         .filter_map(|pod| observed.pod_reports.get(pods::uid(pod)))

@@ -191,7 +191,7 @@ fn o7_what_is_worse_in_two_rounds_takes_the_canary_back_and_no_other_pod_has_it(
     assert_eq!(plan.state.failed, revision(NEW), "not tried again yet");
     assert!(plan.canary.is_none() && plan.notices.is_empty());
 
-    // Until the spec changes, whatever changes in it.
+    // Until any field of the spec changes.
     story.edit("{ttlSeconds: 7, drainSeconds: 30}");
     assert!(story.reconcile(301).canary.is_some());
 }

@@ -102,7 +102,7 @@ fn by_answer(expects: &Expects, canary: Answer, stable: Answer) -> CheckResult {
     }
 }
 
-/// A server that replies, whatever it replies, is there. Silence fails only where clients lose servers that reply.
+/// A server that sends any reply is there. Silence fails only where clients lose servers that reply.
 fn by_health(
     group: &str,
     is_new: bool,

@@ -50,7 +50,7 @@ fn own_names(config: &Config, before: &Config, observed: &Observed) -> Vec<Quest
     let service = observed.service.as_ref();
     let own = service.and_then(|service| Some((service, cluster_ips(service).next()?)));
     let kind = own.as_ref().map_or(RecordType::A, |(_, ip)| address_type(*ip));
-    // Whatever is hidden: every client of the API server asks for it.
+    // Also if Services are hidden: every client of the API server asks for this name.
     add(format!("kubernetes.default.svc.{domain}"), kind, Expects::Records, None);
     if let Some((service, ip)) = own {
         let namespace = service.metadata.namespace.as_deref().unwrap_or_default();

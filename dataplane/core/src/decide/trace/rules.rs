@@ -100,7 +100,7 @@ pub(super) fn of_own(hop: &mut Hop, node: Option<Node<'_, '_>>, is_override: boo
             "a record with overrideClusterZone replaces what Kubernetes has at this name",
         ),
         Place::ClusterZone => {
-            rule("A14", "every name at or below the cluster domain is ours, whatever the outcome")
+            rule("A14", "every name at or below the cluster domain is ours, for every outcome")
         }
         Place::Reverse if has_pointers => rule(
             "A15",

@@ -130,7 +130,7 @@ impl ServiceEntry {
         };
     }
 
-    /// The pairs of names that endpoints bear, in the order of names.
+    /// The pairs of names that endpoints have as hostname, in the order of names.
     fn visit_borne(
         &self,
         from: Option<&[u8]>,
@@ -174,7 +174,7 @@ impl ServiceEntry {
         {
             let label = ShortText::of(row.address);
             let name = label.as_bytes();
-            // A name that some endpoint bears as hostname is visited with it.
+            // A name that some endpoint has as hostname is visited with it.
             if row.label.is_derived() && self.bearer(round.records, name).is_none() {
                 if !round.visit_name(self, name) {
                     return false;

@@ -1,4 +1,4 @@
-//! The body of one HTTP reply. Its place among the work of its connection goes with its octets: what a client does not
+//! The body of one HTTP reply. Its place among the work of its connection is freed with its octets: what a client does not
 //! read counts wherever hyper keeps it, until it is written.
 
 use std::convert::Infallible;

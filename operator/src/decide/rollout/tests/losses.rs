@@ -103,7 +103,7 @@ fn restart(story: &mut Story, pod: &str, revision: &str) {
 
 #[test]
 fn a_canary_that_restarts_before_anyone_counts_it_is_lost_and_never_judged() {
-    // Whatever the new process says and answers: worse, well at the end of its time, or that it refuses.
+    // For each of these: the new process answers worse, answers well at the end of its time, or refuses.
     for (seconds, is_right, rejection) in
         [(1, false, None), (30, true, None), (1, true, Some("no"))]
     {

@@ -1,5 +1,5 @@
 //! Events of the watches wait here for their turn: round robin by namespace, in octets. One thread applies the events of
-//! all, so without turns a user who edits large objects for ever would delay the events of everybody else (L18).
+//! all, so without turns a user who edits large objects without end would delay the events of all others (L18).
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;

@@ -1,7 +1,7 @@
-//! Every scenario against the core, and against a data plane over UDP and TCP.
+//! Every scenario against the core, against a data plane over UDP and TCP, and against the program as it is released.
 
 use tests::client::{Question, Transport};
-use tests::scenario::{Block, Cluster, Core, Plane};
+use tests::scenario::{Block, Cluster, Core, Plane, Program};
 
 /// Fails with every difference there is, so that one run shows them all.
 fn none(differences: Vec<String>) {
@@ -75,4 +75,23 @@ fn every_scenario_holds_over_udp_sockets() {
 #[test]
 fn every_scenario_holds_over_tcp_sockets() {
     over_sockets(Transport::Tcp);
+}
+
+/// The program may be that of a release, for another processor too: `make release-emulate` runs this test so.
+#[test]
+fn every_scenario_holds_in_the_program_over_udp_and_tcp() {
+    let mut differences = Vec::new();
+    for cluster in Cluster::all().unwrap() {
+        for transport in [Transport::Udp, Transport::Tcp] {
+            // One for each transport: what one has learned of its upstreams is not asked of the other.
+            let program = Program::start(&cluster.objects).unwrap();
+            let ask = |question: &Question, block: &Block| {
+                program.ask(&question.packet, transport, block.expects_silence())
+            };
+            for scenario in &cluster.scenarios {
+                differences.extend(scenario.check(transport, program.names(), ask).unwrap());
+            }
+        }
+    }
+    none(differences);
 }

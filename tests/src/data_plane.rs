@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::client::{self, Names, Question, Section, Text, Transport};
 use crate::http;
-use crate::kubelet::program;
+use crate::kubelet::command;
 use crate::process::Process;
 use crate::scratch::Scratch;
 use crate::usage::Usage;
@@ -42,21 +42,27 @@ impl DataPlane {
     /// # Panics
     /// It does not start.
     pub fn of_manifests(folder: &Path) -> DataPlane {
-        DataPlane::start_with("--manifests", folder, &[])
+        DataPlane::of_manifests_with(folder, &[])
+    }
+
+    /// The same with these flags besides.
+    ///
+    /// # Panics
+    /// It does not start.
+    pub fn of_manifests_with(folder: &Path, flags: &[&str]) -> DataPlane {
+        DataPlane::start_with("--manifests", folder, flags)
     }
 
     fn start_with(source: &str, path: &Path, flags: &[&str]) -> DataPlane {
         let files = Scratch::new("data-plane").expect("a scratch directory");
         let path = path.display().to_string();
-        let mut all = vec![source, &path, "--workers", "1"];
+        let (program, before) = command("clusterdns-dataplane");
+        let mut all: Vec<&str> = before.iter().map(String::as_str).collect();
+        all.extend([source, &path, "--workers", "1"]);
         all.extend(["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--log-format", "json"]);
         all.extend(flags);
-        let program = program("clusterdns-dataplane");
         let process = Process::start(&program, &all, files.path()).expect("it starts");
-        let log = files.path().join("clusterdns-dataplane.log");
-        let (dns, http) = wait_for("the sockets", || {
-            std::fs::read_to_string(&log).ok()?.lines().find_map(addresses)
-        });
+        let (dns, http) = wait_for("the sockets", || process.printed().lines().find_map(addresses));
         DataPlane { process, dns, http, _files: files }
     }
 

@@ -38,7 +38,7 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-pub use binaries::program;
+pub use binaries::{command, program};
 pub use nodes::FakeNode;
 pub use recorder::{Moment, Recorder};
 pub use through::{ask, endpoints, through_service};

@@ -9,6 +9,7 @@ pub mod objects;
 mod answers;
 mod core;
 mod plane;
+mod program;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -24,6 +25,7 @@ pub use answers::{Answers, Block};
 pub use core::{Core, config};
 pub use plane::Plane;
 pub(crate) use plane::upstreams;
+pub use program::Program;
 
 /// A cluster and the scenarios that take place in it: those with the same `objects.yaml`, which so share one server.
 #[derive(Debug)]

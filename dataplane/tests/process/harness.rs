@@ -1,5 +1,6 @@
 //! One data plane as a process of its own, on ports that were free, over a folder of its own.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
@@ -47,10 +48,22 @@ impl Drop for Folder {
     }
 }
 
+/// The command line that starts the program: Cargo's, or that of the folder `CLUSTERDNS_PROGRAMS`, such as the one of a
+/// release; by `CLUSTERDNS_RUNNER` where this machine cannot start it by itself.
+fn words() -> Vec<OsString> {
+    let given = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let program = match given("CLUSTERDNS_PROGRAMS") {
+        Some(folder) => Path::new(&folder).join("clusterdns-dataplane").into_os_string(),
+        None => env!("CARGO_BIN_EXE_clusterdns-dataplane").into(),
+    };
+    given("CLUSTERDNS_RUNNER").into_iter().chain([program]).collect()
+}
+
 /// The program with no environment of ours.
 fn program() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_clusterdns-dataplane"));
-    command.env_clear();
+    let words = words();
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).env_clear();
     command
 }
 
@@ -63,7 +76,7 @@ pub(crate) fn run(flags: &[&str]) -> Output {
 fn program_by(by: &[&str]) -> Command {
     let [by, with @ ..] = by else { return program() };
     let mut command = Command::new(by);
-    command.args(with).arg(env!("CARGO_BIN_EXE_clusterdns-dataplane"));
+    command.args(with).args(words());
     command
 }
 

@@ -8,6 +8,10 @@ use std::time::SystemTime;
 /// A folder with programs to take instead, such as those of the image: they are used as they are.
 const GIVEN_PROGRAMS: &str = "CLUSTERDNS_PROGRAMS";
 
+/// What starts given programs that this machine cannot start by itself: user-mode emulation, for those of arm64. Only
+/// [`command`] uses it; containers of the kubelet stand-in do not.
+const RUNNER: &str = "CLUSTERDNS_RUNNER";
+
 /// One build at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
@@ -55,6 +59,18 @@ pub fn program(name: &str) -> PathBuf {
     let touched = std::fs::File::options().append(true).open(&program);
     let _ = touched.and_then(|file| file.set_modified(SystemTime::now()));
     program
+}
+
+/// What to start for a program, and the arguments that come before its own.
+///
+/// # Panics
+/// As [`program`].
+pub fn command(name: &str) -> (PathBuf, Vec<String>) {
+    let program = program(name);
+    match std::env::var_os(RUNNER) {
+        None => (program, Vec::new()),
+        Some(runner) => (runner.into(), vec![program.display().to_string()]),
+    }
 }
 
 fn workspace() -> PathBuf {

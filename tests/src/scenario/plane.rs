@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,9 @@ use crate::upstream::{Script, ScriptedUpstream};
 /// Generous: a busy machine runs several control planes at once.
 const READY_WITHIN: Duration = Duration::from_secs(90);
 
+/// The scripted twins, by the address that the configuration writes, in its order.
+pub(crate) type Upstreams = Vec<(IpAddr, ScriptedUpstream)>;
+
 /// A data plane that ends when dropped. Fields are dropped in order.
 #[derive(Debug)]
 pub struct Plane {
@@ -33,8 +36,7 @@ pub struct Plane {
     _api: Option<Api>,
     status: Arc<Status>,
     metrics: Metrics,
-    /// By the address that the configuration writes, in its order.
-    upstreams: Vec<(IpAddr, ScriptedUpstream)>,
+    upstreams: Upstreams,
     names: Names,
     _manifests: Scratch,
     _runtime: live::Background,
@@ -65,16 +67,12 @@ impl Plane {
 
     fn from(from: &[Value], kubeconfig: Option<&Path>) -> Result<Plane> {
         let upstreams = upstreams(from)?;
-        let twins: BTreeMap<IpAddr, SocketAddr> =
-            upstreams.iter().map(|(address, twin)| (*address, twin.address())).collect();
-        let mut from = from.to_vec();
-        objects::redirect(&mut from, &twins)?;
         let manifests = Scratch::new("scenario")?;
+        let mut from = from.to_vec();
         if kubeconfig.is_some() {
             from.retain(|object| object["kind"] == "ClusterDNS");
         }
-        let documents: Vec<String> = from.iter().map(Value::to_string).collect();
-        let file = manifests.write("objects.yaml", documents.join("\n---\n"))?;
+        let file = write(&manifests, from, &upstreams)?;
 
         let (setup, names) = live::setup(manifests.path());
         let status = setup.status.clone();
@@ -134,23 +132,47 @@ impl Plane {
     /// # Errors
     /// The sockets fail, or an expected reply does not come.
     pub fn ask(&self, packet: &[u8], over: Transport, silence: bool) -> Result<Outcome> {
-        let asked = |upstream: &ScriptedUpstream| upstream.asked().len();
-        let before: Vec<usize> = self.upstreams.iter().map(|(_, twin)| asked(twin)).collect();
-        let reply = match over {
-            Transport::Udp => client::ask_udp(self.address(), packet, silence),
-            Transport::Tcp => client::ask_tcp(self.address(), packet),
-        }?;
-        let after = self.upstreams.iter().zip(before);
-        let forwarded_to = after
-            .filter(|((_, twin), before)| asked(twin) > *before)
-            .map(|((address, _), _)| *address)
-            .collect();
-        Ok(Outcome { reply, forwarded_to })
+        ask(self.address(), &self.upstreams, packet, over, silence)
     }
 }
 
+/// Asks one question at an address, and says which twins were asked because of it.
+pub(super) fn ask(
+    server: SocketAddr,
+    upstreams: &Upstreams,
+    packet: &[u8],
+    over: Transport,
+    silence: bool,
+) -> Result<Outcome> {
+    let asked = |upstream: &ScriptedUpstream| upstream.asked().len();
+    let before: Vec<usize> = upstreams.iter().map(|(_, twin)| asked(twin)).collect();
+    let reply = match over {
+        Transport::Udp => client::ask_udp(server, packet, silence),
+        Transport::Tcp => client::ask_tcp(server, packet),
+    }?;
+    let after = upstreams.iter().zip(before);
+    let forwarded_to = after
+        .filter(|((_, twin), before)| asked(twin) > *before)
+        .map(|((address, _), _)| *address)
+        .collect();
+    Ok(Outcome { reply, forwarded_to })
+}
+
+/// Writes objects as one manifest, their upstreams replaced by the twins.
+pub(super) fn write(
+    folder: &Scratch,
+    mut objects: Vec<Value>,
+    upstreams: &Upstreams,
+) -> Result<PathBuf> {
+    let twins: BTreeMap<IpAddr, SocketAddr> =
+        upstreams.iter().map(|(address, twin)| (*address, twin.address())).collect();
+    objects::redirect(&mut objects, &twins)?;
+    let documents: Vec<String> = objects.iter().map(Value::to_string).collect();
+    Ok(folder.write("objects.yaml", documents.join("\n---\n"))?)
+}
+
 /// The scripted twin of every upstream server.
-pub(crate) fn upstreams(objects: &[Value]) -> Result<Vec<(IpAddr, ScriptedUpstream)>> {
+pub(crate) fn upstreams(objects: &[Value]) -> Result<Upstreams> {
     let text = std::fs::read_to_string(folder().join("upstreams.txt"))?;
     let mut scripts = Script::parse(&text)?;
     objects::upstream_servers(objects)?

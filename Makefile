@@ -75,9 +75,9 @@ lint: check-tools
 	@if command -v cargo-deny >/dev/null 2>&1; then \
 	  echo cargo deny check && cargo deny --locked check bans licenses sources && \
 	  if cargo deny --locked fetch db >/dev/null 2>&1; then cargo deny --locked check advisories; \
-	  else echo "cargo-deny cannot fetch its database: advisories are not checked"; fi; \
+	  else echo "cargo-deny cannot fetch its database: only the advisories of .ci/advisories.yaml are checked"; fi; \
 	else \
-	  echo "cargo-deny is not installed: licences and advisories are not checked (cargo install cargo-deny)"; \
+	  echo "cargo-deny is not installed: licences are not checked, and advisories only by .ci/advisories.yaml (cargo install cargo-deny)"; \
 	fi
 
 # Which benchmarks: default, load (only the servers side by side, published in docs/benchmarks.md) or all.

@@ -24,5 +24,6 @@ mod architecture;
 mod sizes;
 mod image;
 mod release;
+mod advisories;
 #[cfg(target_os = "linux")]
 mod load;

@@ -69,7 +69,7 @@ fn the_image_is_built_with_a_compiler_that_the_workspace_takes() {
 }
 
 #[test]
-fn the_image_is_both_programs_and_their_licences_and_nothing_else() {
+fn p7_the_image_is_both_programs_and_their_licences_and_nothing_else() {
     let copied = instructions("COPY");
     let mut wanted: Vec<String> = vec![". .".into()];
     for package in PROGRAMS {
@@ -87,7 +87,7 @@ fn the_image_is_both_programs_and_their_licences_and_nothing_else() {
 }
 
 #[test]
-fn pods_run_what_the_image_has_as_the_user_it_has() {
+fn p7_pods_run_what_the_image_has_as_the_user_it_has() {
     let copied = instructions("COPY");
     for path in PODS {
         let commands = field(path, "command");

@@ -21,7 +21,7 @@ fn values<'t>(text: &'t str, key: &str) -> Vec<&'t str> {
 }
 
 #[test]
-fn workflows_pin_actions_by_digest_and_say_the_version() {
+fn p4_workflows_pin_actions_by_digest_and_say_the_version() {
     for workflow in WORKFLOWS {
         let text = read(workflow);
         let uses = values(&text, "uses");
@@ -39,7 +39,7 @@ fn workflows_pin_actions_by_digest_and_say_the_version() {
 }
 
 #[test]
-fn workflows_get_no_right_that_a_job_does_not_name() {
+fn p4_workflows_get_no_right_that_a_job_does_not_name() {
     for workflow in WORKFLOWS {
         let value: Value = serde_saphyr::from_str(&read(workflow)).expect("YAML");
         let top = serde_json::to_string(&value["permissions"]).expect("JSON");
@@ -86,7 +86,7 @@ fn list(text: &str, key: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_licence_page_accepts_what_the_tree_may_have() {
+fn p2_the_licence_page_accepts_what_the_tree_may_have() {
     assert_eq!(list(&read(".ci/about.toml"), "accepted"), list(&read("deny.toml"), "allow"));
 }
 
@@ -130,6 +130,8 @@ impl Tree {
             "CHANGELOG.md",
             "# Changelog\n\n## [1.2.3] - 2026-11-22\n\n- The first release.\n\n## [1.2.2]\n",
         );
+        tree.write("crds/examples/minimal.yaml", "spec: {}\n");
+        tree.write("crds/tests/formats/1.2.3/minimal.yaml", "spec: {}\n");
         tree.git(&["init", "--quiet"]);
         tree.commit();
         tree
@@ -300,4 +302,49 @@ fn a_release_stops_at_a_tag_of_another_version() {
     let tree = Tree::new();
     tree.git(&["tag", "v1.2.4"]);
     refused(&tree, "1.2.3", &["the tag v1.2.4 is not v1.2.3"]);
+}
+
+#[test]
+fn a_release_stops_without_the_documents_that_later_versions_are_tested_against() {
+    let tree = Tree::new();
+    tree.write("crds/examples/minimal.yaml", "spec: {ttlSeconds: 6}\n");
+    tree.commit();
+    refused(&tree, "1.2.3", &["crds/tests/formats/1.2.3", "minimal.yaml", "UPDATE_EXPECT=1"]);
+}
+
+#[test]
+fn the_pages_install_what_the_release_pushes_from_one_registry() {
+    let script = read(".ci/release");
+    for pushed in ["docker://$REGISTRY/clusterdns:$version", "oci://$REGISTRY/charts"] {
+        assert!(script.contains(pushed), "{pushed}");
+    }
+    let page = read("README.md");
+    let install = page.split_once("## Install it").expect("a section").1;
+    let install = install.split_once("\n## ").expect("its end").0;
+    assert!(install.contains("Nothing is published yet"), "until the first release");
+    for used in ["oci://$REGISTRY/charts/clusterdns", "image.repository=$REGISTRY/clusterdns"] {
+        assert!(install.contains(used), "{used}");
+    }
+    assert_eq!(install.matches("$ REGISTRY=").count(), 1, "a fork changes one place");
+}
+
+/// The programs of the tests are those of the Kubernetes that `KUBERNETES` names.
+#[test]
+fn an_older_kubernetes_is_chosen_by_its_version() {
+    let asked = |version: Option<&str>| {
+        let mut command = Command::new(root().join("tests/tools/build"));
+        command.args(["--where", "kube-apiserver"]).env_remove("KUBERNETES");
+        if let Some(version) = version {
+            command.env("KUBERNETES", version);
+        }
+        let Output { status, stdout, stderr } = command.output().expect("a shell");
+        (status.success(), String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned())
+    };
+    let (found, newest) = asked(None);
+    assert!(found && newest.contains("/kubernetes-"), "{newest}");
+    assert_eq!(asked(Some("1.36")).1, newest, "the one that is pinned without a version");
+    let (found, oldest) = asked(Some("1.30"));
+    assert!(found && oldest.contains("/kubernetes-1.30-"), "{oldest}");
+    let (found, text) = asked(Some("1.29"));
+    assert!(!found && text.contains("there are 1.30 1.36"), "{text}");
 }

@@ -14,9 +14,9 @@ const PROMISES_OPEN: &str = "## Open";
 /// Families of ids that explain decisions; nothing has to cite them.
 const EXPLANATIONS: [&str; 2] = ["DF", "Q"];
 /// All families of ids. `IPV6` ends in a digit too and is none.
-const FAMILIES: [&str; 20] = [
+const FAMILIES: [&str; 21] = [
     "A", "RR", "N", "WR", "FW", "CA", "E", "G", "DF", "Q", "W", "R", "F", "C", "T", "L", "K", "O",
-    "D", "S",
+    "D", "S", "P",
 ];
 
 /// `wr42` or `WR42` as `WR42`, if it is an id.

@@ -79,7 +79,7 @@ fn every_package_takes_the_lints_of_the_workspace() {
 }
 
 #[test]
-fn every_dependency_has_its_reason_and_every_reason_a_dependency() {
+fn p2_every_dependency_has_its_reason_and_every_reason_a_dependency() {
     let packages = packages();
     let used: BTreeSet<&str> = packages
         .values()

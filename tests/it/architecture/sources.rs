@@ -212,7 +212,7 @@ fn deciding_reads_no_clock_and_asks_no_server() {
 }
 
 #[test]
-fn only_the_sockets_have_unsafe() {
+fn p6_only_the_sockets_have_unsafe() {
     for path in rust_files("").iter().filter(|path| !path.starts_with("dataplane/udp/")) {
         for (number, line) in program(path) {
             if line.trim() == "#![forbid(unsafe_code)]" {

@@ -1,4 +1,4 @@
-//! Who this process says it is: its version, its pod, and a random id to know itself by.
+//! The version of this process, its pod, and a random id by which it knows its own probes.
 
 use std::hash::{BuildHasher, RandomState};
 

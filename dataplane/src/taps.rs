@@ -1,6 +1,6 @@
-//! What is seen of single queries besides their replies: the query log, dnstap, and the counts of `/top`. They are off
-//! unless the configuration, or a person, asks for them, and then lossy: who serves never waits for who reads (house rule:
-//! bounded, lossy, counted).
+//! What is seen of single queries besides their replies: the query log, dnstap, and the counts of `/top`. They are
+//! off unless the configuration, or a person, asks for them, and then they may lose entries, which are counted: a
+//! serving thread never waits for a reader.
 //!
 //! A serving thread asks [`Taps::wanted`] once per query or batch: off, that is one load and one branch. On, it copies
 //! the exchange into a bounded buffer; a thread for each tap takes the buffers and writes.

@@ -1,5 +1,6 @@
-//! `kubectl clusterdns`: why a name is answered as it is, and how DNS is, asked of the data planes themselves. It reads
-//! only, with the rights of its user: their pages are for loopback, so it comes by a port-forward of the API server.
+//! `kubectl clusterdns`: why a name is answered as it is, and the state of DNS; the data planes themselves are asked.
+//! It reads only, with the rights of its user: their pages are for loopback, so it comes by a port-forward of the API
+//! server.
 //!
 //! `args` is what people write, `cluster` what the API server knows, `data_plane` one data plane and its pages. Each
 //! subcommand is a module; what it decides and prints is pure, and tested with recorded pages.

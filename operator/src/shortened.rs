@@ -1,4 +1,4 @@
-//! Text for people that has to fit somewhere.
+//! Shortens text for people to the room that there is.
 
 /// At most this many octets of it, at least three; where some are missing, it says so.
 pub fn shortened(text: &str, octets: usize) -> String {

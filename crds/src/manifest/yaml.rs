@@ -1,5 +1,4 @@
-//! What the YAML parser complains of, in words for the person who wrote the text: its own are for programmers, with
-//! options to set and types to choose.
+//! Errors of the YAML parser, in words for the person who wrote the text; the parser's own words are for programmers.
 
 use serde_saphyr::{Error, Location};
 

@@ -1,4 +1,4 @@
-//! What is visible, who may ask, what the server tells about itself.
+//! What is visible, who may ask, what the server reveals about itself.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Who this process says it is, in the answers that show it.
+//! The version and the pod name that some answers show.
 
 use alloc::string::String;
 

@@ -1,4 +1,5 @@
-//! Whom one lookup asks, over what, and when (FW22-FW26): decided here, without sockets. Time comes as an argument.
+//! Which servers one lookup asks, over which transport, and when (FW22-FW26): decided here, without sockets. Time
+//! comes as an argument.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! The upstream groups of one configuration: who may be asked, over what, and what was refused.
+//! The upstream groups of one configuration: which servers may be asked, over which transport, and which were
+//! refused.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;

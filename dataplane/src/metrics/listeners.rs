@@ -1,4 +1,4 @@
-//! What metrics say of encrypted listeners: what became of requests, and their certificates.
+//! What metrics say of encrypted listeners: the results of requests, and their certificates.
 
 use std::fmt;
 use std::sync::atomic::Ordering;

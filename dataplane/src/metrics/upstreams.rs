@@ -1,4 +1,4 @@
-//! What metrics say of each upstream server (E55): its state, what came of queries, its connections.
+//! What metrics say of each upstream server (E55): its state, the results of queries, its connections.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! `/config`: what this process runs, which data it has and which is missing, since when, and what it could not serve.
-//! `/upstreams`: which servers it asks, and how they are. `/cache`: what they said, where that may be shown.
+//! `/config`: what this process runs, which data it has and which is missing, since when, and what it could not
+//! serve. `/upstreams`: which servers it asks, and their state. `/cache`: what they said, where that may be shown.
 
 use std::time::Instant;
 

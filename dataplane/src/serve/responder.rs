@@ -1,4 +1,4 @@
-//! What both transports ask: the core for a decision, and the forwarder where that is what it decided.
+//! Used by UDP and TCP: asks the core for a decision, and the forwarder if the decision is to forward.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;

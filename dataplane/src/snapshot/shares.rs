@@ -1,5 +1,5 @@
-//! Which objects a snapshot has where not all of them fit: each namespace has a share, so that the large objects of one
-//! leave out those of no other. Within a share small objects come first. Pure.
+//! Which objects a snapshot has where not all of them fit: each namespace has a share, so that large objects of one
+//! namespace do not push out those of another. Within a share small objects come first. Pure.
 
 use std::collections::HashMap;
 

@@ -1,7 +1,6 @@
 //! dnstap: each exchange of a client, and each one with an upstream, to one reader over TCP or a unix socket.
 //!
-//! A reader that is away or slow costs messages and nothing else: they are counted as lost, and it is tried again after
-//! a pause.
+//! If the reader is away or slow, messages are lost and counted, and the connection is tried again after a pause.
 
 mod frames;
 mod message;

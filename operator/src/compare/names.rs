@@ -1,4 +1,5 @@
-//! What is asked: the names that a cluster has by the Kubernetes DNS specification, and a few that it has not. Pure.
+//! What is asked: the names that a cluster has by the Kubernetes DNS specification, and a few that do not exist.
+//! Pure.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -1,5 +1,5 @@
-//! The CustomResourceDefinition may be deleted while the operator runs, and every ClusterDNS with it. That is logged once
-//! and said by `/readyz`; when it is back, that is noticed within 5 s.
+//! The CustomResourceDefinition may be deleted while the operator runs, and every ClusterDNS with it. The operator
+//! logs that once and `/readyz` says it; a new definition is noticed within 5 s.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

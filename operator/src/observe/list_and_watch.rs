@@ -1,5 +1,6 @@
-//! Follows the objects of one kind in one place: lists them, watches them, and begins again when that fails. kube's watcher
-//! holds a page as a whole, never doubts its version and never changes the size of its pages, so this one takes its place.
+//! Follows the objects of one kind in one place: lists them, watches them, and begins again when that fails. kube's
+//! watcher holds a page as a whole, never doubts its version and never changes the size of its pages, so it is not
+//! used.
 
 use std::fmt::Debug;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};

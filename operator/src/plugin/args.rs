@@ -1,5 +1,5 @@
-//! What people write behind `kubectl clusterdns`. kubectl gives a plugin all words behind its name, so the flags that say
-//! which cluster are those of kubectl, read here.
+//! What people write after `kubectl clusterdns`. kubectl gives a plugin all words after its name, so the flags that
+//! say which cluster are those of kubectl, read here.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! Row L13: edits do not grow memory. Objects may be edited, created and deleted forever, with other
-//! contents each time, makes the index hold what the last of them say and no content of earlier ones.
+//! Row L13: edits do not grow memory. Objects are edited, created and deleted again and again, with other contents each
+//! time: the index holds the last contents and nothing of earlier ones.
 
 use core::net::IpAddr;
 

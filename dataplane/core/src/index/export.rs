@@ -1,8 +1,8 @@
 //! The objects held, given back one by one: enough of each to rebuild the same answers (E40).
 //!
-//! An export goes in steps with changes in between, so that no event waits for it and nothing is
-//! copied as a whole. Each object is as it was at one moment of the export; what changed behind
-//! its back is a change like any other, which asks for the next export.
+//! An export goes in steps with changes in between, so that no event waits for it and nothing is copied as a whole.
+//! Each object is as it was at one moment of the export; an object that changes after it was exported is in the next
+//! export.
 
 #![allow(
     clippy::indexing_slicing,

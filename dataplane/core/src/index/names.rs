@@ -1,5 +1,5 @@
-//! Where the endpoint names of a slice stand in its text. A name keeps its place while others come and go: rows point to
-//! places, and every row whose place moves costs three trees.
+//! Where the endpoint names of a slice are in its text. A name keeps its place while others come and go: rows point
+//! to places, and every row whose place moves costs three trees.
 
 #![allow(
     clippy::indexing_slicing,

@@ -1,5 +1,5 @@
-//! What publishes each address, of which readers see a bounded number: anyone may write thousands of
-//! names of one address, and a PTR reply must not pay for them.
+//! The publishers of each address. Readers see a bounded number of them, because anyone may write thousands of names
+//! of one address, and a PTR reply must not pay for them.
 
 #![allow(
     clippy::indexing_slicing,

@@ -1,4 +1,4 @@
-//! What a configuration reads of objects, of which only that is kept. [`Reads::relist_for`] alone decides what must be
+//! What a configuration reads of objects; only that is kept of them. [`Reads::relist_for`] alone decides what must be
 //! listed again: when another configuration takes over (E5), and before a snapshot is used (E41).
 
 use alloc::boxed::Box;

@@ -1,5 +1,5 @@
-//! What the writer promises: nothing changes for nothing, nothing old comes back, everything that
-//! is gone leaves its place, and one change costs what changed.
+//! What the writer promises: no publication without a change, nothing old comes back, a deleted object frees its
+//! place, and one change costs what changed.
 
 use core::net::IpAddr;
 

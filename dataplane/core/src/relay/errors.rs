@@ -1,5 +1,5 @@
-//! Extended DNS Errors that an upstream sent with its error (RFC 8914): the client gets their codes behind ours (N18). Their
-//! texts are not kept: they are the words of a stranger.
+//! Extended DNS Errors that an upstream sent with its error (RFC 8914): the client gets their codes after ours (N18).
+//! Their texts are not kept, because anyone could have written them.
 
 #![allow(
     clippy::indexing_slicing,

@@ -1,4 +1,4 @@
-//! Which messages from an upstream we believe, and what becomes of each.
+//! Which messages from an upstream we believe, and what happens to each.
 
 #![allow(
     clippy::indexing_slicing,

@@ -1,4 +1,5 @@
-//! One connection, as those see it who ask: the queries that wait on it, how long it may be used, and how it ends.
+//! One connection, as the queries on it see it: the queries that wait on it, how long it may be used, and how it
+//! ends.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};

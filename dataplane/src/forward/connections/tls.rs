@@ -1,5 +1,5 @@
-//! Whom we expect at an encrypted server, and how it must prove it (RFC 8310 §5: the strict profile). Sessions are kept in
-//! the configuration of the server, so that later handshakes resume them.
+//! Which name an encrypted server must have, and how it must prove it (RFC 8310 §5: the strict profile). Sessions are
+//! kept in the configuration of the server, so that later handshakes resume them.
 
 use std::sync::Arc;
 

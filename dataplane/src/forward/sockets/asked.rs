@@ -1,5 +1,5 @@
-//! The queries on one shared socket, by id: those that wait, and those that ended a moment ago without a reply. A late reply
-//! to one of these is no attempt to guess an id (FW13).
+//! The queries on one shared socket, by id: those that wait, and those that ended a moment ago without a reply. A
+//! late reply to one of these is not counted as an attempt to guess an id (FW13).
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};

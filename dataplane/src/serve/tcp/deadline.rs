@@ -1,4 +1,4 @@
-//! When a connection has had its time (WR42, WR45): pure, given what it is waiting for.
+//! When a connection must close (WR42, WR45). Pure: what it waits for is an argument.
 
 use std::time::Duration;
 

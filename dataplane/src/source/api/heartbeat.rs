@@ -1,6 +1,6 @@
-//! Whether the API server answers at all. A watch may rightly be silent for a minute,
-//! so silence says nothing; a small request that is not answered does (E24). Where the system sees
-//! a dead peer, its keepalive is as fast; a peer that hangs only this can see.
+//! Whether the API server answers at all. A watch may rightly be silent for a minute, so its silence proves nothing;
+//! a small request without an answer proves it (E24). TCP keepalive finds a dead peer as fast; only this request
+//! finds one that hangs.
 
 use std::rc::Rc;
 use std::time::Duration;

@@ -1,6 +1,6 @@
-//! How many objects the next page of a list is asked for. Pages of large objects shrink, for the
-//! sake of the API server, which makes a page as a whole, and of the time that a page takes; a
-//! page that failed is not asked for again in the same size (K23). Pure.
+//! How many objects the next page of a list is asked for. Pages of large objects shrink, because the API server
+//! builds a page as a whole, which takes memory and time; a page that failed is not asked for again in the same size
+//! (K23). Pure.
 
 use super::supervise::Failure;
 

@@ -1,5 +1,5 @@
-//! Many files to one world: which object wins when two files hold it, which ClusterDNS rules, and
-//! slices for Services that have none. Pure, and the same for any order of reading.
+//! Many files to one world: which object wins when two files hold it, which ClusterDNS counts, and slices for
+//! Services that have none. Pure, and the same for any order of reading.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! One dnstap message in Protocol Buffers: the fields of `dnstap.proto` that we have something to say in
+//! One dnstap message in Protocol Buffers: the fields of `dnstap.proto` that we fill
 //! (<https://github.com/dnstap/dnstap.pb>).
 //!
 //! By hand, as fifteen fields of four kinds do not need a generator, its build step and its crates.

@@ -1,6 +1,6 @@
-//! Whose the Lease is: it belongs to the ServiceAccount that the operator runs as, and so goes with the installation. A
-//! manifest of the chart could not be that: an operator that is about to end would make it again after Helm has deleted it,
-//! and the next installation would find a Lease that is not its own.
+//! The owner of the Lease: it belongs to the ServiceAccount that the operator runs as, so it is deleted with the
+//! installation. A manifest of the chart could not be that: an operator that is about to end would make it again
+//! after Helm has deleted it, and the next installation would find a Lease that is not its own.
 
 use k8s_openapi::api::authentication::v1::{SelfSubjectReview, UserInfo};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;

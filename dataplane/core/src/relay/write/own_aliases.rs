@@ -1,6 +1,6 @@
-//! The aliases of ours in front of what an upstream said (RR40): the same records as `respond` writes, with pointers to
-//! where the name before stands. Ten take less than 3,100 octets: a name that is made of a DNAME ends with a pointer to
-//! the target of that DNAME, which is written in full just before.
+//! The aliases of ours in front of what an upstream said (RR40): the same records as `respond` writes, with pointers
+//! to the name before. Ten take less than 3,100 octets: a name that is made of a DNAME ends with a pointer to the
+//! target of that DNAME, which is written in full just before.
 
 use super::RelayedReply;
 use crate::relay::aliases::Alias;

@@ -97,6 +97,7 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
         ca_bundles: ca_bundles::read(wanted, bundle),
         size: caches.size(),
         placeable_nodes: Some(caches.placeable_nodes(&placement(dns))),
+        dead_nodes: caches.dead_nodes(pods.iter().filter_map(pods::node)),
         budgets: budgets
             .into_iter()
             .filter(|budget| !is_of_another(&instance, &triggers::match_labels(budget)))

@@ -141,7 +141,7 @@ fn refused_by_the_operator() -> Vec<(Value, &'static str, &'static str)> {
             "spec.stubDomains",
         ),
         (
-            json!({"placement": {"nodeSelector": {"pool": "none"}}}),
+            json!({"placement": {"nodeSelector": {"pool": "none"}}, "scaling": {"perNode": {}}}),
             "PlacementMatchesNoNode",
             "spec.placement.nodeSelector",
         ),

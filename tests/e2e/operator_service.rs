@@ -66,10 +66,12 @@ fn o16_a_deleted_service_of_ours_comes_back_with_its_address_or_not_at_all() {
         until_back(&scene, &before).await;
 
         // A spec that is not acted on is no reason to leave clients without it.
-        let mut nowhere = spec(false);
-        nowhere["placement"] = json!({"nodeSelector": {"no": "node"}});
-        apply(&scene.client, NAME, nowhere).await;
-        scene.until_condition(NAME, "Accepted", "False", "PlacementMatchesNoNode").await;
+        let mut refused = spec(false);
+        let tls = json!({"serverName": "dns.example", "caBundle": {"name": "no-such-bundle"}});
+        refused["stubDomains"] = json!([{"domain": "lab.example",
+            "servers": [{"address": "192.0.2.1", "transport": "TLS", "tls": tls}]}]);
+        apply(&scene.client, NAME, refused).await;
+        scene.until_condition(NAME, "Accepted", "False", "CABundleMissing").await;
         let second = service(&scene).await.expect("the Service");
         delete(&scene, SERVICE).await;
         until_back(&scene, &second).await;

@@ -21,6 +21,9 @@ pub struct Down {
     /// `upstreams`, or a stub domain.
     pub group: String,
     pub server: String,
+    /// Servers that its group has.
+    #[serde(rename = "groupServers")]
+    pub group_servers: usize,
     /// Seconds since its state changed.
     pub seconds: u64,
     /// What a person should do; absent where time may mend it.
@@ -186,15 +189,15 @@ impl Upstreams {
 
     /// Servers that are down, in each group that they are in; at most `most`.
     pub fn down(&self, now: Instant, most: usize) -> Vec<Down> {
-        let members = self
-            .groups()
-            .flat_map(|group| group.servers.iter().map(move |server| (&group.name, server)));
+        let members =
+            self.groups().flat_map(|group| group.servers.iter().map(move |server| (group, server)));
         let down = members.filter_map(|(group, server)| {
             let seconds = now.saturating_duration_since(server.down_since()?).as_secs();
             let latest = server.seen(now).connections.latest;
             let remedy = latest.and_then(|(_, failure)| failure.reason.advice());
             let server = server.address().to_string();
-            Some(Down { group: group.clone(), server, seconds, remedy })
+            let (group, group_servers) = (group.name.clone(), group.servers.len());
+            Some(Down { group, server, group_servers, seconds, remedy })
         });
         down.take(most).collect()
     }

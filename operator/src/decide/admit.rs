@@ -20,10 +20,11 @@ use crate::decide::adoption::{cluster_ips, is_per_node};
 use crate::decide::plan::Refusal;
 use crate::names;
 use crate::observe::observed::Observed;
+use crate::observe::pods::ready;
 use crate::settings::Settings;
 
 /// Nodes up to which every one may have a pod: each pod watches the API server.
-const MAX_NODES_PER_NODE: u32 = 500;
+pub(crate) const MAX_NODES_PER_NODE: u32 = 500;
 
 /// No watch covers Secrets, and a person labels one after this refusal.
 const LOOK_FOR_CERTIFICATES: Duration = Duration::from_secs(5);
@@ -131,9 +132,14 @@ fn does_not_ask_itself(config: &Config, observed: &Observed) -> Result<(), Refus
     })
 }
 
+/// Only what a writer changes is refused. A cluster that grows, or a pool that is scaled to zero, is no mistake of the
+/// spec: the status says so.
 fn fits_the_nodes(dns: &ClusterDNS, observed: &Observed) -> Result<(), Refusal> {
     let nodes = observed.size.nodes;
-    if is_per_node(dns) && nodes > MAX_NODES_PER_NODE {
+    if !is_per_node(dns) || was_accepted(dns) {
+        return Ok(());
+    }
+    if nodes > MAX_NODES_PER_NODE && observed.daemon_set.is_none() {
         return Err(Refusal::new(
             "PerNodeTooLarge",
             "spec.scaling.perNode",
@@ -143,16 +149,29 @@ fn fits_the_nodes(dns: &ClusterDNS, observed: &Observed) -> Result<(), Refusal> 
             ),
         ));
     }
-    if observed.placeable_nodes == Some(0) && nodes > 0 {
+    // A Deployment keeps its old pods until new ones are ready. A DaemonSet ends them at once.
+    if fits_no_node(observed) && ready(observed).next().is_some() {
         return Err(Refusal::new(
             "PlacementMatchesNoNode",
             "spec.placement.nodeSelector",
             format!(
-                "none of {nodes} nodes has these labels, so no pod could run: correct them, or label nodes"
+                "none of {nodes} nodes has these labels, so with perNode no pod would run: correct them, or label nodes first"
             ),
         ));
     }
     Ok(())
+}
+
+/// Does `placement.nodeSelector` match none of the nodes that there are?
+pub(crate) fn fits_no_node(observed: &Observed) -> bool {
+    observed.placeable_nodes == Some(0) && observed.size.nodes > 0
+}
+
+/// Was this very spec accepted before?
+fn was_accepted(dns: &ClusterDNS) -> bool {
+    let conditions = dns.status.iter().flat_map(|status| &status.conditions);
+    let mut accepted = conditions.filter(|it| it.type_ == "Accepted" && it.status == "True");
+    accepted.any(|it| it.observed_generation == dns.metadata.generation)
 }
 
 #[cfg(test)]

@@ -227,6 +227,12 @@ fn may_switch(dns: &ClusterDNS, observed: &Observed, service: &Service) -> bool 
         && ready >= asked.clamp(1, PODS_TO_SWITCH) as usize
 }
 
+/// Ready pods of ours that clients of the Service reach now.
+pub(crate) fn ready_behind(observed: &Observed) -> usize {
+    let behind = behind(observed);
+    pods::ready(observed).filter(|pod| behind.contains(pods::uid(pod))).count()
+}
+
 /// uids of the pods that clients of the Service reach now.
 fn behind(observed: &Observed) -> BTreeSet<&str> {
     let endpoints = observed.slices.iter().flat_map(|slice| &slice.endpoints);

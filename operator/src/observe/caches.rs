@@ -1,7 +1,7 @@
 //! What watches keep of the cluster, so that a reconcile reads nothing from the API server. One watch per kind and namespace
 //! feeds a store and enqueues the ClusterDNS concerned; the store has the change before their reconcile begins.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -330,6 +330,13 @@ impl Caches {
     pub fn placeable_nodes(&self, labels: &BTreeMap<String, String>) -> u32 {
         let nodes = self.nodes.state_filter(|node: &SlimNode| node.has(labels));
         u32::try_from(nodes.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Those of these nodes whose kubelet is not ready. A node that is gone is none: its pods go with it.
+    pub fn dead_nodes<'a>(&self, names: impl Iterator<Item = &'a str>) -> BTreeSet<String> {
+        let is_dead =
+            |name: &&str| self.nodes.get(&ObjectRef::new(name)).is_some_and(|node| node.is_dead());
+        names.filter(is_dead).map(str::to_owned).collect()
     }
 
     /// The namespaces that are watched.

@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::observe::observed::ClusterSize;
 
@@ -34,6 +34,23 @@ struct SlimSpec {
 struct SlimStatus {
     #[serde(default)]
     allocatable: Allocatable,
+    /// Only whether the kubelet is ready is kept of the conditions.
+    #[serde(default, rename = "conditions", deserialize_with = "is_dead", skip_serializing)]
+    is_dead: bool,
+}
+
+/// As much of a condition of a Node as is read.
+#[derive(Deserialize)]
+struct NodeCondition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+}
+
+/// Whether the condition Ready is there and not True: Unknown is a kubelet that is not heard of.
+fn is_dead<'de, D: Deserializer<'de>>(conditions: D) -> Result<bool, D::Error> {
+    let conditions = Option::<Vec<NodeCondition>>::deserialize(conditions)?.unwrap_or_default();
+    Ok(conditions.iter().any(|it| it.kind == "Ready" && it.status != "True"))
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -43,6 +60,11 @@ struct Allocatable {
 }
 
 impl SlimNode {
+    /// Whether its kubelet is not ready, or not heard of.
+    pub(super) fn is_dead(&self) -> bool {
+        self.status.is_dead
+    }
+
     /// Whether it has these labels.
     pub(super) fn has(&self, wanted: &BTreeMap<String, String>) -> bool {
         let labels = self.metadata.labels.as_ref();
@@ -121,6 +143,22 @@ mod tests {
         let expected =
             ClusterSize { nodes: 3, schedulable_nodes: 2, cores: 8, schedulable_cores: 4 };
         assert_eq!(of(&nodes), expected);
+    }
+
+    #[test]
+    fn a_node_is_dead_when_its_kubelet_is_not_ready_or_not_heard_of() {
+        let ready = |status: &str| {
+            let conditions = json!([{"type": "MemoryPressure", "status": "Unknown"},
+                {"type": "Ready", "status": status, "lastHeartbeatTime": "2026-01-01T00:00:00Z"}]);
+            node(json!({"metadata": {"name": "n"}, "status": {"conditions": conditions}})).is_dead()
+        };
+        assert_eq!(["True", "False", "Unknown"].map(ready), [false, true, true]);
+        let unknown = [
+            json!({"metadata": {}}),
+            json!({"metadata": {}, "status": {"conditions": null}}),
+            json!({"metadata": {}, "status": {"conditions": []}}),
+        ];
+        assert!(unknown.into_iter().all(|new| !node(new).is_dead()), "it said nothing yet");
     }
 
     #[test]

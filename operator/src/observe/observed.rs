@@ -64,6 +64,8 @@ pub struct Observed {
     /// Nodes that `placement.nodeSelector` (and `kubernetes.io/os: linux`) matches, with any taints; none: not
     /// looked at.
     pub placeable_nodes: Option<u32>,
+    /// Nodes with pods of ours whose kubelet is not ready, or not heard of.
+    pub dead_nodes: BTreeSet<String>,
     /// Every PodDisruptionBudget in the namespace.
     pub budgets: Vec<PodDisruptionBudget>,
     /// Objects of its namespace that the operator does not keep whole, and their octets: its caches are full.
@@ -177,10 +179,23 @@ pub struct Reported {
     pub rejection: Option<String>,
     /// Objects it could not serve: kind, namespace, name, reason.
     pub skipped: Vec<crds::v1alpha1::SkippedObject>,
-    /// Upstreams that are down, as `group server`, for at least 60 s.
-    pub upstreams_down: Vec<String>,
+    /// Upstreams that are down for at least 60 s.
+    pub upstreams_down: Vec<DownServer>,
     /// The certificates of its encrypted listeners.
     pub certificates: Vec<UsedCertificate>,
+}
+
+/// An upstream that is down for a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DownServer {
+    /// `upstreams`, or a stub domain.
+    pub group: String,
+    /// Its address.
+    pub server: String,
+    /// Servers of the group; 0: not known.
+    pub group_servers: usize,
+    /// What a person should do; none where time may mend it.
+    pub remedy: Option<String>,
 }
 
 /// What a pod says of the certificate of a listener.

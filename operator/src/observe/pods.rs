@@ -13,6 +13,8 @@ use crate::observe::observed::{Observed, Reported};
 
 /// The label in which a Deployment writes the template of a pod.
 const TEMPLATE_HASH: &str = "pod-template-hash";
+/// The label in which a DaemonSet writes the template of a pod.
+const DAEMON_TEMPLATE_HASH: &str = "controller-revision-hash";
 /// The annotation that orders the ReplicaSets of a Deployment.
 const REPLICA_SET_REVISION: &str = "deployment.kubernetes.io/revision";
 
@@ -61,6 +63,11 @@ pub fn uid(pod: &Pod) -> &str {
 /// Its address, once it has one.
 pub fn address(pod: &Pod) -> Option<IpAddr> {
     pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()
+}
+
+/// The node that it runs on, once it has one.
+pub fn node(pod: &Pod) -> Option<&str> {
+    pod.spec.as_ref()?.node_name.as_deref()
 }
 
 /// `metadata.name`, empty where there is none.
@@ -112,6 +119,10 @@ pub struct Progress {
     pub all: u32,
     /// Pods that may receive queries.
     pub available: u32,
+    /// Nodes that are not ready and whose pod is of an older template: nothing changes there before the node is back or gone.
+    pub left_out: u32,
+    /// Nodes that are not ready, and no pod of ours on them is.
+    pub dead: u32,
     /// Its controller has seen what was written last, and it stays.
     pub is_seen: bool,
 }
@@ -119,19 +130,25 @@ pub struct Progress {
 impl Progress {
     /// Are all pods of the newest template, none missing and none left over?
     pub fn has_newest_pods(&self) -> bool {
-        self.exists && self.is_seen && self.updated >= self.desired && self.all <= self.updated
+        self.exists
+            && self.is_seen
+            && self.updated + self.left_out >= self.desired
+            && self.all <= self.updated
     }
 
     /// And do all of them serve?
     pub fn is_complete(&self) -> bool {
-        self.has_newest_pods() && self.available >= self.desired && self.desired > 0
+        self.has_newest_pods()
+            && self.available + self.dead >= self.desired
+            && self.desired > 0
+            && (self.available > 0 || self.dead == 0)
     }
 }
 
 /// Where our workload is: that which serves, if a Deployment and a DaemonSet are there at the same time the one wanted.
 pub fn progress(observed: &Observed, per_node: bool) -> Progress {
     match (&observed.deployment, &observed.daemon_set) {
-        (_, Some(daemon_set)) if per_node => of_daemon_set(daemon_set),
+        (_, Some(daemon_set)) if per_node => of_daemon_set(daemon_set, observed),
         (Some(deployment), _) if !per_node => of_deployment(deployment),
         (None | Some(_), None | Some(_)) => Progress::default(),
     }
@@ -146,11 +163,20 @@ fn of_deployment(deployment: &Deployment) -> Progress {
         updated: count(status.updated_replicas),
         all: count(status.replicas),
         available: count(status.ready_replicas),
+        // Its pods leave such nodes.
+        left_out: 0,
+        dead: 0,
         is_seen: is_seen(&deployment.metadata, status.observed_generation),
     }
 }
 
-fn of_daemon_set(daemon_set: &DaemonSet) -> Progress {
+fn of_daemon_set(daemon_set: &DaemonSet, observed: &Observed) -> Progress {
+    let dead: Vec<Vec<&Pod>> =
+        observed.dead_nodes.iter().map(|node| unready_pods_on(node, observed)).collect();
+    let newest = newest_template_of_daemon_set(observed);
+    let is_older = |pod: &&Pod| label(pod, DAEMON_TEMPLATE_HASH) != newest;
+    let left_out = dead.iter().filter(|pods| pods.iter().any(is_older)).count();
+    let dead = dead.iter().filter(|pods| !pods.is_empty()).count();
     let status = daemon_set.status.clone().unwrap_or_default();
     Progress {
         exists: true,
@@ -159,8 +185,30 @@ fn of_daemon_set(daemon_set: &DaemonSet) -> Progress {
         // A surge pod is a second one on its node, which no field of the status counts: only `updated` is reliable.
         all: count(status.updated_number_scheduled),
         available: count(Some(status.number_ready)),
+        left_out: u32::try_from(left_out).unwrap_or(u32::MAX),
+        dead: u32::try_from(dead).unwrap_or(u32::MAX),
         is_seen: is_seen(&daemon_set.metadata, status.observed_generation),
     }
+}
+
+/// Our pods on this node; none where one of them is ready.
+fn unready_pods_on<'a>(node: &str, observed: &'a Observed) -> Vec<&'a Pod> {
+    let pods: Vec<&Pod> =
+        observed.pods.iter().filter(|pod| self::node(pod) == Some(node)).collect();
+    if pods.iter().any(|pod| is_ready(pod)) { Vec::new() } else { pods }
+}
+
+/// The template of the youngest pod that a DaemonSet made: before one is made of a new template, nothing is of that one.
+fn newest_template_of_daemon_set(observed: &Observed) -> Option<&str> {
+    let of_daemon_set =
+        observed.pods.iter().filter(|pod| label(pod, DAEMON_TEMPLATE_HASH).is_some());
+    let youngest =
+        of_daemon_set.max_by_key(|pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0));
+    label(youngest?, DAEMON_TEMPLATE_HASH)
+}
+
+fn label<'a>(pod: &'a Pod, key: &str) -> Option<&'a str> {
+    pod.metadata.labels.as_ref()?.get(key).map(String::as_str)
 }
 
 /// A workload that is being deleted loses its pods, also if its status still counts them.

@@ -7,15 +7,18 @@
 
 pub mod conditions;
 mod up_to_date;
+mod readiness;
 mod certificates;
 mod fields;
 mod problem;
 mod problems;
+mod nodes;
+mod upstreams;
 mod failing_pods;
 
 use crds::bounds::REPORTED;
 use crds::check::Violations;
-use crds::v1alpha1::{ClusterDNSStatus, ManagementState, Replicas, Revision, Violation};
+use crds::v1alpha1::{ClusterDNSStatus, ManagementState, Revision, Violation};
 use crds::without_effect::{self, WithoutEffect};
 use crds::{ClusterDNS, Config};
 use jiff::Timestamp;
@@ -28,9 +31,10 @@ use crate::observe::observed::{LostPods, Observed};
 use crate::observe::pods;
 pub use conditions::CONDITIONS;
 use conditions::{ConditionState, Conditions};
-use fields::{cluster_ips, count, live_size, replicas, skipped, wanted};
+use fields::{cluster_ips, live_size, replicas, skipped, wanted};
 use problem::named;
 use problems::problems;
+use readiness::{readiness, still_ready};
 use up_to_date::up_to_date;
 
 /// The spec is invalid. What runs is left as it is.
@@ -141,13 +145,15 @@ pub fn of(
     let state = &plan.rollout.state;
     let replicas = replicas(wanted(&plan.size, observed), &state.stable, observed);
     let problems = problems(dns, config, plan, applied, observed, now);
-    let way = on_its_way(dns, plan, observed);
+    let way = on_its_way(dns, plan, observed, now);
     let mut conditions = Conditions::of(dns, now);
     conditions.set("Accepted", accepted(&without_effect::of(config)));
-    conditions
-        .set("Ready", readiness(dns, plan, observed, &replicas, conditions.was_true("Ready")));
+    conditions.set(
+        "Ready",
+        readiness(dns, plan, observed, &replicas, (conditions.was_true("Ready"), now)),
+    );
     conditions.set("UpToDate", up_to_date(dns, plan, applied, observed, way.as_ref(), &conditions));
-    conditions.set("Progressing", way.clone().unwrap_or_else(|| at_rest(dns, plan)));
+    conditions.set("Progressing", way.clone().unwrap_or_else(|| at_rest(dns, plan, observed, now)));
     let degraded =
         problems.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; ");
     conditions.set(
@@ -208,96 +214,7 @@ fn accepted(used: &[WithoutEffect]) -> ConditionState {
     ConditionState::yes("FieldsWithoutEffect", &message)
 }
 
-/// Does what ran before the present spec still answer?
-fn still_ready(dns: &ClusterDNS, observed: &Observed) -> ConditionState {
-    let (namespace, name) = names::service(dns);
-    let is_ours = observed.service.is_some()
-        && adoption::standing(dns, observed.service.as_ref()) != adoption::Standing::Foreign;
-    match count(pods::ready(observed)) {
-        0 => ConditionState::no(
-            "NotAccepted",
-            "the spec is refused, and no pod is ready: correct what Accepted names",
-        ),
-        ready if is_ours => ConditionState::yes(
-            "Serving",
-            &format!(
-                "Service {namespace}/{name} answers as an earlier spec says, on {ready} pods; the present spec is refused"
-            ),
-        ),
-        _ => ConditionState::no(
-            "NotAccepted",
-            &format!(
-                "the spec is refused, and Service {namespace}/{name} does not lead to the pods of this ClusterDNS"
-            ),
-        ),
-    }
-}
-
-/// Decides Ready. Once true it stays true while one pod is ready: a rollout, a drained node or a
-/// larger number of pods do not change that.
-fn readiness(
-    dns: &ClusterDNS,
-    plan: &Plan,
-    observed: &Observed,
-    replicas: &Replicas,
-    was_ready: bool,
-) -> ConditionState {
-    let Replicas { desired, ready, summary, .. } = replicas;
-    if observed.service.is_none() {
-        return match plan.rollout.state.service.cluster_ips.as_slice() {
-            [] => ConditionState::no("ServiceMissing", "the Service does not exist yet"),
-            lost => {
-                let lost = lost.join(", ");
-                ConditionState::no(
-                    "ServiceGone",
-                    &format!("the Service was deleted, and clients ask {lost}"),
-                )
-            }
-        };
-    }
-    let (namespace, name) = names::service(dns);
-    let enough = if was_ready { 1 } else { (desired - (desired / 4).max(1).min(*desired)).max(1) };
-    match &plan.service {
-        ServicePlan::Released { patch: None, labels } if labels.is_empty() => ConditionState::yes(
-            "Released",
-            &format!(
-                "Service {namespace}/{name} is served by the other DNS server again; you can delete this ClusterDNS"
-            ),
-        ),
-        ServicePlan::Released { .. } => ConditionState::no(
-            "Releasing",
-            &format!("Service {namespace}/{name} is being given back"),
-        ),
-        _ if *ready < enough => ConditionState::no(
-            if *ready == 0 { "NoPodReady" } else { "TooFewPodsReady" },
-            &format!("{summary} pods are ready: kubectl -n {namespace} get pods shows the reason"),
-        ),
-        ServicePlan::Adopted { .. }
-            if adoption::standing(dns, observed.service.as_ref())
-                != adoption::Standing::Switched =>
-        {
-            ConditionState::no(
-                "NotSwitched",
-                &format!(
-                    "Service {namespace}/{name} still leads to the pods of the other DNS server: it moves when every pod of \
-                     this ClusterDNS is ready"
-                ),
-            )
-        }
-        ServicePlan::Own | ServicePlan::Adopted { .. } | ServicePlan::Recreated { .. } => {
-            let ips: Vec<String> = observed
-                .service
-                .iter()
-                .flat_map(adoption::cluster_ips)
-                .map(|ip| ip.to_string())
-                .collect();
-            let at = ips.join(", ");
-            ConditionState::yes("Serving", &format!("Service {namespace}/{name} answers at {at}"))
-        }
-    }
-}
-
-fn at_rest(dns: &ClusterDNS, plan: &Plan) -> ConditionState {
+fn at_rest(dns: &ClusterDNS, plan: &Plan, observed: &Observed, now: Timestamp) -> ConditionState {
     let RolloutState { failed, stable, .. } = &plan.rollout.state;
     match dns.spec.management_state {
         ManagementState::Managed if failed == &plan.rollout.desired_revision => {
@@ -307,9 +224,17 @@ fn at_rest(dns: &ClusterDNS, plan: &Plan) -> ConditionState {
             );
             ConditionState::no("TrialFailed", &message)
         }
-        ManagementState::Managed => {
-            ConditionState::no("Complete", "everything is as the spec says")
-        }
+        ManagementState::Managed => match adoption::reset_by(dns, observed, now) {
+            Some((_, Some(until))) => ConditionState::no(
+                "SelectorReset",
+                &format!(
+                    "another client reset the selector of the Service. The operator changes it again after {until:.0}"
+                ),
+            ),
+            Some((_, None)) | None => {
+                ConditionState::no("Complete", "everything is as the spec says")
+            }
+        },
         ManagementState::Unmanaged => ConditionState::no(
             "Unmanaged",
             "managementState is Unmanaged: the operator ignores changes to this resource",
@@ -318,7 +243,12 @@ fn at_rest(dns: &ClusterDNS, plan: &Plan) -> ConditionState {
 }
 
 /// The reason of Progressing; None if the spec is reached, or not applied (Unmanaged).
-fn on_its_way(dns: &ClusterDNS, plan: &Plan, observed: &Observed) -> Option<ConditionState> {
+fn on_its_way(
+    dns: &ClusterDNS,
+    plan: &Plan,
+    observed: &Observed,
+    now: Timestamp,
+) -> Option<ConditionState> {
     if dns.spec.management_state == ManagementState::Unmanaged {
         return None;
     }
@@ -327,8 +257,14 @@ fn on_its_way(dns: &ClusterDNS, plan: &Plan, observed: &Observed) -> Option<Cond
     let progress = pods::progress(observed, adoption::is_per_node(dns));
     let was_complete = Conditions::of(dns, Timestamp::UNIX_EPOCH).was_true("Ready");
     if !progress.has_newest_pods() {
-        let message =
-            format!("{} of {} pods have the newest template", progress.updated, progress.desired);
+        let left_out = match progress.left_out {
+            0 => String::new(),
+            nodes => format!(". Left out are {nodes} nodes that are not ready"),
+        };
+        let message = format!(
+            "{} of {} pods have the newest template{left_out}",
+            progress.updated, progress.desired
+        );
         return Some(ConditionState::yes("RollingOut", &message));
     }
     if !was_complete && !progress.is_complete() {
@@ -372,10 +308,15 @@ fn on_its_way(dns: &ClusterDNS, plan: &Plan, observed: &Observed) -> Option<Cond
             if adoption::standing(dns, observed.service.as_ref())
                 != adoption::Standing::Switched =>
         {
-            Some(ConditionState::yes(
-                "Switching",
-                "the Service moves to the pods of this ClusterDNS when all of them are ready",
-            ))
+            // Nothing is done before that time, which may be an hour.
+            let waits = adoption::reset_by(dns, observed, now)
+                .is_some_and(|(_, until)| until.is_some_and(|until| now < until));
+            (!waits).then(|| {
+                ConditionState::yes(
+                    "Switching",
+                    "the Service moves to the pods of this ClusterDNS when all of them are ready",
+                )
+            })
         }
         ServicePlan::Released { patch: Some(_), .. } => {
             Some(ConditionState::yes("Releasing", "the Service is given back"))

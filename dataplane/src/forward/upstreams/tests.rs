@@ -54,13 +54,14 @@ fn a55_servers_are_listed_once_default_group_first() {
     shared.probe(now);
     shared.probed(true, Heard::Nothing, now);
     let sent_before = upstreams.servers()[2].sent.load(Ordering::Relaxed);
-    let down = |group: &str| Down {
+    let down = |group: &str, group_servers| Down {
         group: group.into(),
         server: "10.20.0.53:53".into(),
+        group_servers,
         seconds: 120,
         remedy: None,
     };
-    let both = [down("corp.example"), down("lab.corp.example")];
+    let both = [down("corp.example", 1), down("lab.corp.example", 2)];
     let later = now + Duration::from_secs(120);
     assert_eq!(upstreams.down(later, 9), both);
     assert_eq!(upstreams.down(later, 1), both[..1]);

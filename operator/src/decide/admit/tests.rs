@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::*;
-use crate::fixtures::{config, dns, own_service, settings};
+use crate::fixtures::{config, deploy, dns, from, own_service, settings};
 use crate::observe::observed::Certificate;
 use crds::bounds::CONFIG_BYTES;
+use serde_json::json;
 
 const PEM: &str = "-----BEGIN CERTIFICATE-----\nMIIBAAAA\n-----END CERTIFICATE-----\n";
 
@@ -112,20 +113,35 @@ fn one_pod_per_node_is_for_five_hundred_nodes() {
     observed.size.nodes = 501;
     assert_eq!(refused(&ours, &observed), is("PerNodeTooLarge", "spec.scaling.perNode"));
     assert_eq!(refused(&dns("{}"), &observed), None);
+    // A cluster that grew while it ran is no mistake of the spec, also after its DaemonSet was deleted.
+    let mut accepted = ours.clone();
+    accepted.status = Some(from(json!({"conditions": [{"type": "Accepted", "status": "True",
+        "observedGeneration": 1, "reason": "Valid", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]})));
+    assert_eq!(refused(&accepted, &observed), None);
+    accepted.metadata.generation = Some(2);
+    assert_eq!(refused(&accepted, &observed), is("PerNodeTooLarge", "spec.scaling.perNode"));
+    observed.daemon_set = Some(from(json!({"metadata": {"name": "clusterdns-default"}})));
+    assert_eq!(refused(&accepted, &observed), None, "an edit of one that has its pods");
 }
 
 #[test]
-fn a_placement_that_matches_no_node_is_refused() {
+fn a_placement_that_matches_no_node_is_refused_only_where_it_ends_every_pod() {
     let ours = dns("{placement: {nodeSelector: {pool: infra}}}");
     let mut observed = Observed { placeable_nodes: Some(0), ..Observed::default() };
     assert_eq!(refused(&ours, &observed), None, "no node at all is no fault of the placement");
     observed.size.nodes = 3;
+    deploy(&mut observed, 2);
+    assert_eq!(refused(&ours, &observed), None, "a pool that is scaled from zero");
+    let per_node = dns("{placement: {nodeSelector: {pool: infra}}, scaling: {perNode: {}}}");
     assert_eq!(
-        refused(&ours, &observed),
+        refused(&per_node, &observed),
         is("PlacementMatchesNoNode", "spec.placement.nodeSelector")
     );
     observed.placeable_nodes = Some(1);
-    assert_eq!(refused(&ours, &observed), None);
+    assert_eq!(refused(&per_node, &observed), None);
+    observed.placeable_nodes = Some(0);
+    observed.pods.clear();
+    assert_eq!(refused(&per_node, &observed), None, "no pod can be lost");
 }
 
 fn encrypted() -> Config {

@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::Pod;
 use serde::Deserialize;
 use tokio::time::timeout;
 
-use crate::observe::observed::{Reported, UsedCertificate};
+use crate::observe::observed::{DownServer, Reported, UsedCertificate};
 use crate::shortened::shortened;
 
 /// The container port that is asked.
@@ -123,9 +123,13 @@ struct Violation {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Down {
     group: String,
     server: String,
+    /// Servers of the group; 0: its version does not say.
+    #[serde(default)]
+    group_servers: usize,
     seconds: u64,
     /// What a person should do.
     #[serde(default)]
@@ -158,10 +162,10 @@ impl Mounted {
 }
 
 impl Down {
-    fn text(self) -> String {
-        let Down { group, server, seconds: _, remedy } = self;
-        let remedy: Option<String> = remedy.map(|text| text.chars().take(MAX_REMEDY).collect());
-        remedy.map_or(format!("{group} {server}"), |remedy| format!("{group} {server} ({remedy})"))
+    fn read(self) -> DownServer {
+        let Down { group, server, group_servers, seconds: _, remedy } = self;
+        let remedy = remedy.map(|text| text.chars().take(MAX_REMEDY).collect());
+        DownServer { group, server, group_servers, remedy }
     }
 }
 
@@ -189,7 +193,7 @@ fn read(body: &[u8]) -> serde_json::Result<Reported> {
         role,
         rejection: rejection.map(violations),
         skipped: skipped_objects,
-        upstreams_down: down.map(Down::text).collect(),
+        upstreams_down: down.map(Down::read).collect(),
         certificates: certificates.into_iter().take(MAX_CERTIFICATES).map(Mounted::used).collect(),
     })
 }
@@ -205,9 +209,9 @@ mod tests {
             "rejection": {"origin": "stable.json", "violations": [
                 {"field": "spec.domain", "reason": "Invalid", "message": "no"}]},
             "skippedObjects": [{"kind": "Service", "namespace": "n", "name": "s", "reason": "r"}],
-            "upstreamsDown": [{"group": "default", "server": "192.0.2.1", "seconds": 61},
-                {"group": "default", "server": "192.0.2.2", "seconds": 59},
-                {"group": "default", "server": "192.0.2.3", "seconds": 99, "remedy": "renew it"}],
+            "upstreamsDown": [{"group": "upstreams", "server": "192.0.2.1", "seconds": 61},
+                {"group": "upstreams", "server": "192.0.2.2", "seconds": 59},
+                {"group": "upstreams", "server": "192.0.2.3", "groupServers": 3, "seconds": 99, "remedy": "renew it"}],
             "certificates": [{"secret": "dns-tls", "notBeforeSeconds": 5, "notAfterSeconds": 7, "trouble": null},
                 {"secret": "doh", "notBeforeSeconds": null, "notAfterSeconds": null, "trouble": "not PEM"}]});
         let reported = read(shown.to_string().as_bytes()).unwrap();
@@ -226,7 +230,14 @@ mod tests {
         let [good, bad] = &reported.certificates[..] else { panic!("two certificates") };
         assert_eq!((good.secret.as_str(), good.validity), ("dns-tls", Some((at(5), at(7)))));
         assert_eq!((bad.validity, bad.trouble.as_deref()), (None, Some("not PEM")));
-        assert_eq!(reported.upstreams_down, ["default 192.0.2.1", "default 192.0.2.3 (renew it)"]);
+        let down = |server: &str, group_servers, remedy: Option<&str>| DownServer {
+            group: "upstreams".to_owned(),
+            server: server.to_owned(),
+            group_servers,
+            remedy: remedy.map(str::to_owned),
+        };
+        let expected = [down("192.0.2.1", 0, None), down("192.0.2.3", 3, Some("renew it"))];
+        assert_eq!(reported.upstreams_down, expected);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Problems, the worst first: the reasons of `Degraded`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use crds::v1alpha1::ManagementState;
 use crds::{ClusterDNS, Config};
@@ -9,14 +9,16 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::certificates::{certificate_expires, certificate_unusable};
 use super::failing_pods::failing_pods;
+use super::nodes::{many_nodes, no_node_fits};
 use super::problem::{Problem, named, problem};
+use super::upstreams::{no_usable_upstream, upstream_down};
 use crate::apply::outcome::Applied;
 use crate::decide::admit::certificates;
 use crate::decide::adoption::{self, is_per_node};
 use crate::decide::plan::Plan;
 use crate::desired::Kind;
 use crate::names::{self, CERTIFICATE};
-use crate::observe::observed::{Certificate, Observed, Reported};
+use crate::observe::observed::{Certificate, Observed};
 use crate::observe::pods;
 use crate::probe::compare::clients;
 use crate::runtime::resources;
@@ -42,7 +44,9 @@ pub(super) fn problems(
         pods_lost(observed),
         pods_refuse(plan, observed),
         too_few_pods(dns, observed),
+        no_node_fits(dns, observed),
         selector_reset(dns, observed, now),
+        no_usable_upstream(observed),
         upstream_down(observed),
         canary_warning(plan),
         certificate_missing(dns, observed),
@@ -51,6 +55,7 @@ pub(super) fn problems(
         certificate_expires(observed, now),
         crd_outdated(observed),
         cache_full(observed),
+        many_nodes(dns, observed),
     ];
     let failing = failing_pods(dns, observed, now);
     first.into_iter().flatten().chain(failing).chain(then.into_iter().flatten()).collect()
@@ -274,32 +279,6 @@ fn selector_reset(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Opti
              too. The operator adds it again{again}. Stop that manager from managing this Service, or set adopt to false and \
              write another service.name",
             names::INSTANCE
-        ),
-    )
-}
-
-/// Servers that are down for more than half of the pods. If only a few pods report it, their node is the cause.
-/// Pods report a server after 60 s.
-fn upstream_down(observed: &Observed) -> Option<Problem> {
-    let asked: Vec<&Reported> =
-        pods::ready(observed).filter_map(|pod| pods::reported(observed, pod)).collect();
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for reported in &asked {
-        for upstream in &reported.upstreams_down {
-            *counts.entry(upstream).or_default() += 1;
-        }
-    }
-    let down = counts.into_iter().filter(|(_, count)| count * 2 > asked.len());
-    let down: Vec<String> = down.map(|(upstream, _)| upstream.to_owned()).collect();
-    if down.is_empty() {
-        return None;
-    }
-    problem(
-        "UpstreamDown",
-        format!(
-            "more than half of the pods got no reply from these servers for 60 s: {}. Check that they run and that pods reach \
-             them, or replace them in the spec",
-            named(down)
         ),
     )
 }

@@ -5,8 +5,8 @@ use crate::decide::config_map;
 use crate::decide::decide;
 use crate::decide::plan::RolloutState;
 use crate::fixtures::{
-    at, config, deploy, dns, foreign_pod, kube_dns, own_service, reported, says, settings, unready,
-    write,
+    at, config, deploy, dns, expose, foreign_pod, kube_dns, own_service, reported, says, settings,
+    unready, write,
 };
 use crds::bounds::MESSAGE;
 use crds::v1alpha1::SkippedObject;
@@ -324,7 +324,7 @@ fn o5_pods_that_refuse_their_configuration_are_named() {
 }
 
 #[test]
-fn o15_adoption_is_ready_when_the_service_has_moved_and_not_after_a_reset() {
+fn o15_adoption_is_ready_when_the_service_has_moved_and_stays_so_after_a_reset() {
     let mut story = Story::new("{service: {adopt: true}}");
     story.observed.service = Some(kube_dns());
     story.observed.foreign_pods = vec![foreign_pod()];
@@ -332,6 +332,7 @@ fn o15_adoption_is_ready_when_the_service_has_moved_and_not_after_a_reset() {
     story.reconcile(0);
     is(&story, "True=Valid False=NotSwitched True=Switching False=AsExpected", Kstatus::InProgress);
     story.pods_follow();
+    expose(&mut story.observed);
     let mut switched = kube_dns();
     switched.metadata.resource_version = Some("101".to_owned());
     let selector = switched.spec.as_mut().unwrap().selector.as_mut().unwrap();
@@ -347,11 +348,12 @@ fn o15_adoption_is_ready_when_the_service_has_moved_and_not_after_a_reset() {
     reset.metadata.resource_version = Some("102".to_owned());
     story.observed.service = Some(reset);
     let status = story.reconcile(20);
-    is(
-        &story,
-        "True=Valid False=NotSwitched True=Switching True=SelectorReset",
-        Kstatus::InProgress,
-    );
+    // Our pods have the labels of the selector, so that they answer too; the next switch is at a time that is named.
+    is(&story, "True=Valid True=Shared False=SelectorReset True=SelectorReset", Kstatus::Current);
+    let message = &condition(&status, "Ready").unwrap().message;
+    assert!(message.contains("2 pods of this ClusterDNS and to those of another"), "{message}");
+    let again = format!("it moves after {}, when every pod", at(80));
+    assert!(message.contains(&again), "{message}");
     assert!(
         condition(&status, "Degraded")
             .unwrap()
@@ -359,6 +361,22 @@ fn o15_adoption_is_ready_when_the_service_has_moved_and_not_after_a_reset() {
             .starts_with("field manager kubeadm removed")
     );
     assert_eq!(story.reconcile(25), status, "reported once");
+
+    // A selector that our pods do not have the labels for leaves clients to the other server alone.
+    let slices = std::mem::take(&mut story.observed.slices);
+    story.reconcile(26);
+    is(
+        &story,
+        "True=Valid False=NotSwitched False=SelectorReset True=SelectorReset",
+        Kstatus::InProgress,
+    );
+    story.observed.slices = slices;
+    // A spec that is refused meanwhile changes nothing for clients.
+    let spec = story.dns.spec.clone();
+    story.dns.spec.ttl_seconds = 5_000;
+    let status = story.reconcile(27);
+    assert_eq!(condition(&status, "Ready").unwrap().reason, "Shared");
+    story.dns.spec = spec;
 
     story.observed.service = Some(switched);
     story.reconcile(90);

@@ -177,3 +177,52 @@ fn o17_a_workload_that_is_stuck_does_not_keep_configurations_from_its_pods() {
     story.reconcile(110);
     assert_eq!(story.reconcile(130).state.stable, revision(NEW));
 }
+
+/// Three nodes with a pod each, of an older template on the node `c`, as a DaemonSet counts them.
+fn per_node(story: &mut Story) {
+    story.observed.deployment = None;
+    for (pod, (node, hash)) in
+        story.observed.pods.iter_mut().zip([("a", "new"), ("b", "new"), ("c", "old")])
+    {
+        let labels = pod.metadata.labels.as_mut().unwrap();
+        labels.insert("controller-revision-hash".to_owned(), hash.to_owned());
+        let created = if hash == "new" { at(5) } else { at(0) };
+        pod.metadata.creation_timestamp = Some(from(json!(created.to_string())));
+        pod.spec = Some(from(json!({"nodeName": node, "containers": []})));
+    }
+    story.observed.daemon_set = Some(from(
+        json!({"metadata": {"name": "clusterdns-default", "generation": 1},
+        "status": {"observedGeneration": 1, "desiredNumberScheduled": 3, "currentNumberScheduled": 3,
+            "updatedNumberScheduled": 2, "numberMisscheduled": 0, "numberReady": 2}}),
+    ));
+}
+
+#[test]
+fn o7_with_a_pod_on_each_node_a_dead_node_keeps_no_edit_waiting() {
+    const PER_NODE: &str = "{scaling: {perNode: {}}, ttlSeconds: 5}";
+    let mut story = Story::with_pods(3);
+    per_node(&mut story);
+    story.edit(PER_NODE);
+    story.reconcile(1);
+    story.pods_follow();
+    story.edit("{scaling: {perNode: {}}, ttlSeconds: 7}");
+    story.observed.pods[2] = unready(story.observed.pods[2].clone());
+    assert!(
+        story.reconcile(10).canary.is_none(),
+        "the template is still on its way to a node that lives"
+    );
+    story.observed.dead_nodes = ["c".to_owned()].into();
+    let progress = pods::progress(&story.observed, true);
+    assert!(progress.is_complete() && progress.left_out == 1, "{progress:?}");
+    assert!(story.reconcile(12).canary.is_some(), "it is tried without the dead node");
+    // A dead node whose pod is of the newest template takes the place of no other.
+    let labels = story.observed.pods[2].metadata.labels.as_mut().unwrap();
+    labels.insert("controller-revision-hash".to_owned(), "new".to_owned());
+    assert!(!pods::progress(&story.observed, true).has_newest_pods());
+    // Where every node is dead nothing serves.
+    story.observed.pods = story.observed.pods.drain(..).map(unready).collect();
+    story.observed.dead_nodes = ["a", "b", "c"].map(str::to_owned).into();
+    let status = story.observed.daemon_set.as_mut().unwrap().status.as_mut().unwrap();
+    (status.updated_number_scheduled, status.number_ready) = (Some(3), 0);
+    assert!(!pods::progress(&story.observed, true).is_complete());
+}

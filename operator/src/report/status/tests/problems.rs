@@ -1,6 +1,9 @@
 //! A Service that is gone, and configurations that cannot be tried or failed: what is said, and what to do.
 
 use super::*;
+use crate::fixtures::from;
+use crate::observe::observed::DownServer;
+use serde_json::json;
 
 #[test]
 fn o16_the_status_keeps_the_addresses_of_a_deleted_service() {
@@ -228,6 +231,38 @@ fn o17_a_client_list_that_refuses_most_pods_is_degraded_however_it_went_out() {
     assert!(degraded.message.contains("2 of 2 pods that are known"), "{}", degraded.message);
 }
 
+fn down_server(group: &str, server: &str, group_servers: usize) -> DownServer {
+    DownServer { group: group.to_owned(), server: server.to_owned(), group_servers, remedy: None }
+}
+
+#[test]
+fn o18_a_group_without_a_server_left_is_named_with_the_remedy() {
+    let mut story = Story::settled("{}");
+    let renew = DownServer {
+        remedy: Some("the name is wrong".to_owned()),
+        ..down_server("upstreams", "192.0.2.2:853", 2)
+    };
+    let all = vec![
+        down_server("corp.example", "10.0.0.1:53", 3),
+        down_server("upstreams", "192.0.2.1:853", 2),
+        renew,
+    ];
+    for pod in ["dns-0", "dns-1"] {
+        reported(&mut story.observed, pod).upstreams_down = all[..2].to_vec();
+    }
+    story.reconcile(10);
+    is(&story, "True=Valid True=Serving False=Complete True=UpstreamDown", Kstatus::Current);
+    for pod in ["dns-0", "dns-1"] {
+        reported(&mut story.observed, pod).upstreams_down = all.clone();
+    }
+    let status = story.reconcile(20);
+    is(&story, "True=Valid True=Serving False=Complete True=NoUsableUpstream", Kstatus::Current);
+    let message = &condition(&status, "Degraded").unwrap().message;
+    let named = "any server of spec.upstreams (all names outside of the cluster): 192.0.2.1:853, 192.0.2.2:853 (the name is \
+                 wrong). Clients get SERVFAIL";
+    assert!(message.contains(named), "{message}");
+}
+
 #[test]
 fn an_upstream_is_down_when_most_pods_say_so() {
     let mut story = Story::settled("{}");
@@ -235,7 +270,7 @@ fn an_upstream_is_down_when_most_pods_say_so() {
     story.pods_follow();
     let down = |story: &mut Story, pod: &str| {
         reported(&mut story.observed, pod).upstreams_down =
-            vec!["corp.example 10.0.0.1:53".to_owned()];
+            vec![down_server("corp.example", "10.0.0.1:53", 2)];
     };
     down(&mut story, "dns-0");
     story.reconcile(10);
@@ -249,4 +284,44 @@ fn an_upstream_is_down_when_most_pods_say_so() {
             .message
             .contains(": corp.example 10.0.0.1:53. Check")
     );
+}
+
+#[test]
+fn o2_nodes_that_do_not_fit_the_spec_are_reported_and_refuse_nothing() {
+    let mut story = Story::settled("{placement: {nodeSelector: {pool: infra}}}");
+    story.observed.size.nodes = 3;
+    story.observed.placeable_nodes = Some(0);
+    let status = story.reconcile(10);
+    is(
+        &story,
+        "True=Valid True=Serving False=Complete True=PlacementMatchesNoNode",
+        Kstatus::Current,
+    );
+    let message = &condition(&status, "Degraded").unwrap().message;
+    assert!(message.contains("new pods wait for a node that has them"), "{message}");
+    story.observed.placeable_nodes = Some(1);
+    story.reconcile(20);
+    is(&story, "True=Valid True=Serving False=Complete False=AsExpected", Kstatus::Current);
+}
+
+#[test]
+fn o2_a_cluster_that_outgrows_one_pod_on_each_node_is_reported_and_not_refused() {
+    let mut story = Story::new("{scaling: {perNode: {}}}");
+    story.observed.service = Some(own_service());
+    deploy(&mut story.observed, 2);
+    story.observed.deployment = None;
+    story.observed.daemon_set = Some(from(
+        json!({"metadata": {"name": "clusterdns-default", "generation": 1},
+        "status": {"observedGeneration": 1, "desiredNumberScheduled": 2, "currentNumberScheduled": 2,
+            "updatedNumberScheduled": 2, "numberMisscheduled": 0, "numberReady": 2}}),
+    ));
+    story.reconcile(0);
+    story.pods_follow();
+    for (nodes, degraded) in
+        [(449, "False=AsExpected"), (450, "True=PerNodeTooLarge"), (501, "True=PerNodeTooLarge")]
+    {
+        story.observed.size.nodes = nodes;
+        story.reconcile(10 + i64::from(nodes));
+        is(&story, &format!("True=Valid True=Serving False=Complete {degraded}"), Kstatus::Current);
+    }
 }

@@ -1,0 +1,140 @@
+//! The condition Ready: does DNS answer for the clients of the Service? Also where another DNS server answers beside ours.
+
+use crds::ClusterDNS;
+use crds::v1alpha1::Replicas;
+use jiff::Timestamp;
+
+use super::conditions::ConditionState;
+use super::fields::count;
+use crate::decide::adoption::{self, Standing};
+use crate::decide::plan::{Plan, ServicePlan};
+use crate::names;
+use crate::observe::observed::Observed;
+use crate::observe::pods;
+
+/// Does what ran before the present spec still answer?
+pub(super) fn still_ready(dns: &ClusterDNS, observed: &Observed) -> ConditionState {
+    let (namespace, name) = names::service(dns);
+    let is_ours = observed.service.is_some()
+        && adoption::standing(dns, observed.service.as_ref()) != Standing::Foreign;
+    let behind = adoption::ready_behind(observed);
+    match count(pods::ready(observed)) {
+        0 => ConditionState::no(
+            "NotAccepted",
+            "the spec is refused, and no pod is ready: correct what Accepted names",
+        ),
+        ready if is_ours => ConditionState::yes(
+            "Serving",
+            &format!(
+                "Service {namespace}/{name} answers as an earlier spec says, on {ready} pods; the present spec is refused"
+            ),
+        ),
+        _ if observed.service.is_some() && behind > 0 => ConditionState::yes(
+            "Shared",
+            &format!(
+                "Service {namespace}/{name} leads to {behind} pods of this ClusterDNS, which answer as an earlier spec says, and \
+                 to those of another DNS server; the present spec is refused"
+            ),
+        ),
+        _ => ConditionState::no(
+            "NotAccepted",
+            &format!(
+                "the spec is refused, and Service {namespace}/{name} does not lead to the pods of this ClusterDNS"
+            ),
+        ),
+    }
+}
+
+/// Decides Ready. Once true it stays true while one pod is ready: a rollout, a drained node or a
+/// larger number of pods do not change that.
+pub(super) fn readiness(
+    dns: &ClusterDNS,
+    plan: &Plan,
+    observed: &Observed,
+    replicas: &Replicas,
+    (was_ready, now): (bool, Timestamp),
+) -> ConditionState {
+    let Replicas { desired, ready, summary, .. } = replicas;
+    if observed.service.is_none() {
+        return match plan.rollout.state.service.cluster_ips.as_slice() {
+            [] => ConditionState::no("ServiceMissing", "the Service does not exist yet"),
+            lost => {
+                let lost = lost.join(", ");
+                ConditionState::no(
+                    "ServiceGone",
+                    &format!("the Service was deleted, and clients ask {lost}"),
+                )
+            }
+        };
+    }
+    let (namespace, name) = names::service(dns);
+    let enough = if was_ready { 1 } else { (desired - (desired / 4).max(1).min(*desired)).max(1) };
+    match &plan.service {
+        ServicePlan::Released { patch: None, labels } if labels.is_empty() => ConditionState::yes(
+            "Released",
+            &format!(
+                "Service {namespace}/{name} is served by the other DNS server again; you can delete this ClusterDNS"
+            ),
+        ),
+        ServicePlan::Released { .. } => ConditionState::no(
+            "Releasing",
+            &format!("Service {namespace}/{name} is being given back"),
+        ),
+        _ if *ready < enough => ConditionState::no(
+            if *ready == 0 { "NoPodReady" } else { "TooFewPodsReady" },
+            &format!("{summary} pods are ready: kubectl -n {namespace} get pods shows the reason"),
+        ),
+        ServicePlan::Adopted { .. }
+            if adoption::standing(dns, observed.service.as_ref()) != Standing::Switched =>
+        {
+            not_switched(dns, observed, now)
+        }
+        ServicePlan::Own | ServicePlan::Adopted { .. } | ServicePlan::Recreated { .. } => {
+            let ips: Vec<String> = observed
+                .service
+                .iter()
+                .flat_map(adoption::cluster_ips)
+                .map(|ip| ip.to_string())
+                .collect();
+            let at = ips.join(", ");
+            ConditionState::yes("Serving", &format!("Service {namespace}/{name} answers at {at}"))
+        }
+    }
+}
+
+/// Our key is not in the selector of an adopted Service: it never was, or another client removed it. Then our pods still
+/// carry the labels that it selects by, so that they answer beside those of the other server.
+fn not_switched(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> ConditionState {
+    let (namespace, name) = names::service(dns);
+    let Some((_, until)) = adoption::reset_by(dns, observed, now) else {
+        return ConditionState::no(
+            "NotSwitched",
+            &format!(
+                "Service {namespace}/{name} still leads to the pods of the other DNS server: it moves when every pod of \
+                 this ClusterDNS is ready"
+            ),
+        );
+    };
+    let moves = match until {
+        Some(until) => {
+            format!("it moves after {until:.0}, when every pod of this ClusterDNS is ready")
+        }
+        None => "it moves when every pod of this ClusterDNS is ready".to_owned(),
+    };
+    match adoption::ready_behind(observed) {
+        0 => ConditionState::no(
+            "NotSwitched",
+            &format!(
+                "another client changed the selector of Service {namespace}/{name}, so that it leads to no pod of this \
+                 ClusterDNS: {moves}"
+            ),
+        ),
+        behind => ConditionState::yes(
+            "Shared",
+            &format!(
+                "Service {namespace}/{name} leads to {behind} pods of this ClusterDNS and to those of another DNS server, \
+                 because another client changed its selector: {moves}"
+            ),
+        ),
+    }
+}

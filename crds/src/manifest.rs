@@ -39,8 +39,21 @@ pub struct Rest {
     pub resource: ClusterDNS,
     /// Those fields: nothing about them or what is below them is meant.
     pub mended: Vec<String>,
+    /// Fields that this version does not know and ignores.
+    pub unknown: UnknownFields,
     /// Where its fields are written.
     pub places: Places,
+}
+
+impl Rest {
+    /// Was another value put into this field, or into one above it?
+    pub fn is_mended(&self, field: &str) -> bool {
+        let is_at_or_below = |path: &String| {
+            let rest = field.strip_prefix(path.as_str());
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        self.mended.iter().any(is_at_or_below)
+    }
 }
 
 /// Why a document is not a ClusterDNS: one mistake or more, one a line.
@@ -99,8 +112,10 @@ pub fn read_all(
             Err(error) => {
                 let rest = salvage::salvage(document, &error);
                 let error = error.at(file, &places);
-                let rest =
-                    rest.map(|(resource, mended)| Box::new(Rest { resource, mended, places }));
+                let rest = rest.map(|salvaged| {
+                    let salvage::Salvaged { resource, mended, unknown } = salvaged;
+                    Box::new(Rest { resource, mended, unknown, places })
+                });
                 Err(ManifestError { rest, ..error })
             }
         }

@@ -69,6 +69,7 @@ fn o1_one_run_names_all_mistakes_of_all_kinds() {
 fn o18_what_will_hurt_later_is_a_warning() {
     let (outcome, text) = checked(&["more-unwise.yaml"]);
     assert_eq!(outcome, Severity::Fine);
+    assert!(text.contains("10.244.0.0/16 of spec.reverseCIDRs is only in part in these"), "{text}");
     for reason in ["ReverseRangeTooWide", "ClientsExcludePods", "MemoryLimitTooSmall", "AliasLoop"]
     {
         assert!(text.contains(reason), "{reason}: {text}");
@@ -120,6 +121,31 @@ fn programs_read_the_findings_as_json_and_sarif() {
     let sarif: serde_json::Value = serde_json::from_str(&text).unwrap();
     let results = sarif["runs"][0]["results"].as_array().unwrap();
     assert_eq!(results.len(), json["findings"].as_array().unwrap().len());
+}
+
+#[test]
+fn o1_one_service_in_two_folders_is_a_warning_unless_it_is_one_resource() {
+    let folder = Scratch::new("check").unwrap();
+    for (cluster, name) in [("a", "first"), ("b", "second"), ("c", "first")] {
+        let head = "apiVersion: clusterdns.dev/v1alpha1\nkind: ClusterDNS\nspec: {}\n";
+        std::fs::create_dir(folder.path().join(cluster)).unwrap();
+        let file = folder.path().join(cluster).join("dns.yaml");
+        std::fs::write(file, format!("{head}metadata: {{name: {name}}}\n")).unwrap();
+    }
+    let mut out = Vec::new();
+    let (output, which) = (Format::Json, Cluster::default());
+    let file = vec![folder.path().to_owned()];
+    let args = CheckFlags { file, output, cluster: false, which };
+    assert_eq!(check(&args, &mut out).unwrap(), Severity::Fine, "they may be two clusters");
+    let json: serde_json::Value = serde_json::from_slice(&out).unwrap();
+    let all = json["findings"].as_array().unwrap();
+    let clashes: Vec<_> = all.iter().filter(|it| it["reason"] == "Conflict").collect();
+    let [clash] = &clashes[..] else { panic!("{clashes:?}") };
+    assert!(clash["file"].as_str().unwrap().ends_with("b/dns.yaml"), "{clash}");
+    assert!(
+        clash["message"].as_str().unwrap().contains("Service kube-system/kube-dns too"),
+        "{clash}"
+    );
 }
 
 #[test]

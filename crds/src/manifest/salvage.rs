@@ -5,15 +5,23 @@ use serde_json::{Map, Value, json};
 
 use super::{ManifestError, read_value, shape};
 use crate::ClusterDNS;
+use crate::config::UnknownFields;
 
 /// Rounds of mending: each one mends all that the reader names at once, so few are needed.
 const MAX_ROUNDS: usize = 8;
 
-/// The resource with other values in the fields that cannot be read, and those fields; none: it cannot be mended.
-pub(super) fn salvage(
-    mut document: Value,
-    error: &ManifestError,
-) -> Option<(ClusterDNS, Vec<String>)> {
+/// What was read in spite of mistakes.
+pub(super) struct Salvaged {
+    /// The resource, with other values in the fields that cannot be read.
+    pub(super) resource: ClusterDNS,
+    /// Those fields.
+    pub(super) mended: Vec<String>,
+    /// Fields that this version does not know.
+    pub(super) unknown: UnknownFields,
+}
+
+/// Reads what can be read; none: it cannot be mended.
+pub(super) fn salvage(mut document: Value, error: &ManifestError) -> Option<Salvaged> {
     let fields = |error: &ManifestError| -> Vec<String> {
         error.mistakes().iter().map(|mistake| mistake.field.clone()).collect()
     };
@@ -24,7 +32,7 @@ pub(super) fn salvage(
         }
         mended.append(&mut next);
         match read_value(document.clone()) {
-            Ok((resource, _)) => return Some((resource, mended)),
+            Ok((resource, unknown)) => return Some(Salvaged { resource, mended, unknown }),
             Err(error) => next = fields(&error),
         }
         if next.iter().any(|field| mended.contains(field)) {

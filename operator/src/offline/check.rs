@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 
 use crds::ClusterDNS;
+use crds::config::UnknownFields;
 use crds::manifest::{Found, ManifestError, Place, Places};
 use ipnet::IpNet;
 
@@ -13,6 +14,7 @@ use super::output::{Finding, Findings};
 use super::warnings::{self, unwise};
 use super::{Severity, cluster_dns, conflicts, kubelets, text_of};
 use crate::args::{self, Format};
+use crate::probe::compare::clients::allows;
 
 /// Prints what is wrong and unwise to `out`; with `--cluster` it reads from one too.
 ///
@@ -114,13 +116,26 @@ fn of_one(
             advice.extend(knows_better);
             advice.extend(unused_by_kubelets(&found.resource, &cluster.cluster_dns));
         }
-        let at = |w: warnings::Warning| {
-            let line = line(found.places.of(&w.field));
-            finding(file, line, "warning", &w.field, w.reason, &w.message)
-        };
-        findings.extend(advice.into_iter().map(at));
+        findings.extend(warned(file, advice, &found.places));
+    } else if let Err(error) = read
+        && let Some(rest) = error.rest()
+    {
+        let mut advice = unwise(&rest.resource);
+        advice.retain(|it| !rest.is_mended(&it.field));
+        findings.extend(warned(file, advice, &rest.places));
     }
     findings
+}
+
+fn warned(
+    file: &str,
+    advice: Vec<warnings::Warning>,
+    places: &Places,
+) -> impl Iterator<Item = Finding> {
+    advice.into_iter().map(|it| {
+        let line = line(places.of(&it.field));
+        finding(file, line, "warning", &it.field, it.reason, &it.message)
+    })
 }
 
 /// What only all of them conflicts show.
@@ -131,7 +146,8 @@ fn of_all(all: &[(String, Found)]) -> Vec<Finding> {
     let at = |clash: conflicts::Clash| {
         let (file, found) = &all[clash.at];
         let line = line(found.places.of(clash.field));
-        finding(file, line, "error", clash.field, "Conflict", &clash.message)
+        let severity = if clash.is_certain { "error" } else { "warning" };
+        finding(file, line, severity, clash.field, "Conflict", &clash.message)
     };
     conflicts::clashes(&resources).into_iter().map(at).collect()
 }
@@ -147,28 +163,27 @@ pub(super) fn errors(file: &str, read: &Result<Found, ManifestError>) -> Vec<Fin
             };
             let mut errors: Vec<Finding> = mistakes.map(unreadable).collect();
             if let Some(rest) = error.rest() {
-                let is_mended =
-                    |field: &str| rest.mended.iter().any(|it| is_at_or_below(field, it));
-                let others = violations(file, &rest.resource, &rest.places);
-                errors.extend(others.into_iter().filter(|found| !is_mended(&found.field)));
+                let mut others = violations(file, &rest.resource, &rest.places);
+                others.extend(unknown_fields(file, &rest.unknown, &rest.places));
+                errors.extend(others.into_iter().filter(|found| !rest.is_mended(&found.field)));
             }
             errors.sort_by_key(|error| error.line);
             return errors;
         }
     };
-    let mut errors: Vec<Finding> = found
-        .unknown
-        .paths
-        .iter()
-        .map(|path| {
-            let message = "no such field, so it has no effect: correct its name, or leave it out";
-            let path = indexed(path);
-            finding(file, line(found.places.of(&path)), "error", &path, "UnknownField", message)
-        })
-        .collect();
+    let mut errors = unknown_fields(file, &found.unknown, &found.places);
     errors.extend(violations(file, &found.resource, &found.places));
     errors.sort_by_key(|error| error.line);
     errors
+}
+
+fn unknown_fields(file: &str, unknown: &UnknownFields, places: &Places) -> Vec<Finding> {
+    let of_one = |path: &String| {
+        let message = "no such field, so it has no effect: correct its name, or leave it out";
+        let path = indexed(path);
+        finding(file, line(places.of(&path)), "error", &path, "UnknownField", message)
+    };
+    unknown.paths.iter().map(of_one).collect()
 }
 
 fn violations(file: &str, dns: &ClusterDNS, places: &Places) -> Vec<Finding> {
@@ -184,10 +199,6 @@ fn violations(file: &str, dns: &ClusterDNS, places: &Places) -> Vec<Finding> {
         found.push(at("spec", "More", &more));
     }
     found
-}
-
-fn is_at_or_below(field: &str, path: &str) -> bool {
-    field.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
 fn finding(
@@ -222,9 +233,8 @@ fn indexed(path: &str) -> String {
 fn excluded_pods(dns: &ClusterDNS, ranges: &BTreeSet<IpNet>) -> Option<warnings::Warning> {
     let clients = dns.spec.access.as_ref()?.clients.as_ref().filter(|list| !list.is_empty())?;
     let clients: Vec<IpNet> = clients.iter().filter_map(|text| text.parse().ok()).collect();
-    let allowed = |range: &IpNet| clients.iter().any(|client| client.contains(range));
     let excluded: Vec<String> =
-        ranges.iter().filter(|range| !allowed(range)).map(IpNet::to_string).collect();
+        ranges.iter().filter(|range| !allows(&clients, **range)).map(IpNet::to_string).collect();
     let first = excluded.first()?;
     let more = match excluded.len() - 1 {
         0 => String::new(),

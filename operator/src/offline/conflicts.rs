@@ -15,17 +15,21 @@ pub(super) struct Clash {
     pub(super) field: &'static str,
     /// What is wrong, and what to write.
     pub(super) message: String,
+    /// Both are of one folder, and so of one cluster.
+    pub(super) is_certain: bool,
 }
 
 /// A ClusterDNS and the folder of its file.
 pub(super) type Placed<'a> = (Option<String>, &'a ClusterDNS);
 
-/// Every claim after the first. Files of different folders may be of different clusters. One resource that is there twice,
-/// as in two overlays of one base, claims what is its own.
+/// Every claim after the first. Files of different folders may be of different clusters, so that those claims are no certain
+/// mistakes. One resource that is there twice, as in two overlays of one base, claims what is its own.
 pub(super) fn clashes(all: &[Placed<'_>]) -> Vec<Clash> {
     let mut claims: BTreeMap<(&Option<String>, String), &ClusterDNS> = BTreeMap::new();
+    let mut anywhere: BTreeMap<String, &Placed<'_>> = BTreeMap::new();
     let mut found = Vec::new();
-    for (at, (folder, dns)) in all.iter().enumerate() {
+    for (at, placed) in all.iter().enumerate() {
+        let (folder, dns) = placed;
         let (namespace, name) = names::service(dns);
         let service = ("spec.service.name", format!("Service {namespace}/{name}"));
         let written = dns.spec.service.iter().flat_map(|it| it.cluster_ips.iter().flatten());
@@ -37,7 +41,18 @@ pub(super) fn clashes(all: &[Placed<'_>]) -> Vec<Clash> {
                 let message = format!(
                     "ClusterDNS {owner} has {claim} too, and only the older one is acted on: write another one here"
                 );
-                found.push(Clash { at, field, message });
+                found.push(Clash { at, field, message, is_certain: true });
+                break;
+            }
+            let (elsewhere, first) = anywhere.entry(claim.clone()).or_insert(placed);
+            if first.metadata.name != dns.metadata.name {
+                let message = format!(
+                    "ClusterDNS {} of {} has {claim} too: where both are for one cluster, only the older one is acted on: write \
+                     another one here",
+                    first.name_any(),
+                    elsewhere.as_deref().unwrap_or("another folder")
+                );
+                found.push(Clash { at, field, message, is_certain: false });
                 break;
             }
         }

@@ -13,6 +13,7 @@ use crds::without_effect::{self, WithoutEffect};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::desired::ports;
+use crate::probe::compare::clients::allows;
 
 /// Below this, a process needs permission.
 const UNPRIVILEGED: u16 = 1024;
@@ -104,12 +105,11 @@ fn clients(dns: &ClusterDNS) -> Option<Warning> {
     let ranges = dns.spec.reverse_cidrs.iter().flatten().filter_map(|text| text.parse().ok());
     // The range of Services is no range that anybody asks from.
     let mut pods = ranges.filter(|range: &IpNet| !service.iter().any(|ip| range.contains(ip)));
-    let overlap =
-        |one: &IpNet, other: &IpNet| one.contains(&other.addr()) || other.contains(&one.addr());
-    let excluded = pods.find(|range| !clients.iter().any(|client| overlap(client, range)))?;
+    let excluded = pods.find(|range| !allows(&clients, *range))?;
+    let is_part = clients.iter().any(|client| excluded.contains(client));
+    let how = if is_part { "only in part in these ranges" } else { "in none of these ranges" };
     let message = format!(
-        "{excluded} of spec.reverseCIDRs is in none of these ranges: pods with such addresses get REFUSED; add the ranges of \
-         all pods and nodes"
+        "{excluded} of spec.reverseCIDRs is {how}: pods with other addresses get REFUSED; add the ranges of all pods and nodes"
     );
     Some(warning("spec.access.clients", "ClientsExcludePods", message))
 }

@@ -97,7 +97,7 @@ fn is_allowed(clients: &[IpNet], range: IpNet) -> bool {
 }
 
 /// May every address of this range ask, by one entry or by several together?
-fn allows(clients: &[IpNet], range: IpNet) -> bool {
+pub(crate) fn allows(clients: &[IpNet], range: IpNet) -> bool {
     let clients = IpNet::aggregate(&clients.to_vec());
     clients.iter().any(|client| client.contains(&range))
 }

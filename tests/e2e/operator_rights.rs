@@ -175,8 +175,9 @@ fn s6_s7_a_full_life_needs_every_right_of_the_chart_and_no_other() {
         life.tools.wait_until_established("crd/podmonitors.monitoring.coreos.com");
         life.tools.wait_until_established("crd/prometheusrules.monitoring.coreos.com");
         let chart = Tools::chart().display().to_string();
+        let certificate = "certificates.names={dns-tls}";
         let install = ["install", "clusterdns", &chart, "--namespace", OWN, "--create-namespace"];
-        life.tools.helm(&install).ok();
+        life.tools.helm(&[&install[..], &["--set", certificate]].concat()).ok();
         let operator = life.operator();
         let mut granted = BTreeSet::new();
         let mut edited = BTreeSet::new();
@@ -201,7 +202,7 @@ fn s6_s7_a_full_life_needs_every_right_of_the_chart_and_no_other() {
         );
         life.edit_all(&mut edited).await;
 
-        // A listener, whose certificate its owner marked for it.
+        // A listener, whose certificate its owner marked for it and the administrator named.
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
             "metadata": {"name": "dns-tls", "namespace": NAMESPACE,
                 "labels": {"clusterdns.dev/certificate": "true"}},

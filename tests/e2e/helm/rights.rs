@@ -50,6 +50,7 @@ async fn s7_the_operator_is_refused_what_is_not_its_own() {
         ("get", "", "secrets", "kube-system", ""),
         ("watch", "", "secrets", "kube-system", ""),
         ("list", "", "secrets", NAMESPACE, ""),
+        ("list", "", "secrets", "kube-system", ""),
         ("create", "", "pods", "kube-system", ""),
         ("create", "", "pods/exec", "kube-system", "some"),
         ("get", "", "nodes/proxy", "", "some"),

@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{expect, read};
+use super::{expect, helm, object, objects, read, template};
 
 const PAGE: &str = "charts/clusterdns/README.md";
 const VALUES: &str = "charts/clusterdns/values.yaml";
@@ -91,4 +91,33 @@ fn every_value_has_a_comment() {
         let is_documented = documented.iter().any(|entry| leaf.starts_with(&entry.path));
         assert!(is_documented, "{VALUES}: no comment right above {}", leaf.join("."));
     }
+}
+
+/// The values that the command of the first page sets to try one beside the DNS that a cluster has.
+fn trial_values() -> Vec<String> {
+    let page = read("README.md").replace("REGISTRY", "registry.example");
+    let command = page.split("$ helm upgrade --install").nth(1).expect("the command");
+    let command = command.split("&&").next().expect("up to the next command");
+    let words = command.split_whitespace().map(|word| word.trim_matches('\'').to_owned());
+    let words: Vec<String> = words.collect();
+    let pairs = words.windows(2).filter(|pair| pair[0] == "--set");
+    pairs.flat_map(|pair| pair.to_vec()).collect()
+}
+
+#[test]
+fn the_trial_of_the_first_page_is_one_that_the_operator_may_run_beside_kube_dns() {
+    let Some(helm) = helm() else { return };
+    let values = trial_values();
+    let values: Vec<&str> = values.iter().map(String::as_str).collect();
+    let objects = objects(&template(&helm, &values).expect("it renders"));
+    let trial = object(&objects, "ClusterDNS", "trial");
+    let dns: crds::ClusterDNS = serde_json::from_value(trial.clone()).expect("a ClusterDNS");
+    assert!(crds::check_resource(&dns).is_ok());
+    let service = &trial["spec"]["service"];
+    assert_eq!((&service["name"], service.get("adopt")), (&json!("dns-trial"), None));
+    let operator = object(&objects, "Deployment", "clusterdns-operator");
+    let args = operator["spec"]["template"]["spec"]["containers"][0]["args"].to_string();
+    assert!(args.contains("--instances=default,trial"), "{args}");
+    let role = object(&objects, "Role", "clusterdns:operator-workload")["rules"].to_string();
+    assert!(role.contains("\"dns-trial\"") && role.contains("\"clusterdns-trial\""), "{role}");
 }

@@ -79,11 +79,11 @@ fn s7_the_operator_has_no_wildcard_and_cannot_escalate_bind_or_impersonate() {
 }
 
 #[test]
-fn s14_secrets_are_listed_where_labels_are_looked_at_and_else_by_name_or_not_at_all() {
+fn s14_secrets_are_listed_by_name_or_not_at_all_unless_labels_are_asked_for() {
     for (case, expected) in [
-        ("defaults", vec![None]),
+        ("defaults", vec![]),
         ("everything", vec![Some("dns-tls".to_owned())]),
-        ("service-monitor", vec![]),
+        ("service-monitor", vec![None]),
     ] {
         let (_, text) = golden().into_iter().find(|(name, _)| name == case).expect(case);
         let objects = objects(&text);

@@ -146,15 +146,20 @@ impl Config {
     pub fn to_json(&self) -> String {
         let value =
             serde_json::to_value(self).expect("a Config has string keys and finite numbers only");
-        let mut text = String::new();
-        write_canonical(&value, &mut text);
-        text
+        canonical(&value)
     }
 
     /// Names this content: the first 12 hex digits of the SHA-256 of [`Config::to_json`].
     pub fn revision(&self) -> String {
         revision_of(&self.to_json())
     }
+}
+
+/// This document as [`Config::to_json`] writes it, with all of its fields.
+pub fn canonical(document: &serde_json::Value) -> String {
+    let mut text = String::new();
+    write_canonical(document, &mut text);
+    text
 }
 
 /// The revision of a document that [`Config::to_json`] wrote, in any version: a reader that knows fewer fields would

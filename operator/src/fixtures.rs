@@ -146,6 +146,7 @@ pub(crate) fn compared(pod: &str, revision: &str, canary: bool, stable: bool) ->
         revision: revision.to_owned(),
         checks: vec![Check { what: "example.com. A".to_owned(), outcome }],
         is_postponed: false,
+        unasked: (0, 0),
         unreachable: None,
     }
 }

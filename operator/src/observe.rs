@@ -32,7 +32,7 @@ use serde::de::DeserializeOwned;
 
 use crate::context::Context;
 use crate::controller::triggers;
-use crate::decide::admit;
+use crate::decide::{admit, config_map};
 use crate::desired::{Kind, is_of_another};
 use crate::names;
 use crate::observe::observed::{Child, DnsService, Observed, Sample};
@@ -66,6 +66,11 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
     let pods = caches.pods(&namespace, &instance);
     let config_map = fresh_config_map(ctx, &namespace, &name).await?;
     let pod_reports = ctx.pod_reports.read(&pods, config_map.as_ref()).await;
+    // Another client deleted it: what pods run is known to them alone.
+    let lost_document = match config_map::text(config_map.as_ref(), config_map::STABLE) {
+        Some(_) => None,
+        None => ctx.pod_reports.document(&pods, &pod_reports).await,
+    };
     let budgets = caches.objects(Kind::PodDisruptionBudget, &namespace);
     let wanted = ca_bundles::of(dns);
     let mut maps = BTreeMap::new();
@@ -111,6 +116,7 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
         pod_ranges: caches.pod_ranges(),
         service,
         config_map,
+        lost_document,
         pods,
         foreign_pods,
         pod_reports,

@@ -12,6 +12,7 @@ use operator::decide::plan::RolloutPlan;
 use operator::decide::{config_map, rollout};
 use operator::observe::observed::{Observed, PodReport, Reported, Sample, SampledService};
 use operator::probe::compare::judge::Asked;
+use operator::probe::compare::progress::Progress;
 use operator::probe::compare::question::Question;
 use operator::probe::compare::questions::questions;
 use operator::probe::compare::reply::{NoReply, Reply};
@@ -81,6 +82,7 @@ struct Stage<'a> {
     configs: (Config, Config),
     observed: Observed,
     dns: ClusterDNS,
+    progress: Progress,
 }
 
 fn dns(spec: &Value, generation: i64) -> ClusterDNS {
@@ -123,7 +125,8 @@ impl<'a> Stage<'a> {
         let exists = |name: &&String| observed.sample.namespaces.contains_key(*name);
         let named = configs.0.exposure.namespaces.iter();
         observed.sample.missing = named.filter(|name| !exists(name)).cloned().collect();
-        let mut stage = Stage { row, canary, stable, configs, observed, dns: before };
+        let progress = Progress::default();
+        let mut stage = Stage { row, canary, stable, configs, observed, dns: before, progress };
         stage.look(0);
         stage.pods_follow();
         stage.dns = after;
@@ -166,26 +169,35 @@ impl<'a> Stage<'a> {
     fn round(&mut self, round: i64) {
         let state = config_map::state(&self.observed);
         let (config, before) = (&self.configs.0, &self.configs.1);
-        let asked: Vec<Asked> = questions(config, before, &self.observed, "fresh")
-            .into_iter()
-            .map(|question| {
-                let trouble = Some(&self.row.heard).filter(|trouble| trouble.is_in(round));
-                let of = |which: fn(&Problem) -> &Option<String>| {
-                    trouble.and_then(|trouble| which(trouble).as_deref())
-                };
-                let skewed = [&self.row.heard.toggled[..], &self.row.heard.lost[..]].concat();
-                let is_skewed = question.of.as_ref().is_some_and(|(_, name)| skewed.contains(name));
-                let instead = if is_skewed { Some("denied") } else { of(|it| &it.canary) };
-                let canary = heard(&self.canary, &question, instead);
-                let stable = heard(&self.stable, &question, of(|trouble| &trouble.stable));
-                Asked { question, canary, stable }
-            })
-            .collect();
+        let labels = ("fresh", &state.worse[..]);
+        let asked: Vec<Asked> =
+            questions(config, before, &self.observed, labels, &mut self.progress)
+                .into_iter()
+                .map(|question| {
+                    let trouble = Some(&self.row.heard).filter(|trouble| trouble.is_in(round));
+                    let of = |which: fn(&Problem) -> &Option<String>| {
+                        trouble.and_then(|trouble| which(trouble).as_deref())
+                    };
+                    let skewed = [&self.row.heard.toggled[..], &self.row.heard.lost[..]].concat();
+                    let is_skewed =
+                        question.of.as_ref().is_some_and(|(_, name)| skewed.contains(name));
+                    let instead = if is_skewed { Some("denied") } else { of(|it| &it.canary) };
+                    let canary = heard(&self.canary, &question, instead);
+                    let stable = heard(&self.stable, &question, of(|trouble| &trouble.stable));
+                    Asked { question, canary, stable }
+                })
+                .collect();
         let uid = state.canary_pod.expect("a canary").uid;
         let configs = (config, before);
         let versions = self.versions_after(round);
-        let reported =
-            comparison(&uid, &state.canary, configs, &self.observed, (&asked, &versions));
+        let reported = comparison(
+            &uid,
+            &state.canary,
+            configs,
+            &self.observed,
+            (&asked, &versions),
+            &self.progress,
+        );
         self.observed.comparison = Some(reported);
     }
 
@@ -222,7 +234,7 @@ impl<'a> Stage<'a> {
             held = plan.held;
         }
         match held {
-            Some(why) => ("holds", why),
+            Some(held) => ("holds", format!("{}: {}", held.by.reason(), held.why)),
             None => ("stays on trial", format!("{:?}", self.observed.comparison)),
         }
     }

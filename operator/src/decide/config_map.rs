@@ -17,7 +17,7 @@ pub const ROLLOUT: &str = "rollout.json";
 /// What the configuration ConfigMap holds now.
 #[derive(Debug, Default)]
 pub(super) struct Current {
-    /// `stable.json`, if it is one of our documents.
+    /// `stable.json`, if it is one of our documents; where it was deleted, what ready pods run.
     pub(super) stable: Option<String>,
     /// `format` of the stable document.
     pub(super) format: Option<u32>,
@@ -33,7 +33,8 @@ impl Current {
         struct Head {
             format: u32,
         }
-        let Some(text) = text(observed.config_map.as_ref(), STABLE) else {
+        let written = text(observed.config_map.as_ref(), STABLE);
+        let Some(text) = written.or(observed.lost_document.as_deref()) else {
             return Self { state: state(observed), ..Self::default() };
         };
         // A document of a newer operator may be more than we can read; that it is one suffices.
@@ -42,6 +43,9 @@ impl Current {
         };
         let revision = config::revision_of(text);
         let mut state = state(observed);
+        if written.is_none() && state.stable != revision {
+            state = RolloutState::default();
+        }
         let is_foreign = !state.stable.is_empty() && state.stable != revision;
         if state.stable.is_empty() {
             state.stable = revision;
@@ -74,6 +78,6 @@ pub fn stable(observed: &Observed) -> Config {
 }
 
 /// The text of one key.
-pub(super) fn text<'a>(config_map: Option<&'a ConfigMap>, key: &str) -> Option<&'a str> {
+pub(crate) fn text<'a>(config_map: Option<&'a ConfigMap>, key: &str) -> Option<&'a str> {
     config_map?.data.as_ref()?.get(key).map(String::as_str)
 }

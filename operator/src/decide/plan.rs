@@ -1,8 +1,12 @@
 //! What was decided from what was observed: everything that the desired objects need besides spec and Config. Data only;
 //! `scale`, `rollout`, `adoption` and `admit` fill it.
 
+mod held;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
+
+pub use held::{Held, HeldBy};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -96,7 +100,7 @@ pub struct RolloutPlan {
     /// When to reconcile again although nothing changed.
     pub again_in: Option<Duration>,
     /// Why nothing can be decided: a problem of the operator, not of the canary.
-    pub held: Option<String>,
+    pub held: Option<Held>,
     /// Events to publish now, once each.
     pub notices: Vec<Notice>,
 }
@@ -143,6 +147,9 @@ pub struct RolloutState {
     /// The operator could not judge it, so it failed of nothing: it was taken back and is tried again.
     #[serde(skip_serializing_if = "is_false")]
     pub is_unjudged: bool,
+    /// The reason of the condition that says why it could not: see [`HeldBy::reason`].
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub unjudged_by: String,
     /// uid of the pod that tried a revision last that failed: the next trial begins with another one.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub failed_pod: String,

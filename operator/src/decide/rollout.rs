@@ -15,7 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::decide::adoption;
 use crate::decide::config_map::{self, Current};
-use crate::decide::plan::{Notice, RolloutPlan, RolloutState, Size};
+use crate::decide::plan::{HeldBy, Notice, RolloutPlan, RolloutState, Size};
 use crate::decide::scale;
 use crate::observe::observed::Observed;
 use crate::observe::pods;
@@ -101,7 +101,8 @@ fn decide(
         let mut plan = keep(stable, state);
         plan.state = RolloutState { stable: plan.state.stable, ..retry::remembered(state) };
         plan.again_in = retry::due_in(state, now);
-        plan.held = state.is_unjudged.then(|| state.failure.clone());
+        let held = || HeldBy::of_reason(&state.unjudged_by).because(&state.failure);
+        plan.held = state.is_unjudged.then(held);
         return plan;
     }
     // A revision that failed is never rolled out untried (unless spec.rollout.canary is false), even if the

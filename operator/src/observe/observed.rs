@@ -14,6 +14,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 
+use crate::decide::plan::Held;
 use crate::desired::kind::Kind;
 
 /// What was read of the cluster for one ClusterDNS.
@@ -35,6 +36,8 @@ pub struct Observed {
     pub autoscaler: Option<HorizontalPodAutoscaler>,
     /// `clusterdns-<name>`: the configuration as it is written now.
     pub config_map: Option<ConfigMap>,
+    /// The document that ready pods run, where the ConfigMap has none.
+    pub lost_document: Option<String>,
     /// Other Services of its namespace that select pods: name and selector. Our pods must not be behind them by accident.
     pub selectors: BTreeMap<String, BTreeMap<String, String>>,
     /// Those of them that serve DNS, by name.
@@ -273,6 +276,8 @@ pub struct Comparison {
     pub checks: Vec<Check>,
     /// It was not asked this time, because the operator asks others.
     pub is_postponed: bool,
+    /// Changed hosts and groups that no round has asked yet, of how many.
+    pub unasked: (usize, usize),
     /// Why the operator can judge nothing: its own trouble, and no fault of the canary.
-    pub unreachable: Option<String>,
+    pub unreachable: Option<Held>,
 }

@@ -4,6 +4,7 @@
 pub mod question;
 pub mod questions;
 mod groups;
+pub mod progress;
 mod ask;
 pub mod reply;
 mod upstream_health;
@@ -21,21 +22,26 @@ use kube::Client;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::decide::config_map;
+use crate::decide::plan::{HeldBy, RolloutState};
 use crate::observe::observed::{CheckResult, Comparison, Observed, SampledService};
 use crate::observe::{pods, sample};
 use ask::ask;
 pub(crate) use ask::once;
 pub use ask::query;
 use judge::Asked;
-use question::Question;
+use progress::{Progress, Trial, Trials};
+use question::{Expects, Question};
 use questions::questions;
 
-/// Questions in progress. About 70 of them at most: a round ends within 15 s even if neither pod ever replies.
+/// Questions in progress: a name of ours waits 3 s at most where a pod is silent, one that is forwarded 20 s.
 const SIDE_BY_SIDE: usize = 32;
 
-/// Rounds of questions in progress, of all ClusterDNS: one round may take 15 s, and those that are not on trial must be
+/// Rounds of questions in progress, of all ClusterDNS: one round may take 25 s, and those that are not on trial must be
 /// reconciled meanwhile. Fewer than the reconciles that run at a time.
 const MAX_ROUNDS: usize = 4;
+
+/// The longest round: what was not asked by then is asked by the next one.
+const LONGEST_ROUND: Duration = Duration::from_secs(25);
 
 /// Before what seems worse about a Service of others is asked again: within this time both pods have heard of a change.
 const SETTLES: Duration = Duration::from_secs(2);
@@ -43,13 +49,16 @@ const SETTLES: Duration = Duration::from_secs(2);
 /// What Services of others were after they were asked for, by namespace and name.
 pub type Versions = BTreeMap<(String, String), String>;
 
-/// Permits for rounds of questions, of which only [`MAX_ROUNDS`] run at a time.
+/// Permits for rounds of questions, of which only [`MAX_ROUNDS`] run at a time, and how far each trial is.
 #[derive(Debug)]
-pub struct RoundPermits(Semaphore);
+pub struct RoundPermits {
+    places: Semaphore,
+    trials: Trials,
+}
 
 impl Default for RoundPermits {
     fn default() -> RoundPermits {
-        RoundPermits(Semaphore::new(MAX_ROUNDS))
+        RoundPermits { places: Semaphore::new(MAX_ROUNDS), trials: Trials::default() }
     }
 }
 
@@ -67,7 +76,9 @@ pub enum Look<'a> {
 pub struct Round<'a> {
     pair: Pair,
     config: Config,
-    revision: String,
+    state: RolloutState,
+    trial: Trial,
+    trials: &'a Trials,
     _permit: SemaphorePermit<'a>,
 }
 
@@ -80,12 +91,15 @@ pub fn begin<'a>(
 ) -> Option<Look<'a>> {
     let pair = pair(dns, observed)?;
     let (config, state) = config_map::canary(observed)?;
-    let revision = state.canary;
-    Some(match rounds.0.try_acquire() {
-        Ok(_permit) => Look::Round(Box::new(Round { pair, config, revision, _permit })),
+    let trial = Trial::of(dns, &state);
+    Some(match rounds.places.try_acquire() {
+        Ok(_permit) => {
+            let trials = &rounds.trials;
+            Look::Round(Box::new(Round { pair, config, state, trial, trials, _permit }))
+        }
         Err(_) => Look::Postponed(Comparison {
             canary_uid: pair.uid,
-            revision,
+            revision: state.canary,
             is_postponed: true,
             ..Comparison::default()
         }),
@@ -99,32 +113,59 @@ impl Round<'_> {
 
     /// Asks both. What seems worse about Services that others own is asked twice.
     pub async fn ask(self, observed: &Observed, client: &Client) -> Comparison {
-        let Round { pair, config, revision, _permit } = &self;
+        let Round { pair, config, state, trial, trials, _permit } = &self;
         let before = config_map::stable(observed);
-        let questions = questions(config, &before, observed, &fresh_label());
-        let asked = ask_both(pair, questions).await;
+        let mut progress = trials.progress(trial);
+        let questions =
+            questions(config, &before, observed, (&fresh_label(), &state.worse), &mut progress);
+        let count = questions.len();
+        let asked = ask_both(pair, questions, LONGEST_ROUND).await;
+        let is_whole = asked.len() == count;
         let (doubtful, mut asked): (Vec<Asked>, Vec<Asked>) =
             asked.into_iter().partition(judge::is_doubtful);
         let mut versions = Versions::default();
         if !doubtful.is_empty() {
             tokio::time::sleep(SETTLES).await;
             let again = doubtful.into_iter().map(|asked| asked.question).collect();
-            asked.extend(ask_both(pair, again).await);
+            asked.extend(ask_both(pair, again, LONGEST_ROUND).await);
             versions = read_versions(&asked, client).await;
         }
-        comparison(&pair.uid, revision, (config, &before), observed, (&asked, &versions))
+        let heard = (&asked[..], &versions);
+        let comparison =
+            comparison(&pair.uid, &state.canary, (config, &before), observed, heard, &progress);
+        // What got no reply, or was not asked in time, is asked by the next round.
+        if comparison.unreachable.is_none() && is_whole {
+            trials.proceeded(trial.clone(), progress);
+            comparison
+        } else {
+            let unasked = trials.progress(trial).unasked_after(&progress);
+            Comparison { unasked, ..comparison }
+        }
     }
 }
 
-/// What both reply to these questions.
-async fn ask_both(pair: &Pair, questions: Vec<Question>) -> Vec<Asked> {
-    let asking = stream::iter(questions).map(|question| async move {
+/// What both reply to these questions, in this time; those without a reply by then are missing. Servers are asked first,
+/// because they take longest.
+async fn ask_both(pair: &Pair, questions: Vec<Question>, time: Duration) -> Vec<Asked> {
+    let mut questions: Vec<(usize, Question)> = questions.into_iter().enumerate().collect();
+    questions.sort_by_key(|(_, question)| !matches!(question.expects, Expects::Server { .. }));
+    let asking = stream::iter(questions).map(|(place, question)| async move {
         let canary = ask(&question, pair.canary);
         let stable = ask(&question, pair.stable);
         let (canary, stable) = futures::join!(canary, stable);
-        Asked { question, canary, stable }
+        (place, Asked { question, canary, stable })
     });
-    asking.buffered(SIDE_BY_SIDE).collect().await
+    let mut asking = asking.buffer_unordered(SIDE_BY_SIDE);
+    let mut asked = Vec::new();
+    let all = async {
+        while let Some(heard) = asking.next().await {
+            asked.push(heard);
+        }
+    };
+    // That the time is over is no error: the others are missing.
+    let _ = tokio::time::timeout(time, all).await;
+    asked.sort_by_key(|(place, _)| *place);
+    asked.into_iter().map(|(_, asked)| asked).collect()
 }
 
 /// The versions of the Services that still seem worse, after they were asked.
@@ -154,6 +195,7 @@ pub fn comparison(
     (config, before): (&Config, &Config),
     observed: &Observed,
     (asked, versions): (&[Asked], &Versions),
+    progress: &Progress,
 ) -> Comparison {
     let missing = questions::missing_namespaces(config, observed);
     let settled = |asked: &Asked| {
@@ -171,10 +213,15 @@ pub fn comparison(
     let mut checks: Vec<_> = asked.iter().map(settled).collect();
     checks.extend(missing.clone());
     checks.extend(clients::check(config, before, observed));
-    checks.extend(judge::operator_is_refused(asked));
-    let unreachable = observed.sample.unread.clone().or_else(|| judge::unreachable(asked));
+    // A list that refuses pods fails for that, also if nothing else can be learnt.
+    let is_worse = checks.iter().any(|check| matches!(check.outcome, CheckResult::Worse(_)));
+    let unread = observed.sample.unread.clone().map(|why| HeldBy::ApiServer.because(why));
+    let unreachable = unread
+        .or_else(|| judge::unreachable(asked))
+        .or_else(|| judge::refused_operator(asked).filter(|_| !is_worse));
     let (canary_uid, revision) = (uid.to_owned(), revision.to_owned());
-    Comparison { canary_uid, revision, checks, is_postponed: false, unreachable }
+    let unasked = progress.unasked();
+    Comparison { canary_uid, revision, checks, is_postponed: false, unasked, unreachable }
 }
 
 /// The canary and the stable pod that it is compared with.

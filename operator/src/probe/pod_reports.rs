@@ -17,6 +17,8 @@ use crate::observe::pods;
 use request::Asker;
 pub use request::{address as http_address, port as http_port};
 
+/// The role of a pod that tries a configuration.
+const CANARY: &str = "canary";
 /// Pods that are asked at once.
 const SIDE_BY_SIDE: usize = 16;
 /// With more pods than this, only this many are asked, as a sample.
@@ -85,6 +87,16 @@ impl PodReports {
         PodReport { reported, age: Duration::ZERO }
     }
 
+    /// The document that most of these ready pods run, where nothing else says what it is. A canary is passed over.
+    pub async fn document(
+        &self,
+        pods: &[Pod],
+        reports: &BTreeMap<String, PodReport>,
+    ) -> Option<String> {
+        let pod = speaker(pods, reports)?;
+        self.asker.document(request::address(pod)).await
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Kept>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -97,6 +109,18 @@ fn sample<'a>(pods: &'a [Pod], state: &RolloutState) -> Vec<&'a Pod> {
     ready.sort_by_key(|pod| (Some(pods::uid(pod)) != canary, pods::uid(pod)));
     ready.truncate(SAMPLE);
     ready
+}
+
+/// A ready pod that runs what most of them run.
+fn speaker<'a>(pods: &'a [Pod], reports: &BTreeMap<String, PodReport>) -> Option<&'a Pod> {
+    let mut by_revision: BTreeMap<&str, Vec<&Pod>> = BTreeMap::new();
+    for pod in pods.iter().filter(|pod| pods::is_ready(pod)) {
+        let reported = reports.get(pods::uid(pod)).and_then(|it| it.reported.as_ref().ok());
+        if let Some(reported) = reported.filter(|it| it.role != CANARY) {
+            by_revision.entry(&reported.revision).or_default().push(pod);
+        }
+    }
+    by_revision.into_values().max_by_key(Vec::len)?.first().copied()
 }
 
 fn is_due(kept: Option<&Kept>, uid: &str, state: &RolloutState, now: Instant) -> bool {
@@ -151,6 +175,29 @@ mod tests {
         let some = uids(RolloutState::default());
         assert_eq!((some.len(), some[0], some[49]), (50, "p000", "p049"));
         assert_eq!(uids(on_trial())[..2], ["p099", "p000"]);
+    }
+
+    #[test]
+    fn o4_what_most_pods_run_is_what_they_are_asked_for() {
+        let pods: Vec<Pod> = ["a", "b", "c", "d"].map(|uid| pod(uid, uid != "d")).into();
+        let said = |revision: &str, role: &str| PodReport {
+            reported: Ok(Reported {
+                revision: revision.into(),
+                role: role.into(),
+                ..Reported::default()
+            }),
+            age: Duration::ZERO,
+        };
+        let chosen = |all: [(&str, PodReport); 4]| {
+            let reports = all.into_iter().map(|(uid, said)| (uid.to_owned(), said)).collect();
+            speaker(&pods, &reports).map(|pod| pods::uid(pod).to_owned())
+        };
+        let [a, b, c, d] = ["a", "b", "c", "d"];
+        let (new, old) = (|| said("new", "canary"), || said("old", "stable"));
+        assert_eq!(chosen([(a, new()), (b, old()), (c, new()), (d, old())]).as_deref(), Some("b"));
+        let mixed = [(a, said("x", "stable")), (b, old()), (c, old()), (d, said("x", "stable"))];
+        assert_eq!(chosen(mixed).as_deref(), Some("b"), "one that is not ready does not count");
+        assert_eq!(chosen([(a, new()), (b, new()), (c, new()), (d, old())]), None);
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod problem;
 mod problems;
 mod nodes;
 mod upstreams;
+mod trial_held;
 mod failing_pods;
 
 use crds::bounds::REPORTED;

@@ -49,6 +49,7 @@ pub(super) fn remembered(state: &RolloutState) -> RolloutState {
         failures,
         retry_at,
         is_unjudged,
+        unjudged_by,
         retried,
         ..
     } = state.clone();
@@ -59,6 +60,7 @@ pub(super) fn remembered(state: &RolloutState) -> RolloutState {
         failures,
         retry_at,
         is_unjudged,
+        unjudged_by,
         retried,
         ..RolloutState::default()
     }

@@ -3,8 +3,8 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::decide::plan::RolloutState;
-use crate::observe::observed::{Check, CheckResult, Observed};
+use crate::decide::plan::{Held, HeldBy, RolloutState};
+use crate::observe::observed::{Check, CheckResult, Comparison, Observed};
 use crate::observe::pods;
 use crate::shortened::shortened;
 
@@ -85,18 +85,33 @@ fn warning(checks: &[Check]) -> String {
     shortened(&warnings.collect::<Vec<_>>().join("; "), MAX_WARNING)
 }
 
+/// Changed hosts and groups that no round has asked yet, of how many.
+pub(super) fn unasked(comparison: Option<&Comparison>) -> (usize, usize) {
+    comparison.map_or((0, 0), |comparison| comparison.unasked)
+}
+
+/// The warning, and that not everything was asked.
+pub(super) fn with_unasked(warning: String, (unasked, all): (usize, usize)) -> String {
+    if unasked == 0 {
+        return warning;
+    }
+    let words = format!("{unasked} of {all} changed hosts and stub domains were not asked in time");
+    if warning.is_empty() { words } else { format!("{words}; {warning}") }
+}
+
 /// A time that another's clock made later than now is not believed.
 fn is_apart(since: &str, now: Timestamp) -> bool {
     since.parse::<Timestamp>().is_ok_and(|since| now.duration_since(since) >= APART)
 }
 
 /// Why the operator can judge no pod: none of the ready pods answers it.
-pub(super) fn no_pod_answers(observed: &Observed) -> Option<String> {
+pub(super) fn no_pod_answers(observed: &Observed) -> Option<Held> {
     let answers: Vec<_> = pods::ready(observed)
         .filter_map(|pod| observed.pod_reports.get(pods::uid(pod)))
         .map(|answer| answer.reported.as_ref())
         .collect();
     let first = answers.first()?.as_ref().err()?;
     let is_silent = answers.iter().all(Result::is_err);
-    is_silent.then(|| format!("none of {} ready pods says what it runs: {first}", answers.len()))
+    let why = || format!("none of {} ready pods says what it runs: {first}", answers.len());
+    is_silent.then(|| HeldBy::Network.because(why()))
 }

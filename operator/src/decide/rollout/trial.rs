@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 use super::rounds::{self, Tally};
 use super::{Asked, ONE_POD, PODS_TO_TRY, RECONCILE_EVERY, at_once, is_over, keep, retry, untried};
 use crate::decide::adoption::is_per_node;
-use crate::decide::plan::{CanaryPod, Notice, RolloutPlan, RolloutState};
+use crate::decide::plan::{CanaryPod, Held, HeldBy, Notice, RolloutPlan, RolloutState};
 use crate::observe::observed::{Comparison, Observed, Reported};
 use crate::observe::pods;
 use crate::shortened::shortened;
@@ -48,7 +48,7 @@ enum Verdict {
     Lost(&'static str),
     /// The operator cannot judge it, which is no fault of the pod's.
     Held {
-        why: String,
+        held: Held,
         /// Its time is long over, and the pod is about to go back by itself.
         is_overdue: bool,
     },
@@ -69,8 +69,8 @@ impl<'a> Trial<'a> {
             Verdict::Watched(left) => {
                 self.go_on(pod, left, RolloutState { held_since: String::new(), ..round.state })
             }
-            Verdict::Held { why, is_overdue } => self.hold(pod, why, is_overdue, round.state),
-            Verdict::Passed => self.pass(pod, round.state),
+            Verdict::Held { held, is_overdue } => self.hold(pod, held, is_overdue, round.state),
+            Verdict::Passed => self.pass(pod, rounds::unasked(comparison), round.state),
             Verdict::Failed(why) => self.fail(pod, &why),
             Verdict::Lost(why) if losses + 1 >= MAX_LOSSES => {
                 let why = format!(
@@ -127,29 +127,32 @@ impl<'a> Trial<'a> {
         }
         let end = started + time;
         if comparison.is_some_and(|it| it.is_postponed) {
-            let why = "the operator is busy with trials of other ClusterDNS".to_owned();
+            let held = HeldBy::Busy.because("it is busy with trials of other ClusterDNS");
             return match self.now < end + OVERDUE {
                 true => Verdict::Watched(end.duration_since(self.now).max(SignedDuration::ZERO)),
-                false => Verdict::Held { why, is_overdue: true },
+                false => Verdict::Held { held, is_overdue: true },
             };
         }
         let unreachable = comparison.and_then(|it| it.unreachable.clone());
-        if let Some(why) = unreachable.or_else(|| rounds::no_pod_answers(self.observed)) {
-            return Verdict::Held { why, is_overdue: self.now >= end + OVERDUE };
+        if let Some(held) = unreachable.or_else(|| rounds::no_pod_answers(self.observed)) {
+            return Verdict::Held { held, is_overdue: self.now >= end + OVERDUE };
         }
         if let Some(worse) = round.confirmed.as_ref().filter(|_| runs_it) {
             return Verdict::Failed(worse.clone());
         }
         if self.now < end {
             Verdict::Watched(end.duration_since(self.now))
-        } else if round.is_well && runs_it {
+        } else if round.is_well
+            && runs_it
+            && (rounds::unasked(comparison).0 == 0 || self.now >= end + OVERDUE)
+        {
             Verdict::Passed
         } else if self.now < end + OVERDUE {
             Verdict::Watched(SignedDuration::ZERO)
         } else if runs_it && comparison.is_none() {
             // The pod does its part: there is no other one to compare it with.
             let why = "no other ready pod reports the current configuration, so there is nothing to compare with";
-            Verdict::Held { why: why.to_owned(), is_overdue: true }
+            Verdict::Held { held: HeldBy::NoOtherPod.because(why), is_overdue: true }
         } else {
             Verdict::Lost("did not report this configuration in time")
         }
@@ -174,8 +177,9 @@ impl<'a> Trial<'a> {
     }
 
     /// The trial succeeded: every pod gets the document.
-    fn pass(self, canary: &CanaryPod, state: RolloutState) -> RolloutPlan {
+    fn pass(self, canary: &CanaryPod, unasked: (usize, usize), state: RolloutState) -> RolloutPlan {
         let RolloutState { warning, has_errors_only, .. } = state;
+        let warning = rounds::with_unasked(warning, unasked);
         let mut message = format!(
             "configuration {} passed its trial on pod {} and is rolled out to all pods",
             self.asked.revision, canary.name
@@ -197,7 +201,7 @@ impl<'a> Trial<'a> {
     fn hold(
         self,
         canary: &CanaryPod,
-        why: String,
+        held: Held,
         is_overdue: bool,
         mut state: RolloutState,
     ) -> RolloutPlan {
@@ -205,9 +209,9 @@ impl<'a> Trial<'a> {
             state.held_since = self.now.to_string();
         }
         if is_overdue || is_over(&state.held_since, HELD_AT_MOST, self.now) {
-            return self.take_back(canary, why);
+            return self.take_back(canary, held);
         }
-        RolloutPlan { held: Some(why), ..self.go_on(canary, SignedDuration::ZERO, state) }
+        RolloutPlan { held: Some(held), ..self.go_on(canary, SignedDuration::ZERO, state) }
     }
 
     fn go_on(self, canary: &CanaryPod, left: SignedDuration, state: RolloutState) -> RolloutPlan {
@@ -334,15 +338,16 @@ impl<'a> Trial<'a> {
     }
 
     /// The pod returns to the stable configuration. The revision is not marked as bad.
-    fn take_back(self, canary: &CanaryPod, why: String) -> RolloutPlan {
-        let mut plan = self.fail(canary, &why);
+    fn take_back(self, canary: &CanaryPod, held: Held) -> RolloutPlan {
+        let mut plan = self.fail(canary, &held.why);
         plan.state.is_unjudged = true;
-        plan.state.failure = shortened(&why, MAX_FAILURE);
+        plan.state.unjudged_by = held.by.reason().to_owned();
+        plan.state.failure = shortened(&held.why, MAX_FAILURE);
         plan.state.failed_pod.clear();
         for notice in &mut plan.notices {
-            notice.reason = "CanaryUnreachable";
+            notice.reason = held.by.reason();
         }
-        plan.held = Some(why);
+        plan.held = Some(held);
         plan
     }
 

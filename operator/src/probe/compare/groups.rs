@@ -1,36 +1,34 @@
 //! The questions for servers of stub domains and of the default upstreams: one for each that changed. Pure.
 
 use crds::Config;
-use crds::config::Upstreams;
+use crds::config::{StubDomain, Upstreams};
 use hickory_proto::rr::{Name, RecordType};
 
 use super::question::{Expects, Question, are_answered_below};
 
 /// Names that always exist and that no client needs (RFC 2606 section 3). One of them is asked.
 const EXTERNAL: [&str; 3] = ["example.com", "example.net", "example.org"];
-/// Stub domains that are asked for of those that changed: a configuration may have 100.
-const MAX_GROUPS: usize = 16;
-
-/// One question for every stub domain that changed, and one for the default upstreams. A name with the
-/// `fresh` label is in no cache, so the servers must be asked for it.
-pub(super) fn of(config: &Config, before: &Config, fresh: &str) -> Vec<Question> {
+/// One question for every stub domain that changed.
+pub(super) fn of_stub_domains(config: &Config, before: &Config) -> Vec<Question> {
     let changed = config.stub_domains.iter().filter(|stub| !before.stub_domains.contains(stub));
-    let mut questions: Vec<Question> = changed
-        .take(MAX_GROUPS)
-        .filter_map(|stub| {
-            let is_new = !before.stub_domains.iter().any(|other| other.domain == stub.domain);
-            let group = format!("stub domain {}", stub.domain);
-            let apex = Name::from_ascii(format!("{}.", stub.domain)).ok()?;
-            Some(question((group, is_new, true), vec![(apex, RecordType::SOA)]))
-        })
-        .collect();
-    if config.upstreams != Upstreams::None {
-        let is_new = before.upstreams == Upstreams::None;
-        let is_changed = config.upstreams != before.upstreams;
-        let group = ("the default upstreams".to_owned(), is_new, is_changed);
-        questions.push(question(group, outside(config, fresh)));
+    let question = |stub: &StubDomain| {
+        let is_new = !before.stub_domains.iter().any(|other| other.domain == stub.domain);
+        let group = format!("stub domain {}", stub.domain);
+        let apex = Name::from_ascii(format!("{}.", stub.domain)).ok()?;
+        Some(question((group, is_new, true), vec![(apex, RecordType::SOA)]))
+    };
+    changed.filter_map(question).collect()
+}
+
+/// One question for the default upstreams. A name with the `fresh` label is in no cache, so the servers must be asked for it.
+pub(super) fn of_upstreams(config: &Config, before: &Config, fresh: &str) -> Option<Question> {
+    if config.upstreams == Upstreams::None {
+        return None;
     }
-    questions
+    let is_new = before.upstreams == Upstreams::None;
+    let is_changed = config.upstreams != before.upstreams;
+    let group = ("the default upstreams".to_owned(), is_new, is_changed);
+    Some(question(group, outside(config, fresh)))
 }
 
 fn question(

@@ -7,6 +7,7 @@ use hickory_proto::rr::RecordType;
 use super::question::{Expects, Question};
 use super::reply::{NoReply, Reply, is_prohibited};
 use super::upstream_health::{UpstreamHealth, health, health_of_stable};
+use crate::decide::plan::{Held, HeldBy};
 use crate::observe::observed::{Check, CheckResult};
 
 /// A question and what both pods replied to each part of it.
@@ -129,32 +130,27 @@ fn by_health(
 }
 
 /// Why nothing can be said about the canary: neither pod is heard, or nothing can be sent to it.
-pub(super) fn unreachable(asked: &[Asked]) -> Option<String> {
+pub(super) fn unreachable(asked: &[Asked]) -> Option<Held> {
     let of_canary = || asked.iter().flat_map(|asked| &asked.canary);
     let of_stable = || asked.iter().flat_map(|asked| &asked.stable);
     let first = of_canary().find_map(|heard| heard.as_ref().err())?;
     let is_unsent = |heard: &Reply| matches!(heard, Err(NoReply::Unsent(_)));
     if of_canary().all(is_unsent) {
-        return Some(format!("it cannot send to the pod: {}", first.why()));
+        let why = format!("it cannot send to the pod: {}", first.why());
+        return Some(HeldBy::Network.because(why));
     }
     let is_deaf = of_canary().chain(of_stable()).all(Result::is_err);
-    is_deaf.then(|| format!("neither the pod nor a stable one replies to it: {}", first.why()))
+    let why = || format!("neither the pod nor a stable one replies to it: {}", first.why());
+    is_deaf.then(|| HeldBy::Network.because(why()))
 }
 
-/// The client lists of both configurations are against the operator, so that it learns nothing by asking: the lists
-/// themselves are judged by the addresses that pods have.
-pub(super) fn operator_is_refused(asked: &[Asked]) -> Option<Check> {
+/// The client list is against the operator, so that it learns nothing by asking. The list itself is judged by the addresses
+/// that pods have.
+pub(super) fn refused_operator(asked: &[Asked]) -> Option<Held> {
     let mut replies = asked.iter().flat_map(|asked| &asked.canary).flatten().peekable();
     replies.peek()?;
-    if !replies.all(is_prohibited) {
-        return None;
-    }
-    let message = "the operator's own address may not ask, so only the client list was looked at: add the operator's \
-                   address or its namespace's range";
-    Some(Check {
-        what: "access.clients".to_owned(),
-        outcome: CheckResult::Warning(message.to_owned()),
-    })
+    let why = "the client list of the pod refuses the operator's own address";
+    replies.all(is_prohibited).then(|| HeldBy::RefusedOperator.because(why))
 }
 
 /// As `dig` writes it.

@@ -2,6 +2,7 @@
 //! servers of groups that changed. Nothing is left out because the configuration on trial hides it, unless it was plainly
 //! hidden on purpose: a misspelled namespace hides everything else. Pure.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 use crds::Config;
@@ -9,12 +10,11 @@ use crds::config::RecordData;
 use hickory_proto::rr::{Name, RecordType};
 
 use super::groups;
+use super::progress::Progress;
 use super::question::{Expects, Question, is_untouched};
 use crate::decide::adoption::cluster_ips;
 use crate::observe::observed::{Check, CheckResult, Observed, Sample, SampledService};
 
-/// Hosts that are asked for of those that changed: a configuration may have 4,096.
-const MAX_HOSTS: usize = 32;
 /// Hosts that are asked for although they did not change.
 const UNCHANGED_HOSTS: usize = 2;
 /// Namespaces that a message names.
@@ -22,16 +22,21 @@ const MAX_NAMED: usize = 3;
 /// Services whose PTR is asked for as well.
 const POINTERS: usize = 4;
 
-/// All of them, for a configuration on trial beside pods that run the one before. `fresh` is a label that no cache knows.
+/// Those of the next round, for a configuration on trial beside pods that run the one before. `fresh` is a label that no cache
+/// knows; `worse` is what was worse in a round before; `progress` is what was asked of the change so far.
 pub fn questions(
     config: &Config,
     before: &Config,
     observed: &Observed,
-    fresh: &str,
+    (fresh, worse): (&str, &[String]),
+    progress: &mut Progress,
 ) -> Vec<Question> {
     let mut questions = own_names(config, before, observed);
-    questions.extend(hosts(config, before));
-    questions.extend(groups::of(config, before, fresh));
+    let (changed, unchanged) = hosts(config, before);
+    questions.extend(progress.of_hosts(changed, worse));
+    questions.extend(unchanged);
+    questions.extend(progress.of_groups(groups::of_stub_domains(config, before), worse));
+    questions.extend(groups::of_upstreams(config, before, fresh));
     questions
 }
 
@@ -119,17 +124,17 @@ pub(super) fn missing_namespaces(config: &Config, observed: &Observed) -> Option
 }
 
 /// Hosts and addresses in the spec: those that are new or were changed, and a few others.
-fn hosts(config: &Config, before: &Config) -> Vec<Question> {
-    let known = written(before);
+fn hosts(config: &Config, before: &Config) -> (Vec<Question>, Vec<Question>) {
+    let known: HashSet<(String, IpAddr)> = written(before).into_iter().collect();
     let (unchanged, changed): (Vec<_>, Vec<_>) =
         written(config).into_iter().partition(|host| known.contains(host));
-    let changed = changed.into_iter().take(MAX_HOSTS);
-    let changed =
-        changed.filter_map(|(name, ip)| question(&name, address_type(ip), Expects::Written(ip)));
+    let ask = |(name, ip): (String, IpAddr), expects: fn(IpAddr) -> Expects| {
+        question(&name, address_type(ip), expects(ip))
+    };
+    let changed = changed.into_iter().filter_map(|host| ask(host, Expects::Written));
     let unchanged = unchanged.into_iter().take(UNCHANGED_HOSTS);
-    let unchanged =
-        unchanged.filter_map(|(name, ip)| question(&name, address_type(ip), Expects::Address(ip)));
-    changed.chain(unchanged).collect()
+    let unchanged = unchanged.filter_map(|host| ask(host, Expects::Address));
+    (changed.collect(), unchanged.collect())
 }
 
 /// Every name with an address of its own, and the first address.

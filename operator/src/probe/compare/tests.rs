@@ -12,10 +12,16 @@ use std::net::Ipv4Addr;
 use std::str::FromStr;
 use std::time::Duration;
 
+/// The first round beside pods that run another spec.
+fn first(spec: &str, before: &str, observed: &Observed) -> Vec<Question> {
+    let (config, before) = (config(&dns(spec)), config(&dns(before)));
+    questions(&config, &before, observed, ("fresh", &[]), &mut Progress::default())
+}
+
 /// What is asked where stable pods run an empty spec.
 fn asked(spec: &str) -> Vec<String> {
     let observed = Observed { service: Some(own_service()), ..Observed::default() };
-    let list = questions(&config(&dns(spec)), &config(&dns("{}")), &observed, "fresh");
+    let list = first(spec, "{}", &observed);
     list.into_iter().map(|question| question.what).collect()
 }
 
@@ -67,7 +73,7 @@ fn o17_names_that_a_record_replaces_on_purpose_test_nothing() {
 
 /// Names that the default upstreams are asked for.
 fn asked_of_upstreams(spec: &str) -> Vec<String> {
-    let list = questions(&config(&dns(spec)), &config(&dns("{}")), &Observed::default(), "fresh");
+    let list = first(spec, "{}", &Observed::default());
     let asked = list.into_iter().find(|question| question.what == "the default upstreams").unwrap();
     asked.asked.iter().map(|(name, kind)| format!("{name} {kind}")).collect()
 }
@@ -79,8 +85,7 @@ fn o17_what_a_stable_pod_remembers_of_unchanged_upstreams_fails_no_edit() {
     let answered = || reply(ResponseCode::NoError, &[], "");
     let outcome = |spec: &str, stable: Vec<Reply>| {
         let before = "{upstreams: {servers: [{address: 10.0.0.1}]}}";
-        let list =
-            questions(&config(&dns(spec)), &config(&dns(before)), &Observed::default(), "fresh");
+        let list = first(spec, before, &Observed::default());
         let question = list.into_iter().find(|it| it.what == "the default upstreams").unwrap();
         check(&Asked { question, canary: vec![silent(), silent()], stable }).outcome
     };
@@ -109,7 +114,7 @@ fn o17_a_service_selector_that_selects_something_hides_on_purpose() {
     let asks = |selects: Option<bool>| {
         let mut observed = observed.clone();
         observed.sample.selects = selects;
-        let list = questions(&config(&dns(spec)), &config(&dns("{}")), &observed, "fresh");
+        let list = first(spec, "{}", &observed);
         list.iter().any(|question| question.what == "api.shop.svc.cluster.local. A")
     };
     assert!(!asks(Some(true)), "what it selects is not in the sample");
@@ -123,7 +128,7 @@ fn o17_a_round_that_finds_no_place_is_no_fault_of_the_canary() {
     for (place, pod) in observed.pods.iter_mut().enumerate() {
         pod.status.as_mut().unwrap().pod_ip = Some(format!("127.0.0.{}", place + 1));
     }
-    let full = RoundPermits(tokio::sync::Semaphore::new(0));
+    let full = RoundPermits { places: Semaphore::new(0), ..RoundPermits::default() };
     let Some(Look::Postponed(comparison)) = begin(&dns("{}"), &observed, &full) else {
         panic!("a canary is on trial, and no place is free")
     };
@@ -158,8 +163,15 @@ fn o17_a_configuration_of_any_size_asks_a_bounded_number_of_questions() {
         large.stub_domains.push(stub);
     }
     let observed = Observed { service: Some(own_service()), ..Observed::default() };
-    let count = questions(&large, &config(&dns("{}")), &observed, "fresh").len();
-    assert_eq!(count, 3 + 32 + 16 + 1);
+    let (before, mut progress) = (config(&dns("{}")), Progress::default());
+    let mut names = std::collections::BTreeSet::new();
+    for round in 0..16 {
+        assert!(round == 0 || progress.unasked().0 > 0, "{round}");
+        let part = questions(&large, &before, &observed, ("fresh", &[]), &mut progress);
+        assert!(part.len() <= 3 + 256 + 16 + 1, "{}", part.len());
+        names.extend(part.into_iter().map(|question| question.what));
+    }
+    assert_eq!((progress.unasked(), names.len()), ((0, 4_196), 3 + 4_096 + 100 + 1));
 }
 
 #[test]
@@ -168,7 +180,7 @@ fn reverse_names_are_those_of_rfc_1035_and_3596() {
     let spec = observed.service.as_mut().unwrap().spec.as_mut().unwrap();
     spec.cluster_ips = Some(vec!["fd00:96::a".to_owned()]);
     let empty = config(&dns("{}"));
-    let list = questions(&empty, &empty, &observed, "fresh");
+    let list = questions(&empty, &empty, &observed, ("fresh", &[]), &mut Progress::default());
     let expected = format!("a.{}6.9.0.0.0.0.d.f.ip6.arpa. PTR", "0.".repeat(23));
     assert_eq!(list[2].what, expected);
     assert!(list[..2].iter().all(|question| question.what.ends_with(" AAAA")));

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use crds::config;
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::body::Bytes;
 use hyper_util::client::legacy::Client;
@@ -52,8 +53,22 @@ impl Default for Asker {
 impl Asker {
     /// What the pod at this address says, or why nothing.
     pub(super) async fn ask(&self, address: Option<String>) -> Result<Reported, String> {
+        self.page(address, read).await
+    }
+
+    /// The document that the pod at this address runs, as it was written; none where it does not say, or says another
+    /// revision of it.
+    pub(super) async fn document(&self, address: Option<String>) -> Option<String> {
+        self.page(address, document).await.ok()?
+    }
+
+    async fn page<T>(
+        &self,
+        address: Option<String>,
+        read: fn(&[u8]) -> serde_json::Result<T>,
+    ) -> Result<T, String> {
         let address = address.ok_or("it has no address")?;
-        match timeout(PATIENCE, self.get(&address)).await {
+        match timeout(PATIENCE, self.get(&address, read)).await {
             Ok(reported) => reported,
             Err(_) => Err(format!(
                 "http://{address}/config did not answer within {} s",
@@ -62,7 +77,11 @@ impl Asker {
         }
     }
 
-    async fn get(&self, address: &str) -> Result<Reported, String> {
+    async fn get<T>(
+        &self,
+        address: &str,
+        read: fn(&[u8]) -> serde_json::Result<T>,
+    ) -> Result<T, String> {
         let url = format!("http://{address}/config");
         let at = |error: &dyn std::fmt::Display| format!("{url}: {error}");
         let request =
@@ -198,10 +217,39 @@ fn read(body: &[u8]) -> serde_json::Result<Reported> {
     })
 }
 
+/// Only a document that has the revision which the pod reports is what was written once.
+fn document(body: &[u8]) -> serde_json::Result<Option<String>> {
+    #[derive(Deserialize)]
+    struct Running {
+        revision: String,
+        #[serde(default)]
+        document: serde_json::Value,
+    }
+    let Running { revision, document } = serde_json::from_slice(body)?;
+    let text = config::canonical(&document);
+    Ok(Some(text).filter(|text| config::revision_of(text) == revision))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn o4_a_document_is_taken_from_a_pod_only_with_its_own_revision() {
+        let written = crds::Config::default().to_json();
+        let shown = |revision: &str| {
+            let document: serde_json::Value = serde_json::from_str(&written).unwrap();
+            let page = json!({"revision": revision, "maxFormat": 1, "document": document});
+            document_of(&serde_json::to_string_pretty(&page).unwrap())
+        };
+        fn document_of(page: &str) -> Option<String> {
+            document(page.as_bytes()).unwrap()
+        }
+        assert_eq!(shown(&config::revision_of(&written)).as_deref(), Some(written.as_str()));
+        assert_eq!(shown("0123456789ab"), None);
+        assert_eq!(document_of(r#"{"revision": "0123456789ab"}"#), None, "it does not say");
+    }
 
     #[test]
     fn what_a_data_plane_shows_is_read() {

@@ -11,6 +11,7 @@ use super::certificates::{certificate_expires, certificate_unusable};
 use super::failing_pods::failing_pods;
 use super::nodes::{many_nodes, no_node_fits};
 use super::problem::{Problem, named, problem};
+use super::trial_held::{retry_command, trial_held};
 use super::upstreams::{no_usable_upstream, upstream_down};
 use crate::apply::outcome::Applied;
 use crate::decide::admit::certificates;
@@ -36,7 +37,7 @@ pub(super) fn problems(
         service_gone(dns, plan, applied, observed),
         addresses_changed(dns, observed),
         apply_failed(applied),
-        canary_unreachable(dns, plan),
+        trial_held(dns, plan),
         canary_failed(dns, plan),
     ];
     let then = [
@@ -125,35 +126,6 @@ fn apply_failed(applied: &Applied) -> Option<Problem> {
     )
 }
 
-/// The operator's own trouble. Nothing is decided about a configuration until it is over.
-fn canary_unreachable(dns: &ClusterDNS, plan: &Plan) -> Option<Problem> {
-    let why = plan.rollout.held.as_ref()?;
-    let state = &plan.rollout.state;
-    // A time, not the time until then: an unchanged status must not differ.
-    let again = match (state.is_unjudged, state.retry_at.parse::<Timestamp>()) {
-        (true, Ok(at)) if plan.rollout.canary.is_none() => format!(
-            ". Its pod went back to configuration {}. The next trial is at {at:.0}, or at once after {}",
-            state.stable,
-            retry_command(dns)
-        ),
-        _ => String::new(),
-    };
-    let own = dns.metadata.name.as_deref().unwrap_or_default();
-    let port = dns.spec.service.clone().unwrap_or_default().pod_port;
-    problem(
-        "CanaryUnreachable",
-        format!(
-            "the trial of configuration {} is paused. The operator cannot test the pod: {why}. If NetworkPolicies block it, allow \
-             this: from the operator's namespace to pods with the label {}={own}, UDP {port}, TCP {port} and TCP {} \
-             (spec.networkPolicy: true creates such a policy). spec.rollout.canary: false gives the configuration to every pod \
-             without a trial{again}",
-            plan.rollout.desired_revision,
-            names::INSTANCE,
-            crds::defaults::HTTP_PORT
-        ),
-    )
-}
-
 /// What the trial showed that is no reason to stop.
 fn canary_warning(plan: &Plan) -> Option<Problem> {
     let state = &plan.rollout.state;
@@ -184,11 +156,6 @@ fn canary_failed(dns: &ClusterDNS, plan: &Plan) -> Option<Problem> {
         state.failed, state.failure, state.stable
     );
     Some(Problem { reason: "CanaryFailed", message, needs_a_person: !is_on_trial })
-}
-
-fn retry_command(dns: &ClusterDNS) -> String {
-    let own = dns.metadata.name.as_deref().unwrap_or_default();
-    format!("kubectl annotate clusterdns {own} {}=$(date +%s) --overwrite", names::RETRY)
 }
 
 /// Pods that answer no longer and that the operator took out of the Service. A kubelet that lives puts them back.

@@ -388,20 +388,3 @@ fn o15_adoption_is_ready_when_the_service_has_moved_and_stays_so_after_a_reset()
     is(&story, "True=Valid True=Released False=Complete False=AsExpected", Kstatus::Current);
     assert!(status.cluster_ips.is_empty(), "it serves at no address any more");
 }
-
-#[test]
-fn what_pods_skip_is_listed_once_in_one_order_and_at_most_twenty() {
-    let mut story = Story::settled("{}");
-    let object = |n: usize| SkippedObject {
-        kind: "Service".to_owned(),
-        namespace: "shop".to_owned(),
-        name: format!("s{n:02}"),
-        reason: "x".repeat(5_000),
-    };
-    reported(&mut story.observed, "dns-0").skipped = (0..30).rev().map(object).collect();
-    reported(&mut story.observed, "dns-1").skipped = (0..30).map(object).collect();
-    let listed = story.reconcile(10).skipped_objects;
-    let names: Vec<String> = listed.iter().map(|object| object.name.clone()).collect();
-    assert_eq!(names, (0..20).map(|n| format!("s{n:02}")).collect::<Vec<_>>());
-    assert!(listed.iter().all(|object| object.reason.len() <= MESSAGE));
-}

@@ -1,4 +1,4 @@
-//! Upstreams that are down for most pods: single servers, and groups in which no server is left, whose names nobody resolves.
+//! Upstreams that are down for most pods: single servers, and groups in which no server is left, whose names get SERVFAIL.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ pub(super) fn no_usable_upstream(observed: &Observed) -> Option<Problem> {
     problem(
         "NoUsableUpstream",
         format!(
-            "more than half of the pods got no usable reply for 60 s from any server of {}. Clients get SERVFAIL for these \
+            "more than half of the pods got no usable reply for 60 s from any server of {}: clients get SERVFAIL for these \
              names, except for what is still cached. Check that the servers run, that pods reach them, and names and \
              certificates of encrypted ones; or replace them in the spec",
             named(groups)

@@ -57,6 +57,37 @@ fn the_format_is_the_newest_that_all_pods_know() {
 }
 
 #[test]
+fn o4_after_the_configuration_was_deleted_a_change_is_tried_beside_what_pods_run() {
+    let mut story = Story::with_pods(3);
+    story.observed.config_map = None;
+    story.observed.lost_document = Some(crate::fixtures::config(&dns(OLD)).to_json());
+    let plan = story.reconcile(9);
+    assert_eq!((plan.state.stable, plan.notices.len()), (revision(OLD), 0), "it is written again");
+    story.observed.config_map = None;
+    story.edit(NEW);
+    let plan = story.reconcile(10);
+    assert_eq!((plan.state.stable, plan.state.canary), (revision(OLD), revision(NEW)));
+    assert_eq!(plan.notices[0].reason, "CanaryStarted");
+    // With rollout.json left, what failed stays known.
+    story.observed.lost_document = None;
+    story.pods_follow();
+    reported(&mut story.observed, "dns-0").rejection = Some("no".to_owned());
+    says_old(&mut story);
+    let data = story.observed.config_map.as_mut().unwrap().data.as_mut().unwrap();
+    data.remove("stable.json");
+    story.observed.lost_document = Some(crate::fixtures::config(&dns(OLD)).to_json());
+    let plan = story.reconcile(20);
+    assert_eq!((plan.state.stable, plan.state.failed), (revision(OLD), revision(NEW)));
+}
+
+/// The canary refuses what it tries, and answers with what it ran before.
+fn says_old(story: &mut Story) {
+    let state = config_map::state(&story.observed);
+    let name = state.canary_pod.expect("a canary").name;
+    reported(&mut story.observed, &name).revision = state.stable;
+}
+
+#[test]
 fn o4_why_nothing_was_tried_names_what_another_client_did() {
     for (content, expected) in [(Some("not JSON"), "edited"), (None, "deleted")] {
         let mut story = Story::with_pods(3);

@@ -91,7 +91,8 @@ fn o17_a_canary_that_has_no_pod_to_compare_with_is_taken_back_unjudged() {
     let plan = story.reconcile(250);
     assert!(plan.state.is_unjudged && plan.state.losses == 0, "{:?}", plan.state);
     let why = plan.held.expect("the operator's trouble");
-    assert!(why.contains("nothing to compare with"), "{why}");
+    assert!(why.why.contains("nothing to compare with"), "{why:?}");
+    assert_eq!(why.by, HeldBy::NoOtherPod);
     assert_eq!(plan.state.stable, revision(OLD));
 }
 

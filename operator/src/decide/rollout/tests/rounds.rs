@@ -51,7 +51,7 @@ fn o17_two_rounds_are_apart_whoever_leads() {
 fn cut_off(story: &mut Story) {
     story.compare(true, true);
     let why = "it cannot send to the pod: no route to host".to_owned();
-    story.observed.comparison.as_mut().unwrap().unreachable = Some(why);
+    story.observed.comparison.as_mut().unwrap().unreachable = Some(HeldBy::Network.because(why));
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn o17_the_operators_own_trouble_holds_and_is_never_a_loss() {
         cut_off(&mut story);
         let plan = story.reconcile(second);
         assert_eq!((plan.state.failed.as_str(), plan.state.losses), ("", 0), "{second}");
-        assert!(plan.held.is_some_and(|why| why.contains("no route")));
+        assert!(plan.held.is_some_and(|held| held.why.contains("no route")));
         assert_eq!((plan.state.stable, plan.canary.is_some()), (revision(OLD), true), "{second}");
     }
     story.compare(true, true);
@@ -89,7 +89,7 @@ fn o17_no_pod_keeps_what_the_operator_cannot_judge_and_it_is_tried_again() {
         }
         let plan = story.reconcile(now);
         assert_eq!((plan.state.stable, plan.state.losses), (revision(OLD), 0));
-        assert!(plan.held.is_some_and(|why| why.contains("no route")), "it is still said");
+        assert!(plan.held.is_some_and(|held| held.why.contains("no route")), "it is still said");
         story.pods_follow();
         assert!(story.reconcile(now + minutes * 60 - 1).canary.is_none(), "{minutes}");
         now += minutes * 60;
@@ -120,6 +120,7 @@ fn o17_a_canary_that_is_not_asked_for_want_of_time_is_no_trouble_and_no_loss() {
     }
     let plan = story.reconcile(250);
     assert!(plan.canary.is_none() && plan.state.is_unjudged, "the pod goes back in the end");
+    assert_eq!(plan.held.unwrap().by, HeldBy::Busy);
     assert_eq!((plan.state.stable, plan.state.losses), (revision(OLD), 0));
 }
 
@@ -154,7 +155,9 @@ fn o17_an_operator_that_no_pod_answers_says_so_and_waits() {
     }
     let plan = story.reconcile(100);
     assert_eq!((plan.canary, plan.state.stable), (None, revision(OLD)));
-    assert!(plan.held.unwrap().contains("none of 3 ready pods says what it runs"));
+    let held = plan.held.unwrap();
+    assert!(held.why.contains("none of 3 ready pods says what it runs"), "{held:?}");
+    assert_eq!(held.by, HeldBy::Network);
     // The same in the middle of a trial.
     let mut story = on_trial();
     story.observed.comparison = None;
@@ -232,5 +235,24 @@ fn o17_people_are_warned_for_a_while_of_what_every_pod_got() {
         assert!(story.reconcile(130 + seconds - 1).state.warning.contains("stub domain a"));
         let state = story.reconcile(130 + seconds + 1).state;
         assert_eq!((state.warning.as_str(), state.has_errors_only), ("", false));
+    }
+}
+
+#[test]
+fn o17_a_change_passes_when_all_of_it_was_asked_or_with_a_warning_in_the_end() {
+    for (last_unasked, second, warning) in
+        [(0, 132, ""), (7, 250, "7 of 900 changed hosts and stub domains were not asked in time")]
+    {
+        let mut story = on_trial();
+        story.compare(true, true);
+        story.observed.comparison.as_mut().unwrap().unasked = (300, 900);
+        for second in (102..132).step_by(2) {
+            assert!(story.reconcile(second).canary.is_some(), "{second}");
+        }
+        let plan = story.reconcile(131);
+        assert_eq!((plan.held, plan.state.stable), (None, revision(OLD)), "it is not whole");
+        story.observed.comparison.as_mut().unwrap().unasked = (last_unasked, 900);
+        let plan = story.reconcile(second);
+        assert_eq!((plan.state.stable, plan.state.warning.as_str()), (revision(NEW), warning));
     }
 }

@@ -1,6 +1,7 @@
 //! A Service that is gone, and configurations that cannot be tried or failed: what is said, and what to do.
 
 use super::*;
+use crate::decide::plan::HeldBy;
 use crate::fixtures::from;
 use crate::observe::observed::DownServer;
 use serde_json::json;
@@ -113,7 +114,8 @@ fn o17_a_configuration_that_was_taken_back_unjudged_is_on_its_way_and_says_when(
     story.reconcile(10);
     says(&mut story.observed, "dns-0", &config(&story.dns).revision());
     let mut round = crate::fixtures::compared("dns-0", &config(&story.dns).revision(), true, true);
-    round.unreachable = Some("it cannot send to the pod: no route to host".to_owned());
+    let why = "it cannot send to the pod: no route to host";
+    round.unreachable = Some(HeldBy::Network.because(why));
     story.observed.comparison = Some(round);
     story.reconcile(20);
     let held = "True=Valid True=Serving True=CanaryOnTrial True=CanaryUnreachable";
@@ -127,6 +129,7 @@ fn o17_a_configuration_that_was_taken_back_unjudged_is_on_its_way_and_says_when(
     let message = condition(&status, "Degraded").unwrap().message.clone();
     for words in [
         "no route to host",
+        "from the operator's namespace to pods with the label clusterdns.dev/instance=default, UDP 53, TCP 53 and TCP 9153",
         "Its pod went back to configuration",
         "The next trial is at",
         "kubectl annotate",
@@ -259,7 +262,7 @@ fn o18_a_group_without_a_server_left_is_named_with_the_remedy() {
     is(&story, "True=Valid True=Serving False=Complete True=NoUsableUpstream", Kstatus::Current);
     let message = &condition(&status, "Degraded").unwrap().message;
     let named = "any server of spec.upstreams (all names outside of the cluster): 192.0.2.1:853, 192.0.2.2:853 (the name is \
-                 wrong). Clients get SERVFAIL";
+                 wrong): clients get SERVFAIL";
     assert!(message.contains(named), "{message}");
 }
 
@@ -323,5 +326,36 @@ fn o2_a_cluster_that_outgrows_one_pod_on_each_node_is_reported_and_not_refused()
         story.observed.size.nodes = nodes;
         story.reconcile(10 + i64::from(nodes));
         is(&story, &format!("True=Valid True=Serving False=Complete {degraded}"), Kstatus::Current);
+    }
+}
+
+#[test]
+fn o17_each_trouble_of_the_operator_has_its_own_reason_and_remedy() {
+    for (by, remedy) in [
+        (HeldBy::Network, "UDP 53, TCP 53 and TCP 9153"),
+        (HeldBy::RefusedOperator, "Add the address of the operator's pod"),
+        (HeldBy::ApiServer, "may list Namespaces and Services"),
+        (HeldBy::Busy, "It continues by itself"),
+        (HeldBy::NoOtherPod, "Check that a second pod is ready"),
+    ] {
+        let mut story = Story::settled("{}");
+        story.edit("{ttlSeconds: 7}");
+        story.reconcile(10);
+        let revision = config(&story.dns).revision();
+        says(&mut story.observed, "dns-0", &revision);
+        let mut round = crate::fixtures::compared("dns-0", &revision, true, true);
+        round.unreachable = Some(by.because("a reason"));
+        story.observed.comparison = Some(round);
+        for second in [20, 160] {
+            // On trial, and when the pod went back: a new leader has only what is written.
+            let status = story.reconcile(second);
+            let degraded = condition(&status, "Degraded").unwrap().clone();
+            assert_eq!(degraded.reason, by.reason(), "{second}");
+            assert!(degraded.message.contains(remedy), "{}", degraded.message);
+            assert!(degraded.message.contains("a reason"), "{}", degraded.message);
+        }
+        story.observed.comparison = None;
+        story.pods_follow();
+        assert_eq!(condition(&story.reconcile(170), "Degraded").unwrap().reason, by.reason());
     }
 }

@@ -84,3 +84,20 @@ fn o18_a_canary_is_observed_for_as_long_as_the_spec_says() {
     story.reconcile(10);
     assert_eq!(config_map::state(&story.observed).observe_seconds, 60);
 }
+
+#[test]
+fn what_pods_skip_is_listed_once_in_one_order_and_at_most_twenty() {
+    let mut story = Story::settled("{}");
+    let object = |n: usize| SkippedObject {
+        kind: "Service".to_owned(),
+        namespace: "shop".to_owned(),
+        name: format!("s{n:02}"),
+        reason: "x".repeat(5_000),
+    };
+    reported(&mut story.observed, "dns-0").skipped = (0..30).rev().map(object).collect();
+    reported(&mut story.observed, "dns-1").skipped = (0..30).map(object).collect();
+    let listed = story.reconcile(10).skipped_objects;
+    let names: Vec<String> = listed.iter().map(|object| object.name.clone()).collect();
+    assert_eq!(names, (0..20).map(|n| format!("s{n:02}")).collect::<Vec<_>>());
+    assert!(listed.iter().all(|object| object.reason.len() <= MESSAGE));
+}

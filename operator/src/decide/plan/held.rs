@@ -1,0 +1,72 @@
+//! Why the operator can judge nothing about a configuration on trial. Each cause has its own reason of a condition, because
+//! each one needs something else from a person.
+
+/// The operator's own trouble: nothing is decided about a configuration until it is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// What kind of trouble.
+    pub by: HeldBy,
+    /// What was seen, for people.
+    pub why: String,
+}
+
+/// What kind of trouble of the operator keeps a trial waiting.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HeldBy {
+    /// No question reaches the pod, no reply comes back, or no pod says at its metrics port what it runs: a NetworkPolicy, a
+    /// route, a permission.
+    #[default]
+    Network,
+    /// `access.clients` does not have the operator's own address.
+    RefusedOperator,
+    /// The API server did not give the names that are asked.
+    ApiServer,
+    /// The operator has too many other trials.
+    Busy,
+    /// No other pod runs the configuration before.
+    NoOtherPod,
+}
+
+impl HeldBy {
+    const ALL: [HeldBy; 5] = [
+        HeldBy::Network,
+        HeldBy::RefusedOperator,
+        HeldBy::ApiServer,
+        HeldBy::Busy,
+        HeldBy::NoOtherPod,
+    ];
+
+    /// The reason of the condition and of the Event: one CamelCase word.
+    pub fn reason(self) -> &'static str {
+        match self {
+            HeldBy::Network => "CanaryUnreachable",
+            HeldBy::RefusedOperator => "OperatorRefused",
+            HeldBy::ApiServer => "NamesUnread",
+            HeldBy::Busy => "OperatorBusy",
+            HeldBy::NoOtherPod => "NoPodToCompare",
+        }
+    }
+
+    /// The cause with this reason. Another text is of another version, and counts as the network.
+    pub fn of_reason(reason: &str) -> HeldBy {
+        HeldBy::ALL.into_iter().find(|by| by.reason() == reason).unwrap_or_default()
+    }
+
+    /// With these words.
+    pub fn because(self, why: impl Into<String>) -> Held {
+        Held { by: self, why: why.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn o17_each_trouble_of_the_operator_is_found_again_by_its_reason() {
+        for by in HeldBy::ALL {
+            assert_eq!(HeldBy::of_reason(by.reason()), by);
+        }
+        assert_eq!(HeldBy::of_reason("FromTheFuture"), HeldBy::Network);
+    }
+}

@@ -1,0 +1,165 @@
+//! A change may have thousands of hosts and a hundred stub domains. Each round asks the next part of them, and a configuration
+//! passes when all were asked. How far a trial is, is in memory: a new leader begins again.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use crds::ClusterDNS;
+
+use super::question::Question;
+use crate::decide::plan::RolloutState;
+
+/// Changed hosts of one round. With 4 rounds at a time, of at least a second, that is 4,000 small questions a second at most,
+/// half of them to each of two pods.
+const HOSTS: usize = 256;
+/// Changed groups of one round: each may wait for servers that are silent.
+const GROUPS: usize = 16;
+/// Trials that are remembered: one of each ClusterDNS.
+const MAX_TRIALS: usize = 1_000;
+
+/// Which trial of which ClusterDNS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trial {
+    dns: String,
+    pod: String,
+    revision: String,
+    started_at: String,
+}
+
+impl Trial {
+    pub(super) fn of(dns: &ClusterDNS, state: &RolloutState) -> Trial {
+        Trial {
+            dns: dns.metadata.name.clone().unwrap_or_default(),
+            pod: state.canary_pod.as_ref().map(|pod| pod.uid.clone()).unwrap_or_default(),
+            revision: state.canary.clone(),
+            started_at: state.started_at.clone(),
+        }
+    }
+}
+
+/// How far each trial is, by the name of its ClusterDNS.
+#[derive(Debug, Default)]
+pub struct Trials(Mutex<HashMap<String, (Trial, Progress)>>);
+
+impl Trials {
+    /// Of a new trial: nothing was asked.
+    pub(super) fn progress(&self, trial: &Trial) -> Progress {
+        let trials = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = trials.get(&trial.dns).filter(|(known, _)| known == trial);
+        known.map(|(_, progress)| *progress).unwrap_or_default()
+    }
+
+    pub(super) fn proceeded(&self, trial: Trial, progress: Progress) {
+        let mut trials = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if trials.len() >= MAX_TRIALS && !trials.contains_key(&trial.dns) {
+            trials.clear();
+        }
+        trials.insert(trial.dns.clone(), (trial, progress));
+    }
+}
+
+/// How many of the changed hosts and groups the rounds of a trial have asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    hosts: Part,
+    groups: Part,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Part {
+    asked: usize,
+    all: usize,
+}
+
+impl Progress {
+    /// Changed hosts and groups that no round has asked, of how many.
+    pub fn unasked(&self) -> (usize, usize) {
+        let left = |part: &Part| part.all.saturating_sub(part.asked);
+        (left(&self.hosts) + left(&self.groups), self.hosts.all + self.groups.all)
+    }
+
+    /// The same before a round that would have come as far as `next`.
+    pub(super) fn unasked_after(mut self, next: &Progress) -> (usize, usize) {
+        (self.hosts.all, self.groups.all) = (next.hosts.all, next.groups.all);
+        self.unasked()
+    }
+
+    /// The next of the changed hosts, and those that were worse in a round before.
+    pub(super) fn of_hosts(&mut self, all: Vec<Question>, worse: &[String]) -> Vec<Question> {
+        self.hosts.next(all, worse, HOSTS)
+    }
+
+    /// The next of the changed groups, and those that were worse in a round before.
+    pub(super) fn of_groups(&mut self, all: Vec<Question>, worse: &[String]) -> Vec<Question> {
+        self.groups.next(all, worse, GROUPS)
+    }
+}
+
+impl Part {
+    fn next(&mut self, all: Vec<Question>, worse: &[String], most: usize) -> Vec<Question> {
+        self.all = all.len();
+        // When all were asked, the rounds begin again.
+        let from = if self.asked >= self.all { 0 } else { self.asked };
+        let until = (from + most).min(self.all);
+        self.asked = self.asked.max(until);
+        let is_next = |place: usize| (from..until).contains(&place);
+        let chosen = all.into_iter().enumerate().filter(|(place, question)| {
+            is_next(*place) || worse.iter().any(|worse| *worse == question.what)
+        });
+        chosen.map(|(_, question)| question).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::compare::question::Expects;
+
+    fn questions(count: usize) -> Vec<Question> {
+        let question = |n: usize| Question {
+            what: format!("h{n}"),
+            asked: Vec::new(),
+            expects: Expects::Records,
+            of: None,
+        };
+        (0..count).map(question).collect()
+    }
+
+    #[test]
+    fn o17_rounds_ask_all_parts_in_turn_and_again_what_was_worse() {
+        let mut progress = Progress::default();
+        assert_eq!(progress.unasked(), (0, 0));
+        let mut names = Vec::new();
+        for (expected, left) in [(256, 344), (256, 88), (88, 0)] {
+            let part = progress.of_hosts(questions(600), &[]);
+            assert_eq!((part.len(), progress.unasked()), (expected, (left, 600)));
+            names.extend(part.into_iter().map(|question| question.what));
+        }
+        names.dedup();
+        assert_eq!(names.len(), 600, "each one once");
+        let again = progress.of_hosts(questions(600), &["h599".to_owned()]);
+        assert_eq!((again.len(), again[256].what.as_str()), (257, "h599"));
+        assert_eq!(progress.of_groups(questions(17), &[]).len(), 16);
+        assert_eq!(progress.unasked(), (1, 617));
+    }
+
+    #[test]
+    fn o17_a_trial_that_begins_again_asks_everything_again() {
+        let trials = Trials::default();
+        let trial = |started: &str| Trial {
+            dns: "default".to_owned(),
+            pod: "p".to_owned(),
+            revision: "r".to_owned(),
+            started_at: started.to_owned(),
+        };
+        let mut progress = trials.progress(&trial("1"));
+        progress.of_groups(questions(20), &[]);
+        trials.proceeded(trial("1"), progress);
+        assert_eq!(trials.progress(&trial("1")).unasked(), (4, 20));
+        assert_eq!(trials.progress(&trial("2")), Progress::default());
+        for number in 0..=MAX_TRIALS {
+            trials.proceeded(Trial { dns: number.to_string(), ..trial("1") }, progress);
+        }
+        assert!(trials.0.lock().unwrap().len() <= MAX_TRIALS);
+    }
+}

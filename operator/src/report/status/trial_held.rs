@@ -1,0 +1,64 @@
+//! The operator cannot judge a configuration on trial: why, and what ends that. Nothing is decided until it is over.
+
+use crds::ClusterDNS;
+use jiff::Timestamp;
+
+use super::problem::Problem;
+use crate::decide::plan::{HeldBy, Plan};
+use crate::names;
+
+/// The trouble, what a person can do about it, and when the operator tries again.
+pub(super) fn trial_held(dns: &ClusterDNS, plan: &Plan) -> Option<Problem> {
+    let held = plan.rollout.held.as_ref()?;
+    let state = &plan.rollout.state;
+    // A time, not the time until then: an unchanged status must not differ.
+    let again = match (state.is_unjudged, state.retry_at.parse::<Timestamp>()) {
+        (true, Ok(at)) if plan.rollout.canary.is_none() => format!(
+            ". Its pod went back to configuration {}. The next trial is at {at:.0}, or at once after {}",
+            state.stable,
+            retry_command(dns)
+        ),
+        _ => String::new(),
+    };
+    let message = format!(
+        "the trial of configuration {} is paused. The operator cannot test the pod: {}. {}. spec.rollout.canary: false gives the \
+         configuration to every pod without a trial{again}",
+        plan.rollout.desired_revision,
+        held.why,
+        advice(held.by, dns)
+    );
+    Some(Problem { reason: held.by.reason(), message, needs_a_person: false })
+}
+
+/// What ends it.
+fn advice(by: HeldBy, dns: &ClusterDNS) -> String {
+    let own = dns.metadata.name.as_deref().unwrap_or_default();
+    let port = dns.spec.service.clone().unwrap_or_default().pod_port;
+    let pods = format!("pods with the label {}={own}", names::INSTANCE);
+    let http = crds::defaults::HTTP_PORT;
+    match by {
+        HeldBy::Network => format!(
+            "If NetworkPolicies block it, allow this: from the operator's namespace to {pods}, UDP {port}, TCP {port} and TCP \
+             {http} (spec.networkPolicy: true creates such a policy)"
+        ),
+        HeldBy::RefusedOperator => {
+            "Add the address of the operator's pod, or the range that it is from, to spec.access.clients: kubectl get pods -A -o \
+             wide -l app.kubernetes.io/component=operator shows the address"
+                .to_owned()
+        }
+        HeldBy::ApiServer => {
+            "Check the API server, and that the operator may list Namespaces and Services: its trials ask for their names"
+                .to_owned()
+        }
+        HeldBy::Busy => "It continues by itself when it has asked the pods of the others".to_owned(),
+        HeldBy::NoOtherPod => format!(
+            "Check that a second pod is ready and that the operator reads /config of it on TCP {http}: {pods}"
+        ),
+    }
+}
+
+/// The command that has a configuration tried again at once.
+pub(super) fn retry_command(dns: &ClusterDNS) -> String {
+    let own = dns.metadata.name.as_deref().unwrap_or_default();
+    format!("kubectl annotate clusterdns {own} {}=$(date +%s) --overwrite", names::RETRY)
+}

@@ -4,8 +4,13 @@ use std::time::Duration;
 
 use dataplane::source::api::{Options, Pace, Wanted};
 use dataplane_core::Resource;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
+use tests::control_plane::ControlPlane;
 use tests::live::{Live, options};
+use tests::objects::create_any;
+use tests::scale::create_all;
 use tests::scripted_api::ScriptedApi;
 
 use super::api_scripted::{cluster_ip, shop};
@@ -57,4 +62,52 @@ fn k24_another_exposure_takes_effect_on_all_pods_at_once_without_a_list_of_slice
     }
     assert_eq!((api.lists("Service"), api.lists("Namespace")), (services, namespaces));
     assert_eq!(api.lists("EndpointSlice"), pods.len());
+}
+
+/// Enough for lists of several pages.
+const SERVICES: usize = 300;
+
+/// `make bench SET=all` measures the same with 10,000 Services.
+#[tokio::test]
+async fn k24_beside_a_real_api_server_a_change_is_one_list_of_each_pod_and_all_follow() {
+    let Some(plane) = ControlPlane::shared().await else { return };
+    let namespace = plane.namespace("exposure").await;
+    let (client, name) = (plane.client().await, namespace.name());
+    let services = (0..SERVICES).map(|number| {
+        let tier = if number % 2 == 0 { "even" } else { "odd" };
+        json!({"apiVersion": "v1", "kind": "Service",
+            "metadata": {"name": format!("service-{number}"), "namespace": name,
+                "labels": {"k24-tier": tier}},
+            "spec": {"ports": [{"port": 80}]}})
+    });
+    create_all(&client, services).await;
+    let mut map = config_map(&json!({}));
+    map["metadata"]["namespace"] = name.into();
+    create_any(&client, &map).await.expect("the API server takes it");
+    let wanted =
+        Wanted::ConfigMap { namespace: name.into(), name: "clusterdns".into(), mounted: None };
+    let pace = Pace::with_spread(Duration::from_secs(3600));
+    let start = || {
+        let options = Options { wanted: wanted.clone(), pace, ..options(plane.kubeconfig()) };
+        Live::with(options).expect("a data plane starts")
+    };
+    let pods = [start(), start()];
+    let (even, odd) = (format!("service-0.{name}"), format!("service-1.{name}"));
+    for pod in &pods {
+        pod.wait_until_ready();
+        pod.wait("both", || pod.a(&even).is_ok() && pod.a(&odd).is_ok());
+    }
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), name);
+    // The second one reads nothing that was not kept for the first.
+    for (shown, hidden, tier) in [(&even, &odd, "even"), (&odd, &even, "odd")] {
+        let exposure = json!({"serviceSelector": {"matchLabels": {"k24-tier": tier}}});
+        let patch = Patch::Merge(json!({"data": config_map(&exposure)["data"]}));
+        maps.patch("clusterdns", &PatchParams::default(), &patch).await.expect("a patch");
+        for pod in &pods {
+            pod.wait_for_denial(hidden, "NXDOMAIN");
+            assert!(pod.a(shown).is_ok(), "in one step");
+            let lists = [Resource::Services, Resource::Namespaces, Resource::EndpointSlices];
+            assert_eq!(lists.map(|resource| pod.relists(resource)), [1, 1, 0]);
+        }
+    }
 }

@@ -9,6 +9,7 @@
 
 mod ready;
 mod change;
+mod exposure;
 mod relist;
 mod flood;
 mod wide;
@@ -28,6 +29,8 @@ use table::{row, title};
 /// Another number of Services than the most that Kubernetes supports.
 const SERVICES_VARIABLE: &str = "CLUSTERDNS_BENCH_SERVICES";
 const SERVICES: usize = 10_000;
+/// Set to `exposure`: only that part is measured.
+const PART_VARIABLE: &str = "CLUSTERDNS_BENCH_PART";
 
 fn main() -> ExitCode {
     let runtime =
@@ -59,6 +62,12 @@ async fn run() -> usize {
         cluster.namespaces,
         begun.elapsed().as_secs_f64()
     );
+
+    title("another exposure, two pods (K24)");
+    exposure::measure(&plane, &client).await;
+    if std::env::var(PART_VARIABLE).is_ok_and(|part| part == "exposure") {
+        return 0;
+    }
 
     title("start and rest");
     let server = ready::measure(&plane, &client).await;

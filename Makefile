@@ -20,7 +20,7 @@ IMAGE ?= clusterdns:$(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 BUILDER ?= $(shell for it in docker podman buildah; do $$it version >/dev/null 2>&1 && { echo $$it; break; }; done)
 BUILD_FLAGS ?=
 
-.PHONY: help run test node lint bench bench-default bench-load bench-all miri edits fuzz fuzz-build $(FUZZ_TARGETS:%=fuzz-%) image manifests charts check-tools release workflows
+.PHONY: help run test node lint bench bench-default bench-load bench-all miri edits fuzz fuzz-tools fuzz-build $(FUZZ_TARGETS:%=fuzz-%) image manifests charts check-tools release workflows
 
 include tests/tools/tools.mk
 
@@ -113,6 +113,11 @@ miri: check-tools
 # One target after the other; `make -j4 fuzz` runs them side by side, `make fuzz-relay` one. New inputs are kept in
 # fuzz/target, so that the committed corpus stays small; an input that breaks a promise is written to fuzz/artifacts.
 fuzz: $(FUZZ_TARGETS:%=fuzz-%)
+
+# What the fuzz targets need besides; continuous integration begins with it.
+fuzz-tools: check-tools
+	rustup toolchain install nightly --profile minimal
+	cargo install --locked cargo-fuzz@0.13.2
 
 fuzz-build: check-tools
 	cd dataplane/core && cargo +nightly fuzz build

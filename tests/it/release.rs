@@ -348,3 +348,38 @@ fn an_older_kubernetes_is_chosen_by_its_version() {
     let (found, text) = asked(Some("1.29"));
     assert!(!found && text.contains("there are 1.30 1.36"), "{text}");
 }
+
+/// What <https://artifacthub.io/docs/topics/annotations/helm> asks of the annotations of a chart.
+#[test]
+fn artifact_hub_can_read_what_the_chart_says_about_itself() {
+    let chart: Value = serde_saphyr::from_str(&read("charts/clusterdns/Chart.yaml")).expect("YAML");
+    let said = |name: &str| {
+        let value = &chart["annotations"][format!("artifacthub.io/{name}")];
+        value.as_str().unwrap_or_else(|| panic!("no text at {name}")).to_owned()
+    };
+    assert_eq!(said("category"), "networking", "one of eight");
+    assert!(read("Cargo.toml").contains(&format!("\nlicense = \"{}\"\n", said("license"))));
+    let levels =
+        ["Basic Install", "Seamless Upgrades", "Full Lifecycle", "Deep Insights", "Auto Pilot"];
+    assert!(levels.contains(&said("operatorCapabilities").as_str()));
+    let is_early = env!("CARGO_PKG_VERSION").starts_with("0.").to_string();
+    assert_eq!((said("operator"), said("prerelease")), ("true".to_owned(), is_early));
+    let crds: Value = serde_saphyr::from_str(&said("crds")).expect("YAML");
+    let crd: Value = serde_saphyr::from_str(&read("crds/clusterdns.yaml")).expect("YAML");
+    let [described] = &crds.as_array().expect("a list")[..] else { panic!("{crds}") };
+    assert_eq!(described["name"], crd["metadata"]["name"]);
+    assert_eq!(described["kind"], crd["spec"]["names"]["kind"]);
+    assert_eq!(described["version"], crd["spec"]["versions"][0]["name"]);
+    for field in ["displayName", "description"] {
+        assert!(described[field].as_str().is_some_and(|text| !text.is_empty()), "{field}");
+    }
+    let examples: Vec<Value> = serde_saphyr::from_str(&said("crdsExamples")).expect("YAML");
+    assert!(!examples.is_empty());
+    for example in examples {
+        let (resource, unknown) =
+            crds::manifest::read(&example.to_string(), "crdsExamples").expect("read");
+        assert!(unknown.is_empty(), "{unknown}");
+        crds::check_resource(&resource).expect("accepted");
+    }
+    assert!(chart["keywords"].as_array().is_some_and(|keywords| keywords.len() > 2));
+}

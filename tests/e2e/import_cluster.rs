@@ -7,12 +7,51 @@ use tests::control_plane::{ControlPlane, Setup};
 use tests::helm::Tools;
 use tests::kubelet::program;
 
-/// CoreDNS as AKS has it, with an environment variable, and NodeLocal DNSCache beside it.
+/// CoreDNS as AKS has it, with an environment variable, and NodeLocal DNSCache beside it, which makes its Corefile of a
+/// mounted one and mounts the ConfigMap of kube-dns. Nothing mounts `leftover`.
 const OBJECTS: &str = r#"
 apiVersion: v1
 kind: Service
 metadata: {name: coredns, namespace: kube-system, labels: {k8s-app: kube-dns}}
 spec: {selector: {k8s-app: kube-dns}, ports: [{name: dns, port: 53, protocol: UDP}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: kube-dns-upstream, namespace: kube-system, labels: {k8s-app: kube-dns}}
+spec: {selector: {k8s-app: kube-dns}, ports: [{name: dns, port: 53, protocol: UDP}]}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: leftover, namespace: kube-system}
+data: {upstreamNameservers: '["192.0.2.66"]'}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: node-local-dns, namespace: kube-system}
+data:
+  Corefile: |
+    lab.example:53 {
+        forward . 10.20.0.54
+    }
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: nodelocaldns, namespace: kube-system}
+spec:
+  selector: {matchLabels: {k8s-app: node-local-dns}}
+  template:
+    metadata: {labels: {k8s-app: node-local-dns}}
+    spec:
+      containers:
+      - name: node-cache
+        image: registry.example/node-cache:1
+        args: [-localip, 169.254.20.10, -conf, /etc/Corefile, -upstreamsvc, kube-dns-upstream]
+        volumeMounts:
+        - {name: config-volume, mountPath: /etc/coredns}
+        - {name: kube-dns-config, mountPath: /etc/kube-dns}
+      volumes:
+      - {name: config-volume, configMap: {name: node-local-dns, items: [{key: Corefile, path: Corefile.base}]}}
+      - {name: kube-dns-config, configMap: {name: kube-dns, optional: true}}
 ---
 apiVersion: v1
 kind: ConfigMap
@@ -106,7 +145,9 @@ async fn import_follows_the_service_to_its_corefile_and_writes_nothing() {
     assert_eq!(spec["service"]["adopt"], true, "{dns}");
     assert_eq!(spec["upstreams"]["servers"][0]["address"], "10.0.0.2", "{dns}");
     assert_eq!(spec["stubDomains"][0]["domain"], "corp.example", "{dns}");
+    assert_eq!(spec["stubDomains"][1]["domain"], "lab.example", "{dns}");
     assert_eq!(spec["records"][0]["target"], "new.corp.example", "{dns}");
+    assert!(!dns.contains("192.0.2.66") && !report.contains("leftover"), "{dns}{report}");
     assert!(
         report.contains("configmap/kube-system/coredns-custom[a.override]:1: changed"),
         "{report}"

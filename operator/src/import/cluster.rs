@@ -10,7 +10,7 @@ use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
 use serde::Serialize;
 
-use super::manifests::Object;
+use super::manifests::{Object, config_maps};
 use crate::args::Cluster;
 use crate::offline;
 
@@ -22,10 +22,14 @@ const MAX_WORKLOADS: u32 = 500;
 const LABEL: &str = "k8s-app=kube-dns";
 /// Namespace and name of the Service on OpenShift.
 const OPENSHIFT: (&str, &str) = ("openshift-dns", "dns-default");
-/// The DaemonSet of NodeLocal DNSCache.
+/// The DaemonSet of NodeLocal DNSCache, and the value of the label `k8s-app` of its pods.
 const NODE_LOCAL: &str = "node-local-dns";
-/// The ConfigMap of kube-dns, which NodeLocal DNSCache reads too.
+/// The Service of NodeLocal DNSCache: it asks the DNS server of the cluster there, and pods do not.
+const UPSTREAM: &str = "kube-dns-upstream";
+/// The usual name of the Service that pods ask.
 const KUBE_DNS: &str = "kube-dns";
+/// Services that a message names.
+const MAX_NAMED: usize = 8;
 
 pub(super) struct Found {
     /// The namespace and name of the Service that pods ask.
@@ -35,18 +39,21 @@ pub(super) struct Found {
 }
 
 /// Reads it, or says why that cannot be read.
-pub(super) fn read(which: &Cluster) -> Result<Found, String> {
+///
+/// `wanted` is the Service that people name, which decides where several could be the one that pods ask.
+pub(super) fn read(which: &Cluster, wanted: Option<&str>) -> Result<Found, String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| format!("cannot start: {error}"))?;
-    let answer = runtime.block_on(async { tokio::time::timeout(PATIENCE, ask(which)).await });
+    let answer =
+        runtime.block_on(async { tokio::time::timeout(PATIENCE, ask(which, wanted)).await });
     answer.unwrap_or_else(|_| Err(format!("no answer within {} s", PATIENCE.as_secs())))
 }
 
-async fn ask(which: &Cluster) -> Result<Found, String> {
+async fn ask(which: &Cluster, wanted: Option<&str>) -> Result<Found, String> {
     let client = offline::client(which).await?;
-    let service = service(&client).await?;
+    let service = service(&client, wanted).await?;
     let namespace = service.namespace().unwrap_or_default();
     let selector = service.spec.as_ref().and_then(|spec| spec.selector.clone()).unwrap_or_default();
     let mut found = Vec::new();
@@ -65,7 +72,9 @@ async fn ask(which: &Cluster) -> Result<Found, String> {
         daemon_sets.list(&all).await.map_err(|error| unreadable("DaemonSets", &error))?
     {
         let template = daemon_set.spec.as_ref().map(|spec| &spec.template);
-        let is_node_local = daemon_set.name_any() == NODE_LOCAL;
+        let label = BTreeMap::from([("k8s-app".to_owned(), NODE_LOCAL.to_owned())]);
+        let is_node_local = daemon_set.name_any() == NODE_LOCAL
+            || template.is_some_and(|template| is_behind(template, &label));
         if is_node_local || template.is_some_and(|template| is_behind(template, &selector)) {
             found.push(object("DaemonSet", &namespace, &daemon_set.name_any(), &daemon_set));
         }
@@ -78,17 +87,12 @@ async fn ask(which: &Cluster) -> Result<Found, String> {
     Ok(Found { service: (namespace, service.name_any()), objects: found })
 }
 
-/// The Service that pods ask: that of the usual name first.
-async fn service(client: &Client) -> Result<Service, String> {
+/// The Service that pods ask.
+async fn service(client: &Client, wanted: Option<&str>) -> Result<Service, String> {
     let labelled: Api<Service> = Api::all(client.clone());
     let listed = labelled.list(&ListParams::default().labels(LABEL).limit(MAX_WORKLOADS)).await;
-    let mut services = listed.map_err(|error| unreadable("Services", &error))?.items;
-    // What is ours is no server to import.
-    services.retain(|service| !service.labels().contains_key("clusterdns.dev/instance"));
-    services.sort_by_key(|service| {
-        (service.name_any() != KUBE_DNS, service.namespace(), service.name_any())
-    });
-    if let Some(service) = services.into_iter().next() {
+    let services = listed.map_err(|error| unreadable("Services", &error))?.items;
+    if let Some(service) = asked_by_pods(services, wanted)? {
         return Ok(service);
     }
     let (namespace, name) = OPENSHIFT;
@@ -97,6 +101,45 @@ async fn service(client: &Client) -> Result<Service, String> {
     service.ok_or_else(|| {
         format!("no Service with the label {LABEL}, and no Service {namespace}/{name}: name files with --corefile instead")
     })
+}
+
+/// Of the Services with the label, the one that pods ask: the one that people name, that of the usual name, or the only one.
+///
+/// # Errors
+/// It is not known which one it is.
+fn asked_by_pods(
+    mut services: Vec<Service>,
+    wanted: Option<&str>,
+) -> Result<Option<Service>, String> {
+    // What is ours is no server to import, and a headless Service has no address that kubelet could write into pods.
+    services.retain(|service| {
+        let ip = service.spec.as_ref().and_then(|spec| spec.cluster_ip.as_deref());
+        !service.labels().contains_key("clusterdns.dev/instance")
+            && service.name_any() != UPSTREAM
+            && ip != Some("None")
+    });
+    let full_name = |service: &Service| {
+        format!("{}/{}", service.namespace().unwrap_or_default(), service.name_any())
+    };
+    let is_wanted = |service: &Service| {
+        wanted.is_some_and(|name| name == service.name_any() || name == full_name(service))
+    };
+    let usual = format!("{}/{KUBE_DNS}", crds::defaults::SERVICE_NAMESPACE);
+    services.sort_by_cached_key(|service| {
+        (!is_wanted(service), full_name(service) != usual, full_name(service))
+    });
+    let is_known = |first: &Service| is_wanted(first) || full_name(first) == usual;
+    match &services[..] {
+        [first, _, ..] if !is_known(first) => {
+            let names: Vec<String> = services.iter().take(MAX_NAMED).map(full_name).collect();
+            Err(format!(
+                "{} Services have the label {LABEL}: {}: name the one that pods ask with --service NAMESPACE/NAME",
+                services.len(),
+                names.join(", ")
+            ))
+        }
+        _ => Ok(services.into_iter().next()),
+    }
 }
 
 fn is_behind(template: &PodTemplateSpec, selector: &BTreeMap<String, String>) -> bool {
@@ -108,11 +151,18 @@ fn is_behind(template: &PodTemplateSpec, selector: &BTreeMap<String, String>) ->
 
 /// The names of the ConfigMaps that these pods mount.
 fn mounted(workloads: &[Object]) -> BTreeSet<String> {
-    let mut names = BTreeSet::from([KUBE_DNS.to_owned()]);
+    let mut names = BTreeSet::new();
     for workload in workloads {
-        let volumes = &workload.value["spec"]["template"]["spec"]["volumes"];
-        let volumes = volumes.as_array().into_iter().flatten();
-        names.extend(volumes.filter_map(|it| Some(it["configMap"]["name"].as_str()?.to_owned())));
+        let pods = &workload.value["spec"]["template"]["spec"];
+        let volumes = pods["volumes"].as_array().into_iter().flatten();
+        let maps = volumes.flat_map(config_maps);
+        names.extend(maps.filter_map(|map| Some(map["name"].as_str()?.to_owned())));
+        // Old versions of kube-dns read theirs from the API server.
+        let containers = pods["containers"].as_array().into_iter().flatten();
+        let words = containers.flat_map(|it| it["args"].as_array().into_iter().flatten());
+        let words = words
+            .filter_map(|word| word.as_str()?.trim_start_matches('-').strip_prefix("config-map="));
+        names.extend(words.map(str::to_owned));
     }
     names
 }
@@ -124,9 +174,70 @@ fn object(kind: &str, namespace: &str, name: &str, of: &impl Serialize) -> Objec
         file: format!("{}/{namespace}/{name}", kind.to_ascii_lowercase()),
         value,
         places: None,
+        is_named: false,
     }
 }
 
 fn unreadable(what: &str, error: &kube::Error) -> String {
     format!("its {what} cannot be read: {error}")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn service(namespace: &str, name: &str, ip: &str) -> Service {
+        let metadata = json!({"namespace": namespace, "name": name});
+        serde_json::from_value(json!({"metadata": metadata, "spec": {"clusterIP": ip}})).unwrap()
+    }
+
+    fn chosen(names: &[(&str, &str)], wanted: Option<&str>) -> Result<Option<String>, String> {
+        let all = names.iter().map(|(namespace, name)| service(namespace, name, "10.96.0.10"));
+        Ok(asked_by_pods(all.collect(), wanted)?.map(|service| service.name_any()))
+    }
+
+    #[test]
+    fn the_service_of_node_local_dns_cache_is_not_the_one_that_pods_ask() {
+        let system = "kube-system";
+        let beside = [(system, "coredns"), (system, UPSTREAM)];
+        assert_eq!(chosen(&beside, None), Ok(Some("coredns".to_owned())));
+        assert_eq!(chosen(&[(system, UPSTREAM)], None), Ok(None));
+        let headless = vec![service(system, "a", "None"), service(system, "b", "10.96.0.10")];
+        let found = asked_by_pods(headless, None).unwrap().map(|service| service.name_any());
+        assert_eq!(found.as_deref(), Some("b"));
+    }
+
+    #[test]
+    fn of_several_services_the_usual_or_the_named_one_is_taken() {
+        let usual = [("a", "coredns"), ("kube-system", "kube-dns")];
+        assert_eq!(chosen(&usual, None), Ok(Some("kube-dns".to_owned())));
+        assert_eq!(chosen(&usual, Some("a/coredns")), Ok(Some("coredns".to_owned())));
+        assert_eq!(chosen(&usual, Some("dns-trial")), Ok(Some("kube-dns".to_owned())));
+        let several = [("a", "coredns"), ("b", "coredns")];
+        assert_eq!(chosen(&several, Some("b/coredns")), Ok(Some("coredns".to_owned())));
+        let why = chosen(&several, None).unwrap_err();
+        assert!(why.contains("a/coredns, b/coredns: name the one"), "{why}");
+        assert_eq!(chosen(&[], None), Ok(None));
+    }
+
+    #[test]
+    fn config_maps_are_those_that_workloads_mount_or_name() {
+        let workload = |spec| Object {
+            file: String::new(),
+            value: json!({"kind": "Deployment", "spec": {"template": {"spec": spec}}}),
+            places: None,
+            is_named: false,
+        };
+        let volumes = json!([{"name": "a", "configMap": {"name": "coredns"}}, {"name": "b", "hostPath": {"path": "/"}},
+            {"name": "c", "projected": {"sources": [{"configMap": {"name": "custom"}}, {"secret": {"name": "s"}}]}}]);
+        let workloads = [
+            workload(json!({"containers": [], "volumes": volumes})),
+            workload(json!({"containers": [{"args": ["--config-map=kube-dns"]}]})),
+        ];
+        let names: Vec<String> = mounted(&workloads).into_iter().collect();
+        assert_eq!(names, ["coredns", "custom", "kube-dns"]);
+        assert!(mounted(&workloads[..0]).is_empty(), "a leftover is not read");
+    }
 }

@@ -35,7 +35,7 @@ pub fn imported(
             return Ok(Severity::Unreadable);
         }
     };
-    if sources.is_empty() {
+    if sources.iter().all(|source| matches!(source, Source::Aside { .. })) {
         writeln!(
             err,
             "neither a Corefile nor a configuration of kube-dns or dnsmasq is in what was named"
@@ -123,7 +123,9 @@ fn gathered(args: &args::Import) -> Result<Gathered, String> {
     for path in &args.kube_dns_config {
         let text = read(path)?;
         match is_manifest(&text.text) {
-            true => all.extend(objects(&text)?),
+            true => {
+                all.extend(objects(&text)?.into_iter().map(|it| Object { is_named: true, ..it }))
+            }
             false => keys.push(key_of_kube_dns(text)?),
         }
     }
@@ -137,7 +139,7 @@ fn gathered(args: &args::Import) -> Result<Gathered, String> {
     }
     let mut service = None;
     if args.from_cluster {
-        let found = cluster::read(&args.which)
+        let found = cluster::read(&args.which, args.service.as_deref())
             .map_err(|why| format!("the cluster (--from-cluster): {why}"))?;
         all.extend(found.objects);
         service = Some(found.service);

@@ -150,7 +150,8 @@ pub(super) fn convert(parsed: &Parsed, look: &Look<'_>, draft: &mut Draft) -> Re
         let others = zones.iter().enumerate().filter(|(other, _)| *other != at);
         let others: Vec<String> = others.flat_map(|(_, zones)| zones.clone()).collect();
         let zones = zones[at].clone();
-        let mut scope = Scope { zones, others: &others, look, draft };
+        let directives = &block.directives;
+        let mut scope = Scope { zones, others: &others, directives, look, draft };
         keys::convert(block, &mut scope);
         if let Some(view) = block.directives.iter().find(|it| it.name == "view") {
             for directive in block.directives.iter().filter(|it| it.name != "view") {

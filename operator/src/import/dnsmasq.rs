@@ -17,19 +17,28 @@ use servers::{Gathered, domains, rev_server, server, upstreams};
 use super::draft::Draft;
 use super::hosts_file::{self, Terms};
 use super::report::Outcome::{self, Kept, NotPossible};
-use super::values::{list, name};
+use super::values::{is_at_or_below, list, name};
 use super::{Argument, Look};
+
+/// Octets of a string of a TXT record (RFC 1035 §3.3).
+const MAX_STRING: usize = 255;
 
 /// Converts all options into the draft, and reports each.
 pub(super) fn convert(options: &[Argument], look: &Look<'_>, draft: &mut Draft) {
     let mut gathered = Gathered::default();
-    for flag in flags(options) {
+    let all = flags(options);
+    let forwarded = servers::forwarded(&all);
+    for flag in all {
+        let is_server = ["server", "local", "rev-server"].contains(&flag.name.as_str());
+        if is_server && flag.value.contains('@') {
+            say(&flag, Outcome::Changed, NO_SOURCE, draft);
+        }
         let (outcome, message) = match flag.name.as_str() {
             "server" | "local" => match server(&flag, &mut gathered, draft) {
                 Some(decided) => decided,
                 None => continue,
             },
-            "address" => address(&flag, draft),
+            "address" => address(&flag, &forwarded, draft),
             "addn-hosts" | "hostsdir" => hosts(&flag, look, draft),
             "host-record" => host_record(&flag, draft),
             "cname" => cname(&flag, draft),
@@ -99,8 +108,10 @@ impl Parts {
     }
 }
 
-/// A name and everything below it.
-fn address(flag: &Flag, draft: &mut Draft) -> (Outcome, String) {
+const NO_SOURCE: &str = "questions leave from the address that the system chooses: the interface or address behind @ is not used";
+
+/// A name and everything below it. `forwarded` are the domains that have servers of their own.
+fn address(flag: &Flag, forwarded: &[String], draft: &mut Draft) -> (Outcome, String) {
     let (domains, rest) = domains(&flag.value);
     if domains.is_empty() || domains.iter().any(|domain| domain == "#") {
         let message = "every name of the world would have this address: write spec.hosts for the names that are meant";
@@ -117,7 +128,17 @@ fn address(flag: &Flag, draft: &mut Draft) -> (Outcome, String) {
             parts.add("//", Err(servers::ONE_LABEL.to_owned()));
             continue;
         }
-        for owner in [domain.clone(), format!("*.{domain}")] {
+        let below = |it: &&String| *it != domain && is_at_or_below(it, domain);
+        let inner = forwarded.iter().find(below);
+        if let Some(inner) = inner {
+            let why = format!(
+                "it would take the names of {inner}, which has servers of its own, as a record comes before a stub domain (A17): \
+                 write spec.hosts for each name that is asked"
+            );
+            parts.add(&format!("*.{domain}"), Err(why));
+        }
+        let wildcard = inner.is_none().then(|| format!("*.{domain}"));
+        for owner in std::iter::once(domain.clone()).chain(wildcard) {
             for ip in &ips {
                 parts.add(&owner, draft.host(&owner, *ip, None, false));
             }
@@ -142,7 +163,9 @@ fn hosts(flag: &Flag, look: &Look<'_>, draft: &mut Draft) -> (Outcome, String) {
     for text in &files {
         hosts_file::convert(text, Terms { ttl: None, reverse: true }, draft, &|_| None);
     }
-    (Kept, "its lines are spec.hosts, live within a second of a change".to_owned())
+    let message =
+        "its lines are spec.hosts as they are now; later changes of the file are not followed";
+    (Outcome::Changed, message.to_owned())
 }
 
 /// `NAME[,NAME],ADDRESS[,ADDRESS][,TTL]`
@@ -208,12 +231,25 @@ fn cname(flag: &Flag, draft: &mut Draft) -> (Outcome, String) {
 
 /// `NAME[,TEXT...]`
 fn txt_record(flag: &Flag, draft: &mut Draft) -> (Outcome, String) {
-    let words = flag.words();
-    let Some((owner, texts)) = words.split_first() else {
+    let words = flag.strings();
+    let Some((owner, texts)) = words.split_first().filter(|(owner, _)| !owner.is_empty()) else {
         return (NotPossible, "it needs a name".to_owned());
     };
-    let texts = texts.iter().map(|text| text.trim_matches('"').to_owned()).collect();
+    let texts = texts.iter().flat_map(|text| chunks(text)).collect();
     added(Record { strings: Some(texts), ..record(owner, RecordType::Txt, None) }, draft)
+}
+
+/// A text as strings of a TXT record (RFC 1035 §3.3: 255 octets each); dnsmasq cuts longer ones as well.
+fn chunks(text: &str) -> Vec<String> {
+    let (mut chunks, mut chunk) = (Vec::new(), String::new());
+    for character in text.chars() {
+        if chunk.len() + character.len_utf8() > MAX_STRING {
+            chunks.push(std::mem::take(&mut chunk));
+        }
+        chunk.push(character);
+    }
+    chunks.push(chunk);
+    chunks
 }
 
 /// `_SERVICE._PROTOCOL.DOMAIN[,TARGET[,PORT[,PRIORITY[,WEIGHT]]]]`

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use crds::bounds;
 use crds::config::RecordType;
-use crds::v1alpha1::{Host, Record, Service, StubDomain, Upstreams};
+use crds::v1alpha1::{Host, Record, Service, ServiceTarget, StubDomain, Upstreams};
 use crds::{ClusterDNS, ClusterDNSSpec, defaults};
 
 use super::report::{Place, Report};
@@ -120,7 +120,7 @@ impl Draft {
         }
         let is_alias = record.record_type == RecordType::Cname;
         if types.contains(&record.record_type) {
-            return Err(format!("{name} has another record of this type already"));
+            return self.more_services(record);
         }
         if types.contains(&RecordType::Cname)
             || is_alias && (!types.is_empty() || self.hosts.contains_key(&name))
@@ -134,6 +134,33 @@ impl Draft {
         self.octets += room;
         self.records.entry(name).or_default().push(record.record_type);
         self.spec.records.get_or_insert_default().push(record);
+        Ok(())
+    }
+
+    /// Adds the services of a record to those that its owner has. Of other types there is one record a name.
+    fn more_services(&mut self, more: Record) -> Result<(), String> {
+        let name = &more.name;
+        let all = self.spec.records.iter().flatten().enumerate();
+        let mut same = all.filter(|(_, it)| it.name == *name && it.record_type == more.record_type);
+        let (Some((at, known)), Some(services)) = (same.next(), more.services) else {
+            return Err(format!(
+                "{name} has another record of this type already, and a ClusterDNS has one of each name and type"
+            ));
+        };
+        let mut whole = known.clone();
+        let there = whole.services.get_or_insert_default();
+        let new: Vec<ServiceTarget> =
+            services.into_iter().filter(|it| !there.contains(it)).collect();
+        let octets = serde_json::to_string(&new).unwrap_or_default().len();
+        there.extend(new);
+        if self.octets + octets > MAX_ENTRIES_OCTETS {
+            return Err(format!("there is no room for one more service of {name}"));
+        }
+        self.alone(|spec| spec.records = Some(vec![whole.clone()]))?;
+        self.octets += octets;
+        if let Some(known) = self.spec.records.as_mut().and_then(|all| all.get_mut(at)) {
+            *known = whole;
+        }
         Ok(())
     }
 

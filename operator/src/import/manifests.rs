@@ -7,7 +7,7 @@ use std::rc::Rc;
 use crds::manifest::{Places, places_of};
 use serde_json::Value;
 
-use super::folder::mounted;
+use super::folder::mounted as found;
 use super::report::Place;
 use super::{Argument, Look, Source, Text};
 
@@ -16,6 +16,10 @@ const KINDS: [&str; 6] =
     ["ConfigMap", "Deployment", "DaemonSet", "StatefulSet", "ReplicaSet", "Pod"];
 /// The keys of the ConfigMap of kube-dns.
 const KUBE_DNS_KEYS: [&str; 3] = ["stubDomains", "upstreamNameservers", "federations"];
+/// The key of a ConfigMap that holds a Corefile.
+const COREFILE: &str = "Corefile";
+/// The file of which NodeLocal DNSCache makes the Corefile that it reads.
+const BASE: &str = "/Corefile.base";
 /// Where a Corefile is mounted, where no workload says so.
 const HOME: &str = "/etc/coredns";
 
@@ -29,6 +33,8 @@ pub(super) struct Object {
     pub(super) value: Value,
     /// Where its fields are, in these lines, where that is known.
     pub(super) places: Option<(Places, Rc<Vec<String>>)>,
+    /// People named it as a configuration of kube-dns: then no workload has to mount it.
+    pub(super) is_named: bool,
 }
 
 /// The objects of a manifest.
@@ -48,7 +54,7 @@ pub(super) fn objects(text: &Text) -> Result<Vec<Object>, String> {
     let mut places = places.into_iter();
     let object = |value| {
         let places = places.next().map(|places| (places, lines.clone()));
-        Object { file: text.file.clone(), value, places }
+        Object { file: text.file.clone(), value, places, is_named: false }
     };
     Ok(all.into_iter().map(object).collect())
 }
@@ -129,33 +135,60 @@ pub(super) fn sources(objects: &[Object], variables: &BTreeMap<String, String>) 
         .filter(|object| object.is_map())
         .map(|object| ((object.namespace(), object.name()), object))
         .collect();
-    let mut used = BTreeSet::new();
-    let mut sources = Vec::new();
-    // Before dnsmasq, which gets the servers that are named there.
-    let of_kube_dns = |keys: &BTreeMap<String, Text>| {
-        keys.keys().any(|key| KUBE_DNS_KEYS.contains(&key.as_str()))
-    };
-    let configs = maps.values().map(|object| object.keys()).filter(of_kube_dns);
-    sources.extend(configs.map(Source::KubeDnsConfig));
+    let mut processes = Vec::new();
     for object in objects.iter().filter(|object| !object.is_map()) {
         let (pods, at) = object.pods();
         let containers = pods["containers"].as_array().into_iter().flatten().enumerate();
-        for (index, container) in containers {
-            let process =
-                Process { object, value: container, path: format!("{at}.containers[{index}]") };
-            let files = process.files(pods, &maps, &mut used);
-            sources.extend(process.sources(files, variables));
+        for (index, value) in containers {
+            let process = Process { object, value, path: format!("{at}.containers[{index}]") };
+            let mounted = process.mounted(pods, &maps);
+            processes.push((process, mounted));
         }
+    }
+    // Before dnsmasq, which gets the servers that are named there.
+    let mut sources: Vec<Source> =
+        maps.values().filter_map(|map| of_kube_dns(map, &processes)).collect();
+    let mut used = BTreeSet::new();
+    for (process, mounted) in processes {
+        if let Some(path) = process.corefile(&mounted) {
+            used.extend(mounted.maps.get(&path).cloned());
+        }
+        sources.extend(process.sources(mounted, variables));
     }
     for (at, object) in &maps {
         let keys = object.keys();
         let is_used = used.contains(&(at.0.to_owned(), at.1.to_owned()));
-        if keys.contains_key("Corefile") && !is_used {
+        if keys.contains_key(COREFILE) && !is_used {
             let files = alone(*at, keys, &maps);
-            sources.extend(corefile(files, &format!("{HOME}/Corefile"), variables.clone()));
+            sources.extend(corefile(files, &format!("{HOME}/{COREFILE}"), variables.clone()));
         }
     }
     sources
+}
+
+/// The keys of kube-dns in a ConfigMap. Clusters that moved to CoreDNS still have it, and no program reads it there: where
+/// workloads are known, one of them must mount it.
+fn of_kube_dns(map: &Object, processes: &[(Process<'_>, Mounted)]) -> Option<Source> {
+    let keys = map.keys();
+    if !keys.keys().any(|key| KUBE_DNS_KEYS.contains(&key.as_str())) {
+        return None;
+    }
+    let at = (map.namespace().to_owned(), map.name().to_owned());
+    let is_read = |(process, mounted): &(Process<'_>, Mounted)| {
+        mounted.maps.values().any(|it| *it == at) || process.names_map(map.name())
+    };
+    if map.is_named || processes.is_empty() || processes.iter().any(is_read) {
+        return Some(Source::KubeDnsConfig(keys));
+    }
+    let known = keys.into_iter().filter(|(key, _)| KUBE_DNS_KEYS.contains(&key.as_str()));
+    let arguments = known.map(|(key, text)| Argument {
+        place: Place { file: text.file, line: text.line },
+        text: key,
+    });
+    let name = format!("ConfigMap {}", map.name());
+    let why = "no workload that was read mounts this ConfigMap, so no server reads it; if one does, name the file with \
+               --kube-dns-config";
+    Some(aside(name, arguments.collect(), why))
 }
 
 /// Where the keys of ConfigMaps usually are, where no workload says so.
@@ -178,7 +211,7 @@ fn corefile(
     variables: BTreeMap<String, String>,
 ) -> Option<Source> {
     let text = files.get(path)?.clone();
-    let look: Box<Look<'static>> = Box::new(move |pattern: &str| mounted(&files, pattern));
+    let look: Box<Look<'static>> = Box::new(move |pattern: &str| found(&files, pattern));
     Some(Source::Corefile { text, variables, look })
 }
 
@@ -191,6 +224,52 @@ pub(super) fn files_beside(objects: &[Object]) -> BTreeMap<String, Text> {
         files.extend(keys.map(|(key, text)| (format!("{HOME}{folder}/{key}"), text)));
     }
     files
+}
+
+/// The ConfigMaps of a volume: one by itself, or those of a projected volume.
+pub(super) fn config_maps(volume: &Value) -> impl Iterator<Item = &Value> {
+    let parts = volume["projected"]["sources"].as_array().into_iter().flatten();
+    let all = std::iter::once(volume).chain(parts);
+    all.map(|part| &part["configMap"]).filter(|map| map.is_object())
+}
+
+/// What a container mounts of ConfigMaps.
+#[derive(Default)]
+struct Mounted {
+    /// Files by their path.
+    files: BTreeMap<String, Text>,
+    /// The namespace and name of the ConfigMap of each file.
+    maps: BTreeMap<String, (String, String)>,
+    /// The path of a Corefile, by its key or as NodeLocal DNSCache names it.
+    corefile: Option<String>,
+}
+
+impl Mounted {
+    /// The keys that a volume takes of a ConfigMap, where the container has them.
+    fn add(&mut self, map: &Object, source: &Value, mount: &Value) {
+        let text = |field: &str| mount[field].as_str().unwrap_or_default();
+        for (key, content) in map.keys() {
+            let path = match source["items"].as_array() {
+                None => key.clone(),
+                Some(items) => match items.iter().find(|item| item["key"] == key.as_str()) {
+                    Some(item) => item["path"].as_str().unwrap_or_default().to_owned(),
+                    None => continue,
+                },
+            };
+            let folder = text("mountPath").trim_end_matches('/');
+            let file = match text("subPath") {
+                "" => format!("{folder}/{path}"),
+                sub if sub == path => folder.to_owned(),
+                _ => continue,
+            };
+            if key == COREFILE || file.ends_with(BASE) {
+                self.corefile.get_or_insert_with(|| file.clone());
+            }
+            let at = (map.namespace().to_owned(), map.name().to_owned());
+            self.maps.insert(file.clone(), at);
+            self.files.insert(file, content);
+        }
+    }
 }
 
 /// One container of a workload.
@@ -217,41 +296,44 @@ impl Process<'_> {
     }
 
     /// The ConfigMaps that it mounts, as files.
-    fn files(
-        &self,
-        pods: &Value,
-        maps: &Maps<'_>,
-        used: &mut BTreeSet<(String, String)>,
-    ) -> BTreeMap<String, Text> {
-        let mut files = BTreeMap::new();
+    fn mounted(&self, pods: &Value, maps: &Maps<'_>) -> Mounted {
+        let mut mounted = Mounted::default();
         for mount in self.value["volumeMounts"].as_array().into_iter().flatten() {
-            let text = |field: &str| mount[field].as_str().unwrap_or_default();
             let volumes = pods["volumes"].as_array().into_iter().flatten();
             let volume = volumes.into_iter().find(|volume| volume["name"] == mount["name"]);
-            let Some(source) = volume.map(|volume| &volume["configMap"]) else { continue };
-            let name = source["name"].as_str().unwrap_or_default();
-            let map = maps.get(&(self.object.namespace(), name)).or_else(|| maps.get(&("", name)));
-            let Some(map) = map else { continue };
-            used.insert((map.namespace().to_owned(), map.name().to_owned()));
-            for (key, content) in map.keys() {
-                let items = source["items"].as_array();
-                let path = match items {
-                    None => key,
-                    Some(items) => match items.iter().find(|item| item["key"] == key.as_str()) {
-                        Some(item) => item["path"].as_str().unwrap_or_default().to_owned(),
-                        None => continue,
-                    },
-                };
-                let folder = text("mountPath").trim_end_matches('/');
-                let file = match text("subPath") {
-                    "" => format!("{folder}/{path}"),
-                    sub if sub == path => folder.to_owned(),
-                    _ => continue,
-                };
-                files.insert(file, content);
+            for source in volume.into_iter().flat_map(config_maps) {
+                let name = source["name"].as_str().unwrap_or_default();
+                let map = maps.get(&(self.object.namespace(), name));
+                if let Some(map) = map.or_else(|| maps.get(&("", name))) {
+                    mounted.add(map, source, mount);
+                }
             }
         }
-        files
+        mounted
+    }
+
+    /// Does a flag name this ConfigMap? Old versions of kube-dns read it from the API server.
+    fn names_map(&self, name: &str) -> bool {
+        let flag = format!("config-map={name}");
+        self.arguments().iter().any(|it| it.text.trim_start_matches('-') == flag)
+    }
+
+    /// The path of its Corefile among the mounted files. NodeLocal DNSCache makes the file of `-conf` itself, of a mounted
+    /// one.
+    fn corefile(&self, mounted: &Mounted) -> Option<String> {
+        let arguments = self.arguments();
+        let mut words = arguments.iter().map(|it| it.text.trim_start_matches('-'));
+        let conf = words.find_map(|word| match word {
+            "conf" => Some(None),
+            word => word.strip_prefix("conf=").map(Some),
+        });
+        // The word behind it.
+        let written = conf.and_then(|value| value.or_else(|| words.next()));
+        let path = written.map_or_else(|| format!("{HOME}/{COREFILE}"), str::to_owned);
+        if mounted.files.contains_key(&path) {
+            return Some(path);
+        }
+        conf.and(mounted.corefile.clone())
     }
 
     fn variables(&self, more: &BTreeMap<String, String>) -> BTreeMap<String, String> {
@@ -262,20 +344,15 @@ impl Process<'_> {
         env.chain(more.clone()).collect()
     }
 
-    fn sources(
-        &self,
-        files: BTreeMap<String, Text>,
-        variables: &BTreeMap<String, String>,
-    ) -> Vec<Source> {
+    fn sources(&self, mounted: Mounted, variables: &BTreeMap<String, String>) -> Vec<Source> {
         let arguments = self.arguments();
+        let path = self.corefile(&mounted);
+        let files = mounted.files;
         let has = |word: &str| {
             arguments.iter().any(|it| it.text.trim_start_matches('-').starts_with(word))
         };
-        let conf = arguments.iter().position(|it| it.text.trim_start_matches('-') == "conf");
-        let conf = conf.and_then(|at| arguments.get(at + 1)).map(|it| it.text.clone());
-        let path = conf.unwrap_or_else(|| format!("{HOME}/Corefile"));
         let name = self.name().to_owned();
-        if files.contains_key(&path) {
+        if let Some(path) = path {
             let mut sources: Vec<Source> =
                 corefile(files, &path, self.variables(variables)).into_iter().collect();
             sources.push(aside(
@@ -291,7 +368,7 @@ impl Process<'_> {
         }
         if let Some(end) = arguments.iter().position(|it| it.text == "--") {
             let options = arguments[end + 1..].to_vec();
-            let look: Box<Look<'static>> = Box::new(move |pattern: &str| mounted(&files, pattern));
+            let look: Box<Look<'static>> = Box::new(move |pattern: &str| found(&files, pattern));
             let why = "dnsmasq was started again at every change; here a change is live without a restart";
             return vec![
                 aside(name, arguments[..end].to_vec(), why),

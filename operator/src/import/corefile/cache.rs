@@ -4,10 +4,10 @@ use crds::bounds;
 use crds::v1alpha1::{Cache, GroupCache};
 
 use super::parse::Directive;
-use super::scope::Scope;
+use super::scope::{Scope, elsewhere};
 use crate::import::Refused;
 use crate::import::report::Outcome::{self, Changed, Kept, NotNeeded, NotPossible};
-use crate::import::values::{seconds, zones};
+use crate::import::values::{is_at_or_below, seconds, zones};
 
 /// Entries that CoreDNS keeps of each kind where no number is written.
 const DEFAULT_CAPACITY: u32 = 9_984;
@@ -89,7 +89,11 @@ fn of_group(ttl: u32, zones: &[String], scope: &mut Scope<'_>) -> (Outcome, Stri
     let seconds = ttl.min(bounds::RECORD_TTL_SECONDS);
     let stubs = scope.draft.spec.stub_domains.iter_mut().flatten();
     let mut count = 0;
-    for stub in stubs.filter(|stub| zones.contains(&stub.domain)) {
+    let is_of_block = |domain: &str| {
+        let is_within = zones.iter().any(|zone| is_at_or_below(domain, zone));
+        is_within && elsewhere(&scope.zones, scope.others, domain).is_none()
+    };
+    for stub in stubs.filter(|stub| is_of_block(&stub.domain)) {
         stub.cache = Some(GroupCache { max_ttl_seconds: Some(seconds) });
         count += 1;
     }

@@ -224,7 +224,7 @@ fn option(
         }
         "prefer_udp" => (NotNeeded, "UDP is asked first, and TCP where a reply is truncated".to_owned()),
         "max_concurrent" => max_concurrent(line, read)?,
-        "except" => except(line, scope),
+        "except" => except(directive, line, scope),
         "tls_servername" => {
             let Some(name) = first else { return Err(line.refused("one name must follow")) };
             encrypt(read, Some(name));
@@ -236,10 +236,7 @@ fn option(
             Changed,
             "servers that are silent or fail are found out, asked last and probed, without settings".to_owned(),
         ),
-        "next" | "failover" => (
-            Changed,
-            "the next server of the list is asked after SERVFAIL, REFUSED and silence; other replies are final".to_owned(),
-        ),
+        "next" | "failover" => after_replies(line),
         "failfast_all_unhealthy_upstreams" => (
             Changed,
             "servers are asked also while all seem down; expired answers are served meanwhile".to_owned(),
@@ -274,18 +271,46 @@ fn max_concurrent(line: &Directive, read: &mut Read) -> Result<(Outcome, String)
     Ok((Kept, format!("limits: {{inFlight: {number}}}; more are answered SERVFAIL, not REFUSED")))
 }
 
-fn except(line: &Directive, scope: &Scope<'_>) -> (Outcome, String) {
-    let all: Vec<String> = line.args.iter().flat_map(|zone| zones(zone)).collect();
-    match all.iter().all(|zone| scope.draft.is_ours(zone)) {
-        true => (NotNeeded, "names of the cluster domain are never forwarded".to_owned()),
-        false => (
-            NotPossible,
-            format!(
-                "names in {} would be forwarded too: give them a stub domain with the servers that know them",
-                list(&all)
-            ),
-        ),
+/// After which replies another server is asked.
+fn after_replies(line: &Directive) -> (Outcome, String) {
+    let is_ours =
+        |code: &String| ["SERVFAIL", "REFUSED"].iter().any(|it| code.eq_ignore_ascii_case(it));
+    let outcome = if line.args.iter().all(is_ours) { Changed } else { NotPossible };
+    let message = "the next server of the list is asked after SERVFAIL, REFUSED and silence; other replies are final";
+    (outcome, message.to_owned())
+}
+
+/// Zones whose names are not forwarded: those of another server block, or of a longer `forward` beside this one, are not
+/// forwarded here either.
+fn except(of: &Directive, line: &Directive, scope: &Scope<'_>) -> (Outcome, String) {
+    let from = of.args.first().map_or(Vec::new(), |from| zones(from));
+    let is_longer = |beside: &&Directive| {
+        let zones = beside.args.first().map_or(Vec::new(), |from| zones(from));
+        zones != from && zones.iter().all(|zone| from.iter().all(|from| is_at_or_below(zone, from)))
+    };
+    let (mut reasons, mut lost) = (Vec::new(), Vec::new());
+    for zone in line.args.iter().flat_map(|zone| zones(zone)) {
+        let mut beside = scope.directives.iter().filter(is_longer);
+        if scope.draft.is_ours(&zone) {
+            reasons.push("names of the cluster domain are never forwarded".to_owned());
+        } else if let Some(why) = scope.elsewhere(&zone) {
+            reasons.push(format!("{zone}: {why}"));
+        } else if let Some(beside) = beside.find(|beside| is_for(beside, &zone)) {
+            reasons.push(format!("{zone}: the line {} is for it", beside.text()));
+        } else {
+            lost.push(zone);
+        }
     }
+    reasons.dedup();
+    if lost.is_empty() {
+        return (NotNeeded, reasons.join("; "));
+    }
+    let message = format!(
+        "names in {} would be forwarded too: give them a stub domain with the servers that know them",
+        list(&lost)
+    );
+    reasons.insert(0, message);
+    (NotPossible, reasons.join("; "))
 }
 
 /// `tls [CA]`, `tls CERTIFICATE KEY [CA]`.

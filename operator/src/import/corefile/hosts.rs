@@ -12,6 +12,9 @@ const DEFAULT_TTL: u32 = 3_600;
 /// The file that CoreDNS reads where none is written: in a container it holds the names of the pod.
 const OWN_FILE: &str = "/etc/hosts";
 
+const NOT_FOLLOWED: &str = "the lines of the file are hosts as they are now; later changes of the file are not followed, so \
+                            the program that writes it must write spec.hosts";
+
 /// Options that are no line of a hosts file.
 const OPTIONS: [&str; 4] = ["ttl", "no_reverse", "reload", "fallthrough"];
 
@@ -34,11 +37,16 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<()
     for line in directive.body.iter().filter(|line| !OPTIONS.contains(&line.name.as_str())) {
         hosts_file::entry(&line.place, &line.name, &line.args, terms, scope.draft, &is_asked);
     }
-    let Some(file) = directive.args.first().filter(|file| *file != OWN_FILE) else { return Ok(()) };
+    let Some(file) = directive.args.first().filter(|_| has_file(directive)) else { return Ok(()) };
     for text in (scope.look)(file) {
         hosts_file::convert(&text, terms, scope.draft, &is_asked);
     }
     Ok(())
+}
+
+/// Does it name a file with names of others?
+fn has_file(directive: &Directive) -> bool {
+    directive.args.first().is_some_and(|file| file != OWN_FILE)
 }
 
 fn terms(directive: &Directive) -> Result<Terms, Refused> {
@@ -70,11 +78,7 @@ fn head(directive: &Directive, terms: Terms, scope: &mut Scope<'_>) {
                 );
                 scope.say(directive, NotPossible, message);
             }
-            false => scope.say(
-                directive,
-                Kept,
-                "the lines of the file are hosts, live within a second of a change",
-            ),
+            false => scope.say(directive, Changed, NOT_FOLLOWED),
         },
     }
     if terms.ttl.is_none() {
@@ -94,6 +98,7 @@ fn option(directive: &Directive, line: &Directive, scope: &mut Scope<'_>) {
     let (outcome, message) = match line.name.as_str() {
         "ttl" => (Kept, "ttlSeconds of each host"),
         "no_reverse" => (Kept, "reverse: false of each host"),
+        "reload" if has_file(directive) => (Changed, NOT_FOLLOWED),
         "reload" => (NotNeeded, "hosts are in the ClusterDNS: a change is live within a second"),
         _ => (Kept, "other names go to stub domains and upstreams"),
     };

@@ -24,11 +24,12 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) {
     };
     scope.say(directive, outcome, message);
     for line in &directive.body {
-        let (outcome, message) = match (directive.name.as_str(), line.name.as_str()) {
-            ("log", "class") => (Kept, "in the line above"),
-            ("errors", _) => (NotNeeded, "a failure that lasts is one log line"),
-            _ => (NotPossible, "the form of what is written cannot be changed"),
-        };
+        let (outcome, message): (Outcome, &str) =
+            match (directive.name.as_str(), line.name.as_str()) {
+                ("log", "class") => (outcome, "in the line above"),
+                ("errors", _) => (NotNeeded, "a failure that lasts is one log line"),
+                _ => (NotPossible, "the form of what is written cannot be changed"),
+            };
         scope.say_of(directive, line, outcome, message);
     }
 }
@@ -40,28 +41,43 @@ fn log(directive: &Directive, scope: &mut Scope<'_>) -> (Outcome, String) {
         .filter(|line| line.name == "class")
         .flat_map(|line| line.args.iter().map(String::as_str))
         .collect();
-    let queries = match &classes[..] {
-        ["error"] => QueryLog::Errors,
-        [] => QueryLog::All,
-        classes if classes.iter().all(|class| ["denial", "error"].contains(class)) => {
-            QueryLog::Denials
-        }
-        _ => QueryLog::All,
+    let has = |class: &str| classes.contains(&class);
+    let is_all = classes.is_empty() || has("all");
+    let (queries, is_exact) = match (is_all, has("success"), has("denial"), has("error")) {
+        (true, _, _, _) => (QueryLog::All, true),
+        (false, true, denial, error) => (QueryLog::All, denial && error),
+        (false, false, true, error) => (QueryLog::Denials, error),
+        (false, false, false, _) => (QueryLog::Errors, true),
     };
+    let known = scope.draft.spec.logging.as_ref().map_or(QueryLog::None, |it| it.queries);
+    if rank(known) > rank(queries) {
+        let message = format!("spec.logging.queries is {known:?} already, for all names");
+        return (Changed, message);
+    }
     let change = |spec: &mut ClusterDNSSpec| {
         let logging = spec.logging.get_or_insert_default();
-        if rank(queries) > rank(logging.queries) {
-            logging.queries = queries;
-        }
+        logging.queries = queries;
+    };
+    let more = match is_exact {
+        true => "",
+        false => ", which writes the other failures too",
+    };
+    let above = match known {
+        known if known == QueryLog::None || known == queries => String::new(),
+        known => format!(" in place of {known:?} above"),
     };
     let is_all_names = scope.is_root() && directive.args.iter().all(|it| it == ".");
     match scope.draft.change(change) {
         Ok(()) if is_all_names => {
-            (Kept, format!("spec.logging.queries: {queries:?}, in another form"))
+            let message =
+                format!("spec.logging.queries: {queries:?}{above}, in another form{more}");
+            (if is_exact { Kept } else { Changed }, message)
         }
         Ok(()) => (
             Changed,
-            format!("spec.logging.queries: {queries:?}, for all names and in another form"),
+            format!(
+                "spec.logging.queries: {queries:?}{above}, for all names and in another form{more}"
+            ),
         ),
         Err(why) => (NotPossible, why),
     }

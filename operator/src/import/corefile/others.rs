@@ -18,6 +18,11 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) {
 /// Lines between braces, those inside of more braces too: the parser bounds how deep they are.
 fn body(directive: &Directive, lines: &[Directive], outcome: Outcome, scope: &mut Scope<'_>) {
     for line in lines {
+        if let ("loadbalance", "prefer") = (directive.name.as_str(), line.name.as_str()) {
+            let message = "addresses of an answer begin at a random one; none is preferred";
+            scope.say_of(directive, line, NotPossible, message);
+            continue;
+        }
         scope.say_of(directive, line, outcome, format!("as {} above", directive.name));
         body(directive, &line.body, outcome, scope);
     }
@@ -45,7 +50,7 @@ fn decided(name: &str, first: Option<&str>) -> (Outcome, &'static str) {
         "minimal" => (NotNeeded, "replies have no authority records besides the SOA of denials"),
         "any" => (NotNeeded, "ANY is answered with one HINFO record (RFC 8482)"),
         "local" => (NotNeeded, "localhost and its reverse names are answered locally"),
-        "metadata" | "debug" | "pprof" | "root" | "on" | "timeouts" | "multisocket" | "cancel"
+        "metadata" | "debug" | "pprof" | "root" | "timeouts" | "multisocket" | "cancel"
         | "quic" | "header" | "trace" => settings_of_process(name),
         "tls" => (
             NotPossible,
@@ -98,16 +103,18 @@ fn decided(name: &str, first: Option<&str>) -> (Outcome, &'static str) {
             NotPossible,
             "servers are asked one after the other: write them in spec.upstreams with policy: Fastest",
         ),
-        "alternate" => {
-            (Changed, "the next server of a list is asked after SERVFAIL, REFUSED and silence")
-        }
+        "alternate" => (
+            NotPossible,
+            "the servers of alternate are not asked: the next server of a list is asked after SERVFAIL, REFUSED and silence, \
+             so write them in spec.upstreams if these replies are meant",
+        ),
         "ocp_dnsnameresolver" => (
             NotPossible,
             "it watches names for the firewall of OpenShift: keep OpenShift's server for it",
         ),
         "whoami" | "erratic" => (NotPossible, "it is for tests of CoreDNS"),
         "geoip" => (NotPossible, "answers do not depend on where clients are"),
-        "startup" | "shutdown" => (NotPossible, "pods run no other programs"),
+        "startup" | "shutdown" | "on" => (NotPossible, "pods run no other programs"),
         "deprecated" => (Kept, "nothing is done by it"),
         _ => (
             NotPossible,

@@ -134,7 +134,9 @@ impl Parser<'_> {
     fn block(&mut self, empty: &mut Vec<EmptyImport>) -> Result<Option<ServerBlock>, Refused> {
         let Some(token) = self.rest.front() else { return Ok(None) };
         let place = place(token);
-        let keys = self.keys(empty)?;
+        let (keys, first) = self.keys(empty)?;
+        // Where the block is imported its keys are elsewhere.
+        let place = first.unwrap_or(place);
         if let [key] = &keys[..]
             && let Some(name) = key.strip_prefix('(').and_then(|key| key.strip_suffix(')'))
         {
@@ -152,9 +154,12 @@ impl Parser<'_> {
         Ok(Some(ServerBlock { place, keys, directives }))
     }
 
-    /// The words before the brace, or of the first line where there is none.
-    fn keys(&mut self, empty: &mut Vec<EmptyImport>) -> Result<Vec<String>, Refused> {
-        let mut keys = Vec::new();
+    /// The words before the brace, or of the first line where there is none, and where the first of them is.
+    fn keys(
+        &mut self,
+        empty: &mut Vec<EmptyImport>,
+    ) -> Result<(Vec<String>, Option<Place>), Refused> {
+        let (mut keys, mut first) = (Vec::new(), None);
         let mut expects_another = false;
         while let Some(token) = self.rest.front() {
             if token.text == "import" && token.first {
@@ -166,7 +171,7 @@ impl Parser<'_> {
                 return Err(Refused::at(&place(token), message));
             }
             if token.text == "{" || (token.first && !expects_another && !keys.is_empty()) {
-                return Ok(keys);
+                return Ok((keys, first));
             }
             if token.text == "}" {
                 let message = "this brace closes nothing: remove it, or add the { that it closes";
@@ -177,13 +182,14 @@ impl Parser<'_> {
             expects_another = key.is_some();
             let key = key.unwrap_or(&text);
             if !key.is_empty() {
+                first.get_or_insert_with(|| place(token));
                 keys.push(key.to_owned());
             }
             self.rest.pop_front();
         }
         match expects_another {
             true => Err(Refused::at(&self.end, "the file ends where another address must follow")),
-            false => Ok(keys),
+            false => Ok((keys, first)),
         }
     }
 

@@ -5,7 +5,7 @@ use crds::defaults;
 use crds::v1alpha1::Record;
 
 use super::parse::Directive;
-use super::regex::{Shape, shape};
+use super::regex::{Shape, is_anchored, shape};
 use super::scope::Scope;
 use crate::import::Refused;
 use crate::import::report::Outcome::{self, Changed, NotNeeded, NotPossible};
@@ -14,10 +14,10 @@ use crate::import::values::name;
 /// What a rule does to names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Rule {
-    /// One name becomes another one.
-    Exact(String, String),
+    /// One name becomes another one. A part of a longer name may do so too.
+    Exact { from: String, to: String, is_part: bool },
     /// Names below the first become names below the second; perhaps the first itself becomes the second.
-    Suffix { from: String, to: String, itself: bool },
+    Suffix { from: String, to: String, itself: bool, is_part: bool },
     /// Anything else: what to do instead.
     Other(&'static str),
 }
@@ -52,14 +52,13 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<()
 fn rule(line: &Directive, args: &[String]) -> Result<Rule, Refused> {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     Ok(match &words[..] {
-        ["name", "exact", from, to, ..] => Rule::Exact(name(from), name(to)),
+        ["name", "exact", from, to, ..] => exact(from, to),
         ["name", "suffix", from, to, ..] => of_suffix(from, to),
         ["name", "regex", from, to, ..] => of_expression(from, to),
         ["name", "prefix" | "substring", _, _, ..] => Rule::Other(
             "only whole names and suffixes have records: write a CNAME record in spec.records for each name that is asked",
         ),
-        ["name", from, to] => Rule::Exact(name(from), name(to)),
-        ["name", from, to, "answer", ..] => Rule::Exact(name(from), name(to)),
+        ["name", from, to] | ["name", from, to, "answer", ..] => exact(from, to),
         ["name", ..] => return Err(line.refused("a name and the name in its place must follow")),
         ["cname", ..] => Rule::Other(
             "targets of CNAME records are answered as they are: write a record for the target in spec.records",
@@ -82,11 +81,17 @@ fn rule(line: &Directive, args: &[String]) -> Result<Rule, Refused> {
     })
 }
 
+fn exact(from: &str, to: &str) -> Rule {
+    Rule::Exact { from: name(from), to: name(to), is_part: false }
+}
+
 /// CoreDNS replaces the end of the text: only with a dot in front of both is that the same as names below a name.
 fn of_suffix(from: &str, to: &str) -> Rule {
+    let of =
+        |from, to, itself| Rule::Suffix { from: name(from), to: name(to), itself, is_part: false };
     match (from.strip_prefix('.'), to.strip_prefix('.')) {
-        (Some(from), Some(to)) => Rule::Suffix { from: name(from), to: name(to), itself: false },
-        (None, None) => Rule::Suffix { from: name(from), to: name(to), itself: true },
+        (Some(from), Some(to)) => of(from, to, false),
+        (None, None) => of(from, to, true),
         (Some(_), None) | (None, Some(_)) => Rule::Other(
             "one of the two ends begins with a dot and the other does not, so labels would be joined or empty: write a CNAME \
              record in spec.records for each name that is asked",
@@ -98,38 +103,61 @@ fn of_expression(from: &str, to: &str) -> Rule {
     let other = Rule::Other(
         "names have no patterns: write a CNAME record in spec.records for each name that is asked, with * for all below a name",
     );
+    let ends = from.ends_with('$');
+    let is_part = !ends || !is_anchored(from);
     match shape(from) {
-        Some(Shape::Exact(from)) if !to.contains('{') => Rule::Exact(from, name(to)),
+        Some(Shape::Exact(from)) if !to.contains('{') => {
+            Rule::Exact { from, to: name(to), is_part }
+        }
         Some(Shape::Below(from)) => match to.strip_prefix("{1}.") {
-            Some(to) if !to.contains('{') => Rule::Suffix { from, to: name(to), itself: false },
+            Some(to) if !to.contains('{') => {
+                Rule::Suffix { from, to: name(to), itself: false, is_part: !ends }
+            }
             // All names below one lead to one name: a wildcard.
-            None if !to.contains('{') => Rule::Exact(format!("*.{from}"), name(to)),
+            None if !to.contains('{') => {
+                Rule::Exact { from: format!("*.{from}"), to: name(to), is_part: !ends }
+            }
             Some(_) | None => other,
         },
         Some(Shape::Exact(_)) | None => other,
     }
 }
 
+/// What CoreDNS does where an expression has no beginning or no end.
+const IS_PART: &str = "; without ^ and $ CoreDNS rewrote longer names that hold this text too: write a CNAME record in \
+                       spec.records for each of those that is asked";
+
 fn of_rule(rule: &Rule, scope: &mut Scope<'_>) -> (Outcome, String) {
-    let (from, to) = match rule {
+    let (mut made, is_part) = match rule {
         Rule::Other(instead) => return (NotPossible, (*instead).to_owned()),
-        Rule::Exact(from, to) | Rule::Suffix { from, to, .. } => (from, to),
+        Rule::Exact { from, to, is_part } => (aliases(from, to, scope), *is_part),
+        Rule::Suffix { from, to, itself, is_part } => {
+            (suffixes(from, to, *itself, scope), *is_part)
+        }
     };
-    if let Some(why) = scope.elsewhere(from) {
-        return (NotNeeded, why);
-    }
-    if from == to {
-        return (NotNeeded, "the name stays as it is".to_owned());
-    }
-    match rule {
-        Rule::Exact(..) => alias(from, to, scope),
-        Rule::Suffix { itself, .. } => suffix(from, to, *itself, scope),
-        Rule::Other(instead) => (NotPossible, (*instead).to_owned()),
+    made.dedup();
+    // The worst outcome is that of the line.
+    let has = |outcome| made.iter().any(|(is, _)| *is == outcome);
+    let worst = [NotPossible, Changed].into_iter().find(|it| has(*it)).unwrap_or(NotNeeded);
+    let messages: Vec<String> = made.into_iter().map(|(_, message)| message).collect();
+    let note = if is_part && worst == Changed { IS_PART } else { "" };
+    (worst, format!("{}{note}", messages.join("; ")))
+}
+
+/// One name as an alias, or all names below one as a wildcard.
+fn aliases(from: &str, to: &str, scope: &mut Scope<'_>) -> Vec<(Outcome, String)> {
+    match scope.owners(from) {
+        Ok(owners) => owners.iter().map(|owner| alias(owner, to, scope)).collect(),
+        Err(why) => vec![(NotNeeded, why)],
     }
 }
 
 fn alias(from: &str, to: &str, scope: &mut Scope<'_>) -> (Outcome, String) {
-    match scope.draft.record(record(RecordType::Cname, from, to)) {
+    if from == to {
+        return (NotNeeded, STAYS.to_owned());
+    }
+    let is_free = from.strip_prefix("*.").map_or(Ok(()), |above| scope.has_all_below(above));
+    match is_free.and_then(|()| scope.draft.record(record(RecordType::Cname, from, to))) {
         Ok(()) => (
             Changed,
             format!("spec.records: {from} is a CNAME record of {to}; the answer shows both names"),
@@ -138,17 +166,41 @@ fn alias(from: &str, to: &str, scope: &mut Scope<'_>) -> (Outcome, String) {
     }
 }
 
-/// Names below one name, as a DNAME record (RR85).
-fn suffix(from: &str, to: &str, itself: bool, scope: &mut Scope<'_>) -> (Outcome, String) {
-    match scope.draft.record(record(RecordType::Dname, from, to)) {
+/// Names below one name. Where that one is above the zones of the server block, these are the ones that are asked.
+fn suffixes(from: &str, to: &str, itself: bool, scope: &mut Scope<'_>) -> Vec<(Outcome, String)> {
+    let Some(why) = scope.elsewhere(from) else {
+        let with_itself = format!(
+            "CoreDNS rewrote {from} itself too, and names that end so without a dot: these are not led, so write the \
+             addresses of {from} in spec.hosts if it is asked"
+        );
+        let without = format!("{from} itself is answered here and has no addresses");
+        return vec![suffix(from, to, if itself { &with_itself } else { &without }, scope)];
+    };
+    let zones = scope.zones_below(from);
+    if zones.is_empty() {
+        return vec![(NotNeeded, why)];
+    }
+    let of_zone = |zone: &String| {
+        let left = zone.strip_suffix(from).unwrap_or(zone);
+        let target = format!("{left}{to}");
+        let owner = format!(
+            "CoreDNS rewrote {zone} itself too: it is not led, so write its addresses in spec.hosts if it is asked"
+        );
+        suffix(zone, target.trim_end_matches('.'), &owner, scope)
+    };
+    zones.iter().map(of_zone).collect()
+}
+
+const STAYS: &str = "the name stays as it is";
+
+/// Names below one name, as a DNAME record (RR85). `owner` says what becomes of that name itself.
+fn suffix(from: &str, to: &str, owner: &str, scope: &mut Scope<'_>) -> (Outcome, String) {
+    if from == to {
+        return (NotNeeded, STAYS.to_owned());
+    }
+    let is_free = scope.has_all_below(from);
+    match is_free.and_then(|()| scope.draft.record(record(RecordType::Dname, from, to))) {
         Ok(()) => {
-            let owner = match itself {
-                true => format!(
-                    "CoreDNS rewrote {from} itself too, and names that end so without a dot: these are not led, so write \
-                     the addresses of {from} in spec.hosts if it is asked"
-                ),
-                false => format!("{from} itself is answered here and has no addresses"),
-            };
             let message = format!(
                 "spec.records: {from} is a DNAME record of {to}; the answer shows it, the alias that it makes and what \
                  that stands for; {owner}"

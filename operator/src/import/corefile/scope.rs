@@ -12,6 +12,8 @@ pub(super) struct Scope<'a> {
     pub(super) zones: Vec<String>,
     /// What the other server blocks serve.
     pub(super) others: &'a [String],
+    /// The directives of this server block.
+    pub(super) directives: &'a [Directive],
     /// The files that directives name.
     pub(super) look: &'a Look<'a>,
     pub(super) draft: &'a mut Draft,
@@ -55,6 +57,44 @@ impl Scope<'_> {
     pub(super) fn elsewhere(&self, name: &str) -> Option<String> {
         elsewhere(&self.zones, self.others, name)
     }
+
+    /// The names that an owner stands for here: itself, or where it is a wildcard above zones of this server block, these
+    /// zones and all names below them.
+    ///
+    /// # Errors
+    /// Why none of them comes to this server block.
+    pub(super) fn owners(&self, owner: &str) -> Result<Vec<String>, String> {
+        let Some(why) = self.elsewhere(owner) else { return Ok(vec![owner.to_owned()]) };
+        let zones = owner.strip_prefix("*.").map(|above| self.zones_below(above));
+        match zones.filter(|zones| !zones.is_empty()) {
+            Some(zones) => {
+                Ok(zones.into_iter().flat_map(|zone| [format!("*.{zone}"), zone]).collect())
+            }
+            None => Err(why),
+        }
+    }
+
+    /// Its own zones below this name.
+    pub(super) fn zones_below(&self, above: &str) -> Vec<String> {
+        self.zones.iter().filter(|zone| is_below(zone, above)).cloned().collect()
+    }
+
+    /// An error where another server block serves a part of the names below this one: CoreDNS gives these names to that
+    /// block, and a record for all of them would win over its stub domain (A17, RR85).
+    pub(super) fn has_all_below(&self, above: &str) -> Result<(), String> {
+        let is_lost = |zone: &&String| is_below(zone, above) && !self.draft.is_ours(zone);
+        match self.others.iter().find(is_lost) {
+            Some(zone) => Err(format!(
+                "a record for all names below {above} would take those of the server block of {zone} too: write a CNAME \
+                 record in spec.records, or a host, for each name that is asked"
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+fn is_below(name: &str, above: &str) -> bool {
+    name != above && is_at_or_below(name, above)
 }
 
 /// Why a name never comes to the server block of `own` zones, where it does not.

@@ -1,5 +1,7 @@
 //! `template`: answers that are the same for every question become records.
 
+use std::collections::BTreeSet;
+
 use crds::config::RecordType;
 use crds::defaults;
 use crds::v1alpha1::{Record, ServiceTarget};
@@ -16,12 +18,15 @@ const ASKED: &str = "\u{1}";
 
 /// Adds `template` to the draft: records, with a wildcard for a zone.
 pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<(), Refused> {
-    let [_, _, of @ ..] = &directive.args[..] else {
+    let [class, _, of @ ..] = &directive.args[..] else {
         return Err(directive.refused("a class and a type must follow, such as IN A"));
     };
-    let owners = owners(directive, of, scope);
+    // Records are of class IN.
+    let is_in = ["IN", "ANY"].iter().any(|it| class.eq_ignore_ascii_case(it));
+    let owners = owners(directive, of, scope).filter(|_| is_in);
     let answers = directive.body.iter().filter(|line| line.name == "answer").count();
     let (outcome, message): (Outcome, &str) = match (&owners, answers) {
+        (None, _) if !is_in => (NotPossible, "only questions of class IN have records"),
         (None, _) => (
             NotPossible,
             "it answers by a pattern, and names have no patterns: write spec.records for the names that are asked",
@@ -127,14 +132,21 @@ fn one_answer(text: &str, owners: &[String], scope: &mut Scope<'_>) -> (Outcome,
         return (NotPossible, "it is no record".to_owned());
     };
     let (mut kept, mut elsewhere, mut lost) = (Vec::new(), Vec::new(), Vec::new());
+    let mut seen = BTreeSet::new();
     for owner in &owners {
-        if let Some(why) = scope.elsewhere(owner) {
-            elsewhere.push(format!("{owner}: {why}"));
-            continue;
-        }
-        match one(owner, kind, data.trim(), ttl, scope) {
-            Ok(()) => kept.push(owner.clone()),
-            Err(why) => lost.push(format!("{owner}: {why}")),
+        let all = match scope.owners(owner) {
+            Ok(all) => all,
+            Err(why) => {
+                elsewhere.push(format!("{owner}: {why}"));
+                continue;
+            }
+        };
+        for owner in all.into_iter().filter(|it| seen.insert(it.clone())) {
+            let is_free = owner.strip_prefix("*.").map_or(Ok(()), |it| scope.has_all_below(it));
+            match is_free.and_then(|()| one(&owner, kind, data.trim(), ttl, scope)) {
+                Ok(()) => kept.push(owner),
+                Err(why) => lost.push(format!("{owner}: {why}")),
+            }
         }
     }
     let outcome = match (kept.is_empty(), lost.is_empty()) {

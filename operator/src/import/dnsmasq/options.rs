@@ -82,6 +82,68 @@ impl Flag {
         let words = self.value.split(',').map(|word| word.trim().to_owned());
         words.filter(|word| !word.is_empty()).collect()
     }
+
+    /// The same, where a part may be in quotes: commas in quotes are part of it, and a backslash there takes a quote or
+    /// backslash as it is (dnsmasq(8), `--txt-record`).
+    pub(super) fn strings(&self) -> Vec<String> {
+        let parts =
+            split(&self.value, |it| it == ',').into_iter().map(|part| unquoted(part.trim()));
+        parts.collect()
+    }
+}
+
+/// The parts between separators that are not in quotes.
+fn split(text: &str, is_separator: impl Fn(char) -> bool) -> Vec<&str> {
+    let (mut parts, mut began, mut is_quoted, mut is_escaped) = (Vec::new(), 0, false, false);
+    for (at, character) in text.char_indices() {
+        match character {
+            _ if is_escaped => is_escaped = false,
+            '\\' if is_quoted => is_escaped = true,
+            '"' => is_quoted = !is_quoted,
+            _ if !is_quoted && is_separator(character) => {
+                parts.push(&text[began..at]);
+                began = at + character.len_utf8();
+            }
+            _ => {}
+        }
+    }
+    parts.push(&text[began..]);
+    parts
+}
+
+/// Without its quotes.
+fn unquoted(text: &str) -> String {
+    let (mut plain, mut is_quoted) = (String::new(), false);
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        match character {
+            '"' => is_quoted = !is_quoted,
+            '\\' if is_quoted => {
+                let taken = characters.next_if(|it| ['"', '\\'].contains(it));
+                plain.push(taken.unwrap_or(character));
+            }
+            _ => plain.push(character),
+        }
+    }
+    plain
+}
+
+/// The words of a command line, which may have white space in quotes.
+fn command_line(line: &str) -> impl Iterator<Item = &str> {
+    split(line, char::is_whitespace).into_iter().filter(|word| !word.is_empty())
+}
+
+/// A line up to a `#` behind white space that is not in quotes.
+fn uncommented(line: &str) -> &str {
+    let mut end = 0;
+    for part in split(line, |it| it == '#') {
+        end += part.len();
+        if line[..end].ends_with(char::is_whitespace) {
+            return line[..end].trim_end();
+        }
+        end += 1;
+    }
+    line
 }
 
 /// The words of a file: of command lines, or of lines as `dnsmasq.conf` has them.
@@ -94,16 +156,16 @@ pub(in crate::import) fn written(text: &Text) -> Vec<Argument> {
             continue;
         }
         if line.starts_with('-') {
-            let words = line.split_whitespace().take_while(|word| !word.starts_with('#'));
+            let words = command_line(line).take_while(|word| !word.starts_with('#'));
             found
                 .extend(words.map(|word| Argument { place: place.clone(), text: word.to_owned() }));
             continue;
         }
-        let line = line.split(" #").next().unwrap_or_default().trim_end();
+        let line = uncommented(line);
         // A program at the beginning of a command line.
         match line.split_once(char::is_whitespace).filter(|(word, _)| word.ends_with("dnsmasq")) {
             Some((_, rest)) => {
-                let words = rest.split_whitespace();
+                let words = command_line(rest);
                 found.extend(
                     words.map(|word| Argument { place: place.clone(), text: word.to_owned() }),
                 );
@@ -188,5 +250,24 @@ mod tests {
             expected
         );
         assert_eq!(read("- --log-facility=-"), ["--log-facility=-"]);
+    }
+
+    #[test]
+    fn quotes_hold_commas_white_space_and_hash_signs() {
+        let read = |text: &str| {
+            let text = Text { line: 1, text: text.to_owned(), ..Text::default() };
+            flags(&written(&text)).iter().map(Flag::strings).collect::<Vec<_>>()
+        };
+        let expected = vec![vec!["x.example".to_owned(), "a, b #c".to_owned(), "d\"e".to_owned()]];
+        assert_eq!(read(r#"txt-record=x.example,"a, b #c","d\"e" # a comment"#), expected);
+        assert_eq!(read(r#"--txt-record=x.example,"a, b #c","d\"e""#), expected);
+        assert_eq!(read(r#"dnsmasq --txt-record=x.example,"a, b #c","d\"e""#), expected);
+        let two = vec![vec!["x.example".to_owned(), String::new(), "a".to_owned()]];
+        assert_eq!(read("txt-record=x.example,,a"), two, "an empty string is one too");
+        assert_eq!(
+            read("txt-record=x.example,\"ü"),
+            [["x.example", "ü"]],
+            "a quote that is not closed"
+        );
     }
 }

@@ -151,6 +151,14 @@ pub(super) fn domains(value: &str) -> (Vec<String>, &str) {
     }
 }
 
+/// The domains that have servers of their own.
+pub(super) fn forwarded(flags: &[Flag]) -> Vec<String> {
+    let of_servers = flags.iter().filter(|it| ["server", "local"].contains(&it.name.as_str()));
+    let read = of_servers.map(|flag| domains(&flag.value));
+    let some = read.filter(|(_, rest)| !rest.is_empty()).flat_map(|(domains, _)| domains);
+    some.filter(|domain| !domain.is_empty()).collect()
+}
+
 /// `ADDRESS#PORT@INTERFACE`
 fn one_server(text: &str) -> Option<Server> {
     let text = text.split('@').next().unwrap_or_default();

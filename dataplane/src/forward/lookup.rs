@@ -12,7 +12,7 @@ use tokio::time::sleep_until;
 use super::attempt::{self, AttemptResult, Datagrams, Question};
 use super::limits::Limit;
 use super::plan::{MAX_SENDS, Next, Plan, Send, order};
-use super::server::{Heard, Sent, Server};
+use super::server::{Heard, Notice, Sent, Server};
 use super::sockets::Exchange;
 use super::upstreams::Group;
 use super::{now, random};
@@ -174,6 +174,8 @@ impl Lookup {
             }
             None => {}
         }
+        // Kept until what it leads to is decided.
+        let mut notice: Option<Notice> = None;
         loop {
             let now_at = now();
             sent.iter_mut().flatten().for_each(|sent| sent.look(now_at));
@@ -201,6 +203,7 @@ impl Lookup {
                     return Err(self.why());
                 }
             };
+            drop(notice.take());
             let overdue = sent.iter().flatten().filter_map(Sent::overdue_at).min();
             let until = overdue.map_or(until, |overdue| until.min(overdue));
             tokio::select! {
@@ -212,7 +215,10 @@ impl Lookup {
                         return Ok(relayed);
                     }
                 }
-                place = self.freed(), if self.waits() => self.plan.freed(place),
+                (place, freed) = self.freed(), if self.waits() => {
+                    self.plan.freed(place);
+                    notice = Some(freed);
+                }
                 () = sleep_until(until.into()) => {}
             }
         }
@@ -302,10 +308,10 @@ impl Lookup {
     }
 
     /// Waits until a server may be given another query; its place in the plan.
-    async fn freed(&self) -> usize {
+    async fn freed(&self) -> (usize, Notice) {
         let freed = self.plan.waiting().map(|place| {
             let server = &self.group.servers[self.plan.member(place)];
-            Box::pin(server.freed().map(move |()| place))
+            Box::pin(server.freed().map(move |notice| (place, notice)))
         });
         select_all(freed).await.0
     }

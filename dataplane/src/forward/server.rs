@@ -233,8 +233,9 @@ impl Server {
         self.give_notice(&state);
     }
 
-    /// Waits until it may be given another query.
-    pub(super) async fn freed(&self) {
+    /// Waits until it may be given another query. The notice is for one who waits: who does not send then passes it on by
+    /// dropping it.
+    pub(super) async fn freed(self: &Arc<Self>) -> Notice {
         self.state().waiting += 1;
         let _waits = Waits(self);
         let freed = self.freed.notified();
@@ -243,6 +244,7 @@ impl Server {
         if !is_free {
             freed.await;
         }
+        Notice(Arc::clone(self))
     }
 
     fn give_notice(&self, state: &ServerState) {
@@ -293,6 +295,16 @@ impl Server {
     /// Probes without a reply so far.
     pub(super) fn failed_probes(&self) -> u64 {
         self.failed_probes.load(Ordering::Relaxed)
+    }
+}
+
+/// That a place is free; while it still is, dropping this gives notice to the next who waits.
+pub(super) struct Notice(Arc<Server>);
+
+impl Drop for Notice {
+    fn drop(&mut self) {
+        let state = self.0.state();
+        self.0.give_notice(&state);
     }
 }
 

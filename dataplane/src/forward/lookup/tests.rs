@@ -71,3 +71,23 @@ async fn fw24_a_lookup_that_never_gets_a_place_ends_with_its_budget() {
     // A timer may be a millisecond late.
     assert_eq!((now() - started).as_secs(), crate::forward::plan::USUAL.budget.as_secs());
 }
+
+#[tokio::test]
+async fn fw52_a_place_that_the_first_who_waits_cannot_use_is_for_the_next() {
+    let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let upstreams = upstreams(far.local_addr().unwrap());
+    let group = upstreams.group(0).unwrap();
+    let mut others: Vec<Sent> = std::iter::from_fn(|| group.servers[0].send(true)).collect();
+    tokio::time::pause();
+    let (began, budget) = (now(), crate::forward::plan::USUAL.budget);
+    tokio::time::advance(budget / 2).await;
+    let key = LookupKey::new(Name::ROOT, 1, false, false);
+    let mut old = Box::pin(lookup(group, &[0], &key, began));
+    let mut young = Box::pin(lookup(group, &[0], &key, now()));
+    assert!(poll!(&mut old).is_pending() && poll!(&mut young).is_pending());
+    // The place is free for the old one, whose budget ends before it can take it.
+    others.pop().unwrap().settle(Heard::Nothing);
+    tokio::time::advance(budget / 2).await;
+    assert!(poll!(&mut old).is_ready() && poll!(&mut young).is_pending());
+    assert_eq!(group.servers[0].seen(now()).in_flight, PLACES, "the young one asks");
+}

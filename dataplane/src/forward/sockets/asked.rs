@@ -47,6 +47,8 @@ pub(super) enum By<C> {
     Task(mpsc::Sender<Arrival>),
     /// This is called with what comes first, at the latest at this time.
     Call(C, Instant),
+    /// It was called with a datagram, and judges that: its id stays taken, as it may wait for another one.
+    Judged,
 }
 
 impl<C> std::fmt::Debug for Asked<C> {
@@ -107,17 +109,27 @@ impl<C> Asked<C> {
     pub(super) fn calls(&self) -> impl Iterator<Item = (u16, Instant)> {
         self.waiting.iter().filter_map(|(id, asker)| match &asker.by {
             By::Call(_, at) => Some((*id, *at)),
-            By::Task(_) => None,
+            By::Task(_) | By::Judged => None,
         })
     }
 
-    /// Takes what is called for this id.
+    /// Takes what is called for this id, which is free then.
     pub(super) fn take_call(&mut self, id: u16) -> Option<C> {
-        let asker = self.waiting.remove(&id)?;
-        match asker.by {
-            By::Call(call, _) => Some(call),
-            By::Task(_) => {
-                self.waiting.insert(id, asker);
+        let call = self.begin_to_judge(id)?;
+        self.waiting.remove(&id);
+        Some(call)
+    }
+
+    /// Takes what is called for this id, which stays taken.
+    pub(super) fn begin_to_judge(&mut self, id: u16) -> Option<C> {
+        let asker = self.waiting.get_mut(&id)?;
+        match std::mem::replace(&mut asker.by, By::Judged) {
+            By::Call(call, _) => {
+                asker.is_answered = true;
+                Some(call)
+            }
+            other => {
+                asker.by = other;
                 None
             }
         }

@@ -57,18 +57,28 @@ pub(in crate::forward) enum Arrived<'a> {
     Overdue(Listening),
 }
 
-/// The place of a query that something came for.
+/// The place of a query that something came for. Its id is free when this is dropped, and no sooner: another query with the
+/// same id would lose its place to this one, if the datagram is not the reply.
 #[derive(Debug)]
 pub(in crate::forward) struct Place<'a> {
     port: &'a Arc<Port>,
     id: u16,
+    is_kept: bool,
 }
 
 impl Place<'_> {
     /// Waits for what comes next.
-    pub(super) fn taken(self) -> Listening {
-        let Place { port, id } = self;
-        port.listening(&mut port.asked(), id, true)
+    pub(super) fn taken(mut self) -> Listening {
+        self.is_kept = true;
+        self.port.listening(&mut self.port.asked(), self.id, true)
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            self.port.asked().end(self.id, now());
+        }
     }
 }
 
@@ -203,9 +213,9 @@ impl Port {
             return;
         }
         let Some(id) = id else { return };
-        if let Some(call) = asked.take_call(id) {
+        if let Some(call) = asked.begin_to_judge(id) {
             drop(asked);
-            call(Arrived::Datagram(datagram, Place { port: self, id }));
+            call(Arrived::Datagram(datagram, Place { port: self, id, is_kept: false }));
         } else if let Some(Asker { by: By::Task(task), is_answered }) = asked.waiting.get_mut(&id) {
             *is_answered = true;
             // A query that does not keep up misses it.

@@ -199,3 +199,40 @@ async fn fw10_a_server_that_is_gone_gives_its_ports_back() {
     tokio::task::yield_now().await;
     assert!(reader.is_finished());
 }
+
+#[tokio::test]
+async fn fw12_an_id_is_taken_while_its_datagram_is_judged() {
+    let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let (_upstreams, server) = server(far.local_addr().unwrap(), 1);
+    let (judged, mut judgements) = mpsc::unbounded_channel();
+    let pool = Arc::clone(&server.pool);
+    let landed = move |(), id, arrived: Arrived<'_>| {
+        let Arrived::Datagram(_, place) = arrived else { panic!("{arrived:?}") };
+        let is_taken = || pool.open()[0].asked.lock().unwrap().waiting.contains_key(&id);
+        let mut taken = vec![is_taken()];
+        let exchange = place.listen();
+        taken.push(is_taken());
+        drop(exchange);
+        taken.push(is_taken());
+        judged.send(taken).unwrap();
+    };
+    let left = depart(&server.pool, (), |(), id| query(id), landed);
+    assert!(matches!(left, Departed::Shared));
+    let mut octets = [0; 8];
+    let (length, from) = far.recv_from(&mut octets).await.unwrap();
+    far.send_to(&octets[..length], from).await.unwrap();
+    let taken = tokio::time::timeout(PATIENCE, judgements.recv()).await.expect("it is judged");
+    assert_eq!(taken.unwrap(), [true, true, false]);
+    // One that is believed gives it back without waiting for another.
+    let landed = move |(), _, arrived: Arrived<'_>| drop(arrived);
+    depart(&server.pool, (), |(), id| query(id), landed);
+    let (length, from) = far.recv_from(&mut octets).await.unwrap();
+    far.send_to(&octets[..length], from).await.unwrap();
+    let port = Arc::clone(&server.pool.open()[0]);
+    let is_free = async {
+        while !port.asked.lock().unwrap().waiting.is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, is_free).await.expect("its id is free");
+}

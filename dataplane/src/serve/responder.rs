@@ -290,4 +290,4 @@ impl Seeds {
 }
 
 #[cfg(test)]
-mod tests;
+pub(in crate::serve) mod tests;

@@ -1,5 +1,5 @@
 //! One UDP thread: a batch in, answers beside it, a batch out. Nothing here waits, allocates or takes a lock for
-//! an answer of our own, unless the query log or dnstap is on; only what an upstream must answer becomes a task elsewhere.
+//! an answer of our own, unless the query log or dnstap is on; upstreams are asked when the replies of the batch have left.
 
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use dataplane_core::{OwnedHead, Query, Reason, Transport, Waiting, read_ahead};
-use dataplane_udp::{Batch, DATAGRAM_OCTETS, Datagram, Socket};
+use dataplane_udp::{Batch, DATAGRAM_OCTETS, Datagram, Local, Socket};
 
 use super::counters::add;
 use super::responder::{Asked, AskedLater, Asker, Responder, Seeds, ServeAction, client};
 use super::traffic::ServedOver;
-use crate::forward::{Held, Resolved, Slot};
+use crate::forward::{Held, Resolved, Slot, Upstreams};
 use crate::origin::{Answered, Origin};
 use crate::state::Published;
 use crate::taps::{Began, Wanted};
@@ -34,6 +34,21 @@ pub(super) struct Worker {
     seeds: Seeds,
     /// Of each reply of the batch: where it came from, and how long its query waited to be read.
     answered: Vec<(Origin, Duration)>,
+    /// Queries of the batch that an upstream is asked for: when its replies have left, as each may cost a socket.
+    later: Vec<Later>,
+}
+
+/// A query for which an upstream is asked.
+struct Later {
+    waiting: Box<Waiting>,
+    held: Option<Held>,
+    slot: Slot,
+    peer: SocketAddr,
+    from: Local,
+    waited: Duration,
+    /// When it was read.
+    read: Instant,
+    asked: Option<Box<AskedLater>>,
 }
 
 impl Worker {
@@ -44,8 +59,8 @@ impl Worker {
         stale: Duration,
         stop: Arc<AtomicBool>,
     ) -> Self {
-        let answered = Vec::with_capacity(BATCH);
-        Self { socket, responder, number, stale, stop, seeds: Seeds::new(), answered }
+        let (answered, later) = (Vec::with_capacity(BATCH), Vec::with_capacity(BATCH));
+        Self { socket, responder, number, stale, stop, seeds: Seeds::new(), answered, later }
     }
 
     /// Serves until it is asked to stop, then answers what is queued (D3).
@@ -73,22 +88,40 @@ impl Worker {
     fn answer(&mut self, batch: &mut Batch) {
         let responder = Arc::clone(&self.responder);
         let published = responder.state.published.load();
-        let (received, wanted) = (batch.now(), responder.state.taps.wanted());
-        let now_s = received.as_secs();
-        // A defect that one message brings out must not silence a thread, and with it its share of the clients.
-        let answered = catch_unwind(AssertUnwindSafe(|| {
-            read_ahead(&published.records, batch.received());
-            batch
-                .answer(|datagram, buffer| self.reply(&published, now_s, wanted, datagram, buffer));
-        }));
-        if answered.is_err() {
-            add(&responder.counters.panics, 1);
-        }
+        let received = batch.now();
+        self.decide(&published, batch);
         let sent = self.socket.send(batch);
         if sent.failed > 0 {
             add(&responder.counters.udp_send_failed, sent.failed);
         }
         self.note_durations(received);
+        self.ask(&published.upstreams);
+    }
+
+    /// Writes the replies of a batch, and notes for which queries an upstream is asked.
+    fn decide(&mut self, published: &Arc<Published>, batch: &mut Batch) {
+        let responder = Arc::clone(&self.responder);
+        let (now_s, wanted) = (batch.now().as_secs(), responder.state.taps.wanted());
+        // A defect that one message brings out must not silence a thread, and with it its share of the clients.
+        let answered = catch_unwind(AssertUnwindSafe(|| {
+            read_ahead(&published.records, batch.received());
+            batch.answer(|datagram, buffer| self.reply(published, now_s, wanted, datagram, buffer));
+        }));
+        if answered.is_err() {
+            add(&responder.counters.panics, 1);
+        }
+    }
+
+    /// Asks upstreams for what was noted. A defect that one query brings out must not silence this thread.
+    fn ask(&mut self, upstreams: &Arc<Upstreams>) {
+        let mut later = std::mem::take(&mut self.later);
+        for later in later.drain(..) {
+            let asks = AssertUnwindSafe(|| self.reply_late(Arc::clone(upstreams), later));
+            if catch_unwind(asks).is_err() {
+                add(&self.responder.counters.panics, 1);
+            }
+        }
+        self.later = later;
     }
 
     /// The replies of a batch leave together: one look at the clock is enough for all. It is the clock of the time stamps
@@ -142,7 +175,10 @@ impl Worker {
             ServeAction::Drop => 0,
             ServeAction::Forward(waiting, held, slot) => {
                 let asked = asked.map(|asked| asked.keep());
-                self.reply_late(published, waiting, held, slot, &datagram, asked);
+                let Datagram { peer, local: from, waited, bytes: _ } = datagram;
+                let read = Instant::now();
+                let later = Later { waiting, held, slot, peer, from, waited, read, asked };
+                self.later.push(later);
                 0
             }
         }
@@ -154,17 +190,9 @@ impl Worker {
         Asked { began, asker, query: datagram.bytes, is_cut: false }
     }
 
-    fn reply_late(
-        &self,
-        published: &Arc<Published>,
-        waiting: Box<Waiting>,
-        held: Option<Held>,
-        slot: Slot,
-        datagram: &Datagram<'_>,
-        asked: Option<Box<AskedLater>>,
-    ) {
-        let Datagram { peer, local: from, waited, bytes: _ } = *datagram;
-        let (read, place) = (Instant::now(), self.number);
+    fn reply_late(&self, upstreams: Arc<Upstreams>, later: Later) {
+        let Later { waiting, held, slot, peer, from, waited, read, asked } = later;
+        let place = self.number;
         let (responder, socket) = (Arc::clone(&self.responder), Arc::clone(&self.socket));
         let late = move |head: &OwnedHead, resolved: &Resolved| {
             let mut buffer = [0; DATAGRAM_OCTETS];
@@ -180,7 +208,9 @@ impl Worker {
                 responder.show(place, &asked.borrow(), answered, &buffer[..octets]);
             }
         };
-        let upstreams = Arc::clone(&published.upstreams);
         self.responder.reply_late(upstreams, waiting, held, slot, late);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,7 @@
 //! the cache is moved ahead in place of waiting.
 
 mod golden;
+mod budget;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -24,7 +25,11 @@ fn responder(config: &Config) -> Responder {
     with_records(config, records, "/nonexistent")
 }
 
-pub(super) fn with_records(config: &Config, records: Arc<Records>, resolv_conf: &str) -> Responder {
+pub(in crate::serve) fn with_records(
+    config: &Config,
+    records: Arc<Records>,
+    resolv_conf: &str,
+) -> Responder {
     let upstreams = Arc::new(Upstreams::of(config, std::path::Path::new(resolv_conf)));
     let state = State {
         published: ArcSwap::from_pointee(Published { records, upstreams }),
@@ -37,19 +42,22 @@ pub(super) fn with_records(config: &Config, records: Arc<Records>, resolv_conf: 
 }
 
 /// An upstream that answers every query with one address for 600 s, as soon as it is asked.
-pub(super) struct Upstream {
+pub(in crate::serve) struct Upstream {
     asked: Arc<AtomicU64>,
     is_silent: Arc<AtomicBool>,
+    is_private: Arc<AtomicBool>,
     server: Server,
 }
 
 impl Upstream {
-    pub(super) async fn start() -> Upstream {
+    pub(in crate::serve) async fn start() -> Upstream {
         let socket = UdpSocket::bind("127.0.0.1:0").await.expect("a socket");
         let address = socket.local_addr().expect("an address");
         let asked = Arc::new(AtomicU64::new(0));
         let is_silent = Arc::new(AtomicBool::new(false));
+        let is_private = Arc::new(AtomicBool::new(false));
         let (count, silent) = (Arc::clone(&asked), Arc::clone(&is_silent));
+        let private = Arc::clone(&is_private);
         tokio::spawn(async move {
             let mut buffer = [0; 512];
             while let Ok((octets, peer)) = socket.recv_from(&mut buffer).await {
@@ -60,13 +68,15 @@ impl Upstream {
                 // Without the OPT, which has 11 octets.
                 let mut reply = buffer[..octets - 11].to_vec();
                 (reply[2], reply[3], reply[7], reply[11]) = (0x81, 0x80, 1, 0);
-                reply.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 2, 88, 0, 4, 192, 0, 2, 1]);
+                reply.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 2, 88, 0, 4]);
+                let is_private = private.load(Ordering::Relaxed);
+                reply.extend(if is_private { [10, 9, 9, 9] } else { [192, 0, 2, 1] });
                 let _ = socket.send_to(&reply, peer).await;
             }
         });
         let (ip, port) = (address.ip(), address.port());
         let server = Server { ip, port, transport: config::Transport::Udp, tls: None };
-        Upstream { asked, is_silent, server }
+        Upstream { asked, is_silent, is_private, server }
     }
 
     pub(super) fn asked(&self) -> u64 {
@@ -74,7 +84,7 @@ impl Upstream {
     }
 
     /// All names are asked here, one query at a time.
-    pub(super) fn config(&self) -> Config {
+    pub(in crate::serve) fn config(&self) -> Config {
         let group = Group { servers: vec![self.server.clone()], options: GroupOptions::default() };
         let upstreams = config::Upstreams::Servers(group);
         let mut config = Config { upstreams, ..Config::default() };
@@ -84,7 +94,7 @@ impl Upstream {
 }
 
 /// A query with an OPT record.
-pub(super) fn question(name: &str, qtype: u8, rd: bool) -> Vec<u8> {
+pub(in crate::serve) fn question(name: &str, qtype: u8, rd: bool) -> Vec<u8> {
     let mut packet = vec![0, 7, u8::from(rd), 0, 0, 1, 0, 0, 0, 0, 0, 1];
     for label in name.split('.') {
         packet.push(label.len() as u8);

@@ -6,7 +6,7 @@ use super::*;
 
 const A: u8 = 1;
 const TXT: u8 = 16;
-/// Two Services of docs/dns.md 9.1.
+/// Two Services of docs/dns.md 9.1, and an ExternalName for one of them.
 const SERVICES: &str = "
 apiVersion: v1
 kind: Service
@@ -17,6 +17,11 @@ apiVersion: v1
 kind: Service
 metadata: {namespace: shop, name: legacy}
 spec: {type: ExternalName, externalName: legacy.example.net}
+---
+apiVersion: v1
+kind: Service
+metadata: {namespace: shop, name: inside}
+spec: {type: ExternalName, externalName: cart.shop.svc.cluster.local}
 ---
 apiVersion: v1
 kind: Namespace
@@ -44,7 +49,12 @@ fn serving(config: &Config, resolv_conf: &str) -> Responder {
 }
 
 /// Rcode, records of the answer, and the Extended DNS Error.
-async fn outcome(responder: &Responder, name: &str, qtype: u8, rd: bool) -> (u8, u8, Option<u8>) {
+pub(super) async fn outcome(
+    responder: &Responder,
+    name: &str,
+    qtype: u8,
+    rd: bool,
+) -> (u8, u8, Option<u8>) {
     let (reply, _) = responder.ask_for(&question(name, qtype, rd)).await;
     // The OPT is last and has at most one option (RFC 6891 §6.1.2, RFC 8914 §2).
     let opt = reply.windows(3).rposition(|octets| octets == [0, 0, 41]).expect("an OPT record");
@@ -117,4 +127,23 @@ async fn g147_ca1_clients_that_may_not_ask_get_nothing_from_the_cache_either() {
         assert_eq!(outcome(&responder, name, A, true).await, (5, 0, Some(18)), "{name}");
     }
     assert_eq!(upstream.asked(), 1);
+}
+
+#[tokio::test]
+async fn s3_fw43_of_a_public_name_with_a_private_address_only_the_cname_is_left() {
+    for is_on in [true, false] {
+        let upstream = Upstream::start().await;
+        upstream.is_private.store(true, Ordering::Relaxed);
+        let access = config::Access { rebind_protection: is_on, ..config::Access::default() };
+        let responder = serving(&Config { access, ..upstream.config() }, "/nonexistent");
+        // From the upstream, then from the cache.
+        for _ in 0..2 {
+            let legacy = outcome(&responder, "legacy.shop.svc.cluster.local", A, true).await;
+            assert_eq!(legacy, if is_on { (0, 1, Some(15)) } else { (0, 2, None) });
+        }
+        // A name of the cluster passes no upstream: its address is no secret to a pod, which may ask for it by name.
+        let inside = outcome(&responder, "inside.shop.svc.cluster.local", A, true).await;
+        assert_eq!(inside, (0, 2, None));
+        assert_eq!(upstream.asked(), 1);
+    }
 }

@@ -1,0 +1,66 @@
+//! The budget of a client whose lookup is older or younger than its query (FW24). The clock is stopped: time moves on as soon
+//! as nothing else can happen.
+
+use tokio::time::{Instant, sleep};
+
+use super::golden::outcome;
+use super::*;
+
+const A: u8 = 1;
+const NAME: &str = "www.example.org";
+
+/// A responder with room for a few, whose upstreams are these.
+fn asking(servers: Vec<Server>) -> Responder {
+    let group = Group { servers, options: GroupOptions::default() };
+    let upstreams = config::Upstreams::Servers(group);
+    responder(&Config { upstreams, ..Config::default() })
+}
+
+/// A timer may be a millisecond late.
+fn is_at(expected_ms: u128, came_ms: u128) -> bool {
+    (expected_ms..expected_ms + 10).contains(&came_ms)
+}
+
+#[tokio::test]
+async fn fw24_one_who_joins_an_old_lookup_gets_its_end_and_waits_no_longer() {
+    let upstream = Upstream::start().await;
+    upstream.is_silent.store(true, Ordering::Relaxed);
+    let responder = asking(vec![upstream.server.clone()]);
+    tokio::time::pause();
+    let start = Instant::now();
+    let asked = async |after_ms: u64| {
+        sleep(Duration::from_millis(after_ms)).await;
+        let got = outcome(&responder, NAME, A, true).await;
+        (got, start.elapsed().as_millis())
+    };
+    let (first, second) = tokio::join!(asked(0), asked(3_000));
+    for (got, at_ms) in [first, second] {
+        assert_eq!(got, (2, 0, Some(22)));
+        assert!(is_at(4_000, at_ms), "{at_ms} ms");
+    }
+    assert_eq!(responder.forwarder.joined(), 1);
+}
+
+#[tokio::test]
+async fn fw24_a_lookup_that_ends_with_its_budget_still_says_why() {
+    let (silent, erring) = (Upstream::start().await, UdpSocket::bind("127.0.0.1:0").await.unwrap());
+    silent.is_silent.store(true, Ordering::Relaxed);
+    let address = erring.local_addr().unwrap();
+    let (ip, port) = (address.ip(), address.port());
+    let refusing = Server { ip, port, transport: config::Transport::Udp, tls: None };
+    tokio::spawn(async move {
+        let mut buffer = [0; 512];
+        while let Ok((octets, peer)) = erring.recv_from(&mut buffer).await {
+            // REFUSED, without the OPT, which has 11 octets.
+            (buffer[2], buffer[3], buffer[11]) = (0x81, 0x85, 0);
+            let _ = erring.send_to(&buffer[..octets - 11], peer).await;
+        }
+    });
+    let responder = asking(vec![silent.server.clone(), refusing]);
+    tokio::time::pause();
+    let start = Instant::now();
+    // 23: there were replies, and none was an answer (N18).
+    assert_eq!(outcome(&responder, NAME, A, true).await, (2, 0, Some(23)));
+    let at_ms = start.elapsed().as_millis();
+    assert!(is_at(4_000, at_ms), "{at_ms} ms");
+}

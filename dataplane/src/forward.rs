@@ -29,6 +29,7 @@ mod resolv_conf;
 mod view;
 mod shown;
 mod clock;
+mod tidy;
 
 use std::net::{IpAddr, SocketAddr};
 use std::panic::AssertUnwindSafe;
@@ -120,6 +121,11 @@ impl Forwarder {
     /// Probes the servers of the published configuration (FW27, FW28, FW50), as long as `runtime` runs.
     pub fn probe(state: Arc<State>, runtime: &Handle) {
         runtime.spawn(probe::run(state));
+    }
+
+    /// Removes from the cache what no configuration has a use for any more, as long as `runtime` runs (CA1, CA5).
+    pub fn tidy(self: &Arc<Self>, state: Arc<State>, runtime: &Handle) {
+        runtime.spawn(tidy::run(state, Arc::clone(self)));
     }
 
     /// Takes a place for one query of this client to this group, or `None` at a limit (FW52): the

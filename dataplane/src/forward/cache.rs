@@ -5,6 +5,7 @@
 
 mod page;
 mod shard;
+mod sweep;
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,6 +18,7 @@ use dataplane_core::{
 use super::RouteId;
 pub use page::{Entry, Page};
 use shard::{Moment, Shard};
+pub(super) use sweep::Sweep;
 
 /// Parts of the cache, each with a lock of its own: more than most nodes give this process cores.
 const SHARDS: usize = 16;
@@ -281,6 +283,8 @@ impl Cache {
 
     /// Adds the difference of the shard of this hash to the totals, then evicts: first from this shard, then from each that
     /// has more than its part, so that a smaller bound leaves all of them as much. While there is too much, one of them has.
+    /// The thread that inserts reads replies for others too: what a bound that became much smaller leaves after two rounds
+    /// is for later insertions and for the [`Sweep`].
     fn settle(
         &self,
         (hash, mut shard): (u64, MutexGuard<'_, Shard>),
@@ -293,8 +297,8 @@ impl Cache {
         // What came now stays, unless it is alone too much.
         let mut evicted = self.make_room(&mut shard, 1, now_ms, limits);
         drop(shard);
-        for place in 1.. {
-            if !self.is_over(limits) || self.entries() == 0 {
+        for place in 1..=2 * SHARDS {
+            if !self.is_over(limits) {
                 break;
             }
             let mut other = lock(&self.shards[(place_of(hash) + place) % SHARDS]);
@@ -329,7 +333,7 @@ impl Cache {
         self.entries.fetch_add(entries_now.wrapping_sub(entries), Ordering::Relaxed);
     }
 
-    fn is_over(&self, limits: &CacheLimits) -> bool {
+    pub(super) fn is_over(&self, limits: &CacheLimits) -> bool {
         self.octets() > limits.octets || self.entries() > limits.entries
     }
 

@@ -144,7 +144,8 @@ impl Shard {
         }
     }
 
-    /// Removes one entry, in at most `turns` turns; whether it was a reply that had not expired.
+    /// Removes one entry, in at most `turns` turns; whether it was a reply that had not expired. The last turn removes what it
+    /// meets, so that a cache in which everything is asked for again keeps its bound.
     pub(super) fn evict(&mut self, now_ms: u64, turns: &mut usize) -> bool {
         // Every turn ends, or takes one use from an entry, or moves one to the long queue.
         while self.len() > 0 && *turns > 0 {
@@ -154,7 +155,8 @@ impl Shard {
             let queue = if from_short { &mut self.short } else { &mut self.long };
             let Some(number) = queue.pop_front() else { return false };
             let slot = self.slot(number);
-            let is_wanted = slot.relayed.is_some() && slot.used > u8::from(from_short);
+            let is_wanted =
+                *turns > 0 && slot.relayed.is_some() && slot.used > u8::from(from_short);
             if is_wanted && from_short {
                 (slot.used, slot.is_long) = (0, true);
                 self.short_octets -= self.octets_of(number);
@@ -167,6 +169,35 @@ impl Shard {
             }
         }
         false
+    }
+
+    /// Looks at this many entries from the front of one queue, and removes those on routes that are no more; the others go
+    /// to its end, where they are in the same order after a whole round. How many were removed that had not expired.
+    pub(super) fn sweep(
+        &mut self,
+        is_long: bool,
+        entries: usize,
+        now_ms: u64,
+        is_route: impl Fn(RouteId) -> bool,
+    ) -> u64 {
+        let mut removed = 0;
+        for _ in 0..entries {
+            let queue = if is_long { &mut self.long } else { &mut self.short };
+            let Some(number) = queue.pop_front() else { break };
+            if !is_route(self.slot(number).route) {
+                removed += u64::from(self.remove(number, now_ms));
+            } else if is_long {
+                self.long.push_back(number);
+            } else {
+                self.short.push_back(number);
+            }
+        }
+        removed
+    }
+
+    /// Entries of the short and of the long queue.
+    pub(super) fn lengths(&self) -> [usize; 2] {
+        [self.short.len(), self.long.len()]
     }
 
     pub(super) fn len(&self) -> usize {

@@ -1,0 +1,75 @@
+//! Keeps the cache tidy while time passes: see [`Sweep`]. Away from every query, in short steps.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::task::yield_now;
+use tokio::time::sleep;
+
+use super::cache::{CacheLimits, Sweep};
+use super::plan::USUAL;
+use super::{Forwarder, RouteId, Upstreams, now};
+use crate::state::State;
+
+/// Between two looks at the configuration.
+const LOOK: Duration = Duration::from_secs(1);
+/// Time after a change in which lookups on the old routes end and leave what they found: their budget (FW24), and a while.
+const SETTLED: Duration = USUAL.budget.saturating_add(LOOK);
+
+/// When to sweep.
+#[derive(Debug, Default)]
+struct Sweeping {
+    routes: Vec<RouteId>,
+    due: Option<Instant>,
+}
+
+/// Sweeps the cache after each change of the groups or of its bounds, as long as the runtime runs.
+pub(super) async fn run(state: Arc<State>, forwarder: Arc<Forwarder>) {
+    let mut sweeping = Sweeping::default();
+    loop {
+        sleep(LOOK).await;
+        let (routes, limits) = seen(&state.published.load().upstreams);
+        if sweeping.is_due(routes, now()) || forwarder.cache.is_over(&limits) {
+            let mut sweep = Sweep::default();
+            let is_route = |route| sweeping.routes.contains(&route);
+            while sweep.step(&forwarder.cache, forwarder.clock.now_ms(), &limits, is_route) {
+                yield_now().await;
+            }
+        }
+    }
+}
+
+fn seen(upstreams: &Upstreams) -> (Vec<RouteId>, CacheLimits) {
+    (upstreams.groups().map(|group| group.route()).collect(), *upstreams.cache())
+}
+
+impl Sweeping {
+    /// Whether to sweep now: once, when lookups on routes before these have ended.
+    fn is_due(&mut self, routes: Vec<RouteId>, now: Instant) -> bool {
+        if routes != self.routes {
+            (self.routes, self.due) = (routes, Some(now + SETTLED));
+        }
+        self.due.take_if(|due| *due <= now).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ca1_a_sweep_comes_once_when_lookups_on_the_old_routes_have_ended() {
+        let (mut sweeping, start) = (Sweeping::default(), now());
+        assert!(!sweeping.is_due(vec![1, 2], start));
+        assert!(!sweeping.is_due(vec![1, 2], start + SETTLED - Duration::from_millis(1)));
+        assert!(sweeping.is_due(vec![1, 2], start + SETTLED));
+        assert!(!sweeping.is_due(vec![1, 2], start + SETTLED * 2));
+        let edited = start + SETTLED * 3;
+        assert!(!sweeping.is_due(vec![1, 3], edited));
+        // Another edit meanwhile: its lookups have their time too.
+        assert!(!sweeping.is_due(vec![1, 4], edited + SETTLED / 2));
+        assert!(!sweeping.is_due(vec![1, 4], edited + SETTLED));
+        assert!(sweeping.is_due(vec![1, 4], edited + SETTLED * 2));
+        assert!(SETTLED > USUAL.budget + super::super::GRACE);
+    }
+}

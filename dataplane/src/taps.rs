@@ -148,6 +148,13 @@ impl Taps {
         self.top.view(now, || self.without_top())
     }
 
+    /// Ends the count of the heaviest names, if its time is over: without a query, nothing else would.
+    pub fn end_top(&self, now: Instant) {
+        if self.wanted().0 & TOP != 0 {
+            self.top.end(now, || self.without_top());
+        }
+    }
+
     fn without_top(&self) {
         self.wanted.fetch_and(!TOP, Ordering::Relaxed);
     }

@@ -254,6 +254,13 @@ pub enum Problem {
         /// How many of them are taken.
         limit: usize,
     },
+    /// The same of a limit that several objects share: the object is served as soon as others leave room.
+    Crowded {
+        /// What there is too much of.
+        what: &'static str,
+        /// How many of them are taken.
+        limit: usize,
+    },
 }
 
 impl fmt::Display for Problem {
@@ -269,7 +276,9 @@ impl fmt::Display for Problem {
             Problem::BadAddress(address) => {
                 write!(f, "the endpoint address {address} cannot be published")
             }
-            Problem::TooMany { what, limit } => write!(f, "more than {limit} {what}"),
+            Problem::TooMany { what, limit } | Problem::Crowded { what, limit } => {
+                write!(f, "more than {limit} {what}")
+            }
         }
     }
 }

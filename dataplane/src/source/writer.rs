@@ -6,11 +6,11 @@ mod warm;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use crds::Config;
 use dataplane_core::{
-    Change, DataSource, Identity, Index, Key, Relist, Resource, Settings, WorkerCounters,
+    Change, DataSource, Identity, Index, Key, Problem, Relist, Resource, Settings, WorkerCounters,
 };
 use tokio::sync::watch;
 
@@ -20,7 +20,7 @@ use crate::forward::Upstreams;
 use crate::settings;
 use crate::state::{Published, State};
 use crate::status::skipped::Changes;
-use crate::status::unserved::Unserved;
+use crate::status::unserved::{Texts, Unserved};
 use crate::status::{Skipped, Status};
 
 /// What a writer needs to know of the process.
@@ -241,10 +241,11 @@ impl Writer {
             index.apply(change.clone());
         }
         let applied = self.index.apply(change);
-        let reasons: Vec<String> = applied.problems.iter().map(ToString::to_string).collect();
-        let problem = (!reasons.is_empty()).then(|| reasons.join("; "));
+        let is_crowded = |problem: &Problem| matches!(problem, Problem::Crowded { .. });
+        let (crowded, own): (Vec<_>, Vec<_>) = applied.problems.into_iter().partition(is_crowded);
+        let texts = Texts { own: joined(&own), crowded: joined(&crowded) };
         let (resource, key) = key;
-        let is_problem_new = self.problems.set(resource, &key, problem);
+        let is_problem_new = self.problems.set_texts(resource, &key, texts);
         Effect { is_visible: applied.visible, is_problem_new, is_of_another_cluster }
     }
 
@@ -320,11 +321,17 @@ impl Writer {
         self.retired.add(before);
     }
 
-    /// Does what time alone brings, some times a second: frees what is published no more, and answers who asks which objects
-    /// an answer came from.
-    pub fn tick(&mut self) {
+    /// Does what time alone brings, some times a second: frees what is published no more, answers who asks which objects
+    /// an answer came from, and ends what a person had counted. Returns whether something else is to be reported of what is
+    /// not served: objects that others left no room for may have it now.
+    pub fn tick(&mut self) -> bool {
         self.retired.free();
         self.state.inspections.answer(|sources| self.index.identify(sources));
+        self.state.taps.end_top(Instant::now());
+        self.problems.look_again(|resource, key| match resource {
+            Resource::EndpointSlices => joined(&self.index.crowding_of(key)),
+            Resource::Services | Resource::Namespaces | Resource::Pods => String::new(),
+        })
     }
 
     /// What has changed since this was called last of what the index does not serve.
@@ -338,6 +345,13 @@ impl Writer {
     }
 }
 
+fn joined(problems: &[Problem]) -> String {
+    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
 fn unix_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
+
+#[cfg(test)]
+mod tests;

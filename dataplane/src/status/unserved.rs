@@ -2,6 +2,7 @@
 //! a list shows which are, as it does for the objects that are served (E21).
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use dataplane_core::{Key, Resource};
@@ -14,26 +15,50 @@ const MAX_REASONS: usize = 10_000;
 /// Of these, in one namespace: its faults hide those of no other.
 const MAX_OF_NAMESPACE: usize = 100;
 
+/// Reasons that one look at limits which objects share goes through.
+const MAX_LOOKS: usize = 64;
+
 /// Octets of one reason: a parser's error may repeat a whole field.
 const MAX_REASON_OCTETS: usize = 1_000;
 
 /// Reasons by resource and key.
 #[derive(Debug, Default)]
 pub(crate) struct Unserved {
-    reasons: BTreeMap<(Resource, Key), Reason>,
+    reasons: BTreeMap<Place, Reason>,
     /// How many there are of each namespace.
     shares: BTreeMap<Box<str>, usize>,
     /// The last list that began of each resource.
     lists: [u64; Resource::ALL.len()],
     /// What is not reported yet.
     changes: Changes,
+    /// Where the next look at limits that objects share begins.
+    look_from: Option<Place>,
 }
+
+type Place = (Resource, Key);
 
 #[derive(Debug)]
 struct Reason {
     skipped: Arc<Skipped>,
+    /// Where limits that it shares with others hide it, which others may end: what is said of itself.
+    own: Option<Box<str>>,
     /// The list in which, or after which, it was last said.
     list: u64,
+}
+
+/// What is not served of an object: a text for faults of its own, and one for limits that it shares with others; empty where
+/// there is nothing to say.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Texts {
+    pub(crate) own: String,
+    pub(crate) crowded: String,
+}
+
+impl Texts {
+    fn joined(&self) -> Option<String> {
+        let both = [&*self.own, &*self.crowded].into_iter().filter(|text| !text.is_empty());
+        Some(both.collect::<Vec<_>>().join("; ")).filter(|text| !text.is_empty())
+    }
 }
 
 impl Unserved {
@@ -78,10 +103,38 @@ impl Unserved {
                 });
                 self.changes.add(Arc::clone(&skipped));
                 self.shares.insert(key.namespace.clone(), share + 1);
-                self.reasons.insert(place, Reason { skipped, list });
+                self.reasons.insert(place, Reason { skipped, own: None, list });
                 true
             }
         }
+    }
+
+    /// The same, where limits that it shares with others may hide it.
+    pub(crate) fn set_texts(&mut self, resource: Resource, key: &Key, texts: Texts) -> bool {
+        let is_new = self.set(resource, key, texts.joined());
+        if let Some(known) = self.reasons.get_mut(&(resource, key.clone())) {
+            known.own = (!texts.crowded.is_empty()).then(|| cut(texts.own).into());
+        }
+        is_new
+    }
+
+    /// Looks again at some objects that were hidden by limits which they share with others: `crowded` says why one is now,
+    /// or nothing. The next look continues behind them. Returns whether there is something else to report.
+    pub(crate) fn look_again(&mut self, crowded: impl Fn(Resource, &Key) -> String) -> bool {
+        let from = self.look_from.take().map_or(Bound::Unbounded, Bound::Excluded);
+        let some = self.reasons.range((from, Bound::Unbounded)).take(MAX_LOOKS);
+        let some: Vec<(Place, Option<Box<str>>)> =
+            some.map(|(place, reason)| (place.clone(), reason.own.clone())).collect();
+        if some.len() == MAX_LOOKS {
+            self.look_from = some.last().map(|(place, _)| place.clone());
+        }
+        let mut is_new = false;
+        for ((resource, key), own) in some {
+            let Some(own) = own else { continue };
+            let texts = Texts { own: own.into(), crowded: crowded(resource, &key) };
+            is_new |= self.set_texts(resource, &key, texts);
+        }
+        is_new
     }
 
     fn give_back(&mut self, namespace: &str) {
@@ -223,6 +276,24 @@ mod tests {
         assert!(unserved.all().any(|skipped| skipped.reason == "something else"));
         assert!(unserved.set(Resource::Services, &spread(0), None));
         assert!(unserved.set(Resource::Services, &spread(MAX_REASONS), reason("unreadable")));
+    }
+
+    #[test]
+    fn e15_a_limit_that_others_filled_is_no_reason_once_they_are_gone() {
+        let mut unserved = Unserved::default();
+        let texts =
+            |own: &str| Texts { own: own.to_owned(), crowded: "more than 9 addresses".to_owned() };
+        for number in 0..2 * MAX_LOOKS {
+            let own = if number == 3 { "a bad address" } else { "" };
+            assert!(unserved.set_texts(Resource::EndpointSlices, &spread(number), texts(own)));
+        }
+        assert!(!unserved.look_again(|_, _| "more than 9 addresses".to_owned()), "still");
+        // The looks go through all of them, some at a time.
+        let looks = (0..9).filter(|_| unserved.look_again(|_, _| String::new())).count();
+        assert!((2..=3).contains(&looks), "{looks}");
+        let left: Vec<String> = unserved.all().map(|skipped| skipped.reason).collect();
+        assert_eq!(left, ["a bad address"]);
+        assert_eq!(unserved.shares.len(), 1);
     }
 
     #[test]

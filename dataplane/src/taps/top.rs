@@ -136,12 +136,9 @@ impl Top {
 
     /// What was counted. `off` is called when the time is over.
     pub(super) fn view(&self, now: Instant, off: impl FnOnce()) -> TopView {
-        let mut place = self.lock();
-        let Some(sketch) = place.as_ref().filter(|sketch| now < sketch.until) else {
-            *place = None;
-            off();
-            return TopView::default();
-        };
+        self.end(now, off);
+        let place = self.lock();
+        let Some(sketch) = place.as_ref() else { return TopView::default() };
         let named = |it: Weighed<(Name, u16)>| TopRow {
             key: it.key.0.to_string(),
             qtype: Some(rrtype::text(it.key.1)),
@@ -156,7 +153,7 @@ impl Top {
         };
         TopView {
             is_on: true,
-            seconds_left: (sketch.until - now).as_secs(),
+            seconds_left: sketch.until.saturating_duration_since(now).as_secs(),
             seconds: now.saturating_duration_since(sketch.began).as_secs(),
             queries: sketch.weight,
             one_of: 1 << self.halvings.load(Ordering::Relaxed),
@@ -164,6 +161,15 @@ impl Top {
             names: sketch.names.first(SHOWN).into_iter().map(named).collect(),
             clients: sketch.clients.first(SHOWN).into_iter().map(client).collect(),
             denials: sketch.denials.first(SHOWN).into_iter().map(named).collect(),
+        }
+    }
+
+    /// Gives the memory back when the time is over. `off` is called then.
+    pub(super) fn end(&self, now: Instant, off: impl FnOnce()) {
+        let mut place = self.lock();
+        if place.as_ref().is_none_or(|sketch| now >= sketch.until) {
+            *place = None;
+            off();
         }
     }
 

@@ -113,7 +113,7 @@ fn l12_a_service_has_no_more_rows_than_one_event_can_pay_for() {
     apply(&mut index, vec![headless()]);
     let mut problems: Vec<_> = (0..52).map(|number| index.apply(whole(number)).problems).collect();
     let what = "endpoint addresses in the slices of one Service";
-    let too_many = vec![Problem::TooMany { what, limit: 100_000 }];
+    let too_many = vec![Problem::Crowded { what, limit: 100_000 }];
     assert_eq!(problems.split_off(50), [too_many.clone(), too_many]);
     assert!(problems.iter().all(Vec::is_empty));
     index.publish(2);

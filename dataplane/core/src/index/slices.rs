@@ -86,6 +86,11 @@ impl Index {
         visible
     }
 
+    /// What limits that it shares with other objects hide of a held slice now (E15).
+    pub fn crowding_of(&self, key: &Key) -> Vec<Problem> {
+        self.held.slices.get(key).map_or_else(Vec::new, |it| self.crowding(it.service, it.slot))
+    }
+
     fn new_slice(&mut self, service: u32) -> u32 {
         let slot = self.free_slices.take();
         self.next.slices.set(slot, Some(Arc::new(SliceEntry::default())));
@@ -105,17 +110,17 @@ impl Index {
         };
         if self.left_out.contains(service, slot, slice.rows.len()) {
             let what = "endpoint addresses in the slices of one Service";
-            problems.push(Problem::TooMany { what, limit: MAX_SERVICE_ROWS });
+            problems.push(Problem::Crowded { what, limit: MAX_SERVICE_ROWS });
         }
         if entry.by_list.len() > MAX_LISTS && entry.list_count(&self.next) > MAX_LISTS {
             let what = "different lists of ports in the slices of one Service";
-            problems.push(Problem::TooMany { what, limit: MAX_LISTS });
+            problems.push(Problem::Crowded { what, limit: MAX_LISTS });
         }
         let waits =
             |row: &Row| self.waiting.contains(row.address, row.publisher(service, entry.namespace));
         if !self.waiting.is_empty() && slice.rows.iter().any(waits) {
             let what = "names of one address in one namespace, for its PTR records";
-            problems.push(Problem::TooMany { what, limit: MAX_PUBLISHERS });
+            problems.push(Problem::Crowded { what, limit: MAX_PUBLISHERS });
         }
         problems
     }

@@ -220,7 +220,8 @@ impl Sink {
     /// What time alone brings, see [`Configuration::tick`].
     pub(super) fn tick(&mut self, now: Instant) {
         self.configuration.tick(&mut self.ingest, now);
-        self.ingest.writer.tick();
+        let has_news = self.ingest.writer.tick();
+        self.ingest.status.reasons_changed(has_news);
     }
 
     /// Reports what is not served, if that changed.

@@ -75,6 +75,11 @@ impl StreamStatus {
         self.is_changed |= self.unreadable.set(resource, key, reason);
     }
 
+    /// What is said of objects that did not change may differ.
+    pub(super) fn reasons_changed(&mut self, is_problem_new: bool) {
+        self.is_changed |= is_problem_new;
+    }
+
     /// One object was applied or removed.
     pub(super) fn applied(&mut self, is_problem_new: bool) {
         self.is_changed |= is_problem_new;

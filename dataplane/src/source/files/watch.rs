@@ -180,7 +180,9 @@ fn run(mut files: Files, mut events: Events, woken: &Receiver<()>, stop: &Atomic
             Err(RecvTimeoutError::Disconnected) => return,
         }
         files.refresh_resolv_conf();
-        files.writer.tick();
+        if files.writer.tick() {
+            files.refresh();
+        }
     }
 }
 

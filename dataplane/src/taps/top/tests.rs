@@ -105,4 +105,10 @@ fn a_configuration_that_changes_neither_ends_nor_begins_it() {
     taps.apply(&logging);
     assert!(taps.wanted().begin().is_some() && taps.top(start).is_on);
     assert!(!taps.top(start + LONGEST).is_on && taps.wanted().begin().is_none());
+    // Without a query or a look at it.
+    taps.count_top(start, LONGEST);
+    taps.end_top(start + LONGEST - Duration::from_nanos(1));
+    assert!(taps.wanted().begin().is_some());
+    taps.end_top(start + LONGEST);
+    assert!(taps.wanted().begin().is_none() && taps.top.lock().is_none());
 }

@@ -1,0 +1,67 @@
+//! What time brings to the writer: reasons that others ended, and counts whose time is over.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use dataplane_core::{Endpoint, Object, Slice};
+
+use super::*;
+
+fn writer() -> Writer {
+    let (status, identity) = (Arc::<Status>::default(), Identity::default());
+    let setup =
+        Setup { counters: Vec::new(), identity, resolv_conf: "/nonexistent".into(), status };
+    Writer::new(&Config::default(), setup).unwrap()
+}
+
+/// A slice with two thousand addresses.
+fn slice(number: u32) -> Change {
+    let address = |at: u32| IpAddr::from(Ipv4Addr::from(0x0a00_0000 + number * 2_000 + at));
+    let endpoint = |at: u32| Endpoint {
+        addresses: vec![address(2 * at), address(2 * at + 1)],
+        ready: true,
+        hostname: None,
+        target: None,
+    };
+    Change::Apply(Object::Slice(Slice {
+        key: Key::new("shop", format!("wide-{number}")),
+        uid: 1,
+        version: 0,
+        service: "wide".into(),
+        ipv6: false,
+        ports: Vec::new(),
+        endpoints: (0..1_000).map(endpoint).collect(),
+    }))
+}
+
+#[test]
+fn e15_a_slice_that_is_served_again_is_named_no_more() {
+    let mut writer = writer();
+    for number in 0..51 {
+        writer.apply(slice(number));
+    }
+    let named = |writer: &Writer| -> Vec<String> {
+        writer.problems().map(|skipped| format!("{}: {}", skipped.name, skipped.reason)).collect()
+    };
+    let hidden = "wide-50: more than 100000 endpoint addresses in the slices of one Service";
+    assert!(!writer.tick() && named(&writer) == [hidden]);
+    let key = Key::new("shop", "wide-7");
+    writer.apply(Change::Delete(Resource::EndpointSlices, key));
+    assert!(writer.tick(), "there is something to report");
+    assert_eq!(named(&writer), [""; 0]);
+}
+
+#[test]
+fn what_a_person_had_counted_ends_without_a_query() {
+    let mut writer = writer();
+    let state = writer.state();
+    let now = Instant::now();
+    state.taps.count_top(now, Duration::from_secs(600));
+    writer.tick();
+    assert!(state.taps.wanted().begin().is_some());
+    state.taps.end_top(now + Duration::from_secs(600));
+    state.taps.count_top(now, Duration::ZERO);
+    assert!(state.taps.wanted().begin().is_some());
+    writer.tick();
+    assert!(state.taps.wanted().begin().is_none());
+}

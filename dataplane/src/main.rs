@@ -107,6 +107,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
         serving: serving.counters().clone(),
         forwarder,
         is_cache_exposed: args.expose_cache,
+        configs: configs.clone(),
         samples: Samples::default(),
         looks,
     });

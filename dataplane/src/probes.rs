@@ -22,12 +22,14 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
+use crds::Config;
 use dataplane_core::{DataSource, Resource};
 
 pub use home::Samples;
 pub use look::Looks;
 pub use pages::Pages;
 use process::http::{self, Client};
+use tokio::sync::watch;
 
 use crate::forward::Forwarder;
 use crate::metrics::{Form, Metrics};
@@ -86,8 +88,10 @@ pub struct Running {
     pub serving: Arc<ServeCounters>,
     /// Whose cache decides what `/explain` says of names that are not ours.
     pub forwarder: Arc<Forwarder>,
-    /// Whether `/cache` shows that cache; only where --expose-cache asks for it, because it shows what clients asked.
+    /// Whether --expose-cache asks for `/cache`, which shows what clients asked; else the configuration decides.
     pub is_cache_exposed: bool,
+    /// The configuration in use.
+    pub configs: watch::Receiver<Arc<Config>>,
     /// For the rates on `/`.
     pub samples: Samples,
     /// Places and identity for the page `/look`.

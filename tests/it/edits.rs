@@ -1,4 +1,4 @@
-//! Row L13 through the writer that the sources use: reasons of what is not served, published states and their readers
+//! Rows L8 and L13 through the writer that the sources use: reasons of what is not served, published states and their readers
 //! besides the index.
 
 use std::net::IpAddr;
@@ -10,8 +10,8 @@ use dataplane::source::writer::{Setup, Writer};
 use dataplane::state::Published;
 use dataplane::status::{Skipped, Status};
 use dataplane_core::{
-    Change, Endpoint, Identity, Key, Namespace, Object, Pod, Protocol, Service, ServiceKind,
-    ServicePort, Slice, SlicePort,
+    Change, Endpoint, Identity, Key, Namespace, Object, Pod, Protocol, Resource, Service,
+    ServiceKind, ServicePort, Slice, SlicePort,
 };
 
 /// For how many edits memory may go up before it stays, and octets that it may differ by: nodes that are fuller or emptier
@@ -161,4 +161,45 @@ fn l14_a_page_takes_a_copy_of_the_status_that_costs_the_same_however_much_it_say
     let copy = allocation_counter::measure(|| drop(status.read().clone()));
     assert!(copy.bytes_total < 4096, "{} octets while the source waits", copy.bytes_total);
     assert_eq!(status.read().skipped.first(150).len(), 150);
+}
+
+/// A thousand endpoints of one of a hundred Services.
+fn wide(number: u32) -> Change {
+    let endpoint = |index: u32| Endpoint {
+        addresses: vec![IpAddr::from((0x0a00_0000 + number * 1_000 + index).to_be_bytes())],
+        ready: true,
+        hostname: None,
+        target: None,
+    };
+    Change::Apply(Object::Slice(Slice {
+        key: Key::new("shop", format!("wide-{number}")),
+        uid: 1,
+        version: 7,
+        service: format!("wide-{number}").into(),
+        ipv6: false,
+        ports: Vec::new(),
+        endpoints: (0..1_000).map(endpoint).collect(),
+    }))
+}
+
+#[test]
+fn l8_a_second_list_of_a_hundred_thousand_endpoints_takes_a_fifth_more_at_most() {
+    let mut writer = writer();
+    let state = writer.state();
+    let mut list = || {
+        // As a thread that answers has it meanwhile.
+        let read = state.published.load_full();
+        writer.begin(Resource::EndpointSlices);
+        (0..100).for_each(|number| _ = writer.apply(wide(number)));
+        writer.complete(Resource::EndpointSlices, 7);
+        writer.publish();
+        drop(read);
+        writer.tick();
+    };
+    let steady = allocation_counter::measure(&mut list).bytes_current;
+    assert!(steady > 100_000 * 16, "{steady} octets for a hundred thousand rows");
+    let again = allocation_counter::measure(&mut list);
+    assert!(again.bytes_current < SLACK, "{} octets stay", again.bytes_current);
+    let peak = i64::try_from(again.bytes_max).unwrap();
+    assert!(peak <= steady / 5, "{peak} octets more while it is read, beside {steady}");
 }

@@ -120,6 +120,7 @@ fn cache(cache: v1alpha1::Cache, violations: &mut Violations) -> config::Cache {
         max_negative_ttl_seconds: cache.max_negative_ttl_seconds,
         stale_seconds: cache.stale_seconds,
         prefetch: cache.prefetch,
+        expose: cache.expose,
     }
 }
 

@@ -213,6 +213,9 @@ pub struct Cache {
     /// Asks again for popular answers shortly before they expire (CA30).
     #[serde(skip_serializing_if = "is_flag::<true>")]
     pub prefetch: bool,
+    /// Shows what is kept at `/cache`.
+    #[serde(skip_serializing_if = "is_flag::<false>")]
+    pub expose: bool,
 }
 
 impl Default for Cache {
@@ -224,6 +227,7 @@ impl Default for Cache {
             max_negative_ttl_seconds: defaults::MAX_NEGATIVE_TTL_SECONDS,
             stale_seconds: defaults::STALE_SECONDS,
             prefetch: true,
+            expose: false,
         }
     }
 }

@@ -185,6 +185,11 @@ pub struct Cache {
     /// Asks again for popular answers shortly before they expire. Default true.
     #[serde(default = "flag::<true>")]
     pub prefetch: bool,
+
+    /// Shows at /cache of the HTTP port of each pod what the cache holds, which is what clients asked. Every client that
+    /// reaches this port can read it. Default false.
+    #[serde(default)]
+    pub expose: bool,
 }
 
 impl Default for Cache {
@@ -196,6 +201,7 @@ impl Default for Cache {
             max_negative_ttl_seconds: defaults::MAX_NEGATIVE_TTL_SECONDS,
             stale_seconds: defaults::STALE_SECONDS,
             prefetch: true,
+            expose: false,
         }
     }
 }

@@ -175,8 +175,7 @@ fn upstreams_page(running: &Running, is_text: bool) -> String {
 }
 
 /// What `/cache` says where it is off.
-const NOT_EXPOSED: &str =
-    "the cache shows what clients asked: start with --expose-cache to see it here\n";
+const NOT_EXPOSED: &str = "the cache shows what clients asked: write spec.cache.expose, or start with --expose-cache, to see it here\n";
 
 /// `/cache`: some entries as JSON; `?from=N` shows those from the `next` of another page on.
 pub(super) async fn cache(
@@ -185,7 +184,7 @@ pub(super) async fn cache(
     RawQuery(query): RawQuery,
 ) -> Response {
     let Some(running) = views.running.get() else { return STARTING.into_response() };
-    if !running.is_cache_exposed {
+    if !running.is_cache_exposed && !running.configs.borrow().cache.expose {
         return (StatusCode::NOT_FOUND, NOT_EXPOSED).into_response();
     }
     let from = query.as_deref().and_then(|query| query.strip_prefix("from=")?.parse().ok());

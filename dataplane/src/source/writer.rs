@@ -322,8 +322,8 @@ impl Writer {
     }
 
     /// Does what time alone brings, some times a second: frees what is published no more, answers who asks which objects
-    /// an answer came from, and ends what a person had counted. Returns whether something else is to be reported of what is
-    /// not served: objects that others left no room for may have it now.
+    /// an answer came from, and ends what a person had counted. Returns whether there is news of what is not served:
+    /// objects that others left no room for may have it now.
     pub fn tick(&mut self) -> bool {
         self.retired.free();
         self.state.inspections.answer(|sources| self.index.identify(sources));

@@ -65,6 +65,21 @@ fn s11_no_page_shows_a_key_and_nothing_else_is_served() {
     }
 }
 
+#[test]
+fn the_cache_is_shown_where_the_resource_says_so() {
+    let folder = Folder::new();
+    folder.write("a.yaml", &service("cart", "10.96.0.1"));
+    folder.write("dns.yaml", &super::cluster_dns("{}"));
+    let process = Process::start(&folder.0, &[]);
+    let (status, text) = process.get("/cache");
+    assert_eq!(status, 404);
+    assert!(text.contains("spec.cache.expose") && text.contains("--expose-cache"), "{text}");
+    for (spec, wanted) in [("{cache: {expose: true}}", 200), ("{cache: {expose: false}}", 404)] {
+        folder.write("dns.yaml", &super::cluster_dns(spec));
+        wait_for(spec, || (process.get("/cache").0 == wanted).then_some(()));
+    }
+}
+
 /// Every series of the metrics, without its value.
 fn series(process: &Process) -> BTreeSet<String> {
     let page = process.get("/metrics").1;

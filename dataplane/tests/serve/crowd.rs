@@ -17,6 +17,8 @@ use crate::harness::{
 const CONNECTIONS: usize = 64;
 const PER_CLIENT: usize = 4;
 const CLIENTS: u8 = 16;
+/// Idle connections of one client, and of a thousand.
+const TEN_THOUSAND: u64 = 10_000;
 /// Others, who want one answer each.
 const VICTIMS: u8 = 20;
 
@@ -87,28 +89,36 @@ fn reset(client: Tcp) {
 }
 
 #[test]
-fn t1_t2_idle_connections_by_the_thousand_leave_room_for_others_and_udp() {
+fn t1_t2_ten_thousand_idle_connections_leave_room_for_others_and_udp() {
     let limits =
         Limits { tcp_connections: 128, tcp_connections_per_client: 16, ..Limits::default() };
     let house = House::on(&["127.0.0.1:0"], limits);
     let counters = house.serving.counters();
-    // One client past its share, then 200 clients past the share of all.
-    let one = (0..256).map(|_| Ipv4Addr::new(127, 0, 4, 1));
-    let many = (0..1000).map(|number: u16| Ipv4Addr::new(127, 0, 5, (number % 200) as u8 + 1));
-    let mut idle: VecDeque<_> = one.map(|from| connect(from, house.address())).collect();
-    // Before others come: a connection that its client ends before the server has taken it is not counted as evicted. A
-    // connection is counted as closed when its task has ended, which may be later.
-    house.until("the share of one client", |_| {
-        counters.tcp_closed(CloseReason::EvictedByClient) == 256 - 16
-    });
-    for from in many {
-        idle.push_back(connect(from, house.address()));
-        // Those that the server has closed long ago only cost descriptors here.
+    // One client past its share.
+    let mut idle = VecDeque::new();
+    for opened in 1..=TEN_THOUSAND {
+        idle.push_back(connect(Ipv4Addr::new(127, 0, 4, 1), house.address()));
+        if opened % 250 == 0 {
+            // A connection that its client ends before the server has taken it is not counted as evicted. A connection is
+            // counted as closed when its task has ended, which may be later.
+            house.until("the share of one client", |_| {
+                counters.tcp_closed(CloseReason::EvictedByClient) == opened - 16
+            });
+            // Those that the server has closed only cost descriptors here.
+            idle.drain(..idle.len() - 16);
+        }
+    }
+    // Then a thousand clients past the share of all.
+    for number in 0..TEN_THOUSAND {
+        let [.., high, low] = (number % 1_000).to_be_bytes();
+        idle.push_back(connect(Ipv4Addr::new(127, 0, 5 + high, low), house.address()));
         if idle.len() > 400 {
             idle.pop_front();
         }
     }
-    house.until("all were taken", |_| counters.tcp_accepted.load(Ordering::Relaxed) == 1256);
+    house.until("all were taken", |_| {
+        counters.tcp_accepted.load(Ordering::Relaxed) == 2 * TEN_THOUSAND
+    });
     house.until("no more than may be", |_| counters.tcp_open.load(Ordering::Relaxed) <= 128);
     house.until("the share of all", |_| counters.tcp_closed(CloseReason::Evicted) > 0);
     assert_eq!(counters.tcp_closed(CloseReason::Refused), 0);

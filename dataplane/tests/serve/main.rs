@@ -13,4 +13,5 @@ mod cached;
 mod quic;
 mod descriptors;
 mod foreign;
+mod pressure;
 mod stop;

@@ -63,6 +63,36 @@ fn r9_r10_what_does_not_fit_in_a_datagram_is_truncated_and_whole_over_tcp() {
     r9_and_r10(|question, transport| reply(&core, &question.packet, transport));
 }
 
+#[test]
+fn l5_w12_a_forged_query_gains_a_factor_of_three_for_any_and_no_large_datagram() {
+    let core = shop_with(&many(300));
+    let names = [
+        "many.data.svc.cluster.local.",
+        "worker-7.many.data.svc.cluster.local.",
+        "kubernetes.default.svc.cluster.local.",
+        "_http._tcp.many.data.svc.cluster.local.",
+        "data.svc.cluster.local.",
+        "none.data.svc.cluster.local.",
+        "cluster.local.",
+        "ns.dns.cluster.local.",
+    ];
+    for name in names {
+        for options in ["+noedns", "", "+bufsize=65535"] {
+            for qtype in ["ANY", "A", "AAAA", "SRV", "TXT", "NS", "SOA", "DNSKEY"] {
+                let question = Question::parse(&format!("{name} {qtype} {options}")).unwrap();
+                let octets = reply(&core, &question.packet, Transport::Udp).len();
+                let most = if options == "+noedns" { 512 } else { 1232 };
+                assert!(octets <= most, "{name} {qtype} {options}: {octets} octets");
+                let asked = question.packet.len();
+                assert!(
+                    qtype != "ANY" || octets <= 3 * asked,
+                    "{name} {options}: {octets}/{asked}"
+                );
+            }
+        }
+    }
+}
+
 /// 5,000 addresses over TCP, asked with these seeds.
 pub(super) fn r11(ask: impl Fn(&Question) -> Vec<u8>) {
     let question = Question::parse("big.data.svc.cluster.local. A").unwrap();

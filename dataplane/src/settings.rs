@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_nobody_checked_is_an_error_that_names_the_field() {
+    fn an_unchecked_name_is_an_error_that_names_the_field() {
         let unchecked = Config { domain: "a..b".into(), ..Config::default() };
         let error = of(&unchecked).unwrap_err();
         assert!(error.starts_with("domain: \"a..b\""), "{error}");

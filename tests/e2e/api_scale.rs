@@ -1,6 +1,8 @@
 //! A cluster of 150 Services and 1,500 endpoints, every answer compared with the objects. `make bench` does the same
 //! with 10,000 and 100,000, and prints what that takes.
 
+use std::time::Duration;
+
 use tests::control_plane::{ControlPlane, Setup};
 use tests::data_plane::DataPlane;
 use tests::fault_proxy::{Fault, FaultProxy, Requests};
@@ -10,6 +12,8 @@ use tests::scale::{Cluster, check_all, check_service, fill, patch_slice};
 const SLOW: Fault = Fault::Throttle { bytes_per_s: 200_000 };
 /// Services asked about between two reads of `/metrics`, which cost as much as these questions.
 const AT_ONCE: usize = 10;
+/// Leaves the processor to the list, which takes seconds: each Service is asked about several times all the same.
+const PAUSE: Duration = Duration::from_millis(20);
 const LISTED: [&str; 3] = ["services", "endpointslices", "namespaces"];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -37,6 +41,7 @@ async fn k5_every_answer_of_a_large_cluster_stays_right_while_all_is_listed_agai
             assert!(wrong.is_none(), "during the list: {wrong:#?}");
             asked += 1;
         }
+        std::thread::sleep(PAUSE);
     }
     assert!(asked > 0, "nothing was asked during the list");
     proxy.heal();

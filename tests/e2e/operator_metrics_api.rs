@@ -63,7 +63,7 @@ fn queries() -> Value {
 }
 
 /// A change of the spec reaches the cluster.
-async fn goes_on(scene: &Scene, most: u32) {
+async fn continues(scene: &Scene, most: u32) {
     apply(&scene.client, NAME, by_load(most)).await;
     wait_until_accepted(&scene.client, NAME).await;
     scene
@@ -113,7 +113,7 @@ fn o12_load_counts_queries_of_a_metrics_api_and_a_broken_one_delays_nothing() {
             let asked = api.asked();
             let ask = async || (api.asked() > asked).then_some(());
             scene.until("the autoscaler asks it", ask).await;
-            goes_on(&scene, most).await;
+            continues(&scene, most).await;
             until_metrics(&scene, &[cpu(), queries()]).await;
         }
         // Also for an operator that knows nothing yet, and where the other kinds are there and cannot be read.
@@ -123,7 +123,7 @@ fn o12_load_counts_queries_of_a_metrics_api_and_a_broken_one_delays_nothing() {
         let objects = format!("{MONITORING}/v1/namespaces");
         scene.proxy.fault(Requests::to(&objects), Fault::status(500));
         scene.start_operator();
-        goes_on(&scene, 6).await;
+        continues(&scene, 6).await;
         until_metrics(&scene, &[cpu(), queries()]).await;
         let why = scene.until_condition(NAME, "Degraded", "True", "ApplyFailed").await;
         assert!(why.contains("PodMonitor"), "{why}");
@@ -138,7 +138,7 @@ fn o12_load_counts_queries_of_a_metrics_api_and_a_broken_one_delays_nothing() {
         // The other kinds are well again, and then they go as well.
         scene.proxy.heal();
         scene.proxy.fault(Requests::to(OWN_KIND), Fault::status(403));
-        goes_on(&scene, 5).await;
+        continues(&scene, 5).await;
         let monitors = "/apis/monitoring.coreos.com/v1/namespaces/kube-system/podmonitors";
         let monitor = format!("{monitors}/{CHILD}");
         scene.until("a PodMonitor", async || get(&scene, &monitor).await).await;
@@ -156,7 +156,7 @@ fn o12_load_counts_queries_of_a_metrics_api_and_a_broken_one_delays_nothing() {
                 (seen.iter().filter(is_look).count() >= looks + 2).then_some(())
             })
             .await;
-        goes_on(&scene, 4).await;
+        continues(&scene, 4).await;
         scene.until_condition(NAME, "Degraded", "False", "AsExpected").await;
     });
 }

@@ -136,7 +136,7 @@ fn p1_every_dependency_that_we_name_was_looked_up() {
 }
 
 #[test]
-fn p1_the_date_of_the_advisories_stands_where_people_look() {
+fn p1_the_date_of_the_advisories_is_where_people_look() {
     let snapshot = snapshot();
     let newest = snapshot.advisories.iter().map(|advisory| advisory.date.as_str()).max();
     assert_eq!(newest, Some(snapshot.newest.as_str()));

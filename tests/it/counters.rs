@@ -18,7 +18,7 @@ fn strings(plane: &Plane, question: &str) -> Vec<String> {
 }
 
 #[test]
-fn g103_each_server_is_listed_once_with_what_it_was_asked() {
+fn g103_each_server_is_listed_once_with_its_questions() {
     let plane = Plane::start(&objects_of("stub-domains").unwrap()).unwrap();
     for name in ["wiki", "nothere"] {
         let asked = Question::parse(&format!("{name}.corp.example. A")).unwrap();

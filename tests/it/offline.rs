@@ -224,7 +224,7 @@ fn every_example_is_without_an_error() {
 }
 
 #[test]
-fn render_says_what_stands_in_the_way() {
+fn render_names_the_obstacles() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/check");
     let rendered = |name: &str| {
         let args = Render {

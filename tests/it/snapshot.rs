@@ -127,7 +127,7 @@ fn g150_k2_every_scenario_is_answered_the_same_after_a_restart() {
 }
 
 /// Writes one snapshot after the other until it is killed.
-fn write_for_ever(folder: &Path) -> ! {
+fn write_without_end(folder: &Path) -> ! {
     let (objects, _) = dataplane::source::objects_from_yaml(&services(500)).unwrap();
     for number in 1.. {
         keep(folder, &Config::default(), objects[..1 + number % objects.len()].to_vec());
@@ -150,7 +150,7 @@ fn services(count: usize) -> String {
 #[test]
 fn d4_a_killed_process_leaves_a_whole_snapshot() {
     if let Some(folder) = std::env::var_os(CHILD) {
-        write_for_ever(Path::new(&folder));
+        write_without_end(Path::new(&folder));
     }
     let folder = Scratch::new("killed").unwrap();
     let mut found = 0;

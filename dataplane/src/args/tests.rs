@@ -74,7 +74,7 @@ fn help_shows_examples_and_the_program_has_its_name() {
 }
 
 #[test]
-fn o18_log_flags_hold_for_ever_only_where_no_operator_writes_the_configuration() {
+fn o18_log_flags_hold_only_where_no_operator_writes_the_configuration() {
     let flags = ["--log-level", "debug"];
     let alone = parse(&flags).unwrap().fixed_logging();
     assert_eq!((alone.format, alone.level), (None, Some(LogLevel::Debug)));

@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_family_is_told_from_a_wrong_address() {
+    fn a_missing_family_is_distinguished_from_a_wrong_address() {
         for (at, code, missing) in [
             ("[::]:53", libc::EAFNOSUPPORT, true),
             ("[fd00::1]:53", libc::EAFNOSUPPORT, true),

@@ -160,7 +160,7 @@ fn a_long_datagram_is_cut_and_an_empty_one_is_none_the_less_one() {
 }
 
 #[test]
-fn sockets_of_one_user_share_a_port_only_when_told() {
+fn sockets_of_one_user_share_a_port_only_when_asked_to() {
     let first = bind("127.0.0.1:0");
     let second = Socket::bind(first.local_addr(), &options()).expect("shared");
     assert_eq!(first.local_addr(), second.local_addr());

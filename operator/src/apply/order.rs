@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn o12_an_autoscaler_goes_with_its_deployments_new_size_whatever_else_failed() {
+    fn o12_an_autoscaler_is_deleted_with_the_new_size_also_if_other_writes_failed() {
         let keeps = |failed: &[Kind], kind| keeps(&failed.iter().copied().collect(), kind);
         assert!(!keeps(&[Kind::NetworkPolicy], Kind::HorizontalPodAutoscaler));
         assert!(

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn o13_somebody_who_undoes_everything_gets_one_look_a_second() {
+    fn o13_a_client_that_undoes_everything_gets_one_look_a_second() {
         let (backoff, begin) = (Backoff::default(), Instant::now());
         let (mut now, mut reconciles) = (begin, 0);
         while now < begin + Duration::from_secs(600) {

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn o3_whoever_was_refused_looks_again_when_the_older_one_goes_or_changes() {
+    fn o3_one_that_was_refused_is_tried_again_when_the_older_one_goes_or_changes() {
         let (old, changed, young) = (dns("old", 1), dns("old", 2), dns("young", 1));
         let both = by_name(&[old.clone(), young.clone()]);
         let alone = [young.clone()];

@@ -67,7 +67,7 @@ pub fn plan(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Result<Ser
     if standing == Standing::Own {
         return Ok(ServicePlan::Own);
     }
-    is_nobody_elses(dns, service)?;
+    is_not_of_others(dns, service)?;
     let labels = selector_without_us(service);
     if dns.spec.service.clone().unwrap_or_default().adopt {
         is_adoptable(dns, service)?;
@@ -126,7 +126,7 @@ fn release(
 }
 
 /// Another ClusterDNS may have it although no conflict shows: it is being deleted, or is another operator's.
-fn is_nobody_elses(dns: &ClusterDNS, service: &Service) -> Result<(), Refusal> {
+fn is_not_of_others(dns: &ClusterDNS, service: &Service) -> Result<(), Refusal> {
     let own = dns.metadata.name.as_deref().unwrap_or_default();
     let selector = selector(service);
     let in_selector = selector.get(INSTANCE).map(String::as_str);

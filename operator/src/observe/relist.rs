@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn k23_a_watch_that_breaks_off_goes_on_at_its_version_and_lists_nothing() {
+    fn k23_a_watch_that_breaks_off_continues_at_its_version_and_lists_nothing() {
         let broke = || Error::WatchFailed(kube::Error::LinesCodecMaxLineLengthExceeded);
         assert_eq!(Persistence::default().after(&broke()), Next::GoOn);
         let gone = Error::WatchError(status(410));

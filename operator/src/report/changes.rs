@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn o19_what_stands_in_the_way_is_news_when_it_comes_changes_and_goes() {
+    fn o19_a_problem_is_news_when_it_comes_changes_and_goes() {
         let with = |reason: &str, message: &str, value: &str| {
             status(
                 json!({"conditions": [{"type": "Degraded", "status": value, "reason": reason, "message": message,

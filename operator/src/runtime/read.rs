@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn nothing_waits_for_ever() {
+    async fn nothing_waits_without_end() {
         let silence = std::future::pending::<kube::Result<()>>();
         let why = within_time(Duration::ZERO, silence).await.unwrap_err();
         assert_eq!(why.to_string(), "the API server did not answer within 0 s");

@@ -290,6 +290,18 @@ fn names_of_tests_have_at_most_80_letters() {
 }
 
 #[test]
+fn names_of_tests_are_in_plain_words() {
+    let hard_word = |name: &String| {
+        let words = format!(" {} ", name.replace('_', " "));
+        let hard = HARD_WORDS.iter().find(|(word, _)| words.contains(&format!(" {word} ")));
+        hard.map(|(word, plain)| (*word, *plain))
+    };
+    let hard: Vec<_> =
+        tests().into_iter().filter_map(|name| hard_word(&name).map(|word| (name, word))).collect();
+    assert!(hard.is_empty(), "{hard:#?}");
+}
+
+#[test]
 fn comments_and_pages_are_in_plain_words() {
     let is_text = |path: &String| {
         let is_ours = !["tests/golden/", "charts/"].iter().any(|of| path.starts_with(of));

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn denials_are_told_apart_by_their_rcode() {
+    fn denials_differ_by_their_rcode() {
         for (rcode, expected) in [(0, Expected::NO_DATA), (3, Expected::NX_DOMAIN)] {
             assert_eq!(judge(&query(), &reply(rcode, &[]), expected), (Verdict::Right, rcode));
             assert_eq!(judged(&reply(2, &[]), expected), Verdict::Wrong);

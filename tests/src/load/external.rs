@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_follow_the_name_whatever_its_case() {
+    fn addresses_follow_the_name_in_any_case() {
         assert_eq!(address(b"\x03www\x00"), address(b"\x03WwW\x00"));
         assert_ne!(address(b"\x03www\x00"), address(b"\x03wwx\x00"));
         let [a, b, _, _] = address(b"\x03www\x00").octets();

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn l14_the_one_connection_of_a_client_stays_whatever_another_opens() {
+    fn l14_the_one_connection_of_a_client_stays_when_another_opens_many() {
         let flood = [&[9][..], &[1; 1000]].concat();
         assert_eq!(after(&flood)[0], 0);
     }

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_many_share_stands_once() {
+    fn a_name_that_many_share_is_written_once() {
         assert_eq!(text(&["web", "web", "web", "db"]), b"\x03web\x02db");
     }
 }

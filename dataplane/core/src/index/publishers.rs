@@ -131,7 +131,7 @@ mod tests {
     use crate::records::RowLabel;
 
     #[test]
-    fn l12_the_same_rows_are_seen_whatever_came_first() {
+    fn l12_the_same_rows_are_seen_in_any_order_of_arrival() {
         let address = Address::from(IpAddr::from([10, 0, 0, 1]));
         let row = |namespace, slice| Publisher {
             service: 1,

@@ -144,7 +144,7 @@ fn fw10_a_want_of_descriptors_or_memory_says_nothing_of_a_server() {
 }
 
 #[tokio::test]
-async fn fw10_a_pooled_socket_is_closed_when_nobody_used_it_for_thirty_seconds() {
+async fn fw10_a_pooled_socket_is_closed_when_it_was_not_used_for_thirty_seconds() {
     let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let (_upstreams, server) = server(far.local_addr().unwrap(), 2);
     let exchange = send(&server.pool, query).unwrap().unwrap();

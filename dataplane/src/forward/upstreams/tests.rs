@@ -167,7 +167,7 @@ fn fw50_only_servers_of_the_default_group_are_asked_whether_they_lead_back() {
 }
 
 #[test]
-fn a55_so_many_former_servers_are_remembered_the_newest_first() {
+fn a55_former_servers_are_remembered_up_to_a_limit_the_newest_first() {
     let of = |last: u16| {
         let servers = [server(&format!("10.0.0.1:{last}"), config::Transport::Udp)];
         let upstreams = config::Upstreams::Servers(group(&servers));

@@ -65,7 +65,7 @@ fn pods_of_a_snapshot_are_taken_only_where_they_are_read_and_hold_nothing_up() {
 
 /// As when etcd was restored from a backup: versions are lower than before, uids the same.
 #[test]
-fn e21_e42_live_data_replaces_it_whatever_the_versions() {
+fn e21_e42_live_data_replaces_it_also_with_lower_versions() {
     let objects = vec![cluster_ip("cart", 1_000, 1), cluster_ip("gone", 1_000, 2), kube_system(1)];
     let folder = written_of(&Config::default(), objects);
     let (mut writer, status, _) = load(&folder, &Config::default());

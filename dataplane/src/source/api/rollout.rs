@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_canary_that_nobody_promotes_or_renews_returns_to_stable() {
+    fn a_canary_that_is_neither_promoted_nor_renewed_returns_to_stable() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut canary = Canary::with_grace(GRACE);

@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_that_ends_in_order_goes_on_at_once_unless_it_was_short() {
+    fn a_watch_that_ends_in_order_continues_at_once_unless_it_was_short() {
         let since = Instant::now();
         let mut supervisor = Supervisor::default();
         let end = |supervisor: &mut Supervisor, seconds| {

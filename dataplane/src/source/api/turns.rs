@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn l18_who_edits_for_ever_gets_no_more_octets_than_others_who_wait() {
+    fn l18_one_that_edits_without_end_gets_no_more_octets_than_others_who_wait() {
         let mut turns = Turns::default();
         // A busy namespace with much to do, and one object that is edited again after each turn.
         for number in 0..1_000 {

@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn l17_states_that_somebody_reads_for_ever_are_kept_up_to_the_limit() {
+    fn l17_states_with_a_reader_that_never_ends_are_kept_up_to_the_limit() {
         let (mut retired, published) = (Retired::default(), ArcSwap::from(state()));
         let mut readers = Vec::new();
         for _ in 0..MAX_RETIRED + 10 {

@@ -211,7 +211,7 @@ mod tests {
 
     /// Run by MIRI too (`make miri`), which sees any octet read outside of the buffer or before it was written.
     #[test]
-    fn no_header_leads_out_of_the_buffer_whatever_its_length_says() {
+    fn no_header_leads_out_of_the_buffer_with_any_length() {
         let kinds = [
             (libc::IPPROTO_IP, libc::IP_PKTINFO),
             (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO),

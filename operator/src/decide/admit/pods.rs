@@ -29,7 +29,7 @@ pub(super) fn are_allowed(
     certificates_are_allowed(dns, observed)?;
     metadata_is_allowed(dns, &settings.allowed)?;
     affinity_is_narrow(dns)?;
-    labels_are_nobody_elses(dns, observed)
+    labels_are_not_of_others(dns, observed)
 }
 
 fn image_is_allowed(dns: &ClusterDNS, settings: &Settings) -> Result<(), Refusal> {
@@ -159,7 +159,7 @@ fn is_key_allowed(key: &str, listed: &[String]) -> bool {
 }
 
 /// With a label of its choice a pod would be behind another Service, and answer for it.
-fn labels_are_nobody_elses(dns: &ClusterDNS, observed: &Observed) -> Result<(), Refusal> {
+fn labels_are_not_of_others(dns: &ClusterDNS, observed: &Observed) -> Result<(), Refusal> {
     let Some(written) = dns.spec.placement.as_ref().and_then(|it| it.pod_labels.clone()) else {
         return Ok(());
     };

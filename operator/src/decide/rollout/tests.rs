@@ -197,7 +197,7 @@ fn o7_what_is_worse_in_two_rounds_takes_the_canary_back_and_no_other_pod_has_it(
 }
 
 #[test]
-fn o7_a_failed_revision_goes_out_when_somebody_insists() {
+fn o7_a_failed_revision_goes_out_when_a_user_insists() {
     let mut story = failed();
     story.edit("{ttlSeconds: 7, rollout: {canary: false}}");
     let plan = story.reconcile(200);
@@ -254,7 +254,7 @@ fn o5_a_pod_that_refuses_the_canary_fails_it() {
 }
 
 #[test]
-fn o8_a_new_leader_goes_on_where_the_last_one_stopped() {
+fn o8_a_new_leader_continues_where_the_last_one_stopped() {
     let mut story = Story::with_pods(3);
     story.edit(NEW);
     story.reconcile(100);

@@ -101,7 +101,7 @@ fn k23_what_is_ours_is_kept_whole_however_full_the_cache_is() {
 }
 
 #[test]
-fn k23_so_many_objects_that_even_stubs_are_too_many_take_no_more_memory() {
+fn k23_more_objects_than_stubs_fit_for_take_no_more_memory() {
     let budget = Arc::new(Budget::of(100 * STUB));
     let mut share = share(&budget, 1);
     assert!(!budget.is_incomplete("services", "dns"));

@@ -200,7 +200,7 @@ fn reply(code: ResponseCode, codes: &[u16], text: &str) -> Reply {
 }
 
 #[test]
-fn o17_what_a_server_did_is_told_by_extended_dns_errors() {
+fn o17_extended_dns_errors_say_what_a_server_did() {
     use super::upstream_health::{UpstreamHealth, health};
     use ResponseCode::{NXDomain, NoError, Refused, ServFail};
     for (heard, expected) in [

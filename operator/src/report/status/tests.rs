@@ -180,7 +180,7 @@ fn o14_a_new_generation_is_in_progress_until_it_was_looked_at() {
 }
 
 #[test]
-fn o1_a_rejected_spec_is_reported_by_field_and_what_runs_goes_on() {
+fn o1_a_rejected_spec_is_reported_by_field_and_pods_continue() {
     let mut story = Story::settled("{}");
     let servers: Vec<String> =
         (0..15).map(|n| format!("{{address: 10.0.0.{n}, port: 0}}")).collect();

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn o9_time_counts_from_the_last_change_seen_here_whatever_the_record_says() {
+    fn o9_time_counts_from_the_last_change_seen_here_and_not_by_the_record() {
         let begin = Instant::now();
         let at = |seconds| begin + Duration::from_secs(seconds);
         // Written by a clock that is an hour behind, or ahead: no matter.

@@ -140,7 +140,7 @@ async fn fw54_replies_that_are_wrong_end_no_pause() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fw54_what_failed_is_counted_whoever_still_asks() {
+async fn fw54_failures_are_counted_also_after_the_client_has_left() {
     let connections = idle();
     let asked = connections.place_on_new(0, query, std::future::pending());
     assert!(timeout(HANDSHAKE / 4, asked).await.is_err(), "another server was faster");

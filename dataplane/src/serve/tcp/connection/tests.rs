@@ -82,7 +82,7 @@ impl Client {
 }
 
 #[test]
-fn wr41_pipelined_queries_are_all_answered_in_whatever_pieces_they_come() {
+fn wr41_pipelined_queries_are_all_answered_in_any_pieces() {
     local(async {
         let all: Vec<u8> = (0..50).flat_map(|id| message(id, b"e-some-name")).collect();
         for piece in [1, 2, 3, 13, 24, 25, 26, 500, all.len()] {
@@ -114,7 +114,7 @@ fn wr41_own_answers_overtake_slow_lookups() {
 }
 
 #[test]
-fn wr41_reading_pauses_at_64_in_progress_and_goes_on_below() {
+fn wr41_reading_pauses_at_64_in_progress_and_continues_below() {
     local(async {
         let mut client = connect(Limits::default(), 1 << 16);
         for id in 0..100 {
@@ -185,7 +185,7 @@ fn wr42_t3_a_message_has_3_s_from_its_first_octet_however_it_trickles() {
 }
 
 #[test]
-fn wr42_the_time_of_a_message_starts_anew_with_each() {
+fn wr42_each_message_has_its_own_time() {
     local(async {
         let mut client = connect(Limits::default(), 1 << 16);
         let text = message(1, b"e");

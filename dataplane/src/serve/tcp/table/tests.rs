@@ -89,7 +89,7 @@ fn wr44_t2_at_the_limit_of_all_the_longest_idle_goes() {
 }
 
 #[test]
-fn wr44_with_nobody_idle_the_new_connection_is_refused() {
+fn wr44_with_no_idle_connection_the_new_one_is_refused() {
     local(async {
         let table = table(limits(2, 2));
         let busy: Vec<_> =
@@ -248,7 +248,7 @@ impl Wake for Woken {
 }
 
 #[test]
-fn wr44_who_is_not_read_is_woken_whoever_gave_up_the_octets() {
+fn wr44_a_paused_reader_is_woken_when_any_client_frees_octets() {
     local(async {
         let limits = Limits { tcp_connections: 2, tcp_buffer_bytes: 10_000, ..Limits::default() };
         let table = table(limits.clone());

@@ -84,7 +84,7 @@ fn o16_addresses_that_rollout_json_lost_are_those_of_the_status() {
 }
 
 #[test]
-fn o16_a_deleted_adopted_service_is_created_as_it_was_and_stays_somebody_elses() {
+fn o16_a_deleted_adopted_service_is_created_as_it_was_and_stays_foreign() {
     let dns = dns(ADOPT);
     let mut service = switched();
     service.metadata.labels = Some([("app".to_owned(), "coredns".to_owned())].into());
@@ -108,7 +108,7 @@ fn o16_a_deleted_adopted_service_is_created_as_it_was_and_stays_somebody_elses()
 }
 
 #[test]
-fn o16_one_on_its_way_out_is_not_remembered_in_the_place_of_what_it_was() {
+fn o16_a_service_that_is_being_deleted_does_not_replace_its_last_state() {
     let dns = dns(ADOPT);
     let mut observed = with(switched());
     reconcile(&mut observed, &dns, 0).unwrap();

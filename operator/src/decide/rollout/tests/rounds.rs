@@ -37,7 +37,7 @@ fn o17_a_question_that_is_lost_in_one_round_decides_nothing() {
 }
 
 #[test]
-fn o17_two_rounds_are_apart_whoever_leads() {
+fn o17_two_rounds_are_apart_also_under_two_leaders() {
     let mut story = on_trial();
     worse(&mut story, "a.example. A");
     story.reconcile(104);
@@ -103,7 +103,7 @@ fn o17_no_pod_keeps_what_the_operator_cannot_judge_and_it_is_tried_again() {
 }
 
 #[test]
-fn o17_a_canary_that_is_not_asked_for_want_of_time_is_no_trouble_and_no_loss() {
+fn o17_a_canary_that_is_not_asked_for_lack_of_time_is_no_problem_and_no_loss() {
     let mut story = on_trial();
     let postpone = |story: &mut Story| {
         story.observed.comparison.as_mut().unwrap().checks.clear();

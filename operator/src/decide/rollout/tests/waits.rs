@@ -52,7 +52,7 @@ fn o17_what_failed_never_goes_out_untried() {
 }
 
 #[test]
-fn o5_where_every_pod_refuses_what_it_was_given_a_repair_does_not_wait_for_ever() {
+fn o5_where_every_pod_refuses_its_configuration_a_repair_does_not_wait() {
     let mut story = Story::with_pods(3);
     for name in ["dns-0", "dns-1"] {
         reported(&mut story.observed, name).rejection = Some("format 9".to_owned());

@@ -40,7 +40,7 @@ fn o16_while_nothing_is_managed_a_deleted_service_is_reported_with_the_command()
 }
 
 #[test]
-fn o16_a_service_in_the_place_of_another_with_other_addresses_is_degraded() {
+fn o16_a_service_replaced_by_one_with_other_addresses_is_degraded() {
     let mut story = Story::settled("{}");
     let spec = story.observed.service.as_mut().unwrap().spec.as_mut().unwrap();
     spec.cluster_ip = Some("10.96.7.7".to_owned());

@@ -99,7 +99,7 @@ async fn held_back_beside_a_slow_reader(tcp_connections: usize) -> (Client, Dupl
 }
 
 #[test]
-fn wr44_what_was_held_back_goes_on_when_another_reads_its_replies() {
+fn wr44_what_was_held_back_continues_when_another_reads_its_replies() {
     local(async {
         let (client, mut slow) = held_back_beside_a_slow_reader(9).await;
         assert_eq!(reply_id(&mut slow).await, 1);
@@ -109,7 +109,7 @@ fn wr44_what_was_held_back_goes_on_when_another_reads_its_replies() {
 }
 
 #[test]
-fn wr44_what_was_held_back_goes_on_when_another_leaves() {
+fn wr44_what_was_held_back_continues_when_another_leaves() {
     local(async {
         let (client, slow) = held_back_beside_a_slow_reader(9).await;
         drop(slow);
@@ -119,7 +119,7 @@ fn wr44_what_was_held_back_goes_on_when_another_leaves() {
 }
 
 #[test]
-fn wr44_what_was_held_back_goes_on_when_another_is_evicted_for_a_new_connection() {
+fn wr44_what_was_held_back_continues_when_another_is_evicted_for_a_new_one() {
     local(async {
         let (mut client, mut slow) = held_back_beside_a_slow_reader(2).await;
         for _ in 0..3 {
@@ -136,7 +136,7 @@ fn wr44_what_was_held_back_goes_on_when_another_is_evicted_for_a_new_connection(
 }
 
 #[test]
-fn wr44_what_was_held_back_goes_on_when_there_may_be_more() {
+fn wr44_what_was_held_back_continues_when_there_may_be_more() {
     local(async {
         let (client, _slow) = held_back_beside_a_slow_reader(9).await;
         client.server.set_limits(Limits::default()).await;
@@ -146,7 +146,7 @@ fn wr44_what_was_held_back_goes_on_when_there_may_be_more() {
 }
 
 #[test]
-fn wr44_what_nobody_makes_room_for_is_closed_in_the_end() {
+fn wr44_a_connection_without_room_is_closed_in_the_end() {
     local(async {
         let limits = Limits { tcp_buffer_bytes: 150 << 10, ..Limits::default() };
         let client = connect(limits, 1 << 16);

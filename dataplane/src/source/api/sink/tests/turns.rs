@@ -34,7 +34,7 @@ fn slice_of_cart() -> Value {
 }
 
 #[test]
-fn l18_slices_that_are_edited_for_ever_delay_one_of_another_by_one_round() {
+fn l18_slices_that_are_edited_without_end_delay_another_by_one_round() {
     let mut sink = sink();
     adopt(&mut sink, &json!({"format": 1}));
     list_all(&mut sink);

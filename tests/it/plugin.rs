@@ -254,10 +254,34 @@ fn shells_complete_what_the_program_offers() {
 }
 
 #[test]
-fn the_outcome_of_a_search_is_that_of_its_last_name() {
-    let mut ask =
-        async |_: &str, _: &str| Ok(r#"{"status": null, "origin": "unasked"}"#.to_owned());
-    let search = Search::new("a", &ResolvConf::read("search x y\n"), Libc::Musl).unwrap();
+fn an_alias_without_records_of_the_type_leads_to_the_next_name() {
+    let mut ask = async |name: &str, _: &str| {
+        Ok(match name {
+            "a.x." => r#"{"status": "NOERROR", "answer": ["a.x. 5 IN CNAME only-ipv4.example."]}"#,
+            "a.y." => r#"{"status": "NOERROR", "answer": ["a.y. 5 IN AAAA 2001:db8::1"]}"#,
+            _ => r#"{"status": "NXDOMAIN"}"#,
+        }
+        .to_owned())
+    };
+    let search = Search::new("a", &ResolvConf::read("search x y z\n"), Libc::Glibc).unwrap();
+    let (asked, result) =
+        futures::executor::block_on(questions(search, &["AAAA"], &mut ask)).unwrap();
+    let names: Vec<_> = asked.iter().map(|it| (it.name.as_str(), it.outcome)).collect();
+    assert_eq!(names, [("a.x.", Outcome::NoData), ("a.y.", Outcome::Found)]);
+    assert_eq!(result, Outcome::Found);
+}
+
+#[test]
+fn a_name_that_an_upstream_decides_is_not_said_to_be_missing() {
+    let mut ask = async |name: &str, _: &str| {
+        Ok(match name {
+            "www.example.com." => r#"{"status": null, "origin": "unasked"}"#,
+            _ => r#"{"status": "NXDOMAIN"}"#,
+        }
+        .to_owned())
+    };
+    let conf = ResolvConf::read("search x y\noptions ndots:2\n");
+    let search = Search::new("www.example.com", &conf, Libc::Glibc).unwrap();
     let (asked, result) = futures::executor::block_on(questions(search, &["A"], &mut ask)).unwrap();
     assert_eq!((asked.len(), result), (3, Outcome::Unknown));
 }

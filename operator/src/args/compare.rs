@@ -19,7 +19,7 @@ Examples:
     clusterdns-operator compare --with 127.0.0.1:5300 --against 127.0.0.1:1053 --manifests shop.yaml
 
 Exit status: 0 no difference, or only differences on purpose; 1 others; 2 something could not be
-read, or neither server replied.";
+read, nothing was asked, or a question was answered by neither server.";
 
 /// Flags of `compare`.
 #[derive(Clone, Debug, Flags)]
@@ -45,7 +45,7 @@ pub struct Compare {
     #[arg(long, requires = "questions")]
     pub no_names: bool,
 
-    /// Cluster domain
+    /// Domain of the cluster
     #[arg(long, value_name = "DOMAIN", default_value = crds::defaults::DOMAIN)]
     pub domain: String,
 

@@ -1,9 +1,10 @@
-//! Asks two servers the same questions, side by side and not faster than wanted. Only queries are sent.
+//! Asks two servers the same questions, side by side and not faster than the rate. Only queries are sent.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt};
+use hickory_proto::rr::Name;
 use tokio::time::{Instant, sleep_until};
 
 use super::names::Asked;
@@ -24,24 +25,55 @@ pub(super) struct Replies {
     pub(super) against: Reply,
 }
 
-/// Asks both servers each question, at most `rate` questions a second.
+impl Replies {
+    /// Whether a server has records of this name, which is at or below a domain.
+    pub(super) fn is_found_below(&self, domain: &Name) -> bool {
+        let has_records = |reply: &Reply| reply.as_ref().is_ok_and(|it| !it.answers.is_empty());
+        domain.zone_of(&self.asked.name) && (has_records(&self.with) || has_records(&self.against))
+    }
+}
+
+/// How far in the past a turn may lie, so that the grain of timers does not slow the whole down.
+const GRAIN: Duration = Duration::from_millis(10);
+
+/// Asks both servers each question, at most `rate` questions a second. A server that is silent for a while is not asked
+/// faster afterwards.
 pub(super) async fn ask(
     questions: &[Asked],
     with: SocketAddr,
     against: SocketAddr,
     rate: u32,
 ) -> Vec<Replies> {
-    let begin = Instant::now();
-    let pause = Duration::from_secs(1) / rate.max(1);
-    let asking = questions.iter().enumerate().map(|(number, asked)| async move {
-        let with = patiently(asked, with);
-        let against = patiently(asked, against);
-        let turn = begin + pause * u32::try_from(number).unwrap_or(u32::MAX);
-        sleep_until(turn).await;
-        let (with, against) = futures::join!(with, against);
-        Replies { asked: asked.clone(), with, against }
+    let turns = Turns { next: Instant::now(), pause: Duration::from_secs(1) / rate.max(1) };
+    let paced = stream::unfold((turns, questions.iter()), async |(mut turns, mut left)| {
+        let asked = left.next()?;
+        sleep_until(turns.take(Instant::now())).await;
+        Some((asked, (turns, left)))
     });
-    stream::iter(asking).buffered(SIDE_BY_SIDE).collect().await
+    let asking = paced.enumerate().map(|(number, asked)| async move {
+        let (with, against) = (patiently(asked, with), patiently(asked, against));
+        let (with, against) = futures::join!(with, against);
+        (number, Replies { asked: asked.clone(), with, against })
+    });
+    // Not in order: one silent question must not keep the others from being asked.
+    let mut replies: Vec<(usize, Replies)> = asking.buffer_unordered(SIDE_BY_SIDE).collect().await;
+    replies.sort_by_key(|(number, _)| *number);
+    replies.into_iter().map(|(_, replies)| replies).collect()
+}
+
+/// When questions are sent: never more of them than the rate allows, however late the last one was.
+struct Turns {
+    next: Instant,
+    pause: Duration,
+}
+
+impl Turns {
+    /// The time of the next question.
+    fn take(&mut self, now: Instant) -> Instant {
+        let turn = self.next.max(now.checked_sub(GRAIN).unwrap_or(now));
+        self.next = turn + self.pause;
+        turn
+    }
 }
 
 async fn patiently(asked: &Asked, server: SocketAddr) -> Reply {
@@ -53,4 +85,21 @@ async fn patiently(asked: &Asked, server: SocketAddr) -> Reply {
         reply = once((&asked.name, asked.kind), server, PATIENCE).await;
     }
     reply
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_was_silent_for_a_while_is_not_asked_faster_afterwards() {
+        let begin = Instant::now();
+        let mut turns = Turns { next: begin, pause: Duration::from_millis(20) };
+        let early: Vec<_> = (0..3).map(|_| turns.take(begin) - begin).collect();
+        assert_eq!(early, [0, 20, 40].map(Duration::from_millis), "50 a second");
+        // Ten seconds in which no question could be sent: the 500 turns in them are gone.
+        let late = begin + Duration::from_secs(10);
+        let sent = (0..100).filter(|_| turns.take(late) <= late).count();
+        assert_eq!(sent, 1, "one at once, and the next after its pause");
+    }
 }

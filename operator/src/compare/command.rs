@@ -52,7 +52,7 @@ pub async fn compared(
             writeln!(out, "{text}")?;
         }
     }
-    Ok(if report.unknown_count() > 0 { Severity::Wrong } else { Severity::Fine })
+    Ok(report.severity())
 }
 
 async fn report(args: &args::Compare) -> Result<Report, String> {
@@ -73,9 +73,13 @@ async fn report(args: &args::Compare) -> Result<Report, String> {
         names::of_cluster(&objects, &args.domain, &mut questions);
     }
     for file in &args.questions {
-        let captured = read(file)?;
+        let (captured, is_cut) = read(file)?;
         let name = file.display();
-        if let Some(why) = captured.broken {
+        if is_cut {
+            let most = MAX_FILE_BYTES >> 20;
+            notes.push(format!("{name}: only its first {most} MiB were read"));
+        }
+        if let Some(why) = captured.broken.filter(|_| !is_cut) {
             let count = captured.questions.len();
             notes.push(format!("{name}: {why}; {count} questions were read before that"));
         } else if captured.questions.is_empty() {
@@ -89,17 +93,28 @@ async fn report(args: &args::Compare) -> Result<Report, String> {
     if questions.list().is_empty() {
         notes.push("nothing was asked".to_owned());
     }
+    let domain = names::absolute(&args.domain)
+        .ok_or_else(|| format!("--domain {:?} is no name", args.domain))?;
     let replies = ask(questions.list(), with, against, args.rate).await;
     if replies.iter().all(|it| it.with.is_err() && it.against.is_err()) && !replies.is_empty() {
         return Err(format!("neither {with} nor {against} replied: are they reachable from here?"));
     }
-    Ok(Report::of(&replies, notes))
+    if !args.no_names && !replies.iter().any(|it| it.is_found_below(&domain)) {
+        return Err(format!(
+            "neither server has a name below {}: write the domain of the cluster with --domain",
+            args.domain
+        ));
+    }
+    Ok(Report::of(&replies, &domain, notes))
 }
 
-fn read(path: &Path) -> Result<Captured, String> {
+/// The questions of a file, and whether it is longer than what was read.
+fn read(path: &Path) -> Result<(Captured, bool), String> {
     let unreadable = |error: io::Error| format!("{}: {error}", path.display());
     let mut octets = Vec::new();
     let file = std::fs::File::open(path).map_err(unreadable)?;
-    file.take(MAX_FILE_BYTES).read_to_end(&mut octets).map_err(unreadable)?;
-    Ok(captured::read(&octets))
+    let mut file = file.take(MAX_FILE_BYTES);
+    file.read_to_end(&mut octets).map_err(unreadable)?;
+    let is_cut = file.into_inner().read(&mut [0]).map_err(unreadable)? > 0;
+    Ok((captured::read(&octets), is_cut))
 }

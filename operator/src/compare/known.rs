@@ -61,12 +61,17 @@ pub const KNOWN: &[Known] = &[
     known(
         "DF1",
         "an SOA query at a missing name is NXDOMAIN, as for every type; CoreDNS gives NODATA",
-        |it| it.asked.kind == RecordType::SOA && it.with.is("NXDOMAIN") && it.against.is_nodata(),
+        |it| {
+            it.asked.kind == RecordType::SOA
+                && is_in_our_zones(it)
+                && it.with.is("NXDOMAIN")
+                && it.against.is_nodata()
+        },
     ),
     known(
         "DF40",
         "dns-version has the version of the specification; kube-dns has no such name",
-        |it| starts(it, "dns-version.") && it.with.is_found() && !it.against.is_found(),
+        |it| is_at(it, "dns-version") && it.with.is_found() && !it.against.is_found(),
     ),
     known(
         "DF18",
@@ -76,13 +81,14 @@ pub const KNOWN: &[Known] = &[
     known("DF11", "the NS record is ns.dns of the zone, the same on every replica", |it| {
         it.asked.kind == RecordType::NS
             && it.with.is_found()
-            && it.with.answer.iter().all(|line| line.data.starts_with("ns.dns."))
+            && it.with.answer.iter().all(|line| line.data == format!("ns.dns.{}", it.domain))
     }),
     known(
         "DF31",
         "TTL and MINIMUM of the SOA are at most 5 s, its serial and names those of the zone",
         |it| {
             it.asked.kind == RecordType::SOA
+                && is_in_our_zones(it)
                 && it.with.is_found()
                 && it.against.is_found()
                 && only(&it.with.answer, RecordType::SOA)
@@ -90,8 +96,9 @@ pub const KNOWN: &[Known] = &[
         },
     ),
     known("DF43", "`*` and `any` are ordinary labels; kube-dns takes them for wildcards", |it| {
-        let labels = || it.asked.name.iter().any(|label| label == b"*" || label == b"any");
-        it.with.is("NXDOMAIN") && it.against.is_found() && labels()
+        let is_wildcard = |label: &String| label == "*" || label == "any";
+        let has_one = || in_domain(it).is_some_and(|labels| labels.iter().any(is_wildcard));
+        it.with.is("NXDOMAIN") && it.against.is_found() && has_one()
     }),
     known("DF8", "names of ports need their underscores; CoreDNS answers without them", |it| {
         it.with.is("NXDOMAIN")
@@ -109,8 +116,8 @@ pub const KNOWN: &[Known] = &[
         |it| {
             let is_parent = || {
                 below_svc(it).is_some_and(|labels| labels.len() == 3 && labels[0].starts_with('_'))
-                    || starts(it, "dns.")
-                    || starts(it, "dns-version.")
+                    || is_at(it, "dns")
+                    || is_at(it, "dns-version")
             };
             it.with.is_nodata() && it.against.is("NXDOMAIN") && is_parent()
         },
@@ -129,6 +136,7 @@ pub const KNOWN: &[Known] = &[
         "an ExternalName is an alias for every type; CoreDNS gives NODATA for most",
         |it| {
             it.with.is("NOERROR")
+                && in_domain(it).is_some()
                 && it.with.has(RecordType::CNAME)
                 && ![RecordType::A, RecordType::AAAA].contains(&it.asked.kind)
                 && it.against.is_nodata()
@@ -137,6 +145,7 @@ pub const KNOWN: &[Known] = &[
     known("DF10", "the weight of an SRV record is always 100; others divide it", |it| {
         let kind = RecordType::SRV;
         it.asked.kind == kind
+            && in_domain(it).is_some()
             && only(&it.with.answer, kind)
             && it.with.answer.iter().all(|line| line.data.starts_with("0 100 "))
             && places(&it.with.answer) == places(&it.against.answer)
@@ -144,12 +153,24 @@ pub const KNOWN: &[Known] = &[
     known(
         "DF13",
         "which PTRs an address has: each endpoint name, none that another namespace claims",
-        |it| it.asked.kind == RecordType::PTR && it.with.is_found() && it.against.is_found(),
+        |it| {
+            let (ours, theirs) = (targets(&it.with), targets(&it.against));
+            it.asked.kind == RecordType::PTR
+                && it.with.is_found()
+                && it.against.is_found()
+                && ours.iter().chain(&theirs).all(|name| is_of_a_service(it, name))
+                && (ours.is_subset(&theirs) || theirs.is_subset(&ours))
+        },
     ),
     known(
         "DF44",
         "every published endpoint has a PTR; kube-dns has one for those with a hostname",
-        |it| it.asked.kind == RecordType::PTR && it.with.is_found() && !it.against.is_found(),
+        |it| {
+            it.asked.kind == RecordType::PTR
+                && it.with.is_found()
+                && !it.against.is_found()
+                && targets(&it.with).iter().all(|name| is_of_a_service(it, name))
+        },
     ),
     known(
         "DF28",
@@ -180,8 +201,36 @@ impl Known {
     }
 }
 
-fn starts(pair: &Pair, text: &str) -> bool {
-    pair.asked.name.to_ascii().starts_with(text)
+/// The labels of the question's name in front of the cluster domain; `None` for a name elsewhere.
+fn in_domain(pair: &Pair) -> Option<Vec<String>> {
+    let name = &pair.asked.name;
+    if !pair.domain.zone_of(name) {
+        return None;
+    }
+    let count = name.iter().len() - pair.domain.iter().len();
+    let text = |label: &[u8]| String::from_utf8_lossy(label).into_owned();
+    Some(name.iter().take(count).map(text).collect())
+}
+
+/// Is this label directly below the cluster domain asked about?
+fn is_at(pair: &Pair, label: &str) -> bool {
+    in_domain(pair).is_some_and(|labels| labels == [label])
+}
+
+/// The cluster domain, and the reverse zones.
+fn is_in_our_zones(pair: &Pair) -> bool {
+    let last = pair.asked.name.iter().next_back();
+    in_domain(pair).is_some() || last == Some(&b"arpa"[..])
+}
+
+fn targets(said: &Said) -> BTreeSet<&str> {
+    let pointers = said.answer.iter().filter(|line| line.kind == RecordType::PTR);
+    pointers.map(|line| line.data.as_str()).collect()
+}
+
+/// Is this a name of a Service, or of one of its endpoints?
+fn is_of_a_service(pair: &Pair, name: &str) -> bool {
+    name.ends_with(&format!(".svc.{}", pair.domain))
 }
 
 fn only(answer: &BTreeSet<Line>, kind: RecordType) -> bool {
@@ -197,27 +246,22 @@ fn places(answer: &BTreeSet<Line>) -> Vec<String> {
     places
 }
 
-/// The labels of a name before `svc`, where it has that label.
+/// The labels in front of `svc` and the cluster domain.
 fn below_svc(pair: &Pair) -> Option<Vec<String>> {
-    let labels = labels(pair);
-    let at = labels.iter().position(|label| label == "svc")?;
-    Some(labels.into_iter().take(at).collect())
-}
-
-fn labels(pair: &Pair) -> Vec<String> {
-    let text = |label: &[u8]| String::from_utf8_lossy(label).into_owned();
-    pair.asked.name.iter().map(text).collect()
+    let mut labels = in_domain(pair)?;
+    (labels.pop()? == "svc").then_some(labels)
 }
 
 /// Is something in front of `<address>.<namespace>.pod`?
 fn left_of_pod_name(pair: &Pair) -> bool {
-    labels(pair).iter().position(|label| label == "pod").is_some_and(|at| at > 2)
+    in_domain(pair)
+        .is_some_and(|labels| labels.len() > 3 && labels.last().is_some_and(|it| it == "pod"))
 }
 
-/// The same data, though its owner is the alias here and the name that was asked there.
+/// The same data, or the same denial, though its owner is the alias here and the name that was asked there.
 fn is_same_behind_an_alias(pair: &Pair) -> bool {
     pair.with.rcode == pair.against.rcode
-        && !pair.with.content().is_empty()
+        && (pair.with.has_soa || !pair.with.content().is_empty())
         && pair.with.content() == pair.against.content()
         && pair.with.records() != pair.against.records()
 }

@@ -42,8 +42,8 @@ pub(super) struct Questions {
 impl Questions {
     /// Adds one, unless it is there; texts that are no names are no questions.
     pub(super) fn add(&mut self, name: &str, kind: RecordType) {
-        if let Ok(name) = Name::from_ascii(format!("{}.", name.trim_end_matches('.'))) {
-            self.push(Asked { name: name.to_lowercase(), kind });
+        if let Some(name) = absolute(name) {
+            self.push(Asked { name, kind });
         }
     }
 
@@ -63,6 +63,12 @@ impl Questions {
     pub(super) fn list(&self) -> &[Asked] {
         &self.list
     }
+}
+
+/// The name of a text, with or without its final dot, in lower case.
+pub(super) fn absolute(text: &str) -> Option<Name> {
+    let name = Name::from_ascii(format!("{}.", text.trim_end_matches('.'))).ok()?;
+    Some(name.to_lowercase())
 }
 
 /// Objects that names are made of.

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use hickory_proto::op::Message;
-use hickory_proto::rr::{RData, Record, RecordType};
+use hickory_proto::rr::{Name, RData, Record, RecordType};
 
 use super::names::Asked;
 
@@ -102,6 +102,8 @@ const SHOWN_RECORDS: usize = 3;
 /// One question and what the two servers said: `with` is the new one, `against` the one it is compared with.
 #[derive(Clone, Debug)]
 pub(super) struct Pair {
+    /// Of the cluster.
+    pub(super) domain: Name,
     pub(super) asked: Asked,
     pub(super) with: Said,
     pub(super) against: Said,

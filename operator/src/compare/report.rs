@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use hickory_proto::rr::Name;
 use serde::Serialize;
 
 use super::ask::Replies;
 use super::known::Known;
 use super::pair::{Pair, Said};
+use crate::offline::Severity;
 use crate::probe::compare::reply::{NoReply, Reply};
 
 /// Examples of one class that are shown; all are counted.
@@ -38,7 +40,7 @@ pub(super) struct Example {
 pub(super) struct Report {
     /// Questions that both servers were asked.
     pub(super) asked: usize,
-    /// Questions that both answered alike, or neither.
+    /// Questions that both answered, and alike.
     pub(super) alike: usize,
     /// Questions that neither answered.
     pub(super) unanswered: usize,
@@ -51,16 +53,13 @@ pub(super) struct Report {
 }
 
 impl Report {
-    pub(super) fn of(replies: &[Replies], notes: Vec<String>) -> Report {
+    pub(super) fn of(replies: &[Replies], domain: &Name, notes: Vec<String>) -> Report {
         let mut report = Report { asked: replies.len(), notes, ..Report::default() };
         let mut classes: BTreeMap<(bool, String), Class> = BTreeMap::new();
         for reply in replies {
-            match difference(reply) {
+            match difference(reply, domain) {
                 Ok(()) => report.alike += 1,
-                Err(Differs::Unanswered) => {
-                    report.alike += 1;
-                    report.unanswered += 1;
-                }
+                Err(Differs::Unanswered) => report.unanswered += 1,
                 Err(Differs::In(class, contract)) => {
                     let key = (contract.is_some(), class.clone());
                     let known = classes.entry(key).or_default();
@@ -80,8 +79,18 @@ impl Report {
         report
     }
 
+    /// What a pipeline makes of it: alike only where something was asked and each question was answered.
+    pub(super) fn severity(&self) -> Severity {
+        match (self.unknown_count(), self.asked, self.unanswered) {
+            (0, 0, _) => Severity::Unreadable,
+            (0, _, 0) => Severity::Fine,
+            (0, _, _) => Severity::Unreadable,
+            (_, _, _) => Severity::Wrong,
+        }
+    }
+
     /// Differences that nothing explains.
-    pub(super) fn unknown_count(&self) -> usize {
+    fn unknown_count(&self) -> usize {
         self.unknown.iter().map(|class| class.count).sum()
     }
 
@@ -133,7 +142,7 @@ enum Differs {
     In(String, Option<&'static str>),
 }
 
-fn difference(replies: &Replies) -> Result<(), Differs> {
+fn difference(replies: &Replies, domain: &Name) -> Result<(), Differs> {
     let (with, against) = match (&replies.with, &replies.against) {
         (Ok(with), Ok(against)) => (Said::of(with), Said::of(against)),
         (Err(_), Err(_)) => return Err(Differs::Unanswered),
@@ -143,7 +152,8 @@ fn difference(replies: &Replies) -> Result<(), Differs> {
     if with == against {
         return Ok(());
     }
-    let pair = Pair { asked: replies.asked.clone(), with, against };
+    let (domain, asked) = (domain.clone(), replies.asked.clone());
+    let pair = Pair { domain, asked, with, against };
     Err(match Known::of(&pair) {
         Some(known) => Differs::In(known.id.to_owned(), Some(known.words)),
         None => Differs::In(unknown(&pair), None),

@@ -1,6 +1,7 @@
 //! `diff`: what an edit of a ClusterDNS would change, before it is applied. It compares what the fields mean, not how they
 //! are written; it asks data planes at most what they answer today, and never writes.
 
+mod meaning;
 mod names;
 mod settings;
 mod text;
@@ -19,6 +20,7 @@ use super::data_plane::{Connection, escaped};
 use super::output::{Printed, json};
 use super::pages::Answer;
 use crate::offline::text_of;
+use meaning::meaning;
 pub use names::NameChange;
 use names::names;
 pub use settings::SettingChange;
@@ -95,8 +97,7 @@ impl Changes {
             notes.push(format!("{against} has a ClusterDNS that is not valid, compared with the defaults: {violations}"));
             Config::default()
         });
-        let spec = |dns: &ClusterDNS| serde_json::to_value(&dns.spec).unwrap_or(Value::Null);
-        let settings = settings(&spec(old), &spec(new));
+        let settings = settings(&meaning(&old.spec), &meaning(&new.spec));
         let refused = settings.iter().filter(|it| it.is_immutable).map(|it| it.field.as_str());
         let refused: Vec<&str> = refused.collect();
         if !refused.is_empty() {

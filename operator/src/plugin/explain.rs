@@ -163,7 +163,6 @@ pub async fn questions(
     ask: &mut impl AsyncFnMut(&str, &str) -> Result<String, String>,
 ) -> Result<(Vec<Asked>, Outcome), String> {
     let mut all = Vec::new();
-    let mut result = Outcome::NxDomain;
     while let Some(name) = search.next_name() {
         let mut outcomes = Vec::new();
         for qtype in types {
@@ -174,26 +173,49 @@ pub async fn questions(
             let explanation: Value = serde_json::from_str(&page)
                 .map_err(|error| format!("its /explain is no JSON: {error}"))?;
             let answer = Answer::read(&explanation)?;
-            let outcome = answer.outcome();
+            let outcome = answer.outcome(qtype);
             outcomes.push(outcome);
             let (name, qtype) = (name.clone(), (*qtype).to_owned());
             all.push(Asked { name, qtype, outcome, explanation, answer });
         }
-        result = together(&outcomes);
-        search.saw(result);
+        search.saw(together(search.libc(), &outcomes));
     }
-    Ok((all, result))
+    Ok((all, search.verdict()))
 }
 
-/// What a resolver makes of the replies for one name: one record is enough, and a failure weighs more than no data.
-fn together(outcomes: &[Outcome]) -> Outcome {
-    let order = [
-        Outcome::Found,
-        Outcome::Unknown,
-        Outcome::ServFail,
-        Outcome::Failed,
-        Outcome::NxDomain,
-        Outcome::NoData,
-    ];
-    order.into_iter().find(|it| outcomes.contains(it)).unwrap_or(Outcome::NoData)
+/// What the library makes of the replies for one name. glibc: one record is enough, and a failure weighs more than no data.
+/// musl (`name_from_dns`): the first reply that is no NOERROR decides, also where another one has records.
+fn together(libc: Libc, outcomes: &[Outcome]) -> Outcome {
+    use Outcome::{Failed, Found, NoData, NxDomain, ServFail, Unknown};
+    let first = |order: &[Outcome]| order.iter().copied().find(|it| outcomes.contains(it));
+    match libc {
+        Libc::Glibc => first(&[Found, Unknown, ServFail, Failed, NxDomain]),
+        Libc::Musl => {
+            let decides = |it: &&Outcome| matches!(it, ServFail | NxDomain | Failed | Unknown);
+            outcomes.iter().find(decides).copied().or_else(|| first(&[Found]))
+        }
+    }
+    .unwrap_or(NoData)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_record_is_enough_for_glibc_and_every_reply_must_be_good_for_musl() {
+        use Outcome::{Found, NoData, NxDomain, ServFail, Unknown};
+        let rows = [
+            ([Found, NoData], Found, Found),
+            ([Found, ServFail], Found, ServFail),
+            ([Found, NxDomain], Found, NxDomain),
+            ([Found, Unknown], Found, Unknown),
+            ([NxDomain, ServFail], ServFail, NxDomain),
+            ([NoData, NoData], NoData, NoData),
+        ];
+        for (outcomes, glibc, musl) in rows {
+            assert_eq!(together(Libc::Glibc, &outcomes), glibc, "{outcomes:?}");
+            assert_eq!(together(Libc::Musl, &outcomes), musl, "{outcomes:?}");
+        }
+    }
 }

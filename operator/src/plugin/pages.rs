@@ -94,12 +94,18 @@ impl Answer {
         }
     }
 
-    /// What a resolver makes of it.
-    pub fn outcome(&self) -> Outcome {
+    /// What a resolver makes of it that asked for this type, written as `AAAA`.
+    pub fn outcome(&self, qtype: &str) -> Outcome {
+        // `owner TTL class type data`; an alias alone is no record of another type.
+        let is_wanted = |line: &String| line.split_whitespace().nth(3) == Some(qtype);
+        let is_found = match qtype {
+            "ANY" => !self.answer.is_empty(),
+            _ => self.answer.iter().any(is_wanted),
+        };
         match self.status.as_deref() {
             None if self.origin == "unasked" => Outcome::Unknown,
-            Some("NOERROR") if self.answer.is_empty() => Outcome::NoData,
-            Some("NOERROR") => Outcome::Found,
+            Some("NOERROR") if is_found => Outcome::Found,
+            Some("NOERROR") => Outcome::NoData,
             Some("NXDOMAIN") => Outcome::NxDomain,
             Some("SERVFAIL") => Outcome::ServFail,
             None | Some(_) => Outcome::Failed,
@@ -234,7 +240,8 @@ mod tests {
     #[test]
     fn what_an_explanation_says_is_an_outcome() {
         for (page, expected) in [
-            (r#"{"status": "NOERROR", "answer": ["a"]}"#, Outcome::Found),
+            (r#"{"status": "NOERROR", "answer": ["a. 5 IN A 10.0.0.1"]}"#, Outcome::Found),
+            (r#"{"status": "NOERROR", "answer": ["a. 5 IN CNAME b."]}"#, Outcome::NoData),
             (r#"{"status": "NOERROR", "answer": []}"#, Outcome::NoData),
             (r#"{"status": "NXDOMAIN"}"#, Outcome::NxDomain),
             (r#"{"status": "SERVFAIL"}"#, Outcome::ServFail),
@@ -243,7 +250,7 @@ mod tests {
             (r#"{"status": null, "origin": "own", "reason": "client"}"#, Outcome::Failed),
         ] {
             let page = serde_json::from_str(page).unwrap();
-            assert_eq!(Answer::read(&page).unwrap().outcome(), expected, "{page}");
+            assert_eq!(Answer::read(&page).unwrap().outcome("A"), expected, "{page}");
         }
         assert!(Answer::read(&serde_json::json!("busy")).unwrap_err().contains("/explain"));
     }

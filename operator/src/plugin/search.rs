@@ -49,6 +49,21 @@ pub struct Search {
     libc: Libc,
     left: VecDeque<Try>,
     current: Option<Try>,
+    seen: Seen,
+}
+
+/// What the verdict of a search depends on.
+#[derive(Clone, Debug, Default)]
+struct Seen {
+    /// Of the name itself, where glibc asks it before the list.
+    itself_first: Option<Outcome>,
+    /// A name of the list exists without records of the types.
+    no_data: bool,
+    /// SERVFAIL for a name of the list.
+    serv_fail: bool,
+    /// An upstream decides one of the names.
+    unknown: bool,
+    last: Option<Outcome>,
 }
 
 impl Search {
@@ -85,7 +100,12 @@ impl Search {
                 }
             }
         }
-        Ok(Search { libc, left, current: None })
+        Ok(Search { libc, left, current: None, seen: Seen::default() })
+    }
+
+    /// The library whose rules are followed.
+    pub fn libc(&self) -> Libc {
+        self.libc
     }
 
     /// The next name, absolute, with its final dot.
@@ -102,6 +122,14 @@ impl Search {
     /// What came of the name that was asked last decides whether and where the search continues.
     pub fn saw(&mut self, outcome: Outcome) {
         let is_searched = self.current.as_ref().is_some_and(|current| current.is_searched);
+        let seen = &mut self.seen;
+        if seen.last.is_none() && !is_searched {
+            seen.itself_first = Some(outcome);
+        }
+        seen.no_data |= is_searched && outcome == Outcome::NoData;
+        seen.serv_fail |= is_searched && outcome == Outcome::ServFail;
+        seen.unknown |= outcome == Outcome::Unknown;
+        seen.last = Some(outcome);
         let continues = match (self.libc, outcome) {
             (_, Outcome::Found) => false,
             (_, Outcome::NxDomain | Outcome::Unknown) => true,
@@ -116,6 +144,25 @@ impl Search {
         };
         if !continues {
             self.left.clear();
+        }
+    }
+
+    /// What the program gets. Where an upstream decides one of the names, it decides the whole search.
+    ///
+    /// glibc returns the error of the name itself if that was asked first, else that of a name without data, else that of
+    /// a SERVFAIL, else the last one. musl returns the last one.
+    pub fn verdict(&self) -> Outcome {
+        let Seen { itself_first, no_data, serv_fail, unknown, last } = &self.seen;
+        let last = last.unwrap_or(Outcome::NxDomain);
+        match (self.libc, last) {
+            _ if *unknown => Outcome::Unknown,
+            (_, Outcome::Found) | (Libc::Musl, _) => last,
+            (Libc::Glibc, _) => match itself_first {
+                Some(first) => *first,
+                None if *no_data => Outcome::NoData,
+                None if *serv_fail => Outcome::ServFail,
+                None => last,
+            },
         }
     }
 }

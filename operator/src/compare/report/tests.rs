@@ -49,7 +49,7 @@ fn class(question: &str, with: &str, against: &str) -> (bool, String) {
     let asked =
         Asked { name: Name::from_ascii(name).unwrap(), kind: RecordType::from_str(kind).unwrap() };
     let replies = [Replies { asked, with: reply(with), against: reply(against) }];
-    let report = Report::of(&replies, Vec::new());
+    let report = Report::of(&replies, &Name::from_ascii("c.example.").unwrap(), Vec::new());
     let classes = || report.known.iter().chain(&report.unknown);
     assert!(classes().count() <= 1);
     let is_known = !report.known.is_empty();
@@ -63,7 +63,7 @@ fn differences_that_the_contract_means_are_known_by_their_id() {
     let many = |net: u8| -> String {
         (0..4000).map(|n| format!("; b.example. 5 A 10.{net}.{}.{}", n / 250, n % 250)).collect()
     };
-    let rows: [(&str, &str, &str, &str); 23] = [
+    let rows: [(&str, &str, &str, &str); 24] = [
         ("WR23", "b.example. A", &format!("NOERROR{}", many(1)), &format!("NOERROR{}", many(2))),
         ("DF1", "no.s.svc.c.example. SOA", "NXDOMAIN aa; soa", "NOERROR aa; soa"),
         (
@@ -130,13 +130,13 @@ fn differences_that_the_contract_means_are_known_by_their_id() {
         (
             "DF13",
             "1.0.0.10.in-addr.arpa. PTR",
-            "NOERROR; 1.0.0.10.in-addr.arpa. 5 PTR a.c.example.",
-            "NOERROR; 1.0.0.10.in-addr.arpa. 5 PTR b.c.example.",
+            "NOERROR; 1.0.0.10.in-addr.arpa. 5 PTR a.x.s.svc.c.example.",
+            "NOERROR; 1.0.0.10.in-addr.arpa. 5 PTR a.x.s.svc.c.example.; 1.0.0.10.in-addr.arpa. 5 PTR y.t.svc.c.example.",
         ),
         (
             "DF44",
             "1.0.0.10.in-addr.arpa. PTR",
-            "NOERROR; 1.0.0.10.in-addr.arpa. 5 PTR a.c.example.",
+            "NOERROR; 1.0.0.10.in-addr.arpa. 5 PTR a.x.s.svc.c.example.",
             "NXDOMAIN; soa",
         ),
         ("DF28", "localhost. A", "NOERROR; localhost. 604800 A 127.0.0.1", "NXDOMAIN; soa"),
@@ -145,6 +145,12 @@ fn differences_that_the_contract_means_are_known_by_their_id() {
             "o.example. A",
             "NOERROR; o.example. 30 CNAME x.s.svc.c.example.; x.s.svc.c.example. 5 A 10.0.0.1",
             "NOERROR; o.example. 5 A 10.0.0.1",
+        ),
+        (
+            "RR77",
+            "o.example. AAAA",
+            "NOERROR; o.example. 30 CNAME x.s.svc.c.example.; soa",
+            "NOERROR; soa",
         ),
         ("N30", "e.s.svc.c.example. AAAA", "NOERROR; soa", "NOERROR"),
         (
@@ -233,6 +239,60 @@ fn everything_else_is_unknown_and_named_by_what_differs() {
     }
 }
 
+/// Each is like a difference on purpose, but for a name that is not the cluster's, or for another Service.
+#[test]
+fn a_lost_name_outside_the_cluster_domain_is_never_on_purpose() {
+    let found = |owner: &str| format!("NOERROR; {owner} 5 A 10.0.0.1");
+    let ptr = |target: &str| format!("NOERROR; 1.0.0.10.in-addr.arpa. 5 PTR {target}");
+    let lost = ["any.corp.example.", "a.b.cart.shop.svc.other.example.", "a.b.c.pod.corp.example."];
+    for name in lost {
+        let expected = (false, "NXDOMAIN in place of NOERROR".to_owned());
+        assert_eq!(class(&format!("{name} A"), "NXDOMAIN; soa", &found(name)), expected, "{name}");
+    }
+    let rows = [
+        ("dns.corp.example. A", "NOERROR; soa", "NXDOMAIN; soa", "NOERROR in place of NXDOMAIN"),
+        ("gone.corp.example. SOA", "NXDOMAIN; soa", "NOERROR; soa", "NXDOMAIN in place of NOERROR"),
+        (
+            "1.0.0.10.in-addr.arpa. PTR",
+            &ptr("cart.shop.svc.c.example."),
+            &ptr("api.shop.svc.c.example."),
+            "other PTR records",
+        ),
+        (
+            "1.0.0.10.in-addr.arpa. PTR",
+            &ptr("host.corp.example."),
+            "NXDOMAIN; soa",
+            "NOERROR in place of NXDOMAIN",
+        ),
+    ];
+    for (question, with, against, expected) in rows {
+        assert_eq!(class(question, with, against), (false, expected.to_owned()), "{question}");
+    }
+}
+
+#[test]
+fn servers_are_alike_only_where_each_question_was_answered() {
+    let asked = Asked { name: Name::from_ascii("x.c.example.").unwrap(), kind: RecordType::A };
+    let domain = Name::from_ascii("c.example.").unwrap();
+    let severity = |replies: &[(&str, &str)]| {
+        let replies: Vec<Replies> = replies
+            .iter()
+            .map(|(with, against)| Replies {
+                asked: asked.clone(),
+                with: reply(with),
+                against: reply(against),
+            })
+            .collect();
+        let report = Report::of(&replies, &domain, Vec::new());
+        (report.severity(), report.alike)
+    };
+    let (found, silent) = ("NOERROR; x.c.example. 5 A 10.0.0.1", "silent");
+    assert_eq!(severity(&[(found, found)]), (Severity::Fine, 1));
+    assert_eq!(severity(&[(found, found), ("NXDOMAIN", found)]), (Severity::Wrong, 1));
+    assert_eq!(severity(&[(found, found), (silent, silent)]), (Severity::Unreadable, 1));
+    assert_eq!(severity(&[]), (Severity::Unreadable, 0));
+}
+
 #[test]
 fn a_report_names_classes_with_counts_and_some_examples() {
     let asked = |n: usize| Asked {
@@ -246,7 +306,8 @@ fn a_report_names_classes_with_counts_and_some_examples() {
             against: reply("NOERROR; n.c.example. 5 A 10.0.0.1"),
         })
         .collect();
-    let report = Report::of(&replies, vec!["capture.pcap: it ends too early".to_owned()]);
+    let report =
+        Report::of(&replies, &Name::root(), vec!["capture.pcap: it ends too early".to_owned()]);
     assert_eq!(
         report.text().lines().take(8).collect::<Vec<_>>(),
         [

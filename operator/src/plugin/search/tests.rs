@@ -118,3 +118,41 @@ fn nonsense_names_are_refused_in_plain_words() {
         assert!(error.contains(says), "{name}: {error}");
     }
 }
+
+/// What the program gets when each of these names has this outcome, and all others do not exist.
+fn verdict(libc: Libc, conf: &str, name: &str, outcomes: &[(&str, Outcome)]) -> Outcome {
+    let mut search = Search::new(name, &ResolvConf::read(conf), libc).unwrap();
+    while let Some(name) = search.next_name() {
+        let outcome = outcomes.iter().find(|(of, _)| *of == name);
+        search.saw(outcome.map_or(Outcome::NxDomain, |it| it.1));
+    }
+    search.verdict()
+}
+
+#[test]
+fn the_verdict_is_the_error_that_the_library_returns_not_that_of_the_last_name() {
+    use Outcome::{Failed, Found, NoData, NxDomain, ServFail, Unknown};
+    let first = "cart.shop.svc.cluster.local.";
+    let second = "cart.svc.cluster.local.";
+    let rows = [
+        (vec![], NxDomain, NxDomain),
+        (vec![(second, Found)], Found, Found),
+        (vec![(first, NoData)], NoData, NoData),
+        (vec![(first, ServFail)], ServFail, ServFail),
+        (vec![(first, ServFail), (second, NoData)], NoData, ServFail),
+        (vec![(first, ServFail), (second, Found)], Found, ServFail),
+        (vec![(first, Failed)], NxDomain, Failed),
+        (vec![(first, Unknown)], Unknown, Unknown),
+        (vec![(first, Unknown), (second, Found)], Unknown, Unknown),
+    ];
+    for (outcomes, glibc, musl) in rows {
+        assert_eq!(verdict(Libc::Glibc, POD, "cart", &outcomes), glibc, "{outcomes:?}");
+        assert_eq!(verdict(Libc::Musl, POD, "cart", &outcomes), musl, "{outcomes:?}");
+    }
+    // Asked as it is first, because it has as many dots as ndots: an upstream decides, and the list cannot deny it.
+    let ndots_2 = "search shop.svc.cluster.local\noptions ndots:2\n";
+    for (itself, expected) in [(Unknown, Unknown), (ServFail, ServFail), (NoData, NoData)] {
+        let outcomes = [("www.example.com.", itself)];
+        assert_eq!(verdict(Libc::Glibc, ndots_2, "www.example.com", &outcomes), expected);
+    }
+}

@@ -20,7 +20,7 @@ IMAGE ?= clusterdns:$(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 BUILDER ?= $(shell for it in docker podman buildah; do $$it version >/dev/null 2>&1 && { echo $$it; break; }; done)
 BUILD_FLAGS ?=
 
-.PHONY: help run test node lint bench bench-default bench-load bench-all miri edits fuzz fuzz-tools fuzz-build $(FUZZ_TARGETS:%=fuzz-%) image manifests charts check-tools release workflows
+.PHONY: help run test node cluster lint bench bench-default bench-load bench-all miri edits fuzz fuzz-tools fuzz-build $(FUZZ_TARGETS:%=fuzz-%) image manifests charts check-tools release workflows
 
 include tests/tools/tools.mk
 
@@ -28,6 +28,7 @@ help:
 	@echo "make run    serve crds/examples/quickstart/ on 127.0.0.1:$(PORT), and show the names (Ctrl-C ends)"
 	@echo "make test   format check, clippy, cargo-deny if installed, all tests"
 	@echo "make node   the chart on a real node: containerd, kubelet, kube-proxy (Linux, root, Go; installs packages; some 3 minutes)"
+	@echo "make cluster  three real nodes: a dead one, drains, scaling, upgrades, with CoreDNS beside (as make node; some 15 minutes)"
 	@echo "make bench  time answers and changes, in process and over sockets beside other servers (optimised; some 15 minutes)"
 	@echo "make bench SET=load  only over sockets, into docs/benchmarks.md; SET=all  everything, with a real API server (an hour)"
 	@echo "make miri   the reading of ancillary data under MIRI (needs a nightly toolchain; some minutes)"
@@ -62,6 +63,13 @@ node: check-tools
 	@tests/tools/node-packages
 	@tests/tools/build etcd kube-apiserver kube-controller-manager kube-scheduler kubectl helm kubelet kube-proxy coredns
 	cargo test --quiet --locked --package tests --test node -- --include-ignored --exact on_a_real_node
+
+# The same with a control plane and three nodes, each in a network namespace of its own, and CoreDNS beside. Prints what each
+# scenario lost, for docs/availability.md. CLUSTERDNS_TEST_SCENARIOS="frozen partitioned" runs only those.
+cluster: check-tools
+	@tests/tools/node-packages
+	@tests/tools/build etcd kube-apiserver kube-controller-manager kube-scheduler kubectl helm kubelet kube-proxy coredns
+	cargo test --quiet --locked --package tests --test node -- --include-ignored --exact d8_d9_d10_three_real_nodes_keep_their_dns
 
 # In this order: what fails soonest comes first. Without Go, the tests that need a real API server say that they did not
 # run; where CI is set, that is a failure.

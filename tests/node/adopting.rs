@@ -55,7 +55,7 @@ async fn coredns_serves(site: &Site) {
     site.tools.apply(&manifest).ok();
     site.until_ready(DNS_NAMESPACE, OLD_PODS, 2).await;
     site.say("two CoreDNS pods are ready");
-    until_rules_lead_there(site).await;
+    until_rules_lead_there(site, "client").await;
     let asking = ask_steadily(site);
     tokio::time::sleep(A_WHILE).await;
     let tallies = asking.stop();

@@ -68,7 +68,7 @@ async fn a_killed_process_starts_again_warm(site: &Site) {
     let name = text(&pods[0], "/metadata/name");
     let asking = ask_steadily(site);
     let began = std::time::Instant::now();
-    site.node.kill(text(&pods[0], "/status/containerStatuses/0/containerID"));
+    site.node_of(&pods[0]).kill(text(&pods[0], "/status/containerStatuses/0/containerID"));
     site.until("kubelet starts it again", || {
         let pod = site.get(&format!("pod {name} --namespace {DNS_NAMESPACE}"));
         (pod["status"]["containerStatuses"][0]["restartCount"] == 1).then_some(())

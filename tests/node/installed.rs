@@ -24,12 +24,19 @@ pub(crate) fn cluster_dns(service: &str) -> String {
 
 /// The chart, with the image that the node has.
 pub(crate) fn install(site: &Site) {
+    release(site, "install", &[]);
+}
+
+/// `helm install` or `helm upgrade` of the chart, with these values besides.
+pub(crate) fn release(site: &Site, verb: &str, values: &[&str]) {
     let image = [format!("image.repository={OURS_NAME}"), format!("image.tag={OURS_TAG}")];
     let test = format!("test.image={BUSYBOX}");
     let chart = Tools::chart();
-    let words = ["install", "clusterdns", &chart.display().to_string(), "--namespace", SYSTEM]
+    let words = [verb, "clusterdns", &chart.display().to_string(), "--namespace", SYSTEM]
         .map(str::to_owned);
-    let sets = image.iter().chain([&test]).flat_map(|set| ["--set".to_owned(), set.clone()]);
+    let values = values.iter().copied().map(str::to_owned);
+    let sets = image.into_iter().chain([test]).chain(values);
+    let sets = sets.flat_map(|set| ["--set".to_owned(), set]);
     site.tools.helm(&words.into_iter().chain(sets).collect::<Vec<_>>()).ok();
 }
 
@@ -53,15 +60,14 @@ pub(crate) async fn helm_installs_what_runs_as_restricted(site: &Site) {
     for pod in &pods {
         is_restricted(site, pod);
         assert_eq!(pod["status"]["containerStatuses"][0]["restartCount"], 0, "{pod:#}");
-        let network = site.node.network_of(text(pod, "/status/podIP").parse().expect("an address"));
-        listens_on_port_53(&network);
+        listens_on_port_53(&site.network_of(pod));
     }
 }
 
 /// As the kernel sees the process.
 fn is_restricted(site: &Site, pod: &Value) {
     let container = text(pod, "/status/containerStatuses/0/containerID");
-    let status = site.node.process_status(container);
+    let status = site.node_of(pod).process_status(container);
     let field = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         line.unwrap_or_else(|| panic!("no {name} in\n{status}")).trim().to_owned()

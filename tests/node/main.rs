@@ -1,5 +1,5 @@
-//! On a real node: what a stand-in for the kubelet cannot show. `make node` runs it; it needs root and what
-//! `tests/tools/node-packages` installs. One cluster for everything, for it takes longer to start than to ask.
+//! On real nodes: what a stand-in for the kubelet cannot show. `make node` runs it on one, `make cluster` on three; both need
+//! root and what `tests/tools/node-packages` installs. One cluster for everything, for it takes longer to start than to ask.
 
 mod site;
 mod installed;
@@ -9,6 +9,7 @@ mod adopting;
 mod draining;
 mod checking;
 mod leaving;
+mod several;
 
 use site::Site;
 use tests::netns::inside;
@@ -29,9 +30,18 @@ fn on_a_real_node() {
     });
 }
 
-/// Only what the test above starts inside the network of a Pod.
 #[test]
-#[ignore = "part of on_a_real_node"]
+#[ignore = "needs root and a container runtime: make cluster"]
+fn d8_d9_d10_three_real_nodes_keep_their_dns() {
+    inside(async || {
+        let Some(mut site) = Site::start_several().await else { return };
+        several::run(&mut site).await;
+    });
+}
+
+/// Only what the tests above start inside the network of a Pod.
+#[test]
+#[ignore = "part of the tests above"]
 fn a_client_that_asks_steadily() {
     tests::node::steady::run_if_client();
 }

@@ -1,31 +1,27 @@
 //! Clients in Pods: what kubelet writes into their resolv.conf leads through kube-proxy's rules to our pods.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
 use std::time::Duration;
 
-use tests::node::steady::Steady;
+use tests::node::steady::{Pace, Steady};
 use tests::node::{BUSYBOX, CLUSTER_DNS};
 
-use crate::site::{Site, text};
+use crate::site::Site;
 
 /// Long enough for some hundred questions.
 pub(crate) const A_WHILE: Duration = Duration::from_secs(2);
 /// A name, and what it must lead to: the API server's Service.
-const QUESTION: (&str, Ipv4Addr) =
+pub(crate) const QUESTION: (&str, Ipv4Addr) =
     ("kubernetes.default.svc.cluster.local. A", Ipv4Addr::new(10, 96, 0, 1));
+
+/// The test that is the client when it is run as one.
+pub(crate) const CLIENT: &str = "a_client_that_asks_steadily";
 
 fn client_pod() -> String {
     format!(
         "apiVersion: v1\nkind: Pod\nmetadata: {{name: client, namespace: default, labels: {{app: client}}}}\n\
          spec:\n  terminationGracePeriodSeconds: 0\n  containers:\n  - {{name: client, image: '{BUSYBOX}'}}\n"
     )
-}
-
-/// The network of the Pod that asks.
-fn client_network(site: &Site) -> PathBuf {
-    let pod = site.get("pod client --namespace default");
-    site.node.network_of(text(&pod, "/status/podIP").parse().expect("an address"))
 }
 
 pub(crate) async fn pods_resolve_through_kube_proxy(site: &Site) {
@@ -39,7 +35,7 @@ pub(crate) async fn pods_resolve_through_kube_proxy(site: &Site) {
     ] {
         assert!(resolv_conf.lines().any(|it| it.trim() == line), "no {line:?} in\n{resolv_conf}");
     }
-    until_rules_lead_there(site).await;
+    until_rules_lead_there(site, "client").await;
 
     let asking = ask_steadily(site);
     tokio::time::sleep(A_WHILE).await;
@@ -49,9 +45,10 @@ pub(crate) async fn pods_resolve_through_kube_proxy(site: &Site) {
 }
 
 /// kube-proxy follows what the API says within seconds; asked by a resolver of the Pod's own.
-pub(crate) async fn until_rules_lead_there(site: &Site) {
+pub(crate) async fn until_rules_lead_there(site: &Site, client: &str) {
+    let ask = format!("exec {client} -- nslookup kubernetes.default.svc.cluster.local.");
     site.until("an answer through the Service", || {
-        let shown = site.does("exec client -- nslookup kubernetes.default.svc.cluster.local.")?;
+        let shown = site.does(&ask)?;
         shown.contains("10.96.0.1").then_some(())
     })
     .await;
@@ -60,5 +57,6 @@ pub(crate) async fn until_rules_lead_there(site: &Site) {
 /// From the Pod that asks, what [`QUESTION`] asks.
 pub(crate) fn ask_steadily(site: &Site) -> Steady {
     let server = SocketAddr::new(CLUSTER_DNS.parse().expect("an address"), 53);
-    Steady::start(&client_network(site), "a_client_that_asks_steadily", server, QUESTION)
+    let network = site.network_of(&site.get("pod client --namespace default"));
+    Steady::start(&network, CLIENT, server, QUESTION, Pace::BUSY)
 }

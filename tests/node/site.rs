@@ -1,43 +1,106 @@
-//! The cluster of this test: a real control plane, a real node, helm and kubectl.
+//! The cluster of these tests: a real control plane, real nodes, helm and kubectl.
 
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tests::control_plane::ControlPlane;
+use tests::control_plane::{ControlPlane, not_run};
 use tests::helm::Tools;
 use tests::netns::MEASURED;
-use tests::node::{Node, setup};
+use tests::node::{Images, Node, Place, lacking, make_switch, route_api_server, setup};
 
 /// For what a cluster does by itself, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(180);
 const POLL: Duration = Duration::from_millis(200);
 
+/// Zones of several nodes: two share one.
+const ZONES: [&str; 3] = ["zone-a", "zone-b", "zone-a"];
+/// As in a large cluster, where kube-proxy follows seconds later.
+const PAUSE_OF_LARGE: &str = "3s";
+/// The default of kube-proxy.
+const PAUSE: &str = "1s";
+
 /// All of it; gone when dropped.
 pub(crate) struct Site {
-    pub(crate) node: Node,
+    pub(crate) nodes: Vec<Node>,
     pub(crate) tools: Tools,
     pub(crate) kubeconfig: PathBuf,
+    pub(crate) plane: ControlPlane,
+    images: Images,
     began: Instant,
-    _plane: ControlPlane,
 }
 
 impl Site {
+    /// With one node, in the network of the test.
     pub(crate) async fn start() -> Option<Site> {
+        let mut site = Site::without_nodes().await?;
+        let node = Node::start(&site.plane, Place::alone(), &site.images, PAUSE_OF_LARGE).await;
+        site.say("the node is ready");
+        site.nodes.push(node);
+        Some(site)
+    }
+
+    /// With three nodes in networks of their own, of both families.
+    pub(crate) async fn start_several() -> Option<Site> {
+        let mut site = Site::without_nodes().await?;
+        make_switch().expect("a bridge");
+        for zone in ZONES {
+            site.add_node(zone).await;
+        }
+        Some(site)
+    }
+
+    /// One more of several.
+    pub(crate) async fn add_node(&mut self, zone: &'static str) {
+        let number = u8::try_from(self.nodes.len() + 1).expect("few");
+        let place = Place::among_others(number, zone).expect("its network");
+        let node = Node::start(&self.plane, place, &self.images, PAUSE).await;
+        self.say(&format!("{} is ready, in {zone}", node.name()));
+        self.nodes.push(node);
+    }
+
+    /// None, after saying what this machine lacks.
+    async fn without_nodes() -> Option<Site> {
+        let lacking = lacking();
+        if !lacking.is_empty() {
+            not_run(&lacking.join(", "));
+            return None;
+        }
         let began = Instant::now();
         let plane = ControlPlane::start(setup()).await?;
         let tools = Tools::new(plane.kubeconfig())?;
-        say_at(began, "the control plane is ready");
-        let node = Node::start(&plane).await?;
-        say_at(began, "the node is ready");
         let kubeconfig = plane.kubeconfig().to_owned();
-        Some(Site { node, tools, kubeconfig, began, _plane: plane })
+        route_api_server(&plane).await.expect("a route to the API server");
+        let images = Images::new().expect("the images can be made");
+        let site = Site { nodes: Vec::new(), tools, kubeconfig, plane, images, began };
+        site.say("the control plane is ready");
+        Some(site)
+    }
+
+    /// The node that a pod runs on.
+    pub(crate) fn node_of(&self, pod: &Value) -> &Node {
+        let name = text(pod, "/spec/nodeName");
+        let node = self.nodes.iter().find(|node| node.name() == name);
+        node.unwrap_or_else(|| panic!("no node {name:?} has\n{pod:#}"))
+    }
+
+    /// The network namespace of a pod.
+    pub(crate) fn network_of(&self, pod: &Value) -> PathBuf {
+        self.node_of(pod).network_of(text(pod, "/status/podIP").parse().expect("an address"))
+    }
+
+    /// Prints a table of what was measured.
+    pub(crate) fn print(&self, table: &str) {
+        for line in table.lines() {
+            let _ = writeln!(std::io::stdout(), "{MEASURED} {line}");
+        }
     }
 
     /// Prints what was measured: nothing depends on it.
     pub(crate) fn say(&self, what: &str) {
-        say_at(self.began, what);
+        let at = self.began.elapsed().as_secs_f32();
+        let _ = writeln!(std::io::stdout(), "{MEASURED} {at:6.1} s: {what}");
     }
 
     pub(crate) fn kubectl(&self, words: &str) -> String {
@@ -54,6 +117,12 @@ impl Site {
     pub(crate) fn get(&self, words: &str) -> Value {
         let text = self.kubectl(&format!("get --output=json {words}"));
         serde_json::from_str(&text).expect("JSON")
+    }
+
+    /// All pods, also those that are being deleted.
+    pub(crate) fn all_pods(&self, namespace: &str) -> Vec<Value> {
+        let list = self.get(&format!("pods --namespace {namespace}"));
+        list["items"].as_array().cloned().unwrap_or_default()
     }
 
     /// Pods with a label that are not being deleted.
@@ -119,13 +188,9 @@ impl Site {
         let dns = self.does("get clusterdns --output=yaml").unwrap_or_default();
         let logs = "logs --namespace clusterdns-system --selector app.kubernetes.io/name=clusterdns-operator --tail=30";
         let logs = self.does(logs).unwrap_or_default();
-        format!("{}\n{}\n{dns}\n{logs}\n{}", all.stdout, all.stderr, self.node.logs())
+        let nodes: String = self.nodes.iter().map(Node::logs).collect();
+        format!("{}\n{}\n{dns}\n{logs}\n{nodes}", all.stdout, all.stderr)
     }
-}
-
-fn say_at(began: Instant, what: &str) {
-    let at = began.elapsed().as_secs_f32();
-    let _ = writeln!(std::io::stdout(), "{MEASURED} {at:6.1} s: {what}");
 }
 
 /// What kubelet says of a pod.

@@ -31,6 +31,8 @@ pub struct Setup {
     /// Whether kube-controller-manager runs: without it no EndpointSlices, ServiceAccounts (so no Pods) or
     /// garbage collection come by themselves, and the start takes 3 s instead of 8.
     pub controllers: bool,
+    /// Whether kubelets run: then kube-scheduler gives them pods, and the controllers run that give up a silent node.
+    pub real_nodes: bool,
     /// More flags for kube-apiserver, such as `--feature-gates=WatchList=false`.
     pub api_server_flags: Vec<String>,
     /// Where kube-apiserver listens: loopback, unless pods with networks of their own must reach it.
@@ -40,7 +42,7 @@ pub struct Setup {
 impl Default for Setup {
     fn default() -> Setup {
         let listen = Ipv4Addr::LOCALHOST.into();
-        Setup { controllers: true, api_server_flags: Vec::new(), listen }
+        Setup { controllers: true, real_nodes: false, api_server_flags: Vec::new(), listen }
     }
 }
 
@@ -110,6 +112,14 @@ impl ControlPlane {
     /// A kubeconfig file with every right.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
+    }
+
+    /// A kubeconfig with this bearer token, for a program that has the API server at this address of [`Setup::listen`].
+    pub fn kubeconfig_at(&self, address: &str, token: &str) -> String {
+        let mut cluster =
+            kubeconfig::cluster_of(&self.kubeconfig).expect("the kubeconfig names a cluster");
+        cluster["server"] = format!("https://{address}:{}", self.port()).into();
+        kubeconfig::document(&cluster, Some(token))
     }
 
     /// A kubeconfig file with this bearer token.

@@ -4,9 +4,9 @@
 //! A thread cannot be moved there from safe code, so the test binary runs itself once more, for exactly this test,
 //! below `unshare`. Everything the test starts is then inside, and gone when it ends.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::IpAddr;
-use std::process::{Command, Output};
+use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
 use crate::control_plane::programs::not_run;
@@ -137,21 +137,34 @@ fn command(unshare: &[String]) -> Command {
 
 fn run_again(unshare: &[String], name: &str) {
     let binary = std::env::current_exe().expect("the test binary");
-    let output = command(unshare)
+    let mut child = command(unshare)
         .arg(binary)
         .args(["--exact", name, "--nocapture", "--include-ignored"])
         .env(INSIDE, name)
-        .output()
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
         .expect("unshare ran before");
-    let said = said(&output);
-    assert!(output.status.success(), "{name} failed in its network namespace:\n{said}");
+    let errors = child.stderr.take().map(|errors| std::thread::spawn(|| relayed(errors)));
+    let mut said = child.stdout.take().map(relayed).unwrap_or_default();
+    let status = child.wait().expect("a child can be waited for");
+    said.push_str(&errors.and_then(|errors| errors.join().ok()).unwrap_or_default());
+    assert!(status.success(), "{name} failed in its network namespace:\n{said}");
     assert!(said.contains("1 passed"), "the binary knows no test {name}:\n{said}");
-    let to_be_read = |line: &&str| line.starts_with("NOT RUN") || line.starts_with(MEASURED);
-    for line in said.lines().filter(to_be_read) {
-        let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
-    }
 }
 
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned()
+/// Everything that the test says; what a passing one wants to be read is printed as it comes.
+fn relayed(from: impl Read) -> String {
+    let mut said = String::new();
+    let mut lines = BufReader::new(from);
+    let mut line = Vec::new();
+    while lines.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
+        let text = String::from_utf8_lossy(&line);
+        if text.starts_with("NOT RUN") || text.starts_with(MEASURED) {
+            let _ = std::io::stderr().write_all(text.as_bytes());
+        }
+        said.push_str(&text);
+        line.clear();
+    }
+    said
 }

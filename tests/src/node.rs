@@ -1,11 +1,14 @@
 //! A real node: containerd, runc, kubelet and kube-proxy beside a real control plane and scheduler, so that Pods are what
 //! they are in a cluster. It plays nothing; [`crate::kubelet`] is what plays, for the many tests that need no more.
 //!
+//! A test has one, in its own network namespace, or several in namespaces of theirs ([`Place`]).
+//!
 //! All of it runs below a process 1 of its own and ends with that. Its files are in tmpfs of its own mounts, its network
 //! is the test's own; only cgroups are the machine's, below one that is removed.
 
 mod cgroup;
 mod images;
+mod place;
 pub mod steady;
 
 use std::net::IpAddr;
@@ -19,16 +22,15 @@ use kube::Client;
 use kube::api::Api;
 use serde_json::json;
 
-use crate::control_plane::programs::not_run;
 use crate::control_plane::{ControlPlane, Setup, path_of};
 use crate::netns::{API_SERVER_ADDRESS, NODE_ADDRESS, has_all_users};
 use crate::objects::create_any;
 use crate::process::Process;
 use crate::scratch::Scratch;
 use cgroup::Cgroup;
-pub use images::{BUSYBOX, COREDNS, OURS_NAME, OURS_TAG};
+pub use images::{BUSYBOX, COREDNS, Images, OURS_NAME, OURS_TAG};
+pub use place::{CLUSTER_DNS_V6, MOST_NODES, Place, make_switch};
 
-pub const NAME: &str = "node-1";
 /// Whom kubelet sends Pods to for DNS.
 pub const CLUSTER_DNS: &str = "10.96.0.10";
 /// Says how kube-proxy writes its rules where that is not `iptables`: `nftables` works too.
@@ -48,80 +50,129 @@ const PACKAGES: [&str; 8] = [
     "/usr/bin/strip",
 ];
 
+/// The programs of Kubernetes that a node and its control plane take besides those of every test.
+const PROGRAMS: [&str; 4] = ["kubelet", "kube-proxy", "kube-scheduler", "coredns"];
+
 /// The running node. Fields are dropped in order: the processes are gone before their cgroup is removed.
 #[derive(Debug)]
 pub struct Node {
-    scheduler: Process,
     machine: Process,
     _cgroup: Cgroup,
     scratch: Scratch,
+    place: Place,
 }
 
 /// A control plane that Pods reach and whose kubelets have the rights of kubelets.
 pub fn setup() -> Setup {
-    let mut setup = Setup::for_pods();
+    let mut setup = Setup { real_nodes: true, ..Setup::for_pods() };
     setup.api_server_flags.extend([
         "--enable-admission-plugins=NodeRestriction".into(),
-        // Taints a new node until a controller sees it ready, which does not run here.
-        "--disable-admission-plugins=TaintNodesByCondition".into(),
         "--kubelet-preferred-address-types=InternalIP".into(),
         "--allow-privileged".into(),
     ]);
     setup
 }
 
+/// What a node needs and this machine does not have, with what to do about it.
+pub fn lacking() -> Vec<String> {
+    let mut lacking = Vec::new();
+    if !has_all_users() {
+        lacking.push("root".to_owned());
+    }
+    if !cgroup::is_version_1() {
+        lacking.push("cgroups of version 1".to_owned());
+    }
+    for program in PACKAGES.into_iter().filter(|program| !Path::new(program).exists()) {
+        lacking.push(format!("{program} (as root: tests/tools/node-packages)"));
+    }
+    for program in PROGRAMS.into_iter().filter(|program| !path_of(program).exists()) {
+        lacking.push(format!("{program} (tests/tools/build {program})"));
+    }
+    lacking
+}
+
 impl Node {
-    /// Starts one, with the image of our programs; returns when kubelet says that it is ready. Call it
-    /// [`inside`](crate::netns::inside) a network namespace, as root.
-    ///
-    /// None, after saying so, when something that it needs is not installed.
+    /// Starts one; returns when kubelet says that it is ready. Call it [`inside`](crate::netns::inside) a network namespace,
+    /// after [`lacking`] found nothing. kube-proxy waits this long between two changes of rules, such as `1s`.
     ///
     /// # Panics
     /// With the logs of all programs, when it does not start.
-    pub async fn start(plane: &ControlPlane) -> Option<Node> {
-        if !has_all_users() {
-            not_run("root: `make node` as root");
-            return None;
+    pub async fn start(plane: &ControlPlane, place: Place, images: &Images, pause: &str) -> Node {
+        let scratch = Scratch::new(&place.name()).expect("a scratch directory");
+        let cgroup =
+            Cgroup::new(place.number()).expect("a cgroup (version 1) that root may create");
+        let files = write_files(&scratch, plane, &cgroup, &place, pause);
+        files.expect("the scratch directory is ours");
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/node/machine.sh");
+        let mut words: Vec<String> =
+            ["--pid", "--fork", "--kill-child=KILL", "--mount-proc"].map(str::to_owned).into();
+        if let Some(network) = place.network() {
+            words.extend(["nsenter".to_owned(), format!("--net={network}")]);
         }
-        if !cgroup::is_version_1() {
-            not_run("cgroups of version 1");
-            return None;
-        }
-        let programs = ["kubelet", "kube-proxy", "kube-scheduler", "coredns"].map(path_of);
-        let needed = programs.iter().cloned().chain(PACKAGES.map(PathBuf::from));
-        for program in needed {
-            if !program.exists() {
-                not_run(&format!("{}; `make node` sees to that", program.display()));
-                return None;
-            }
-        }
-        let [kubelet, kube_proxy, scheduler, coredns] = programs;
-        let scratch = Scratch::new("node").expect("a scratch directory");
-        let cgroup = Cgroup::new().expect("a cgroup (version 1) that root may create");
-        write_files(&scratch, plane, &cgroup).expect("the scratch directory is ours");
-        images::write(scratch.path(), &coredns).expect("the images can be made");
-        route_api_server(plane).await.expect("a route to the API server");
-        let scheduler = Process::start(
-            &scheduler,
-            &["--kubeconfig=scheduler.kubeconfig", "--leader-elect=false", "--secure-port=0"],
-            scratch.path(),
-        );
-        let machine = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/node/machine.sh");
-        let machine = ["sh".into(), machine, scratch.path().to_owned(), kubelet, kube_proxy]
-            .map(|path| path.display().to_string());
-        let flags = ["--pid", "--fork", "--kill-child=KILL", "--mount-proc"].map(str::to_owned);
-        let machine = [&flags[..], &machine[..]].concat();
-        let machine = Process::start(Path::new("/usr/bin/unshare"), &machine, scratch.path());
-        let mut node = Node {
-            scheduler: scheduler.expect("the scheduler starts"),
-            machine: machine.expect("unshare starts"),
-            _cgroup: cgroup,
-            scratch,
-        };
+        let paths =
+            [&script, scratch.path(), images.path(), &path_of("kubelet"), &path_of("kube-proxy")];
+        words.push("sh".to_owned());
+        words.extend(paths.map(|path| path.display().to_string()));
+        let addresses: Vec<String> = place.addresses().iter().map(IpAddr::to_string).collect();
+        words.extend([
+            format!("--hostname-override={}", place.name()),
+            format!("--node-ip={}", addresses.join(",")),
+            format!("--node-labels={}", place.labels()),
+        ]);
+        let machine = Process::start(Path::new("/usr/bin/unshare"), &words, scratch.path());
+        let machine = machine.expect("unshare starts");
+        let mut node = Node { machine, _cgroup: cgroup, scratch, place };
         if let Err(error) = node.until_ready(&plane.client().await).await {
-            panic!("the node did not start: {error:#}\n{}", node.logs());
+            panic!("{} did not start: {error:#}\n{}", node.name(), node.logs());
         }
-        Some(node)
+        node
+    }
+
+    pub fn name(&self) -> String {
+        self.place.name()
+    }
+
+    /// Where it is.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Dies as a machine does: its cable is out and no process of it runs any more, until [`Node::thaw`].
+    ///
+    /// # Panics
+    /// It is alone: then the test has no other way to it.
+    pub fn freeze(&self) {
+        self.place.set_link("down");
+        self.signal_all("STOP");
+    }
+
+    /// Everything continues where it was.
+    ///
+    /// # Panics
+    /// As [`Node::freeze`].
+    pub fn thaw(&self) {
+        self.signal_all("CONT");
+        self.place.set_link("up");
+    }
+
+    /// To every process but process 1 of the machine, which is checked to be one: elsewhere it would reach everything.
+    fn signal_all(&self, signal: &str) {
+        let script = format!("grep -q machine.sh /proc/1/cmdline && kill -s {signal} -- -1");
+        self.run_inside(&["sh", "-c", &script]);
+    }
+
+    /// Runs a program in the machine: its network, mounts and processes.
+    ///
+    /// # Panics
+    /// It fails.
+    pub fn run_inside(&self, words: &[&str]) -> String {
+        let target = self.process_1().to_string();
+        let mut command = Command::new("nsenter");
+        command.args(["--target", &target, "--pid", "--mount", "--net"]).args(words);
+        let output = command.output().expect("nsenter of util-linux");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{words:?}: {said}\n{}", self.logs());
+        String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
     async fn until_ready(&mut self, client: &Client) -> Result<()> {
@@ -129,8 +180,7 @@ impl Node {
         let deadline = Instant::now() + READY_WITHIN;
         loop {
             self.machine.ensure_running()?;
-            self.scheduler.ensure_running()?;
-            let node = nodes.get_opt(NAME).await?;
+            let node = nodes.get_opt(&self.place.name()).await?;
             let status = node.and_then(|node| node.status).unwrap_or_default();
             let mut conditions = status.conditions.into_iter().flatten();
             if conditions.any(|it| it.type_ == "Ready" && it.status == "True") {
@@ -174,21 +224,23 @@ impl Node {
     /// # Panics
     /// No such container runs.
     pub fn kill(&self, container: &str) {
-        self.with_process_of(container, "kill -s KILL $pid");
+        self.signal(container, "KILL");
+    }
+
+    /// Sends the first process of a container a signal, named as `kill` names it.
+    ///
+    /// # Panics
+    /// No such container runs.
+    pub fn signal(&self, container: &str, signal: &str) {
+        self.with_process_of(container, &format!("kill -s {signal} $pid"));
     }
 
     fn with_process_of(&self, container: &str, script: &str) -> String {
-        let target = self.process_1().to_string();
         let find =
             "pid=$(ctr --namespace k8s.io tasks list | awk -v id=\"$1\" '$1 == id {print $2}')";
         let script = format!("set -e; {find}; {script}");
         let id = container.trim_start_matches("containerd://");
-        let mut command = Command::new("nsenter");
-        command.args(["--target", &target, "--pid", "--mount", "sh", "-c", &script, "sh", id]);
-        let output = command.output().expect("nsenter of util-linux");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{container}: {said}\n{}", self.logs());
-        String::from_utf8_lossy(&output.stdout).into_owned()
+        self.run_inside(&["sh", "-c", &script, "sh", id])
     }
 
     /// Process 1 of the node, as the test sees it.
@@ -202,7 +254,7 @@ impl Node {
     /// The end of every log, for messages.
     pub fn logs(&self) -> String {
         let mut logs = self.machine.log_tail();
-        for name in ["containerd", "kubelet", "kube-proxy", "kube-scheduler"] {
+        for name in ["containerd", "kubelet", "kube-proxy"] {
             let log = std::fs::read_to_string(self.scratch.path().join(format!("{name}.log")));
             let log = log.unwrap_or_default();
             let lines: Vec<&str> = log.lines().collect();
@@ -216,32 +268,47 @@ impl Node {
 /// As much of each log as a failed test should print.
 const LOG_TAIL_LINES: usize = 40;
 
-fn write_files(scratch: &Scratch, plane: &ControlPlane, cgroup: &Cgroup) -> Result<()> {
+fn write_files(
+    scratch: &Scratch,
+    plane: &ControlPlane,
+    cgroup: &Cgroup,
+    place: &Place,
+    pause: &str,
+) -> Result<()> {
     let directory = scratch.path().display().to_string();
+    let mode = std::env::var(PROXY_MODE).unwrap_or_else(|_| "iptables".to_owned());
+    let address = place.addresses()[0].to_string();
     let fill = |template: &str| {
         template
             .replace("{directory}", &directory)
             .replace("{cgroup}", &cgroup.path())
-            .replace("{cluster_dns}", CLUSTER_DNS)
+            .replace("{address}", &address)
+            .replace("{name}", &place.name())
+            .replace("{cluster_dns}", &place.cluster_dns())
+            .replace("{cluster_cidr}", place.cluster_cidr())
+            .replace("{pause}", pause)
+            .replace("{mode}", &mode)
     };
     scratch.write("containerd.toml", fill(include_str!("node/containerd.toml")))?;
     scratch.write("kubelet.yaml", fill(include_str!("node/kubelet.yaml")))?;
-    let mode = std::env::var(PROXY_MODE).unwrap_or_else(|_| "iptables".to_owned());
-    let kube_proxy = include_str!("node/kube-proxy.yaml").replace("{mode}", &mode);
-    scratch.write("kube-proxy.yaml", kube_proxy)?;
+    scratch.write("kube-proxy.yaml", fill(include_str!("node/kube-proxy.yaml")))?;
     std::fs::create_dir(scratch.path().join("cni"))?;
-    scratch.write("cni/10-pods.conflist", include_str!("node/cni.conflist"))?;
+    scratch.write("cni/10-pods.conflist", place.network_of_pods().to_string())?;
     // What a node's own resolver asks: something that the test serves, or nothing.
     scratch.write("resolv.conf", format!("nameserver {NODE_ADDRESS}\n"))?;
-    for user in ["kubelet", "kube-proxy", "scheduler"] {
-        let file = plane.kubeconfig_with_token(&format!("{user}-token"));
-        std::fs::copy(file, scratch.path().join(format!("{user}.kubeconfig")))?;
+    for (program, user) in [("kubelet", place.name()), ("kube-proxy", "kube-proxy".to_owned())] {
+        let document = plane.kubeconfig_at(NODE_ADDRESS, &format!("{user}-token"));
+        scratch.write(&format!("{program}.kubeconfig"), document)?;
     }
     Ok(())
 }
 
-/// The Service `kubernetes` leads to the API server through kube-proxy, not by an address of this namespace.
-async fn route_api_server(plane: &ControlPlane) -> Result<()> {
+/// From now on the Service `kubernetes` leads to the API server through kube-proxy, not by an address of this namespace. Once,
+/// before the first node.
+///
+/// # Errors
+/// The address is gone already, or the API server refuses.
+pub async fn route_api_server(plane: &ControlPlane) -> Result<()> {
     crate::netns::ip(&["address", "del", &format!("{API_SERVER_ADDRESS}/32"), "dev", "lo"])?;
     let slice = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
         "metadata": {"name": "kubernetes", "namespace": "default",

@@ -1,5 +1,7 @@
 //! The control plane that is started here: which programs, with which flags, in which order, and when it is ready.
 
+mod flags;
+
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -11,8 +13,9 @@ use kube::api::Api;
 use socket2::{Domain, Socket, Type};
 
 use super::authority::Authority;
-use super::programs::Programs;
+use super::programs::{Programs, path_of};
 use super::{Setup, client_config, kubeconfig};
+use crate::netns::{API_SERVER_ADDRESS, NODE_ADDRESS};
 use crate::process::Process;
 use crate::scratch::Scratch;
 
@@ -20,13 +23,13 @@ use crate::scratch::Scratch;
 const TOKENS: &str = "admin-token,admin,1,system:masters\n\
                       controller-manager-token,system:kube-controller-manager,2\n\
                       scheduler-token,system:kube-scheduler,3\n\
-                      kubelet-token,system:node:node-1,4,system:nodes\n\
-                      kube-proxy-token,system:kube-proxy,5\n";
+                      kube-proxy-token,system:kube-proxy,5\n\
+                      node-1-token,system:node:node-1,11,system:nodes\n\
+                      node-2-token,system:node:node-2,12,system:nodes\n\
+                      node-3-token,system:node:node-3,13,system:nodes\n\
+                      node-4-token,system:node:node-4,14,system:nodes\n";
 /// One more, that is replaced now and then; a file holds the current one.
 pub(super) const REPLACED_TOKEN: &str = "replaced.token";
-/// Go reads the host and port of a unix URL as a file name: sockets in the scratch directory, so no ports to find.
-const ETCD_CLIENTS: &str = "unix://etcd:0";
-const ETCD_PEERS: &str = "unix://peers:0";
 /// Takes 3 s on two idle cores; ten times that and more when many tests start at once.
 const READY_WITHIN: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(50);
@@ -37,6 +40,7 @@ const RARE_GARBAGE_COLLECTION: [(&str, &str); 2] = [("GOGC", "400"), ("GOMEMLIMI
 /// The running programs. Fields are dropped in order: what depends on something ends before it.
 #[derive(Debug)]
 pub(super) struct Ours {
+    scheduler: Option<Process>,
     controller_manager: Option<Process>,
     api_server: Option<Process>,
     etcd: Process,
@@ -58,8 +62,9 @@ impl Ours {
         let (port, address) = reserve_port(setup.listen)?;
         let kubeconfig = write_credentials(scratch, address)?;
         let directory = scratch.path().to_owned();
-        let etcd = start_program(&programs.etcd, &etcd_flags(), &directory)?;
+        let etcd = start_program(&programs.etcd, &flags::etcd(), &directory)?;
         let mut ours = Ours {
+            scheduler: None,
             controller_manager: None,
             api_server: None,
             etcd,
@@ -74,6 +79,11 @@ impl Ours {
         ours.start_api_server().await?;
         if ours.setup.controllers {
             ours.start_controller_manager().await?;
+        }
+        if ours.setup.real_nodes {
+            let scheduler =
+                Process::start(&path_of("kube-scheduler"), &flags::SCHEDULER, &ours.directory)?;
+            ours.scheduler = Some(scheduler);
         }
         Ok(ours)
     }
@@ -97,7 +107,7 @@ impl Ours {
     }
 
     pub(super) async fn start_api_server(&mut self) -> anyhow::Result<()> {
-        let flags = api_server_flags(self.address, &self.setup);
+        let flags = flags::api_server(self.address, &self.setup);
         let mut api_server = start_program(&self.programs.api_server, &flags, &self.directory)?;
         let client = self.client().await?;
         let deadline = Instant::now() + READY_WITHIN;
@@ -128,8 +138,8 @@ impl Ours {
     /// Ready when it has made the first ServiceAccount: without one no Pod can be created.
     async fn start_controller_manager(&mut self) -> anyhow::Result<()> {
         let program = &self.programs.controller_manager;
-        let mut controller_manager =
-            start_program(program, &controller_manager_flags(), &self.directory)?;
+        let flags = flags::controller_manager(self.setup.real_nodes);
+        let mut controller_manager = start_program(program, &flags, &self.directory)?;
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client().await?, "default");
         let deadline = Instant::now() + READY_WITHIN;
         while !matches!(accounts.get_opt("default").await, Ok(Some(_))) {
@@ -185,8 +195,13 @@ fn write_credentials(scratch: &Scratch, address: SocketAddr) -> anyhow::Result<P
 /// An authority, and a serving certificate by it; returns what clients read.
 fn write_authority(scratch: &Scratch) -> anyhow::Result<PathBuf> {
     let authority = Authority::new("control plane under test")?;
-    let server =
-        authority.issue(&["127.0.0.1", "localhost", "kubernetes.default.svc", "10.96.0.1"])?;
+    let server = authority.issue(&[
+        "127.0.0.1",
+        "localhost",
+        "kubernetes.default.svc",
+        API_SERVER_ADDRESS,
+        NODE_ADDRESS,
+    ])?;
     scratch.write("server.pem", server.certificate.pem())?;
     scratch.write("server.key", server.key.serialize_pem())?;
     Ok(scratch.write("ca.pem", authority.pem())?)
@@ -209,64 +224,4 @@ async fn is_ready(client: &kube::Client) -> bool {
         }
     }
     true
-}
-
-fn etcd_flags() -> Vec<String> {
-    [
-        "--name=test".into(),
-        "--data-dir=etcd.data".into(),
-        format!("--listen-client-urls={ETCD_CLIENTS}"),
-        format!("--advertise-client-urls={ETCD_CLIENTS}"),
-        format!("--listen-peer-urls={ETCD_PEERS}"),
-        format!("--initial-advertise-peer-urls={ETCD_PEERS}"),
-        format!("--initial-cluster=test={ETCD_PEERS}"),
-        // The data lives as long as the test: none of it must survive a power cut.
-        "--unsafe-no-fsync".into(),
-        "--log-level=warn".into(),
-    ]
-    .into()
-}
-
-fn api_server_flags(address: SocketAddr, setup: &Setup) -> Vec<String> {
-    let mut flags: Vec<String> = [
-        format!("--etcd-servers={ETCD_CLIENTS}"),
-        format!("--bind-address={}", setup.listen),
-        format!("--advertise-address={}", address.ip()),
-        format!("--secure-port={}", address.port()),
-        "--permit-port-sharing".into(),
-        // The Service `kubernetes` would get an EndpointSlice, which may not hold a loopback address.
-        "--endpoint-reconciler-type=none".into(),
-        "--service-cluster-ip-range=10.96.0.0/16,fd00:96::/112".into(),
-        "--authorization-mode=Node,RBAC".into(),
-        "--token-auth-file=tokens.csv".into(),
-        "--tls-cert-file=server.pem".into(),
-        "--tls-private-key-file=server.key".into(),
-        "--cert-dir=api-server.certs".into(),
-        "--service-account-issuer=https://kubernetes.default.svc".into(),
-        "--service-account-key-file=accounts.pub".into(),
-        "--service-account-signing-key-file=accounts.key".into(),
-        "--profiling=false".into(),
-    ]
-    .into();
-    flags.extend(setup.api_server_flags.iter().cloned());
-    flags
-}
-
-fn controller_manager_flags() -> Vec<String> {
-    [
-        "--kubeconfig=controller-manager.kubeconfig",
-        "--leader-elect=false",
-        // No port: no test asks it anything.
-        "--secure-port=0",
-        // Each controller gets the rights it has in a real cluster; the program's own user has few.
-        "--use-service-account-credentials=true",
-        "--root-ca-file=ca.pem",
-        "--service-account-private-key-file=accounts.key",
-        "--kube-api-qps=500",
-        "--kube-api-burst=1000",
-        // Nodes here are objects only. These would notice that no kubelet renews them and take their pods away.
-        "--controllers=*,-node-lifecycle-controller,-taint-eviction-controller",
-    ]
-    .map(String::from)
-    .into()
 }

@@ -20,9 +20,10 @@ pub(super) struct Cgroup {
 }
 
 impl Cgroup {
-    pub(super) fn new() -> Result<Cgroup> {
+    /// For the node of this number.
+    pub(super) fn new(node: u8) -> Result<Cgroup> {
         remove_abandoned();
-        let cgroup = Cgroup { name: format!("{PREFIX}{}", std::process::id()) };
+        let cgroup = Cgroup { name: format!("{PREFIX}{}-{node}", std::process::id()) };
         for hierarchy in hierarchies() {
             let own = hierarchy.join(&cgroup.name);
             fs::create_dir_all(&own)?;
@@ -85,7 +86,8 @@ fn remove_abandoned() {
     for hierarchy in hierarchies() {
         for entry in fs::read_dir(hierarchy).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            let Some(owner) = name.strip_prefix(PREFIX) else { continue };
+            let owner = name.strip_prefix(PREFIX).and_then(|name| name.split('-').next());
+            let Some(owner) = owner else { continue };
             if !Path::new("/proc").join(owner).exists() {
                 let _ = remove(&entry.path());
             }

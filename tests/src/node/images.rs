@@ -12,7 +12,9 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
+use crate::control_plane::path_of;
 use crate::kubelet::program;
+use crate::scratch::Scratch;
 
 /// The image of our programs, without its tag.
 pub const OURS_NAME: &str = "clusterdns.test/clusterdns";
@@ -25,8 +27,25 @@ pub(super) const BUSYBOX_PROGRAM: &str = "/usr/bin/busybox";
 /// What the second image calls it.
 const APPLETS: [&str; 8] = ["sh", "sleep", "cat", "nslookup", "wget", "id", "ls", "grep"];
 
-/// Writes `NAME.image.tar` for each.
-pub(super) fn write(directory: &Path, coredns: &Path) -> Result<()> {
+/// A folder with a `NAME.image.tar` for each, for all nodes of a test.
+#[derive(Debug)]
+pub struct Images(Scratch);
+
+impl Images {
+    /// # Errors
+    /// A program is missing, or does not run.
+    pub fn new() -> Result<Images> {
+        let scratch = Scratch::new("images")?;
+        write(scratch.path(), &path_of("coredns"))?;
+        Ok(Images(scratch))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+fn write(directory: &Path, coredns: &Path) -> Result<()> {
     let old = Root::new(directory, "coredns")?;
     old.copy(coredns, Path::new("coredns"))?;
     old.pack(COREDNS, &json!({"Entrypoint": ["/coredns"]}))?;

@@ -5,11 +5,12 @@
 
 mod asking;
 
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, SystemTime};
 
 pub use asking::run_if_client;
 use serde::{Deserialize, Serialize};
@@ -19,28 +20,57 @@ const IS_CLIENT: &str = "CLUSTERDNS_TEST_STEADY";
 /// Losses that a summary names.
 const SHOWN: usize = 3;
 
-/// What to ask whom, and what a right reply contains.
+/// What to ask whom, how often, and what a right reply contains.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Task {
     server: SocketAddr,
     question: String,
     answer: Ipv4Addr,
+    pace: Pace,
+}
+
+/// Milliseconds between two questions.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Pace {
+    /// Over UDP, each from a new socket.
+    pub udp_ms: u64,
+    /// Over TCP, each with a new connection.
+    pub tcp_ms: u64,
+    /// Over the socket and over the connection that are kept.
+    pub kept_ms: u64,
+}
+
+impl Pace {
+    /// For one client on one node.
+    pub const BUSY: Pace = Pace { udp_ms: 5, tcp_ms: 25, kept_ms: 5 };
+    /// 200 questions a second over UDP, and few on the other ways, so that several clients fit on a small machine.
+    pub const OVER_UDP: Pace = Pace { udp_ms: 5, tcp_ms: 100, kept_ms: 100 };
+}
+
+/// A question without a right reply.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Miss {
+    /// When it was asked, in seconds since 1970.
+    pub at: f64,
+    pub why: String,
 }
 
 /// What came of the questions over one transport.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Tally {
     pub asked: usize,
-    /// Those without a right reply to the first try: when, in seconds since the start, and why.
-    pub first: Vec<String>,
+    /// Those without a right reply to the first try.
+    pub first: Vec<Miss>,
     /// Those without one to the second try either.
-    pub lost: Vec<String>,
-    /// The longest time until a right reply.
-    pub longest_ms: u64,
+    pub lost: Vec<Miss>,
+    /// The longest time until a right reply, in milliseconds, of the questions of each second since 1970.
+    pub longest_ms: BTreeMap<u64, u64>,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Tallies {
+    /// When the client began, in seconds since 1970.
+    pub began: f64,
     /// UDP, a socket for each question.
     pub udp: Tally,
     /// TCP, a connection for each question.
@@ -64,8 +94,9 @@ impl Steady {
         client: &str,
         server: SocketAddr,
         (question, answer): (&str, Ipv4Addr),
+        pace: Pace,
     ) -> Steady {
-        let task = Task { server, question: question.to_owned(), answer };
+        let task = Task { server, question: question.to_owned(), answer, pace };
         let task = serde_json::to_string(&task).expect("plain values");
         let child = Command::new("nsenter")
             .arg(format!("--net={}", network.display()))
@@ -107,20 +138,22 @@ impl Tallies {
     /// All counts in one line.
     pub fn summary(&self) -> String {
         let of = |(name, tally): (&str, &Tally)| {
-            let first = &tally.first[..tally.first.len().min(SHOWN)];
+            let shown = tally.first.iter().take(SHOWN);
+            let shown: Vec<String> =
+                shown.map(|it| format!("{:.2} s: {}", it.at - self.began, it.why)).collect();
             format!(
-                "{name}: {} asked, {} lost on the first try {first:?}, {} after the second, slowest {} ms",
+                "{name}: {} asked, {} lost on the first try {shown:?}, {} after the second, slowest {} ms",
                 tally.asked,
                 tally.first.len(),
                 tally.lost.len(),
-                tally.longest_ms
+                tally.longest_since(self.began)
             )
         };
         self.all().map(of).join("; ")
     }
 
     fn all(&self) -> [(&'static str, &Tally); 4] {
-        let Tallies { udp, tcp, kept_udp, kept_tcp } = self;
+        let Tallies { udp, tcp, kept_udp, kept_tcp, began: _ } = self;
         [("UDP", udp), ("TCP", tcp), ("one UDP socket", kept_udp), ("one connection", kept_tcp)]
     }
 
@@ -141,15 +174,27 @@ impl Tallies {
 type Tries = (Option<String>, Option<String>);
 
 impl Tally {
-    fn add(&mut self, at: &str, asked: Instant, (first, lost): Tries) {
+    fn add(&mut self, (at, took): (f64, Duration), (first, lost): Tries) {
         self.asked += 1;
-        self.first.extend(first.map(|why| format!("{at}: {why}")));
+        self.first.extend(first.map(|why| Miss { at, why }));
         match lost {
-            Some(why) => self.lost.push(format!("{at}: {why}")),
+            Some(why) => self.lost.push(Miss { at, why }),
             None => {
-                let took = u64::try_from(asked.elapsed().as_millis()).unwrap_or(u64::MAX);
-                self.longest_ms = self.longest_ms.max(took);
+                let took = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+                let longest = self.longest_ms.entry(at as u64).or_default();
+                *longest = took.max(*longest);
             }
         }
     }
+
+    /// The longest time until a right reply, in milliseconds, of questions of this second since 1970 and later ones.
+    pub fn longest_since(&self, second: f64) -> u64 {
+        self.longest_ms.range(second as u64..).map(|(_, longest)| *longest).max().unwrap_or(0)
+    }
+}
+
+/// Seconds since 1970: the one clock that processes share.
+pub fn now() -> f64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.unwrap_or_default().as_secs_f64()
 }

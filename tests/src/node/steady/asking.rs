@@ -1,7 +1,7 @@
 //! The process inside the network of the Pod: four clients side by side, each with its own way of trying twice.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -9,12 +9,11 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 
-use super::{IS_CLIENT, Tallies, Tally, Task, Tries};
+use super::{IS_CLIENT, Tallies, Tally, Task, Tries, now};
 use crate::client::Question;
 
-/// Between two questions of each transport; none waits for the reply to another.
-const PAUSE_UDP: Duration = Duration::from_millis(5);
-const PAUSE_TCP: Duration = Duration::from_millis(25);
+/// Between two looks at whether the last questions are answered.
+const POLL: Duration = Duration::from_millis(25);
 /// How long a reply may take. Resolvers wait 5 s.
 const FIRST_TRY: Duration = Duration::from_secs(2);
 const SECOND_TRY: Duration = Duration::from_secs(5);
@@ -34,6 +33,7 @@ pub fn run_if_client() {
 
 async fn run(task: Arc<Task>) -> Tallies {
     let packet = Question::parse(&task.question).expect("a question").packet;
+    let began = now();
     let [udp, tcp, kept_udp, kept_tcp]: [Arc<Mutex<Tally>>; 4] = Default::default();
     let is_over = Arc::new(AtomicBool::new(false));
     let keeping = [
@@ -70,10 +70,11 @@ async fn run(task: Arc<Task>) -> Tallies {
     }
     // Questions under way are questions too; each holds the task.
     while Arc::strong_count(&task) > 1 {
-        tokio::time::sleep(PAUSE_TCP).await;
+        tokio::time::sleep(POLL).await;
     }
     let taken = |tally: &Mutex<Tally>| tally.lock().expect("no panic").clone();
     Tallies {
+        began,
         udp: taken(&udp),
         tcp: taken(&tcp),
         kept_udp: taken(&kept_udp),
@@ -88,11 +89,11 @@ enum Over {
 }
 
 async fn ask_steadily(task: Arc<Task>, packet: Vec<u8>, over: Over, tally: Arc<Mutex<Tally>>) {
-    let began = Instant::now();
-    let mut next = tokio::time::interval(match over {
-        Over::Udp => PAUSE_UDP,
-        Over::Tcp => PAUSE_TCP,
-    });
+    // None waits for the reply to another.
+    let mut next = tokio::time::interval(Duration::from_millis(match over {
+        Over::Udp => task.pace.udp_ms,
+        Over::Tcp => task.pace.tcp_ms,
+    }));
     next.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     for id in (0..=u16::MAX).cycle() {
         next.tick().await;
@@ -100,13 +101,12 @@ async fn ask_steadily(task: Arc<Task>, packet: Vec<u8>, over: Over, tally: Arc<M
         packet[..2].copy_from_slice(&id.to_be_bytes());
         let (task, tally) = (task.clone(), tally.clone());
         tokio::spawn(async move {
-            let asked = Instant::now();
-            let at = format!("{:.2} s", (asked - began).as_secs_f32());
-            let (first, lost) = match over {
+            let (at, asked) = (now(), Instant::now());
+            let tries = match over {
                 Over::Udp => twice_over_udp(&task, &packet).await,
                 Over::Tcp => twice_over_tcp(&task, &packet).await,
             };
-            tally.lock().expect("no panic").add(&at, asked, (first, lost));
+            tally.lock().expect("no panic").add((at, asked.elapsed()), tries);
         });
     }
 }
@@ -119,22 +119,20 @@ async fn keep(
     tally: Arc<Mutex<Tally>>,
     is_over: Arc<AtomicBool>,
 ) {
-    let began = Instant::now();
     let mut kept = Kept::default();
     for id in (0..=u16::MAX).cycle() {
         if is_over.load(Ordering::Relaxed) {
             return;
         }
-        tokio::time::sleep(PAUSE_UDP).await;
+        tokio::time::sleep(Duration::from_millis(task.pace.kept_ms)).await;
         let mut packet = packet.clone();
         packet[..2].copy_from_slice(&id.to_be_bytes());
-        let asked = Instant::now();
-        let at = format!("{:.2} s", (asked - began).as_secs_f32());
+        let (at, asked) = (now(), Instant::now());
         let tries = match kept.ask(&task, &packet, over, FIRST_TRY).await {
             Ok(()) => (None, None),
             Err(why) => (Some(why), kept.ask(&task, &packet, over, SECOND_TRY).await.err()),
         };
-        tally.lock().expect("no panic").add(&at, asked, tries);
+        tally.lock().expect("no panic").add((at, asked.elapsed()), tries);
     }
 }
 
@@ -197,8 +195,11 @@ async fn twice_over_udp(task: &Task, packet: &[u8]) -> Tries {
 }
 
 async fn connected(server: SocketAddr) -> Result<UdpSocket, String> {
-    let socket =
-        UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).await.map_err(|error| error.to_string())?;
+    let any: IpAddr = match server {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0)).await.map_err(|error| error.to_string())?;
     socket.connect(server).await.map_err(|error| error.to_string())?;
     Ok(socket)
 }

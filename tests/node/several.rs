@@ -1,0 +1,106 @@
+//! Faults and changes of a cluster of three nodes, dual stack, with clients on every living node that ask ClusterDNS and, beside
+//! it, CoreDNS. `make cluster` runs all scenarios, or those that `CLUSTERDNS_TEST_SCENARIOS` names, and prints a table.
+
+mod table;
+mod beside;
+mod clients;
+mod phases;
+mod frozen;
+mod partitioned;
+mod moving;
+mod nearby;
+mod outage;
+
+use tests::node::{CLUSTER_DNS, CLUSTER_DNS_V6};
+
+use crate::draining;
+use crate::installed::{self, DNS_NAMESPACE, DNS_PODS, OPERATORS, SYSTEM};
+use crate::resolving::{self, until_rules_lead_there};
+use crate::site::Site;
+use table::Table;
+
+/// Names of scenarios, with spaces between.
+const WANTED: &str = "CLUSTERDNS_TEST_SCENARIOS";
+
+/// Of both families, with this many pods.
+pub(crate) fn cluster_dns(replicas: usize) -> String {
+    document("", &format!("{{fixed: {{replicas: {replicas}}}}}"))
+}
+
+/// The same, whose clients prefer some pods.
+fn cluster_dns_with(distribution: &str, scaling: &str) -> String {
+    document(&format!(", trafficDistribution: {distribution}"), scaling)
+}
+
+fn document(more: &str, scaling: &str) -> String {
+    let service = format!("{{clusterIPs: [{CLUSTER_DNS}, '{CLUSTER_DNS_V6}']{more}}}");
+    installed::cluster_dns(&service) + &format!("  scaling: {scaling}\n")
+}
+
+pub(crate) async fn run(site: &mut Site) {
+    let wanted = std::env::var(WANTED).unwrap_or_default();
+    let is_wanted =
+        |name: &str| wanted.is_empty() || wanted.split_whitespace().any(|it| it == name);
+    let mut table = Table::default();
+    serves(site).await;
+    if is_wanted("quiet") {
+        clients::in_peace(site, &mut table).await;
+    }
+    if is_wanted("partitioned") {
+        partitioned::d9_an_operator_that_is_cut_off_removes_nothing(site, &mut table).await;
+        partitioned::d9_a_slow_pod_is_left_alone(site, &mut table).await;
+    }
+    if is_wanted("frozen") {
+        frozen::d8_a_node_without_the_leader_dies(site, &mut table).await;
+        frozen::without_the_feature(site, &mut table).await;
+    }
+    if is_wanted("frozen-leader") {
+        frozen::d8_the_leaders_node_dies(site, &mut table).await;
+    }
+    if is_wanted("drained") {
+        moving::a_drained_node_loses_nothing(site, &mut table).await;
+    }
+    if is_wanted("outage") {
+        outage::processes_die_without_the_api_server(site, &mut table).await;
+    }
+    if is_wanted("scaled") {
+        moving::more_and_fewer_pods_lose_nothing(site, &mut table).await;
+    }
+    if is_wanted("upgraded") {
+        moving::d10_upgrades_and_rollbacks_lose_nothing(site, &mut table).await;
+    }
+    if is_wanted("ipv6") {
+        outage::clients_without_ipv4_are_served(site, &mut table).await;
+    }
+    if is_wanted("full") {
+        outage::a_full_volume_costs_the_warm_start_only(site, &mut table).await;
+    }
+    if is_wanted("restarted") {
+        resolving::pods_resolve_through_kube_proxy(site).await;
+        draining::pods_come_and_go(site).await;
+    }
+    if is_wanted("nearby") {
+        nearby::the_pods_of_a_zone_are_gone(site, &mut table).await;
+        nearby::the_pod_of_a_node_is_gone(site, &mut table).await;
+        nearby::a_node_is_added(site, &mut table).await;
+    }
+    site.print(&table.markdown());
+}
+
+/// Both DNS servers, each with two pods on two nodes, and a client on every node.
+async fn serves(site: &Site) {
+    site.kubectl(&format!("create namespace {SYSTEM}"));
+    installed::install(site);
+    site.tools.apply(&cluster_dns(2)).ok();
+    beside::start(site);
+    clients::start_pods(site);
+    site.until_ready(SYSTEM, OPERATORS, 2).await;
+    site.until_condition("Ready", "True", "Serving").await;
+    site.until_ready(DNS_NAMESPACE, DNS_PODS, 2).await;
+    site.until_ready(DNS_NAMESPACE, beside::PODS, 2).await;
+    for node in &site.nodes {
+        site.until_ready("default", &clients::label(node), 1).await;
+    }
+    until_rules_lead_there(site, &clients::name(&site.nodes[0])).await;
+    site.say("ClusterDNS and CoreDNS serve, and clients run on every node");
+}

@@ -1,0 +1,114 @@
+//! What pods need besides each other is away: the API server, room for the snapshot, and IPv4.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+use tests::node::CLUSTER_DNS_V6;
+use tests::node::steady::{Pace, Steady, now};
+
+use super::beside;
+use super::clients::{self, Clients, Saw};
+use super::moving::both_are_ready;
+use super::table::Table;
+use crate::installed::{DNS_NAMESPACE, DNS_PODS};
+use crate::site::{Site, text};
+
+/// The API server is away this long before processes are killed, and after that.
+const AWAY: Duration = Duration::from_secs(3);
+const STILL_AWAY: Duration = Duration::from_secs(12);
+/// After the last fault, for what follows late.
+const AFTER: Duration = Duration::from_secs(8);
+
+fn container(pod: &Value) -> &str {
+    text(pod, "/status/containerStatuses/0/containerID")
+}
+
+pub(super) async fn processes_die_without_the_api_server(site: &mut Site, table: &mut Table) {
+    let ours = site.pods(DNS_NAMESPACE, DNS_PODS);
+    let theirs = site.pods(DNS_NAMESPACE, beside::PODS);
+    let clients = Clients::start(site, site.nodes.iter());
+    site.plane.stop_api_server();
+    tokio::time::sleep(AWAY).await;
+    let at = now();
+    for pod in ours.iter().chain(&theirs) {
+        site.node_of(pod).kill(container(pod));
+    }
+    tokio::time::sleep(STILL_AWAY).await;
+    site.plane.start_api_server().await;
+    both_are_ready(site, 2).await;
+    tokio::time::sleep(AFTER).await;
+    let saw = clients.stop();
+    saw.report(site, table, "API server stopped, every DNS process killed, API server back", at);
+}
+
+pub(super) async fn a_full_volume_costs_the_warm_start_only(site: &Site, table: &mut Table) {
+    let pods = site.pods(DNS_NAMESPACE, DNS_PODS);
+    let node = site.node_of(&pods[0]);
+    let uid = text(&pods[0], "/metadata/uid");
+    let volume = format!("/var/lib/kubelet/pods/{uid}/volumes/kubernetes.io~empty-dir/state");
+    // The container that runs keeps the old mount; the next one has this.
+    let fill = format!(
+        "mount -t tmpfs -o size=4k,mode=0777 tmpfs {volume} && {{ head -c 8192 /dev/zero >{volume}/filler || true; }}"
+    );
+    node.run_inside(&["sh", "-c", &fill]);
+    Clients::ours_during(
+        site,
+        table,
+        "a process killed whose snapshot's volume is full",
+        async || {
+            node.kill(container(&pods[0]));
+            site.until("kubelet starts it again", || restarts(site, &pods[0])).await;
+            site.until_ready(DNS_NAMESPACE, DNS_PODS, 2).await;
+            tokio::time::sleep(AFTER).await;
+        },
+    )
+    .await;
+    let name = text(&pods[0], "/metadata/name");
+    site.kubectl(&format!("delete pod {name} --namespace {DNS_NAMESPACE} --timeout=120s"));
+    site.until_ready(DNS_NAMESPACE, DNS_PODS, 2).await;
+}
+
+fn restarts(site: &Site, pod: &Value) -> Option<()> {
+    let pod = site.get(&format!("pod {} --namespace {DNS_NAMESPACE}", text(pod, "/metadata/name")));
+    (pod["status"]["containerStatuses"][0]["restartCount"] != 0).then_some(())
+}
+
+pub(super) async fn clients_without_ipv4_are_served(site: &Site, table: &mut Table) {
+    let networks: Vec<PathBuf> =
+        site.nodes.iter().map(|node| clients::network(site, node)).collect();
+    for network in &networks {
+        let words = [
+            &format!("--net={}", network.display()),
+            "ip",
+            "-4",
+            "address",
+            "flush",
+            "dev",
+            "eth0",
+        ];
+        let flushed = Command::new("nsenter").args(words).status().expect("nsenter of util-linux");
+        assert!(flushed.success(), "{words:?}");
+    }
+    let server = SocketAddr::new(CLUSTER_DNS_V6.parse().expect("an address"), 53);
+    let asking: Vec<Steady> =
+        networks.iter().map(|network| clients::start_in(network, server, Pace::OVER_UDP)).collect();
+    let at = now();
+    let deployment = format!("deployment/clusterdns-default --namespace {DNS_NAMESPACE}");
+    site.kubectl(&format!("rollout restart {deployment}"));
+    site.kubectl(&format!("rollout status {deployment} --timeout=170s"));
+    site.until_ready(DNS_NAMESPACE, DNS_PODS, 2).await;
+    let ours = asking.into_iter().map(Steady::stop).collect();
+    let saw = Saw { ours, theirs: Vec::new() };
+    saw.report(site, table, "clients with IPv6 only, a rolling restart", at);
+    saw.lost_nothing_of_ours("clients with IPv6 only");
+    // The others need IPv4 again.
+    for node in &site.nodes {
+        let name = clients::name(node);
+        site.kubectl(&format!("delete pod {name} --namespace default --timeout=60s"));
+        clients::start_pod(site, node);
+        site.until_ready("default", &clients::label(node), 1).await;
+    }
+}

@@ -14,7 +14,7 @@ pub(crate) fn check_asks_the_kubelet(site: &Site) {
     let differs = check(site, "10.96.0.11");
     let warning = differs.lines().find(|line| line.contains("NotUsedByKubelets"));
     let warning = warning.unwrap_or_else(|| panic!("no warning in\n{differs}"));
-    assert!(warning.contains(&format!("pods to ask {CLUSTER_DNS},")), "{warning}");
+    assert!(warning.contains(&format!("make pods ask {CLUSTER_DNS},")), "{warning}");
     // No kubeadm here: the kubelet itself has said it.
     assert!(site.does("get configmap kubelet-config --namespace kube-system").is_none());
     site.say("check --cluster read clusterDNS from the kubelet");

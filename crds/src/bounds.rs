@@ -59,6 +59,9 @@ pub const TEXT_STRINGS: usize = 16;
 /// Octets of a character-string (RFC 1035 §3.3).
 pub const TEXT_OCTETS: usize = 255;
 
+/// Most entries of `federations` (RR95): clusters had one or a few, and all are compared for a name that Kubernetes lacks.
+pub const FEDERATIONS: usize = 16;
+
 /// Most entries of `stubDomains` (A31).
 pub const STUB_DOMAINS: usize = 100;
 /// Servers of a group (A34).

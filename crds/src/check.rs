@@ -7,6 +7,7 @@
 mod read;
 mod names;
 mod records;
+mod federations;
 mod reverse;
 mod servers;
 mod bounds;
@@ -110,6 +111,7 @@ fn rules(config: &Config, violations: &mut Violations) {
     bounds::check(config, violations);
     names::check(config, violations);
     records::check(config, violations);
+    federations::check(config, violations);
     reverse::check(config, violations);
     servers::check(config, violations);
 }

@@ -8,10 +8,12 @@ mod answers;
 mod exposure;
 mod records;
 mod upstreams;
+mod federations;
 mod running;
 
 pub use answers::{Access, EndpointNames, Identity, PodRecords, ServiceAddresses};
 pub use exposure::{Exposure, LabelRequirement, LabelSelector, SelectorOperator};
+pub use federations::Federation;
 pub use records::{Host, Record, RecordData, RecordType, ServiceTarget};
 pub use running::{
     Dnstap, HttpsListener, Limits, Listeners, LogFormat, LogLevel, Logging, MetricNames, Metrics,
@@ -77,6 +79,9 @@ pub struct Config {
     /// Records of the other types (docs/dns.md §3.9).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub records: Vec<Record>,
+    /// Federations of kube-dns (RR95).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub federations: Vec<Federation>,
     /// Where names go that are neither ours nor below a stub domain.
     #[serde(skip_serializing_if = "is_default")]
     pub upstreams: Upstreams,
@@ -124,6 +129,7 @@ impl Default for Config {
             exposure: Exposure::default(),
             hosts: Vec::new(),
             records: Vec::new(),
+            federations: Vec::new(),
             upstreams: Upstreams::default(),
             stub_domains: Vec::new(),
             cache: Cache::default(),

@@ -7,6 +7,7 @@
 mod spec;
 mod answers;
 mod records;
+mod federations;
 mod upstreams;
 mod running;
 mod workload;
@@ -22,6 +23,7 @@ mod crd;
 pub use answers::{Access, Exposure, Identity};
 pub use crd::{crd, crd_yaml};
 pub use disruption::PodDisruptionBudget;
+pub use federations::Federation;
 pub use memory::Memory;
 pub use monitoring::Metrics;
 pub use records::{Host, Record, ServiceTarget};

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Parser;
 
+use crate::settings::Location;
 use crate::source::api::{Credentials, Options, Pace, Wanted};
 use crate::telemetry::{Fixed, LogFormat, LogLevel};
 
@@ -103,6 +104,14 @@ pub struct Args {
     #[arg(long, value_name = "UID", env = "CLUSTERDNS_POD_UID")]
     pub pod_uid: Option<String>,
 
+    /// Zone of this pod's node, for federations whose zone the configuration does not say
+    #[arg(long, value_name = "ZONE", env = "CLUSTERDNS_ZONE")]
+    pub zone: Option<String>,
+
+    /// Region of this pod's node, as --zone
+    #[arg(long, value_name = "REGION", env = "CLUSTERDNS_REGION")]
+    pub region: Option<String>,
+
     /// Random delay, at most this long, before a new configuration lists objects again, so that pods do not
     /// list at once
     #[arg(
@@ -185,6 +194,12 @@ pub enum Source {
 }
 
 impl Args {
+    /// Where the pod is. Empty is unknown: so is the value of a label that the pod does not have.
+    pub fn location(&self) -> Location {
+        let known = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
+        Location { zone: known(&self.zone), region: known(&self.region) }
+    }
+
     /// Where objects come from: exactly one of a folder and an API server.
     ///
     /// # Errors

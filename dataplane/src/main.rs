@@ -72,6 +72,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
         counters: serve::worker_counters(listen.len(), workers),
         identity: identity::of_this_process(args.pod_name.as_deref()),
         resolv_conf: PathBuf::from("/etc/resolv.conf"),
+        location: args.location(),
         status: status.clone(),
     };
     let source = Opened::open(args.source()?, setup)?;

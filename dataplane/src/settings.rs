@@ -1,6 +1,8 @@
 //! The configuration as the core reads it. `crds::check` has refused what is wrong already; what
 //! is still invalid here (an unchecked document) is an error, never a guess.
 
+mod federations;
+
 use std::net::IpAddr;
 
 use crds::Config;
@@ -10,13 +12,23 @@ use dataplane_core::{
     Resource, Selector, SelectorOperator, ServiceAddresses, Settings, SrvData,
 };
 
+pub use federations::{Location, without_place};
+
 use crate::serve;
 
-/// The settings of a configuration.
+/// The settings of a configuration where this process knows nothing of its place.
 ///
 /// # Errors
 /// The field that cannot be used, and why.
 pub fn of(config: &Config) -> Result<Settings, String> {
+    at(config, &Location::default())
+}
+
+/// The settings of a configuration at this place.
+///
+/// # Errors
+/// The field that cannot be used, and why.
+pub fn at(config: &Config, location: &Location) -> Result<Settings, String> {
     // Without `..`, so that a new field forces a decision here.
     let Config {
         format: _,
@@ -30,6 +42,7 @@ pub fn of(config: &Config) -> Result<Settings, String> {
         exposure,
         hosts,
         records,
+        federations,
         upstreams,
         stub_domains,
         cache,
@@ -54,6 +67,10 @@ pub fn of(config: &Config) -> Result<Settings, String> {
         service_addresses: addresses_of_service(service_addresses),
         exposure: exposed(exposure),
         extra: hosts.chain(records).collect::<Result<_, _>>()?,
+        federations: federations
+            .iter()
+            .map(|federation| federations::of(federation, location))
+            .collect::<Result<_, _>>()?,
         stub_domains: stub_domains
             .iter()
             .map(|stub| name("stubDomains", &stub.domain))

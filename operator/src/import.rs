@@ -9,6 +9,7 @@ mod without_defaults;
 mod hosts_file;
 mod selector;
 mod corefile;
+mod federations;
 mod kube_dns;
 mod dnsmasq;
 mod manifests;

@@ -103,7 +103,8 @@ fn writer() -> Writer {
     let status = Arc::<Status>::default();
     let identity = Identity::default();
     let resolv_conf = "/nonexistent".into();
-    let setup = Setup { counters: Vec::new(), identity, resolv_conf, status };
+    let setup =
+        Setup { counters: Vec::new(), identity, resolv_conf, location: Default::default(), status };
     Writer::new(&Config::default(), setup).unwrap()
 }
 

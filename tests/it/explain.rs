@@ -199,7 +199,10 @@ fn agree(records: &Records, packet: &[u8], about: &str) -> bool {
     let last = hops.last().unwrap();
     let is_ours = !matches!(last.place, Place::Group(_) | Place::NoGroup);
     let agrees = match reason {
-        Reason::NotReady => !last.missing.is_empty(),
+        // RR97: zone or region is missing, which no list would bring.
+        Reason::NotReady => {
+            !last.missing.is_empty() || last.rules.iter().any(|rule| rule.id == "RR97")
+        }
         Reason::SpecialUse => last.place == Place::SpecialUse,
         Reason::Found | Reason::NoData => hops.len() == 1 && is_ours && last.exists,
         Reason::NxDomain => hops.len() == 1 && is_ours && !last.exists,

@@ -25,7 +25,13 @@ fn writer(config: &Config) -> (Writer, Arc<Status>) {
     let status = Arc::<Status>::default();
     let identity = Identity { version: "".into(), pod_name: "".into(), instance_id: "".into() };
     let resolv_conf = "/nonexistent".into();
-    let setup = Setup { counters: Vec::new(), identity, resolv_conf, status: status.clone() };
+    let setup = Setup {
+        counters: Vec::new(),
+        identity,
+        resolv_conf,
+        location: Default::default(),
+        status: status.clone(),
+    };
     (Writer::new(config, setup).unwrap(), status)
 }
 

@@ -72,6 +72,7 @@ pub(crate) fn setup(folder: &Path) -> (Setup, Names) {
         counters: worker_counters(1, WORKERS),
         identity,
         resolv_conf: folder.join("no-resolv.conf"),
+        location: Default::default(),
         status: Arc::default(),
     };
     (setup, names)

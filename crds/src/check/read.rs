@@ -41,6 +41,7 @@ pub(super) fn config(spec: &ClusterDNSSpec, violations: &mut Violations) -> Conf
             .enumerate()
             .filter_map(|(i, record)| records::record(record, i, violations))
             .collect(),
+        federations: spec.federations.iter().flatten().map(federation).collect(),
         upstreams: upstreams::upstreams(spec.upstreams.as_ref(), violations),
         stub_domains: spec
             .stub_domains
@@ -110,6 +111,11 @@ fn exposure(exposure: Option<&v1alpha1::Exposure>) -> config::Exposure {
         namespace_selector: exposure.namespace_selector.unwrap_or_default(),
         service_selector: exposure.service_selector.unwrap_or_default(),
     }
+}
+
+fn federation(written: &v1alpha1::Federation) -> config::Federation {
+    let v1alpha1::Federation { name, domain, zone, region } = written.clone();
+    config::Federation { name, domain, zone, region }
 }
 
 fn cache(cache: v1alpha1::Cache, violations: &mut Violations) -> config::Cache {

@@ -103,6 +103,12 @@ pub struct ClusterDNSSpec {
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name", "type"]))]
     pub records: Option<Vec<Record>>,
 
+    /// Federations of kube-dns, at most 16, for clusters that used them. A list-map by name. Default none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = bounds::FEDERATIONS))]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub federations: Option<Vec<Federation>>,
+
     /// The servers that are asked for names that are neither ours nor below a stub domain. Default: those of the pod's
     /// /etc/resolv.conf, which are the node's.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -204,6 +210,7 @@ impl Default for ClusterDNSSpec {
             exposure: None,
             hosts: None,
             records: None,
+            federations: None,
             upstreams: None,
             stub_domains: None,
             cache: None,

@@ -1,7 +1,7 @@
-//! Decides what happens to one query. `respond` is the flow: `route` says whose the name is, `schema` and `reverse`
-//! what exists, `answer`, `alias` and `chaos` write it. `resolution` follows a chain that leads from an upstream back
-//! to a name of ours. `ahead` reads for a whole batch what its replies will need. `trace` says afterwards what a
-//! decision rested on.
+//! Decides what happens to one query. `respond` is the flow: `route` says whose the name is, `schema`, `reverse` and
+//! `federations` what exists, `answer`, `alias` and `chaos` write it. `resolution` follows a chain that leads from an
+//! upstream back to a name of ours. `ahead` reads for a whole batch what its replies will need. `trace` says afterwards
+//! what a decision rested on.
 
 pub(crate) mod respond;
 
@@ -10,6 +10,8 @@ mod alias;
 pub(crate) mod route;
 
 pub(crate) mod schema;
+
+mod federations;
 
 pub(crate) mod reverse;
 

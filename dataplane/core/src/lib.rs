@@ -62,7 +62,7 @@ pub use relay::{
     Relayed, ReplyForm, ReplyHead, TtlCaps, UpstreamQuery, Verdict, write_chain,
 };
 pub use settings::{
-    EndpointNames, Exposure, ExtraData, ExtraRecord, PodRecords, Requirement, Selector,
+    EndpointNames, Exposure, ExtraData, ExtraRecord, Federation, PodRecords, Requirement, Selector,
     SelectorOperator, ServiceAddresses, Settings, SrvData,
 };
 #[cfg(feature = "steps")]

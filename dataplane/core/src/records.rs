@@ -10,6 +10,7 @@ pub(crate) mod endpoints;
 mod ports;
 pub(crate) mod extra;
 mod needs;
+mod federations;
 
 use alloc::sync::Arc;
 use core::cmp::Ordering;
@@ -89,7 +90,7 @@ impl Records {
             pod_addresses: Buckets::new(hasher.clone()),
             sources: [DataSource::None; Resource::ALL.len()],
             is_configured: true,
-            missing: Needs::OBJECTS,
+            missing: Needs::OBJECTS.and(Needs::LOCATION),
             from_snapshots: Needs::NOTHING,
             serial: 0,
             configuration_serial: 0,

@@ -27,6 +27,8 @@ pub struct Settings {
     pub service_addresses: ServiceAddresses,
     /// What is visible (§4.5).
     pub exposure: Exposure,
+    /// Federations of kube-dns (§3.11); at most 16.
+    pub federations: Vec<Federation>,
     /// Extra records in written order (§3.9); at most 4,096.
     pub extra: Vec<ExtraRecord>,
     /// Stub domains in written order; the group of entry `i` is `i + 1`, group 0 is the default upstreams.
@@ -77,6 +79,16 @@ pub enum ServiceAddresses {
         /// `metadata.name` of the Service.
         name: Box<str>,
     },
+}
+
+/// A federation of kube-dns (§3.11).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Federation {
+    /// Its name: one label.
+    pub name: Name,
+    /// `<zone>.<region>.<domain>`, where its Services are in other clusters; `None` while zone or region is not known
+    /// (RR97).
+    pub domain: Option<Name>,
 }
 
 /// Which namespaces and Services are visible (N40); the default shows everything.

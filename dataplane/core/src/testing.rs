@@ -14,6 +14,7 @@ pub(crate) fn settings() -> Settings {
         reverse_cidrs: Vec::new(),
         service_addresses: ServiceAddresses::Fixed(Vec::new()),
         exposure: Exposure::default(),
+        federations: Vec::new(),
         extra: Vec::new(),
         stub_domains: Vec::new(),
         default_upstreams: true,

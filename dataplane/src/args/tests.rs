@@ -81,3 +81,10 @@ fn o18_log_flags_hold_only_where_no_operator_writes_the_configuration() {
     let managed = parse(&[&flags[..], &["--config-map", "dns/main"]].concat()).unwrap();
     assert_eq!(managed.fixed_logging(), Fixed::default());
 }
+
+#[test]
+fn rr97_the_empty_value_of_a_label_that_is_not_there_is_no_place() {
+    let location = |flags: &[&str]| parse(flags).unwrap().location();
+    assert_eq!(location(&["--zone=", "--region= "]), Location::default());
+    assert_eq!(location(&["--zone=z"]), Location { zone: Some("z".into()), region: None });
+}

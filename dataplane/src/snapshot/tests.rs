@@ -47,6 +47,7 @@ fn writer(config: &Config) -> (Writer, Arc<Status>) {
         counters: Vec::new(),
         identity: crate::identity::of_this_process(None),
         resolv_conf: PathBuf::from("/nonexistent"),
+        location: Default::default(),
         status: status.clone(),
     };
     (Writer::new(config, setup).unwrap(), status)

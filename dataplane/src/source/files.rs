@@ -216,7 +216,7 @@ impl Files {
         if world.configuration.is_none() && self.looked_at.is_some() {
             warnings.push(CONFIGURATION_IS_GONE.to_owned());
         }
-        warnings.extend(self.writer.upstream_problems().iter().cloned());
+        warnings.extend(self.writer.warnings());
         self.status.report_unserved(skipped, self.folder.bad_files(), warnings);
     }
 }

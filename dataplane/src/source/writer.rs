@@ -17,7 +17,7 @@ use tokio::sync::watch;
 pub use warm::KUBE_SYSTEM;
 
 use crate::forward::Upstreams;
-use crate::settings;
+use crate::settings::{self, Location};
 use crate::state::{Published, State};
 use crate::status::skipped::Changes;
 use crate::status::unserved::{Texts, Unserved};
@@ -32,6 +32,8 @@ pub struct Setup {
     pub identity: Identity,
     /// Names the default upstreams, where the configuration does not.
     pub resolv_conf: PathBuf,
+    /// Where the pod is (RR97).
+    pub location: Location,
     /// Where it is reported what happens.
     pub status: Arc<Status>,
 }
@@ -46,6 +48,7 @@ pub struct Writer {
     retired: retired::Retired,
     upstreams: Arc<Upstreams>,
     resolv_conf: PathBuf,
+    location: Location,
     status: Arc<Status>,
     /// What the index does not serve of an object, for as long as it holds it.
     problems: Unserved,
@@ -94,8 +97,8 @@ impl Writer {
         setup: Setup,
         index: impl FnOnce(Settings) -> Index,
     ) -> Result<Writer, String> {
-        let Setup { counters, identity, resolv_conf, status } = setup;
-        let index = index(settings::of(config)?);
+        let Setup { counters, identity, resolv_conf, location, status } = setup;
+        let index = index(settings::at(config, &location)?);
         let upstreams = Arc::new(Upstreams::of(config, &resolv_conf));
         let published = Published { records: index.records(), upstreams: upstreams.clone() };
         let taps = Arc::clone(upstreams.taps());
@@ -113,6 +116,7 @@ impl Writer {
             retired: retired::Retired::default(),
             upstreams,
             resolv_conf,
+            location,
             status,
             problems: Unserved::default(),
             has_begun: [false; Resource::ALL.len()],
@@ -138,7 +142,7 @@ impl Writer {
     /// # Errors
     /// When the configuration cannot be used; then nothing changed.
     pub fn configure(&mut self, config: &Config) -> Result<Relist, String> {
-        let settings = settings::of(config)?;
+        let settings = settings::at(config, &self.location)?;
         self.cancel_renewal();
         self.take_upstreams(config);
         let new = Arc::new(config.clone());
@@ -180,9 +184,11 @@ impl Writer {
         self.is_reconfigured = true;
     }
 
-    /// Upstreams that are not used, and settings without effect.
-    pub fn upstream_problems(&self) -> &[String] {
-        self.upstreams.problems()
+    /// Upstreams that are not used, settings without effect, federations that lead nowhere.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = self.upstreams.problems().to_vec();
+        warnings.extend(settings::without_place(&self.configs.borrow(), &self.location));
+        warnings
     }
 
     /// A complete list of this resource begins.

@@ -1,5 +1,6 @@
 //! The data plane's container: its command line, ports, probes and confinement.
 
+use crds::config::Federation;
 use crds::defaults::DNS_PORT;
 use k8s_openapi::api::core::v1::{
     Capabilities, Container, ContainerPort, EnvVar, EnvVarSource, HTTPGetAction,
@@ -13,13 +14,15 @@ use super::{ports, volumes};
 /// Also what `kubectl logs -c` names.
 pub const CONTAINER: &str = "clusterdns";
 /// Flags that the container has, or that the ports of pod and Service depend on.
-pub const FLAGS: [&str; 11] = [
+pub const FLAGS: [&str; 13] = [
     "--config",
     "--config-map",
     "--config-dir",
     "--state-dir",
     "--pod-name",
     "--pod-uid",
+    "--zone",
+    "--region",
     "--drain-seconds",
     "--log-format",
     "--listen",
@@ -27,7 +30,7 @@ pub const FLAGS: [&str; 11] = [
     "--manifests",
 ];
 /// Environment variables that it has.
-pub const VARIABLES: [&str; 2] = ["POD_NAME", "POD_UID"];
+pub const VARIABLES: [&str; 4] = ["POD_NAME", "POD_UID", "POD_ZONE", "POD_REGION"];
 /// Where the image has the program; both planes are in one image.
 const PROGRAM: &str = "/clusterdns-dataplane";
 
@@ -77,6 +80,9 @@ fn arguments(of: &Instance<'_>) -> Vec<String> {
         format!("--drain-seconds={}", of.dns.spec.drain_seconds),
         "--log-format=json".to_owned(),
     ];
+    if needs_location(of) {
+        flags.extend(["--zone=$(POD_ZONE)".to_owned(), "--region=$(POD_REGION)".to_owned()]);
+    }
     // Both families; the node may have only one of them; the data plane's default is the same on port 53.
     let port = of.service.pod_port;
     if u32::from(port) != DNS_PORT {
@@ -87,13 +93,24 @@ fn arguments(of: &Instance<'_>) -> Vec<String> {
 }
 
 fn environment(of: &Instance<'_>) -> Vec<EnvVar> {
-    let ours = [downward("POD_NAME", "metadata.name"), downward("POD_UID", "metadata.uid")];
+    let mut ours = vec![downward("POD_NAME", "metadata.name"), downward("POD_UID", "metadata.uid")];
+    if needs_location(of) {
+        let label = |name: &str| format!("metadata.labels['topology.kubernetes.io/{name}']");
+        ours.push(downward("POD_ZONE", &label("zone")));
+        ours.push(downward("POD_REGION", &label("region")));
+    }
     let added = of.settings.dataplane.env.iter().map(|(name, value)| EnvVar {
         name: name.clone(),
         value: Some(value.clone()),
         value_from: None,
     });
     ours.into_iter().chain(added).collect()
+}
+
+/// Whether a federation leads to the zone or region of the pod's node (RR97), whose labels Kubernetes copies to the pod
+/// from version 1.35 on; before, both variables are empty.
+fn needs_location(of: &Instance<'_>) -> bool {
+    of.config.federations.iter().any(Federation::needs_labels)
 }
 
 fn downward(name: &str, path: &str) -> EnvVar {

@@ -14,6 +14,7 @@ mod template;
 mod acl;
 mod logs;
 mod settings;
+mod federation;
 mod others;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -205,6 +206,10 @@ fn convert_directive(
         "hosts" => hosts::convert(directive, scope),
         "rewrite" => rewrite::convert(directive, scope),
         "template" => template::convert(directive, scope),
+        "federation" => {
+            federation::convert(directive, scope);
+            Ok(())
+        }
         "acl" => {
             acl::convert(directive, scope);
             Ok(())

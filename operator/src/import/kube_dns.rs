@@ -111,9 +111,15 @@ fn servers(place: &Place, what: &str, list: &Value, draft: &mut Draft) -> Vec<Se
 fn federations(place: &Place, text: &str, draft: &mut Draft) {
     for federation in text.split(',').map(str::trim).filter(|text| !text.is_empty()) {
         let what = format!("federations: {federation}");
-        let message = "names of federations are not served: write the names in use as CNAME records in spec.records, with \
-                       overrideClusterZone: true";
-        draft.report.add(place, NotPossible, &what, message);
+        let (outcome, message) = match federation.split_once('=') {
+            Some((name, domain)) => super::federations::add(name.trim(), domain.trim(), draft),
+            None => (
+                NotPossible,
+                "it is not NAME=DOMAIN, so kube-dns ignores it too: write spec.federations"
+                    .to_owned(),
+            ),
+        };
+        draft.report.add(place, outcome, &what, message);
     }
 }
 

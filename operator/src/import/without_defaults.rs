@@ -51,7 +51,7 @@ pub fn written(dns: &ClusterDNS) -> Value {
 }
 
 /// Fields that come first, in this order, wherever they are; others follow in that of the alphabet.
-const FIRST: [&str; 28] = [
+const FIRST: [&str; 29] = [
     "apiVersion",
     "kind",
     "metadata",
@@ -67,6 +67,7 @@ const FIRST: [&str; 28] = [
     "exposure",
     "hosts",
     "records",
+    "federations",
     "upstreams",
     "stubDomains",
     "type",

@@ -31,6 +31,7 @@ pub(crate) fn settings() -> Settings {
         reverse_cidrs: ranges.iter().map(|text| text.parse().unwrap()).collect(),
         service_addresses: ServiceAddresses::Fixed(vec![address("10.96.0.10")]),
         exposure: Exposure { namespace_selector: Selector(vec![hidden]), ..Exposure::default() },
+        federations: Vec::new(),
         extra: Vec::new(),
         stub_domains: Vec::new(),
         default_upstreams: true,

@@ -105,6 +105,7 @@ pub(super) fn settings() -> Settings {
         reverse_cidrs: ["10.96.0.0/12", "fd00:96::/112"].map(|c| c.parse().expect("range")).into(),
         service_addresses: ServiceAddresses::Fixed(addresses(&["10.96.0.10", "fd00:96::a"])),
         exposure: Exposure::default(),
+        federations: Vec::new(),
         extra: extra(),
         stub_domains: vec![name("corp.example")],
         default_upstreams: true,

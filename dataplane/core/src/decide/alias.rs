@@ -1,9 +1,9 @@
-//! One alias of ours: its records, and the name that it leads to (§3.5, RR77, RR85).
+//! One alias of ours: its records, and the name that it leads to (§3.5, RR77, RR85, RR95).
 
 use alloc::sync::Arc;
 
 use crate::decide::schema::Node;
-use crate::relay::Cnames;
+use crate::relay::{Alias, Cnames};
 use crate::wire::dname::Dname;
 use crate::wire::labels::Labels;
 use crate::wire::message::{Question, rtype};
@@ -36,7 +36,15 @@ pub(super) fn lead<'r>(
 ) -> Option<Led> {
     match node {
         Node::Alias(next, ttl_s) => Some(cname(next, ttl_s, owner, question, aliases, reply)),
-        Node::Dname(above) => Some(dname(above, (owner, name), question, aliases, reply)),
+        Node::Dname(above) => {
+            let target = Rdata::WholeName(above.target.wire());
+            let _ =
+                reply.answer(Owner::Name(above.owner.wire()), rtype::DNAME, above.ttl_s, target);
+            Some(substituted(above, (owner, name), Alias::Dname(above), question, aliases, reply))
+        }
+        Node::Federated(end) => {
+            Some(substituted(end, (owner, name), Alias::Federated(end), question, aliases, reply))
+        }
         _ => None,
     }
 }
@@ -59,22 +67,21 @@ fn cname<'r>(
     }
 }
 
-/// The DNAME, and the CNAME with its TTL that is made of it (RFC 6672 §3.1).
-fn dname<'r>(
+/// The CNAME that is made of a DNAME, with its TTL (RFC 6672 §3.1); of a federation's, which is not shown, too (RR95).
+fn substituted<'r>(
     dname: &'r Arc<Dname>,
     (owner, name): (Owner<'_>, &Labels),
+    alias: Alias<'r>,
     question: &Question<'_>,
     aliases: &mut Cnames<'r>,
     reply: &mut Reply<'_, '_>,
 ) -> Led {
-    let target = Rdata::WholeName(dname.target.wire());
-    let _ = reply.answer(Owner::Name(dname.owner.wire()), rtype::DNAME, dname.ttl_s, target);
     let Some(next) = dname.substitute(name.wire()) else { return Led::TooLong };
     let _ = reply.answer(owner, rtype::CNAME, dname.ttl_s, Rdata::Name(next.wire()));
     if is_answered(question) {
         return Led::Answered;
     }
-    if aliases.push_dname(dname) { Led::To(Labels::of(&next)) } else { Led::Loop }
+    if aliases.add(alias) { Led::To(Labels::of(&next)) } else { Led::Loop }
 }
 
 fn is_answered(question: &Question<'_>) -> bool {

@@ -115,6 +115,7 @@ impl Answer<'_> {
             | Node::Endpoint(..)
             | Node::Alias(..)
             | Node::Dname(_)
+            | Node::Federated(_)
             | Node::PodAddress(_)
             | Node::Extra(_)
             | Node::ClusterIpPointer(_)

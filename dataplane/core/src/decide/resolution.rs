@@ -150,6 +150,12 @@ fn hop(key: &LookupKey, around: &Surroundings<'_>) -> Hop {
                 None => own(key, around),
             }
         }
+        Some(Node::Federated(end)) if key.qtype() != rtype::CNAME => {
+            match end.substitute(key.name().wire()) {
+                Some(target) => cname(key, &[], &target, end.ttl_s),
+                None => own(key, around),
+            }
+        }
         _ => own(key, around),
     };
     // Bounds and rebind protection are for what upstreams say, not for our own records.

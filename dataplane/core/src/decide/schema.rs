@@ -5,6 +5,7 @@
 
 use alloc::sync::Arc;
 
+use crate::decide::federations::{Federated, federated};
 use crate::decide::reverse::{Claims, is_held_by};
 use crate::object::Protocol;
 use crate::records::endpoints::{EndpointName, PortFilter, Presence};
@@ -41,6 +42,8 @@ pub(crate) enum Node<'r, 'q> {
     Alias(&'r Arc<Name>, u32),
     /// A name below a DNAME among the extra records (RR85).
     Dname(&'r Arc<Dname>),
+    /// A name of a federation (RR95): an alias, whose end is replaced as that DNAME would do it.
+    Federated(&'r Arc<Dname>),
     /// A pod name (§3.6).
     PodAddress(Address),
     /// An owner of extra records (§3.9).
@@ -87,6 +90,13 @@ pub(crate) fn cluster_name<'r, 'q>(
     left: usize,
 ) -> Lookup<'r, 'q> {
     let lookup = below_apex(records, name, left);
+    if lookup.node.is_none()
+        && left > 1
+        && name.label(left - 1) == b"svc"
+        && let Some(federated) = federated(records, name, left)
+    {
+        return of_federation(federated, lookup.needs);
+    }
     if lookup.node.is_none() && records.zone.extra.is_ancestor(name) {
         // RR84: an overriding record lies below this name, so it exists even if Kubernetes has no such name.
         return Lookup::found(Node::EmptyNonTerminal, lookup.needs);
@@ -96,6 +106,19 @@ pub(crate) fn cluster_name<'r, 'q>(
         return Lookup::missing(lookup.needs.and(Needs::NAMESPACES));
     }
     lookup
+}
+
+/// An extension (§3.11): `needs` is what it rests on that Kubernetes has no such name.
+fn of_federation<'r, 'q>(federated: Federated<'r>, needs: Needs) -> Lookup<'r, 'q> {
+    // Whether a Service is missing, and whether one has endpoints.
+    let needs = needs.and(Needs::SERVICES).and(Needs::SLICES).and(Needs::NAMESPACES);
+    match federated {
+        Federated::Federation => Lookup::found(Node::EmptyNonTerminal, Needs::NOTHING),
+        Federated::Namespace => Lookup::found(Node::EmptyNonTerminal, needs),
+        Federated::To(end) => Lookup::found(Node::Federated(end), needs),
+        Federated::TooLong => Lookup::missing(needs),
+        Federated::Unplaced => Lookup::missing(needs.and(Needs::LOCATION)),
+    }
 }
 
 fn below_apex<'r, 'q>(records: &'r Records, name: &'q Labels, left: usize) -> Lookup<'r, 'q> {

@@ -129,8 +129,11 @@ fn own<'r>(
     let mut hop = hop(labels, place);
     hop.missing = missing(records, lookup.needs);
     if records.lacks(lookup.needs) {
-        let rule = if records.is_configured() { rules::NOT_READY } else { rules::NOT_CONFIGURED };
-        hop.rules.push(rule);
+        hop.rules.push(match records.is_configured() {
+            true if lookup.needs.has(Needs::LOCATION) => rules::NO_LOCATION,
+            true => rules::NOT_READY,
+            false => rules::NOT_CONFIGURED,
+        });
         return (hop, None);
     }
     hop.exists = lookup.node.is_some();
@@ -153,7 +156,7 @@ fn own<'r>(
     let target = match lookup.node {
         _ if matches!(qtype, rtype::CNAME | rtype::ANY) => None,
         Some(Node::Alias(target, _)) => Some(Name::clone(target)),
-        Some(Node::Dname(dname)) => dname.substitute(labels.wire()),
+        Some(Node::Dname(dname) | Node::Federated(dname)) => dname.substitute(labels.wire()),
         _ => None,
     };
     (hop, target)

@@ -17,6 +17,9 @@ impl Needs {
     /// Which names are ours at all (E44).
     pub(crate) const CONFIGURATION: Needs = Needs(1 << Resource::ALL.len());
 
+    /// Zone and region of the cluster (RR97). Never there: only who lacks them asks for it.
+    pub(crate) const LOCATION: Needs = Needs(1 << (Resource::ALL.len() + 1));
+
     pub(super) const OBJECTS: Needs = Needs((1 << Resource::ALL.len()) - 1);
 
     pub(crate) const fn and(self, other: Needs) -> Needs {

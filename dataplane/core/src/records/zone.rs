@@ -5,6 +5,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::records::extra::{Extra, NameTable};
+use crate::records::federations::Federations;
 use crate::settings::{ServiceAddresses, Settings};
 use crate::wire::address::Address;
 use crate::wire::name::Name;
@@ -28,6 +29,7 @@ pub(crate) struct Zone {
     /// TTL of negative answers and MINIMUM of the SOA, in seconds.
     pub(crate) negative_ttl_s: u32,
     pub(crate) extra: Extra,
+    pub(crate) federations: Federations,
     /// Stub domain → group number.
     pub(crate) stub_domains: NameTable<usize>,
     /// The RA bit of replies: true if forwarding is on (WR5).
@@ -47,11 +49,13 @@ impl Zone {
         for (index, domain) in settings.stub_domains.iter().enumerate() {
             stub_domains.entry(domain, || index + 1);
         }
+        let svc = [b"\x03svc", apex].concat();
         Zone {
+            federations: Federations::of(&settings, &svc),
             apex_labels: settings.cluster_domain.labels().count(),
             name_server: below(NAME_SERVER_LABELS),
             mailbox: below(MAILBOX_LABEL),
-            svc: [b"\x03svc", apex].concat().into(),
+            svc: svc.into(),
             negative_ttl_s: settings.ttl_s.min(MAX_NEGATIVE_TTL_S),
             extra: Extra::new(&settings.extra, &settings.cluster_domain),
             recursion: settings.default_upstreams || !settings.stub_domains.is_empty(),

@@ -16,13 +16,15 @@ pub enum Alias<'a> {
     Cname(&'a Arc<Name>, u32),
     /// A DNAME record above the name (RR85): the next name follows from the name itself.
     Dname(&'a Arc<Dname>),
+    /// A name of a federation (RR95): the next name is made as of a DNAME, which is not shown.
+    Federated(&'a Arc<Dname>),
 }
 
 impl Alias<'_> {
     /// Records of the answer section: a DNAME comes with the CNAME that is made of it.
     pub fn records(&self) -> usize {
         match self {
-            Alias::Cname(..) => 1,
+            Alias::Cname(..) | Alias::Federated(_) => 1,
             Alias::Dname(_) => 2,
         }
     }
@@ -32,7 +34,9 @@ impl Alias<'_> {
     fn after(&self, name: Name) -> Name {
         match self {
             Alias::Cname(target, _) => Name::clone(target),
-            Alias::Dname(dname) => dname.substitute(name.wire()).unwrap_or(name),
+            Alias::Dname(dname) | Alias::Federated(dname) => {
+                dname.substitute(name.wire()).unwrap_or(name)
+            }
         }
     }
 }
@@ -42,6 +46,7 @@ impl Alias<'_> {
 pub(super) enum KeptAlias {
     Cname(Arc<Name>, u32),
     Dname(Arc<Dname>),
+    Federated(Arc<Dname>),
 }
 
 impl KeptAlias {
@@ -49,6 +54,7 @@ impl KeptAlias {
         match alias {
             Alias::Cname(target, ttl_s) => KeptAlias::Cname(Arc::clone(target), ttl_s),
             Alias::Dname(dname) => KeptAlias::Dname(Arc::clone(dname)),
+            Alias::Federated(end) => KeptAlias::Federated(Arc::clone(end)),
         }
     }
 
@@ -56,6 +62,7 @@ impl KeptAlias {
         match self {
             KeptAlias::Cname(target, ttl_s) => Alias::Cname(target, *ttl_s),
             KeptAlias::Dname(dname) => Alias::Dname(dname),
+            KeptAlias::Federated(end) => Alias::Federated(end),
         }
     }
 }
@@ -78,14 +85,8 @@ impl<'a> Cnames<'a> {
         !self.iter().any(is_target) && self.add(Alias::Cname(target, ttl_s))
     }
 
-    /// Adds a DNAME and its CNAME; false, and nothing is added, when there are too many (RR48). One that leads back is
-    /// found by that.
-    pub fn push_dname(&mut self, dname: &'a Arc<Dname>) -> bool {
-        self.add(Alias::Dname(dname))
-    }
-
-    /// Adds one if there is room.
-    pub(super) fn add(&mut self, alias: Alias<'a>) -> bool {
+    /// Adds one; false, and nothing is added, when there are too many (RR48). A DNAME that leads back is found by that.
+    pub(crate) fn add(&mut self, alias: Alias<'a>) -> bool {
         let Some(place) = self.hops.get_mut(usize::from(self.count)) else { return false };
         *place = Some(alias);
         self.count += 1;

@@ -106,7 +106,7 @@ impl StreamStatus {
         if !std::mem::take(&mut self.is_changed) {
             return;
         }
-        let warnings = writer.upstream_problems().to_vec();
+        let warnings = writer.warnings();
         let changes = writer.changed_problems().and(self.unreadable.take_changes());
         self.shared.report_changes(&changes, warnings);
     }

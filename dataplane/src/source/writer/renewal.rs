@@ -40,7 +40,7 @@ impl Writer {
     /// # Errors
     /// When the configuration cannot be used; then nothing changed.
     pub fn renew(&mut self, config: &Config) -> Result<Relist, String> {
-        let settings = settings::of(config)?;
+        let settings = settings::at(config, &self.location)?;
         let relist = self.relist_for(config);
         self.cancel_renewal();
         let index = match relist {

@@ -81,10 +81,6 @@ fn decided(name: &str, first: Option<&str>) -> (Outcome, &'static str) {
             NotPossible,
             "one ClusterDNS serves one cluster: forward to the DNS server of the other one (spec.stubDomains)",
         ),
-        "federation" => (
-            NotPossible,
-            "names of federations are not served: write their names as CNAME records in spec.records",
-        ),
         "file" | "auto" | "secondary" | "etcd" | "route53" | "azure" | "clouddns" | "nomad"
         | "records" | "sign" => (NotPossible, OWN_ZONES),
         "dnssec" => {

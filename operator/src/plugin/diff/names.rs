@@ -204,6 +204,7 @@ fn zone_wide(before: &Config, after: &Config) -> Vec<NameChange> {
             value(&before.reverse_cidrs),
             value(&after.reverse_cidrs),
         ),
+        ("names of federations", value(&before.federations), value(&after.federations)),
         ("clients that are answered", value(&before.access), value(&after.access)),
     ];
     let differ = rows.into_iter().filter(|(_, old, new)| old != new);

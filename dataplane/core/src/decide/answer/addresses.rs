@@ -145,6 +145,7 @@ impl Answer<'_> {
             | Node::Version
             | Node::Alias(..)
             | Node::Dname(_)
+            | Node::Federated(_)
             | Node::ClusterIpPointer(_)
             | Node::Pointers(_)
             | Node::ExtraPointers(_)

@@ -139,6 +139,7 @@ pub(super) fn of_node(records: &Records, node: Node<'_, '_>, hop: &mut Hop) {
                 ),
             });
         }
+        Node::Federated(end) => of_federation(records, end, hop),
         Node::ExtraPointers(_)
         | Node::Apex
         | Node::NameServer
@@ -149,6 +150,22 @@ pub(super) fn of_node(records: &Records, node: Node<'_, '_>, hop: &mut Hop) {
         | Node::LocalhostPointer
         | Node::LoopProbe => {}
     }
+}
+
+/// Where a name of a federation leads, and the local Service if there is one.
+fn of_federation(records: &Records, end: &Dname, hop: &mut Hop) {
+    let labels = Labels::of(&hop.name);
+    let local = records.service(labels.range(0, 2)).map(|(_, entry)| entry);
+    if let Some(entry) = local.filter(|entry| entry.object.is_some()) {
+        hop.add_service(entry);
+    }
+    hop.notes.push(match *end.target.wire() == *records.zone.svc {
+        true => "the local Service has an endpoint, so the name leads to it (RR96)".into(),
+        false => format!(
+            "no local Service with a published endpoint: the name leads to names below {} (RR97)",
+            end.target
+        ),
+    });
 }
 
 fn with_slices(records: &Records, entry: &ServiceEntry, port: Option<PortName<'_>>, hop: &mut Hop) {

@@ -40,6 +40,8 @@ pub(super) const BELOW_EXTERNAL_NAME: Rule =
     rule("RR49", "nothing exists below an ExternalName Service");
 pub(super) const NO_OTHER_NAME: Rule =
     rule("RR12", "no other shape of name exists below the cluster domain");
+pub(super) const NO_LOCATION: Rule =
+    rule("RR97", "the domain of a federation needs the zone and the region of the cluster");
 pub(super) const NO_PODS: Rule = rule("RR52", "pod names are disabled");
 pub(super) const WITHHELD: Rule = rule("RR63", "no namespace can claim the address of another");
 
@@ -66,6 +68,10 @@ const fn of_node(node: &Node<'_, '_>) -> Option<Rule> {
         Node::Dname(_) => {
             rule("RR85", "a DNAME leads the names below its owner to those below its target")
         }
+        Node::Federated(_) => rule(
+            "RR95",
+            "a name of a federation leads to the local Service, or to the domain of the federation",
+        ),
         Node::PodAddress(_) => rule("RR11", "a pod name is made of an address"),
         Node::Extra(_) => {
             rule("RR81", "the owner of a record of the resource is ours for every type")

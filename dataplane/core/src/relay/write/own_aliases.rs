@@ -63,6 +63,12 @@ impl<'n> RelayedReply<'_, 'n> {
                     place = self.alias(place.at, CNAME, ttl_s, &written)?;
                     name = Name::clone(target);
                 }
+                Alias::Federated(end) => {
+                    let next = end.substitute(name.wire())?;
+                    let written = Target::Whole(next.wire());
+                    place = self.alias(place.at, CNAME, end.ttl_s, &written)?;
+                    name = next;
+                }
                 Alias::Dname(dname) => {
                     let before = dname.before(name.wire())?;
                     let (ttl_s, target) = (dname.ttl_s, Target::Whole(dname.target.wire()));
@@ -150,7 +156,7 @@ mod tests {
     use hickory_proto::rr::{Name as Text, RData, RecordType};
     use hickory_proto::serialize::binary::BinDecodable;
 
-    use crate::relay::{Cnames, ReplyForm, ReplyHead};
+    use crate::relay::{Alias, Cnames, ReplyForm, ReplyHead};
     use crate::wire::dname::Dname;
     use crate::wire::name::Name;
 
@@ -203,10 +209,14 @@ mod tests {
         let cnames = ["c.d.four.example", "three.example", "x.one.example"];
         let [four, three, one] = cnames.map(|text| Arc::new(name(text)));
         let mut aliases = Cnames::NONE;
-        assert!(aliases.push_dname(&dnames[0]) && aliases.push_dname(&dnames[1]));
+        assert!(aliases.add(Alias::Dname(&dnames[0])) && aliases.add(Alias::Dname(&dnames[1])));
         assert!(aliases.push(&four, 5));
-        assert!(aliases.push_dname(&dnames[2]) && aliases.push_dname(&dnames[3]));
-        assert!(aliases.push(&three, 5) && aliases.push(&one, 5) && aliases.push_dname(&dnames[0]));
+        assert!(aliases.add(Alias::Dname(&dnames[2])) && aliases.add(Alias::Dname(&dnames[3])));
+        assert!(
+            aliases.push(&three, 5)
+                && aliases.push(&one, 5)
+                && aliases.add(Alias::Dname(&dnames[0]))
+        );
         let (_, lines) = written(&name("a.b.one.example"), aliases);
         assert_eq!(
             lines,
@@ -230,6 +240,27 @@ mod tests {
     }
 
     #[test]
+    fn rr95_a_name_of_a_federation_is_a_cname_alone() {
+        let west = dname("west.svc.z.example", "west.svc.w1.example");
+        let (web, there) = (Arc::new(name("web.west.svc.z.example")), dname("w1.example", "x.org"));
+        let mut aliases = Cnames::NONE;
+        assert!(aliases.push(&web, 5) && aliases.add(Alias::Federated(&west)));
+        assert!(aliases.add(Alias::Dname(&there)));
+        let (_, lines) = written(&name("a.example"), aliases);
+        assert_eq!(
+            lines,
+            [
+                "a.example. CNAME web.west.svc.z.example.",
+                "web.west.svc.z.example. CNAME web.west.svc.w1.example.",
+                "w1.example. DNAME x.org.",
+                "web.west.svc.w1.example. CNAME web.west.svc.x.org.",
+            ]
+        );
+        let last = aliases.iter().last().map(|alias| alias.records());
+        assert_eq!((last, aliases.iter().nth(1).map(|alias| alias.records())), (Some(2), Some(1)));
+    }
+
+    #[test]
     fn rr48_ten_dnames_with_the_longest_names_leave_room_for_pointers() {
         let labels = |octets: &[usize], first: char| {
             let label = |octets: &usize| first.to_string() + &"x".repeat(octets - 1);
@@ -245,8 +276,8 @@ mod tests {
             let question = name(&format!("{}.{}", labels(before, 'z'), owners[0]));
             assert_eq!(question.wire().len(), 255);
             let mut aliases = Cnames::NONE;
-            assert!(dnames.iter().all(|dname| aliases.push_dname(dname)));
-            assert!(!aliases.push_dname(&dnames[0]), "ten are the most");
+            assert!(dnames.iter().all(|dname| aliases.add(Alias::Dname(dname))));
+            assert!(!aliases.add(Alias::Dname(&dnames[0])), "ten are the most");
             let (length, lines) = written(&question, aliases);
             assert_eq!(lines.len(), 20);
             let (head, opt) = (12 + 255 + 4, 11 + 6);

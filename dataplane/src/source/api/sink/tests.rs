@@ -44,6 +44,7 @@ fn setup(status: Arc<Status>) -> Setup {
         counters: Vec::new(),
         identity: crate::identity::of_this_process(None),
         resolv_conf: PathBuf::from("/nonexistent"),
+        location: Default::default(),
         status,
     }
 }

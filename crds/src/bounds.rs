@@ -35,6 +35,10 @@ pub const WEEK_SECONDS: u32 = 604_800;
 
 /// Servers whose metric names are shown.
 pub const METRIC_NAMES: usize = 4;
+/// Most entries of `metrics.probes`: each asks a question every few seconds and has metrics of its own.
+pub const PROBES: usize = 8;
+/// The ports of kube-dns that pods serve where `metrics.compatibility` has KubeDNS.
+pub const KUBE_DNS_PORTS: [u16; 3] = [8_081, 10_054, 10_055];
 /// Most entries of `reverseCIDRs` (A2).
 pub const REVERSE_CIDRS: usize = 64;
 /// Most addresses of `ns.dns.<domain>` (`serviceAddresses.fixed`).

@@ -8,6 +8,7 @@ mod read;
 mod names;
 mod records;
 mod federations;
+mod probes;
 mod reverse;
 mod servers;
 mod bounds;
@@ -112,6 +113,7 @@ fn rules(config: &Config, violations: &mut Violations) {
     names::check(config, violations);
     records::check(config, violations);
     federations::check(config, violations);
+    probes::check(config, violations);
     reverse::check(config, violations);
     servers::check(config, violations);
 }

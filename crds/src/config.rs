@@ -17,7 +17,7 @@ pub use federations::Federation;
 pub use records::{Host, Record, RecordData, RecordType, ServiceTarget};
 pub use running::{
     Dnstap, HttpsListener, Limits, Listeners, LogFormat, LogLevel, Logging, MetricNames, Metrics,
-    QueryLog, QuicListener, TlsListener, WarmStart,
+    Probe, ProbeType, QueryLog, QuicListener, TlsListener, WarmStart,
 };
 pub use upstreams::{
     CaBundle, Cache, Group, GroupCache, GroupLimits, GroupOptions, Policy, Server, ServerTls,

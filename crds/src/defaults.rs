@@ -70,6 +70,8 @@ pub const CA_KEY: &str = "ca.crt";
 pub const PRIORITY_CLASS: &str = "system-cluster-critical";
 /// Seconds a canary is observed.
 pub const OBSERVE_SECONDS: u32 = 30;
+/// Seconds between two questions of a probe: the default of the sidecar of kube-dns.
+pub const PROBE_SECONDS: u32 = 5;
 
 /// Cores for which one pod is enough.
 pub const CORES_PER_REPLICA: u32 = 1_024;

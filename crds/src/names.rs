@@ -27,6 +27,8 @@ pub const OWNER_PATTERN: &str =
 pub const TARGET_PATTERN: &str = concat!("^", owner_label!(), "(\\.", owner_label!(), ")*$");
 /// The name of a namespace or Service.
 pub const LABEL_PATTERN: &str = concat!("^", host_label!(), "$");
+/// The label of a probe, as the sidecar of kube-dns took it.
+pub const PROBE_LABEL_PATTERN: &str = "^[a-zA-Z0-9_]+$";
 /// The name of any other Kubernetes object.
 pub const DNS_1123_PATTERN: &str = DOMAIN_PATTERN;
 

@@ -25,7 +25,7 @@ pub use crd::{crd, crd_yaml};
 pub use disruption::PodDisruptionBudget;
 pub use federations::Federation;
 pub use memory::Memory;
-pub use monitoring::Metrics;
+pub use monitoring::{Metrics, Probe};
 pub use records::{Host, Record, ServiceTarget};
 pub use running::{
     Certificate, Dnstap, HttpsListener, Limits, Listeners, Logging, QuicListener, Rollout,

@@ -30,6 +30,8 @@ pub mod explain;
 pub mod status;
 pub mod probes;
 pub mod metrics;
+pub mod sidecar_probe;
+pub mod kube_dns;
 pub mod histogram;
 pub mod taps;
 pub mod telemetry;

@@ -24,7 +24,7 @@ use dataplane::state::State;
 use dataplane::status::Status;
 use dataplane::taps::{Reader, Taps};
 use dataplane::telemetry::{self, Fixed, LogFormat, LogLevel};
-use dataplane::{identity, names, settings};
+use dataplane::{identity, kube_dns, names, settings};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
@@ -65,7 +65,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
         running: running.clone(),
         pages: Pages::default(),
     };
-    probes::start(http, views)?;
+    probes::start(http, views.clone())?;
     tracing::debug!(%http_address, "probes are answered");
 
     let setup = Setup {
@@ -112,6 +112,15 @@ fn run(args: &Args) -> anyhow::Result<()> {
         samples: Samples::default(),
         looks,
     });
+    // On the addresses of the HTTP port.
+    let own = serving.local_addrs().first().copied().unwrap_or(http_address);
+    let ports = kube_dns::Ports::USUAL;
+    kube_dns::start(
+        views,
+        configs.clone(),
+        kube_dns::Places { own, http: http_address.ip() },
+        ports,
+    )?;
     health.serving();
     let mut signals = starting.served(&runtime)?;
     tracing::info!(addresses = ?serving.local_addrs(), %http_address, workers, "answering");

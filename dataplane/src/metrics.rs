@@ -35,7 +35,8 @@ use coredns::CoreDns;
 pub use format::Form;
 use page::Page;
 use process::Process;
-use skydns::SkyDns;
+pub use skydns::KubeDnsPage;
+use skydns::{Dnsmasq, Probes, Resolver};
 
 /// The commit that this program was built from, where the build says it.
 const REVISION: &str = match option_env!("CLUSTERDNS_REVISION") {
@@ -49,7 +50,9 @@ pub struct Metrics {
     own: Registry,
     process: Registry,
     coredns: Registry,
-    kubedns: Registry,
+    /// The two pages of kube-dns: its resolver's and its sidecar's.
+    resolver: Registry,
+    dnsmasq: Registry,
     sources: Arc<Sources>,
 }
 
@@ -74,9 +77,10 @@ impl Metrics {
         process.register_collector(Box::new(Process { started_s: started.as_secs_f64() }));
         let mut coredns = Registry::with_prefix("coredns");
         coredns.register_collector(Box::new(CoreDns(Arc::clone(&sources))));
-        let mut kubedns = Registry::default();
-        kubedns.register_collector(Box::new(SkyDns(Arc::clone(&sources))));
-        Metrics { own, process, coredns, kubedns, sources }
+        let (mut resolver, mut dnsmasq) = (Registry::default(), Registry::default());
+        resolver.register_collector(Box::new(Resolver(Arc::clone(&sources))));
+        dnsmasq.register_collector(Box::new(Dnsmasq(Arc::clone(&sources))));
+        Metrics { own, process, coredns, resolver, dnsmasq, sources }
     }
 
     /// What was counted of a transport.
@@ -100,13 +104,40 @@ impl Metrics {
             write(&self.coredns);
         }
         if names.contains(&MetricNames::KubeDNS) {
-            write(&self.kubedns);
+            write(&self.resolver);
+            write(&self.dnsmasq);
         }
-        encode_eof(&mut text).expect("writing to a String cannot fail");
-        match form {
-            Form::OpenMetrics => text,
-            Form::Text => format::older(&text),
+        finished(text, form)
+    }
+
+    /// The page of one of the two ports on which kube-dns showed metrics.
+    ///
+    /// # Panics
+    /// Never in fact: writing to a `String` cannot fail.
+    pub fn kube_dns(&self, page: &KubeDnsPage, form: Form) -> String {
+        let mut text = String::new();
+        let mut write = |registry: &Registry| {
+            encode_registry(&mut text, registry).expect("writing to a String cannot fail");
+        };
+        match page {
+            KubeDnsPage::Resolver => write(&self.resolver),
+            KubeDnsPage::Sidecar(probes) => {
+                let mut of_probes = Registry::default();
+                of_probes.register_collector(Box::new(Probes(Arc::clone(probes))));
+                write(&self.dnsmasq);
+                write(&of_probes);
+            }
         }
+        write(&self.process);
+        finished(text, form)
+    }
+}
+
+fn finished(mut text: String, form: Form) -> String {
+    encode_eof(&mut text).expect("writing to a String cannot fail");
+    match form {
+        Form::OpenMetrics => text,
+        Form::Text => format::older(&text),
     }
 }
 

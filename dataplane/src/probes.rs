@@ -29,6 +29,7 @@ pub use home::Samples;
 pub use look::Looks;
 pub use pages::Pages;
 use process::http::{self, Client};
+pub(crate) use status_pages::cache;
 use tokio::sync::watch;
 
 use crate::forward::Forwarder;
@@ -42,7 +43,7 @@ use crate::status::{Reported, Status};
 /// HTTP connections at a time: of kubelet, a few scrapers and a few people.
 const MAX_CONNECTIONS: usize = 256;
 /// The answer until the source has been opened; `/livez` and `/readyz` have an answer from the start.
-const STARTING: (StatusCode, &str) =
+pub(crate) const STARTING: (StatusCode, &str) =
     (StatusCode::SERVICE_UNAVAILABLE, "starting: the source is being read\n");
 
 /// What decides `/readyz` besides the source.
@@ -135,7 +136,7 @@ fn router(views: Views) -> Router {
         .route("/metrics", get(metrics))
         .route("/config", get(status_pages::config))
         .route("/upstreams", get(status_pages::upstreams))
-        .route("/cache", get(status_pages::cache))
+        .route("/cache", get(cache))
         .route("/explain", get(explain::explain))
         .route("/top", get(top::show).post(top::switch_on))
         .route("/look", get(look::page))

@@ -11,6 +11,7 @@ mod selector;
 mod corefile;
 mod federations;
 mod kube_dns;
+mod sidecar;
 mod dnsmasq;
 mod manifests;
 mod folder;
@@ -67,6 +68,13 @@ pub enum Source {
         options: Vec<Argument>,
         /// The files that they may name.
         look: Box<Look<'static>>,
+    },
+    /// The arguments of the sidecar of kube-dns.
+    Sidecar {
+        /// The container.
+        name: String,
+        /// Its words.
+        arguments: Vec<Argument>,
     },
     /// The arguments of a container with nothing that a ClusterDNS has: its name and why.
     Aside {
@@ -128,6 +136,7 @@ pub fn import(sources: &[Source], target: &Target) -> Result<Imported, Refused> 
             Source::KubeDnsConfig(keys) => kube_dns::keys(keys, &mut draft),
             Source::KubeDnsArguments(arguments) => kube_dns::arguments(arguments, &mut draft),
             Source::Dnsmasq { options, look } => dnsmasq::convert(options, look, &mut draft),
+            Source::Sidecar { name, arguments } => sidecar::convert(name, arguments, &mut draft),
             Source::Aside { name, arguments, why } => {
                 for argument in arguments {
                     let what = format!("{name} {}", argument.text);
@@ -144,7 +153,7 @@ pub fn import(sources: &[Source], target: &Target) -> Result<Imported, Refused> 
 fn without_default_servers(sources: &[Source], parsed: &[corefile::Parsed], draft: &mut Draft) {
     let asks_node = |source: &Source| match source {
         Source::KubeDnsConfig(_) | Source::KubeDnsArguments(_) | Source::Dnsmasq { .. } => true,
-        Source::Corefile { .. } | Source::Aside { .. } => false,
+        Source::Corefile { .. } | Source::Sidecar { .. } | Source::Aside { .. } => false,
     };
     if sources.iter().any(asks_node) || parsed.iter().any(corefile::has_default_servers) {
         return;
@@ -168,6 +177,7 @@ fn parsed(source: &Source) -> Result<corefile::Parsed, Refused> {
         Source::KubeDnsConfig(_)
         | Source::KubeDnsArguments(_)
         | Source::Dnsmasq { .. }
+        | Source::Sidecar { .. }
         | Source::Aside { .. } => Ok(corefile::Parsed::default()),
     }
 }
@@ -177,6 +187,9 @@ fn domain((source, corefile): (&Source, &corefile::Parsed)) -> Option<String> {
     match source {
         Source::Corefile { .. } => corefile::domain(corefile),
         Source::KubeDnsArguments(arguments) => kube_dns::domain(arguments),
-        Source::KubeDnsConfig(_) | Source::Dnsmasq { .. } | Source::Aside { .. } => None,
+        Source::KubeDnsConfig(_)
+        | Source::Dnsmasq { .. }
+        | Source::Sidecar { .. }
+        | Source::Aside { .. } => None,
     }
 }

@@ -81,6 +81,7 @@ fn lists(config: &Config, violations: &mut Violations) {
         ("access.clients", config.access.clients.len(), limit::CLIENTS),
         ("exposure.namespaces", exposure.namespaces.len(), limit::NAMESPACES),
         ("stubDomains", config.stub_domains.len(), limit::STUB_DOMAINS),
+        ("metrics.probes", config.metrics.probes.len(), limit::PROBES),
         ("federations", config.federations.len(), limit::FEDERATIONS),
     ] {
         if count > most {

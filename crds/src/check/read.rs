@@ -75,9 +75,7 @@ pub(super) fn config(spec: &ClusterDNSSpec, violations: &mut Violations) -> Conf
             level: logging.level,
             dnstap: logging.dnstap.as_ref().and_then(|dnstap| reader(dnstap, violations)),
         },
-        metrics: config::Metrics {
-            compatibility: spec.metrics.clone().unwrap_or_default().compatibility,
-        },
+        metrics: metrics(spec.metrics.clone().unwrap_or_default()),
     }
 }
 
@@ -116,6 +114,17 @@ fn exposure(exposure: Option<&v1alpha1::Exposure>) -> config::Exposure {
 fn federation(written: &v1alpha1::Federation) -> config::Federation {
     let v1alpha1::Federation { name, domain, zone, region } = written.clone();
     config::Federation { name, domain, zone, region }
+}
+
+fn metrics(written: v1alpha1::Metrics) -> config::Metrics {
+    let probe = |written: v1alpha1::Probe| {
+        let v1alpha1::Probe { label, name, qtype, interval_seconds } = written;
+        config::Probe { label, name, qtype, interval_seconds }
+    };
+    config::Metrics {
+        compatibility: written.compatibility,
+        probes: written.probes.into_iter().flatten().map(probe).collect(),
+    }
 }
 
 fn cache(cache: v1alpha1::Cache, violations: &mut Violations) -> config::Cache {

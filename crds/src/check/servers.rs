@@ -4,7 +4,8 @@ use std::net::IpAddr;
 
 use super::violations::{Reason, Violations};
 use crate::ClusterDNSSpec;
-use crate::config::{Config, Group, Server, ServiceAddresses, Upstreams};
+use crate::bounds as limit;
+use crate::config::{Config, Group, MetricNames, Server, ServiceAddresses, Upstreams};
 use crate::defaults::{DNS_PORT, HTTP_PORT};
 
 /// Adds what is wrong with servers and listeners.
@@ -148,6 +149,13 @@ fn listeners(config: &Config, violations: &mut Violations) {
         } else if u32::from(port) == DNS_PORT || u32::from(port) == HTTP_PORT {
             let message = format!(
                 "{port} is taken by DNS (53) or metrics (9153): use 853 for TLS and QUIC, 443 for HTTPS"
+            );
+            violations.add(field, Reason::PortTaken, message);
+        } else if config.metrics.compatibility.contains(&MetricNames::KubeDNS)
+            && limit::KUBE_DNS_PORTS.contains(&port)
+        {
+            let message = format!(
+                "{port} is a port of kube-dns, which metrics.compatibility asks for: use another, normally 853 or 443"
             );
             violations.add(field, Reason::PortTaken, message);
         }

@@ -7,6 +7,7 @@ use super::names::{is_ours, label, object_name};
 use super::placement::{check_budget, check_metrics, check_spread};
 use super::violations::{Reason, Violations, shown};
 use crate::bounds as limit;
+use crate::config::MetricNames;
 use crate::defaults::HTTP_PORT;
 use crate::names::is_label;
 use crate::v1alpha1::{ClusterDNSSpec, Ladder, Load, Placement, Proportional, Scaling, Service};
@@ -80,7 +81,17 @@ fn check_service(service: &Service, spec: &ClusterDNSSpec, violations: &mut Viol
         let message =
             format!("{port} is taken by metrics (9153) or by a listener: use 53, or another port");
         violations.add("spec.service.podPort", Reason::PortTaken, message);
+    } else if shows_kube_dns(spec) && limit::KUBE_DNS_PORTS.contains(&port) {
+        let message = format!(
+            "{port} is a port of kube-dns, which metrics.compatibility asks for: use 53, or another port"
+        );
+        violations.add("spec.service.podPort", Reason::PortTaken, message);
     }
+}
+
+fn shows_kube_dns(spec: &ClusterDNSSpec) -> bool {
+    let metrics = spec.metrics.as_ref();
+    metrics.is_some_and(|metrics| metrics.compatibility.contains(&MetricNames::KubeDNS))
 }
 
 fn service_addresses(spec: &ClusterDNSSpec, violations: &mut Violations) {

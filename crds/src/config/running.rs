@@ -127,12 +127,55 @@ impl Default for WarmStart {
 pub struct Metrics {
     /// Servers whose names and labels are shown as well, each once.
     pub compatibility: Vec<MetricNames>,
+    /// Probes of the sidecar of kube-dns, where the list has it; empty: those of its manifests.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub probes: Vec<Probe>,
 }
 
 impl Default for Metrics {
     fn default() -> Self {
-        Self { compatibility: vec![MetricNames::CoreDNS] }
+        Self { compatibility: vec![MetricNames::CoreDNS], probes: Vec::new() }
     }
+}
+
+/// A question that a data plane asks itself again and again, as `--probe` of the sidecar of kube-dns.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Probe {
+    /// The end of `/healthcheck/<label>` and a part of the names of its metrics.
+    pub label: String,
+    /// The name that is asked.
+    pub name: String,
+    /// The type that is asked.
+    #[serde(rename = "type")]
+    pub qtype: ProbeType,
+    /// Seconds between two questions.
+    pub interval_seconds: u32,
+}
+
+impl Default for Probe {
+    fn default() -> Self {
+        Self {
+            label: String::new(),
+            name: String::new(),
+            qtype: ProbeType::default(),
+            interval_seconds: defaults::PROBE_SECONDS,
+        }
+    }
+}
+
+/// The types that the sidecar of kube-dns could ask.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ProbeType {
+    /// IPv4 addresses.
+    #[default]
+    A,
+    /// IPv6 addresses.
+    AAAA,
+    /// Services.
+    SRV,
+    /// Any: one HINFO record (RFC 8482).
+    ANY,
 }
 
 /// A DNS server whose metric names and labels we can show.
@@ -140,7 +183,7 @@ impl Default for Metrics {
 pub enum MetricNames {
     /// CoreDNS: `coredns_*`.
     CoreDNS,
-    /// kube-dns: `skydns_*` and `kubedns_dnsmasq_*`.
+    /// kube-dns: `skydns_*` and `kubedns_*`, and its ports 8081, 10054 and 10055.
     KubeDNS,
 }
 

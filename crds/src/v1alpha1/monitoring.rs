@@ -7,20 +7,30 @@ use serde::{Deserialize, Serialize};
 
 use super::{maps, rules};
 use crate::bounds;
-use crate::config::MetricNames;
-use crate::defaults::flag;
+use crate::config::{MetricNames, ProbeType};
+use crate::defaults::{self, flag, number};
+use crate::names::{PROBE_LABEL_PATTERN, TARGET_PATTERN};
 
 /// Metrics: under which names pods show them, and what is created for Prometheus where its kinds exist.
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Metrics {
     /// Other servers under whose names and labels the pods show their metrics as well, so that dashboards and alerts
-    /// keep working: CoreDNS, KubeDNS. Our own metrics (clusterdns_*) are always there; docs/metrics.md says what each name means.
+    /// keep working: CoreDNS, KubeDNS. With KubeDNS its ports 8081, 10054 and 10055 are open too; adding or removing it rolls
+    /// the pods. Our own metrics (clusterdns_*) are always there; docs/metrics.md says what each name means.
     /// [] is none. Default [CoreDNS].
     #[serde(default = "compatibility")]
     #[schemars(length(max = bounds::METRIC_NAMES))]
     #[schemars(extend("x-kubernetes-list-type" = "set"))]
     pub compatibility: Vec<MetricNames>,
+
+    /// Questions that each pod asks itself again and again, as --probe of the sidecar of kube-dns did, at most 8; shown at
+    /// /healthcheck/<label> and in kubedns_probe_<label>_* on port 10054. They have no effect where compatibility lacks
+    /// KubeDNS. A list-map by label. Default: kubedns and dnsmasq, kubernetes.default.svc.<domain>, every 5 seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = bounds::PROBES))]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["label"]))]
+    pub probes: Option<Vec<Probe>>,
 
     /// A PodMonitor. Default true.
     #[serde(default = "flag::<true>")]
@@ -47,6 +57,7 @@ impl Default for Metrics {
     fn default() -> Self {
         Self {
             compatibility: compatibility(),
+            probes: None,
             pod_monitor: true,
             prometheus_rule: true,
             labels: None,
@@ -57,4 +68,27 @@ impl Default for Metrics {
 
 fn compatibility() -> Vec<MetricNames> {
     crate::config::Metrics::default().compatibility
+}
+
+/// A question that a pod asks itself, as --probe=<label>,<server>,<name>,<seconds>,<type> of the sidecar of kube-dns; the
+/// server is always the pod itself.
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Probe {
+    /// Its label: letters, digits and underscores. Example: kubedns.
+    #[schemars(length(min = 1, max = bounds::LABEL), regex(pattern = PROBE_LABEL_PATTERN))]
+    pub label: String,
+
+    /// The name that is asked. Example: kubernetes.default.svc.cluster.local.
+    #[schemars(length(min = 1, max = bounds::DOMAIN_NAME), regex(pattern = TARGET_PATTERN))]
+    pub name: String,
+
+    /// The type that is asked: A, AAAA, SRV or ANY. Default A.
+    #[serde(default, rename = "type")]
+    pub qtype: ProbeType,
+
+    /// Seconds between two questions, 1-3600. Default 5.
+    #[serde(default = "number::<{ defaults::PROBE_SECONDS }>")]
+    #[schemars(range(min = 1, max = bounds::SCRAPE_SECONDS))]
+    pub interval_seconds: u32,
 }

@@ -1,5 +1,5 @@
 //! The metrics of kube-dns: those of its resolver (SkyDNS), and those that its sidecar read from dnsmasq. docs/metrics.md
-//! says what each means here. The sidecar's probes are not here: `/readyz` and `up` say whether a pod answers.
+//! says what each means here.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use crate::histogram::Distribution;
 use crate::origin::Origin;
 use crate::rcode;
 use crate::serve::Totals;
+use crate::sidecar_probe::Probe;
 
 /// Which part of kube-dns would have answered, by where a reply came from here.
 const SYSTEMS: [(&str, &[Origin]); 3] = [
@@ -23,19 +24,53 @@ const SYSTEMS: [(&str, &[Origin]); 3] = [
     ("recursive", &[Origin::Upstream, Origin::Failed]),
 ];
 
-/// Writes the metrics, with their whole names.
-#[derive(Debug)]
-pub(super) struct SkyDns(pub(super) Arc<Sources>);
+/// One of the two pages of kube-dns.
+#[derive(Clone, Debug)]
+pub enum KubeDnsPage {
+    /// That of its resolver, on port 10055.
+    Resolver,
+    /// That of its sidecar, on port 10054, with what these probes found.
+    Sidecar(Arc<[Arc<Probe>]>),
+}
 
-impl Collector for SkyDns {
+/// Writes the metrics of the resolver, with their whole names.
+#[derive(Debug)]
+pub(super) struct Resolver(pub(super) Arc<Sources>);
+
+/// Writes what the sidecar read from dnsmasq.
+#[derive(Debug)]
+pub(super) struct Dnsmasq(pub(super) Arc<Sources>);
+
+/// Writes what probes found.
+#[derive(Debug)]
+pub(super) struct Probes(pub(super) Arc<[Arc<Probe>]>);
+
+impl Collector for Resolver {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let mut page = Page(encoder);
-        self.resolver(&mut page)?;
-        self.dnsmasq(&mut page)
+        self.resolver(&mut Page(encoder))
     }
 }
 
-impl SkyDns {
+impl Collector for Dnsmasq {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        self.dnsmasq(&mut Page(encoder))
+    }
+}
+
+impl Collector for Probes {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let mut page = Page(encoder);
+        self.0.iter().try_for_each(|probe| {
+            let name = format!("kubedns_probe_{}_latency_ms", probe.label);
+            page.histogram(&name, "Milliseconds until a reply", &probe.latency_ms())?;
+            let name = format!("kubedns_probe_{}_errors", probe.label);
+            // kube-dns shows a counter without a suffix, which the text format for counters cannot.
+            page.gauge(&name, "Questions without an answer", probe.errors() as f64)
+        })
+    }
+}
+
+impl Resolver {
     fn resolver(&self, page: &mut Page<'_>) -> fmt::Result {
         let totals: Vec<Totals> =
             traffic::shown(&self.0).map(|over| self.0.serving.traffic.read(over)).collect();
@@ -78,7 +113,9 @@ impl SkyDns {
         let rows = [([("cache", "response")], misses)];
         page.counters("skydns_skydns_dns_cachemiss_count", "Look-ups for an upstream", rows)
     }
+}
 
+impl Dnsmasq {
     /// dnsmasq held answers of the cluster too: own answers count as its hits, as in the CHAOS name `hits.bind.` (A53).
     fn dnsmasq(&self, page: &mut Page<'_>) -> fmt::Result {
         let cache = self.0.forwarder.cache();

@@ -48,7 +48,7 @@ struct Place {
 
 impl Pages {
     /// Writes a page for this client, elsewhere.
-    pub(super) async fn page(
+    pub(crate) async fn page(
         &self,
         client: IpAddr,
         kind: &'static str,

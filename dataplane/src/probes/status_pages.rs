@@ -178,7 +178,7 @@ fn upstreams_page(running: &Running, is_text: bool) -> String {
 const NOT_EXPOSED: &str = "the cache shows what clients asked: write spec.cache.expose, or start with --expose-cache, to see it here\n";
 
 /// `/cache`: some entries as JSON; `?from=N` shows those from the `next` of another page on.
-pub(super) async fn cache(
+pub(crate) async fn cache(
     Extension(client): Extension<Client>,
     From(views): From<Views>,
     RawQuery(query): RawQuery,

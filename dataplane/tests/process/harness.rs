@@ -132,7 +132,7 @@ fn spawn_without_log_flags(by: &[&str], at: Ipv4Addr, folder: &Path, more: &[&st
     program_by(by)
         .arg("--manifests")
         .arg(folder)
-        .args(["--listen", &format!("{at}:0"), "--http", "127.0.0.1:0", "--workers", "1"])
+        .args(["--listen", &format!("{at}:0"), "--http", &format!("{at}:0"), "--workers", "1"])
         .args(more)
         .stderr(Stdio::piped())
         .stdout(Stdio::piped())

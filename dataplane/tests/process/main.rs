@@ -13,6 +13,7 @@ mod load;
 mod stopped;
 mod fstrm;
 mod pages;
+mod kube_dns;
 
 use std::io::Write;
 use std::net::TcpStream;

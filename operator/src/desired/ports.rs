@@ -2,6 +2,8 @@
 //! Service may point to.
 
 use crds::ClusterDNSSpec;
+use crds::bounds::KUBE_DNS_PORTS;
+use crds::config::MetricNames;
 use crds::defaults::{DNS_PORT, HTTP_PORT};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
@@ -14,6 +16,8 @@ const DNS: &str = "dns";
 const DNS_TCP: &str = "dns-tcp";
 /// The container port with `/livez`, `/readyz`, `/metrics` and `/config`.
 pub const METRICS: &str = "metrics";
+/// The container ports of kube-dns, in the order of `KUBE_DNS_PORTS`: `/readiness`, the sidecar, the resolver's metrics.
+const KUBE_DNS: [&str; 3] = ["kubedns-health", "sidecar", "kubedns"];
 /// The container port with DNS over TLS.
 const DNS_TLS: &str = "dns-tls";
 /// The container port with DNS over HTTPS.
@@ -38,7 +42,7 @@ pub struct Port {
 impl Port {
     /// Whether DNS is asked here.
     pub fn is_dns(&self) -> bool {
-        self.name != METRICS
+        self.name != METRICS && !KUBE_DNS.contains(&self.name)
     }
 
     /// Whether a Service with this target port and protocol reaches it.
@@ -66,6 +70,11 @@ pub fn of(spec: &ClusterDNSSpec) -> Vec<Port> {
         ports.extend(listeners.tls.as_ref().map(|tls| same(DNS_TLS, "TCP", tls.port)));
         ports.extend(listeners.https.as_ref().map(|https| same(DNS_HTTPS, "TCP", https.port)));
         ports.extend(listeners.quic.as_ref().map(|quic| same(DNS_QUIC, "UDP", quic.port)));
+    }
+    let names = spec.metrics.as_ref().map(|metrics| metrics.compatibility.as_slice());
+    if names.is_some_and(|names| names.contains(&MetricNames::KubeDNS)) {
+        let kube_dns = KUBE_DNS.into_iter().zip(KUBE_DNS_PORTS);
+        ports.extend(kube_dns.map(|(name, port)| same(name, "TCP", port)));
     }
     ports
 }

@@ -375,14 +375,10 @@ impl Process<'_> {
                 Source::Dnsmasq { options, look },
             ];
         }
-        let why = match has("probe") {
-            true => {
-                "the pods report their own health and metrics; spec.metrics.compatibility: [KubeDNS] shows the metrics of \
-                 kube-dns too"
-            }
-            false => "another container of these pods, which answers no questions",
-        };
-        vec![aside(name, arguments, why)]
+        if has("probe") {
+            return vec![Source::Sidecar { name, arguments }];
+        }
+        vec![aside(name, arguments, "another container of these pods, which answers no questions")]
     }
 }
 

@@ -9,7 +9,7 @@ use crate::wire::labels::Labels;
 
 /// What a name is whose third label below `svc.Z` names a federation.
 pub(super) enum Federated<'r> {
-    /// `<federation>.svc.Z`, which exists whatever Kubernetes has (RR98).
+    /// `<federation>.svc.Z`, which exists in any case (RR98).
     Federation,
     /// `<ns>.<federation>.svc.Z`: names of the federation are below (RR98).
     Namespace,

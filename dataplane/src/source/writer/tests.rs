@@ -9,8 +9,13 @@ use super::*;
 
 fn writer() -> Writer {
     let (status, identity) = (Arc::<Status>::default(), Identity::default());
-    let setup =
-        Setup { counters: Vec::new(), identity, resolv_conf: "/nonexistent".into(), status };
+    let setup = Setup {
+        counters: Vec::new(),
+        identity,
+        resolv_conf: "/nonexistent".into(),
+        location: Default::default(),
+        status,
+    };
     Writer::new(&Config::default(), setup).unwrap()
 }
 

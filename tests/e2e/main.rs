@@ -40,4 +40,5 @@ mod operator_largest;
 mod operator_metrics_api;
 mod helm;
 mod import_cluster;
+mod prometheus;
 mod plugin;

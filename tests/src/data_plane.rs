@@ -10,12 +10,14 @@ use serde_json::Value;
 
 use crate::client::{self, Names, Question, Section, Text, Transport};
 use crate::http;
-use crate::kubelet::command;
+use crate::kubelet::{RUNNER, command};
 use crate::process::Process;
 use crate::scratch::Scratch;
 use crate::usage::Usage;
 
 const PATIENCE: Duration = Duration::from_secs(90);
+/// An emulator takes several times as long for everything.
+const WITH_A_RUNNER: u32 = 5;
 const POLL: Duration = Duration::from_millis(20);
 
 /// A running one; it ends when dropped.
@@ -145,12 +147,16 @@ fn addresses(line: &str) -> Option<(SocketAddr, SocketAddr)> {
 /// # Panics
 /// There is none for a long time.
 pub fn wait_for<T: Debug>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+    let patience = match std::env::var_os(RUNNER) {
+        None => PATIENCE,
+        Some(_) => PATIENCE * WITH_A_RUNNER,
+    };
     let start = Instant::now();
     loop {
         if let Some(value) = found() {
             return value;
         }
-        assert!(start.elapsed() < PATIENCE, "waited too long for {what}");
+        assert!(start.elapsed() < patience, "waited too long for {what}");
         std::thread::sleep(POLL);
     }
 }

@@ -38,6 +38,7 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+pub(crate) use binaries::RUNNER;
 pub use binaries::{command, program};
 pub use nodes::FakeNode;
 pub use recorder::{Moment, Recorder};

@@ -10,7 +10,7 @@ const GIVEN_PROGRAMS: &str = "CLUSTERDNS_PROGRAMS";
 
 /// What starts given programs that this machine cannot start by itself: user-mode emulation, for those of arm64. Only
 /// [`command`] uses it; containers of the kubelet stand-in do not.
-const RUNNER: &str = "CLUSTERDNS_RUNNER";
+pub(crate) const RUNNER: &str = "CLUSTERDNS_RUNNER";
 
 /// One build at a time.
 static TURN: Mutex<()> = Mutex::new(());

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_default_shows_what_it_was_and_whether_it_may_change() {
+    fn a_changed_default_shows_its_old_value_and_whether_it_may_change() {
         assert_eq!(
             changed("{}", "{service: {name: other-dns}}"),
             [r#"spec.service.name Some("kube-dns") Some("other-dns") true"#]

@@ -6,6 +6,11 @@ use super::{cluster_dns, cluster_dns_with};
 use crate::installed::{DNS_NAMESPACE, DNS_PODS};
 use crate::site::{Site, text};
 
+const DRAINS: &str = "deleted";
+/// How a pod ends, and the flags of `kubectl delete` for it. One that is killed answers nothing while rules still lead to it.
+const DELETIONS: [(&str, &str); 2] =
+    [(DRAINS, "--timeout=120s"), ("force-deleted", "--grace-period=0 --force")];
+
 pub(super) async fn the_pod_of_a_node_is_gone(site: &Site, table: &mut Table) {
     let nodes = site.nodes.len();
     let saw = Clients::during(
@@ -26,18 +31,18 @@ pub(super) async fn the_pod_of_a_node_is_gone(site: &Site, table: &mut Table) {
     .await;
     saw.lost_nothing_of_ours("a DaemonSet");
 
-    for (what, how) in
-        [("deleted", "--timeout=120s"), ("force-deleted", "--grace-period=0 --force")]
-    {
-        let what = format!("perNode, PreferSameNode: a node's pod {what}");
+    for (how, flags) in DELETIONS {
+        let what = format!("perNode, PreferSameNode: a node's pod {how}");
         let pods = site.pods(DNS_NAMESPACE, DNS_PODS);
         let pod = text(&pods[0], "/metadata/name");
         let saw = Clients::ours_during(site, table, &what, async || {
-            site.kubectl(&format!("delete pod {pod} --namespace {DNS_NAMESPACE} {how}"));
+            site.kubectl(&format!("delete pod {pod} --namespace {DNS_NAMESPACE} {flags}"));
             site.until_ready(DNS_NAMESPACE, DNS_PODS, nodes).await;
         })
         .await;
-        saw.lost_nothing_of_ours(&what);
+        if how == DRAINS {
+            saw.lost_nothing_of_ours(&what);
+        }
     }
 }
 
@@ -63,18 +68,18 @@ pub(super) async fn the_pods_of_a_zone_are_gone(site: &Site, table: &mut Table) 
     })
     .await;
     site.until_ready(DNS_NAMESPACE, DNS_PODS, 2).await;
-    for (what, how) in
-        [("deleted", "--timeout=120s"), ("force-deleted", "--grace-period=0 --force")]
-    {
-        let what = format!("PreferSameZone: a zone's only pod {what}");
+    for (how, flags) in DELETIONS {
+        let what = format!("PreferSameZone: a zone's only pod {how}");
         let pods = site.pods(DNS_NAMESPACE, DNS_PODS);
         let pod = text(&pods[0], "/metadata/name");
         let saw = Clients::ours_during(site, table, &what, async || {
-            site.kubectl(&format!("delete pod {pod} --namespace {DNS_NAMESPACE} {how}"));
+            site.kubectl(&format!("delete pod {pod} --namespace {DNS_NAMESPACE} {flags}"));
             site.until_ready(DNS_NAMESPACE, DNS_PODS, 2).await;
         })
         .await;
-        saw.lost_nothing_of_ours(&what);
+        if how == DRAINS {
+            saw.lost_nothing_of_ours(&what);
+        }
     }
     site.tools.apply(&cluster_dns(2)).ok();
     site.until_ready(DNS_NAMESPACE, DNS_PODS, 2).await;

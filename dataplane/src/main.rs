@@ -23,7 +23,7 @@ use dataplane::source::writer::Setup;
 use dataplane::state::State;
 use dataplane::status::Status;
 use dataplane::taps::{Reader, Taps};
-use dataplane::telemetry::{self, Fixed, LogFormat, LogLevel};
+use dataplane::telemetry::{self, LogFormat, LogLevel};
 use dataplane::{identity, kube_dns, names, settings};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
@@ -34,7 +34,8 @@ const FLUSH_WITHIN: Duration = Duration::from_secs(2);
 fn main() -> ExitCode {
     let args = Args::parse();
     let (format, level) = (args.log_format, args.log_level);
-    telemetry::start(format.unwrap_or(LogFormat::Text), level.unwrap_or(LogLevel::Info));
+    let fixed = args.fixed_logging();
+    telemetry::start(format.unwrap_or(LogFormat::Text), level.unwrap_or(LogLevel::Info), fixed);
     let code = match run(&args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -78,14 +79,11 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let source = Opened::open(args.source()?, setup)?;
     let (state, configs) = source.views();
     let config = configs.borrow().clone();
-    if !status.read().is_unconfigured {
-        telemetry::apply(&config.logging, args.fixed_logging());
-    }
     let taps = state.taps.clone();
     let reader = args.dnstap_socket.clone().map(Reader::Unix);
     taps.start(&state.identity, reader).context("cannot start a thread for the query log")?;
     taps.apply(&config.logging);
-    runtime.spawn(follow_logging(configs.clone(), taps.clone(), args.fixed_logging()));
+    runtime.spawn(follow_taps(configs.clone(), taps.clone()));
 
     let forwarder = Forwarder::new();
     let (limits, handle) = (settings::limits(&config), runtime.handle().clone());
@@ -159,11 +157,10 @@ async fn until_asked(
     }
 }
 
-/// Log lines follow the configurations that take over.
-async fn follow_logging(mut configs: watch::Receiver<Arc<Config>>, taps: Arc<Taps>, fixed: Fixed) {
+/// The query log and dnstap follow the configurations that take over.
+async fn follow_taps(mut configs: watch::Receiver<Arc<Config>>, taps: Arc<Taps>) {
     while configs.changed().await.is_ok() {
         let logging = configs.borrow_and_update().logging.clone();
-        telemetry::apply(&logging, fixed);
         taps.apply(&logging);
     }
 }

@@ -29,7 +29,7 @@ static QUEUE: Queue = Queue::new();
 const FLUSH_WITHIN: Duration = Duration::from_secs(1);
 
 /// The level of the process, see [`apply`].
-static LEVEL: OnceLock<reload::Handle<LevelFilter, Registry>> = OnceLock::new();
+static LEVEL: OnceLock<(reload::Handle<LevelFilter, Registry>, Fixed)> = OnceLock::new();
 
 /// What flags say about log lines; they come before a configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,12 +40,12 @@ pub struct Fixed {
     pub level: Option<LogLevel>,
 }
 
-/// Starts logging; once per process.
-pub fn start(format: LogFormat, level: LogLevel) {
+/// Starts logging; once per process. What flags fix comes before a configuration.
+pub fn start(format: LogFormat, level: LogLevel, fixed: Fixed) {
     format::set(format);
     let filter = LevelFilter::from_level(level.tracing());
     let (filter, handle) = reload::Layer::new(filter);
-    let _ = LEVEL.set(handle);
+    let _ = LEVEL.set((handle, fixed));
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(|| Lines)
         .with_ansi(io::stderr().is_terminal())
@@ -65,16 +65,15 @@ pub fn start(format: LogFormat, level: LogLevel) {
     std::panic::set_hook(Box::new(log_panic));
 }
 
-/// Log lines have the form and level that this configuration says from here on, unless `fixed` says otherwise. On a
-/// terminal they stay text: people read them there.
-pub fn apply(logging: &Logging, fixed: Fixed) {
+/// Log lines have the form and level that this configuration says from here on, unless flags say otherwise. On a terminal
+/// they stay text: people read them there. Nothing happens in a process that did not [`start`] logging.
+pub fn apply(logging: &Logging) {
+    let Some((handle, fixed)) = LEVEL.get() else { return };
     let Logging { queries: _, dnstap: _, format, level } = logging;
-    let (format, level) = resolve(*format, *level, fixed, io::stderr().is_terminal());
+    let (format, level) = resolve(*format, *level, *fixed, io::stderr().is_terminal());
     format::set(format);
-    if let Some(handle) = LEVEL.get() {
-        // It fails only where logging ended.
-        let _ = handle.reload(LevelFilter::from_level(level.tracing()));
-    }
+    // It fails only where logging ended.
+    let _ = handle.reload(LevelFilter::from_level(level.tracing()));
 }
 
 fn resolve(

@@ -4,6 +4,7 @@
 mod render;
 mod assumed;
 mod check;
+mod aliases;
 mod warnings;
 mod conflicts;
 mod kubelets;

@@ -39,23 +39,23 @@ struct Sample {
 }
 
 impl Samples {
-    /// Replies a second since the look before this one; none at the first look.
+    /// Replies a second since the look before this one, and how long ago that was; none at the first look.
     fn rates(
         &self,
         now: Instant,
         replies: [u64; Origin::ALL.len()],
-    ) -> [Option<f64>; Origin::ALL.len()] {
+    ) -> Option<(Duration, [f64; Origin::ALL.len()])> {
         let mut samples = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let [latest, before] = &mut *samples;
         if latest.is_none_or(|latest| now.saturating_duration_since(latest.at) >= SAMPLE_EVERY) {
             *before = latest.replace(Sample { at: now, replies });
         }
-        let Some(before) = before else { return [None; Origin::ALL.len()] };
-        let seconds = now.saturating_duration_since(before.at).as_secs_f64();
-        std::array::from_fn(|place| {
-            let more = replies[place].saturating_sub(before.replies[place]);
-            (seconds > 0.0).then(|| more as f64 / seconds)
-        })
+        let before = before.as_ref()?;
+        let span = now.saturating_duration_since(before.at);
+        let rate = |place: usize| {
+            replies[place].saturating_sub(before.replies[place]) as f64 / span.as_secs_f64()
+        };
+        (!span.is_zero()).then(|| (span, std::array::from_fn(rate)))
     }
 }
 
@@ -67,6 +67,8 @@ struct Shown {
     /// Empty when it is ready.
     why_not_ready: Vec<String>,
     outcomes: Vec<OutcomeRow>,
+    /// The time that the rates are of.
+    rate_span: Option<Duration>,
     rcodes: Vec<(&'static str, u64)>,
     upstreams: View,
     /// Entries, octets, and queries by what they found.
@@ -83,7 +85,10 @@ struct Shown {
 struct OutcomeRow {
     origin: &'static str,
     count: u64,
+    /// Replies a second.
     rate: Option<f64>,
+    /// Seconds, since the process began.
+    mean_s: Option<f64>,
     /// Seconds that half of the replies, and 99 % of them, took at most; none above every bound.
     median_s: Option<f64>,
     slow_s: Option<f64>,
@@ -162,7 +167,8 @@ fn shown(views: &Views, running: &Running, explained: Option<Explained>) -> Show
         OutcomeRow {
             origin: origin.label(),
             count: replies[place],
-            rate: rates[place],
+            rate: rates.map(|(_, rates)| rates[place]),
+            mean_s: (took.count() > 0).then(|| took.sum / took.count() as f64),
             median_s: took.at_most(0.5),
             slow_s: took.at_most(0.99),
         }
@@ -182,6 +188,7 @@ fn shown(views: &Views, running: &Running, explained: Option<Explained>) -> Show
         revision: reported.running.revision.clone(),
         why_not_ready,
         outcomes: outcomes.collect(),
+        rate_span: rates.map(|(span, _)| span),
         rcodes: rcode::LABELS
             .into_iter()
             .enumerate()
@@ -219,11 +226,15 @@ mod tests {
     fn rates_are_those_since_the_look_before() {
         let (samples, start) = (Samples::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
-        let own = |count| [count, 0, 0, 0, 0];
-        assert_eq!(samples.rates(at(0), own(100))[0], None, "the first look");
-        assert_eq!(samples.rates(at(1), own(200))[0], None, "too soon for a look of its own");
-        assert_eq!(samples.rates(at(10), own(600))[0], Some(50.0));
-        assert_eq!(samples.rates(at(12), own(1_300))[0], Some(100.0), "since the same look");
-        assert_eq!(samples.rates(at(20), own(1_600))[0], Some(100.0));
+        let rate = |seconds, count| {
+            let (span, rates) = samples.rates(at(seconds), [count, 0, 0, 0, 0])?;
+            Some((span.as_secs(), rates[0]))
+        };
+        assert_eq!(rate(0, 100), None, "the first look");
+        assert_eq!(rate(1, 200), None, "too soon for a look of its own");
+        assert_eq!(rate(10, 600), Some((10, 50.0)));
+        assert_eq!(rate(12, 1_300), Some((12, 100.0)), "since the same look");
+        assert_eq!(rate(20, 1_600), Some((10, 100.0)));
+        assert_eq!(rate(8_020, 9_600), Some((8_000, 1.0)), "a mean of hours says so");
     }
 }

@@ -230,14 +230,23 @@ mod tests {
         assert!(matches!(unknown, Asked::Refused(_)), "a process that is no pod has no uid");
     }
 
+    /// Sockets of one port over UDP and TCP that answer nothing. Where another process has the port over TCP, another port
+    /// is taken.
+    async fn silent(local: IpAddr) -> (UdpSocket, tokio::net::TcpListener, u16) {
+        for _ in 0..100 {
+            let udp = UdpSocket::bind((local, 0)).await.unwrap();
+            let port = udp.local_addr().unwrap().port();
+            if let Ok(tcp) = tokio::net::TcpListener::bind((local, port)).await {
+                return (udp, tcp, port);
+            }
+        }
+        panic!("no port is free over UDP and TCP");
+    }
+
     #[tokio::test]
     async fn o20_what_answers_on_one_way_answers_and_a_closed_port_is_no_silence() {
         let local = IpAddr::from([127, 0, 0, 1]);
-        let silent_udp = UdpSocket::bind((local, 0)).await.unwrap();
-        let silent_tcp =
-            tokio::net::TcpListener::bind((local, silent_udp.local_addr().unwrap().port()));
-        let port = silent_udp.local_addr().unwrap().port();
-        let Ok(_silent_tcp) = silent_tcp.await else { return };
+        let (_silent_udp, _silent_tcp, port) = silent(local).await;
         let silent_http = tokio::net::TcpListener::bind((local, 0)).await.unwrap();
         let http = silent_http.local_addr().unwrap().port();
         let domain = b"\x07cluster\x05local\0";

@@ -22,6 +22,7 @@ use crate::state::{Published, State};
 use crate::status::skipped::Changes;
 use crate::status::unserved::{Texts, Unserved};
 use crate::status::{Skipped, Status};
+use crate::telemetry;
 
 /// What a writer needs to know of the process.
 #[derive(Clone, Debug)]
@@ -79,7 +80,10 @@ impl Writer {
     /// # Errors
     /// When the configuration cannot be used.
     pub fn new(config: &Config, setup: Setup) -> Result<Writer, String> {
-        Writer::of(config, setup, Index::new)
+        let writer = Writer::of(config, setup, Index::new)?;
+        // Before the first line about this configuration: a program that reads the log reads one form.
+        telemetry::apply(&config.logging);
+        Ok(writer)
     }
 
     /// A writer that expects a configuration and has none yet (E44): nothing is forwarded, and
@@ -147,6 +151,7 @@ impl Writer {
         self.take_upstreams(config);
         let new = Arc::new(config.clone());
         let old = self.configs.send_replace(new.clone());
+        telemetry::apply(&config.logging);
         self.status.read().is_unconfigured = false;
         self.forget_snapshot_if_too_little(&old, &new);
         self.keep_configuration(new);

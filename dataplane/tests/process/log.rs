@@ -98,6 +98,11 @@ fn o18_form_and_level_of_log_lines_follow_the_configuration_without_a_restart() 
         let log = process.log();
         log.lines().find(|line| line.contains(object)).unwrap().to_owned()
     };
+    // From the configuration on all lines have its form, those of the start too.
+    for text in ["configuration in use", "manifests read", "answering"] {
+        let line = line_about(text);
+        assert!(serde_json::from_str::<serde_json::Value>(&line).is_ok(), "{line}");
+    }
     configure("{level: Error}");
     configured("level", "Error");
     folder.write("a.yaml", &service("unsaid", "nowhere"));

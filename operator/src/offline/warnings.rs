@@ -1,6 +1,5 @@
 //! What is legal and unwise: what people want to know before they apply it.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -12,6 +11,7 @@ use crds::v1alpha1::{ManagementState, Service};
 use crds::without_effect::{self, WithoutEffect};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
+use super::aliases::{alias_loops, never_asked};
 use crate::desired::ports;
 use crate::probe::compare::clients::allows;
 
@@ -57,7 +57,8 @@ pub fn unwise(dns: &ClusterDNS) -> Vec<Warning> {
     let rules = rules.into_iter().flatten();
     let used = crds::check_resource(dns).map(|config| without_effect::of(&config));
     let used = ineffective(used.unwrap_or_default());
-    rules.chain(whole_internet(dns)).chain(alias_loops(dns)).chain(used).collect()
+    let of_names = alias_loops(dns).into_iter().chain(never_asked(dns));
+    rules.chain(whole_internet(dns)).chain(of_names).chain(used).collect()
 }
 
 pub(super) fn warning(
@@ -112,60 +113,6 @@ fn clients(dns: &ClusterDNS) -> Option<Warning> {
         "{excluded} of spec.reverseCIDRs is {how}: pods with other addresses get REFUSED; add the ranges of all pods and nodes"
     );
     Some(warning("spec.access.clients", "ClientsExcludePods", message))
-}
-
-/// Aliases of a loop that a message shows.
-const MAX_SHOWN: usize = 8;
-
-/// CNAMEs that lead back to where they began have no addresses.
-fn alias_loops(dns: &ClusterDNS) -> Vec<Warning> {
-    let records = dns.spec.records.iter().flatten().enumerate();
-    let aliases = records.filter_map(|(index, record)| {
-        Some((record.name.as_str(), (index, record.target.as_deref()?)))
-    });
-    let aliases: BTreeMap<&str, (usize, &str)> = aliases.collect();
-    let names: BTreeSet<&str> =
-        dns.spec.records.iter().flatten().map(|record| record.name.as_str()).collect();
-    // The alias that answers a name: its own, or the wildcard beside it where nothing has that name.
-    let alias_of = |name: &str| -> Option<&str> {
-        let own = aliases.get_key_value(name);
-        let above = name.split_once('.').filter(|_| !names.contains(name));
-        let wildcard = || aliases.get_key_value(format!("*.{}", above?.1).as_str());
-        own.or_else(wildcard).map(|(alias, _)| *alias)
-    };
-    let next = |alias: &str| alias_of(aliases.get(alias)?.1);
-    // Which walk came by first: an alias is walked once, and meeting one of the same walk closes a loop.
-    let mut walked: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut in_loops = BTreeSet::new();
-    for (walk, start) in aliases.keys().enumerate() {
-        let mut here = Some(*start);
-        while let Some(alias) = here.filter(|alias| !walked.contains_key(alias)) {
-            walked.insert(alias, walk);
-            here = next(alias);
-        }
-        while let Some(alias) = here.filter(|alias| walked.get(alias) == Some(&walk)) {
-            if !in_loops.insert(alias) {
-                break;
-            }
-            here = next(alias);
-        }
-    }
-    let warn = |name: &str| {
-        let (index, _) = aliases.get(name)?;
-        let mut path = vec![name];
-        while let Some(alias) = next(path[path.len() - 1]).filter(|_| path.len() < MAX_SHOWN) {
-            path.push(alias);
-            if alias == name {
-                break;
-            }
-        }
-        let message = format!(
-            "alias loop: {}. Clients get SERVFAIL. Point one of them to a name with addresses",
-            path.join(" -> ")
-        );
-        Some(warning(format!("spec.records[{index}].target"), "AliasLoop", message))
-    };
-    in_loops.into_iter().filter_map(warn).collect()
 }
 
 /// `Insecure` is the default, so that a switch breaks no name; this advice is part of that rule (RR56).

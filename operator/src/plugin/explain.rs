@@ -78,7 +78,7 @@ pub(super) async fn run(which: &Which, args: &Explain) -> Printed {
             format!("{} is {address} in the hosts file of the pod: DNS is not asked\n", args.name);
         return Ok((text, ExitCode::SUCCESS));
     }
-    let conf = asker.conf.clone().unwrap_or_default();
+    let (conf, ignored) = asker.conf.clone().unwrap_or_default().read_by(args.libc);
     let absolute = format!("{}.", args.name.trim_end_matches('.'));
     let name = if asker.conf.is_some() { &args.name } else { &absolute };
     let search = Search::new(name, &conf, args.libc)?;
@@ -108,7 +108,7 @@ pub(super) async fn run(which: &Which, args: &Explain) -> Printed {
         }),
         resolv_conf: asker.conf,
         asked_of: data_plane.name,
-        notes: asker.notes,
+        notes: [asker.notes, ignored].concat(),
         questions,
         result,
     };
@@ -136,7 +136,7 @@ async fn prepared(which: &Which, args: &Explain) -> Result<(DataPlane, Asker), S
         dns.status.as_ref().map(|status| status.cluster_ips.clone()).unwrap_or_default();
     let (conf, notes) = of_pod(&pod, &dns.spec.domain, &cluster_ips, &args.node_search)
         .map_err(|why| format!("pod {shown}: {why}"))?;
-    asker.hosts = Hosts::of_pod(&pod);
+    asker.hosts = Hosts::of_pod(&pod, &dns.spec.domain);
     asker.client = pods::address(&pod).map(|address| address.to_string());
     (asker.from, asker.conf, asker.notes) = (Some(format!("pod {shown}")), Some(conf), notes);
     let data_plane = match which.address {

@@ -9,6 +9,8 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::core::v1::Pod;
 use serde::Serialize;
 
+use super::args::Libc;
+
 /// `ndots` where the file says nothing (resolv.conf(5)).
 const DEFAULT_NDOTS: u8 = 1;
 /// What kubelet gives to pods that use the cluster's DNS.
@@ -19,6 +21,9 @@ const MAX_NAMESERVERS: usize = 3;
 const MAX_DOMAINS: usize = 32;
 /// Characters of them in all, with a space between each two.
 const MAX_CHARACTERS: usize = 2_048;
+
+/// Octets of a line that musl reads, without its end: its buffer has 256.
+const MUSL_LINE: usize = 254;
 
 /// A resolv.conf, as far as a search needs it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -66,6 +71,28 @@ impl ResolvConf {
                 digits.parse::<u64>().map_or(0, |number| u8::try_from(number).unwrap_or(u8::MAX));
         }
         self
+    }
+
+    /// What this library reads of it, and what it does not. musl passes over lines that are too long, whole
+    /// (`__get_resolv_conf`).
+    pub fn read_by(mut self, libc: Libc) -> (ResolvConf, Vec<String>) {
+        let mut notes = Vec::new();
+        if libc == Libc::Glibc {
+            return (self, notes);
+        }
+        let mut keep = |key: &str, words: &mut Vec<String>| {
+            let octets = key.len() + words.iter().map(|word| 1 + word.len()).sum::<usize>();
+            if octets > MUSL_LINE {
+                words.clear();
+                notes.push(format!(
+                    "musl passes over the line {key}: it has {octets} octets, and lines of {MUSL_LINE} are read"
+                ));
+            }
+        };
+        keep("search", &mut self.search);
+        keep("options", &mut self.options);
+        self.ndots = DEFAULT_NDOTS;
+        (self.with_ndots(), notes)
     }
 
     /// Whether an option is written.
@@ -267,6 +294,22 @@ mod tests {
         let (conf, _) =
             made(with_containers(json!({"dnsConfig": {"searches": long}})), &["n"]).unwrap();
         assert_eq!(conf.search.len(), 4 + 9, "2048 characters");
+    }
+
+    #[test]
+    fn musl_passes_over_a_line_that_is_too_long() {
+        // `search` and a space are 7 octets.
+        let read = |octets: usize, libc| {
+            let text = format!("search {}\noptions ndots:5\n", "a".repeat(octets - 7));
+            ResolvConf::read(&text).read_by(libc)
+        };
+        assert_eq!(read(254, Libc::Musl).0.search.len(), 1);
+        let (conf, notes) = read(255, Libc::Musl);
+        assert_eq!((conf.search.len(), conf.ndots), (0, 5));
+        assert!(notes[0].contains("the line search: it has 255 octets"), "{notes:?}");
+        assert_eq!(read(2_000, Libc::Glibc).0.search.len(), 1);
+        let options = format!("options ndots:5 {}\n", "x".repeat(300));
+        assert_eq!(ResolvConf::read(&options).read_by(Libc::Musl).0.ndots, 1);
     }
 
     #[test]

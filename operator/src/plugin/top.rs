@@ -35,6 +35,8 @@ pub struct TopPage {
     pub queries: u64,
     /// One of this many is counted at present.
     pub one_of: u32,
+    /// Queries that were drawn and not counted, because another thread counted at that moment.
+    pub passed_over: u64,
     /// Names and types, the heaviest first.
     pub names: Vec<TopRow>,
     /// Addresses of clients, the heaviest first.
@@ -72,6 +74,8 @@ pub struct Heaviest {
     pub queries: u64,
     /// One of this many was counted at the end, in the busiest pod.
     pub one_of: u32,
+    /// Queries that were drawn and not counted, of all pods: they are in no count.
+    pub passed_over: u64,
     /// Rows, the heaviest first.
     pub rows: Vec<TopRow>,
     /// Pods that did not, and why.
@@ -129,11 +133,20 @@ async fn asked(
     let one = async |data_plane: &DataPlane| {
         let mut connection = data_plane.open().await?;
         let text = connection.page(method.clone(), path).await?;
-        serde_json::from_str(&text)
-            .map_err(|error| format!("{}: cannot read its /top: {error}", data_plane.name))
+        counting(&data_plane.name, &text)
     };
     // All at once: they should count at the same time.
     futures::stream::iter(data_planes.iter().map(one)).buffered(MAX_ASKED).collect().await
+}
+
+/// The page of a data plane that counts. One that does not has counted nothing of this time.
+fn counting(name: &str, text: &str) -> Result<TopPage, String> {
+    let page: TopPage = serde_json::from_str(text)
+        .map_err(|error| format!("{name}: cannot read its /top: {error}"))?;
+    match page.is_on {
+        true => Ok(page),
+        false => Err(format!("{name}: it does not count: it was started again meanwhile")),
+    }
 }
 
 impl Heaviest {
@@ -157,6 +170,7 @@ impl Heaviest {
             all.seconds = all.seconds.max(page.seconds);
             all.queries += page.queries;
             all.one_of = all.one_of.max(page.one_of);
+            all.passed_over += page.passed_over;
             let rows = match kind {
                 TopKind::Names => page.names,
                 TopKind::Clients => page.clients,
@@ -180,13 +194,18 @@ impl Heaviest {
 
     /// Lines for a terminal.
     pub fn text(&self) -> String {
-        let Heaviest { kind, seconds, pods, queries, one_of, rows, not_asked } = self;
+        let Heaviest { kind, seconds, pods, queries, one_of, passed_over, rows, not_asked } = self;
         let drawn = match one_of {
             0 | 1 => String::new(),
             one_of => format!(", one of {one_of} counted at the end"),
         };
+        let missed = match passed_over {
+            0 => String::new(),
+            passed_over => format!(", {passed_over} more drawn and not counted"),
+        };
         let pods = if *pods == 1 { "1 pod".to_owned() } else { format!("{pods} pods") };
-        let mut text = format!("{kind} of {seconds} s, {pods}: {queries} queries{drawn}\n\n");
+        let mut text =
+            format!("{kind} of {seconds} s, {pods}: {queries} queries{drawn}{missed}\n\n");
         let row = |row: &TopRow| {
             let share = 100.0 * row.count as f64 / (*queries).max(1) as f64;
             let error = if row.error == 0 { "-".to_owned() } else { format!("-{}", row.error) };
@@ -234,6 +253,24 @@ mod tests {
         let pods: Vec<&Pod> = pods.iter().collect();
         assert_eq!(beyond(&pods), ["pod dns-50: only 50 pods are asked at once"]);
         assert!(beyond(&pods[..MAX_ASKED]).is_empty());
+    }
+
+    #[test]
+    fn a_pod_that_was_started_again_is_not_a_pod_without_queries() {
+        let counts =
+            counting("pod dns/x", r#"{"isOn": true, "queries": 3, "passedOver": 2}"#).unwrap();
+        assert_eq!((counts.queries, counts.passed_over), (3, 2));
+        let why = counting("pod dns/x", r#"{"isOn": false}"#).unwrap_err();
+        let heaviest = Heaviest::of(TopKind::Names, 9, vec![Ok(counts), Err(why)]);
+        let text = heaviest.text();
+        assert!(
+            text.starts_with("names of 0 s, 1 pod: 3 queries, 2 more drawn and not counted\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("not asked  pod dns/x: it does not count: it was started again"),
+            "{text}"
+        );
     }
 
     #[test]

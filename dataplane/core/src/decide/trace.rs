@@ -149,8 +149,8 @@ fn own<'r>(
     if overrides {
         replaced(records, labels, &mut hop);
     }
-    if place == Place::ExtraRecord && records.zone.stub_domains.longest(labels, 0).is_some() {
-        hop.notes.push("the record is more specific than the stub domain above it (A17)".into());
+    if place == Place::ExtraRecord {
+        hop.notes.extend(beside_stub_domain(records, labels, soa.owner));
     }
     objects::hidden_pointers(records, labels, lookup.node, &mut hop);
     let target = match lookup.node {
@@ -160,6 +160,20 @@ fn own<'r>(
         _ => None,
     };
     (hop, target)
+}
+
+/// How a record outside of the zone, with this owner, wins over the stub domain of a name. Both are at or above the name, so
+/// the longer one is below the other.
+fn beside_stub_domain(records: &Records, labels: &Labels, owner: &[u8]) -> Option<String> {
+    let group = *records.zone.stub_domains.longest(labels, 0)?;
+    let domain = records.zone.settings.stub_domains.get(group.checked_sub(1)?)?;
+    Some(match domain.wire().len() > owner.len() {
+        true => format!(
+            "the stub domain {domain} is below this record, which answers for all names below it: that stub domain is \
+             never asked for them (A17, RR85)"
+        ),
+        false => "the record is more specific than the stub domain above it (A17)".into(),
+    })
 }
 
 fn place(records: &Records, labels: &Labels, soa: Soa<'_>) -> Place {

@@ -7,6 +7,7 @@ use dataplane_core::{Exposure, Index, KeptAs, Relist, Resource, Settings};
 
 use super::Writer;
 use crate::settings;
+use crate::telemetry;
 
 /// A configuration that reads of objects what was not kept, and takes over in one step when new
 /// lists have brought it (E5).
@@ -99,6 +100,7 @@ impl Writer {
             self.warm.abandon();
             self.take_upstreams(&renewal.config);
             self.configs.send_replace(renewal.config.clone());
+            telemetry::apply(&renewal.config.logging);
             self.keep_configuration(renewal.config);
             tracing::info!("what was missing was listed: the configuration is in effect");
         }

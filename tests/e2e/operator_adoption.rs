@@ -225,6 +225,8 @@ async fn resets_are_reported_and_not_fought(scene: &mut Scene, recorder: &Record
         let why = scene.until_condition(NAME, "Degraded", "True", "SelectorReset").await;
         assert!(why.contains(ADDON_MANAGER), "{why}");
         until_ready(scene, recorder, "old and new pods together", &both).await;
+        let why = scene.until_condition(NAME, "Ready", "True", "Shared").await;
+        assert!(why.contains("it moves after"), "{why}");
         let version = service(&scene.client).await.resource_version();
 
         // Neither this operator nor the next one fights.

@@ -212,6 +212,8 @@ pub(crate) fn settings(zone: &'static str) -> impl Strategy<Value = Settings> {
             exposure,
             extra,
             stub_domains,
+            // Scenarios have them: the naive model knows none.
+            federations: Vec::new(),
             default_upstreams,
             udp_payload_size,
             chaos,

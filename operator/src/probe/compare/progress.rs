@@ -103,9 +103,10 @@ impl Part {
         let until = (from + most).min(self.all);
         self.asked = self.asked.max(until);
         let is_next = |place: usize| (from..until).contains(&place);
-        let chosen = all.into_iter().enumerate().filter(|(place, question)| {
-            is_next(*place) || worse.iter().any(|worse| *worse == question.what)
-        });
+        let chosen = all
+            .into_iter()
+            .enumerate()
+            .filter(|(place, question)| is_next(*place) || worse.contains(&question.what));
         chosen.map(|(_, question)| question).collect()
     }
 }

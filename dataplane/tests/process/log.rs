@@ -73,11 +73,16 @@ fn s13_names_cannot_forge_log_lines() {
     folder.write("a.json", evil);
     let folder = folder.0.to_str().unwrap();
     let any = "127.0.0.1:0";
-    let flags = ["--manifests", folder, "--http", any, "--listen", any];
-    let log = log_until(&[], &flags, "is not an IP address");
-    assert!(log.contains("ready: clusterIP \"nowhere\" is not an IP address"), "{log}");
-    assert!(!log.contains('\u{1b}') && !log.contains('\r'), "{log:?}");
-    assert!(!log.lines().any(|line| line.starts_with("ready")), "{log:?}");
+    for (format, expected) in [
+        ("text", r#"ready: clusterIP "nowhere" is not an IP address"#),
+        ("json", r#"ready: clusterIP \"nowhere\" is not an IP address"#),
+    ] {
+        let flags = ["--manifests", folder, "--http", any, "--listen", any, "--log-format", format];
+        let log = log_until(&[], &flags, "is not an IP address");
+        assert!(log.contains(expected), "{log}");
+        assert!(!log.contains('\u{1b}') && !log.contains('\r'), "{log:?}");
+        assert!(!log.lines().any(|line| line.starts_with("ready")), "{log:?}");
+    }
 }
 
 #[test]

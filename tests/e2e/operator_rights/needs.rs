@@ -101,14 +101,24 @@ pub(super) fn needs(answered: &Answered) -> Vec<Right> {
         ("DELETE", _) => &["delete"],
         (method, _) => panic!("{method} {}: which verb is that?", request.path),
     };
+    // The API server takes a list or watch of one name for a request of that name.
+    let selected = name.is_none().then(|| selected_name(&request.query)).flatten();
     let right = |verb: &&str| Right {
         namespace: namespace.map(str::to_owned),
         group: group.to_owned(),
         resource: subresource.map_or(plural.to_owned(), |sub| format!("{plural}/{sub}")),
         verb: (*verb).to_owned(),
-        name: name.map(str::to_owned),
+        name: name.map(str::to_owned).or_else(|| selected.clone()),
     };
     verbs.iter().map(right).collect()
+}
+
+/// The name in a field selector, as clients encode it.
+fn selected_name(query: &str) -> Option<String> {
+    let selector = query.split('&').find_map(|pair| pair.strip_prefix("fieldSelector="))?;
+    let selector = selector.replace("%3D", "=").replace("%2C", ",").replace("%2F", "/");
+    let name = selector.split(',').find_map(|part| part.strip_prefix("metadata.name="))?;
+    Some(name.to_owned())
 }
 
 #[test]
@@ -124,6 +134,8 @@ fn a_request_is_read_as_the_api_server_reads_it() {
     assert_eq!(words("GET", "/api/v1/nodes", "watch=true", 200), "watch nodes everywhere");
     let deployments = "/apis/apps/v1/namespaces/n/deployments";
     assert_eq!(words("GET", deployments, "limit=1", 200), "list deployments.apps in n");
+    let named = "fieldSelector=metadata.name%3Da%2Ctype%3Dx%2Fy&limit=1";
+    assert_eq!(words("GET", deployments, named, 200), "list deployments.apps a in n");
     let one = format!("{deployments}/a");
     assert_eq!(
         words("PATCH", &one, "", 201),

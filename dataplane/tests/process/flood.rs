@@ -116,7 +116,7 @@ fn l14_what_comes_while_the_process_does_not_run_is_answered_when_it_does() {
     let descriptors = dataplane_udp::raise_descriptor_limit().expect("a limit") as usize;
     let count = most.min(4000).min(descriptors) - 100;
     let (_folder, process) = serving();
-    process.signal("STOP");
+    process.stop();
     let others: Vec<_> = (0..count).map_while(|_| connect(OTHER, process.http)).collect();
     let kubelet = connect(Ipv4Addr::LOCALHOST, process.http);
     process.signal("CONT");

@@ -235,6 +235,20 @@ impl Process {
         assert!(status.success());
     }
 
+    /// Stops all threads. The signal comes at once, its effect does not: a thread on another processor may still answer.
+    pub(crate) fn stop(&self) {
+        self.signal("STOP");
+        let tasks = format!("/proc/{}/task", self.child.id());
+        let is_stopped = |task: std::io::Result<std::fs::DirEntry>| {
+            let stat = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap();
+            // The name of the thread, which may have spaces, is in brackets before the state.
+            stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+        };
+        wait_for("all threads to stop", || {
+            std::fs::read_dir(&tasks).unwrap().all(is_stopped).then_some(())
+        });
+    }
+
     pub(crate) fn has_ended(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
     }

@@ -25,7 +25,7 @@ fn l9_after_a_stop_what_waited_too_long_is_dropped_and_the_rest_answered() {
             client
         })
         .collect();
-    process.signal("STOP");
+    process.stop();
     for id in 0..QUEUED {
         clients[0].send_to(&query(id), process.dns).unwrap();
     }

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 /// Silent questions in a row until a pod may be lost, for the operator that leads.
 pub(super) const QUESTIONS: u32 = 3;
 /// The same for one that waits for the lease: it acts only where the one that leads did not, as when its node died too.
-pub(super) const QUESTIONS_OF_STANDBY: u32 = 2 * QUESTIONS;
+pub(super) const QUESTIONS_OF_STANDBY: u32 = QUESTIONS + 1;
 /// From this silent question on a second data plane is asked to look, in the same round.
 const SUSPECT_AFTER: u32 = QUESTIONS - 1;
 /// Pods of one ClusterDNS that others look at in one round: more at once are no dead node.
 const MAX_LOOKS: usize = 16;
 /// A pod that did not answer since it was taken out is not taken out again before.
-const AGAIN_AFTER: Duration = Duration::from_secs(60);
+pub(super) const AGAIN_AFTER: Duration = Duration::from_secs(60);
 /// One pod of every 3 may be lost at a time, and one of fewer than 6.
 const OF: usize = 3;
 /// Of fewer pods none is ever taken out.

@@ -33,7 +33,12 @@ pub(super) async fn take_out(it: &Lookout, dns: &str, lost: &Target) -> bool {
             return false;
         }
     };
-    let Some(version) = version(&all, lost) else { return false };
+    // The one that leads may have taken it out a moment ago, and its kubelet set it back.
+    let ready_until = match it.writes.leads() {
+        true => Timestamp::MAX,
+        false => Timestamp::now() - silence::AGAIN_AFTER,
+    };
+    let Some(version) = version(&all, &lost.uid, ready_until) else { return false };
     let body = json!({
         "metadata": {"uid": lost.uid, "resourceVersion": version},
         "status": {"conditions": [{"type": "Ready", "status": "False", "reason": pods::LOST, "message": MESSAGE,
@@ -68,10 +73,40 @@ pub(super) async fn take_out(it: &Lookout, dns: &str, lost: &Target) -> bool {
     }
 }
 
-/// The version of the pod to patch; none: it is not ready any more, or too many are not.
-fn version(all: &[Pod], lost: &Target) -> Option<String> {
-    let pod = all.iter().find(|pod| pods::uid(pod) == lost.uid && pods::is_ready(pod))?;
+/// The version of the pod to patch; none: it is not ready any more, it became ready after `ready_until`, or too many are not
+/// ready.
+fn version(all: &[Pod], uid: &str, ready_until: Timestamp) -> Option<String> {
+    let was_ready = |pod: &Pod| pods::ready_since(pod).is_some_and(|since| since <= ready_until);
+    let pod = all.iter().find(|pod| pods::uid(pod) == uid && was_ready(pod))?;
     let ready = all.iter().filter(|pod| pods::is_ready(pod)).count();
     let already = all.iter().filter(|pod| pods::is_lost(pod)).count();
     (silence::room(ready, already) > 0).then(|| pod.resource_version())?
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    fn pod(uid: &str, ready: &str, since: &str) -> Pod {
+        let conditions: Value =
+            json!([{"type": "Ready", "status": ready, "lastTransitionTime": since}]);
+        let pod = json!({"metadata": {"name": uid, "uid": uid, "resourceVersion": "7"}, "status": {"conditions": conditions}});
+        serde_json::from_value(pod).unwrap()
+    }
+
+    #[test]
+    fn o20_a_pod_that_a_kubelet_just_set_back_is_left_to_the_operator_that_leads() {
+        let all = [
+            pod("a", "True", "2026-01-01T00:00:00Z"),
+            pod("b", "True", "2026-01-01T09:59:30Z"),
+            pod("c", "False", "2026-01-01T00:00:00Z"),
+        ];
+        let a_minute_ago = "2026-01-01T09:59:00Z".parse().unwrap();
+        assert_eq!(version(&all, "a", a_minute_ago).as_deref(), Some("7"));
+        assert_eq!(version(&all, "b", a_minute_ago), None, "ready for half a minute only");
+        assert_eq!(version(&all, "b", Timestamp::MAX).as_deref(), Some("7"), "it leads");
+        assert_eq!(version(&all, "c", Timestamp::MAX), None, "not ready");
+    }
 }

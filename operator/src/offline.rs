@@ -4,6 +4,7 @@
 mod render;
 mod assumed;
 mod check;
+mod warning;
 mod aliases;
 mod warnings;
 mod conflicts;
@@ -15,7 +16,8 @@ pub use check::check;
 pub(crate) use kubelets::client;
 pub use output::{Finding, Findings};
 pub use render::{render, rendered};
-pub use warnings::{Warning, unwise};
+pub use warning::Warning;
+pub use warnings::unwise;
 
 use std::io::{self, Read};
 use std::path::Path;

@@ -6,7 +6,7 @@ use crds::ClusterDNS;
 use crds::config::RecordType;
 use crds::v1alpha1::Record;
 
-use super::warnings::{Warning, warning};
+use super::warning::{Warning, warning};
 
 /// Aliases of one answer (RR48).
 const MAX_ALIASES: usize = 10;
@@ -67,7 +67,7 @@ impl<'a> Names<'a> {
     }
 
     /// Where the answer for a name leads: the aliases, and whether the last one leads back to the first. Nothing where it
-    /// ends, or leads into a loop that it is no part of.
+    /// ends, or leads into a loop that it is not in.
     fn endless(&self, name: &str) -> Option<(Vec<Alias>, bool)> {
         let mut all: Vec<Alias> = Vec::new();
         let mut next = self.alias(name);

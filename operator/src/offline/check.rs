@@ -11,7 +11,8 @@ use ipnet::IpNet;
 
 use super::named_files::named_files;
 use super::output::{Finding, Findings};
-use super::warnings::{self, unwise};
+use super::warning::{Warning, warning};
+use super::warnings::unwise;
 use super::{Severity, cluster_dns, conflicts, kubelets, text_of};
 use crate::args::{self, Format};
 use crate::probe::compare::clients::allows;
@@ -127,11 +128,7 @@ fn of_one(
     findings
 }
 
-fn warned(
-    file: &str,
-    advice: Vec<warnings::Warning>,
-    places: &Places,
-) -> impl Iterator<Item = Finding> {
+fn warned(file: &str, advice: Vec<Warning>, places: &Places) -> impl Iterator<Item = Finding> {
     advice.into_iter().map(|it| {
         let line = line(places.of(&it.field));
         finding(file, line, "warning", &it.field, it.reason, &it.message)
@@ -230,7 +227,7 @@ fn indexed(path: &str) -> String {
 }
 
 /// Clients ask from the addresses of their pods.
-fn excluded_pods(dns: &ClusterDNS, ranges: &BTreeSet<IpNet>) -> Option<warnings::Warning> {
+fn excluded_pods(dns: &ClusterDNS, ranges: &BTreeSet<IpNet>) -> Option<Warning> {
     let clients = dns.spec.access.as_ref()?.clients.as_ref().filter(|list| !list.is_empty())?;
     let clients: Vec<IpNet> = clients.iter().filter_map(|text| text.parse().ok()).collect();
     let excluded: Vec<String> =
@@ -244,10 +241,10 @@ fn excluded_pods(dns: &ClusterDNS, ranges: &BTreeSet<IpNet>) -> Option<warnings:
         "nodes of this cluster give pods addresses of {first}{more}, which these ranges do not hold: such pods get REFUSED; \
          add the ranges of all pods"
     );
-    Some(warnings::warning("spec.access.clients", "ClientsExcludePods", message))
+    Some(warning("spec.access.clients", "ClientsExcludePods", message))
 }
 
-fn unused_by_kubelets(dns: &ClusterDNS, used: &BTreeSet<String>) -> Option<warnings::Warning> {
+fn unused_by_kubelets(dns: &ClusterDNS, used: &BTreeSet<String>) -> Option<Warning> {
     let service = dns.spec.service.as_ref()?;
     let ips = service.cluster_ips.as_ref().filter(|ips| !ips.is_empty())?;
     let is_used = ips.iter().any(|ip| used.contains(ip));
@@ -257,7 +254,7 @@ fn unused_by_kubelets(dns: &ClusterDNS, used: &BTreeSet<String>) -> Option<warni
             "kubelets of this cluster make pods ask {}, so no pod asks here: write that address, or set clusterDNS of the kubelets",
             used.join(" and ")
         );
-        warnings::warning("spec.service.clusterIPs", "NotUsedByKubelets", message)
+        warning("spec.service.clusterIPs", "NotUsedByKubelets", message)
     })
 }
 

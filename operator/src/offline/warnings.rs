@@ -12,6 +12,7 @@ use crds::without_effect::{self, WithoutEffect};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::aliases::{alias_loops, never_asked};
+use super::warning::{Warning, warning};
 use crate::desired::ports;
 use crate::probe::compare::clients::allows;
 
@@ -24,17 +25,6 @@ const BESIDE_THE_CACHE: u64 = 96 << 20;
 /// Shorter prefixes than these hold the addresses of others.
 const WIDEST_V4: u8 = 8;
 const WIDEST_V6: u8 = 16;
-
-/// One thing that is legal and unwise.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Warning {
-    /// Path of the field in the spec.
-    pub field: String,
-    /// One CamelCase word.
-    pub reason: &'static str,
-    /// What may come of it, and what to write instead.
-    pub message: String,
-}
 
 /// Everything that is unwise in this spec, by itself.
 pub fn unwise(dns: &ClusterDNS) -> Vec<Warning> {
@@ -59,14 +49,6 @@ pub fn unwise(dns: &ClusterDNS) -> Vec<Warning> {
     let used = ineffective(used.unwrap_or_default());
     let of_names = alias_loops(dns).into_iter().chain(never_asked(dns));
     rules.chain(whole_internet(dns)).chain(of_names).chain(used).collect()
-}
-
-pub(super) fn warning(
-    field: impl Into<String>,
-    reason: &'static str,
-    message: impl Into<String>,
-) -> Warning {
-    Warning { field: field.into(), reason, message: message.into() }
 }
 
 /// Fields that this version accepts and that do nothing.

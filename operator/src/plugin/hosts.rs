@@ -93,6 +93,6 @@ mod tests {
         assert_eq!(set.address("db-0.db.shop.svc.other.local"), None);
         let cut = of(&format!("{long}-b"), None);
         assert_eq!(cut.address(&format!("{long}.db.shop.svc.cluster.local")), Some("10.244.1.7"));
-        assert_eq!(cut.address(&format!("{long}-b")), None, "no host has so long a name");
+        assert_eq!(cut.address(&format!("{long}-b")), None, "no host has a name of this length");
     }
 }

@@ -215,6 +215,20 @@ async fn read(
 async fn answer(
     requests: &Requests,
     mut send: SendStream,
+    receive: RecvStream,
+    work: Work,
+) -> Result<Option<Code>, QuicViolation> {
+    let ended = exchange(requests, &mut send, receive, work).await;
+    if let Err(violation) = &ended {
+        // A stream that is dropped ends like an empty reply, and that may arrive before the end of the connection.
+        given_up(&mut send, violation.code);
+    }
+    ended
+}
+
+async fn exchange(
+    requests: &Requests,
+    send: &mut SendStream,
     mut receive: RecvStream,
     mut work: Work,
 ) -> Result<Option<Code>, QuicViolation> {
@@ -223,7 +237,7 @@ async fn answer(
     let mut framed = match tokio::time::timeout(deadlines.message, read).await {
         Ok(Ok(framed)) => framed,
         Ok(Err(Unread::TooLong)) => return Err(NOT_A_QUERY),
-        Ok(Err(Unread::NoRoom)) => return Ok(Some(given_up(&mut send, Code::ExcessiveLoad))),
+        Ok(Err(Unread::NoRoom)) => return Ok(Some(given_up(send, Code::ExcessiveLoad))),
         Ok(Err(Unread::Lost(ReadError::ConnectionLost(error)))) => return Ok(lost(&error)),
         // It was cancelled (RFC 9250 §4.3.1).
         Ok(Err(Unread::Lost(_))) => return Ok(Some(Code::NoError)),
@@ -248,7 +262,7 @@ async fn answer(
     let reply = match reply {
         Ok(reply) => reply,
         Err(Unanswered::NotAQuery) => return Err(NOT_A_QUERY),
-        Err(Unanswered::Failed) => return Ok(Some(given_up(&mut send, Code::InternalError))),
+        Err(Unanswered::Failed) => return Ok(Some(given_up(send, Code::InternalError))),
     };
     work.hold(reply.len());
     // Half of the time of a connection that nothing moves on: then this stream is given up, and the connection stays.
@@ -266,7 +280,7 @@ async fn answer(
         }
         Ok(Err(WriteError::ConnectionLost(error))) => Ok(lost(&error)),
         Ok(Err(_)) => Ok(Some(Code::NoError)),
-        Err(_) => Ok(Some(given_up(&mut send, Code::InternalError))),
+        Err(_) => Ok(Some(given_up(send, Code::InternalError))),
     }
 }
 

@@ -118,14 +118,23 @@ async fn apply_one(
             return Err(Failure::Other(why.to_owned()));
         }
     }
+    // It was deleted since it was read: what was decided from it would create one with other addresses (O16). The event of
+    // its deletion starts another reconcile.
+    let seen = observed.service.as_ref().filter(|_| kind == Kind::Service);
+    if seen.is_some() && live.is_none() {
+        return Ok(None);
+    }
     let Some(why) = ctx.memory.why(kind, wanted, live.as_deref()) else { return Ok(None) };
     tracing::debug!(?why, "applying {}", described(kind, &namespace, &name));
     if kind == Kind::Deployment && live.is_some() {
         hold_replicas(ctx, (&namespace, &name), plan).await?;
     }
     let mut sent = wanted.clone();
-    // Not one that was deleted and created since it was read.
-    sent.metadata.uid = live.as_ref().and_then(|live| live.uid());
+    // Not one that was deleted, or deleted and created, since it was read: with a uid the API server creates nothing.
+    sent.metadata.uid = match seen {
+        Some(seen) => seen.uid(),
+        None => live.as_ref().and_then(|live| live.uid()),
+    };
     // O9: what was decided from what was seen is written only over that.
     sent.metadata.resource_version = match kind {
         Kind::ConfigMap => observed.config_map.as_ref().and_then(ResourceExt::resource_version),

@@ -190,7 +190,8 @@ mod tests {
             client.set_default_client_config(quinn::ClientConfig::new(Arc::new(crypto)));
             let connection = client.connect(address, "dns.example").unwrap().await;
             assert!(connection.is_ok(), "{connection:?}");
-            assert_eq!(counters.encrypted.retries.load(Ordering::Relaxed), 1);
+            // A client that waits long on a busy machine sends its first packet again, and gets another one.
+            assert!(counters.encrypted.retries.load(Ordering::Relaxed) >= 1);
         });
         assert_eq!(*threads.lock().unwrap(), ["handshakes"]);
     }

@@ -18,8 +18,8 @@ use process::http::{self, Client};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::metrics::{Form, KubeDnsPage};
-use crate::probes::{STARTING, Views, cache, why_not_ready};
+use crate::metrics::KubeDnsPage;
+use crate::probes::{Views, cache, metrics_page, why_not_ready};
 use crate::sidecar_probe::{Probe, repeat};
 
 /// Connections of each port at a time: of kubelet, a few scrapers and a few people.
@@ -200,14 +200,5 @@ async fn metrics(
     headers: &HeaderMap,
     page: KubeDnsPage,
 ) -> Response {
-    if views.running.get().is_none() {
-        return STARTING.into_response();
-    }
-    let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
-    let form = Form::accepted(accepted);
-    let running = views.running.clone();
-    let write = move || {
-        running.get().map(|running| running.metrics.kube_dns(&page, form)).unwrap_or_default()
-    };
-    views.pages.page(client.0, form.media_type(), write).await
+    metrics_page(views, client, headers, move |metrics, form| metrics.kube_dns(&page, form)).await
 }

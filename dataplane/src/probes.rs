@@ -251,13 +251,24 @@ async fn metrics(
     From(views): From<Views>,
     headers: HeaderMap,
 ) -> Response {
+    metrics_page(&views, client, &headers, Metrics::text).await
+}
+
+/// Metrics as `text` writes them, in the form that the scraper accepts.
+pub(crate) async fn metrics_page(
+    views: &Views,
+    client: Client,
+    headers: &HeaderMap,
+    text: impl FnOnce(&Metrics, Form) -> String + Send + 'static,
+) -> Response {
     if views.running.get().is_none() {
         return STARTING.into_response();
     }
     let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
     let form = Form::accepted(accepted);
     let running = views.running.clone();
-    let write = move || running.get().map(|running| running.metrics.text(form)).unwrap_or_default();
+    let write =
+        move || running.get().map(|running| text(&running.metrics, form)).unwrap_or_default();
     views.pages.page(client.0, form.media_type(), write).await
 }
 

@@ -26,7 +26,7 @@ use crds::v1alpha1::Upstreams;
 pub use command::{imported, run};
 use draft::Draft;
 pub use report::{Line, Outcome, Place, Report};
-pub use without_defaults::written;
+pub use without_defaults::{section_defaults, written};
 
 /// Finds the files that a configuration names, by a path or a pattern of one.
 pub type Look<'a> = dyn Fn(&str) -> Vec<Text> + 'a;

@@ -153,7 +153,7 @@ fn run_again(unshare: &[String], name: &str) {
     assert!(said.contains("1 passed"), "the binary knows no test {name}:\n{said}");
 }
 
-/// Everything that the test says; what a passing one wants to be read is printed as it comes.
+/// All output of the test. Lines that a passing test prints for people are printed at once.
 fn relayed(from: impl Read) -> String {
     let mut said = String::new();
     let mut lines = BufReader::new(from);

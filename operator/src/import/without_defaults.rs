@@ -10,17 +10,7 @@ pub fn written(dns: &ClusterDNS) -> Value {
     let mut spec = value(&dns.spec);
     let domain = spec["domain"].clone();
     leave_out(&mut spec, &value(&crds::ClusterDNSSpec::default()));
-    let defaults = [
-        ("cache", value(&Cache::default())),
-        ("access", value(&Access::default())),
-        ("limits", value(&Limits::default())),
-        ("identity", value(&Identity::default())),
-        ("logging", value(&Logging::default())),
-        ("service", value(&Service::default())),
-        ("rollout", value(&Rollout::default())),
-        ("metrics", value(&Metrics::default())),
-    ];
-    for (field, defaults) in defaults {
+    for (field, defaults) in section_defaults() {
         if let Some(part) = spec.get_mut(field) {
             leave_out(part, &defaults);
         }
@@ -48,6 +38,20 @@ pub fn written(dns: &ClusterDNS) -> Value {
         "metadata": {"name": dns.metadata.name},
         "spec": all,
     })
+}
+
+/// What an absent section of a spec means: each of these is as if all its defaults were written.
+pub fn section_defaults() -> [(&'static str, Value); 8] {
+    [
+        ("cache", value(&Cache::default())),
+        ("access", value(&Access::default())),
+        ("limits", value(&Limits::default())),
+        ("identity", value(&Identity::default())),
+        ("logging", value(&Logging::default())),
+        ("service", value(&Service::default())),
+        ("rollout", value(&Rollout::default())),
+        ("metrics", value(&Metrics::default())),
+    ]
 }
 
 /// Fields that come first, in this order, wherever they are; others follow in that of the alphabet.

@@ -2,12 +2,11 @@
 //! (pure).
 
 use crds::ClusterDNSSpec;
-use crds::v1alpha1::{
-    Access, Cache, Identity, Limits, Logging, Metrics, Placement, PodDisruptionBudget,
-    Proportional, Rollout, Service, WarmStart,
-};
+use crds::v1alpha1::{Placement, PodDisruptionBudget, Proportional, WarmStart};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+
+use crate::import::section_defaults;
 
 /// The spec as JSON: sections that are absent have their defaults, empty lists and sections are absent.
 pub(super) fn meaning(spec: &ClusterDNSSpec) -> Value {
@@ -23,16 +22,8 @@ pub(super) fn meaning(spec: &ClusterDNSSpec) -> Value {
 }
 
 /// What an absent section means.
-fn sections() -> [(&'static str, Value); 13] {
-    [
-        ("cache", value(&Cache::default())),
-        ("access", value(&Access::default())),
-        ("limits", value(&Limits::default())),
-        ("identity", value(&Identity::default())),
-        ("logging", value(&Logging::default())),
-        ("service", value(&Service::default())),
-        ("rollout", value(&Rollout::default())),
-        ("metrics", value(&Metrics::default())),
+fn sections() -> impl Iterator<Item = (&'static str, Value)> {
+    let others = [
         ("placement", value(&Placement::default())),
         ("warmStart", value(&WarmStart::default())),
         ("podDisruptionBudget", value(&PodDisruptionBudget::default())),
@@ -41,7 +32,8 @@ fn sections() -> [(&'static str, Value); 13] {
             "upstreams",
             json!({"fromResolvConf": true, "policy": "Random", "caseRandomisation": false}),
         ),
-    ]
+    ];
+    section_defaults().into_iter().chain(others)
 }
 
 fn value(of: &impl Serialize) -> Value {

@@ -66,6 +66,8 @@ struct Problem {
     toggled: Vec<String>,
     /// The same of Services that are as they were.
     lost: Vec<String>,
+    /// Questions to which the canary replies NOERROR and nothing else, as messages name them.
+    without: Vec<String>,
 }
 
 impl Problem {
@@ -181,7 +183,13 @@ impl<'a> Stage<'a> {
                     let skewed = [&self.row.heard.toggled[..], &self.row.heard.lost[..]].concat();
                     let is_skewed =
                         question.of.as_ref().is_some_and(|(_, name)| skewed.contains(name));
-                    let instead = if is_skewed { Some("denied") } else { of(|it| &it.canary) };
+                    let instead = if self.row.heard.without.contains(&question.what) {
+                        Some("empty")
+                    } else if is_skewed {
+                        Some("denied")
+                    } else {
+                        of(|it| &it.canary)
+                    };
                     let canary = heard(&self.canary, &question, instead);
                     let stable = heard(&self.stable, &question, of(|trouble| &trouble.stable));
                     Asked { question, canary, stable }
@@ -249,6 +257,7 @@ fn heard(core: &Core, question: &Question, instead: Option<&str>) -> Vec<Reply> 
             let code = hickory_proto::op::ResponseCode::NXDomain;
             Ok(Message::error_msg(1, hickory_proto::op::OpCode::Query, code))
         }
+        Some("empty") => Ok(Message::response(1, hickory_proto::op::OpCode::Query)),
         Some("unsent") => Err(NoReply::Unsent("no route to host".to_owned())),
         Some(other) => panic!("no pod gets {other}"),
         None => {

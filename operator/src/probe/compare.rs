@@ -3,6 +3,7 @@
 
 pub mod question;
 pub mod questions;
+mod written;
 mod groups;
 pub mod progress;
 mod ask;

@@ -1,14 +1,18 @@
 //! What two replies to one question say about the canary: whether clients would lose something that they have. Pure.
 
 use hickory_proto::op::ResponseCode;
-use hickory_proto::rr::RData;
-use hickory_proto::rr::RecordType;
+use hickory_proto::rr::{Name, RData, RecordType};
+use hickory_proto::serialize::binary::BinDecodable;
 
 use super::question::{Expects, Question};
 use super::reply::{NoReply, Reply, is_prohibited};
 use super::upstream_health::{UpstreamHealth, health, health_of_stable};
 use crate::decide::plan::{Held, HeldBy};
 use crate::observe::observed::{Check, CheckResult};
+use crate::shortened::shortened;
+
+/// Octets of a record that a message shows: a TXT may have 4 KiB.
+const MAX_SHOWN: usize = 100;
 
 /// A question and what both pods replied to each part of it.
 #[derive(Debug)]
@@ -27,7 +31,7 @@ pub(super) fn check(asked: &Asked) -> Check {
         Expects::Server { group, is_new, is_changed } => {
             by_health(group, *is_new, health(canary), health_of_stable(*is_changed, stable))
         }
-        Expects::Records | Expects::Address(_) | Expects::Written(_) => {
+        Expects::Records | Expects::Has(_) | Expects::Written(_) => {
             let kind = question.asked.first().map_or(RecordType::A, |(_, kind)| *kind);
             let read = |heard: &[Reply]| answer(&question.expects, kind, heard);
             by_answer(&question.expects, read(canary), read(stable))
@@ -71,20 +75,31 @@ fn answer(expects: &Expects, kind: RecordType, heard: &[Reply]) -> Answer {
     if reply.metadata.response_code != ResponseCode::NoError {
         return Answer::Wrong(rcode(reply.metadata.response_code));
     }
-    let has = |wanted: &dyn Fn(&RData) -> bool| reply.answers.iter().any(|it| wanted(&it.data));
     match expects {
-        Expects::Address(ip) | Expects::Written(ip)
-            if !has(&|data| data.ip_addr() == Some(*ip)) =>
-        {
-            Answer::Wrong(format!("NOERROR without {ip}"))
+        Expects::Has(wanted) | Expects::Written(wanted) => {
+            let is_missing = |it: &&RData| reply.answers.iter().all(|answer| answer.data != **it);
+            match wanted.iter().find(is_missing) {
+                Some(missing) => Answer::Wrong(format!("NOERROR without {}", shown(missing))),
+                None => Answer::Right,
+            }
         }
-        Expects::Records if !has(&|data| data.record_type() == kind) => {
+        Expects::Records if reply.answers.iter().all(|it| it.data.record_type() != kind) => {
             Answer::Wrong(format!("NOERROR without {kind}"))
         }
-        Expects::Records | Expects::Address(_) | Expects::Written(_) | Expects::Server { .. } => {
-            Answer::Right
-        }
+        Expects::Records | Expects::Server { .. } => Answer::Right,
     }
+}
+
+/// A record as messages show it: an address, a target, a text.
+fn shown(data: &RData) -> String {
+    let text = match data {
+        RData::Unknown { code, rdata } => match Name::from_bytes(&rdata.anything) {
+            Ok(target) => target.to_string(),
+            Err(_) => format!("data of type {}", u16::from(*code)),
+        },
+        known => known.to_string(),
+    };
+    shortened(&text, MAX_SHOWN)
 }
 
 /// What the spec writes must be answered; everything else only if stable pods answer it.
@@ -92,6 +107,7 @@ fn by_answer(expects: &Expects, canary: Answer, stable: Answer) -> CheckResult {
     match (canary, stable, expects) {
         (Answer::Right, _, _) => CheckResult::Good,
         (Answer::Wrong(why), _, Expects::Written(wanted)) => {
+            let wanted = wanted.first().map(shown).unwrap_or_default();
             CheckResult::Worse(format!("the pod answered {why}, and the spec has {wanted}"))
         }
         (Answer::Wrong(why), Answer::Right, _) => CheckResult::Worse(format!(

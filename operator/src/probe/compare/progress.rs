@@ -1,4 +1,4 @@
-//! A change may have thousands of hosts and a hundred stub domains. Each round asks the next part of them, and a configuration
+//! A change may have thousands of hosts and records, and a hundred stub domains. Each round asks the next part of them, and a configuration
 //! passes when all were asked. How far a trial is, is in memory: a new leader begins again.
 
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use crds::ClusterDNS;
 use super::question::Question;
 use crate::decide::plan::RolloutState;
 
-/// Changed hosts of one round. With 4 rounds at a time, of at least a second, that is 4,000 small questions a second at most,
+/// Questions for changed hosts and records of one round. With 4 rounds at a time, of at least a second, that is 4,000 small questions a second at most,
 /// half of them to each of two pods.
 const HOSTS: usize = 256;
 /// Changed groups of one round: each may wait for servers that are silent.

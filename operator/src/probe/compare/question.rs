@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use crds::Config;
 use crds::config::{Record, RecordData};
 use crds::names::is_at_or_below;
-use hickory_proto::rr::{Name, RecordType};
+use hickory_proto::rr::{Name, RData, RecordType};
 
 /// One thing that is asked, by one or more questions, and what a right reply is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,10 +25,10 @@ pub struct Question {
 pub enum Expects {
     /// NOERROR with records of that type, if the stable pod has them.
     Records,
-    /// NOERROR with this address among them, if the stable pod has it.
-    Address(IpAddr),
-    /// NOERROR with this address among them, because the spec says so.
-    Written(IpAddr),
+    /// NOERROR with these records among them, if the stable pod has them.
+    Has(Vec<RData>),
+    /// NOERROR with these records among them, because the spec says so.
+    Written(Vec<RData>),
     /// A reply of a server of a group.
     Server {
         /// Name of the group, for messages.
@@ -38,6 +38,27 @@ pub enum Expects {
         /// Stable pods have another one.
         is_changed: bool,
     },
+}
+
+/// One name and type. None: no message can carry the name.
+pub(super) fn question(name: &str, kind: RecordType, expects: Expects) -> Option<Question> {
+    let name = Name::from_ascii(format!("{name}.")).ok()?;
+    Some(Question { what: format!("{name} {kind}"), asked: vec![(name, kind)], expects, of: None })
+}
+
+/// The name below which the PTR of an address is, without the last dot.
+pub(super) fn reverse(ip: IpAddr) -> String {
+    match ip {
+        IpAddr::V4(ip) => {
+            let [a, b, c, d] = ip.octets();
+            format!("{d}.{c}.{b}.{a}.in-addr.arpa")
+        }
+        IpAddr::V6(ip) => {
+            let nibbles = ip.octets().into_iter().rev().flat_map(|octet| [octet & 15, octet >> 4]);
+            let labels: Vec<String> = nibbles.map(|nibble| format!("{nibble:x}")).collect();
+            format!("{}.ip6.arpa", labels.join("."))
+        }
+    }
 }
 
 /// Is nothing written over this name of the cluster (A13): neither a record of that name, nor a DNAME above it, which replaces

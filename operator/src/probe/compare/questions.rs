@@ -2,21 +2,17 @@
 //! servers of groups that changed. Nothing is left out because the configuration on trial hides it, unless it was plainly
 //! hidden on purpose: a misspelled namespace hides everything else. Pure.
 
-use std::collections::HashSet;
 use std::net::IpAddr;
 
 use crds::Config;
-use crds::config::RecordData;
-use hickory_proto::rr::{Name, RecordType};
+use hickory_proto::rr::RecordType;
 
-use super::groups;
 use super::progress::Progress;
-use super::question::{Expects, Question, is_untouched};
+use super::question::{Expects, Question, is_untouched, question, reverse};
+use super::{groups, written};
 use crate::decide::adoption::cluster_ips;
 use crate::observe::observed::{Check, CheckResult, Observed, Sample, SampledService};
 
-/// Hosts that are asked for although they did not change.
-const UNCHANGED_HOSTS: usize = 2;
 /// Namespaces that a message names.
 const MAX_NAMED: usize = 3;
 /// Services whose PTR is asked for as well.
@@ -32,7 +28,7 @@ pub fn questions(
     progress: &mut Progress,
 ) -> Vec<Question> {
     let mut questions = own_names(config, before, observed);
-    let (changed, unchanged) = hosts(config, before);
+    let (changed, unchanged) = written::questions(config, before);
     questions.extend(progress.of_hosts(changed, worse));
     questions.extend(unchanged);
     questions.extend(progress.of_groups(groups::of_stub_domains(config, before), worse));
@@ -71,7 +67,12 @@ fn own_names(config: &Config, before: &Config, observed: &Observed) -> Vec<Quest
         };
         // It has endpoints, which are our pods: that empty Services are hidden does not hide it.
         if !is_hidden_on_purpose(config, &observed.sample, &service) {
-            add(format!("{name}.{namespace}.svc.{domain}"), kind, Expects::Address(ip), None);
+            add(
+                format!("{name}.{namespace}.svc.{domain}"),
+                kind,
+                Expects::Has(vec![written::address(ip)]),
+                None,
+            );
             add(reverse(ip), RecordType::PTR, Expects::Records, None);
         }
     }
@@ -123,62 +124,9 @@ pub(super) fn missing_namespaces(config: &Config, observed: &Observed) -> Option
     })
 }
 
-/// Hosts and addresses in the spec: those that are new or were changed, and a few others.
-fn hosts(config: &Config, before: &Config) -> (Vec<Question>, Vec<Question>) {
-    let known: HashSet<(String, IpAddr)> = written(before).into_iter().collect();
-    let (unchanged, changed): (Vec<_>, Vec<_>) =
-        written(config).into_iter().partition(|host| known.contains(host));
-    let ask = |(name, ip): (String, IpAddr), expects: fn(IpAddr) -> Expects| {
-        question(&name, address_type(ip), expects(ip))
-    };
-    let changed = changed.into_iter().filter_map(|host| ask(host, Expects::Written));
-    let unchanged = unchanged.into_iter().take(UNCHANGED_HOSTS);
-    let unchanged = unchanged.filter_map(|host| ask(host, Expects::Address));
-    (changed.collect(), unchanged.collect())
-}
-
-/// Every name with an address of its own, and the first address.
-fn written(config: &Config) -> Vec<(String, IpAddr)> {
-    let hosts = config.hosts.iter().map(|host| (&host.name, host.addresses.first().copied()));
-    let records = config.records.iter().map(|record| {
-        let ip = match &record.data {
-            RecordData::A(ips) => ips.first().map(|ip| IpAddr::V4(*ip)),
-            RecordData::Aaaa(ips) => ips.first().map(|ip| IpAddr::V6(*ip)),
-            RecordData::Cname(_)
-            | RecordData::Dname(_)
-            | RecordData::Txt(_)
-            | RecordData::Srv(_) => None,
-        };
-        (&record.name, ip)
-    });
-    // A name below the wildcard that no other record has.
-    let asked = |name: &String| name.replacen('*', "clusterdns-canary", 1);
-    hosts.chain(records).filter_map(|(name, ip)| Some((asked(name), ip?))).collect()
-}
-
-fn question(name: &str, kind: RecordType, expects: Expects) -> Option<Question> {
-    let name = Name::from_ascii(format!("{name}.")).ok()?;
-    Some(Question { what: format!("{name} {kind}"), asked: vec![(name, kind)], expects, of: None })
-}
-
 fn address_type(ip: IpAddr) -> RecordType {
     match ip {
         IpAddr::V4(_) => RecordType::A,
         IpAddr::V6(_) => RecordType::AAAA,
-    }
-}
-
-/// The name below which the PTR of an address is, without the last dot.
-fn reverse(ip: IpAddr) -> String {
-    match ip {
-        IpAddr::V4(ip) => {
-            let [a, b, c, d] = ip.octets();
-            format!("{d}.{c}.{b}.{a}.in-addr.arpa")
-        }
-        IpAddr::V6(ip) => {
-            let nibbles = ip.octets().into_iter().rev().flat_map(|octet| [octet & 15, octet >> 4]);
-            let labels: Vec<String> = nibbles.map(|nibble| format!("{nibble:x}")).collect();
-            format!("{}.ip6.arpa", labels.join("."))
-        }
     }
 }

@@ -9,6 +9,7 @@ use crate::controller::backoff::Backoff;
 use crate::lost_pods::PolicyStanding;
 use crate::observe::caches::Caches;
 use crate::observe::certificates::Certificates;
+use crate::observe::last_documents::LastDocuments;
 use crate::observe::lists::Lists;
 use crate::observe::observed::Offers;
 use crate::observe::sample::Samples;
@@ -32,6 +33,8 @@ pub struct Context {
     pub writes: Writes,
     pub caches: Caches,
     pub pod_reports: PodReports,
+    /// What `stable.json` was before another client changed it.
+    pub last_documents: LastDocuments,
     /// Some of the cluster's Services, for what a canary is asked.
     pub samples: Samples,
     /// What the certificates of listeners were when they were last seen.

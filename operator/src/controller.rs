@@ -25,6 +25,7 @@ use crate::desired::Kind;
 use crate::lost_pods::PolicyStanding;
 use crate::observe::caches::Caches;
 use crate::observe::certificates::Certificates;
+use crate::observe::last_documents::LastDocuments;
 use crate::observe::lists::Lists;
 use crate::observe::observed::Offers;
 use crate::observe::sample::Samples;
@@ -84,6 +85,7 @@ pub async fn run(
         writes,
         caches,
         pod_reports: PodReports::default(),
+        last_documents: LastDocuments::default(),
         samples: Samples::default(),
         certificates: Certificates::default(),
         rounds: RoundPermits::default(),

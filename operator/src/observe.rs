@@ -17,6 +17,7 @@ pub mod lists;
 mod list_and_watch;
 mod pages;
 pub mod sample;
+pub mod last_documents;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -66,10 +67,19 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
     let pods = caches.pods(&namespace, &instance);
     let config_map = fresh_config_map(ctx, &namespace, &name).await?;
     let pod_reports = ctx.pod_reports.read(&pods, config_map.as_ref()).await;
-    // Another client deleted it: what pods run is known to them alone.
-    let lost_document = match config_map::text(config_map.as_ref(), config_map::STABLE) {
-        Some(_) => None,
-        None => ctx.pod_reports.document(&pods, &pod_reports).await,
+    let lost_document = match config_map::whole(config_map.as_ref()) {
+        Some(text) => {
+            ctx.last_documents.seen(&instance, text);
+            None
+        }
+        None => {
+            // Another client changed or deleted it: this process may know it, or pods.
+            let revision = config_map::state_in(config_map.as_ref()).stable;
+            match ctx.last_documents.of(&instance, &revision) {
+                Some(text) => Some(text),
+                None => ctx.pod_reports.document(&pods, &pod_reports).await,
+            }
+        }
     };
     let budgets = caches.objects(Kind::PodDisruptionBudget, &namespace);
     let wanted = ca_bundles::of(dns);

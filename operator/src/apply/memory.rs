@@ -65,18 +65,18 @@ impl Memory {
         {
             return Some(Why::FirstTime);
         }
+        let version = live.resource_version().unwrap_or_default();
+        // What a watch shows may be older than what we wrote last.
+        let is_newer = version != remembered.version
+            && !is_older(&live.metadata.resource_version, &remembered.version);
+        if is_newer && fingerprint(live) != remembered.owned {
+            return Some(Why::Edited);
+        }
         if remembered.sent != hash(wanted) {
             return Some(Why::Wanted);
         }
-        let version = live.resource_version().unwrap_or_default();
-        // What a watch shows may be older than what we wrote last.
-        if version == remembered.version
-            || is_older(&live.metadata.resource_version, &remembered.version)
-        {
+        if !is_newer {
             return None;
-        }
-        if fingerprint(live) != remembered.owned {
-            return Some(Why::Edited);
         }
         remembered.version = version;
         None

@@ -17,14 +17,28 @@ pub const ROLLOUT: &str = "rollout.json";
 /// What the configuration ConfigMap holds now.
 #[derive(Debug, Default)]
 pub(super) struct Current {
-    /// `stable.json`, if it is one of our documents; where it was deleted, what ready pods run.
+    /// The document that every pod must run for now: `stable.json`, or what was there before another client changed it.
     pub(super) stable: Option<String>,
     /// `format` of the stable document.
     pub(super) format: Option<u32>,
-    /// `rollout.json`; without one, the revision of stable.json.
+    /// `rollout.json`; without one, the revision of the stable document. After an edit it names the revision before.
     pub(super) state: RolloutState,
-    /// The revision of stable.json is not the one in rollout.json: another client wrote it.
-    pub(super) is_foreign: bool,
+    /// What another client did to `stable.json`.
+    pub(super) edit: Edit,
+}
+
+/// Another client changed `stable.json`, so that its revision is not the one in `rollout.json`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Edit {
+    /// No client did.
+    #[default]
+    None,
+    /// The document before is known: it is written back.
+    Undone,
+    /// It is not known, and pods run what that client wrote: it is the stable document here.
+    Kept,
+    /// It is not known, and what that client wrote is no document of ours.
+    Unreadable,
 }
 
 impl Current {
@@ -33,25 +47,50 @@ impl Current {
         struct Head {
             format: u32,
         }
+        let mut state = state(observed);
         let written = text(observed.config_map.as_ref(), STABLE);
-        let Some(text) = written.or(observed.lost_document.as_deref()) else {
-            return Self { state: state(observed), ..Self::default() };
+        let mut edit = Edit::None;
+        let text = match (written, observed.lost_document.as_deref()) {
+            (None, None) => return Self { state, ..Self::default() },
+            (None, Some(lost)) => {
+                if state.stable != config::revision_of(lost) {
+                    state = RolloutState::default();
+                }
+                lost
+            }
+            (Some(written), lost) if is_edited(written, &state) => {
+                match lost.filter(|lost| config::revision_of(lost) == state.stable) {
+                    Some(lost) => {
+                        edit = Edit::Undone;
+                        lost
+                    }
+                    None => {
+                        edit = Edit::Kept;
+                        written
+                    }
+                }
+            }
+            (Some(written), _) => written,
         };
         // A document of a newer operator may be more than we can read; that it is one suffices.
         let Ok(Head { format }) = serde_json::from_str(text) else {
-            return Self { state: state(observed), is_foreign: true, ..Self::default() };
+            return Self { state, edit: Edit::Unreadable, ..Self::default() };
         };
-        let revision = config::revision_of(text);
-        let mut state = state(observed);
-        if written.is_none() && state.stable != revision {
-            state = RolloutState::default();
-        }
-        let is_foreign = !state.stable.is_empty() && state.stable != revision;
         if state.stable.is_empty() {
-            state.stable = revision;
+            state.stable = config::revision_of(text);
         }
-        Self { stable: Some(text.to_owned()), format: Some(format), state, is_foreign }
+        Self { stable: Some(text.to_owned()), format: Some(format), state, edit }
     }
+}
+
+/// Another client wrote it: its revision is not the one in `rollout.json`.
+fn is_edited(written: &str, state: &RolloutState) -> bool {
+    !state.stable.is_empty() && config::revision_of(written) != state.stable
+}
+
+/// `stable.json`, if no other client changed it.
+pub fn whole(config_map: Option<&ConfigMap>) -> Option<&str> {
+    text(config_map, STABLE).filter(|text| !is_edited(text, &state_in(config_map)))
 }
 
 /// `rollout.json`; what cannot be read is as good as none.
@@ -73,8 +112,9 @@ pub fn canary(observed: &Observed) -> Option<(Config, RolloutState)> {
 
 /// What stable pods run. One that cannot be read, of another version, is taken for one that says nothing.
 pub fn stable(observed: &Observed) -> Config {
-    let text = text(observed.config_map.as_ref(), STABLE).unwrap_or_default();
-    Config::from_json(text).map(|(config, _)| config).unwrap_or_default()
+    let written = text(observed.config_map.as_ref(), STABLE);
+    let text = observed.lost_document.as_deref().or(written);
+    Config::from_json(text.unwrap_or_default()).map(|(config, _)| config).unwrap_or_default()
 }
 
 /// The text of one key.

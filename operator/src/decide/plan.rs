@@ -180,6 +180,12 @@ pub struct RolloutState {
     /// Since when a configuration waits for a second pod to be ready, RFC 3339.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub waits_since: String,
+    /// When another client changed `stable.json`, RFC 3339; kept for 10 minutes after that.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub edited_at: String,
+    /// Pods run what that client wrote, because the document before is not known.
+    #[serde(skip_serializing_if = "is_false")]
+    pub is_edit_kept: bool,
     /// Some pod may run a document that needs pods, so RBAC stays wide.
     #[serde(skip_serializing_if = "is_false")]
     pub needs_pods: bool,

@@ -14,7 +14,7 @@ use crds::{ClusterDNS, Config, config};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::decide::adoption;
-use crate::decide::config_map::{self, Current};
+use crate::decide::config_map::{self, Current, Edit};
 use crate::decide::plan::{HeldBy, Notice, RolloutPlan, RolloutState, Size};
 use crate::decide::scale;
 use crate::observe::observed::Observed;
@@ -30,6 +30,8 @@ const WAIT_FOR_SECOND: SignedDuration = SignedDuration::from_secs(60);
 const WARNED_FOR: SignedDuration = SignedDuration::from_secs(600);
 /// The same where servers reply only with errors: pods report silent servers, and not these.
 const WARNED_OF_ERRORS_FOR: SignedDuration = SignedDuration::from_secs(24 * 3_600);
+/// How long an edit by another client, which was undone, is reported.
+const EDIT_REPORTED_FOR: SignedDuration = SignedDuration::from_secs(600);
 /// Why a configuration goes out untried, or a trial ends.
 const ONE_POD: &str = "it was not tried, because there is one pod only, so that nothing can be compared; with two or more pods \
                        every change is tried first";
@@ -45,6 +47,7 @@ pub fn plan(dns: &ClusterDNS, config: &Config, observed: &Observed, now: Timesta
     plan.needs_pods = needs_pods(&plan, &written, observed);
     plan.state.needs_pods = plan.needs_pods;
     plan.state.failed_pod = failed_pod(&plan, &written, observed);
+    (plan.state.edited_at, plan.state.is_edit_kept) = edited(&plan, &written, now);
     plan.state.switch = adoption::remember(dns, observed, now);
     plan.state.service = adoption::last_seen(dns, observed);
     plan.desired_revision = asked.revision;
@@ -53,11 +56,26 @@ pub fn plan(dns: &ClusterDNS, config: &Config, observed: &Observed, now: Timesta
         (plan.state.warning, plan.state.warned_at) = (String::new(), String::new());
         plan.state.has_errors_only = false;
     }
-    if pods::behind(observed, &plan.state).next().is_some() {
+    if pods::behind(observed, &plan.state).next().is_some() || pods::unasked(observed) > 0 {
         plan.again_in =
             Some(plan.again_in.map_or(RECONCILE_EVERY, |again| again.min(RECONCILE_EVERY)));
     }
     plan
+}
+
+/// When another client changed the stable document, for as long as that is reported, and whether pods still run what it wrote.
+fn edited(plan: &RolloutPlan, written: &Current, now: Timestamp) -> (String, bool) {
+    let state = &written.state;
+    match written.edit {
+        Edit::None => {
+            let is_kept = state.is_edit_kept && state.stable == plan.state.stable;
+            let is_past = !is_kept && is_over(&state.edited_at, EDIT_REPORTED_FOR, now);
+            let at = if is_past { String::new() } else { state.edited_at.clone() };
+            (at, is_kept)
+        }
+        Edit::Undone | Edit::Unreadable => (now.to_string(), false),
+        Edit::Kept => (now.to_string(), written.stable.as_ref() == Some(&plan.stable)),
+    }
 }
 
 /// The pod on which a revision failed last, while that pod exists: its node may be the reason.
@@ -85,11 +103,16 @@ fn decide(
     observed: &Observed,
     now: Timestamp,
 ) -> RolloutPlan {
-    let state = &written.state;
     let rule = dns.spec.rollout.clone().unwrap_or_default();
-    let Some(stable) = written.stable.as_ref().filter(|_| !must_be_replaced(written, asked)) else {
+    let Some(stable) = &written.stable else {
         return without_stable(asked, written, observed);
     };
+    if asked.revision == written.state.stable && written.edit == Edit::Kept {
+        return at_once(asked, None);
+    }
+    let beside = beside_foreign(stable, written);
+    let written = beside.as_ref().unwrap_or(written);
+    let state = &written.state;
     if asked.revision == state.stable {
         return keep(stable, state);
     }
@@ -201,9 +224,20 @@ fn is_over(since: &str, time: SignedDuration, now: Timestamp) -> bool {
     since.parse::<Timestamp>().is_ok_and(|since| now.duration_since(since) >= time)
 }
 
-/// Another client wrote into stable.json, so it is replaced, except by a revision that failed.
-fn must_be_replaced(written: &Current, asked: &Asked) -> bool {
-    written.is_foreign && asked.revision != written.state.failed
+/// Pods run what another client wrote, and what was there before is not known: the configuration of the spec is tried beside
+/// that one. What was tried beside the one before proves nothing here; what failed stays known.
+fn beside_foreign(stable: &str, written: &Current) -> Option<Current> {
+    let state = &written.state;
+    (written.edit == Edit::Kept).then(|| Current {
+        stable: written.stable.clone(),
+        format: written.format,
+        state: RolloutState {
+            stable: config::revision_of(stable),
+            needs_pods: state.needs_pods,
+            ..retry::remembered(state)
+        },
+        edit: written.edit.clone(),
+    })
 }
 
 /// What pods run is not in the ConfigMap: it is a first install, or another client deleted or edited it. Then nothing is known
@@ -215,11 +249,18 @@ fn without_stable(asked: &Asked, written: &Current, observed: &Observed) -> Roll
     if !pods::ready(observed).any(runs_another) {
         return at_once(asked, None);
     }
-    let why = match written.is_foreign {
-        true => {
-            "it was not tried, because another client edited stable.json of the configuration ConfigMap"
+    // Nothing to compare with, and every pod keeps what it runs: one that says what that is ends this.
+    if retry::is_known_to_fail(&written.state, &asked.revision) {
+        let plan = keep("", &written.state);
+        let state = RolloutState { stable: plan.state.stable, ..retry::remembered(&written.state) };
+        return RolloutPlan { state, again_in: Some(RECONCILE_EVERY), ..plan };
+    }
+    let why = match written.edit {
+        Edit::Unreadable | Edit::Kept | Edit::Undone => {
+            "it was not tried, because another client edited stable.json of the configuration ConfigMap, and no pod says \
+             what was there before"
         }
-        false => {
+        Edit::None => {
             "it was not tried, because another client deleted the configuration ConfigMap, or stable.json in it"
         }
     };
@@ -279,16 +320,15 @@ fn needs_pods(plan: &RolloutPlan, written: &Current, observed: &Observed) -> boo
     let runs_it = |pod| {
         pods::reported(observed, pod).is_some_and(|reported| reported.revision == plan.state.stable)
     };
-    // In a large deployment only some pods are asked; they stand for all.
-    let mut asked =
-        pods::ready(observed).filter(|pod| observed.pod_reports.contains_key(pods::uid(pod)));
-    let is_settled = written.state.stable == plan.state.stable && asked.all(runs_it);
+    // One that was not asked yet may run the document before.
+    let is_settled =
+        written.state.stable == plan.state.stable && pods::ready(observed).all(runs_it);
     written.state.needs_pods && !is_settled
 }
 
 /// The plan that repeats what is in the cluster, so that nothing is written.
 pub fn untouched(observed: &Observed, desired_revision: String) -> RolloutPlan {
-    let Current { stable, format: _, state, is_foreign: _ } = Current::read(observed);
+    let Current { stable, format: _, state, edit: _ } = Current::read(observed);
     RolloutPlan {
         stable: stable.unwrap_or_default(),
         canary: config_map::text(observed.config_map.as_ref(), config_map::CANARY)

@@ -36,7 +36,8 @@ pub struct Observed {
     pub autoscaler: Option<HorizontalPodAutoscaler>,
     /// `clusterdns-<name>`: the configuration as it is written now.
     pub config_map: Option<ConfigMap>,
-    /// The document that ready pods run, where the ConfigMap has none.
+    /// The document that pods must run, where another client changed or deleted it in the ConfigMap: as the operator saw it
+    /// last, or as ready pods run it.
     pub lost_document: Option<String>,
     /// Other Services of its namespace that select pods: name and selector. Our pods must not be behind them by accident.
     pub selectors: BTreeMap<String, BTreeMap<String, String>>,

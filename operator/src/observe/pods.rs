@@ -101,6 +101,11 @@ pub fn behind<'a>(
     })
 }
 
+/// How many ready pods were not asked yet what they run: of many pods some are asked in each look.
+pub fn unasked(observed: &Observed) -> usize {
+    ready(observed).filter(|pod| !observed.pod_reports.contains_key(uid(pod))).count()
+}
+
 /// Our pods that may receive queries.
 pub fn ready(observed: &Observed) -> impl Iterator<Item = &Pod> {
     observed.pods.iter().filter(|pod| is_ready(pod))

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use crds::{ClusterDNS, Config};
 use futures::stream::{self, StreamExt};
+use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -242,11 +243,16 @@ fn pair(dns: &ClusterDNS, observed: &Observed) -> Option<Pair> {
     if pods::reported(observed, canary)?.revision != state.canary {
         return None;
     }
-    let stable = pods::ready(observed).filter(|pod| pods::uid(pod) != uid).find_map(|pod| {
-        let runs_stable =
-            pods::reported(observed, pod).is_some_and(|reported| reported.revision == state.stable);
-        pods::address(pod).filter(|_| runs_stable)
-    })?;
+    // Of many pods not all were asked lately: the youngest report counts.
+    let runs_stable = |pod: &&Pod| {
+        pods::reported(observed, pod).is_some_and(|reported| reported.revision == state.stable)
+    };
+    let others = pods::ready(observed).filter(|pod| pods::uid(pod) != uid).filter(runs_stable);
+    let age = |pod: &Pod| observed.pod_reports.get(pods::uid(pod)).map(|report| report.age);
+    let stable = others
+        .filter_map(|pod| Some((age(pod)?, pods::address(pod)?)))
+        .min_by_key(|(age, _)| *age)?
+        .1;
     let canary: IpAddr = pods::address(canary)?;
     Some(Pair { uid, canary: SocketAddr::new(canary, port), stable: SocketAddr::new(stable, port) })
 }

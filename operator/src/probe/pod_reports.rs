@@ -1,5 +1,6 @@
 //! What our pods report at `/config`: which configuration they run, what they could not serve, which upstreams are down.
-//! No watch brings it, so each pod is asked every 30 s, and about every second while a change is on its way to it.
+//! No watch brings it, so each pod is asked every 30 s, and about every second while a change is on its way to it. Of more
+//! than 50 pods, one look asks 50: those whose reports are oldest, so that the turn of each pod comes.
 
 mod request;
 
@@ -21,16 +22,20 @@ pub use request::{address as http_address, port as http_port};
 const CANARY: &str = "canary";
 /// Pods that are asked at once.
 const SIDE_BY_SIDE: usize = 16;
-/// With more pods than this, only this many are asked, as a sample.
-const SAMPLE: usize = 50;
+/// Questions to the pods of one ClusterDNS in one second. A look every 30 s asks this many, so that each of 500 pods is asked
+/// within 5 min; while a change is on its way there is a look every 2 s, so that each is asked within 20 s.
+const MAX_A_SECOND: usize = 50;
+const SECOND: Duration = Duration::from_secs(1);
 /// Between two requests to a pod that reports what it should.
 const SETTLED: Duration = Duration::from_secs(30);
 /// The same, for one that does not yet, or did not answer.
 const UNSETTLED: Duration = Duration::from_secs(1);
 /// While a canary runs: its answers must be young when it is compared.
 const ON_TRIAL: Duration = Duration::from_secs(2);
-/// Reports of pods that are gone.
-const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
+/// Reports of pods that are gone. Longer than until the turn of each of 5,000 pods comes again.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(3_600);
+/// Reports of pods of all ClusterDNS. A report has some hundred octets, and up to 30 KiB where many objects are skipped.
+const MAX_KEPT: usize = 5_000;
 
 #[derive(Clone, Debug)]
 struct Kept {
@@ -53,14 +58,9 @@ impl PodReports {
         config_map: Option<&ConfigMap>,
     ) -> BTreeMap<String, PodReport> {
         let state = config_map::state_in(config_map);
-        let sample = sample(pods, &state);
-        let now = Instant::now();
         let due: Vec<(String, Option<String>)> = {
-            let kept = self.lock();
-            let is_due =
-                |pod: &&&Pod| is_due(kept.get(pods::uid(pod)), pods::uid(pod), &state, now);
-            let due = sample.iter().filter(is_due);
-            due.map(|pod| (pods::uid(pod).to_owned(), request::address(pod))).collect()
+            let due = next(pods, &self.lock(), &state, Instant::now());
+            due.into_iter().map(|pod| (pods::uid(pod).to_owned(), request::address(pod))).collect()
         };
         let asked = futures::stream::iter(due)
             .map(|(uid, address)| async move { (uid, self.asker.ask(address).await) })
@@ -69,14 +69,14 @@ impl PodReports {
             .await;
         let at = Instant::now();
         let mut kept = self.lock();
-        kept.retain(|_, kept| at.saturating_duration_since(kept.at) < FORGOTTEN_AFTER);
         kept.extend(asked.into_iter().map(|(uid, reported)| (uid, Kept { reported, at })));
-        let answer = |pod: &&Pod| {
+        forget(&mut kept, at);
+        let answer = |pod: &Pod| {
             let kept = kept.get(pods::uid(pod))?;
             let age = at.saturating_duration_since(kept.at);
             Some((pods::uid(pod).to_owned(), PodReport { reported: kept.reported.clone(), age }))
         };
-        sample.iter().filter_map(answer).collect()
+        pods.iter().filter(|pod| pods::is_ready(pod)).filter_map(answer).collect()
     }
 
     /// What this pod says now, however young its last answer is.
@@ -102,13 +102,38 @@ impl PodReports {
     }
 }
 
-/// The ready pods, or some of them: always the same ones, chosen by their random uids, and the canary.
-fn sample<'a>(pods: &'a [Pod], state: &RolloutState) -> Vec<&'a Pod> {
+/// The ready pods that are asked now: the canary, then those that were never asked, then those whose reports are oldest.
+fn next<'a>(
+    pods: &'a [Pod],
+    kept: &HashMap<String, Kept>,
+    state: &RolloutState,
+    now: Instant,
+) -> Vec<&'a Pod> {
     let canary = state.canary_pod.as_ref().map(|pod| pod.uid.as_str());
-    let mut ready: Vec<&Pod> = pods.iter().filter(|pod| pods::is_ready(pod)).collect();
-    ready.sort_by_key(|pod| (Some(pods::uid(pod)) != canary, pods::uid(pod)));
-    ready.truncate(SAMPLE);
-    ready
+    let asked_at = |pod: &Pod| kept.get(pods::uid(pod)).map(|kept| kept.at);
+    let ready = || pods.iter().filter(|pod| pods::is_ready(pod));
+    let is_recent = |at: Instant| now.saturating_duration_since(at) < SECOND;
+    let recent = ready().filter(|pod| asked_at(pod).is_some_and(is_recent)).count();
+    let mut due: Vec<&Pod> = ready()
+        .filter(|pod| is_due(kept.get(pods::uid(pod)), pods::uid(pod), state, now))
+        .collect();
+    due.sort_by_key(|pod| (Some(pods::uid(pod)) != canary, asked_at(pod), pods::uid(pod)));
+    due.truncate(MAX_A_SECOND.saturating_sub(recent));
+    due
+}
+
+/// Drops the reports of pods that are gone, and the oldest where there are too many.
+fn forget(kept: &mut HashMap<String, Kept>, now: Instant) {
+    kept.retain(|_, kept| now.saturating_duration_since(kept.at) < FORGOTTEN_AFTER);
+    let too_many = kept.len().saturating_sub(MAX_KEPT);
+    if too_many > 0 {
+        let mut ages: Vec<(Instant, String)> =
+            kept.iter().map(|(uid, kept)| (kept.at, uid.clone())).collect();
+        ages.sort();
+        for (_, uid) in ages.into_iter().take(too_many) {
+            kept.remove(&uid);
+        }
+    }
 }
 
 /// A ready pod that runs what most of them run.
@@ -167,14 +192,59 @@ mod tests {
         }
     }
 
+    /// Looks at this many pods, so far apart, until each was asked; returns the most questions of one look, and the looks.
+    fn looks(count: usize, apart: Duration) -> (usize, usize) {
+        let pods: Vec<Pod> = (0..count).map(|n| pod(&format!("p{n:03}"), true)).collect();
+        let state = RolloutState { stable: "s".into(), ..RolloutState::default() };
+        let begin = Instant::now();
+        // All are silent, so that all are due all the time.
+        let silent = |at| Kept { reported: Err("no answer".to_owned()), at };
+        let mut kept = HashMap::new();
+        let (mut most, mut looks) = (0, 0);
+        for look in 0..1_000 {
+            let now = begin + apart * look;
+            let asked = next(&pods, &kept, &state, now);
+            most = most.max(asked.len());
+            kept.extend(asked.iter().map(|pod| (pods::uid(pod).to_owned(), silent(now))));
+            looks += 1;
+            if kept.len() == count {
+                // And in the same order again.
+                let again = next(&pods, &kept, &state, now + Duration::from_secs(2));
+                assert_eq!(pods::uid(again[0]), "p000");
+                return (most, looks);
+            }
+        }
+        panic!("{} of {count} pods were asked", kept.len());
+    }
+
     #[test]
-    fn fifty_speak_for_all_and_the_canary_is_among_them() {
+    fn o14_each_of_many_pods_is_asked_in_its_turn_and_fifty_in_one_second() {
+        assert_eq!(looks(3, Duration::from_secs(30)), (3, 1));
+        assert_eq!(looks(50, Duration::from_secs(2)), (50, 1));
+        assert_eq!(looks(500, Duration::from_secs(2)), (50, 10));
+        // Looks that follow each other faster ask no more.
+        assert_eq!(looks(500, Duration::from_millis(250)), (50, 37));
+    }
+
+    #[test]
+    fn the_canary_is_asked_first_and_pods_that_are_not_ready_never() {
         let mut pods: Vec<Pod> = (0..100).map(|n| pod(&format!("p{n:03}"), true)).collect();
         pods.push(pod("p000-not-ready", false));
-        let uids = |state| sample(&pods, &state).into_iter().map(pods::uid).collect::<Vec<_>>();
-        let some = uids(RolloutState::default());
-        assert_eq!((some.len(), some[0], some[49]), (50, "p000", "p049"));
-        assert_eq!(uids(on_trial())[..2], ["p099", "p000"]);
+        let asked = next(&pods, &HashMap::new(), &on_trial(), Instant::now());
+        let asked: Vec<&str> = asked.into_iter().map(pods::uid).collect();
+        assert_eq!((asked.len(), &asked[..3]), (50, &["p099", "p000", "p001"][..]));
+    }
+
+    #[test]
+    fn reports_of_pods_that_are_gone_are_forgotten_and_of_too_many_the_oldest() {
+        let now = Instant::now() + FORGOTTEN_AFTER * 2;
+        let ago = |n: usize| now - Duration::from_millis(n as u64);
+        let all = (0..MAX_KEPT + 2).map(|n| (n.to_string(), kept("s", ago(n))));
+        let mut all: HashMap<String, Kept> = all.collect();
+        all.insert("gone".to_owned(), kept("s", now - FORGOTTEN_AFTER));
+        forget(&mut all, now);
+        assert_eq!(all.len(), MAX_KEPT);
+        assert!(all.contains_key("0") && !all.contains_key(&MAX_KEPT.to_string()));
     }
 
     #[test]

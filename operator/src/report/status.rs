@@ -304,6 +304,15 @@ fn on_its_way(
         let message = format!("{behind} ready pods do not run configuration {} yet", state.stable);
         return Some(ConditionState::yes("TakingOver", &message));
     }
+    // A new pod takes the configuration before it is ready, so it alone makes nothing unknown.
+    let unasked = pods::unasked(observed);
+    if unasked > 0 && !Conditions::of(dns, Timestamp::UNIX_EPOCH).was_true_of_this_spec("UpToDate")
+    {
+        let message = format!(
+            "{unasked} ready pods did not say yet what they run: the operator asks them in turn, 50 in a second"
+        );
+        return Some(ConditionState::yes("TakingOver", &message));
+    }
     match &plan.service {
         ServicePlan::Adopted { .. }
             if adoption::standing(dns, observed.service.as_ref())

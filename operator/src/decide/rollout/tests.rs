@@ -77,8 +77,10 @@ fn the_first_configuration_goes_out_at_once() {
     deploy(&mut story.observed, 3);
     let plan = story.reconcile(0);
     assert_eq!((plan.state.stable, plan.canary), (revision(OLD), None));
-    assert_eq!(plan.again_in, None);
+    assert_eq!(plan.again_in, Some(RECONCILE_EVERY), "no pod was asked yet");
+    story.pods_follow();
     let again = story.reconcile(1);
+    assert_eq!(again.again_in, None);
     assert_eq!(again.state.stable, revision(OLD));
     assert!(again.notices.is_empty(), "nothing changed, so no Event");
 }

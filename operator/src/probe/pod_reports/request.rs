@@ -25,8 +25,8 @@ const PORT: u16 = 9153;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The largest configuration has 1 MiB, written out with indentation.
 const MAX_BYTES: usize = 8 << 20;
-/// Skipped objects that are kept of one pod; status shows 20.
-const MAX_SKIPPED: usize = 100;
+/// Skipped objects that are kept of one pod: the first ones, as many as status shows of all pods.
+const MAX_SKIPPED: usize = crds::bounds::REPORTED;
 /// Time after which an upstream counts as down: a moment without answers is nothing to report.
 const DOWN_S: u64 = 60;
 /// Longest remedy for an upstream, in characters.
@@ -199,6 +199,8 @@ fn read(body: &[u8]) -> serde_json::Result<Reported> {
         upstreams_down,
         certificates,
     } = serde_json::from_slice(body)?;
+    skipped_objects
+        .sort_by(|a, b| (&a.kind, &a.namespace, &a.name).cmp(&(&b.kind, &b.namespace, &b.name)));
     skipped_objects.truncate(MAX_SKIPPED);
     let violations = |rejection: Rejection| {
         let each = rejection.violations.into_iter().map(|v| format!("{}: {}", v.field, v.message));

@@ -39,6 +39,7 @@ pub(super) fn problems(
         apply_failed(applied),
         trial_held(dns, plan),
         canary_failed(dns, plan),
+        configuration_edited(dns, plan),
     ];
     let then = [
         clients_excluded(config, plan, observed),
@@ -156,6 +157,30 @@ fn canary_failed(dns: &ClusterDNS, plan: &Plan) -> Option<Problem> {
         state.failed, state.failure, state.stable
     );
     Some(Problem { reason: "CanaryFailed", message, needs_a_person: !is_on_trial })
+}
+
+/// O4: for a moment, or until the spec's own configuration has passed, clients get answers by what another client wrote.
+fn configuration_edited(dns: &ClusterDNS, plan: &Plan) -> Option<Problem> {
+    let state = &plan.rollout.state;
+    if state.edited_at.is_empty() {
+        return None;
+    }
+    let (namespace, _) = names::service(dns);
+    let map = names::child(dns.metadata.name.as_deref().unwrap_or_default());
+    let now = match state.is_edit_kept {
+        true => {
+            "What was there before is not known, so every pod runs what that client wrote, until the configuration of the \
+             spec passes its trial beside it"
+        }
+        false => "The operator wrote the right one back",
+    };
+    problem(
+        "ConfigurationEdited",
+        format!(
+            "another client changed stable.json of ConfigMap {namespace}/{map}, which all pods follow. {now}. The Event \
+             ForeignEditUndone names that client: only the operator may write this ConfigMap"
+        ),
+    )
 }
 
 /// Pods that answer no longer and that the operator took out of the Service. A kubelet that lives puts them back.

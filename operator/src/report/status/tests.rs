@@ -330,6 +330,8 @@ fn o15_adoption_is_ready_when_the_service_has_moved_and_stays_so_after_a_reset()
     story.observed.foreign_pods = vec![foreign_pod()];
     deploy(&mut story.observed, 2);
     story.reconcile(0);
+    story.pods_follow();
+    story.reconcile(1);
     is(&story, "True=Valid False=NotSwitched True=Switching False=AsExpected", Kstatus::InProgress);
     story.pods_follow();
     expose(&mut story.observed);

@@ -22,9 +22,12 @@ fn rights_are_wide_before_a_document_needs_them_and_until_no_pod_runs_one() {
     story.observed.pod_reports.get_mut("dns-1-uid").unwrap().reported = Err("no answer".to_owned());
     assert!(story.reconcile(202).needs_pods, "one of them may still run it");
     story.pods_follow();
-    // Of more than fifty pods, fifty are asked.
-    story.observed.pod_reports.remove("dns-2-uid");
-    assert!(!story.reconcile(203).needs_pods);
+    // Of many pods, some are asked in each look: it may be one of the others that still runs it.
+    let report = story.observed.pod_reports.remove("dns-2-uid").expect("a report");
+    let plan = story.reconcile(203);
+    assert!(plan.needs_pods && plan.again_in == Some(RECONCILE_EVERY), "its turn comes soon");
+    story.observed.pod_reports.insert("dns-2-uid".to_owned(), report);
+    assert!(!story.reconcile(204).needs_pods);
 }
 
 #[test]
@@ -101,4 +104,107 @@ fn o4_why_nothing_was_tried_names_what_another_client_did() {
         assert_eq!(notice.reason, "ConfigurationUntried");
         assert!(notice.message.contains(&format!("another client {expected}")), "{notice:?}");
     }
+}
+
+const FOREIGN: &str = "{\"format\":1,\"ttlSeconds\":99}";
+
+impl Story {
+    /// Another client writes it, and pods take it at once.
+    fn is_edited(&mut self, before: Option<&str>) {
+        let data = self.observed.config_map.as_mut().unwrap().data.as_mut().unwrap();
+        data.insert("stable.json".to_owned(), FOREIGN.to_owned());
+        self.observed.lost_document =
+            before.map(|spec| crate::fixtures::config(&dns(spec)).to_json());
+    }
+
+    fn written(&mut self, seconds: i64) -> RolloutPlan {
+        let plan = self.reconcile(seconds);
+        self.observed.lost_document = None;
+        self.pods_follow();
+        plan
+    }
+}
+
+#[test]
+fn o4_an_edit_during_a_trial_is_undone_and_the_trial_continues() {
+    let mut story = Story::with_pods(3);
+    story.edit(NEW);
+    story.reconcile(100);
+    story.pods_follow();
+    let canary = story.canary();
+    story.is_edited(Some(OLD));
+    let plan = story.written(110);
+    assert_eq!(plan.stable, crate::fixtures::config(&dns(OLD)).to_json());
+    assert_eq!((plan.state.stable, plan.state.canary), (revision(OLD), revision(NEW)));
+    assert_eq!((story.canary(), plan.state.started_at), (canary, at(100).to_string()));
+    assert!(plan.notices.is_empty(), "nothing goes out untried: {:?}", plan.notices);
+    assert_eq!((plan.state.edited_at, plan.state.is_edit_kept), (at(110).to_string(), false));
+    story.compare(true, true);
+    story.reconcile(125);
+    let plan = story.reconcile(130);
+    assert_eq!((plan.state.stable, plan.state.edited_at), (revision(NEW), at(110).to_string()));
+    assert_eq!(story.reconcile(110 + 601).state.edited_at, "", "it is over");
+}
+
+#[test]
+fn o4_an_edit_that_cannot_be_undone_is_what_the_configuration_is_tried_beside() {
+    let mut story = Story::with_pods(3);
+    story.edit(NEW);
+    story.reconcile(100);
+    story.pods_follow();
+    // The operator has just started, and pods took it.
+    story.is_edited(None);
+    let plan = story.written(110);
+    let foreign = config::revision_of(FOREIGN);
+    assert_eq!((plan.stable.as_str(), &plan.state.stable), (FOREIGN, &foreign));
+    assert!(plan.state.is_edit_kept && plan.canary.is_none(), "pods must say that they run it");
+    let plan = story.reconcile(111);
+    assert_eq!((&plan.state.canary, &plan.state.stable), (&revision(NEW), &foreign));
+    assert!(plan.state.is_edit_kept);
+    story.pods_follow();
+    story.compare(true, true);
+    story.reconcile(130);
+    let plan = story.reconcile(141);
+    assert_eq!((plan.state.stable, plan.state.is_edit_kept), (revision(NEW), false));
+    assert_eq!(plan.notices[0].reason, "Promoted");
+}
+
+#[test]
+fn o4_an_edit_after_a_failed_trial_is_undone_and_what_failed_stays_known() {
+    for (before, stable) in [(Some(OLD), revision(OLD)), (None, config::revision_of(FOREIGN))] {
+        let mut story = Story::with_pods(3);
+        story.edit(NEW);
+        story.reconcile(100);
+        story.pods_follow();
+        let name = story.canary().expect("a canary");
+        reported(&mut story.observed, &name).rejection = Some("no".to_owned());
+        says_old(&mut story);
+        assert_eq!(story.reconcile(102).state.failed, revision(NEW));
+        story.pods_follow();
+        story.is_edited(before);
+        let plan = story.written(110);
+        assert_eq!((plan.state.stable, plan.state.failed), (stable, revision(NEW)));
+        assert_eq!((plan.canary, plan.notices.len()), (None, 0));
+    }
+}
+
+#[test]
+fn o4_what_failed_is_never_rolled_out_because_another_client_broke_the_document() {
+    let mut story = Story::with_pods(3);
+    story.edit(NEW);
+    story.reconcile(100);
+    story.pods_follow();
+    let name = story.canary().expect("a canary");
+    reported(&mut story.observed, &name).rejection = Some("no".to_owned());
+    says_old(&mut story);
+    story.reconcile(102);
+    story.pods_follow();
+    let data = story.observed.config_map.as_mut().unwrap().data.as_mut().unwrap();
+    data.insert("stable.json".to_owned(), "not JSON".to_owned());
+    let plan = story.reconcile(110);
+    assert_ne!(plan.state.stable, revision(NEW));
+    assert_eq!((plan.state.failed, plan.again_in), (revision(NEW), Some(RECONCILE_EVERY)));
+    // Before the first pod says what it runs, nothing changes; then that is written back.
+    story.observed.lost_document = Some(crate::fixtures::config(&dns(OLD)).to_json());
+    assert_eq!(story.reconcile(112).stable, crate::fixtures::config(&dns(OLD)).to_json());
 }

@@ -24,11 +24,51 @@ fn o14_up_to_date_is_false_from_the_edit_until_every_ready_pod_runs_it() {
     story.reconcile(11);
     shows(&story, "False", "TakingOver");
     story.pods_follow();
+    // Of many pods, some are asked in each look.
+    let report = story.observed.pod_reports.remove("dns-1-uid").expect("a report");
     story.reconcile(12);
+    shows(&story, "False", "TakingOver");
+    assert_eq!(kstatus(&story.dns), Kstatus::InProgress);
+    story.observed.pod_reports.insert("dns-1-uid".to_owned(), report);
+    story.reconcile(13);
+    shows(&story, "True", "AllPodsCurrent");
+    story.observed.pod_reports.remove("dns-1-uid");
+    story.reconcile(14);
     shows(&story, "True", "AllPodsCurrent");
     story.edit("{ttlSeconds: 5000}");
     story.reconcile(13);
     shows(&story, "False", "NotAccepted");
+}
+
+#[test]
+fn o4_an_edit_of_the_configuration_by_another_client_is_degraded_for_a_while() {
+    let mut story = Story::settled("{}");
+    let before = config(&story.dns).to_json();
+    let edit = |story: &mut Story| {
+        let data = story.observed.config_map.as_mut().unwrap().data.as_mut().unwrap();
+        data.insert("stable.json".to_owned(), "{\"format\":1,\"ttlSeconds\":99}".to_owned());
+    };
+    edit(&mut story);
+    story.observed.lost_document = Some(before);
+    let status = story.reconcile(10);
+    let degraded = condition(&status, "Degraded").unwrap();
+    assert_eq!(
+        (degraded.status.as_str(), degraded.reason.as_str()),
+        ("True", "ConfigurationEdited")
+    );
+    let words = "stable.json of ConfigMap kube-system/clusterdns-default, which all pods follow. The operator wrote the right";
+    assert!(degraded.message.contains(words), "{}", degraded.message);
+    story.observed.lost_document = None;
+    let status = story.reconcile(700);
+    assert_eq!(condition(&status, "Degraded").unwrap().reason, "AsExpected");
+    // Where the document before is not known, until the spec's own one is there.
+    story.edit("{ttlSeconds: 7}");
+    edit(&mut story);
+    for seconds in [800, 2_000] {
+        let status = story.reconcile(seconds);
+        let degraded = condition(&status, "Degraded").unwrap();
+        assert!(degraded.message.contains("runs what that client wrote"), "{}", degraded.message);
+    }
 }
 
 #[test]

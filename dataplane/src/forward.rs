@@ -58,6 +58,7 @@ use random::random;
 pub use registry::RouteId;
 pub use resolv_conf::ResolvConf;
 use server::Server;
+pub(crate) use sockets::Reading;
 use table::{Ended, Joined, Late, Running, Table, Waiter};
 use upstreams::Group;
 pub use upstreams::Upstreams;

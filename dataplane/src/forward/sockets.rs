@@ -3,16 +3,16 @@
 //! them, matched by id.
 
 mod asked;
+mod opening;
 mod port;
+mod reader;
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
-
-use dataplane_core::Discard;
 
 use super::common::Common;
 use super::ports::{Draw, REST, ServerId};
@@ -20,11 +20,9 @@ use super::{now, random};
 pub(super) use asked::Arrival;
 pub(super) use port::{Arrived, Listening, Place};
 use port::{Port, Socket};
+use reader::Reader;
+pub(crate) use reader::Reading;
 
-/// Random ports tried before the system chooses one.
-const PORT_ATTEMPTS: usize = 16;
-/// The ports that are ours to draw from: all that need no privilege.
-const FIRST_PORT: u16 = 1024;
 /// Longest datagram that is read; more than we ask for (1,232) and than any sane server sends.
 const MAX_DATAGRAM: usize = 4096;
 /// Longest life of a shared socket, so that no port is known for long.
@@ -42,6 +40,8 @@ pub(super) struct Pool {
     common: Arc<Common>,
     /// Open ports, the oldest first.
     open: Mutex<Vec<Arc<Port>>>,
+    /// Ports of one query each that a thread reads, and some that are closed.
+    own: Mutex<Vec<Weak<Port>>>,
     /// When those that were closed will have rested.
     resting: Mutex<VecDeque<Instant>>,
     /// A task looks after queries that have none.
@@ -88,7 +88,7 @@ fn send_at(
     };
     // As many wait on this socket as may.
     let Some(listening) = port.listen(now) else { return Ok(None) };
-    send_now(&port.socket, &query(listening.id()))?;
+    send_now(port.socket(), &query(listening.id()))?;
     Ok(Some(Exchange::Shared(listening)))
 }
 
@@ -125,29 +125,31 @@ pub(super) fn depart<T: Send + 'static>(
         (None, Some((flight, _))) => return Departed::NoPort(flight),
         (None, None) => return Departed::Shared,
     };
-    match send_now(&port.socket, &wire) {
+    match send_now(port.socket(), &wire) {
         Ok(()) => pool.watch(),
         Err(error) => {
             if let Some(call) = port.take_back(id) {
                 call(if is_ours(&error) { Arrived::Unsent } else { Arrived::Failed });
             }
+            port.close_if_over();
         }
     }
     Departed::Shared
 }
 
 /// Without asking the runtime whether the socket is ready: a full buffer is a lost datagram.
-fn send_now(socket: &Socket, query: &[u8]) -> io::Result<()> {
-    socket.get_ref().send(query).map(drop)
+fn send_now(socket: &UdpSocket, query: &[u8]) -> io::Result<()> {
+    socket.send(query).map(drop)
 }
 
 /// Whether this is a want of ours, of descriptors, memory or ports: it says nothing of the server.
 pub(super) fn is_ours(error: &io::Error) -> bool {
-    const OURS: [i32; 6] = [
+    const OURS: [i32; 7] = [
         libc::EMFILE,
         libc::ENFILE,
         libc::ENOBUFS,
         libc::ENOMEM,
+        libc::ENOSPC,
         libc::EADDRINUSE,
         libc::EADDRNOTAVAIL,
     ];
@@ -200,16 +202,29 @@ enum Drawn {
 impl Pool {
     /// No socket is open yet.
     pub(super) fn new(server: ServerId, address: SocketAddr, common: Arc<Common>) -> Pool {
-        let (open, resting) = (Mutex::default(), Mutex::default());
-        Pool { server, address, common, open, resting, is_watched: AtomicBool::new(false) }
+        Pool {
+            server,
+            address,
+            common,
+            open: Mutex::default(),
+            own: Mutex::default(),
+            resting: Mutex::default(),
+            is_watched: AtomicBool::new(false),
+        }
     }
 
     /// A socket as the bound of ports has it (FW10).
     fn drawn(self: &Arc<Self>, now: Instant) -> io::Result<Drawn> {
         let drawn = self.common.ports().draw(self.server, now);
         Ok(match drawn {
-            Draw::Own => Drawn::Own(self.registered(self.opened()?, now)?),
-            Draw::Pooled => Drawn::Shared(self.add(self.registered(self.opened()?, now)?, now)),
+            Draw::Own => match Reader::of_thread() {
+                None => Drawn::Own(self.registered(self.opened()?, now)?),
+                Some(reader) => Drawn::Shared(self.own(&reader, self.opened()?, now)?),
+            },
+            Draw::Pooled => Drawn::Shared(match Reader::of_thread() {
+                None => self.add(self.registered(self.opened()?, now)?, now),
+                Some(reader) => self.add_to(&reader, self.opened()?, now)?,
+            }),
             Draw::Shared => match self.draw(random()) {
                 Some(port) => {
                     self.common.drew_shared();
@@ -228,7 +243,7 @@ impl Pool {
         now: Instant,
     ) -> io::Result<Exchange> {
         let id = random() as u16;
-        send_now(&socket, &query(id)).inspect_err(|_| self.closed(now))?;
+        send_now(socket.get_ref(), &query(id)).inspect_err(|_| self.closed(now))?;
         Ok(Exchange::Own { socket, id, pool: Arc::clone(self) })
     }
 
@@ -242,22 +257,12 @@ impl Pool {
 
     /// Calls those that wait too long, and says when the next will.
     fn overdue(&self, now: Instant) -> Option<Instant> {
-        let ports = self.open().clone();
+        let mut ports = self.open().clone();
+        let mut own = self.own.lock().expect("nothing panics while it holds this");
+        own.retain(|port| port.strong_count() > 0);
+        ports.extend(own.iter().filter_map(Weak::upgrade));
+        drop(own);
         ports.iter().filter_map(|port| port.overdue(now)).min()
-    }
-
-    /// A socket for the port that was drawn.
-    fn opened(&self) -> io::Result<UdpSocket> {
-        let socket = bind(self.address).and_then(|socket| {
-            socket.connect(self.address)?;
-            socket.set_nonblocking(true)?;
-            Ok(socket)
-        });
-        socket.inspect_err(|_| self.common.ports().failed(self.server))
-    }
-
-    fn registered(&self, socket: UdpSocket, now: Instant) -> io::Result<Socket> {
-        port::registered(socket).inspect_err(|_| self.closed(now))
     }
 
     /// A port of this server was closed: it rests.
@@ -267,16 +272,6 @@ impl Pool {
 
     fn open(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Port>>> {
         self.open.lock().expect("nothing panics while it holds this")
-    }
-
-    fn add(&self, socket: Socket, now: Instant) -> Arc<Port> {
-        let port = Arc::new(Port::new(socket, now));
-        let common = Arc::clone(&self.common);
-        let stray = move || common.discard(Discard::Id);
-        let reader = tokio::spawn(port::read(Arc::clone(&port), stray));
-        *port.reader.lock().expect("nothing panics here") = Some(reader.abort_handle());
-        self.open().push(Arc::clone(&port));
-        port
     }
 
     fn draw(&self, random: u64) -> Option<Arc<Port>> {
@@ -301,7 +296,7 @@ impl Pool {
         let half = ((open.len() + resting.len()) / 2).saturating_sub(resting.len());
         let mut may_close = half.max(ports.free(self.server, now));
         open.retain(|port| {
-            // This list and the reader hold it; a query that drew it a moment ago does too.
+            // This list and who reads it hold it; a query that drew it a moment ago does too.
             let is_drawn = Arc::strong_count(port) > 2;
             let closes = may_close > 0 && !is_drawn && port.is_over(now);
             if closes {
@@ -348,23 +343,6 @@ async fn watch(pool: Arc<Pool>) {
         };
         tokio::time::sleep_until(next.into()).await;
     }
-}
-
-fn bind(server: SocketAddr) -> io::Result<UdpSocket> {
-    let any = |port| match server {
-        SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)),
-        SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)),
-    };
-    for _ in 0..PORT_ATTEMPTS {
-        let range = u64::from(u16::MAX - FIRST_PORT) + 1;
-        // 64 random bits over 64,512 ports: the bias is far below anything measurable.
-        let port = FIRST_PORT + (random() % range) as u16;
-        match UdpSocket::bind(any(port)) {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
-            other => return other,
-        }
-    }
-    UdpSocket::bind(any(0))
 }
 
 #[cfg(test)]

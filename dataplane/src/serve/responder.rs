@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use dataplane_core::{
-    Action, Counters, Forward, OwnedHead, Query, Reason, Surroundings, Waiting, respond,
+    Action, Counters, Forward, LookupKey, OwnedHead, Query, Reason, Surroundings, Waiting, respond,
 };
 use futures::FutureExt;
 use tokio::runtime::Handle;
@@ -81,11 +81,18 @@ impl AskedLater {
 
 /// What the core decided of one message ([`Action`]), after the cache was read and a place to wait was taken.
 pub(super) enum ServeAction {
-    /// The reply's octets in the buffer, and how it came about.
-    Reply(usize, Answered),
+    /// The reply's octets in the buffer, how it came about, and what to [ask again](Responder::refresh) once it has left.
+    Reply(usize, Answered, Option<Box<Refresh>>),
     Drop,
     /// An upstream is asked: for whom, what the cache held, and the right to ask, already taken.
     Forward(Box<Waiting>, Option<Held>, Slot),
+}
+
+/// What is in the cache and expires soon: an upstream is asked again on behalf of a client that has its reply (CA30).
+pub(super) struct Refresh {
+    group: usize,
+    key: LookupKey,
+    slot: Arc<Slot>,
 }
 
 impl Responder {
@@ -118,7 +125,7 @@ impl Responder {
         let (action, reason) = respond(&published.records, query, &counters, buffer);
         match action {
             Action::Reply(octets) => {
-                ServeAction::Reply(octets, Answered { reason, origin: Origin::Own })
+                ServeAction::Reply(octets, Answered { reason, origin: Origin::Own }, None)
             }
             Action::Drop => ServeAction::Drop,
             Action::Forward(forward) => {
@@ -144,10 +151,8 @@ impl Responder {
         let held = match self.forwarder.from_cache(upstreams, forward, &around, buffer) {
             Cached::Reply { octets, origin, refresh } => {
                 own.add_cached();
-                if refresh {
-                    self.prefetch(upstreams, forward, query.client);
-                }
-                return relayed(octets, origin);
+                let refresh = refresh.then(|| self.to_refresh(upstreams, forward, query.client));
+                return relayed(octets, origin, refresh.flatten());
             }
             Cached::Ask(held) => held,
         };
@@ -166,9 +171,12 @@ impl Responder {
         match from_cache {
             Some((octets, origin)) => {
                 own.add_cached();
-                relayed(octets, origin)
+                relayed(octets, origin, None)
             }
-            None => relayed(forward.head.fail(0, "forward limit", buffer), Origin::Failed),
+            None => {
+                let octets = forward.head.fail(0, "forward limit", buffer);
+                relayed(octets, Origin::Failed, None)
+            }
         }
     }
 
@@ -188,13 +196,23 @@ impl Responder {
         self.state.taps.show(place, began, &exchange);
     }
 
-    /// Asks an upstream for what is about to expire, on behalf of a client that has its reply (CA30). At a limit it is
-    /// left for later.
-    fn prefetch(&self, upstreams: &Upstreams, forward: &Forward<'_>, client: SocketAddr) {
-        let slot = self.forwarder.slot(upstreams, forward.group, client.ip());
-        let Some(slot) = slot else { return };
+    /// Takes a place for what is about to expire. At a limit it is left for later.
+    fn to_refresh(
+        &self,
+        upstreams: &Upstreams,
+        forward: &Forward<'_>,
+        client: SocketAddr,
+    ) -> Option<Box<Refresh>> {
+        let slot = self.forwarder.slot(upstreams, forward.group, client.ip())?;
+        let (group, key) = (forward.group, forward.key.clone());
+        Some(Box::new(Refresh { group, key, slot: Arc::new(slot) }))
+    }
+
+    /// Asks an upstream again. It may cost a socket, so replies leave before.
+    pub(super) fn refresh(&self, upstreams: &Upstreams, refresh: &Refresh) {
+        let Refresh { group, key, slot } = refresh;
         let _lookups = self.runtime.enter();
-        self.forwarder.prefetch(upstreams, forward.group, &forward.key, &Arc::new(slot));
+        self.forwarder.prefetch(upstreams, *group, key, slot);
     }
 
     /// Asks upstreams for a client, and calls `reply` with what becomes of it, on the thread where that happens. A defect
@@ -263,8 +281,8 @@ impl Responder {
 }
 
 /// The reply to a query that is not ours.
-fn relayed(octets: usize, origin: Origin) -> ServeAction {
-    ServeAction::Reply(octets, Answered { reason: Reason::Forward, origin })
+fn relayed(octets: usize, origin: Origin, refresh: Option<Box<Refresh>>) -> ServeAction {
+    ServeAction::Reply(octets, Answered { reason: Reason::Forward, origin }, refresh)
 }
 
 /// The client as client lists and limits see it: an IPv4-mapped address is the IPv4 one.

@@ -144,7 +144,10 @@ fn answer(responder: Arc<Responder>) -> Answer {
             responder.decide(&published, own, &query, room, buffer)
         }));
         match decided {
-            Ok(ServeAction::Reply(octets, answered)) => {
+            Ok(ServeAction::Reply(octets, answered, refresh)) => {
+                if let Some(refresh) = refresh {
+                    responder.refresh(&published.upstreams, &refresh);
+                }
                 let octets = if is_padded { pad(buffer, octets) } else { octets };
                 let traffic = responder.counters.traffic.stream(over);
                 traffic.reply(answered, &buffer[..octets]);

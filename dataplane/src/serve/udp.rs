@@ -1,6 +1,7 @@
 //! One UDP thread: a batch in, answers beside it, a batch out. Nothing here waits, allocates or takes a lock for
 //! an answer of our own, unless the query log or dnstap is on; upstreams are asked when the replies of the batch have left.
 
+use std::io;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -9,17 +10,21 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use dataplane_core::{OwnedHead, Query, Reason, Transport, Waiting, read_ahead};
 use dataplane_udp::{Batch, DATAGRAM_OCTETS, Datagram, Local, Socket};
+use tokio::runtime::Handle;
 
 use super::counters::add;
-use super::responder::{Asked, AskedLater, Asker, Responder, Seeds, ServeAction, client};
+use super::responder::{Asked, AskedLater, Asker, Refresh, Responder, Seeds, ServeAction, client};
 use super::traffic::ServedOver;
-use crate::forward::{Held, Resolved, Slot, Upstreams};
+use crate::forward::{Held, Reading, Resolved, Slot, Upstreams};
 use crate::origin::{Answered, Origin};
 use crate::state::Published;
 use crate::taps::{Began, Wanted};
 
 /// After a failure to receive that is no datagram's fault: long enough not to spin, short enough not to be missed.
 const RECEIVE_PAUSE: Duration = Duration::from_millis(10);
+
+/// Longest wait for a query or a reply of an upstream, after which it is seen whether to stop.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Room for what is noted of a batch; one that is larger makes its own, once.
 const BATCH: usize = 32;
@@ -36,6 +41,8 @@ pub(super) struct Worker {
     answered: Vec<(Origin, Duration)>,
     /// Queries of the batch that an upstream is asked for: when its replies have left, as each may cost a socket.
     later: Vec<Later>,
+    /// What is asked again besides, then too.
+    refreshes: Vec<Box<Refresh>>,
 }
 
 /// A query for which an upstream is asked.
@@ -59,30 +66,66 @@ impl Worker {
         stale: Duration,
         stop: Arc<AtomicBool>,
     ) -> Self {
-        let (answered, later) = (Vec::with_capacity(BATCH), Vec::with_capacity(BATCH));
-        Self { socket, responder, number, stale, stop, seeds: Seeds::new(), answered, later }
+        Self {
+            socket,
+            responder,
+            number,
+            stale,
+            stop,
+            seeds: Seeds::new(),
+            answered: Vec::with_capacity(BATCH),
+            later: Vec::with_capacity(BATCH),
+            refreshes: Vec::new(),
+        }
     }
 
-    /// Serves until it is asked to stop, then answers what is queued (D3).
+    /// Serves until it is asked to stop, then answers what is queued (D3). It reads the sockets over which it asks
+    /// upstreams itself, so that a reply wakes no other thread.
     pub(super) fn run(mut self) {
-        let mut batch = Batch::new();
+        // Sockets and tasks of lookups are the runtime's.
+        let runtime = self.responder.runtime.clone();
+        let _lookups = runtime.enter();
+        let (mut batch, mut reading) = (Batch::new(), Reading::begin());
         loop {
             // Read before receiving: nothing is left behind by a stop that comes in between.
             let stopping = self.stop.load(Ordering::Acquire);
-            match self.socket.recv(&mut batch) {
-                Ok(0) if stopping => return,
+            match self.receive(&mut batch, reading.as_mut(), stopping) {
+                Ok(0) if stopping => break,
                 Ok(0) => {}
                 Ok(_) => self.answer(&mut batch),
                 Err(error) => {
                     tracing::warn!(%error, address = %self.socket.local_addr(), "cannot receive");
                     add(&self.responder.counters.udp_receive_failed, 1);
                     if stopping {
-                        return;
+                        break;
                     }
                     std::thread::sleep(RECEIVE_PAUSE);
                 }
             }
+            // Answers of ours have left.
+            if let Some(reading) = &mut reading {
+                reading.read();
+            }
         }
+        if let Some(reading) = reading.filter(Reading::has_ports) {
+            finish(reading, runtime.clone());
+        }
+    }
+
+    /// Waits for queries, and for what upstreams reply while there is a socket of this thread on which they may.
+    fn receive(
+        &self,
+        batch: &mut Batch,
+        reading: Option<&mut Reading>,
+        stopping: bool,
+    ) -> io::Result<usize> {
+        let Some(reading) = reading else { return self.socket.recv(batch) };
+        if !reading.has_ports() {
+            reading.leave(&*self.socket);
+            return self.socket.recv(batch);
+        }
+        let for_clients = reading.wait(&*self.socket, LOOK)?;
+        if for_clients || stopping { self.socket.recv_now(batch) } else { Ok(0) }
     }
 
     fn answer(&mut self, batch: &mut Batch) {
@@ -122,6 +165,13 @@ impl Worker {
             }
         }
         self.later = later;
+        for refresh in self.refreshes.drain(..) {
+            let responder = &self.responder;
+            let asks = AssertUnwindSafe(|| responder.refresh(upstreams, &refresh));
+            if catch_unwind(asks).is_err() {
+                add(&responder.counters.panics, 1);
+            }
+        }
     }
 
     /// The replies of a batch leave together: one look at the clock is enough for all. It is the clock of the time stamps
@@ -164,7 +214,8 @@ impl Worker {
         let began = wanted.begin();
         let asked = began.as_ref().map(|began| self.asked(began, &datagram));
         match responder.decide(published, self.number, &query, true, buffer) {
-            ServeAction::Reply(octets, answered) => {
+            ServeAction::Reply(octets, answered, refresh) => {
+                self.refreshes.extend(refresh);
                 traffic.reply(answered, &buffer[..octets]);
                 if let Some(asked) = &asked {
                     responder.show(self.number, asked, answered, &buffer[..octets]);
@@ -209,6 +260,17 @@ impl Worker {
             }
         };
         self.responder.reply_late(upstreams, waiting, held, slot, late);
+    }
+}
+
+/// Others may have asked over the sockets of a thread that ends: they are read as long as they are open.
+fn finish(reading: Reading, runtime: Handle) {
+    let reads = move || {
+        let _lookups = runtime.enter();
+        reading.finish(LOOK);
+    };
+    if let Err(error) = std::thread::Builder::new().name("upstreams".into()).spawn(reads) {
+        tracing::warn!(%error, "no thread reads what upstreams still reply");
     }
 }
 

@@ -29,9 +29,9 @@ mod portable;
 
 pub use descriptors::raise_descriptor_limit;
 #[cfg(target_os = "linux")]
-pub use linux::{Batch, Socket};
+pub use linux::{Batch, Poller, Ready, Socket};
 #[cfg(not(target_os = "linux"))]
-pub use portable::{Batch, Socket};
+pub use portable::{Batch, Poller, Ready, Socket};
 
 /// Most octets of a datagram that are read, and of a reply (WR40): a longer datagram is cut, and what is left of
 /// it is for the parser to refuse.

@@ -3,17 +3,19 @@
 mod address;
 mod batch;
 mod control;
+mod poller;
 
 use std::io;
 use std::mem;
 use std::net::{Shutdown, SocketAddr};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use socket2::{Domain, Protocol, Type};
 
 use crate::{Local, Options, Sent};
 
 pub use batch::Batch;
+pub use poller::{Poller, Ready};
 
 /// A bound UDP socket. One thread receives from it; any thread may send on it.
 #[derive(Debug)]
@@ -67,7 +69,15 @@ impl Socket {
     /// # Errors
     /// Only what says that receiving cannot work at all, such as a lack of memory.
     pub fn recv(&self, batch: &mut Batch) -> io::Result<usize> {
-        batch.recv(self.inner.as_raw_fd(), self.local)
+        batch.recv(self.inner.as_raw_fd(), self.local, 0)
+    }
+
+    /// Takes what is queued, up to the size of the batch, as [`Socket::recv`] does, but waits for nothing.
+    ///
+    /// # Errors
+    /// Those of [`Socket::recv`].
+    pub fn recv_now(&self, batch: &mut Batch) -> io::Result<usize> {
+        batch.recv(self.inner.as_raw_fd(), self.local, libc::MSG_DONTWAIT)
     }
 
     /// Sends the replies of the batch, without waiting. A reply that the system refuses is given up.
@@ -137,6 +147,12 @@ impl Socket {
             )
         };
         if status == 0 { u64::from(words[libc::SK_MEMINFO_DROPS as usize]) } else { 0 }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inner.as_fd()
     }
 }
 

@@ -69,6 +69,14 @@ impl Socket {
         }
     }
 
+    /// Nothing portable takes what is queued without waiting: this waits as [`Socket::recv`] does.
+    ///
+    /// # Errors
+    /// Those of [`Socket::recv`].
+    pub fn recv_now(&self, batch: &mut Batch) -> io::Result<usize> {
+        self.recv(batch)
+    }
+
     /// Sends the reply of the batch. One that the system refuses is given up.
     pub fn send(&self, batch: &mut Batch) -> Sent {
         let octets = std::mem::take(&mut batch.reply);
@@ -97,6 +105,57 @@ impl Socket {
     /// Datagrams the kernel dropped: no portable interface reports them.
     pub fn drops(&self) -> u64 {
         0
+    }
+}
+
+/// Nothing portable waits for one of many sockets: there is no such set.
+#[derive(Debug)]
+pub struct Poller(std::convert::Infallible);
+
+/// What a [`Poller::wait`] found: nothing.
+#[derive(Debug, Default)]
+pub struct Ready;
+
+impl Poller {
+    /// There is none.
+    ///
+    /// # Errors
+    /// Always: others must read these sockets.
+    pub fn new() -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// There is no set to add to.
+    ///
+    /// # Errors
+    /// None.
+    pub fn add<S>(&self, _: &S, _: u64) -> io::Result<()> {
+        match self.0 {}
+    }
+
+    /// There is no set to remove from.
+    pub fn remove<S>(&self, _: &S) {
+        match self.0 {}
+    }
+
+    /// There is no set to wait for.
+    ///
+    /// # Errors
+    /// None.
+    pub fn wait(&self, _: &mut Ready, _: Duration) -> io::Result<()> {
+        match self.0 {}
+    }
+}
+
+impl Ready {
+    /// Room for nothing.
+    pub fn new() -> Self {
+        Self
+    }
+
+    /// No socket.
+    pub fn keys(&self) -> impl Iterator<Item = u64> {
+        std::iter::empty()
     }
 }
 

@@ -1,5 +1,7 @@
 //! Lookups without tasks against a server on loopback: over a socket of their own, and over one that is shared.
 
+use std::cell::RefCell;
+use std::convert::Infallible;
 use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -11,13 +13,13 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::forward::upstreams::Upstreams;
-use crate::forward::{LateEnd, Resolved};
+use crate::forward::{LateEnd, Reading, Resolved};
 use crate::origin::Origin;
 
 /// Only so that a failure ends.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// As bounds of ports: each query has its own, and all share one.
-const PORTS: [u32; 2] = [4096, 1];
+/// Bounds of ports, with which each query has its own, or all share one; and whether the thread that asks reads replies.
+const WAYS: [(u32, bool); 4] = [(4096, false), (1, false), (4096, true), (1, true)];
 const NAME: &str = "www.example.org";
 /// The octets of a header and of the question.
 const QUESTION_END: usize = 12 + NAME.len() + 2 + 4;
@@ -26,10 +28,13 @@ struct Stage {
     far: UdpSocket,
     upstreams: Upstreams,
     forwarder: Arc<Forwarder>,
+    reading: RefCell<Option<Reading>>,
+    /// Clients ask nothing here.
+    clients: std::net::UdpSocket,
 }
 
 impl Stage {
-    async fn new(ports: u32) -> Stage {
+    async fn new((ports, reads): (u32, bool)) -> Stage {
         let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let address = far.local_addr().unwrap();
         let (ip, port) = (address.ip(), address.port());
@@ -39,7 +44,9 @@ impl Stage {
         let mut config = Config { upstreams, ..Config::default() };
         config.limits.upstream_ports = ports;
         let upstreams = Upstreams::of(&config, Path::new(""));
-        Stage { far, upstreams, forwarder: Forwarder::new() }
+        let reading = RefCell::new(reads.then(|| Reading::begin().expect("this system can")));
+        let clients = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        Stage { far, upstreams, forwarder: Forwarder::new(), reading, clients }
     }
 
     /// Asks; what it ends with comes out of the channel.
@@ -65,6 +72,32 @@ impl Stage {
     async fn reply(&self, message: &[u8], to: std::net::SocketAddr) {
         self.far.send_to(message, to).await.unwrap();
     }
+
+    /// Reads as a thread of UDP does, besides what else happens here.
+    async fn reads(&self) -> Infallible {
+        loop {
+            if let Some(reading) = &mut *self.reading.borrow_mut() {
+                assert!(!reading.wait(&self.clients, Duration::ZERO).unwrap());
+                reading.read();
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// How a lookup ends.
+    async fn end(&self, ended: &mut mpsc::UnboundedReceiver<Resolved>) -> Origin {
+        let end = async {
+            tokio::select! {
+                end = ended.recv() => end.expect("it is called").origin(),
+                never = self.reads() => match never {},
+            }
+        };
+        tokio::time::timeout(PATIENCE, end).await.expect("it ends")
+    }
+
+    fn open_ports(&self) -> usize {
+        self.reading.borrow().as_ref().map_or(0, Reading::ports)
+    }
 }
 
 /// A reply to this query with one address.
@@ -82,32 +115,32 @@ fn error(query: &[u8], rcode: u8) -> Vec<u8> {
     reply
 }
 
-async fn end(ended: &mut mpsc::UnboundedReceiver<Resolved>) -> Origin {
-    let end = tokio::time::timeout(PATIENCE, ended.recv()).await.expect("it ends");
-    end.expect("it is called").origin()
-}
-
 #[tokio::test]
 async fn fw11_a_good_reply_ends_the_lookup_once_for_all_who_wait() {
-    for ports in PORTS {
-        let stage = Stage::new(ports).await;
+    for way in WAYS {
+        let stage = Stage::new(way).await;
         let (mut first, mut second) = (stage.ask(), stage.ask());
         let (query, from) = stage.query().await;
         assert_eq!((stage.forwarder.lookups(), stage.forwarder.joined()), (1, 1));
         stage.reply(&address(&query), from).await;
-        assert_eq!(end(&mut first).await, Origin::Upstream);
-        assert_eq!(end(&mut second).await, Origin::Upstream);
+        assert_eq!(stage.end(&mut first).await, Origin::Upstream);
+        assert_eq!(stage.end(&mut second).await, Origin::Upstream);
         assert!(first.recv().await.is_none() && second.recv().await.is_none(), "once");
         let forwarder = &stage.forwarder;
         assert_eq!((forwarder.lookups(), forwarder.in_flight(), forwarder.resolved()), (0, 0, 1));
         assert_eq!(forwarder.cache().entries(), 1, "it is kept");
+        assert_eq!(
+            stage.open_ports(),
+            usize::from(way == (1, true)),
+            "{way:?}: one's own is closed"
+        );
     }
 }
 
 #[tokio::test]
 async fn fw13_what_is_not_the_reply_is_counted_and_waited_past() {
-    for ports in PORTS {
-        let stage = Stage::new(ports).await;
+    for way in WAYS {
+        let stage = Stage::new(way).await;
         let mut ended = stage.ask();
         let (query, from) = stage.query().await;
         let (mut other_id, mut other_question) = (address(&query), address(&query));
@@ -116,35 +149,35 @@ async fn fw13_what_is_not_the_reply_is_counted_and_waited_past() {
         stage.reply(&other_id, from).await;
         stage.reply(&other_question, from).await;
         stage.reply(&address(&query), from).await;
-        assert_eq!(end(&mut ended).await, Origin::Upstream, "{ports} ports");
+        assert_eq!(stage.end(&mut ended).await, Origin::Upstream, "{way:?}");
         let discarded = [Discard::Id, Discard::Question].map(|why| stage.upstreams.discarded(why));
-        assert_eq!(discarded, [1, 1], "{ports} ports");
+        assert_eq!(discarded, [1, 1], "{way:?}");
     }
 }
 
 #[tokio::test]
 async fn fw23_a_silent_server_is_asked_again_and_its_late_reply_is_taken() {
-    for (ports, late) in PORTS.into_iter().flat_map(|ports| [(ports, false), (ports, true)]) {
-        let stage = Stage::new(ports).await;
+    for (way, late) in WAYS.into_iter().flat_map(|way| [(way, false), (way, true)]) {
+        let stage = Stage::new(way).await;
         let begun = now();
         let mut ended = stage.ask();
         let first = stage.query().await;
         let second = stage.query().await;
-        assert!(begun.elapsed() >= Duration::from_millis(500), "{ports} ports");
+        assert!(begun.elapsed() >= Duration::from_millis(500), "{way:?}");
         let (query, from) = if late { first } else { second };
         stage.reply(&address(&query), from).await;
-        assert_eq!(end(&mut ended).await, Origin::Upstream, "{ports} ports");
+        assert_eq!(stage.end(&mut ended).await, Origin::Upstream, "{way:?}");
     }
 }
 
 #[tokio::test]
 async fn fw21_an_error_ends_the_lookup_when_no_other_server_is_left() {
-    for ports in PORTS {
-        let stage = Stage::new(ports).await;
+    for way in WAYS {
+        let stage = Stage::new(way).await;
         let mut ended = stage.ask();
         let (query, from) = stage.query().await;
         stage.reply(&error(&query, 2), from).await;
-        assert_eq!(end(&mut ended).await, Origin::Failed);
+        assert_eq!(stage.end(&mut ended).await, Origin::Failed);
         let errors = stage.forwarder.unresolved().find(|(why, _)| *why == "errors");
         assert_eq!(errors, Some(("errors", 1)));
         assert_eq!((stage.forwarder.lookups(), stage.forwarder.in_flight()), (0, 0));
@@ -153,15 +186,15 @@ async fn fw21_an_error_ends_the_lookup_when_no_other_server_is_left() {
 
 #[tokio::test]
 async fn fw10_without_a_port_to_ask_from_the_lookup_ends_at_once() {
-    let stage = Stage::new(0).await;
-    assert_eq!(end(&mut stage.ask()).await, Origin::Failed);
+    let stage = Stage::new((0, false)).await;
+    assert_eq!(stage.end(&mut stage.ask()).await, Origin::Failed);
     let limited = stage.forwarder.unresolved().find(|(why, _)| *why == "limited");
     assert_eq!(limited, Some(("limited", 1)));
 }
 
 #[tokio::test]
 async fn fw11_a_reply_that_brings_out_a_defect_leaves_the_shared_socket_read() {
-    let stage = Stage::new(1).await;
+    let stage = Stage::new((1, false)).await;
     let slot = stage.forwarder.slot(&stage.upstreams, 0, IpAddr::from([10, 0, 0, 1])).unwrap();
     let key = LookupKey::new(Name::from_text("bad.example.org").unwrap(), 1, false, false);
     let panics = |_: LateEnd| panic!("a defect");
@@ -171,5 +204,5 @@ async fn fw11_a_reply_that_brings_out_a_defect_leaves_the_shared_socket_read() {
     let mut ended = stage.ask();
     let (query, from) = stage.query().await;
     stage.reply(&address(&query), from).await;
-    assert_eq!(end(&mut ended).await, Origin::Upstream);
+    assert_eq!(stage.end(&mut ended).await, Origin::Upstream);
 }

@@ -5,13 +5,14 @@ use std::net::UdpSocket;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
+use dataplane_core::Discard;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
 
 use super::asked::{Arrival, Asked, Asker, By};
 use super::{MAX_AGE, MAX_DATAGRAM, MAX_WAITING};
+use crate::forward::common::Common;
 use crate::forward::now;
 use crate::forward::plan::USUAL;
 use crate::forward::ports::REST;
@@ -29,14 +30,34 @@ pub(super) fn registered(socket: UdpSocket) -> io::Result<Socket> {
     AsyncFd::with_interest(socket, Interest::READABLE | Interest::ERROR)
 }
 
-/// A socket that several queries share.
+/// A connected socket, by who reads it.
 #[derive(Debug)]
+pub(super) enum ReadBy {
+    /// A task of the runtime.
+    Task(Socket),
+    /// The thread that opened it.
+    Thread(UdpSocket),
+}
+
+/// A socket that several queries share, or one query has for itself.
 pub(super) struct Port {
-    pub(super) socket: Socket,
+    socket: ReadBy,
+    common: Arc<Common>,
     pub(super) asked: Mutex<Asked<OnArrival>>,
     pub(super) opened: Instant,
-    /// Ends the task that reads it.
-    pub(super) reader: Mutex<Option<AbortHandle>>,
+    /// It is closed after one query.
+    is_own: bool,
+    /// Called once, when it is not read any more.
+    end: Mutex<Option<End>>,
+}
+
+/// Ends the reading of a port.
+type End = Box<dyn FnOnce() + Send>;
+
+impl std::fmt::Debug for Port {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Port").field("socket", &self.socket).finish_non_exhaustive()
+    }
 }
 
 /// Called once; it must neither wait nor panic.
@@ -103,13 +124,37 @@ impl Listening {
 impl Drop for Listening {
     fn drop(&mut self) {
         self.port.asked().end(self.id, now());
+        self.port.close_if_over();
     }
 }
 
 impl Port {
     /// On this socket; nothing reads it yet.
-    pub(super) fn new(socket: Socket, now: Instant) -> Port {
-        Port { socket, asked: Mutex::new(Asked::new(now)), opened: now, reader: Mutex::default() }
+    pub(super) fn new(socket: ReadBy, common: &Arc<Common>, is_own: bool, now: Instant) -> Port {
+        Port {
+            socket,
+            common: Arc::clone(common),
+            asked: Mutex::new(Asked::new(now)),
+            opened: now,
+            is_own,
+            end: Mutex::default(),
+        }
+    }
+
+    /// Calls this when it is not read any more.
+    pub(super) fn at_end(&self, end: impl FnOnce() + Send + 'static) {
+        *self.end() = Some(Box::new(end));
+    }
+
+    fn end(&self) -> MutexGuard<'_, Option<End>> {
+        self.end.lock().expect("nothing panics while it holds this")
+    }
+
+    pub(super) fn socket(&self) -> &UdpSocket {
+        match &self.socket {
+            ReadBy::Task(socket) => socket.get_ref(),
+            ReadBy::Thread(socket) => socket,
+        }
     }
 
     fn asked(&self) -> MutexGuard<'_, Asked<OnArrival>> {
@@ -190,19 +235,39 @@ impl Port {
         asked.waiting.is_empty() && (is_idle || is_old)
     }
 
-    /// Ends the task that reads it; the socket closes with the last that holds it.
+    /// It is not read any more; the socket closes with the last that holds it.
     pub(super) fn close(&self) {
-        if let Some(reader) = self.reader.lock().expect("nothing panics here").take() {
-            reader.abort();
+        let end = self.end().take();
+        if let Some(end) = end {
+            end();
         }
     }
 
+    /// Closes a port that one query had for itself, when that is over.
+    pub(super) fn close_if_over(&self) {
+        if self.is_own && self.asked().waiting.is_empty() {
+            self.close();
+        }
+    }
+
+    /// Reads one datagram, if there is one.
+    pub(super) fn read_now(self: &Arc<Self>, buffer: &mut [u8]) {
+        match self.socket().recv(buffer) {
+            Ok(length) => self.arrived(&buffer[..length]),
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => return,
+                _ => self.failed(),
+            },
+        }
+        self.close_if_over();
+    }
+
     /// Gives one datagram to the query with its id.
-    fn arrived(self: &Arc<Self>, datagram: &[u8], stray: &impl Fn()) {
+    fn arrived(self: &Arc<Self>, datagram: &[u8]) {
         let id = datagram.first_chunk().map(|id| u16::from_be_bytes(*id));
         let mut asked = self.asked();
         if asked.is_stray(id, now()) {
-            stray();
+            self.common.discard(Discard::Id);
             asked.to_tasks(|| Arrival::Stray);
             let ids: Vec<u16> = asked.calls().map(|(id, _)| id).collect();
             let calls = self.take_calls(&mut asked, &ids);
@@ -239,21 +304,21 @@ impl Port {
     /// While no query waits, there is nothing to read but strays: not to look for them saves a system call for each reply.
     /// A query takes its place under this lock and is sent after, so that its reply makes the socket readable again; all
     /// that lies there is read then.
-    fn forget_readiness_if_idle(&self) {
+    fn forget_readiness_if_idle(&self, socket: &Socket) {
         let asked = self.asked();
         if asked.waiting.is_empty() {
             let nothing = |_: &UdpSocket| Err::<(), _>(io::Error::from(io::ErrorKind::WouldBlock));
-            let _ = self.socket.try_io(Interest::READABLE, nothing);
+            let _ = socket.try_io(Interest::READABLE, nothing);
         }
     }
 }
 
-/// Gives each datagram to the query with its id.
-pub(super) async fn read(port: Arc<Port>, stray: impl Fn()) {
+/// Gives each datagram to the query with its id, where a task reads.
+pub(super) async fn read(port: Arc<Port>) {
+    let ReadBy::Task(socket) = &port.socket else { return };
     loop {
-        let received = receive(&port.socket, |datagram| port.arrived(datagram, &stray)).await;
-        match received {
-            Ok(()) => port.forget_readiness_if_idle(),
+        match receive(socket, |datagram| port.arrived(datagram)).await {
+            Ok(()) => port.forget_readiness_if_idle(socket),
             Err(_) => port.failed(),
         }
     }

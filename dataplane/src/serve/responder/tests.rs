@@ -151,7 +151,12 @@ impl Responder {
         let published = self.state.published.load_full();
         let mut buffer = [0; 1232];
         let (octets, origin) = match self.decide(&published, 0, &query, true, &mut buffer) {
-            ServeAction::Reply(octets, answered) => (octets, answered.origin),
+            ServeAction::Reply(octets, answered, refresh) => {
+                if let Some(refresh) = refresh {
+                    self.refresh(&published.upstreams, &refresh);
+                }
+                (octets, answered.origin)
+            }
             ServeAction::Drop => panic!("dropped"),
             ServeAction::Forward(waiting, held, slot) => {
                 let upstreams = Arc::clone(&published.upstreams);

@@ -44,3 +44,41 @@ async fn l3_fw53_answers_of_ours_leave_before_upstreams_are_asked_for_their_batc
     responder.finish_late().await;
     assert!(client.recv(&mut octets).is_ok() && octets[12..16] == *b"\x03www");
 }
+
+#[tokio::test]
+async fn ca30_fw53_replies_leave_before_an_upstream_is_asked_again() {
+    let upstream = Upstream::start().await;
+    let config = upstream.config();
+    let records = Index::new(settings::of(&config).expect("settings")).records();
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let socket = Arc::new(Socket::bind(any, &Options::default()).unwrap());
+    let mut responder = with_records(&config, records, "/nonexistent");
+    responder.counters = Arc::new(ServeCounters::new(vec![Arc::clone(&socket)]));
+    let responder = Arc::new(responder);
+    let client = UdpSocket::bind(any).unwrap();
+    client.connect(socket.local_addr()).unwrap();
+    let (stale, stop) = (Duration::from_secs(600), Arc::default());
+    let mut worker = Worker::new(Arc::clone(&socket), Arc::clone(&responder), 0, stale, stop);
+    let (mut batch, published) = (Batch::new(), responder.state.published.load_full());
+    // A miss, two hits, and one hit more shortly before the end of its 600 s.
+    for _ in 0..4 {
+        client.send(&question("www.example.org", 1, true)).unwrap();
+        assert_eq!(socket.recv(&mut batch).unwrap(), 1);
+        worker.decide(&published, &mut batch);
+        if worker.refreshes.is_empty() {
+            socket.send(&mut batch);
+            worker.ask(&published.upstreams);
+            while responder.forwarder.lookups() > 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+        if responder.forwarder.cache().outcomes()[0] == 2 {
+            responder.forwarder.clock().advance(Duration::from_secs(595));
+        }
+    }
+    let asks = |worker: &Worker| (worker.refreshes.len(), responder.forwarder.lookups());
+    assert_eq!(asks(&worker), (1, 0), "it has its place, and is not asked yet");
+    assert_eq!(socket.send(&mut batch).sent, 1);
+    worker.ask(&published.upstreams);
+    assert_eq!(asks(&worker), (0, 1));
+}

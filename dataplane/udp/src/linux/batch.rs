@@ -134,7 +134,12 @@ impl Batch {
         Some((datagram, output))
     }
 
-    pub(super) fn recv(&mut self, descriptor: RawFd, local: SocketAddr) -> io::Result<usize> {
+    pub(super) fn recv(
+        &mut self,
+        descriptor: RawFd,
+        local: SocketAddr,
+        flags: libc::c_int,
+    ) -> io::Result<usize> {
         for slot in 0..self.used {
             self.reset(slot);
         }
@@ -148,7 +153,7 @@ impl Batch {
                 descriptor,
                 (&raw mut (*self.storage.as_ptr()).incoming).cast(),
                 SLOTS as libc::c_uint,
-                libc::MSG_WAITFORONE as _,
+                (libc::MSG_WAITFORONE | flags) as _,
                 std::ptr::null_mut(),
             )
         };

@@ -200,3 +200,19 @@ fn a_batch_may_move_between_threads() {
         client.recv(&mut [0; 4]).expect("reply");
     }
 }
+
+#[test]
+fn what_is_queued_is_taken_at_once_and_nothing_is_waited_for() {
+    // Were it waited for, this test would last an hour.
+    let options = Options { wait: std::time::Duration::from_secs(3_600), ..Options::default() };
+    let socket = Socket::bind("127.0.0.1:0".parse().expect("address"), &options).expect("bind");
+    let mut batch = Batch::new();
+    assert_eq!(socket.recv_now(&mut batch).expect("nothing"), 0);
+    let client = std::net::UdpSocket::bind("127.0.0.1:0").expect("a client");
+    for octet in 0..3u8 {
+        client.send_to(&[octet], socket.local_addr()).expect("sent");
+    }
+    assert_eq!(socket.recv_now(&mut batch).expect("all of them"), 3);
+    let octets: Vec<u8> = batch.received().map(|datagram| datagram[0]).collect();
+    assert_eq!(octets, [0, 1, 2]);
+}

@@ -1,0 +1,101 @@
+//! Opens sockets towards one server, each on a random port (FW10), and sees to it that each is read.
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::Pool;
+use super::port::{self, Port, ReadBy, Socket};
+use super::reader::Reader;
+use crate::forward::{now, random};
+
+/// Random ports tried before the system chooses one.
+const PORT_ATTEMPTS: usize = 16;
+/// The ports that are ours to draw from: all that need no privilege.
+const FIRST_PORT: u16 = 1024;
+impl Pool {
+    /// A socket for the port that was drawn.
+    pub(super) fn opened(&self) -> io::Result<UdpSocket> {
+        let socket = bind(self.address).and_then(|socket| {
+            socket.connect(self.address)?;
+            socket.set_nonblocking(true)?;
+            Ok(socket)
+        });
+        socket.inspect_err(|_| self.common.ports().failed(self.server))
+    }
+
+    pub(super) fn registered(&self, socket: UdpSocket, now: Instant) -> io::Result<Socket> {
+        port::registered(socket).inspect_err(|_| self.closed(now))
+    }
+
+    /// Lets later queries draw this socket, which a task reads.
+    pub(super) fn add(&self, socket: Socket, now: Instant) -> Arc<Port> {
+        let port = Arc::new(Port::new(ReadBy::Task(socket), &self.common, false, now));
+        let task = tokio::spawn(port::read(Arc::clone(&port)));
+        port.at_end(move || task.abort());
+        self.open().push(Arc::clone(&port));
+        port
+    }
+
+    /// The same for one that this thread reads.
+    pub(super) fn add_to(
+        &self,
+        reader: &Arc<Reader>,
+        socket: UdpSocket,
+        now: Instant,
+    ) -> io::Result<Arc<Port>> {
+        let port = self.read_by(reader, socket, false, now)?;
+        self.open().push(Arc::clone(&port));
+        Ok(port)
+    }
+
+    /// A port for one query, which this thread reads.
+    pub(super) fn own(
+        self: &Arc<Self>,
+        reader: &Arc<Reader>,
+        socket: UdpSocket,
+        now: Instant,
+    ) -> io::Result<Arc<Port>> {
+        let port = self.read_by(reader, socket, true, now)?;
+        self.own.lock().expect("nothing panics while it holds this").push(Arc::downgrade(&port));
+        Ok(port)
+    }
+
+    pub(super) fn read_by(
+        &self,
+        reader: &Arc<Reader>,
+        socket: UdpSocket,
+        is_own: bool,
+        at: Instant,
+    ) -> io::Result<Arc<Port>> {
+        let port = Arc::new(Port::new(ReadBy::Thread(socket), &self.common, is_own, at));
+        let key = reader.key();
+        reader.add(key, &port).inspect_err(|_| self.closed(at))?;
+        let (of, common, server) = (Arc::clone(reader), Arc::clone(&self.common), self.server);
+        port.at_end(move || {
+            of.forget(key);
+            if is_own {
+                common.ports().closed(server, now());
+            }
+        });
+        Ok(port)
+    }
+}
+
+fn bind(server: SocketAddr) -> io::Result<UdpSocket> {
+    let any = |port| match server {
+        SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)),
+        SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)),
+    };
+    for _ in 0..PORT_ATTEMPTS {
+        let range = u64::from(u16::MAX - FIRST_PORT) + 1;
+        // 64 random bits over 64,512 ports: the bias is far below anything measurable.
+        let port = FIRST_PORT + (random() % range) as u16;
+        match UdpSocket::bind(any(port)) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+            other => return other,
+        }
+    }
+    UdpSocket::bind(any(0))
+}

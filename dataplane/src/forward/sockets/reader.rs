@@ -1,0 +1,139 @@
+//! A thread that answers clients reads the sockets that it opened towards upstreams too. So what wakes it for one finds what
+//! came for the other, and no other thread is woken for a reply.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use dataplane_udp::{Poller, Ready};
+
+use super::MAX_DATAGRAM;
+use super::port::Port;
+
+/// The key of the socket on which clients ask.
+const CLIENTS: u64 = u64::MAX;
+
+thread_local! {
+    static OWN: RefCell<Option<Arc<Reader>>> = const { RefCell::new(None) };
+}
+
+/// The sockets of one thread.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    poller: Poller,
+    ports: Mutex<HashMap<u64, Arc<Port>>>,
+    next: AtomicU64,
+}
+
+/// What a thread holds while it reads.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    reader: Arc<Reader>,
+    ready: Ready,
+    buffer: Box<[u8; MAX_DATAGRAM]>,
+    /// The socket of clients is among those that are waited for.
+    with_clients: bool,
+}
+
+impl Reader {
+    /// Of the calling thread; none where the thread reads no such sockets, or the system cannot wait for many.
+    pub(super) fn of_thread() -> Option<Arc<Reader>> {
+        OWN.with_borrow(Option::clone)
+    }
+
+    fn ports(&self) -> MutexGuard<'_, HashMap<u64, Arc<Port>>> {
+        self.ports.lock().expect("nothing panics while it holds this")
+    }
+
+    /// A key that no socket had.
+    pub(super) fn key(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Reads this port from now on.
+    pub(super) fn add(&self, key: u64, port: &Arc<Port>) -> io::Result<()> {
+        self.ports().insert(key, Arc::clone(port));
+        let added = self.poller.add(port.socket(), key);
+        added.inspect_err(|_| drop(self.ports().remove(&key)))
+    }
+
+    /// Reads it no more.
+    pub(super) fn forget(&self, key: u64) {
+        let port = self.ports().remove(&key);
+        // The last that holds it closes it, which takes it out of the set.
+        if let Some(Err(port)) = port.map(Arc::try_unwrap) {
+            self.poller.remove(port.socket());
+        }
+    }
+}
+
+impl Reading {
+    /// The sockets that this thread opens from now on, which must then [read](Reading::read) them. None where the system
+    /// cannot wait for many: tasks of the runtime read them then.
+    pub(crate) fn begin() -> Option<Reading> {
+        let poller = Poller::new().ok()?;
+        let reader = Arc::new(Reader { poller, ports: Mutex::default(), next: AtomicU64::new(0) });
+        OWN.set(Some(Arc::clone(&reader)));
+        let buffer = Box::new([0; MAX_DATAGRAM]);
+        Some(Reading { reader, ready: Ready::new(), buffer, with_clients: false })
+    }
+
+    /// Whether there is a socket to read.
+    pub(crate) fn has_ports(&self) -> bool {
+        !self.reader.ports().is_empty()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn ports(&self) -> usize {
+        self.reader.ports().len()
+    }
+
+    /// Waits until something came for a client's socket or for one of these, at most for this time; whether it came for
+    /// the client's.
+    pub(crate) fn wait(&mut self, clients: &impl AsFd, time: Duration) -> io::Result<bool> {
+        if !self.with_clients {
+            self.reader.poller.add(clients, CLIENTS)?;
+            self.with_clients = true;
+        }
+        self.reader.poller.wait(&mut self.ready, time)?;
+        Ok(self.ready.keys().any(|key| key == CLIENTS))
+    }
+
+    /// The thread waits for clients only.
+    pub(crate) fn leave(&mut self, clients: &impl AsFd) {
+        if std::mem::take(&mut self.with_clients) {
+            self.reader.poller.remove(clients);
+        }
+    }
+
+    /// Reads one datagram from each socket that has one. What comes next is found by the next wait.
+    pub(crate) fn read(&mut self) {
+        for key in self.ready.keys().filter(|key| *key != CLIENTS) {
+            let port = self.reader.ports().get(&key).cloned();
+            if let Some(port) = port {
+                port.read_now(&mut self.buffer[..]);
+            }
+        }
+    }
+
+    /// Reads until no socket is left: for a thread that answers no clients any more.
+    pub(crate) fn finish(mut self, look: Duration) {
+        while self.has_ports() {
+            if self.reader.poller.wait(&mut self.ready, look).is_err() {
+                return;
+            }
+            self.read();
+        }
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        let is_this = |own: &Arc<Reader>| Arc::ptr_eq(own, &self.reader);
+        OWN.with_borrow_mut(|own| drop(own.take_if(|own| is_this(own))));
+    }
+}

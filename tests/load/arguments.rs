@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand, ValueEnum};
 use tests::load::servers::Peer;
 
+use crate::encrypted::Over;
+
 /// Measures DNS servers side by side.
 #[derive(Debug, Parser)]
 pub(crate) struct Arguments {
@@ -69,7 +71,7 @@ pub(crate) enum Set {
     Smoke,
     /// Some nine minutes
     Default,
-    /// Everything: more rates, TCP at more rates, longer
+    /// Everything: more rates, TCP at more rates, caches, encrypted upstreams
     All,
 }
 
@@ -85,12 +87,34 @@ pub(crate) enum Part {
     Miss,
     /// Over connections
     Tcp,
+    /// How many questions a cache answers, with scans, beside Unbound with the same memory
+    Hits,
+    /// What full caches take of a process
+    Memory,
+    /// Upstreams over TLS beside UDP
+    Encrypted,
 }
 
 impl Wanted {
     /// Whether a part is measured.
     pub(crate) fn has(&self, part: Part) -> bool {
         self.part.is_empty() || self.part.contains(&part)
+    }
+
+    /// Whether a part is measured that has no other servers beside it, or no trace: of all sets the largest has these.
+    pub(crate) fn has_apart(&self, part: Part) -> bool {
+        self.part.contains(&part) || (self.set == Set::All && self.part.is_empty())
+    }
+
+    /// Whether names of the cluster are asked for.
+    pub(crate) fn asks_for_services(&self) -> bool {
+        [Part::Most, Part::Rates, Part::Tcp].into_iter().any(|part| self.has(part))
+            || self.recorded.is_some()
+    }
+
+    /// Whether names outside the cluster are.
+    pub(crate) fn asks_outside(&self) -> bool {
+        self.has(Part::Forward) || self.has(Part::Miss)
     }
 
     /// Whether a server is measured.
@@ -109,6 +133,12 @@ pub(crate) enum Role {
     /// Flips a bit, with ancillary data
     #[command(hide = true)]
     EchoPktinfo { port: u16 },
+    /// Fills a cache of this many MiB with answers of this many octets
+    #[command(hide = true)]
+    FillCache { mib: usize, octets: usize, names: u64 },
+    /// Forwards everything to one upstream, whose certificate this authority has signed
+    #[command(hide = true)]
+    ForwardTo { dns: SocketAddr, upstream: SocketAddr, over: Over, authority: PathBuf },
     /// A catalog of hickory-server
     #[command(hide = true)]
     Hickory { dns: SocketAddr, zone: PathBuf, reverse: PathBuf },

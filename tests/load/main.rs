@@ -1,7 +1,7 @@
 //! DNS servers side by side, over sockets: ours, its peers, and an echo that shows what the kernel asks. Figures are
 //! printed and written; nothing fails because of one. `docs/benchmarks.md` says how to read them.
 //!
-//! The program is also two of the servers (`echo`, `hickory`), so that each has a process of its own.
+//! The program is also some of the servers (`echo`, `hickory`, `forward-to`), so that each has a process of its own.
 
 #![allow(clippy::print_stdout)]
 
@@ -15,6 +15,10 @@ mod measure;
 mod page;
 #[cfg(target_os = "linux")]
 mod hickory;
+#[cfg(target_os = "linux")]
+mod caches;
+#[cfg(target_os = "linux")]
+mod encrypted;
 
 #[cfg(target_os = "linux")]
 fn main() -> anyhow::Result<()> {
@@ -25,6 +29,10 @@ fn main() -> anyhow::Result<()> {
         None => sets::run(&arguments.wanted),
         Some(Role::Echo { dns }) => Ok(tests::load::echo::plain(dns)?),
         Some(Role::EchoPktinfo { port }) => Ok(tests::load::echo::with_pktinfo(port)?),
+        Some(Role::FillCache { mib, octets, names }) => caches::fill(mib, octets, names),
+        Some(Role::ForwardTo { dns, upstream, over, authority }) => {
+            encrypted::serve(dns, upstream, over, &authority)
+        }
         Some(Role::Hickory { dns, zone, reverse }) => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(hickory::serve(dns, &zone, &reverse))

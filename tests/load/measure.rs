@@ -62,11 +62,12 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// Starts all servers that are wanted and there, one after the other.
+    /// Starts these servers as far as they are wanted and there, one after the other.
     pub(crate) fn start(
         services: usize,
         lasting: Duration,
         wanted: &Wanted,
+        peers: &[Peer],
     ) -> anyhow::Result<Scene> {
         let cluster = Cluster::of_manifests(services, "ns");
         let upstream = Upstream::open()?;
@@ -78,7 +79,7 @@ impl Scene {
         let own = std::env::current_exe()?;
         let (mut servers, mut missing, mut failed) = (Vec::new(), Vec::new(), Vec::new());
         let mut versions = Vec::new();
-        for peer in Peer::ALL.into_iter().filter(|peer| wanted.wants(*peer)) {
+        for peer in peers.iter().copied().filter(|peer| wanted.wants(*peer)) {
             let Some(program) = peer.program(&own) else {
                 println!("{} is not installed: left out", peer.name());
                 missing.push(peer);

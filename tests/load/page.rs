@@ -48,6 +48,29 @@ impl Size {
             broken: scene.broken.clone(),
         }
     }
+
+    /// With the runs of servers that were started with less. Memory is that of the larger start, where there was one.
+    pub(crate) fn with(mut self, other: Size) -> Size {
+        self.runs.extend(other.runs);
+        self.broken.extend(other.broken);
+        self.failed.extend(other.failed);
+        for memory in other.memory {
+            if self.memory.iter().all(|known| known.0 != memory.0) {
+                self.memory.push(memory);
+            }
+        }
+        for version in other.versions {
+            if !self.versions.contains(&version) {
+                self.versions.push(version);
+            }
+        }
+        for peer in other.missing {
+            if !self.missing.contains(&peer) {
+                self.missing.push(peer);
+            }
+        }
+        self
+    }
 }
 
 /// Writes everything, and says where.

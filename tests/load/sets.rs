@@ -10,6 +10,8 @@ use tests::load::servers::Peer;
 use tests::load::trace::Trace;
 
 use crate::arguments::{Part, Set, Wanted};
+use crate::caches;
+use crate::encrypted;
 use crate::measure::{GENERATOR, Questions, Scene};
 use crate::page;
 
@@ -35,6 +37,8 @@ const ADDRESSES: [Peer; 8] = [
 ];
 const FORWARDERS: [Peer; 5] = [Peer::Echo, Peer::Ours, Peer::Dnsmasq, Peer::Unbound, Peer::CoreDns];
 const STREAMS: [Peer; 5] = [Peer::Ours, Peer::Knot, Peer::Nsd, Peer::CoreDns, Peer::Hickory];
+/// Services beside which foreign names are asked for.
+const FORWARDED_BESIDE: usize = 10;
 const QUESTIONS: usize = 200_000;
 const EXTERNAL_NAMES: usize = 1_000;
 const SEED: u64 = 20_251_122;
@@ -43,17 +47,54 @@ const SEED: u64 = 20_251_122;
 pub(crate) fn run(wanted: &Wanted) -> anyhow::Result<()> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     anyhow::ensure!(processors > GENERATOR, "server and generator need a processor each");
-    let (mut sizes, begun) = (Vec::new(), Instant::now());
-    for services in &wanted.services {
-        println!("\n{services} Services");
-        let seconds = if wanted.set == Set::Smoke { 0.2 } else { wanted.seconds };
-        let lasting = Duration::from_secs_f64(seconds);
-        let mut scene = Scene::start(*services, lasting, wanted)?;
-        // The generator has its processor alone from here on; servers keep theirs.
-        let runs = pinned(GENERATOR, || measure(&mut scene, wanted))?;
-        sizes.push(page::Size::of(scene, runs));
+    let seconds = if wanted.set == Set::Smoke { 0.2 } else { wanted.seconds };
+    let (lasting, begun) = (Duration::from_secs_f64(seconds), Instant::now());
+    if wanted.has_apart(Part::Hits) {
+        caches::hits()?;
     }
-    page::write(wanted, &sizes, begun.elapsed())
+    if wanted.has_apart(Part::Memory) {
+        caches::memory()?;
+    }
+    if wanted.has_apart(Part::Encrypted) {
+        encrypted::compare(lasting)?;
+    }
+    let mut sizes = Vec::new();
+    for (number, services) in wanted.services.iter().enumerate() {
+        let mut size = None;
+        if wanted.asks_for_services() {
+            println!("\n{services} Services");
+            let mut scene = Scene::start(*services, lasting, wanted, &Peer::ALL)?;
+            // The generator has its processor alone from here on; servers keep theirs.
+            let runs = pinned(GENERATOR, || measure(&mut scene, wanted))?;
+            size = Some(page::Size::of(scene, runs));
+        }
+        // The same for every size: a server that looks through its whole zone for a foreign name is not measured by that.
+        if number == 0 && wanted.asks_outside() && wanted.set != Set::Smoke {
+            println!("\n{FORWARDED_BESIDE} Services, names outside the cluster");
+            let mut scene = Scene::start(FORWARDED_BESIDE, lasting, wanted, &FORWARDERS)?;
+            let runs = pinned(GENERATOR, || forward(&mut scene, wanted));
+            let outside = page::Size::of(scene, runs);
+            size = Some(match size {
+                Some(size) => size.with(outside),
+                None => outside,
+            });
+        }
+        sizes.extend(size);
+    }
+    if sizes.is_empty() { Ok(()) } else { page::write(wanted, &sizes, begun.elapsed()) }
+}
+
+/// Names outside the cluster.
+fn forward(scene: &mut Scene, wanted: &Wanted) -> Vec<Run> {
+    let external = Questions::Same(Trace::external(EXTERNAL_NAMES, QUESTIONS, SEED));
+    let hits = wanted.has(Part::Forward).then_some(external);
+    let mut runs = Vec::new();
+    for questions in hits.into_iter().chain([Questions::Misses]) {
+        for rate in FORWARD_RATES {
+            runs.extend(scene.compare(&FORWARDERS, &questions, Via::Udp, Pace::Rate(rate)));
+        }
+    }
+    runs
 }
 
 fn measure(scene: &mut Scene, wanted: &Wanted) -> anyhow::Result<Vec<Run>> {
@@ -82,17 +123,6 @@ fn measure(scene: &mut Scene, wanted: &Wanted) -> anyhow::Result<Vec<Run>> {
         }
         for questions in [&mix, &headless] {
             runs.extend(scene.compare(&WHOLE_ZONE, questions, Via::Udp, RATE));
-        }
-    }
-    if wanted.has(Part::Forward) {
-        let external = Questions::Same(Trace::external(EXTERNAL_NAMES, QUESTIONS, SEED));
-        for rate in FORWARD_RATES {
-            runs.extend(scene.compare(&FORWARDERS, &external, Via::Udp, Pace::Rate(rate)));
-        }
-    }
-    if wanted.has(Part::Forward) || wanted.has(Part::Miss) {
-        for rate in FORWARD_RATES {
-            runs.extend(scene.compare(&FORWARDERS, &Questions::Misses, Via::Udp, Pace::Rate(rate)));
         }
     }
     if wanted.has(Part::Tcp) {

@@ -58,7 +58,11 @@ impl Credentials {
         Ok(Credentials { authority, certificate_pem, key_pem, certificate, key })
     }
 
-    pub(super) fn server_config(&self, protocol: &[u8]) -> Result<ServerConfig> {
+    /// What a server of this name begins its handshakes with.
+    ///
+    /// # Errors
+    /// TLS refuses them.
+    pub fn server_config(&self, protocol: &[u8]) -> Result<ServerConfig> {
         let provider = Arc::new(crypto::ring::default_provider());
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?

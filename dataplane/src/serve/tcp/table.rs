@@ -5,16 +5,18 @@
 //! of `--node-cidr-mask-size-ipv6`), so that one Pod could use up the share of all its neighbours, while a Pod itself
 //! has a single address.
 //!
-//! `choose` walks the permits of the client (256 by default) where its limit is reached, and all (4,096 by default) at the
-//! limit of all: some ten microseconds; what happens per query is a few stores.
+//! `order` keeps who gives way next, so that a new connection at a limit costs some tens of steps; what happens per query is
+//! a few stores.
 
+mod order;
 mod choose;
+mod buffers;
 mod sessions;
 
 use std::cell::{Cell, Ref, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
@@ -25,12 +27,17 @@ use tokio::time::Instant;
 use super::super::counters::{CloseReason, ServeCounters};
 use super::super::{Deadlines, Limits};
 use super::turns::Share;
+use order::{Among, Listed, Order, Own};
 
 /// Open connections in all and per client, and which one is evicted at a limit.
 pub(super) struct ConnectionTable {
     /// By number, so the newest is last.
     entries: RefCell<BTreeMap<u64, Rc<Entry>>>,
     clients: RefCell<HashMap<IpAddr, Rc<Client>>>,
+    /// By [`Among`].
+    orders: [RefCell<Order>; 2],
+    /// Clients and connections that were looked at to find one that gives way.
+    looks: Cell<u64>,
     next: Cell<u64>,
     /// Connections whose task has not ended, counted or not.
     permits: Cell<usize>,
@@ -53,8 +60,8 @@ struct Client {
     held: Cell<usize>,
     /// What it got in this turn.
     share: Share,
-    /// Its connections by number, the oldest first.
-    entries: RefCell<BTreeMap<u64, Weak<Entry>>>,
+    /// Its connections, by [`Among`].
+    own: [RefCell<Own>; 2],
 }
 
 /// One connection, as the others see it.
@@ -66,6 +73,7 @@ struct Entry {
     waits_since: Cell<Option<Instant>>,
     /// When its last message came.
     last_message: Cell<Instant>,
+    listed: Cell<Listed>,
     held: Cell<usize>,
     /// Octets of its session of TLS: no backlog, and there for as long as the connection is.
     session: Cell<usize>,
@@ -99,6 +107,8 @@ impl ConnectionTable {
         Self {
             entries: RefCell::default(),
             clients: RefCell::default(),
+            orders: Default::default(),
+            looks: Cell::new(0),
             next: Cell::new(0),
             permits: Cell::new(0),
             held: Cell::new(0),
@@ -145,13 +155,15 @@ impl ConnectionTable {
             quiet_since: Cell::new(Some(now)),
             waits_since: Cell::new(Some(now)),
             last_message: Cell::new(now),
+            listed: Cell::new(Listed { waits_since: Some(now), last_message: now }),
             held: Cell::new(0),
             session: Cell::new(0),
             paused: Cell::new(false),
             close: Cell::new(None),
             waker: RefCell::new(Waker::noop().clone()),
         });
-        client.entries.borrow_mut().insert(number, Rc::downgrade(&entry));
+        drop(clients);
+        self.enlist(number, &entry, Among::All);
         self.entries.borrow_mut().insert(number, Rc::clone(&entry));
         self.permits.set(self.permits.get() + 1);
         self.counters.tcp_open.fetch_add(1, Ordering::Relaxed);
@@ -192,11 +204,6 @@ impl ConnectionTable {
         self.entries.borrow().len().saturating_sub(self.limits.borrow().tcp_connections)
     }
 
-    /// What all may hold beside their sessions.
-    fn bound(&self) -> usize {
-        self.limits.borrow().tcp_buffer_bytes.saturating_sub(self.sessions.get())
-    }
-
     /// Takes a connection off the table; its task closes it when it runs next.
     fn evict(&self, number: u64, reason: CloseReason) {
         if let Some(entry) = self.remove(number) {
@@ -208,7 +215,7 @@ impl ConnectionTable {
         let entry = self.entries.borrow_mut().remove(&number)?;
         let client = &entry.client;
         client.connections.set(client.connections.get() - 1);
-        client.entries.borrow_mut().remove(&number);
+        self.strike(number, &entry);
         if client.connections.get() == 0 {
             self.clients.borrow_mut().remove(&client.address);
         }
@@ -216,36 +223,6 @@ impl ConnectionTable {
         self.sessions.set(self.sessions.get() - entry.session.take());
         self.set_held_of(&entry, 0);
         Some(entry)
-    }
-
-    fn set_held_of(&self, entry: &Entry, octets: usize) {
-        let before = entry.held.replace(octets);
-        let client = &entry.client.held;
-        client.set(client.get() - before + octets);
-        self.set_held(self.held.get() - before + octets);
-    }
-
-    /// The one place where less comes to be held, so that every connection that waits for it is woken.
-    fn set_held(&self, octets: usize) {
-        self.held.set(octets);
-        let buffered = octets + self.sessions.get();
-        self.counters.tcp_buffered.store(buffered as u64, Ordering::Relaxed);
-        if self.paused.get() > 0 && octets < pause_at(self.bound()) {
-            self.resume();
-        }
-    }
-
-    fn keep_bound(&self) {
-        if self.held.get() > self.bound()
-            && let Some(largest) = self.largest()
-        {
-            self.evict(largest, CloseReason::Backlog);
-        }
-    }
-
-    fn set_paused(&self, entry: &Entry, paused: bool) {
-        let before = entry.paused.replace(paused);
-        self.paused.set(self.paused.get() + usize::from(paused) - usize::from(before));
     }
 
     /// Closes every connection with nothing in progress.
@@ -263,16 +240,6 @@ impl ConnectionTable {
             self.emptied.notified().await;
         }
     }
-
-    /// Reads the connections again that were not read while the buffers were full.
-    fn resume(&self) {
-        for entry in self.entries.borrow().values() {
-            if entry.paused.replace(false) {
-                entry.waker.borrow().wake_by_ref();
-            }
-        }
-        self.paused.set(0);
-    }
 }
 
 impl Client {
@@ -282,7 +249,7 @@ impl Client {
             connections: Cell::new(0),
             held: Cell::new(0),
             share: Share::default(),
-            entries: RefCell::default(),
+            own: Default::default(),
         }
     }
 }
@@ -292,12 +259,6 @@ impl Entry {
         self.close.set(Some(reason));
         self.waker.borrow().wake_by_ref();
     }
-}
-
-/// From here on the connections with the largest backlogs are not read; the rest of the bound is for what the
-/// others still need.
-const fn pause_at(bound: usize) -> usize {
-    bound / 4 * 3
 }
 
 impl Permit {
@@ -334,43 +295,13 @@ impl Permit {
 
     pub(super) fn set_waits_since(&self, since: Option<Instant>) {
         self.entry.waits_since.set(since);
+        if since.is_some() && self.entry.listed.get().waits_since.is_none() && !self.must_close() {
+            self.table.list_wait(self.number, &self.entry, since);
+        }
     }
 
     pub(super) fn message_came(&self, at: Instant) {
         self.entry.last_message.set(at);
-    }
-
-    /// Says how many octets this connection holds beside a session of TLS. When all of them together pass the bound, the largest of the client
-    /// that holds most is closed.
-    pub(super) fn hold(&self, octets: usize) {
-        if self.must_close() {
-            // Taken off the table, or about to go: no longer counted.
-            return;
-        }
-        self.table.set_held_of(&self.entry, octets);
-        self.table.keep_bound();
-    }
-
-    /// Whether there is room for this many more octets. In the last quarter only clients that hold less than the average
-    /// are read, so it is theirs.
-    pub(super) fn has_room(&self, octets: usize) -> bool {
-        self.table.held.get() + octets <= self.table.bound()
-    }
-
-    /// Whether this connection must not be read for now: the buffers are nearly full, its client holds no less than the
-    /// average client, and it no less than the average connection of its client. Both are true of the largest.
-    pub(super) fn is_paused(&self) -> bool {
-        if self.must_close() {
-            return false;
-        }
-        let held = self.table.held.get();
-        let (own, client) = (self.entry.held.get(), &self.entry.client);
-        let paused = held >= pause_at(self.table.bound())
-            && own > 0
-            && client.held.get().saturating_mul(self.table.clients.borrow().len()) >= held
-            && own.saturating_mul(client.connections.get()) >= client.held.get();
-        self.table.set_paused(&self.entry, paused);
-        paused
     }
 
     /// Whether there are more connections than may be, since the limit was lowered.

@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 use std::rc::Rc;
 
+use super::order::Among;
 use super::{ConnectionTable, Limit, Permit};
 
 /// What all sessions may hold of the buffers.
@@ -25,6 +26,7 @@ impl ConnectionTable {
         }
         let permit = self.admit(address)?;
         permit.entry.session.set(octets);
+        self.enlist(permit.number, &permit.entry, Among::Sessions);
         self.sessions.set(self.sessions.get() + octets);
         self.set_held(self.held.get());
         self.keep_bound();

@@ -169,6 +169,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                             self.ending = Some(CloseReason::NotAQuery);
                         }
                         TcpAction::Late(late) => {
+                            server.turns.took(self.permit.share(), 0);
                             self.late.spawn_on(late, &server.runtime);
                         }
                     }

@@ -145,6 +145,7 @@ async fn answer(
     request: Request<Incoming>,
 ) -> Response<Reply> {
     let mut work = requests.begin();
+    requests.turn().await;
     let response = match message(requests, path, request, &mut work).await {
         Ok(message) => match requests.reply(message, &mut work).await {
             Ok(octets) => replied(octets, work),

@@ -233,6 +233,7 @@ async fn exchange(
     mut work: Work,
 ) -> Result<Option<Code>, QuicViolation> {
     let deadlines = requests.server.table.deadlines();
+    requests.turn().await;
     let read = read(requests, &mut receive, &mut work);
     let mut framed = match tokio::time::timeout(deadlines.message, read).await {
         Ok(Ok(framed)) => framed,

@@ -117,6 +117,12 @@ impl Requests {
         Work { requests: Rc::clone(self), number }
     }
 
+    /// Returns when it is the turn of this client to have one more request read, which takes of its share (WR44).
+    pub(super) async fn turn(&self) {
+        self.server.turns.share(self.permit.share()).await;
+        self.server.turns.took(self.permit.share(), 0);
+    }
+
     /// Reports held octets, and whether the client is slow, to the table of limits.
     fn note(&self) {
         let now = Instant::now();

@@ -10,6 +10,9 @@ use std::task::{Context, Poll, Waker};
 /// work that a reply takes follows its octets (L12).
 const TURN_OCTETS: usize = 64 << 10;
 
+/// What an answer counts at least, one that is still to come too: finding it takes longer than writing few octets.
+const LEAST_OCTETS: usize = 512;
+
 /// The turns of one thread.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
@@ -38,7 +41,7 @@ impl Turns {
             true => share.octets.get(),
             false => 0,
         };
-        share.octets.set(before + octets);
+        share.octets.set(before + octets.max(LEAST_OCTETS));
     }
 
     /// Ready when this client may have another answer.

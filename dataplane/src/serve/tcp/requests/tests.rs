@@ -57,6 +57,23 @@ fn t4_a_reply_over_https_counts_until_its_last_octet_is_written() {
 }
 
 #[test]
+fn wr44_requests_without_a_reply_take_of_the_share_of_their_client_too() {
+    use futures::FutureExt;
+    local(async {
+        let (server, greedy) = requests();
+        let address = SocketAddr::from(([127, 0, 0, 2], 1));
+        let asker = Asker { client: address, server: address, over: ServedOver::Https };
+        let permit = server.table.admit_session(address.ip(), 0).unwrap();
+        let other = Requests::new(Rc::clone(&server), asker, permit);
+        let read = (0..10_000).take_while(|_| greedy.turn().now_or_never().is_some()).count();
+        assert_eq!(read, 128, "in one turn, of 512 octets each");
+        assert!(other.turn().now_or_never().is_some(), "others have their own share");
+        greedy.turn().await;
+        assert!(greedy.turn().now_or_never().is_some(), "the next turn");
+    });
+}
+
+#[test]
 fn l15_a_request_whose_rest_has_not_come_is_no_work() {
     local(async {
         let (server, requests) = requests();

@@ -35,3 +35,23 @@ fn wr44_a_client_waits_for_few_replies_of_another_that_has_asked_for_many() {
         assert_eq!(asked.get(), CONNECTIONS * usize::from(QUERIES) + 20);
     });
 }
+
+#[test]
+fn wr44_queries_that_an_upstream_answers_take_of_the_share_of_their_client_too() {
+    local(async {
+        let (server, asked) = server(Limits::default());
+        let mut greedy: Vec<_> =
+            (0..CONNECTIONS).map(|_| connect_from("10.0.0.9:5353", &server, 1 << 20)).collect();
+        let (mut victim, _serving) = connect_from("10.0.0.1:5353", &server, 1 << 10);
+        for (stream, _) in &mut greedy {
+            // Each comes after a second.
+            let queries: Vec<u8> = (0..QUERIES).flat_map(|id| message(id, b"l\x01")).collect();
+            stream.write_all(&queries).await.expect("write");
+        }
+        let before = asked.get();
+        victim.write_all(&message(1, b"e")).await.expect("write");
+        assert_eq!(reply_id(&mut victim).await, 1);
+        let meanwhile = asked.get() - before;
+        assert!(meanwhile <= 300, "{meanwhile} queries are begun while one waits, of two turns");
+    });
+}

@@ -289,6 +289,9 @@ impl Scrape {
         page.gauges("objects", "Objects in memory", rows)?;
         let help = "Objects that are not served in full; /config names them";
         page.gauge("skipped_objects", help, reported.skipped.len() as f64)?;
+        let help =
+            "Times that an object was not served in full, and too many others were to list it";
+        page.counter("skipped_objects_not_listed", help, reported.skipped.not_listed())?;
         let help = "Files that cannot be read as they are; their last good content is used";
         page.gauge("unusable_files", help, reported.bad_files.len() as f64)?;
         page.counter("object_changes", "Objects added, changed or deleted", reported.changes)?;

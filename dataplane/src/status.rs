@@ -168,7 +168,8 @@ impl Status {
         reported.bad_files = Arc::new(bad_files);
         drop(reported);
         self.report_changes(&changes, warnings);
-        log(new_files.iter().map(|f| format!("{}: {}", f.path, f.error)));
+        let count = new_files.len();
+        log(new_files.iter().map(|f| format!("{}: {}", f.path, f.error)), count);
     }
 
     /// Takes over what has changed of the objects that are not served, and the warnings; logs what is new, each thing once.
@@ -179,15 +180,18 @@ impl Status {
         reported.warnings = Arc::new(warnings);
         // A log without a reader may block, and then `/readyz` must not wait for it.
         drop(reported);
-        log(changes.new.iter().map(|s| {
+        let lines = changes.first_new(MAX_LINES);
+        let lines = lines.iter().map(|s| {
             let name = match (s.namespace.as_str(), s.name.as_str()) {
                 (_, "") => "without a name".to_owned(),
                 ("", name) => name.to_owned(),
                 (namespace, name) => format!("{namespace}/{name}"),
             };
             format!("not served in full: {} {name}: {}", s.kind, s.reason)
-        }));
-        log(new_warnings.into_iter());
+        });
+        log(lines, changes.new.len());
+        let count = new_warnings.len();
+        log(new_warnings.into_iter(), count);
     }
 
     /// A configuration took effect: logs it, once for each revision.
@@ -214,7 +218,9 @@ impl Status {
                 printable(&fields)
             );
         }
-        log(ineffective(&running.without_effect).into_iter());
+        let lines = ineffective(&running.without_effect);
+        let count = lines.len();
+        log(lines.into_iter(), count);
     }
 
     /// A configuration was refused: logs its violations, once.
@@ -255,8 +261,9 @@ fn owned<T: Clone>(items: Vec<&T>) -> Vec<T> {
     items.into_iter().cloned().collect()
 }
 
-fn log(lines: impl ExactSizeIterator<Item = String>) {
-    let more = lines.len().saturating_sub(MAX_LINES);
+/// Logs the first of this many lines.
+fn log(lines: impl Iterator<Item = String>, count: usize) {
+    let more = count.saturating_sub(MAX_LINES);
     for line in lines.take(MAX_LINES) {
         tracing::warn!("{}", printable(&line));
     }

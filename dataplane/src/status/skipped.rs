@@ -20,6 +20,7 @@ pub struct Skipped {
 pub struct SkippedObjects {
     by_namespace: Arc<BTreeMap<String, BTreeSet<Arc<Skipped>>>>,
     count: usize,
+    not_listed: u64,
 }
 
 /// What differs from what was reported last.
@@ -27,6 +28,8 @@ pub struct SkippedObjects {
 pub(crate) struct Changes {
     pub(crate) gone: BTreeSet<Arc<Skipped>>,
     pub(crate) new: BTreeSet<Arc<Skipped>>,
+    /// Times that there was no room for the reason of an object.
+    pub(crate) not_listed: u64,
 }
 
 impl Changes {
@@ -40,7 +43,17 @@ impl Changes {
     pub(crate) fn and(mut self, mut others: Changes) -> Changes {
         self.gone.append(&mut others.gone);
         self.new.append(&mut others.new);
+        self.not_listed += others.not_listed;
         self
+    }
+
+    /// Some of the new ones, of each namespace in turn.
+    pub(super) fn first_new(&self, limit: usize) -> Vec<&Skipped> {
+        let mut of_each: BTreeMap<&str, Vec<&Skipped>> = BTreeMap::new();
+        for skipped in &self.new {
+            of_each.entry(&skipped.namespace).or_default().push(skipped);
+        }
+        in_turns(of_each.into_values().map(Vec::into_iter), limit)
     }
 
     pub(crate) fn remove(&mut self, skipped: Arc<Skipped>) {
@@ -69,21 +82,17 @@ impl SkippedObjects {
     /// The first ones: one of each namespace, then the next one of each, and so on, so that a page that shows only some
     /// shows some of each namespace.
     pub fn first(&self, limit: usize) -> Vec<&Skipped> {
-        let mut of_each: Vec<_> =
-            self.by_namespace.values().take(limit).map(BTreeSet::iter).collect();
-        let mut first: Vec<&Skipped> = Vec::new();
-        while first.len() < limit && !of_each.is_empty() {
-            of_each.retain_mut(|objects| {
-                let next = objects.next();
-                first.extend(next.map(AsRef::as_ref));
-                next.is_some()
-            });
-        }
-        first.truncate(limit);
-        first
+        let of_each = self.by_namespace.values();
+        in_turns(of_each.map(|objects| objects.iter().map(AsRef::as_ref)), limit)
+    }
+
+    /// Times since start that an object was not served in full and is not among them, because too many are.
+    pub fn not_listed(&self) -> u64 {
+        self.not_listed
     }
 
     pub(super) fn apply(&mut self, changes: &Changes) {
+        self.not_listed += changes.not_listed;
         if changes.gone.is_empty() && changes.new.is_empty() {
             return;
         }
@@ -103,7 +112,7 @@ impl SkippedObjects {
 
     /// What must change so that these are all.
     pub(super) fn changes_to(&self, all: Vec<Skipped>) -> Changes {
-        let mut changes = Changes { gone: BTreeSet::new(), new: BTreeSet::new() };
+        let mut changes = Changes::default();
         changes.new.extend(all.into_iter().map(Arc::new));
         for skipped in self.by_namespace.values().flatten() {
             if !changes.new.remove(skipped) {
@@ -112,6 +121,24 @@ impl SkippedObjects {
         }
         changes
     }
+}
+
+/// The first of each group, then the second of each, and so on.
+fn in_turns<'a, I>(groups: impl Iterator<Item = I>, limit: usize) -> Vec<&'a Skipped>
+where
+    I: Iterator<Item = &'a Skipped>,
+{
+    let mut groups: Vec<I> = groups.take(limit).collect();
+    let mut first = Vec::new();
+    while first.len() < limit && !groups.is_empty() {
+        groups.retain_mut(|group| {
+            let next = group.next();
+            first.extend(next);
+            next.is_some()
+        });
+    }
+    first.truncate(limit);
+    first
 }
 
 #[cfg(test)]
@@ -130,6 +157,8 @@ mod tests {
             changes.add(skipped("shop", name));
         }
         changes.add(skipped("victim", "cart"));
+        let new: Vec<_> = changes.first_new(3).iter().map(|skipped| &*skipped.name).collect();
+        assert_eq!(new, ["a", "cart", "b"], "the log does the same");
         let mut objects = SkippedObjects::default();
         objects.apply(&changes);
         let first = |limit| -> Vec<_> {

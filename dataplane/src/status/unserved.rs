@@ -1,7 +1,7 @@
 //! Objects that are not served in full, each with its reason, for as long as they are there (E15):
 //! a list shows which are, as it does for the objects that are served (E21).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use dataplane_core::{Key, Resource};
 
 use super::skipped::{Changes, Skipped};
 
-/// Objects whose reasons are kept; beyond, they are skipped without one.
+/// Objects whose reasons are kept. Beyond, the namespace with most gives one up for one with fewer, and others are counted only.
 const MAX_REASONS: usize = 10_000;
 
 /// Of these, in one namespace: its faults hide those of no other.
@@ -27,6 +27,8 @@ pub(crate) struct Unserved {
     reasons: BTreeMap<Place, Reason>,
     /// How many there are of each namespace.
     shares: BTreeMap<Box<str>, usize>,
+    /// The same, the namespace with most last.
+    by_share: BTreeSet<(usize, Box<str>)>,
     /// The last list that began of each resource.
     lists: [u64; Resource::ALL.len()],
     /// What is not reported yet.
@@ -72,41 +74,34 @@ impl Unserved {
     pub(crate) fn set(&mut self, resource: Resource, key: &Key, reason: Option<String>) -> bool {
         let place = (resource, key.clone());
         let Some(text) = reason else {
-            let Some(known) = self.reasons.remove(&place) else { return false };
-            self.changes.remove(known.skipped);
-            self.give_back(&key.namespace);
-            return true;
+            return self.take(&place);
         };
         let text = cut(text);
         let list = self.lists[resource as usize];
-        let share = self.shares.get(&key.namespace).copied().unwrap_or(0);
-        let is_full = self.reasons.len() >= MAX_REASONS || share >= MAX_OF_NAMESPACE;
-        match self.reasons.get_mut(&place) {
-            Some(known) if known.skipped.reason == text => {
-                known.list = list;
-                false
+        if let Some(known) = self.reasons.get_mut(&place) {
+            known.list = list;
+            if known.skipped.reason == text {
+                return false;
             }
-            Some(known) => {
-                let skipped = Arc::new(Skipped { reason: text, ..known.skipped.as_ref().clone() });
-                self.changes.add(Arc::clone(&skipped));
-                self.changes.remove(std::mem::replace(&mut known.skipped, skipped));
-                known.list = list;
-                true
-            }
-            None if is_full => false,
-            None => {
-                let skipped = Arc::new(Skipped {
-                    kind: kind(resource),
-                    namespace: key.namespace.to_string(),
-                    name: key.name.to_string(),
-                    reason: text,
-                });
-                self.changes.add(Arc::clone(&skipped));
-                self.shares.insert(key.namespace.clone(), share + 1);
-                self.reasons.insert(place, Reason { skipped, own: None, list });
-                true
-            }
+            let skipped = Arc::new(Skipped { reason: text, ..known.skipped.as_ref().clone() });
+            self.changes.add(Arc::clone(&skipped));
+            self.changes.remove(std::mem::replace(&mut known.skipped, skipped));
+            return true;
         }
+        if !self.makes_room(&key.namespace) {
+            self.changes.not_listed += 1;
+            return true;
+        }
+        let skipped = Arc::new(Skipped {
+            kind: kind(resource),
+            namespace: key.namespace.to_string(),
+            name: key.name.to_string(),
+            reason: text,
+        });
+        self.changes.add(Arc::clone(&skipped));
+        self.set_share(&key.namespace, self.share(&key.namespace) + 1);
+        self.reasons.insert(place, Reason { skipped, own: None, list });
+        true
     }
 
     /// The same, where limits that it shares with others may hide it.
@@ -137,13 +132,45 @@ impl Unserved {
         is_new
     }
 
-    fn give_back(&mut self, namespace: &str) {
-        if let Some(share) = self.shares.get_mut(namespace) {
-            *share -= 1;
-            if *share == 0 {
-                self.shares.remove(namespace);
-            }
+    fn share(&self, namespace: &str) -> usize {
+        self.shares.get(namespace).copied().unwrap_or(0)
+    }
+
+    fn set_share(&mut self, namespace: &str, share: usize) {
+        if let Some(before) = self.shares.remove(namespace) {
+            self.by_share.remove(&(before, namespace.into()));
         }
+        if share > 0 {
+            self.shares.insert(namespace.into(), share);
+            self.by_share.insert((share, namespace.into()));
+        }
+    }
+
+    /// Whether there is room for one more reason of this namespace, which another may have to give up.
+    fn makes_room(&mut self, namespace: &str) -> bool {
+        let share = self.share(namespace);
+        if share >= MAX_OF_NAMESPACE {
+            return false;
+        }
+        if self.reasons.len() < MAX_REASONS {
+            return true;
+        }
+        let most = self.by_share.last().filter(|(most, _)| *most > share + 1);
+        let Some((_, largest)) = most.cloned() else { return false };
+        let place = Resource::ALL.into_iter().find_map(|resource| {
+            let from = (resource, Key::new(largest.clone(), ""));
+            let (place, _) = self.reasons.range(from..).next()?;
+            (place.0 == resource && place.1.namespace == largest).then(|| place.clone())
+        });
+        place.is_some_and(|place| self.take(&place))
+    }
+
+    /// Forgets a reason; whether there was one.
+    fn take(&mut self, place: &Place) -> bool {
+        let Some(known) = self.reasons.remove(place) else { return false };
+        self.changes.remove(known.skipped);
+        self.set_share(&place.1.namespace, self.share(&place.1.namespace) - 1);
+        true
     }
 
     /// A list is complete: drops objects that are neither listed nor held.
@@ -167,7 +194,7 @@ impl Unserved {
             stays
         });
         for skipped in gone {
-            self.give_back(&skipped.namespace);
+            self.set_share(&skipped.namespace, self.share(&skipped.namespace) - 1);
             self.changes.remove(skipped);
         }
     }
@@ -231,6 +258,7 @@ mod tests {
         unserved.begin(Resource::Services);
         unserved.complete(Resource::Services, |_| false);
         assert!(unserved.reasons.is_empty() && unserved.shares.is_empty());
+        assert!(unserved.by_share.is_empty());
     }
 
     #[test]
@@ -270,12 +298,41 @@ mod tests {
             assert!(unserved.set(Resource::Services, &spread(number), reason("unreadable")));
         }
         assert!(!unserved.set(Resource::Services, &spread(0), reason("unreadable")));
-        assert!(!unserved.set(Resource::Services, &spread(MAX_REASONS), reason("unreadable")));
         assert!(unserved.set(Resource::Services, &spread(0), reason("something else")));
         assert_eq!(unserved.all().count(), MAX_REASONS);
         assert!(unserved.all().any(|skipped| skipped.reason == "something else"));
-        assert!(unserved.set(Resource::Services, &spread(0), None));
-        assert!(unserved.set(Resource::Services, &spread(MAX_REASONS), reason("unreadable")));
+        // There are as many of its namespace as may be: it is counted only.
+        let more = Key::new("shop-3", "more");
+        unserved.set(Resource::Services, &more, reason("unreadable"));
+        assert!(unserved.all().all(|skipped| skipped.name != "more"));
+        assert_eq!(unserved.take_changes().not_listed, 1);
+        assert!(unserved.set(Resource::Services, &spread(300), None));
+        unserved.set(Resource::Services, &more, reason("unreadable"));
+        assert!(unserved.all().any(|skipped| skipped.name == "more"));
+    }
+
+    #[test]
+    fn e15_who_has_a_hundred_namespaces_hides_no_fault_of_another_one() {
+        let mut unserved = Unserved::default();
+        for number in 0..MAX_REASONS {
+            unserved.set(Resource::Services, &spread(number), reason("unreadable"));
+        }
+        let faults = |resource| Key::new("victim", format!("{resource:?}"));
+        for resource in [Resource::Services, Resource::EndpointSlices] {
+            unserved.set(resource, &faults(resource), reason("unreadable"));
+        }
+        let of = |unserved: &Unserved, namespace: &str| {
+            unserved.all().filter(|skipped| skipped.namespace == namespace).count()
+        };
+        assert_eq!((of(&unserved, "victim"), unserved.all().count()), (2, MAX_REASONS));
+        // Until all have the same: then none hides another.
+        for number in 0..3 * MAX_OF_NAMESPACE {
+            let key = Key::new(format!("more-{}", number % 3), format!("bad-{number}"));
+            unserved.set(Resource::Services, &key, reason("unreadable"));
+        }
+        let least = (0..100).map(|number| of(&unserved, &format!("shop-{number}"))).min();
+        assert!(least >= Some(95), "{least:?}");
+        assert_eq!(unserved.by_share.iter().map(|(share, _)| share).sum::<usize>(), MAX_REASONS);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! anything asked about them costs more than [`CHEAP_REPLIES`] times a ClusterIP A and what its own octets
 //! cost, and no event more than its own rows. Steps are counted, not time.
 
+mod aliases;
 mod edits;
 mod objects;
 
@@ -116,8 +117,13 @@ fn cheap_reply(records: &Records) -> u64 {
 
 /// Applies everything, each event against its budget.
 fn apply(index: &mut Index, changes: Vec<Change>) {
+    apply_each(index, changes, 1);
+}
+
+/// The same where each row is touched this many times.
+fn apply_each(index: &mut Index, changes: Vec<Change>, times: usize) {
     for change in changes {
-        let rows = objects::size(&change);
+        let rows = objects::size(&change) * times;
         let what = format!("{rows} rows and ports");
         let (_, steps) = count_steps(|| {
             index.apply(change);
@@ -166,6 +172,10 @@ proptest! {
         let mut index = cluster(settings);
         apply(&mut index, shape.changes());
         ask_all(&index.records(), &shape, seed);
+        // One line of an edit moves all rows of a slice: each leaves, and comes again.
+        apply(&mut index, vec![service("evil", "moved", crate::object::ServiceKind::Headless, &[])]);
+        apply_each(&mut index, shape.moves("moved"), 2);
+        apply_each(&mut index, shape.moves("wide"), 2);
         apply(&mut index, shape.deletions());
         prop_assert_eq!(index.objects(Resource::EndpointSlices), 0);
     }

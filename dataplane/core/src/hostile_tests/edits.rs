@@ -144,6 +144,34 @@ fn l12_a_service_has_no_more_rows_than_one_event_can_pay_for() {
 }
 
 #[test]
+fn l12_a_slice_that_moves_to_another_service_costs_its_rows_twice() {
+    const ADDRESSES: usize = 2;
+    let whole = |number| -> Vec<_> {
+        (0..ENDPOINTS).map(|at| endpoint(number, at, ADDRESSES, true)).collect()
+    };
+    let of = |change: Change, to: &str| match change {
+        Change::Apply(Object::Slice(slice)) => {
+            Change::Apply(Object::Slice(Slice { service: to.into(), ..slice }))
+        }
+        other => other,
+    };
+    let mut index = cluster(all_is_ours());
+    let kind = || crate::object::ServiceKind::Headless;
+    apply(&mut index, vec![headless(), service("evil", "other", kind(), &[])]);
+    // Both Services are large: a row leaves one and comes into the other between thousands.
+    for number in 0..12 {
+        let to = if number < 6 { "wide" } else { "other" };
+        apply(&mut index, vec![of(slice(number, whole(number)), to)]);
+    }
+    apply(&mut index, vec![slice(12, whole(12))]);
+    let budget = STEPS_PER_EVENT + STEPS_PER_ROW * 2 * (ENDPOINTS * ADDRESSES) as u64;
+    for to in ["other", "wide", "other", "nowhere", "wide"] {
+        let moved = steps(&mut index, of(slice(12, whole(12)), to));
+        assert!(moved <= budget, "to {to}: {moved} steps, not {budget}");
+    }
+}
+
+#[test]
 fn l12_a_pod_event_costs_the_same_however_many_share_its_address() {
     let pod = |number: usize| {
         Change::Apply(Object::Pod(Pod {

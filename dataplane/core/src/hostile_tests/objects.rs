@@ -148,6 +148,17 @@ impl Shape {
         changes
     }
 
+    /// The events that move each slice of `wide` to another Service, or back.
+    pub(super) fn moves(&self, to: &str) -> Vec<Change> {
+        let moved = |number| match self.slice("evil", "wide", number) {
+            Change::Apply(Object::Slice(slice)) => {
+                Change::Apply(Object::Slice(Slice { service: to.into(), version: 0, ..slice }))
+            }
+            other => other,
+        };
+        (0..self.slices).map(moved).collect()
+    }
+
     /// The events that delete all objects again.
     pub(super) fn deletions(&self) -> Vec<Change> {
         let delete = |change| match change {

@@ -10,6 +10,7 @@ use foldhash::fast::RandomState;
 use hashbrown::{HashMap, HashSet};
 
 use crate::settings::{ExtraData, ExtraRecord, SrvData};
+use crate::steps::step;
 use crate::wire::address::Address;
 use crate::wire::dname::Dname;
 use crate::wire::labels::Labels;
@@ -41,11 +42,12 @@ impl<V> NameTable<V> {
         if self.depths >> name.count() & 1 == 0 {
             return None;
         }
-        self.by_wire.get(name.wire())
+        self.by_wire(name.wire())
     }
 
     /// The value of exactly this name in wire form.
     pub(crate) fn by_wire(&self, wire: &[u8]) -> Option<&V> {
+        step(1 + wire.len() / 8);
         self.by_wire.get(wire)
     }
 
@@ -56,7 +58,7 @@ impl<V> NameTable<V> {
         let mut depths = self.depths & (u128::MAX >> (127 - most));
         while depths != 0 {
             let depth = depths.ilog2();
-            if let Some(value) = self.by_wire.get(name.suffix(name.count() - depth as usize)) {
+            if let Some(value) = self.by_wire(name.suffix(name.count() - depth as usize)) {
                 return Some(value);
             }
             depths &= !(1 << depth);

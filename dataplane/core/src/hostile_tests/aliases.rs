@@ -1,0 +1,98 @@
+//! Row L12, aliases: the longest chains that ExternalNames, DNAMEs and federations give together, and where they end.
+
+use super::*;
+use crate::object::ServiceKind;
+use crate::settings::{ExtraData, ExtraRecord, Federation};
+
+const DOMAIN: &str = "svc.cluster.local";
+/// More than are followed (RR48).
+const LINKS: usize = 12;
+
+fn name(text: &str) -> Name {
+    Name::from_text(text).unwrap()
+}
+
+fn dname(owner: &str, target: &str) -> ExtraRecord {
+    ExtraRecord {
+        owner: name(owner),
+        wildcard: false,
+        ttl_s: 5,
+        data: ExtraData::Dname(name(target)),
+        reverse: false,
+        override_cluster_zone: false,
+    }
+}
+
+/// Names at every depth, so that each suffix of a question is looked up; DNAMEs that lead on, around, and back into the
+/// cluster; as many federations as may be.
+fn settings_with_aliases() -> Settings {
+    let mut settings = all_is_ours();
+    let deep = |depth: usize| format!("{}stub.example", "x.".repeat(depth));
+    settings.stub_domains = (0..100).map(|depth| name(&deep(depth))).collect();
+    let link =
+        |number: usize| dname(&format!("d{number}.example"), &format!("d{}.example", number + 1));
+    settings.extra = (0..LINKS).map(link).collect();
+    settings.extra.push(dname("around.example", "a.around.example"));
+    settings.extra.push(dname("back.example", DOMAIN));
+    settings.federations = (0..16)
+        .map(|number| Federation {
+            name: name(&format!("f{number}")),
+            domain: Some(name("zone.region.back.example")),
+        })
+        .collect();
+    settings
+}
+
+/// An ExternalName in `evil`.
+fn alias(name: &str, to: &str) -> Change {
+    service("evil", name, ServiceKind::ExternalName(to.into()), &[("p1", 1)])
+}
+
+#[test]
+fn l12_chains_of_external_names_dnames_and_federations_keep_the_budget_of_a_reply() {
+    let wide = Shape { slices: 2, endpoints: 600, ports: 300, ..Shape::small() };
+    let mut index = cluster(settings_with_aliases());
+    apply(&mut index, wide.changes());
+    let mut changes = Vec::new();
+    for number in 0..LINKS {
+        // Each leads to the next one through a DNAME.
+        changes.push(alias(&format!("e{number}"), &format!("e{}.evil.back.example", number + 1)));
+    }
+    changes.push(alias("loop", "loop.evil.back.example"));
+    changes.push(alias("near", &format!("_p1._tcp.wide.evil.{DOMAIN}")));
+    changes.push(alias("federated", &format!("wide.evil.f15.{DOMAIN}")));
+    apply(&mut index, changes);
+    let records = index.records();
+    let cheap = cheap_reply(&records);
+    let below_loop = format!("{}around.example.", "y.".repeat(80));
+    let names = [
+        format!("e0.evil.{DOMAIN}."),
+        format!("e{}.evil.{DOMAIN}.", LINKS - 5),
+        format!("loop.evil.{DOMAIN}."),
+        format!("near.evil.{DOMAIN}."),
+        format!("federated.evil.{DOMAIN}."),
+        format!("wide.evil.f15.{DOMAIN}."),
+        "wide.evil.back.example.".to_owned(),
+        "_p1._tcp.wide.evil.back.example.".to_owned(),
+        below_loop,
+    ];
+    let mut answers = 0;
+    for name in &names {
+        for qtype in [rtype::A, rtype::AAAA, rtype::SRV, rtype::TXT, rtype::ANY, rtype::CNAME] {
+            for (seed, transport) in
+                [(0, Transport::Udp), (1, Transport::Tcp), (1 << 62, Transport::Tcp)]
+            {
+                let asked = ask(&records, name, qtype, transport, seed);
+                let octets = asked.reply.len() as u64;
+                let budget = CHEAP_REPLIES * cheap + STEPS_PER_OCTET * octets;
+                assert!(
+                    asked.steps <= budget,
+                    "{name} {qtype}: {} steps, not {budget}",
+                    asked.steps
+                );
+                answers += usize::from(asked.answers());
+            }
+        }
+    }
+    assert!(answers > 3 * names.len(), "{answers} records");
+}

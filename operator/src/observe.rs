@@ -136,8 +136,9 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
         None => None,
         Some(Look::Postponed(comparison)) => Some(comparison),
         Some(Look::Round(round)) => {
-            observed.sample = ctx.samples.read(&ctx.client, &round.config().exposure).await;
-            Some(round.ask(&observed, &ctx.client).await)
+            observed.sample =
+                ctx.samples.read(&ctx.client, &ctx.lists, &round.config().exposure).await;
+            Some(round.ask(&observed, &ctx.client, &ctx.lists).await)
         }
     };
     is_the_canary_there(ctx, &mut observed, (&namespace, &instance)).await;

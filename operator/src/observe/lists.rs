@@ -67,9 +67,33 @@ impl Lists {
         client: &Client,
         path: &str,
         params: &ListParams,
-        mut to: impl FnMut(K),
+        to: impl FnMut(K),
     ) -> kube::Result<Page> {
         let request = Request::new(path).list(params).map_err(Error::BuildRequest)?;
+        self.read(client, request, to).await
+    }
+
+    /// The same of the metadata of objects alone.
+    ///
+    /// # Errors
+    /// As of [`Lists::page`].
+    pub async fn metadata_page<K: DeserializeOwned>(
+        &self,
+        client: &Client,
+        path: &str,
+        params: &ListParams,
+        to: impl FnMut(K),
+    ) -> kube::Result<Page> {
+        let request = Request::new(path).list_metadata(params).map_err(Error::BuildRequest)?;
+        self.read(client, request, to).await
+    }
+
+    async fn read<K: DeserializeOwned>(
+        &self,
+        client: &Client,
+        request: hyper::Request<Vec<u8>>,
+        mut to: impl FnMut(K),
+    ) -> kube::Result<Page> {
         let body = timeout(ANSWER, client.request_stream(request)).await;
         let body = body.map_err(|_| silent(ANSWER))??;
         let mut body = std::pin::pin!(body);

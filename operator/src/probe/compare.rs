@@ -25,6 +25,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::decide::config_map;
 use crate::decide::plan::{HeldBy, RolloutState};
+use crate::observe::lists::Lists;
 use crate::observe::observed::{CheckResult, Comparison, Observed, SampledService};
 use crate::observe::{pods, sample};
 use ask::ask;
@@ -114,7 +115,7 @@ impl Round<'_> {
     }
 
     /// Asks both. What seems worse about Services that others own is asked twice.
-    pub async fn ask(self, observed: &Observed, client: &Client) -> Comparison {
+    pub async fn ask(self, observed: &Observed, client: &Client, lists: &Lists) -> Comparison {
         let Round { pair, config, state, trial, trials, _permit } = &self;
         let before = config_map::stable(observed);
         let mut progress = trials.progress(trial);
@@ -130,7 +131,7 @@ impl Round<'_> {
             tokio::time::sleep(SETTLES).await;
             let again = doubtful.into_iter().map(|asked| asked.question).collect();
             asked.extend(ask_both(pair, again, LONGEST_ROUND).await);
-            versions = read_versions(&asked, client).await;
+            versions = read_versions(&asked, client, lists).await;
         }
         let heard = (&asked[..], &versions);
         let comparison =
@@ -171,13 +172,13 @@ async fn ask_both(pair: &Pair, questions: Vec<Question>, time: Duration) -> Vec<
 }
 
 /// The versions of the Services that still seem worse, after they were asked.
-async fn read_versions(asked: &[Asked], client: &Client) -> Versions {
+async fn read_versions(asked: &[Asked], client: &Client, lists: &Lists) -> Versions {
     let mut versions = Versions::default();
     let doubtful = asked.iter().filter(|asked| judge::is_doubtful(asked));
     for (namespace, name) in doubtful.filter_map(|asked| asked.question.of.as_ref()) {
         let key = (namespace.clone(), name.clone());
         if !versions.contains_key(&key)
-            && let Ok(version) = sample::version(client, namespace, name).await
+            && let Ok(version) = sample::version(client, lists, namespace, name).await
         {
             versions.insert(key, version);
         }

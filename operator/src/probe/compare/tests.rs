@@ -372,7 +372,8 @@ async fn o7_a_canary_that_answers_wrongly_is_seen_beside_one_that_does_not() {
     let no_server = tower::service_fn(|_: hyper::Request<kube::client::Body>| async {
         Err::<hyper::Response<kube::client::Body>, _>("no one asks the API server")
     });
-    let comparison = round.ask(&observed, &Client::new(no_server, "default")).await;
+    let comparison =
+        round.ask(&observed, &Client::new(no_server, "default"), &Lists::default()).await;
     assert_eq!(comparison.canary_uid, compared("dns-1", "", true, true).canary_uid);
     let is_worse = |outcome: &CheckResult| matches!(outcome, CheckResult::Worse(_));
     let wrong = comparison.checks.iter().filter(|check| is_worse(&check.outcome));

@@ -24,7 +24,7 @@ const HELD_AT_MOST: SignedDuration = SignedDuration::from_secs(300);
 /// Longest stored reason why a revision failed, in octets.
 const MAX_FAILURE: usize = 512;
 
-/// All that a trial depends on.
+/// Everything that a trial depends on.
 #[derive(Clone, Copy)]
 pub(super) struct Trial<'a> {
     pub(super) dns: &'a ClusterDNS,
@@ -150,7 +150,7 @@ impl<'a> Trial<'a> {
         } else if self.now < end + OVERDUE {
             Verdict::Watched(SignedDuration::ZERO)
         } else if runs_it && comparison.is_none() {
-            // The pod does its part: there is no other one to compare it with.
+            // The pod runs the configuration, but there is no other pod to compare it with.
             let why = "no other ready pod reports the current configuration, so there is nothing to compare with";
             Verdict::Held { held: HeldBy::NoOtherPod.because(why), is_overdue: true }
         } else {
@@ -216,7 +216,7 @@ impl<'a> Trial<'a> {
 
     fn go_on(self, canary: &CanaryPod, left: SignedDuration, state: RolloutState) -> RolloutPlan {
         let left = Duration::try_from(left).unwrap_or(RECONCILE_EVERY);
-        // Named by an operator that did not know of processes.
+        // An operator of an older version named it, and did not record the process.
         let process = match canary.process.as_str() {
             "" => self.pod(canary).map(|pod| self.process(pod)).unwrap_or_default().to_owned(),
             known => known.to_owned(),
@@ -288,9 +288,9 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// The pod that tries it: the present canary if it tries something older, else the longest-ready one that runs stable.
-    /// None while the workload rolls, whose pods come and go, or while no other pod could answer. A stuck rollout
-    /// does not count: its old pods stay, and clients wait for the change.
+    /// The pod that tries it: the present canary if it tries something older, else the longest-ready one that runs
+    /// stable. `None` while the workload rolls out, because its pods come and go, or while no other pod could answer.
+    /// A rollout that is stuck does not count: its old pods stay, and clients wait for the change.
     fn candidate(self, losses: u32) -> Option<&'a Pod> {
         let ready: Vec<&Pod> = pods::ready(self.observed).collect();
         let progress = pods::progress(self.observed, is_per_node(self.dns));
@@ -325,7 +325,7 @@ impl<'a> Trial<'a> {
         })
     }
 
-    /// The longest-ready one; each retry takes the next, so that one bad node does not block what is right.
+    /// The longest-ready one; each retry takes the next, so that one bad node does not block a correct configuration.
     fn in_turn(self, mut pods: Vec<&'a Pod>) -> Option<&'a Pod> {
         pods.sort_by_key(|pod| (pods::ready_since(pod), pods::name(pod)));
         if retry::has_failed(self.dns, self.state, &self.asked.revision) {
@@ -339,19 +339,24 @@ impl<'a> Trial<'a> {
 
     /// The pod returns to the stable configuration. The revision is not marked as bad.
     fn take_back(self, canary: &CanaryPod, held: Held) -> RolloutPlan {
-        let mut plan = self.fail(canary, &held.why);
+        let advice = "Degraded says what to do. spec.rollout.canary: false gives it to every pod without a trial";
+        let mut plan = self.end(canary, &held.why, (held.by.reason(), advice));
         plan.state.is_unjudged = true;
         plan.state.unjudged_by = held.by.reason().to_owned();
         plan.state.failure = shortened(&held.why, MAX_FAILURE);
         plan.state.failed_pod.clear();
-        for notice in &mut plan.notices {
-            notice.reason = held.by.reason();
-        }
         plan.held = Some(held);
         plan
     }
 
     fn fail(self, canary: &CanaryPod, why: &str) -> RolloutPlan {
+        let advice =
+            "Correct the spec, or set spec.rollout.canary to false to give it to every pod";
+        self.end(canary, why, ("CanaryFailed", advice))
+    }
+
+    /// Ends the trial without promotion; `event` is its reason, and what a person can do.
+    fn end(self, canary: &CanaryPod, why: &str, event: (&'static str, &str)) -> RolloutPlan {
         let mut plan = keep(self.stable, self.state);
         // The pod may be gone.
         let (from, pod) = match canary.name.as_str() {
@@ -359,11 +364,10 @@ impl<'a> Trial<'a> {
             name => (format!(" from pod {name}"), format!("pod {name}: ")),
         };
         let message = format!(
-            "configuration {} was taken back{from}: {why}. Every pod keeps {}. Degraded shows the time of the next trial. Correct \
-             the spec, or set spec.rollout.canary to false to give it to every pod",
-            self.asked.revision, self.state.stable
+            "configuration {} was taken back{from}: {why}. Every pod keeps {}. Degraded shows the time of the next trial. {}",
+            self.asked.revision, self.state.stable, event.1
         );
-        plan.notices.push(Notice { is_warning: true, reason: "CanaryFailed", message });
+        plan.notices.push(Notice { is_warning: true, reason: event.0, message });
         let failure = shortened(&format!("{pod}{why}"), MAX_FAILURE);
         let failed = retry::failed(self.dns, self.state, (&self.asked.revision, failure), self.now);
         let failed_pod = canary.uid.clone();
@@ -371,8 +375,8 @@ impl<'a> Trial<'a> {
         plan
     }
 
-    /// A container that restarts quickly is ready before restartCount grows. What answers then
-    /// has an empty cache, and perhaps an older configuration: it is not what was named.
+    /// A container that restarts quickly is ready before restartCount grows. The new process has an empty cache, and
+    /// perhaps an older configuration: it is not the canary that was named.
     fn is_another_process(self, pod: &Pod, canary: &CanaryPod) -> bool {
         let process = self.process(pod);
         !process.is_empty() && !canary.process.is_empty() && process != canary.process
@@ -387,7 +391,7 @@ impl<'a> Trial<'a> {
         pods::reported(self.observed, pod)
     }
 
-    /// What it said after it was named.
+    /// Its report from after it was named.
     fn reported_since(self, pod: &Pod, started: Timestamp) -> Option<&'a Reported> {
         let age = self.observed.pod_reports.get(pods::uid(pod))?.age;
         let since = Duration::try_from(self.now.duration_since(started)).unwrap_or_default();

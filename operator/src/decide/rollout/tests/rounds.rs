@@ -83,8 +83,13 @@ fn o17_no_pod_keeps_what_the_operator_cannot_judge_and_it_is_tried_again() {
         while story.observed.comparison.is_some() {
             now += 2;
             assert!(now < begun + 400, "it stays on its pod");
-            if story.reconcile(now).canary.is_none() {
+            let plan = story.reconcile(now);
+            if plan.canary.is_none() {
                 story.observed.comparison = None;
+                let notice = &plan.notices[0];
+                assert_eq!(notice.reason, "CanaryUnreachable");
+                let is_blamed = notice.message.contains("Correct the spec");
+                assert!(!is_blamed, "the spec has no mistake: {}", notice.message);
             }
         }
         let plan = story.reconcile(now);

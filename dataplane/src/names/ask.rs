@@ -98,6 +98,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_type_that_a_record_of_the_resource_may_have_is_shown() {
+        let crd = serde_json::to_value(crds::v1alpha1::crd()).unwrap();
+        let spec = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
+        let types = crd.pointer(&format!("{spec}/records/items/properties/type/enum")).unwrap();
+        for rtype in types.as_array().unwrap().iter().map(|rtype| rtype.as_str().unwrap()) {
+            let number = crate::rrtype::parse(rtype);
+            let is_asked = KINDS.iter().any(|(name, kind)| *name == rtype && Some(*kind) == number);
+            assert!(is_asked, "--print-names and /explain do not know {rtype}");
+        }
+    }
+
+    #[test]
     fn an_answer_section_is_read_with_compressed_names() {
         let mut reply = vec![0, 0, 0x85, 0, 0, 1, 0, 4, 0, 0, 0, 0];
         reply.extend(b"\x01a\x01b\0\0\x01\0\x01");

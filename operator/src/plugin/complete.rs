@@ -9,15 +9,17 @@ use clap::{Arg, ArgAction, Command, CommandFactory};
 use super::args::{Args, Shell};
 pub(super) use live::Live;
 
-/// The word by which shells ask.
+/// The hidden subcommand that shells call.
 pub(super) const WORD: &str = "__complete";
 /// Values that are offered: a shell shows no more.
 const MAX_VALUES: usize = 500;
 /// Types that people ask for; others can be written too.
-const TYPES: [&str; 13] =
-    ["A", "AAAA", "CAA", "CNAME", "HTTPS", "MX", "NAPTR", "NS", "PTR", "SOA", "SRV", "SVCB", "TXT"];
+const TYPES: [&str; 14] = [
+    "A", "AAAA", "CAA", "CNAME", "DNAME", "HTTPS", "MX", "NAPTR", "NS", "PTR", "SOA", "SRV",
+    "SVCB", "TXT",
+];
 
-/// The script for a shell; each asks [`completed`], so that there is one list of what can be written.
+/// The script for a shell; each script calls [`completed`], so that there is one list of words.
 pub(super) fn script(shell: Shell) -> &'static str {
     match shell {
         Shell::Kubectl => include_str!("completion/kubectl_complete-clusterdns"),
@@ -27,7 +29,7 @@ pub(super) fn script(shell: Shell) -> &'static str {
     }
 }
 
-/// What may stand at the place of the last word.
+/// The values that the last word may have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Wanted {
     /// Words and what they are for.
@@ -57,7 +59,7 @@ pub(super) async fn completed(words: &[String]) -> String {
     found.take(MAX_VALUES).map(line).collect::<String>() + ":4\n"
 }
 
-/// What may stand there, and the part of it that is written.
+/// The values that may be there, and the part of the word that is written.
 fn wanted<'a>(words: &[&'a str]) -> (Wanted, &'a str) {
     let (last, before) = words.split_last().map_or(("", &[][..]), |(last, before)| (*last, before));
     let mut root = Args::command();
@@ -165,6 +167,16 @@ mod tests {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         let text = futures::executor::block_on(completed(&words));
         text.lines().map(|line| line.split('\t').next().unwrap_or_default().to_owned()).collect()
+    }
+
+    #[test]
+    fn every_type_that_a_record_of_the_resource_may_have_is_offered() {
+        let crd = serde_json::to_value(crds::v1alpha1::crd()).unwrap();
+        let spec = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
+        let types = crd.pointer(&format!("{spec}/records/items/properties/type/enum")).unwrap();
+        for rtype in types.as_array().unwrap() {
+            assert!(TYPES.contains(&rtype.as_str().unwrap()), "{rtype}");
+        }
     }
 
     #[test]

@@ -1,0 +1,189 @@
+//! The options in the body of one `forward`: each becomes a setting of the group, or a line of the report says why not.
+
+use crds::config::Transport;
+use crds::{bounds, defaults};
+
+use super::super::parse::Directive;
+use super::super::scope::Scope;
+use super::{Read, is_for};
+use crate::import::Refused;
+use crate::import::report::Outcome::{self, Changed, Kept, NotNeeded, NotPossible};
+use crate::import::values::{address, certificate, is_at_or_below, list, policy, seconds, zones};
+
+/// Converts one option, and reports it.
+///
+/// # Errors
+/// CoreDNS would refuse it.
+pub(super) fn convert(
+    directive: &Directive,
+    line: &Directive,
+    read: &mut Read,
+    scope: &mut Scope<'_>,
+) -> Result<(), Refused> {
+    well_formed(line)?;
+    option(directive, line, read, scope)
+}
+
+/// Checks the words of an option without a counterpart, as CoreDNS would.
+fn well_formed(line: &Directive) -> Result<(), Refused> {
+    let first = line.args.first().map(String::as_str);
+    match line.name.as_str() {
+        "expire" | "health_check" | "max_age" if first.and_then(seconds).is_none() => {
+            Err(line.refused("a duration such as 10s must follow"))
+        }
+        "max_fails" | "max_connect_attempts" | "max_idle_conns"
+            if first.and_then(|text| text.parse::<u32>().ok()).is_none() =>
+        {
+            Err(line.refused("a number must follow"))
+        }
+        "except" | "next" | "failover" if first.is_none() => {
+            Err(line.refused("one word or more must follow"))
+        }
+        "force_tcp" | "prefer_udp" | "failfast_all_unhealthy_upstreams" if first.is_some() => {
+            Err(line.refused("nothing may follow"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn option(
+    directive: &Directive,
+    line: &Directive,
+    read: &mut Read,
+    scope: &mut Scope<'_>,
+) -> Result<(), Refused> {
+    let first = line.args.first().map(String::as_str);
+    let (outcome, message): (Outcome, String) = match line.name.as_str() {
+        "policy" => {
+            let Some(chosen) = first.and_then(policy) else {
+                return Err(line.refused("write random, round_robin or sequential"));
+            };
+            read.policy = chosen;
+            (Kept, format!("policy: {chosen:?}"))
+        }
+        "force_tcp" => {
+            for server in read.servers.iter_mut().filter(|it| it.transport == Transport::Udp) {
+                server.transport = Transport::Tcp;
+            }
+            (Kept, "transport: TCP".to_owned())
+        }
+        "prefer_udp" => (NotNeeded, "UDP is asked first, and TCP where a reply is truncated".to_owned()),
+        "max_concurrent" => max_concurrent(line, read)?,
+        "except" => except(directive, line, scope),
+        "tls_servername" => {
+            let Some(name) = first else { return Err(line.refused("one name must follow")) };
+            encrypt(read, Some(name));
+            (Kept, format!("tls: {{serverName: {name}}}"))
+        }
+        "tls" => tls(line, read),
+        "health_check" | "max_fails" | "expire" | "max_age" | "max_connect_attempts"
+        | "max_idle_conns" => (
+            Changed,
+            "servers that are silent or fail are found out, asked last and probed, without settings".to_owned(),
+        ),
+        "next" | "failover" => after_replies(line),
+        "failfast_all_unhealthy_upstreams" => (
+            Changed,
+            "servers are asked also while all seem down; expired answers are served meanwhile".to_owned(),
+        ),
+        "resolver" | "resolve_interval" => {
+            (NotNeeded, "servers are written by their addresses, so none is looked up".to_owned())
+        }
+        "protocol" | "spray" | "fail_timeout" => {
+            (Changed, "set by the transport and the policy of the servers".to_owned())
+        }
+        _ if directive.name == "proxy" => {
+            (NotPossible, "this program does not know this option of proxy".to_owned())
+        }
+        _ => return Err(line.refused("CoreDNS does not know this option of forward")),
+    };
+    scope.say_of(directive, line, outcome, message);
+    Ok(())
+}
+
+fn max_concurrent(line: &Directive, read: &mut Read) -> Result<(Outcome, String), Refused> {
+    let number = line.args.first().and_then(|text| text.parse::<u32>().ok());
+    let Some(number) = number else { return Err(line.refused("a number must follow")) };
+    if number == 0 {
+        let most = defaults::GROUP_IN_FLIGHT;
+        return Ok((
+            Changed,
+            format!("there is always a limit: limits.inFlight, by default {most}"),
+        ));
+    }
+    let number = number.min(bounds::IN_FLIGHT);
+    read.in_flight = Some(number);
+    Ok((Kept, format!("limits: {{inFlight: {number}}}; more are answered SERVFAIL, not REFUSED")))
+}
+
+/// `failover`: after which replies another server is asked.
+fn after_replies(line: &Directive) -> (Outcome, String) {
+    let is_ours =
+        |code: &String| ["SERVFAIL", "REFUSED"].iter().any(|it| code.eq_ignore_ascii_case(it));
+    let outcome = if line.args.iter().all(is_ours) { Changed } else { NotPossible };
+    let message = "the next server of the list is asked after SERVFAIL, REFUSED and silence; other replies are final";
+    (outcome, message.to_owned())
+}
+
+/// Zones whose names are not forwarded: those of another server block, or of a longer `forward` beside this one, are not
+/// forwarded here either.
+fn except(of: &Directive, line: &Directive, scope: &Scope<'_>) -> (Outcome, String) {
+    let from = of.args.first().map_or(Vec::new(), |from| zones(from));
+    let is_longer = |beside: &&Directive| {
+        let zones = beside.args.first().map_or(Vec::new(), |from| zones(from));
+        zones != from && zones.iter().all(|zone| from.iter().all(|from| is_at_or_below(zone, from)))
+    };
+    let (mut reasons, mut lost) = (Vec::new(), Vec::new());
+    for zone in line.args.iter().flat_map(|zone| zones(zone)) {
+        let mut beside = scope.directives.iter().filter(is_longer);
+        if scope.draft.is_ours(&zone) {
+            reasons.push("names of the cluster domain are never forwarded".to_owned());
+        } else if let Some(why) = scope.elsewhere(&zone) {
+            reasons.push(format!("{zone}: {why}"));
+        } else if let Some(beside) = beside.find(|beside| is_for(beside, &zone)) {
+            reasons.push(format!("{zone}: the line {} is for it", beside.text()));
+        } else {
+            lost.push(zone);
+        }
+    }
+    reasons.dedup();
+    if lost.is_empty() {
+        return (NotNeeded, reasons.join("; "));
+    }
+    let message = format!(
+        "names in {} would be forwarded too: give them a stub domain with the servers that know them",
+        list(&lost)
+    );
+    reasons.insert(0, message);
+    (NotPossible, reasons.join("; "))
+}
+
+/// `tls [CA]`, `tls CERTIFICATE KEY [CA]`.
+fn tls(line: &Directive, read: &mut Read) -> (Outcome, String) {
+    let is_encrypted = encrypt(read, None);
+    match (line.args.len(), is_encrypted) {
+        (0, true) => (Kept, "certificates are compared with the public authorities".to_owned()),
+        (0, false) => (
+            NotNeeded,
+            "it encrypts only servers that are written as tls://ADDRESS".to_owned(),
+        ),
+        (1 | 3, _) => (
+            NotPossible,
+            "put the authorities into a ConfigMap beside the Service and name it in tls.caBundle of each server".to_owned(),
+        ),
+        _ => (NotPossible, "servers that ask for a certificate of ours are not supported".to_owned()),
+    }
+}
+
+/// Gives encrypted servers their name; says whether there are any.
+fn encrypt(read: &mut Read, name: Option<&str>) -> bool {
+    let mut found = false;
+    for server in read.servers.iter_mut().filter(|it| it.transport.is_encrypted()) {
+        found = true;
+        let Some((ip, _)) = address(&server.address) else { continue };
+        if let (Some(_), Ok(tls)) = (name, certificate(&ip, name)) {
+            server.tls = Some(tls);
+        }
+    }
+    found
+}

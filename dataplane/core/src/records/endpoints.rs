@@ -17,11 +17,11 @@ use crate::wire::text::ShortText;
 
 pub(crate) use lists::{Lists, MAX_LISTS, PortFilter, Presence};
 
-/// Rows of one address or name that are passed one by one; more are jumped over.
+/// Rows of one address or name that are passed one by one; a search skips more.
 const NEAR_ROWS: usize = 4;
-/// Draws of a row until one is taken although others of its address or name come before it.
+/// Draws of a row. The last one is taken even if it is not the first row of its address (WR24).
 const DRAWS: u64 = 8;
-/// Rows that one walk may look at without a record from them, beside two for each record.
+/// Rows that a walk may pass without a record, besides two for each record.
 const LOOKS: usize = 24;
 
 /// One label that may name endpoints.
@@ -186,8 +186,8 @@ impl ServiceEntry {
     }
 }
 
-/// Visits the distinct addresses of rows that lie in the order of addresses, from a random one on;
-/// false when the visitor ended it.
+/// Visits the distinct addresses of rows in the order of addresses, from a random one on; false when the visitor
+/// ended it.
 fn visit_distinct(
     rows: &Chunks<Row>,
     from: Position,
@@ -198,7 +198,7 @@ fn visit_distinct(
     let mut start = from;
     for turn in 0..DRAWS {
         start = rows.draw(from, to, scrambled(seed, turn));
-        // Each address is as likely as any other when only its first row counts.
+        // Each address is first equally often when only its first row may be drawn (WR24).
         let before = if start > from { rows.before(start) } else { None };
         if before.map(|row| row.address) != rows.at(start).map(|row| row.address) {
             break;

@@ -19,12 +19,12 @@ const CHUNK: usize = 64;
 /// Rows in the order of a comparison that the caller passes, always the same one.
 #[derive(Clone, Debug)]
 pub(crate) enum Chunks<R> {
-    /// What nearly every Service has: one chunk, which may be empty.
+    /// The usual case: one chunk, which may be empty.
     One(Arc<[R]>),
     Several(Arc<Several<R>>),
 }
 
-/// Chunks of which none is empty.
+/// Several chunks; none of them is empty.
 #[derive(Clone, Debug)]
 pub(crate) struct Several<R> {
     chunks: Vec<Arc<[R]>>,
@@ -37,12 +37,13 @@ impl<R> Default for Chunks<R> {
     }
 }
 
-/// Chunks whose rows are counted to draw one; of more, chunks are drawn until one has the row drawn.
+/// Up to this many chunks, all rows are counted to draw one; with more, a chunk and a place in it are drawn until the
+/// place has a row.
 const NEAR_CHUNKS: usize = 64;
-/// Draws until a row is taken that is not as likely as any other.
+/// Draws; if none finds a row, the first row is taken.
 const DRAWS: u64 = 16;
 
-/// Where a row is, or would be: behind the last row of a chunk is the start of the next.
+/// Where a row is or would be. The position after the last row of a chunk is the start of the next chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Position {
     chunk: usize,
@@ -106,7 +107,7 @@ impl<R: Copy> Chunks<R> {
         };
     }
 
-    /// The first row that is not before; `order` says how a row lies relative to what is sought.
+    /// The first row that is not before the sought one; `order` compares a row with it.
     pub(crate) fn seek(&self, order: impl Fn(&R) -> Ordering) -> Position {
         let order = |row: &R| {
             step(1);
@@ -194,8 +195,8 @@ impl<R: Copy> Chunks<R> {
         })
     }
 
-    /// A row drawn at random between two positions that have one between them, each as likely as any
-    /// other; `seed` is uniform.
+    /// A row between two positions (there is at least one), drawn at random: each equally likely if `seed` is
+    /// uniform.
     pub(crate) fn draw(&self, from: Position, to: Position, seed: u64) -> Position {
         let chunks = to.chunk - from.chunk + usize::from(to.row > 0);
         if chunks <= NEAR_CHUNKS {
@@ -248,7 +249,7 @@ impl<R: Copy> Chunks<R> {
         let mut at = self.seek(|other| order(other, &row));
         let chunks = self.chunks();
         if at.row == 0 && at.chunk > 0 {
-            // Between two chunks: grow the one before, so that ascending inserts fill chunks.
+            // Between two chunks, the earlier one grows, so that ascending inserts fill chunks.
             at = Position { chunk: at.chunk - 1, row: chunks[at.chunk - 1].len() };
         }
         let old = chunks.get(at.chunk).map_or(&[][..], |rows| rows);

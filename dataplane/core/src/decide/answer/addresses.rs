@@ -38,7 +38,7 @@ impl Answer<'_> {
         })
     }
 
-    /// A uniformly random position in an RRset (WR24).
+    /// A random position in an RRset, each equally often (WR24).
     pub(super) fn start(&self, count: usize) -> usize {
         scaled(self.seed, count)
     }
@@ -64,7 +64,7 @@ impl Answer<'_> {
         }
         for (ipv6, qtype) in [(false, rtype::A), (true, rtype::AAAA)] {
             let (mark, room) = (reply.mark(), reply.room());
-            // Not even begun when it is too large for sure.
+            // Not begun when it is certainly too large.
             let mut fits = match node {
                 Node::Endpoint(entry, name) => !entry.exceeds(self.records, name, room),
                 _ => true,
@@ -108,7 +108,7 @@ impl Answer<'_> {
             Node::Headless(entry) => entry.visit_addresses(ipv6, seed, from_kubernetes),
             Node::HeadlessPort(entry, port) => {
                 let lists = entry.lists(records, PortFilter::Named(port));
-                // As nearly always: all endpoints have it.
+                // The usual case: all endpoints have the port.
                 if lists.are_all() {
                     return entry.visit_addresses(ipv6, seed, from_kubernetes);
                 }
@@ -196,7 +196,8 @@ impl Answer<'_> {
     }
 }
 
-/// The address of a node that has one for sure: what is asked most, and nothing to count or rotate.
+/// The address of a node that certainly has one only. It is the most frequent question, and there is nothing to count
+/// or rotate.
 fn only_address<'r>(node: Node<'r, '_>) -> Option<&'r Address> {
     let (Node::ClusterIp(_, object) | Node::ClusterIpPort(_, object, _)) = node else {
         return None;

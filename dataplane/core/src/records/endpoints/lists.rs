@@ -14,7 +14,7 @@ pub(crate) const MAX_LISTS: usize = 16;
 pub(super) const NAME_LISTS: usize = 8;
 const NAME_ROWS: usize = 16;
 
-/// Who may see a port: all, or the one named in the question.
+/// Which ports pass: all, or the one named in the question.
 #[derive(Clone, Copy)]
 pub(crate) enum PortFilter<'q> {
     Any,
@@ -251,7 +251,7 @@ impl NameNumbers<'_> {
         self.lists[..self.count].iter().flat_map(|numbers| numbers.iter())
     }
 
-    /// How many distinct numbers there are; of several long lists, how many the first has.
+    /// How many distinct numbers there are; if there are several long lists, how many the first one has.
     pub(super) fn count(&self) -> usize {
         let total: usize = self.lists[..self.count].iter().map(Numbers::len).sum();
         if self.count == 1 || total > FEW_PORTS {

@@ -11,9 +11,9 @@ use crate::trees::chunks::Position;
 use crate::wire::address::Address;
 use crate::wire::text::ShortText;
 
-/// Rows of a name that are counted when one of them is drawn.
+/// Rows of a name that are counted at most, when one of them is drawn.
 const COUNTED_ROWS: usize = 8;
-/// Random draws before a pair is taken even if its endpoint has many pairs.
+/// Random draws; the pair of the last one is taken in any case (WR24).
 const DRAWS: u64 = 6;
 
 /// The rows that share a name.
@@ -21,7 +21,7 @@ const DRAWS: u64 = 6;
 enum Group<'r> {
     /// Endpoints carry this hostname (RR21).
     Borne(&'r [u8]),
-    /// It is made of this address.
+    /// The name is made of this address.
     Derived(Address),
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct FirstPair<'r> {
 struct Round<'r, 'v> {
     records: &'r Records,
     lists: &'v Lists<'r>,
-    /// The ports of the next name that are shown, by their number; all of those behind it.
+    /// The ports of the next name that are shown, by their number; of later names all are shown.
     ports: Range<usize>,
     /// Each name is shown once, with any port.
     names_only: bool,
@@ -47,7 +47,7 @@ struct Round<'r, 'v> {
 }
 
 impl Round<'_, '_> {
-    /// The ports of one name, of those that are shown of it.
+    /// Visits those ports of one name that are shown.
     fn visit_name(&mut self, entry: &ServiceEntry, name: &[u8]) -> bool {
         self.looks += 2;
         if self.names_only {
@@ -190,8 +190,9 @@ impl ServiceEntry {
         true
     }
 
-    /// A pair drawn at random, each as likely as any other (WR24) while names are borne by few endpoints
-    /// and lists are alike; `None` when some endpoints have none of these lists.
+    /// A pair drawn at random; `None` when some endpoints have none of these lists. Each pair is equally likely
+    /// (WR24), unless more than 7 endpoints share a name or numbers of ports differ much: exact chances would take a
+    /// look at all endpoints.
     ///
     /// To take the first row drawn would be 20 lines shorter, and unfair: an endpoint in two slices, as while they are
     /// rewritten, or with two addresses beside others with one, would come first twice as often. Clients that use the
@@ -216,11 +217,11 @@ impl ServiceEntry {
             let rows = rows.take(COUNTED_ROWS).count();
             let pairs = match rows < COUNTED_ROWS {
                 true => self.name_numbers(records, label, lists).count(),
-                // A crowded name is taken for one that has the ports of this row.
+                // A name of many rows counts as if all of them had the ports of this row.
                 false => lists.of_row(records, row)?.numbers.len(),
             };
-            // A name was drawn as often as it has rows; taken as often as it has pairs, of which it
-            // has no more than `most` a row, each pair is as likely as any other.
+            // A name is drawn in proportion to its rows. It is accepted in proportion to its pairs per row, of which
+            // there are at most `most`. So each pair is equally likely.
             if turn + 1 == DRAWS || scaled(number(1), rows * most) < pairs {
                 let (name, port) = (self.group_of(records, row), scaled(number(2), pairs));
                 return Some(FirstPair { name, port });

@@ -8,8 +8,8 @@ use foldhash::fast::RandomState;
 
 use crate::steps::step;
 
-/// A table on the stack. Two different things of one hash, of which the later is left out of one reply,
-/// are met once in 10^13 full replies.
+/// A table on the stack. If two different things have the same hash, the second one is missing from that reply; this
+/// happens once in 10^13 full replies.
 pub(super) struct Seen<const N: usize> {
     hashes: [u64; N],
     count: usize,
@@ -21,7 +21,7 @@ impl<const N: usize> Seen<N> {
         Seen { hashes: [0; N], count: 0 }
     }
 
-    /// Whether the table takes no more.
+    /// Whether the table is full.
     pub(super) fn is_full(&self) -> bool {
         self.count >= N / 4 * 3
     }

@@ -1,5 +1,5 @@
-//! Services of whose endpoints only some have the port that is asked for: their records are looked for in
-//! the slices that have it, so that no reply pays for endpoints without it.
+//! For Services in which only some endpoints have the port that is asked for: records are looked for in the slices
+//! that have the port, so that no reply pays for endpoints without it.
 
 use super::seen::Seen;
 use super::{LOOKS, Lists};
@@ -160,8 +160,8 @@ impl ServiceEntry {
         }
     }
 
-    /// A random slice of those wanted, and a random place among its rows; each row is as likely as any
-    /// other while most rows are wanted.
+    /// A random slice of those wanted, and a random place among its rows; each row is equally likely while most rows
+    /// are wanted (WR24).
     fn draw_slice(
         &self,
         records: &Records,

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::Value;
+
 use super::{files, quoted, read, root, rust_files, table, tests};
 
 /// Folders of which every module has a line of its own in the layout.
@@ -19,6 +21,17 @@ const LISTED_FILE_BY_FILE: [&str; 13] = [
     "dataplane/src",
     "dataplane/core/src",
     "dataplane/udp/src",
+];
+
+/// Fields that pages name of Services, Pods and other kinds.
+const OF_OTHER_KINDS: [&str; 7] = [
+    "spec.clusterIPs",
+    "spec.externalName",
+    "spec.hostNetwork",
+    "spec.selector",
+    "spec.type",
+    "status.phase",
+    "status.podIPs",
 ];
 
 /// A constant with one of these words in its name is on the page of limits.
@@ -162,6 +175,39 @@ fn every_source_that_a_page_names_exists() {
             assert!(exists, "{page} names {name}, which is not there");
         }
     }
+}
+
+#[test]
+fn every_field_of_the_resource_that_a_page_names_exists() {
+    let crd = serde_json::to_value(crds::v1alpha1::crd()).unwrap();
+    let schema = crd.pointer("/spec/versions/0/schema/openAPIV3Schema").unwrap();
+    let is_path = |name: &&str| {
+        ["spec.", "status."].iter().any(|start| name.starts_with(start))
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || ".[]".contains(c))
+    };
+    let mut seen = 0;
+    for page in files().iter().filter(|path| path.ends_with(".md") && *path != "CHANGELOG.md") {
+        for path in quoted(&read(page)).into_iter().filter(is_path) {
+            seen += 1;
+            let exists = OF_OTHER_KINDS.contains(&path) || has_field(schema, path);
+            assert!(exists, "{page}: a ClusterDNS has no field {path}");
+        }
+    }
+    assert!(seen > 50, "{seen} fields are named");
+}
+
+/// Whether a schema has the field at this path; items of lists are written `servers[]` or `servers[0]`.
+fn has_field(schema: &Value, path: &str) -> bool {
+    let mut at = schema;
+    for step in path.split('.') {
+        let name = step.split('[').next().unwrap();
+        let inside = at.get("items").unwrap_or(at);
+        match inside.get("properties").and_then(|fields| fields.get(name)) {
+            Some(field) => at = field,
+            None => return false,
+        }
+    }
+    true
 }
 
 #[test]

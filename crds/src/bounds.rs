@@ -7,7 +7,8 @@ pub const NAME: usize = 40;
 /// The one `metadata.name` that is reserved: its children would be called `clusterdns-operator`, as the operator's own.
 pub const RESERVED_NAME: &str = "operator";
 /// Octets of the cluster domain: leaves 133 of 253 to `_port._proto.service.namespace.svc.`, which has up to 155. No
-/// cluster has a domain near this; under one, the longest names would have no SRV record.
+/// known cluster has a domain that is nearly as long; below such a domain, the longest names would have no SRV
+/// record.
 pub const DOMAIN: usize = 120;
 /// Octets of a domain name as text without a trailing dot; 255 on the wire (RFC 1035 §3.1).
 pub const DOMAIN_NAME: usize = 253;

@@ -1,4 +1,4 @@
-//! Spec in, [`Config`] out, or the list of what is wrong: the one reading that both planes share.
+//! From a spec to a [`Config`], or to the list of mistakes: the one reading that both planes share.
 //!
 //! Two steps. Reading turns text into addresses and unions into one choice; then the rules look at the Config, so that a
 //! data plane can apply the same rules to a document it was handed (A30-A34, G159). What the API server refuses by schema

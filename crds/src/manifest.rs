@@ -28,16 +28,16 @@ pub struct Found {
     pub unknown: UnknownFields,
     /// Where its fields are written, for messages about them.
     pub places: Places,
-    /// It says `spec:` and something below it. An API server takes no resource without.
+    /// It has `spec:` with something below it. An API server refuses a resource without it.
     pub has_spec: bool,
 }
 
-/// What can be read of a ClusterDNS that cannot be read as it stands.
+/// The readable part of a ClusterDNS that cannot be read as a whole.
 #[derive(Clone, Debug)]
 pub struct Rest {
     /// The resource, with other values in the fields that cannot be read.
     pub resource: ClusterDNS,
-    /// Those fields: nothing about them or what is below them is meant.
+    /// Those fields: messages about them, or about fields below them, must not be shown.
     pub mended: Vec<String>,
     /// Fields that this version does not know and ignores.
     pub unknown: UnknownFields,
@@ -160,7 +160,7 @@ pub fn read_value(document: Value) -> Result<(ClusterDNS, UnknownFields), Manife
     };
     match (read, mistakes.is_empty()) {
         (Ok(resource), true) => Ok((resource, unknown)),
-        // The schema sees nothing: the reader's own words.
+        // The schema finds no mistake: use the reader's own words.
         (Err(error), true) => Err(ManifestError::of(&refused, error.to_string())),
         (_, false) => Err(misshapen(mistakes)),
     }
@@ -217,7 +217,7 @@ impl ManifestError {
         self
     }
 
-    /// What can be read in spite of it, to look for other mistakes; [`read_all`] looks for it.
+    /// The readable rest, to look for other mistakes; only [`read_all`] fills it.
     pub fn rest(&self) -> Option<&Rest> {
         self.rest.as_deref()
     }

@@ -1,8 +1,8 @@
 //! `clusterdns.dev/v1alpha1`: ClusterDNS as people write it. Doc comments here become `kubectl explain`.
 //!
-//! Everything is optional and absent by default. Inside unions (`scaling`, `upstreams`) the schema has no defaults: the
-//! API server would store them beside what a user applies later, and that would be two members; the documented default
-//! is filled in when the resource is read.
+//! Everything is optional and absent by default. Inside unions (`scaling`, `upstreams`) the schema has no defaults:
+//! the API server would store them beside the member that a user applies later, so that the union would have two. The
+//! documented default is filled in when the resource is read.
 
 mod spec;
 mod answers;

@@ -21,7 +21,7 @@ pub struct WithoutEffect {
 /// One row: fields of the schema that have no effect, or some of whose values have none.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
-    /// Paths in the schema, list items as `[]`; each stands for everything below it, too.
+    /// Paths in the schema, list items as `[]`; each includes the fields below it.
     pub paths: &'static [&'static str],
     /// What the data plane does instead, as a sentence for people.
     pub instead: &'static str,

@@ -1,4 +1,5 @@
-//! The document between the planes: what it leaves out, what it refuses, and that its revision is of its content only.
+//! The document between the planes: what it leaves out, what it refuses, and that its revision depends on its content
+//! only.
 
 use crds::config::{Config, FORMAT, PodRecords, ServiceAddresses, Upstreams};
 use crds::document::ConfigError;

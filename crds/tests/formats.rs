@@ -20,7 +20,7 @@ fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
-/// The names of what is in a folder, without those that end otherwise.
+/// The names of the files in a folder that have this ending.
 fn names(folder: &Path, end: &str) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{folder:?}: {error}"));
     let names = entries.map(|entry| entry.expect("readable").file_name());
@@ -166,7 +166,8 @@ fn what_a_reader_ignores_is_found_field_by_field() {
 }
 
 /// `formats/VERSION/ignores.txt` of every older release lists the fields of this version that its data plane does not
-/// know. A longer list is a reason to think: does leaving the field out misread the document? Then `FORMAT` must grow.
+/// know. When the list grows, ask whether a reader that leaves the field out misreads the document. If so, `FORMAT`
+/// must grow.
 #[test]
 fn what_each_older_release_ignores_of_this_ones_documents_is_listed() {
     let this = released(Some(THIS));

@@ -269,8 +269,8 @@ impl Args {
         }
     }
 
-    /// What flags say about log lines for as long as the process runs. Where an operator writes the configuration, they
-    /// hold only until it is known.
+    /// The flags about log lines that hold for as long as the process runs. If an operator writes the configuration,
+    /// they hold only until it is known.
     pub fn fixed_logging(&self) -> Fixed {
         match self.config_map {
             Some(_) => Fixed::default(),
@@ -284,8 +284,8 @@ impl Args {
     }
 }
 
-/// Addresses of our own that exclude each other. The system would say that the port is taken, and
-/// would not say by whom.
+/// Finds addresses of our own that exclude each other. The system would only say that the port is in use, not that we
+/// use it.
 impl Args {
     /// # Errors
     /// Which two, and what to write instead.

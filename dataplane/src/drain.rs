@@ -59,7 +59,7 @@ pub struct Step {
 }
 
 impl Drain {
-    /// The end begins; `period` is that of `--drain-seconds`.
+    /// A drain that begins now; `period` is that of `--drain-seconds`.
     pub fn new(signal: Signal, period: Duration) -> Drain {
         Drain { signal, period }
     }
@@ -93,8 +93,8 @@ impl Drain {
         all.saturating_sub(since_signal).max(MIN_GRACE)
     }
 
-    /// Another signal while draining: a person's hurries it up, a second one ends it at once.
-    /// `None` means leave now.
+    /// Another signal while draining: SIGINT shortens the drain, a second one ends it at once. `None` means to end
+    /// now.
     pub fn again(self, signal: Signal) -> Option<Drain> {
         match (self.signal, signal) {
             (_, Signal::Terminate) => Some(self),
@@ -168,7 +168,7 @@ impl Starting {
     /// # Errors
     /// When the task that watched them panicked.
     pub fn served(self, runtime: &Runtime) -> anyhow::Result<Signals> {
-        // It is there to receive it: it ends by this or with the process.
+        // The receiver exists: that task ends by this message or with the process.
         let _ = self.served.send(());
         runtime.block_on(self.watched).context("cannot catch signals")
     }

@@ -28,13 +28,13 @@ const CLIENT_PORT: u16 = 53_000;
 /// Octets of the largest UDP reply that a configuration allows (`limits.udpPayloadBytes`).
 const BUFFER: usize = 4_096;
 
-/// What an explanation is made of.
+/// Everything that an explanation reads.
 #[derive(Clone, Copy, Debug)]
 pub struct Scene<'a> {
     /// Who we are, and the counters that CHAOS answers read.
     pub state: &'a State,
     pub published: &'a Published,
-    /// What is kept of upstreams.
+    /// The forwarder: its cache, and the state of upstreams.
     pub forwarder: &'a Forwarder,
     /// Revision of the configuration that runs.
     pub revision: &'a str,
@@ -67,7 +67,7 @@ pub struct Explanation {
     pub steps: Vec<Step>,
     /// What is known of the upstreams, for a name that is not ours.
     pub upstream: Option<Upstream>,
-    /// The smallest TTL of the reply in seconds, and what it follows from.
+    /// The smallest TTL of the reply in seconds, and its source.
     pub ttl: Option<Ttl>,
     /// The status of the reply, such as `NXDOMAIN`.
     pub status: Option<String>,
@@ -131,13 +131,13 @@ pub struct Upstream {
     pub age_seconds: Option<u64>,
     /// For how many seconds it is fresh.
     pub lifetime_seconds: Option<u32>,
-    /// Where a kept reply leads that is only the beginning of a chain.
+    /// The next name, if the kept reply is only the beginning of a chain.
     pub leads_to: Option<String>,
     /// The group that is asked, and its servers as they are now; none where there is no such group.
     pub group: Option<GroupView>,
 }
 
-/// A TTL, and what it follows from.
+/// A TTL, and its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Ttl {
     pub seconds: u32,
@@ -370,7 +370,7 @@ fn forwarded(
     (octets, origin, upstream)
 }
 
-/// What the TTL of the reply follows from.
+/// The source of the reply's TTL.
 fn ttl_from(hops: &[Hop], origin: &str, printed: Option<&Printed>) -> &'static str {
     match origin {
         "cache" => {

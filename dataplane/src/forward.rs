@@ -112,10 +112,10 @@ impl Forwarder {
         Arc::default()
     }
 
-    /// Records our own listening addresses: they are never used as upstreams
-    /// (A34). Counts for configurations that have not been used yet, so it is said before anybody is served.
+    /// Records our own listening addresses: they are never used as upstreams (A34). It applies to configurations that
+    /// are not in use yet, so it is called before the first client is served.
     pub(crate) fn listening_on(&self, addresses: &[SocketAddr]) {
-        // Once per process: a second time changes nothing.
+        // Set once per process: a second call changes nothing.
         let _ = self.own.set(OwnAddresses::new(addresses));
     }
 
@@ -124,7 +124,7 @@ impl Forwarder {
         runtime.spawn(probe::run(state));
     }
 
-    /// Removes from the cache what no configuration has a use for any more, as long as `runtime` runs (CA1, CA5).
+    /// Removes entries from the cache that no configuration can use any more, as long as `runtime` runs (CA1, CA5).
     pub fn tidy(self: &Arc<Self>, state: Arc<State>, runtime: &Handle) {
         runtime.spawn(tidy::run(state, Arc::clone(self)));
     }
@@ -190,7 +190,7 @@ impl Forwarder {
         };
         match first {
             Ok((relayed, freshness)) if relayed.is_partial() => {
-                // The group is of what was published when it was asked (FW43).
+                // The groups are those of the state that was published when the query was decided (FW43).
                 if upstreams.removes_private_addresses(group) {
                     chain.protect();
                 }
@@ -202,8 +202,8 @@ impl Forwarder {
         }
     }
 
-    /// Asks the group without a task that waits: `late` is called with the end, within the budget (FW24), by the thread
-    /// that brings it about. It must not wait. Must be called within a runtime.
+    /// Asks the group without a task that waits: the thread that ends the lookup calls `late` with the result, within
+    /// the budget (FW24). It must not wait. Must be called within a runtime.
     pub(crate) fn resolve_late(
         self: &Arc<Self>,
         upstreams: &Upstreams,
@@ -245,7 +245,8 @@ impl Forwarder {
         ended.unwrap_or(Err(Unresolved::Silence))
     }
 
-    /// Asks again for what is about to expire, without waiting for it (CA30). It belongs into the runtime of lookups.
+    /// Asks again for an entry that is about to expire, without waiting for it (CA30). It must run in the runtime of
+    /// lookups.
     pub fn prefetch(
         self: &Arc<Self>,
         upstreams: &Upstreams,
@@ -253,7 +254,7 @@ impl Forwarder {
         key: &LookupKey,
         slot: &Arc<Slot>,
     ) {
-        // At a limit it is left for a later query.
+        // At a limit a later query will do it.
         let _ = self.join(upstreams, group, key, slot, Kept::Reply);
     }
 
@@ -286,7 +287,7 @@ impl Forwarder {
         }
     }
 
-    /// Runs a lookup. A defect that it brings out is counted, as where queries are decided.
+    /// Runs a lookup. A panic is counted, as for queries that we answer ourselves.
     fn spawn(self: &Arc<Self>, lookup: impl Future<Output = ()> + Send + 'static) {
         let forwarder = Arc::clone(self);
         tokio::spawn(async move {
@@ -303,8 +304,9 @@ impl Forwarder {
         }
     }
 
-    /// Begins one lookup, independent of who waits for it: clients that leave do not end it. The place of the client that
-    /// began it stays taken meanwhile, or a client that closes its connections could begin any number of lookups.
+    /// Begins one lookup, which does not depend on the clients that wait for it: clients that leave do not end it.
+    /// The place of the first client stays taken until the lookup ends. Otherwise a client that closes its
+    /// connections could begin any number of lookups.
     fn begin(
         self: &Arc<Self>,
         group: &Arc<Group>,
@@ -396,7 +398,7 @@ impl Forwarder {
         self.counts.resolved.load(Ordering::Relaxed)
     }
 
-    /// Lookups that ended without one, each with a metrics label (N16, N18, N20).
+    /// Lookups that failed, by metrics label (N16, N18, N20).
     pub fn unresolved(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let counts = self.counts.unresolved.iter().map(|count| count.load(Ordering::Relaxed));
         lookup::LABELS.into_iter().zip(counts)

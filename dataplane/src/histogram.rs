@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Who adds to a counter.
+/// How many threads add to a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writers {
     /// One thread: a load and a store.
@@ -133,7 +133,8 @@ impl Distribution {
         self.buckets.iter().map(|(_, count)| count).sum::<u64>() + self.above
     }
 
-    /// The lowest bound that so large a part of the values does not exceed; none where there is no value, or no bound.
+    /// The lowest bound that this part of the values does not exceed; `None` without values, or if no bound is high
+    /// enough.
     pub fn at_most(&self, part: f64) -> Option<f64> {
         let (count, mut below) = (self.count(), 0);
         self.buckets.iter().find_map(|&(bound, more)| {

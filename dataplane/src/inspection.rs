@@ -32,7 +32,7 @@ impl Inspections {
     pub fn ask(&self, sources: Vec<Source>) -> Option<oneshot::Receiver<Answer>> {
         let (answer, answered) = oneshot::channel();
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        // Whose client has left needs no answer.
+        // A client that has left needs no answer.
         waiting.retain(|question| !question.answer.is_closed());
         if waiting.len() >= MAX_WAITING {
             return None;

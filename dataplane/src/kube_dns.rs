@@ -24,7 +24,7 @@ use crate::sidecar_probe::{Probe, repeat};
 
 /// Connections of each port at a time: of kubelet, a few scrapers and a few people.
 const MAX_CONNECTIONS: usize = 64;
-/// A port that could not be opened is tried again so often.
+/// Time until a port that could not be opened is tried again.
 const OPEN_AGAIN: Duration = Duration::from_secs(10);
 
 /// The numbers of the ports.
@@ -43,7 +43,7 @@ impl Ports {
     pub const USUAL: Ports = Ports { health: 8081, sidecar: 10_054, resolver: 10_055 };
 }
 
-/// Where this process is reached.
+/// Addresses of this process.
 #[derive(Clone, Copy, Debug)]
 pub struct Places {
     /// Where it answers DNS: what probes ask.

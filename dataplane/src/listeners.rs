@@ -73,8 +73,8 @@ impl Listeners {
         self.open.iter().map(|open| (open.name(), open.addresses.as_slice()))
     }
 
-    /// Opens what this configuration asks for and is not open, and changes what is. A port that cannot be had is
-    /// reported, and tried again with the next configuration; UDP and TCP are served all the same.
+    /// Opens the listeners of this configuration that are not open, and updates those that are. A port that cannot be
+    /// opened is reported, and tried again with the next configuration; UDP and TCP are served in any case.
     pub fn open(&mut self, serving: &Serving, config: &Config) {
         let wanted = wanted(&config.listeners);
         let is_wanted = |open: &Listener| wanted.iter().any(|it| it.name() == open.name());

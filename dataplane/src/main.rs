@@ -165,7 +165,7 @@ async fn follow_taps(mut configs: watch::Receiver<Arc<Config>>, taps: Arc<Taps>)
     }
 }
 
-/// The source, with as much of it read as answering needs.
+/// Starts the source. Returns when enough was read to answer.
 enum Opened {
     Files(Box<Files>),
     Api(Api),

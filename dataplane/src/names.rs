@@ -55,7 +55,7 @@ pub fn page<'a>(
     text
 }
 
-/// What one question is answered, as rows; nothing where there is no such name or type.
+/// The answer to one question as rows; none if there is no such name or type.
 fn answered(ask: &Ask<'_>, name: &str, kind: &str) -> Vec<Row> {
     let of_name = |answer: &Answer| answer.owner == name;
     let answers = ask.question(name, kind).into_iter().filter(of_name);
@@ -114,7 +114,7 @@ fn table(rows: &[Row], more: usize) -> String {
     text
 }
 
-/// What is asked elsewhere, and where.
+/// The names that are asked elsewhere, with their servers.
 fn elsewhere(config: &Config) -> String {
     let servers = |group: &Group| {
         let address = |ip: IpAddr, port| SocketAddr::new(ip, port).to_string();

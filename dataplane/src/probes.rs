@@ -46,11 +46,11 @@ const MAX_CONNECTIONS: usize = 256;
 pub(crate) const STARTING: (StatusCode, &str) =
     (StatusCode::SERVICE_UNAVAILABLE, "starting: the source is being read\n");
 
-/// What decides `/readyz` besides the source.
+/// The conditions of `/readyz` besides the source.
 #[derive(Debug, Default)]
 pub struct Health {
     is_serving: AtomicBool,
-    /// Once there is data, its want is no reason any more (E43).
+    /// Once there was data, missing data is no reason any more (E43).
     had_data: AtomicBool,
     is_leaving: AtomicBool,
 }
@@ -61,7 +61,7 @@ impl Health {
         self.is_serving.store(true, Ordering::Relaxed);
     }
 
-    /// The process is on its way out, and clients should go elsewhere (E45).
+    /// The process is about to end, and clients should use other pods (E45).
     pub fn leaving(&self) {
         self.is_leaving.store(true, Ordering::Relaxed);
     }
@@ -73,7 +73,7 @@ pub struct Views {
     /// Decides `/readyz`, with the status.
     pub health: Arc<Health>,
     pub status: Arc<Status>,
-    /// What there is once there are sockets; nothing until then.
+    /// Set once the sockets are open; `None` before.
     pub running: Arc<OnceLock<Running>>,
     /// The pages that are being written or read.
     pub pages: Pages,
@@ -155,7 +155,7 @@ async fn readyz(From(views): From<Views>) -> (StatusCode, String) {
     }
 }
 
-/// E43: never because of what is refused or away, once ready.
+/// E43: once ready, a refused configuration or a missing API server does not make it unready.
 pub fn why_not_ready(health: &Health, status: &Status) -> Vec<String> {
     let mut reasons = Vec::new();
     if let Some(reason) = why_no_configuration(&status.read()) {
@@ -189,7 +189,7 @@ fn why_no_configuration(reported: &Reported) -> Option<String> {
     Some(format!("the configuration is not known, so nothing is answered: {why}"))
 }
 
-/// Live, or from a snapshot that is young enough or has waited long enough.
+/// The data is live, or from a snapshot that is young enough or has waited long enough.
 fn why_no_data(reported: &Reported) -> Vec<String> {
     if is_live(reported) {
         return Vec::new();
@@ -214,7 +214,7 @@ fn is_live(reported: &Reported) -> bool {
     reported.feeds.iter().all(|feed| !feed.is_wanted || feed.source == DataSource::Live)
 }
 
-/// What a person should know of data that is not live or of another cluster, a line each.
+/// Warnings about data that is not live or from another cluster, one line each.
 fn notes(status: &Status) -> String {
     let reported = status.read();
     let mut notes = snapshot_note(&reported);
@@ -238,8 +238,8 @@ fn snapshot_note(reported: &Reported) -> String {
     }
 }
 
-/// What a person should know of upstreams: those that lead back to us, a resolv.conf of no use (FW3, FW50). Never a
-/// reason not to be ready.
+/// Warnings about upstreams: those that lead back to us, a resolv.conf that cannot be used (FW3, FW50). Never a
+/// reason to be unready.
 fn upstream_notes(views: &Views) -> String {
     let Some(running) = views.running.get() else { return String::new() };
     let upstreams = Arc::clone(&running.state.published.load().upstreams);

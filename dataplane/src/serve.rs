@@ -43,8 +43,8 @@ pub use traffic::{ServedOver, Totals, Traffic, TrafficTables};
 const HANDSHAKE_BURST: u32 = 256;
 const HANDSHAKE_EVERY: Duration = Duration::from_micros(1_000_000 / 64);
 
-/// What the configuration bounds. New values count for the connections that are open too, but for the deadlines and
-/// the share of a client: those are looked at when one comes.
+/// Limits of the listening side. New values apply to open connections too. The share of a client and the deadlines
+/// are an exception: they apply to new connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Inbound TCP connections at a time (`tcpConnections`, WR44).
@@ -54,11 +54,11 @@ pub struct Limits {
     /// Octets held for all TCP connections together, read and not yet answered or answered and not yet written
     /// (`tcpBufferBytes`, WR44).
     pub tcp_buffer_bytes: usize,
-    /// Handshakes of TLS and QUIC that one client address may begin at once. Not configurable, but tests have no time.
+    /// Handshakes of TLS and QUIC that one client address may begin at once. Not configurable; tests use shorter times.
     pub handshake_burst: u32,
     /// Until it may begin one more.
     pub handshake_every: Duration,
-    /// How long things may take; not configurable, but tests have no time to wait.
+    /// Deadlines; not configurable, but tests use shorter ones.
     pub deadlines: Deadlines,
 }
 
@@ -86,7 +86,7 @@ pub struct Deadlines {
     pub write: Duration,
     /// The mean age at which a connection with nothing in progress is closed; each has its own, 20 % around it.
     pub age: Duration,
-    /// What a datagram may have waited in the kernel: its client has given up by then.
+    /// Longest wait of a datagram in the kernel: after it, its client has given up.
     pub stale: Duration,
 }
 
@@ -131,7 +131,7 @@ pub fn check(listen: &[SocketAddr]) -> anyhow::Result<()> {
     bind::check(listen)
 }
 
-/// How far the TCP side has come on its way out.
+/// The steps in which the TCP side ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Serving,
@@ -194,7 +194,7 @@ impl Serving {
         }
         let bound = bind::all(listen, workers)?;
         let addresses: Vec<_> = bound.iter().map(|bound| bound.address).collect();
-        // Before the first query: whom a configuration may ask is remembered from its first lookup on (A34).
+        // Before the first query: a configuration remembers from its first lookup on which servers it may ask (A34).
         forwarder.listening_on(&addresses);
         let sockets: Vec<_> = bound.iter().flat_map(|bound| bound.udp.clone()).collect();
         let counters = Arc::new(ServeCounters::new(sockets.clone()));
@@ -362,7 +362,7 @@ impl Serving {
             }
         });
         let finished = tokio::time::timeout(grace, async {
-            // The threads first: they are who starts lookups.
+            // The threads end first, because they start lookups.
             let _ = joined.await;
             self.responder.finish_late().await;
         });

@@ -24,7 +24,7 @@ const BOUNDS: usize = 16;
 /// Octets of the header of a message (RFC 1035 §4.1.1).
 const HEADER: usize = 12;
 
-/// One probe, and what came of it.
+/// One probe, and its results.
 #[derive(Debug)]
 pub struct Probe {
     /// What `/healthcheck/` and the names of its metrics end in.
@@ -149,7 +149,7 @@ async fn ask(probe: &Probe, id: u16) -> Result<(), String> {
     judge(id, header.get(..octets).unwrap_or_default())
 }
 
-/// The sidecar took a reply with an answer record for a good one.
+/// As in the sidecar, a reply with an answer record is good.
 fn judge(id: u16, header: &[u8]) -> Result<(), String> {
     let [high, low, flags, codes, _, _, answers_high, answers_low, ..] = *header else {
         return Err("the reply is shorter than a header".to_owned());

@@ -30,7 +30,7 @@ use write::Part;
 
 pub use read::{Refusal, Stored};
 
-/// The snapshot in its folder, what it is while unfinished, and what becomes of a useless one.
+/// The names of the snapshot: complete, unfinished, and refused.
 const FILE: &str = "snapshot";
 const TEMPORARY: &str = "snapshot.new";
 const REJECTED: &str = "snapshot.rejected";
@@ -72,8 +72,8 @@ pub fn open(folder: &Path, status: &Status) -> Option<Stored> {
     }
 }
 
-/// Reports why a snapshot is not used. One that is of no use at all is renamed, for a person to
-/// look at; the next such one takes its place.
+/// Reports why a snapshot is not used. One that can never be used is renamed, so that a person can look at it; the
+/// next such one takes its place.
 pub fn set_aside(folder: &Path, status: &Status, refusal: &Refusal) {
     let file = folder.join(FILE);
     let mut text = format!("{} is not used: {refusal}", file.display());
@@ -98,11 +98,11 @@ pub struct Snapshots {
     making: Option<Making>,
     /// Octets that a file may have.
     room: u64,
-    /// Failures that have been noticed.
+    /// Failures of the disk so far.
     failures: u64,
 }
 
-/// A snapshot in the making.
+/// A snapshot that is being written.
 #[derive(Debug)]
 struct Making {
     export: Export,
@@ -110,7 +110,7 @@ struct Making {
     head: Vec<u8>,
     shares: Shares,
     left_out: LeftOut,
-    /// What the disk has not taken yet.
+    /// Octets that the disk has not taken yet.
     next: Option<Part>,
     /// `next` is the last part of the file.
     is_last: bool,
@@ -119,7 +119,7 @@ struct Making {
     revision: String,
 }
 
-/// What the index cannot say.
+/// Facts that the index does not have.
 #[derive(Clone, Copy, Debug)]
 pub struct Circumstances<'a> {
     /// The configuration in use, by which objects are kept.
@@ -130,7 +130,7 @@ pub struct Circumstances<'a> {
     pub kube_system: Option<u128>,
     /// The time of this step.
     pub now: Instant,
-    /// The process was asked to end: its age counts for the one that takes over.
+    /// The process was asked to end: the next process benefits from a young snapshot.
     pub is_last: bool,
 }
 
@@ -166,13 +166,13 @@ impl Snapshots {
         self.due.changed();
     }
 
-    /// Gives up the snapshot in the making: what it began with is not true any more.
+    /// Abandons the snapshot that is being written: its beginning is outdated.
     pub fn abandon(&mut self) {
         self.making = None;
         self.due.changed();
     }
 
-    /// Does a small part of the work that is due; returns when to call again at the latest.
+    /// Does a small part of the work; returns when to call it again at the latest.
     pub fn step(&mut self, index: &Index, circumstances: &Circumstances<'_>) -> Duration {
         if self.making.is_none() {
             self.begin(index, circumstances);
@@ -212,7 +212,7 @@ impl Snapshots {
         }
         let confirmed = confirmed(index, circumstances);
         let oldest = confirmed.iter().flatten().min().copied();
-        // Only a configuration that no ConfigMap could hold makes the head too large.
+        // The head can only be too large if the configuration is larger than any ConfigMap.
         let Some(head) = format::start(&self.head(circumstances, confirmed)) else { return };
         let around = head.len() + format::END.len() + format::CHECKSUM;
         self.making = Some(Making {

@@ -14,7 +14,7 @@ use crate::taps::Taps;
 pub struct Published {
     /// The records that own answers are made from.
     pub records: Arc<Records>,
-    /// Whom we ask for the rest; group numbers are those of `records`.
+    /// The upstreams for all other names; group numbers are those of `records`.
     pub upstreams: Arc<Upstreams>,
 }
 

@@ -1,6 +1,6 @@
-//! What is reported of the source: the configuration that runs, what was refused, what is not
-//! served and why. Written by the source, read by `/config`, `/readyz`, `/metrics` and the log;
-//! never by anything that answers queries.
+//! The report about the source: the configuration that runs, a refused one, and the objects that are not served, with
+//! reasons. Written by the source, read by `/config`, `/readyz`, `/metrics` and the log; never by anything that
+//! answers queries.
 
 pub mod feed;
 pub mod skipped;
@@ -78,7 +78,8 @@ pub struct BadFile {
     pub error: String,
 }
 
-/// All that is reported, replaced piece by piece. A copy shares what is large, so that pages are written without the lock.
+/// The whole report, replaced piece by piece. A copy shares the large parts, so that pages are written without the
+/// lock.
 #[derive(Clone, Debug, Default)]
 pub struct Reported {
     pub running: Arc<Running>,
@@ -92,13 +93,13 @@ pub struct Reported {
     pub skipped: SkippedObjects,
     /// Files that cannot be used as they are.
     pub bad_files: Arc<Vec<BadFile>>,
-    /// Anything else a person should know.
+    /// Other warnings.
     pub warnings: Arc<Vec<String>>,
     /// Objects of kinds that DNS does not read.
     pub other_kinds: Arc<BTreeMap<String, usize>>,
     /// Objects held, by [`Resource`].
     pub objects: [usize; Resource::ALL.len()],
-    /// What is known of each resource's stream, by [`Resource`].
+    /// The state of each resource's stream, by [`Resource`].
     pub feeds: [Feed; Resource::ALL.len()],
     /// The same of the configuration, where the API server has it.
     pub configuration: Option<Feed>,
@@ -127,7 +128,7 @@ impl Reported {
     }
 }
 
-/// What is reported, shared by the source and the HTTP pages.
+/// The report, shared by the source and the HTTP pages.
 #[derive(Debug, Default)]
 pub struct Status {
     reported: Mutex<Reported>,
@@ -138,9 +139,9 @@ pub struct Status {
 }
 
 impl Status {
-    /// What is reported now. Hold it briefly: the source waits for it.
+    /// The present report. Hold the lock briefly: the source waits for it.
     pub fn read(&self) -> MutexGuard<'_, Reported> {
-        // A panic while holding it leaves text, never a half-made decision: what is there is still reported.
+        // After a panic with the lock held, the text is still valid: no decision depends on it.
         self.reported.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -152,7 +153,7 @@ impl Status {
         }
     }
 
-    /// Replaces the lists and logs what is new in them, each thing once.
+    /// Replaces the lists, and logs new entries once.
     pub fn report_unserved(
         &self,
         skipped: Vec<Skipped>,
@@ -172,7 +173,7 @@ impl Status {
         log(new_files.iter().map(|f| format!("{}: {}", f.path, f.error)), count);
     }
 
-    /// Takes over what has changed of the objects that are not served, and the warnings; logs what is new, each thing once.
+    /// Takes the changes of unserved objects, and the warnings; logs new ones once.
     pub(crate) fn report_changes(&self, changes: &Changes, warnings: Vec<String>) {
         let mut reported = self.read();
         reported.skipped.apply(changes);
@@ -251,7 +252,7 @@ fn ineffective(used: &[WithoutEffect]) -> Vec<String> {
     used.iter().map(|it| format!("{} has no effect: {}", it.field, it.instead)).collect()
 }
 
-/// What is in `after` and was not in `before`.
+/// The entries of `after` that are not in `before`.
 fn added<'a, T: Ord>(before: &[T], after: &'a [T]) -> Vec<&'a T> {
     let before: std::collections::BTreeSet<&T> = before.iter().collect();
     after.iter().filter(|item| !before.contains(item)).collect()

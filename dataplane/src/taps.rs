@@ -1,6 +1,6 @@
-//! What is seen of single queries besides their replies: the query log, dnstap, and the counts of `/top`. They are
-//! off unless the configuration, or a person, asks for them, and then they may lose entries, which are counted: a
-//! serving thread never waits for a reader.
+//! What is recorded about single queries: the query log, dnstap, and the counts of `/top`. They are off unless the
+//! configuration, or a person, asks for them, and then they may lose entries, which are counted: a serving thread
+//! never waits for a reader.
 //!
 //! A serving thread asks [`Taps::wanted`] once per query or batch: off, that is one load and one branch. On, it copies
 //! the exchange into a bounded buffer; a thread for each tap takes the buffers and writes.
@@ -32,7 +32,7 @@ pub struct Taps {
     query_log: QueryLog,
     dnstap: Dnstap,
     top: Top,
-    /// What a flag says about the reader of dnstap; it comes before the configuration.
+    /// The reader of dnstap that a flag names; it overrides the configuration.
     fixed_reader: OnceLock<Reader>,
 }
 
@@ -108,7 +108,7 @@ impl Taps {
         thread("dnstap").spawn(move || dnstap.dnstap.run()).map(drop)
     }
 
-    /// What this configuration asks for holds from here on.
+    /// Applies this configuration from now on.
     pub fn apply(&self, logging: &Logging) {
         let Logging { queries, dnstap, format: _, level: _ } = logging;
         let level = match queries {
@@ -120,7 +120,8 @@ impl Taps {
         let configured = dnstap.map(|dnstap| Reader::Tcp(SocketAddr::new(dnstap.ip, dnstap.port)));
         let reader = self.fixed_reader.get().cloned().or(configured);
         let messages = if reader.is_some() { DNSTAP } else { 0 };
-        // What ends is wanted no more before its writer sleeps, and what begins has a writer before it is wanted.
+        // A tap that ends is switched off before its writer sleeps; a tap that begins has a writer before it is
+        // switched on.
         let before = self.wanted.load(Ordering::Relaxed);
         let both = if before & LEVEL == 0 || level == 0 { 0 } else { level } | before & messages;
         self.want(both);
@@ -129,7 +130,7 @@ impl Taps {
         self.want(level | messages);
     }
 
-    /// What the configuration wants; what a person asked for stays.
+    /// Sets what the configuration wants; a count that a person asked for continues.
     fn want(&self, bits: u8) {
         let with = |now: u8| Some(now & TOP | bits);
         // It always gives a value, so it cannot fail.
@@ -159,8 +160,8 @@ impl Taps {
         self.wanted.fetch_and(!TOP, Ordering::Relaxed);
     }
 
-    /// Shows one exchange that has just ended; `place` is the number of the serving thread. Never waits. What was switched
-    /// off while an upstream was asked is not shown.
+    /// Shows one exchange that has just ended; `place` is the number of the serving thread. Never waits. An exchange
+    /// whose tap was switched off meanwhile is not shown.
     pub fn show(&self, place: usize, began: &Began, exchange: &Exchange<'_>) {
         let ended = Exchange { at: began.at, took: began.began.elapsed(), ..*exchange };
         let now = self.wanted();

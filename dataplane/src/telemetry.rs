@@ -31,7 +31,7 @@ const FLUSH_WITHIN: Duration = Duration::from_secs(1);
 /// The level of the process, see [`apply`].
 static LEVEL: OnceLock<(reload::Handle<LevelFilter, Registry>, Fixed)> = OnceLock::new();
 
-/// What flags say about log lines; they come before a configuration.
+/// The flags about log lines; they override a configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fixed {
     /// The form of lines, where a flag fixes it.
@@ -114,7 +114,7 @@ fn tell_lost(lines: u64) {
     );
 }
 
-/// A thread that panics does not wait for the reader of the log either: the others serve on.
+/// A thread that panics does not wait for the reader of the log either; the other threads continue to serve.
 fn log_panic(panic: &PanicHookInfo<'_>) {
     let text = panic.to_string().replacen(":\n", ": ", 1);
     let backtrace = Backtrace::capture();

@@ -45,7 +45,7 @@ pub async fn apply(
     let mut outcome = Outcome::default();
     for (kind, object) in &desired.objects {
         let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
-        // A deleted Service waits for nothing: clients ask it, also while other writes fail.
+        // First of all, so that no other failed write delays it: clients ask this Service.
         let is_gone = *kind == Kind::Service && observed.service.is_none();
         let needs = if is_gone { &[] } else { order::needs(*kind) };
         if let Some(missing) = needs.iter().find(|kind| outcome.failed.contains(kind)) {
@@ -118,8 +118,8 @@ async fn apply_one(
             return Err(Failure::Other(why.to_owned()));
         }
     }
-    // It was deleted since it was read: what was decided from it would create one with other addresses (O16). The event of
-    // its deletion starts another reconcile.
+    // It was deleted after it was read: to apply the decision would create one with other addresses (O16). The event
+    // of its deletion starts another reconcile.
     let seen = observed.service.as_ref().filter(|_| kind == Kind::Service);
     if seen.is_some() && live.is_none() {
         return Ok(None);
@@ -130,12 +130,12 @@ async fn apply_one(
         hold_replicas(ctx, (&namespace, &name), plan).await?;
     }
     let mut sent = wanted.clone();
-    // Not one that was deleted, or deleted and created, since it was read: with a uid the API server creates nothing.
+    // The uid keeps the API server from creating it, if it was deleted (and perhaps created again) after it was read.
     sent.metadata.uid = match seen {
         Some(seen) => seen.uid(),
         None => live.as_ref().and_then(|live| live.uid()),
     };
-    // O9: what was decided from what was seen is written only over that.
+    // O9: a decision is written only over the version that it was made from.
     sent.metadata.resource_version = match kind {
         Kind::ConfigMap => observed.config_map.as_ref().and_then(ResourceExt::resource_version),
         Kind::Service => observed.service.as_ref().and_then(ResourceExt::resource_version),
@@ -157,7 +157,7 @@ fn editor(live: &DynamicObject) -> Option<String> {
     others.max_by_key(|entry| entry.time.as_ref().map(|time| time.0))?.manager.clone()
 }
 
-/// What a watch keeps; before something is created, and of a stub, what there really is.
+/// The object as a watch keeps it. Before an object is created, and for a stub, it is read from the API server.
 async fn live(
     ctx: &Context,
     kind: Kind,
@@ -238,7 +238,8 @@ async fn create_again(
     Ok(())
 }
 
-/// Creates a deleted Service again while the spec is not acted on: that it is wrong is no reason for clients to lose DNS.
+/// Creates a deleted Service again while the spec is refused: clients must not lose DNS because of a mistake in the
+/// spec.
 ///
 /// # Errors
 /// Only when this process may not write any more.
@@ -255,7 +256,7 @@ pub async fn restore(
         return Ok(Restored::Unneeded);
     }
     let created = if config_map::state(observed).service.is_ours {
-        // Apply it as usual: the fields stay ours, for the next reconcile that applies the spec.
+        // Applied as usual, so that the fields stay ours for the next reconcile that applies the spec.
         let params = PatchParams::apply(names::FIELD_MANAGER).force();
         let which = (namespace.as_str(), name.as_str());
         let service = service::of_ours(which, dns.metadata.uid.as_deref(), &manifest);
@@ -280,7 +281,7 @@ pub async fn restore(
     }
 }
 
-/// Only after everything else is as it should be, as far as it matters.
+/// Only after everything that it depends on is as it should be.
 async fn prune(
     ctx: &Context,
     desired: &Desired,

@@ -49,7 +49,7 @@ pub struct Context {
     pub backoff: Backoff,
     pub events: Events,
     pub metrics: Arc<Metrics>,
-    /// What happens to pods that answer no longer.
+    /// What happens to pods that no longer answer.
     pub lost_pods: Arc<PolicyStanding>,
     pub(crate) offers: RwLock<Offers>,
 }

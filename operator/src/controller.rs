@@ -51,7 +51,7 @@ const AGAIN: Duration = Duration::from_secs(30);
 /// Between two attempts to learn what the API server offers, at the start.
 const OFFERS_RETRY: Duration = Duration::from_secs(2);
 
-/// Reconciles until `stop`; what runs then is finished.
+/// Reconciles until `stop`, and finishes the reconciles in progress.
 #[allow(clippy::too_many_arguments, reason = "each is a part of the process that main makes")]
 pub async fn run(
     client: Client,
@@ -109,7 +109,7 @@ pub async fn run(
         .graceful_shutdown_on(stop)
         .run(reconcile, after_failure, ctx.clone())
         .for_each(|outcome| async {
-            // Deleted in the meantime, or a watch that begins again: both come by themselves.
+            // It was deleted meanwhile, or a watch begins again: nothing to do.
             match outcome {
                 Ok(_) => definition.is_there(),
                 Err(error) => {
@@ -125,7 +125,7 @@ pub async fn run(
         });
     tokio::select! {
         () = reconciling => {}
-        // The controller's own watch cannot be begun again from outside: another process lists.
+        // The controller's own watch cannot be restarted from outside, so the process ends, and the next one lists.
         () = version_lost.notified() => tracing::error!(
             "the API server does not know the version from which this process watches ClusterDNS, as after a restore of etcd: \
              the process ends, and reads everything when it starts again"
@@ -203,7 +203,7 @@ async fn reconcile(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Result<Action, Ne
     if let Err(wait) = ctx.backoff.begin(&name, generation, is_without_service(&dns, &ctx), began) {
         return Ok(Action::requeue(wait));
     }
-    // On its way out: what is ours goes with it, and writing would bring some of it back.
+    // It is being deleted, and its objects with it: a write would create some of them again.
     if dns.metadata.deletion_timestamp.is_some() {
         return Ok(Action::await_change());
     }

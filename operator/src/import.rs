@@ -76,7 +76,7 @@ pub enum Source {
         /// Its words.
         arguments: Vec<Argument>,
     },
-    /// The arguments of a container with nothing that a ClusterDNS has: its name and why.
+    /// A container whose arguments have no counterpart in a ClusterDNS: its name and why.
     Aside {
         name: String,
         arguments: Vec<Argument>,
@@ -85,7 +85,7 @@ pub enum Source {
     },
 }
 
-/// What the ClusterDNS is for.
+/// The name, Service and domain of the ClusterDNS that is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     pub name: String,

@@ -1,6 +1,7 @@
-//! Takes pods that answer no longer out of their Service, before Kubernetes gives their node up (O20). Every operator asks
-//! each ready pod once a second, also the one that waits for the lease. The flow of one round: ready pods -> questions ->
-//! `silence` decides (pure) -> `take_out` writes. Off unless the API server narrows that write (`policy`).
+//! Takes pods that no longer answer out of their Service, before Kubernetes gives up their node (O20). Every operator
+//! asks each ready pod once a second, also a standby, which waits for the lease. The flow of one round: ready pods ->
+//! questions -> `silence` decides (pure) -> `take_out` writes. Off unless the API server narrows that write
+//! (`policy`).
 
 mod rounds;
 mod ask;
@@ -35,7 +36,7 @@ use silence::{Asked, Heard, Look, QUESTIONS, QUESTIONS_OF_STANDBY, Silences, Sus
 
 /// Between two rounds of questions.
 const EVERY: Duration = Duration::from_secs(1);
-/// As all watches of the operator.
+/// The same period as for all watches of the operator.
 const WATCH_S: u32 = 180;
 /// Objects in a page of a list.
 const PAGE: u32 = 100;
@@ -72,7 +73,7 @@ struct Group {
     lost: usize,
 }
 
-/// Asks forever, as long as the API server narrows what may be written.
+/// Runs forever; asks while the API server narrows the write.
 pub async fn follow(it: Lookout) {
     let watches = FuturesUnordered::new();
     let mut all_pods = Vec::new();
@@ -182,7 +183,7 @@ async fn ask_all(
             place += 1;
         }
     }
-    // Where more are silent than may be asked in one round, no dead node is the reason.
+    // More silent pods than one round may ask: a dead node is not the reason.
     wanted.truncate(rounds::MOST_ASKED);
     let asking = wanted.into_iter().map(|(name, pod, suspect)| async move {
         let by = suspect.and_then(|it| groups.get(name)?.ready.iter().find(|pod| pod.uid == it.by));

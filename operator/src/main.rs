@@ -41,7 +41,7 @@ fn start(args: &Run) -> anyhow::Result<()> {
     let runtime =
         runtime.worker_threads(2).enable_all().build().context("cannot start the runtime")?;
     let outcome = runtime.block_on(run(args));
-    // What is still on its way is of no use any more.
+    // Requests that are still in progress are not needed any more.
     runtime.shutdown_background();
     outcome
 }
@@ -59,7 +59,7 @@ async fn run(args: &Run) -> anyhow::Result<()> {
     let writes = Writes::new(leadership, metrics.clone());
     let lost_pods = Arc::new(PolicyStanding::default());
     if args.lost_pods {
-        // Also before this process leads: the one that does may be on the node that dies.
+        // Also before this process leads: the leader may be on the node that dies.
         tokio::spawn(lost_pods::follow(Lookout {
             client: client.clone(),
             namespaces: args.settings().workload_namespaces,

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use crds::ClusterDNS;
 
-/// Who owns the fields that we apply.
+/// The field manager that owns the fields that we apply.
 pub const FIELD_MANAGER: &str = "clusterdns-operator";
-/// Who holds `replicas` while an autoscaler takes it over.
+/// The field manager that holds `replicas` while an autoscaler takes it over.
 pub const HANDOVER_MANAGER: &str = "clusterdns-operator-handover";
 /// Which ClusterDNS an object belongs to; the only key of our matchLabels, and what the switch adds to the selector of
 /// an adopted Service.
@@ -44,7 +44,7 @@ pub fn labels(instance: &str) -> BTreeMap<String, String> {
     .into()
 }
 
-/// What our workload and our own Service select by.
+/// The selector of our workload and of our own Service.
 pub fn selector(instance: &str) -> BTreeMap<String, String> {
     [(INSTANCE.to_owned(), instance.to_owned())].into()
 }

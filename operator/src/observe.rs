@@ -47,8 +47,7 @@ const MAX_SLICES: u32 = 20;
 
 /// Reads everything that decisions about this ClusterDNS need.
 ///
-/// # Errors
-/// When something that decisions need could not be read: better none than a wrong one.
+/// # Errors When something that decisions need could not be read: no decision is better than a wrong one.
 pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed> {
     let caches = &ctx.caches;
     let instance = dns.name_any();
@@ -145,9 +144,9 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
     Ok(observed)
 }
 
-/// What the canary answered counts only if the process that said before that it runs what is tried still says so: one that
-/// died in between was silent: that is a lost pod, not a failure of the configuration, and its successor proves
-/// nothing.
+/// The canary's answers count only if the same process reports the configuration on trial before and after. A process
+/// that died in between was silent because it died: that is a lost pod, not a failure of the configuration. Its
+/// successor proves nothing.
 async fn is_the_canary_there(
     ctx: &Context,
     observed: &mut Observed,
@@ -181,7 +180,7 @@ fn others(ctx: &Context, dns: &ClusterDNS) -> Vec<Arc<ClusterDNS>> {
     others
 }
 
-/// Of every other Service of the namespace.
+/// Name and selector of every other Service of the namespace.
 fn selectors(
     ctx: &Context,
     instance: &str,
@@ -274,13 +273,14 @@ async fn whole(
     Ok(read?.map(Arc::new))
 }
 
-/// Does what is kept of an object, or that nothing is, say what the API server has? Where objects were refused, nothing says
-/// nothing.
+/// Does the cache show what the API server has? A stub does not. Where some objects are not kept at all, a missing
+/// object may exist.
 fn is_known(kept: Option<&DynamicObject>, is_incomplete: bool) -> bool {
     kept.map_or(!is_incomplete, |kept| !is_stub(kept))
 }
 
-/// The rollout's state is in it: deciding from one that is older than our own last write would begin a rollout twice.
+/// It has the state of the rollout: a decision from a state that is older than our last write could begin a rollout
+/// twice.
 async fn fresh_config_map(
     ctx: &Context,
     namespace: &str,

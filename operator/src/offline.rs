@@ -28,7 +28,7 @@ use crds::manifest::{self, Found, ManifestError};
 use crate::args;
 pub use crate::args::Format;
 
-/// What was found, the worst of all files.
+/// The result of a run: the worst of all files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// No finding, or warnings only.

@@ -29,10 +29,9 @@ pub struct Reconciled {
     pub retry_after: Option<Duration>,
 }
 
-/// One reconcile of one ClusterDNS, from what is observed to what is reported.
+/// One reconcile of one ClusterDNS, from observation to report.
 ///
-/// # Errors
-/// When what decisions need cannot be read, or the status cannot be written.
+/// # Errors When a read that decisions need fails, or the status cannot be written.
 pub async fn reconcile(dns: &ClusterDNS, ctx: &Context) -> anyhow::Result<Reconciled> {
     let observed = observe(ctx, dns).await?;
     let now = Timestamp::now();

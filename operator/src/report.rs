@@ -58,7 +58,7 @@ pub async fn report(
     Ok(())
 }
 
-/// Without the conditions of others, which do not go by our writing again.
+/// Without the conditions of others: our writes do not remove them.
 fn ours(status: &ClusterDNSStatus) -> ClusterDNSStatus {
     let mut status = status.clone();
     status.conditions.retain(|condition| CONDITIONS.contains(&condition.type_.as_str()));

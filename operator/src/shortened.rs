@@ -1,6 +1,6 @@
 //! Shortens text for people to the room that there is.
 
-/// At most this many octets of it, at least three; where some are missing, it says so.
+/// At most this many octets of the text (at least three); an ellipsis shows that some are missing.
 pub fn shortened(text: &str, octets: usize) -> String {
     if text.len() <= octets {
         return text.to_owned();

@@ -151,7 +151,7 @@ async fn k5_a_watch_that_cannot_start_at_its_version_lists_again() {
 }
 
 #[tokio::test]
-async fn k8_what_was_deleted_while_disconnected_goes_with_the_next_list() {
+async fn k8_objects_deleted_while_disconnected_are_removed_by_the_next_list() {
     let Some(scene) = Scene::new("deleted").await else { return };
     let idle = scene.create("idle").await;
     scene.live.wait_for(&scene.name("idle"), &[&idle]);

@@ -150,7 +150,7 @@ async fn g155_answers_stay_as_they_are_while_the_api_server_is_gone() {
 }
 
 #[tokio::test]
-async fn g156_what_was_deleted_during_an_outage_goes_with_the_new_list_and_not_before() {
+async fn g156_objects_deleted_during_an_outage_are_served_until_the_new_list_is_complete() {
     let scene = Scene::new().await;
     let live = scene.live();
     live.wait_until_ready();

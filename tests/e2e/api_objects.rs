@@ -99,7 +99,7 @@ async fn k13_an_endpoint_that_moves_between_slices_is_never_there_twice() {
     patch_slice(client, namespace, "db-b", &[at(two), at("10.244.7.3")]).await;
     scene.live.wait_for(&db, &[one, two, "10.244.7.3"]);
     patch_slice(client, namespace, "db-a", &[at(one)]).await;
-    // A marker that comes later in the same watch: by then the event before it has been taken.
+    // A marker that comes later in the same watch: when it is there, the event before it was applied.
     patch_slice(client, namespace, "db-b", &[at(two), at("10.244.7.4")]).await;
     scene.live.wait_for(&db, &[one, two, "10.244.7.4"]);
     // First in none.

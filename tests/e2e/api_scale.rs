@@ -12,7 +12,7 @@ use tests::scale::{Cluster, check_all, check_service, fill, patch_slice};
 const SLOW: Fault = Fault::Throttle { bytes_per_s: 200_000 };
 /// Services asked about between two reads of `/metrics`, which cost as much as these questions.
 const AT_ONCE: usize = 10;
-/// Leaves the processor to the list, which takes seconds: each Service is asked about several times all the same.
+/// Leaves the processor to the list, which takes seconds; even so, each Service is asked about several times.
 const PAUSE: Duration = Duration::from_millis(20);
 const LISTED: [&str; 3] = ["services", "endpointslices", "namespaces"];
 

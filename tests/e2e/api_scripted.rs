@@ -144,7 +144,7 @@ fn k7_an_object_made_again_under_the_same_name_wins_over_late_events() {
     scene.live.wait_for("s1.shop", &["10.96.0.77"]);
 }
 
-/// An API server refuses most of these; what comes by another way is bounded all the same.
+/// An API server refuses most of these; objects from other sources are bounded too.
 #[test]
 fn k20_hostile_objects_are_served_as_far_as_they_can_be_and_harm_no_other() {
     let scene = Scene::new();

@@ -149,7 +149,7 @@ async fn check_with_a_cluster_knows_which_address_its_kubelets_hand_out() {
     assert!(said.contains(": 0 errors, 0 warnings"), "{said}");
     assert_eq!(code, Some(0));
 
-    // Files are checked all the same when the cluster is away.
+    // Files are checked also when the cluster is away.
     let wrong = file("wrong.yaml", "  hosts:\n  - {name: a.example, addresses: [no]}\n");
     plane.stop_api_server();
     let (said, code) = check(&kubeconfig, &wrong);

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::desired::{desired, dns, observed};
 
-/// Kubernetes' own types: one effect stands for all of their fields.
+/// Kubernetes' own types: one effect is enough for all of their fields.
 const WHOLE: [&str; 4] = [
     "spec.resources",
     "spec.placement.affinity",

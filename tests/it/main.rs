@@ -1,4 +1,4 @@
-//! Ring 1: promises kept in process and over loopback sockets. Needs nothing but this machine.
+//! Promises kept in process and over loopback sockets. These tests need nothing but this machine.
 
 mod wire;
 mod tcp;

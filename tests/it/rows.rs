@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use tests::scenario::Cluster;
 
-/// Not as text: counts, statistics, ports and time, each a test of this ring named by its row.
+/// Not as text: counts, statistics, ports and time, each a test in this package named by its row.
 const TESTS_OF_THEIR_OWN: [u32; 9] = [97, 103, 104, 105, 106, 107, 119, 120, 173];
 /// G1 to G120; §9.10 and §9.11 come with forwarding and with watching.
 const LAST: u32 = 120;

@@ -68,7 +68,7 @@ impl ControlPlane {
     ///
     /// None, after saying so, when the programs have not been built: the test returns then. With CI set that panics.
     pub async fn shared() -> Option<&'static ControlPlane> {
-        // Never dropped; it ends with the process all the same, see `Process`.
+        // Never dropped; it still ends with the process, see `Process`.
         static SHARED: OnceCell<Option<ControlPlane>> = OnceCell::const_new();
         let shared = SHARED.get_or_init(async || match std::env::var_os(GIVEN_CLUSTER) {
             Some(kubeconfig) => Some(ControlPlane::given(kubeconfig.into())),

@@ -1,4 +1,4 @@
-//! Promises kept between the packages: the harness that the tests of all rings share.
+//! Promises kept between the packages: the harness that all tests share.
 
 pub mod argo_cd;
 pub mod client;

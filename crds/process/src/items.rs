@@ -3,7 +3,7 @@
 
 /// An object in etcd has 1.5 MiB at most; JSON may write one octet of it as six (`\u0001`).
 pub const MAX_OBJECT: usize = 8 << 20;
-/// Kept for the next object; what a larger one took is given back.
+/// Capacity that is kept for the next object; more is freed.
 const KEPT: usize = 64 << 10;
 /// `items` and `metadata` are the longest keys that are read.
 const MAX_KEY: usize = 8;
@@ -19,13 +19,13 @@ pub enum Part<'a> {
     TooLong,
 }
 
-/// Octets that are no list.
+/// These octets are not a list.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NoList(pub &'static str);
 
-/// Octets to parts. It finds where objects begin and end; others decode their content, and
-/// say so when it is no JSON.
+/// Cuts octets into parts. It finds where objects begin and end; the caller decodes them, and reports what is not
+/// JSON.
 #[derive(Debug, Default)]
 pub struct Items {
     /// Brackets that are open, outside of strings.
@@ -39,11 +39,11 @@ pub struct Items {
     has_items: bool,
     is_ended: bool,
     taken: Option<Taken>,
-    /// What is there of the part that is being taken.
+    /// What has arrived of the part that is being read.
     buffer: Vec<u8>,
 }
 
-/// The part that is being taken.
+/// The part that is being read.
 #[derive(Clone, Copy, Debug)]
 struct Taken {
     /// It ends when this many brackets are open again.
@@ -53,7 +53,7 @@ struct Taken {
 }
 
 impl Items {
-    /// Takes octets, and gives the parts that end in them.
+    /// Reads octets, and gives each part that ends in them to `to`.
     ///
     /// # Errors
     /// Brackets that do not fit, or the first error of `to`.
@@ -62,7 +62,7 @@ impl Items {
         chunk: &[u8],
         mut to: impl FnMut(Part<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        // Where in the chunk the part begins, if one is being taken.
+        // Where in the chunk the part begins, if one is being read.
         let mut from = 0;
         let mut at = 0;
         while at < chunk.len() {

@@ -7,7 +7,7 @@ use crate::bounds as limit;
 use crate::config::{Config, Federation};
 use crate::names::{is_at_or_below, is_host_name, is_label};
 
-/// The shortest labels in front of the domain of a federation, but for its own name: `a.a.NAME.svc.`.
+/// The shortest labels that may be in front of the domain of a federation, without its own name: `a.a.NAME.svc.`.
 const SHORTEST: usize = "a.a..svc.".len();
 
 /// Adds what is wrong with federations.

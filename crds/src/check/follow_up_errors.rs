@@ -2,14 +2,14 @@
 
 use super::violations::{Violation, Violations};
 
-/// What the rules found, without what they found in the gaps that reading left. `kept_records` has the place in the spec of
-/// each record that was read.
+/// The violations that the rules found, without those in fields that could not be read. `kept_records` has the place
+/// in the spec of each record that was read.
 pub(super) fn without_follow_up_errors(
     found: Violations,
     unread: &Violations,
     kept_records: &[usize],
 ) -> Violations {
-    // Some gaps were not listed, so any field may be in one.
+    // Not all unreadable fields are listed, so any field may be one of them.
     if unread.count() > unread.listed().len() {
         return Violations::default();
     }

@@ -171,7 +171,7 @@ fn target_name(name: &str, field: &str, violations: &mut Violations) {
     }
 }
 
-/// A name with letters beyond ASCII is written in punycode in DNS (RFC 5891 §5.5): what that is.
+/// The form in punycode of a name with letters beyond ASCII, as DNS has it (RFC 5891 §5.5).
 fn in_punycode(message: String, name: &str) -> String {
     match to_ascii(name) {
         Some(ascii) => format!("{message}; in DNS this name is {ascii}"),

@@ -1,5 +1,5 @@
-//! How pods are spread, how many of them a drain may take, and what is written on what Prometheus reads: what the API
-//! server would refuse in objects that users do not write.
+//! How pods are spread, how many of them a drain may take, and the labels of what Prometheus reads. The API server
+//! would refuse these mistakes only in objects that the operator writes, where users do not look.
 
 use k8s_openapi::api::core::v1::TopologySpreadConstraint;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;

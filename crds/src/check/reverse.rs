@@ -40,9 +40,9 @@ pub(super) fn check(config: &Config, violations: &mut Violations) {
     }
 }
 
-/// Is this network, which some reverse name stands for, at or below a zone cut from `range` (A2)? Zones are cut at the
-/// octet or nibble at or after the prefix, never above /8 or /16; a longer prefix than /24 or /124 has the zone above it
-/// as its apex, but owns only its own addresses there.
+/// Is this network, which some reverse name means, at or below a zone cut from `range` (A2)? Zones are cut at the
+/// octet or nibble at or after the prefix, never above /8 or /16; a longer prefix than /24 or /124 has the zone above
+/// it as its apex, but owns only its own addresses there.
 fn owns(range: &IpNet, network: &IpNet) -> bool {
     let (step, highest, lowest) = match range {
         IpNet::V4(_) => (8, 8, 24),
@@ -55,7 +55,7 @@ fn owns(range: &IpNet, network: &IpNet) -> bool {
     is_apex_above_range || (network.prefix_len() >= apex && range.contains(network))
 }
 
-/// The network that a reverse name, or the reverse name at its end, stands for: `96.10.in-addr.arpa` is 10.96.0.0/16.
+/// The network that a reverse name, or the reverse name at its end, means: `96.10.in-addr.arpa` is 10.96.0.0/16.
 fn network_of(name: &str) -> Option<IpNet> {
     if let Some(labels) = name.strip_suffix(".in-addr.arpa") {
         let octets: Vec<u8> = labels.rsplit('.').map_while(octet).take(4).collect();

@@ -18,7 +18,8 @@ pub(super) fn check(config: &Config, violations: &mut Violations) {
     dnstap(config, violations);
 }
 
-/// A34 with what only a cluster knows: the addresses that our Service and listeners turned out to have.
+/// A34 (no server may be ourselves) with the addresses that only a cluster knows: those that our Service and
+/// listeners really have.
 ///
 /// # Errors
 /// The servers of the configuration that have one of these addresses.
@@ -42,8 +43,8 @@ pub(super) fn cluster_ips_are_not_upstreams(
     not_ourselves(config, &own, violations);
 }
 
-/// Addresses that mean the pod itself, or that a pod cannot reach without the name of an interface. Link-local IPv4 is not
-/// among them: resolvers of clouds and of nodes are there (169.254.169.253, 169.254.20.10).
+/// Addresses that are the pod's own, or that a pod cannot reach without the name of an interface. Link-local IPv4 is
+/// not among them: resolvers of clouds and of nodes are there (169.254.169.253, 169.254.20.10).
 pub(super) fn reachable_from_pods(spec: &ClusterDNSSpec, violations: &mut Violations) {
     let upstreams = spec.upstreams.iter().flat_map(|upstreams| upstreams.servers.iter().flatten());
     let upstreams =

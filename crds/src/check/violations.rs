@@ -61,7 +61,7 @@ pub enum Reason {
     UnderClusterDomain,
     /// At or below a reverse zone of ours (A33).
     UnderReverseZone,
-    /// Something that has no effect where it stands.
+    /// A field that has no effect in this place.
     Unused,
     /// A wildcard in the cluster domain (A30).
     WildcardInClusterDomain,
@@ -104,7 +104,7 @@ impl From<&Violation> for v1alpha1::Violation {
     }
 }
 
-/// What is wrong: the first ones in full, and how many in all. Displayed one a line.
+/// What is wrong: the first ones in full, and how many in all. Displayed with one on each line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Violations {
     listed: Vec<Violation>,

@@ -1,4 +1,5 @@
-//! What is asked elsewhere: default upstreams, stub domains, their servers, and the cache of what they said.
+//! Where names that are not ours are asked: default upstreams, stub domains, their servers, and the cache of their
+//! answers.
 
 use std::net::IpAddr;
 
@@ -59,7 +60,7 @@ pub struct GroupOptions {
     /// Most forwarded queries of this group in progress.
     #[serde(skip_serializing_if = "is_default")]
     pub limits: GroupLimits,
-    /// Bounds of what is cached from this group, within those of the whole cache.
+    /// Bounds of the cached answers of this group, within those of the whole cache.
     #[serde(skip_serializing_if = "is_default")]
     pub cache: GroupCache,
 }
@@ -79,7 +80,7 @@ impl Default for GroupLimits {
     }
 }
 
-/// Bounds of what is cached from one group.
+/// Bounds of the cached answers of one group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct GroupCache {

@@ -52,7 +52,7 @@ pub fn places(text: &str) -> Vec<Places> {
     places_of(text, |key, value| key == "kind" && value == "ClusterDNS")
 }
 
-/// The same of every document of which a field of its own with this name and text says that it is one.
+/// The same for every document that has a top-level field with this name and this text.
 pub fn places_of(text: &str, is_one: fn(&str, &str) -> bool) -> Vec<Places> {
     let mut found = Vec::new();
     let new = || Document { is_one: Some(is_one), ..Document::default() };
@@ -84,7 +84,7 @@ struct Document {
     configurations: Vec<String>,
 }
 
-/// A mapping or a sequence that has not ended.
+/// A mapping or a sequence whose end was not read yet.
 struct Open {
     path: String,
     is_sequence: bool,
@@ -127,7 +127,7 @@ impl Document {
         self.is_done();
     }
 
-    /// The path of what comes now.
+    /// The path of the value that comes next.
     fn here(&self, at: Place) -> (String, Place) {
         match self.open.last() {
             None => (String::new(), at),

@@ -7,7 +7,7 @@ use super::{ManifestError, read_value, shape};
 use crate::ClusterDNS;
 use crate::config::UnknownFields;
 
-/// Rounds of mending: each one mends all that the reader names at once, so few are needed.
+/// Most rounds. Each one replaces every field that the reader names, so few are needed.
 const MAX_ROUNDS: usize = 8;
 
 /// What was read in spite of mistakes.
@@ -20,7 +20,7 @@ pub(super) struct Salvaged {
     pub(super) unknown: UnknownFields,
 }
 
-/// Reads what can be read; none: it cannot be mended.
+/// Reads what can be read; `None` where too much is wrong for that.
 pub(super) fn salvage(mut document: Value, error: &ManifestError) -> Option<Salvaged> {
     let fields = |error: &ManifestError| -> Vec<String> {
         error.mistakes().iter().map(|mistake| mistake.field.clone()).collect()
@@ -69,7 +69,7 @@ fn mend(document: &mut Value, path: &str) -> Option<()> {
     Some(())
 }
 
-/// Some value that the schema takes.
+/// Any value that the schema allows.
 fn of_shape(schema: &Value) -> Value {
     if let Some(first) = schema["enum"].as_array().and_then(|choices| choices.first()) {
         return first.clone();

@@ -16,13 +16,14 @@ pub(super) struct Misshapen {
     pub(super) message: String,
 }
 
-/// What in a document is not as the schema has it. `refused` is the field at which the reader stopped: where it says
-/// nothing at all (null), that is a mistake only there, as most fields may be null.
+/// The fields of a document that do not have the shape of the schema. `refused` is the field at which the reader
+/// stopped: null is a mistake only there, because most fields may be null.
 pub(super) fn mistakes(document: &Value, refused: &str) -> Vec<Misshapen> {
     walk(document, refused, false)
 }
 
-/// Lists where fields belong: the reader takes their entries for the fields, in the order of the program's own.
+/// Finds lists where fields belong: the reader would take their entries for fields, in the order of the program's
+/// types.
 pub(super) fn lists_for_fields(document: &Value) -> Vec<Misshapen> {
     walk(document, "", true)
 }
@@ -45,7 +46,7 @@ pub(super) fn schema() -> &'static Value {
 
 struct Walk<'a> {
     refused: &'a str,
-    /// Look for nothing but lists where fields belong.
+    /// Look only for lists where fields belong.
     are_lists_enough: bool,
     mistakes: Vec<Misshapen>,
 }

@@ -5,7 +5,7 @@ use serde_saphyr::{Error, Location};
 use super::Place;
 use crate::check::shown;
 
-/// Where a text is not YAML, or more of it than is taken, and why: one line.
+/// Where a text is not YAML or is too large, and why, in one line.
 pub fn not_yaml(error: &Error) -> (Option<Place>, String) {
     let place = |place: Location| Place {
         line: usize::try_from(place.line()).unwrap_or(usize::MAX),

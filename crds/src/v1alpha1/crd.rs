@@ -51,7 +51,7 @@ fn before_the_first_look() -> Value {
 fn tidy(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
-            // An optional field is one that may be absent; null would be a third way to say nothing.
+            // An optional field may be absent; null would be a second way to say the same.
             fields.remove("nullable");
             if fields.get("default") == Some(&Value::Null) {
                 fields.remove("default");

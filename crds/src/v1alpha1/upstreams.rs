@@ -20,7 +20,7 @@ pub struct Upstreams {
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub servers: Option<Vec<Server>>,
 
-    /// The name servers of the pod's /etc/resolv.conf, which are the node's. This is what holds when nothing is chosen.
+    /// The name servers of the pod's /etc/resolv.conf, which are the node's. The default when nothing is chosen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from_resolv_conf: Option<bool>,
 

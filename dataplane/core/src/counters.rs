@@ -135,7 +135,7 @@ impl Reason {
     }
 }
 
-/// What one worker counts. Only its worker writes, anyone may read; all values only grow.
+/// The counters of one worker. Only that worker writes, any thread may read; all values only grow.
 #[derive(Debug, Default)]
 pub struct WorkerCounters {
     reasons: [AtomicU64; Reason::ALL.len()],

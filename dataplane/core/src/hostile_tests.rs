@@ -27,11 +27,11 @@ use objects::{Shape, hostile, namespace, service};
 
 /// What a reply may cost beside its octets, in ClusterIP As.
 const CHEAP_REPLIES: u64 = 20;
-/// Steps that one octet of a reply may cost: those of SRV records with the addresses of their targets, of
-/// which each is looked up by name, cost about this many in any large Service.
+/// Steps that one octet of a reply may cost: SRV records with the addresses of their targets cost about this many in
+/// any large Service, because each target is looked up by name.
 const STEPS_PER_OCTET: u64 = 6;
-/// Steps that one row or port of an object may cost its event, with what is written down of it and what
-/// lies next to it in the records; an object has few beside.
+/// Steps that one row or port of an object may cost its event, with the text that is stored for it and its neighbours
+/// in the records. An object costs few other steps.
 const STEPS_PER_ROW: u64 = 500;
 const STEPS_PER_EVENT: u64 = 20_000;
 

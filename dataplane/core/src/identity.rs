@@ -2,7 +2,7 @@
 
 use alloc::string::String;
 
-/// Who we say we are.
+/// The identity that this process shows.
 #[derive(Clone, Debug, Default)]
 pub struct Identity {
     /// Version of this program, for `version.bind.`.

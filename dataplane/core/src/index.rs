@@ -52,10 +52,10 @@ impl Applied {
     }
 }
 
-/// The writer: holds what is needed to turn the next change into the next records.
+/// The writer: it turns each change into the next records, and holds what it needs for that.
 #[derive(Debug)]
 pub struct Index {
-    /// The records in the making; shares with `published` what has not changed since.
+    /// The next records; they share with `published` everything that has not changed since.
     next: Records,
     published: Arc<Records>,
     /// Something visible has changed since the last publish.
@@ -68,7 +68,7 @@ pub struct Index {
     left_out: LeftOut,
     /// The list that each resource's objects are stamped with (E21).
     generations: [u32; Resource::ALL.len()],
-    /// Which versions of each resource were seen.
+    /// The versions of each resource that were seen.
     versions: [Versions; Resource::ALL.len()],
     /// Labels that it selects on are kept besides those of the settings, see [`Index::keep_labels_of`].
     also_kept: Exposure,
@@ -115,8 +115,8 @@ impl Index {
         index
     }
 
-    /// From now on labels that this exposure reads are kept as well, so that it can take over once
-    /// every Service and Namespace was applied again (K24). The default ends that.
+    /// From now on the labels that this exposure reads are kept as well. It can then take over once every Service and
+    /// Namespace was applied again (K24). The default exposure ends that.
     pub fn keep_labels_of(&mut self, exposure: Exposure) {
         self.also_kept = exposure;
     }

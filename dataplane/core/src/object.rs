@@ -236,7 +236,7 @@ pub enum Change {
     Delete(Resource, Key),
 }
 
-/// Why an object, or a part of one, is not served (E15). The rest of it is.
+/// Why an object, or a part of it, is not served (E15). The rest of it is served.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Problem {
     /// A name is not one DNS label of 1 to 63 octets.
@@ -249,16 +249,16 @@ pub enum Problem {
     BadAddress(IpAddr),
     /// A named limit on the size of an object was reached; what is beyond it is not served.
     TooMany {
-        /// What there is too much of.
+        /// What exceeds the limit.
         what: &'static str,
-        /// How many of them are taken.
+        /// The limit: this many are served.
         limit: usize,
     },
     /// The same of a limit that several objects share: the object is served as soon as others leave room.
     Crowded {
-        /// What there is too much of.
+        /// What exceeds the limit.
         what: &'static str,
-        /// How many of them are taken.
+        /// The limit: this many are served.
         limit: usize,
     },
 }

@@ -12,7 +12,7 @@ pub(crate) fn scrambled(seed: u64, turn: u64) -> u64 {
     z ^ z >> 31
 }
 
-/// A uniform number below a bound, of a uniform number.
+/// Scales a uniform number to one below a bound.
 pub(crate) fn scaled(number: u64, bound: usize) -> usize {
     // The high part of a wide product is uniform up to bound / 2^64.
     ((u128::from(number) * bound as u128) >> 64) as usize

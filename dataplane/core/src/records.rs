@@ -65,7 +65,7 @@ pub struct Records {
     sources: [DataSource; Resource::ALL.len()],
     /// Whether the zone is that of a configuration; if not, it is not known which names are ours (E44).
     is_configured: bool,
-    /// What has no data, and what has it from a snapshot; both follow from the above.
+    /// Resources without data, and resources from a snapshot; both follow from the fields above.
     missing: Needs,
     from_snapshots: Needs,
     /// Unix seconds of the last visible change (RR70).
@@ -149,7 +149,7 @@ impl Records {
                 let own = (name.as_bytes(), namespace.as_bytes());
                 self.services.get(slot).is_some_and(|entry| entry.labels() == own)
             }
-            // Those of its cluster IPs that are written down.
+            // The fixed addresses of the configuration.
             ServiceAddresses::Fixed(addresses) => addresses.iter().any(|&address| {
                 let holders = self.addresses.get(address.into()).iter().take(MAX_PUBLISHERS);
                 let mut holders = holders.take_while(|(_, holder)| holder.is_cluster_ip());
@@ -235,7 +235,7 @@ impl Records {
 pub(crate) fn hash(hasher: &RandomState, wire: &[u8]) -> u32 {
     use core::hash::{BuildHasher, Hasher};
     step(wire.len() / 8);
-    // Without the length that slices are hashed with: names say themselves where they end.
+    // Without the length that a hash of a slice includes: names contain their own lengths.
     let mut state = hasher.build_hasher();
     state.write(wire);
     (state.finish() >> 32) as u32

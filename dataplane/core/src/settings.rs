@@ -167,7 +167,7 @@ pub struct ExtraRecord {
     pub override_cluster_zone: bool,
 }
 
-// Few and long-lived: a box would only be in the way.
+// There are few, and they live long: a box would save nothing.
 #[allow(clippy::large_enum_variant)]
 /// Data of an extra record; several types at one owner are several records.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@ const OPT: u16 = 41;
 /// Option Extended DNS Error (RFC 8914 §2).
 const EDE: u16 = 15;
 
-/// A reply as text, and what of it `/explain` shows apart.
+/// A reply as text, and the parts that `/explain` shows separately.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Printed {
     /// As `dig` prints it.
@@ -162,7 +162,7 @@ fn edns_text(payload: u16, ttl_s: u32, mut options: &[u8]) -> Option<String> {
     Some(text)
 }
 
-/// Octets that others wrote, without control characters.
+/// Text from others, without control characters.
 fn shown(octets: &[u8]) -> String {
     octets.escape_ascii().to_string()
 }

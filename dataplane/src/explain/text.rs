@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::{Explanation, Object, RuleView, Step, Upstream};
 
-/// Columns before what a line is about.
+/// Width of the first column.
 const INDENT: &str = "   ";
 
 impl Explanation {

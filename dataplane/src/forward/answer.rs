@@ -15,7 +15,7 @@ use super::walk::{CACHED_ERROR, Held, Hops, Walked, remembered};
 use super::{Client, Forwarder, Kept, RouteId, Upstreams, random};
 use crate::origin::Origin;
 
-/// What the cache has for one query.
+/// The result of asking the cache for one query.
 #[derive(Debug)]
 pub enum Cached {
     /// This many octets of a reply are in the buffer.
@@ -33,7 +33,7 @@ pub enum Cached {
 }
 
 impl Cached {
-    /// What happens to a query for which the cache has this; what can be answered is written into `buffer`.
+    /// Handles what the cache has for a query; a reply that can be sent now is written into `buffer`.
     fn of(found: Found, forward: &Forward<'_>, seed: u64, buffer: &mut [u8]) -> Cached {
         match found {
             Found::Nothing => Cached::Ask(None),
@@ -84,8 +84,8 @@ impl LateEnd {
     }
 }
 
-/// How a query that waited for upstreams ends. The client's reply is written from it in a step of its own: while upstreams
-/// are waited for, no query holds a buffer for a reply of any size.
+/// The end of a query that waited for upstreams. The client's reply is written later, in a separate step: a waiting
+/// query holds no buffer for a reply.
 #[derive(Debug)]
 pub struct Resolved(pub(super) End);
 
@@ -169,8 +169,8 @@ impl Forwarder {
         }
     }
 
-    /// What [`Forwarder::from_cache`] would do now, and how old what it found is: its age and for how long it is fresh, in
-    /// seconds. Nothing is asked, counted or noted: for people who ask why.
+    /// What [`Forwarder::from_cache`] would do now; the age of the entry, and for how long it is fresh, in seconds.
+    /// For `/explain`: nothing is asked, counted or noted.
     pub fn explain(
         &self,
         upstreams: &Upstreams,
@@ -218,7 +218,7 @@ impl Forwarder {
         }
     }
 
-    /// What an upstream says within 1.8 s, else the stale reply (CA40). The lookup continues after that (CA41).
+    /// The reply of an upstream within 1.8 s, else the stale reply (CA40). The lookup continues after that (CA41).
     pub(super) async fn refreshed(
         self: &Arc<Self>,
         upstreams: &Upstreams,
@@ -235,9 +235,9 @@ impl Forwarder {
         }
     }
 
-    /// Keeps what a lookup ended with: its reply, or that servers failed to give one (CA2, CA3, CA20). What ended for lack of
-    /// a server, a place or a port is not the failure of any server, and is not kept. `recoveries` is from when the lookup
-    /// began: what failed before a server came back is no reason to wait (FW29).
+    /// Keeps the result of a lookup: its reply, or the failure of its servers (CA2, CA3, CA20). A lookup that ended
+    /// for lack of a server, a place or a port is no failure of a server, and is not kept. `recoveries` is from when
+    /// the lookup began: failures from before a server came back do not count (FW29).
     pub(super) fn keep(
         &self,
         route: RouteId,

@@ -74,7 +74,7 @@ pub(super) struct Datagrams {
 }
 
 impl Datagrams {
-    /// One that has not left yet.
+    /// A query that was not sent yet.
     pub(super) fn new(question: Question<'_>, server: &Arc<Server>, edns: bool) -> Datagrams {
         let case = question.randomise_case.then(random);
         let form = QueryForm { edns, case, padded: false };
@@ -82,12 +82,13 @@ impl Datagrams {
         Datagrams { server: Arc::clone(server), form, discards: 0, shown }
     }
 
-    /// As it leaves with this id.
+    /// The message with this id.
     pub(super) fn query(&self, key: &LookupKey, id: u16) -> Vec<u8> {
         self.shown.sent(key.upstream_query_as(id, self.form).wire)
     }
 
-    /// What a datagram means for the query with this id; nothing where it is waited past (FW13).
+    /// The result for the query with this id; `None` if the datagram is not its reply, so that the wait continues
+    /// (FW13).
     pub(super) fn judge(
         &mut self,
         question: Question<'_>,
@@ -113,7 +114,7 @@ impl Datagrams {
         }
     }
 
-    /// The same of a datagram that no query waits for.
+    /// The same for a datagram that no query waits for.
     pub(super) fn stray(&mut self) -> Option<AttemptResult> {
         self.discards += 1;
         (self.discards >= MAX_DISCARDS).then_some(AttemptResult::Distrusted)
@@ -157,7 +158,7 @@ async fn over_connection(
         Verdict::Failed(error) => AttemptResult::Error(error, ErrorCodes::of(&reply.octets)),
         Verdict::Discard(reason) => {
             server.common.discard(reason);
-            // Only the server can write into this connection: it is wrong itself (FW54).
+            // Only the server can write into this connection, so the server is at fault (FW54).
             reply.distrust();
             AttemptResult::Unreachable
         }

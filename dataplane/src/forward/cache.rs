@@ -26,7 +26,7 @@ const SHARDS: usize = 16;
 /// Turns of one eviction queue before its lock is given back: a hit waits for no more than these.
 const TURNS: usize = 64;
 
-/// What the configuration says of the cache.
+/// The settings of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheLimits {
     /// `cache.memory`: all entries together, in octets as the allocator takes them; 0 is no cache.
@@ -52,7 +52,7 @@ impl CacheLimits {
     }
 }
 
-/// What the cache has for a query.
+/// The result of a look-up in the cache.
 #[derive(Debug)]
 pub enum Found {
     /// No entry: an upstream must be asked.
@@ -84,7 +84,7 @@ impl Found {
     }
 }
 
-/// Why a query found what it found: metrics labels.
+/// The outcomes of a look-up: metrics labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheResult {
     /// A fresh reply was served.
@@ -136,7 +136,7 @@ impl CacheResult {
     }
 }
 
-/// What was counted of denials, which metrics show apart from other replies.
+/// Counters of denials, which metrics show separately.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Denials {
     /// Entries in use, failures included.
@@ -192,8 +192,8 @@ impl Cache {
         Some((Found::of(relayed, decision), age))
     }
 
-    /// Keeps a good reply for as long as it may be; what was kept for its key goes, and so does what failed (CA2-CA4,
-    /// CA20, CA41).
+    /// Keeps a good reply for as long as allowed. It replaces the entry with its key, and ends a remembered failure
+    /// (CA2-CA4, CA20, CA41).
     pub fn keep(&self, route: RouteId, relayed: &Relayed, now_ms: u64, limits: &CacheLimits) {
         let hash = self.hash(route, &relayed.key());
         let mut shard = self.shard(hash);
@@ -208,7 +208,7 @@ impl Cache {
         self.settle((hash, shard), octets, entries, now_ms, limits);
     }
 
-    /// Notes that a lookup has begun that asks again for what is kept (CA30, CA40).
+    /// Notes that a lookup has begun that asks again for an entry (CA30, CA40).
     pub fn note_refresh(&self, route: RouteId, key: &LookupKey, now_ms: u64) {
         let hash = self.hash(route, key);
         if let Some(age) = self.shard(hash).age(hash, route, key) {
@@ -224,7 +224,7 @@ impl Cache {
         }
     }
 
-    /// Remembers that a lookup failed, and whether no server replied (CA20); an answer that was kept stays (CA41).
+    /// Remembers that a lookup failed, and whether no server replied (CA20); an older answer stays (CA41).
     pub fn note_failure(
         &self,
         route: RouteId,
@@ -281,10 +281,10 @@ impl Cache {
         &self.counters
     }
 
-    /// Adds the difference of the shard of this hash to the totals, then evicts: first from this shard, then from each that
-    /// has more than its part, so that a smaller bound leaves all of them as much. While there is too much, one of them has.
-    /// The thread that inserts reads replies for others too: what a bound that became much smaller leaves after two rounds
-    /// is for later insertions and for the [`Sweep`].
+    /// Adds the difference of the shard of this hash to the totals, then evicts: first from this shard, then from
+    /// each that has more than its part, so that after a smaller bound all shards have the same. While the total is
+    /// too large, at least one shard has more than its part. The thread that inserts also reads replies for others,
+    /// so it does two rounds at most; later insertions and the [`Sweep`] do the rest.
     fn settle(
         &self,
         (hash, mut shard): (u64, MutexGuard<'_, Shard>),
@@ -294,7 +294,7 @@ impl Cache {
         limits: &CacheLimits,
     ) {
         self.note_taken(&shard, octets, entries);
-        // What came now stays, unless it is alone too much.
+        // The new entry stays, unless it is larger than the whole cache.
         let mut evicted = self.make_room(&mut shard, 1, now_ms, limits);
         drop(shard);
         for place in 1..=2 * SHARDS {
@@ -328,7 +328,7 @@ impl Cache {
 
     fn note_taken(&self, shard: &Shard, octets: usize, entries: usize) {
         let (octets_now, entries_now) = shard.taken();
-        // Wrapping: what is less is added as its complement.
+        // Wrapping: a decrease is added as its complement.
         self.octets.fetch_add(octets_now.wrapping_sub(octets), Ordering::Relaxed);
         self.entries.fetch_add(entries_now.wrapping_sub(entries), Ordering::Relaxed);
     }

@@ -12,17 +12,17 @@ use super::walk::{CACHED_ERROR, remembered};
 use super::{Client, Forwarder, random};
 use crate::state::Published;
 
-/// How a question ended whose chain went over several lookups.
+/// The result of a question whose chain needed several lookups.
 #[derive(Debug)]
 pub(super) enum Chain {
     /// Every name of the chain was resolved.
     Whole(Resolution),
     Failed(NoHop),
-    /// It leads nowhere: an Extended DNS Error and its text.
+    /// It could not be resolved: an Extended DNS Error and its text.
     Nowhere(u16, &'static str),
 }
 
-/// Why there is nothing for one name of a chain.
+/// Why one name of a chain has no reply.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum NoHop {
     Unresolved(Unresolved),
@@ -48,9 +48,9 @@ impl Chain {
 }
 
 impl Forwarder {
-    /// Follows the chain that `first` leaves open. All hops share the budget of `client`. Each is routed by what is published
-    /// when it is reached, records and upstreams of one state; while it is asked, no records are held. `before` is what came before
-    /// `first`.
+    /// Follows the chain that `first` leaves open. All hops share the budget of `client`. Each hop uses the state
+    /// that is published when it begins, records and upstreams together; while an upstream is asked, no records are
+    /// held. `before` are the parts before `first`.
     pub(super) async fn follow(
         self: &Arc<Self>,
         published: &ArcSwap<Published>,

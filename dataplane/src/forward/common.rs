@@ -18,7 +18,7 @@ pub(super) struct Common {
     discards: [AtomicU64; Discard::ALL.len()],
     /// Queries that drew one of the open sockets, as the bound of ports was reached (FW10).
     shared_draws: AtomicU64,
-    /// Who wants to see what is asked and answered.
+    /// The taps, which see what is asked and answered.
     pub(super) taps: Arc<Taps>,
 }
 

@@ -34,7 +34,7 @@ use tls::Spoken;
 
 /// Connections to one server, those that are being closed among them.
 const MAX_CONNECTIONS: usize = 32;
-/// From the first packet to a connection that can carry queries. It continues without the query that began it.
+/// Time of a handshake, from the first packet on. A handshake continues without the query that began it.
 const HANDSHAKE: Duration = Duration::from_secs(3);
 /// Times that a query is sent: once, and once more where it was lost (FW54).
 const TRIES: usize = 2;
@@ -43,10 +43,10 @@ const TRIES: usize = 2;
 #[derive(Debug)]
 pub(super) struct Connections {
     address: SocketAddr,
-    /// Whom to expect there; none for TCP.
+    /// The name and the authorities to expect; `None` for TCP.
     client: Option<Client>,
     open: Mutex<Vec<Arc<Connection>>>,
-    /// Held while one is made: other queries wait for it, instead of one each.
+    /// Held while a connection is made: other queries wait for it, instead of making one each.
     turn: Arc<tokio::sync::Mutex<()>>,
     /// Connections made since start; never lower.
     opened: AtomicU64,
@@ -79,7 +79,7 @@ pub(super) async fn ask(
         if tries == TRIES || !failure.is_loss() {
             return Err(failure);
         }
-        // Where only one stream was lost, the connection may still be used.
+        // If only one stream was lost, the connection may still be used.
         after = connection.number - u64::from(connection.is_open());
     }
 }
@@ -109,7 +109,7 @@ impl Connections {
 
     /// A place on an open connection that is not silent, later than this number.
     fn place(&self, after: u64, query: impl Fn(u16) -> Vec<u8>, now: Instant) -> Option<Place> {
-        // Without a copy of the list: most queries fit on the first.
+        // The list is not copied: most queries fit on the first connection.
         let at = |place: usize| self.open().get(place).cloned();
         let fit = |it: &Arc<Connection>| it.number > after && !it.is_silent(now);
         let open = (0..).map_while(at).filter(fit);
@@ -134,7 +134,7 @@ impl Connections {
             tokio::select! {
                 biased;
                 got = &mut wanted => return Either::Right(got),
-                // A query that was lost needs a later connection: it does not take the notice of a place from others.
+                // A query that was lost needs a later connection, so it must not take a notice that others wait for.
                 () = self.shared.freed.notified(), if after == 0 => {
                     if let Some(place) = self.place(after, query, now()) {
                         // There may be more places than this one.
@@ -146,8 +146,8 @@ impl Connections {
         }
     }
 
-    /// A place on a connection later than this number: one that another query opened meanwhile, else a new one. Where a
-    /// place on another connection is free first, that one.
+    /// A place on a connection later than this number: one that another query has opened meanwhile, else a new one. A
+    /// place on another connection that becomes free before is taken instead.
     async fn place_on_new(
         &self,
         after: u64,
@@ -171,8 +171,8 @@ impl Connections {
             // A slow server may be silent on each of them; the latest is the least likely to be dead.
             return self.place_on_latest(&query).ok_or_else(Failure::full);
         }
-        // A task of its own: a lookup that another server answers meanwhile does not end the handshake, or a server
-        // that is slower than others would never have a connection. The task counts how it ends, also when no query waits.
+        // It runs in a task of its own: a lookup that another server answers does not end the handshake. Otherwise a
+        // slower server would never get a connection. The task counts the result, also when no query waits.
         let shared = Arc::clone(&self.shared);
         let task = tokio::spawn(async move {
             let opened = timeout(HANDSHAKE, opening).await.unwrap_or_else(|_| Err(Failure::slow()));
@@ -185,7 +185,7 @@ impl Connections {
             }
             (opened, turn)
         });
-        // The turn is ours until we have a place: those who wait would take all of them.
+        // We keep the turn until we have a place; otherwise those who wait would take all places.
         let (opened, _turn) = match self.place_or(after, &query, task).await {
             Either::Left(place) => return Ok(place),
             Either::Right(ended) => ended.map_err(|_| Failure::broken())?,

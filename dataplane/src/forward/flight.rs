@@ -25,7 +25,7 @@ pub(super) struct Begun {
     /// The place of the client that began it.
     pub(super) slot: Arc<Slot>,
     pub(super) limits: CacheLimits,
-    /// Of the group, as it began.
+    /// The state of the group when the lookup began.
     pub(super) recoveries: u64,
 }
 
@@ -94,7 +94,7 @@ pub(super) fn begin(begun: Begun, members: &[usize]) {
 }
 
 impl Flight {
-    /// Something came for the query with this id.
+    /// Something arrived for the query with this id.
     fn landed(mut self: Box<Self>, id: u16, came: Arrived<'_>) {
         match came {
             Arrived::Datagram(octets, place) => {

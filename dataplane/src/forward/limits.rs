@@ -23,7 +23,7 @@ pub enum Limit {
     /// `tcpBufferBytes`: what waits for upstreams would not fit beside what is read and not yet written.
     TcpBuffers,
     UpstreamPorts,
-    /// What each server of the group is given at once: none had a place within the budget, or all are down.
+    /// The window of each server of the group: none had a place within the budget, or all are down.
     Server,
 }
 
@@ -60,11 +60,11 @@ pub(super) struct InFlight {
     refused: [AtomicU64; Limit::ALL.len()],
 }
 
-/// The right to forward one query; gives its place back when dropped.
+/// The place of one forwarded query; it is free again when this is dropped.
 #[derive(Debug)]
 pub struct Slot {
     forwarder: Arc<Forwarder>,
-    /// Of the group as it was when the slot was taken.
+    /// The route of the group when the place was taken.
     group: Arc<AtomicUsize>,
     client: IpAddr,
 }
@@ -82,7 +82,7 @@ impl InFlight {
         self.refused[limit as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// `free` places are left for all clients, the one to take among them.
+    /// `free` is the number of places that are left for all clients, before this one is taken.
     fn enter_client(&self, client: IpAddr, limit: usize, free: usize) -> bool {
         let mut clients = self.clients.lock().expect("nothing panics while counting");
         let count = clients.entry(client).or_insert(0);
@@ -125,7 +125,7 @@ pub(super) fn take(
     let client = client.to_canonical();
     let (count, group_limit) = match upstreams.group(group) {
         Some(group) => (Arc::clone(group.in_flight()), group.max_in_flight),
-        // No such group: `resolve` says so, and counts against the other limits only.
+        // There is no such group: `resolve` reports it; only the other limits count the query.
         None => (Arc::default(), usize::MAX),
     };
     if !enter(&in_flight.total, upstreams.max_in_flight) {

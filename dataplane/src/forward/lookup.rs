@@ -27,7 +27,7 @@ pub(super) enum Unresolved {
     NoServer,
     /// N18: no server replied.
     Silence,
-    /// N18: there were replies, none of them an answer; what the latest said besides.
+    /// N18: there were replies, but no answer; with the Extended DNS Errors of the latest.
     Errors(ErrorCodes),
     /// N20: there was no place or no port to ask from.
     Limited(Limit),
@@ -66,7 +66,7 @@ impl Unresolved {
         head.fail_behind(self.ede(), self.text(), sent, buffer)
     }
 
-    /// What a person with `dig` reads; at most 64 octets.
+    /// The text of the Extended DNS Error; at most 64 octets.
     const fn text(self) -> &'static str {
         match self {
             Unresolved::NoServer => "no usable upstream server is configured",
@@ -84,14 +84,14 @@ pub(super) struct Lookup {
     plan: Plan,
     /// Queries sent so far, of all attempts.
     sends: u32,
-    /// Of the latest reply that was an error, if there was one.
+    /// The Extended DNS Errors of the latest reply that was an error.
     errors: Option<ErrorCodes>,
     limit: Option<Limit>,
-    /// A bit for each place of the plan that refused an OPT record (FW25).
+    /// The servers, by their place in the plan, that refused an OPT record (FW25); one bit each.
     without_edns: u32,
 }
 
-/// A query over UDP that has left before the lookup waits for anything.
+/// A query over UDP that was sent before the lookup waits for anything.
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) send: Send,
@@ -127,8 +127,8 @@ impl Lookup {
         Ok(Lookup { group, plan, sends: 0, errors: None, limit: None, without_edns: 0 })
     }
 
-    /// Takes the first send, if it is a datagram to a server that answers and has a place; nothing where [`Lookup::run`]
-    /// must begin. Who takes it sends it.
+    /// Takes the first send, if it is a datagram to a server that answers and has a place; the caller must send it.
+    /// `None` if [`Lookup::run`] must begin.
     pub(super) fn take_first(&mut self, now: Instant) -> Option<(Send, Sent, Arc<Server>)> {
         if !self.plan.begins_with_a_datagram() {
             return None;
@@ -174,7 +174,7 @@ impl Lookup {
             }
             None => {}
         }
-        // Kept until what it leads to is decided.
+        // Kept until the next step is decided.
         let mut notice: Option<Notice> = None;
         loop {
             let now_at = now();
@@ -224,7 +224,7 @@ impl Lookup {
         }
     }
 
-    /// Why there is no answer, if none comes any more.
+    /// Why the lookup failed, if no answer can come any more.
     fn why(&self) -> Unresolved {
         match (self.errors, self.limit) {
             (Some(sent), _) => Unresolved::Errors(sent),
@@ -307,7 +307,7 @@ impl Lookup {
         self.plan.waiting().next().is_some()
     }
 
-    /// Waits until a server may be given another query; its place in the plan.
+    /// Waits until a server may be given another query; returns its place in the plan.
     async fn freed(&self) -> (usize, Notice) {
         let freed = self.plan.waiting().map(|place| {
             let server = &self.group.servers[self.plan.member(place)];

@@ -1,5 +1,5 @@
-//! Which upstreams are this process itself (A34): one query would come back, be forwarded again by every attempt, and
-//! fill every place until the last budget ends.
+//! Which upstreams are this process itself (A34): a query would come back, each attempt would be forwarded again, and
+//! all places would be full until the last budget ends.
 
 use std::net::{SocketAddr, UdpSocket};
 

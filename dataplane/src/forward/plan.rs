@@ -13,8 +13,8 @@ const MAX_SENDS_PER_SERVER: usize = 3;
 /// One in this many lookups of the policy `Fastest` has a random order, to explore (FW22: 5 %).
 const EXPLORE: u64 = 20;
 
-/// What a query is sent over: datagrams, or a connection of the server's transport (TCP for UDP servers). So nothing that
-/// plans a lookup can choose clear text for an encrypted server.
+/// The transport of one send: datagrams, or a connection of the server's own transport (TCP for UDP servers). So a
+/// plan cannot choose clear text for an encrypted server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Transport {
     Udp,
@@ -61,7 +61,7 @@ pub(super) const USUAL: Pace =
 const ALL_DOWN: Pace =
     Pace { interval: Duration::from_millis(250), budget: Duration::from_secs(2), is_once: true };
 
-/// A server that one lookup may ask, as it stands when the lookup begins.
+/// A server that one lookup may ask, in its state when the lookup begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Candidate {
     /// Its place in the group.
@@ -91,7 +91,7 @@ pub(super) fn order(
         Policy::Fastest => {
             shuffle(&mut order, random / EXPLORE);
             if !random.is_multiple_of(EXPLORE) {
-                // Those without a measurement come first: they get one so.
+                // Servers without a measurement come first, so that they get one.
                 order.sort_by_key(|candidate| candidate.latency);
             }
         }
@@ -122,7 +122,7 @@ pub(super) struct Send {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Send(Send),
-    /// Nothing before this time but to listen.
+    /// Only listen until this time.
     Wait(Instant),
     /// No send is left; listen until this time.
     Listen(Instant),
@@ -151,7 +151,7 @@ struct Place {
     /// Not asked again: it gave an error or a referral (FW21), or its stream was asked at once.
     is_done: bool,
     streamed: bool,
-    /// What it is asked as soon as it is given another query.
+    /// What it is asked as soon as it has a place.
     waits: Option<Send>,
 }
 
@@ -258,8 +258,8 @@ impl Plan {
         self.move_on(now);
     }
 
-    /// It has as many queries as it is given at once: the next one is asked, and this one when a place is
-    /// [free](Plan::freed). While every server is down a place is not waited for: the wait would be in vain.
+    /// Its window is full: the next server is asked, and this one when a place is [free](Plan::freed). While every
+    /// server is down, no place is waited for, because none would become free.
     pub(super) fn full(&mut self, send: Send, now: Instant) {
         self.sends -= 1;
         let place = &mut self.order[send.place];

@@ -5,7 +5,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
-/// A closed port is not free before (FW10).
+/// Time until a closed port is free again (FW10).
 pub(super) const REST: Duration = Duration::from_secs(30);
 /// Open sockets of one server from which queries draw at the bound (FW10).
 pub(super) const POOL: usize = 1024;
@@ -30,7 +30,7 @@ pub(super) struct Ports {
     bound: usize,
     /// The servers of the present configuration.
     configured: HashSet<ServerId>,
-    /// Open and resting ports, by server: those configured, and others until theirs have rested.
+    /// Open and resting ports, by server: of configured servers, and of former ones until their ports have rested.
     held: HashMap<ServerId, usize>,
     total: usize,
     resting: VecDeque<(Instant, ServerId)>,
@@ -83,7 +83,7 @@ impl Ports {
         self.total
     }
 
-    /// What each server has for itself; the other half is for those that need more.
+    /// The reserved part of each server; the other half is shared by servers that need more.
     fn own_part(&self) -> usize {
         match self.held.len() {
             0 | 1 => self.bound,
@@ -91,7 +91,7 @@ impl Ports {
         }
     }
 
-    /// What servers have for themselves and do not use.
+    /// Reserved ports that are not in use.
     fn reserve(&self, own: usize) -> usize {
         self.held.values().map(|held| own.saturating_sub(*held)).sum()
     }
@@ -109,7 +109,7 @@ impl Ports {
         if let Some(held) = self.held.get_mut(&server) {
             *held = held.saturating_sub(1);
             if *held == 0 && !self.configured.contains(&server) {
-                // Its part is for the others again.
+                // Its reserved part is free for the others again.
                 self.held.remove(&server);
             }
         }

@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Between looks: a new configuration is seen within this.
 const LOOK: Duration = Duration::from_secs(1);
 const TXT: u16 = 16;
-/// What only a ClusterDNS answers (A43).
+/// The name that only a ClusterDNS answers (A43).
 const LOOP_ZONE: &str = "clusterdns-loop";
 
 /// Probes the servers of the published configuration, until it is dropped.
@@ -89,7 +89,7 @@ fn loop_probe(server: &Arc<Server>) {
     });
 }
 
-/// What came back, and whether there was data in it. None where there was no port to ask from: the server was not asked.
+/// The reply, and whether it has data. `None` if there was no port to ask from, so that the server was not asked.
 async fn ask(key: &LookupKey, server: &Arc<Server>, edns: bool) -> Option<(Heard, bool)> {
     let question = Question { key, caps: &TtlCaps::default(), randomise_case: false };
     let transport = server.transport();

@@ -30,7 +30,7 @@ impl Drawn {
         self.left -= 1;
         let mut number = [0; 8];
         let at = self.left * 8;
-        // What was given out is not kept.
+        // Numbers that were given out are erased.
         number.swap_with_slice(&mut self.octets[at..at + 8]);
         u64::from_ne_bytes(number)
     }

@@ -1,4 +1,4 @@
-//! What outlives configurations: upstream servers, by what makes them another one, and the numbers of routes.
+//! Upstream servers and numbers of routes, which outlive configurations. A server is found by its identity.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
@@ -15,7 +15,7 @@ use super::server_identity::ServerIdentity;
 /// Servers no longer configured that are remembered, in case they come back.
 const MAX_FORMER: usize = 256;
 
-/// Names what a group asks and how: a group that is edited is another route, and no edit elsewhere changes it (CA1).
+/// The number of a route. An edited group is another route; an edit elsewhere does not change it (CA1).
 pub type RouteId = u32;
 
 /// The servers of the process.
@@ -36,8 +36,8 @@ struct Known {
     next_route: RouteId,
 }
 
-/// The content of a group, as far as it changes what its servers reply and what is kept of that. Its policy and its
-/// limits do not.
+/// The fields of a group that decide what its servers reply and what the cache keeps. Its policy and its limits are
+/// not among them.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Route {
     /// `upstreams`, or the stub domain.
@@ -49,7 +49,7 @@ pub(super) struct Route {
     pub(super) caps: TtlCaps,
 }
 
-/// What is counted of a route, as long as it is configured.
+/// Counters of a route, as long as it is configured.
 #[derive(Debug)]
 pub(super) struct RouteState {
     pub(super) id: RouteId,
@@ -63,7 +63,7 @@ pub(super) struct RouteState {
     pub(super) recoveries: AtomicU64,
 }
 
-/// What one configuration takes of the registry, before it replaces the one before.
+/// The servers and routes that the next configuration uses, before it replaces the present one.
 #[derive(Debug)]
 pub(super) struct Taking<'r> {
     registry: &'r Registry,
@@ -80,8 +80,8 @@ impl Registry {
 }
 
 impl Taking<'_> {
-    /// The server of this identity: the one there is, else a new one that uses `client` for handshakes. Its group may have
-    /// `in_flight` queries in progress.
+    /// The server with this identity: the existing one, else a new one that uses `client` for handshakes. Its group
+    /// may have `in_flight` queries in progress.
     pub(super) fn server(
         &mut self,
         identity: ServerIdentity,
@@ -109,7 +109,7 @@ impl Taking<'_> {
         server
     }
 
-    /// The route of a group with this content: the one there is, else a new one.
+    /// The route of a group with this content: the existing one, else a new one.
     pub(super) fn route(&mut self, route: Route) -> Arc<RouteState> {
         let mut known = self.registry.known();
         let same = known.routes.iter().find(|(existing, _)| *existing == route);
@@ -128,8 +128,8 @@ impl Taking<'_> {
         state
     }
 
-    /// Takes the place of the configuration before; `bound` is of UDP ports (FW10), `most` of queries in progress,
-    /// `defaults` are the servers of the default group. Returns all servers.
+    /// Replaces the previous configuration; `bound` is of UDP ports (FW10), `most` of queries in progress, `defaults`
+    /// are the servers of the default group. Returns all servers.
     pub(super) fn replace(
         self,
         bound: usize,

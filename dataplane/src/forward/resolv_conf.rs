@@ -9,7 +9,7 @@ const MAX_SERVERS: usize = 15;
 /// Octets that are read: no real file comes near it.
 const MAX_BYTES: usize = 64 * 1024;
 
-/// What resolv.conf gives us. Compare two to see whether the file changed in a way that matters.
+/// The part of resolv.conf that we use. If two are equal, the file did not change in a way that matters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResolvConf {
     /// At most 15, in the order of the file.
@@ -41,8 +41,8 @@ impl ResolvConf {
         }
     }
 
-    /// Reads the file again. One that names no server any more leaves the servers that are used, with a problem that says
-    /// so: it may be between two writes, and names outside of the cluster are worth more than a file without effect.
+    /// Reads the file again. One that names no server any more leaves the servers that are used, with a problem that
+    /// says so: the file may be between two writes, and clients need names outside of the cluster.
     pub fn reread(&self, path: &Path) -> ResolvConf {
         let mut read = ResolvConf::read(path);
         if read.servers.is_empty() && !self.servers.is_empty() {

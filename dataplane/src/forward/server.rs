@@ -65,7 +65,7 @@ struct ServerState {
     waiting: usize,
 }
 
-/// A server as it stands, for people and metrics.
+/// The state of a server, for people and metrics.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     pub(super) standing: Standing,
@@ -135,7 +135,7 @@ impl Server {
         })
     }
 
-    /// It answered without OPT what it had refused with one (FW25).
+    /// It answered a query without OPT that it had refused with OPT (FW25).
     pub(super) fn refused_edns(&self, now: Instant) {
         self.state().edns.refused(now);
     }
@@ -162,7 +162,7 @@ impl Server {
     pub(super) fn probe(&self, now: Instant) -> bool {
         let mut state = self.state();
         state.health.probe_started();
-        // A failing server answers: what it understands is known.
+        // A failing server answers, so it is already known whether it understands OPT records.
         match state.health.standing() {
             Standing::Failing => state.edns.is_used(now),
             Standing::Healthy | Standing::Down => state.edns.next_probe(now),
@@ -203,7 +203,7 @@ impl Server {
             Standing::Failing => tracing::warn!("upstream {address} answers with errors only"),
             Standing::Down => tracing::warn!("upstream {address} is down: it does not answer"),
         }
-        // Groups look whether one of their servers is up.
+        // Groups must check again whether one of their servers is up.
         self.common.woken.notify_one();
     }
 
@@ -233,13 +233,13 @@ impl Server {
         self.give_notice(&state);
     }
 
-    /// Waits until it may be given another query. The notice is for one who waits: who does not send then passes it on by
-    /// dropping it.
+    /// Waits until it may be given another query. The notice is for one waiting lookup, which must send or drop it;
+    /// dropping passes it on.
     pub(super) async fn freed(self: &Arc<Self>) -> Notice {
         self.state().waiting += 1;
         let _waits = Waits(self);
         let freed = self.freed.notified();
-        // Who gives a place back after this look sees that one waits.
+        // If a place becomes free after this look, the waiting lookup is seen.
         let is_free = self.state().window.is_free();
         if !is_free {
             freed.await;
@@ -323,7 +323,7 @@ impl Drop for Server {
     }
 }
 
-/// What a person should know of a server that leads back to us, and what to do (FW50).
+/// The warning about a server that leads back to us, and what to do (FW50).
 pub(super) fn looping(address: SocketAddr) -> String {
     format!(
         "upstream {address} forwards to ClusterDNS itself and is not asked: point it at other servers, or write other \

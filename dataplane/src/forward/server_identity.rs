@@ -1,10 +1,11 @@
-//! What makes an upstream server another one: a server keeps its state through configurations as long as this is equal.
+//! The identity of an upstream server: a server keeps its state over changes of the configuration as long as this is
+//! equal.
 
 use std::net::SocketAddr;
 
 use crds::config;
 
-/// The address, what is spoken there, and whom we expect.
+/// The address, the transport, and the name and authorities that we expect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ServerIdentity {
     pub(super) address: SocketAddr,

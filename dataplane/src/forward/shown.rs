@@ -14,11 +14,11 @@ use crate::taps::{Began, Exchange, Side};
 /// The address that a query leaves from is not known here.
 const UNKNOWN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
-/// One query on its way. It is shown when this is dropped: an attempt that takes too long is dropped too.
+/// One query that was sent. dnstap shows it when this is dropped, also if the attempt took too long.
 #[derive(Debug)]
 pub(super) struct Shown {
     server: Arc<Server>,
-    /// Nothing where dnstap is off.
+    /// `None` while dnstap is off.
     began: Option<Began>,
     over: ServedOver,
     /// As it was sent last: its id is that of the reply.
@@ -43,7 +43,7 @@ impl Shown {
     /// Keeps the query that is sent, for dnstap.
     pub(super) fn sent(&self, query: Vec<u8>) -> Vec<u8> {
         if self.began.is_some() {
-            // Over another connection it has another id.
+            // On another connection it has another id.
             *self.query.lock().unwrap_or_else(PoisonError::into_inner) = query.clone();
         }
         query

@@ -55,15 +55,15 @@ pub(super) enum Exchange {
     Shared(Listening),
 }
 
-/// What became of a query that is sent without a task.
+/// The result of sending a query without a task.
 pub(super) enum Departed<T> {
-    /// It left from a socket that is read for many.
+    /// It was sent from a shared socket, which has a reader.
     Shared,
-    /// It left from a socket of its own, which a task must read.
+    /// It was sent from a socket of its own, which a task must read.
     Own(Exchange, T),
     /// No port is left (FW10).
     NoPort(T),
-    /// The system did not take it.
+    /// The system refused it.
     Failed(T),
 }
 
@@ -86,14 +86,14 @@ fn send_at(
         Drawn::Shared(port) => port,
         Drawn::None => return Ok(None),
     };
-    // As many wait on this socket as may.
+    // This socket has as many queries as it may have.
     let Some(listening) = port.listen(now) else { return Ok(None) };
     send_now(port.socket(), &query(listening.id()))?;
     Ok(Some(Exchange::Shared(listening)))
 }
 
-/// Sends like [`send`]; on a shared socket no task is needed, as `landed` is called with `flight`, the id and what comes
-/// first. On any other way `flight` comes back.
+/// Sends like [`send`]; on a shared socket no task is needed, as `landed` is called with `flight`, the id and what
+/// comes first. Otherwise `flight` is returned.
 pub(super) fn depart<T: Send + 'static>(
     pool: &Arc<Pool>,
     flight: T,
@@ -142,7 +142,7 @@ fn send_now(socket: &UdpSocket, query: &[u8]) -> io::Result<()> {
     socket.send(query).map(drop)
 }
 
-/// Whether this is a want of ours, of descriptors, memory or ports: it says nothing of the server.
+/// Whether we lack descriptors, memory or ports: the server is not at fault.
 pub(super) fn is_ours(error: &io::Error) -> bool {
     const OURS: [i32; 7] = [
         libc::EMFILE,
@@ -247,7 +247,7 @@ impl Pool {
         Ok(Exchange::Own { socket, id, pool: Arc::clone(self) })
     }
 
-    /// Sees to it that queries without a task are called when they wait too long.
+    /// Makes sure that queries without a task are called when they wait too long.
     fn watch(self: &Arc<Self>) {
         if !self.is_watched.load(Ordering::Relaxed) && !self.is_watched.swap(true, Ordering::AcqRel)
         {
@@ -255,7 +255,7 @@ impl Pool {
         }
     }
 
-    /// Calls those that wait too long, and says when the next will.
+    /// Calls those that wait too long; returns when the next one will.
     fn overdue(&self, now: Instant) -> Option<Instant> {
         let mut ports = self.open().clone();
         let mut own = self.own.lock().expect("nothing panics while it holds this");
@@ -282,7 +282,7 @@ impl Pool {
     }
 
     /// Closes sockets that no query used for a while, and those that are too old. Closed ports rest, and cannot be
-    /// opened for this time: those that rest never outnumber those that queries can draw, unless others can be opened.
+    /// opened for this time: never more ports rest than queries can draw, unless others can be opened.
     pub(super) fn sweep(&self, now: Instant) {
         let mut open = self.open();
         let mut resting = self.resting.lock().expect("nothing panics while it holds this");
@@ -325,8 +325,8 @@ impl Pool {
     }
 }
 
-/// Looks after the queries of a server that have no task, as long as there are some: a wake-up or two in a second, however
-/// many there are, while the server answers.
+/// Looks after the queries of a server that have no task, as long as there are some. While the server answers, this
+/// costs one or two wake-ups a second for any number of queries.
 async fn watch(pool: Arc<Pool>) {
     loop {
         let now_at = now();
@@ -334,7 +334,7 @@ async fn watch(pool: Arc<Pool>) {
             Some(next) => next.max(now_at + LOOK_AGAIN),
             None => {
                 pool.is_watched.store(false, Ordering::Release);
-                // One that came between.
+                // A query may have come in between.
                 match pool.overdue(now()) {
                     Some(next) if !pool.is_watched.swap(true, Ordering::AcqRel) => next,
                     Some(_) | None => return,

@@ -31,7 +31,7 @@ pub(super) struct Table {
     count: AtomicUsize,
 }
 
-/// Who waits for one lookup. Each has a place of `maxInFlight`, which bounds them.
+/// Those who wait for one lookup. Each has a place, so `limits.inFlight` bounds them.
 #[derive(Debug, Default)]
 struct Waiting {
     /// For tasks; made for the first of them.
@@ -39,8 +39,8 @@ struct Waiting {
     calls: Vec<Late>,
 }
 
-/// What is called with the end of a lookup, by the thread that ends it: it must neither wait nor panic. A client over UDP needs no
-/// task of its own so.
+/// A function that the thread that ends the lookup calls with the result. It must neither wait nor panic. So a client
+/// over UDP needs no task of its own.
 pub(super) struct Late(Box<dyn FnOnce(Ended) + Send>);
 
 impl Late {
@@ -59,13 +59,13 @@ impl std::fmt::Debug for Late {
     }
 }
 
-/// What asking the table gives; `W` is what the one who asked waits with.
+/// The result of asking the table; `W` is the caller's means to wait.
 pub(super) enum Joined<W, R> {
     /// A lookup for this key is in progress.
     Running(W),
     /// There was none: the caller runs it.
     Begun(W, Box<Running>),
-    /// As many as there may be are in progress.
+    /// The limit of lookups in progress is reached.
     Full(R),
 }
 
@@ -97,7 +97,7 @@ impl Table {
         self.join_with((route, key.clone()), most, (), wait)
     }
 
-    /// The same for what is called at the end.
+    /// The same with a function that is called at the end.
     pub(super) fn join_late(
         self: &Arc<Self>,
         route: RouteId,
@@ -161,7 +161,7 @@ impl Running {
 }
 
 impl Drop for Running {
-    /// A lookup that a defect of ours broke off ends as silence does.
+    /// A lookup that panicked ends as silence does.
     fn drop(&mut self) {
         self.leave(Err(Unresolved::Silence));
     }

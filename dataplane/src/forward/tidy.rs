@@ -13,7 +13,8 @@ use crate::state::State;
 
 /// Between two looks at the configuration.
 const LOOK: Duration = Duration::from_secs(1);
-/// Time after a change in which lookups on the old routes end and leave what they found: their budget (FW24), and a while.
+/// Time after a change in which lookups on old routes end and put their replies into the cache: their budget (FW24),
+/// and a little more.
 const SETTLED: Duration = USUAL.budget.saturating_add(LOOK);
 
 /// When to sweep.

@@ -19,7 +19,7 @@ use crate::taps::Taps;
 
 /// Port of DNS, for the servers of resolv.conf.
 const DNS_PORT: u16 = 53;
-/// What the group of the default upstreams is called.
+/// The name of the group of the default upstreams.
 const DEFAULT_GROUP: &str = "upstreams";
 const NS: u16 = 2;
 const SOA: u16 = 6;
@@ -53,7 +53,7 @@ pub(super) struct Group {
     pub(super) randomise_case: bool,
     pub(super) max_in_flight: usize,
     pub(super) caps: TtlCaps,
-    /// What servers of this group are asked to see whether they are up (FW27).
+    /// The question of a probe for servers of this group (FW27).
     pub(super) probe: LookupKey,
     state: Arc<RouteState>,
 }
@@ -87,7 +87,7 @@ impl Group {
         self.state.recoveries.load(Ordering::Relaxed)
     }
 
-    /// Whether no server of it is up. Takes note of it: that one comes back is seen at the next look.
+    /// Whether no server of it is up. This is noted, so that the next look sees when a server comes back.
     pub(super) fn is_down(&self) -> bool {
         let is_down = self.servers.iter().all(|server| !server.is_up());
         if self.state.was_down.swap(is_down, Ordering::Relaxed) && !is_down {
@@ -110,7 +110,7 @@ impl Upstreams {
         Upstreams::with(Arc::default(), config, resolv_conf, &ResolvConf::default())
     }
 
-    /// The groups of the next configuration: what is known of servers stays, and what is counted.
+    /// The groups of the next configuration; state and counters of servers are kept.
     pub fn next(&self, config: &Config, resolv_conf: &Path) -> Upstreams {
         let before = self.resolv_conf.clone().unwrap_or_default();
         Upstreams::with(Arc::clone(&self.registry), config, resolv_conf, &before)
@@ -200,8 +200,8 @@ impl Upstreams {
         &self.problems
     }
 
-    /// What was read of resolv.conf, if it is used: read again (at least every 5 s, FW3) and
-    /// found different, it means new `Upstreams`.
+    /// The content of resolv.conf, if it is used. It is read again at least every 5 s (FW3); if it differs then, new
+    /// `Upstreams` are made.
     pub fn resolv_conf(&self) -> Option<&ResolvConf> {
         self.resolv_conf.as_ref()
     }
@@ -235,7 +235,8 @@ impl Upstreams {
         self.group(group).map(|group| group.route())
     }
 
-    /// How often a server of a group came back while none was up: what was kept as a failure before is over (FW29).
+    /// How often a server of a group came back while none was up: failures that were remembered before do not count
+    /// any more (FW29).
     pub fn recoveries(&self, group: usize) -> u64 {
         self.group(group).map_or(0, |group| group.recoveries())
     }
@@ -289,7 +290,7 @@ impl Reading<'_, '_> {
         }
     }
 
-    /// `None` if we cannot ask it the way it must be asked (FW2: never in clear text instead).
+    /// `None` if we cannot ask it over the transport that it needs (FW2: never in clear text instead).
     fn usable(
         &mut self,
         place: &str,

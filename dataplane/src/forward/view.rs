@@ -41,7 +41,7 @@ pub struct View {
     pub ports: usize,
     /// Queries that shared a port, as the bound was reached.
     pub shared_ports: u64,
-    /// What people should know and what to do.
+    /// Warnings for people, with what to do.
     pub warnings: Vec<String>,
 }
 
@@ -107,9 +107,9 @@ pub struct ConnectionsView {
     pub handshakes: u64,
     /// Those of them that resumed a session.
     pub resumed: u64,
-    /// How often which failure happened; those that did.
+    /// The failures that happened, with their counts.
     pub failures: BTreeMap<&'static str, u64>,
-    /// What the latest failure said, unless a reply came since.
+    /// The message of the latest failure, unless a reply came since.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latest_failure: Option<String>,
     /// How long ago that was.
@@ -145,8 +145,8 @@ impl Upstreams {
         self.group(number).map(|group| group_view(group, now))
     }
 
-    /// What a person should know at once: servers that lead back to us or that we cannot trust, and
-    /// a resolv.conf that is of no use (FW2, FW3, FW50).
+    /// Warnings: servers that lead back to us or that we cannot trust, and a resolv.conf that cannot be used (FW2,
+    /// FW3, FW50).
     pub fn notes(&self, now: Instant) -> Vec<String> {
         let is_looping = |server: &&Arc<Server>| server.seen(now).looping_for.is_some();
         let looping =
@@ -172,7 +172,7 @@ impl Upstreams {
         rows.collect()
     }
 
-    /// What metrics that name a server by its address alone say of it, summed over its groups.
+    /// The state of a server for metrics that name it by its address alone, summed over its groups.
     pub fn by_address(&self) -> BTreeMap<String, OfAddress> {
         let mut found: BTreeMap<String, OfAddress> = BTreeMap::new();
         for server in self.known() {

@@ -21,15 +21,15 @@ pub(super) const fn remembered(was_silent: bool) -> &'static str {
     }
 }
 
-/// A reply from the cache that is not the whole answer yet.
+/// A reply from the cache that is only a part of the answer.
 #[derive(Debug)]
 pub struct Held {
     pub relayed: Relayed,
     pub freshness: Freshness,
-    /// Whether an upstream is asked: before an expired reply is used, unless it was asked in vain a moment ago (CA20,
-    /// CA41); besides using a fresh one that expires soon (CA30).
+    /// Whether an upstream is asked: before an expired reply is used, unless that failed a moment ago (CA20, CA41);
+    /// and beside a fresh one that expires soon (CA30).
     pub refresh: bool,
-    /// Of a chain, what came before it.
+    /// The earlier parts of the chain.
     pub(super) chain: Resolution,
 }
 
@@ -47,7 +47,7 @@ pub(super) enum Hops {
 pub(super) enum Walked {
     /// The cache has the whole chain.
     Ended(Ended),
-    /// An upstream is asked for what comes next.
+    /// An upstream must be asked for the next part.
     Open(Held),
 }
 
@@ -55,7 +55,7 @@ pub(super) enum Walked {
 #[derive(Debug)]
 pub(super) enum Ended {
     Whole(Resolution),
-    /// It leads nowhere, or the lookup of a part failed a moment ago: an Extended DNS Error and its text.
+    /// It cannot be resolved, or the lookup of a part failed a moment ago: an Extended DNS Error and its text.
     Failed(u16, &'static str, Origin),
 }
 
@@ -117,8 +117,8 @@ impl Forwarder {
         }
     }
 
-    /// What the cache has for a part of a chain. Where an upstream is asked, that is nothing, and is not counted: who asks
-    /// looks again.
+    /// What the cache has for a part of a chain. If an upstream must be asked, the result is nothing, and it is not
+    /// counted, because the lookup asks the cache again.
     fn part(&self, upstreams: &Upstreams, group: usize, key: &LookupKey, hops: Hops) -> Found {
         let Some(route) = upstreams.route(group) else { return Found::Nothing };
         let (now_ms, recoveries) = (self.clock.now_ms(), upstreams.recoveries(group));

@@ -1,8 +1,8 @@
 //! The metrics that dashboards and alerts for CoreDNS read: its names and exactly its labels. docs/metrics.md says what
 //! each means here, and where that differs from CoreDNS.
 //!
-//! CoreDNS answers from plugins and labels by them; here our own records stand for `kubernetes`. It counts by server block
-//! and zone: the one server block of the add-on serves the zone `.`.
+//! CoreDNS answers from plugins and labels by them; here our own records have the label `kubernetes`. It counts by
+//! server block and zone: the one server block of the add-on serves the zone `.`.
 
 use std::collections::BTreeMap;
 use std::fmt;

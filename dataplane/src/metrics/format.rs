@@ -32,7 +32,7 @@ impl Form {
 /// Turns a page of OpenMetrics into the older form.
 pub(super) fn older(page: &str) -> String {
     let mut text = String::with_capacity(page.len());
-    // The help of a family stands before its type, which says how it must be named.
+    // The help of a family comes before its type, and the type decides the name.
     let mut help: Option<(&str, &str)> = None;
     for line in page.lines() {
         if let Some(rest) = line.strip_prefix("# HELP ") {

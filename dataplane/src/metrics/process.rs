@@ -1,4 +1,5 @@
-//! The usual `process_*` metrics, which dashboards of every program read. From `/proc/self`; nothing where there is none.
+//! The usual `process_*` metrics, which dashboards of every program read. They are read from `/proc/self`; without it
+//! there are none.
 
 use std::fmt;
 use std::fs;

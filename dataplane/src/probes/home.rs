@@ -25,10 +25,10 @@ use process::http::Client;
 
 /// Skipped objects and warnings that the page lists; `/config` has more.
 const MAX_LISTED: usize = 50;
-/// Least time over which rates are computed; within it the page shows the rates of the look before.
+/// Least time over which rates are computed; a page that is loaded again within it shows the same rates.
 const SAMPLE_EVERY: Duration = Duration::from_secs(5);
 
-/// What was counted at an earlier look, for rates.
+/// The counters when the page was last loaded, for rates.
 #[derive(Clone, Debug, Default)]
 pub struct Samples(Arc<Mutex<[Option<Sample>; 2]>>);
 

@@ -20,7 +20,7 @@ use super::{STARTING, Views};
 
 /// Looks at a time: an operator and its standby ask about a few pods.
 const MAX_LOOKS: usize = 8;
-/// For an answer on any of the three ways. The operator waits a little longer for ours.
+/// Time for an answer over UDP, TCP or HTTP. The operator waits a little longer for our reply.
 const PATIENCE: Duration = Duration::from_millis(600);
 /// Octets of a reply that are read: its id and its flags say that it is one.
 const HEADER: usize = 12;
@@ -49,7 +49,7 @@ impl Looks {
     }
 }
 
-/// Whom a request asks about.
+/// The pod that a request asks about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
     At(IpAddr),
@@ -70,7 +70,7 @@ pub(super) async fn page(
         Asked::At(address) => address,
         Asked::Refused(why) => return (StatusCode::FORBIDDEN, why),
     };
-    // Not held while others are asked: the records of then would stay in memory (L17).
+    // Not held while others are asked: these records would stay in memory (L17).
     let domain = records.domain().to_vec();
     drop(published);
     let Ok(_place) = looks.places.try_acquire() else {
@@ -97,13 +97,13 @@ fn asked(query: &str, pod_uid: Option<&str>, records: &Records) -> Asked {
     }
 }
 
-/// Whether anything comes back on one of three ways; false when all have failed before the time is over.
+/// Whether an answer comes over UDP, TCP or HTTP; false when all three have failed, or when the time is over.
 async fn answers(address: IpAddr, (dns, http): (u16, u16), domain: &[u8]) -> bool {
     let id: [u8; 2] = std::array::from_fn(|_| fastrand());
     let query = [&id[..], &ONE_QUESTION, domain, &SOA].concat();
     let is_heard = |heard: io::Result<bool>| match heard {
         Ok(is_reply) => is_reply,
-        // Its kernel says no: the node lives, and its kubelet decides.
+        // The kernel of its node refuses: the node is alive, and its kubelet decides.
         Err(error) => error.kind() == io::ErrorKind::ConnectionRefused,
     };
     let over_udp = async { is_heard(over_udp(&query, SocketAddr::new(address, dns)).await) };
@@ -250,7 +250,7 @@ mod tests {
         let silent_http = tokio::net::TcpListener::bind((local, 0)).await.unwrap();
         let http = silent_http.local_addr().unwrap().port();
         let domain = b"\x07cluster\x05local\0";
-        // Its kernel takes connections, and nothing is said: as a process that is stopped.
+        // Its kernel takes connections, and nothing is answered, like a process that is stopped.
         let heard = timeout(PATIENCE, answers(local, (port, http), domain)).await;
         assert!(heard.is_err(), "{heard:?}");
         drop(silent_http);

@@ -34,7 +34,7 @@ struct Sheet {
     client: IpAddr,
     /// Since when it waits for its client; not before it is written.
     written: OnceLock<Instant>,
-    /// What of it is not given to the connection yet; `None` once it gave way to another page.
+    /// The rest of its octets for the connection; `None` if another page took its place.
     text: Mutex<Option<Bytes>>,
 }
 
@@ -60,7 +60,7 @@ impl Pages {
         };
         let Some(place) = self.take(client, Instant::now()) else { return refused() };
         let written = tokio::task::spawn_blocking(move || {
-            // It may have given way while it waited for its turn.
+            // Another page may have taken its place while it waited for its turn.
             let text = place.sheet.is_wanted().then(write);
             text.is_some_and(|text| place.sheet.put(text.into())).then_some(place)
         });
@@ -77,8 +77,8 @@ impl Pages {
         }
     }
 
-    /// A place for one more page of this client. Where all are taken, the newest page of the client with most gives way, if
-    /// those are more than this client would have; else one that its client does not read.
+    /// A place for one more page of this client. If all are taken, the newest page of the client with the most pages
+    /// ends, if those are more than this client would have; otherwise a page that its client does not read.
     fn take(&self, client: IpAddr, now: Instant) -> Option<Place> {
         let mut pages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut shares: HashMap<IpAddr, usize> = HashMap::new();
@@ -147,7 +147,7 @@ struct Page(Place);
 
 impl hyper::body::Body for Page {
     type Data = Bytes;
-    /// Ends the connection: the page gave way, and what was promised of it does not come.
+    /// Ends the connection: another page took the place, and the announced length cannot be kept.
     type Error = std::io::Error;
 
     fn poll_frame(

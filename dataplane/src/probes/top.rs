@@ -13,12 +13,12 @@ use super::explain::is_from_here;
 use super::{Running, STARTING, Views};
 use crate::taps::LONGEST_TOP;
 
-/// For how long it is counted where the request does not say.
+/// For how long queries are counted if the request does not say it.
 const DEFAULT: Duration = Duration::from_secs(60);
 /// What clients from elsewhere read.
 const NOT_FROM_HERE: &str = "what clients ask is for loopback only: kubectl clusterdns top, or \
      kubectl port-forward POD 9153, then ask 127.0.0.1:9153 by this address\n";
-/// What a page of a browser reads that wants to switch it on.
+/// The reply to a page in a browser that tries to switch it on.
 const FROM_A_BROWSER: &str = "a web page may not switch this on: ask without the header Origin\n";
 
 /// `GET /top`: the heaviest names and clients, as JSON.

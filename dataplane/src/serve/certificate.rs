@@ -51,7 +51,7 @@ pub(super) struct Certificate {
     in_use: ArcSwapOption<ServerConfig>,
     /// How many were taken into use.
     version: AtomicU64,
-    /// What was read last, good or bad, or why nothing could be read.
+    /// The last content, good or bad, or why it could not be read.
     read: Mutex<Option<Result<CertificateFiles, String>>>,
     state: Mutex<CertificateState>,
 }
@@ -65,7 +65,7 @@ struct Folders {
     read: PathBuf,
 }
 
-/// What people see of a certificate.
+/// The state of a certificate, for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CertificateState {
@@ -75,7 +75,7 @@ pub struct CertificateState {
     pub not_before_seconds: Option<i64>,
     /// notAfter of the leaf, Unix seconds.
     pub not_after_seconds: Option<i64>,
-    /// Why what is mounted now is not in use.
+    /// Why the mounted certificate is not in use.
     pub trouble: Option<String>,
 }
 
@@ -104,7 +104,7 @@ impl Certificate {
         self.version.load(Ordering::Acquire)
     }
 
-    /// What people see of it.
+    /// Its state, for people.
     pub(super) fn state(&self) -> CertificateState {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -125,7 +125,8 @@ impl Certificate {
         folders.read.clone()
     }
 
-    /// Reads the folder again, and uses what is there if it is good. A trouble is reported once, until it is another one.
+    /// Reads the folder again, and uses what is there if it is good. A problem is reported once, until another one
+    /// takes its place.
     pub(super) fn refresh(&self) {
         let mut last = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = self.folder();

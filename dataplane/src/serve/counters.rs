@@ -1,4 +1,4 @@
-//! What the sockets see beside the queries themselves; metrics read it at any time.
+//! Counters of the sockets, besides those of queries; metrics read them at any time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -105,7 +105,7 @@ pub struct ServeCounters {
     tcp_closed: [AtomicU64; CloseReason::ALL.len()],
     /// What came and what was answered.
     pub traffic: TrafficTables,
-    /// What became of requests over HTTPS and QUIC.
+    /// Results of requests over HTTPS and QUIC.
     pub encrypted: EncryptedCounters,
     sockets: Vec<Arc<Socket>>,
     certificates: Mutex<Vec<Arc<Certificate>>>,
@@ -141,7 +141,7 @@ impl ServeCounters {
     }
 }
 
-/// For what is rare enough to be shared between threads.
+/// For events that are so rare that threads can share a counter.
 pub(super) fn add(counter: &AtomicU64, count: usize) {
     counter.fetch_add(count as u64, Ordering::Relaxed);
 }

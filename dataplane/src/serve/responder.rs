@@ -31,7 +31,7 @@ pub(super) struct Responder {
     pub(super) counters: Arc<ServeCounters>,
 }
 
-/// Who sent a message, to which of our addresses, and over what.
+/// The sender of a message, our address, and the transport.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asker {
     /// An IPv4-mapped address is the IPv4 one.
@@ -40,9 +40,9 @@ pub(super) struct Asker {
     pub(super) over: ServedOver,
 }
 
-/// What is kept of a query while an upstream is asked, for the query log and dnstap. A client chooses how long its queries
-/// are, and a waiting one is charged as little more than its place; one with the longest name and EDNS options has less. Of
-/// a longer one dnstap shows the reply only.
+/// Octets of a query that are kept while an upstream is asked, for the query log and dnstap. A query with the longest
+/// name and EDNS options has fewer. Clients choose the length of their queries, and limits count hardly more than the
+/// place of a waiting one. For a longer query dnstap shows the reply only.
 const KEPT_OCTETS: usize = 512;
 
 /// A query that the query log or dnstap wants with its reply.
@@ -79,12 +79,12 @@ impl AskedLater {
     }
 }
 
-/// What the core decided of one message ([`Action`]), after the cache was read and a place to wait was taken.
+/// The core's decision about one message ([`Action`]), after the cache was read and a place was taken.
 pub(super) enum ServeAction {
     /// The reply's octets in the buffer, how it came about, and what to [ask again](Responder::refresh) once it has left.
     Reply(usize, Answered, Option<Box<Refresh>>),
     Drop,
-    /// An upstream is asked: for whom, what the cache held, and the right to ask, already taken.
+    /// An upstream must be asked: the client, the entry of the cache, and the place, which is already taken.
     Forward(Box<Waiting>, Option<Held>, Slot),
 }
 
@@ -134,7 +134,8 @@ impl Responder {
         }
     }
 
-    /// Answers from the cache, else takes the right to ask an upstream. At a limit there is the expired reply, or SERVFAIL.
+    /// Answers from the cache, else takes a place to ask an upstream. At a limit the client gets the expired reply,
+    /// or SERVFAIL.
     fn forward(
         &self,
         published: &Arc<Published>,
@@ -180,7 +181,7 @@ impl Responder {
         }
     }
 
-    /// Shows a query and its reply to who wants to see them; `place` is the number of the serving thread.
+    /// Shows a query and its reply to the taps; `place` is the number of the serving thread.
     pub(super) fn show(&self, place: usize, asked: &Asked<'_>, answered: Answered, reply: &[u8]) {
         let Asked { began, asker: Asker { client, server, over }, query, is_cut } = *asked;
         let exchange = Exchange {
@@ -215,9 +216,9 @@ impl Responder {
         self.forwarder.prefetch(upstreams, *group, key, slot);
     }
 
-    /// Asks upstreams for a client, and calls `reply` with what becomes of it, on the thread where that happens. A defect
-    /// that it brings out is counted, as where queries are decided. No records are held meanwhile: a lookup that waits for
-    /// seconds must not keep those of then.
+    /// Asks upstreams for a client. The thread that ends the lookup calls `reply` with the result. A panic is
+    /// counted, as for queries that we answer ourselves. No records are held meanwhile: a lookup that waits for
+    /// seconds must not keep old records in memory.
     pub(super) fn reply_late(
         self: &Arc<Self>,
         upstreams: Arc<Upstreams>,
@@ -262,7 +263,7 @@ impl Responder {
         self.forwarder.resolve_late(&of, group, key, slot, late);
     }
 
-    /// Runs what ends with a late UDP reply. A defect that it brings out is counted, as where queries are decided.
+    /// Runs the future that ends with a late UDP reply. A panic is counted, as for queries that we answer ourselves.
     pub(super) fn spawn_late(&self, late: impl Future<Output = ()> + Send + 'static) {
         let counters = Arc::clone(&self.counters);
         let late = async move {
@@ -295,7 +296,7 @@ pub(super) fn client(peer: SocketAddr) -> SocketAddr {
 pub(super) struct Seeds(u64);
 
 impl Seeds {
-    /// Starts somewhere else each time, by the system's own random numbers.
+    /// Starts with random numbers of the system.
     pub(super) fn new() -> Self {
         Self(RandomState::new().hash_one(std::thread::current().id()))
     }

@@ -64,7 +64,7 @@ enum TcpAction {
     /// The octets of the reply in the buffer.
     Reply(usize),
     Close,
-    /// A defect of ours, which is counted; its connection is closed too, where it cannot be said.
+    /// A panic, which is counted; the connection is closed where no error can be sent.
     Failed,
     Late(Late),
 }
@@ -75,7 +75,7 @@ type Answer = Box<dyn Fn(&[u8], Asker, bool, &mut [u8]) -> TcpAction>;
 struct TcpServer {
     answer: Answer,
     table: Rc<ConnectionTable>,
-    /// How much each client gets before the others get theirs.
+    /// How much each client gets in one turn.
     turns: Rc<turns::Turns>,
     counters: Arc<ServeCounters>,
     /// Where late replies are waited for.
@@ -122,7 +122,7 @@ fn answer(responder: Arc<Responder>) -> Answer {
     let first = responder.state.counters.len() - STREAM_COUNTERS;
     Box::new(move |packet, asker, room, buffer| {
         let (read, over) = (Instant::now(), asker.over);
-        // Those of UDP are not among them.
+        // Counters of UDP are not among them.
         let own = first + over as usize - 1;
         responder.counters.traffic.stream(over).query(packet.len());
         let published = responder.state.published.load();
@@ -139,7 +139,7 @@ fn answer(responder: Arc<Responder>) -> Answer {
         let asked = asked.map(|began| Asked { began, asker, query: packet, is_cut: false });
         // WR14: padding hides the length of a reply, which encryption does not.
         let is_padded = over.is_encrypted() && wants_padding(packet);
-        // A defect that one message brings out costs its own connection, and is counted.
+        // A panic ends only the connection of its message, and is counted.
         let decided = catch_unwind(AssertUnwindSafe(|| {
             responder.decide(&published, own, &query, room, buffer)
         }));
@@ -163,7 +163,7 @@ fn answer(responder: Arc<Responder>) -> Answer {
                 TcpAction::Failed
             }
             Ok(ServeAction::Forward(waiting, held, slot)) => {
-                // Not the records: a lookup that waits for seconds must not keep those of then.
+                // The records are not held: a lookup that waits for seconds must not keep old records in memory.
                 let upstreams = Arc::clone(&published.upstreams);
                 let responder = Arc::clone(&responder);
                 let asked = asked.map(|asked| asked.keep());
@@ -341,7 +341,7 @@ async fn accept(server: Rc<TcpServer>, listener: TcpListener, secured: Option<Se
                 pause = ACCEPT_PAUSE;
                 server.welcome(stream, peer, secured.as_ref());
             }
-            // The connection's own misfortune, gone before we took it.
+            // Only this connection is affected: it was gone before we took it.
             Err(error) if is_of_the_connection(&error) => {
                 add(&server.counters.tcp_accept_failed, 1);
             }

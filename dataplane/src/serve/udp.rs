@@ -20,7 +20,8 @@ use crate::origin::{Answered, Origin};
 use crate::state::Published;
 use crate::taps::{Began, Wanted};
 
-/// After a failure to receive that is no datagram's fault: long enough not to spin, short enough not to be missed.
+/// Pause after receiving failed for another reason than a datagram: long enough not to spin, and short enough to lose
+/// little time.
 const RECEIVE_PAUSE: Duration = Duration::from_millis(10);
 
 /// Longest wait for a query or a reply of an upstream, after which it is seen whether to stop.
@@ -145,7 +146,7 @@ impl Worker {
     fn decide(&mut self, published: &Arc<Published>, batch: &mut Batch) {
         let responder = Arc::clone(&self.responder);
         let (now_s, wanted) = (batch.now().as_secs(), responder.state.taps.wanted());
-        // A defect that one message brings out must not silence a thread, and with it its share of the clients.
+        // A panic because of one message must not end the thread, and with it the service for its clients.
         let answered = catch_unwind(AssertUnwindSafe(|| {
             read_ahead(&published.records, batch.received());
             batch.answer(|datagram, buffer| self.reply(published, now_s, wanted, datagram, buffer));
@@ -155,7 +156,7 @@ impl Worker {
         }
     }
 
-    /// Asks upstreams for what was noted. A defect that one query brings out must not silence this thread.
+    /// Asks upstreams for the noted queries. A panic because of one query must not end this thread.
     fn ask(&mut self, upstreams: &Arc<Upstreams>) {
         let mut later = std::mem::take(&mut self.later);
         for later in later.drain(..) {

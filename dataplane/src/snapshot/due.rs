@@ -9,7 +9,7 @@ const MIN_INTERVAL: Duration = Duration::from_secs(10);
 const MIN_CONFIGURATION_INTERVAL: Duration = Duration::from_secs(1);
 /// While nothing changes the confirmation is renewed when it is this old.
 const RENEW_AFTER_S: u64 = 600;
-/// After a failure, which is mostly a full disk.
+/// Wait after a failure, which is usually a full disk.
 const RETRY: Duration = Duration::from_secs(60);
 
 /// What has happened since the last snapshot.
@@ -25,7 +25,7 @@ pub(super) struct Due {
     has_failed: bool,
 }
 
-/// What is known at the moment.
+/// The present facts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Moment {
     pub(super) now: Instant,
@@ -74,7 +74,7 @@ impl Due {
         let renewed_s = contact_s.saturating_sub(self.contact_s);
         let is_worth_it = self.is_changed || renewed_s >= RENEW_AFTER_S;
         match moment.is_last {
-            // The last one: for the process that takes over, its age counts too.
+            // The last snapshot: the next process benefits from a young one.
             true => is_worth_it || renewed_s > 0,
             false if self.is_configured => since_start >= MIN_CONFIGURATION_INTERVAL,
             false => is_worth_it && since_start >= MIN_INTERVAL,

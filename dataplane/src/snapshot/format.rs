@@ -16,9 +16,9 @@ use dataplane_core::{
 };
 use serde::{Deserialize, Serialize};
 
-/// What every snapshot starts with.
+/// The magic number at the start of every snapshot.
 pub(super) const MAGIC: &[u8; 20] = b"ClusterDNS snapshot\n";
-/// Grows with every change of what follows the magic: an older or newer one is not read.
+/// Grows with every change of the octets after the magic: another format is not read.
 pub(super) const FORMAT: u32 = 1;
 /// Octets of the checksum: SHA-256.
 pub(super) const CHECKSUM: usize = 32;
@@ -29,7 +29,7 @@ pub(super) const MAX_OBJECT: usize = 4 << 20;
 /// Largest snapshot. 10,000 Services with 100,000 endpoints and 150,000 Pods have about 30 MB.
 pub(super) const MAX_FILE: u64 = 256 << 20;
 
-/// What is said of all objects.
+/// The head: facts about all objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Head {
@@ -39,7 +39,7 @@ pub(super) struct Head {
     pub(super) kube_system_uid: Option<String>,
     /// When the API server last confirmed each resource, in Unix seconds; others have no objects here.
     pub(super) confirmed_at_s: BTreeMap<String, u64>,
-    /// What was kept of objects.
+    /// The parts of objects that were kept.
     pub(super) kept: Kept,
     /// The configuration to run when there is no other (E46), as `Config::to_json` writes it.
     pub(super) configuration: String,
@@ -68,7 +68,7 @@ pub(super) fn start(head: &Head) -> Option<Vec<u8>> {
     Some(octets)
 }
 
-/// What stands behind the last object.
+/// The end mark after the last object.
 pub(super) const END: [u8; 4] = 0_u32.to_le_bytes();
 
 /// Adds an object with its length; false if it is larger than anything Kubernetes stores.
@@ -234,7 +234,7 @@ impl Output<'_> {
     }
 }
 
-/// What is left to read; `None` from any method means that this is no object of ours.
+/// Octets that are not read yet; `None` from any method means that they are not an object.
 struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
@@ -332,7 +332,7 @@ impl<'a> Input<'a> {
         })
     }
 
-    /// Grows as items are read: a length that lies costs nothing.
+    /// It grows as items are read, so that a wrong length reserves no memory.
     fn list<T>(&mut self, mut read: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let count = u16::from_le_bytes(self.number()?);
         let mut items = Vec::new();

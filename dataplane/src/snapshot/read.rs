@@ -24,13 +24,13 @@ pub enum Refusal {
     Unreadable(io::Error),
     /// It does not begin as a snapshot does.
     Foreign,
-    /// Of a version of this program that writes them differently.
+    /// It has another format, of another version of this program.
     OtherFormat(u32),
     /// Larger than any this program writes.
     TooLarge(u64),
     /// Cut or changed since it was written.
     Damaged,
-    /// Intact, and yet not understood.
+    /// It is intact, but not understood.
     Malformed(&'static str),
     /// Of a cluster with another domain.
     OtherDomain {
@@ -51,8 +51,8 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// True if the file is of no use under any configuration: it is renamed. Otherwise another
-    /// configuration might still read it, and the configuration in it is good at any age.
+    /// True if no configuration can use the file: it is renamed. Otherwise another configuration might still read it,
+    /// and the configuration in it is good at any age.
     pub fn is_final(&self) -> bool {
         match self {
             Refusal::Foreign
@@ -102,7 +102,7 @@ impl std::error::Error for Refusal {}
 impl From<io::Error> for Refusal {
     fn from(error: io::Error) -> Refusal {
         match error.kind() {
-            // A length that leads beyond the end; the file has shrunk since it was checked.
+            // A length that is beyond the end: the file has become shorter since it was checked.
             io::ErrorKind::UnexpectedEof => Refusal::Damaged,
             _ => Refusal::Unreadable(error),
         }
@@ -113,7 +113,7 @@ impl From<io::Error> for Refusal {
 #[derive(Debug)]
 pub struct Stored {
     head: Head,
-    /// Stands before the first object.
+    /// The offset of the first object.
     objects: BufReader<File>,
 }
 
@@ -207,7 +207,7 @@ impl Stored {
 }
 
 impl Kept {
-    /// What the index keeps of objects under this configuration.
+    /// The parts of objects that the index keeps under this configuration.
     pub(super) fn under(config: &Config) -> Kept {
         // A configuration in use has been checked; one that cannot be used keeps nothing.
         let Some(reads) = settings::reads_of_objects(config) else { return Kept::default() };

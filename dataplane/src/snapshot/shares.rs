@@ -30,13 +30,14 @@ impl Octets {
     }
 }
 
-/// What the passes of one snapshot know. The first takes everything, and is the last where everything fits.
+/// The state of the passes of one snapshot. The first pass takes everything; if everything fits, there is no second
+/// one.
 #[derive(Debug)]
 pub(super) struct Shares {
     /// Octets for all objects.
     room: u64,
     taken: u64,
-    /// What there is of each namespace, taken or not; of the first pass, once a second one has begun.
+    /// Octets of each namespace, taken or not; once the second pass has begun, those of the first.
     offered: HashMap<Box<str>, Octets>,
     /// In the second pass, what a namespace may take, and has taken.
     second: Option<(u64, HashMap<Box<str>, Octets>)>,
@@ -58,7 +59,7 @@ impl Shares {
                 fits
             }
             Some((share, used)) => {
-                // What is new since the first pass has no room that was kept for it.
+                // No room was planned for objects that are new since the first pass.
                 let small = self.offered.get(namespace).map_or(0, |offered| offered.small);
                 let used = entry(used, namespace);
                 let is_in_share = match octets <= SMALL {
@@ -75,7 +76,7 @@ impl Shares {
         is_taken
     }
 
-    /// In the first pass: there is more than fits. What it has taken is of no use, and a second pass is needed.
+    /// In the first pass: not everything fits. The result of this pass is dropped, and a second pass is needed.
     pub(super) fn is_over(&self) -> bool {
         self.is_over
     }
@@ -94,7 +95,7 @@ fn entry<'a>(of: &'a mut HashMap<Box<str>, Octets>, namespace: &str) -> &'a mut 
     of.get_mut(namespace).expect("it is there now")
 }
 
-/// The largest share with which all fit: those who need less take less.
+/// The largest share with which everything fits; namespaces that need less take less.
 fn fair_share(needed: impl Iterator<Item = u64>, room: u64) -> u64 {
     let mut needed: Vec<u64> = needed.collect();
     needed.sort_unstable();

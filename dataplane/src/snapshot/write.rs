@@ -16,7 +16,7 @@ use super::{FILE, TEMPORARY};
 use crate::status::Status;
 use crate::telemetry::printable;
 
-/// Blocks that wait for the disk; with their size, what a snapshot in the making holds in memory.
+/// Blocks that wait for the disk; this number and their size bound the memory of a snapshot that is being written.
 const MAX_BLOCKS: usize = 4;
 
 /// The parts of a snapshot, in their order.
@@ -65,7 +65,7 @@ fn run(folder: &Path, parts: &Receiver<Part>, status: &Status) {
             (Part::End { confirmed_at_s, revision, left_out }, Some(unfinished)) => {
                 unfinished.finish().map(|octets| Some((confirmed_at_s, revision, left_out, octets)))
             }
-            // The rest of one that failed.
+            // The remaining parts of a snapshot that failed.
             (Part::Objects(_) | Part::End { .. }, None) => Ok(None),
         };
         match done {
@@ -148,7 +148,7 @@ impl Unfinished {
         }
     }
 
-    /// Frees the room that it takes.
+    /// Removes the file, which frees its room on disk.
     fn give_up(self, error: io::Error) -> io::Result<Unfinished> {
         let _ = fs::remove_file(self.folder.join(TEMPORARY));
         Err(error)

@@ -56,7 +56,7 @@ pub use wanted::Wanted;
 
 /// How long a start without any configuration on this machine waits for the ConfigMap.
 const FIRST_CONFIGURATION: Duration = Duration::from_secs(2);
-/// How often it is looked whether time alone changed something.
+/// How often to check for changes that time alone brings.
 const TICK: Duration = Duration::from_millis(100);
 /// How often what is not served is reported.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
@@ -64,7 +64,7 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// What this source needs to know.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Who we are to which API server.
+    /// The API server, and our credentials.
     pub credentials: Credentials,
     /// Where the configuration comes from.
     pub wanted: Wanted,
@@ -72,7 +72,7 @@ pub struct Options {
     pub pod_uid: Option<String>,
     /// Where the warm start is kept, if it is.
     pub state_dir: Option<PathBuf>,
-    /// Times that tests cannot wait for.
+    /// Times that tests shorten.
     pub pace: Pace,
 }
 
@@ -86,7 +86,7 @@ pub struct Api {
     _end: oneshot::Sender<()>,
 }
 
-/// What the thread says once it runs.
+/// The first message of the thread.
 type Opened = anyhow::Result<(Arc<State>, channel::Receiver<Arc<Config>>)>;
 
 impl Api {
@@ -153,7 +153,7 @@ fn run(
                 tokio::select! {
                     _ = ended => {}
                     ended = work => {
-                        // Nothing in there returns: this is a defect. Queries are still answered.
+                        // Nothing in there should return: this is a defect. Queries are still answered.
                         tracing::error!(?ended, "the watches ended: what is known stays in use");
                     }
                 }
@@ -165,7 +165,7 @@ fn run(
     });
 }
 
-/// What does not need the API server to be there.
+/// The parts that do not need the API server.
 async fn open(
     options: Options,
     setup: Setup,
@@ -216,7 +216,7 @@ async fn follow(
     let stream = |watched| Stream::new(watched, client.clone(), sink.clone(), dead.subscribe());
     let is_configured = sink.borrow().configuration.is_configured();
     if is_configured {
-        // Nothing else comes before the first answer: neither a request nor its time-out.
+        // The snapshot is loaded first: no request and no time-out may delay the first answer.
         let _ = opened.send(Ok(running.clone()));
     }
     let config_map = sink.borrow().configuration.config_map.clone();
@@ -283,7 +283,7 @@ async fn keep_snapshots(sink: Rc<RefCell<Sink>>, ending: channel::Receiver<bool>
     }
 }
 
-/// Applies what the watches read, between reads: what comes meanwhile has its turn too (L18).
+/// Applies the events that the watches read. It pauses between rounds, so that new events get their turn too (L18).
 async fn apply_in_turns(sink: Rc<RefCell<Sink>>) {
     let has_events = sink.borrow().has_events();
     loop {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::objects::documents::UncheckedConfiguration;
 use crate::status::{Rejection, Running, Violation};
 
-/// What runs when the folder has no ClusterDNS.
+/// The origin that is reported when the folder has no ClusterDNS.
 const DEFAULTS: &str = "defaults: the folder has no ClusterDNS";
 
 #[derive(Debug)]
@@ -63,7 +63,7 @@ pub fn stored(config: Config, origin: String) -> Checked {
     checked(config, origin, Vec::new())
 }
 
-/// Where a configuration should be there is none.
+/// A configuration is expected, and there is none.
 pub fn missing(origin: String, message: String) -> Rejection {
     Rejection { origin, violations: vec![violation("", "Missing", message)] }
 }

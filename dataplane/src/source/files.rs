@@ -94,7 +94,7 @@ impl Files {
         self.writer.configs()
     }
 
-    /// What the folder says, for the table of names.
+    /// The content of the folder, for the table of names.
     pub fn objects(&self) -> impl Iterator<Item = &Object> {
         self.applied.values().map(|object| &**object)
     }
@@ -125,7 +125,7 @@ impl Files {
         );
     }
 
-    /// Looks at the folder, and makes visible what changed.
+    /// Scans the folder, and publishes the changes.
     fn refresh(&mut self) {
         let is_changed = self.folder.scan(SystemTime::now());
         self.status.contact();
@@ -154,8 +154,8 @@ impl Files {
     /// Returns whether every object must be applied again.
     fn configure(&mut self, world: &World) -> bool {
         let found = world.configuration.as_ref().map(|(found, _)| found);
-        // A ClusterDNS that is gone leaves what runs (E44): with the defaults in its place, names of
-        // its private stub domains would go to public servers while an editor saves the file.
+        // If the ClusterDNS is gone, its configuration stays (E44). With the defaults, names of its private stub
+        // domains would go to public servers while an editor saves the file.
         if found.is_none() || found == self.looked_at.as_ref() {
             return false;
         }

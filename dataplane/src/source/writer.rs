@@ -24,7 +24,7 @@ use crate::status::unserved::{Texts, Unserved};
 use crate::status::{Skipped, Status};
 use crate::telemetry;
 
-/// What a writer needs to know of the process.
+/// The parts of the process that a writer uses.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// One per worker, the TCP side's last.
@@ -35,7 +35,7 @@ pub struct Setup {
     pub resolv_conf: PathBuf,
     /// Where the pod is (RR97).
     pub location: Location,
-    /// Where it is reported what happens.
+    /// Where the writer reports.
     pub status: Arc<Status>,
 }
 
@@ -43,7 +43,7 @@ pub struct Setup {
 #[derive(Debug)]
 pub struct Writer {
     index: Index,
-    /// Takes over when it is complete.
+    /// The next index, which takes over when it is complete.
     renewal: Option<renewal::Renewal>,
     state: Arc<State>,
     retired: retired::Retired,
@@ -51,12 +51,12 @@ pub struct Writer {
     resolv_conf: PathBuf,
     location: Location,
     status: Arc<Status>,
-    /// What the index does not serve of an object, for as long as it holds it.
+    /// Objects that the index does not serve in full, for as long as it holds them.
     problems: Unserved,
-    /// Whether the list in progress began in this index. One that began in the index
-    /// before is not complete here: what it brought before this one took over is missing.
+    /// Whether the list in progress began in this index. If it began in the previous index, this one lacks the
+    /// objects that came before it took over.
     has_begun: [bool; Resource::ALL.len()],
-    /// The configuration in use, for those who need more of it than the core.
+    /// The configuration in use, for readers that need more than the core.
     configs: watch::Sender<Arc<Config>>,
     /// The configuration changed since the last publication.
     is_reconfigured: bool,
@@ -273,8 +273,8 @@ impl Writer {
         }
     }
 
-    /// Everything of this resource has been applied, as of this version (0: there are none): it is
-    /// live. What vanished is removed (E21). Returns how many objects that is.
+    /// Everything of this resource has been applied, as of this version (0: there are none): it is live. Objects that
+    /// the list does not have are removed (E21). Returns how many objects that is.
     pub fn complete(&mut self, resource: Resource, list_version: u64) -> usize {
         self.status.read().feeds[resource as usize].heard();
         self.contact(resource);
@@ -307,7 +307,7 @@ impl Writer {
         self.take_renewal();
     }
 
-    /// Makes what changed visible, records and upstreams together, if anything visible did.
+    /// Publishes records and upstreams together, if a client could see a difference.
     pub fn publish(&mut self) {
         // A new index starts its own count, so continue after the last published serial (RR70).
         let last = self.state.published.load().records.serial();
@@ -332,9 +332,9 @@ impl Writer {
         self.retired.add(before);
     }
 
-    /// Does what time alone brings, some times a second: frees what is published no more, answers who asks which objects
-    /// an answer came from, and ends what a person had counted. Returns whether there is news of what is not served:
-    /// objects that others left no room for may have it now.
+    /// Periodic work, several times a second: frees states that are no longer published, answers questions about the
+    /// objects behind an answer, and ends a count of `/top` when its time is over. Returns whether the reasons of
+    /// unserved objects have changed: there may be room for some now.
     pub fn tick(&mut self) -> bool {
         self.retired.free();
         self.state.inspections.answer(|sources| self.index.identify(sources));
@@ -345,12 +345,12 @@ impl Writer {
         })
     }
 
-    /// What has changed since this was called last of what the index does not serve.
+    /// The changes of unserved objects since the last call.
     pub(crate) fn changed_problems(&mut self) -> Changes {
         self.problems.take_changes()
     }
 
-    /// What the index does not serve.
+    /// The objects that the index does not serve in full.
     pub fn problems(&self) -> impl Iterator<Item = Skipped> {
         self.problems.all()
     }

@@ -1,5 +1,5 @@
-//! What is known of one stream of objects: whether it is complete, when it was last heard of, and
-//! what is wrong with it. `/readyz`, `/config` and the metrics read it (E50, E51).
+//! The state of one stream of objects: whether it is complete, when it last received something, and its problem.
+//! `/readyz`, `/config` and the metrics read it (E50, E51).
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ pub struct Feed {
     pub source: DataSource,
     /// The last event, bookmark, completed list or accepted watch request.
     pub last_contact: Option<Instant>,
-    /// What keeps it from being heard of.
+    /// The problem that stops it.
     pub trouble: Option<Trouble>,
     /// Watch events applied since start, without bookmarks.
     pub events: u64,
@@ -60,12 +60,12 @@ impl Default for Feed {
 }
 
 impl Feed {
-    /// There is data to answer from, or none is needed.
+    /// There is data, or none is needed.
     pub fn is_answerable(&self) -> bool {
         !self.is_wanted || self.source != DataSource::None
     }
 
-    /// It was heard of, and all is well.
+    /// Something was received: no problem any more.
     pub fn heard(&mut self) {
         self.last_contact = Some(Instant::now());
         self.trouble = None;
@@ -80,7 +80,7 @@ impl Feed {
         now.reason != before.reason
     }
 
-    /// How long nothing was heard.
+    /// Time since something was last received.
     pub fn age(&self) -> Option<Duration> {
         self.last_contact.map(|contact| contact.elapsed())
     }

@@ -1,5 +1,6 @@
-//! What people see of objects that are not served in full. A change of one costs one, however many there are: the source
-//! waits for it. A page takes a copy that shares all of them, and is written without the lock.
+//! Objects that are not served in full, as people see them. A change of one object has the same cost for any number
+//! of objects, because the source waits for it. A page takes a copy that shares all of them, and is written without
+//! the lock.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,7 +24,7 @@ pub struct SkippedObjects {
     not_listed: u64,
 }
 
-/// What differs from what was reported last.
+/// The difference to the last report.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     pub(crate) gone: BTreeSet<Arc<Skipped>>,

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-/// What is reported of snapshots.
+/// The report about snapshots.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SnapshotStatus {

@@ -12,10 +12,10 @@ use super::skipped::{Changes, Skipped};
 /// Objects whose reasons are kept. Beyond, the namespace with most gives one up for one with fewer, and others are counted only.
 const MAX_REASONS: usize = 10_000;
 
-/// Of these, in one namespace: its faults hide those of no other.
+/// The limit of one namespace, so that its faults hide those of no other.
 const MAX_OF_NAMESPACE: usize = 100;
 
-/// Reasons that one look at limits which objects share goes through.
+/// Objects that one check of shared limits looks at.
 const MAX_LOOKS: usize = 64;
 
 /// Octets of one reason: a parser's error may repeat a whole field.
@@ -42,14 +42,14 @@ type Place = (Resource, Key);
 #[derive(Debug)]
 struct Reason {
     skipped: Arc<Skipped>,
-    /// Where limits that it shares with others hide it, which others may end: what is said of itself.
+    /// If a shared limit hides the object (others may end this): the reason of the object itself.
     own: Option<Box<str>>,
     /// The list in which, or after which, it was last said.
     list: u64,
 }
 
-/// What is not served of an object: a text for faults of its own, and one for limits that it shares with others; empty where
-/// there is nothing to say.
+/// Why an object is not served in full: a text for its own faults, and one for limits that it shares with others;
+/// each may be empty.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Texts {
     pub(crate) own: String,
@@ -69,8 +69,7 @@ impl Unserved {
         self.lists[resource as usize] += 1;
     }
 
-    /// What is not served of an object now; replaces what was said of it before. Returns whether
-    /// there is something else to report.
+    /// Replaces the reasons of an object. Returns whether the report has changed.
     pub(crate) fn set(&mut self, resource: Resource, key: &Key, reason: Option<String>) -> bool {
         let place = (resource, key.clone());
         let Some(text) = reason else {
@@ -113,8 +112,8 @@ impl Unserved {
         is_new
     }
 
-    /// Looks again at some objects that were hidden by limits which they share with others: `crowded` says why one is now,
-    /// or nothing. The next look continues behind them. Returns whether there is something else to report.
+    /// Checks some objects again that shared limits hide: `crowded` gives the present reason, or `None`. The next
+    /// call continues after them. Returns whether the report has changed.
     pub(crate) fn look_again(&mut self, crowded: impl Fn(Resource, &Key) -> String) -> bool {
         let from = self.look_from.take().map_or(Bound::Unbounded, Bound::Excluded);
         let some = self.reasons.range((from, Bound::Unbounded)).take(MAX_LOOKS);
@@ -199,7 +198,7 @@ impl Unserved {
         }
     }
 
-    /// What has changed since this was called last.
+    /// The changes since the last call.
     pub(crate) fn take_changes(&mut self) -> Changes {
         std::mem::take(&mut self.changes)
     }
@@ -345,7 +344,7 @@ mod tests {
             assert!(unserved.set_texts(Resource::EndpointSlices, &spread(number), texts(own)));
         }
         assert!(!unserved.look_again(|_, _| "more than 9 addresses".to_owned()), "still");
-        // The looks go through all of them, some at a time.
+        // The calls check all of them, some at a time.
         let looks = (0..9).filter(|_| unserved.look_again(|_, _| String::new())).count();
         assert!((2..=3).contains(&looks), "{looks}");
         let left: Vec<String> = unserved.all().map(|skipped| skipped.reason).collect();

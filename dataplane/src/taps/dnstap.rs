@@ -40,7 +40,7 @@ pub enum Reader {
 pub struct Dnstap {
     exchanges: Lossy,
     sent: AtomicU64,
-    /// Taken from the buffers while there was no reader, or with a connection that failed.
+    /// Messages that were lost without a reader, or with a connection that failed.
     undelivered: AtomicU64,
     is_connected: AtomicBool,
     state: Mutex<ReaderState>,
@@ -70,7 +70,7 @@ impl Dnstap {
         self.exchanges.put(place, exchange.octets(), |part| exchange.write(part));
     }
 
-    /// Says who we are, for the messages from here on.
+    /// Sets our identity for the next messages.
     pub(super) fn introduce(&self, identity: String, version: String) {
         self.state().speaker = Speaker { identity, version };
     }
@@ -102,7 +102,7 @@ impl Dnstap {
         loop {
             let (reader, speaker, asked) = self.wait();
             if connection.reader != reader {
-                // What was shown until now belongs to the former one.
+                // Earlier exchanges belong to the former reader.
                 self.send(&mut connection, &speaker);
                 connection.end();
                 connection = Connection { reader: reader.clone(), ..Connection::default() };
@@ -192,7 +192,7 @@ impl Dnstap {
         state.asked += 1;
         let mine = state.asked;
         self.changed.notify_all();
-        // A timeout means that the reader is slow; the process must end all the same.
+        // A timeout means that the reader is slow; the process must end in any case.
         let _ = self.changed.wait_timeout_while(state, within, |state| state.done < mine);
     }
 
@@ -233,7 +233,7 @@ impl Connection {
         }
     }
 
-    /// A reader that has gone says so: what comes next is not sent to nowhere.
+    /// Notices a reader that has closed the connection, so that no more is sent to it.
     fn look(&mut self) {
         if let Some(error) = self.stream.as_ref().and_then(Stream::gone) {
             self.stream = None;
@@ -254,7 +254,8 @@ impl Connection {
 
     fn end(&mut self) {
         if let Some(mut stream) = self.stream.take() {
-            // The reader learns that nothing is missing, if it takes the time.
+            // Ends the stream in order, so that the reader knows that nothing is missing; it may be too slow for
+            // that.
             let _ = frames::close(&mut stream.within(CLOSE_WITHIN));
         }
     }

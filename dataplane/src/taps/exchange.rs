@@ -21,13 +21,13 @@ pub struct Exchange<'a> {
     pub side: Side,
     /// When the query came, since the Unix epoch; set by [`Taps::show`](super::Taps::show).
     pub at: Duration,
-    /// From there to the reply; set likewise.
+    /// Time until the reply; set there too.
     pub took: Duration,
-    /// Who asked; unspecified where that is not known, like the other address.
+    /// The client; unspecified if it is not known, like the other address.
     pub client: SocketAddr,
     pub server: SocketAddr,
     pub over: ServedOver,
-    /// How the reply came about.
+    /// The origin of the reply.
     pub answered: Answered,
     /// The message that came, without a length prefix.
     pub query: &'a [u8],

@@ -1,4 +1,4 @@
-//! Octets on their way from serving threads to one that writes: bounded, and what finds no room is lost and counted.
+//! Octets from serving threads for a thread that writes: bounded; octets without room are lost and counted.
 //!
 //! Each serving thread begins at a part of its own. It never waits: where a part is taken at the moment or full, it
 //! tries the next ones.
@@ -64,7 +64,7 @@ impl Lossy {
 }
 
 fn lock(part: &Mutex<Vec<u8>>) -> MutexGuard<'_, Vec<u8>> {
-    // Nothing in here is ever half-done: what is put is written last.
+    // The state is valid after a panic: the length is written last.
     part.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

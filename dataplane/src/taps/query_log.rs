@@ -103,7 +103,7 @@ impl QueryLog {
         }
     }
 
-    /// Sleeps until it is time to take the buffers; returns the number of flushes requested by then.
+    /// Sleeps until it is time to take the buffers; returns the number of flushes that were requested.
     fn wait(&self) -> u64 {
         let state = self.state();
         let state = match state.is_on {

@@ -1,8 +1,8 @@
 //! The heaviest names, clients and denied names of the last minutes, from a sketch with fixed memory. Off unless a person
 //! asks on loopback, and then for a limited time: off it costs nothing beside the load of [`Wanted`](super::Wanted).
 //!
-//! On, queries are drawn so that few thousand a second are counted, each with the weight of those it stands for. A thread
-//! that finds the sketch in use passes its query over: no one waits.
+//! On, queries are drawn so that few thousand a second are counted, each with the weight of all queries that it
+//! represents. A thread that finds the sketch in use passes its query over: no one waits.
 
 mod heaviest;
 
@@ -20,7 +20,7 @@ use super::exchange::Exchange;
 use crate::rrtype;
 use heaviest::{Heaviest, Weighed};
 
-/// Queries that are counted in a second, about: twice as many, and half of them are drawn.
+/// About how many queries are counted in a second; when there are twice as many, half of them are drawn.
 const PER_SECOND: u32 = 2_000;
 /// One of 2^16 queries is drawn at least.
 const MAX_HALVINGS: u32 = 16;

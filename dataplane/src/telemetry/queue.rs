@@ -13,7 +13,7 @@ use std::time::Duration;
 /// of the largest folder logs, so lines are lost only where there is no reader.
 pub(super) const MAX_OCTETS: usize = 1 << 20;
 
-/// Lines between those who log and the thread that writes.
+/// Lines between threads that log and the thread that writes.
 #[derive(Debug)]
 pub(super) struct Queue {
     lines: Mutex<Lines>,
@@ -95,7 +95,7 @@ impl Queue {
         let is_busy = |lines: &mut Lines| {
             lines.is_followed && (lines.is_writing || !lines.waiting.is_empty())
         };
-        // A timeout means that there is no reader; the process must end all the same.
+        // A timeout means that there is no reader; the process must end in any case.
         let _ = self.changed.wait_timeout_while(self.lock(), within, is_busy);
     }
 
@@ -105,7 +105,7 @@ impl Queue {
     }
 
     fn lock(&self) -> MutexGuard<'_, Lines> {
-        // Nothing in here is ever half-done.
+        // The state is valid after a panic.
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -14,7 +14,7 @@ use crate::{CART, service};
 /// Queries each client sends per second; five of them are the 5,000 of D1.
 const RATE: u32 = 1_000;
 const CLIENTS: usize = 5;
-/// Queries a client may have under way: what a socket's buffer holds on a machine that stands still for a while.
+/// Queries a client may have under way: what a socket's buffer holds on a machine that pauses for a while.
 const WINDOW: usize = 64;
 /// Datagrams of the overload; sent as fast as the kernel takes them.
 const FLOOD: usize = 200_000;

@@ -90,7 +90,7 @@ pub struct Datagram<'b> {
     pub waited: Duration,
 }
 
-/// What became of the replies of one batch.
+/// The results of sending the replies of one batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
     /// Replies the kernel took.

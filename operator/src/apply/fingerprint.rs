@@ -29,7 +29,7 @@ fn walk(fields: &Value, value: Option<&Value>, hasher: &mut DefaultHasher) {
     };
     for (key, inner) in fields {
         key.hash(hasher);
-        // "." owns that something is there, not what is in it.
+        // "." owns the existence of the field, not its content.
         if key == "." {
             value.is_some().hash(hasher);
             continue;

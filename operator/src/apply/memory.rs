@@ -38,16 +38,16 @@ pub struct Memory {
 pub enum Why {
     /// It does not exist.
     Missing,
-    /// We have not applied it since we lead.
+    /// This leader has not applied it yet.
     FirstTime,
-    /// It should say something else now.
+    /// Its desired content has changed.
     Wanted,
     /// Another client has changed a field of ours.
     Edited,
 }
 
 impl Memory {
-    /// Why it should be applied; none: it is as it should be.
+    /// Why it must be applied; `None` if it is as desired.
     pub fn why(
         &self,
         kind: Kind,
@@ -126,7 +126,7 @@ fn key(kind: Kind, object: &DynamicObject) -> Key {
     (kind, object.namespace().unwrap_or_default(), object.name_any())
 }
 
-/// Versions of one resource are numbers that grow; where they are not, nothing is known to be older.
+/// Versions of one resource are numbers that grow. If they are not numbers, nothing counts as older.
 fn is_older(kept: &Option<String>, than: &str) -> bool {
     let number = |version: &str| version.parse::<u128>().ok();
     match (kept.as_deref().and_then(number), number(than)) {

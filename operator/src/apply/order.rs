@@ -46,7 +46,7 @@ pub(super) const fn needs(kind: Kind) -> &'static [Kind] {
     }
 }
 
-/// What exists, is ours and is wanted no more, in the order of deletion: the newest layer first.
+/// What exists, is ours and is no longer wanted, in the order of deletion: the newest layer first.
 pub(super) fn superfluous(desired: &Desired, observed: &Observed) -> Vec<Child> {
     let wanted: BTreeSet<(Kind, String, String)> = desired
         .objects
@@ -63,8 +63,8 @@ pub(super) fn superfluous(desired: &Desired, observed: &Observed) -> Vec<Child> 
     found
 }
 
-/// A workload stays until the one that replaces it is fully rolled out and ready. What every ClusterDNS has, under a name
-/// that never changes, goes with it and not before: the chart gives no right to delete it.
+/// A workload stays until the one that replaces it is fully rolled out and ready. Objects that every ClusterDNS has
+/// under a fixed name are deleted together with the ClusterDNS: the chart gives no right to delete them earlier.
 fn may_go(kind: Kind, desired: &Desired, observed: &Observed) -> bool {
     let wants = |kind| desired.objects.iter().any(|(wanted, _)| *wanted == kind);
     match kind {
@@ -85,8 +85,8 @@ fn may_go(kind: Kind, desired: &Desired, observed: &Observed) -> bool {
     }
 }
 
-/// Whether what failed keeps something of this kind from being deleted. An autoscaler of which a Deployment has become free
-/// would continue to change it, against our writes: it is deleted also if other writes failed.
+/// Whether the failed writes forbid deleting an object of this kind. An autoscaler that is not wanted any more would
+/// continue to change the Deployment, against our writes, so it is deleted also if other writes failed.
 pub(super) fn keeps(failed: &BTreeSet<Kind>, kind: Kind) -> bool {
     match kind {
         Kind::HorizontalPodAutoscaler => {

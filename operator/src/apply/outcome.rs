@@ -1,4 +1,4 @@
-//! What an apply brought: what was written and deleted, and what failed and why.
+//! The result of an apply: what was written and deleted, and what failed and why.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub enum Restored {
 /// What one apply wrote, deleted and could not write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// The part that status reports.
+    /// What the status reports.
     pub applied: Applied,
     /// Objects that were written, in order.
     pub written: Vec<Written>,

@@ -10,9 +10,10 @@ use crate::observe::is_owned;
 /// Who owns an object: this ClusterDNS, one before it, or others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ownership {
-    /// This ClusterDNS's, or left behind by one of its name that was deleted without its children: taken over.
+    /// It belongs to this ClusterDNS, or to a former one of the same name that was deleted without its children: we
+    /// take it over.
     Ours,
-    /// Of a ClusterDNS of the same name before this one: the garbage collector is about to delete it.
+    /// It belongs to a former ClusterDNS of the same name: the garbage collector is about to delete it.
     Previous,
     /// No ClusterDNS owns it.
     Theirs,

@@ -51,8 +51,8 @@ pub async fn create_again(
     writes.send("Service", services.create(&params, &service)).await
 }
 
-/// The Service that is created again. What is remembered lies in a ConfigMap that others may edit, so it is always this one,
-/// it takes no addresses of nodes or of the world, and it is no alias.
+/// The Service that is created again. The remembered Service is in a ConfigMap that others may edit. So its name is
+/// fixed here, it takes no external addresses, and it is no ExternalName.
 fn as_it_may_be((namespace, name): (&str, &str), manifest: &Value) -> Service {
     let mut service: Service = serde_json::from_value(manifest.clone()).unwrap_or_default();
     service.metadata.namespace = Some(namespace.to_owned());

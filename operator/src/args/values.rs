@@ -23,7 +23,7 @@ pub(super) fn image_entry(text: &str) -> Result<String, String> {
     }
 }
 
-/// A flag that stands there already would end the data plane before it serves.
+/// A flag that is given twice would end the data plane before it serves.
 pub(super) fn dataplane_flag(text: &str) -> Result<String, String> {
     let name = text.split('=').next().unwrap_or_default();
     // One argument of the container is one of the program: `--workers 2` would be a flag that it does not know.

@@ -13,7 +13,7 @@ use crate::probe::compare::reply::Reply;
 
 /// For one reply: a resolver that asks others may take some seconds.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Datagrams until silence counts.
+/// Datagrams that are sent before the server counts as silent.
 const ATTEMPTS: usize = 2;
 /// Questions in progress: a silent server takes ten seconds of each.
 const SIDE_BY_SIDE: usize = 64;
@@ -33,7 +33,7 @@ impl Replies {
     }
 }
 
-/// How far in the past a turn may lie, so that the grain of timers does not slow the whole down.
+/// How late a question may be without loss of its turn: timers are coarse, and must not lower the rate.
 const GRAIN: Duration = Duration::from_millis(10);
 
 /// Asks both servers each question, at most `rate` questions a second. A server that is silent for a while is not asked
@@ -55,7 +55,7 @@ pub(super) async fn ask(
         let (with, against) = futures::join!(with, against);
         (number, Replies { asked: asked.clone(), with, against })
     });
-    // Not in order: one silent question must not keep the others from being asked.
+    // In any order: a question without a reply must not delay the others.
     let mut replies: Vec<(usize, Replies)> = asking.buffer_unordered(SIDE_BY_SIDE).collect().await;
     replies.sort_by_key(|(number, _)| *number);
     replies.into_iter().map(|(_, replies)| replies).collect()
@@ -97,7 +97,7 @@ mod tests {
         let mut turns = Turns { next: begin, pause: Duration::from_millis(20) };
         let early: Vec<_> = (0..3).map(|_| turns.take(begin) - begin).collect();
         assert_eq!(early, [0, 20, 40].map(Duration::from_millis), "50 a second");
-        // Ten seconds in which no question could be sent: the 500 turns in them are gone.
+        // No question could be sent for ten seconds: the 500 turns of that time are lost.
         let late = begin + Duration::from_secs(10);
         let sent = (0..100).filter(|_| turns.take(late) <= late).count();
         assert_eq!(sent, 1, "one at once, and the next after its pause");

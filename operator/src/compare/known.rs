@@ -1,6 +1,6 @@
-//! Differences that the contract means (docs/dns.md §8), as data: the id, its sentence, and how a difference is known to be
-//! this one. The first that fits is reported. A row must fit nothing but what its sentence says: what fits none is
-//! unknown, and ends a pipeline.
+//! Differences that the contract means (docs/dns.md §8), as data: the id, its sentence, and how a difference is known
+//! to be this one. The first that fits is reported. A row must fit nothing but what its sentence says: a difference
+//! without a row is unknown, and fails a pipeline.
 
 use std::collections::BTreeSet;
 

@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 
 /// Wait after the first failure; doubled with each more.
 const FIRST: Duration = Duration::from_secs(1);
-/// At most: what was repaired elsewhere is noticed after that time.
+/// Longest wait: a repair elsewhere is noticed within this time.
 const LONGEST: Duration = Duration::from_secs(60);
 /// Between the beginnings of two reconciles, so that a burst of changes costs one reconcile, not one each.
 const APART: Duration = Duration::from_millis(300);
-/// Nor more often than this for long: a client that undoes what we write must not cause a write each time (O13).
+/// Reconciles are not more frequent than this for long: a client that undoes our writes must not cause a write each
+/// time (O13).
 const SUSTAINED: Duration = Duration::from_secs(1);
-/// Reconciles beyond that rate, when it was quiet before: the steps of a rollout follow each other quickly.
+/// Reconciles that may exceed that rate after a quiet time: the steps of a rollout follow each other quickly.
 const BURST: u32 = 15;
 /// A request to wait longer than this is not honoured: an hour without a reconcile is an outage of its own.
 const LONGEST_ASKED: Duration = Duration::from_secs(300);
@@ -35,7 +36,7 @@ struct History {
 pub struct Failure {
     /// The wait that the API server asked for (`Retry-After`).
     pub asked: Option<Duration>,
-    /// Something else needs a reconcile by then; what the API server asks for comes first.
+    /// Something else needs a reconcile at this time; the wait that the API server asked for comes first.
     pub at_most: Option<Duration>,
 }
 
@@ -192,7 +193,7 @@ mod tests {
             assert!(wait <= (FIRST * 2).mul_f64(1.25), "{wait:?}");
             assert_eq!(backoff.begin("a", Some(1), false, now), Err(wait));
         }
-        assert!(failed(&backoff, "a", 1, now) >= LONGEST, "they are counted all the same");
+        assert!(failed(&backoff, "a", 1, now) >= LONGEST, "they are counted too");
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub const ADVICE: &str = "the CustomResourceDefinition clusterdnses.clusterdns.d
 
 /// Between the first two attempts to list ClusterDNS again.
 const FIRST: Duration = Duration::from_millis(500);
-/// At most, so that a definition that is back is noticed within 5 s.
+/// Longest wait, so that a definition that is back is noticed within 5 s.
 const LONGEST: Duration = Duration::from_secs(3);
 
 /// Whether the definition is known to be missing.

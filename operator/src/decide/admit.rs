@@ -26,13 +26,12 @@ use crate::settings::Settings;
 /// Nodes up to which every one may have a pod: each pod watches the API server.
 pub(crate) const MAX_NODES_PER_NODE: u32 = 500;
 
-/// No watch covers Secrets, and a person labels one after this refusal.
+/// When it is tried again: no watch covers Secrets, and a person labels one after this refusal.
 const LOOK_FOR_CERTIFICATES: Duration = Duration::from_secs(5);
 
-/// Whether it may; what is refused changes nothing that runs.
+/// Whether it may be acted on. A refusal changes nothing that runs.
 ///
-/// # Errors
-/// What stands against it, and what to write instead.
+/// # Errors The reason of the refusal, and what to write instead.
 pub fn admit(
     dns: &ClusterDNS,
     config: &Config,

@@ -27,7 +27,7 @@ use crate::observe::pods;
 /// Pods that must be ready before a Service moves to ours, unless the spec asks for fewer.
 const PODS_TO_SWITCH: u32 = 2;
 
-/// No watch covers the pods of the other DNS server, and a person waits for them.
+/// When it is tried again: no watch covers the pods of the other DNS server, and a person waits for them.
 const LIST_OTHERS_EVERY: Duration = Duration::from_secs(5);
 
 /// What a Service is to this ClusterDNS.
@@ -148,7 +148,7 @@ fn is_not_of_others(dns: &ClusterDNS, service: &Service) -> Result<(), Refusal> 
     ))
 }
 
-/// Can our pods answer instead of those that are behind it now?
+/// Can our pods replace those that are behind it now?
 fn is_adoptable(dns: &ClusterDNS, service: &Service) -> Result<(), Refusal> {
     let spec = service.spec.clone().unwrap_or_default();
     let refuse = |reason, field: &str, what: String| Err(Refusal::new(reason, field, what));
@@ -207,8 +207,9 @@ fn is_adoptable(dns: &ClusterDNS, service: &Service) -> Result<(), Refusal> {
     }
 }
 
-/// May the Service move? Our workload is fully rolled out with the labels of its selector, and enough pods are ready and
-/// behind it already: a controller that has heard of the new selector and not yet of our pods would leave it with none.
+/// May the Service move? Our workload is fully rolled out with the labels of its selector, and enough pods are ready
+/// and behind it already: a controller that knows the new selector but not yet our pods would leave the Service
+/// without a pod.
 fn may_switch(dns: &ClusterDNS, observed: &Observed, service: &Service) -> bool {
     let labels = selector_without_us(service);
     let carried = pods::template_labels(observed, is_per_node(dns));
@@ -216,7 +217,7 @@ fn may_switch(dns: &ClusterDNS, observed: &Observed, service: &Service) -> bool 
     let serves = |pod: &&Pod| pods::has_labels(pod, &labels) && behind.contains(pods::uid(pod));
     let ready = pods::ready(observed).filter(serves).count();
     let progress = pods::progress(observed, is_per_node(dns));
-    // Who asks for one pod gets what one pod gives: waiting for a second would be waiting forever.
+    // The spec asks for one pod: a second one would never come.
     let asked = match scale::size(&dns.spec, observed) {
         Size::Replicas(count) => count,
         Size::Autoscaled { min, .. } => min,

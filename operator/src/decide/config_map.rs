@@ -72,7 +72,7 @@ impl Current {
             }
             (Some(written), _) => written,
         };
-        // A document of a newer operator may be more than we can read; that it is one suffices.
+        // We may not be able to read the document of a newer operator; here it only matters that it is one.
         let Ok(Head { format }) = serde_json::from_str(text) else {
             return Self { state, edit: Edit::Unreadable, ..Self::default() };
         };
@@ -110,7 +110,7 @@ pub fn canary(observed: &Observed) -> Option<(Config, RolloutState)> {
     Some((config, state(observed)))
 }
 
-/// What stable pods run. One that cannot be read, of another version, is taken for one that says nothing.
+/// What stable pods run. A document of another version that cannot be read counts as empty.
 pub fn stable(observed: &Observed) -> Config {
     let written = text(observed.config_map.as_ref(), STABLE);
     let text = observed.lost_document.as_deref().or(written);

@@ -24,9 +24,10 @@ use crate::observe::pods;
 const PODS_TO_TRY: usize = 2;
 /// Between two reconciles while there is something to wait for.
 const RECONCILE_EVERY: Duration = Duration::from_secs(2);
-/// For a second pod to be ready, before a configuration goes out untried.
+/// Wait for a second ready pod; after it, a configuration goes out untried.
 const WAIT_FOR_SECOND: SignedDuration = SignedDuration::from_secs(60);
-/// How long a warning about a configuration stays after every pod got it: by then pods report what is still true of it.
+/// How long a warning about a configuration stays after every pod got it: after that, the pods' own reports show what
+/// is still true.
 const WARNED_FOR: SignedDuration = SignedDuration::from_secs(600);
 /// The same where servers reply only with errors: pods report silent servers, and not these.
 const WARNED_OF_ERRORS_FOR: SignedDuration = SignedDuration::from_secs(24 * 3_600);
@@ -131,8 +132,8 @@ fn decide(
     // A revision that failed is never rolled out untried (unless spec.rollout.canary is false), even if the
     // spec was edited in between.
     let has_failed = retry::is_known_to_fail(state, &asked.revision);
-    // A canary that took its pod down leaves fewer than two ready pods: that is no reason to give it, or what comes after
-    // it, to the others. The pod goes back to stable, and then there are two again.
+    // A canary that broke its pod leaves fewer than two ready pods. The others must not get it, nor a later edit, for
+    // that reason. The pod goes back to stable, and then there are two again.
     let is_trying = !state.canary.is_empty();
     if !is_trying && !has_failed && all_refuse(observed) {
         let why = "no pod runs the configuration before, so nothing can be compared";
@@ -186,8 +187,8 @@ fn without_trial(
     plan
 }
 
-/// What failed stays where it failed: one pod has no other to compare with. The time of the next trial is forgotten, so that
-/// it is tried as soon as there is a second pod.
+/// A failed revision is not rolled out: one pod has no other pod to compare with. The time of the next trial is
+/// forgotten, so that the trial begins as soon as there is a second pod.
 fn cannot_retry(stable: &str, state: &RolloutState) -> RolloutPlan {
     let mut plan = keep(stable, state);
     plan.state = RolloutState {
@@ -240,8 +241,8 @@ fn beside_foreign(stable: &str, written: &Current) -> Option<Current> {
     })
 }
 
-/// What pods run is not in the ConfigMap: it is a first install, or another client deleted or edited it. Then nothing is known
-/// of the configuration before, and of what failed.
+/// What pods run is not in the ConfigMap: it is a first install, or another client deleted or edited it. Then the
+/// previous configuration and the failed revisions are not known.
 fn without_stable(asked: &Asked, written: &Current, observed: &Observed) -> RolloutPlan {
     let runs_another = |pod| {
         pods::reported(observed, pod).is_some_and(|reported| reported.revision != asked.revision)
@@ -284,7 +285,7 @@ fn at_once(asked: &Asked, why: Option<&str>) -> RolloutPlan {
 
 /// Every pod keeps what it runs.
 fn keep(stable: &str, state: &RolloutState) -> RolloutPlan {
-    // A warning of a canary goes with it.
+    // The warning of this canary is removed with it.
     let is_warned = !state.warned_at.is_empty();
     RolloutPlan {
         stable: stable.to_owned(),

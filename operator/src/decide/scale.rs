@@ -10,7 +10,7 @@ use crate::decide::plan::Size;
 use crate::names::FIELD_MANAGER;
 use crate::observe::observed::{ClusterSize, Observed};
 
-/// A cluster must fit into fewer pods even when it is larger by this part of itself, before pods go: hundredths.
+/// Percent. Pods are removed only when the cluster, were it larger by this part, would still need fewer.
 const SLACK_PERCENT: u64 = 10;
 
 /// How many pods run, and who says so.
@@ -54,7 +54,8 @@ impl CountedCluster {
         }
     }
 
-    /// By [`SLACK_PERCENT`], and by a whole node at least, with its cores: one node that comes and goes must not matter in a small cluster either.
+    /// Larger by [`SLACK_PERCENT`], and by one node with its cores at least: one node that comes and goes must not
+    /// change the number in a small cluster either.
     fn larger(self) -> Self {
         let nodes = self.nodes + (self.nodes * SLACK_PERCENT).div_ceil(100).max(1);
         let by_percent = self.cores + (self.cores * SLACK_PERCENT).div_ceil(100);
@@ -63,7 +64,7 @@ impl CountedCluster {
     }
 }
 
-/// Up at once; down only as far as a larger cluster would still allow.
+/// Up at once; down only to the number that a larger cluster would need.
 fn damped(
     size: ClusterSize,
     counts_all: bool,
@@ -73,7 +74,7 @@ fn damped(
     let cluster = CountedCluster::counted(size, counts_all);
     let wanted = rule(cluster);
     match runs {
-        // Every pod runs on a node: there are nodes that we do not see.
+        // More pods than known nodes: there are nodes that we do not see, because every pod runs on one.
         Some(runs) if size.nodes == 0 && runs > 0 => runs.max(wanted),
         Some(runs) if wanted < runs => runs.min(rule(cluster.larger())),
         Some(_) | None => wanted,
@@ -108,7 +109,7 @@ fn step(steps: impl Iterator<Item = (u32, u32)>, reached: u64) -> Option<u32> {
 fn by_load(load: &Load, observed: &Observed) -> Size {
     let least = load.min_replicas.max(2);
     let hold = match &observed.deployment {
-        // A pod on each node may run, which stay until these are ready.
+        // A DaemonSet may still run a pod on each node; those stay until these are ready.
         None => Some(on_nodes(observed).clamp(least, load.max_replicas.max(least))),
         Some(deployment) if is_ours(deployment) => {
             Some(replicas(deployment).unwrap_or(1).max(least))
@@ -136,7 +137,7 @@ fn replicas(deployment: &Deployment) -> Option<u32> {
     u32::try_from(deployment.spec.as_ref()?.replicas?).ok()
 }
 
-/// Does our own field manager still own `replicas`? Letting go as the only owner would make it 1.
+/// Does our own field manager still own `replicas`? If the only owner gives the field up, it becomes 1.
 fn is_ours(deployment: &Deployment) -> bool {
     let entries = deployment.metadata.managed_fields.iter().flatten();
     entries.filter(|entry| entry.manager.as_deref() == Some(FIELD_MANAGER)).any(|entry| {

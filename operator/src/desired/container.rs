@@ -34,9 +34,9 @@ pub const VARIABLES: [&str; 4] = ["POD_NAME", "POD_UID", "POD_ZONE", "POD_REGION
 /// Where the image has the program; both planes are in one image.
 const PROGRAM: &str = "/clusterdns-dataplane";
 
-/// Like a restart, being taken out of the Service is for pods that cannot serve, not for an API server that is away.
+/// A pod is restarted, or taken out of the Service, only when it cannot serve, never because the API server is away.
 const READINESS: Rhythm = Rhythm { period: 2, failures: 2, timeout: 1 };
-/// A minute without one answer of a thread that has nothing else to do.
+/// A minute without an answer, from a thread that does nothing else.
 const LIVENESS: Rhythm = Rhythm { period: 10, failures: 6, timeout: 5 };
 /// A start takes as long as reading the last snapshot from disk: seconds, and minutes on a bad disk.
 const STARTUP: Rhythm = Rhythm { period: 1, failures: 120, timeout: 1 };

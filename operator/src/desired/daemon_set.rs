@@ -14,7 +14,7 @@ pub(super) fn daemon_set(of: &Instance<'_>) -> Option<DaemonSet> {
         Size::Replicas(_) | Size::Autoscaled { .. } => return None,
         Size::PerNode => {}
     }
-    // A node's new pod is ready before its old one goes: nothing of it is on a port of the node.
+    // The new pod of a node is ready before the old one ends: both can run, because neither uses a port of the node.
     let rolling = RollingUpdateDaemonSet {
         max_surge: Some(IntOrString::Int(1)),
         max_unavailable: Some(IntOrString::Int(0)),

@@ -18,7 +18,8 @@ pub(super) fn deployment(of: &Instance<'_>) -> Option<Deployment> {
     let (replicas, running) = match of.plan.size {
         Size::PerNode => return None,
         Size::Replicas(replicas) => (Some(replicas), replicas),
-        // Its autoscaler's, once there is a Deployment; that nothing is lost when we let go is up to `apply`.
+        // Once there is a Deployment, the autoscaler owns the number; `apply` makes sure that the number stays when
+        // we give the field up.
         Size::Autoscaled { min, hold, .. } => {
             let first = hold.filter(|_| of.observed.deployment.is_none());
             (first, live(of).or(hold).unwrap_or(min))

@@ -1,9 +1,9 @@
 //! Who may connect, where that is asked for (S10): DNS from anywhere, HTTP from operator, monitoring and nodes. No egress
 //! rules: the addresses of the API server and of resolv.conf's servers cannot be expressed.
 //!
-//! It is off by default because it would cut off clients that are meant to come: a scraper whose Pods have another
-//! label, and one in the network of another node, as node agents are, whose address no selector matches. Probes do not
-//! depend on it: the HTTP port is shared by client address (L14).
+//! It is off by default because it would cut off clients that should have access: a scraper whose Pods have another
+//! label, and one in the host network of another node (a node agent), whose address no selector matches. Probes do
+//! not depend on it: the HTTP port is shared by client address (L14).
 
 use k8s_openapi::api::networking::v1::{
     NetworkPolicy, NetworkPolicyIngressRule, NetworkPolicyPeer, NetworkPolicyPort,
@@ -15,11 +15,11 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use super::instance::Instance;
 use super::ports::{self, Port};
 
-/// What the pods of scrapers are called by those who package them. Nothing secret is behind HTTP (S11), so another
-/// pod with such a label does no harm.
+/// The labels that packages of scrapers give to their pods. HTTP shows nothing secret (S11), so another pod with such
+/// a label does no harm.
 const SCRAPERS: [&str; 5] =
     ["prometheus", "vmagent", "alloy", "grafana-agent", "opentelemetry-collector"];
-/// On a namespace whose pods scrape and have other names.
+/// Label of a namespace whose pods scrape and have other labels.
 const SCRAPES: &str = "clusterdns.dev/scrapes";
 /// The label that every namespace has.
 const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
@@ -41,7 +41,7 @@ pub(super) fn network_policy(of: &Instance<'_>) -> Option<NetworkPolicy> {
     Some(NetworkPolicy { metadata: of.metadata(), spec: Some(spec) })
 }
 
-/// Nodes need no rule: what comes from a pod's own node, as kubelet's probes do, is always let through.
+/// Nodes need no rule: traffic from a pod's own node, such as kubelet's probes, is always allowed.
 fn peers(of: &Instance<'_>) -> Vec<NetworkPolicyPeer> {
     let operator = of.settings.own_namespace.as_ref().map(|namespace| NetworkPolicyPeer {
         namespace_selector: Some(labelled(NAMESPACE_NAME, namespace)),

@@ -11,12 +11,12 @@ use crate::names;
 use crate::observe::observed::{DnsService, Observed};
 use crate::observe::pods;
 
-/// What NetworkPolicies, NodeLocal DNSCache and Kubernetes' own tests find the pods of cluster DNS by.
+/// The label by which NetworkPolicies, NodeLocal DNSCache and Kubernetes' own tests find the pods of cluster DNS.
 const KUBE_DNS: (&str, &str) = ("k8s-app", "kube-dns");
 /// The Service of NodeLocal DNSCache selects by that label in order to reach the pods behind kube-dns, whichever they are.
 const FOLLOWS_KUBE_DNS: &str = "kube-dns-upstream";
 
-/// All labels of a pod. What people add never replaces what we carry.
+/// All labels of a pod. Labels from the spec never replace ours.
 pub fn pod_labels(
     dns: &ClusterDNS,
     service: &ServicePlan,
@@ -33,10 +33,10 @@ pub fn pod_labels(
     labels
 }
 
-/// What pods behind a Service that we created carry. One called kube-dns is the cluster's DNS, so its pods have the label
-/// that is looked for, unless another Service that serves DNS would get them by it: they must not answer beside another DNS
-/// server. A Service for monitoring is no such Service. Pods that have the label keep it while they are the only ones behind
-/// that Service: without them its clients would have no DNS.
+/// The labels of pods behind a Service that we created. A Service called kube-dns is the cluster's DNS, so its pods
+/// have the label that others look for, unless another Service that serves DNS selects by it: our pods must not
+/// answer beside another DNS server. A Service for monitoring does not count. Pods that have the label keep it while
+/// they are the only ones behind that Service: without them its clients would have no DNS.
 pub fn own_labels(dns: &ClusterDNS, observed: &Observed) -> BTreeMap<String, String> {
     let without = labels_behind(dns, &BTreeMap::new());
     let mut with = without.clone();
@@ -61,7 +61,7 @@ pub fn own_labels(dns: &ClusterDNS, observed: &Observed) -> BTreeMap<String, Str
     }
 }
 
-/// What pods behind a Service with these labels in its selector carry.
+/// The labels of pods behind a Service with this selector.
 pub fn labels_behind(
     dns: &ClusterDNS,
     theirs: &BTreeMap<String, String>,
@@ -85,7 +85,8 @@ pub fn is_of_another(instance: &str, selector: &BTreeMap<String, String>) -> boo
 
 /// Whether a change of a Service with this selector can concern this ClusterDNS: its pods have these labels, or would.
 pub fn may_select(dns: &ClusterDNS, selector: &BTreeMap<String, String>) -> bool {
-    // Each ClusterDNS has a Service that selects by its name: with many, this is asked most of all.
+    // Checked first, because it is the usual case where there are many ClusterDNS: each has a Service that selects by
+    // its name.
     if is_of_another(dns.metadata.name.as_deref().unwrap_or_default(), selector) {
         return false;
     }

@@ -18,13 +18,13 @@ use super::{ports, volumes};
 const USER: i64 = 65532;
 /// After the drain period, the time to close connections and write the last snapshot (D7).
 const GRACE_AFTER_DRAIN_SECONDS: i64 = 10;
-/// Where pods are spread over: nodes first, and zones where there are any.
+/// The topology keys over which pods are spread: nodes first, and zones where there are any.
 const TOPOLOGIES: [&str; 2] = ["kubernetes.io/hostname", "topology.kubernetes.io/zone"];
 
 /// Whether the template must spread the pods over nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spread {
-    /// Unless the spec says otherwise.
+    /// Tolerations of a pod where the spec has none.
     OverNodesAndZones,
     /// No constraint: a DaemonSet has one pod per node anyway.
     OnePerNode,
@@ -50,7 +50,7 @@ fn pod(of: &Instance<'_>, spread: Spread) -> PodSpec {
         automount_service_account_token: Some(true),
         // With ClusterFirst, resolv.conf would name our own Service.
         dns_policy: Some("Default".to_owned()),
-        // A variable per Service of the namespace, and there are many in kube-system.
+        // Otherwise the pod gets a variable for each Service of the namespace, and kube-system may have many.
         enable_service_links: Some(false),
         termination_grace_period_seconds: Some(
             i64::from(spec.drain_seconds) + GRACE_AFTER_DRAIN_SECONDS,
@@ -97,7 +97,7 @@ fn security(of: &Instance<'_>) -> PodSecurityContext {
 /// Seconds until a pod on a node that Kubernetes has given up is replaced, in place of 300.
 const REPLACED_AFTER_SECONDS: i64 = 30;
 
-/// Those of the spec, or ours; and how long a pod stays on a node that died, where the spec does not say that.
+/// The tolerations of the spec, or ours; and how long a pod stays on a dead node, unless the spec says it.
 fn tolerations(written: Option<Vec<Toleration>>) -> Vec<Toleration> {
     let mut all = written.unwrap_or_else(default_tolerations);
     for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
@@ -153,7 +153,7 @@ fn constraints(of: &Instance<'_>, spread: Spread) -> Option<Vec<TopologySpreadCo
     }
 }
 
-/// Pods of one template only: those of the template that goes would push the new ones away.
+/// Counts pods of one template only: those of the old template would keep the new ones away.
 fn constraint(topology: &str, of: &Instance<'_>) -> TopologySpreadConstraint {
     TopologySpreadConstraint {
         max_skew: 1,

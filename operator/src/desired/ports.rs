@@ -7,7 +7,7 @@ use crds::config::MetricNames;
 use crds::defaults::{DNS_PORT, HTTP_PORT};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-/// Below this, a process needs permission: the default of `net.ipv4.ip_unprivileged_port_start`.
+/// A process needs permission for ports below this one: the default of `net.ipv4.ip_unprivileged_port_start`.
 const UNPRIVILEGED: u16 = 1024;
 
 /// The container port with DNS over UDP; names are those of existing kube-dns Services.
@@ -40,7 +40,7 @@ pub struct Port {
 }
 
 impl Port {
-    /// Whether DNS is asked here.
+    /// Whether this port serves DNS.
     pub fn is_dns(&self) -> bool {
         self.name != METRICS && !KUBE_DNS.contains(&self.name)
     }
@@ -79,8 +79,8 @@ pub fn of(spec: &ClusterDNSSpec) -> Vec<Port> {
     ports
 }
 
-/// The least port that needs permission, which the pod's sysctl then starts at. A DNS port that needs no
-/// permission is chosen where the container runtime refuses sysctls, so none is set then.
+/// The lowest of our ports that needs permission; the pod's sysctl then allows ports from it on. A DNS port that
+/// needs no permission is chosen where the container runtime refuses sysctls, so none is set then.
 pub fn unprivileged_from(spec: &ClusterDNSSpec) -> Option<u16> {
     let ports = of(spec);
     let dns = ports.iter().find(|port| port.name == DNS)?;

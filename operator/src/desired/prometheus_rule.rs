@@ -1,4 +1,4 @@
-//! Alerts, where the kind exists: those people have for cluster DNS, said with our own metrics. Each has a page in
+//! Alerts, where the kind exists: the usual ones for cluster DNS, over our own metrics. Each has a page in
 //! docs/runbooks, and a test that sees it fire and resolve (`tests/it/metrics/alerts.yaml`).
 
 use kube::core::DynamicObject;
@@ -8,7 +8,7 @@ use super::instance::Instance;
 use super::pod_monitor::monitored;
 use super::with_data;
 
-/// One alert; `{job}` in the expression stands for the label that the PodMonitor gives.
+/// One alert; `{job}` in the expression is replaced by the label that the PodMonitor gives.
 struct Alert {
     name: &'static str,
     severity: &'static str,

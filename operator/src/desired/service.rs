@@ -15,8 +15,8 @@ use crate::names;
 
 /// The minor version that knows PreferSameZone and PreferSameNode by default; before, PreferClose is the zone.
 const KNOWS_SAME_NODE: u32 = 34;
-/// Octets of an adopted Service with its annotations, beyond which these are not remembered: it lies in the ConfigMap
-/// beside the configuration, which may have 1 MiB in all.
+/// Octets of a remembered Service; the annotations of a larger one are not remembered. It is in the ConfigMap beside
+/// the configuration, and a ConfigMap has at most 1 MiB.
 const MAX_MANIFEST: usize = 64 * 1024;
 
 pub(super) fn service(of: &Instance<'_>) -> Option<Service> {
@@ -58,7 +58,8 @@ fn own(of: &Instance<'_>) -> Service {
     metadata.resource_version =
         of.observed.service.as_ref().and_then(|seen| seen.metadata.resource_version.clone());
     metadata.labels.get_or_insert_default().extend(discovered_by(of));
-    // Of one that was deleted, those that clients know; the API server refuses it where another has one of them.
+    // A deleted Service gets the addresses that clients know; the API server refuses it if another Service has one of
+    // them.
     let last = &of.plan.rollout.state.service;
     let pinned = Some(last.cluster_ips.as_slice()).filter(|_| last.is_pinned);
     let written = of.service.cluster_ips.as_deref().filter(|ips| !ips.is_empty());
@@ -77,8 +78,8 @@ fn own(of: &Instance<'_>) -> Service {
     Service { metadata, spec: Some(spec), status: None }
 }
 
-/// What dashboards and addons find the cluster's DNS by: only on the one that is called so, or a second ClusterDNS on
-/// trial would be taken for it.
+/// The label by which dashboards and addons find the cluster's DNS. Only the Service of that name has it; otherwise
+/// they would also find a second ClusterDNS on trial.
 fn discovered_by(of: &Instance<'_>) -> Vec<(String, String)> {
     let label = |key: &str, value: &str| (key.to_owned(), value.to_owned());
     if of.service.name == crds::defaults::SERVICE_NAME {

@@ -14,7 +14,7 @@ use super::manifests::{Object, config_maps};
 use crate::args::Cluster;
 use crate::offline;
 
-/// For everything; people wait for it.
+/// Time for all reads: a person waits for them.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Workloads of a namespace that are looked at.
 const MAX_WORKLOADS: u32 = 500;
@@ -111,7 +111,7 @@ fn asked_by_pods(
     mut services: Vec<Service>,
     wanted: Option<&str>,
 ) -> Result<Option<Service>, String> {
-    // What is ours is no server to import, and a headless Service has no address that kubelet could write into pods.
+    // Our own Service is not one to import, and a headless Service has no address that kubelet could write into pods.
     services.retain(|service| {
         let ip = service.spec.as_ref().and_then(|spec| spec.cluster_ip.as_deref());
         !service.labels().contains_key("clusterdns.dev/instance")
@@ -157,7 +157,7 @@ fn mounted(workloads: &[Object]) -> BTreeSet<String> {
         let volumes = pods["volumes"].as_array().into_iter().flatten();
         let maps = volumes.flat_map(config_maps);
         names.extend(maps.filter_map(|map| Some(map["name"].as_str()?.to_owned())));
-        // Old versions of kube-dns read theirs from the API server.
+        // Old versions of kube-dns read their ConfigMap from the API server.
         let containers = pods["containers"].as_array().into_iter().flatten();
         let words = containers.flat_map(|it| it["args"].as_array().into_iter().flatten());
         let words = words

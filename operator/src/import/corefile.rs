@@ -108,7 +108,7 @@ fn block_zones(block: &ServerBlock) -> Vec<String> {
     block.keys.iter().flat_map(|key| Key::of(key).zones).collect()
 }
 
-/// Is a server for all other names written? What is for clients of a view only is not counted.
+/// Does a server block say where all other names are asked? Blocks for the clients of a view are not counted.
 pub(super) fn has_default_servers(parsed: &Parsed) -> bool {
     let blocks = parsed.blocks.iter().filter(|it| block_zones(it).iter().any(String::is_empty));
     let blocks = blocks.filter(|block| !block.directives.iter().any(|it| it.name == "view"));
@@ -171,7 +171,7 @@ pub(super) fn convert(parsed: &Parsed, look: &Look<'_>, draft: &mut Draft) -> Re
     Ok(())
 }
 
-/// What a server block with a view does is for some clients only.
+/// A server block with a view serves some clients only.
 fn not_for_all(directive: &Directive, scope: &mut Scope<'_>) {
     let why = "it is for the clients of a view only, and all clients see the same here";
     scope.say(directive, Outcome::NotPossible, why);

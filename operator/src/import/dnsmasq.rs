@@ -82,7 +82,7 @@ fn say(flag: &Flag, outcome: Outcome, message: impl Into<String>, draft: &mut Dr
     draft.report.add(&flag.place, outcome, &flag.text(), message);
 }
 
-/// What became of the names of one option: a name that cannot be kept does not hide those that are.
+/// The outcome of each name of one option: a name that cannot be kept does not hide those that are kept.
 #[derive(Default)]
 struct Parts {
     kept: Vec<String>,

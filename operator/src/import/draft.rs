@@ -18,7 +18,7 @@ const ENTRY_OCTETS: usize = 160;
 /// Octets of a configuration that hosts and records may take: the rest is for everything else.
 const MAX_ENTRIES_OCTETS: usize = bounds::CONFIG_BYTES * 3 / 4;
 
-/// What was made so far.
+/// The spec so far.
 pub(super) struct Draft {
     pub(super) spec: ClusterDNSSpec,
     /// What became of each line.
@@ -192,7 +192,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Other names are asked there.
+    /// All other names are asked at these servers.
     ///
     /// # Errors
     /// Why a ClusterDNS cannot have it.
@@ -215,7 +215,7 @@ impl Draft {
         self.alone(&change)?;
         let before = self.spec.clone();
         change(&mut self.spec);
-        // What does not fit to stub domains and Services that are there: these lists are short.
+        // Conflicts with stub domains and Services of the draft; these lists are short.
         let mut whole = self.spec.clone();
         (whole.hosts, whole.records) = (None, None);
         match checked(&self.name, whole) {

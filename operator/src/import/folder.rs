@@ -63,14 +63,14 @@ pub(super) fn mounted(files: &BTreeMap<String, Text>, pattern: &str) -> Vec<Text
     files.keys().filter(is_found).take(MAX_MATCHES).map(|file| files[file].clone()).collect()
 }
 
-/// Does a name match a pattern with at most one star? A question mark stands for one character.
+/// Does a name match a pattern with at most one star? A question mark matches one character.
 fn matches(pattern: &str, name: &str) -> bool {
     let is_same = |pattern: &str, name: &str| {
         pattern.chars().count() == name.chars().count()
             && pattern.chars().zip(name.chars()).all(|(wanted, is)| wanted == '?' || wanted == is)
     };
     let Some((start, end)) = pattern.split_once('*') else { return is_same(pattern, name) };
-    // Dots in front hide the bookkeeping of mounted ConfigMaps.
+    // Names with a dot in front are internal files of mounted ConfigMaps.
     if name.starts_with('.') && !pattern.starts_with('.') {
         return false;
     }

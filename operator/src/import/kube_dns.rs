@@ -89,7 +89,7 @@ fn upstreams(place: &Place, text: &str, draft: &mut Draft) {
     }
 }
 
-/// The servers of a list, those that are.
+/// The valid servers of a list.
 fn servers(place: &Place, what: &str, list: &Value, draft: &mut Draft) -> Vec<Server> {
     let mut found = Vec::new();
     for text in list.as_array().into_iter().flatten() {

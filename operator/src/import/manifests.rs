@@ -18,7 +18,7 @@ const KINDS: [&str; 6] =
 const KUBE_DNS_KEYS: [&str; 3] = ["stubDomains", "upstreamNameservers", "federations"];
 /// The key of a ConfigMap that holds a Corefile.
 const COREFILE: &str = "Corefile";
-/// The file of which NodeLocal DNSCache makes the Corefile that it reads.
+/// The file from which NodeLocal DNSCache makes the Corefile that it reads.
 const BASE: &str = "/Corefile.base";
 /// Where a Corefile is mounted, where no workload says so.
 const HOME: &str = "/etc/coredns";
@@ -31,7 +31,7 @@ pub(super) struct Object {
     /// What it is called in messages.
     pub(super) file: String,
     pub(super) value: Value,
-    /// Where its fields are, in these lines, where that is known.
+    /// The places of its fields in these lines, if they are known.
     pub(super) places: Option<(Places, Rc<Vec<String>>)>,
     /// People named it as a configuration of kube-dns: then no workload has to mount it.
     pub(super) is_named: bool,
@@ -96,7 +96,7 @@ impl Object {
         texts.map(|(key, text)| (key.clone(), self.key(&key, text))).collect()
     }
 
-    /// A text between indented lines has lines of the manifest; others are counted by themselves.
+    /// A text in a block of indented lines has the line numbers of the manifest; another text is counted from 1.
     fn key(&self, key: &str, text: &str) -> Text {
         let text = text.to_owned();
         let own = Text { file: format!("{}[{key}]", self.file), line: 1, text };
@@ -128,7 +128,7 @@ impl Object {
     }
 }
 
-/// What these objects configure, and environment variables that people add.
+/// The sources in these objects, with the environment variables that people add.
 pub(super) fn sources(objects: &[Object], variables: &BTreeMap<String, String>) -> Vec<Source> {
     let maps: Maps<'_> = objects
         .iter()
@@ -327,7 +327,7 @@ impl Process<'_> {
             "conf" => Some(None),
             word => word.strip_prefix("conf=").map(Some),
         });
-        // The word behind it.
+        // The word after it.
         let written = conf.and_then(|value| value.or_else(|| words.next()));
         let path = written.map_or_else(|| format!("{HOME}/{COREFILE}"), str::to_owned);
         if mounted.files.contains_key(&path) {

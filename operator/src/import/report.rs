@@ -23,7 +23,7 @@ pub enum Outcome {
     Kept,
     /// The ClusterDNS does it in another way.
     Changed,
-    /// It is there already, or has nothing to do here.
+    /// It is done without a setting, or does not apply here.
     NotNeeded,
     /// The ClusterDNS does not do it.
     NotPossible,
@@ -83,7 +83,7 @@ impl Report {
         lines
     }
 
-    /// For people: file:line: outcome: what was written: what became of it.
+    /// For people: file:line: outcome: the text: the explanation.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for Line { file, line, outcome, what, message } in self.lines() {

@@ -45,7 +45,7 @@ pub(super) fn name(text: &str) -> String {
     text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase()
 }
 
-/// A zone of a server block or directive: a name, `.`, or a range of addresses that stands for its reverse names.
+/// A zone of a server block or directive: a name, `.`, or a range of addresses, which means its reverse names.
 pub(super) fn zones(text: &str) -> Vec<String> {
     match text.parse::<IpNet>() {
         Ok(range) => reverse_zones(range),
@@ -91,8 +91,8 @@ pub(super) fn is_at_or_below(name: &str, zone: &str) -> bool {
     zone.is_empty() || crds::names::is_at_or_below(name, zone)
 }
 
-/// A server with its port, such as `10.0.0.1`, `10.0.0.1:5353`, `[fd00::1]:53` or `tls://1.1.1.1`. The name in the
-/// certificate of an encrypted one is `name`, or known, or else that is why it is refused.
+/// A server with its port, such as `10.0.0.1`, `10.0.0.1:5353`, `[fd00::1]:53` or `tls://1.1.1.1`. An encrypted
+/// server needs the name of its certificate: `name`, or that of a well-known resolver; otherwise it is refused.
 pub(super) fn server(text: &str, name: Option<&str>) -> Result<Server, ServerError> {
     let (scheme, rest) = text.split_once("://").unwrap_or(("dns", text));
     let transport = match scheme {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_stand_for_their_reverse_zones() {
+    fn ranges_mean_their_reverse_zones() {
         assert_eq!(zones("10.96.0.0/16"), ["96.10.in-addr.arpa"]);
         assert_eq!(zones("10.0.0.0/24"), ["0.0.10.in-addr.arpa"]);
         assert_eq!(zones("10.96.0.0/15"), ["96.10.in-addr.arpa", "97.10.in-addr.arpa"]);

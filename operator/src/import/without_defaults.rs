@@ -120,7 +120,7 @@ fn list<'a>(of: &'a mut Value, field: &str) -> impl Iterator<Item = &'a mut Valu
     of.get_mut(field).and_then(Value::as_array_mut).into_iter().flatten()
 }
 
-/// Without the fields that have these values anyway.
+/// Removes the fields that have these values by default.
 fn leave_out(from: &mut Value, defaults: &Value) {
     if let Value::Object(fields) = from {
         fields.retain(|key, value| defaults.get(key) != Some(value) && !value.is_null());

@@ -1,4 +1,5 @@
-//! One question to one pod, on three ways at the same time, and one to a data plane that looks at another. An edge.
+//! One question to one pod, over UDP, TCP and HTTP at the same time, and one to a data plane that looks at another
+//! pod. It does I/O only.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -21,11 +22,11 @@ use crate::observe::pods;
 use crate::probe::compare::query;
 use crate::probe::pod_reports::http_address;
 
-/// For a reply over UDP alone; then the other ways are tried beside it.
+/// Time for a reply over UDP alone; after it, TCP and HTTP are tried beside it.
 const OVER_UDP_ALONE: Duration = Duration::from_millis(250);
-/// For an answer on any way. Three rounds and this are the time until a dead node is noticed.
+/// Time for an answer over any of the three. A dead node is noticed after three rounds and this time.
 const PATIENCE: Duration = Duration::from_millis(700);
-/// For what another data plane says: it looks for 0.6 s.
+/// Time for the report of another data plane, which looks for 0.6 s.
 const FOR_A_LOOK: Duration = Duration::from_millis(850);
 /// Longest datagram that is read.
 const MAX_DATAGRAM: usize = 4096;
@@ -44,7 +45,7 @@ pub(super) struct Target {
     domain: Name,
 }
 
-/// A ready pod, as it is asked; none where its status does not say where it is.
+/// How a ready pod is asked; `None` if its status has no address.
 pub(super) fn target(dns: &ClusterDNS, pod: &Pod) -> Option<Target> {
     let port = dns.spec.service.clone().unwrap_or_default().pod_port;
     Some(Target {
@@ -58,7 +59,7 @@ pub(super) fn target(dns: &ClusterDNS, pod: &Pod) -> Option<Target> {
     })
 }
 
-/// What is heard of it.
+/// Asks the pod.
 pub(super) async fn ask(pod: &Target) -> Heard {
     let ways = FuturesUnordered::new();
     ways.push(boxed(over_udp(pod)));
@@ -73,13 +74,13 @@ pub(super) async fn ask(pod: &Target) -> Heard {
     first_answer(ways, PATIENCE).await
 }
 
-/// What another data plane says of it.
+/// Asks one data plane whether another pod answers.
 pub(super) async fn look(by: &Target, pod: &Target) -> Heard {
     let path = format!("/look?at={}&as={}", pod.dns.ip(), by.uid);
     match timeout(FOR_A_LOOK, get(&by.http, &path)).await {
         Ok(Ok(page)) if page.ends_with("\r\n\r\nsilent\n") => Heard::Silence,
         Ok(Ok(page)) if page.ends_with("\r\n\r\nanswers\n") => Heard::Answer,
-        // One of another version, or one that may not look, says nothing about the pod.
+        // A data plane of another version, or one that may not look: nothing is known about the pod.
         Ok(Ok(_) | Err(_)) | Err(_) => Heard::Unknown,
     }
 }
@@ -95,11 +96,11 @@ async fn first_answer(mut ways: FuturesUnordered<Way<'_>>, patience: Duration) -
     let heard = async {
         while let Some(heard) = ways.next().await {
             match heard.map_err(|error| error.kind()) {
-                // Its kernel answers for it: the node lives, and its kubelet decides.
+                // The kernel of its node answered: the node is alive, and its kubelet decides.
                 Ok(()) | Err(ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset) => {
                     return true;
                 }
-                // No answer is an answer of the network between us.
+                // Errors of the network between us: not an answer of the pod.
                 Err(
                     ErrorKind::HostUnreachable
                     | ErrorKind::TimedOut

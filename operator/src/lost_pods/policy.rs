@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::observe::observed::LostPods;
 use crate::runtime::read::within;
 
-/// Of the policy and of its binding, in the chart.
+/// Name of the policy and of its binding, in the chart.
 const NAME: &str = "clusterdns-operator-pods";
 /// Between two looks at the policy.
 const EVERY: Duration = Duration::from_secs(30);
@@ -36,7 +36,7 @@ impl PolicyStanding {
         let before =
             std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), now);
         if before != now {
-            tracing::info!("pods that answer no longer: {now:?}");
+            tracing::info!("pods that no longer answer: {now:?}");
         }
     }
 }
@@ -77,7 +77,7 @@ async fn get(client: &Client, kind: &str) -> anyhow::Result<Option<Value>> {
     // A kind that the API server does not have is not found either.
     match within(all.get_opt(NAME)).await {
         Ok(found) => Ok(found.map(|object| object.data)),
-        // Who may not read it was not given the right to act either.
+        // An operator that may not read the policy has no right to write either.
         Err(error) if is_refusal(&error) => Ok(None),
         Err(error) => Err(error.context(kind.kind)),
     }
@@ -87,7 +87,8 @@ fn is_refusal(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(kube::Error::Api(status)) if status.code == 403)
 }
 
-/// Does this policy refuse, and where pods are? What it allows is the chart's to say; one that was switched off is not.
+/// Does this policy deny requests for pods in our namespaces? The chart defines what it allows; here it only matters
+/// that it was not switched off.
 fn narrows(policy: &Value, binding: &Value) -> bool {
     let lists = |value: &Value, wanted: &str| {
         value.as_array().is_some_and(|all| all.iter().any(|it| it == wanted))

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 /// Silent questions in a row until a pod may be lost, for the operator that leads.
 pub(super) const QUESTIONS: u32 = 3;
-/// The same for one that waits for the lease: it acts only where the one that leads did not, as when its node died too.
+/// The same for a standby: it acts only where the leader did not, for example because its node died too.
 pub(super) const QUESTIONS_OF_STANDBY: u32 = QUESTIONS + 1;
 /// From this silent question on a second data plane is asked to look, in the same round.
 const SUSPECT_AFTER: u32 = QUESTIONS - 1;
-/// Pods of one ClusterDNS that others look at in one round: more at once are no dead node.
+/// Pods of one ClusterDNS that others look at in one round. If more are silent at once, a dead node is not the reason.
 const MAX_LOOKS: usize = 16;
 /// A pod that did not answer since it was taken out is not taken out again before.
 pub(super) const AGAIN_AFTER: Duration = Duration::from_secs(60);
@@ -20,14 +20,14 @@ const OF: usize = 3;
 /// Of fewer pods none is ever taken out.
 const FEWEST: usize = 2;
 
-/// What came of a question.
+/// The result of one question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
-    /// Something answered: over UDP, TCP or HTTP, or its kernel that a port is closed.
+    /// The pod answered over UDP, TCP or HTTP, or the kernel of its node said that a port is closed.
     Answer,
     /// No reply over UDP, TCP or HTTP.
     Silence,
-    /// It could not be asked, which is our own trouble.
+    /// It could not be asked, which is a problem of the operator.
     Unknown,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Asked {
     pub(super) look: Option<Look>,
 }
 
-/// Whom to ask to look at whom.
+/// A request that one pod looks at another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Suspect {
     /// The pod that is silent.
@@ -115,7 +115,7 @@ impl Silences {
                     (silence.in_a_row, silence.answered) = (0, Some(now));
                 }
                 Heard::Silence => silence.in_a_row = silence.in_a_row.saturating_add(1),
-                // Not to know is no silence.
+                // An unknown result does not count as silence.
                 Heard::Unknown => silence.in_a_row = 0,
             }
         }
@@ -163,7 +163,7 @@ impl Silence {
 }
 
 /// True if a data plane on another node, which answered in this round, got no reply from the pod either. If no other
-/// answers, it is we who are cut off.
+/// pod answers, the operator itself is cut off.
 fn is_confirmed(pod: &Asked, asked: &[Asked]) -> bool {
     let Some(Look { by, heard: Heard::Silence }) = &pod.look else { return false };
     let mut others = asked.iter();

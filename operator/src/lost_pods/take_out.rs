@@ -1,7 +1,7 @@
-//! The one write: a lost pod is not ready any more, as the node lifecycle controller says of a node that it gave up (O20). A
-//! kubelet that lives sets it back by itself, so a mistake heals. Also the operator that waits for the lease may do this:
-//! the one that has it may be on the node that died. The number of lost pods is read from the API server right
-//! before, to respect the limit.
+//! The one write: it sets a lost pod not ready, as the node lifecycle controller does with the pods of a node that it
+//! gave up (O20). A living kubelet sets the condition back by itself, so a mistake heals. A standby operator may do
+//! this too, because the leader may be on the node that died. The number of lost pods is read from the API server
+//! right before, to respect the limit.
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
@@ -15,11 +15,11 @@ use crate::names;
 use crate::observe::pods;
 use crate::runtime::read::within;
 
-/// What the pod's condition says.
+/// The message of the pod's condition.
 const MESSAGE: &str = "nothing answers there: asked over UDP, TCP and HTTP by the operator of ClusterDNS and by another pod of \
                        this Service";
 
-/// Whether it was done, or will not be done. What was not is decided again in the next round.
+/// Whether this loss is settled: written, or refused for good. Otherwise the next round decides again.
 pub(super) async fn take_out(it: &Lookout, dns: &str, lost: &Target) -> bool {
     let pods = Api::<Pod>::namespaced(it.client.clone(), &lost.namespace);
     let its = ListParams::default().labels(&format!("{}={dns}", names::INSTANCE));
@@ -33,7 +33,7 @@ pub(super) async fn take_out(it: &Lookout, dns: &str, lost: &Target) -> bool {
             return false;
         }
     };
-    // The one that leads may have taken it out a moment ago, and its kubelet set it back.
+    // The leader may have taken it out a moment ago, and its kubelet set it back.
     let ready_until = match it.writes.leads() {
         true => Timestamp::MAX,
         false => Timestamp::now() - silence::AGAIN_AFTER,
@@ -67,7 +67,7 @@ pub(super) async fn take_out(it: &Lookout, dns: &str, lost: &Target) -> bool {
                 lost.namespace,
                 lost.name
             );
-            // A right or a policy says no: not asked again before it may be taken out again.
+            // RBAC or a policy refuses the write: it is not tried again before the pod may be taken out again.
             matches!(error.code(), Some(401 | 403 | 422))
         }
     }

@@ -11,15 +11,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 /// Octets of all objects that are kept, as they are counted in [`super::stubs::octets`]. While a kind is listed again the
 /// objects from before are held as well, and the container has 256 MiB.
 pub(super) const MOST: usize = 80 << 20;
-/// What a stub counts for at least.
+/// Least octets that a stub counts for.
 const STUB: usize = 512;
-/// Of this, the part that stubs have for themselves; beyond it nothing is kept of an object. Stubs take no room from whole
-/// objects.
+/// The part of it that is reserved for stubs; when it is full, further objects are not kept at all. Stubs take no
+/// room from whole objects.
 const FOR_STUBS: usize = 8 << 20;
 /// Names of objects that are not kept whole, for people: this many in each watched namespace, so that a full one hides no other.
 const MAX_NAMED: usize = 100;
 
-/// What becomes of an object.
+/// How an object is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BudgetVerdict {
     /// The object is kept with all its fields.
@@ -44,7 +44,7 @@ struct Books {
     /// Namespace and kind with name: octets. At most [`MAX_NAMED`] of each namespace. What has no namespace is not among them:
     /// of ClusterRoles and ClusterRoleBindings only ours are watched, and Nodes and ours are always kept whole.
     refused: BTreeMap<(String, String), usize>,
-    /// Kinds and namespaces with objects of which not even a stub is kept.
+    /// Kinds and namespaces in which some objects are not kept, not even as a stub.
     incomplete: BTreeSet<(String, String)>,
 }
 
@@ -96,8 +96,8 @@ impl Budget {
         (held.whole, held.stubs)
     }
 
-    /// Is there an object of this kind (its plural) in this namespace of which nothing is kept? Then one that is not found
-    /// may exist.
+    /// Does this namespace have objects of this kind (its plural) that are not kept at all? If so, an object that is
+    /// not found may exist.
     pub fn is_incomplete(&self, plural: &str, namespace: &str) -> bool {
         self.books().incomplete.contains(&(plural.to_owned(), namespace.to_owned()))
     }
@@ -114,7 +114,7 @@ pub(super) struct Share {
     kept: Held,
     /// The list that is being read.
     listed: Option<Held>,
-    /// The namespace of an object of which nothing is kept.
+    /// The namespace of an object that is not kept at all.
     incomplete: Option<String>,
     /// There was one in this list, or since.
     has_refused: bool,
@@ -171,7 +171,7 @@ impl Share {
         }
     }
 
-    /// A list begins. What one that broke has listed counts as held.
+    /// A list begins. Objects of a list that broke off before count as held.
     pub(super) fn list(&mut self) {
         for (key, entry) in self.listed.replace(Held::default()).unwrap_or_default().by_key {
             self.kept.insert(key, entry);
@@ -239,7 +239,7 @@ impl Share {
         verdict
     }
 
-    /// Objects of this namespace were passed over: nothing is kept of them.
+    /// Objects of this namespace were passed over: they are not kept at all.
     pub(super) fn pass_over(&mut self, namespace: &str) {
         self.has_refused = true;
         self.budget.books().incomplete.insert((self.kind.clone(), namespace.to_owned()));

@@ -143,8 +143,8 @@ impl Caches {
         self.keep(writer, slices, triggers::of_slice);
     }
 
-    /// Starts the watches of these kinds, which may come to exist, and ends those of kinds that have gone: what was kept of
-    /// them is gone as well.
+    /// Starts the watches of these optional kinds as they appear, and ends those of kinds that were removed, with
+    /// what was kept of them.
     pub fn keep_monitoring(&self, exist: &[Kind]) {
         for kind in resources::MONITORING {
             for namespace in &self.namespaces {
@@ -240,8 +240,8 @@ impl Caches {
         });
     }
 
-    /// Returns when every store has had its first complete list, but for kinds that others bring: what is broken with them
-    /// must not keep anything else waiting.
+    /// Returns when every store has had its first complete list, but for kinds that others bring: a problem with
+    /// these kinds must not delay the others.
     pub async fn wait_until_ready(&self) {
         let children: Vec<_> = {
             let children = self.children.read().unwrap_or_else(PoisonError::into_inner);
@@ -275,7 +275,7 @@ impl Caches {
         })
     }
 
-    /// May objects of this kind exist of which nothing is kept?
+    /// May there be objects of this kind that are not kept at all?
     pub fn is_incomplete(&self, kind: Kind, namespace: &str) -> bool {
         self.budget.is_incomplete(&resources::resource(kind).plural, namespace)
     }
@@ -295,7 +295,7 @@ impl Caches {
         places
     }
 
-    /// Pods with the labels of this ClusterDNS.
+    /// The pods that have the labels of this ClusterDNS.
     pub fn pods(&self, namespace: &str, instance: &str) -> Vec<Pod> {
         labelled(self.pods.get(namespace), instance)
     }

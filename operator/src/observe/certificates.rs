@@ -14,21 +14,21 @@ use crate::runtime::read::within;
 
 /// The type of Secrets with a certificate and its key.
 const TLS: &str = "kubernetes.io/tls";
-/// What the API server says to who may not.
+/// The status of the API server for a request without permission.
 const FORBIDDEN: u16 = 403;
 
-/// Secrets of which it is remembered what they were.
+/// Secrets whose last state is remembered.
 const MAX_REMEMBERED: usize = 2_000;
-/// Octets of why a Secret could not be read.
+/// Octets of the text that says why a Secret could not be read.
 const MAX_REASON: usize = 200;
 
-/// What each Secret was when it was last seen: an API server that fails for one of them does not change what it is.
+/// The last known state of each Secret: it stays in use while the API server fails for that Secret.
 #[derive(Debug, Default)]
 pub struct Certificates {
     known: Mutex<HashMap<(String, String), Certificate>>,
 }
 
-/// What the Secrets are that listeners name.
+/// The state of the Secrets that listeners name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Read {
     /// Certificates by name of the Secret.
@@ -38,8 +38,8 @@ pub struct Read {
 }
 
 impl Certificates {
-    /// What each of these Secrets is; `named` are those that the administrator allows without the label, and `mounted` those
-    /// that pods have now, which were checked before they were mounted.
+    /// The state of each of these Secrets; `named` are those that the administrator allows without the label, and
+    /// `mounted` those that pods have now, which were checked before they were mounted.
     pub async fn read(
         &self,
         client: &Client,
@@ -95,7 +95,7 @@ async fn look(secrets: &Api<Secret>, name: &str, is_named: bool) -> anyhow::Resu
     Ok(judge(&of_type, &of_any, is_named))
 }
 
-/// What a list of one name gave.
+/// The result of a list of one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Listed {
     None,

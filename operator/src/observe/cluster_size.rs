@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::observe::observed::ClusterSize;
 
-/// As much of a Node as is kept.
+/// The part of a Node that is kept.
 #[derive(Clone, Debug, Default, Resource, Deserialize, Serialize)]
 #[resource(inherit = "Node")]
 pub(super) struct SlimNode {
@@ -39,7 +39,7 @@ struct SlimStatus {
     is_dead: bool,
 }
 
-/// As much of a condition of a Node as is read.
+/// The part of a Node's condition that is read.
 #[derive(Deserialize)]
 struct NodeCondition {
     #[serde(rename = "type")]
@@ -47,7 +47,7 @@ struct NodeCondition {
     status: String,
 }
 
-/// Whether the condition Ready is there and not True: Unknown is a kubelet that is not heard of.
+/// Whether the condition Ready is there and not True: Unknown means that the kubelet does not report.
 fn is_dead<'de, D: Deserializer<'de>>(conditions: D) -> Result<bool, D::Error> {
     let conditions = Option::<Vec<NodeCondition>>::deserialize(conditions)?.unwrap_or_default();
     Ok(conditions.iter().any(|it| it.kind == "Ready" && it.status != "True"))
@@ -72,7 +72,7 @@ impl SlimNode {
     }
 }
 
-/// Adds them up. Virtual nodes run no DNS pods and need none of their own.
+/// Adds up the nodes. Virtual nodes run no DNS pods and need none of their own.
 pub(super) fn of<'a>(nodes: impl IntoIterator<Item = &'a SlimNode>) -> ClusterSize {
     let (mut size, mut millicores, mut schedulable_millicores) = (ClusterSize::default(), 0, 0);
     for node in nodes.into_iter().filter(|node| !is_virtual(node)) {

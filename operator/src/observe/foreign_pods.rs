@@ -41,8 +41,8 @@ fn without_ours(service: &Service) -> Option<String> {
     (!text.is_empty()).then(|| text.join(","))
 }
 
-/// What is read of it: its name, and whether it is ready or on its way out. Anyone may make pods with these labels, of 1.5
-/// MiB each.
+/// The fields that are read: its name, and whether it is ready or being deleted. Anyone may make pods with these
+/// labels, of 1.5 MiB each.
 fn slim(mut pod: Pod) -> Pod {
     let metadata = &mut pod.metadata;
     (metadata.annotations, metadata.labels, metadata.managed_fields) = (None, None, None);

@@ -28,12 +28,12 @@ use crate::runtime::metrics::Metrics;
 
 /// Cloud load balancers drop idle links at 240 s and say nothing: a watch ends before.
 const WATCH_S: u32 = 180;
-/// A watch that is not over this long after its end is dead.
+/// A watch that has not ended this long after its time is dead.
 const WATCH_MARGIN: Duration = Duration::from_secs(5);
 /// A watch that ends in order sooner than this, without an event, is a failure: the API server would be asked in a loop.
 const SHORTEST_WATCH: Duration = Duration::from_secs(1);
 
-/// What is followed, and how much of it is kept.
+/// Which objects are followed, and which of their fields are kept.
 pub(super) struct Followed<K> {
     pub(super) api: Api<K>,
     /// Only objects with this label; none: all.
@@ -46,7 +46,7 @@ pub(super) struct Followed<K> {
     pub(super) is_needed: fn(&[Arc<ClusterDNS>], &K) -> bool,
 }
 
-/// With what everything is followed.
+/// What all watches share.
 #[derive(Clone)]
 pub(super) struct Means {
     pub(super) client: Client,
@@ -223,7 +223,7 @@ where
     }
 }
 
-/// The event as it fits into the budget, none where nothing of it is kept; and what became of its object.
+/// The event as it fits into the budget, `None` if its object is not kept at all; and how the object is kept.
 fn bounded<K: Resource + Serialize>(
     mut event: Event<K>,
     share: &mut Share,
@@ -259,7 +259,7 @@ fn bounded<K: Resource + Serialize>(
     };
     let event = match (verdict, event) {
         (BudgetVerdict::Whole | BudgetVerdict::Stub, event) => Some(event),
-        // What was kept of it before is not true any more.
+        // The state that was kept before is outdated.
         (BudgetVerdict::Nothing, Event::Apply(object)) => Some(Event::Delete(object)),
         (BudgetVerdict::Nothing, _) => None,
     };

@@ -97,7 +97,7 @@ impl Lists {
         let body = timeout(ANSWER, client.request_stream(request)).await;
         let body = body.map_err(|_| silent(ANSWER))??;
         let mut body = std::pin::pin!(body);
-        // An error would be that it is closed, which it never is.
+        // An error would mean that the semaphore is closed, which never happens.
         let _turn = self.turns.acquire().await;
         let (mut items, mut page) = (Items::default(), Page::default());
         loop {

@@ -45,7 +45,7 @@ pub struct Observed {
     pub dns_services: BTreeMap<String, DnsService>,
     /// What the Secrets are that its listeners name.
     pub certificates: BTreeMap<String, Certificate>,
-    /// Those that could not be read now, and why: the result before counts.
+    /// Those that could not be read now, and why: their last known state counts.
     pub unread_certificates: BTreeMap<String, String>,
     /// Pods of this ClusterDNS, by label.
     pub pods: Vec<Pod>,
@@ -78,14 +78,14 @@ pub struct Observed {
     pub children: Vec<Child>,
     /// What this API server offers.
     pub offers: Offers,
-    /// What happens to pods that answer no longer.
+    /// What happens to pods that no longer answer.
     pub lost_pods: LostPods,
 }
 
-/// What happens to pods that answer no longer, as on a node that died.
+/// What happens to pods that no longer answer, as on a node that died.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LostPods {
-    /// Kubernetes gives their node up after some 40 s: the operator was not asked to do more.
+    /// Kubernetes gives up their node after some 40 s: the operator was not started to do more.
     #[default]
     LeftAlone,
     /// The same, because the API server does not have the policy that narrows the right to do more.
@@ -127,7 +127,7 @@ pub struct ClusterSize {
     pub schedulable_cores: u32,
 }
 
-/// What a Secret is that a listener names as its certificate.
+/// The state of a Secret that a listener names as its certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Certificate {
     /// Of the right type, and marked for this use or named by the administrator.
@@ -136,11 +136,11 @@ pub enum Certificate {
     Missing,
     /// It is not of type `kubernetes.io/tls`.
     OtherType,
-    /// It has not the label that allows this use.
+    /// It does not have the label that allows this use.
     NotMarked,
     /// The operator may not read it.
     NotReadable,
-    /// The API server gave no answer, and none before: it is not mounted.
+    /// The API server gave no answer, now or before: the Secret is not mounted.
     Unread,
 }
 
@@ -162,7 +162,7 @@ pub struct Offers {
 /// What a pod says at `/config`, or why it did not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodReport {
-    /// What it said, or why nothing.
+    /// Its report, or why there is none.
     pub reported: Result<Reported, String>,
     /// How long ago it was asked.
     pub age: Duration,
@@ -244,27 +244,27 @@ pub struct SampledService {
     pub version: String,
 }
 
-/// One thing that was asked of the canary and of a stable pod at the same time.
+/// One check: the same question to the canary and to a stable pod at the same time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
     /// What was asked, for people.
     pub what: String,
-    /// What it says about the canary.
+    /// The result for the canary.
     pub outcome: CheckResult,
 }
 
-/// What one question says about the canary.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CheckResult {
     /// Clients get what they need.
     Good,
     /// Clients would lose what stable pods give them, or do not get what the spec says: how.
     Worse(String),
-    /// Nothing: a stable pod gives no better answer, or it does not show.
+    /// Nothing is known: a stable pod gives no better answer, or the replies do not show it.
     Open,
-    /// Nothing that clients have is lost, and people should know.
+    /// Clients lose nothing, but people should know.
     Warning(String),
-    /// As [`CheckResult::Warning`], of servers that reply only with errors: nothing else reports this later.
+    /// As [`CheckResult::Warning`], for servers that reply only with errors: nothing else reports this later.
     ErrorsOnly(String),
 }
 
@@ -279,6 +279,6 @@ pub struct Comparison {
     pub is_postponed: bool,
     /// Changed hosts and groups that no round has asked yet, of how many.
     pub unasked: (usize, usize),
-    /// Why the operator can judge nothing: its own trouble, and no fault of the canary.
+    /// Why the operator cannot judge the canary: a problem of its own, not of the canary.
     pub unreachable: Option<Held>,
 }

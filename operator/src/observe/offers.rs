@@ -1,6 +1,6 @@
-//! What this API server offers, read every few minutes: kinds come with their CRDs, and CRDs with upgrades. A broken
-//! aggregated API is common in clusters, so nothing here waits for one: the API server's own list of groups shows whether
-//! there is a metrics API, and the last known answer counts where another cannot be read.
+//! What this API server offers, read every few minutes: a kind appears with its CRD, and a CRD may change with an
+//! upgrade. A broken aggregated API is common in clusters, so nothing here waits for one: the API server's own list
+//! of groups shows whether there is a metrics API, and the last known answer counts where another cannot be read.
 
 use std::time::Duration;
 
@@ -40,8 +40,7 @@ impl Read {
 
 /// Asks the API server.
 ///
-/// # Errors
-/// When it does not answer what it knows by itself; what was known before stays true enough.
+/// # Errors When it does not list its own groups; the last known answer stays in use.
 pub async fn read(client: &Client, before: Offers) -> anyhow::Result<Read> {
     let version = client.apiserver_version();
     let version = within(version).await.context("cannot read its version")?;

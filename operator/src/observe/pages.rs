@@ -68,7 +68,7 @@ impl Waits {
         self.began = Some(now);
     }
 
-    /// What lasted long enough was well, however it ended: failures before it count no longer.
+    /// A watch that lasted long enough was a success, however it ended: earlier failures no longer count.
     fn forget_old_failures(&mut self, now: Instant) {
         let lasted = self.began.take().map(|since| now.saturating_duration_since(since));
         if lasted.is_some_and(|lasted| lasted >= HEALTHY_AFTER) {

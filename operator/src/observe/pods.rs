@@ -18,7 +18,7 @@ const DAEMON_TEMPLATE_HASH: &str = "controller-revision-hash";
 /// The annotation that orders the ReplicaSets of a Deployment.
 const REPLICA_SET_REVISION: &str = "deployment.kubernetes.io/revision";
 
-/// Since when a pod has been ready; none: it is not, or it is on its way out.
+/// Since when a pod has been ready; `None` if it is not ready, or is being deleted.
 pub fn ready_since(pod: &Pod) -> Option<Timestamp> {
     if is_leaving(pod) {
         return None;
@@ -28,10 +28,10 @@ pub fn ready_since(pod: &Pod) -> Option<Timestamp> {
     Some(ready.last_transition_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0))
 }
 
-/// The reason of `Ready` of a pod that we took out of its Service, because it answers no longer.
+/// The reason of the condition `Ready` of a pod that we took out of its Service because it no longer answers.
 pub const LOST: &str = "PodLost";
 
-/// Did we take it out of its Service, and did its kubelet not say since that it lives?
+/// Did we take it out of its Service, without a sign of life from its kubelet since then?
 pub fn is_lost(pod: &Pod) -> bool {
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let mut ready = conditions.filter(|condition| condition.type_ == "Ready");
@@ -82,12 +82,12 @@ pub fn has_labels(pod: &Pod, labels: &BTreeMap<String, String>) -> bool {
     })
 }
 
-/// What it said when it was last asked, if it said anything.
+/// Its last report, if there is one.
 pub fn reported<'a>(observed: &'a Observed, pod: &Pod) -> Option<&'a Reported> {
     observed.pod_reports.get(uid(pod))?.reported.as_ref().ok()
 }
 
-/// Ready pods that have said that they run something else than every pod must run, without a reason.
+/// Ready pods that report, without a reason, that they do not run the stable revision.
 pub fn behind<'a>(
     observed: &'a Observed,
     state: &'a RolloutState,
@@ -111,7 +111,7 @@ pub fn ready(observed: &Observed) -> impl Iterator<Item = &Pod> {
     observed.pods.iter().filter(|pod| is_ready(pod))
 }
 
-/// Where our workload is on its way to what was written last.
+/// How far our workload has rolled out the template that was written last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// The Deployment or DaemonSet exists.
@@ -126,9 +126,9 @@ pub struct Progress {
     pub available: u32,
     /// Nodes that are not ready and whose pod is of an older template: nothing changes there before the node is back or gone.
     pub left_out: u32,
-    /// Nodes that are not ready, and no pod of ours on them is.
+    /// Nodes that are not ready and have no ready pod of ours.
     pub dead: u32,
-    /// Its controller has seen what was written last, and it stays.
+    /// Its controller has seen the last write, and it is not being deleted.
     pub is_seen: bool,
 }
 
@@ -141,7 +141,7 @@ impl Progress {
             && self.all <= self.updated
     }
 
-    /// And do all of them serve?
+    /// Are all of them ready as well?
     pub fn is_complete(&self) -> bool {
         self.has_newest_pods()
             && self.available + self.dead >= self.desired
@@ -150,7 +150,7 @@ impl Progress {
     }
 }
 
-/// Where our workload is: that which serves, if a Deployment and a DaemonSet are there at the same time the one wanted.
+/// The state of our workload; if a Deployment and a DaemonSet exist at the same time, that of the wanted one.
 pub fn progress(observed: &Observed, per_node: bool) -> Progress {
     match (&observed.deployment, &observed.daemon_set) {
         (_, Some(daemon_set)) if per_node => of_daemon_set(daemon_set, observed),
@@ -196,14 +196,15 @@ fn of_daemon_set(daemon_set: &DaemonSet, observed: &Observed) -> Progress {
     }
 }
 
-/// Our pods on this node; none where one of them is ready.
+/// Our pods on this node; `None` if one of them is ready.
 fn unready_pods_on<'a>(node: &str, observed: &'a Observed) -> Vec<&'a Pod> {
     let pods: Vec<&Pod> =
         observed.pods.iter().filter(|pod| self::node(pod) == Some(node)).collect();
     if pods.iter().any(|pod| is_ready(pod)) { Vec::new() } else { pods }
 }
 
-/// The template of the youngest pod that a DaemonSet made: before one is made of a new template, nothing is of that one.
+/// The template of the youngest pod that a DaemonSet made: until it makes a pod from a newer template, this one is
+/// the newest.
 fn newest_template_of_daemon_set(observed: &Observed) -> Option<&str> {
     let of_daemon_set =
         observed.pods.iter().filter(|pod| label(pod, DAEMON_TEMPLATE_HASH).is_some());

@@ -1,16 +1,17 @@
-//! When a watch that failed must list again instead of asking for the same once more (K5, K22, K23): an API server whose
-//! etcd was restored from a backup refuses a version forever, and one that a page is too large for refuses that page. Pure.
+//! When a watch that failed must list again instead of repeating its request (K5, K22, K23). An API server whose etcd
+//! was restored from a backup refuses the version forever, and one for which a page is too large refuses that page.
+//! Pure.
 
 use kube::core::Status;
 use kube::runtime::watcher::Error;
 
-/// Watches refused in a row at one version: then the version itself is in doubt.
+/// After this many refusals in a row at one version, the version itself is in doubt.
 const MAX_STARTS: u32 = 5;
 
 /// What to do after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Watch on at the version that was reached.
+    /// Continue to watch from the version that was reached.
     GoOn,
     /// List again, in pages of the same size.
     ListAgain,
@@ -41,7 +42,7 @@ impl Persistence {
                 410 => Next::ListInLargerPages,
                 _ => Next::ListAgain,
             },
-            // It broke off, or was no list.
+            // The list broke off, or the body was not a list.
             Error::InitialListFailed(
                 kube::Error::HyperError(_)
                 | kube::Error::SerdeError(_)
@@ -49,7 +50,7 @@ impl Persistence {
             ) => Next::ListInSmallerPages,
             Error::WatchStartFailed(kube::Error::Api(status)) => self.after_refusal(status),
             Error::InitialListFailed(_) | Error::NoResourceVersion => Next::ListAgain,
-            // Not about the version: no connection.
+            // No connection: it says nothing about the version.
             Error::WatchStartFailed(_) | Error::WatchFailed(_) => Next::GoOn,
             Error::WatchError(status) if status.code == 410 => Next::ListAgain,
             Error::WatchError(status) => self.after_refusal(status),
@@ -61,7 +62,7 @@ impl Persistence {
             return Next::ListAgain;
         }
         match status.code {
-            // No right, or no patience.
+            // No permission, or too many requests.
             401 | 403 | 429 => Next::GoOn,
             _ => {
                 self.refused_starts += 1;

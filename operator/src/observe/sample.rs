@@ -115,7 +115,7 @@ fn unread(error: &anyhow::Error) -> String {
     format!("it cannot list namespaces and Services to ask for: {error:#}")
 }
 
-/// As the API server takes it in `labelSelector`.
+/// The selector in the form of the parameter `labelSelector`.
 fn as_text(selector: &LabelSelector) -> String {
     let labels = selector.match_labels.iter().map(|(key, value)| format!("{key}={value}"));
     let requirements = selector.match_expressions.iter().map(|requirement| {
@@ -193,7 +193,7 @@ async fn missing(
     Ok(missing)
 }
 
-/// What decides how the name of a Service is answered, as one text that differs after every change.
+/// The versions of all objects that decide the answer for a Service, as one text: it differs after every change.
 ///
 /// # Errors
 /// The API server does not answer.

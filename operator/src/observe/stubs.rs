@@ -10,18 +10,18 @@ use serde_json::{Value, json};
 
 use crate::names;
 
-/// On a stub: it is no whole object.
+/// The annotation of a stub.
 const MARK: &str = "clusterdns.dev/not-kept";
 /// Labels that a stub keeps.
 const LABELS: [&str; 3] = [names::INSTANCE, "kubernetes.io/service-name", "pod-template-hash"];
 
 /// What a member or an element takes in memory besides its text: half of it for each colon and comma.
 const OF_VALUE: usize = 48;
-/// What a map takes in memory, however few members it has: a node of a B-tree has room for eleven.
+/// Least octets that a map takes in memory: a node of a B-tree has room for eleven members.
 const OF_MAP: usize = 632;
 
-/// Octets that an object takes in memory, about: its text as JSON, and what its values and maps take besides. Text alone
-/// would say too little: `{"a":1}` is 7 octets of text and some 700 in memory.
+/// About how many octets an object takes in memory: its text as JSON, and the overhead of its values and maps. Text
+/// alone would say too little: `{"a":1}` is 7 octets of text and some 700 in memory.
 pub(super) fn octets(object: &impl Serialize) -> usize {
     struct Counter(usize);
     impl Write for Counter {
@@ -43,7 +43,7 @@ pub(super) fn octets(object: &impl Serialize) -> usize {
     counter.0
 }
 
-/// Leaves as much of an object as says that it exists, and whose it is.
+/// Keeps only the fields that say that an object exists, and to whom it belongs.
 pub(super) fn stub<K: Resource + Default>(object: &mut K) {
     let mut metadata = std::mem::take(object.meta_mut());
     slim(&mut metadata);

@@ -66,8 +66,8 @@ impl<'a> Names<'a> {
         None
     }
 
-    /// Where the answer for a name leads: the aliases, and whether the last one leads back to the first. Nothing where it
-    /// ends, or leads into a loop that it is not in.
+    /// The aliases that the answer for a name follows, and whether the last one leads back to the first. `None` if
+    /// the chain ends, or leads into a loop that does not contain the name.
     fn endless(&self, name: &str) -> Option<(Vec<Alias>, bool)> {
         let mut all: Vec<Alias> = Vec::new();
         let mut next = self.alias(name);

@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use crate::decide::admit::certificates;
 use crate::observe::observed::{Certificate, ClusterSize, Observed, Offers};
 
-/// The least cluster in which nothing has to be left out.
+/// The smallest cluster in which no object is left out.
 const NODES: u32 = 2;
 const CORES_PER_NODE: u32 = 4;
 /// The newest minor version whose names we know.
@@ -19,7 +19,7 @@ const MINOR: u32 = 36;
 /// clusterIP that kubeadm would give; used if the spec has none.
 const CLUSTER_IP: &str = "10.96.0.10";
 
-/// A cluster that never was.
+/// The assumed cluster.
 pub(super) fn observed(dns: &ClusterDNS) -> Observed {
     let cores = NODES * CORES_PER_NODE;
     let size =
@@ -45,7 +45,7 @@ pub(super) fn observed(dns: &ClusterDNS) -> Observed {
 /// A Service as kubeadm, kube-dns and CoreDNS's manifests create it.
 fn existing(service: crds::v1alpha1::Service) -> Service {
     let ports = [("dns", "UDP", 53), ("dns-tcp", "TCP", 53), ("metrics", "TCP", 9153)];
-    // Only the names are sure: a pod that serves DNS on another port has a Service that leads there.
+    // Only the names are known: the Service of a pod that serves DNS on another port leads to that port.
     let port = |(name, protocol, number): (&str, &str, i32)| ServicePort {
         name: Some(name.to_owned()),
         protocol: Some(protocol.to_owned()),

@@ -69,7 +69,7 @@ pub fn check(args: &args::CheckFlags, out: &mut dyn Write) -> std::io::Result<Se
         (true, false) => Severity::Fine,
     };
     for why in &problems {
-        // In a file for programs it would be no JSON.
+        // A file for programs must contain JSON only.
         match args.output {
             Format::Text => writeln!(out, "{why}")?,
             Format::Json | Format::Sarif => print_error(why),

@@ -1,4 +1,4 @@
-//! What only several ClusterDNS together show: two that claim one Service or one address.
+//! Conflicts between several ClusterDNS: two that claim one Service or one address.
 
 use std::collections::BTreeMap;
 
@@ -22,8 +22,8 @@ pub(super) struct Clash {
 /// A ClusterDNS and the folder of its file.
 pub(super) type Placed<'a> = (Option<String>, &'a ClusterDNS);
 
-/// Every claim after the first. Files of different folders may be of different clusters, so that those claims are no certain
-/// mistakes. One resource that is there twice, as in two overlays of one base, claims what is its own.
+/// Every claim after the first. Files of different folders may be of different clusters, so that those claims are no
+/// certain mistakes. A resource that is in two files, as in two overlays of one base, does not conflict with itself.
 pub(super) fn clashes(all: &[Placed<'_>]) -> Vec<Clash> {
     let mut claims: BTreeMap<(&Option<String>, String), &ClusterDNS> = BTreeMap::new();
     let mut anywhere: BTreeMap<String, &Placed<'_>> = BTreeMap::new();

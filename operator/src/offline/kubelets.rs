@@ -17,7 +17,7 @@ use crate::args::Cluster;
 const NODES: u32 = 3;
 /// Nodes whose ranges of pod addresses are read.
 const MAX_NODES: u32 = 500;
-/// For everything; people wait for it.
+/// Time for all reads: a person waits for them.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// What the nodes and kubelets of a cluster report.
@@ -29,7 +29,7 @@ pub(super) struct Said {
     pub(super) pod_ranges: BTreeSet<IpNet>,
 }
 
-/// What the cluster says, or why that is not known.
+/// The report of the cluster, or why there is none.
 pub(super) fn ask_cluster(which: &Cluster) -> Result<Said, String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -46,7 +46,7 @@ async fn ask(which: &Cluster) -> Result<Said, String> {
     let client = client(which).await?;
     let said = match from_kubelets(&client).await {
         Ok(said) if !said.is_empty() => said,
-        // Reading a kubelet's configuration is a right that few have.
+        // Few people have the right to read a kubelet's configuration.
         Ok(_) | Err(_) => from_kubeadm(&client).await?,
     };
     if said.is_empty() {
@@ -55,7 +55,7 @@ async fn ask(which: &Cluster) -> Result<Said, String> {
                 .to_owned(),
         );
     }
-    // Few may list nodes: without their ranges the rest can be checked.
+    // Few people may list nodes: the rest can be checked without the ranges of nodes.
     let pod_ranges = pod_ranges(&client).await.unwrap_or_default();
     Ok(Said { cluster_dns: said, pod_ranges })
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 const MAX_FILES: usize = 100_000;
 /// Folders below each other.
 const MAX_DEPTH: usize = 64;
-/// What a manifest is called.
+/// The endings of names of manifests.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 
 /// All of them, each argument's in order.
@@ -94,7 +94,7 @@ fn matching(pattern: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(files.into_iter().filter(|file| fits(&wanted, &steps(file))).collect())
 }
 
-/// Do these steps of a path fit a pattern? `**` stands for any number of folders.
+/// Do these steps of a path match a pattern? `**` matches any number of folders.
 fn fits(pattern: &[String], path: &[String]) -> bool {
     match (pattern.split_first(), path.split_first()) {
         (None, None) => true,

@@ -85,7 +85,8 @@ fn of_file(path: &Path, settings: &Settings) -> Vec<Result<String, (Severity, St
 pub fn rendered(dns: &ClusterDNS, settings: &Settings) -> Result<String, String> {
     let config = crds::check_resource(dns).map_err(|violations| violations.to_string())?;
     let observed = assumed::observed(dns);
-    // As at the first visit. Certificates of private authorities are in the cluster, so they stay names.
+    // Decided as in the first reconcile. Certificates of private authorities are in the cluster, so only their names
+    // are shown.
     let plan = decide::plan(dns, &config, &observed, Timestamp::UNIX_EPOCH)
         .map_err(|refusal| format!("{}: {}: {}", refusal.field, refusal.reason, refusal.message))?;
     let mut text = assumptions(dns, &plan.service);
@@ -96,7 +97,7 @@ pub fn rendered(dns: &ClusterDNS, settings: &Settings) -> Result<String, String>
     Ok(text)
 }
 
-/// Written before the objects, because a reader would take them for more than they are.
+/// The assumptions come before the objects, so that a reader does not take the objects for those of a real cluster.
 fn assumptions(dns: &ClusterDNS, service: &ServicePlan) -> String {
     let mut text = format!(
         "# ClusterDNS {}: the objects that the operator applies in a new cluster with two nodes, without owner references.\n",

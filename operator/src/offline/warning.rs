@@ -7,7 +7,7 @@ pub struct Warning {
     pub field: String,
     /// One CamelCase word.
     pub reason: &'static str,
-    /// What may come of it, and what to write instead.
+    /// What may happen, and what to write instead.
     pub message: String,
 }
 

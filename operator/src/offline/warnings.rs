@@ -16,7 +16,7 @@ use super::warning::{Warning, warning};
 use crate::desired::ports;
 use crate::probe::compare::clients::allows;
 
-/// Below this, a process needs permission.
+/// A process needs permission for ports below this one.
 const UNPRIVILEGED: u16 = 1024;
 /// The memory limit of a pod whose resources are not written.
 const MEMORY_LIMIT: u64 = 256 << 20;
@@ -26,7 +26,7 @@ const BESIDE_THE_CACHE: u64 = 96 << 20;
 const WIDEST_V4: u8 = 8;
 const WIDEST_V6: u8 = 16;
 
-/// Everything that is unwise in this spec, by itself.
+/// Everything that is unwise in this spec alone.
 pub fn unwise(dns: &ClusterDNS) -> Vec<Warning> {
     let service = dns.spec.service.clone().unwrap_or_default();
     let rules = [
@@ -86,7 +86,7 @@ fn clients(dns: &ClusterDNS) -> Option<Warning> {
     let service = dns.spec.service.iter().flat_map(|it| it.cluster_ips.iter().flatten());
     let service: Vec<IpAddr> = service.filter_map(|text| text.parse().ok()).collect();
     let ranges = dns.spec.reverse_cidrs.iter().flatten().filter_map(|text| text.parse().ok());
-    // The range of Services is no range that anybody asks from.
+    // No client has an address of the range of Services.
     let mut pods = ranges.filter(|range: &IpNet| !service.iter().any(|ip| range.contains(ip)));
     let excluded = pods.find(|range| !allows(&clients, *range))?;
     let is_part = clients.iter().any(|client| excluded.contains(client));
@@ -248,7 +248,7 @@ fn unmanaged(dns: &ClusterDNS) -> Option<Warning> {
     }
 }
 
-/// The kernel ends a process that takes more than its limit: with a cache as large as that, it will.
+/// The kernel ends a process that takes more than its limit: with such a large cache, it will.
 fn cache_memory(dns: &ClusterDNS) -> Option<Warning> {
     let cache = dns.spec.cache.clone().unwrap_or_default().memory.bytes()?;
     let written = dns.spec.resources.as_ref().map(|resources| resources.limits.clone());

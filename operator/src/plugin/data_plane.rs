@@ -83,7 +83,7 @@ impl DataPlane {
         let (sender, connection) = handshake(TokioIo::new(stream))
             .await
             .map_err(|error| format!("{}: {error}", self.name))?;
-        // Its end is seen by the request that is under way.
+        // The request in progress sees its end.
         tokio::spawn(connection);
         Ok(Connection { name: self.name.clone(), sender, patience: self.patience, closed })
     }

@@ -83,7 +83,7 @@ pub(super) async fn run(which: &Which, args: &Diff) -> Printed {
 }
 
 impl Changes {
-    /// What leads from one to the other.
+    /// The changes from one to the other.
     ///
     /// # Errors
     /// What is wrong with the edited one, by field.

@@ -70,7 +70,7 @@ struct Asker {
 }
 
 pub(super) async fn run(which: &Which, args: &Explain) -> Printed {
-    // Nonsense is refused before a cluster is asked.
+    // Invalid arguments are refused before a cluster is asked.
     Search::new(&args.name, &ResolvConf::default(), args.libc)?;
     let (data_plane, asker) = prepared(which, args).await?;
     if let Some(address) = asker.hosts.address(&args.name).filter(|_| args.qtype.is_none()) {
@@ -183,7 +183,7 @@ pub async fn questions(
     Ok((all, search.verdict()))
 }
 
-/// What the library makes of the replies for one name. glibc: one record is enough, and a failure weighs more than no data.
+/// The outcome of one name in the C library. glibc: one record is enough, and a failure counts more than no data.
 /// musl (`name_from_dns`): the first reply that is no NOERROR decides, also where another one has records.
 fn together(libc: Libc, outcomes: &[Outcome]) -> Outcome {
     use Outcome::{Failed, Found, NoData, NxDomain, ServFail, Unknown};

@@ -94,7 +94,7 @@ impl Answer {
         }
     }
 
-    /// What a resolver makes of it that asked for this type, written as `AAAA`.
+    /// The outcome for a resolver that asked for this type, written as `AAAA`.
     pub fn outcome(&self, qtype: &str) -> Outcome {
         // `owner TTL class type data`; an alias alone is no record of another type.
         let is_wanted = |line: &String| line.split_whitespace().nth(3) == Some(qtype);

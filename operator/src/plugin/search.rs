@@ -19,7 +19,7 @@ const MAX_LABEL: usize = 63;
 /// `RES_MAXNDOTS` of glibc; the same number in musl.
 const MAX_NDOTS: u8 = 15;
 
-/// What came of the questions for one name.
+/// The outcome of the questions for one name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Outcome {
@@ -52,7 +52,7 @@ pub struct Search {
     seen: Seen,
 }
 
-/// What the verdict of a search depends on.
+/// What the outcome of a search depends on.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     /// Of the name itself, where glibc asks it before the list.
@@ -119,7 +119,7 @@ impl Search {
         !self.left.is_empty()
     }
 
-    /// What came of the name that was asked last decides whether and where the search continues.
+    /// The outcome of the last name decides whether and where the search continues.
     pub fn saw(&mut self, outcome: Outcome) {
         let is_searched = self.current.as_ref().is_some_and(|current| current.is_searched);
         let seen = &mut self.seen;
@@ -179,7 +179,7 @@ fn joined(name: &str, domain: &str, libc: Libc) -> Option<Try> {
     (whole.len() <= MAX_NAME).then(|| Try { name: format!("{whole}."), is_searched: true })
 }
 
-/// What no library would send is refused in plain words.
+/// A name that no library would send is refused, with the reason.
 fn checked(name: &str) -> Result<(), String> {
     let bare = name.strip_suffix('.').unwrap_or(name);
     if bare.is_empty() {

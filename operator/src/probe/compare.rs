@@ -1,5 +1,5 @@
-//! Asks the canary and a stable pod the same things at the same time, as a client would. An edge: what is asked and how
-//! replies are judged is pure, in the modules below.
+//! Asks the canary and a stable pod the same questions at the same time, as a client would. Only I/O is here; the
+//! questions and the judgement are pure, in the modules below.
 
 pub mod question;
 pub mod questions;
@@ -43,13 +43,14 @@ const SIDE_BY_SIDE: usize = 32;
 /// reconciled meanwhile. Fewer than the reconciles that run at a time.
 const MAX_ROUNDS: usize = 4;
 
-/// The longest round: what was not asked by then is asked by the next one.
+/// The longest round: the next round asks what this one did not reach.
 const LONGEST_ROUND: Duration = Duration::from_secs(25);
 
-/// Before what seems worse about a Service of others is asked again: within this time both pods have heard of a change.
+/// Wait before a question about a Service of others that seems worse is asked again: within this time both pods know
+/// of a change.
 const SETTLES: Duration = Duration::from_secs(2);
 
-/// What Services of others were after they were asked for, by namespace and name.
+/// The versions of Services of others after they were asked for, by namespace and name.
 pub type Versions = BTreeMap<(String, String), String>;
 
 /// Permits for rounds of questions, of which only [`MAX_ROUNDS`] run at a time, and how far each trial is.
@@ -65,10 +66,10 @@ impl Default for RoundPermits {
     }
 }
 
-/// What one look at a canary that runs what it tries may do.
+/// What may happen in this reconcile with a canary that runs its configuration.
 #[derive(Debug)]
 pub enum Look<'a> {
-    /// Nothing this time: others ask.
+    /// Nothing this time: other trials have all permits.
     Postponed(Comparison),
     /// Ask these questions now.
     Round(Box<Round<'a>>),
@@ -136,7 +137,7 @@ impl Round<'_> {
         let heard = (&asked[..], &versions);
         let comparison =
             comparison(&pair.uid, &state.canary, (config, &before), observed, heard, &progress);
-        // What got no reply, or was not asked in time, is asked by the next round.
+        // Questions without a reply, or not asked in time, are asked by the next round.
         if comparison.unreachable.is_none() && is_whole {
             trials.proceeded(trial.clone(), progress);
             comparison
@@ -147,7 +148,7 @@ impl Round<'_> {
     }
 }
 
-/// What both reply to these questions, in this time; those without a reply by then are missing. Servers are asked first,
+/// The replies of both to these questions within this time; later replies are missing. Servers are asked first,
 /// because they take longest.
 async fn ask_both(pair: &Pair, questions: Vec<Question>, time: Duration) -> Vec<Asked> {
     let mut questions: Vec<(usize, Question)> = questions.into_iter().enumerate().collect();
@@ -191,7 +192,8 @@ fn fresh_label() -> String {
     format!("clusterdns-canary-{:016x}", RandomState::new().build_hasher().finish())
 }
 
-/// What one round says of this canary, which tries the first configuration beside pods that run the second one. Pure.
+/// The result of one round for this canary, which tries the first configuration beside pods that run the second one.
+/// Pure.
 pub fn comparison(
     uid: &str,
     revision: &str,
@@ -216,7 +218,7 @@ pub fn comparison(
     let mut checks: Vec<_> = asked.iter().map(settled).collect();
     checks.extend(missing.clone());
     checks.extend(clients::check(config, before, observed));
-    // A list that refuses pods fails for that, also if nothing else can be learnt.
+    // A client list that refuses pods fails the trial, also if nothing else is known.
     let is_worse = checks.iter().any(|check| matches!(check.outcome, CheckResult::Worse(_)));
     let unread = observed.sample.unread.clone().map(|why| HeldBy::ApiServer.because(why));
     let unreachable = unread

@@ -28,7 +28,7 @@ const MAX_A_SECOND: usize = 50;
 const SECOND: Duration = Duration::from_secs(1);
 /// Between two requests to a pod that reports what it should.
 const SETTLED: Duration = Duration::from_secs(30);
-/// The same, for one that does not yet, or did not answer.
+/// The same for a pod that does not report it yet, or did not answer.
 const UNSETTLED: Duration = Duration::from_secs(1);
 /// While a canary runs: its answers must be young when it is compared.
 const ON_TRIAL: Duration = Duration::from_secs(2);
@@ -79,7 +79,7 @@ impl PodReports {
         pods.iter().filter(|pod| pods::is_ready(pod)).filter_map(answer).collect()
     }
 
-    /// What this pod says now, however young its last answer is.
+    /// The report of this pod now, also if its last report is young.
     pub async fn read_now(&self, pod: &Pod) -> PodReport {
         let reported = self.asker.ask(request::address(pod)).await;
         let kept = Kept { reported: reported.clone(), at: Instant::now() };
@@ -87,7 +87,7 @@ impl PodReports {
         PodReport { reported, age: Duration::ZERO }
     }
 
-    /// The document that most of these ready pods run, where nothing else says what it is. A canary is passed over.
+    /// The document that most of these ready pods run, if nothing else shows it. A canary does not count.
     pub async fn document(
         &self,
         pods: &[Pod],

@@ -1,5 +1,5 @@
-//! What is worth an Event: what was written and why, and how the status has changed. Events of a rollout come from
-//! `decide/rollout`. Pure.
+//! Which changes are worth an Event: writes and their reasons, and changes of the status. Events of a rollout come
+//! from `decide/rollout`. Pure.
 
 use crds::ClusterDNS;
 use crds::v1alpha1::ClusterDNSStatus;

@@ -78,7 +78,7 @@ impl Events {
         Events { client, reporter, writes, published: Mutex::default() }
     }
 
-    /// What a rollout has to say.
+    /// The Events of a rollout.
     pub async fn publish(&self, dns: &ClusterDNS, notices: &[Notice]) {
         for notice in notices {
             self.send(dns, notice.is_warning, notice.reason, &notice.message).await;
@@ -112,11 +112,11 @@ impl Events {
             secondary: None,
         };
         let reference = dns.object_ref(&());
-        // A recorder that lives on would count other news of the same reason as the same and keep the old text.
+        // A recorder that is kept would count other news of the same reason as the same Event, with the old text.
         let recorder = Recorder::new(self.client.clone(), self.reporter.clone());
         let published = self.writes.send("Event", recorder.publish(&event, &reference)).await;
         match published {
-            // What was not written may be written with the next news of the same text.
+            // If it was not written, the next news with the same text may be.
             Err(error) => tracing::debug!("an Event was not written: {error}"),
             Ok(_) => {
                 self.published.lock().unwrap_or_else(PoisonError::into_inner).add(uid, what, now)

@@ -10,14 +10,15 @@ use kube::ResourceExt;
 /// Statuses that are remembered.
 const MAX_REMEMBERED: usize = 1_000;
 
-/// What was written last, for as long as the watch is behind: status follows from the one before.
+/// The status that was written last. It is used while the watch is behind, because each status follows from the one
+/// before.
 #[derive(Debug, Default)]
 pub struct LastWritten {
     last: Mutex<HashMap<String, ClusterDNS>>,
 }
 
 impl LastWritten {
-    /// The newest that is known of it.
+    /// The newest known state of this ClusterDNS.
     pub fn newest(&self, kept: &Arc<ClusterDNS>) -> Arc<ClusterDNS> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         match last.get(&kept.name_any()) {

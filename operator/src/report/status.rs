@@ -115,7 +115,7 @@ fn not_accepted(
     }
 }
 
-/// That clients have no Service is worse than a spec that is refused.
+/// Clients without a Service are a worse problem than a refused spec.
 fn degraded_by(
     (reason, why): (&str, &str),
     dns: &ClusterDNS,
@@ -186,7 +186,7 @@ pub fn of(
     }
 }
 
-/// What a person should know where there is no problem.
+/// What a person should know although there is no problem.
 fn as_expected(lost_pods: LostPods) -> &'static str {
     match lost_pods {
         LostPods::TakenOut => "no problem found",
@@ -318,7 +318,7 @@ fn on_its_way(
             if adoption::standing(dns, observed.service.as_ref())
                 != adoption::Standing::Switched =>
         {
-            // Nothing is done before that time, which may be an hour.
+            // Nothing happens before that time, which may be an hour away.
             let waits = adoption::reset_by(dns, observed, now)
                 .is_some_and(|(_, until)| until.is_some_and(|until| now < until));
             (!waits).then(|| {

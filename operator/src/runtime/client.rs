@@ -6,14 +6,14 @@ use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 
 use crate::args::Cluster;
 
-/// A client that retries nothing by itself: a write that it repeated would not be preceded by the check of leadership.
+/// A client that retries nothing by itself: before a repeated write, leadership would not be checked.
 ///
 /// # Errors
 /// When nothing names a cluster.
 pub async fn client(cluster: &Cluster) -> anyhow::Result<Client> {
     let options =
         KubeConfigOptions { context: cluster.context.clone(), ..KubeConfigOptions::default() };
-    // In one piece: what these errors stand on is in their own words already.
+    // As one text: these errors already contain the text of their cause.
     let mut config = match &cluster.kubeconfig {
         Some(file) => {
             let unusable = |error| anyhow!("cannot use the kubeconfig {}: {error}", file.display());

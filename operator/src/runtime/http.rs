@@ -28,7 +28,7 @@ pub fn start(
 ) -> anyhow::Result<()> {
     let listener = tokio::net::TcpListener::from_std(http::bind(&http::candidates(address))?)
         .context("cannot listen for HTTP")?;
-    // With port 0 this line is the only place that names the port.
+    // With port 0 only this line says which port it is.
     if let Ok(address) = listener.local_addr() {
         tracing::info!(%address, "serving probes and metrics");
     }

@@ -45,7 +45,7 @@ pub struct Elector {
     /// Our ServiceAccount, if we have one; None until it is known.
     owner: Option<Option<OwnerReference>>,
     seen: Option<Seen>,
-    /// Of the Lease as it was last seen: what others write there stays.
+    /// The metadata of the Lease as it was last seen: what others write there stays.
     metadata: ObjectMeta,
     /// A write that makes us the holder was sent. Its answer may never have been read.
     may_hold: bool,
@@ -53,8 +53,8 @@ pub struct Elector {
 }
 
 impl Elector {
-    /// Takes part under this name, which is made unique: a restarted container must not inherit what the one before
-    /// held, because writes of that one may still be on their way.
+    /// Takes part under this name, which is made unique: a restarted container must not inherit the lease of the
+    /// process before it, whose writes may still arrive.
     pub fn new(
         client: Client,
         namespace: &str,
@@ -172,7 +172,7 @@ impl Elector {
         if let Some(Some(owner)) = &self.owner
             && owner::is_of_another_installation(&self.metadata, owner)
         {
-            // Taken, it would be deleted under us, and another could take its successor at once.
+            // If we took it, it would be deleted while we hold it, and another process could take the next one at once.
             tracing::info!(
                 "the lease {NAME} belongs to an installation that is gone: waiting until Kubernetes deletes it"
             );

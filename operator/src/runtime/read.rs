@@ -1,5 +1,5 @@
 //! Single reads from the API server, with a time limit. A watch may be silent for minutes; a silent read would block
-//! everything behind it. A broken webhook or an aggregated API server of another vendor may be what answers.
+//! everything behind it. The answer may depend on a broken webhook or on an aggregated API server of another vendor.
 
 use std::time::Duration;
 
@@ -11,8 +11,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The answer.
 ///
-/// # Errors
-/// There is none in time, or it is no.
+/// # Errors There is no answer in time, or the API server refuses.
 pub async fn within<T>(asking: impl Future<Output = kube::Result<T>>) -> anyhow::Result<T> {
     within_time(PATIENCE, asking).await
 }

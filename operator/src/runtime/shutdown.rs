@@ -13,7 +13,8 @@ const FINISH: Duration = Duration::from_secs(20);
 /// Ready once SIGTERM or SIGINT has come.
 pub type Stop = Shared<futures::future::BoxFuture<'static, ()>>;
 
-/// When we are asked to stop. What has not finished some time after that is left as it is: all of it is repeatable.
+/// Catches the signals that ask to stop. Work that has not finished some time later is abandoned; all of it can be
+/// repeated.
 ///
 /// # Errors
 /// When signals cannot be caught.

@@ -9,12 +9,12 @@ use std::time::Duration;
 use crate::runtime::lease::{self, Leadership, NotLeading};
 use crate::runtime::metrics::Metrics;
 
-/// A write that has no answer by then has failed.
+/// A write without an answer within this time has failed.
 pub const WRITE_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// The same for a write that names the resourceVersion it was made for: one that arrives when another leads is refused.
-/// An API server may need seconds for the status of a ClusterDNS with thousands of records, all of whose rules it asks
-/// again.
+/// The same for a write that names the resourceVersion it was made for: one that arrives when another leads is
+/// refused. An API server may need seconds for the status of a ClusterDNS with thousands of records, because it
+/// evaluates all rules again.
 pub const VERSIONED_WRITE_TIMEOUT: Duration = Duration::from_secs(20);
 
 // A write that starts just before the lease is too old has ended when another may take it.
@@ -28,14 +28,14 @@ pub struct Writes {
     metrics: Arc<Metrics>,
 }
 
-/// Why a write did not happen, or may not have.
+/// Why a write failed, or may have failed.
 #[derive(Debug)]
 pub enum WriteError {
-    /// Not ours to write any more.
+    /// This process does not lead any more.
     NotLeading(NotLeading),
     /// The API server did not answer; it may have written.
     NoAnswer,
-    /// The API server, or the way to it, said no.
+    /// The API server refused, or could not be reached.
     Refused(Box<kube::Error>),
 }
 
@@ -66,7 +66,7 @@ impl WriteError {
         }
     }
 
-    /// How long the API server wants to be left alone.
+    /// How long the API server asks us to wait.
     pub fn retry_after(&self) -> Option<Duration> {
         let WriteError::Refused(error) = self else { return None };
         let kube::Error::Api(status) = error.as_ref() else { return None };
@@ -126,8 +126,8 @@ impl Writes {
         self.leadership.ensure().is_ok()
     }
 
-    /// Sends one request that names a resourceVersion and that an operator may send that waits for the lease: only that a pod
-    /// is lost, because the one that has the lease may be lost with it.
+    /// Sends one request that names a resourceVersion and that a standby may send as well. It is only for the
+    /// condition of a lost pod: the leader may be lost with the pod.
     ///
     /// # Errors
     /// See [`WriteError`].

@@ -56,7 +56,7 @@ async fn s7_the_operator_is_refused_what_is_not_its_own() {
         ("get", "", "nodes/proxy", "", "some"),
         ("patch", "apps", "deployments", "kube-system", "coredns"),
         ("delete", "", "services", "kube-system", "metrics-server"),
-        // An adopted one is never deleted, and ours goes with its ClusterDNS.
+        // An adopted one is never deleted, and ours is deleted with its ClusterDNS.
         ("delete", "", "services", "kube-system", "kube-dns"),
         ("create", "apps", "deployments", "default", ""),
         ("create", "apps", "deployments", NAMESPACE, ""),

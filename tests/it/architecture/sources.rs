@@ -59,7 +59,7 @@ const MAY_BUILD: [&str; 3] = [
 ];
 
 /// Words of comments, messages and pages that readers of English as a second language read twice, and what says the same.
-const HARD_WORDS: [(&str, &str); 27] = [
+const HARD_WORDS: [(&str, &str); 38] = [
     ("told", "reported, known"),
     ("nobody", "no client, no one"),
     ("whoever", "who"),
@@ -87,6 +87,17 @@ const HARD_WORDS: [(&str, &str); 27] = [
     ("in the place of", "instead of"),
     ("for ever", "forever, or without end"),
     ("only then", "after that"),
+    ("all the same", "still, in any case, or also"),
+    ("by then", "at that time, or within this time"),
+    ("goes with", "is deleted with, or belongs to"),
+    ("stands for", "means, matches or replaces"),
+    ("stand for", "mean, match or replace"),
+    ("in the making", "while it is written"),
+    ("answer no longer", "no longer answer"),
+    ("answers no longer", "no longer answers"),
+    ("as it stands", "as a whole, or as it is"),
+    ("in vain", "without a result"),
+    ("of no use", "unusable"),
 ];
 
 /// The code of a line: what is before a comment.

@@ -187,7 +187,7 @@ async fn fw2_unbound_answers_over_udp_tcp_tls_and_https() {
         let [soa] = &missing.authorities[..] else { panic!("{missing}") };
         assert!((1..=300).contains(&soa.ttl), "Unbound may have it from before: {missing}");
         let huge = stage.ask(0, "huge.example", RecordType::TXT).await;
-        // The client's 1,232 octets do not hold it; it came whole all the same, if need be over TCP.
+        // The client's 1,232 octets do not hold it; it came whole, over TCP where needed.
         assert!(huge.metadata.truncation && stage.forwarder.resolved() >= 68, "{transport:?}");
         let seen = connections(&stage);
         // A busy machine may be too late for a handshake.

@@ -211,7 +211,7 @@ fn w7_every_opcode_but_query_is_notimp_with_the_id_and_opcode_sent() {
     for opcode in 1..=15_u8 {
         let mut packet = message([1, 0, 0, 0], &[CART, A_IN]);
         packet[2] |= opcode << 3;
-        // A header alone, lying counts and an UPDATE's sections are all the same to us.
+        // A header alone, wrong counts and the sections of an UPDATE get the same reply.
         for packet in [&packet[..], &packet[..12], &packet[..20]] {
             for transport in BOTH {
                 let expected = [0x12, 0x34, 0x81 | opcode << 3, 0x84, 0, 0, 0, 0, 0, 0, 0, 0];

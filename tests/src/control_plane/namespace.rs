@@ -25,8 +25,8 @@ impl TestNamespace {
         &self.name
     }
 
-    /// Creates a Node of this name, which goes with the namespace. It is an object only: Pods bound to it run when
-    /// [`crate::objects::run_pod`] says so, and cannot end in order, so give them no grace period.
+    /// Creates a Node of this name, which is deleted with the namespace. It is an object only: Pods bound to it run
+    /// when [`crate::objects::run_pod`] says so, and cannot end in order, so give them no grace period.
     pub async fn create_node(&self, client: &kube::Client, name: &str) {
         let owner =
             json!({"apiVersion": "v1", "kind": "Namespace", "name": self.name, "uid": self.uid});

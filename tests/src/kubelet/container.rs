@@ -95,7 +95,7 @@ pub(super) async fn start(
     words.push("--".to_owned());
     words.extend(environment.iter().map(|(name, value)| format!("{name}={value}")));
     words.push(format!("/{file}"));
-    // The program stands for the first word of the command.
+    // The program replaces the first word of the command.
     let command = container.command.iter().flatten().skip(1);
     let arguments = command.chain(container.args.iter().flatten());
     words.extend(arguments.map(|argument| expand(argument, &environment)));

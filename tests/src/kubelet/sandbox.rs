@@ -99,7 +99,7 @@ impl Sandbox {
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
-        // What is left goes with the namespace of the test.
+        // The rest ends with the namespace of the test.
         if self.has_namespace {
             let _ = ip(&["netns", "delete", &self.name()]);
         } else {

@@ -8,7 +8,7 @@ use hdrhistogram::Histogram;
 const LOWEST_NS: u64 = 1_000;
 const HIGHEST_NS: u64 = 10_000_000_000;
 const DIGITS: u8 = 2;
-/// Sent later than this after its time, a question counts as late: by then the generator measures itself.
+/// Sent later than this after its time, a question counts as late: the generator would measure itself.
 pub const LATE_NS: u64 = 1_000_000;
 /// With more late questions than one in this many, or fewer sent than due, and the generator was the limit.
 const LATE_SHARE: u64 = 100;

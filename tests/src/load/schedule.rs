@@ -45,7 +45,7 @@ impl Schedule {
         seconds * NS_PER_S + rest * NS_PER_S / self.per_s
     }
 
-    /// How many are due by then.
+    /// How many are due at this time.
     pub fn due_by(self, ns: u64) -> u64 {
         let (seconds, rest) = (ns / NS_PER_S, ns % NS_PER_S);
         // The largest number whose time, rounded down, is not after `rest`.

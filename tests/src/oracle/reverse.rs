@@ -81,7 +81,7 @@ impl Reverse {
         if enclosing.addr() != prefix {
             return None;
         }
-        // What lies below the name of a whole address goes with that address.
+        // A name below the name of a whole address belongs to that address.
         let is_whole = self.units.len() >= self.full_len();
         let address = is_whole.then(|| self.prefix(self.full_len())).flatten();
         address.is_none_or(|address| range.contains(&address)).then_some(apex)

@@ -5,9 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Connections that may wait to be accepted: those of 0.2 s at 20,000 a second. Of more, the kernel drops the first
-/// segment, and kubelet tries again only after its patience is over. The kernel takes `net.core.somaxconn` where that
-/// is less; its default is the same.
+/// Connections that may wait to be accepted: those of 0.2 s at 20,000 a second. If more wait, the kernel drops the
+/// first segment of the next ones, and its repetition comes too late for a probe of kubelet. The kernel takes
+/// `net.core.somaxconn` where that is less; its default is the same.
 const BACKLOG: i32 = 4096;
 
 /// The addresses that mean the same, in the order of preference. `[::]` is every address of the pod, its IPv4 ones too:
@@ -32,8 +32,8 @@ pub fn bind(candidates: &[SocketAddr]) -> anyhow::Result<TcpListener> {
     })
 }
 
-/// The first that can be had, or the last that could not. A port that is taken, or not allowed, is so in the other family
-/// too.
+/// The first that can be opened, or the error of the last one. A port that is taken or not allowed is so in the other
+/// family too.
 fn first_of<T>(
     candidates: &[SocketAddr],
     listen: impl Fn(SocketAddr) -> io::Result<T>,

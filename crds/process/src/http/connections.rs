@@ -25,7 +25,7 @@ const MAX_AGE: Duration = Duration::from_secs(60);
 const HEAD_WITHIN: Duration = Duration::from_secs(5);
 /// Octets of one connection that wait to be read or written.
 const BUFFER: usize = 16 << 10;
-/// Without a free descriptor, try again so often.
+/// Wait before the next attempt when no descriptor is free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Who asks, for the handlers: an IPv4-mapped address is the IPv4 one.
@@ -54,7 +54,7 @@ fn admit(open: &Arc<Open>, stream: TcpStream, client: SocketAddr, router: &Route
     tokio::spawn(async move {
         tokio::select! {
             () = attend(stream, client, router) => {}
-            // Its mark was dropped.
+            // The table dropped the mark: this connection must close.
             _ = taken_back => {}
             () = tokio::time::sleep(MAX_AGE) => {}
         }
@@ -63,7 +63,7 @@ fn admit(open: &Arc<Open>, stream: TcpStream, client: SocketAddr, router: &Route
 }
 
 async fn attend(stream: TcpStream, client: IpAddr, router: Router) {
-    // Answers are short: nothing is gained by holding one back.
+    // Answers are short: delaying one gains nothing.
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
         let mut request: Request = request.map(axum::body::Body::new);
@@ -76,7 +76,7 @@ async fn attend(stream: TcpStream, client: IpAddr, router: Router) {
         .header_read_timeout(HEAD_WITHIN)
         .max_buf_size(BUFFER)
         .serve_connection(TokioIo::new(stream), service);
-    // How a connection ends is its client's affair.
+    // An error here is the end of this connection only.
     let _ = served.await;
 }
 

@@ -34,7 +34,7 @@ impl<M> Places<M> {
         Self { limits, open: VecDeque::new(), of_client: HashMap::new(), next: 0 }
     }
 
-    /// Takes a new connection in, if need be in place of another one; returns its number.
+    /// Adds a new connection, and closes another one if there are too many; returns its number.
     pub(super) fn admit(&mut self, client: IpAddr, mark: M) -> u64 {
         if let Some(index) = self.gives_way(client) {
             self.remove(index);
@@ -53,8 +53,8 @@ impl<M> Places<M> {
         }
     }
 
-    /// At the limit of a client its oldest; at the limit of all the newest of the client with the most, and where none
-    /// has more than this one would have, the oldest of those that have as many.
+    /// Which connection closes. At the limit of a client: its oldest. At the limit of all: the newest of the client
+    /// with the most; if no client has more than this one would have, the oldest of the clients that have as many.
     fn gives_way(&self, client: IpAddr) -> Option<usize> {
         let of = |client: &IpAddr| self.of_client.get(client).copied().unwrap_or(0);
         let would_have = of(&client) + 1;

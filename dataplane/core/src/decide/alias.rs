@@ -10,7 +10,7 @@ use crate::wire::message::{Question, rtype};
 use crate::wire::name::Name;
 use crate::wire::reply::{Owner, Rdata, Reply};
 
-/// What an alias came to.
+/// The result of following one alias.
 // A box would be an allocation.
 #[allow(clippy::large_enum_variant)]
 pub(super) enum Led {
@@ -67,7 +67,8 @@ fn cname<'r>(
     }
 }
 
-/// The CNAME that is made of a DNAME, with its TTL (RFC 6672 §3.1); of a federation's, which is not shown, too (RR95).
+/// The CNAME that is made of a DNAME, with its TTL (RFC 6672 §3.1); also of the DNAME of a federation, which is not
+/// shown (RR95).
 fn substituted<'r>(
     dname: &'r Arc<Dname>,
     (owner, name): (Owner<'_>, &Labels),

@@ -26,7 +26,7 @@ pub(crate) fn write_chaos(
     let version;
     let strings: &[&[u8]] = match (name.label(0), name.label(1)) {
         (b"version", b"bind" | b"server") => {
-            // Short enough for any version there will be; what does not fit is left out.
+            // Long enough for any version; text that does not fit is left out.
             let _ = write!(text, "clusterdns-{}", identity.version);
             version = [text.as_bytes()];
             &version

@@ -13,16 +13,16 @@ pub(super) enum Federated<'r> {
     Federation,
     /// `<ns>.<federation>.svc.Z`: names of the federation are below (RR98).
     Namespace,
-    /// It leads on, as this DNAME would lead it.
+    /// An alias: its end is replaced as this DNAME would do it.
     To(&'r Arc<Dname>),
-    /// What it leads to has more than 255 octets, so there is no such name (RR97).
+    /// Its target has more than 255 octets, so there is no such name (RR97).
     TooLong,
-    /// It leads to the domain of the federation, and zone or region of the cluster is not known (RR97).
+    /// Its target is in the domain of the federation, but the zone or region of the cluster is not known (RR97).
     Unplaced,
 }
 
-/// What a name below `svc.Z` is, `left` labels below `Z`, if it is of a federation. Whether Kubernetes has a name with
-/// these labels was asked before.
+/// Decides about a name below `svc.Z` (`left` labels below `Z`) that may be of a federation. The caller has checked
+/// that Kubernetes has no name with these labels.
 pub(super) fn federated<'r>(
     records: &'r Records,
     name: &Labels,

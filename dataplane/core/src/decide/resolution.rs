@@ -23,7 +23,7 @@ use crate::wire::name::Name;
 const MAX_HOPS: usize = 10;
 /// The largest message there is.
 const MAX_MESSAGE: usize = 65_535;
-/// A reply that is authoritative, of one question and one record, which follow.
+/// The header of an authoritative reply with one question and one record, which follow it.
 const OWN_HEADER: [u8; HEADER] = [0, 0, 0x84, 0, 0, 1, 0, 1, 0, 0, 0, 0];
 /// Where a header has the low octet of its number of answer records (RFC 1035 §4.1.1).
 const ANSWER_COUNT: usize = 7;
@@ -38,7 +38,7 @@ pub struct Resolution {
 /// The state of this process that a resolution reads.
 #[derive(Clone, Copy, Debug)]
 pub struct Surroundings<'a> {
-    /// What is ours, and where the rest belongs.
+    /// The records, and the groups of all other names.
     pub records: &'a Records,
     /// Unix time in seconds.
     pub now_s: u64,
@@ -55,10 +55,10 @@ pub enum Step {
     Ask {
         /// As in [`Forward::group`](crate::Forward::group).
         group: usize,
-        /// What to ask the upstream for.
+        /// The question to the upstream.
         key: LookupKey,
     },
-    /// The whole answer is there.
+    /// The answer is complete.
     Done,
     /// The chain cannot be resolved: SERVFAIL with this Extended DNS Error.
     Failed {
@@ -70,8 +70,8 @@ pub enum Step {
 }
 
 impl Resolution {
-    /// From here on private addresses are removed, wherever they come from (FW43): a name of the public DNS was asked
-    /// about, whose owner must not choose an address of a stub domain or of the cluster.
+    /// From here on private addresses are removed, from any source (FW43): the chain began at a name of the public
+    /// DNS, and its owner must not choose an address of a stub domain or of the cluster.
     pub fn protect(&mut self) {
         self.no_private_addresses = true;
     }
@@ -176,7 +176,7 @@ fn own(key: &LookupKey, around: &Surroundings<'_>) -> Vec<u8> {
         now_s: around.now_s,
         seed: around.seed,
     };
-    // The client's query is counted already, and no CNAME leads to the names that show our identity.
+    // The client's query is already counted, and no CNAME leads to the names that show our identity.
     let (uncounted, identity) = (WorkerCounters::default(), Identity::default());
     let cache = CacheCounters::default();
     let counters =
@@ -187,8 +187,7 @@ fn own(key: &LookupKey, around: &Surroundings<'_>) -> Vec<u8> {
     reply
 }
 
-/// A reply that holds a CNAME of ours and nothing else: what it leads to is a hop of its own. A CNAME that is made of a
-/// DNAME comes behind that.
+/// A reply with only a CNAME of ours: its target is the next hop. A CNAME that is made of a DNAME comes behind that.
 fn cname(key: &LookupKey, dnames: &[&Dname], target: &Name, ttl_s: u32) -> Vec<u8> {
     let mut reply = OWN_HEADER.to_vec();
     reply.extend(key.name().wire());

@@ -31,7 +31,7 @@ pub enum Action<'r> {
     Reply(usize),
     /// Send nothing; a TCP connection is closed.
     Drop,
-    /// Answer from what an upstream group said or says.
+    /// Answer from a cached reply, or ask an upstream group.
     Forward(Forward<'r>),
 }
 
@@ -90,7 +90,7 @@ pub fn respond<'r>(
     let mut cnames = Cnames::NONE;
     let (action, reason) = step.decide(&mut cnames, buffer);
     counters.own.add(reason);
-    // Each arm writes its own result: one value for both would be moved about as a kilobyte.
+    // Each arm builds its own result: with one value for both, a kilobyte would be copied.
     match action {
         SmallAction::Reply(octets) => (Action::Reply(octets), reason),
         SmallAction::Forward { group, needs } => {
@@ -130,7 +130,7 @@ enum SmallAction {
     Reply(usize),
     Forward {
         group: usize,
-        /// What the CNAMEs of ours that lead to the name to ask depend on.
+        /// The data that the CNAMEs of ours in front depend on.
         needs: Needs,
     },
 }
@@ -143,7 +143,7 @@ fn read<'p>(query: &Query<'p>, name: &'p mut Labels) -> Result<Question<'p>, Mal
     parse(query.packet, name)
 }
 
-/// What an unreadable query gets: this many octets, or nothing.
+/// Writes the reply to an unreadable query: returns its length, or `None` for no reply.
 fn refuse_malformed(
     records: &Records,
     query: &Query<'_>,
@@ -176,7 +176,7 @@ fn is_allowed(records: &Records, client: SocketAddr) -> bool {
     clients.iter().any(|range| range.contains(&address))
 }
 
-/// One readable question and what it is decided with.
+/// One readable question, and everything that decides about it.
 struct Step<'r, 'a> {
     records: &'r Records,
     query: &'a Query<'a>,
@@ -408,7 +408,7 @@ impl<'r: 'a, 'a> Step<'r, 'a> {
     }
 }
 
-/// The reason behind a reply that may begin with our CNAMEs.
+/// The reason of a reply that may begin with our CNAMEs.
 fn behind(aliases: &Cnames<'_>, without: Reason) -> Reason {
     if aliases.is_empty() { without } else { Reason::Cname }
 }

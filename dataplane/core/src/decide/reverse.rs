@@ -23,7 +23,7 @@ use crate::wire::text::ShortText;
 const MAX_POINTERS: usize = 64;
 /// Rows looked at for one reply: all that one namespace has of an address.
 const LOOKS: usize = 2 * MAX_PUBLISHERS;
-/// What nearly all addresses have at most: kept small, because it is cleared for each reply.
+/// Nearly no address has more. It is small because it is cleared for each reply.
 const FEW_POINTERS: usize = 4;
 
 /// The visible Service whose cluster IP this is; the first by name should there be two (RR60).
@@ -43,7 +43,7 @@ pub(crate) fn cluster_ip_owner<'r>(
 /// Who may have PTRs of an address (RR63); worked out once for each question.
 #[derive(Clone, Copy)]
 pub(crate) struct Claims<'r> {
-    /// What publishes it beside cluster IPs, visible or not.
+    /// The rows that publish it beside cluster IPs, visible or not.
     published: &'r [(Address, Publisher)],
     /// Pods hold the address, and only the namespaces of those may claim it.
     held: bool,
@@ -59,7 +59,7 @@ enum Rule {
     All,
     /// Those whose targetRef is a Pod of their own namespace.
     OwnPods,
-    /// None: which namespace owns the address cannot be determined.
+    /// `None`: the namespace that owns the address cannot be determined.
     Withheld,
 }
 
@@ -113,7 +113,7 @@ impl<'r> Claims<'r> {
             }
             self.withholds |= is_visible && !may_claim;
             rest = match is_visible || !may_claim {
-                // The others of this namespace say nothing new.
+                // The other rows of this namespace add nothing.
                 true => {
                     let share = row.share();
                     &rest[rest.partition_point(|(_, other)| other.share() == share)..]
@@ -285,7 +285,7 @@ fn write_sorted<const N: usize>(
     let Some(&(address, _)) = claims.published.first() else {
         return;
     };
-    // Rows without another name share the one that is made of the address.
+    // Rows without a name of their own share the one that is made of the address.
     let derived = ShortText::of(address);
     let mut names: [Option<Named<'_>>; N] = [None; N];
     let mut count = 0;
@@ -316,8 +316,8 @@ fn write_sorted<const N: usize>(
     }
 }
 
-/// Whether a name stands among those before it, which are in the order of RR62: right before, or, when
-/// it came from no `hostname`, among those that did.
+/// Whether a name is among the earlier ones, which are in the order of RR62. It can only be right before this one,
+/// or, if this one does not come from a `hostname`, among those that do.
 fn is_repeated(before: &[Option<Named<'_>>], name: &Named<'_>) -> bool {
     let same =
         |other: &Option<Named<'_>>| other.as_ref().is_some_and(|other| name.same_name(other));

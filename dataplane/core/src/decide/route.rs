@@ -29,7 +29,7 @@ pub(crate) struct Soa<'q> {
     pub(crate) kind: SoaKind,
 }
 
-/// What decides serial and TTL of an SOA.
+/// The kinds of SOA, which decide serial and TTL.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SoaKind {
     /// That of the cluster zone or of a reverse zone (RR70).

@@ -17,12 +17,12 @@ use crate::wire::dname::Dname;
 use crate::wire::labels::Labels;
 use crate::wire::name::Name;
 
-/// What an existing name is, and so which records it has.
+/// The kind of an existing name, which decides the records it has.
 #[derive(Clone, Copy)]
 pub(crate) enum Node<'r, 'q> {
     /// The apex of a zone of ours, with SOA and NS.
     Apex,
-    /// A name with nothing but names below it.
+    /// An empty non-terminal: a name that only has names below it.
     EmptyNonTerminal,
     /// `ns.dns.Z`.
     NameServer,
@@ -62,7 +62,7 @@ pub(crate) enum Node<'r, 'q> {
     LoopProbe,
 }
 
-/// What a lookup found, and which data must be complete for that to be true (§4.4).
+/// The result of a lookup, and which data must be complete for it to be true (§4.4).
 pub(crate) struct Lookup<'r, 'q> {
     /// `None` is NXDOMAIN.
     pub(crate) node: Option<Node<'r, 'q>>,
@@ -108,7 +108,7 @@ pub(crate) fn cluster_name<'r, 'q>(
     lookup
 }
 
-/// An extension (§3.11): `needs` is what it rests on that Kubernetes has no such name.
+/// An extension (§3.11): `needs` is the data that shows that Kubernetes has no such name.
 fn of_federation<'r, 'q>(federated: Federated<'r>, needs: Needs) -> Lookup<'r, 'q> {
     // Whether a Service is missing, and whether one has endpoints.
     let needs = needs.and(Needs::SERVICES).and(Needs::SLICES).and(Needs::NAMESPACES);
@@ -249,7 +249,7 @@ fn endpoint<'r, 'q>(
     Lookup::found_if(exists, Node::Endpoint(entry, name), needs)
 }
 
-/// What a name below a Service asks for, by its shape.
+/// The meaning of a name below a Service, by its shape.
 enum Below<'q> {
     Service,
     Endpoint(&'q [u8]),

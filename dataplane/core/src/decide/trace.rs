@@ -55,7 +55,7 @@ pub struct Hop {
     pub exists: bool,
     /// The rules that decided, in the order in which they were asked.
     pub rules: Vec<Rule>,
-    /// What hides, replaces or withholds something here; a sentence each.
+    /// What hides, replaces or withholds something here, one sentence for each.
     pub notes: Vec<String>,
     /// The objects that it rests on, the first [`MAX_SOURCES`].
     pub sources: Vec<Source>,
@@ -100,7 +100,7 @@ fn hop(labels: &Labels, place: Place) -> Hop {
     }
 }
 
-/// A name that upstreams answer for, or would.
+/// A name that upstreams answer.
 fn forwarded(records: &Records, labels: &Labels, place: Place) -> Hop {
     let mut hop = hop(labels, place);
     match place {

@@ -30,7 +30,7 @@ pub(super) struct Shape {
     pub(super) own_pods: bool,
     /// The Service has a cluster IP.
     pub(super) cluster_ip: bool,
-    /// More Services like it, in two namespaces, of which every second is not visible.
+    /// More Services like it, in two namespaces; every second one is not visible.
     pub(super) copies: usize,
 }
 
@@ -51,7 +51,7 @@ impl Shape {
     }
 }
 
-/// Shapes at the limits and next to nothing.
+/// The smallest shapes, and those at the limits.
 pub(super) fn hostile() -> impl Strategy<Value = Shape> {
     let sizes = (
         select(&[1, 2, 5, 40][..]),
@@ -64,7 +64,7 @@ pub(super) fn hostile() -> impl Strategy<Value = Shape> {
     (sizes, flags, select(&[0, 0, 3, 70][..])).prop_map(|(sizes, flags, copies)| {
         let (slices, endpoints, ports, subsets, hostnames) = sizes;
         let (one_address, both_families, own_pods, cluster_ip) = flags;
-        // This many rows in all, or cases take too long.
+        // Rows of all objects together; with more, cases take too long.
         let endpoints = endpoints.min(3_000 / slices);
         let ports = if slices > 5 { ports.min(300) } else { ports };
         Shape {
@@ -122,7 +122,7 @@ pub(super) fn size(change: &Change) -> usize {
             slice.ports.len() + addresses.sum::<usize>()
         }
         Change::Apply(Object::Namespace(_) | Object::Pod(_)) => 1,
-        // As large as what is deleted may have been.
+        // The largest object of this kind: the deleted one may have been as large.
         Change::Delete(..) => 1_000,
     }
 }

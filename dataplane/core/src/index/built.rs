@@ -24,7 +24,7 @@ pub(super) const MAX_PORTS: usize = 1_024;
 /// Problems reported of one object; more add nothing.
 const MAX_PROBLEMS: usize = 10;
 
-/// What becomes of a slice.
+/// The result of reading a slice.
 pub(super) struct Built {
     slot: u32,
     most_label_octets: usize,
@@ -69,7 +69,7 @@ impl Built {
                 self.publish(slice, endpoint, address, *name);
             }
         }
-        // Behind the first of each, so that no endpoint is without an address for the many of another.
+        // After the first address of each endpoint, so that an endpoint with many addresses leaves room for the others.
         let more = ready().flat_map(|(endpoint, name)| {
             endpoint.addresses.iter().skip(1).map(move |address| (endpoint, *address, *name))
         });

@@ -18,10 +18,10 @@ const SIZE: u32 = 200;
 const WARM_UP: u32 = 60;
 /// Rows and ports of each object where the edits are many.
 const SMALL: u32 = 20;
-/// Octets that live memory may differ by: blocks and nodes that are fuller or emptier by chance.
+/// Octets by which live memory may differ: blocks and nodes are fuller or emptier by chance.
 const SLACK: i64 = 64 * 1024;
 
-/// Labels are kept and Pods count.
+/// Settings that keep labels and read Pods.
 fn all_is_held() -> Settings {
     let mut settings = settings();
     settings.pods = PodRecords::Verified;
@@ -114,7 +114,7 @@ fn delete(change: &Change) -> Option<Change> {
     }
 }
 
-/// A way to edit forever: the changes of edit number so and so.
+/// An endless series of edits: the changes of the edit with this number.
 type Edit = fn(u32, u32) -> Vec<Change>;
 
 const KINDS: [(&str, Edit); 9] = [

@@ -24,8 +24,8 @@ use crate::object::{
 };
 use crate::records::{DataSource, Kind, Port, Ports, Row};
 
-/// Stands for the namespace of a Pod that is not the slice's own: which one it was is not kept,
-/// and no namespace can have this name.
+/// Written as the namespace of a Pod of another namespace than the slice's. The real one is not kept; no namespace
+/// can have this name.
 const FOREIGN_NAMESPACE: &str = "-";
 
 /// How far an export of all objects has come; each call continues there.
@@ -184,14 +184,14 @@ fn step<T>(
     None
 }
 
-/// The ports of an object; of one that has more than are kept, one of them again, so that it is known to
-/// have more.
+/// The ports of an object. If it had more than are kept, one is repeated, so that the reader knows that there were
+/// more.
 fn all_ports(ports: &Ports) -> impl Iterator<Item = &Port> {
     let count = if ports.is_cut { MAX_PORTS + 1 } else { ports.all.len() };
     ports.all.iter().chain(core::iter::repeat_with(|| &ports.all[0])).take(count)
 }
 
-/// Names in the records are ASCII labels; what is not cannot have come from Kubernetes.
+/// Names in the records are ASCII labels; Kubernetes allows no others.
 fn text(octets: &[u8]) -> Box<str> {
     String::from_utf8_lossy(octets).into()
 }

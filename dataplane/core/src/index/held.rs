@@ -1,5 +1,4 @@
-//! What the writer remembers of each object beside the records: enough to compare, replace and
-//! remove it.
+//! What the writer keeps about each object beside the records: enough to compare, replace and remove it.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -14,18 +14,18 @@ use hashbrown::HashTable;
 use super::push_label;
 use crate::steps::step;
 
-/// The names of one slice in wire form, each at one place.
+/// The names of one slice in wire form, each once.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    /// What the slice had before, then what is new.
+    /// The earlier text of the slice, then the new names.
     pub(super) text: Vec<u8>,
     /// The place of each name, in the order in which they were given.
     pub(super) places: Vec<usize>,
 }
 
 impl Names {
-    /// Lays out these names behind `old`, the text of the slice until now. Once less than half of that would be in use, all
-    /// of them get new places: what edits leave behind does not grow, and that cost is spread over as many edits.
+    /// Adds these names behind `old`, the present text of the slice. When less than half of that text is still in
+    /// use, all names get new places. So unused text does not grow, and this cost is rare.
     pub(super) fn laid_out(names: &[&str], old: &[u8]) -> Names {
         let laid_out = Names::behind(names, old);
         match laid_out.in_use(old.len()) * 2 < old.len() {
@@ -38,7 +38,7 @@ impl Names {
         let mut text = old.to_vec();
         let mut places = Vec::with_capacity(names.len());
         let mut known = Known::default();
-        // The name that comes next if the names are what they were.
+        // The name that comes next if the names have not changed.
         let mut expected = 0;
         let mut label = Vec::new();
         for name in names {
@@ -78,7 +78,7 @@ struct Known {
 }
 
 impl Known {
-    /// Where this label stands; at the end of the text if it is new. The first `old` octets are what the text began with.
+    /// The place of this label; the end of the text if it is new. The first `old` octets are the earlier text.
     fn place(&mut self, text: &mut Vec<u8>, old: usize, label: &[u8]) -> usize {
         if !core::mem::replace(&mut self.is_read, true) {
             let mut at = 0;

@@ -16,7 +16,7 @@ use crate::object::Key;
 use crate::trees::buckets::Buckets;
 use crate::trees::slots::FreeSlots;
 
-/// Places of one block; the list of blocks is all that moves when there are more.
+/// Places of one block. When the table grows, only the list of blocks moves.
 const BLOCK: usize = 64;
 
 /// Places in a row, each empty or with an object and its key.

@@ -36,7 +36,7 @@ impl PortLists {
         ports
     }
 
-    /// One object less has this list; it goes with the last.
+    /// One object fewer has this list; without objects it is removed.
     pub(super) fn release(&mut self, ports: &Arc<Ports>) {
         let Some(users) = self.users.get_mut(ports) else {
             return;
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn l13_equal_lists_are_one_and_each_goes_with_its_last_user() {
+    fn l13_equal_lists_are_one_and_each_is_removed_with_its_last_user() {
         let mut lists = PortLists::default();
         let kept = lists.shared(vec![port(80), port(80), port(81)], false);
         assert_eq!(*kept.numbers, [80, 81]);

@@ -38,8 +38,8 @@ impl Sharing for PodHolder {
     }
 }
 
-/// Rows that readers do not see, until a place is free. Which ones does not depend on the order in which
-/// they came: the first 64 (`MAX_PUBLISHERS`) are visible.
+/// Rows that wait for a place; readers do not see them. Which ones does not depend on the order in which they came:
+/// the first 64 (`MAX_PUBLISHERS`) are visible.
 #[derive(Debug)]
 pub(super) struct HiddenRows<V> {
     rows: HashMap<(Address, u64), BTreeSet<V>, foldhash::fast::RandomState>,
@@ -77,7 +77,7 @@ impl<V: Sharing> HiddenRows<V> {
                 seen.remove(address, last);
                 last
             }
-            // It is seen already.
+            // Readers see it already.
             Ordering::Less | Ordering::Equal => return,
         };
         self.rows.entry((address, share)).or_default().insert(waits);

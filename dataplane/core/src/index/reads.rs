@@ -8,7 +8,7 @@ use crate::object::Resource;
 use crate::settings::{EndpointNames, Selector, Settings};
 use crate::wire::name::Name;
 
-/// What is read of objects besides what every configuration reads.
+/// The parts of objects that this configuration reads beyond those that every configuration reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reads {
     /// Keys of Namespace labels.

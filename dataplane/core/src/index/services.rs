@@ -53,7 +53,7 @@ impl Index {
         visible
     }
 
-    /// Replaces the object of an entry and gives up the ports of the old one.
+    /// Replaces the object of an entry and releases the ports of the old one.
     fn replace_object(&mut self, slot: u32, object: Option<ServiceObject>) -> bool {
         let old = self.next.services.get(slot).and_then(|entry| entry.object.as_ref());
         let old = old.map(|object| Arc::clone(&object.ports));
@@ -216,7 +216,7 @@ fn distinct(addresses: &[IpAddr]) -> ClusterIps {
     ClusterIps::new(&distinct, IpAddr::from([0; 4]).into())
 }
 
-/// The target of an ExternalName Service; `None` for what names nothing (RR47).
+/// The target of an ExternalName Service; `None` for a text that is no domain name (RR47).
 fn external_name(text: &str) -> Option<Name> {
     let text = text.strip_suffix('.').unwrap_or(text);
     let is_host = text.bytes().all(|o| o.is_ascii_alphanumeric() || b"-_.".contains(&o));

@@ -86,7 +86,7 @@ impl Index {
         visible
     }
 
-    /// What limits that it shares with other objects hide of a held slice now (E15).
+    /// Problems of a held slice with limits that it shares with other objects (E15).
     pub fn crowding_of(&self, key: &Key) -> Vec<Problem> {
         self.held.slices.get(key).map_or_else(Vec::new, |it| self.crowding(it.service, it.slot))
     }
@@ -134,7 +134,7 @@ impl Index {
     /// Replaces a slice and its rows, touching only those that differ; whether any answer may differ.
     fn replace_rows(&mut self, service: u32, slot: u32, entry: SliceEntry) -> bool {
         let held = self.next.slices.get(slot);
-        // Names of endpoints that are not ready come behind those that rows point to.
+        // Names of endpoints that are not ready come after those that rows point to.
         let offsets_hold = held.is_some_and(|held| entry.text.starts_with(&held.text));
         let same_ports = held.is_some_and(|held| held.ports == entry.ports);
         if held.is_some_and(|held| *held == entry) {
@@ -265,7 +265,7 @@ impl Row {
 }
 
 impl SliceEntry {
-    /// What the Service lists of this slice, unless it publishes nothing.
+    /// The entry of this slice in its Service, unless it publishes nothing.
     fn listed(&self, slot: u32) -> Option<Listed> {
         let row = self.rows.first()?;
         Some(Listed::new(self.ports.number, !row.address.is_v4(), slot))

@@ -13,7 +13,7 @@
 
 use super::held::Held;
 
-/// What is known of the versions of one resource.
+/// The versions of one resource that were seen.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Versions {
     /// The newest that was seen.
@@ -51,7 +51,7 @@ impl Versions {
     /// Whether an object of this uid and version that is applied in this list is older than what
     /// is held (E14).
     pub(super) fn is_older(&self, held: &Held, generation: u32, uid: u128, version: u64) -> bool {
-        // In a reset, what this list has not shown yet is of another history.
+        // In a reset, objects that this list has not shown yet belong to another history.
         let is_comparable = !self.is_reset || held.generation == generation;
         is_comparable && held.uid == uid && version != 0 && version < held.version
     }

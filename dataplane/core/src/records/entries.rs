@@ -43,7 +43,7 @@ pub(crate) type ClusterIps = Few<Address, 2>;
 pub(crate) struct ServiceEntry {
     /// Two wire-form labels: its name and its namespace's.
     pub(crate) wire: ServiceWire,
-    /// In place: what is asked most is answered from here without another trip to memory.
+    /// Stored in place: the most frequent questions are answered from here without another access to memory.
     pub(crate) object: Option<ServiceObject>,
     /// Number of its namespace in `Records::namespaces`.
     pub(crate) namespace: u32,
@@ -70,7 +70,7 @@ impl ServiceEntry {
     }
 }
 
-/// What the Service object says.
+/// What the Service object specifies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServiceObject {
     pub(crate) kind: Kind,
@@ -139,8 +139,8 @@ pub(crate) struct Row {
 /// namespace, so that no namespace takes the places of another.
 pub(crate) const MAX_PUBLISHERS: usize = 64;
 
-/// A row, or a cluster IP, as its address leads to it: what a PTR is made of, without the Service's
-/// own rows.
+/// What an address leads to: a row or a cluster IP, with all that a PTR is made of, so that the Service's own rows
+/// are not read.
 ///
 /// Cluster IPs come first, then rows of own Pods, each by namespace: who may claim an address is decided
 /// without a look at every row.
@@ -156,7 +156,7 @@ pub(crate) struct Publisher {
 }
 
 impl Publisher {
-    /// No place: places are handed out from 0.
+    /// Not a place: places begin at 0.
     const NO_SLICE: u32 = u32::MAX;
 
     /// A Service whose cluster IP the address is.
@@ -195,7 +195,7 @@ impl PartialOrd for Publisher {
     }
 }
 
-/// Where a row's endpoint name stands, and two facts about the endpoint.
+/// The place of a row's endpoint name, and two facts about the endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RowLabel(u32);
 

@@ -70,7 +70,7 @@ impl<V> NameTable<V> {
 /// All extra RRsets of one owner.
 #[derive(Debug)]
 pub(crate) struct ExtraOwner {
-    /// The owner; of a wildcard, the name below which it matches. Owner of its SOA (RR83).
+    /// The owner; for a wildcard, the name below which it matches. It also owns the SOA (RR83).
     pub(crate) name: Name,
     /// Declared to replace the cluster's data (A13).
     pub(crate) overrides: bool,
@@ -83,7 +83,7 @@ pub(crate) struct ExtraOwner {
     pub(crate) srv: Option<(Box<[SrvData]>, u32)>,
 }
 
-/// What answers for a name outside the cluster domain.
+/// The record that answers for a name outside the cluster domain.
 pub(crate) enum Match<'r> {
     /// An owner of its own, or a wildcard.
     Owner(&'r ExtraOwner),
@@ -91,7 +91,7 @@ pub(crate) enum Match<'r> {
     Below(&'r Arc<Dname>),
 }
 
-/// All extra records, by what they are looked up with.
+/// All extra records, in a table for each kind of lookup.
 #[derive(Debug, Default)]
 pub(crate) struct Extra {
     exact: NameTable<ExtraOwner>,

@@ -17,7 +17,7 @@ impl Needs {
     /// Which names are ours at all (E44).
     pub(crate) const CONFIGURATION: Needs = Needs(1 << Resource::ALL.len());
 
-    /// Zone and region of the cluster (RR97). Never there: only who lacks them asks for it.
+    /// Zone and region of the cluster (RR97). This need is never met: only names that miss them have it.
     pub(crate) const LOCATION: Needs = Needs(1 << (Resource::ALL.len() + 1));
 
     pub(super) const OBJECTS: Needs = Needs((1 << Resource::ALL.len()) - 1);
@@ -39,7 +39,7 @@ impl Needs {
         self.0 & other.0 != 0
     }
 
-    /// What every answer about a Service depends on (§4.4 note 1).
+    /// The data that every answer about a Service depends on (§4.4 note 1).
     pub(crate) fn of_alias(zone: &Zone) -> Needs {
         match zone.selects_namespaces() {
             true => Needs::SERVICES.and(Needs::NAMESPACES),
@@ -56,7 +56,7 @@ impl Needs {
         }
     }
 
-    /// What every answer about a reverse name depends on that is not a cluster IP's (§4.4).
+    /// The data that every answer about a reverse name depends on, unless it is that of a cluster IP (§4.4).
     pub(crate) fn of_pointer(zone: &Zone) -> Needs {
         let needs = Needs::of_service(zone).and(Needs::SLICES);
         match zone.settings.pods {

@@ -40,7 +40,7 @@ pub(crate) struct Zone {
 
 impl Zone {
     pub(crate) fn new(mut settings: Settings) -> Zone {
-        // Replies are laid out for these bounds (§1.1); `check` has them too.
+        // The layout of replies relies on these bounds (§1.1); `check` enforces them too.
         settings.udp_payload_size = settings.udp_payload_size.clamp(512, 4096);
         let apex = settings.cluster_domain.wire();
         // Z has at most 121 octets, so these prefixes always fit; the root is an unreachable fallback.

@@ -9,7 +9,7 @@ use crate::wire::name::Name;
 /// CNAMEs of ours in one reply, those made of DNAMEs among them (RR48).
 pub(crate) const MAX_OWN_CNAMES: usize = 10;
 
-/// What leads from one name to the next.
+/// The kinds of alias.
 #[derive(Clone, Copy, Debug)]
 pub enum Alias<'a> {
     /// A CNAME record: its target, and its TTL in seconds.
@@ -29,8 +29,8 @@ impl Alias<'_> {
         }
     }
 
-    /// The name that comes after `name`. A DNAME whose name would be too long leads nowhere; such a one is never
-    /// followed.
+    /// The name that comes after `name`. If a DNAME would make a name that is too long, there is none; such an alias
+    /// is never added.
     fn after(&self, name: Name) -> Name {
         match self {
             Alias::Cname(target, _) => Name::clone(target),
@@ -41,7 +41,7 @@ impl Alias<'_> {
     }
 }
 
-/// An [`Alias`] that owns what it leads to.
+/// An [`Alias`] that owns its target.
 #[derive(Clone, Debug)]
 pub(super) enum KeptAlias {
     Cname(Arc<Name>, u32),
@@ -85,7 +85,7 @@ impl<'a> Cnames<'a> {
         !self.iter().any(is_target) && self.add(Alias::Cname(target, ttl_s))
     }
 
-    /// Adds one; false, and nothing is added, when there are too many (RR48). A DNAME that leads back is found by that.
+    /// Adds one; false, and nothing is added, when there are too many (RR48). The bound also ends a loop of DNAMEs.
     pub(crate) fn add(&mut self, alias: Alias<'a>) -> bool {
         let Some(place) = self.hops.get_mut(usize::from(self.count)) else { return false };
         *place = Some(alias);

@@ -12,18 +12,18 @@ use crate::relay::Relayed;
 const PREFETCH_MIN_TTL_S: u32 = 10;
 /// Hits that an entry needs before it is prefetched (CA30).
 const PREFETCH_MIN_HITS: u8 = 2;
-/// Asked for again when no more than one such part of its time is left (CA30).
+/// It is asked for again when a tenth of its time is left (CA30).
 const PREFETCH_PART: u64 = 10;
 /// How long a client waits for an upstream when there is an expired answer for it (CA40, RFC 8767 §5).
 pub const CLIENT_TIMER_MS: u64 = 1_800;
-/// An upstream is asked at most so often for one expired answer (CA41).
+/// Least time between two questions to upstreams for one expired answer (CA41).
 const REFRESH_EVERY_MS: u64 = 5_000;
 /// For how long failures in a row are remembered (CA20, RFC 9520 §3.2).
 const FAILURE_MS: [u64; 3] = [1_000, 2_000, 5_000];
 /// Longest message that is kept, in octets (CA4).
 const MAX_KEPT_OCTETS: usize = 16 << 10;
 
-/// What the configuration says of kept replies.
+/// The settings for kept replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheRules {
     /// For how many seconds an expired answer may still be served (CA40); 0 is never.
@@ -32,7 +32,7 @@ pub struct CacheRules {
     pub prefetch: bool,
 }
 
-/// What is known for one key and route besides the reply itself.
+/// The state of one key and route besides the reply itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Age {
     /// When the reply came, in milliseconds of the process clock.
@@ -41,15 +41,15 @@ pub struct Age {
     lifetime_s: u32,
     /// When the latest lookup began that asks for it again; 0 before the first.
     refreshed_at_ms: u64,
-    /// What became of that lookup.
+    /// The state of that lookup.
     refresh: Refresh,
-    /// Until then its failure is remembered.
+    /// Its failure is remembered until this time.
     failed_until_ms: u64,
     /// Failed refreshes in a row; decides 1, 2 or 5 s of `FAILURE_MS`.
     failures: u8,
     /// Whether no server replied the last time; otherwise servers replied only with errors.
     was_silent: bool,
-    /// How often it was served, as far as decisions ask.
+    /// How often it was served; it counts only as far as decisions need.
     hits: u8,
     /// How often servers of its group had come back when this was last looked at (FW29).
     recoveries: u64,
@@ -126,7 +126,7 @@ pub fn lifetime_s(relayed: &Relayed) -> Option<u32> {
 }
 
 impl Age {
-    /// Of a reply that came now. Earlier failures are forgotten (CA20).
+    /// For a reply that came now. Earlier failures are forgotten (CA20).
     pub fn of_reply(lifetime_s: u32, now_ms: u64) -> Age {
         Age { kept_at_ms: now_ms, lifetime_s, ..Age::default() }
     }
@@ -136,7 +136,7 @@ impl Age {
         self.hits = self.hits.saturating_add(1);
     }
 
-    /// Notes that a lookup has begun that asks for it again. Only the caller knows: a limit may have prevented it.
+    /// Notes that a lookup that asks for it again has begun. The caller says so, because a limit may prevent it.
     pub fn note_refresh(&mut self, now_ms: u64) {
         (self.refreshed_at_ms, self.refresh) = (now_ms, Refresh::Running);
     }

@@ -17,7 +17,7 @@ const MAX_OFFSET: usize = 0x2fff;
 pub(super) struct Known<'n> {
     suffixes: [(&'n [u8], u16); MAX_KNOWN],
     count: usize,
-    /// Number of the first ones that are of a question in any letter case.
+    /// How many of the first ones belong to the question, whose letter case is the client's.
     of_question: usize,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct Known<'n> {
 pub(super) enum Case {
     /// Letter case does not matter: owner names.
     Ignored,
-    /// It must survive: names in RDATA (FW41).
+    /// Letter case must survive: names in RDATA (FW41).
     Kept,
 }
 

@@ -25,7 +25,7 @@ impl ErrorCodes {
     /// Those of a reply that was [judged](crate::LookupKey::judge) to be an error. What cannot be read has none.
     pub fn of(reply: &[u8]) -> ErrorCodes {
         let mut found = ErrorCodes::default();
-        // What was read before an octet that is wrong holds.
+        // Codes that were read before a wrong octet count.
         let _ = found.read(reply);
         found
     }

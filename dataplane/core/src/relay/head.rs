@@ -24,7 +24,7 @@ pub struct ReplyForm {
     pub rd: bool,
     /// CD; copied (WR1).
     pub cd: bool,
-    /// AD: the client wants to see the upstream's (WR6).
+    /// AD: the client wants to see the AD bit of the upstream (WR6).
     pub ad: bool,
     /// DO; copied (WR10).
     pub do_: bool,
@@ -50,7 +50,7 @@ pub struct ReplyHead<'a> {
     pub form: ReplyForm,
     /// The question's name exactly as asked, letter case included (WR2), uncompressed; at most 255 octets.
     pub question: &'a [u8],
-    /// What an NSID option answers, if one is due (WR13); at most 255 octets are used.
+    /// The content of the NSID option, if one was asked for (WR13); at most 255 octets are used.
     pub nsid: Option<&'a [u8]>,
     /// CNAMEs and DNAMEs of ours that lead from the question to the name that the upstream is asked about.
     pub cnames: Cnames<'a>,
@@ -84,7 +84,7 @@ pub struct OwnedHead {
     form: ReplyForm,
     question_octets: usize,
     has_nsid: bool,
-    /// The question's name, then what the NSID option answers.
+    /// The question's name, then the content of the NSID option.
     octets: Box<[u8]>,
     cnames: Box<[KeptAlias]>,
 }

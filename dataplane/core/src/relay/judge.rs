@@ -14,7 +14,7 @@ use super::verdict::{Discard, RelayError};
 use crate::wire::message::HEADER;
 use crate::wire::name::MAX_NAME;
 
-/// What a message that came from an upstream is worth.
+/// The verdict about a message that came from an upstream.
 #[derive(Debug)]
 pub enum Verdict {
     /// The answer (FW20): relay it.

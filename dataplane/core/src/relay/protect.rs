@@ -6,7 +6,8 @@ use super::relayed::Relayed;
 use super::select::TtlCaps;
 
 impl Relayed {
-    /// The same without private, loopback, link-local and unspecified addresses; nothing left is N21.
+    /// The same without private, loopback, link-local and unspecified addresses; if nothing is left, the reply is
+    /// that of N21.
     pub fn without_private_addresses(&self) -> Relayed {
         if self.is_blocked() || self.is_negative() {
             return self.clone();

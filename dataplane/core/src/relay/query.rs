@@ -15,7 +15,7 @@ use crate::wire::message::{CLASS_IN, HEADER};
 const UPSTREAM_PAYLOAD: u16 = 1232;
 /// Queries are padded to a multiple of this many octets (RFC 8467 §4.1).
 const PADDED_TO: usize = 128;
-/// The option with which they are (RFC 7830 §3).
+/// The padding option (RFC 7830 §3).
 const OPTION_PADDING: u16 = 12;
 /// Octets of code and length of an EDNS option.
 const OPTION_HEADER: usize = 4;
@@ -47,7 +47,7 @@ impl QueryForm {
     pub(super) fn spell(self, name: &mut [u8]) {
         let Some(bits) = self.case else { return };
         for (place, octet) in name.iter_mut().enumerate() {
-            // Lengths of labels are below 64 and so no letters.
+            // Lengths of labels are below 64, so they are not letters.
             if bits >> (place % 64) & 1 == 1 {
                 octet.make_ascii_uppercase();
             }

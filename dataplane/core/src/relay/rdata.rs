@@ -100,7 +100,7 @@ pub(super) fn expand(
     let mut at = extent.start + layout.names_at(rdata)?;
     to.extend_from_slice(&octets[extent.start..at]);
     for _ in 0..layout.names {
-        // Names may point anywhere before; what they take here must end within the RDATA.
+        // Pointers may lead anywhere before; the octets of the name itself must end within the RDATA.
         at = read::read_name(octets, at, to)?;
         if at > extent.end {
             return None;

@@ -49,7 +49,7 @@ pub(super) fn question(
         None
     };
     match (u16::from_be_bytes([header[4], header[5]]), error) {
-        // A server that did not understand us may leave the question out.
+        // A server that did not understand the query may leave the question out.
         (0, Some(RelayError::Rcode(_))) => return Ok(Questioned { end: HEADER, error }),
         (1, _) => {}
         _ => return Err(Discard::Question),

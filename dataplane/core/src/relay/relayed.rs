@@ -1,5 +1,5 @@
-//! What may be relayed of an upstream's reply, as one immutable allocation that is copied into replies: records in wire
-//! form, compressed towards the name that was asked about, and where their TTLs are.
+//! The part of an upstream's reply that may be relayed, as one immutable allocation that is copied into replies:
+//! records in wire form, compressed towards the name that was asked about, and where their TTLs are.
 
 #![allow(
     clippy::indexing_slicing,
@@ -79,7 +79,7 @@ pub(super) struct Record<'a> {
 }
 
 impl Relayed {
-    /// What stands for a lookup that failed: the key and no records.
+    /// The entry of a failed lookup: the key and no records.
     pub fn failure(key: &LookupKey) -> Relayed {
         Relayed::of(&Selected::new(SERVFAIL, false), key)
     }
@@ -145,7 +145,7 @@ impl Relayed {
         self.rcode() == NXDOMAIN
     }
 
-    /// Whether it stands for a failed lookup.
+    /// Whether it is the entry of a failed lookup.
     pub fn is_failure(&self) -> bool {
         self.rcode() == SERVFAIL
     }

@@ -16,7 +16,7 @@ use super::verdict::RelayError;
 use crate::wire::message::rtype::ANY;
 use crate::wire::name::MAX_NAME;
 
-/// What of a reply may be relayed: bounds of TTLs in seconds (FW44, CA3), and whether private addresses are removed.
+/// Settings of the selection: bounds of TTLs in seconds (FW44, CA3), and whether private addresses are removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TtlCaps {
     /// `maxTtl`: of every record.
@@ -235,8 +235,7 @@ impl<'s> Selection<'s, '_> {
                 .is_some_and(|covered| covers(u16::from_be_bytes(*covered)))
     }
 
-    /// The TTL that is left, and of that no more than the cap: a record that may live for longer than the cap has its
-    /// whole time here (CA2).
+    /// The remaining TTL, at most the cap: a record with more time left than the cap is kept for the whole cap (CA2).
     fn ttl_s(&self, record: &Record) -> u32 {
         record.ttl_s.saturating_sub(self.age_s).min(self.caps.max_s)
     }
@@ -247,7 +246,7 @@ impl<'s> Selection<'s, '_> {
         rdata::expand(self.message.octets, record.rtype, &record.rdata, &mut self.kept.octets)
             .ok_or(Unusable::Malformed)?;
         let rdata = start..self.kept.octets.len();
-        // Expanded, a record may no longer fit in any message.
+        // Without compression, a record may be too large for any message.
         if rdata.len() > usize::from(u16::MAX) {
             return Err(Unusable::Malformed);
         }

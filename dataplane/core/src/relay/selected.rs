@@ -54,8 +54,8 @@ impl Selected {
         }
     }
 
-    /// FW43: removes private addresses, and signatures over what is no more the whole RRset. When nothing is left, nothing
-    /// else stays either, and this is true (N21).
+    /// FW43: removes private addresses, and signatures over an RRset that is no longer whole. Returns true if no
+    /// address is left; then everything else is removed too (N21).
     pub(super) fn remove_private(&mut self) -> bool {
         let (before, octets) = (self.rrset.len(), &self.octets);
         self.rrset.retain(|record| !is_private(record.rtype, &octets[record.rdata.clone()]));
@@ -91,7 +91,7 @@ impl Selected {
         self.authority.iter().any(|record| record.rtype == SOA)
     }
 
-    /// CA2, CA3: the smallest TTL; what denies without an SOA is not kept.
+    /// CA2, CA3: the smallest TTL; a denial without an SOA is not kept.
     pub(super) fn lifetime_s(&self) -> u32 {
         let denies = self.rrset.is_empty() && self.unresolved_target().is_none();
         if denies && !self.has_soa() {

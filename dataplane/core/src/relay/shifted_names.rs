@@ -13,7 +13,7 @@ use crate::wire::name::MAX_LABEL;
 /// Compression pointers reach no further (RFC 1035 §4.1.4).
 const MAX_POINTER: usize = 0x3fff;
 
-/// Translates offsets of a reply without anything in front into offsets of this reply.
+/// Translates offsets of a reply without records of ours in front into offsets of this reply.
 pub(super) struct ShiftedNames {
     /// Where the records begin when only the question is in front of them.
     records_at: usize,
@@ -35,7 +35,7 @@ impl ShiftedNames {
         }
     }
 
-    /// Mends the pointers of one record; `None` where one would lead too far.
+    /// Corrects the pointers of one record; `None` where one would lead too far.
     pub(super) fn mend(&self, record: &mut [u8]) -> Option<()> {
         if self.asked_at == HEADER {
             return Some(());
@@ -52,7 +52,7 @@ impl ShiftedNames {
         Some(())
     }
 
-    /// Mends the pointer of the name at `at`, if it has one; where the name ends.
+    /// Corrects the pointer of the name at `at`, if it has one; returns where the name ends.
     fn mend_name(&self, record: &mut [u8], mut at: usize) -> Option<usize> {
         loop {
             let length = usize::from(*record.get(at)?);

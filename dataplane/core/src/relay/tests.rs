@@ -69,7 +69,7 @@ impl Client {
 
     fn write(&self, relayed: &Relayed, seed: u64, buffer: &mut [u8]) -> usize {
         let length = relayed.write(&self.head, FRESH, seed, buffer);
-        // What is kept for a client that waits writes the same.
+        // The copy for a client that waits writes the same.
         let mut again = vec![0; buffer.len()];
         assert_eq!(relayed.write(&self.head.keep().borrow(), FRESH, seed, &mut again), length);
         assert!(again[..length] == buffer[..length]);
@@ -267,7 +267,7 @@ fn ca2_what_was_in_a_cache_of_http_counts_down_before_it_is_kept() {
     let rows = [
         (0, 86_400, [300, 60], 60),
         (50, 86_400, [250, 10], 10),
-        // The cap holds for what is left: 250 s are more than it.
+        // The cap applies to the remaining time: 250 s are more than the cap.
         (50, 100, [100, 10], 10),
         (u32::MAX, 86_400, [0, 0], 0),
     ];
@@ -703,7 +703,7 @@ fn e42_a_reply_behind_a_cname_from_a_snapshot_tells_its_age() {
     let pending = aged(query);
     let reply = upstream(&pending, &["mail.example.com. 60 A 192.0.2.1"], &[]);
     assert_eq!(ede(&relay(&pending, &reply)), Some((3, "snapshot 90s".into())));
-    // Beside the reason of a failure, and before it where room is short.
+    // They come after the reason of the failure, and are left out first where room is short.
     let whole = fail(&pending, 22, "silence");
     assert_eq!(edes(&whole), [(22, 7), (3, 12)]);
     let size = whole.to_vec().unwrap().len();

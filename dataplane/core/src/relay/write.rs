@@ -44,7 +44,7 @@ pub fn write_chain(
     seed: u64,
     buffer: &mut [u8],
 ) -> usize {
-    // Nothing of a chain whose end was removed says more than its end does (N21).
+    // If the end of a chain was removed, the rest of the chain is not written either (N21).
     let hops = match hops {
         [.., end] if end.0.is_blocked() => core::slice::from_ref(end),
         _ => hops,
@@ -70,7 +70,7 @@ pub fn write_chain(
     }
     reply.end_answer();
     let last = hops.last();
-    // Half a denial would be none: the authority section is written whole or not at all.
+    // A part of a denial proves nothing: the authority section is written whole or not at all.
     if let (true, Some((hop, freshness)), Some(moved)) = (fits, last, &place)
         && !reply.authority(hop, *freshness, moved)
     {
@@ -78,7 +78,7 @@ pub fn write_chain(
         fits = false;
     }
     let led_by_us = !head.cnames.is_empty();
-    // Our own part is not authenticated by anyone (§3.5: AD=0).
+    // Records of ours are not authenticated (§3.5: AD=0).
     let wants_ad = (head.form.do_ || head.form.ad) && !led_by_us;
     let authentic = wants_ad && hops.iter().all(|(hop, _)| hop.is_authentic());
     let flags = Flags { authoritative: led_by_us, truncated: !fits, authentic };
@@ -137,7 +137,7 @@ struct RelayedReply<'b, 'n> {
     answers: u16,
     answer_end: usize,
     nsid: Option<&'n [u8]>,
-    /// Text of the EDE for data from a snapshot, for which there is room.
+    /// Text of the EDE for data from a snapshot; room is kept for it.
     age: Option<ShortText>,
 }
 
@@ -232,7 +232,7 @@ impl<'b, 'n> RelayedReply<'b, 'n> {
         true
     }
 
-    /// Writes a name: this many of its octets, then a pointer to the rest, if that stands somewhere.
+    /// Writes a name: this many of its octets, then a pointer to the rest, if the rest is already in the message.
     fn name(&mut self, name: &'n [u8], case: Case) -> Option<(usize, Option<u16>)> {
         let (octets, pointer) = self.known.place(name, self.at, case);
         self.put(&name[..octets])?;
@@ -292,8 +292,8 @@ impl<'b, 'n> RelayedReply<'b, 'n> {
         self.at
     }
 
-    /// The OPT record, for which there is room, as for the age of a snapshot; codes that an upstream sent, then text of
-    /// another EDE, then that EDE, go first (WR15).
+    /// The OPT record, for which there is room, as for the age of a snapshot; when room is short, codes of an
+    /// upstream are left out first, then the text of another EDE, then that EDE (WR15).
     fn opt(&mut self, head: &ReplyHead<'_>, ede: Option<(u16, &str)>, sent: ErrorCodes) {
         let nsid = self.nsid.map_or(0, |octets| octets.len() + 4);
         let age = self.age.take();

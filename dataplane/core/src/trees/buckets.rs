@@ -17,16 +17,16 @@ use crate::wire::address::Address;
 
 /// Children of a node: narrow for the reason given in [`slots`](crate::trees::slots).
 const WIDTH: usize = 8;
-/// Rows of a leaf before it is split: few, because a reader looks at them one by one, and each line
-/// of memory that was not read lately costs more than all instructions of the search.
+/// Rows of a full leaf. Few, because a reader looks at them one by one, and each cache line that must be loaded costs
+/// more than all instructions of the search.
 const FULL: usize = 8;
 /// Bits of a hash that one level reads, and the levels that all of them lead through.
 const DIGIT: u32 = WIDTH.ilog2();
 const LEVELS: u32 = u32::BITS.div_ceil(DIGIT);
 
-/// What rows are found by.
+/// The key of rows.
 pub(crate) trait BucketKey: Copy + Ord {
-    /// Where it belongs: equal for equal keys, otherwise at random.
+    /// Its hash: equal for equal keys, otherwise random.
     fn spread(self, hasher: &RandomState) -> u32;
 }
 
@@ -184,8 +184,8 @@ impl<K: BucketKey, V: Copy + Ord> Node<K, V> {
     }
 }
 
-/// The rows of all children, sorted, when they are few enough to be one leaf again: half a full one, so
-/// that a leaf that has just been split is not put together by the next removal.
+/// The rows of all children, sorted, when they fit in half a leaf, so that a leaf that was just split is not merged
+/// by the next removal.
 fn few_rows<K: BucketKey, V: Copy + Ord>(children: &[Node<K, V>; WIDTH]) -> Option<Vec<(K, V)>> {
     let mut count = 0;
     for child in children {

@@ -10,10 +10,9 @@ use alloc::sync::Arc;
 
 use crate::steps::step;
 
-/// Children of one node. A change copies one node of each level, and every child copied is a counter
-/// somewhere else in memory that goes up now and down later: narrow nodes keep a change in a cluster
-/// of 100,000 Services near the price of one in a small cluster, and the upper levels are in a
-/// reader's cache anyway.
+/// Children of one node. A change copies one node of each level. Each copied child increments a reference count
+/// somewhere else in memory, and decrements it later. With narrow nodes, a change in a cluster of 100,000 Services
+/// costs nearly the same as in a small one; readers have the upper levels in their cache anyway.
 const WIDTH: usize = 8;
 /// Levels of a tree, and the places of one.
 const LEVELS: usize = 4;
@@ -32,7 +31,7 @@ impl<C> Clone for Node<C> {
 }
 
 impl<C> Node<C> {
-    /// The child that a number leads to, by its last digit.
+    /// The child of a number, by its last digit.
     fn child(&self, number: usize) -> Option<&C> {
         self.0[number % WIDTH].as_deref()
     }

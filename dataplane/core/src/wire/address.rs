@@ -173,7 +173,7 @@ pub(crate) struct ReverseName {
 impl ReverseName {
     /// Reads a name; `None` when it is not below a reverse zone.
     pub(crate) fn of(name: &Labels) -> Option<ReverseName> {
-        // Most names end otherwise: they need no look at any label.
+        // Most names have another end: no label needs to be read.
         if !name.wire().ends_with(b"\x04arpa\0") {
             return None;
         }

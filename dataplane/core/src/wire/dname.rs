@@ -5,17 +5,17 @@ use crate::wire::name::Name;
 /// A DNAME record of ours (RR85). Neither name has a wildcard label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dname {
-    /// The owner: names below it are led away, it is not.
+    /// The owner. Names below it are replaced; the owner itself is not.
     pub owner: Name,
-    /// What takes the place of the owner at the end of these names.
+    /// The target, which replaces the owner at the end of these names.
     pub target: Name,
     /// TTL of the record and of the CNAMEs that are made of it, in seconds (RFC 6672 §3.1).
     pub ttl_s: u32,
 }
 
 impl Dname {
-    /// The name that takes the place of one below the owner, given in wire form and lower case (RFC 6672 §2.2). `None` if
-    /// that has more than 255 octets, or if the name is shorter than the owner.
+    /// The name that replaces a name below the owner, which is in wire form and lower case (RFC 6672 §2.2). `None` if
+    /// the result has more than 255 octets, or if the name is shorter than the owner.
     pub(crate) fn substitute(&self, name: &[u8]) -> Option<Name> {
         let before = self.before(name)?;
         Name::compose(&[name.get(..before)?, self.target.wire()])

@@ -20,7 +20,7 @@ const OPTION_KEEPALIVE: u16 = 11;
 /// Code and length of an option.
 const OPTION_OCTETS: usize = 4;
 
-/// One record of a message: where it lies.
+/// Where one record of a message is.
 struct Record {
     rtype: u16,
     ttl_s: u32,
@@ -153,7 +153,7 @@ impl Iterator for Records<'_> {
     }
 }
 
-/// Where a name ends that begins at `at`; a compression pointer ends it.
+/// Where the name at `at` ends; a compression pointer ends it.
 fn after_name(message: &[u8], mut at: usize) -> Option<usize> {
     loop {
         match *message.get(at)? {

@@ -22,7 +22,8 @@ pub(crate) struct Labels {
 }
 
 impl Labels {
-    /// The root, to be read into: a name has nearly 400 octets, which should not be moved.
+    /// The root; [`Labels::read`] overwrites it in place, because a name has nearly 400 octets, which should not be
+    /// moved.
     pub(crate) const ROOT: Labels = Labels { wire: [0; ROOM], len: 1, starts: [0; 128], count: 0 };
 
     /// Reads an uncompressed name at `at`; `None` when it is unreadable (N4).
@@ -38,7 +39,7 @@ impl Labels {
             if length == 0 {
                 break;
             }
-            // Names of more labels than there are places are too long, too.
+            // A name with more labels than there are places is too long as well.
             *self.starts.get_mut(count)? = (end - at) as u8;
             count += 1;
             end += length + 1;
@@ -59,7 +60,7 @@ impl Labels {
     /// The labels of a name.
     pub(crate) fn of(name: &Name) -> Labels {
         let mut labels = Labels::ROOT;
-        // A `Name` is valid by construction; the root stands in for what cannot happen.
+        // A `Name` is valid by construction; the root is an unreachable fallback.
         let _ = labels.read(name.wire(), 0);
         labels
     }

@@ -15,7 +15,7 @@ use crate::wire::name::{MAX_LABEL, MAX_NAME};
 /// Length of a DNS header (RFC 1035 §4.1.1).
 pub(crate) const HEADER: usize = 12;
 
-/// What carried the query; decides size limits and what an unreadable one gets.
+/// The transport of a query; it decides size limits, and the reply to an unreadable query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// A datagram: replies are limited and truncated with TC.
@@ -24,14 +24,14 @@ pub enum Transport {
     Tcp,
 }
 
-/// One query and everything outside the records that its answer may depend on.
+/// One query, and everything besides the records that its answer may depend on.
 #[derive(Clone, Copy, Debug)]
 pub struct Query<'p> {
     /// The message, without the length prefix of TCP.
     pub packet: &'p [u8],
     /// Who asked; an IPv4-mapped address counts as IPv4.
     pub client: SocketAddr,
-    /// Transport of the query: decides the size limit and truncation.
+    /// The transport of the query.
     pub transport: Transport,
     /// Unix time in seconds; only the age of a snapshot is computed from it.
     pub now_s: u64,
@@ -77,7 +77,7 @@ pub(crate) enum Rcode {
     BadVers = 16,
 }
 
-/// What an OPT record of version 0 says (RFC 6891 §6.1).
+/// The content of an OPT record of version 0 (RFC 6891 §6.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Edns {
     /// Largest UDP payload the client takes, as sent.
@@ -123,7 +123,7 @@ impl Question<'_> {
     }
 }
 
-/// A query that cannot be answered, and what it gets instead.
+/// A query that cannot be answered, and what is sent for it.
 pub(crate) enum Malformed<'p> {
     /// No reply (N1: a reply must not be answered).
     Silence(Reason),
@@ -206,7 +206,7 @@ enum Opt {
 /// Walks the records behind the question; `None` when they are unreadable (N5). Octets behind the
 /// counted records are ignored.
 fn read_opt(packet: &[u8], mut at: usize, authority: u16, additional: u16) -> Option<Opt> {
-    // What nearly every client sends: one OPT of version 0 without options, or no record at all.
+    // Nearly every client sends this: one OPT of version 0 without options, or no record at all.
     if let (0, 1, Some(&[0, 0, 41, size0, size1, _, 0, flags, _, 0, 0])) =
         (authority, additional, packet.get(at..).and_then(|rest| rest.first_chunk()))
     {

@@ -46,8 +46,8 @@ impl Name {
     /// `.`: one octet, the empty label.
     pub const ROOT: Name = Name { len: 1, wire: [0; MAX_NAME] };
 
-    /// Reads dotted text; a trailing dot makes no difference, letters become lower case.
-    /// No escapes: every octet but the dot stands for itself.
+    /// Reads dotted text; a trailing dot makes no difference, letters become lower case. There are no escapes: every
+    /// octet is taken literally, except the dot.
     ///
     /// # Errors
     /// See [`NameError`].

@@ -97,7 +97,7 @@ const SMALLEST_RECORD: usize = 16;
 /// Timers of every SOA of ours: refresh, retry, expire (RR70).
 const SOA_TIMERS: [u32; 3] = [7200, 1800, 86400];
 
-/// Where the question's name stands, as the second octet of a pointer.
+/// The offset of the question's name, as the second octet of a pointer.
 const QUESTION: u8 = HEADER as u8;
 
 /// The five numbers at the end of an SOA.
@@ -122,7 +122,7 @@ pub(crate) struct Mark {
     anchors: usize,
 }
 
-/// One reply in the making.
+/// One reply while it is written.
 pub(crate) struct Reply<'b, 'q> {
     buffer: &'b mut [u8],
     question: &'q Question<'q>,
@@ -141,7 +141,7 @@ pub(crate) struct Reply<'b, 'q> {
     payload_size: u16,
     transport: Transport,
     truncated: bool,
-    /// Octets that were written and taken back.
+    /// Octets that were written and removed again.
     wasted: usize,
 }
 
@@ -234,7 +234,7 @@ impl<'b, 'q> Reply<'b, 'q> {
         self.limit.saturating_sub(self.at)
     }
 
-    /// Octets that were written and taken back.
+    /// Octets that were written and removed again.
     pub(crate) fn wasted(&self) -> usize {
         self.wasted
     }
@@ -284,7 +284,7 @@ impl<'b, 'q> Reply<'b, 'q> {
         Mark { at: self.at, counts: self.counts, anchors: self.anchor_count }
     }
 
-    /// Forgets all that was written since.
+    /// Removes everything that was written since.
     pub(crate) fn back_to(&mut self, mark: Mark) {
         step(self.at - mark.at);
         self.wasted += self.at - mark.at;
@@ -457,7 +457,7 @@ impl<'b, 'q> Reply<'b, 'q> {
         self.at
     }
 
-    /// The OPT record, for which room was kept; EDE text, then EDE, is what gives way (WR15).
+    /// The OPT record; room was kept for it. When room is short, EDE text is left out first, then the EDE (WR15).
     fn opt(&mut self, rcode: Rcode, ede: Option<(u16, &str)>) {
         let dnssec_ok = self.question.edns.is_some_and(|edns| edns.dnssec_ok);
         let [size0, size1] = self.payload_size.to_be_bytes();

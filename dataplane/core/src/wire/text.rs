@@ -20,7 +20,7 @@ pub(crate) struct ShortText {
 impl ShortText {
     pub(crate) const EMPTY: ShortText = ShortText { octets: [0; CAPACITY], len: 0 };
 
-    /// How old the snapshot is that an answer rests on (E42); ten digits are three hundred years.
+    /// The age of the snapshot behind an answer (E42); ten digits are three hundred years.
     pub(crate) fn of_snapshot(age_s: u64) -> ShortText {
         let mut text = ShortText::EMPTY;
         let _ = write!(text, "snapshot {age_s}s");

@@ -8,7 +8,7 @@ use super::{Cache, SHARDS, lock};
 /// Most entries of one page.
 pub(super) const MAX_ENTRIES: usize = 256;
 
-/// Some entries, and where the next page begins.
+/// One page of entries, and where the next page begins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Page {
@@ -18,7 +18,7 @@ pub struct Page {
     pub total_octets: usize,
     /// At most `MAX_ENTRIES`, in the order of slots.
     pub entries: Vec<Entry>,
-    /// The value of `from` that shows the next ones; nothing behind the last.
+    /// The value of `from` that shows the next ones; `None` after the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<usize>,
 }

@@ -11,19 +11,19 @@ use dataplane_core::{Age, CacheAction, CacheRules, LookupKey, Relayed, cache_act
 
 use super::{CacheResult, Denials, RouteId};
 
-/// What an entry takes besides its reply: its slot, its place in a queue and in the index, each with the room that
-/// growing by doubling leaves free. Counted at its worst.
+/// Octets that an entry takes besides its reply: its slot, and its places in a queue and in the index. Counted for
+/// the worst case, in which tables have just doubled.
 const ENTRY_OCTETS: usize = size_of::<Slot>() + 2 * size_of::<u32>() + 2 * 20;
 /// Slots that are allocated at once, so that growing copies nothing.
 const CHUNK: usize = 64;
-/// The short queue has at most one such part of the octets.
+/// The short queue has at most one part in this many of the octets.
 const SHORT_PART: usize = 10;
 /// Largest count of how often an entry was asked for; it survives as many rounds in the long queue.
 const MAX_USED: u8 = 3;
 /// Hashes that are remembered of entries which left the short queue.
 const GHOSTS: usize = 4096;
 
-/// One entry, or the place of one that left its queue unseen.
+/// One entry, or the place of a removed one that is still in its queue.
 #[derive(Debug)]
 struct Slot {
     hash: u64,
@@ -34,7 +34,7 @@ struct Slot {
     is_long: bool,
 }
 
-/// When a shard is asked, and by which rules.
+/// The time and the rules of one call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     pub(super) now_ms: u64,
@@ -114,7 +114,7 @@ impl Shard {
         self.put(hash, route, relayed, Age::of_reply(lifetime_s, now_ms));
     }
 
-    /// What is known of a key besides its reply.
+    /// The state of a key besides its reply.
     pub(super) fn age(&mut self, hash: u64, route: RouteId, key: &LookupKey) -> Option<&mut Age> {
         self.of_key(hash, route, key).map(|slot| &mut slot.age)
     }
@@ -137,7 +137,8 @@ impl Shard {
         self.put(hash, route, Relayed::failure(key), age);
     }
 
-    /// Forgets the entry with this hash, if there is one. Its slot stays in its queue and is counted until it leaves that.
+    /// Removes the entry with this hash, if there is one. Its slot stays in its queue, and counts until it leaves the
+    /// queue.
     pub(super) fn forget(&mut self, hash: u64) {
         if let Some(number) = self.index.remove(&hash) {
             self.fill(number, None);
@@ -147,7 +148,7 @@ impl Shard {
     /// Removes one entry, in at most `turns` turns; whether it was a reply that had not expired. The last turn removes what it
     /// meets, so that a cache in which everything is asked for again keeps its bound.
     pub(super) fn evict(&mut self, now_ms: u64, turns: &mut usize) -> bool {
-        // Every turn ends, or takes one use from an entry, or moves one to the long queue.
+        // Each turn removes an entry, lowers its count of uses, or moves it to the long queue, so the loop ends.
         while self.len() > 0 && *turns > 0 {
             *turns -= 1;
             let is_short_over = self.short_octets > self.octets / SHORT_PART;
@@ -171,8 +172,9 @@ impl Shard {
         false
     }
 
-    /// Looks at this many entries from the front of one queue, and removes those on routes that are no more; the others go
-    /// to its end, where they are in the same order after a whole round. How many were removed that had not expired.
+    /// Looks at this many entries from the front of one queue, and removes those on former routes. The others go to
+    /// its end, so that after a whole round they are in the same order. Returns how many of the removed had not
+    /// expired.
     pub(super) fn sweep(
         &mut self,
         is_long: bool,
@@ -368,7 +370,7 @@ impl Hasher for AsItIs {
     }
 }
 
-/// Whether this is a denial, or stands for a failure.
+/// Whether this is a denial or a failure.
 fn is_denial(relayed: Option<&Relayed>) -> bool {
     relayed.is_some_and(|relayed| {
         (relayed.is_negative() && !relayed.is_partial()) || relayed.is_failure()

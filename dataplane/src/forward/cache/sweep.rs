@@ -1,5 +1,5 @@
-//! What leaves the cache besides what insertions push out: entries on routes that no configuration has any more, and what a
-//! smaller bound leaves no room for while little is inserted. A pass takes many short steps, so that no hit waits for long.
+//! Removes entries that insertions do not push out: those on routes that no configuration has any more, and those
+//! above a smaller bound while little is inserted. A pass takes many short steps, so that no hit waits for long.
 
 use std::sync::atomic::Ordering;
 

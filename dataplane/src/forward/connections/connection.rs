@@ -22,7 +22,7 @@ pub(super) const IDLE: Duration = Duration::from_secs(10);
 /// Time without an octet, while queries wait, until a connection gets no other queries: it may be dead.
 pub(super) const SILENCE: Duration = Duration::from_secs(1);
 
-/// One connection, as those see it who ask.
+/// One connection, as queries use it.
 #[derive(Debug)]
 pub(super) struct Connection {
     /// Later ones have greater numbers; the first is 1.
@@ -51,7 +51,7 @@ pub(super) struct Query {
 }
 
 impl Query {
-    /// Over HTTPS and QUIC ids are 0: the stream says whose reply it is.
+    /// Over HTTPS and QUIC ids are 0: the stream identifies the reply.
     pub(super) fn without_id(mut self) -> Query {
         self.octets[..2].fill(0);
         self
@@ -67,7 +67,7 @@ pub(super) struct Message {
 }
 
 impl Message {
-    /// With the id that its query has here. Another one than 0 stays, and is found wrong with the rest of the message.
+    /// Sets the id that its query has here. An id other than 0 is kept, so that the message is found wrong later.
     pub(super) fn with_id(mut self, id: u16) -> Message {
         if let Some(octets @ [0, 0]) = self.octets.first_chunk_mut() {
             *octets = id.to_be_bytes();
@@ -76,16 +76,16 @@ impl Message {
     }
 }
 
-/// What comes for a query; nothing where the connection broke.
+/// Receives the reply; it is closed if the connection broke.
 pub(super) type Ended = Result<Message, Failure>;
 
 #[derive(Debug)]
 struct Waiting {
-    /// Those whose clients are gone stay until the reply: the server still works on them.
+    /// Queries on the connection. One whose client is gone stays until its reply, because the server still works on it.
     replies: HashMap<u16, oneshot::Sender<Ended>>,
-    /// How many of them there may be.
+    /// How many queries the connection may have.
     places: usize,
-    /// Since when queries wait and nothing came.
+    /// Since when queries wait without any message.
     silent_since: Option<Instant>,
     /// When the latest query left or the latest reply came.
     used: Instant,
@@ -95,13 +95,13 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// When it ends, if nothing happens before that.
+    /// When it ends, unless something happens before.
     fn ends_at(&self) -> Instant {
         self.silent_since.unwrap_or(self.used) + IDLE
     }
 }
 
-/// How far a connection is.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ConnectionState {
     Open,
@@ -127,7 +127,7 @@ impl Place {
     }
 }
 
-/// A reply, and how to say that it was not one.
+/// A message that came, and how to report that it is not the reply.
 #[derive(Debug)]
 pub(in crate::forward) struct Reply {
     pub(in crate::forward) id: u16,
@@ -138,7 +138,7 @@ pub(in crate::forward) struct Reply {
 }
 
 impl Reply {
-    /// The server is wrong: what else waits on this connection is asked again on another (FW54).
+    /// The message is wrong: all other queries on this connection are asked again on another one (FW54).
     pub(in crate::forward) fn distrust(&self) {
         let mut waiting = self.connection.waiting();
         waiting.good = waiting.good.saturating_sub(1);
@@ -229,7 +229,7 @@ impl Connection {
         }
     }
 
-    /// No more queries; those that wait learn of it, and the tasks that carry messages end.
+    /// Takes no more queries, fails those that wait, and ends the tasks that carry messages.
     pub(super) fn close(&self) {
         let mut waiting = self.waiting();
         waiting.state = ConnectionState::Closed;
@@ -239,13 +239,13 @@ impl Connection {
         if is_useless {
             self.shared.pause.failed(&Failure::broken(), now());
         }
-        // Counted before those who wait learn of it, and whether anyone still does.
+        // Counted before the waiting queries are woken.
         lost.iter().for_each(|_| self.shared.counts.failed(&Failure::broken(), now()));
         drop(lost);
         self.end.cancel();
     }
 
-    /// No more queries; those that wait still have their time.
+    /// Takes no more queries; those that wait keep their time.
     pub(super) fn retire(&self) {
         self.waiting().retire();
     }
@@ -284,7 +284,7 @@ impl Connection {
             }
             Err(failure) => self.shared.counts.failed(failure, now),
         }
-        // A query whose client is gone takes no notice of its reply.
+        // The client of this query may be gone; then the reply is dropped.
         let _ = reply.send(ended);
         self.shared.freed.notify_one();
         true

@@ -15,7 +15,7 @@ pub(super) struct Counts {
     latest: Mutex<Option<(Instant, Failure)>>,
 }
 
-/// The counters as they stand.
+/// The present values of the counters.
 #[derive(Clone, Debug)]
 pub(in crate::forward) struct Counted {
     /// Connections that are open now.
@@ -33,7 +33,7 @@ pub(in crate::forward) struct Counted {
 }
 
 impl Counted {
-    /// Every reason, as metrics call it, and how often it was one.
+    /// Every reason as metrics name it, with its count.
     pub(in crate::forward) fn failures(&self) -> impl Iterator<Item = (&'static str, u64)> {
         Reason::ALL.into_iter().map(Reason::label).zip(self.failures)
     }
@@ -45,7 +45,7 @@ impl Counts {
         self.resumed.fetch_add(u64::from(is_resumed), Ordering::Relaxed);
     }
 
-    /// A reply came: what failed before is over.
+    /// A reply came: earlier failures are over.
     pub(super) fn answered(&self) {
         *self.latest() = None;
     }

@@ -124,7 +124,7 @@ impl Reason {
 }
 
 impl Reason {
-    /// Whether it kept a connection from being made, so that no query left.
+    /// Whether it prevented the connection, so that no query was sent.
     pub(in crate::forward) const fn is_of_handshake(self) -> bool {
         match self {
             Reason::Connect
@@ -151,13 +151,14 @@ pub(in crate::forward) struct Failure {
     pub(in crate::forward) reason: Reason,
     /// What the library or the system said.
     pub(in crate::forward) text: Arc<str>,
-    /// The system gave us no socket: it says nothing of the server.
+    /// The system gave us no socket: the server is not at fault.
     pub(in crate::forward) is_ours: bool,
 }
 
 impl Failure {
     fn new(reason: Reason, text: &str) -> Failure {
-        // A server may have written parts of it: no control characters reach terminals and logs.
+        // A server may have written parts of the text, so control characters are removed before terminals and logs
+        // get it.
         let shown = |it: char| if it.is_control() { '?' } else { it };
         let text: String = text.chars().map(shown).take(MAX_TEXT).collect();
         Failure { reason, text: text.into(), is_ours: false }
@@ -183,7 +184,7 @@ impl Failure {
         Failure::new(Reason::Full, "every connection to this server is in use")
     }
 
-    /// The server does not speak what we do.
+    /// The server does not speak our protocol.
     pub(super) fn protocol(text: &str) -> Failure {
         Failure::new(Reason::Handshake, text)
     }
@@ -213,7 +214,7 @@ impl Failure {
         matches!(self.reason, Reason::Broken | Reason::Reset)
     }
 
-    /// A handshake of QUIC failed. Its errors hold the alert of TLS that we sent, and words.
+    /// A handshake of QUIC failed. Its error has the TLS alert that we sent, and a text.
     pub(super) fn quic(error: &ConnectionError) -> Failure {
         let reason = match error {
             ConnectionError::TransportError(error) => {
@@ -230,7 +231,7 @@ impl Failure {
         Failure::new(reason, &error.to_string())
     }
 
-    /// A handshake over TCP failed: the error of TLS, or of what carries it.
+    /// A handshake over TCP failed: the error is from TLS, or from the connection below it.
     pub(super) fn handshake(error: &io::Error) -> Failure {
         let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<TlsError>());
         let reason = tls.map_or(Reason::Handshake, of_tls);

@@ -67,7 +67,8 @@ pub(super) fn check_protocol(stream: &TlsStream<TcpStream>) -> Result<(), Failur
     }
 }
 
-/// A connection that has begun to speak HTTP/2: what sends requests, what carries them, and what ends all its tasks.
+/// Begins HTTP/2 on a connection. Returns the sender of requests, the connection that carries them, and the handle
+/// that ends all its tasks.
 ///
 /// # Errors
 /// The other side does not speak HTTP/2.
@@ -97,13 +98,14 @@ pub(super) async fn carry<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     loop {
         tokio::select! {
             biased;
-            // What waits is asked again elsewhere, for any reason of the end.
+            // For any reason of the end, waiting queries are asked again on another connection.
             () = connection.end.cancelled() => break,
             ended = &mut driver, if takes_requests => {
                 if ended.is_err() {
                     break;
                 }
-                // GOAWAY: the server still answers what it took (RFC 9113 §6.8); the rest is asked again elsewhere.
+                // GOAWAY: the server still answers the requests that it took (RFC 9113 §6.8); the others are asked
+                // again on another connection.
                 takes_requests = false;
                 connection.retire();
             }
@@ -161,7 +163,7 @@ async fn read(response: Response<Incoming>) -> Result<Message, Failure> {
     Ok(Message { octets: octets.to_bytes().to_vec(), age_s })
 }
 
-/// Parameters behind the type mean nothing.
+/// Parameters after the type are ignored.
 fn is_message(headers: &HeaderMap) -> bool {
     let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let kind = value.and_then(|value| value.split(';').next());
@@ -286,7 +288,7 @@ mod tests {
         let taken = [(); 3].map(|()| connections.place(0, query, now()).unwrap());
         let _ = slow.taken.acquire_many(4).await.unwrap();
         slow.goes.notify_one();
-        // It is seen at the first query after it: that one is lost, and may be asked again.
+        // It is noticed by the next query: that one is lost, and may be asked again.
         let mut late = Vec::new();
         while connection.is_open() {
             late.extend(connections.place(0, query, now()));

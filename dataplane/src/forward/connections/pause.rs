@@ -18,7 +18,7 @@ pub(super) struct Pause(Mutex<Latest>);
 struct Latest {
     /// When a connection was made, could not be made, or ended without a reply.
     at: Option<Instant>,
-    /// Why there was no reply; none after one.
+    /// Why there was no reply; `None` after a reply.
     failure: Option<Failure>,
 }
 
@@ -36,12 +36,12 @@ impl Pause {
         *self.latest() = Latest { at: Some(now), failure: Some(failure.clone()) };
     }
 
-    /// A reply came, on whichever connection.
+    /// A reply came, on any connection.
     pub(super) fn replied(&self) {
         self.latest().failure = None;
     }
 
-    /// Why none may be made now. `is_silent`: there is a connection on which queries wait in vain.
+    /// Why no connection may be made now. `is_silent`: queries wait on a connection without a reply.
     pub(super) fn holds(&self, is_silent: bool, now: Instant) -> Option<Failure> {
         let latest = self.latest();
         let is_recent = latest.at.is_some_and(|at| now.saturating_duration_since(at) < HOLD_OFF);

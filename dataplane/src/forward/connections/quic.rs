@@ -43,7 +43,7 @@ pub(super) fn config(tls: &Arc<rustls::ClientConfig>) -> Result<ClientConfig, St
     transport.max_concurrent_bidi_streams(VarInt::from_u32(0));
     transport.max_concurrent_uni_streams(VarInt::from_u32(0));
     transport.datagram_receive_buffer_size(None);
-    // What a server may send that we have not read: one message on each stream.
+    // Octets that a server may send before we read them: one message on each stream.
     transport.stream_receive_window(VarInt::from_u32(MAX_STREAM));
     transport.receive_window(VarInt::from_u32(MAX_STREAM * MAX_QUERIES as u32));
     transport.max_idle_timeout(IdleTimeout::try_from(DEAD).ok());
@@ -71,7 +71,7 @@ pub(super) async fn connect(
     Ok((endpoint, connection))
 }
 
-/// Carries queries out and replies in, until the connection ends or is idle. It is gone when its port is closed.
+/// Carries queries out and replies in, until the connection ends or is idle. Returns when its port is closed.
 pub(super) async fn carry(
     connection: Arc<Connection>,
     endpoint: Endpoint,
@@ -83,7 +83,7 @@ pub(super) async fn carry(
     loop {
         tokio::select! {
             biased;
-            // What waits is asked again elsewhere, for any reason of the end.
+            // For any reason of the end, waiting queries are asked again on another connection.
             () = connection.end.cancelled() => break,
             _ = quic.closed() => break,
             Some((id, ended)) = streams.next(), if !streams.is_empty() => {
@@ -98,7 +98,7 @@ pub(super) async fn carry(
     drop(streams);
     connection.close();
     quic.close(NO_ERROR, b"");
-    // The last packets leave before the port is closed. Until then it has its place among the connections.
+    // The last packets are sent before the port is closed. Until then the connection counts.
     let _ = timeout(CLOSE_WITHIN, endpoint.wait_idle()).await;
     drop(queries);
 }
@@ -146,7 +146,7 @@ struct Streams {
     blocked: AtomicUsize,
 }
 
-/// One of them, counted while this lives.
+/// One open stream; it counts until this is dropped.
 struct One<'a>(&'a AtomicUsize);
 
 impl One<'_> {
@@ -162,7 +162,8 @@ impl Drop for One<'_> {
     }
 }
 
-/// The one message of a stream, behind its length. Memory is taken for that length, however much the server sends.
+/// The one message of a stream, behind its length. The server's length decides how much memory is allocated, not what
+/// it sends.
 ///
 /// # Errors
 /// The stream breaks, ends before the message (`UnexpectedEof`), or holds more than it (`InvalidData`).

@@ -14,7 +14,8 @@ const PREFIX: usize = 2;
 /// Octets that are read at once: several replies of the usual size.
 const READ: usize = 4096;
 
-/// Carries queries out and replies in, until the connection breaks, says what was not asked, or is idle.
+/// Carries queries out and replies in, until the connection breaks, brings a message that no query waits for, or is
+/// idle.
 pub(super) async fn carry(
     connection: Arc<Connection>,
     io: impl AsyncRead + AsyncWrite + Send + 'static,
@@ -48,7 +49,7 @@ pub(super) async fn carry(
             }
         }
     };
-    // Why it ended does not matter: what waits is asked again elsewhere.
+    // For any reason of the end, waiting queries are asked again on another connection.
     tokio::select! {
         () = connection.end.cancelled() => {}
         () = connection.unused() => {}

@@ -1,4 +1,4 @@
-//! Connections as those see them who ask, over pipes in place of sockets.
+//! Connections as queries use them, over pipes instead of sockets.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
@@ -177,7 +177,7 @@ async fn fw54_a_handshake_continues_without_the_query_that_began_it() {
     };
     let asked = connections.place_on_new(0, query, opening);
     assert!(timeout(HANDSHAKE / 4, asked).await.is_err(), "another server was faster");
-    let unused = async { panic!("there is one by then") };
+    let unused = async { panic!("there is one already") };
     let place = connections.place_on_new(0, query, unused).await.unwrap();
     assert_eq!(place.connection.number, 1);
 }

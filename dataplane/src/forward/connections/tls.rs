@@ -27,7 +27,7 @@ pub(in crate::forward) struct Client {
     sessions: Arc<Sessions>,
 }
 
-/// What is spoken inside TLS.
+/// The protocol inside TLS.
 #[derive(Clone, Debug)]
 pub(super) enum Spoken {
     Tls,
@@ -60,7 +60,7 @@ impl Client {
         config.alpn_protocols = vec![protocol.to_vec()];
         let sessions = Arc::new(Sessions::default());
         config.resumption = Resumption::store(Arc::clone(&sessions) as _);
-        // Who copies early data can have it answered again (RFC 8446 §8), and connections are kept anyway.
+        // Early data can be copied and sent again (RFC 8446 §8), and kept connections need none.
         config.enable_early_data = false;
         let config = Arc::new(config);
         let spoken = match identity.transport {
@@ -103,7 +103,7 @@ fn uri(name: &str, port: u16) -> Arc<str> {
     }
 }
 
-/// Who may have signed the certificate: the bundle alone, or the public authorities.
+/// The authorities that may have signed the certificate: those of the bundle only, or the public ones.
 fn authorities(bundle: Option<&CaBundle>) -> Result<RootCertStore, String> {
     match bundle {
         None => Ok(RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() }),

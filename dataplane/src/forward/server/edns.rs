@@ -9,7 +9,7 @@ const WITHOUT: Duration = Duration::from_secs(15 * 60);
 /// probes looks the same once.
 const SEEN_TWICE_IN: Duration = Duration::from_secs(60);
 
-/// What is known of one server.
+/// What is known about one server.
 #[derive(Debug, Default)]
 pub(in crate::forward) struct Edns {
     without_until: Option<Instant>,
@@ -75,7 +75,7 @@ mod tests {
         assert!(edns.is_used(now + WITHOUT));
     }
 
-    /// The form of the probe that is answered, where only one without OPT is.
+    /// The form of the probe that is answered if the server answers only probes without OPT.
     fn answers_without_opt(edns: &mut Edns, now: Instant) {
         assert!(edns.next_probe(now));
         edns.probe_was_silent(true, now);

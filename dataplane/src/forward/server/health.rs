@@ -18,7 +18,7 @@ const FAILING_WAIT: Duration = Duration::from_secs(5);
 /// Until the next attempt at a probe that could not be sent.
 const UNSENT_WAIT: Duration = Duration::from_secs(1);
 
-/// What came of one send or probe.
+/// The result of one send or probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::forward) enum Heard {
     /// A valid reply that is NOERROR, NXDOMAIN or YXDOMAIN.
@@ -64,7 +64,7 @@ impl Health {
         self.down_since
     }
 
-    /// What came of a client's query. A probe is not one: see [`Health::probe_ended`].
+    /// Records the result of a client's query; for probes see [`Health::probe_ended`].
     pub(in crate::forward) fn heard(&mut self, heard: Heard, now: Instant) {
         match heard {
             Heard::Good => *self = Health { is_probing: self.is_probing, ..Health::default() },
@@ -116,13 +116,13 @@ impl Health {
         self.not_before = None;
     }
 
-    /// The probe could not be sent: the server was not asked, and what was suspected still is.
+    /// The probe could not be sent: the server was not asked, and a suspicion stays.
     pub(in crate::forward) fn probe_unsent(&mut self, now: Instant) {
         self.is_probing = false;
         self.not_before = Some(now + UNSENT_WAIT);
     }
 
-    /// What came of the probe.
+    /// Records the result of the probe.
     pub(in crate::forward) fn probe_ended(&mut self, heard: Heard, now: Instant) {
         self.is_probing = false;
         self.probed = Some(now);
@@ -134,12 +134,12 @@ impl Health {
                 self.down_since.get_or_insert(now);
                 self.unanswered_probes += 1;
             }
-            // A failing server that misses a probe is failing still.
+            // A failing server that misses a probe is still failing.
             Heard::Nothing => {}
         }
     }
 
-    /// Any valid reply ends what silence began (FW27).
+    /// Any valid reply ends a suspicion of silence (FW27).
     fn answered(&mut self) {
         self.silent_sends = 0;
         self.is_suspected = false;

@@ -30,12 +30,12 @@ impl Loops {
         self.is_probing = true;
     }
 
-    /// `leads_back` is what the reply said; none where there was no reply, which says nothing new.
+    /// `leads_back` is the result of the reply; `None` without a reply, which changes nothing.
     pub(in crate::forward) fn probe_ended(&mut self, leads_back: Option<bool>, now: Instant) {
         self.is_probing = false;
         self.probed = Some(now);
         match leads_back {
-            // The configuration has changed since the probe left.
+            // The configuration has changed since the probe was sent.
             Some(true) if !self.is_watched => {}
             Some(true) => _ = self.looping_since.get_or_insert(now),
             Some(false) => self.looping_since = None,

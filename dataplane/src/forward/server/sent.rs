@@ -1,4 +1,5 @@
-//! One query of a client on its way to a server: the place it takes, and what its reply or its silence says of the server.
+//! One query of a client that was sent to a server: the place that it takes, and what its reply or its silence shows
+//! about the server.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,7 +22,7 @@ pub(in crate::forward) struct Sent {
     is_settled: bool,
     /// The response code of its reply.
     rcode: u16,
-    /// Whether that is no error, however the attempt ended.
+    /// Whether that code is no error, also if the attempt failed.
     is_no_error: bool,
 }
 
@@ -32,7 +33,7 @@ impl Server {
         if !state.window.enter() {
             return None;
         }
-        // One who waited for a place was given notice of one; there may be more.
+        // The notice was for one place; there may be more.
         self.give_notice(&state);
         drop(state);
         self.counters.sent.fetch_add(1, Ordering::Relaxed);
@@ -50,13 +51,13 @@ impl Server {
 }
 
 impl Sent {
-    /// When its reply is overdue: after the time between two sends. None once it is.
+    /// When its reply is overdue: after the time between two sends. `None` once it is overdue.
     pub(in crate::forward) fn overdue_at(&self) -> Option<Instant> {
         (!self.is_overdue).then(|| self.at + USUAL.interval)
     }
 
-    /// Looks at the time: a query that is overdue gives its place back, as the names that a server is silent for must
-    /// not take the places of those it answers. Limits per group and in all bound how many are overdue.
+    /// Looks at the time: an overdue query gives its place back, so that names without a reply do not take the places
+    /// of names that the server answers. Limits per group and in all bound the number of overdue queries.
     pub(in crate::forward) fn look(&mut self, now: Instant) {
         if self.overdue_at().is_some_and(|at| now >= at) {
             self.is_overdue = true;
@@ -70,7 +71,7 @@ impl Sent {
         }
     }
 
-    /// What came of it in the end.
+    /// Records its result.
     pub(in crate::forward) fn settle(mut self, heard: Heard) {
         self.settle_at(heard, now());
     }
@@ -88,7 +89,7 @@ impl Sent {
         self.settle_at(Heard::Error, now());
     }
 
-    /// The server was not asked after all.
+    /// The server was not asked.
     pub(in crate::forward) fn cancel(mut self) {
         self.is_settled = true;
         self.server.counters.sent.fetch_sub(1, Ordering::Relaxed);
@@ -101,7 +102,7 @@ impl Sent {
         if heard != Heard::Good {
             server.counters.failed.fetch_add(1, Ordering::Relaxed);
         }
-        // Silence that was seen before says nothing new.
+        // This silence was counted before.
         if heard == Heard::Nothing && self.is_overdue {
             return;
         }

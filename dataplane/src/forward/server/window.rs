@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 /// Sends in progress to one server, at most, for all of its groups together: half of the ids of one port.
 const MOST: usize = 32_768;
-/// Least number: enough to notice that it answers again.
+/// Fewest places: enough to notice that the server answers again.
 const FEWEST: usize = 16;
-/// Least time between two halvings: queries that were sent before the last one say nothing new.
+/// Least time between two halvings: queries that were sent before the last halving are ignored.
 const HALVED_FOR: Duration = Duration::from_millis(500);
 
 /// The places of one server.
@@ -75,7 +75,7 @@ impl Window {
         self.places = (self.places + 1).min(self.most);
     }
 
-    /// It replied late to a query that left at `sent`: it gets back the places that it lost by that.
+    /// It replied late to a query that was sent at `sent`: it gets back the places that it lost because of that query.
     pub(in crate::forward) fn was_slow(&mut self, sent: Instant) {
         if let Some(halved) = &mut self.halved
             && sent <= halved.at
@@ -85,7 +85,8 @@ impl Window {
         }
     }
 
-    /// It did not reply in time to a query that left at `sent`, nor, if it is to have fewer places, to any other since.
+    /// It did not reply in time to a query that was sent at `sent`. Its places are halved only if it has replied to
+    /// no other query since then.
     pub(in crate::forward) fn was_silent(&mut self, sent: Instant, now: Instant) {
         let answers = self.replied.is_some_and(|replied| replied >= sent);
         if !answers && self.halved.is_none_or(|halved| now >= halved.at + HALVED_FOR) {
@@ -138,7 +139,7 @@ mod tests {
         assert_eq!(window.places(), ALL / 8);
         window.was_slow(start + Duration::from_secs(61));
         assert_eq!(window.places(), ALL);
-        // What left after the halving says nothing of it.
+        // A query that was sent after the halving does not undo it.
         window.was_silent(start + Duration::from_secs(70), start + Duration::from_secs(71));
         window.was_slow(start + Duration::from_secs(72));
         assert_eq!(window.places(), ALL / 2);

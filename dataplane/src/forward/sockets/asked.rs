@@ -15,7 +15,7 @@ pub(super) const MAX_ENDED: usize = 256;
 /// Queries that wait on one shared socket, at most: half of the ids, so that a free one is soon drawn.
 const MAX_ON_PORT: usize = 1 << 15;
 
-/// What came for a query that a task waits for.
+/// What arrived for a query that a task waits for.
 #[derive(Debug)]
 pub(in crate::forward) enum Arrival {
     Datagram(Vec<u8>),
@@ -41,13 +41,13 @@ pub(super) struct Asker<C> {
     pub(super) is_answered: bool,
 }
 
-/// Who gets the reply: a task, or a function that is called.
+/// The receiver of the reply: a task, or a function.
 pub(super) enum By<C> {
-    /// A task gets all that comes.
+    /// A task gets everything that arrives.
     Task(mpsc::Sender<Arrival>),
-    /// This is called with what comes first, at the latest at this time.
+    /// This is called with what arrives first, at the latest at this time.
     Call(C, Instant),
-    /// It was called with a datagram, and judges that: its id stays taken, as it may wait for another one.
+    /// It was called with a datagram, and judges it. Its id stays taken, because it may wait for another datagram.
     Judged,
 }
 
@@ -90,7 +90,7 @@ impl<C> Asked<C> {
         self.ended.push_back((now, id));
     }
 
-    /// Whether nothing waits for this id, and nothing did a moment ago.
+    /// Whether no query has this id, or had it a moment ago.
     pub(super) fn is_stray(&mut self, id: Option<u16>, now: Instant) -> bool {
         self.forget(now);
         id.is_none_or(|id| !self.waiting.contains_key(&id) && !self.has_ended(id))
@@ -113,14 +113,14 @@ impl<C> Asked<C> {
         })
     }
 
-    /// Takes what is called for this id, which is free then.
+    /// Takes the function for this id; the id is free then.
     pub(super) fn take_call(&mut self, id: u16) -> Option<C> {
         let call = self.begin_to_judge(id)?;
         self.waiting.remove(&id);
         Some(call)
     }
 
-    /// Takes what is called for this id, which stays taken.
+    /// Takes the function for this id; the id stays taken.
     pub(super) fn begin_to_judge(&mut self, id: u16) -> Option<C> {
         let asker = self.waiting.get_mut(&id)?;
         match std::mem::replace(&mut asker.by, By::Judged) {

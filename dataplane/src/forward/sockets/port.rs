@@ -17,8 +17,8 @@ use crate::forward::now;
 use crate::forward::plan::USUAL;
 use crate::forward::ports::REST;
 
-/// A connected socket as the runtime knows it: only what comes wakes its reader. That there is room to send is news after
-/// every query, and would wake a thread each time.
+/// A connected socket, registered for reading only. If it were registered for writing too, each sent query would wake
+/// a thread, because there is room to send again.
 pub(in crate::forward) type Socket = AsyncFd<UdpSocket>;
 
 /// Registers a socket that does not block.
@@ -63,7 +63,7 @@ impl std::fmt::Debug for Port {
 /// Called once; it must neither wait nor panic.
 pub(super) type OnArrival = Box<dyn FnOnce(Arrived<'_>) + Send>;
 
-/// What comes first for a query without a task.
+/// What arrives first for a query without a task.
 #[derive(Debug)]
 pub(in crate::forward) enum Arrived<'a> {
     /// A datagram with its id, and where to wait for another.
@@ -72,14 +72,14 @@ pub(in crate::forward) enum Arrived<'a> {
     Stray(Listening),
     /// As [`Arrival::Failed`].
     Failed,
-    /// The query was not sent: we lack a socket, a port or memory.
+    /// It was not sent: we lack a socket, a port or memory.
     Unsent,
     /// Nothing, for the time between two sends.
     Overdue(Listening),
 }
 
-/// The place of a query that something came for. Its id is free when this is dropped, and no sooner: another query with the
-/// same id would lose its place to this one, if the datagram is not the reply.
+/// The place of a query for which something arrived. Its id is free only when this is dropped: if the datagram is not
+/// the reply, this query waits on with its id.
 #[derive(Debug)]
 pub(in crate::forward) struct Place<'a> {
     port: &'a Arc<Port>,
@@ -180,7 +180,7 @@ impl Port {
         Listening { port: Arc::clone(self), id, arrivals }
     }
 
-    /// Draws an id, if one is free, and calls what `make` gives for it with what comes first.
+    /// Draws an id, if one is free. The function that `make` returns is called with what arrives first for it.
     pub(super) fn call(
         &self,
         now: Instant,
@@ -193,7 +193,7 @@ impl Port {
         Some(id)
     }
 
-    /// Takes back what is called for this id, if it was not called yet.
+    /// Takes back the function for this id, if it was not called yet.
     pub(super) fn take_back(&self, id: u16) -> Option<OnArrival> {
         self.asked().take_call(id)
     }
@@ -211,7 +211,7 @@ impl Port {
         ids.iter().filter_map(take).collect()
     }
 
-    /// Calls what waits too long, and says when the next will.
+    /// Calls the functions that wait too long; returns when the next one will.
     pub(super) fn overdue(self: &Arc<Self>, now: Instant) -> Option<Instant> {
         let (late, next) = {
             let mut asked = self.asked();
@@ -338,13 +338,13 @@ pub(super) async fn receive<T>(socket: &Socket, mut take: impl FnMut(&[u8]) -> T
     }
 }
 
-/// Until there is a datagram to read, or what ICMP says of the one sent (FW21): that alone does not
-/// make a socket readable.
+/// Waits for a datagram, or for an ICMP error about the one that was sent (FW21); the error alone does not make a
+/// socket readable.
 async fn wait(socket: &Socket) -> io::Result<()> {
     loop {
         let ready = socket.ready(Interest::READABLE | Interest::ERROR).await?.ready();
         if ready.is_error() {
-            // Without an error the readiness is forgotten, so that this does not spin.
+            // If there was no error, the readiness is cleared, so that this does not spin.
             let none = || Err(io::ErrorKind::WouldBlock.into());
             let error = |socket: &UdpSocket| socket.take_error()?.map_or_else(none, Err::<(), _>);
             match socket.try_io(Interest::ERROR, error) {

@@ -24,8 +24,8 @@ use super::{TcpAction, TcpServer};
 /// WR41: queries at upstreams with which reading pauses.
 const IN_PROGRESS: usize = 64;
 
-/// Octets of unwritten replies with which reading pauses: one full reply, so that the most a client holds of us
-/// without reading is two, besides replies of upstreams to what it had asked by then.
+/// Octets of unwritten replies with which reading pauses: one full reply. So a client that does not read holds at
+/// most two of them, besides upstreams' replies to its earlier queries.
 const UNWRITTEN_OCTETS: usize = 64 << 10;
 
 /// Octets read at a time.
@@ -37,7 +37,7 @@ pub(super) struct Connection<S> {
     asker: Asker,
     server: Rc<TcpServer>,
     permit: Permit,
-    /// The stream keeps some of what is written to it, until it is flushed.
+    /// The stream may keep written octets until it is flushed.
     is_buffered: bool,
     deadlines: Deadlines,
     /// Read and not yet answered.
@@ -52,9 +52,9 @@ pub(super) struct Connection<S> {
     asked: bool,
     /// Input waits for a limit, not for the client.
     held_back: bool,
-    /// Its client had its share of this turn.
+    /// Its client has used its share of this turn.
     waits_for_turn: bool,
-    /// Input is held back, and only what others hold can end it.
+    /// Reading pauses until other connections hold less.
     held_back_since: Option<Instant>,
     message_since: Option<Instant>,
     write_since: Option<Instant>,
@@ -66,7 +66,7 @@ pub(super) struct Connection<S> {
 enum Event {
     Read(usize),
     Wrote(usize),
-    /// What was written has left us: a session of TLS keeps some of it.
+    /// Everything that was written was sent; a session of TLS may keep some.
     Flushed,
     Reply(Vec<u8>),
     /// Work that waited may continue.
@@ -82,7 +82,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Self::behind(server, stream, asker, permit, false)
     }
 
-    /// One whose stream may keep some of what is written to it.
+    /// A connection whose stream may keep written octets, such as TLS.
     pub(super) fn behind(
         server: Rc<TcpServer>,
         stream: S,
@@ -209,7 +209,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.output.drain(..self.written);
             self.written = 0;
         }
-        // Most often there is nothing to wait for: then it costs no turn of its own.
+        // Usually there is nothing to wait for, and this costs nothing.
         if self.unwritten() == 0 && !self.is_buffered {
             self.flushed();
         }
@@ -292,7 +292,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Poll::Pending => {}
             }
         }
-        // However much is unwritten: a reply that has come takes its room, and must be counted.
+        // Also if much is unwritten: a reply that has come takes memory, and must be counted.
         match self.late.poll_join_next(cx) {
             Poll::Ready(Some(Ok(reply))) => return Poll::Ready(Event::Reply(reply)),
             Poll::Ready(Some(Err(_))) => return Poll::Ready(Event::NoReply),

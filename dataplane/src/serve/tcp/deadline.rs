@@ -35,8 +35,8 @@ impl Waiting {
         let message =
             self.message.map(|since| (since + deadlines.message, CloseReason::SlowMessage));
         let write = self.write.map(|since| (since + deadlines.write, CloseReason::SlowReader));
-        // As long as an idle one, and for the same reason: it occupies a place, and here octets of which all have too
-        // few.
+        // The same time as for an idle connection, for the same reason: it occupies a place, and here also octets,
+        // which are short for all.
         let held_back = self.held_back.map(|since| (since + deadlines.idle, CloseReason::Backlog));
         [quiet, message, held_back, write].into_iter().flatten().min_by_key(|(at, _)| *at)
     }

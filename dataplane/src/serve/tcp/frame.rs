@@ -5,8 +5,8 @@ use super::MESSAGE_OCTETS;
 /// Octets of a length prefix.
 pub(super) const PREFIX: usize = 2;
 
-/// What a query that waits for an upstream is counted as, about what its lookup takes; its reply has no buffer before
-/// it is there, and counts as long as it is from then on.
+/// Octets that a query that waits for an upstream counts as: about what its lookup takes. Its reply has no buffer
+/// before it arrives, and then counts with its own length.
 pub(super) const WAITING_OCTETS: usize = 4 << 10;
 
 /// Less than a header is no message (N1, WR43).
@@ -42,7 +42,8 @@ pub(super) fn prefix(octets: usize) -> [u8; PREFIX] {
     u16::try_from(octets).expect("a buffer of 65,535 octets holds no more").to_be_bytes()
 }
 
-/// A message with its prefix, and no octet more; `write` gets room for the largest and returns its length.
+/// A message with its prefix, in a buffer of exactly its length; `write` gets room for the largest one and returns
+/// the length.
 pub(super) fn sealed(write: impl FnOnce(&mut [u8]) -> usize) -> Vec<u8> {
     let mut buffer = vec![0; PREFIX + MESSAGE_OCTETS];
     let octets = write(&mut buffer[PREFIX..]);

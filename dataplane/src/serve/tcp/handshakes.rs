@@ -20,12 +20,12 @@ use tokio_rustls::server::TlsStream;
 
 pub(super) use rates::Rates;
 
-/// Handshakes in progress. A good client needs milliseconds for one: many at a time are those that stall.
+/// Handshakes in progress. A good client needs milliseconds for one. Many at a time mean that clients stall.
 pub(super) const HANDSHAKES: usize = 256;
-/// What is read of a client until its handshake is over: an ordinary one sends less than 4 KiB.
+/// Octets that are read from a client until its handshake is over: a usual client sends less than 4 KiB.
 pub(super) const HANDSHAKE_OCTETS: usize = 32 << 10;
 
-/// The thread of all handshakes, and of what QUIC sends and receives; it ends when this is dropped.
+/// The thread of all handshakes and of the sockets of QUIC; it ends when this is dropped.
 pub(super) fn thread() -> io::Result<Runtime> {
     Builder::new_multi_thread().worker_threads(1).thread_name("handshakes").enable_all().build()
 }
@@ -86,7 +86,7 @@ impl Drop for Handshake {
 /// What is behind a handshake of TLS.
 pub(super) type Session = TlsStream<Measured<TcpStream>>;
 
-/// A stream of which this many octets may be read.
+/// A stream that allows only this many octets to be read.
 #[derive(Debug)]
 pub(super) struct Measured<S> {
     stream: S,

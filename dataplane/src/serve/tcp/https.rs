@@ -35,7 +35,7 @@ use request::{Asked, DNS_MESSAGE};
 /// The path of the URI, which a configuration may change at any time.
 pub(in super::super) type HttpPath = Arc<ArcSwap<String>>;
 
-/// What a client may send before we read it: one full message on each of two streams.
+/// Octets that a client may send before we read them: one full message on each of two streams.
 const WINDOW_OCTETS: u32 = 128 << 10;
 /// All headers of one request; a message in a URI may take most of it.
 pub(super) const HEADER_OCTETS: usize = 16 << 10;
@@ -43,7 +43,7 @@ pub(super) const HEADER_OCTETS: usize = 16 << 10;
 const H2_HEADER_OCTETS: u32 = 2 * HEADER_OCTETS as u32;
 /// Encrypted octets that a session buffers for a client that does not read; hyper buffers (and counts) the rest.
 const SEND_OCTETS: usize = 16 << 10;
-/// What a session is counted as: that of TLS, the tables of HPACK and the buffers of hyper.
+/// Octets that a session counts as: TLS, the tables of HPACK, and the buffers of hyper.
 pub(super) const SESSION_OCTETS: usize = 48 << 10;
 /// What the second version is called in a handshake (RFC 9113 §3.2).
 const H2: &[u8] = b"h2";
@@ -103,7 +103,7 @@ async fn follow<C: Future<Output = hyper::Result<()>>>(
                 finish(connection.as_mut());
                 match must_end {
                     Ending::Now(reason) => {
-                        // It says that nothing was cut off, where the client takes that at once.
+                        // The alert shows the client that nothing was cut off, if the client reads it at once.
                         let _ = tokio::time::timeout(CLOSE_WITHIN, connection).await;
                         return reason;
                     }

@@ -30,7 +30,7 @@ use super::requests::{Ending, Requests, Unanswered, Work};
 use super::{MESSAGE_OCTETS, TcpServer, UNKNOWN};
 use entrance::Entrance;
 
-/// What a session is counted as, about what quinn and rustls keep for it.
+/// Octets that a session counts as: about what quinn and rustls keep for it.
 const SESSION_OCTETS: usize = 48 << 10;
 /// The codes of RFC 9250 §4.3 that are used here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl Code {
     }
 }
 
-/// What a client did that ends its connection.
+/// The mistakes of a client that end its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct QuicViolation {
     code: Code,
@@ -114,7 +114,7 @@ async fn connected(server: Rc<TcpServer>, connection: Connection, asker: Asker) 
     let requests = Requests::new(server, asker, permit);
     let violation = Rc::new(Cell::new(None));
     let mut ending = None;
-    // One for all turns of the loop: on a busy connection, too, its time comes.
+    // One timer for all turns of the loop, so that it also fires on a busy connection.
     let mut closing = pin!(requests.closing(false));
     loop {
         tokio::select! {
@@ -266,7 +266,8 @@ async fn exchange(
         Err(Unanswered::Failed) => return Ok(Some(given_up(send, Code::InternalError))),
     };
     work.hold(reply.len());
-    // Half of the time of a connection that nothing moves on: then this stream is given up, and the connection stays.
+    // Half of the time after which a connection without progress ends: this stream is given up, and the connection
+    // stays.
     let written = tokio::time::timeout(deadlines.write, async {
         send.write_all(&frame::prefix(reply.len())).await?;
         send.write_all(&reply).await

@@ -45,14 +45,14 @@ struct Held {
     stage: Stage,
 }
 
-/// How far a request has come.
+/// The state of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// Its client has not sent all of it.
     Arriving,
     /// It is looked up, or its reply is being written.
     InProgress,
-    /// All of its reply is written, and its client has not confirmed it.
+    /// Its whole reply is written, but the client has not confirmed it.
     Written,
 }
 
@@ -71,7 +71,7 @@ pub(super) enum Unanswered {
     Failed,
 }
 
-/// How a connection is brought to its end.
+/// How a connection ends.
 pub(super) enum Ending {
     Now(CloseReason),
     /// What is in progress is still answered.
@@ -253,7 +253,7 @@ impl Drop for Work {
     }
 }
 
-/// A connection that is asked to end goes when it is done.
+/// A connection that must end closes when its requests are done.
 async fn look_away() {
     tokio::time::sleep(LOOK_EVERY).await;
 }

@@ -69,13 +69,13 @@ struct Entry {
     client: Rc<Client>,
     /// Since when nothing is in progress and no message has begun.
     quiet_since: Cell<Option<Instant>>,
-    /// Since when only its client can bring it forward: it is quiet, or in the middle of a message.
+    /// Since when it waits for its client only: it is idle, or in the middle of a message.
     waits_since: Cell<Option<Instant>>,
     /// When its last message came.
     last_message: Cell<Instant>,
     listed: Cell<Listed>,
     held: Cell<usize>,
-    /// Octets of its session of TLS: no backlog, and there for as long as the connection is.
+    /// Octets of its session of TLS. They are no backlog, and stay for as long as the connection.
     session: Cell<usize>,
     /// Not read because of the bound on all buffers.
     paused: Cell<bool>,

@@ -21,10 +21,10 @@ use super::handshakes::{HANDSHAKE_OCTETS, Measured, Session};
 use super::https::{self, HttpPath};
 use super::table::Permit;
 
-/// What a session is counted as, about what rustls keeps for it.
+/// Octets that a session counts as: about what rustls keeps for it.
 pub(super) const SESSION_OCTETS: usize = 16 << 10;
 
-/// What a connection speaks behind its handshake.
+/// The protocol of a connection after its handshake.
 #[derive(Clone, Debug)]
 pub(super) struct Secured {
     pub(super) certificate: Arc<Certificate>,
@@ -37,7 +37,7 @@ pub(super) async fn follow(server: Rc<TcpServer>, certificate: Arc<Certificate>)
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         let certificate = Arc::clone(&certificate);
-        // Files of a slow disk must not hold up connections.
+        // Files on a slow disk must not delay connections.
         let _ = server.runtime.spawn_blocking(move || certificate.refresh()).await;
     }
 }
@@ -51,7 +51,7 @@ pub(super) async fn attend(
     secured: Secured,
 ) -> CloseReason {
     let Secured { certificate, http_path } = secured;
-    // Without a certificate there is nothing to begin with: it is reported where it is read.
+    // Without a certificate no handshake can begin; this is reported where the certificate is read.
     let Some(config) = certificate.config() else { return CloseReason::Refused };
     let session = match handshake(&server, stream, asker.client.ip(), &permit, config).await {
         Ok(session) => session,

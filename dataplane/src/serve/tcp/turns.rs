@@ -22,7 +22,7 @@ pub(super) struct Turns {
     is_ending: Cell<bool>,
 }
 
-/// What a client got in a turn.
+/// The octets that a client got in a turn.
 #[derive(Debug, Default)]
 pub(super) struct Share {
     turn: Cell<u64>,
@@ -44,7 +44,7 @@ impl Turns {
         share.octets.set(before + octets.max(LEAST_OCTETS));
     }
 
-    /// Ready when this client may have another answer.
+    /// Resolves when this client may have another answer.
     pub(super) fn poll_share(self: &Rc<Self>, share: &Share, cx: &Context<'_>) -> Poll<()> {
         if self.has_share(share) {
             return Poll::Ready(());

@@ -13,7 +13,7 @@ use tokio::time::sleep;
 
 use super::connect::{Credentials, connect};
 
-/// At most so often are credentials read again; some kinds start a program.
+/// Least time between two reads of the credentials; some kinds start a program.
 const RENEW_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Shared by the streams of one thread.
@@ -38,13 +38,13 @@ impl ApiClient {
         self.client.borrow().clone()
     }
 
-    /// A request got no answer, or its sender was not believed.
+    /// A request got no answer, or the API server did not accept its credentials.
     pub(super) fn doubt(&self) {
         self.doubted.notify_one();
     }
 }
 
-/// Reads the credentials again whenever they are doubted; those that cannot be read change nothing.
+/// Reads the credentials again whenever they are in doubt; if they cannot be read, nothing changes.
 pub(super) async fn renew(client: Rc<ApiClient>) {
     loop {
         client.doubted.notified().await;

@@ -25,7 +25,7 @@ use crate::status::Running;
 /// How often a file is read again.
 const FILE_INTERVAL: Duration = Duration::from_secs(4);
 
-/// Which configuration runs, and which one will take its place.
+/// The configuration that runs, and the one that will replace it.
 #[derive(Debug)]
 pub(super) struct Configuration {
     wanted: Wanted,
@@ -37,7 +37,7 @@ pub(super) struct Configuration {
     pub(super) config_map: Option<Watched>,
     /// True while the configuration needs Pods (`verified` pod records).
     pub(super) pods_wanted: watch::Sender<bool>,
-    /// The folder of the warm start, and what it had for this start.
+    /// The folder of the warm start, and the snapshot in it at start.
     pub(super) state_dir: Option<(PathBuf, Option<Stored>)>,
     texts: Option<Texts>,
     canary: Canary,
@@ -55,7 +55,7 @@ pub(super) struct Configuration {
     pod_records: Option<PodRecords>,
 }
 
-/// What follows when a configuration takes over that waited for lists.
+/// What to do when a configuration that waited for lists takes over.
 #[derive(Debug)]
 struct Renewing {
     config: Config,
@@ -238,7 +238,7 @@ impl Configuration {
         let origin = running.origin.clone();
         let (effective, awaits_pods) = self.with_pods(&ingest.writer, &config);
         match ingest.writer.configure(&effective) {
-            // Nothing is held of which more would be read.
+            // No objects are held of which more fields would be needed.
             Ok(_) => {
                 self.pod_records = Some(effective.pod_records);
                 self.awaits_pods = awaits_pods;
@@ -294,7 +294,7 @@ impl Configuration {
         }
     }
 
-    /// What time alone brings: the end of a canary, of a delay, of new lists; a file that changed.
+    /// Handles changes that time alone brings: the end of a canary, of a delay, of new lists; a file that changed.
     pub(super) fn tick(&mut self, ingest: &mut Ingest, now: Instant) {
         if self.choose_at.is_some_and(|at| now >= at) {
             self.settle(ingest, now);
@@ -330,8 +330,8 @@ impl Configuration {
         }
     }
 
-    /// A configuration that waited for lists took over: reports it, and drops what only the one
-    /// before it read. Called in the same step, so that no answer rests on half of either (E5).
+    /// A configuration that waited for lists took over: reports it, and drops the data that only the previous one
+    /// read. Called in the same step, so that no answer uses parts of both (E5).
     pub(super) fn settle_renewal(&mut self, ingest: &mut Ingest) {
         if ingest.writer.is_renewing() {
             return;
@@ -346,7 +346,7 @@ impl Configuration {
         ingest.status.has_news();
     }
 
-    /// Takes what `--config` names if it changed.
+    /// Reads the file of `--config` again if it changed.
     fn look_at_file(&mut self, ingest: &mut Ingest) {
         let Wanted::File(path) = self.wanted.clone() else { return };
         let text = read(&path);
@@ -356,7 +356,7 @@ impl Configuration {
         }
         let is_first = self.looked_at.replace(known).is_none();
         match text.and_then(|text| of_file(&text, &path)) {
-            // What it held at the start runs already.
+            // The content at the start already runs.
             Ok(checked)
                 if is_first
                     && checked.running.revision == ingest.status.shared.read().running.revision => {

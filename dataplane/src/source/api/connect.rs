@@ -25,7 +25,7 @@ const UNACKNOWLEDGED: Duration = Duration::from_secs(20);
 /// Where a pod finds its token.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
-/// Who we are to which API server.
+/// The API server, and our credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credentials {
     /// A file as `kubectl` reads it.
@@ -89,7 +89,7 @@ async fn config(credentials: &Credentials) -> anyhow::Result<Config> {
         || "the kubeconfig".to_owned(),
         |file| format!("the kubeconfig {}", file.display()),
     );
-    // In one piece: what these errors stand on is in their own words already.
+    // As one text: these errors already contain the text of their cause.
     let unusable = |error| anyhow!("cannot use {named}: {error}");
     let read = match file {
         Some(file) => Kubeconfig::read_from(file).map_err(unusable)?,

@@ -39,7 +39,7 @@ pub(super) struct Named {
     pub(super) metadata: slim::Metadata,
 }
 
-/// What the API server says instead of an object.
+/// The error that the API server sent instead of an object.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct ApiStatus {
@@ -56,14 +56,14 @@ pub(super) struct ConfigMap {
     pub(super) data: Option<std::collections::BTreeMap<String, String>>,
 }
 
-/// An object as a change, and what of it is not served.
+/// An object as the index reads it, and the parts of it that are not served.
 #[derive(Debug)]
 pub(super) struct Decoded {
     /// Namespace and name, which are known even where the rest is not served.
     pub(super) key: Key,
     /// For the index; `None` for one that gives no names, such as a slice of type FQDN.
     pub(super) object: Option<Object>,
-    /// What is not served of it.
+    /// The parts of it that are not served.
     pub(super) reasons: Option<String>,
     /// When what it follows from changed.
     pub(super) last_change: Option<String>,

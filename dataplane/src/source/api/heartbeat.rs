@@ -14,7 +14,7 @@ use super::client::ApiClient;
 
 /// Time between two requests.
 const INTERVAL: Duration = Duration::from_secs(8);
-/// A stream that had a word within this time is alive, also if the heartbeat fails.
+/// A stream that received something within this time is alive, also if the heartbeat fails.
 pub(super) const QUIET: Duration = Duration::from_secs(8);
 /// How long it waits. At most 8 + 10 s pass until a hang is noticed, and 8 more if the stream had
 /// just spoken: within the 30 s of E24.

@@ -72,7 +72,7 @@ impl Ingest {
         effect.is_visible
     }
 
-    /// A list shows the past: what it brings is not late.
+    /// A list shows the past: its objects do not count as late.
     pub(super) fn is_live(&self, resource: Resource) -> bool {
         self.writer.source(resource) == DataSource::Live
     }

@@ -9,7 +9,7 @@ const MAX_LINE: usize = MAX_OBJECT + 1024;
 /// Octets of the buffer for lines that are kept between events.
 const KEPT_ROOM: usize = 64 << 10;
 
-/// What of a watch was read and not used yet.
+/// Octets of a watch that were read and not used yet.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     buffer: Vec<u8>,
@@ -24,7 +24,7 @@ impl Lines {
         self.buffer.drain(..self.taken);
         self.searched -= self.taken;
         self.taken = 0;
-        // One large event must not be paid for in memory forever, by each stream that brought one.
+        // After a large event the buffer shrinks again; otherwise each stream would keep that memory forever.
         if self.buffer.capacity() > KEPT_ROOM && self.buffer.len() < KEPT_ROOM / 2 {
             self.buffer.shrink_to(KEPT_ROOM);
         }

@@ -8,7 +8,7 @@ use super::decode::{self, PageMetadata};
 use super::supervise::Failure;
 use super::watch::{ANSWER_TIMEOUT, Stream, chain, silent};
 
-/// What a page had besides its objects.
+/// A page without its objects.
 #[derive(Debug, Default)]
 struct Page {
     metadata: PageMetadata,
@@ -73,7 +73,7 @@ impl Stream {
         }
         items.finish()?;
         match page.metadata.resource_version.is_empty() {
-            // Without one nothing could be watched, and everything else would seem to be gone.
+            // Without a version there could be no watch, and an empty list would remove all objects.
             true => Err(Failure::Garbage("a list without a resourceVersion".into())),
             false => Ok(page),
         }

@@ -7,7 +7,7 @@ use super::rollout;
 /// E25: a list for comparison after 5 to 7 hours.
 const COMPARE_AFTER: Duration = Duration::from_secs(5 * 3600);
 
-/// Times that tests cannot wait for.
+/// Times that tests shorten.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     /// Lists that a configuration asks of all pods at once begin at random within this time (E43).
@@ -19,7 +19,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// What pods keep, but for the spread, which is a flag.
+    /// The times in production; only the spread is a flag.
     pub fn with_spread(spread: Duration) -> Pace {
         Pace { spread, compare_after: COMPARE_AFTER, canary_grace: rollout::GRACE }
     }

@@ -48,7 +48,7 @@ impl Pages {
             // Too large, or it took too long.
             Failure::Status { code: 413 | 500..=599, .. } | Failure::Garbage(_) => self.halve(),
             Failure::Link(_) if is_begun => self.halve(),
-            // Not about its size.
+            // The failure has another reason than the size.
             Failure::Status { .. } | Failure::Link(_) | Failure::End | Failure::Relist => {}
         }
     }

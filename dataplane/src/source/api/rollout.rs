@@ -10,7 +10,7 @@ use serde::Deserialize;
 pub(super) const STABLE: &str = "stable.json";
 /// Key of the document that one pod tries.
 pub(super) const CANARY: &str = "canary.json";
-/// Who tries it, and for how long.
+/// Key of the state of the rollout: which pod tries it, and for how long.
 pub(super) const ROLLOUT: &str = "rollout.json";
 
 /// If the operator is away, nothing is promoted. This long after the end of the trial the pod
@@ -45,7 +45,7 @@ struct CanaryPod {
 pub(super) struct Choice {
     /// Key of the ConfigMap with the document to run.
     pub(super) key: &'static str,
-    /// What `/config` calls it, such as `canary`.
+    /// Its name at `/config`, such as `canary`.
     pub(super) role: &'static str,
     /// When to choose again although nothing changed.
     pub(super) until: Option<Instant>,

@@ -27,7 +27,7 @@ pub(super) struct Sink {
 /// An event of a watch, as it was read.
 #[derive(Debug)]
 pub(super) struct Read<'a> {
-    /// Of its object; `None` where its metadata cannot be read.
+    /// The key of its object; `None` if its metadata cannot be read.
     pub(super) key: Option<Key>,
     /// The object is gone; otherwise it is new or was changed.
     pub(super) is_deleted: bool,
@@ -67,7 +67,7 @@ impl Sink {
 
     /// Marks the start of a list: objects not applied until `complete` are removed then (E21).
     pub(super) fn begin(&mut self, watched: &Watched) {
-        // They are of before the list.
+        // Earlier events come before the list.
         while self.apply_round() {}
         match watched {
             Watched::Objects(resource) => self.ingest.begin(*resource),
@@ -186,7 +186,7 @@ impl Sink {
         }
     }
 
-    /// What waited for this list takes over in the same step in which the list becomes visible (E5).
+    /// A configuration that waited for this list takes over in the same step in which the list becomes visible (E5).
     fn complete_objects(&mut self, resource: Resource, version: &str) -> usize {
         let is_first = !self.ingest.is_live(resource);
         let removed = self.ingest.complete(resource, version);
@@ -217,7 +217,7 @@ impl Sink {
         self.configuration.warm_start(&mut self.ingest);
     }
 
-    /// What time alone brings, see [`Configuration::tick`].
+    /// Changes that time alone brings, see [`Configuration::tick`].
     pub(super) fn tick(&mut self, now: Instant) {
         self.configuration.tick(&mut self.ingest, now);
         let has_news = self.ingest.writer.tick();

@@ -1,4 +1,4 @@
-//! What people see of the streams: how each of them is, and which objects are not served.
+//! The state of the streams for people, and the objects that are not served.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -75,7 +75,7 @@ impl StreamStatus {
         self.is_changed |= self.unreadable.set(resource, key, reason);
     }
 
-    /// What is said of objects that did not change may differ.
+    /// Problems of objects that did not change may differ.
     pub(super) fn reasons_changed(&mut self, is_problem_new: bool) {
         self.is_changed |= is_problem_new;
     }

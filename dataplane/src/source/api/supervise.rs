@@ -9,9 +9,9 @@ use process::items::NoList;
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 /// ... up to this.
 const MAX_WAIT: Duration = Duration::from_secs(5);
-/// No wait is shorter where the API server refuses us or does not make sense: chance alone may be zero.
+/// Shortest wait if the API server refuses us or does not make sense, because a random wait may be zero.
 const SHORTEST_WAIT: Duration = Duration::from_millis(100);
-/// Lists again in a row without a wait, where an answer asks for that; past them each waits as after a failure.
+/// New lists in a row without a wait, if an answer asks for them; further ones wait as after a failure.
 const MAX_RELISTS_AT_ONCE: u32 = 3;
 /// Doublings until the longest wait.
 const MAX_DOUBLINGS: u32 = 5;
@@ -38,11 +38,11 @@ pub(super) enum Failure {
     },
     /// No connection, or none any more.
     Link(String),
-    /// An answer that is none.
+    /// The answer makes no sense.
     Garbage(String),
     /// A watch ended in order.
     End,
-    /// It is time to list again, or another part asked for it.
+    /// A new list is due, or was requested.
     Relist,
 }
 
@@ -84,7 +84,7 @@ pub(super) struct Supervisor {
 }
 
 impl Supervisor {
-    /// The data moved on: another version is held now.
+    /// The data has changed: another version is held now.
     pub(super) fn moved(&mut self) {
         self.failed_starts = 0;
         self.relists = 0;
@@ -125,8 +125,8 @@ impl Supervisor {
         Next { after, relist }
     }
 
-    /// HTTP 410, and what servers say instead of it; a watch that cannot start at a version will
-    /// not start there later.
+    /// HTTP 410, or the forms that some servers use instead. A watch that cannot start at a version will not start
+    /// there later.
     fn is_version_lost(&mut self, failure: &Failure, during: During) -> bool {
         match failure {
             Failure::Relist => true,
@@ -136,7 +136,7 @@ impl Supervisor {
             {
                 true
             }
-            // Not about the version: no right, no patience, no server.
+            // The failure is not about the version: no permission, too many requests, or no server.
             Failure::Status { code: 401 | 403 | 429, .. } | Failure::Link(_) | Failure::End => {
                 false
             }
@@ -149,7 +149,7 @@ impl Supervisor {
         }
     }
 
-    /// Full jitter: many clients that failed together come back apart.
+    /// Full jitter: clients that failed together come back at different times.
     fn wait(&mut self, failure: &Failure, chance: f64) -> Duration {
         let most = (FIRST_WAIT * (1 << self.failures.min(MAX_DOUBLINGS))).min(MAX_WAIT);
         self.failures = self.failures.saturating_add(1);

@@ -30,7 +30,7 @@ pub(super) struct Event {
 }
 
 impl Event {
-    /// What it takes while it waits, and at least what it costs to apply.
+    /// Octets that it takes while it waits; applying it costs at least as much.
     pub(super) fn octets(&self) -> usize {
         self.text.len() + EVENT_OCTETS
     }
@@ -40,20 +40,20 @@ impl Event {
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     namespaces: HashMap<Box<str>, Waiting>,
-    /// Namespaces that have events, or debts; the first one has its turn.
+    /// Namespaces that have events, or used more than a turn; the first one is next.
     order: VecDeque<Box<str>>,
     events: usize,
     octets: usize,
 }
 
-/// What waits of one namespace.
+/// The events of one namespace that wait.
 #[derive(Debug, Default)]
 struct Waiting {
     /// An object for each event, the oldest first.
     order: VecDeque<(Resource, Key)>,
     events: HashMap<(Resource, Key), VecDeque<Event>>,
     octets: usize,
-    /// What it may still apply in this turn; less than nothing after a large event.
+    /// Octets that it may still apply in this turn; negative after a large event.
     credit: i64,
 }
 
@@ -107,7 +107,7 @@ impl Turns {
                 false => self.order.push_back(name),
             }
         }
-        // There is time for everybody: no debts stay.
+        // No event waits: debts are cleared.
         self.namespaces.clear();
         self.order.clear();
         None

@@ -1,4 +1,4 @@
-//! Where the configuration comes from, and the one that is known without the API server.
+//! Where the configuration comes from, and the configuration that is known without the API server.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use anyhow::Context;
 use crate::source::configuration::{self, Checked};
 use crate::source::objects::documents::{self, Syntax};
 
-/// The origin that is reported of a configuration that was not written anywhere.
+/// The reported origin of the default configuration.
 const DEFAULTS: &str = "defaults: neither --config-map nor --config names another";
 
 /// Where the configuration comes from.

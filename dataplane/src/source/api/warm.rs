@@ -1,4 +1,4 @@
-//! The start from what this machine kept: the mounted copy of the ConfigMap, then the snapshot.
+//! The start from data on this machine: the mounted copy of the ConfigMap, then the snapshot.
 
 use super::configuration::Configuration;
 use super::ingest::Ingest;
@@ -31,7 +31,7 @@ impl Configuration {
             }
         }
         if !self.is_configured() {
-            // Neither answers nor a snapshot without one; tried again when there is one.
+            // Without a configuration there are neither answers nor snapshots; this is tried again when there is one.
             self.state_dir = Some((folder, stored));
             return;
         }

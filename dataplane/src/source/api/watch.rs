@@ -102,7 +102,7 @@ impl Stream {
         }
     }
 
-    /// Says what failed, once for as long as it is the same.
+    /// Reports a failure once, until it is another one.
     fn log_failure(&mut self, failure: &Failure, next: Next) {
         if next.after == Duration::ZERO && matches!(failure, Failure::End | Failure::Relist) {
             return;
@@ -126,7 +126,7 @@ impl Stream {
         let mut sink = self.sink.borrow_mut();
         let removed = sink.complete(&self.watched, &version);
         if std::mem::take(&mut self.is_comparing) {
-            // Most are events that were on their way; a number that grows every time is a defect.
+            // Most are events that arrived meanwhile; a number that grows each time is a defect.
             let differences = differences + removed as u64;
             sink.feed(&self.watched, |feed| feed.differences += differences);
             if differences > 0 {
@@ -194,7 +194,7 @@ impl Stream {
         }
     }
 
-    /// What comes next in a watch.
+    /// The next chunk of a watch.
     async fn chunk(&mut self, body: &mut Body) -> Result<Vec<u8>, Failure> {
         let compare_in = self.compare_at.saturating_duration_since(Instant::now());
         let begun = Instant::now();
@@ -209,7 +209,7 @@ impl Stream {
                     Ok(Some(Ok(frame))) => Ok(frame.into_data().unwrap_or_default().to_vec()),
                 },
                 () = died(&mut self.dead) => {
-                    // Another connection is dead; this one may have just spoken.
+                    // Another connection is dead; this one has just received something.
                     if begun.elapsed() < heartbeat::QUIET {
                         continue;
                     }

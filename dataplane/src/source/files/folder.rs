@@ -21,7 +21,7 @@ pub(super) struct Folder {
     root: PathBuf,
     /// By path within the folder, which is also the order in which they apply.
     files: BTreeMap<String, File>,
-    /// What the last scan could not look at.
+    /// Paths that the last scan could not read.
     problems: Vec<BadFile>,
 }
 

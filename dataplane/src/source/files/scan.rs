@@ -13,8 +13,8 @@ pub(super) const MAX_FILE_BYTES: u64 = 128 * 1024 * 1024;
 /// How deep folders within folders are read.
 const MAX_DEPTH: usize = 16;
 
-/// When a file was changed, how large it was, and which one it was: tools that build reproducibly
-/// give every file the same time, and versions often differ in a digit only.
+/// The time, size and inode of a file. The time alone is not enough: tools for reproducible builds give every file
+/// the same time, and versions often differ in one digit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     pub(super) modified: SystemTime,

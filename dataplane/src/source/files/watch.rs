@@ -13,11 +13,11 @@ use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
 use super::Files;
 
-/// Without any event, look so often.
+/// Time between two scans without an event.
 const SCAN_INTERVAL: Duration = Duration::from_secs(10);
 /// How often resolv.conf is looked at: a change counts within 5 s (FW3).
 const RESOLV_CONF_INTERVAL: Duration = Duration::from_secs(4);
-/// After a change look again: a file that was read while it was written has changed since.
+/// Time until another scan after a change: a file may have been read while it was written.
 const SECOND_LOOK: Duration = Duration::from_secs(3);
 /// An event is followed by others: time without one until the folder is read ...
 const DEBOUNCE: Duration = Duration::from_millis(100);
@@ -56,8 +56,8 @@ pub(super) fn start(files: Files) -> std::io::Result<Watch> {
     Ok(Watch { stop, wake, thread: Some(thread) })
 }
 
-/// The events of the file system. They belong to the folder, not to its name: one that was deleted
-/// and made again, or a link that leads elsewhere now, is another folder.
+/// The events of the file system. They belong to the folder, not to its name: a folder that was deleted and created
+/// again, or a link with a new target, is another folder.
 struct Events {
     root: PathBuf,
     watcher: Option<RecommendedWatcher>,
@@ -84,7 +84,7 @@ impl Events {
         events
     }
 
-    /// Watches what now has the name of the folder, if it is not the one watched already.
+    /// Watches the folder that has the name now, if it is not watched yet.
     fn follow(&mut self) {
         let (Some(watcher), Ok(metadata)) = (&mut self.watcher, std::fs::metadata(&self.root))
         else {
@@ -96,7 +96,7 @@ impl Events {
             return;
         }
         if self.watched.is_some() {
-            // Fails where the old one is gone already.
+            // It fails if the old one is already gone.
             let _ = watcher.unwatch(&self.root);
         }
         if let Err(error) = watcher.watch(&self.root, RecursiveMode::Recursive) {

@@ -1,5 +1,5 @@
-//! Many files to one world: which object wins when two files hold it, which ClusterDNS counts, and slices for
-//! Services that have none. Pure, and the same for any order of reading.
+//! Combines many files: which object wins when two files have it, which ClusterDNS is used, and slices for Services
+//! that have none. Pure, and the same for any order of reading.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -15,13 +15,13 @@ const MAX_WARNINGS: usize = 100;
 /// Everything that a folder says, in the form that the writer takes.
 #[derive(Clone, Debug, Default)]
 pub struct World {
-    /// What the index should hold.
+    /// The objects that the index should hold.
     pub objects: BTreeMap<(Resource, Key), Arc<Object>>,
     /// The ClusterDNS to run, unchecked, and the file it is in.
     pub configuration: Option<(UncheckedConfiguration, String)>,
     /// What is not served and why, by file.
     pub skipped: Vec<Skipped>,
-    /// What a person should know, such as an object that two files hold.
+    /// Warnings, such as an object that two files have.
     pub warnings: Vec<String>,
     /// Objects of kinds that DNS does not read, counted.
     pub other_kinds: BTreeMap<String, usize>,

@@ -198,7 +198,7 @@ fn endpoint_of_address(
     })
 }
 
-/// What DNS reads of a Namespace: its name and its labels.
+/// A Namespace with the parts that DNS reads: its name and its labels.
 pub fn namespace(from: &slim::Namespace) -> Namespace {
     Namespace {
         name: from.metadata.name.as_str().into(),

@@ -43,19 +43,19 @@ pub struct Manifests {
 /// One object, and its source where slices may have to be derived.
 #[derive(Debug)]
 pub struct Entry {
-    /// What the index gets of it.
+    /// The part that the index gets.
     pub object: Arc<Object>,
-    /// What else of it is needed to derive slices.
+    /// Other parts that are needed to derive slices.
     pub origin: SliceSource,
 }
 
-/// What slices are derived from.
+/// The objects from which slices are derived.
 #[derive(Debug)]
 pub enum SliceSource {
     /// A Service with a selector.
     Selecting(Box<slim::Service>),
     Pod(Box<slim::Pod>),
-    /// Nothing more is needed of it.
+    /// No other part is needed.
     Other,
 }
 
@@ -67,7 +67,7 @@ pub struct UncheckedConfiguration {
     pub places: Places,
 }
 
-/// The same content: lines that moved are no other configuration.
+/// Whether the content is the same: the lines of fields do not count.
 impl PartialEq for UncheckedConfiguration {
     fn eq(&self, other: &UncheckedConfiguration) -> bool {
         let UncheckedConfiguration { name, object, places: _ } = self;
@@ -100,7 +100,7 @@ impl Manifests {
             return;
         }
         let text_of = |field: &str| document.get(field).and_then(Value::as_str);
-        // Items of a ServiceList need not repeat what they are.
+        // Items of a ServiceList need not repeat their kind.
         let kind = text_of("kind").or(list_of.map(|(_, kind)| kind)).unwrap_or("").to_owned();
         let version =
             text_of("apiVersion").or(list_of.map(|(version, _)| version)).unwrap_or("").to_owned();
@@ -210,7 +210,7 @@ impl Manifests {
             return;
         }
         let places = manifest::places(text);
-        // Else something is called ClusterDNS and is not ours: a wrong line is worse than none.
+        // Otherwise something else is called ClusterDNS: a wrong line is worse than none.
         if places.len() == self.configurations.len() {
             for (configuration, places) in self.configurations.iter_mut().zip(places) {
                 configuration.places = places;
@@ -225,7 +225,7 @@ impl Manifests {
         document: Value,
     ) -> Option<T> {
         let field = |path: &str| document.pointer(path).unwrap_or(&Value::Null);
-        // What is no string is shown all the same, so that it can be found: `name: 123`.
+        // A name that is not a string is shown too, so that it can be found: `name: 123`.
         let named = |path: &str| match field(path) {
             Value::Null => String::new(),
             Value::String(text) => first_line(text),
@@ -299,8 +299,8 @@ impl HasMetadata for slim::Pod {
     }
 }
 
-/// Gives an object from a file what an API server would, and takes what a file cannot vouch for:
-/// going back to an older dump is a change like any other, so E14 must not see its versions.
+/// Adds the defaults of an API server to an object from a file, and removes its versions: going back to an older dump
+/// is a change like any other, so E14 must not compare versions.
 fn complete(metadata: &mut slim::Metadata, kind: &str) {
     metadata.uid = None;
     metadata.resource_version = None;

@@ -9,8 +9,8 @@ use super::Writer;
 use crate::settings;
 use crate::telemetry;
 
-/// A configuration that reads of objects what was not kept, and takes over in one step when new
-/// lists have brought it (E5).
+/// A configuration that reads parts of objects that were not kept. It takes over in one step when new lists have
+/// brought them (E5).
 #[derive(Debug)]
 pub(super) struct Renewal {
     config: Arc<Config>,
@@ -96,7 +96,7 @@ impl Writer {
                     self.index.keep_labels_of(Exposure::default());
                 }
             }
-            // Objects lie at other places in another index, and less is kept of them in this one.
+            // In another index objects have other places, and this index may keep fewer parts of them.
             self.warm.abandon();
             self.take_upstreams(&renewal.config);
             self.configs.send_replace(renewal.config.clone());

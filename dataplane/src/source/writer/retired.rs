@@ -10,12 +10,12 @@ use crate::state::Published;
 /// are hardly more than threads; past this number the reader frees the oldest itself.
 const MAX_RETIRED: usize = 64;
 
-/// States that are published no more, oldest first.
+/// States that are no longer published, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Retired(VecDeque<Arc<Published>>);
 
 impl Retired {
-    /// Takes a state that is published no more.
+    /// Takes a state that is no longer published.
     pub(super) fn add(&mut self, state: Arc<Published>) {
         self.0.push_back(state);
         self.free();
@@ -24,7 +24,7 @@ impl Retired {
         }
     }
 
-    /// Frees what is not read any more. What is not published gets no new reader, so a count of one stays one.
+    /// Frees states without readers. A state that is not published gets no new reader, so a count of one stays one.
     pub(super) fn free(&mut self) {
         self.0.retain(|state| Arc::strong_count(state) > 1);
     }

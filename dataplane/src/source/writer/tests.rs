@@ -1,4 +1,4 @@
-//! What time brings to the writer: reasons that others ended, and counts whose time is over.
+//! Periodic work of the writer: reasons that others ended, and counts whose time is over.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;

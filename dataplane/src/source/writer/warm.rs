@@ -19,7 +19,7 @@ pub const KUBE_SYSTEM: &str = "kube-system";
 /// How often it is looked whether snapshots may be written again.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What the writer remembers for snapshots.
+/// The state of the writer for snapshots.
 #[derive(Debug, Default)]
 pub(super) struct Warm {
     /// When the source was last heard of, in Unix seconds and by [`Resource`].
@@ -61,7 +61,7 @@ fn without_version(mut object: Object) -> Object {
 }
 
 impl Writer {
-    /// The source was heard of on behalf of this resource: what is held of it is confirmed.
+    /// The source confirmed the data of this resource.
     pub fn contact(&mut self, resource: Resource) {
         self.warm.contacts[resource as usize] = Some(unix_s());
     }
@@ -107,7 +107,7 @@ impl Writer {
                 }
             }
         }
-        // It would mix two clusters under the uid of one.
+        // Otherwise the snapshot would have objects of two clusters under one uid.
         drop(reported);
         self.warm.abandon();
     }
@@ -185,13 +185,13 @@ impl Writer {
         }
     }
 
-    /// Does a little for the snapshot, if there is anything to do; returns when to call again at
-    /// the latest, or `None` where none are kept. It never waits for the disk. `is_last` says that
-    /// the process was asked to end: what was confirmed since the last one is worth one more.
+    /// Does a small part of a snapshot, if one is due; returns when to call it again at the latest, or `None` without
+    /// a folder. It never waits for the disk. `is_last`: the process was asked to end, so one more snapshot is
+    /// written if data was confirmed since the last one.
     pub fn step_snapshot(&mut self, is_last: bool) -> Option<Duration> {
         let snapshots = self.warm.snapshots.as_mut()?;
         if self.status.read().serves_former_cluster() {
-            // What is held is of two clusters.
+            // The index holds objects of two clusters.
             return Some(PATIENCE);
         }
         let circumstances = Circumstances {
@@ -204,8 +204,8 @@ impl Writer {
         Some(snapshots.step(&self.index, &circumstances))
     }
 
-    /// Drops the snapshot if this configuration reads what was not kept for the one before: its
-    /// objects cannot be applied again, and no answer is better than a wrong one.
+    /// Drops the data of the snapshot if this configuration reads parts of objects that the snapshot does not have:
+    /// no answer is better than a wrong one.
     pub(super) fn forget_snapshot_if_too_little(&mut self, old: &Config, new: &Config) {
         let (old, new) = (settings::reads_of_objects(old), settings::reads_of_objects(new));
         if let (Some(old), Some(new)) = (old, new)

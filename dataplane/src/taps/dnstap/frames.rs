@@ -17,8 +17,7 @@ const FINISH: u32 = 5;
 
 /// Offers our content type, waits until the reader accepts it, and starts.
 ///
-/// # Errors
-/// The connection fails, or what comes is no reader of dnstap.
+/// # Errors The connection fails, or the other side is not a reader of dnstap.
 pub(super) fn open(stream: &mut (impl Read + Write)) -> io::Result<()> {
     stream.write_all(&control(READY, true))?;
     let frame = read_control(stream)?;
@@ -104,7 +103,7 @@ fn accepts(content: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// A reader that has said all it will say.
+    /// A reader that sends nothing more.
     struct Scripted {
         says: io::Cursor<Vec<u8>>,
         heard: Vec<u8>,

@@ -18,14 +18,14 @@ pub(super) struct Speaker {
     pub(super) version: String,
 }
 
-/// Which half of an exchange.
+/// The two halves of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Half {
     Query,
     Response,
 }
 
-/// The halves that are shown. One that is not there in whole would be read as a broken message.
+/// The halves that are shown: only complete messages, because readers would take another one for a broken message.
 pub(super) fn halves(exchange: &Exchange<'_>) -> impl Iterator<Item = Half> + use<> {
     let has_query = !exchange.query.is_empty() && !exchange.is_query_cut;
     let has_response = !exchange.reply.is_empty();

@@ -27,7 +27,7 @@ pub(super) struct Within<'s> {
 }
 
 impl Stream {
-    /// Connects, and agrees with the reader on what comes, all of it within this time.
+    /// Connects, and completes the handshake with the reader, all within this time.
     ///
     /// # Errors
     /// The reader cannot be reached, or is none of dnstap.
@@ -51,7 +51,7 @@ impl Stream {
         Within { stream: self, deadline: Instant::now() + within }
     }
 
-    /// Why nothing more can be sent, if the reader has closed the connection, or says what it must not.
+    /// Why nothing more can be sent: the reader has closed the connection, or sent something that it must not send.
     pub(super) fn gone(&self) -> Option<io::Error> {
         let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
         let mut octet = [MaybeUninit::uninit()];
@@ -71,7 +71,7 @@ impl Stream {
 }
 
 impl Within<'_> {
-    /// What is left of the time.
+    /// The remaining time.
     fn left(&self) -> io::Result<Duration> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         let late = || io::Error::new(ErrorKind::TimedOut, "the reader takes too long");
@@ -155,7 +155,7 @@ mod tests {
         let reader = Reader::Unix(path.clone());
         let within = Duration::from_millis(200);
         let ends = std::thread::spawn(move || {
-            // The first may find a place in the queue, where the handshake waits in vain.
+            // The first may find a place in the queue, but its handshake is never accepted.
             [(); 3].map(|()| Stream::open(&reader, within).is_err())
         });
         assert_eq!(ends.join().unwrap(), [true; 3]);

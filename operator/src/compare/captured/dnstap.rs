@@ -4,7 +4,7 @@
 use super::cursor::Cursor;
 use super::found::Captured;
 
-/// The largest frame: a message of 65,535 octets and what is said about it.
+/// The largest frame: a message of 65,535 octets and its metadata.
 const MAX_FRAME: usize = 128 * 1024;
 /// The control frame that ends a stream.
 const STOP: [u8; 4] = [0, 0, 0, 3];
@@ -40,7 +40,7 @@ pub(super) fn read(octets: &[u8], captured: &mut Captured) -> Result<(), String>
     Ok(())
 }
 
-/// What a client asked, if the frame says that.
+/// The question of a client, if the frame has one.
 fn query(frame: &[u8]) -> Option<&[u8]> {
     let Value::Octets(message) = field(frame, MESSAGE)? else { return None };
     let Value::Number(kind) = field(message, KIND)? else { return None };

@@ -38,7 +38,7 @@ fn of_coredns(line: &str) -> Option<Asked> {
     let quoted = line.split('"').nth(1)?;
     let mut words = quoted.split(' ');
     let (kind, class, name) = (words.next()?, words.next()?, words.next()?);
-    // What is logged of another program may be quoted too.
+    // A collector may have quoted the line.
     let is_transport = words.next().is_some_and(|word| ["udp", "tcp"].contains(&word));
     if class != "IN" || !is_transport { None } else { of_words(name, kind) }
 }

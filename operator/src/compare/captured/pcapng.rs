@@ -1,5 +1,5 @@
-//! A capture as Wireshark writes it (draft-ietf-opsawg-pcapng): blocks, of which those with packets and those that say what
-//! a packet is are read.
+//! A capture as Wireshark writes it (draft-ietf-opsawg-pcapng). It consists of blocks; those with packets, and those
+//! that describe interfaces, are read.
 
 use super::cursor::Cursor;
 use super::found::Captured;
@@ -11,7 +11,7 @@ const SIMPLE_PACKET: u32 = 3;
 const PACKET: u32 = 6;
 /// Interfaces of a section that are known; packets of further ones are passed over.
 const MAX_INTERFACES: usize = 1024;
-/// The order of octets, as it reads where numbers are big-endian.
+/// The byte-order magic, as a big-endian file has it.
 const BIG: [u8; 4] = [0x1a, 0x2b, 0x3c, 0x4d];
 
 /// Reads all blocks of a pcapng file.

@@ -66,7 +66,7 @@ fn copy_into(group: &mut Group, field: &str, bundles: &Bundles) -> Result<(), Re
     Ok(())
 }
 
-/// The certificates of a PEM text and nothing else of it: comments, or a private key beside them, are not copied.
+/// Only the certificates of a PEM text: comments, or a private key beside them, are not copied.
 fn certificates(text: &str) -> Result<String, String> {
     let mut found = String::new();
     let mut rest = text;

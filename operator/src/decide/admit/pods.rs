@@ -117,8 +117,8 @@ fn metadata_is_allowed(dns: &ClusterDNS, allowed: &Allowed) -> Result<(), Refusa
     Ok(())
 }
 
-/// A required podAntiAffinity is symmetric: while our pods run, the scheduler places no pod that it selects beside them. One
-/// that selects every pod, or pods of other namespaces, would keep the pods of others off all nodes.
+/// A required podAntiAffinity is symmetric: the scheduler places no pod that it selects beside our pods. If it
+/// selected every pod, or pods of other namespaces, no node would take the pods of others.
 fn affinity_is_narrow(dns: &ClusterDNS) -> Result<(), Refusal> {
     let placement = dns.spec.placement.clone().unwrap_or_default();
     let rules = placement.affinity.and_then(|affinity| affinity.pod_anti_affinity);
@@ -158,7 +158,7 @@ fn is_key_allowed(key: &str, listed: &[String]) -> bool {
     !key.contains('/') || listed.iter().any(is_listed)
 }
 
-/// With a label of its choice a pod would be behind another Service, and answer for it.
+/// A user who chooses this label could put the pod behind another Service, where it would answer.
 fn labels_are_not_of_others(dns: &ClusterDNS, observed: &Observed) -> Result<(), Refusal> {
     let Some(written) = dns.spec.placement.as_ref().and_then(|it| it.pod_labels.clone()) else {
         return Ok(());

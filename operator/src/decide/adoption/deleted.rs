@@ -91,7 +91,7 @@ pub fn lost_addresses(dns: &ClusterDNS, observed: &Observed) -> Vec<String> {
     observed.service.as_ref().map(|service| missing(dns, &before, service)).unwrap_or_default()
 }
 
-/// None where the spec names the present addresses: then they are meant.
+/// None if the spec names the present addresses: then the user chose them.
 fn missing(dns: &ClusterDNS, before: &LastService, service: &Service) -> Vec<String> {
     let real: Vec<IpAddr> = cluster_ips(service).collect();
     let has = |text: &&String| text.parse::<IpAddr>().is_ok_and(|ip| real.contains(&ip));

@@ -35,7 +35,7 @@ pub(super) fn patch(
         return None;
     }
     let waits = until(&noticed(dns, &before, service, now), now).is_some_and(|until| now < until);
-    // A key without its annotation: only the annotation is missing, which changes nothing for anybody.
+    // The key is there and the annotation is not: to add the annotation changes nothing for clients.
     let is_due = is_switched || (!waits && may_switch(dns, observed, service));
     is_due.then(|| super::patch(service, true))
 }
@@ -68,7 +68,7 @@ pub fn remember(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Switch
     }
 }
 
-/// The selector is without our key: was it there?
+/// Our key is not in the selector: was it there before?
 fn noticed(dns: &ClusterDNS, before: &Switch, service: &Service, now: Timestamp) -> Switch {
     let version = service.metadata.resource_version.as_deref().unwrap_or_default();
     let was_never_applied = !before.patched_version.is_empty() && before.patched_version == version;
@@ -85,7 +85,7 @@ fn noticed(dns: &ClusterDNS, before: &Switch, service: &Service, now: Timestamp)
     before.clone()
 }
 
-/// No patch before this; none: at any time. A time that another's clock made far from now is not believed.
+/// No patch before this time; `None`: no wait. A time that is too far from now, which a wrong clock wrote, is ignored.
 fn until(switch: &Switch, now: Timestamp) -> Option<Timestamp> {
     let last: Timestamp = switch.reset_at.parse().ok()?;
     if last > now + signed(LONGEST_WAIT) {

@@ -1,16 +1,16 @@
 //! Why the operator can judge nothing about a configuration on trial. Each cause has its own reason of a condition, because
 //! each one needs something else from a person.
 
-/// The operator's own trouble: nothing is decided about a configuration until it is over.
+/// A problem of the operator itself: nothing is decided about a configuration until it is over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// What kind of trouble.
+    /// The kind of problem.
     pub by: HeldBy,
     /// What was seen, for people.
     pub why: String,
 }
 
-/// What kind of trouble of the operator keeps a trial waiting.
+/// The kinds of problems of the operator that delay a trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HeldBy {
     /// No question reaches the pod, no reply comes back, or no pod says at its metrics port what it runs: a NetworkPolicy, a
@@ -47,7 +47,7 @@ impl HeldBy {
         }
     }
 
-    /// The cause with this reason. Another text is of another version, and counts as the network.
+    /// The cause with this reason. An unknown text, written by another version, counts as a problem of the network.
     pub fn of_reason(reason: &str) -> HeldBy {
         HeldBy::ALL.into_iter().find(|by| by.reason() == reason).unwrap_or_default()
     }

@@ -27,7 +27,7 @@ pub(super) fn is_known_to_fail(state: &RolloutState, revision: &str) -> bool {
     state.failed == revision && !state.is_unjudged
 }
 
-/// May it be tried again? A time that another's clock made far from now is not believed.
+/// May it be tried again? A time that is too far from now, which a wrong clock wrote, is ignored.
 pub(super) fn is_due(dns: &ClusterDNS, state: &RolloutState, now: Timestamp) -> bool {
     let Ok(retry_at) = state.retry_at.parse::<Timestamp>() else { return true };
     let far = now + signed(LONGEST_WAIT);
@@ -40,7 +40,7 @@ pub(super) fn due_in(state: &RolloutState, now: Timestamp) -> Option<Duration> {
     Duration::try_from(retry_at.duration_since(now)).ok()
 }
 
-/// Only what is remembered of a failure.
+/// Keeps only what is remembered about a failure.
 pub(super) fn remembered(state: &RolloutState) -> RolloutState {
     let RolloutState {
         failed,

@@ -1,5 +1,6 @@
-//! What several rounds of questions say together. One round decides nothing: a datagram may be lost, a server may be
-//! restarted. Only what is worse in two rounds apart fails a canary, and only one that was well in two of them passes. Pure.
+//! The result of several rounds of questions. One round decides nothing: a datagram may be lost, a server may be
+//! restarted. Only what is worse in two rounds apart fails a canary, and only one that was well in two of them
+//! passes. Pure.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -10,7 +11,7 @@ use crate::shortened::shortened;
 
 /// Between two rounds that decide.
 const APART: SignedDuration = SignedDuration::from_secs(4);
-/// Checks that are remembered of a round in which something was worse.
+/// Checks of one round that are remembered when something was worse.
 const MAX_WORSE: usize = 8;
 /// Longest warning, in octets.
 const MAX_WARNING: usize = 512;
@@ -85,7 +86,7 @@ fn warning(checks: &[Check]) -> String {
     shortened(&warnings.collect::<Vec<_>>().join("; "), MAX_WARNING)
 }
 
-/// Changed hosts and groups that no round has asked yet, of how many.
+/// Changed hosts and groups that no round has asked yet, and their total.
 pub(super) fn unasked(comparison: Option<&Comparison>) -> (usize, usize) {
     comparison.map_or((0, 0), |comparison| comparison.unasked)
 }
@@ -99,7 +100,7 @@ pub(super) fn with_unasked(warning: String, (unasked, all): (usize, usize)) -> S
     if warning.is_empty() { words } else { format!("{words}; {warning}") }
 }
 
-/// A time that another's clock made later than now is not believed.
+/// A time later than now, which a wrong clock wrote, is ignored.
 fn is_apart(since: &str, now: Timestamp) -> bool {
     since.parse::<Timestamp>().is_ok_and(|since| now.duration_since(since) >= APART)
 }

@@ -1,4 +1,4 @@
-//! `cache`: what is kept of other servers' answers.
+//! `cache`: how many answers of other servers are kept, and for how long.
 
 use crds::bounds;
 use crds::v1alpha1::{Cache, GroupCache};
@@ -38,7 +38,7 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<()
         return Ok(());
     }
     let is_whole = zones.iter().any(String::is_empty);
-    // A server block has one of these, so what is there is of another one.
+    // A server block has at most one, so an earlier value is that of another block.
     let known = scope.draft.spec.cache.clone();
     head(directive, ttl, &zones, is_whole, scope);
     for line in &directive.body {
@@ -165,7 +165,7 @@ fn capacity(
 
 fn whole(kind: Kind, entries: u32, ttl: Option<u32>, scope: &mut Scope<'_>) -> (Outcome, String) {
     let before = scope.draft.spec.cache.clone();
-    // The other kind has what CoreDNS gives it, unless it was written before.
+    // The other kind has the default of CoreDNS, unless it was written before.
     let known = before.map_or(Cache::default().entries, |cache| cache.entries);
     let is_first = known == Cache::default().entries;
     let others = if is_first { DEFAULT_CAPACITY } else { known.saturating_sub(DEFAULT_CAPACITY) };

@@ -22,7 +22,7 @@ impl Key {
     pub(super) fn of(text: &str) -> Key {
         let (scheme, rest) = text.split_once("://").unwrap_or(("dns", text));
         let (zone, port) = match rest.rsplit_once(':') {
-            // What is left of the port of a zone that is written as an IPv6 range has colons too.
+            // The rest of a key after an IPv6 range may contain colons as well.
             Some((zone, port))
                 if !port.is_empty()
                     && port.bytes().all(|it| it.is_ascii_digit())

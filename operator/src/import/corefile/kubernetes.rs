@@ -41,7 +41,7 @@ pub(super) fn convert(
     Ok(())
 }
 
-/// Its options are not for the names of this cluster domain.
+/// Its options are for another domain than that of the cluster.
 fn another_cluster(
     directive: &Directive,
     zones: &[String],

@@ -87,7 +87,7 @@ impl Lexer {
 
     fn read_plain(&mut self, character: char) {
         if character.is_whitespace() {
-            // A carriage return is nothing, not even the end of a word.
+            // A carriage return is ignored; it does not even end a word.
             if character == '\r' {
                 return;
             }

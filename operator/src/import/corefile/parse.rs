@@ -9,7 +9,7 @@ use crate::import::{Look, Refused, Text};
 
 /// Words of a Corefile with everything that it imports.
 const MAX_TOKENS: usize = 200_000;
-/// Imports that are followed in one Corefile. A snippet that imports itself reaches it.
+/// Imports that are followed in one Corefile: the bound for a snippet that imports itself.
 const MAX_IMPORTS: usize = 1_000;
 /// Braces inside braces.
 const MAX_NESTING: usize = 16;
@@ -135,7 +135,7 @@ impl Parser<'_> {
         let Some(token) = self.rest.front() else { return Ok(None) };
         let place = place(token);
         let (keys, first) = self.keys(empty)?;
-        // Where the block is imported its keys are elsewhere.
+        // An imported block has its keys in another file.
         let place = first.unwrap_or(place);
         if let [key] = &keys[..]
             && let Some(name) = key.strip_prefix('(').and_then(|key| key.strip_suffix(')'))
@@ -218,7 +218,7 @@ impl Parser<'_> {
         Err(Refused::at(at, format!("snippet ({name}) has no closing brace: add }}")))
     }
 
-    /// Lines up to the closing brace, or to the end where there is none to come.
+    /// The lines up to the closing brace, or to the end if there is none.
     fn directives(
         &mut self,
         has_braces: bool,
@@ -274,7 +274,7 @@ impl Parser<'_> {
         Ok(Some(directive))
     }
 
-    /// Puts what an import names in its place.
+    /// Replaces an import by the words that it names.
     fn import(&mut self, empty: &mut Vec<EmptyImport>) -> Result<(), Refused> {
         let Some(import) = self.rest.pop_front() else { return Ok(()) };
         let at = place(&import);

@@ -1,6 +1,6 @@
 //! Regular expressions that amount to one name, or to all names below one: what people write in `rewrite` and `template`.
 
-/// What an expression stands for.
+/// The names that an expression matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     /// Exactly this name.
@@ -12,7 +12,7 @@ pub(super) enum Shape {
 /// Beginnings that match any text in front of a suffix.
 const ANYTHING: [&str; 6] = ["(.*)", "(.+)", "(.*?)", "(.+?)", ".*", ".+"];
 
-/// What it stands for, where that is a name.
+/// The name that it matches, if it matches one name only.
 pub(super) fn shape(expression: &str) -> Option<Shape> {
     let text = expression.strip_prefix('^').unwrap_or(expression);
     let text = text.strip_suffix('$').unwrap_or(text);
@@ -32,7 +32,7 @@ pub(super) fn is_anchored(expression: &str) -> bool {
     expression.starts_with('^')
 }
 
-/// A name without anything that is special. A bare dot stands for any character and is meant as a dot.
+/// A name without special characters. An unescaped dot matches any character, but its author meant a dot.
 fn literal(text: &str) -> Option<String> {
     let text = text.replace("[.]", ".").replace("\\.", ".").replace("\\-", "-");
     let text = text.strip_suffix(".?").or(text.strip_suffix('.')).unwrap_or(&text);

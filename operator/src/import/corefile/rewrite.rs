@@ -14,7 +14,7 @@ use crate::import::values::name;
 /// What a rule does to names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Rule {
-    /// One name becomes another one. A part of a longer name may do so too.
+    /// One name becomes another one, also as a part of a longer name.
     Exact { from: String, to: String, is_part: bool },
     /// Names below the first become names below the second; perhaps the first itself becomes the second.
     Suffix { from: String, to: String, itself: bool, is_part: bool },
@@ -37,8 +37,7 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<()
     }
     for line in &directive.body {
         if line.name == "answer" {
-            let message =
-                "an answer shows the alias and what it stands for, so nothing is rewritten in it";
+            let message = "an answer shows the alias and its target, so nothing is rewritten in it";
             scope.say_of(directive, line, NotNeeded, message);
             continue;
         }
@@ -85,7 +84,7 @@ fn exact(from: &str, to: &str) -> Rule {
     Rule::Exact { from: name(from), to: name(to), is_part: false }
 }
 
-/// CoreDNS replaces the end of the text: only with a dot in front of both is that the same as names below a name.
+/// CoreDNS replaces the end of the text. That means "names below a name" only if both texts begin with a dot.
 fn of_suffix(from: &str, to: &str) -> Rule {
     let of =
         |from, to, itself| Rule::Suffix { from: name(from), to: name(to), itself, is_part: false };
@@ -123,7 +122,7 @@ fn of_expression(from: &str, to: &str) -> Rule {
     }
 }
 
-/// What CoreDNS does where an expression has no beginning or no end.
+/// What CoreDNS matches if an expression has no `^` or no `$`.
 const IS_PART: &str = "; without ^ and $ CoreDNS rewrote longer names that hold this text too: write a CNAME record in \
                        spec.records for each of those that is asked";
 
@@ -136,7 +135,7 @@ fn of_rule(rule: &Rule, scope: &mut Scope<'_>) -> (Outcome, String) {
         }
     };
     made.dedup();
-    // The worst outcome is that of the line.
+    // The line has the worst outcome of its parts.
     let has = |outcome| made.iter().any(|(is, _)| *is == outcome);
     let worst = [NotPossible, Changed].into_iter().find(|it| has(*it)).unwrap_or(NotNeeded);
     let messages: Vec<String> = made.into_iter().map(|(_, message)| message).collect();
@@ -166,7 +165,7 @@ fn alias(from: &str, to: &str, scope: &mut Scope<'_>) -> (Outcome, String) {
     }
 }
 
-/// Names below one name. Where that one is above the zones of the server block, these are the ones that are asked.
+/// Names below one name. If that name is above the zones of the server block, only names in these zones are asked.
 fn suffixes(from: &str, to: &str, itself: bool, scope: &mut Scope<'_>) -> Vec<(Outcome, String)> {
     let Some(why) = scope.elsewhere(from) else {
         let with_itself = format!(
@@ -202,8 +201,8 @@ fn suffix(from: &str, to: &str, owner: &str, scope: &mut Scope<'_>) -> (Outcome,
     match is_free.and_then(|()| scope.draft.record(record(RecordType::Dname, from, to))) {
         Ok(()) => {
             let message = format!(
-                "spec.records: {from} is a DNAME record of {to}; the answer shows it, the alias that it makes and what \
-                 that stands for; {owner}"
+                "spec.records: {from} is a DNAME record of {to}; the answer shows it, the alias that it makes and the \
+                 target of that; {owner}"
             );
             (Changed, message)
         }

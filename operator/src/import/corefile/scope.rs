@@ -37,7 +37,7 @@ impl Scope<'_> {
         self.draft.report.add(&line.place, outcome, &what, message);
     }
 
-    /// Reports something at a place that is no directive.
+    /// Reports something that is not a directive.
     pub(super) fn note(
         &mut self,
         place: &Place,
@@ -58,8 +58,8 @@ impl Scope<'_> {
         elsewhere(&self.zones, self.others, name)
     }
 
-    /// The names that an owner stands for here: itself, or where it is a wildcard above zones of this server block, these
-    /// zones and all names below them.
+    /// The names that a record of this owner answers here: the owner itself, or, for a wildcard above zones of this
+    /// server block, these zones and all names below them.
     ///
     /// # Errors
     /// Why none of them comes to this server block.

@@ -13,7 +13,7 @@ use crate::import::Refused;
 use crate::import::report::Outcome::{self, Changed, NotNeeded, NotPossible};
 use crate::import::values::{name, zones};
 
-/// Stands for Go's {{ .Name }}: the name in the question.
+/// Replaces Go's {{ .Name }}, the name in the question, while a template is read.
 const ASKED: &str = "\u{1}";
 
 /// Adds `template` to the draft: records, with a wildcard for a zone.
@@ -100,7 +100,7 @@ fn answer(line: &Directive, owners: &[String], scope: &mut Scope<'_>) -> (Outcom
     let records = if is_quoted { line.args.clone() } else { vec![line.args.join(" ")] };
     let decided: Vec<(Outcome, String)> =
         records.iter().map(|record| one_answer(record, owners, scope)).collect();
-    // The worst outcome is that of the line, which names all parts.
+    // The line has the worst outcome of its parts, and names all of them.
     let has = |outcome| decided.iter().any(|(is, _)| *is == outcome);
     let worst = [NotPossible, Changed].into_iter().find(|it| has(*it)).unwrap_or(NotNeeded);
     let all: Vec<String> = decided.into_iter().map(|(_, message)| message).collect();

@@ -176,7 +176,7 @@ pub(in crate::import) fn written(text: &Text) -> Vec<Argument> {
     found
 }
 
-/// The options that words are.
+/// The options that these words contain.
 pub(super) fn flags(words: &[Argument]) -> Vec<Flag> {
     let mut found: Vec<Flag> = Vec::new();
     let mut words = words.iter().peekable();
@@ -211,7 +211,7 @@ pub(super) fn flags(words: &[Argument]) -> Vec<Flag> {
     found
 }
 
-/// Letters in one word: flags, the last perhaps with a value.
+/// Several letters in one word: flags; the last may have a value.
 fn short(
     letters: &str,
     flag: &dyn Fn(&str, &str) -> Flag,

@@ -19,7 +19,7 @@ pub(super) const ONE_LABEL: &str = "it is for names of one label only, which go 
                                     with their search path first";
 const NO_ADDRESS: &str = "it is no IP address: write the address of the server";
 
-/// What is known only after all options.
+/// Settings that are decided after all options were read.
 #[derive(Default)]
 pub(super) struct Gathered {
     /// The servers for all names.
@@ -36,7 +36,7 @@ pub(super) struct Gathered {
     defaults: Vec<(Flag, Vec<String>)>,
 }
 
-/// What all options together say of the servers for all names.
+/// The servers for all names, from all options together.
 pub(super) fn upstreams(gathered: Gathered, draft: &mut Draft) {
     for (flag, domains) in &gathered.defaults {
         let (outcome, message) = to_upstreams(domains, draft);
@@ -139,7 +139,7 @@ fn to_upstreams(domains: &[String], draft: &Draft) -> (Outcome, String) {
     }
 }
 
-/// `/DOMAIN/DOMAIN/REST`: the domains and the rest; without slashes there are no domains. An empty domain stands for names
+/// `/DOMAIN/DOMAIN/REST`: the domains and the rest; without slashes there are no domains. An empty domain means names
 /// of one label.
 pub(super) fn domains(value: &str) -> (Vec<String>, &str) {
     match value.strip_prefix('/').and_then(|inside| inside.rsplit_once('/')) {
@@ -172,7 +172,7 @@ fn one_server(text: &str) -> Option<Server> {
     Some(Server { address: ip.to_string(), port, transport: Default::default(), tls: None })
 }
 
-/// Nothing for what is reported after all options.
+/// `None` for a server that is reported after all options.
 pub(super) fn server(
     flag: &Flag,
     gathered: &mut Gathered,

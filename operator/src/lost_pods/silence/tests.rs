@@ -139,7 +139,7 @@ fn o20_no_more_than_a_third_of_the_pods_is_out_at_a_time() {
 
 #[test]
 fn o20_a_pod_that_comes_and_goes_is_taken_out_once_a_minute_unless_it_answered() {
-    // Its kubelet says ready again (`?` stands for a round in which it could not be asked), and it never answers.
+    // Its kubelet says ready again (`?` is a round in which it could not be asked), and it never answers.
     let again = ["+.", "+.", "+.", "+?", "+.", "+.", "+.", "+.", "+?", "+.", "+.", "+.", "+."];
     let rounds = [&["++"][..], &again].concat();
     assert_eq!(play(&rounds, QUESTIONS), lost(&[(3, "b")]));
@@ -175,7 +175,7 @@ fn o20_who_looks_is_on_another_node_and_answered_itself() {
 }
 
 #[test]
-fn what_is_remembered_goes_with_the_pods() {
+fn pods_that_are_gone_are_forgotten() {
     let (mut silences, now) = (Silences::default(), Instant::now());
     silences.taken_out("a", now);
     let gone = |_: &str| false;

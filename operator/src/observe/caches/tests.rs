@@ -1,4 +1,5 @@
-//! Whom the start of all watches wakes, and whom one changed object wakes, with an API server that is a function.
+//! Which ClusterDNS are enqueued when all watches start, and which when one object changes. The API server is a
+//! function.
 
 use std::convert::Infallible;
 

@@ -1,5 +1,5 @@
-//! Values that only the kubeconfig or the cluster knows. What cannot be read within a moment is offered as nothing: a
-//! shell has no place for an error.
+//! Values that only the kubeconfig or the cluster knows. If they cannot be read within a moment, nothing is offered:
+//! a shell has no place for an error.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! A spec with all that it leaves unsaid, so that a default that is written out is no change, and a change shows the default
-//! (pure).
+//! A spec with its defaults filled in, so that a default that is written out is no change, and a change shows the
+//! default (pure).
 
 use crds::ClusterDNSSpec;
 use crds::v1alpha1::{Placement, PodDisruptionBudget, Proportional, WarmStart};

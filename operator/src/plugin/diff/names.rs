@@ -1,5 +1,5 @@
-//! Names whose answers an edit changes, and those answers, as far as the configuration says them (pure). What Kubernetes and
-//! upstreams say stays theirs, so for the rest there is one row for all names that a setting is about.
+//! Names whose answers an edit changes, and those answers, as far as the configuration says them (pure). Answers from
+//! Kubernetes and upstreams are not in the configuration, so a setting about them gets one row for all its names.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use crds::config::{Group, RecordData, Upstreams};
 use serde::Serialize;
 use serde_json::Value;
 
-/// A label that stands for any below a wildcard.
+/// A label that represents any label below a wildcard.
 const ANY: &str = "any";
 
 /// A change of the answers for one name, or for all names of a pattern.
@@ -182,7 +182,7 @@ fn servers(group: &Group) -> String {
     format!("asked of {}{options}", servers.join(", "))
 }
 
-/// What one setting says of many names.
+/// A setting that concerns many names.
 fn zone_wide(before: &Config, after: &Config) -> Vec<NameChange> {
     let rows = [
         ("all names", value(&before.domain), value(&after.domain)),

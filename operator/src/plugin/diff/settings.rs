@@ -9,7 +9,7 @@ use serde_json::Value;
 /// Fields that the API server does not let anyone change.
 const IMMUTABLE: [&str; 4] =
     ["spec.domain", "spec.service.name", "spec.service.namespace", "spec.service.clusterIPs"];
-/// What an item of a list is known by.
+/// The field that identifies an item of a list.
 const KEYS: [&str; 3] = ["name", "domain", "address"];
 /// Characters of a value that are shown.
 const MAX_SHOWN: usize = 200;

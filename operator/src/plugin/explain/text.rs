@@ -32,7 +32,7 @@ impl Explained {
         text
     }
 
-    /// What came of it, and what it cost.
+    /// The outcome, and the number of questions.
     fn verdict(&self) -> String {
         let mut names: Vec<&str> = self.questions.iter().map(|asked| asked.name.as_str()).collect();
         names.dedup();

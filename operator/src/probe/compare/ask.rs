@@ -17,16 +17,16 @@ use super::reply::{NoReply, Reply};
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 /// For one reply that needs servers elsewhere: a data plane gives up after 4 s, and says how.
 const FORWARDED: Duration = Duration::from_secs(5);
-/// Datagrams until silence counts: one that was lost says nothing about a configuration.
+/// Datagrams that are sent before the pod counts as silent: a lost datagram says nothing about a configuration.
 const ATTEMPTS: usize = 3;
 /// The same for a forwarded question, which data planes repeat themselves.
 const FORWARDED_ATTEMPTS: usize = 2;
 /// Longest datagram that is read: pods send at most 4,096 octets.
 const MAX_DATAGRAM: usize = 4096;
-/// What we take over UDP (RFC 9715).
+/// Octets that we accept over UDP (RFC 9715).
 const UDP_PAYLOAD: u16 = 1232;
 
-/// What this server replies to each part of a question.
+/// The reply of this server to each part of a question.
 pub(super) async fn ask(question: &Question, server: SocketAddr) -> Vec<Reply> {
     let (patience, attempts) = match question.expects {
         Expects::Server { .. } => (FORWARDED, FORWARDED_ATTEMPTS),

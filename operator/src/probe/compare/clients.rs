@@ -31,7 +31,7 @@ pub(super) fn check(config: &Config, before: &Config, observed: &Observed) -> Op
     Some(Check { what: "access.clients".to_owned(), outcome })
 }
 
-/// What is wrong with a client list that excludes most pods, with or without a list before it.
+/// The problem with a client list that excludes most pods; the list before it does not matter.
 pub fn excluded(config: &Config, observed: &Observed) -> Option<String> {
     let refused = refused(&config.access.clients, &[], observed)?;
     refused.is_most.then_some(refused.words)

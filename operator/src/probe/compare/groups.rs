@@ -35,7 +35,7 @@ fn question(
     (group, is_new, is_changed): (String, bool, bool),
     asked: Vec<(Name, RecordType)>,
 ) -> Question {
-    // What is asked differs from round to round, and what is worse must be known again in the next one.
+    // The question differs from round to round, but its key must be the same in the next round.
     let what = match asked.as_slice() {
         [(name, kind)] => format!("{name} {kind}"),
         _ => group.clone(),
@@ -43,7 +43,8 @@ fn question(
     Question { what, asked, expects: Expects::Server { group, is_new, is_changed }, of: None }
 }
 
-/// Names of the world that no other route takes. The root is asked for where example.com may be dropped on purpose.
+/// Public names that no other route takes. The root is asked as well, because a firewall may drop example.com on
+/// purpose.
 fn outside(config: &Config, fresh: &str) -> Vec<(Name, RecordType)> {
     let is_stub = |name: &str| {
         config.stub_domains.iter().any(|stub| crds::names::is_at_or_below(name, &stub.domain))

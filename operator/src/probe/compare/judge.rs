@@ -1,4 +1,4 @@
-//! What two replies to one question say about the canary: whether clients would lose something that they have. Pure.
+//! Judges the canary by two replies to one question: would clients lose something that they have? Pure.
 
 use hickory_proto::op::ResponseCode;
 use hickory_proto::rr::{Name, RData, RecordType};
@@ -24,7 +24,7 @@ pub struct Asked {
     pub stable: Vec<Reply>,
 }
 
-/// What one question says about the canary.
+/// The result of one question for the canary.
 pub(super) fn check(asked: &Asked) -> Check {
     let Asked { question, canary, stable } = asked;
     let outcome = match &question.expects {
@@ -40,8 +40,9 @@ pub(super) fn check(asked: &Asked) -> Check {
     Check { what: question.what.clone(), outcome }
 }
 
-/// What is worse about a Service that others own counts only if nothing about it has changed since before the round: two
-/// pods hear of a change at different moments, and who may change the Service could fail every rollout with that.
+/// A worse answer about a Service that others own counts only if nothing about the Service has changed since before
+/// the round. Two pods get a change at different moments, so its owner could otherwise fail every rollout by changing
+/// it.
 pub(super) fn settled(check: Check, before: &str, after: Option<&str>) -> Check {
     let outcome = match check.outcome {
         CheckResult::Worse(_) if after != Some(before) => CheckResult::Open,
@@ -59,7 +60,7 @@ pub(super) fn is_doubtful(asked: &Asked) -> bool {
 enum Answer {
     Right,
     Wrong(String),
-    /// Nothing is learnt: it could not be sent, or the client list is against the operator.
+    /// Nothing is known: it could not be sent, or the client list refuses the operator.
     Unknown,
 }
 
@@ -145,7 +146,7 @@ fn by_health(
     }
 }
 
-/// Why nothing can be said about the canary: neither pod is heard, or nothing can be sent to it.
+/// Why the canary cannot be judged: neither pod replies, or nothing can be sent to it.
 pub(super) fn unreachable(asked: &[Asked]) -> Option<Held> {
     let of_canary = || asked.iter().flat_map(|asked| &asked.canary);
     let of_stable = || asked.iter().flat_map(|asked| &asked.stable);
@@ -160,8 +161,8 @@ pub(super) fn unreachable(asked: &[Asked]) -> Option<Held> {
     is_deaf.then(|| HeldBy::Network.because(why()))
 }
 
-/// The client list is against the operator, so that it learns nothing by asking. The list itself is judged by the addresses
-/// that pods have.
+/// The client list refuses the operator, so its questions show nothing. The list itself is judged by the addresses of
+/// pods.
 pub(super) fn refused_operator(asked: &[Asked]) -> Option<Held> {
     let mut replies = asked.iter().flat_map(|asked| &asked.canary).flatten().peekable();
     replies.peek()?;

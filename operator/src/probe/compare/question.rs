@@ -1,4 +1,4 @@
-//! One question to a canary and to a stable pod, and what a right reply to it is.
+//! One question to a canary and to a stable pod, and which reply is right.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use crds::config::{Record, RecordData};
 use crds::names::is_at_or_below;
 use hickory_proto::rr::{Name, RData, RecordType};
 
-/// One thing that is asked, by one or more questions, and what a right reply is.
+/// One check, of one or more questions, and which reply is right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
     /// What is asked, for people.

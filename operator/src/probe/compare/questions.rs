@@ -1,6 +1,6 @@
-//! What is asked: what clients would lose. Names of the cluster that a stable pod answers, hosts that the spec writes, and the
-//! servers of groups that changed. Nothing is left out because the configuration on trial hides it, unless it was plainly
-//! hidden on purpose: a misspelled namespace hides everything else. Pure.
+//! The questions of a round: names of the cluster that a stable pod answers, hosts in the spec, and the servers of
+//! groups that changed. They cover what clients could lose. Nothing is left out because the configuration on trial
+//! hides it, unless it was plainly hidden on purpose: a misspelled namespace hides everything else. Pure.
 
 use std::net::IpAddr;
 
@@ -65,7 +65,7 @@ fn own_names(config: &Config, before: &Config, observed: &Observed) -> Vec<Quest
             address,
             version: String::new(),
         };
-        // It has endpoints, which are our pods: that empty Services are hidden does not hide it.
+        // It has endpoints, our pods, so hiding empty Services does not hide it.
         if !is_hidden_on_purpose(config, &observed.sample, &service) {
             add(
                 format!("{name}.{namespace}.svc.{domain}"),
@@ -93,8 +93,8 @@ fn own_names(config: &Config, before: &Config, observed: &Observed) -> Vec<Quest
     list
 }
 
-/// Would a Service go out of sight because the spec plainly says so? Each namespace that is written exists, and each
-/// selector selects something: what selects nothing is a misspelling.
+/// Does the spec hide a Service on purpose? Only if each namespace in it exists and each selector selects something;
+/// otherwise it is probably misspelled.
 fn is_hidden_on_purpose(config: &Config, sample: &Sample, service: &SampledService) -> bool {
     let exposure = &config.exposure;
     let labels = sample.namespaces.get(&service.namespace).cloned().unwrap_or_default();

@@ -8,7 +8,7 @@ const OPTION_EDE: u16 = 15;
 /// Prohibited (RFC 8914 §4.19): the client may not ask.
 const PROHIBITED: u16 = 18;
 
-/// What came back, or why nothing did.
+/// The reply, or why there is none.
 pub type Reply = Result<Message, NoReply>;
 
 /// Why there is no reply.
@@ -18,7 +18,7 @@ pub enum NoReply {
     Silent(String),
     /// The port is closed, or the stream was broken off.
     Closed(String),
-    /// It could not be sent: no route, no permission, no socket. That is the operator's trouble.
+    /// It could not be sent: no route, no permission, no socket. That is a problem of the operator.
     Unsent(String),
 }
 

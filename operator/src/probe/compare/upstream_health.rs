@@ -6,7 +6,7 @@ use hickory_proto::rr::rdata::opt::EdnsOption;
 
 use super::reply::{NoReply, Reply, ede};
 
-/// Stale Answer, Not Ready, Stale NXDOMAIN Answer: what servers do now does not show.
+/// Stale Answer, Not Ready, Stale NXDOMAIN Answer: they do not show what servers do now.
 const SAYS_NOTHING: [u16; 3] = [3, 14, 19];
 /// Cached Error: its text says how the lookup failed a moment ago.
 const CACHED_ERROR: u16 = 13;
@@ -30,8 +30,8 @@ pub(super) enum UpstreamHealth {
     Unknown,
 }
 
-/// How the servers of a stable pod behave. Of a group that did not change only the first part counts, which asks for a name
-/// that no cache knows: that the stable pod remembers the others is no fault of the canary's.
+/// How the servers of a stable pod behave. For a group that did not change only the first part counts, which asks for
+/// a name that no cache has: a stable pod may answer the others from its cache, which the canary does not have.
 pub(super) fn health_of_stable(is_changed: bool, heard: &[Reply]) -> UpstreamHealth {
     let count = if is_changed { heard.len() } else { 1 };
     health(&heard[..heard.len().min(count)])

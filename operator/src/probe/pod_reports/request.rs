@@ -21,7 +21,7 @@ use crate::shortened::shortened;
 const PORT_NAME: &str = "metrics";
 /// Where the container port is not named.
 const PORT: u16 = 9153;
-/// A pod that does not answer by then counts as one that does not answer.
+/// A pod that takes longer than this counts as silent.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The largest configuration has 1 MiB, written out with indentation.
 const MAX_BYTES: usize = 8 << 20;
@@ -33,7 +33,7 @@ const DOWN_S: u64 = 60;
 const MAX_REMEDY: usize = 200;
 /// Certificates that are kept of one pod: one for each encrypted listener.
 const MAX_CERTIFICATES: usize = 3;
-/// Octets of why a certificate is not in use.
+/// Octets of the text that says why a certificate is not in use.
 const MAX_TROUBLE: usize = 200;
 
 /// The HTTP client that asks pods for `/config`.
@@ -51,7 +51,7 @@ impl Default for Asker {
 }
 
 impl Asker {
-    /// What the pod at this address says, or why nothing.
+    /// The report of the pod at this address, or why there is none.
     pub(super) async fn ask(&self, address: Option<String>) -> Result<Reported, String> {
         self.page(address, read).await
     }
@@ -219,7 +219,7 @@ fn read(body: &[u8]) -> serde_json::Result<Reported> {
     })
 }
 
-/// Only a document that has the revision which the pod reports is what was written once.
+/// A document whose revision is not the reported one is not the one that was written.
 fn document(body: &[u8]) -> serde_json::Result<Option<String>> {
     #[derive(Deserialize)]
     struct Running {

@@ -51,7 +51,7 @@ fn expires_soon(begin: Timestamp, end: Timestamp, now: Timestamp) -> bool {
     end.duration_since(now) < EXPIRES_SOON.min(life / PART_OF_LIFE)
 }
 
-/// Pods cannot use what is in the Secret. One that is missing is reported as such.
+/// Pods cannot use the content of the Secret. A missing Secret has a reason of its own.
 pub(super) fn certificate_unusable(observed: &Observed) -> Option<Problem> {
     let mut found: BTreeMap<&str, String> = BTreeMap::new();
     for (pod, certificate) in used(observed) {
@@ -79,7 +79,7 @@ pub(super) fn certificate_unusable(observed: &Observed) -> Option<Problem> {
     )
 }
 
-/// What each ready pod says of each certificate, by the pod's name.
+/// The report of each ready pod about each certificate, by the pod's name.
 fn used(observed: &Observed) -> impl Iterator<Item = (&str, &UsedCertificate)> {
     pods::ready(observed).flat_map(|pod| {
         let reported = pods::reported(observed, pod).into_iter();

@@ -13,7 +13,7 @@ use crate::observe::pods::{self, CRASHES, NO_CONTAINER, NO_IMAGE};
 
 /// Time for the scheduler to find a node, or for an autoscaler to bring one.
 const SCHEDULING_S: i64 = 30;
-/// Number of restarts after which a container that runs and is not ready is still one that fails.
+/// Restarts after which a container that runs but is not ready counts as failing.
 const RESTARTS: i32 = 3;
 /// Longest quoted message of kubelet, scheduler or API server per pod, in octets.
 const MAX_WORDS: usize = 300;
@@ -29,7 +29,7 @@ const NOT_REFUSED: [&str; 7] = [
     "DeadlineExceeded",
 ];
 
-/// All of them, the clearest first.
+/// All failing pods, those with the clearest reason first.
 pub(super) fn failing_pods(
     dns: &ClusterDNS,
     observed: &Observed,
@@ -124,8 +124,8 @@ fn unschedulable(pod: &Pod, now: Timestamp) -> Option<String> {
     is_long.then(|| format!("cannot be scheduled ({})", words(message)))
 }
 
-/// Refused by the kubelet of its node, for example because it does not allow a sysctl. The workload makes another such pod
-/// again and again; those that are left over when enough pods run are of no interest.
+/// Refused by the kubelet of its node, for example because it does not allow a sysctl. The workload makes another
+/// such pod again and again; old ones are ignored when enough pods run.
 fn refused(pod: &Pod, dns: &ClusterDNS, observed: &Observed) -> Option<String> {
     let status = pod.status.as_ref()?;
     let reason = status.reason.as_deref().filter(|reason| !NOT_REFUSED.contains(reason))?;
@@ -220,7 +220,7 @@ fn deployment_condition<'a>(
     Some(found.message.as_deref().unwrap_or_default())
 }
 
-/// What others say, on one line and not too long.
+/// A message of another program, on one line and not too long.
 fn words(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     crate::shortened::shortened(&line, MAX_WORDS)

@@ -11,7 +11,7 @@ use crate::observe::observed::Observed;
 use crate::observe::pods;
 use crate::shortened::shortened;
 
-/// How many pods there should be, as far as that is ours to say.
+/// How many pods there should be, unless an autoscaler decides it.
 pub(super) fn wanted(size: &Size, observed: &Observed) -> u32 {
     match size {
         Size::Replicas(count) => *count,
@@ -51,7 +51,7 @@ pub(super) fn count<T>(all: impl Iterator<Item = T>) -> u32 {
 /// The addresses that clients ask.
 pub(super) fn cluster_ips(observed: &Observed, plan: &Plan) -> Vec<String> {
     match plan.service {
-        // What clients know, also while the Service is gone.
+        // The addresses that clients know, also while the Service is gone.
         ServicePlan::Own | ServicePlan::Adopted { .. } | ServicePlan::Recreated { .. } => {
             let real = observed.service.as_ref().map(adoption::cluster_ips);
             let real = real.map(|real| real.map(|ip| ip.to_string()).collect());
@@ -61,7 +61,7 @@ pub(super) fn cluster_ips(observed: &Observed, plan: &Plan) -> Vec<String> {
     }
 }
 
-/// What pods could not serve, each object once, in an order that does not change.
+/// Objects that pods could not serve, each once, in a stable order.
 pub(super) fn skipped(observed: &Observed) -> Vec<SkippedObject> {
     let all = observed
         .pod_reports

@@ -7,7 +7,7 @@ use crate::decide::admit::{MAX_NODES_PER_NODE, fits_no_node};
 use crate::decide::adoption::is_per_node;
 use crate::observe::observed::Observed;
 
-/// Nodes from which on a person should know of the limit for one pod on each.
+/// With this many nodes a person should know the limit of `perNode`.
 const NEAR_LIMIT: u32 = MAX_NODES_PER_NODE / 10 * 9;
 
 /// Pods wait for a node, which an autoscaler may bring; those that run stay where they are.

@@ -9,11 +9,11 @@ pub(super) struct Problem {
     pub(super) reason: &'static str,
     /// What it is, and what to do.
     pub(super) message: String,
-    /// Nothing changes before a person changes something.
+    /// It stays until a person changes something.
     pub(super) needs_a_person: bool,
 }
 
-/// One that ends without a person.
+/// A problem that may end without a person.
 pub(super) fn problem(reason: &'static str, message: String) -> Option<Problem> {
     Some(Problem { reason, message, needs_a_person: false })
 }

@@ -127,7 +127,7 @@ fn apply_failed(applied: &Applied) -> Option<Problem> {
     )
 }
 
-/// What the trial showed that is no reason to stop.
+/// Findings of the trial that do not stop it.
 fn canary_warning(plan: &Plan) -> Option<Problem> {
     let state = &plan.rollout.state;
     if state.warning.is_empty() {
@@ -183,7 +183,7 @@ fn configuration_edited(dns: &ClusterDNS, plan: &Plan) -> Option<Problem> {
     )
 }
 
-/// Pods that answer no longer and that the operator took out of the Service. A kubelet that lives puts them back.
+/// Pods that no longer answer and that the operator took out of the Service. A living kubelet puts them back.
 fn pods_lost(observed: &Observed) -> Option<Problem> {
     let lost = observed.pods.iter().filter(|pod| pods::is_lost(pod));
     let named_with_node = |pod: &Pod| {
@@ -214,7 +214,7 @@ fn clients_excluded(config: &Config, plan: &Plan, observed: &Observed) -> Option
     )
 }
 
-/// O5: pods that keep what they ran before, because they cannot run what they were given.
+/// O5: pods that keep their previous configuration because they refuse the new one.
 fn pods_refuse(plan: &Plan, observed: &Observed) -> Option<Problem> {
     let canary = plan.rollout.state.canary_pod.as_ref().map(|pod| pod.uid.as_str());
     let refusing =

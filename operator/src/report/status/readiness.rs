@@ -12,7 +12,7 @@ use crate::names;
 use crate::observe::observed::Observed;
 use crate::observe::pods;
 
-/// Does what ran before the present spec still answer?
+/// Do pods of an earlier spec still answer?
 pub(super) fn still_ready(dns: &ClusterDNS, observed: &Observed) -> ConditionState {
     let (namespace, name) = names::service(dns);
     let is_ours = observed.service.is_some()

@@ -364,7 +364,7 @@ fn o15_adoption_is_ready_when_the_service_has_moved_and_stays_so_after_a_reset()
     );
     assert_eq!(story.reconcile(25), status, "reported once");
 
-    // A selector that our pods do not have the labels for leaves clients to the other server alone.
+    // With a selector whose labels our pods do not have, only the other server answers.
     let slices = std::mem::take(&mut story.observed.slices);
     story.reconcile(26);
     is(

@@ -7,7 +7,7 @@ use super::problem::Problem;
 use crate::decide::plan::{HeldBy, Plan};
 use crate::names;
 
-/// The trouble, what a person can do about it, and when the operator tries again.
+/// The problem, what a person can do about it, and when the operator tries again.
 pub(super) fn trial_held(dns: &ClusterDNS, plan: &Plan) -> Option<Problem> {
     let held = plan.rollout.held.as_ref()?;
     let state = &plan.rollout.state;
@@ -30,7 +30,7 @@ pub(super) fn trial_held(dns: &ClusterDNS, plan: &Plan) -> Option<Problem> {
     Some(Problem { reason: held.by.reason(), message, needs_a_person: false })
 }
 
-/// What ends it.
+/// What a person can do to end it.
 fn advice(by: HeldBy, dns: &ClusterDNS) -> String {
     let own = dns.metadata.name.as_deref().unwrap_or_default();
     let port = dns.spec.service.clone().unwrap_or_default().pod_port;

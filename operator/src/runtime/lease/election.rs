@@ -6,7 +6,7 @@ use k8s_openapi::api::coordination::v1::LeaseSpec;
 
 use super::DURATION;
 
-/// The record as it was last read, and since when it has said so by this process's clock.
+/// The record as it was last read, and since when it is unchanged, by this process's clock.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Seen {
     /// Who holds it; empty: it is free.
@@ -44,7 +44,7 @@ pub enum Move {
     Wait,
 }
 
-/// What was read now, given what was read before. Only a changed record restarts the time; a changed label does not.
+/// The record that was read now. Only a changed record restarts the time; a changed label does not.
 pub(super) fn observe(
     before: Option<Seen>,
     spec: LeaseSpec,

@@ -49,7 +49,7 @@ impl Leadership {
         *self.lock() = Some(started);
     }
 
-    /// It is held no more.
+    /// The lease is not held any more.
     pub fn lost(&self) {
         *self.lock() = None;
     }

@@ -1,6 +1,6 @@
 //! The owner of the Lease: it belongs to the ServiceAccount that the operator runs as, so it is deleted with the
-//! installation. A manifest of the chart could not be that: an operator that is about to end would make it again
-//! after Helm has deleted it, and the next installation would find a Lease that is not its own.
+//! installation. A manifest of the chart could not do this: an operator that is about to end would create the Lease
+//! again after Helm has deleted it, and the next installation would find a Lease of another owner.
 
 use k8s_openapi::api::authentication::v1::{SelfSubjectReview, UserInfo};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;

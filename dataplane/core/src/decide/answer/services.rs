@@ -76,8 +76,8 @@ impl Answer<'_> {
         if reply.is_truncated() {
             return true;
         }
-        // RR38: the addresses of every target, once each, in the order of the answer section, so that
-        // the target a client reads first is the last to go without.
+        // RR38: the addresses of every target, once each, in the order of the answer section, so that the target that
+        // a client reads first has its addresses for longest when room is short.
         entry.visit_names(self.records, &lists, first, room, &mut |label| {
             if let Some(target) = self.endpoint_target(entry, label) {
                 let node = Node::Endpoint(entry, EndpointName::read(label));
@@ -111,7 +111,7 @@ impl Answer<'_> {
         found
     }
 
-    /// Adds a target's addresses; an overriding extra record speaks for its name (RR84).
+    /// Adds a target's addresses; if an extra record overrides the name, those of that record (RR84).
     fn add_target(&self, target: &[u8], node: Node<'_, '_>, reply: &mut Reply<'_, '_>) {
         match self.records.zone.extra.overriding(target) {
             Some(owner) => self.add_addresses(Node::Extra(owner), target, reply),

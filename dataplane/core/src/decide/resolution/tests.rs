@@ -43,7 +43,7 @@ fn settings_of_tests() -> Settings {
     }
 }
 
-/// What an upstream says that knows only this CNAME.
+/// The reply of an upstream that knows only this CNAME.
 fn alias(owner: &str, target: &str) -> Relayed {
     match key(owner).judge(0, &cname(&key(owner), &[], &name(target), 60), &TtlCaps::default()) {
         Verdict::Good(relayed) => relayed,

@@ -16,7 +16,7 @@ use crate::wire::address::Address;
 use crate::wire::dname::Dname;
 use crate::wire::labels::Labels;
 
-/// An object as the published records know it. Its uid and version are with the index
+/// An object as the published records know it. The index has its uid and version
 /// ([`Index::identify`](crate::Index::identify)).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
@@ -27,7 +27,7 @@ pub enum Source {
         /// `metadata.name`.
         name: Box<str>,
     },
-    /// An EndpointSlice; the records know its place and whose it is, not its name.
+    /// An EndpointSlice; the records know its place and its Service, not its name.
     Slice {
         /// Namespace of the Service and of the slice.
         namespace: Box<str>,
@@ -180,7 +180,7 @@ fn with_slices(records: &Records, entry: &ServiceEntry, port: Option<PortName<'_
     }
 }
 
-/// Names whose node does not say whose they are: aliases, and names with nothing but names below.
+/// Names whose node does not name an object: aliases, and empty non-terminals.
 fn of_shape(records: &Records, hop: &mut Hop) {
     let labels = Labels::of(&hop.name);
     let Some(left) = labels.below(records.zone.apex(), records.zone.apex_labels) else { return };

@@ -166,7 +166,7 @@ fn an_export_continues_while_objects_come_and_go() {
     index.apply(Change::Delete(Resource::Services, Key::new("shop", "db")));
     index.apply(Change::Apply(service("zoo", ServiceKind::Headless)));
     while names_of(&index, &mut export) {}
-    // The new one lies where `cart` was, which this export has passed: its change asks for the next.
+    // The new object takes the place of `cart`, which this export has passed: the next export will have it.
     assert_eq!(names, ["cart", "mail", "void", "db-1", "db-2", "shop", "cart-1"]);
     assert_eq!(exported(&index, 100)[0].key().name, "zoo".into());
 }

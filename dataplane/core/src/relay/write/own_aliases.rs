@@ -10,13 +10,13 @@ use crate::relay::rdata::{CNAME, DNAME};
 use crate::wire::message::{CLASS_IN, HEADER};
 use crate::wire::name::Name;
 
-/// Where the octets of a name stand in the message.
+/// Where the octets of a name are in the message.
 #[derive(Clone, Copy)]
 struct Place {
     at: usize,
-    /// This many octets stand at `at`, in one piece.
+    /// This many octets are at `at`, in one piece.
     whole: usize,
-    /// Where the rest stands, in one piece.
+    /// Where the rest is, in one piece.
     rest_at: usize,
 }
 
@@ -26,7 +26,7 @@ impl Place {
         Place { at, whole: usize::MAX, rest_at: at }
     }
 
-    /// Where the name without its first octets stands.
+    /// Where the name without its first octets is.
     fn behind(&self, octets: usize) -> usize {
         match octets.checked_sub(self.whole) {
             Some(more) => self.rest_at + more,
@@ -86,7 +86,7 @@ impl<'n> RelayedReply<'_, 'n> {
         Some(place.at)
     }
 
-    /// One record, whole or not at all; where its target stands.
+    /// Writes one record, whole or not at all; returns where its target is.
     fn alias(
         &mut self,
         owner_at: usize,
@@ -130,7 +130,7 @@ impl<'n> RelayedReply<'_, 'n> {
                 Place { at, whole: octets.len(), rest_at }
             }
             Target::Compressed(name) => match self.name(name, Case::Kept)? {
-                // Nothing but a pointer: the name stands where that leads.
+                // The record has only a pointer: the name is where the pointer leads.
                 (0, Some(to)) => Place::whole(to.into()),
                 (_, _) => Place::whole(at),
             },
@@ -168,7 +168,7 @@ mod tests {
         Arc::new(Dname { owner: name(owner), target: name(target), ttl_s: 30 })
     }
 
-    /// What a client gets whose upstream failed: length, and a line for each record.
+    /// The reply to a client whose upstream failed: its length, and a line for each record.
     fn written(question: &Name, cnames: Cnames<'_>) -> (usize, Vec<String>) {
         let form = ReplyForm {
             id: 1,
@@ -190,7 +190,7 @@ mod tests {
         let line = |record: &hickory_proto::rr::Record| match &record.data {
             RData::CNAME(target) => format!("{} CNAME {target}", record.name),
             RData::Unknown { code: RecordType::DNAME, rdata } => {
-                // No pointer: that could not be read by itself.
+                // Without pointers: a message with a pointer could not be read by itself.
                 format!("{} DNAME {}", record.name, Text::from_bytes(&rdata.anything).unwrap())
             }
             other => other.to_string(),

@@ -1,5 +1,5 @@
-//! Names of a reply, compressed (RFC 1035 §4.1.4): the longest suffix that stands in the question or
-//! behind an anchor becomes a pointer.
+//! Names of a reply, compressed (RFC 1035 §4.1.4): the longest suffix that is in the question or behind an anchor
+//! becomes a pointer.
 
 use super::{ANCHORS, Full, Reply};
 use crate::wire::message::HEADER;
@@ -59,7 +59,7 @@ impl Reply<'_, '_> {
             .find(|&offset| self.reads(offset, suffix))
     }
 
-    /// Whether the name written at `offset` is this one. What we wrote is valid, so this ends.
+    /// Whether the name written at `offset` is this one. Our own pointers lead backwards only, so the loop ends.
     fn reads(&self, offset: u16, mut name: &[u8]) -> bool {
         let mut at = offset as usize;
         loop {

@@ -21,7 +21,7 @@ async fn fw54_a_query_that_has_just_left_keeps_its_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fw54_a_connection_is_dead_where_queries_wait_ten_seconds_in_vain() {
+async fn fw54_a_connection_is_dead_where_queries_wait_ten_seconds_for_a_reply() {
     let (near, _far) = tokio::io::duplex(4096);
     let connections = idle();
     let connection = connections.keep(near);

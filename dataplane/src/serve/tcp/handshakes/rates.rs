@@ -57,7 +57,7 @@ impl Buckets {
     fn of(&mut self, client: IpAddr, now: Instant) -> &mut Instant {
         if self.full_at.len() >= MAX_CLIENTS && now >= self.sweep_at {
             self.sweep_at = now + SWEEP_EVERY;
-            // A full bucket says no more than none.
+            // A full bucket means the same as no bucket.
             self.full_at.retain(|_, full_at| *full_at > now);
         }
         let has_place = self.full_at.len() < MAX_CLIENTS || self.full_at.contains_key(&client);

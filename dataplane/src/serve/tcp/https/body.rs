@@ -12,7 +12,7 @@ use super::super::requests::Work;
 /// A reply until hyper takes it, all of it at once.
 pub(in super::super) struct Reply(Option<Octets>);
 
-/// What is not written of a reply, and its place among the work of its connection.
+/// The unwritten rest of a reply, and its place among the work of its connection.
 pub(in super::super) struct Octets {
     rest: Bytes,
     work: Work,

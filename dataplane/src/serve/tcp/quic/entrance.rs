@@ -22,9 +22,9 @@ use super::super::frame::PREFIX;
 use super::super::handshakes::{HANDSHAKES, Handshake, Handshakes, Rates};
 use super::super::requests::STREAMS;
 
-/// What a client may send before we read it: a full message on each of two streams.
+/// Octets that a client may send before we read them: a full message on each of two streams.
 const WINDOW_OCTETS: u32 = 2 * (MESSAGE_OCTETS + PREFIX) as u32;
-/// What quinn keeps of a connection that was not looked at yet, and of all of them.
+/// Octets that quinn keeps of a connection that was not accepted yet, and of all of them.
 const INCOMING_OCTETS: u64 = 32 << 10;
 const ALL_INCOMING_OCTETS: u64 = 4 << 20;
 
@@ -38,7 +38,7 @@ pub(super) struct Entrance {
     pub(super) handshakes: Handshakes,
     pub(super) rates: Arc<Rates>,
     pub(super) counters: Arc<ServeCounters>,
-    /// Those who wait for room in it still have their place among the handshakes.
+    /// Connections that wait for room in it keep their place among the handshakes.
     pub(super) established: mpsc::Sender<(Connection, Asker)>,
 }
 
@@ -190,7 +190,7 @@ mod tests {
             client.set_default_client_config(quinn::ClientConfig::new(Arc::new(crypto)));
             let connection = client.connect(address, "dns.example").unwrap().await;
             assert!(connection.is_ok(), "{connection:?}");
-            // A client that waits long on a busy machine sends its first packet again, and gets another one.
+            // On a busy machine a client may send its first packet again, and gets another Retry.
             assert!(counters.encrypted.retries.load(Ordering::Relaxed) >= 1);
         });
         assert_eq!(*threads.lock().unwrap(), ["handshakes"]);

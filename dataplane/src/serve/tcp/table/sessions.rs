@@ -7,7 +7,7 @@ use std::rc::Rc;
 use super::order::Among;
 use super::{ConnectionTable, Limit, Permit};
 
-/// What all sessions may hold of the buffers.
+/// The part of the buffers that all sessions may hold.
 const fn most(bound: usize) -> usize {
     bound / 4 * 3
 }

@@ -1,4 +1,4 @@
-//! Files in, one world out.
+//! Files in, the combined objects out.
 
 use super::super::documents::{Syntax, parse};
 use super::*;

@@ -208,7 +208,7 @@ fn o16_a_deleted_service_that_cannot_come_back_is_reported_beside_a_refusal() {
     let created = crate::report::changes::of_restored(&story.dns, &Restored::Created);
     assert_eq!(created[0].reason, "ServiceRecreated");
     let accepted = condition(&status, "Accepted").unwrap();
-    assert_eq!(accepted.reason, "NothingToAdopt", "the edit is refused all the same");
+    assert_eq!(accepted.reason, "NothingToAdopt", "the edit is still refused");
 }
 
 #[test]

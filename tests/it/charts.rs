@@ -6,6 +6,7 @@ mod workload;
 mod rights;
 mod dashboards;
 mod readme;
+mod values;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -6,6 +6,33 @@
 {{- if and .Values.metrics.podMonitor .Values.metrics.serviceMonitor -}}
 {{- fail "metrics: podMonitor and serviceMonitor would both scrape every pod: choose one" -}}
 {{- end -}}
+{{- /* A key twice is no YAML that every tool reads. */ -}}
+{{- $own := include "clusterdns.labels" . | fromYaml -}}
+{{- range $value, $labels := dict "podLabels" .Values.podLabels "metrics.labels" .Values.metrics.labels "metrics.dashboardLabels" .Values.metrics.dashboardLabels -}}
+{{- range $key, $_ := $labels -}}
+{{- if hasKey $own $key -}}
+{{- fail (printf "%s: the chart sets the label %s itself: remove it" $value $key) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $names := list "CLUSTERDNS_NAMESPACE" "CLUSTERDNS_POD_NAME" -}}
+{{- range .Values.extraEnv -}}
+{{- if has .name $names -}}
+{{- fail (printf "extraEnv: %s would be there twice: remove one (the chart sets CLUSTERDNS_NAMESPACE and CLUSTERDNS_POD_NAME itself)" .name) -}}
+{{- end -}}
+{{- $names = append $names .name -}}
+{{- end -}}
+{{- /* The operator refuses a flag that is there twice, at every start. */ -}}
+{{- $flags := dict "--dataplane-image" "image" "--dataplane-pull-policy" "dataplane.pullPolicy" "--dataplane-args" "dataplane.extraArgs"
+  "--dataplane-env" "dataplane.extraEnv" "--allowed-images" "allowedImages" "--allowed-pod-labels" "allowedPodLabels"
+  "--allowed-pod-annotations" "allowedPodAnnotations" "--certificates" "certificates.names" "--workload-namespaces" "workloadNamespaces"
+  "--instances" "instances" "--lost-pods" "lostPods.enabled" "--http" "http" "--log-format" "logging.format" "--log-level" "logging.level" -}}
+{{- range .Values.extraArgs -}}
+{{- $flag := splitList "=" . | first -}}
+{{- with get $flags $flag -}}
+{{- fail (printf "extraArgs: the chart writes %s itself: set the value %s" $flag .) -}}
+{{- end -}}
+{{- end -}}
 {{- if .Values.clusterDNS.create -}}
 {{- $name := .Values.clusterDNS.name -}}
 {{- $service := dig "service" (dict) (.Values.clusterDNS.spec | default dict) -}}

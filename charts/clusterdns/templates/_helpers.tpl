@@ -8,10 +8,15 @@ them. They have a colon, which no `clusterdns-<name>` of a ClusterDNS can have. 
 {{ .Values.serviceAccount.name | default (include "clusterdns.operator" .) }}
 {{- end }}
 
+{{/* Strings between commas. toYaml quotes those that YAML would read as a number or as true or false. */}}
+{{- define "clusterdns.list" -}}
+{{- range $index, $item := . }}{{ if $index }}, {{ end }}{{ toYaml $item }}{{ end -}}
+{{- end }}
+
 {{/* What the Deployment selects by: for ever. */}}
 {{- define "clusterdns.selector" -}}
 app.kubernetes.io/name: clusterdns-operator
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | toYaml }}
 {{- end }}
 
 {{- define "clusterdns.labels" -}}
@@ -44,8 +49,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "clusterdns.subject" -}}
 subjects:
 - kind: ServiceAccount
-  name: {{ include "clusterdns.serviceAccount" . }}
-  namespace: {{ .Release.Namespace }}
+  name: {{ include "clusterdns.serviceAccount" . | toYaml }}
+  namespace: {{ .Release.Namespace | toYaml }}
 {{- end }}
 
 {{/* What Pod Security `restricted` asks of a pod, and of a container. */}}

@@ -1,0 +1,156 @@
+//! Values that are rare and right: each has its effect, keeps its type in YAML, or is refused with what to do.
+
+use serde_json::Value;
+
+use super::{helm, objects, run, template};
+
+/// A release of this name in this namespace, with all objects that the values give.
+fn rendered(release: &str, namespace: &str, more: &[&str]) -> Vec<Value> {
+    let helm = helm().expect("asked for before");
+    let arguments = ["template", release, "charts/clusterdns", "--namespace", namespace];
+    objects(&run(&helm, &[&arguments[..], more].concat()).expect("it renders"))
+}
+
+/// Calls `see` with each value of these keys, wherever it is, and with the place.
+fn each_of(value: &Value, place: &str, keys: &[&str], see: &mut impl FnMut(&str, &Value)) {
+    match value {
+        Value::Object(fields) => {
+            for (key, field) in fields {
+                let place = format!("{place}.{key}");
+                if keys.contains(&key.as_str()) {
+                    see(&place, field);
+                }
+                each_of(field, &place, keys, see);
+            }
+        }
+        Value::Array(items) => {
+            items.iter().for_each(|item| each_of(item, place, keys, see));
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+#[test]
+fn names_that_yaml_could_read_as_numbers_stay_names() {
+    if helm().is_none() {
+        return;
+    }
+    let strings = "instances={123,true},services={123},workloadNamespaces={123},certificates.names={123},\
+        nameOverride=123,priorityClassName=1,test.image=123,clusterDNS.name=true,\
+        clusterDNS.spec.service.name=123,clusterDNS.spec.service.namespace=123";
+    let switches = "clusterDNS.create=true,certificates.labelled=false,lostPods.enabled=true,\
+        metrics.serviceMonitor=true,metrics.prometheusRule=true,metrics.dashboards=true";
+    let objects = rendered("123", "1e3", &["--set-string", strings, "--set", switches]);
+    assert!(objects.len() > 20, "{}", objects.len());
+    let keys = ["name", "namespace", "app.kubernetes.io/instance", "priorityClassName", "image"];
+    let mut seen = 0;
+    for object in &objects {
+        let kind = object["kind"].as_str().expect("a kind");
+        each_of(object, kind, &keys, &mut |place, value| {
+            seen += 1;
+            // `name` of a `nameRef` or the like would be an object.
+            assert!(value.is_string() || value.is_object(), "{place}: {value}");
+        });
+        each_of(object, kind, &["resourceNames"], &mut |place, names| {
+            let names = names.as_array().expect("a list");
+            assert!(names.iter().all(Value::is_string), "{place}: {names:?}");
+        });
+    }
+    assert!(seen > 80, "{seen}");
+}
+
+#[test]
+fn a_value_that_is_zero_empty_or_absolute_has_its_effect() {
+    if helm().is_none() {
+        return;
+    }
+    let of = |set: &str, template: &str| {
+        rendered("release", "ns", &["--set", set, "--show-only", &format!("templates/{template}")])
+    };
+    let budget = of("podDisruptionBudget.minAvailable=0", "poddisruptionbudget.yaml");
+    assert_eq!(budget[0]["spec"]["minAvailable"], 0);
+    assert_eq!(budget[0]["spec"]["maxUnavailable"], Value::Null);
+
+    // A default of a map is dropped by null.
+    let labels = "metrics.dashboards=true,metrics.dashboardLabels.grafana_dashboard=null";
+    let dashboards = of(labels, "dashboards.yaml");
+    assert!(!dashboards.is_empty());
+    assert_eq!(dashboards[0]["metadata"]["labels"]["grafana_dashboard"], Value::Null);
+
+    let pod = of("test.names={kubernetes.default.svc.cluster.local.}", "tests/resolves.yaml");
+    let script = pod[0]["spec"]["containers"][0]["command"][2].as_str().expect("a script");
+    assert_eq!(script.trim(), "nslookup kubernetes.default.svc.cluster.local.");
+}
+
+#[test]
+fn the_pod_of_helm_test_runs_where_the_operator_runs() {
+    if helm().is_none() {
+        return;
+    }
+    let set = "imagePullSecrets[0].name=registry,nodeSelector.pool=system,tolerations[0].key=only";
+    let objects = rendered("release", "ns", &["--set", set]);
+    let operator = objects.iter().find(|object| object["kind"] == "Deployment").expect("one");
+    let operator = &operator["spec"]["template"]["spec"];
+    let pod = &objects.iter().find(|object| object["kind"] == "Pod").expect("a pod")["spec"];
+    for field in ["nodeSelector", "tolerations", "imagePullSecrets"] {
+        assert!(!pod[field].is_null(), "{field}");
+        assert_eq!(pod[field], operator[field], "{field}");
+    }
+}
+
+/// Server-side apply and kustomize refuse a key that is there twice, and the operator a flag.
+#[test]
+fn what_the_chart_sets_itself_is_refused_with_what_to_do() {
+    let Some(helm) = helm() else { return };
+    for (set, says) in [
+        (
+            "extraArgs={--log-level=debug}",
+            "the chart writes --log-level itself: set the value logging.level",
+        ),
+        ("extraArgs={--lost-pods}", "set the value lostPods.enabled"),
+        (
+            "podLabels.app\\.kubernetes\\.io/component=mine",
+            "podLabels: the chart sets the label app.kubernetes.io/component itself",
+        ),
+        (
+            "metrics.labels.app\\.kubernetes\\.io/part-of=mine",
+            "metrics.labels: the chart sets the label",
+        ),
+        (
+            "metrics.dashboardLabels.app\\.kubernetes\\.io/name=mine",
+            "metrics.dashboardLabels: the chart sets the label",
+        ),
+        (
+            "extraEnv[0].name=CLUSTERDNS_NAMESPACE",
+            "extraEnv: CLUSTERDNS_NAMESPACE would be there twice",
+        ),
+        ("extraEnv[0].name=A,extraEnv[1].name=A", "extraEnv: A would be there twice"),
+    ] {
+        let refusal = template(&helm, &["--set", set]).expect_err(set);
+        assert!(refusal.contains(says), "{set}: {refusal}");
+    }
+    let pods = "podAnnotations.kubectl\\.kubernetes\\.io/default-container=sidecar";
+    let rendered = template(&helm, &["--set", pods]).expect("it renders");
+    assert_eq!(rendered.matches("kubectl.kubernetes.io/default-container").count(), 1);
+    assert!(rendered.contains("kubectl.kubernetes.io/default-container: sidecar"));
+}
+
+/// Every flag that the Deployment writes is one that `extraArgs` refuses.
+#[test]
+fn each_flag_of_the_deployment_is_refused_in_extra_args() {
+    let Some(helm) = helm() else { return };
+    let template_of_it = super::read("charts/clusterdns/templates/deployment.yaml");
+    let written = template_of_it.split("--").skip(1).filter_map(|rest| {
+        let flag = rest.split(|c: char| !c.is_ascii_lowercase() && c != '-').next()?;
+        (!flag.is_empty()).then(|| format!("--{flag}"))
+    });
+    let mut flags: Vec<String> = written.collect();
+    flags.sort();
+    flags.dedup();
+    assert!(flags.len() > 12, "{flags:?}");
+    for flag in flags {
+        let refusal =
+            template(&helm, &["--set", &format!("extraArgs={{{flag}=x}}")]).expect_err(&flag);
+        assert!(refusal.contains(&format!("the chart writes {flag} itself")), "{refusal}");
+    }
+}

@@ -21,6 +21,7 @@ pub mod last_documents;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use crds::ClusterDNS;
@@ -44,6 +45,9 @@ use stubs::is_stub;
 
 /// EndpointSlices of one Service that are read where a watch does not keep them: 2,000 endpoints as controllers write them.
 const MAX_SLICES: u32 = 20;
+
+/// Between two looks for an edit of another client while questions are asked.
+const EDITS_EVERY: Duration = Duration::from_secs(1);
 
 /// Reads everything that decisions about this ClusterDNS need.
 ///
@@ -131,17 +135,38 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
         pod_reports,
     };
     // Asks pods that were chosen from what they have just said.
-    observed.comparison = match compare::begin(dns, &observed, &ctx.rounds) {
+    // An edit of another client is undone first.
+    let look = match observed.lost_document {
+        None => compare::begin(dns, &observed, &ctx.rounds),
+        Some(_) => None,
+    };
+    observed.comparison = match look {
         None => None,
         Some(Look::Postponed(comparison)) => Some(comparison),
         Some(Look::Round(round)) => {
             observed.sample =
                 ctx.samples.read(&ctx.client, &ctx.lists, &round.config().exposure).await;
-            Some(round.ask(&observed, &ctx.client, &ctx.lists).await)
+            tokio::select! {
+                comparison = round.ask(&observed, &ctx.client, &ctx.lists) => Some(comparison),
+                () = edited(ctx, &namespace, &name) => None,
+            }
         }
     };
     is_the_canary_there(ctx, &mut observed, (&namespace, &instance)).await;
     Ok(observed)
+}
+
+/// Returns when another client has changed what all pods run: a round of questions takes up to a minute, and clients get
+/// answers by that edit until it is undone.
+async fn edited(ctx: &Context, namespace: &str, name: &str) {
+    loop {
+        tokio::time::sleep(EDITS_EVERY).await;
+        let kept = ctx.caches.object(Kind::ConfigMap, namespace, name);
+        let map = kept.and_then(|kept| typed::<ConfigMap>(Some(kept)).ok()?);
+        if map.is_some_and(|map| config_map::whole(Some(&map)).is_none()) {
+            return;
+        }
+    }
 }
 
 /// The canary's answers count only if the same process reports the configuration on trial before and after. A process

@@ -1,14 +1,16 @@
 //! O16: a user deletes the Service that every pod asks. It comes back with the addresses it had, or the operator says why
 //! it cannot; it never comes back with others.
 
-use k8s_openapi::api::core::v1::Service;
-use kube::ResourceExt;
+use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use kube::api::{Api, DeleteParams};
+use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
+use tests::control_plane::{ControlPlane, Setup};
+use tests::fault_proxy::{Fault, FaultProxy, Requests};
 use tests::kubelet::{FakeNode, Settings};
 use tests::netns::inside;
-use tests::objects::create_any;
-use tests::operator::{NAMESPACE, Scene, apply};
+use tests::objects::{create_any, wait_for};
+use tests::operator::{NAMESPACE, Operator, Scene, apply, prepare, quiet};
 
 const NAME: &str = "default";
 const SERVICE: &str = "kube-dns";
@@ -129,4 +131,51 @@ fn o16_a_deleted_adopted_service_comes_back_as_it_was_and_without_an_owner() {
         assert!(back.owner_references().is_empty(), "it has no owner, as before");
         scene.until_condition(NAME, "Degraded", "False", "AsExpected").await;
     });
+}
+
+/// Waits until the operator has written down the addresses that it has seen.
+async fn is_remembered(client: &Client, service: &Service) {
+    let maps = Api::<ConfigMap>::namespaced(client.clone(), NAMESPACE);
+    wait_for("the address is remembered", async || {
+        let map = maps.get_opt("clusterdns-default").await.ok()??;
+        let state: Value = serde_json::from_str(map.data?.get("rollout.json")?).ok()?;
+        (state["service"]["clusterIPs"] == json!(addresses(service))).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn o16_a_service_deleted_between_read_and_write_gets_no_other_address() {
+    let Some(plane) = ControlPlane::start(Setup::default()).await else { return };
+    let client = plane.client().await;
+    prepare(&client, "pods").await;
+    let proxy = FaultProxy::start(&plane).await;
+    let operator = Operator::start(proxy.kubeconfig(), NAMESPACE);
+    let spec = |distribution: &str| json!({"service": {"name": SERVICE, "namespace": NAMESPACE, "trafficDistribution": distribution}});
+    apply(&client, NAME, spec("PreferSameZone")).await;
+    let all = Api::<Service>::namespaced(client.clone(), NAMESPACE);
+    let get = async || all.get_opt(SERVICE).await.expect("the API server answers");
+    let before = wait_for("the Service", get).await;
+    is_remembered(&client, &before).await;
+    quiet(&proxy).await;
+
+    // The operator has decided from the Service, and its write is on the way, when a user deletes the Service.
+    let writes =
+        Requests::to(&format!("/api/v1/namespaces/{NAMESPACE}/services/{SERVICE}")).writes();
+    let (count, answered) = (proxy.count(&writes), proxy.answered(&writes).len());
+    proxy.fault(writes.clone(), Fault::Hang);
+    apply(&client, NAME, spec("PreferSameNode")).await;
+    wait_for("a write on its way", async || (proxy.count(&writes) > count).then_some(())).await;
+    all.delete(SERVICE, &DeleteParams::default()).await.expect("it can be deleted");
+    proxy.heal();
+    // That write carries the uid of the deleted Service, so that the API server creates nothing.
+    wait_for("an answer to that write", async || {
+        (proxy.answered(&writes).len() > answered).then_some(())
+    })
+    .await;
+    let back = wait_for("the Service again", async || {
+        get().await.filter(|service| service.uid() != before.uid())
+    })
+    .await;
+    assert_eq!(addresses(&back), addresses(&before), "{}", operator.log());
 }

@@ -36,6 +36,7 @@ mod operator_writer;
 mod operator_lost_pods;
 mod operator_mission;
 mod operator_many;
+mod operator_memory;
 mod operator_largest;
 mod operator_metrics_api;
 mod helm;

@@ -83,7 +83,7 @@ impl Entry {
 }
 
 impl ConnectionTable {
-    fn own<'a>(client: &'a Client, among: Among) -> &'a RefCell<Own> {
+    fn own(client: &Client, among: Among) -> &RefCell<Own> {
         &client.own[among as usize]
     }
 

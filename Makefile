@@ -33,7 +33,7 @@ help:
 	@echo "make bench SET=load  only over sockets, into docs/benchmarks.md; SET=all  everything, with a real API server (an hour)"
 	@echo "make miri   the reading of ancillary data under MIRI (needs a nightly toolchain; some minutes)"
 	@echo "make fuzz   the fuzz targets, $(SECONDS) s each (needs a nightly toolchain and cargo-fuzz); make -j4 fuzz runs them side by side"
-	@echo "make edits  a million edits of hostile objects: memory follows what is held (optimised; a minute)"
+	@echo "make edits  a million edits of hostile objects: memory follows what is held (optimised; some minutes)"
 	@echo "make charts lint the chart and compare everything made from it; make manifests writes it again (both need Go, once)"
 	@echo "make image  build the container image $(IMAGE) with docker, podman or buildah"
 	@echo "make release VERSION=x  everything that a release publishes, in target/release-x/ (docs/releasing.md); needs no registry"

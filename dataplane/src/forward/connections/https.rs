@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use futures::stream::{FuturesUnordered, StreamExt};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::{Bytes, Incoming};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body, Bytes, Incoming};
 use hyper::client::conn::http2::{self, Builder, SendRequest};
 use hyper::header::{ACCEPT, AGE, CONTENT_TYPE, HeaderMap};
 use hyper::{Request, Response, StatusCode};
@@ -155,12 +155,25 @@ async fn read(response: Response<Incoming>) -> Result<Message, Failure> {
         return Err(Failure::content_type());
     }
     let age_s = age_s(headers);
-    let body = Limited::new(response.into_body(), MAX_BODY).collect().await;
-    let octets = body.map_err(|error| match error.is::<http_body_util::LengthLimitError>() {
-        true => Failure::too_large(),
-        false => Failure::reset(&error.to_string()),
-    })?;
-    Ok(Message { octets: octets.to_bytes().to_vec(), age_s })
+    Ok(Message { octets: collect(response.into_body()).await?, age_s })
+}
+
+/// All of a body, copied: a frame may have one octet, and what HTTP hands out keeps the whole chunk that the frame came in.
+async fn collect<B>(mut body: B) -> Result<Vec<u8>, Failure>
+where
+    B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
+{
+    let mut octets = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| Failure::reset(&error.to_string()))?;
+        // Trailers say nothing here.
+        let Ok(some) = frame.into_data() else { continue };
+        if octets.len() + some.len() > MAX_BODY {
+            return Err(Failure::too_large());
+        }
+        octets.extend_from_slice(&some);
+    }
+    Ok(octets)
 }
 
 /// Parameters after the type are ignored.
@@ -180,7 +193,9 @@ fn age_s(headers: &HeaderMap) -> u32 {
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use hyper::body::Frame;
     use hyper::service::service_fn;
     use hyper_util::rt::TokioExecutor;
     use tokio::sync::{Notify, Semaphore};
@@ -317,6 +332,41 @@ mod tests {
         }
         let most = connections.open().iter().map(|it| it.in_progress()).max();
         assert_eq!(most, Some(3));
+    }
+
+    /// The chunk that a frame came in; it says when it is given back.
+    struct Chunk(Vec<u8>, Arc<AtomicUsize>);
+
+    impl AsRef<[u8]> for Chunk {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+
+    impl Drop for Chunk {
+        fn drop(&mut self) {
+            self.1.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A body of this many frames of one octet each, and how many chunks are held.
+    async fn of_small_frames(frames: usize) -> (Result<Vec<u8>, Failure>, usize) {
+        let (held, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (counted, peak) = (Arc::clone(&held), Arc::clone(&most));
+        let frames = (0..frames).map(move |_| {
+            peak.fetch_max(counted.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+            let octet = Bytes::from_owner(Chunk(vec![7; 1024], Arc::clone(&counted))).split_to(1);
+            Ok::<_, std::convert::Infallible>(Frame::data(octet))
+        });
+        let read = collect(http_body_util::StreamBody::new(futures::stream::iter(frames))).await;
+        (read, most.load(Ordering::Relaxed))
+    }
+
+    #[tokio::test]
+    async fn fw54_a_reply_in_the_smallest_frames_holds_its_octets_and_no_more() {
+        let (read, chunks) = of_small_frames(MAX_BODY).await;
+        assert_eq!((read.unwrap().len(), chunks), (MAX_BODY, 1));
+        assert!(of_small_frames(MAX_BODY + 1).await.0.is_err(), "too large");
     }
 
     #[test]

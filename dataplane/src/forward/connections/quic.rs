@@ -162,16 +162,20 @@ impl Drop for One<'_> {
     }
 }
 
-/// The one message of a stream, behind its length. The server's length decides how much memory is allocated, not what
-/// it sends.
+/// The one message of a stream, behind its length. It takes about as much memory as has come: a server may promise the
+/// longest message on thousands of streams, and send nothing.
 ///
 /// # Errors
 /// The stream breaks, ends before the message (`UnexpectedEof`), or holds more than it (`InvalidData`).
 async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Message> {
     let mut length = [0; PREFIX];
     stream.read_exact(&mut length).await?;
-    let mut octets = vec![0; u16::from_be_bytes(length).into()];
-    stream.read_exact(&mut octets).await?;
+    let length = usize::from(u16::from_be_bytes(length));
+    let mut octets = Vec::new();
+    (&mut *stream).take(length as u64).read_to_end(&mut octets).await?;
+    if octets.len() < length {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
     match stream.read(&mut [0]).await? {
         0 => Ok(Message { octets, age_s: 0 }),
         _ => Err(io::ErrorKind::InvalidData.into()),
@@ -180,6 +184,11 @@ async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Message> {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
+    use std::task::Context;
+
+    use tokio::io::ReadBuf;
+
     use super::*;
 
     #[tokio::test]
@@ -191,5 +200,32 @@ mod tests {
         for (mut wrong, kind) in short.into_iter().chain(long) {
             assert_eq!(read(&mut wrong).await.unwrap_err().kind(), kind);
         }
+    }
+
+    /// A stream that sends a length and ten octets, and the most that was ever taken to read into.
+    struct Promises {
+        sent: &'static [u8],
+        most: usize,
+    }
+
+    impl AsyncRead for Promises {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            to: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            self.most = self.most.max(to.remaining());
+            let (now, later) = self.sent.split_at(self.sent.len().min(to.remaining()));
+            to.put_slice(now);
+            self.sent = later;
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn fw54_a_long_reply_that_is_promised_and_not_sent_takes_little_memory() {
+        let mut stream = Promises { sent: b"\xff\xff0123456789", most: 0 };
+        assert!(read(&mut stream).await.is_err(), "its end came too early");
+        assert!(stream.most <= 1024, "{} octets to read ten", stream.most);
     }
 }

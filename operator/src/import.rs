@@ -16,6 +16,8 @@ mod dnsmasq;
 mod manifests;
 mod folder;
 mod cluster;
+mod service;
+mod unread;
 mod command;
 
 use std::collections::BTreeMap;
@@ -83,6 +85,8 @@ pub enum Source {
         /// Why it is not needed.
         why: &'static str,
     },
+    /// An object of which nothing but a line of the report is made.
+    Note { place: Place, outcome: Outcome, what: String, message: String },
 }
 
 /// The name, Service and domain of the ClusterDNS that is made.
@@ -143,6 +147,9 @@ pub fn import(sources: &[Source], target: &Target) -> Result<Imported, Refused> 
                     draft.report.add(&argument.place, Outcome::NotNeeded, &what, *why);
                 }
             }
+            Source::Note { place, outcome, what, message } => {
+                draft.report.add(place, *outcome, what, message);
+            }
         }
     }
     without_default_servers(sources, &parsed, &mut draft);
@@ -153,7 +160,10 @@ pub fn import(sources: &[Source], target: &Target) -> Result<Imported, Refused> 
 fn without_default_servers(sources: &[Source], parsed: &[corefile::Parsed], draft: &mut Draft) {
     let asks_node = |source: &Source| match source {
         Source::KubeDnsConfig(_) | Source::KubeDnsArguments(_) | Source::Dnsmasq { .. } => true,
-        Source::Corefile { .. } | Source::Sidecar { .. } | Source::Aside { .. } => false,
+        Source::Corefile { .. }
+        | Source::Sidecar { .. }
+        | Source::Aside { .. }
+        | Source::Note { .. } => false,
     };
     if sources.iter().any(asks_node) || parsed.iter().any(corefile::has_default_servers) {
         return;
@@ -178,7 +188,8 @@ fn parsed(source: &Source) -> Result<corefile::Parsed, Refused> {
         | Source::KubeDnsArguments(_)
         | Source::Dnsmasq { .. }
         | Source::Sidecar { .. }
-        | Source::Aside { .. } => Ok(corefile::Parsed::default()),
+        | Source::Aside { .. }
+        | Source::Note { .. } => Ok(corefile::Parsed::default()),
     }
 }
 
@@ -190,6 +201,7 @@ fn domain((source, corefile): (&Source, &corefile::Parsed)) -> Option<String> {
         Source::KubeDnsConfig(_)
         | Source::Dnsmasq { .. }
         | Source::Sidecar { .. }
-        | Source::Aside { .. } => None,
+        | Source::Aside { .. }
+        | Source::Note { .. } => None,
     }
 }

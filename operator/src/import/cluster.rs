@@ -20,12 +20,14 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const MAX_WORKLOADS: u32 = 500;
 /// The label that Services of cluster DNS have.
 const LABEL: &str = "k8s-app=kube-dns";
+/// Its key.
+const LABEL_KEY: &str = "k8s-app";
 /// Namespace and name of the Service on OpenShift.
-const OPENSHIFT: (&str, &str) = ("openshift-dns", "dns-default");
+pub(super) const OPENSHIFT: (&str, &str) = ("openshift-dns", "dns-default");
 /// The DaemonSet of NodeLocal DNSCache, and the value of the label `k8s-app` of its pods.
 const NODE_LOCAL: &str = "node-local-dns";
 /// The Service of NodeLocal DNSCache: it asks the DNS server of the cluster there, and pods do not.
-const UPSTREAM: &str = "kube-dns-upstream";
+pub(super) const UPSTREAM: &str = "kube-dns-upstream";
 /// The usual name of the Service that pods ask.
 const KUBE_DNS: &str = "kube-dns";
 /// Services that a message names.
@@ -107,7 +109,7 @@ async fn service(client: &Client, wanted: Option<&str>) -> Result<Service, Strin
 ///
 /// # Errors
 /// It is not known which one it is.
-fn asked_by_pods(
+pub(super) fn asked_by_pods(
     mut services: Vec<Service>,
     wanted: Option<&str>,
 ) -> Result<Option<Service>, String> {
@@ -140,6 +142,11 @@ fn asked_by_pods(
         }
         _ => Ok(services.into_iter().next()),
     }
+}
+
+/// Has it the label of cluster DNS?
+pub(super) fn is_labelled(service: &Service) -> bool {
+    service.labels().get(LABEL_KEY).is_some_and(|value| value == KUBE_DNS)
 }
 
 fn is_behind(template: &PodTemplateSpec, selector: &BTreeMap<String, String>) -> bool {

@@ -7,8 +7,9 @@ use std::process::ExitCode;
 
 use super::folder::{MAX_BYTES, mounted, on_disk};
 use super::manifests::{Object, files_beside, objects, sources};
+use super::unread::unread;
 use super::without_defaults::Ordered;
-use super::{Imported, Look, Source, Target, Text, cluster, dnsmasq, import, written};
+use super::{Imported, Look, Source, Target, Text, cluster, dnsmasq, import, service, written};
 use crate::args;
 use crate::offline::{Severity, text_of};
 
@@ -35,7 +36,7 @@ pub fn imported(
             return Ok(Severity::Unreadable);
         }
     };
-    if sources.iter().all(|source| matches!(source, Source::Aside { .. })) {
+    if sources.iter().all(|it| matches!(it, Source::Aside { .. } | Source::Note { .. })) {
         writeln!(
             err,
             "neither a Corefile nor a configuration of kube-dns or dnsmasq is in what was named"
@@ -103,7 +104,7 @@ fn target(args: &args::Import, found: Option<(String, String)>) -> Target {
 /// The sources that the flags name.
 struct Gathered {
     sources: Vec<Source>,
-    /// The namespace and name of the Service, where a cluster was read.
+    /// The namespace and name of the Service that pods ask, where that is known.
     service: Option<(String, String)>,
 }
 
@@ -112,8 +113,10 @@ fn gathered(args: &args::Import) -> Result<Gathered, String> {
     let variables: BTreeMap<String, String> = args.env.iter().cloned().collect();
     let mut all: Vec<Object> = Vec::new();
     let mut plain: Vec<(PathBuf, Text)> = Vec::new();
+    let mut first = None;
     for path in &args.corefile {
         let text = read(path)?;
+        first.get_or_insert_with(|| text.file.clone());
         match is_manifest(&text.text) {
             true => all.extend(objects(&text)?),
             false => plain.push((path.clone(), text)),
@@ -122,6 +125,7 @@ fn gathered(args: &args::Import) -> Result<Gathered, String> {
     let mut keys: Vec<Source> = Vec::new();
     for path in &args.kube_dns_config {
         let text = read(path)?;
+        first.get_or_insert_with(|| text.file.clone());
         match is_manifest(&text.text) {
             true => {
                 all.extend(objects(&text)?.into_iter().map(|it| Object { is_named: true, ..it }))
@@ -132,14 +136,17 @@ fn gathered(args: &args::Import) -> Result<Gathered, String> {
     let mut options: Vec<(PathBuf, Text)> = Vec::new();
     for path in &args.dnsmasq {
         let text = read(path)?;
+        first.get_or_insert_with(|| text.file.clone());
         match is_manifest(&text.text) {
             true => all.extend(objects(&text)?),
             false => options.push((path.clone(), text)),
         }
     }
-    let mut service = None;
+    let wanted = args.service.as_deref();
+    let service::Found { mut service, mut lines } = service::of_manifests(&all, wanted)?;
+    lines.extend(unread(&all));
     if args.from_cluster {
-        let found = cluster::read(&args.which, args.service.as_deref())
+        let found = cluster::read(&args.which, wanted)
             .map_err(|why| format!("the cluster (--from-cluster): {why}"))?;
         all.extend(found.objects);
         service = Some(found.service);
@@ -162,6 +169,10 @@ fn gathered(args: &args::Import) -> Result<Gathered, String> {
         let option = super::Argument { place, text: format!("--addn-hosts={}", text.file) };
         let look: Box<Look<'static>> = Box::new(move |_: &str| vec![text.clone()]);
         found.push(Source::Dnsmasq { options: vec![option], look });
+    }
+    found.extend(lines);
+    if service.is_none() && wanted.is_none() {
+        found.extend(first.map(service::assumed));
     }
     Ok(Gathered { sources: found, service })
 }

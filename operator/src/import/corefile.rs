@@ -3,6 +3,7 @@
 mod lexer;
 mod parse;
 mod keys;
+mod listeners;
 mod scope;
 mod kubernetes;
 mod forward;
@@ -41,7 +42,7 @@ pub(super) fn parse(
     variables: &BTreeMap<String, String>,
     look: &Look<'_>,
 ) -> Result<Parsed, Refused> {
-    let parsed = parse::parse(text, variables, look)?;
+    let mut parsed = parse::parse(text, variables, look)?;
     if parsed.blocks.is_empty() {
         let place = Place { file: text.file.clone(), line: text.line };
         return Err(Refused::at(&place, "no server block: this is no Corefile"));
@@ -75,6 +76,7 @@ pub(super) fn parse(
             }
         }
     }
+    listeners::split(&mut parsed);
     Ok(parsed)
 }
 
@@ -154,6 +156,7 @@ pub(super) fn convert(parsed: &Parsed, look: &Look<'_>, draft: &mut Draft) -> Re
         let directives = &block.directives;
         let mut scope = Scope { zones, others: &others, directives, look, draft };
         keys::convert(block, &mut scope);
+        listeners::other_keys(block, &parsed.blocks, &mut scope);
         if let Some(view) = block.directives.iter().find(|it| it.name == "view") {
             for directive in block.directives.iter().filter(|it| it.name != "view") {
                 not_for_all(directive, &mut scope);
@@ -168,16 +171,34 @@ pub(super) fn convert(parsed: &Parsed, look: &Look<'_>, draft: &mut Draft) -> Re
             convert_directive(directive, block, &mut scope)?;
         }
     }
+    apart(parsed, look, draft)
+}
+
+/// Reports the server blocks that clients of the Service do not ask.
+fn apart(parsed: &Parsed, look: &Look<'_>, draft: &mut Draft) -> Result<(), Refused> {
+    // CoreDNS refuses a mistake in any of its blocks.
+    let mut unused = draft.empty();
+    for block in &parsed.apart {
+        let block = &ServerBlock { keys: block.other_keys.clone(), ..block.clone() };
+        let (zones, directives, draft) = (block_zones(block), &block.directives, &mut unused);
+        let mut scope = Scope { zones, others: &[], directives, look, draft };
+        for directive in directives {
+            convert_directive(directive, block, &mut scope)?;
+        }
+    }
+    for block in &parsed.apart {
+        let directives = &block.directives;
+        let mut scope = Scope { zones: Vec::new(), others: &[], directives, look, draft };
+        listeners::other_keys(block, &parsed.blocks, &mut scope);
+        listeners::directives(block, &parsed.blocks, &mut scope)?;
+    }
     Ok(())
 }
 
 /// A server block with a view serves some clients only.
 fn not_for_all(directive: &Directive, scope: &mut Scope<'_>) {
     let why = "it is for the clients of a view only, and all clients see the same here";
-    scope.say(directive, Outcome::NotPossible, why);
-    for line in &directive.body {
-        scope.say_of(directive, line, Outcome::NotPossible, why);
-    }
+    scope.say_all(directive, Outcome::NotPossible, why);
 }
 
 const UNKNOWN_VARIABLE: &str = "the value of an environment variable in it is not known: give it with --env NAME=VALUE, or \

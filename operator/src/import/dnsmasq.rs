@@ -55,19 +55,22 @@ pub(super) fn convert(options: &[Argument], look: &Look<'_>, draft: &mut Draft) 
             }
             "strict-order" => {
                 gathered.policy = Policy::Sequential;
-                (Kept, "policy: Sequential of spec.upstreams".to_owned())
+                let message = "policy: Sequential of spec.upstreams".to_owned();
+                gathered.settings.push((flag, Kept, message));
+                continue;
             }
             "all-servers" => {
                 gathered.policy = Policy::Fastest;
-                (
-                    Outcome::Changed,
-                    "one server is asked at a time, the fastest first (policy: Fastest)".to_owned(),
-                )
+                let message = "one server is asked at a time, the fastest first (policy: Fastest)";
+                gathered.settings.push((flag, Outcome::Changed, message.to_owned()));
+                continue;
             }
             "dns-forward-max" => match flag.value.parse::<u32>() {
                 Ok(number @ 1..=crds::bounds::IN_FLIGHT) => {
                     gathered.in_flight = Some(number);
-                    (Kept, format!("limits: {{inFlight: {number}}} of spec.upstreams"))
+                    let message = format!("limits: {{inFlight: {number}}} of spec.upstreams");
+                    gathered.settings.push((flag, Kept, message));
+                    continue;
                 }
                 Ok(_) | Err(_) => (NotPossible, "it is no number of queries".to_owned()),
             },
@@ -75,7 +78,14 @@ pub(super) fn convert(options: &[Argument], look: &Look<'_>, draft: &mut Draft) 
         };
         say(&flag, outcome, message, draft);
     }
+    let settings = std::mem::take(&mut gathered.settings);
     upstreams(gathered, draft);
+    for (flag, outcome, message) in settings {
+        match servers::is_set(&flag, draft) {
+            true => say(&flag, outcome, message, draft),
+            false => say(&flag, NotPossible, NO_SERVERS, draft),
+        }
+    }
 }
 
 fn say(flag: &Flag, outcome: Outcome, message: impl Into<String>, draft: &mut Draft) {
@@ -108,6 +118,7 @@ impl Parts {
     }
 }
 
+const NO_SERVERS: &str = "it is for the servers of these options, which are not asked, or another option takes its place";
 const NO_SOURCE: &str = "questions leave from the address that the system chooses: the interface or address behind @ is not used";
 
 /// A name and everything below it. `forwarded` are the domains that have servers of their own.

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use crds::bounds;
 use crds::config::RecordType;
-use crds::v1alpha1::{Host, Record, Service, ServiceTarget, StubDomain, Upstreams};
+use crds::v1alpha1::{Host, Record, Server, Service, ServiceTarget, StubDomain, Upstreams};
 use crds::{ClusterDNS, ClusterDNSSpec, defaults};
 
 use super::report::{Place, Report};
@@ -46,6 +46,18 @@ impl Draft {
             records: HashMap::new(),
             octets: 0,
         }
+    }
+
+    /// One in which nothing is yet, for what is read and not added.
+    pub(super) fn empty(&self) -> Draft {
+        let service = self.spec.service.clone().unwrap_or_default();
+        let target = Target {
+            name: self.name.clone(),
+            service: (service.namespace, service.name),
+            adopt: service.adopt,
+            domain: None,
+        };
+        Draft::new(Some(self.spec.domain.clone()), &target)
     }
 
     /// Is this name the cluster domain or below it?
@@ -164,6 +176,33 @@ impl Draft {
         Ok(())
     }
 
+    /// The servers that a group can have, and why it cannot have each of the others.
+    pub(super) fn usable(&self, servers: Vec<Server>) -> (Vec<Server>, Vec<String>) {
+        let (mut usable, mut lost) = (Vec::new(), Vec::new());
+        for server in servers {
+            match self.can_ask(&server) {
+                Ok(()) if usable.len() < bounds::SERVERS => usable.push(server),
+                Ok(()) => {
+                    let (address, most) = (&server.address, bounds::SERVERS);
+                    lost.push(format!(
+                        "{address}: {most} servers are the most, and this is one more"
+                    ));
+                }
+                Err(why) => lost.push(why),
+            }
+        }
+        (usable, lost)
+    }
+
+    /// Whether a group can have this server.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub(super) fn can_ask(&self, server: &Server) -> Result<(), String> {
+        let servers = Some(vec![server.clone()]);
+        self.alone(|spec| spec.upstreams = Some(Upstreams { servers, ..Upstreams::default() }))
+    }
+
     /// Names below this suffix are asked at these servers.
     ///
     /// # Errors
@@ -172,7 +211,12 @@ impl Draft {
         let known = self.spec.stub_domains.iter().flatten().find(|it| it.domain == stub.domain);
         match known {
             Some(known) if known.servers == stub.servers => return Ok(()),
-            Some(_) => return Err(format!("{} has other servers already", stub.domain)),
+            Some(_) => {
+                return Err(format!(
+                    "{} has other servers already, which are asked in place of these",
+                    stub.domain
+                ));
+            }
             None => {}
         }
         let count = self.spec.stub_domains.as_ref().map_or(0, Vec::len);
@@ -199,7 +243,11 @@ impl Draft {
     pub(super) fn upstreams(&mut self, upstreams: Upstreams) -> Result<(), String> {
         match &self.spec.upstreams {
             Some(known) if *known == upstreams => return Ok(()),
-            Some(_) => return Err("there are other default servers already".to_owned()),
+            Some(_) => {
+                let why =
+                    "there are other default servers already, which are asked in place of these";
+                return Err(why.to_owned());
+            }
             None => {}
         }
         self.alone(|spec| spec.upstreams = Some(upstreams.clone()))?;

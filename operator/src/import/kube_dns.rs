@@ -34,10 +34,15 @@ fn stub_domains(place: &Place, text: &str, draft: &mut Draft) {
         let domain = name(&written);
         let what = format!("stubDomains: {written}");
         let servers = self::servers(place, &what, &servers, draft);
+        let servers = match is_needless(&domain, &servers, draft) {
+            true => servers,
+            false => usable(place, &what, servers, draft),
+        };
         let (outcome, message) = match servers.is_empty() {
             true => (
                 NotPossible,
-                "no server is left: write its addresses in spec.stubDomains".to_owned(),
+                "no server is left, so these names go to spec.upstreams: write addresses in spec.stubDomains"
+                    .to_owned(),
             ),
             false => add_stub(&domain, servers, draft),
         };
@@ -45,11 +50,25 @@ fn stub_domains(place: &Place, text: &str, draft: &mut Draft) {
     }
 }
 
+/// Does the cluster answer these names itself? What is reverse and is asked on the pod itself, it does.
+fn is_needless(domain: &str, servers: &[Server], draft: &Draft) -> bool {
+    let is_pod = |server: &Server| server.address.starts_with("127.") || server.address == "::1";
+    let is_own = !servers.is_empty() && servers.iter().all(is_pod);
+    draft.is_ours(domain) || (is_own && is_reverse(domain))
+}
+
+/// The servers that a group can have; each of the others is reported.
+fn usable(place: &Place, what: &str, servers: Vec<Server>, draft: &mut Draft) -> Vec<Server> {
+    let (usable, lost) = draft.usable(servers);
+    for why in lost {
+        draft.report.add(place, NotPossible, what, why);
+    }
+    usable
+}
+
 /// Adds a stub domain; what the cluster answers itself needs none.
 pub(super) fn add_stub(domain: &str, servers: Vec<Server>, draft: &mut Draft) -> (Outcome, String) {
-    let is_own =
-        servers.iter().all(|server| server.address.starts_with("127.") || server.address == "::1");
-    if draft.is_ours(domain) || (is_own && is_reverse(domain)) {
+    if is_needless(domain, &servers, draft) {
         return (NotNeeded, "names of the cluster are answered from memory".to_owned());
     }
     let stub = StubDomain {
@@ -73,14 +92,15 @@ fn upstreams(place: &Place, text: &str, draft: &mut Draft) {
             "it is no JSON list, so kube-dns ignores it too: write spec.upstreams.servers";
         return draft.report.add(place, NotPossible, what, message);
     };
+    let is_written = list.as_array().is_some_and(|list| !list.is_empty());
     let servers = servers(place, what, &list, draft);
+    let servers = usable(place, what, servers, draft);
     if servers.is_empty() {
-        return draft.report.add(
-            place,
-            NotNeeded,
-            what,
-            "without servers those of the node are asked",
-        );
+        let (outcome, message) = match is_written {
+            true => (NotPossible, "no server is left, so those of the node are asked"),
+            false => (NotNeeded, "without servers those of the node are asked"),
+        };
+        return draft.report.add(place, outcome, what, message);
     }
     let upstreams = Upstreams { servers: Some(servers), ..Upstreams::default() };
     match draft.upstreams(upstreams) {
@@ -142,7 +162,10 @@ pub(super) fn arguments(arguments: &[Argument], draft: &mut Draft) {
         let place = &argument.place;
         let what = format!("kubedns {}", argument.text);
         let (outcome, message) = match flag {
-            "domain" => (Kept, format!("spec.domain: {}", draft.spec.domain)),
+            "domain" if name(value) == draft.spec.domain => {
+                (Kept, format!("spec.domain: {}", draft.spec.domain))
+            }
+            "domain" => (NotPossible, format!("spec.domain is {} already", draft.spec.domain)),
             "federations" => {
                 federations(place, value, draft);
                 continue;

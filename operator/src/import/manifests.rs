@@ -11,9 +11,9 @@ use super::folder::mounted as found;
 use super::report::Place;
 use super::{Argument, Look, Source, Text};
 
-/// Kinds that are read; others are passed over.
-const KINDS: [&str; 6] =
-    ["ConfigMap", "Deployment", "DaemonSet", "StatefulSet", "ReplicaSet", "Pod"];
+/// Kinds that are read; others have a line.
+const KINDS: [&str; 7] =
+    ["ConfigMap", "Deployment", "DaemonSet", "StatefulSet", "ReplicaSet", "Pod", "Service"];
 /// The keys of the ConfigMap of kube-dns.
 const KUBE_DNS_KEYS: [&str; 3] = ["stubDomains", "upstreamNameservers", "federations"];
 /// The key of a ConfigMap that holds a Corefile.
@@ -44,16 +44,17 @@ pub(super) struct Object {
 pub(super) fn objects(text: &Text) -> Result<Vec<Object>, String> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(&text.text)
         .map_err(|error| format!("{}: {}", text.file, crds::manifest::not_yaml(&error).1))?;
-    let all: Vec<Value> = documents.into_iter().flat_map(items).filter(is_read).collect();
+    let all: Vec<Value> = documents.into_iter().flat_map(items).filter(has_kind).collect();
     let mut places = places_of(&text.text, |key, kind| key == "kind" && KINDS.contains(&kind));
     // An owner reference has a kind too: then lines are not known.
-    if places.len() != all.len() {
+    if places.len() != all.iter().filter(|it| is_read(it)).count() {
         places.clear();
     }
     let lines: Rc<Vec<String>> = Rc::new(text.text.lines().map(str::to_owned).collect());
     let mut places = places.into_iter();
-    let object = |value| {
-        let places = places.next().map(|places| (places, lines.clone()));
+    let object = |value: Value| {
+        let places = if is_read(&value) { places.next() } else { None };
+        let places = places.map(|places| (places, lines.clone()));
         Object { file: text.file.clone(), value, places, is_named: false }
     };
     Ok(all.into_iter().map(object).collect())
@@ -66,13 +67,18 @@ fn items(mut document: Value) -> Vec<Value> {
     }
 }
 
-fn is_read(value: &Value) -> bool {
+fn has_kind(value: &Value) -> bool {
     // Objects of a typed list have no kind; the cluster gives them one.
+    value["kind"].is_string()
+}
+
+/// Is it of a kind that is read?
+pub(super) fn is_read(value: &Value) -> bool {
     value["kind"].as_str().is_some_and(|kind| KINDS.contains(&kind))
 }
 
 impl Object {
-    fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &str {
         self.value["metadata"]["name"].as_str().unwrap_or_default()
     }
 
@@ -84,7 +90,7 @@ impl Object {
         self.value["kind"] == "ConfigMap"
     }
 
-    fn place(&self, field: &str) -> Place {
+    pub(super) fn place(&self, field: &str) -> Place {
         let line = self.places.as_ref().and_then(|(places, _)| places.of(field));
         Place { file: self.file.clone(), line: line.map_or(1, |place| place.line) }
     }

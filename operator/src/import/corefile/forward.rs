@@ -68,11 +68,24 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<()
     for text in to {
         one_server(directive, text, name, &mut read, scope);
     }
-    for line in &directive.body {
-        options::convert(directive, line, &mut read, scope)?;
+    let (servers, lost) = scope.draft.usable(read.servers);
+    read.servers = servers;
+    for why in lost {
+        scope.say(directive, NotPossible, why);
     }
+    let mut options = Vec::new();
+    for line in &directive.body {
+        options.push((line, options::convert(directive, line, &mut read, scope)?));
+    }
+    let mut is_added = false;
     for domain in domains {
-        add(directive, &domain, &read, scope);
+        is_added |= add(directive, &domain, &read, scope);
+    }
+    for (line, (outcome, message)) in options {
+        match is_added {
+            true => scope.say_of(directive, line, outcome, message),
+            false => scope.say_of(directive, line, NotPossible, "its forward is not possible"),
+        }
     }
     Ok(())
 }
@@ -177,7 +190,8 @@ fn named(text: &str) -> Option<(String, String)> {
     }
 }
 
-fn add(directive: &Directive, domain: &str, read: &Read, scope: &mut Scope<'_>) {
+/// Is it in the draft?
+fn add(directive: &Directive, domain: &str, read: &Read, scope: &mut Scope<'_>) -> bool {
     let limits = read.in_flight.filter(|it| *it != defaults::GROUP_IN_FLIGHT);
     let limits = limits.map(|in_flight| GroupLimits { in_flight });
     let servers = read.servers.clone();
@@ -185,15 +199,18 @@ fn add(directive: &Directive, domain: &str, read: &Read, scope: &mut Scope<'_>) 
     if domain.is_empty() {
         return add_upstreams(directive, servers, read.has_resolv_conf, policy, limits, scope);
     }
-    // What is wrong with each server was reported.
     if servers.is_empty() && !read.has_resolv_conf {
-        return;
+        let message =
+            format!("{domain}: no server is left of it, so its names go to spec.upstreams");
+        scope.say(directive, NotPossible, message);
+        return false;
     }
     if servers.is_empty() {
         let message = format!(
             "{domain}: a stub domain needs the addresses of its servers: write them in place of the file"
         );
-        return scope.say(directive, NotPossible, message);
+        scope.say(directive, NotPossible, message);
+        return false;
     }
     let stub = StubDomain {
         domain: domain.to_owned(),
@@ -203,13 +220,14 @@ fn add(directive: &Directive, domain: &str, read: &Read, scope: &mut Scope<'_>) 
         limits,
         cache: None,
     };
-    let (outcome, message) = match scope.draft.stub_domain(stub) {
+    let (is_added, outcome, message) = match scope.draft.stub_domain(stub) {
         Ok(()) => {
-            (Kept, format!("spec.stubDomains: {domain}; what these servers answer is cached"))
+            (true, Kept, format!("spec.stubDomains: {domain}; what these servers answer is cached"))
         }
-        Err(why) => (NotPossible, format!("{domain}: {why}")),
+        Err(why) => (false, NotPossible, format!("{domain}: {why}")),
     };
     scope.say(directive, outcome, message);
+    is_added
 }
 
 fn add_upstreams(
@@ -219,11 +237,12 @@ fn add_upstreams(
     policy: Policy,
     limits: Option<GroupLimits>,
     scope: &mut Scope<'_>,
-) {
+) -> bool {
     if servers.is_empty() && !has_resolv_conf {
         let message =
             "no server is left of it: names elsewhere are asked at the servers of the node";
-        return scope.say(directive, NotPossible, message);
+        scope.say(directive, NotPossible, message);
+        return false;
     }
     let message = match (servers.is_empty(), has_resolv_conf) {
         (true, _) => "spec.upstreams.fromResolvConf: true, the servers of the node".to_owned(),
@@ -237,9 +256,10 @@ fn add_upstreams(
     let from_resolv_conf = servers.is_empty().then_some(true);
     let servers = Some(servers).filter(|servers| !servers.is_empty());
     let upstreams = Upstreams { servers, from_resolv_conf, policy, limits, ..Upstreams::default() };
-    let (outcome, message) = match scope.draft.upstreams(upstreams) {
-        Ok(()) => (Kept, message),
-        Err(why) => (NotPossible, why),
+    let (is_added, outcome, message) = match scope.draft.upstreams(upstreams) {
+        Ok(()) => (true, Kept, message),
+        Err(why) => (false, NotPossible, why),
     };
     scope.say(directive, outcome, message);
+    is_added
 }

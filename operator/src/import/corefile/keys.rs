@@ -75,6 +75,12 @@ pub(super) fn is_key(text: &str) -> bool {
     has_variable(text) || !text.contains(['"', '{', '}'])
 }
 
+/// Reports the key of a listener with encryption.
+pub(super) fn of_listener(block: &ServerBlock, text: &str, key: &Key, scope: &mut Scope<'_>) {
+    let (outcome, message) = of_scheme(key, scope);
+    scope.note(&block.place, outcome, text, message);
+}
+
 fn of_scheme(key: &Key, scope: &Scope<'_>) -> (Outcome, String) {
     let listener = match key.scheme.as_str() {
         "dns" => return of_zone(key, scope),

@@ -20,6 +20,8 @@ pub(super) struct ServerBlock {
     pub(super) place: Place,
     /// What it serves, as written, environment variables filled in.
     pub(super) keys: Vec<String>,
+    /// Those of its keys that clients of the Service do not ask.
+    pub(super) other_keys: Vec<String>,
     /// Its directives, in their order.
     pub(super) directives: Vec<Directive>,
 }
@@ -67,6 +69,8 @@ pub(super) struct UnusedLine {
 pub(in crate::import) struct Parsed {
     /// The server blocks, in their order.
     pub(super) blocks: Vec<ServerBlock>,
+    /// Those that clients of the Service do not ask.
+    pub(super) apart: Vec<ServerBlock>,
     /// Imports that matched no file.
     pub(super) empty_imports: Vec<EmptyImport>,
     /// Snippets that nothing imports, by line.
@@ -151,7 +155,7 @@ impl Parser<'_> {
             self.rest.pop_front();
         }
         let directives = self.directives(has_braces, 1, empty)?;
-        Ok(Some(ServerBlock { place, keys, directives }))
+        Ok(Some(ServerBlock { place, keys, other_keys: Vec::new(), directives }))
     }
 
     /// The words before the brace, or of the first line where there is none, and where the first of them is.

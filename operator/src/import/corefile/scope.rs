@@ -37,6 +37,16 @@ impl Scope<'_> {
         self.draft.report.add(&line.place, outcome, &what, message);
     }
 
+    /// The same of a directive and of every line of its body.
+    pub(super) fn say_all(&mut self, of: &Directive, outcome: Outcome, message: &str) {
+        self.say(of, outcome, message);
+        let mut rest: Vec<&Directive> = of.body.iter().rev().collect();
+        while let Some(line) = rest.pop() {
+            self.say_of(of, line, outcome, message);
+            rest.extend(line.body.iter().rev());
+        }
+    }
+
     /// Reports something that is not a directive.
     pub(super) fn note(
         &mut self,

@@ -4,6 +4,7 @@
 
 use std::net::IpAddr;
 
+use crds::ClusterDNSSpec;
 use crds::config::Policy;
 use crds::v1alpha1::{GroupLimits, Server, Upstreams};
 
@@ -28,6 +29,8 @@ pub(super) struct Gathered {
     pub(super) policy: Policy,
     /// How many queries they get at once.
     pub(super) in_flight: Option<u32>,
+    /// What becomes of the options for these two, where the servers have them.
+    pub(super) settings: Vec<(Flag, Outcome, String)>,
     /// The servers of the node are not asked.
     pub(super) no_resolv: Option<Flag>,
     /// Files with more servers.
@@ -53,11 +56,16 @@ pub(super) fn upstreams(gathered: Gathered, draft: &mut Draft) {
     let limits = in_flight.map(|in_flight| GroupLimits { in_flight });
     let count = servers.len();
     // kube-dns gives dnsmasq the default servers of its ConfigMap.
-    if let Some(known) = draft.spec.upstreams.as_mut().filter(|_| servers.is_empty()) {
-        known.limits = limits.or(known.limits.take());
-        if policy != Policy::default() {
-            known.policy = policy;
-        }
+    if servers.is_empty() && draft.spec.upstreams.is_some() {
+        let change = |spec: &mut ClusterDNSSpec| {
+            let Some(known) = &mut spec.upstreams else { return };
+            known.limits = limits.clone().or(known.limits.take());
+            if policy != Policy::default() {
+                known.policy = policy;
+            }
+        };
+        // Where they cannot be had, the lines of these settings say so.
+        let _ = draft.change(change);
         if let Some(flag) = &no_resolv {
             say(flag, NotNeeded, "spec.upstreams names the servers", draft);
         }
@@ -67,7 +75,7 @@ pub(super) fn upstreams(gathered: Gathered, draft: &mut Draft) {
     let upstreams = Upstreams {
         servers: Some(servers).filter(|servers| !servers.is_empty()),
         none: is_none.then_some(true),
-        policy,
+        policy: if is_none { Policy::default() } else { policy },
         limits: limits.filter(|_| !is_none),
         ..Upstreams::default()
     };
@@ -96,6 +104,19 @@ pub(super) fn upstreams(gathered: Gathered, draft: &mut Draft) {
         (Ok(()), false) => (Kept, "the servers of the node are not asked".to_owned()),
     };
     say(flag, outcome, message, draft);
+}
+
+/// Whether the servers for all names have what an option set.
+pub(super) fn is_set(flag: &Flag, draft: &Draft) -> bool {
+    let upstreams = draft.spec.upstreams.as_ref().filter(|it| it.none != Some(true));
+    upstreams.is_some_and(|upstreams| match flag.name.as_str() {
+        "strict-order" => upstreams.policy == Policy::Sequential,
+        "all-servers" => upstreams.policy == Policy::Fastest,
+        _ => {
+            let in_flight = upstreams.limits.as_ref().map(|limits| limits.in_flight);
+            in_flight.is_some() && in_flight == flag.value.parse().ok()
+        }
+    })
 }
 
 fn resolv_file(file: &str, is_unread: bool, has_servers: bool) -> (Outcome, &'static str) {
@@ -181,10 +202,13 @@ pub(super) fn server(
     let (mut domains, rest) = domains(&flag.value);
     if domains.is_empty() {
         return match one_server(rest) {
-            Some(server) => {
-                gathered.servers.push((flag.clone(), server));
-                None
-            }
+            Some(server) => match draft.can_ask(&server) {
+                Ok(()) => {
+                    gathered.servers.push((flag.clone(), server));
+                    None
+                }
+                Err(why) => Some((NotPossible, why)),
+            },
             None => Some((NotPossible, NO_ADDRESS.to_owned())),
         };
     }
@@ -239,15 +263,19 @@ fn stubs(
 
 /// Several options for one domain are several servers of it.
 fn more_servers(domain: &str, server: &Server, draft: &mut Draft) -> (Outcome, String) {
+    let can_ask = draft.can_ask(server);
     let known = draft.spec.stub_domains.iter_mut().flatten().find(|it| it.domain == domain);
-    match known {
-        Some(stub) if stub.servers.contains(server) => (Kept, String::new()),
-        Some(stub) if stub.servers.len() < crds::bounds::SERVERS => {
+    let Some(stub) = known else { return add_stub(domain, vec![server.clone()], draft) };
+    if let Err(why) = can_ask {
+        return (NotPossible, format!("{domain}: {why}"));
+    }
+    match stub {
+        stub if stub.servers.contains(server) => (Kept, String::new()),
+        stub if stub.servers.len() < crds::bounds::SERVERS => {
             stub.servers.push(server.clone());
             (Kept, String::new())
         }
-        Some(_) => (NotPossible, format!("{domain} has as many servers as a stub domain may have")),
-        None => add_stub(domain, vec![server.clone()], draft),
+        _ => (NotPossible, format!("{domain} has as many servers as a stub domain may have")),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::import::Refused;
 use crate::import::report::Outcome::{self, Changed, Kept, NotNeeded, NotPossible};
 use crate::import::values::{address, certificate, is_at_or_below, list, policy, seconds, zones};
 
-/// Converts one option, and reports it.
+/// Reads one option: what becomes of it if its `forward` is possible.
 ///
 /// # Errors
 /// CoreDNS would refuse it.
@@ -18,8 +18,8 @@ pub(super) fn convert(
     directive: &Directive,
     line: &Directive,
     read: &mut Read,
-    scope: &mut Scope<'_>,
-) -> Result<(), Refused> {
+    scope: &Scope<'_>,
+) -> Result<(Outcome, String), Refused> {
     well_formed(line)?;
     option(directive, line, read, scope)
 }
@@ -50,10 +50,10 @@ fn option(
     directive: &Directive,
     line: &Directive,
     read: &mut Read,
-    scope: &mut Scope<'_>,
-) -> Result<(), Refused> {
+    scope: &Scope<'_>,
+) -> Result<(Outcome, String), Refused> {
     let first = line.args.first().map(String::as_str);
-    let (outcome, message): (Outcome, String) = match line.name.as_str() {
+    Ok(match line.name.as_str() {
         "policy" => {
             let Some(chosen) = first.and_then(policy) else {
                 return Err(line.refused("write random, round_robin or sequential"));
@@ -96,9 +96,7 @@ fn option(
             (NotPossible, "this program does not know this option of proxy".to_owned())
         }
         _ => return Err(line.refused("CoreDNS does not know this option of forward")),
-    };
-    scope.say_of(directive, line, outcome, message);
-    Ok(())
+    })
 }
 
 fn max_concurrent(line: &Directive, read: &mut Read) -> Result<(Outcome, String), Refused> {

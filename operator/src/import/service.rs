@@ -1,0 +1,91 @@
+//! The Service that pods ask, among the manifests that people name: by the rule of `--from-cluster`. Each Service has a line,
+//! and so has the one that is assumed where none is found.
+
+use crds::defaults::{SERVICE_NAME, SERVICE_NAMESPACE};
+use k8s_openapi::api::core::v1::Service;
+use kube::ResourceExt;
+
+use super::Source;
+use super::cluster::{OPENSHIFT, UPSTREAM, asked_by_pods, is_labelled};
+use super::manifests::Object;
+use super::report::Outcome::{Changed, Kept, NotNeeded};
+use super::report::Place;
+
+/// What the manifests say of Services.
+pub(super) struct Found {
+    /// The namespace and name of the one that pods ask.
+    pub(super) service: Option<(String, String)>,
+    /// A line for each.
+    pub(super) lines: Vec<Source>,
+}
+
+/// Finds it; `wanted` is the one that people name.
+///
+/// # Errors
+/// It is not known which one it is.
+pub(super) fn of_manifests(objects: &[Object], wanted: Option<&str>) -> Result<Found, String> {
+    let all: Vec<(&Object, Service)> = objects.iter().filter_map(read).collect();
+    let services = || all.iter().map(|(_, service)| service);
+    let labelled = services().filter(|it| is_labelled(it)).cloned().collect();
+    let is_openshift = |it: &&Service| (it.namespace().as_deref(), it.name_any()) == openshift();
+    let asked = asked_by_pods(labelled, wanted)?.or_else(|| services().find(is_openshift).cloned());
+    let service = asked.as_ref().map(full_name);
+    let lines = all.iter().map(|(object, it)| {
+        let (namespace, name) = full_name(it);
+        let is_asked = service.as_ref().is_some_and(|asked| *asked == (namespace.clone(), name.clone()));
+        let is_wanted = wanted.is_none_or(|it| it == name || it == format!("{namespace}/{name}"));
+        let (outcome, message) = match (is_asked, is_wanted) {
+            (true, true) => (
+                Kept,
+                "spec.service: its addresses and ports stay, and it leads to the new pods when they are ready",
+            ),
+            (true, false) => (NotNeeded, "--service names another one"),
+            (false, _) if name == UPSTREAM => {
+                (NotNeeded, "NodeLocal DNSCache asked the server of the cluster there, and pods do not")
+            }
+            (false, _) => (
+                NotNeeded,
+                "pods do not ask it: their Service has the label k8s-app=kube-dns, or --service names it",
+            ),
+        };
+        Source::Note {
+            place: object.place("metadata"),
+            outcome,
+            what: format!("Service {namespace}/{name}"),
+            message: message.to_owned(),
+        }
+    });
+    let lines = lines.collect();
+    Ok(Found { service, lines })
+}
+
+/// The line where neither manifests nor flags name a Service.
+pub(super) fn assumed(file: String) -> Source {
+    Source::Note {
+        place: Place { file, line: 1 },
+        outcome: Changed,
+        what: "service".to_owned(),
+        message: format!(
+            "{SERVICE_NAMESPACE}/{SERVICE_NAME} is assumed: if pods ask another Service, write --service NAMESPACE/NAME \
+             --adopt, or name its manifest too"
+        ),
+    }
+}
+
+fn openshift() -> (Option<&'static str>, String) {
+    (Some(OPENSHIFT.0), OPENSHIFT.1.to_owned())
+}
+
+fn full_name(service: &Service) -> (String, String) {
+    (service.namespace().unwrap_or_default(), service.name_any())
+}
+
+/// Manifests without a namespace are those of the usual one.
+fn read(object: &Object) -> Option<(&Object, Service)> {
+    let mut service: Service = match object.value["kind"] == "Service" {
+        true => serde_json::from_value(object.value.clone()).ok()?,
+        false => return None,
+    };
+    service.metadata.namespace.get_or_insert_with(|| SERVICE_NAMESPACE.to_owned());
+    Some((object, service))
+}

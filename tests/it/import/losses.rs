@@ -1,0 +1,107 @@
+//! What the importer cannot keep costs that and nothing else, and no line says that it is kept.
+
+use operator::offline::Severity;
+use tests::scratch::Scratch;
+
+use super::printed;
+
+/// The spec and the report of one file.
+fn imported(flag: &str, text: &str) -> (serde_json::Value, String) {
+    let scratch = Scratch::new("import").unwrap();
+    scratch.write("file", text).unwrap();
+    let report = scratch.path().join("report.txt");
+    let words = format!("{flag} file -o json --report {}", report.display());
+    let (outcome, dns, why) = printed(scratch.path(), &words);
+    assert_eq!((outcome, why.as_str()), (Severity::Fine, ""), "{text}");
+    let report = std::fs::read_to_string(report).unwrap();
+    let lines: serde_json::Value = serde_json::from_str(&report).unwrap();
+    let line = |it: &serde_json::Value| {
+        let field = |name: &str| it[name].as_str().unwrap_or_default().to_owned();
+        format!("{} {}: {}: {}\n", it["line"], field("outcome"), field("what"), field("message"))
+    };
+    let lines = lines["lines"].as_array().unwrap().iter().map(line).collect();
+    let dns: serde_json::Value = serde_json::from_str(&dns).unwrap();
+    (dns["spec"].clone(), lines)
+}
+
+fn addresses(group: &serde_json::Value) -> Vec<&str> {
+    let servers = group["servers"].as_array().into_iter().flatten();
+    servers.filter_map(|server| server["address"].as_str()).collect()
+}
+
+#[test]
+fn servers_are_those_of_the_port_that_pods_ask_whatever_comes_first() {
+    let kubernetes = ".:53 {\n kubernetes cluster.local\n forward . 8.8.8.8\n}\n";
+    for other in [
+        "tls://.:853 {\n tls a b\n forward . 10.0.0.6\n}\n",
+        ".:5353 {\n forward . 9.9.9.9\n}\n",
+        ".:53 {\n bind 127.0.0.1\n forward . 9.9.9.9\n}\n",
+        ".:5353 {\n kubernetes other.example\n forward . 9.9.9.9\n}\n",
+    ] {
+        for corefile in [format!("{other}{kubernetes}"), format!("{kubernetes}{other}")] {
+            let (spec, report) = imported("--corefile", &corefile);
+            assert_eq!(addresses(&spec["upstreams"]), ["8.8.8.8"], "{corefile}{report}");
+            assert_eq!(spec["domain"], "cluster.local", "{corefile}");
+        }
+    }
+    let only = ".:5353 {\n kubernetes cluster.local\n forward . 8.8.8.8\n}\n";
+    assert_eq!(addresses(&imported("--corefile", only).0["upstreams"]), ["8.8.8.8"]);
+}
+
+#[test]
+fn without_a_forward_on_the_port_that_pods_ask_other_names_are_refused() {
+    let corefile = ".:53 {\n kubernetes cluster.local\n}\n.:5353 {\n forward . 9.9.9.9\n}\n";
+    assert_eq!(imported("--corefile", corefile).0["upstreams"]["none"], true);
+}
+
+#[test]
+fn a_mistake_in_a_block_of_another_port_is_still_refused() {
+    let scratch = Scratch::new("import").unwrap();
+    let corefile = ".:53 {\n kubernetes cluster.local\n}\n.:5353 {\n forward . 9.9.9.9 {\n colour red\n }\n}\n";
+    scratch.write("Corefile", corefile).unwrap();
+    let (outcome, _, why) = printed(scratch.path(), "--corefile Corefile");
+    assert_eq!(outcome, Severity::Wrong);
+    assert!(why.contains("Corefile:6: colour"), "{why}");
+}
+
+#[test]
+fn no_option_is_kept_of_a_forward_that_is_not_possible() {
+    let corefile = ".:53 {\n kubernetes cluster.local\n forward . 8.8.8.8\n forward . 9.9.9.9 {\n max_concurrent 77\n policy sequential\n \
+                    force_tcp\n }\n forward corp.example 127.0.0.1 {\n policy sequential\n }\n}\n";
+    let (_, report) = imported("--corefile", corefile);
+    for line in [5, 6, 7, 10] {
+        assert!(report.contains(&format!("\n{line} notPossible: forward: ")), "{report}");
+    }
+}
+
+#[test]
+fn options_of_dnsmasq_are_kept_only_where_servers_have_them() {
+    let (_, report) = imported("--dnsmasq", "no-resolv\nstrict-order\ndns-forward-max=77\n");
+    assert!(report.contains("notPossible: --strict-order"), "{report}");
+    assert!(report.contains("notPossible: --dns-forward-max=77"), "{report}");
+    let (spec, report) = imported("--dnsmasq", "server=8.8.8.8\ndns-forward-max=77\n");
+    assert_eq!(spec["upstreams"]["limits"]["inFlight"], 77);
+    assert!(report.contains("kept: --dns-forward-max=77"), "{report}");
+}
+
+#[test]
+fn a_server_that_cannot_be_asked_costs_only_itself() {
+    let corp = |spec: &serde_json::Value| addresses(&spec["stubDomains"][0]).join(" ");
+    let upstreams = |spec: &serde_json::Value| addresses(&spec["upstreams"]).join(" ");
+    let list = imported("--kube-dns-config", r#"["8.8.8.8","8.8.4.4","127.0.0.1"]"#);
+    let stub = imported("--kube-dns-config", r#"{"corp.example":["10.0.0.1","127.0.0.1"]}"#);
+    let corefile = ".:53 {\n kubernetes cluster.local\n forward . 8.8.8.8 127.0.0.1\n}\n";
+    let corefile = imported("--corefile", corefile);
+    let servers = imported("--dnsmasq", "--server=8.8.8.8 --server=127.0.0.1");
+    let domain = "--server=/corp.example/10.0.0.1 --server=/corp.example/127.0.0.1#5353";
+    let domain = imported("--dnsmasq", domain);
+    assert_eq!(upstreams(&list.0), "8.8.8.8 8.8.4.4");
+    assert_eq!(corp(&stub.0), "10.0.0.1");
+    assert_eq!(upstreams(&corefile.0), "8.8.8.8");
+    assert_eq!(upstreams(&servers.0), "8.8.8.8");
+    assert_eq!(corp(&domain.0), "10.0.0.1");
+    for (_, report) in [list, stub, corefile, servers, domain] {
+        let lost: Vec<&str> = report.lines().filter(|line| line.contains("notPossible")).collect();
+        assert!(lost.len() == 1 && lost[0].contains("127.0.0.1 is the pod itself"), "{report}");
+    }
+}

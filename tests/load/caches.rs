@@ -26,6 +26,8 @@ const NAMES: usize = 100_000;
 const QUESTIONS: usize = 150_000;
 /// One question in five is for a name that is asked for once.
 const SCAN: usize = 5;
+/// Questions that are asked before the replies to them are read.
+const TOGETHER: usize = 16;
 const SEED: u64 = 20_261_122;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The octets of the answers that fill a cache, and how often more are inserted than fit.
@@ -55,13 +57,14 @@ pub(crate) fn hits() -> anyhow::Result<()> {
             let client = Client::of(dns, &mut process)?;
             let before = upstream.asked();
             let (mut random, zipf) = (Random::new(SEED), Zipf::new(NAMES));
-            for number in 0..QUESTIONS {
-                let asked = if number % SCAN == 0 {
-                    format!("scan-{number}.example.net.")
-                } else {
-                    name(zipf.rank(random.number() as f64 / u64::MAX as f64))
-                };
-                client.ask(&asked)?;
+            for first in (0..QUESTIONS).step_by(TOGETHER) {
+                let names: Vec<String> = (first..(first + TOGETHER).min(QUESTIONS))
+                    .map(|number| match number % SCAN {
+                        0 => format!("scan-{number}.example.net."),
+                        _ => name(zipf.rank(random.number() as f64 / u64::MAX as f64)),
+                    })
+                    .collect();
+                client.ask(&names)?;
             }
             let misses = upstream.asked() - before;
             let share = 100.0 * (1.0 - misses as f64 / QUESTIONS as f64);
@@ -182,7 +185,7 @@ fn free_port() -> anyhow::Result<SocketAddr> {
     Ok(UdpSocket::bind("127.0.0.1:0")?.local_addr()?)
 }
 
-/// Asks one question after the other.
+/// Asks a few questions at a time.
 struct Client(UdpSocket);
 
 impl Client {
@@ -206,8 +209,14 @@ impl Client {
         anyhow::bail!("it does not answer\n{}", process.log_tail())
     }
 
-    fn ask(&self, name: &str) -> anyhow::Result<()> {
-        self.once(name).with_context(|| format!("no reply to {name}"))
+    fn ask(&self, names: &[String]) -> anyhow::Result<()> {
+        for name in names {
+            self.0.send(&packet(name, 1))?;
+        }
+        for _ in names {
+            self.0.recv(&mut [0; 4096]).context("a question got no reply")?;
+        }
+        Ok(())
     }
 
     fn once(&self, name: &str) -> std::io::Result<()> {

@@ -43,7 +43,7 @@ pub(super) struct Worker {
     /// Queries of the batch that an upstream is asked for: when its replies have left, as each may cost a socket.
     later: Vec<Later>,
     /// What is asked again besides, then too.
-    refreshes: Vec<Box<Refresh>>,
+    refreshes: Vec<Refresh>,
 }
 
 /// A query for which an upstream is asked.
@@ -216,7 +216,7 @@ impl Worker {
         let asked = began.as_ref().map(|began| self.asked(began, &datagram));
         match responder.decide(published, self.number, &query, true, buffer) {
             ServeAction::Reply(octets, answered, refresh) => {
-                self.refreshes.extend(refresh);
+                self.refreshes.extend(refresh.map(|refresh| *refresh));
                 traffic.reply(answered, &buffer[..octets]);
                 if let Some(asked) = &asked {
                     responder.show(self.number, asked, answered, &buffer[..octets]);

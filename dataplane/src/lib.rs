@@ -7,6 +7,7 @@
 #![warn(clippy::explicit_iter_loop, clippy::cloned_instead_of_copied, clippy::implicit_clone)]
 #![warn(clippy::wildcard_imports, clippy::unused_async)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
+#![cfg_attr(not(test), warn(clippy::manual_let_else, clippy::inefficient_to_string))]
 
 pub mod args;
 pub mod drain;

@@ -6,6 +6,8 @@
 
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc, clippy::unused_async)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::unchecked_time_subtraction))]
+#![cfg_attr(not(test), warn(clippy::cloned_instead_of_copied, clippy::implicit_clone))]
+#![cfg_attr(not(test), warn(clippy::manual_let_else, clippy::inefficient_to_string))]
 
 pub mod args;
 pub mod settings;

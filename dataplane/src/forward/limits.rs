@@ -14,9 +14,9 @@ use super::{Forwarder, Upstreams};
 /// The limits that turn a query away, as metrics labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Limit {
-    /// `maxInFlight`.
+    /// `limits.inFlight`: queries in progress in all.
     Total,
-    /// `maxInFlight` of one group of upstreams.
+    /// `limits.inFlight` of one group of upstreams.
     Group,
     /// That of one client address.
     Client,

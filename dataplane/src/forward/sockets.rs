@@ -42,7 +42,7 @@ pub(super) struct Pool {
     open: Mutex<Vec<Arc<Port>>>,
     /// Ports of one query each that a thread reads, and some that are closed.
     own: Mutex<Vec<Weak<Port>>>,
-    /// When those that were closed will have rested.
+    /// The ends of the rest of closed ports.
     resting: Mutex<VecDeque<Instant>>,
     /// A task looks after queries that have none.
     is_watched: AtomicBool,

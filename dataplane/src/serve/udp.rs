@@ -27,7 +27,7 @@ const RECEIVE_PAUSE: Duration = Duration::from_millis(10);
 /// Longest wait for a query or a reply of an upstream, after which it is seen whether to stop.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Room for what is noted of a batch; one that is larger makes its own, once.
+/// Room for the notes about a batch; a larger batch allocates once.
 const BATCH: usize = 32;
 
 /// One socket and who serves it.

@@ -61,17 +61,17 @@ pub(super) fn target(dns: &ClusterDNS, pod: &Pod) -> Option<Target> {
 
 /// Asks the pod.
 pub(super) async fn ask(pod: &Target) -> Heard {
-    let ways = FuturesUnordered::new();
-    ways.push(boxed(over_udp(pod)));
-    ways.push(boxed(async {
+    let attempts = FuturesUnordered::new();
+    attempts.push(boxed(over_udp(pod)));
+    attempts.push(boxed(async {
         tokio::time::sleep(OVER_UDP_ALONE).await;
         over_tcp(pod).await
     }));
-    ways.push(boxed(async {
+    attempts.push(boxed(async {
         tokio::time::sleep(OVER_UDP_ALONE).await;
         get(&pod.http, "/livez").await.map(drop)
     }));
-    first_answer(ways, PATIENCE).await
+    first_answer(attempts, PATIENCE).await
 }
 
 /// Asks one data plane whether another pod answers.
@@ -85,16 +85,16 @@ pub(super) async fn look(by: &Target, pod: &Target) -> Heard {
     }
 }
 
-type Way<'a> = std::pin::Pin<Box<dyn Future<Output = io::Result<()>> + Send + 'a>>;
+type Attempt<'a> = std::pin::Pin<Box<dyn Future<Output = io::Result<()>> + Send + 'a>>;
 
-fn boxed<'a>(way: impl Future<Output = io::Result<()>> + Send + 'a) -> Way<'a> {
-    Box::pin(way)
+fn boxed<'a>(attempt: impl Future<Output = io::Result<()>> + Send + 'a) -> Attempt<'a> {
+    Box::pin(attempt)
 }
 
-async fn first_answer(mut ways: FuturesUnordered<Way<'_>>, patience: Duration) -> Heard {
+async fn first_answer(mut attempts: FuturesUnordered<Attempt<'_>>, patience: Duration) -> Heard {
     let mut is_ours = false;
     let heard = async {
-        while let Some(heard) = ways.next().await {
+        while let Some(heard) = attempts.next().await {
             match heard.map_err(|error| error.kind()) {
                 // The kernel of its node answered: the node is alive, and its kubelet decides.
                 Ok(()) | Err(ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset) => {
@@ -214,12 +214,12 @@ mod tests {
     #[tokio::test]
     async fn o20_a_closed_port_is_an_answer_and_our_own_trouble_is_no_silence() {
         let heard = async |errors: &[ErrorKind]| {
-            let ways = FuturesUnordered::new();
+            let attempts = FuturesUnordered::new();
             for kind in errors {
                 let kind = *kind;
-                ways.push(boxed(async move { Err(kind.into()) }));
+                attempts.push(boxed(async move { Err(kind.into()) }));
             }
-            first_answer(ways, PATIENCE).await
+            first_answer(attempts, PATIENCE).await
         };
         assert_eq!(heard(&[ErrorKind::HostUnreachable, ErrorKind::TimedOut]).await, Heard::Silence);
         let refused = [ErrorKind::HostUnreachable, ErrorKind::ConnectionRefused];

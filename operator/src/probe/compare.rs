@@ -115,7 +115,7 @@ impl Round<'_> {
         &self.config
     }
 
-    /// Asks both. What seems worse about Services that others own is asked twice.
+    /// Asks both. Questions about Services of others that seem worse are asked twice.
     pub async fn ask(self, observed: &Observed, client: &Client, lists: &Lists) -> Comparison {
         let Round { pair, config, state, trial, trials, _permit } = &self;
         let before = config_map::stable(observed);

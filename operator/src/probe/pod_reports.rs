@@ -26,7 +26,7 @@ const SIDE_BY_SIDE: usize = 16;
 /// within 5 min; while a change is on its way there is a look every 2 s, so that each is asked within 20 s.
 const MAX_A_SECOND: usize = 50;
 const SECOND: Duration = Duration::from_secs(1);
-/// Between two requests to a pod that reports what it should.
+/// Time between two requests to a pod that reports the expected revision.
 const SETTLED: Duration = Duration::from_secs(30);
 /// The same for a pod that does not report it yet, or did not answer.
 const UNSETTLED: Duration = Duration::from_secs(1);

@@ -258,7 +258,7 @@ impl<'r: 'a, 'a> Step<'r, 'a> {
             }
             needs = needs.and(lookup.needs);
             let Some(node) = lookup.node else {
-                return self.denied(reply, Rcode::NxDomain, soa, needs, aliases);
+                return self.negative(reply, Rcode::NxDomain, soa, needs, aliases);
             };
             match lead(node, (owner, name), self.question, aliases, reply) {
                 None => {}
@@ -286,7 +286,7 @@ impl<'r: 'a, 'a> Step<'r, 'a> {
                 reply.keep_for_ede(AGE_OCTETS);
             }
             if !answer.write(node, qtype, reply) {
-                return self.denied(reply, Rcode::NoError, soa, needs, aliases);
+                return self.negative(reply, Rcode::NoError, soa, needs, aliases);
             }
             let reason = behind(
                 aliases,
@@ -321,7 +321,7 @@ impl<'r: 'a, 'a> Step<'r, 'a> {
     }
 
     /// NODATA (N11) or NXDOMAIN (N12), also behind a CNAME of ours (RR45), with the SOA of the last name's zone (N30).
-    fn denied(
+    fn negative(
         &self,
         reply: &mut Reply<'_, '_>,
         rcode: Rcode,

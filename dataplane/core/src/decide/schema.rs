@@ -64,7 +64,7 @@ pub(crate) enum Node<'r, 'q> {
 
 /// The result of a lookup, and which data must be complete for it to be true (§4.4).
 pub(crate) struct Lookup<'r, 'q> {
-    /// `None` is NXDOMAIN.
+    /// `None`: the name does not exist. That is NXDOMAIN once the data of `needs` is complete.
     pub(crate) node: Option<Node<'r, 'q>>,
     pub(crate) needs: Needs,
 }

@@ -304,7 +304,7 @@ impl Permit {
         self.entry.last_message.set(at);
     }
 
-    /// Whether there are more connections than may be, since the limit was lowered.
+    /// Whether there are more connections than a lowered limit allows.
     pub(super) fn is_surplus(&self) -> bool {
         self.table.surplus() > 0
     }

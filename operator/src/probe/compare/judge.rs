@@ -103,7 +103,7 @@ fn shown(data: &RData) -> String {
     shortened(&text, MAX_SHOWN)
 }
 
-/// What the spec writes must be answered; everything else only if stable pods answer it.
+/// Names in the spec must be answered; other names only if stable pods answer them.
 fn by_answer(expects: &Expects, canary: Answer, stable: Answer) -> CheckResult {
     match (canary, stable, expects) {
         (Answer::Right, _, _) => CheckResult::Good,

@@ -51,7 +51,8 @@ const EDITS_EVERY: Duration = Duration::from_secs(1);
 
 /// Reads everything that decisions about this ClusterDNS need.
 ///
-/// # Errors When something that decisions need could not be read: no decision is better than a wrong one.
+/// # Errors
+/// When something that decisions need could not be read: no decision is better than a wrong one.
 pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed> {
     let caches = &ctx.caches;
     let instance = dns.name_any();

@@ -31,7 +31,8 @@ pub struct Reconciled {
 
 /// One reconcile of one ClusterDNS, from observation to report.
 ///
-/// # Errors When a read that decisions need fails, or the status cannot be written.
+/// # Errors
+/// When a read that decisions need fails, or the status cannot be written.
 pub async fn reconcile(dns: &ClusterDNS, ctx: &Context) -> anyhow::Result<Reconciled> {
     let observed = observe(ctx, dns).await?;
     let now = Timestamp::now();

@@ -31,7 +31,8 @@ const LOOK_FOR_CERTIFICATES: Duration = Duration::from_secs(5);
 
 /// Whether it may be acted on. A refusal changes nothing that runs.
 ///
-/// # Errors The reason of the refusal, and what to write instead.
+/// # Errors
+/// The reason of the refusal, and what to write instead.
 pub fn admit(
     dns: &ClusterDNS,
     config: &Config,

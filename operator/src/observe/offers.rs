@@ -40,7 +40,8 @@ impl Read {
 
 /// Asks the API server.
 ///
-/// # Errors When it does not list its own groups; the last known answer stays in use.
+/// # Errors
+/// When it does not list its own groups; the last known answer stays in use.
 pub async fn read(client: &Client, before: Offers) -> anyhow::Result<Read> {
     let version = client.apiserver_version();
     let version = within(version).await.context("cannot read its version")?;

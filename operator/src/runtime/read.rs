@@ -11,7 +11,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The answer.
 ///
-/// # Errors There is no answer in time, or the API server refuses.
+/// # Errors
+/// There is no answer in time, or the API server refuses.
 pub async fn within<T>(asking: impl Future<Output = kube::Result<T>>) -> anyhow::Result<T> {
     within_time(PATIENCE, asking).await
 }

@@ -17,7 +17,8 @@ const FINISH: u32 = 5;
 
 /// Offers our content type, waits until the reader accepts it, and starts.
 ///
-/// # Errors The connection fails, or the other side is not a reader of dnstap.
+/// # Errors
+/// The connection fails, or the other side is not a reader of dnstap.
 pub(super) fn open(stream: &mut (impl Read + Write)) -> io::Result<()> {
     stream.write_all(&control(READY, true))?;
     let frame = read_control(stream)?;

@@ -21,7 +21,7 @@ use crate::rrtype;
 use crate::state::{Published, State};
 pub(crate) use dig::answers;
 pub use dig::{Printed, print};
-pub use question::{Form, Question};
+pub use question::{Form, Question, typed};
 
 /// Any port but 0, from which queries are dropped.
 const CLIENT_PORT: u16 = 53_000;

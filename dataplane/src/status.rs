@@ -201,27 +201,31 @@ impl Status {
         let mut reported = self.read();
         reported.rejection = None;
         let is_same = reported.configurations > 0 && reported.running.revision == running.revision;
-        reported.running = Arc::clone(&running);
+        let before = std::mem::replace(&mut reported.running, Arc::clone(&running));
         reported.configurations += u64::from(!is_same);
         drop(reported);
-        if is_same {
-            return;
+        if !is_same {
+            tracing::info!(
+                revision = %running.revision,
+                origin = %printable(&running.origin),
+                "configuration in use"
+            );
         }
-        tracing::info!(
-            revision = %running.revision,
-            origin = %printable(&running.origin),
-            "configuration in use"
-        );
-        if !running.unknown_fields.is_empty() {
+        // A misspelled field changes nothing that runs, so the revision stays; the user must see it nevertheless.
+        if !running.unknown_fields.is_empty()
+            && (!is_same || before.unknown_fields != running.unknown_fields)
+        {
             let fields = running.unknown_fields.join(", ");
             tracing::warn!(
                 "the configuration has fields this version does not know and ignores: {}",
                 printable(&fields)
             );
         }
-        let lines = ineffective(&running.without_effect);
-        let count = lines.len();
-        log(lines.into_iter(), count);
+        if !is_same {
+            let lines = ineffective(&running.without_effect);
+            let count = lines.len();
+            log(lines.into_iter(), count);
+        }
     }
 
     /// A configuration was refused: logs its violations, once.

@@ -41,6 +41,18 @@ impl Form {
     }
 }
 
+/// The name and the type as a person typed them, right or wrong, so that a form can show them again; the type is A where
+/// none was typed.
+pub fn typed(query: &str) -> (String, String) {
+    let of = |wanted: &str| {
+        let mut pairs = query.get(..query.len().min(MAX_QUERY)).unwrap_or_default().split('&');
+        let value = pairs.find_map(|pair| pair.strip_prefix(wanted)?.strip_prefix('='));
+        value.and_then(|value| decoded(value).ok()).unwrap_or_default()
+    };
+    let qtype = Some(of("type")).filter(|qtype| !qtype.is_empty());
+    (of("name"), qtype.unwrap_or_else(|| "A".to_owned()))
+}
+
 impl Question {
     /// Reads `name=…&type=…&client=…&format=…`; only the name is needed. `asker` is the client where none is given.
     ///
@@ -72,7 +84,8 @@ impl Question {
         }
         let name = name.filter(|name| !name.is_empty());
         let name = name.ok_or(
-            "name is missing: write /explain?name=kubernetes.default.svc.cluster.local&type=A",
+            "name is missing: write one such as kubernetes.default.svc.cluster.local \
+             (/explain?name=kubernetes.default.svc.cluster.local&type=A)",
         )?;
         let name = Name::from_text(&name).map_err(|error| format!("name {name:?}: {error}"))?;
         let qtype = match qtype.filter(|qtype| !qtype.is_empty()) {

@@ -13,14 +13,14 @@ use axum::response::{IntoResponse, Response};
 use dataplane_core::{DataSource, Resource};
 
 use super::{Running, STARTING, Views, explain, why_not_ready};
-use crate::explain::Form;
+use crate::explain::{Form, typed};
 use crate::forward::View;
 use crate::forward::cache::CacheResult;
 use crate::histogram::Distribution;
 use crate::origin::Origin;
 use crate::rcode;
 use crate::serve::{ServedOver, Totals};
-use crate::status::Skipped;
+use crate::status::{BadFile, Rejection, Skipped};
 use process::http::Client;
 
 /// Skipped objects and warnings that the page lists; `/config` has more.
@@ -66,6 +66,13 @@ struct Shown {
     revision: String,
     /// Empty when it is ready.
     why_not_ready: Vec<String>,
+    /// The configuration that was refused last; another one runs.
+    rejection: Option<Arc<Rejection>>,
+    /// Fields that were written and that do nothing, each with why.
+    ignored: Vec<String>,
+    /// Files whose last good content is used.
+    bad_files: Vec<BadFile>,
+    bad_file_count: usize,
     outcomes: Vec<OutcomeRow>,
     /// The time that the rates are of.
     rate_span: Option<Duration>,
@@ -139,6 +146,7 @@ pub(super) async fn home(
 }
 
 async fn explained(views: &Views, client: Client, headers: &HeaderMap, query: &str) -> Explained {
+    let (name, qtype) = typed(query);
     let text = match explain::is_from_here(client, headers) {
         false => explain::NOT_FROM_HERE.to_owned(),
         true => match explain::of(views, client.0, query, Form::Text).await {
@@ -149,7 +157,7 @@ async fn explained(views: &Views, client: Client, headers: &HeaderMap, query: &s
             Err((_, wrong)) => wrong,
         },
     };
-    Explained { name: String::new(), qtype: String::new(), text }
+    Explained { name, qtype, text }
 }
 
 fn shown(views: &Views, running: &Running, explained: Option<Explained>) -> Shown {
@@ -181,12 +189,20 @@ fn shown(views: &Views, running: &Running, explained: Option<Explained>) -> Show
     let why_not_ready = why_not_ready(&views.health, &views.status);
     let upstreams = running.state.published.load().upstreams.view(now);
     let reported = views.status.read().clone();
+    let unknown = reported.running.unknown_fields.iter();
+    let unknown = unknown.map(|field| format!("{field}: this version does not know it"));
+    let without_effect = reported.running.without_effect.iter();
+    let without_effect = without_effect.map(|it| format!("{}: {}", it.field, it.instead));
     let feeds = Resource::ALL.into_iter().zip(&reported.feeds).zip(reported.objects);
     Shown {
         version: running.state.identity.version.clone(),
         pod_name: running.state.identity.pod_name.clone(),
         revision: reported.running.revision.clone(),
         why_not_ready,
+        rejection: reported.rejection.clone(),
+        ignored: unknown.chain(without_effect).take(MAX_LISTED).collect(),
+        bad_files: reported.bad_files.iter().take(MAX_LISTED).cloned().collect(),
+        bad_file_count: reported.bad_files.len(),
         outcomes: outcomes.collect(),
         rate_span: rates.map(|(span, _)| span),
         rcodes: rcode::LABELS

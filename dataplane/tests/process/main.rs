@@ -128,6 +128,10 @@ fn a_bad_cluster_dns_keeps_the_last_good_configuration() {
     assert_eq!(process.metric("clusterdns_config_is_rejected"), 1.0);
     assert_eq!(process.get("/readyz").0, 200, "D5");
     process.wait_for_log("configuration refused");
+    let (_, page) = process.get("/");
+    for part in ["Refused: ClusterDNS", "spec.stubDomains[0].domain", "UnderClusterDomain"] {
+        assert!(page.contains(part), "{part} on the page: {page}");
+    }
 
     folder.write(
         "dns.yaml",
@@ -136,6 +140,24 @@ fn a_bad_cluster_dns_keeps_the_last_good_configuration() {
     process.wait_for_answer("registry.corp.example", address("10.20.0.6"));
     assert!(process.config()["rejection"].is_null());
     assert_eq!(process.metric("clusterdns_config_is_rejected"), 0.0);
+    assert!(!process.get("/").1.contains("Refused"));
+}
+
+#[test]
+fn o1_a_misspelled_field_in_a_live_edit_is_logged_and_on_the_page() {
+    let folder = Folder::new();
+    folder.write("a.yaml", &service("cart", "10.96.0.1"));
+    folder.write("dns.yaml", &cluster_dns("{ttlSeconds: 30}"));
+    let process = Process::start(&folder.0, &[]);
+    let revision = process.config()["revision"].clone();
+    folder.write("dns.yaml", &cluster_dns("{ttlSeconds: 30, ttlSecond: 60}"));
+    process.wait_for_log("fields this version does not know and ignores: spec.ttlSecond");
+    assert_eq!(process.config()["revision"], revision, "nothing that runs has changed");
+    let (_, page) = process.get("/");
+    assert!(page.contains("spec.ttlSecond: this version does not know it"), "{page}");
+    folder.write("dns.yaml", &cluster_dns("{ttlSeconds: 30, ttlSecondz: 60}"));
+    process.wait_for_log("ignores: spec.ttlSecondz");
+    assert_eq!(process.log().matches("does not know and ignores").count(), 2, "each list once");
 }
 
 #[test]

@@ -96,6 +96,25 @@ fn the_page_shows_what_runs_and_escapes_what_others_wrote() {
 }
 
 #[test]
+fn what_was_typed_into_the_box_stays_there_when_it_is_wrong() {
+    let (_folder, process) = start();
+    let boxes = |query: &str| {
+        let (_, page) = process.get(&format!("/?{query}"));
+        let value = |name: &str| {
+            let rest = page.split(&format!("name=\"{name}\" value=\"")).nth(1).unwrap();
+            rest.split('"').next().unwrap().to_owned()
+        };
+        (value("name"), value("type"))
+    };
+    let typed = |name: &str, qtype: &str| (name.to_owned(), qtype.to_owned());
+    assert_eq!(boxes("name=a..b&type=A"), typed("a..b", "A"));
+    assert_eq!(boxes("name=cart.shop&type=zz"), typed("cart.shop", "zz"));
+    assert_eq!(boxes("name=&type=AAAA"), typed("", "AAAA"));
+    assert_eq!(boxes("type="), typed("", "A"), "the usual one");
+    assert_eq!(boxes("name=%22%3E&type=zz"), typed("&quot;&gt;", "zz"), "escaped");
+}
+
+#[test]
 fn the_page_explains_an_answer_in_a_real_browser() {
     let found = CHROMIUM.into_iter().find(|name| {
         let mut command = Command::new(name);

@@ -90,6 +90,7 @@ pub(super) fn page(shown: &Shown, nonce: &str) -> String {
         escaped(&shown.version),
         escaped(&shown.revision)
     );
+    refused(&mut page, shown);
     explain_box(&mut page, shown.explained.as_ref());
     answers(&mut page, shown);
     upstreams(&mut page, shown);
@@ -99,6 +100,37 @@ pub(super) fn page(shown: &Shown, nonce: &str) -> String {
          <a href=\"/metrics\">/metrics</a> <a href=\"/readyz\">/readyz</a></p>\n</main></body></html>\n",
     );
     page
+}
+
+/// What was written and does not run: nothing where all of it runs.
+fn refused(page: &mut String, shown: &Shown) {
+    if let Some(rejection) = &shown.rejection {
+        let _ = writeln!(
+            page,
+            "<h2>Refused: {}</h2>\n<p>The last good configuration stays in use.</p>",
+            escaped(&rejection.origin)
+        );
+        let rows = rejection.violations.iter().map(|violation| {
+            vec![
+                or_dash(violation.line),
+                violation.field.clone(),
+                violation.reason.clone(),
+                violation.message.clone(),
+            ]
+        });
+        table(page, &["#line", "field", "reason", "what to write"], rows);
+    }
+    if !shown.ignored.is_empty() {
+        page.push_str("<h2>Fields without effect</h2>\n");
+        for field in &shown.ignored {
+            let _ = writeln!(page, "<p>{}</p>", escaped(field));
+        }
+    }
+    if shown.bad_file_count > 0 {
+        let _ = writeln!(page, "<h2>Files not used as they are: {}</h2>", shown.bad_file_count);
+        let rows = shown.bad_files.iter().map(|file| vec![file.path.clone(), file.error.clone()]);
+        table(page, &["file", "why its last good content is used"], rows);
+    }
 }
 
 fn explain_box(page: &mut String, explained: Option<&Explained>) {

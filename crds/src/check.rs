@@ -17,6 +17,10 @@ mod violations;
 mod update;
 mod workload;
 mod placement;
+mod tolerations;
+mod affinity;
+mod selector;
+mod resources;
 
 pub use servers::check_own_addresses;
 pub use update::check_update;

@@ -14,6 +14,7 @@ pub mod v1alpha1;
 pub mod defaults;
 pub mod bounds;
 pub mod names;
+pub mod image;
 mod punycode;
 pub mod check;
 pub mod without_effect;

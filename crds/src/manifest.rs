@@ -32,6 +32,13 @@ pub struct Found {
     pub has_spec: bool,
 }
 
+/// Fields that decide which others there are: of an unreadable one, nothing is known about these.
+const DECIDING: [(&str, &[&str]); 3] = [
+    ("].type", &["].addresses", "].target", "].strings", "].services"]),
+    ("].transport", &["].tls", "].port"]),
+    ("].operator", &["].values", "].value"]),
+];
+
 /// The readable part of a ClusterDNS that cannot be read as a whole.
 #[derive(Clone, Debug)]
 pub struct Rest {
@@ -46,13 +53,21 @@ pub struct Rest {
 }
 
 impl Rest {
-    /// Was another value put into this field, or into one above it?
+    /// Was another value put into this field, into one above it, or into one that decides what this field may be?
     pub fn is_mended(&self, field: &str) -> bool {
-        let is_at_or_below = |path: &String| {
-            let rest = field.strip_prefix(path.as_str());
+        let is_at_or_below = |path: &str| {
+            let rest = field.strip_prefix(path);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
         };
-        self.mended.iter().any(is_at_or_below)
+        let follows = |path: &String| {
+            let decides = DECIDING
+                .iter()
+                .find_map(|(decides, others)| Some((path.strip_suffix(decides)?, others)));
+            decides.is_some_and(|(of, others)| {
+                others.iter().any(|other| is_at_or_below(&format!("{of}{other}")))
+            })
+        };
+        self.mended.iter().any(|path| is_at_or_below(path) || follows(path))
     }
 }
 

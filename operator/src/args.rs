@@ -190,7 +190,8 @@ pub struct Cluster {
 /// Flags of `render`.
 #[derive(Clone, Debug, Flags)]
 pub struct Render {
-    /// Manifest with one or more ClusterDNS, `-` for standard input; other kinds are skipped
+    /// Manifests with ClusterDNS, folders of manifests, or patterns such as 'clusters/**/*.yaml'; `-`
+    /// for standard input. Other kinds are skipped, and so are templates of Helm charts
     #[arg(short, long, value_name = "FILE", required = true, num_args = 1..)]
     pub file: Vec<PathBuf>,
 
@@ -217,7 +218,8 @@ pub struct Render {
 #[derive(Clone, Debug, Flags)]
 pub struct CheckFlags {
     /// Manifests, folders of manifests, or patterns such as 'clusters/**/*.yaml'; `-` for standard
-    /// input. Documents of other kinds are skipped, so the whole repository can be given
+    /// input. Documents of other kinds are skipped, so the whole repository can be given. Templates of
+    /// Helm charts are not read: check what `helm template` prints
     #[arg(short, long, value_name = "FILE", required = true, num_args = 1..)]
     pub file: Vec<PathBuf>,
 

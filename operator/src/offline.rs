@@ -10,10 +10,15 @@ mod warnings;
 mod conflicts;
 mod kubelets;
 mod named_files;
+mod servers;
+mod budget;
+mod helm;
 mod output;
 
 pub use check::check;
+pub(crate) use helm::is_template;
 pub(crate) use kubelets::client;
+pub(crate) use named_files::named_files;
 pub use output::{Finding, Findings};
 pub use render::{render, rendered};
 pub use warning::Warning;
@@ -71,6 +76,9 @@ const MAX_FILE_BYTES: u64 = 16 << 20;
 pub(crate) fn text_of(path: &Path) -> Result<(String, String), String> {
     let is_stdin = path == Path::new("-");
     let name = if is_stdin { "standard input".to_owned() } else { path.display().to_string() };
+    if path.is_dir() {
+        return Err(format!("{name}: is a folder: name its files, such as {name}/*.yaml"));
+    }
     let read = if is_stdin {
         read_to_limit(io::stdin().lock())
     } else {

@@ -48,10 +48,14 @@ async fn two_servers_with_the_same_objects_differ_in_nothing_but_cut_rrsets() {
     assert_eq!((outcome, err.as_str()), (Severity::Fine, ""), "{out}");
     let first = out.lines().next().unwrap();
     assert!(first.ends_with("3 differ on purpose, 0 differ and nothing explains it"), "{out}");
-    // The Service with 5,000 addresses: which of them fit is random.
     assert!(out.contains("\n  WR23 (3): ") && out.contains("big.data.svc."), "{out}");
     let count: usize = first.split(' ').next().unwrap().parse().unwrap();
     assert!(count > 100, "{first}");
+    let folder = shop();
+    let words = ["--with", &*with, "--against", &*against, "--manifests", &*folder];
+    let (outcome, of_folder, err) = printed(&words).await;
+    assert_eq!((outcome, err.as_str()), (Severity::Fine, ""), "the folder of the files");
+    assert_eq!(of_folder.lines().next(), Some(first));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -250,3 +250,70 @@ fn render_names_the_obstacles() {
     assert_eq!((outcome, objects.as_str()), (Severity::Unreadable, ""));
     assert!(problems.contains("no ClusterDNS in these files"), "{problems}");
 }
+
+#[test]
+fn o18_what_is_no_danger_is_no_warning_and_one_server_twice_is() {
+    let folder = Scratch::new("check").unwrap();
+    let head = "apiVersion: clusterdns.dev/v1alpha1\nkind: ClusterDNS\nmetadata: {name: a}\n";
+    let said = |spec: &str| {
+        let file = folder.path().join("dns.yaml");
+        std::fs::write(&file, format!("{head}spec: {spec}\n")).unwrap();
+        let mut out = Vec::new();
+        let (output, which) = (Format::Text, Cluster::default());
+        let args = CheckFlags { file: vec![file], output, cluster: false, which };
+        check(&args, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    assert!(said("{}").contains("NoReverseCIDRs"));
+    let text = said("{upstreams: {none: true}}");
+    assert!(!text.contains("NoReverseCIDRs"), "nothing leaves the cluster: {text}");
+    let text = said("{upstreams: {servers: [{address: 10.0.0.1}, {address: 10.0.0.1, port: 53}]}}");
+    assert!(text.contains("spec.upstreams.servers[1]: ServerTwice"), "{text}");
+    let text = said("{upstreams: {servers: [{address: 10.0.0.1}, {address: 10.0.0.1, port: 54}]}}");
+    assert!(!text.contains("ServerTwice"), "{text}");
+}
+
+#[test]
+fn o1_a_field_that_cannot_be_read_makes_no_error_of_those_that_it_decides() {
+    let (_, text) = checked(&["undecided.yaml"]);
+    is_golden("check/undecided.txt", &text);
+}
+
+#[test]
+fn o1_templates_of_helm_are_named_and_fail_no_check_of_a_repository() {
+    let folder = Scratch::new("check").unwrap();
+    let chart = folder.path().join("chart");
+    std::fs::create_dir_all(chart.join("templates/more")).unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    let head = "apiVersion: clusterdns.dev/v1alpha1\nkind: ClusterDNS\nmetadata: {name: a}\n";
+    let template = format!(
+        "{{{{- if .Values.dns }}}}\n{head}spec: {{{{ toYaml .Values.dns }}}}\n{{{{- end }}}}\n"
+    );
+    write("chart/templates/more/dns.yaml", &template);
+    write("chart/templates/labels.yaml", "{{- $x := 1 }}\nclusterdns.dev/instance: {{ $x }}\n");
+    write("dns.yaml", &format!("{head}spec: {{}}\n"));
+    let run = || {
+        let mut out = Vec::new();
+        let (output, which) = (Format::Text, Cluster::default());
+        let file = vec![folder.path().to_owned()];
+        let args = CheckFlags { file, output, cluster: false, which };
+        (check(&args, &mut out).unwrap(), String::from_utf8(out).unwrap())
+    };
+    assert_eq!(run().0, Severity::Unreadable, "without a Chart.yaml it is no template");
+    write("chart/Chart.yaml", "apiVersion: v2\nname: chart\nversion: 0.1.0\n");
+    let (outcome, text) = run();
+    assert_eq!(outcome, Severity::Fine, "{text}");
+    assert_eq!(text.matches("TemplateNotChecked").count(), 1, "{text}");
+    assert!(text.contains("1 ClusterDNS checked in 4 files: 0 errors"), "{text}");
+
+    let args = Render {
+        file: vec![folder.path().to_owned()],
+        dataplane_image: "a:b".to_owned(),
+        namespace: "clusterdns-system".to_owned(),
+    };
+    let (mut out, mut problems) = (Vec::new(), Vec::new());
+    assert_eq!(render(&args, &mut out, &mut problems).unwrap(), Severity::Fine, "a folder");
+    let problems = String::from_utf8(problems).unwrap();
+    assert!(problems.contains("a template of Helm is passed over"), "{problems}");
+    assert!(String::from_utf8(out).unwrap().contains("kind: Deployment"));
+}

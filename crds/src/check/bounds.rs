@@ -92,6 +92,17 @@ fn lists(config: &Config, violations: &mut Violations) {
             );
         }
     }
+    let shown = &config.metrics.compatibility;
+    for (index, names) in shown.iter().enumerate() {
+        if shown[..index].contains(names) {
+            let message = format!("{names:?} is there twice: leave one out");
+            violations.add(
+                format!("spec.metrics.compatibility[{index}]"),
+                Reason::Duplicate,
+                message,
+            );
+        }
+    }
     let extra = config.hosts.len() + config.records.len();
     if extra > limit::EXTRA_RECORDS {
         let message = format!(

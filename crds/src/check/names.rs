@@ -228,6 +228,17 @@ fn exposure(config: &Config, violations: &mut Violations) {
             format!("{} is not the name of a namespace: write one such as shop", shown(name));
         violations.add(format!("spec.exposure.namespaces[{index}]"), Reason::InvalidName, message);
     }
+    let mut seen = HashSet::new();
+    for (index, name) in exposure.namespaces.iter().enumerate() {
+        if !seen.insert(name) {
+            let message = format!("{} is there twice: leave one out", shown(name));
+            violations.add(
+                format!("spec.exposure.namespaces[{index}]"),
+                Reason::Duplicate,
+                message,
+            );
+        }
+    }
     selector(&exposure.namespace_selector, "spec.exposure.namespaceSelector", violations);
     selector(&exposure.service_selector, "spec.exposure.serviceSelector", violations);
 }

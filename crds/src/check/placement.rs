@@ -6,6 +6,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::bounds::{at_most, in_range};
 use super::names::{is_ours, label};
+use super::selector;
 use super::violations::{Reason, Violations, shown};
 use crate::bounds as limit;
 use crate::v1alpha1::disruption::is_number_or_share;
@@ -64,32 +65,9 @@ fn check_policies(constraint: &TopologySpreadConstraint, field: &str, violations
 /// The pods that a constraint counts. A key in `matchLabelKeys` and in the selector is counted twice, which the API server
 /// refuses; one without a selector gets that of our pods, which has our own label.
 fn check_selected(constraint: &TopologySpreadConstraint, field: &str, violations: &mut Violations) {
-    let written = constraint.label_selector.clone();
-    let selector = written.clone().unwrap_or_default();
-    let labels = selector.match_labels.unwrap_or_default();
-    let expressions = selector.match_expressions.unwrap_or_default();
-    for (key, value) in &labels {
-        let field = format!("{field}.labelSelector.matchLabels");
-        label(key, [value.as_str()], &field, violations);
-    }
-    for (index, requirement) in expressions.iter().enumerate() {
-        let field = format!("{field}.labelSelector.matchExpressions[{index}]");
-        let values = requirement.values.clone().unwrap_or_default();
-        label(&requirement.key, values.iter().map(String::as_str), &field, violations);
-        let needs_values = match requirement.operator.as_str() {
-            "In" | "NotIn" => true,
-            "Exists" | "DoesNotExist" => false,
-            unknown => {
-                let known = "write In, NotIn, Exists or DoesNotExist";
-                let message = format!("{} is unknown: {known}", shown(unknown));
-                violations.add(format!("{field}.operator"), Reason::InvalidSelector, message);
-                continue;
-            }
-        };
-        if needs_values == values.is_empty() {
-            let message = "In and NotIn need values; Exists and DoesNotExist have none";
-            violations.add(format!("{field}.values"), Reason::InvalidSelector, message);
-        }
+    let written = constraint.label_selector.as_ref();
+    if let Some(written) = written {
+        selector::check(written, &format!("{field}.labelSelector"), violations);
     }
     let field = format!("{field}.matchLabelKeys");
     let keys = constraint.match_label_keys.as_deref().unwrap_or_default();
@@ -98,7 +76,7 @@ fn check_selected(constraint: &TopologySpreadConstraint, field: &str, violations
         let field = format!("{field}[{index}]");
         label(key, [], &field, violations);
         let is_selected = match written {
-            Some(_) => labels.contains_key(key) || expressions.iter().any(|it| it.key == *key),
+            Some(written) => selector::names(written, key),
             None => is_ours(key),
         };
         if is_selected {

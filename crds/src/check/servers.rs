@@ -1,6 +1,6 @@
 //! Servers that are asked, and ports that we listen on (A34).
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use super::violations::{Reason, Violations};
 use crate::ClusterDNSSpec;
@@ -96,6 +96,12 @@ fn every_server(config: &Config, mut visit: impl FnMut(&Server, &str)) {
     }
 }
 
+/// Can one host have this address?
+fn is_one_host(ip: IpAddr) -> bool {
+    let is_broadcast = ip == IpAddr::V4(Ipv4Addr::BROADCAST);
+    !ip.is_unspecified() && !ip.is_multicast() && !is_broadcast
+}
+
 fn transport_and_port(server: &Server, field: &str, violations: &mut Violations) {
     if server.port == 0 {
         violations.add(
@@ -104,7 +110,7 @@ fn transport_and_port(server: &Server, field: &str, violations: &mut Violations)
             "0 is not in 1-65535: leave port out for the usual one",
         );
     }
-    if server.ip.is_unspecified() || server.ip.is_multicast() {
+    if !is_one_host(server.ip) {
         let message =
             format!("{} is not the address of one server: write that of a DNS server", server.ip);
         violations.add(format!("{field}.address"), Reason::InvalidAddress, message);
@@ -126,7 +132,7 @@ fn transport_and_port(server: &Server, field: &str, violations: &mut Violations)
 /// Whether one program can listen there.
 fn dnstap(config: &Config, violations: &mut Violations) {
     let Some(dnstap) = &config.logging.dnstap else { return };
-    if dnstap.ip.is_unspecified() || dnstap.ip.is_multicast() {
+    if !is_one_host(dnstap.ip) {
         let message = format!(
             "{} is not the address of one program: write that of the reader of dnstap",
             dnstap.ip

@@ -5,7 +5,9 @@ use std::net::IpAddr;
 use super::bounds::{at_most, in_range};
 use super::names::{is_ours, label, object_name};
 use super::placement::{check_budget, check_metrics, check_spread};
+use super::tolerations::check_tolerations;
 use super::violations::{Reason, Violations, shown};
+use super::{affinity, resources};
 use crate::bounds as limit;
 use crate::config::MetricNames;
 use crate::defaults::HTTP_PORT;
@@ -37,7 +39,7 @@ pub(super) fn check(spec: &ClusterDNSSpec, violations: &mut Violations) {
         check_metrics(metrics, violations);
     }
     if let Some(image) = &spec.image
-        && (image.is_empty() || image.len() > limit::IMAGE || image.contains(char::is_whitespace))
+        && (image.len() > limit::IMAGE || crate::image::repository(image).is_none())
     {
         let message = format!(
             "{} is not an image: write one such as registry.example/clusterdns:0.1.0",
@@ -45,7 +47,9 @@ pub(super) fn check(spec: &ClusterDNSSpec, violations: &mut Violations) {
         );
         violations.add("spec.image", Reason::InvalidName, message);
     }
-    resources(spec, violations);
+    if let Some(resources) = &spec.resources {
+        resources::check(resources, violations);
+    }
     service_addresses(spec, violations);
 }
 
@@ -260,8 +264,10 @@ fn check_placement(placement: &Placement, violations: &mut Violations) {
     }
     let annotations = placement.pod_annotations.as_ref().map_or(0, std::collections::BTreeMap::len);
     at_most(annotations, limit::SELECTOR_ENTRIES, &format!("{field}.podAnnotations"), violations);
-    let tolerations = placement.tolerations.as_ref().map_or(0, Vec::len);
-    at_most(tolerations, limit::POD_ENTRIES, &format!("{field}.tolerations"), violations);
+    check_tolerations(placement.tolerations.as_deref().unwrap_or_default(), violations);
+    if let Some(written) = &placement.affinity {
+        affinity::check(written, violations);
+    }
     object_name(
         &placement.priority_class_name,
         &format!("{field}.priorityClassName"),
@@ -278,61 +284,4 @@ fn check_placement(placement: &Placement, violations: &mut Violations) {
             violations.add(field, Reason::Duplicate, message);
         }
     }
-}
-
-/// What the API server would refuse in every pod.
-fn resources(spec: &ClusterDNSSpec, violations: &mut Violations) {
-    let Some(resources) = &spec.resources else { return };
-    for (what, quantities) in [("requests", &resources.requests), ("limits", &resources.limits)] {
-        for (resource, written) in
-            quantities.iter().flatten().filter(|(_, written)| quantity(&written.0).is_none())
-        {
-            let field = format!("spec.resources.{what}.{resource}");
-            let message =
-                format!("{} is not a quantity: write one such as 50m or 64Mi", shown(&written.0));
-            violations.add(field, Reason::InvalidQuantity, message);
-        }
-    }
-    for (resource, request) in resources.requests.iter().flatten() {
-        let Some(most) = resources.limits.as_ref().and_then(|limits| limits.get(resource)) else {
-            continue;
-        };
-        if let (Some(least), Some(largest)) = (quantity(&request.0), quantity(&most.0))
-            && least > largest
-        {
-            let message =
-                format!("the request {} is above the limit {}: raise the limit", request.0, most.0);
-            violations.add(
-                format!("spec.resources.requests.{resource}"),
-                Reason::MinAboveMax,
-                message,
-            );
-        }
-    }
-}
-
-/// A quantity of Kubernetes as a number; close enough to compare two.
-fn quantity(text: &str) -> Option<f64> {
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let exponent = match unit {
-        "n" => 1e-9,
-        "u" => 1e-6,
-        "m" => 1e-3,
-        "" => 1.0,
-        "k" => 1e3,
-        "M" => 1e6,
-        "G" => 1e9,
-        "T" => 1e12,
-        "P" => 1e15,
-        "E" => 1e18,
-        "Ki" => 1024.0,
-        "Mi" => 1024f64.powi(2),
-        "Gi" => 1024f64.powi(3),
-        "Ti" => 1024f64.powi(4),
-        "Pi" => 1024f64.powi(5),
-        "Ei" => 1024f64.powi(6),
-        _ => 10f64.powi(unit.strip_prefix(['e', 'E'])?.parse().ok()?),
-    };
-    Some(number.parse::<f64>().ok()? * exponent)
 }

@@ -33,7 +33,7 @@ pub struct Compare {
     #[arg(long, value_name = "ADDRESS[:PORT]|[NAMESPACE/]SERVICE")]
     pub against: String,
 
-    /// Take Services and EndpointSlices from manifests in place of the cluster
+    /// Take Services and EndpointSlices from manifests, or folders of them, in place of the cluster
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub manifests: Vec<PathBuf>,
 

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::names::{MAX_QUESTIONS, Objects};
 use crate::args::Cluster;
-use crate::offline::{client, text_of};
+use crate::offline::{client, is_template, named_files, text_of};
 
 /// Objects of one page of a list.
 const PAGE: u32 = 500;
@@ -21,11 +21,15 @@ const PAGE: u32 = 500;
 const NAMESPACE: &str = crds::defaults::SERVICE_NAMESPACE;
 const PORT: u16 = 53;
 
-/// The manifests of these files; documents of other kinds are passed over.
+/// The manifests of these files, folders and patterns; documents of other kinds are passed over.
 pub(super) fn of_manifests(files: &[PathBuf]) -> Result<Objects, String> {
     let mut objects = Objects::default();
-    for path in files {
-        let (name, text) = text_of(path)?;
+    for path in named_files(files) {
+        let path = path?;
+        let (name, text) = text_of(&path)?;
+        if is_template(&path, &text) {
+            continue;
+        }
         let documents: Vec<Value> =
             serde_saphyr::from_multiple(&text).map_err(|error| format!("{name}: {error}"))?;
         for document in documents.into_iter().flat_map(items) {

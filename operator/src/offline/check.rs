@@ -13,7 +13,7 @@ use super::named_files::named_files;
 use super::output::{Finding, Findings};
 use super::warning::{Warning, warning};
 use super::warnings::unwise;
-use super::{Severity, cluster_dns, conflicts, kubelets, text_of};
+use super::{Severity, cluster_dns, conflicts, is_template, kubelets, names_our_kind, text_of};
 use crate::args::{self, Format};
 use crate::probe::compare::clients::allows;
 
@@ -34,6 +34,10 @@ pub fn check(args: &args::CheckFlags, out: &mut dyn Write) -> std::io::Result<Se
         let place = file.as_ref().map(|file| file.display().to_string()).unwrap_or_default();
         let read = file.and_then(|file| {
             let (name, text) = text_of(&file)?;
+            if is_template(&file, &text) {
+                findings.all.extend(names_our_kind(&text).then(|| unread_template(&name)));
+                return Ok((name, Vec::new()));
+            }
             cluster_dns(&text, &name).map(|found| (name, found))
         });
         let (name, found) = match read {
@@ -77,6 +81,13 @@ pub fn check(args: &args::CheckFlags, out: &mut dyn Write) -> std::io::Result<Se
     }
     out.write_all(findings.written(args.output, &verdict(outcome, &findings)).as_bytes())?;
     Ok(outcome)
+}
+
+/// A ClusterDNS that only Helm can write out.
+fn unread_template(file: &str) -> Finding {
+    let message = "a template of Helm is not checked: check what it renders to, helm template CHART | clusterdns-operator \
+                   check -f -";
+    finding(file, 1, "warning", "", "TemplateNotChecked", message)
 }
 
 /// Printed on standard error, so that standard output has only the result.

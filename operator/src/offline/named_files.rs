@@ -14,7 +14,7 @@ const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 ///
 /// # Errors
 /// What cannot be read, or names no file.
-pub(super) fn named_files(arguments: &[PathBuf]) -> Vec<Result<PathBuf, String>> {
+pub(crate) fn named_files(arguments: &[PathBuf]) -> Vec<Result<PathBuf, String>> {
     let mut all = Vec::new();
     for argument in arguments {
         let found = match argument {

@@ -12,7 +12,7 @@ use kube::ResourceExt;
 
 use super::check::errors;
 use super::output::Finding;
-use super::{Severity, assumed, cluster_dns, text_of};
+use super::{Severity, assumed, cluster_dns, is_template, named_files, names_our_kind, text_of};
 use crate::decide::plan::ServicePlan;
 use crate::desired::Desired;
 use crate::settings::{DataPlane, Settings};
@@ -34,8 +34,12 @@ pub fn render(
     };
     let mut outcome = Severity::Fine;
     let mut count = 0;
-    for path in &args.file {
-        for result in of_file(path, &settings) {
+    for file in named_files(&args.file) {
+        let results = match file {
+            Ok(path) => of_file(&path, &settings),
+            Err(why) => vec![Err((Severity::Unreadable, why))],
+        };
+        for result in results {
             match result {
                 Ok(text) => {
                     count += 1;
@@ -64,6 +68,14 @@ fn of_file(path: &Path, settings: &Settings) -> Vec<Result<String, (Severity, St
         Ok(text) => text,
         Err(why) => return vec![Err((Severity::Unreadable, why))],
     };
+    if is_template(path, &text) {
+        let why =
+            format!("{name}: a template of Helm is passed over: render it with helm template");
+        return match names_our_kind(&text) {
+            true => vec![Err((Severity::Fine, why))],
+            false => Vec::new(),
+        };
+    }
     let one = |read: Result<Found, ManifestError>| {
         let errors: Vec<String> = errors(&name, &read).iter().map(Finding::line).collect();
         match read {

@@ -9,9 +9,10 @@ use crds::config::PodRecords;
 use crds::defaults::{DNS_PORT, MIN_REPLICAS};
 use crds::v1alpha1::{ManagementState, Service};
 use crds::without_effect::{self, WithoutEffect};
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::aliases::{alias_loops, never_asked};
+use super::budget::budget;
+use super::servers::servers_twice;
 use super::warning::{Warning, warning};
 use crate::desired::ports;
 use crate::probe::compare::clients::allows;
@@ -48,7 +49,8 @@ pub fn unwise(dns: &ClusterDNS) -> Vec<Warning> {
     let used = crds::check_resource(dns).map(|config| without_effect::of(&config));
     let used = ineffective(used.unwrap_or_default());
     let of_names = alias_loops(dns).into_iter().chain(never_asked(dns));
-    rules.chain(whole_internet(dns)).chain(of_names).chain(used).collect()
+    let of_servers = servers_twice(dns);
+    rules.chain(whole_internet(dns)).chain(of_names).chain(of_servers).chain(used).collect()
 }
 
 /// Fields that this version accepts and that do nothing.
@@ -112,7 +114,9 @@ fn pod_records(dns: &ClusterDNS) -> Option<Warning> {
 
 fn reverse_ranges(dns: &ClusterDNS) -> Option<Warning> {
     let is_empty = dns.spec.reverse_cidrs.as_ref().is_none_or(Vec::is_empty);
-    is_empty.then(|| {
+    // Without upstreams they are refused: nothing leaves.
+    let leaves = !dns.spec.upstreams.as_ref().is_some_and(|it| it.none == Some(true));
+    (is_empty && leaves).then(|| {
         warning(
             "spec.reverseCIDRs",
             "NoReverseCIDRs",
@@ -201,26 +205,6 @@ fn replicas(dns: &ClusterDNS) -> Option<Warning> {
             ),
         )
     })
-}
-
-/// A drain waits forever for a pod that it may not take.
-fn budget(dns: &ClusterDNS) -> Option<Warning> {
-    let budget = dns.spec.pod_disruption_budget.as_ref().filter(|budget| budget.enabled)?;
-    let is = |written: &Option<IntOrString>, texts: [&str; 2]| {
-        written.as_ref().is_some_and(|written| match written {
-            IntOrString::Int(number) => texts.contains(&number.to_string().as_str()),
-            IntOrString::String(text) => texts.contains(&text.as_str()),
-        })
-    };
-    let field = if is(&budget.max_unavailable, ["0", "0%"]) {
-        "spec.podDisruptionBudget.maxUnavailable"
-    } else if is(&budget.min_available, ["100%", "100%"]) {
-        "spec.podDisruptionBudget.minAvailable"
-    } else {
-        return None;
-    };
-    let message = "no node with a pod of this ClusterDNS can be drained: allow one pod to be away";
-    Some(warning(field, "BudgetBlocksDrains", message))
 }
 
 fn drain(dns: &ClusterDNS) -> Option<Warning> {

@@ -63,17 +63,23 @@ fn record_data(
     };
     let kind = serde_json::to_value(record.record_type).unwrap_or_default();
     let kind = kind.as_str().unwrap_or_default();
+    // As the letters are spoken.
+    let article = match record.record_type {
+        RecordType::A | RecordType::Aaaa | RecordType::Srv => "an",
+        RecordType::Cname | RecordType::Dname | RecordType::Txt => "a",
+    };
     for (content, is_given) in given {
         let at = format!("{field}.{content}");
         if content == needed && !is_given {
             violations.add(
                 at,
                 Reason::Missing,
-                format!("a {kind} record needs {needed}, such as {needed}: {example}"),
+                format!("{article} {kind} record needs {needed}, such as {needed}: {example}"),
             );
         } else if content != needed && is_given {
-            let message =
-                format!("a {kind} record has {needed} only: write another record for {content}");
+            let message = format!(
+                "{article} {kind} record has {needed} only: write another record for {content}"
+            );
             violations.add(at, Reason::MoreThanOneMember, message);
         }
     }

@@ -34,7 +34,7 @@ pub(super) fn are_allowed(
 
 fn image_is_allowed(dns: &ClusterDNS, settings: &Settings) -> Result<(), Refusal> {
     let Some(written) = &dns.spec.image else { return Ok(()) };
-    let own = [image::repository(&settings.dataplane.image).unwrap_or_default().to_owned()];
+    let own = [crds::image::repository(&settings.dataplane.image).unwrap_or_default().to_owned()];
     let allowed = match settings.allowed.images.as_slice() {
         [] => &own[..],
         listed => listed,

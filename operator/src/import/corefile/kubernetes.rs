@@ -127,7 +127,12 @@ fn body(directive: &Directive, line: &Directive, scope: &mut Scope<'_>) -> Resul
             kept(directive, line, change, "spec.endpointNames: PodName", scope);
         }
         "namespaces" if !args.is_empty() => {
-            let names = args.clone();
+            let mut names: Vec<String> = Vec::new();
+            for name in args {
+                if !names.contains(name) {
+                    names.push(name.clone());
+                }
+            }
             let change = |spec: &mut ClusterDNSSpec| {
                 spec.exposure.get_or_insert_default().namespaces = Some(names.clone());
             };

@@ -41,6 +41,8 @@ pub struct Text {
     /// The line of that file on which the text begins, from 1.
     pub line: usize,
     pub text: String,
+    /// The name and the key of its ConfigMap, where it is of one.
+    pub map: Option<(String, String)>,
 }
 
 /// One word of a command line, and where it is written.

@@ -194,7 +194,7 @@ fn read(path: &Path) -> Result<Text, String> {
         true => Err(format!(
             "{file}: larger than {MAX_BYTES} bytes: name the ConfigMaps of the DNS server only"
         )),
-        false => Ok(Text { file, line: 1, text }),
+        false => Ok(Text { file, line: 1, text, map: None }),
     }
 }
 

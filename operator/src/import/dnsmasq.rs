@@ -79,7 +79,7 @@ pub(super) fn convert(options: &[Argument], look: &Look<'_>, draft: &mut Draft) 
         say(&flag, outcome, message, draft);
     }
     let settings = std::mem::take(&mut gathered.settings);
-    upstreams(gathered, draft);
+    upstreams(gathered, look, draft);
     for (flag, outcome, message) in settings {
         match servers::is_set(&flag, draft) {
             true => say(&flag, outcome, message, draft),

@@ -47,7 +47,7 @@ pub(super) fn on_disk(folder: &Path, pattern: &str) -> Vec<Text> {
 fn read(path: &Path) -> Option<Text> {
     let size = std::fs::metadata(path).ok().filter(|it| it.is_file())?.len();
     let text = std::fs::read_to_string(path).ok().filter(|_| size <= MAX_BYTES)?;
-    Some(Text { file: path.display().to_string(), line: 1, text })
+    Some(Text { file: path.display().to_string(), line: 1, text, map: None })
 }
 
 /// Finds files among those that are mounted, by their path in the container.

@@ -105,7 +105,8 @@ impl Object {
     /// A text in a block of indented lines has the line numbers of the manifest; another text is counted from 1.
     fn key(&self, key: &str, text: &str) -> Text {
         let text = text.to_owned();
-        let own = Text { file: format!("{}[{key}]", self.file), line: 1, text };
+        let map = Some((self.name().to_owned(), key.to_owned()));
+        let own = Text { file: format!("{}[{key}]", self.file), line: 1, text, map };
         let Some((_, lines)) = &self.places else { return own };
         let at = self.place(&format!("data.{key}"));
         let is_block = |line: &String| {

@@ -118,6 +118,12 @@ pub(super) fn certificate(ip: &IpAddr, name: Option<&str>) -> Result<ServerTls, 
     Ok(ServerTls { server_name: self::name(name), ca_bundle: None })
 }
 
+/// The servers of a text in the form of resolv.conf, those that are addresses.
+pub(super) fn name_servers(text: &str) -> Vec<Server> {
+    let words = text.lines().filter_map(|line| line.trim().strip_prefix("nameserver"));
+    words.filter_map(|word| server(word.trim(), None).ok()).collect()
+}
+
 /// Why a text is no server of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ServerError {

@@ -1,16 +1,17 @@
 //! `forward` (and `proxy`, its older form): which servers are asked. `options` reads its body.
 
 mod options;
+mod tls;
 
 use crds::config::Policy;
 use crds::defaults;
-use crds::v1alpha1::{GroupLimits, Server, StubDomain, Upstreams};
+use crds::v1alpha1::{CaBundle, GroupLimits, Server, StubDomain, Upstreams};
 
 use super::parse::Directive;
 use super::scope::Scope;
 use crate::import::Refused;
 use crate::import::report::Outcome::{Kept, NotNeeded, NotPossible};
-use crate::import::values::{ServerError, is_at_or_below, is_reverse, server, zones};
+use crate::import::values::{ServerError, is_at_or_below, is_reverse, name_servers, server, zones};
 
 /// What NodeLocal DNSCache replaces by the address of the server of the cluster.
 const CLUSTER_DNS: [&str; 2] = ["__PILLAR__CLUSTER__DNS__", "__PILLAR__DNS__SERVER__"];
@@ -46,6 +47,8 @@ struct Read {
     has_resolv_conf: bool,
     policy: Policy,
     in_flight: Option<u32>,
+    /// Who may have signed the certificates of encrypted servers; none for the public authorities.
+    authorities: Option<CaBundle>,
 }
 
 /// Adds `forward` to the draft: `spec.upstreams` or a stub domain.
@@ -76,6 +79,9 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<()
     let mut options = Vec::new();
     for line in &directive.body {
         options.push((line, options::convert(directive, line, &mut read, scope)?));
+    }
+    for tls in read.servers.iter_mut().filter_map(|server| server.tls.as_mut()) {
+        tls.ca_bundle.clone_from(&read.authorities);
     }
     let mut is_added = false;
     for domain in domains {
@@ -168,9 +174,7 @@ fn one_server(
 /// The servers of a file in the form of resolv.conf, if the file can be found.
 fn of_file(directive: &Directive, file: &str, read: &mut Read, scope: &mut Scope<'_>) {
     let texts = (scope.look)(file);
-    let lines = texts.iter().flat_map(|text| text.text.lines());
-    let words = lines.filter_map(|line| line.trim().strip_prefix("nameserver"));
-    let found: Vec<Server> = words.filter_map(|word| server(word.trim(), None).ok()).collect();
+    let found: Vec<Server> = texts.iter().flat_map(|text| name_servers(&text.text)).collect();
     if found.is_empty() {
         let message = format!(
             "{file}: this file is not here, or no nameserver is in it: put it beside the Corefile and import again, or \

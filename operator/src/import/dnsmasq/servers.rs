@@ -1,6 +1,5 @@
 //! The servers of dnsmasq: for all names, for a domain, and those of files. Options that depend on others are
-//! decided after
-//! all of them.
+//! decided after all of them.
 
 use std::net::IpAddr;
 
@@ -10,14 +9,17 @@ use crds::v1alpha1::{GroupLimits, Server, Upstreams};
 
 use super::options::Flag;
 use super::{Parts, say};
+use crate::import::Look;
 use crate::import::draft::Draft;
 use crate::import::kube_dns::add_stub;
 use crate::import::report::Outcome::{self, Changed, Kept, NotNeeded, NotPossible};
-use crate::import::values::{is_at_or_below, list, name, zones};
+use crate::import::values::{is_at_or_below, list, name, name_servers, zones};
 
 /// Why an option for names without a domain, `//`, has no counterpart.
 pub(super) const ONE_LABEL: &str = "it is for names of one label only, which go to the upstreams here: pods ask such names \
                                     with their search path first";
+/// The file with the servers of the node, which dnsmasq reads unless another is named.
+const NODE: &str = "/etc/resolv.conf";
 const NO_ADDRESS: &str = "it is no IP address: write the address of the server";
 
 /// Settings that are decided after all options were read.
@@ -40,18 +42,26 @@ pub(super) struct Gathered {
 }
 
 /// The servers for all names, from all options together.
-pub(super) fn upstreams(gathered: Gathered, draft: &mut Draft) {
+pub(super) fn upstreams(gathered: Gathered, look: &Look<'_>, draft: &mut Draft) {
     for (flag, domains) in &gathered.defaults {
         let (outcome, message) = to_upstreams(domains, draft);
         say(flag, outcome, message, draft);
     }
     let Gathered { servers, policy, in_flight, no_resolv, resolv_files, .. } = gathered;
-    let (flags, servers): (Vec<Flag>, Vec<Server>) = servers.into_iter().unzip();
-    for flag in &resolv_files {
-        let is_known = servers.is_empty() && draft.spec.upstreams.is_some();
-        let (outcome, message) =
-            resolv_file(&flag.value, no_resolv.is_some() || is_known, !servers.is_empty());
-        say(flag, outcome, message, draft);
+    let (flags, mut servers): (Vec<Flag>, Vec<Server>) = servers.into_iter().unzip();
+    // Of the servers of the node, or of others in their place.
+    let is_unread = no_resolv.is_some() || servers.is_empty() && draft.spec.upstreams.is_some();
+    let mut read_files = Vec::new();
+    for flag in resolv_files {
+        let texts = if is_unread || flag.value == NODE { Vec::new() } else { look(&flag.value) };
+        let found: Vec<Server> = texts.iter().flat_map(|text| name_servers(&text.text)).collect();
+        if found.is_empty() {
+            let (outcome, message) = resolv_file(&flag.value, is_unread, !servers.is_empty());
+            say(&flag, outcome, message, draft);
+            continue;
+        }
+        servers.extend(found);
+        read_files.push(flag);
     }
     let limits = in_flight.map(|in_flight| GroupLimits { in_flight });
     let count = servers.len();
@@ -83,9 +93,19 @@ pub(super) fn upstreams(gathered: Gathered, draft: &mut Draft) {
         true => Ok(()),
         false => draft.upstreams(upstreams),
     };
-    let (outcome, message) = match (&added, &no_resolv) {
-        (Ok(()), Some(_)) => (Kept, format!("spec.upstreams.servers, {count} in all")),
-        (Ok(()), None) => (
+    for flag in &read_files {
+        let (outcome, message) = match &added {
+            Ok(()) => (
+                Changed,
+                "its servers are in spec.upstreams.servers as they are now; later changes of the file are not followed",
+            ),
+            Err(why) => (NotPossible, why.as_str()),
+        };
+        say(flag, outcome, message, draft);
+    }
+    let (outcome, message) = match (&added, no_resolv.is_some() || !read_files.is_empty()) {
+        (Ok(()), true) => (Kept, format!("spec.upstreams.servers, {count} in all")),
+        (Ok(()), false) => (
             Changed,
             format!(
                 "spec.upstreams.servers, {count} in all; without no-resolv dnsmasq asks the servers of the node as well, \
@@ -124,16 +144,17 @@ fn resolv_file(file: &str, is_unread: bool, has_servers: bool) -> (Outcome, &'st
         (true, _, _) => {
             (NotNeeded, "its servers are not asked: no-resolv or spec.upstreams says so")
         }
-        (false, true, _) => (
+        (false, true, NODE) => (
             NotPossible,
             "the servers of a file and written ones cannot be mixed: add those of the file to spec.upstreams.servers",
         ),
-        (false, false, "/etc/resolv.conf") => {
+        (false, false, NODE) => {
             (Kept, "the servers of the node are asked (spec.upstreams.fromResolvConf)")
         }
-        (false, false, _) => (
+        (false, _, _) => (
             NotPossible,
-            "names elsewhere are asked at the servers of the node: write those of the file in spec.upstreams.servers",
+            "this file is not here, or no nameserver is in it: put it beside this file and import again, or write its servers \
+             in spec.upstreams.servers",
         ),
     }
 }

@@ -72,6 +72,39 @@ fn decided(name: &str) -> (Outcome, &'static str) {
         "dns-loop-detect" => {
             (NotNeeded, "upstreams that lead back here are found, reported and not asked")
         }
+        "max-tcp-connections"
+        | "max-procs"
+        | "port-limit"
+        | "fast-dns-retry"
+        | "dnssec-limits"
+        | "cache-rr"
+        | "test" => {
+            (NotNeeded, "a setting of the process of dnsmasq: here it is chosen, or in spec.limits")
+        }
+        "use-stale-cache" => (
+            Changed,
+            "expired answers are served while upstreams are silent or fail (spec.cache.staleSeconds)",
+        ),
+        "no-round-robin" => (Changed, "addresses of an answer begin at a random one"),
+        "log-debug" | "log-malloc" | "dumpfile" | "dumpmask" => (
+            Changed,
+            "spec.logging.level: Debug writes details, and spec.logging.dnstap sends each query and reply",
+        ),
+        "do-0x20-encode" => {
+            (NotPossible, "write caseRandomisation: true in spec.upstreams and in stub domains")
+        }
+        "no-0x20-encode" => {
+            (NotNeeded, "letters of questions are changed only where caseRandomisation is true")
+        }
+        "localise-queries" => (NotPossible, "answers do not depend on where clients are"),
+        "interface-name" | "dynamic-host" | "synth-domain" | "read-ethers" => {
+            (NotPossible, "names are not made of addresses or interfaces: write them as spec.hosts")
+        }
+        "ipset" | "nftset" | "conntrack" | "connmark-allowlist" => {
+            (NotPossible, "no firewall is changed: keep dnsmasq for this")
+        }
+        "no-ident" => (NotPossible, "names of CHAOS such as version.bind are answered"),
+        "conf-script" => (NotPossible, "no program is run: name a file with what it writes"),
         "no-hosts" => (NotNeeded, "the hosts file of a node is never read"),
         "rebind-localhost-ok" | "rebind-domain-ok" => {
             (Changed, "answers of stub domains are left alone: write a stub domain for these names")
@@ -104,21 +137,33 @@ fn decided(name: &str) -> (Outcome, &'static str) {
             "records of this type are not served: keep a server for them and name it as a stub domain",
         ),
         "bogus-nxdomain" | "ignore-address" | "alias" | "filter-A" | "filter-AAAA"
-        | "filterwin2k" => (
+        | "filter-rr" | "filterwin2k" => (
             NotPossible,
             "answers of upstreams are not changed, besides spec.access.rebindProtection",
         ),
-        "conf-file" | "conf-dir" => (NotPossible, "name that file with one more --dnsmasq"),
-        "dnssec" | "trust-anchor" | "dnssec-check-unsigned" => (
+        "conf-file" | "conf-dir" | "servers-file" => {
+            (NotPossible, "name that file with one more --dnsmasq")
+        }
+        "dnssec"
+        | "trust-anchor"
+        | "dnssec-check-unsigned"
+        | "dnssec-timestamp"
+        | "dnssec-no-timecheck"
+        | "proxy-dnssec" => (
             NotPossible,
             "signatures are passed on, not checked: name a validating server in spec.upstreams",
         ),
-        "add-mac" | "add-subnet" | "add-cpe-id" => {
+        "add-mac" | "add-subnet" | "add-cpe-id" | "strip-mac" | "strip-subnet" | "umbrella" => {
             (NotPossible, "options of EDNS are not added to questions")
+        }
+        name if name.starts_with("auth-") => {
+            (NotPossible, "zones for the rest of the world are not served: keep a server for them")
         }
         name if name.starts_with("dhcp")
             || name.starts_with("tftp")
-            || name.starts_with("enable-") =>
+            || name.starts_with("enable-")
+            || ["ra-param", "bootp-dynamic", "bridge-interface", "shared-network"]
+                .contains(&name) =>
         {
             (NotPossible, "only DNS is served: keep dnsmasq for this")
         }

@@ -5,10 +5,10 @@ use crds::{bounds, defaults};
 
 use super::super::parse::Directive;
 use super::super::scope::Scope;
-use super::{Read, is_for};
+use super::{Read, is_for, tls};
 use crate::import::Refused;
 use crate::import::report::Outcome::{self, Changed, Kept, NotNeeded, NotPossible};
-use crate::import::values::{address, certificate, is_at_or_below, list, policy, seconds, zones};
+use crate::import::values::{is_at_or_below, list, policy, seconds, zones};
 
 /// Reads one option: what becomes of it if its `forward` is possible.
 ///
@@ -72,10 +72,10 @@ fn option(
         "except" => except(directive, line, scope),
         "tls_servername" => {
             let Some(name) = first else { return Err(line.refused("one name must follow")) };
-            encrypt(read, Some(name));
+            tls::names(&mut read.servers, name);
             (Kept, format!("tls: {{serverName: {name}}}"))
         }
-        "tls" => tls(line, read),
+        "tls" => tls::authorities(line, &read.servers, &mut read.authorities, scope.look)?,
         "health_check" | "max_fails" | "expire" | "max_age" | "max_connect_attempts"
         | "max_idle_conns" => (
             Changed,
@@ -154,34 +154,4 @@ fn except(of: &Directive, line: &Directive, scope: &Scope<'_>) -> (Outcome, Stri
     );
     reasons.insert(0, message);
     (NotPossible, reasons.join("; "))
-}
-
-/// `tls [CA]`, `tls CERTIFICATE KEY [CA]`.
-fn tls(line: &Directive, read: &mut Read) -> (Outcome, String) {
-    let is_encrypted = encrypt(read, None);
-    match (line.args.len(), is_encrypted) {
-        (0, true) => (Kept, "certificates are compared with the public authorities".to_owned()),
-        (0, false) => (
-            NotNeeded,
-            "it encrypts only servers that are written as tls://ADDRESS".to_owned(),
-        ),
-        (1 | 3, _) => (
-            NotPossible,
-            "put the authorities into a ConfigMap beside the Service and name it in tls.caBundle of each server".to_owned(),
-        ),
-        _ => (NotPossible, "servers that ask for a certificate of ours are not supported".to_owned()),
-    }
-}
-
-/// Gives encrypted servers their name; says whether there are any.
-fn encrypt(read: &mut Read, name: Option<&str>) -> bool {
-    let mut found = false;
-    for server in read.servers.iter_mut().filter(|it| it.transport.is_encrypted()) {
-        found = true;
-        let Some((ip, _)) = address(&server.address) else { continue };
-        if let (Some(_), Ok(tls)) = (name, certificate(&ip, name)) {
-            server.tls = Some(tls);
-        }
-    }
-    found
 }

@@ -12,6 +12,7 @@ mod endpoints;
 mod pods;
 mod reverse;
 mod extra;
+mod federations;
 mod special;
 pub mod decode;
 pub mod compare;
@@ -56,6 +57,8 @@ enum Node {
     Alias(Record),
     /// The name is below the owner of this DNAME (RR85).
     Below(Record),
+    /// The name leads to a place that is not known (RR97).
+    Unplaced,
 }
 
 /// The verdict on a name of ours.
@@ -192,8 +195,9 @@ impl Oracle {
                 }
             };
             needs.extend(&local.needs);
-            // The data that the question needs is missing (N9).
-            if needs.iter().any(|resource| self.store.source(*resource) == DataSource::None) {
+            // The data that the question needs is missing (N9), or the place of a federation (RR97).
+            let is_missing = |of: &Resource| self.store.source(*of) == DataSource::None;
+            if matches!(local.node, Node::Unplaced) || needs.iter().any(is_missing) {
                 return Reply {
                     rcode: SERVFAIL,
                     opt: true,
@@ -222,7 +226,7 @@ impl Oracle {
                 other => other,
             };
             match node {
-                Node::Below(_) => unreachable!("an alias by now"),
+                Node::Below(_) | Node::Unplaced => unreachable!("an alias, or answered by now"),
                 Node::Alias(cname) => {
                     let Data::Cname(target) = cname.data.clone() else { unreachable!() };
                     cnames.push(cname);

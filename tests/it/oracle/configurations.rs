@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use dataplane_core::{
-    EndpointNames, Exposure, ExtraData, ExtraRecord, Name, PodRecords, Requirement, Selector,
-    SelectorOperator, ServiceAddresses, Settings, SrvData,
+    EndpointNames, Exposure, ExtraData, ExtraRecord, Federation, Name, PodRecords, Requirement,
+    Selector, SelectorOperator, ServiceAddresses, Settings, SrvData,
 };
 use ipnet::IpNet;
 use proptest::prelude::*;
@@ -146,6 +146,19 @@ fn service_addresses() -> impl Strategy<Value = ServiceAddresses> {
     ])
 }
 
+/// One with a place, one without, one that is called like a namespace, and one whose names are too long for some Services.
+fn federations() -> impl Strategy<Value = Vec<Federation>> {
+    let long = format!("w1-b.w1.{}.example", ["a-label-of-many-octets"; 7].join("."));
+    let all = [
+        ("west", Some("w1-b.w1.west.example.com")),
+        ("east", None),
+        ("shop", Some("w1-b.w1.corp.example")),
+        ("far", Some(&*long)),
+    ];
+    let all = all.map(|(label, domain)| Federation { name: name(label), domain: domain.map(name) });
+    prop_oneof![1 => Just(Vec::new()), 2 => subsequence(all.to_vec(), 1..=4)]
+}
+
 /// A33: none at or below an owned reverse zone, none equal to or below `Z`.
 fn allowed_stub(stub: &Name, zone: &Name, ranges: &[IpNet]) -> bool {
     let reverse = stub.to_string();
@@ -178,6 +191,7 @@ pub(crate) fn settings(zone: &'static str) -> impl Strategy<Value = Settings> {
         prop::bool::weighted(0.2),
         exposure(),
         service_addresses(),
+        federations(),
     );
     let routes = (
         reverse_cidrs(),
@@ -192,8 +206,10 @@ pub(crate) fn settings(zone: &'static str) -> impl Strategy<Value = Settings> {
         prop::bool::weighted(0.15),
         select(vec![5u32, 5, 0, 3, 30, 3600]),
     );
-    (names, routes, wire).prop_map(move |(names, routes, wire)| {
-        let (pods, endpoint_names, hide_empty_services, exposure, service_addresses) = names;
+    // Boxed, as the shrinkable values of all of them together are too large for the stack of a test.
+    (names.boxed(), routes.boxed(), wire.boxed()).prop_map(move |(names, routes, wire)| {
+        let (pods, endpoint_names, hide_empty_services, exposure, service_addresses, federations) =
+            names;
         let (reverse_cidrs, extra, stubs, default_upstreams) = routes;
         let (udp_payload_size, chaos, nsid, limited, ttl_s) = wire;
         let zone = name(zone);
@@ -212,8 +228,7 @@ pub(crate) fn settings(zone: &'static str) -> impl Strategy<Value = Settings> {
             exposure,
             extra,
             stub_domains,
-            // Scenarios have them: the naive model knows none.
-            federations: Vec::new(),
+            federations,
             default_upstreams,
             udp_payload_size,
             chaos,

@@ -186,6 +186,12 @@ fn name() -> impl Strategy<Value = (String, u16)> {
         .prop_map(|(below, service, namespace)| format!("{below}{service}.{namespace}.svc.@"));
     let namespace = (select(&NAMESPACES[..]), select(vec!["svc", "pod"]))
         .prop_map(|(namespace, branch)| format!("{namespace}.{branch}.@"));
+    let federated = (
+        prop_oneof![1 => Just(String::new()), 9 => early(&SERVICES).prop_map(|it| format!("{it}."))],
+        select(vec!["shop.", "shop.", "data.", "hidden.", "nowhere.", "a_b.", ""]),
+        select(vec!["west", "west", "east", "far", "shop", "north"]),
+    )
+        .prop_map(|(service, namespace, label)| format!("{service}{namespace}{label}.svc.@"));
     let labels: Vec<String> = V4
         .iter()
         .map(|address| address.replace('.', "-"))
@@ -195,8 +201,9 @@ fn name() -> impl Strategy<Value = (String, u16)> {
         .prop_map(|(label, namespace)| format!("{label}.{namespace}.pod.@"));
     let pointer = || prop_oneof![5 => Just(rtype::PTR), 1 => usual()];
     prop_oneof![
-        20 => (service, usual()),
+        20 => (service.boxed(), usual()),
         1 => (namespace, usual()),
+        3 => (federated.boxed(), usual()),
         3 => (pod, usual()),
         5 => (select(&FIXED[..]).prop_map(String::from), usual()),
         1 => (Just("@".to_owned()), select(vec![rtype::SOA, rtype::NS])),

@@ -33,6 +33,11 @@ impl Oracle {
         let text: Vec<&str> = text.iter().map(String::as_str).collect();
         let (mut node, mut needs) = self.by_position(name, &text);
         let mut may_need = Vec::new();
+        if matches!(node, Node::Missing)
+            && let Some((node, needs)) = self.federated(name, &text)
+        {
+            return Local { node, soa: self.soa(self.zone()), needs, may_need };
+        }
         if matches!(node, Node::Missing) {
             let is_ancestor = self.has_override_below(name);
             // Not in the table: names that can never exist, ancestors of overriding owners, and

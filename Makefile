@@ -100,6 +100,7 @@ bench-default: check-tools
 	cargo bench --locked --package dataplane-core --bench instructions
 	cargo bench --locked --package dataplane-core --bench respond
 	cargo bench --locked --package dataplane-core --bench cold
+	cargo bench --locked --package tests --bench watched
 	$(LOAD) --set default
 
 bench-load: check-tools
@@ -110,6 +111,7 @@ bench-all: check-tools tools
 	cargo bench --locked --package dataplane-core --bench instructions
 	cargo bench --locked --package dataplane-core --bench respond
 	cargo bench --locked --package dataplane-core --bench cold
+	cargo bench --locked --package tests --bench watched
 	$(LOAD) --set all --rounds 2 --services 1000 --services 10000 --services 100000
 	cargo bench --locked --package tests --bench scale
 

@@ -3,6 +3,8 @@
 //! A thread that alone writes a histogram adds without a locked instruction; where several threads write, it is
 //! [`Writers::Several`]. Anyone may read at any time: a read during an addition may see a count without its sum.
 
+mod buckets;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -29,54 +31,45 @@ impl Writers {
     }
 }
 
-/// Sixteen times the lowest bound in nanoseconds. 250 us / 256 is 976.5625 ns, so that each bound of CoreDNS' histograms
-/// (250 us, doubled) is a bound of ours too.
-const LOWEST_NS_16: u64 = 15_625;
-/// Bounds of [`Durations`]: 0.98 us, doubled 23 times, is 8.2 s, which is the highest bound of CoreDNS.
-pub const QUERY_BOUNDS: usize = 24;
-/// Bounds for how late changes are seen: 0.98 us, doubled 29 times, is 524 s, as in CoreDNS' programming duration.
-pub const DELAY_BOUNDS: usize = 30;
+use buckets::buckets;
+pub use buckets::{SCHEMA, ZERO_THRESHOLD_S};
 
-/// Durations by bucket. `BOUNDS` bounds, each twice the one before; what is longer is in a bucket of its own.
+/// Buckets of times of queries: 24 classic bounds from 0.98 us to 8.2 s, which is the highest bound of CoreDNS.
+pub const QUERY_BUCKETS: usize = buckets(24);
+/// Buckets of how late changes are seen: 30 classic bounds, up to 524 s, as in CoreDNS' programming duration.
+pub const DELAY_BUCKETS: usize = buckets(30);
+
+/// Durations by bucket; what is longer is in a bucket of its own.
 #[derive(Debug)]
-pub struct Durations<const BOUNDS: usize> {
-    counts: [AtomicU64; BOUNDS],
+pub struct Durations<const BUCKETS: usize> {
+    counts: [AtomicU64; BUCKETS],
     longer: AtomicU64,
     sum_ns: AtomicU64,
 }
 
-impl<const BOUNDS: usize> Default for Durations<BOUNDS> {
+impl<const BUCKETS: usize> Default for Durations<BUCKETS> {
     fn default() -> Self {
         let counts = std::array::from_fn(|_| AtomicU64::default());
         Durations { counts, longer: AtomicU64::default(), sum_ns: AtomicU64::default() }
     }
 }
 
-impl<const BOUNDS: usize> Durations<BOUNDS> {
+impl<const BUCKETS: usize> Durations<BUCKETS> {
     /// Adds one duration to its bucket and to the sum.
     pub fn add(&self, duration: Duration, writers: Writers) {
         let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        writers.add(self.counts.get(place(ns)).unwrap_or(&self.longer), 1);
+        writers.add(self.counts.get(buckets::place(ns)).unwrap_or(&self.longer), 1);
         writers.add(&self.sum_ns, ns);
     }
 
     /// What was counted so far, in seconds.
     pub fn read(&self) -> Distribution {
-        let bound = |place: usize| LOWEST_NS_16 as f64 / 16e9 * 2_f64.powi(place as i32);
-        let counts = self.counts.iter().enumerate();
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Distribution {
-            buckets: counts.map(|(place, count)| (bound(place), load(count))).collect(),
-            above: load(&self.longer),
-            sum: load(&self.sum_ns) as f64 / 1e9,
-        }
+        let mut parts: Vec<u64> = self.counts.iter().map(load).collect();
+        let (buckets, above) = (buckets::classic(&parts), load(&self.longer));
+        parts.push(above);
+        Distribution { buckets, above, sum: load(&self.sum_ns) as f64 / 1e9, parts }
     }
-}
-
-/// The number of the lowest bound that is not below this duration.
-fn place(ns: u64) -> usize {
-    let in_lowest = ns.saturating_mul(16).div_ceil(LOWEST_NS_16);
-    (u64::BITS - in_lowest.saturating_sub(1).leading_zeros()) as usize
 }
 
 /// CoreDNS' bounds of message sizes, in octets.
@@ -112,6 +105,7 @@ impl Sizes {
             buckets: counts.map(|(bound, count)| (f64::from(*bound), load(count))).collect(),
             above: load(&self.longer),
             sum: load(&self.sum) as f64,
+            parts: Vec::new(),
         }
     }
 }
@@ -125,6 +119,17 @@ pub struct Distribution {
     pub above: u64,
     /// The sum of all values.
     pub sum: f64,
+    /// The same values in the buckets of [`buckets`], then those above every bound; empty for what is not in seconds.
+    parts: Vec<u64>,
+}
+
+/// The buckets of a native histogram of Prometheus, of schema [`SCHEMA`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Native {
+    /// Values that are not above [`ZERO_THRESHOLD_S`].
+    pub zero: u64,
+    /// Index and count, ascending; none that is empty.
+    pub buckets: Vec<(i32, u64)>,
 }
 
 impl Distribution {
@@ -152,14 +157,33 @@ impl Distribution {
                 *count += more;
             }
         }
+        if self.parts.is_empty() {
+            self.parts.clone_from(&other.parts);
+        } else {
+            self.parts.iter_mut().zip(&other.parts).for_each(|(count, more)| *count += more);
+        }
         self.above += other.above;
         self.sum += other.sum;
         self
     }
 
-    /// The same values with fewer bounds: only those from `lowest` on, up to this number.
+    /// The native buckets; none for what is not in seconds.
+    pub fn native(&self) -> Option<Native> {
+        let zero = *self.parts.first()?;
+        Some(Native { zero, buckets: buckets::native(&self.parts) })
+    }
+
+    /// The same durations in milliseconds, without native buckets: their bounds are powers of two seconds.
+    pub fn in_ms(&self) -> Distribution {
+        let buckets = self.buckets.iter().map(|&(bound, count)| (bound * 1e3, count)).collect();
+        Distribution { buckets, above: self.above, sum: self.sum * 1e3, parts: Vec::new() }
+    }
+
+    /// The same values with fewer classic bounds: only those from `lowest` on, up to this number. Native buckets stay.
     pub fn coarser(&self, lowest: f64, bounds: usize) -> Distribution {
-        let mut coarse = Distribution { above: self.above, sum: self.sum, ..Self::default() };
+        let parts = self.parts.clone();
+        let mut coarse =
+            Distribution { buckets: Vec::new(), above: self.above, sum: self.sum, parts };
         let mut below = 0;
         for &(bound, count) in &self.buckets {
             if bound < lowest * 0.999 {
@@ -179,7 +203,7 @@ mod tests {
     use super::*;
 
     fn bound_of(ns: u64) -> Option<f64> {
-        let durations = Durations::<QUERY_BOUNDS>::default();
+        let durations = Durations::<QUERY_BUCKETS>::default();
         durations.add(Duration::from_nanos(ns), Writers::One);
         let read = durations.read();
         assert_eq!(read.count(), 1);
@@ -188,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_duration_is_in_the_bucket_of_the_lowest_bound_not_below_it() {
-        let bounds = Durations::<QUERY_BOUNDS>::default().read().buckets;
+        let bounds = Durations::<QUERY_BUCKETS>::default().read().buckets;
         assert_eq!(bounds[0].0, 976.5625e-9);
         assert_eq!(bounds[8].0, 0.000_25, "the lowest of CoreDNS");
         assert_eq!(bounds[23].0, 8.192, "the highest of CoreDNS");
@@ -222,7 +246,7 @@ mod tests {
     #[test]
     fn a_part_of_the_values_does_not_exceed_its_bound() {
         let buckets = vec![(1.0, 50), (2.0, 49), (4.0, 0)];
-        let values = Distribution { buckets, above: 1, sum: 0.0 };
+        let values = Distribution { buckets, above: 1, ..Distribution::default() };
         assert_eq!(
             [0.5, 0.51, 0.99].map(|part| values.at_most(part)),
             [Some(1.0), Some(2.0), Some(2.0)]
@@ -233,7 +257,7 @@ mod tests {
 
     #[test]
     fn fewer_bounds_keep_every_value() {
-        let durations = Durations::<QUERY_BOUNDS>::default();
+        let durations = Durations::<QUERY_BUCKETS>::default();
         for ns in [1, 100_000, 250_000, 250_001, 5_000_000_000, 9_000_000_000] {
             durations.add(Duration::from_nanos(ns), Writers::One);
         }
@@ -242,5 +266,9 @@ mod tests {
         assert_eq!(coarse.buckets[1], (0.000_5, 1));
         assert_eq!(coarse.buckets.len(), 15);
         assert_eq!((coarse.above, coarse.count()), (2, 6));
+        let native = coarse.native().unwrap();
+        assert_eq!(native, durations.read().native().unwrap(), "native buckets stay");
+        let in_buckets: u64 = native.buckets.iter().map(|(_, count)| count).sum();
+        assert_eq!(native.zero + in_buckets, 6);
     }
 }

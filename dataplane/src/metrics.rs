@@ -3,6 +3,7 @@
 
 mod page;
 mod format;
+mod messages;
 mod traffic;
 mod upstreams;
 mod listeners;
@@ -18,10 +19,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crds::Config;
 use crds::config::MetricNames;
 use dataplane_core::{DataSource, Discard, Reason, Resource, WorkerCounters};
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::DescriptorEncoder;
-use prometheus_client::encoding::text::{encode_eof, encode_registry};
-use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
 use crate::forward::cache::CacheResult;
@@ -33,7 +30,7 @@ use crate::status::feed::Feed;
 use crate::telemetry::lost_lines;
 use coredns::CoreDns;
 pub use format::Form;
-use page::Page;
+use page::{Page, Part, Section};
 use process::Process;
 pub use skydns::KubeDnsPage;
 use skydns::{Dnsmasq, Probes, Resolver};
@@ -47,12 +44,12 @@ const REVISION: &str = match option_env!("CLUSTERDNS_REVISION") {
 /// Writes `/metrics`: reads every thread's counters when asked.
 #[derive(Debug)]
 pub struct Metrics {
-    own: Registry,
-    process: Registry,
-    coredns: Registry,
+    own: Section,
+    process: Section,
+    coredns: Section,
     /// The two pages of kube-dns: its resolver's and its sidecar's.
-    resolver: Registry,
-    dnsmasq: Registry,
+    resolver: Section,
+    dnsmasq: Section,
     sources: Arc<Sources>,
 }
 
@@ -70,17 +67,16 @@ impl Metrics {
     pub fn new(sources: Sources) -> Metrics {
         let sources = Arc::new(sources);
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let mut own = Registry::with_prefix("clusterdns");
-        let scrape = Scrape { sources: Arc::clone(&sources), started_s: started.as_secs_f64() };
-        own.register_collector(Box::new(scrape));
-        let mut process = Registry::default();
-        process.register_collector(Box::new(Process { started_s: started.as_secs_f64() }));
-        let mut coredns = Registry::with_prefix("coredns");
-        coredns.register_collector(Box::new(CoreDns(Arc::clone(&sources))));
-        let (mut resolver, mut dnsmasq) = (Registry::default(), Registry::default());
-        resolver.register_collector(Box::new(Resolver(Arc::clone(&sources))));
-        dnsmasq.register_collector(Box::new(Dnsmasq(Arc::clone(&sources))));
-        Metrics { own, process, coredns, resolver, dnsmasq, sources }
+        let started_s = started.as_secs_f64();
+        let scrape = Scrape { sources: Arc::clone(&sources), started_s };
+        Metrics {
+            own: Section::of("clusterdns", scrape),
+            process: Section::of("", Process { started_s }),
+            coredns: Section::of("coredns", CoreDns(Arc::clone(&sources))),
+            resolver: Section::of("", Resolver(Arc::clone(&sources))),
+            dnsmasq: Section::of("", Dnsmasq(Arc::clone(&sources))),
+            sources,
+        }
     }
 
     /// What was counted of a transport.
@@ -88,56 +84,28 @@ impl Metrics {
         self.sources.serving.traffic.read(over)
     }
 
-    /// The text that a scraper reads: OpenMetrics 1.0, or the older text format for those that do not ask for it.
-    ///
-    /// # Panics
-    /// Never in fact: writing to a `String` cannot fail.
-    pub fn text(&self, form: Form) -> String {
+    /// What a scraper reads, in this form.
+    pub fn page(&self, form: Form) -> Vec<u8> {
         let names = self.sources.configs.borrow().metrics.compatibility.clone();
-        let mut text = String::new();
-        let mut write = |registry| {
-            encode_registry(&mut text, registry).expect("writing to a String cannot fail");
-        };
-        write(&self.own);
-        write(&self.process);
+        let mut sections = vec![&self.own, &self.process];
         if names.contains(&MetricNames::CoreDNS) {
-            write(&self.coredns);
+            sections.push(&self.coredns);
         }
         if names.contains(&MetricNames::KubeDNS) {
-            write(&self.resolver);
-            write(&self.dnsmasq);
+            sections.extend([&self.resolver, &self.dnsmasq]);
         }
-        finished(text, form)
+        Section::page(&sections, form)
     }
 
     /// The page of one of the two ports on which kube-dns showed metrics.
-    ///
-    /// # Panics
-    /// Never in fact: writing to a `String` cannot fail.
-    pub fn kube_dns(&self, page: &KubeDnsPage, form: Form) -> String {
-        let mut text = String::new();
-        let mut write = |registry: &Registry| {
-            encode_registry(&mut text, registry).expect("writing to a String cannot fail");
-        };
+    pub fn kube_dns(&self, page: &KubeDnsPage, form: Form) -> Vec<u8> {
         match page {
-            KubeDnsPage::Resolver => write(&self.resolver),
+            KubeDnsPage::Resolver => Section::page(&[&self.resolver, &self.process], form),
             KubeDnsPage::Sidecar(probes) => {
-                let mut of_probes = Registry::default();
-                of_probes.register_collector(Box::new(Probes(Arc::clone(probes))));
-                write(&self.dnsmasq);
-                write(&of_probes);
+                let of_probes = Section::of("", Probes(Arc::clone(probes)));
+                Section::page(&[&self.dnsmasq, &of_probes, &self.process], form)
             }
         }
-        write(&self.process);
-        finished(text, form)
-    }
-}
-
-fn finished(mut text: String, form: Form) -> String {
-    encode_eof(&mut text).expect("writing to a String cannot fail");
-    match form {
-        Form::OpenMetrics => text,
-        Form::Text => format::older(&text),
     }
 }
 
@@ -147,18 +115,17 @@ struct Scrape {
     started_s: f64,
 }
 
-impl Collector for Scrape {
-    fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let mut page = Page(encoder);
-        self.process(&mut page)?;
-        self.queries(&mut page)?;
-        traffic::write(&mut page, &self.sources)?;
-        self.sockets(&mut page)?;
-        self.forwarding(&mut page)?;
-        self.cache(&mut page)?;
-        self.taps(&mut page)?;
-        self.source(&mut page)?;
-        self.snapshot(&mut page)
+impl Part for Scrape {
+    fn write(&self, page: &mut Page<'_>) -> fmt::Result {
+        self.process(page)?;
+        self.queries(page)?;
+        traffic::write(page, &self.sources)?;
+        self.sockets(page)?;
+        self.forwarding(page)?;
+        self.cache(page)?;
+        self.taps(page)?;
+        self.source(page)?;
+        self.snapshot(page)
     }
 }
 

@@ -251,15 +251,15 @@ async fn metrics(
     From(views): From<Views>,
     headers: HeaderMap,
 ) -> Response {
-    metrics_page(&views, client, &headers, Metrics::text).await
+    metrics_page(&views, client, &headers, Metrics::page).await
 }
 
-/// Metrics as `text` writes them, in the form that the scraper accepts.
+/// Metrics as `page` writes them, in the form that the scraper accepts.
 pub(crate) async fn metrics_page(
     views: &Views,
     client: Client,
     headers: &HeaderMap,
-    text: impl FnOnce(&Metrics, Form) -> String + Send + 'static,
+    page: impl FnOnce(&Metrics, Form) -> Vec<u8> + Send + 'static,
 ) -> Response {
     if views.running.get().is_none() {
         return STARTING.into_response();
@@ -268,7 +268,7 @@ pub(crate) async fn metrics_page(
     let form = Form::accepted(accepted);
     let running = views.running.clone();
     let write =
-        move || running.get().map(|running| text(&running.metrics, form)).unwrap_or_default();
+        move || running.get().map(|running| page(&running.metrics, form)).unwrap_or_default();
     views.pages.page(client.0, form.media_type(), write).await
 }
 

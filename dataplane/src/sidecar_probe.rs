@@ -12,7 +12,7 @@ use serde::Serialize;
 use tokio::net::UdpSocket;
 use tokio::time::MissedTickBehavior;
 
-use crate::histogram::{Distribution, Durations, QUERY_BOUNDS, Writers};
+use crate::histogram::{Distribution, Durations, QUERY_BUCKETS, Writers};
 
 /// How long a probe waits for its reply: as the sidecar did.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -33,7 +33,7 @@ pub struct Probe {
     name: Name,
     qtype: u16,
     interval: Duration,
-    latency: Durations<QUERY_BOUNDS>,
+    latency: Durations<QUERY_BUCKETS>,
     errors: AtomicU64,
     last: Mutex<Last>,
 }
@@ -89,9 +89,7 @@ impl Probe {
 
     /// Times of the replies in milliseconds.
     pub fn latency_ms(&self) -> Distribution {
-        let seconds = self.latency.read().coarser(LOWEST_BOUND_S, BOUNDS);
-        let buckets = seconds.buckets.iter().map(|&(bound, count)| (bound * 1e3, count)).collect();
-        Distribution { buckets, sum: seconds.sum * 1e3, ..seconds }
+        self.latency.read().coarser(LOWEST_BOUND_S, BOUNDS).in_ms()
     }
 
     /// Questions without an answer.

@@ -1,6 +1,8 @@
 //! The real Prometheus scrapes real programs while clients ask them: what people ask of CoreDNS gives a series, with the
 //! value that was counted, and the alerts that the operator writes find theirs.
 
+mod native;
+
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -49,6 +51,20 @@ fn manifests(upstream: SocketAddr) -> String {
     format!("{service}\n---\n{dns}\n")
 }
 
+/// What is scraped under one name.
+struct Job<'a> {
+    name: &'a str,
+    targets: Vec<SocketAddr>,
+    /// More settings of it; empty for none.
+    more: &'a str,
+}
+
+impl Job<'_> {
+    fn new(name: &str, targets: Vec<SocketAddr>) -> Job<'_> {
+        Job { name, targets, more: "" }
+    }
+}
+
 /// A running Prometheus and where it answers; both end when dropped.
 struct Prometheus {
     process: Process,
@@ -58,7 +74,7 @@ struct Prometheus {
 
 impl Prometheus {
     /// Scrapes these programs every second. `None` where it is not built, after saying so.
-    fn start(jobs: &[(&str, Vec<SocketAddr>)]) -> Option<Prometheus> {
+    fn start(jobs: &[Job<'_>]) -> Option<Prometheus> {
         let program = path_of("prometheus");
         if !program.exists() {
             not_run("prometheus; `make tools` builds it");
@@ -66,13 +82,13 @@ impl Prometheus {
         }
         let folder = Scratch::new("prometheus").expect("a scratch directory");
         let mut text = String::from("global: {scrape_interval: 1s}\nscrape_configs:\n");
-        for (job, targets) in jobs {
+        for Job { name, targets, more } in jobs {
             let targets: Vec<String> = targets.iter().map(|it| format!("'{it}'")).collect();
             // The labels that a PodMonitor gives.
             let labels = "pod: clusterdns-a, namespace: kube-system";
             let _ = writeln!(
                 text,
-                "- {{job_name: {job}, static_configs: [{{targets: [{}], labels: {{{labels}}}}}]}}",
+                "- {{job_name: {name}, static_configs: [{{targets: [{}], labels: {{{labels}}}}}], {more}}}",
                 targets.join(", ")
             );
         }
@@ -189,7 +205,8 @@ async fn a_real_prometheus_finds_what_people_ask_of_coredns_with_its_values() {
     folder.write("objects.yaml", manifests(upstream.address())).unwrap();
     let planes = [(); 2].map(|()| DataPlane::of_manifests(folder.path()));
     let of_planes = planes.iter().map(DataPlane::http).collect();
-    let jobs = [("kube-dns", of_planes), ("clusterdns-operator", vec![operator_at])];
+    let jobs =
+        [Job::new("kube-dns", of_planes), Job::new("clusterdns-operator", vec![operator_at])];
     // Scraped before, during and after the questions.
     let Some(prometheus) = Prometheus::start(&jobs) else { return };
     prometheus.expect(r#"sum(up{job="kube-dns"})"#, 2.0);

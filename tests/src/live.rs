@@ -175,7 +175,7 @@ impl Live {
 
     /// The value of one line of `/metrics`.
     pub fn metric(&self, series: &str) -> Option<f64> {
-        let text = self.metrics.text(Form::OpenMetrics);
+        let text = String::from_utf8(self.metrics.page(Form::OpenMetrics)).ok()?;
         let line = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
         line.and_then(|value| value.trim().parse().ok())
     }

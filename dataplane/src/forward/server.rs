@@ -10,7 +10,7 @@ mod loops;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use crds::config;
@@ -24,7 +24,7 @@ use super::plan::{Candidate, Standing, Transport};
 use super::ports::ServerId;
 use super::server_identity::ServerIdentity;
 use super::sockets::Pool;
-use crate::histogram::{Distribution, Durations, QUERY_BOUNDS};
+use crate::histogram::{Distribution, Durations, QUERY_BUCKETS, Writers};
 use crate::rcode;
 use edns::Edns;
 use health::Health;
@@ -49,8 +49,8 @@ pub(super) struct Server {
     /// A place may be free for a lookup that waits for one.
     freed: Notify,
     heard: [AtomicU64; 3],
-    /// How long replies took, by the places of [`rcode::LABELS`].
-    replies: [Durations<QUERY_BOUNDS>; rcode::LABELS.len()],
+    /// How long replies took, by the places of [`rcode::LABELS`]; memory only for codes that it has given.
+    replies: [OnceLock<Box<Durations<QUERY_BUCKETS>>>; rcode::LABELS.len()],
     failed_probes: AtomicU64,
 }
 
@@ -289,7 +289,16 @@ impl Server {
 
     /// How long replies took so far, by the places of [`rcode::LABELS`].
     pub(super) fn replies(&self) -> [Distribution; rcode::LABELS.len()] {
-        std::array::from_fn(|place| self.replies[place].read())
+        std::array::from_fn(|place| match self.replies[place].get() {
+            Some(durations) => durations.read(),
+            None => Durations::<QUERY_BUCKETS>::default().read(),
+        })
+    }
+
+    /// Counts a reply of this Rcode that came after this time.
+    fn replied(&self, rcode: u16, after: Duration) {
+        let durations = self.replies[rcode::place(rcode)].get_or_init(Default::default);
+        durations.add(after, Writers::Several);
     }
 
     /// Probes without a reply so far.

@@ -10,10 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use dataplane_core::{QuestionType, WorkerCounters};
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::DescriptorEncoder;
 
-use super::page::Page;
+use super::page::{Page, Part};
 use super::{REVISION, Sources, traffic};
 use crate::forward::Limit;
 use crate::forward::cache::CacheResult;
@@ -39,15 +37,14 @@ const PLUGINS: [&str; 6] = ["cache", "errors", "forward", "kubernetes", "loop", 
 #[derive(Debug)]
 pub(super) struct CoreDns(pub(super) Arc<Sources>);
 
-impl Collector for CoreDns {
-    fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let mut page = Page(encoder);
-        self.process(&mut page)?;
-        self.queries(&mut page)?;
-        self.replies(&mut page)?;
-        self.cache(&mut page)?;
-        self.upstreams(&mut page)?;
-        self.changes(&mut page)
+impl Part for CoreDns {
+    fn write(&self, page: &mut Page<'_>) -> fmt::Result {
+        self.process(page)?;
+        self.queries(page)?;
+        self.replies(page)?;
+        self.cache(page)?;
+        self.upstreams(page)?;
+        self.changes(page)
     }
 }
 

@@ -1,9 +1,11 @@
-//! The two forms of the page. Ours is written as OpenMetrics; scrapers that do not ask for it get the text format 0.0.4,
-//! which names a counter with its suffix in the lines of type and help.
+//! The forms of the page, and which of them a scraper gets. Text is written as OpenMetrics; scrapers that do not ask for it
+//! get the text format 0.0.4, which names a counter with its suffix in the lines of type and help.
 
 /// What a scraper can read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
+    /// Protocol Buffers of Prometheus, the only form that has native histograms.
+    Messages,
     /// OpenMetrics 1.0.
     OpenMetrics,
     /// The Prometheus text format 0.0.4.
@@ -11,22 +13,45 @@ pub enum Form {
 }
 
 impl Form {
-    /// The form to use for a request with this `Accept` header. Curl and agents that send none or `*/*` get the older
-    /// form, which everything can read.
+    /// The form to use for a request with this `Accept` header: the one with the highest weight (RFC 9110 §12.4.2), of
+    /// several the first. Curl and agents that send none or `*/*` get the older text, which everything can read.
     pub fn accepted(header: Option<&str>) -> Form {
-        match header.is_some_and(|header| header.contains("application/openmetrics-text")) {
-            true => Form::OpenMetrics,
-            false => Form::Text,
-        }
+        let ranges = header.unwrap_or_default().split(',').filter_map(weighed);
+        let best = ranges.reduce(|best, next| if next.1 > best.1 { next } else { best });
+        best.map_or(Form::Text, |(form, _)| form)
     }
 
     /// The Content-Type of the page.
     pub const fn media_type(self) -> &'static str {
         match self {
+            Form::Messages => {
+                "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"
+            }
             Form::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
             Form::Text => "text/plain; version=0.0.4; charset=utf-8",
         }
     }
+}
+
+/// The form that a media range asks for, and its weight; nothing for other forms, and for what is not wanted.
+fn weighed(range: &str) -> Option<(Form, f32)> {
+    let mut parts = range.split(';').map(str::trim);
+    let media = parts.next()?;
+    let parameters: Vec<&str> = parts.collect();
+    let has = |parameter: &str| parameters.iter().any(|it| it.eq_ignore_ascii_case(parameter));
+    let form = match media {
+        "application/vnd.google.protobuf"
+            if has("proto=io.prometheus.client.MetricFamily") && has("encoding=delimited") =>
+        {
+            Form::Messages
+        }
+        "application/openmetrics-text" => Form::OpenMetrics,
+        "text/plain" | "text/*" | "*/*" => Form::Text,
+        _ => return None,
+    };
+    let weight = parameters.iter().find_map(|it| it.strip_prefix("q="));
+    let weight = weight.and_then(|weight| weight.parse().ok()).unwrap_or(1.0);
+    (weight > 0.0).then_some((form, weight))
 }
 
 /// Turns a page of OpenMetrics into the older form.
@@ -65,13 +90,38 @@ mod tests {
         assert_eq!(older(page), expected);
     }
 
+    const MESSAGES: &str = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
+
     #[test]
-    fn only_who_asks_for_openmetrics_gets_it() {
-        let prometheus =
-            "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3";
-        assert_eq!(Form::accepted(Some(prometheus)), Form::OpenMetrics);
-        for header in [None, Some("*/*"), Some("text/plain")] {
+    fn who_asks_for_nothing_gets_the_older_text() {
+        for header in
+            [None, Some(""), Some("*/*"), Some("text/plain"), Some("text/html, */*;q=0.8")]
+        {
             assert_eq!(Form::accepted(header), Form::Text, "{header:?}");
+        }
+        let text =
+            "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3";
+        assert_eq!(Form::accepted(Some(text)), Form::OpenMetrics);
+    }
+
+    #[test]
+    fn messages_are_for_scrapers_that_want_them_most() {
+        for (header, form) in [
+            // Prometheus 3 with native histograms.
+            (
+                format!(
+                    "{MESSAGES};q=0.6,application/openmetrics-text;version=1.0.0;q=0.5,text/plain;q=0.4"
+                ),
+                Form::Messages,
+            ),
+            (format!("text/plain;q=0.6,{MESSAGES};q=0.5,*/*;q=0.1"), Form::Text),
+            (format!("{MESSAGES};q=0, application/openmetrics-text"), Form::OpenMetrics),
+            (MESSAGES.replace(";", "; "), Form::Messages),
+            // Another schema, or another framing.
+            (MESSAGES.replace("MetricFamily", "Other"), Form::Text),
+            (MESSAGES.replace("delimited", "text"), Form::Text),
+        ] {
+            assert_eq!(Form::accepted(Some(&header)), form, "{header}");
         }
     }
 }

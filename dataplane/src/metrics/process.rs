@@ -4,10 +4,7 @@
 use std::fmt;
 use std::fs;
 
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::DescriptorEncoder;
-
-use super::page::Page;
+use super::page::{Page, Part};
 
 /// Ticks in a second, as `/proc` counts processor time: the same on every architecture that Linux runs on today.
 const TICKS: f64 = 100.0;
@@ -18,9 +15,8 @@ pub(super) struct Process {
     pub(super) started_s: f64,
 }
 
-impl Collector for Process {
-    fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let mut page = Page(encoder);
+impl Part for Process {
+    fn write(&self, page: &mut Page<'_>) -> fmt::Result {
         let help = "When this process started, in seconds since 1970";
         page.gauge("process_start_time_seconds", help, self.started_s)?;
         let stat = fs::read_to_string("/proc/self/stat").ok();

@@ -5,10 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::DescriptorEncoder;
-
-use super::page::Page;
+use super::page::{Page, Part};
 use super::{Sources, traffic};
 use crate::forward::cache::CacheResult;
 use crate::histogram::Distribution;
@@ -45,21 +42,8 @@ pub(super) struct Dnsmasq(pub(super) Arc<Sources>);
 #[derive(Debug)]
 pub(super) struct Probes(pub(super) Arc<[Arc<Probe>]>);
 
-impl Collector for Resolver {
-    fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        self.resolver(&mut Page(encoder))
-    }
-}
-
-impl Collector for Dnsmasq {
-    fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        self.dnsmasq(&mut Page(encoder))
-    }
-}
-
-impl Collector for Probes {
-    fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let mut page = Page(encoder);
+impl Part for Probes {
+    fn write(&self, page: &mut Page<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|probe| {
             let name = format!("kubedns_probe_{}_latency_ms", probe.label);
             page.histogram(&name, "Milliseconds until a reply", &probe.latency_ms())?;
@@ -70,8 +54,8 @@ impl Collector for Probes {
     }
 }
 
-impl Resolver {
-    fn resolver(&self, page: &mut Page<'_>) -> fmt::Result {
+impl Part for Resolver {
+    fn write(&self, page: &mut Page<'_>) -> fmt::Result {
         let totals: Vec<Totals> =
             traffic::shown(&self.0).map(|over| self.0.serving.traffic.read(over)).collect();
         let count = |origins: &[Origin], rcode: &str| {
@@ -115,9 +99,9 @@ impl Resolver {
     }
 }
 
-impl Dnsmasq {
+impl Part for Dnsmasq {
     /// dnsmasq held answers of the cluster too: own answers count as its hits, as in the CHAOS name `hits.bind.` (A53).
-    fn dnsmasq(&self, page: &mut Page<'_>) -> fmt::Result {
+    fn write(&self, page: &mut Page<'_>) -> fmt::Result {
         let cache = self.0.forwarder.cache();
         let own = self.0.state.counters.iter().flat_map(|worker| {
             let answers = dataplane_core::Reason::ALL.into_iter().filter(|it| it.is_own_answer());

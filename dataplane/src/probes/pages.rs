@@ -48,11 +48,11 @@ struct Place {
 
 impl Pages {
     /// Writes a page for this client, elsewhere.
-    pub(crate) async fn page(
+    pub(crate) async fn page<T: Into<Bytes>>(
         &self,
         client: IpAddr,
         kind: &'static str,
-        write: impl FnOnce() -> String + Send + 'static,
+        write: impl FnOnce() -> T + Send + 'static,
     ) -> Response {
         let refused = || {
             let why = "too many pages at once: read those you asked for, then ask again\n";

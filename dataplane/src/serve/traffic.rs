@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use dataplane_core::Reason;
 
-use crate::histogram::{Distribution, Durations, QUERY_BOUNDS, Sizes, Writers};
+use crate::histogram::{Distribution, Durations, QUERY_BUCKETS, Sizes, Writers};
 pub use crate::origin::ServedOver;
 use crate::origin::{Answered, Origin};
 use crate::rcode;
@@ -20,7 +20,7 @@ pub struct Traffic {
     queries: Sizes,
     replies: Sizes,
     by_rcode: [[AtomicU64; rcode::LABELS.len()]; Origin::ALL.len()],
-    durations: [Durations<QUERY_BOUNDS>; Origin::ALL.len()],
+    durations: [Durations<QUERY_BUCKETS>; Origin::ALL.len()],
 }
 
 impl Traffic {

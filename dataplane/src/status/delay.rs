@@ -2,11 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::histogram::{DELAY_BOUNDS, Durations, Writers};
+use crate::histogram::{DELAY_BUCKETS, Durations, Writers};
 
 /// Seconds, counted by bucket.
 #[derive(Debug, Default)]
-pub struct Delay(pub Durations<DELAY_BOUNDS>);
+pub struct Delay(pub Durations<DELAY_BUCKETS>);
 
 impl Delay {
     /// Counts one change that took this long to be visible.

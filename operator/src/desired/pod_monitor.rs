@@ -14,7 +14,12 @@ pub(super) fn pod_monitor(of: &Instance<'_>) -> Option<DynamicObject> {
     if let Some(seconds) = interval {
         endpoint["interval"] = json!(format!("{seconds}s"));
     }
-    let spec = json!({"selector": of.selector(), "podMetricsEndpoints": [endpoint]});
+    // A Prometheus that scrapes native histograms would drop the series `_bucket`, which alerts and dashboards read.
+    let spec = json!({
+        "selector": of.selector(),
+        "podMetricsEndpoints": [endpoint],
+        "scrapeClassicHistograms": true,
+    });
     (is_wanted && of.observed.offers.pod_monitor)
         .then(|| with_data("monitoring.coreos.com/v1", "PodMonitor", monitored(of), spec))
 }

@@ -119,8 +119,12 @@ impl Plane {
         Some(twin.1.address())
     }
 
+    /// What a scraper reads in one of the forms of text.
+    ///
+    /// # Panics
+    /// It asks for a form that is no text.
     pub fn metrics(&self, form: Form) -> String {
-        self.metrics.text(form)
+        String::from_utf8(self.metrics.page(form)).expect("a form of text")
     }
 
     pub fn names(&self) -> &Names {

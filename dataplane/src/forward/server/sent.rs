@@ -8,8 +8,6 @@ use std::time::Instant;
 use super::{Heard, Server};
 use crate::forward::now;
 use crate::forward::plan::USUAL;
-use crate::histogram::Writers;
-use crate::rcode;
 
 /// A query that was sent. It holds one of the places of its server until its reply comes or is overdue. Dropped without an
 /// outcome, because another server was faster or the budget is spent, it counts as silence if the server had its time.
@@ -116,7 +114,7 @@ impl Sent {
                 state.window.replied(now);
                 self.server.give_notice(&state);
                 state.latency.measured(after);
-                server.replies[rcode::place(self.rcode)].add(after, Writers::Several);
+                server.replied(self.rcode, after);
             }
             Heard::Nothing => {
                 state.window.was_silent(self.at, now);

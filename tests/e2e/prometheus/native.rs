@@ -1,0 +1,80 @@
+//! Native histograms: a Prometheus that asks for them gets them, and they say what the classic ones say.
+
+use std::collections::BTreeMap;
+
+use tests::data_plane::DataPlane;
+use tests::scratch::Scratch;
+use tests::upstream::{Script, ScriptedUpstream};
+
+use super::{Job, Prometheus, ROUNDS, UPSTREAM, ask, manifests, until};
+
+/// Scrapes native histograms and classic ones.
+const NATIVE: &str = "scrape_native_histograms: true, always_scrape_classic_histograms: true";
+/// Some that have native buckets, and the lowest bound of their classic ones.
+const HISTOGRAMS: [(&str, f64); 4] = [
+    ("clusterdns_query_duration_seconds", 0.000_001),
+    ("clusterdns_upstream_latency_seconds", 0.000_001),
+    ("coredns_dns_request_duration_seconds", 0.000_25),
+    ("coredns_proxy_request_duration_seconds", 0.000_25),
+];
+/// How far the median of one kind of buckets may be from that of the other: a classic bucket ends at twice its
+/// beginning, and the native one in which a classic bound lies ends 9 % behind it.
+const MOST: f64 = 2.2;
+
+/// How many series each metric has.
+fn series(prometheus: &Prometheus, job: &str) -> BTreeMap<String, u64> {
+    let names = r#"__name__=~"(clusterdns|coredns|process)_.+""#;
+    let rows = until("the series", || {
+        prometheus.query(&format!("count by (__name__) ({{job=\"{job}\",{names}}})"))
+    });
+    let name =
+        |labels: &serde_json::Value| labels["__name__"].as_str().unwrap_or_default().to_owned();
+    rows.iter().map(|(labels, count)| (name(labels), *count as u64)).collect()
+}
+
+#[test]
+fn native_histograms_are_scraped_where_they_are_asked_for_and_agree_with_the_classic_ones() {
+    let upstream = ScriptedUpstream::start(Script::one(UPSTREAM).unwrap()).unwrap();
+    let folder = Scratch::new("prometheus-manifests").unwrap();
+    folder.write("objects.yaml", manifests(upstream.address())).unwrap();
+    let planes = [DataPlane::of_manifests(folder.path())];
+    let targets = || planes.iter().map(DataPlane::http).collect();
+    let jobs = [Job { more: NATIVE, ..Job::new("native", targets()) }, Job::new("text", targets())];
+    let Some(prometheus) = Prometheus::start(&jobs) else { return };
+    let heard = ask(&planes);
+    let all: f64 = heard.values().sum();
+    for job in ["native", "text"] {
+        prometheus
+            .expect(&format!("sum(clusterdns_query_duration_seconds_count{{job=\"{job}\"}})"), all);
+    }
+    let own = "transport=\"udp\",origin=\"own\"";
+    let count =
+        format!("histogram_count(clusterdns_query_duration_seconds{{job=\"native\",{own}}})");
+    prometheus.expect(&count, (ROUNDS * 3) as f64);
+
+    for (name, lowest) in HISTOGRAMS {
+        // Of the same scrape, so count and sum are the same numbers.
+        for part in ["count", "sum"] {
+            let classic = format!("{name}_{part}{{job=\"native\"}}");
+            let native = format!("histogram_{part}({name}{{job=\"native\"}})");
+            prometheus
+                .expect(&format!("count({native} == {classic}) == bool count({classic})"), 1.0);
+        }
+        let median = |expression: &str| {
+            let expression = format!("histogram_quantile(0.5, {expression})");
+            // Below its lowest bound a classic histogram guesses.
+            until(&expression, || prometheus.query(&expression))[0].1.max(lowest)
+        };
+        let classic = median(&format!("sum by (le) ({name}_bucket{{job=\"native\"}})"));
+        let native = median(&format!("sum({name}{{job=\"native\"}})"));
+        assert!(native > classic / MOST && native < classic * MOST, "{name}: {native} {classic}");
+    }
+    prometheus.expect("count(histogram_count({job=\"text\"})) or vector(0)", 0.0);
+
+    let mut native = series(&prometheus, "native");
+    for name in series(&prometheus, "text").keys().filter_map(|name| name.strip_suffix("_bucket")) {
+        // Sizes have no native buckets.
+        native.remove(name);
+    }
+    assert_eq!(native, series(&prometheus, "text"), "the same series in both forms");
+}

@@ -2,6 +2,7 @@
 
 mod choices;
 mod compare;
+mod examples;
 mod import;
 mod values;
 
@@ -20,30 +21,10 @@ use values::{dataplane_flag, image_entry, pull_policy, socket_address, variable}
 /// The image of the data plane that is used where none is named: this version's. Both programs are in one image.
 pub const DATAPLANE_IMAGE: &str = concat!("clusterdns:", env!("CARGO_PKG_VERSION"));
 
-const EXAMPLES: &str = "\
-Examples:
-  See what a ClusterDNS would create, without a cluster:
-    clusterdns-operator render -f dns.yaml
-
-  Check every manifest of a GitOps repository; other kinds are passed over:
-    clusterdns-operator check -f clusters -o sarif
-
-  Make a ClusterDNS of the configuration of CoreDNS, kube-dns or dnsmasq:
-    clusterdns-operator import --corefile Corefile > dns.yaml
-
-  Ask a trial and the server that pods ask today the same questions:
-    clusterdns-operator compare --with dns-trial --against kube-dns
-
-  Run from a laptop against the cluster of a kubeconfig:
-    clusterdns-operator run --kubeconfig ~/.kube/config --namespace clusterdns-system";
-
-const CHECK_STATUS: &str = "\
-Exit status: 0 no errors (there may be warnings), 1 errors, 2 something could not be read.";
-
 /// Runs, scales and monitors DNS for each ClusterDNS resource. It answers no
 /// DNS question itself.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "clusterdns-operator", version, after_help = EXAMPLES, max_term_width = 100)]
+#[command(name = "clusterdns-operator", version, after_help = examples::ALL, max_term_width = 100)]
 pub struct Args {
     /// What to do.
     #[command(subcommand)]
@@ -54,11 +35,13 @@ pub struct Args {
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
     /// Reconcile every ClusterDNS of a cluster until it is asked to stop
+    #[command(after_help = examples::RUN)]
     Run(Box<Run>),
     /// Print every object that a ClusterDNS would create, as YAML, without a cluster
+    #[command(after_help = examples::RENDER)]
     Render(Render),
     /// Check ClusterDNS manifests: print errors and warnings
-    #[command(after_help = CHECK_STATUS)]
+    #[command(after_help = examples::CHECK)]
     Check(CheckFlags),
     /// Make a ClusterDNS of the configuration of another DNS server, with a report of every line
     #[command(after_help = import::HELP)]

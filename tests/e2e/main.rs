@@ -41,5 +41,7 @@ mod operator_largest;
 mod operator_metrics_api;
 mod helm;
 mod import_cluster;
+mod compare;
 mod prometheus;
+mod browser;
 mod plugin;

@@ -25,5 +25,6 @@ mod sizes;
 mod image;
 mod release;
 mod advisories;
+mod help;
 #[cfg(target_os = "linux")]
 mod load;

@@ -11,6 +11,8 @@ use super::pair::{Line, Pair, Said};
 /// An answer section as long as this fills a message of 65,535 octets: no record of an RRset that is cut is longer than
 /// what is left.
 const FULL_OCTETS: usize = 60_000;
+/// The Extended DNS Error of a loop of aliases (RFC 8914 section 4.1).
+const OTHER: u16 = 0;
 
 /// A difference that the contract explains.
 #[derive(Clone, Copy)]
@@ -124,10 +126,26 @@ pub const KNOWN: &[Known] = &[
     ),
     known(
         "DF4",
-        "an alias whose target does not exist or fails shows the CNAME and that code; CoreDNS gives NODATA",
+        "an alias whose target does not exist or fails shows the CNAME and that code; CoreDNS gives NOERROR, with or without \
+         the CNAME",
         |it| {
+            let is_alone = || {
+                only(&it.against.answer, RecordType::CNAME)
+                    && it.with.records() == it.against.records()
+            };
             it.with.has(RecordType::CNAME)
                 && (it.with.is("NXDOMAIN") || it.with.is("SERVFAIL"))
+                && (it.against.is_nodata() || it.against.is("NOERROR") && is_alone())
+        },
+    ),
+    known(
+        "RR48",
+        "a loop of aliases, or more than ten of them, is a failure; CoreDNS gives NODATA",
+        |it| {
+            it.with.is("SERVFAIL")
+                && it.with.answer.is_empty()
+                && it.ede == [OTHER]
+                && in_domain(it).is_some()
                 && it.against.is_nodata()
         },
     ),

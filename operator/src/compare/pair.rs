@@ -107,6 +107,8 @@ pub(super) struct Pair {
     pub(super) asked: Asked,
     pub(super) with: Said,
     pub(super) against: Said,
+    /// The codes of the Extended DNS Errors of `with` (RFC 8914). They say why, and are not compared.
+    pub(super) ede: Vec<u16>,
 }
 
 fn rcode(reply: &Message) -> String {

@@ -10,7 +10,7 @@ use super::ask::Replies;
 use super::known::Known;
 use super::pair::{Pair, Said};
 use crate::offline::Severity;
-use crate::probe::compare::reply::{NoReply, Reply};
+use crate::probe::compare::reply::{NoReply, Reply, ede};
 
 /// Examples of one class that are shown; all are counted.
 const MAX_EXAMPLES: usize = 3;
@@ -143,8 +143,8 @@ enum Differs {
 }
 
 fn difference(replies: &Replies, domain: &Name) -> Result<(), Differs> {
-    let (with, against) = match (&replies.with, &replies.against) {
-        (Ok(with), Ok(against)) => (Said::of(with), Said::of(against)),
+    let (with, against, ede) = match (&replies.with, &replies.against) {
+        (Ok(with), Ok(against)) => (Said::of(with), Said::of(against), ede(with)),
         (Err(_), Err(_)) => return Err(Differs::Unanswered),
         (Ok(_), Err(_)) => return Err(Differs::In("no reply of --against".to_owned(), None)),
         (Err(_), Ok(_)) => return Err(Differs::In("no reply of --with".to_owned(), None)),
@@ -153,7 +153,7 @@ fn difference(replies: &Replies, domain: &Name) -> Result<(), Differs> {
         return Ok(());
     }
     let (domain, asked) = (domain.clone(), replies.asked.clone());
-    let pair = Pair { domain, asked, with, against };
+    let pair = Pair { domain, asked, with, against, ede };
     Err(match Known::of(&pair) {
         Some(known) => Differs::In(known.id.to_owned(), Some(known.words)),
         None => Differs::In(unknown(&pair), None),

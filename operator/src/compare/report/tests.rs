@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
-use hickory_proto::op::{Message, MessageType, OpCode, ResponseCode};
+use hickory_proto::op::{Edns, Message, MessageType, OpCode, ResponseCode};
+use hickory_proto::rr::rdata::opt::EdnsOption;
 use hickory_proto::rr::{Name, RData, Record, RecordType};
 
 use super::*;
@@ -12,7 +13,7 @@ use crate::compare::names::Asked;
 
 const SOA: &str = "ns.dns.c.example. hostmaster.c.example. 1 7200 1800 86400 5";
 
-/// `RCODE [aa] [ra]; owner TTL type data; ...`, and `soa` for one in the authority section.
+/// `RCODE [aa] [ra] [ede0]; owner TTL type data; ...`, and `soa` for one in the authority section.
 fn reply(text: &str) -> Reply {
     let mut parts = text.split("; ");
     let head: Vec<&str> = parts.next().unwrap().split(' ').collect();
@@ -27,6 +28,11 @@ fn reply(text: &str) -> Reply {
     };
     reply.metadata.authoritative = head.contains(&"aa");
     reply.metadata.recursion_available = head.contains(&"ra");
+    if head.contains(&"ede0") {
+        let mut edns = Edns::new();
+        edns.options_mut().insert(EdnsOption::Unknown(15, vec![0, 0]));
+        reply.edns = Some(edns);
+    }
     let record = |owner: &str, ttl: u32, kind: &str, data: &str| {
         let kind = RecordType::from_str(kind).unwrap();
         let data = RData::try_from_str(kind, data).unwrap();
@@ -63,7 +69,14 @@ fn differences_that_the_contract_means_are_known_by_their_id() {
     let many = |net: u8| -> String {
         (0..4000).map(|n| format!("; b.example. 5 A 10.{net}.{}.{}", n / 250, n % 250)).collect()
     };
-    let rows: [(&str, &str, &str, &str); 24] = [
+    let rows: [(&str, &str, &str, &str); 26] = [
+        (
+            "DF4",
+            "e.s.svc.c.example. A",
+            "NXDOMAIN; e.s.svc.c.example. 5 CNAME no.example.; soa",
+            "NOERROR; e.s.svc.c.example. 30 CNAME no.example.",
+        ),
+        ("RR48", "loop.s.svc.c.example. A", "SERVFAIL ra ede0", "NOERROR aa; soa"),
         ("WR23", "b.example. A", &format!("NOERROR{}", many(1)), &format!("NOERROR{}", many(2))),
         ("DF1", "no.s.svc.c.example. SOA", "NXDOMAIN aa; soa", "NOERROR aa; soa"),
         (
@@ -194,6 +207,26 @@ fn everything_else_is_unknown_and_named_by_what_differs() {
     let a = |ip: &str| format!("NOERROR aa; x.s.svc.c.example. 5 A {ip}");
     let srv = |rest: &str| format!("NOERROR; x.s.svc.c.example. 5 SRV {rest}");
     let rows = [
+        // The target has an address there.
+        (
+            "e.s.svc.c.example. A",
+            "NXDOMAIN; e.s.svc.c.example. 5 CNAME t.example.; soa".to_owned(),
+            "NOERROR; e.s.svc.c.example. 5 CNAME t.example.; t.example. 5 A 192.0.2.1".to_owned(),
+            "NXDOMAIN in place of NOERROR",
+        ),
+        // A failure that says nothing of a loop, and one elsewhere.
+        (
+            "x.s.svc.c.example. A",
+            "SERVFAIL ra".to_owned(),
+            "NOERROR aa; soa".to_owned(),
+            "SERVFAIL in place of NOERROR",
+        ),
+        (
+            "x.example. A",
+            "SERVFAIL ra ede0".to_owned(),
+            "NOERROR aa; soa".to_owned(),
+            "SERVFAIL in place of NOERROR",
+        ),
         (
             "x.s.svc.c.example. A",
             "NXDOMAIN aa; soa".to_owned(),

@@ -35,7 +35,7 @@ pub(super) fn is_prohibited(reply: &Message) -> bool {
 }
 
 /// The codes of all Extended DNS Errors (RFC 8914).
-pub(super) fn ede(reply: &Message) -> Vec<u16> {
+pub(crate) fn ede(reply: &Message) -> Vec<u16> {
     let options = reply.edns.iter().flat_map(|edns| edns.options().as_ref());
     let code = |option: &EdnsOption| match option {
         EdnsOption::Unknown(OPTION_EDE, octets) => {

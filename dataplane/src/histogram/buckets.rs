@@ -109,7 +109,7 @@ pub(super) fn place(ns: u64) -> usize {
     begins + usize::from(UPPER_NS[begins] < ns)
 }
 
-/// The classic bounds of a histogram of so many buckets in seconds, with the sums of `counts`.
+/// The classic bounds of these buckets in seconds, each with the sum of its counts.
 pub(super) fn classic(counts: &[u64]) -> Vec<(f64, u64)> {
     let (lowest, rest) = counts.split_at(2.min(counts.len()));
     let sums = std::iter::once(lowest).chain(rest.chunks(PARTS)).map(|part| part.iter().sum());
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn both_sides_of_a_classic_bound_are_one_native_bucket_and_what_is_longer_has_no_bound() {
+    fn both_sides_of_a_classic_bound_are_one_native_bucket() {
         let mut counts = vec![0; buckets(24) + 1];
         for ns in [1, 960, 1_000, 1_024_000_000, 1_024_000_001, 8_192_000_000] {
             counts[place(ns)] += 1;

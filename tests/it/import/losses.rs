@@ -30,7 +30,7 @@ fn addresses(group: &serde_json::Value) -> Vec<&str> {
 }
 
 #[test]
-fn servers_are_those_of_the_port_that_pods_ask_whatever_comes_first() {
+fn servers_are_those_of_the_port_that_pods_ask_in_any_order_of_blocks() {
     let kubernetes = ".:53 {\n kubernetes cluster.local\n forward . 8.8.8.8\n}\n";
     for other in [
         "tls://.:853 {\n tls a b\n forward . 10.0.0.6\n}\n",

@@ -67,7 +67,7 @@ pub(super) fn split(parsed: &mut Parsed) {
     }
 }
 
-/// Pods ask the port that has the cluster domain, whatever the Service calls it: 53 where more have it, or none has.
+/// Pods ask the port that has the cluster domain: 53 where more have it, or none has.
 fn asked(blocks: &[ServerBlock]) -> Option<Listener> {
     let all = || blocks.iter().flat_map(|block| block.keys.iter().map(move |key| (block, key)));
     let listeners = all().map(|(block, key)| {

@@ -29,7 +29,7 @@ pub(super) fn budget(dns: &ClusterDNS) -> Option<Warning> {
     Some(warning(field, "BudgetBlocksDrains", message))
 }
 
-/// The number that is meant of so many pods. The API server rounds shares up in both fields.
+/// The number that is meant for this many pods. The API server rounds shares up in both fields.
 fn pods(written: &IntOrString, of: u32) -> Option<u32> {
     match written {
         IntOrString::Int(number) => u32::try_from(*number).ok(),

@@ -120,13 +120,23 @@ impl Oracle {
                 (None, None) => None,
             };
         }
-        // In an owned reverse zone partial names exist and other shapes do not (RR67).
+        // In an owned reverse zone partial names exist and other shapes do not (RR67); where no CIDR has the whole of it, they
+        // may be somebody's delegation.
         let apex = apex?;
+        let is_partial =
+            reverse.units.len() < reverse.full_len() && reverse.units.iter().all(Option::is_some);
+        if *name != apex
+            && !is_partial
+            && !self.settings.reverse_cidrs.iter().any(|range| {
+                let length = usize::from(range.prefix_len());
+                reverse.apex_len(range).is_some_and(|apex| length <= apex * reverse.unit_bits())
+            })
+        {
+            return None;
+        }
         let node = if *name == apex {
             Node::Exists(self.apex(name))
-        } else if reverse.units.len() < reverse.full_len()
-            && reverse.units.iter().all(Option::is_some)
-        {
+        } else if is_partial {
             Node::Exists(Vec::new())
         } else {
             Node::Missing

@@ -137,7 +137,7 @@ fn hop(key: &LookupKey, around: &Surroundings<'_>) -> Hop {
         Route::Own(lookup, _) => lookup,
     };
     if around.records.lacks(lookup.needs) {
-        return Hop::Failed(ede::NOT_READY, "the cluster's data is not complete yet");
+        return Hop::Failed(ede::NOT_READY, lookup.needs.what_is_missing());
     }
     let reply = match lookup.node {
         Some(Node::Alias(target, ttl_s)) if key.qtype() != rtype::CNAME => {

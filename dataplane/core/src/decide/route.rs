@@ -136,13 +136,8 @@ fn reverse_name<'r: 'q, 'q>(
     reverse: ReverseName,
     qtype: u16,
 ) -> Option<Route<'r, 'q>> {
-    let owned = records
-        .zone
-        .settings
-        .reverse_cidrs
-        .iter()
-        .filter_map(|range| reverse.apex_labels(range))
-        .max();
+    let ranges = &records.zone.settings.reverse_cidrs;
+    let owned = ranges.iter().filter_map(|range| reverse.apex_labels(range)).max();
     // No object can have an IPv4-mapped address, and it is not equal to the IPv4 address inside (RR20).
     let address = reverse.address().filter(|address| !is_mapped(*address)).map(Address::from);
     if owned.is_none() && (qtype != rtype::PTR || address.is_none()) {
@@ -162,6 +157,8 @@ fn reverse_name<'r: 'q, 'q>(
         }
         None if apex == 0 => Lookup::found(Node::Apex, Needs::NOTHING),
         None if reverse.is_partial() => Lookup::found(Node::EmptyNonTerminal, Needs::NOTHING),
+        // RFC 2317: a name such as `0-63.5.168.192.in-addr.arpa` is of those who have the rest of the /24.
+        None if !ranges.iter().any(|range| reverse.has_whole_apex(range)) => return None,
         None => Lookup::missing(Needs::NOTHING),
     };
     Some(Route::Own(lookup, soa))

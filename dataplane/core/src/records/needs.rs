@@ -39,6 +39,14 @@ impl Needs {
         self.0 & other.0 != 0
     }
 
+    /// The text of EDE 14 for an answer that cannot be given yet (RFC 8914 §4.15).
+    pub(crate) const fn what_is_missing(self) -> &'static str {
+        match self.has(Needs::LOCATION) {
+            true => "zone or region of the cluster is not known",
+            false => "the cluster's data is not complete yet",
+        }
+    }
+
     /// The data that every answer about a Service depends on (§4.4 note 1).
     pub(crate) fn of_alias(zone: &Zone) -> Needs {
         match zone.selects_namespaces() {

@@ -36,6 +36,9 @@ impl Default for TtlCaps {
 /// CNAMEs of one upstream reply (FW41). A loop runs into it too.
 const MAX_CNAMES: usize = 16;
 
+/// Records of an RRset that each further one is compared with, so that the work grows with the reply only.
+const COMPARED: usize = 64;
+
 /// Why nothing can be relayed.
 pub(super) enum Unusable {
     Failed(RelayError),
@@ -69,6 +72,10 @@ pub(super) fn select(
         return Ok(selection.kept);
     }
     let kept = &selection.kept;
+    // Kept as either, it would be wrong for as long as its records say.
+    if rcode != 0 && !kept.rrset.is_empty() {
+        return Err(Unusable::Failed(RelayError::Unrelated));
+    }
     if rcode == 0 && kept.chain.is_empty() && kept.rrset.is_empty() {
         let has = |rtype| message.authority.iter().any(|record| record.rtype == rtype);
         if !message.answer.is_empty() {
@@ -140,14 +147,27 @@ impl<'s> Selection<'s, '_> {
                 continue;
             }
             if answers(record, qtype) {
+                let octets = self.kept.octets.len();
                 let kept = self.keep(record)?;
-                self.kept.rrset.push(kept);
+                match self.has(&kept) {
+                    true => self.kept.octets.truncate(octets),
+                    false => self.kept.rrset.push(kept),
+                }
             } else if dnssec && self.signs(record, |covered| covered == qtype) {
                 let kept = self.keep(record)?;
                 self.kept.signatures.push(kept);
             }
         }
         Ok(())
+    }
+
+    /// Whether the RRset has this record already (RFC 2181 §5); of a large one the first records are compared.
+    fn has(&self, new: &Kept) -> bool {
+        self.kept
+            .rrset
+            .iter()
+            .take(COMPARED)
+            .any(|old| old.rtype == new.rtype && self.kept.rdata(old) == self.kept.rdata(new))
     }
 
     /// Keeps the SOA of a negative reply and, with DO, the denials of existence.

@@ -102,19 +102,60 @@ impl Selected {
     }
 }
 
-/// FW43: an address that no name of the public DNS should have.
+/// FW43: a record with an address that no name of the public DNS should have.
 fn is_private(rtype: u16, rdata: &[u8]) -> bool {
-    let address = match (rtype, rdata.len()) {
-        (rtype::A, 4) => rdata.first_chunk::<4>().map(|octets| IpAddr::from(*octets)),
-        (rtype::AAAA, 16) => rdata.first_chunk::<16>().map(|octets| IpAddr::from(*octets)),
+    match rtype {
+        rtype::A | rtype::AAAA => address(rdata).is_some_and(is_private_address),
+        rtype::SVCB | rtype::HTTPS => {
+            hints(rdata).is_some_and(|mut hints| hints.any(is_private_address))
+        }
+        _ => false,
+    }
+}
+
+fn address(octets: &[u8]) -> Option<IpAddr> {
+    match octets.len() {
+        4 => octets.first_chunk::<4>().map(|octets| IpAddr::from(*octets)),
+        16 => octets.first_chunk::<16>().map(|octets| IpAddr::from(*octets)),
         _ => None,
-    };
-    match address.map(|address| address.to_canonical()) {
-        None => false,
-        Some(IpAddr::V4(v4)) => {
+    }
+}
+
+/// The addresses that a client may connect to without asking for them: SvcParams `ipv4hint` (4) and `ipv6hint` (6)
+/// (RFC 9460 §7.3). Params that cannot be read end the list.
+fn hints(rdata: &[u8]) -> Option<impl Iterator<Item = IpAddr>> {
+    // SvcPriority, then TargetName, which is not compressed (RFC 9460 §2.2).
+    let mut at = 2;
+    loop {
+        match usize::from(*rdata.get(at)?) {
+            0 => break,
+            length => at += 1 + length,
+        }
+    }
+    let mut rest = rdata.get(at + 1..)?;
+    let params = core::iter::from_fn(move || {
+        let (head, behind) = rest.split_first_chunk::<4>()?;
+        let [key @ .., high, low] = *head;
+        let (value, behind) = behind.split_at_checked(u16::from_be_bytes([high, low]).into())?;
+        rest = behind;
+        Some((u16::from_be_bytes(key), value))
+    });
+    Some(params.flat_map(|(key, value)| {
+        let octets = match key {
+            4 => 4,
+            6 => 16,
+            _ => usize::MAX,
+        };
+        value.chunks_exact(octets).filter_map(address)
+    }))
+}
+
+fn is_private_address(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => {
             v4.is_private() || v4.is_loopback() || v4.is_link_local() || v4.is_unspecified()
         }
-        Some(IpAddr::V6(v6)) => {
+        IpAddr::V6(v6) => {
             v6.is_unique_local()
                 || v6.is_loopback()
                 || v6.is_unicast_link_local()

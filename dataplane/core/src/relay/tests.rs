@@ -1,5 +1,7 @@
 //! Upstream messages are written, and our replies read, by hickory-proto: an implementation that shares no code with ours.
 
+mod contradictions;
+
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::rdata::opt::{EdnsCode, EdnsOption};
 use hickory_proto::rr::rdata::{CNAME, NS, NULL};

@@ -40,6 +40,6 @@ pub enum RelayError {
     Referral,
     /// More than 16 CNAMEs, or a loop.
     Chain,
-    /// NOERROR with records, none of which answers the question.
+    /// NOERROR with records, none of which answers the question; or NXDOMAIN with records that answer it.
     Unrelated,
 }

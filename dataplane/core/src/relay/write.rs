@@ -13,7 +13,7 @@ use super::head::{MAX_NSID, ReplyHead};
 use super::header::{AA, AD, CD, OPT, QR, RA, RD, TC, opt_octets};
 use super::relayed::{Freshness, Relayed};
 use super::shifted_names::ShiftedNames;
-use crate::wire::ede::{BLOCKED, STALE_ANSWER, STALE_NXDOMAIN};
+use crate::wire::ede::{self, BLOCKED, STALE_ANSWER, STALE_NXDOMAIN};
 use crate::wire::message::{CLASS_IN, HEADER, OPTION_EDE, OPTION_NSID, Rcode};
 use crate::wire::reply::{EDE_FIXED, EDE_TEXT};
 use crate::wire::text::ShortText;
@@ -58,15 +58,23 @@ pub fn write_chain(
         fits = asked_at.is_some();
     }
     let mut place = None;
+    // Whether the whole chain is written, and of the RRset at its end one record at least.
+    let mut has_end = false;
     for (hop, freshness) in hops {
         let Some(at) = asked_at.filter(|_| fits) else {
             fits = false;
             break;
         };
         let moved = ShiftedNames::of(hop, at, reply.at);
+        let (before, counts) = (usize::from(reply.count), hop.counts());
         fits = reply.answer(hop, *freshness, seed, &moved);
+        has_end = fits || (counts.rrset > 0 && usize::from(reply.count) > before + counts.chain);
         asked_at = hop.target_at().map(|at| moved.to(at));
         place = Some(moved);
+    }
+    // Over a stream nothing says that records are missing: a client would take CNAMEs alone for an answer without data.
+    if head.is_stream() && !fits && !has_end {
+        return head.fail(ede::OTHER, "the chain of CNAMEs is too long for one message", buffer);
     }
     reply.end_answer();
     let last = hops.last();

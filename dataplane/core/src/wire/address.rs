@@ -243,6 +243,13 @@ impl ReverseName {
         IpAddr::from([a, b, c, d])
     }
 
+    /// Whether a range that makes this name ours has all addresses below its apex. A longer one shares the apex with
+    /// addresses of others, and with the names of their delegations (RFC 2317).
+    pub(crate) fn has_whole_apex(&self, range: &ipnet::IpNet) -> bool {
+        self.apex_labels(range)
+            .is_some_and(|apex| usize::from(range.prefix_len()) <= apex * self.bits())
+    }
+
     /// The labels of the zone apex that makes this name ours by a range (A2); `None` if it does not.
     pub(crate) fn apex_labels(&self, range: &ipnet::IpNet) -> Option<usize> {
         if range.addr().is_ipv6() != self.ipv6 {

@@ -72,17 +72,30 @@ pub fn pad(buffer: &mut [u8], octets: usize) -> usize {
 }
 
 /// For how many seconds HTTP may keep this reply: the smallest TTL of the answer section and, where the name or the type
-/// does not exist, behind an alias too, the negative TTL of the SOA (RFC 2308 §5). Nothing else is kept.
+/// does not exist, behind an alias too, the negative TTL of the SOA (RFC 2308 §5). Nothing else is kept, as a denial
+/// without an SOA (CA3).
 pub fn max_age_s(reply: &[u8]) -> u32 {
-    let rcode = reply.get(3).map_or(2, |octet| octet & 0x0f);
-    if !matches!(rcode, 0 | 3) {
-        return 0;
-    }
+    let (Some(flags), Some(qtype)) = (reply.get(2..4), qtype(reply)) else { return 0 };
+    let (rd, rcode) = (flags[0] & 1 == 1, flags[1] & 0x0f);
     let answers = || Records::of(reply, 0);
-    let found = answers().any(|record| record.rtype != rtype::CNAME);
+    let positive = answers().map(|record| record.ttl_s).min();
+    // A DNAME or an RRSIG in front of a denial is no data of the type that was asked for.
+    let found = rcode == 0 && answers().any(|record| qtype == rtype::ANY || record.rtype == qtype);
     let negative = Records::of(reply, 1).find_map(|record| negative_ttl(reply, &record));
-    let ttls = answers().map(|record| record.ttl_s).chain(negative.filter(|_| !found));
-    ttls.min().unwrap_or(0)
+    match (rcode, found, negative) {
+        (0, true, _) => positive,
+        (0 | 3, _, Some(negative)) => Some(positive.map_or(negative, |ttl_s| ttl_s.min(negative))),
+        // RR43: without RD the client gets our CNAME alone, and follows it.
+        (0, false, None) if !rd => positive,
+        _ => None,
+    }
+    .unwrap_or(0)
+}
+
+/// QTYPE of the first question.
+fn qtype(message: &[u8]) -> Option<u16> {
+    let end = after_name(message, HEADER)?;
+    message.get(end..)?.first_chunk::<2>().map(|octets| u16::from_be_bytes(*octets))
 }
 
 fn negative_ttl(reply: &[u8], record: &Record) -> Option<u32> {
@@ -250,6 +263,11 @@ mod tests {
         let soa = record(6, 30, b"\0\0\0\0\0\x01\0\0\0\x02\0\0\0\x03\0\0\0\x04\0\0\0\x05");
         let (a, b) = (record(1, 60, &[10, 0, 0, 1]), record(1, 7, &[10, 0, 0, 2]));
         let alias = record(5, 90, b"\x01a\0");
+        let (dname, signature) = (record(39, 95, b"\x01a\0"), record(46, 95, b"\0\x05"));
+        let recursive = |mut reply: Vec<u8>| {
+            reply[2] |= 1;
+            reply
+        };
         let rows = [
             (message(0, [2, 0, 0], &[&a, &b]), 7),
             (message(0, [1, 1, 1], &[&a, &soa, OPT, b"\0\0"]), 60),
@@ -258,6 +276,14 @@ mod tests {
             (message(0, [1, 1, 0], &[&alias, &soa]), 5),
             (message(0, [2, 1, 0], &[&alias, &a, &soa]), 60),
             (message(0, [0, 1, 0], &[&b]), 0),
+            // Other records in front of a denial than a CNAME.
+            (message(3, [2, 1, 0], &[&dname, &alias, &soa]), 5),
+            (message(0, [2, 1, 0], &[&dname, &alias, &soa]), 5),
+            (message(3, [2, 1, 0], &[&alias, &signature, &soa]), 5),
+            // No SOA: nothing says for how long (CA3). Our CNAME alone, to a client that follows it (RR43).
+            (message(3, [1, 0, 0], &[&alias]), 0),
+            (recursive(message(0, [2, 0, 0], &[&dname, &alias])), 0),
+            (message(0, [1, 0, 0], &[&alias]), 90),
             (message(2, [2, 0, 0], &[&a, &b]), 0),
             (message(0, [0, 0, 0], &[]), 0),
             (vec![0; 3], 0),

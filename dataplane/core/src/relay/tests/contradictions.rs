@@ -1,0 +1,119 @@
+//! Replies that say two things, or the same thing twice, and chains that do not fit: what a client must never see.
+
+use super::*;
+
+const WWW: &str = "www.example.org.";
+
+#[test]
+fn ca3_a_denial_with_records_of_the_type_is_no_answer() {
+    let pending = plain(client(WWW, RecordType::A));
+    let address = "www.example.org. 300 A 192.0.2.1";
+    let alias = ["www.example.org. 300 CNAME a.example.org.", "a.example.org. 300 A 192.0.2.1"];
+    for rcode in [ResponseCode::NXDomain, ResponseCode::YXDomain] {
+        for answer in [&[address][..], &alias] {
+            for authority in [&[][..], &[SOA]] {
+                let mut reply = upstream(&pending, answer, authority);
+                reply.metadata.response_code = rcode;
+                assert_eq!(failed(&pending, &reply), RelayError::Unrelated, "{rcode} {answer:?}");
+            }
+        }
+    }
+    // The chain alone says where the name that does not exist was looked for.
+    let mut reply = upstream(&pending, &alias[..1], &[SOA]);
+    reply.metadata.response_code = ResponseCode::NXDomain;
+    assert_eq!(good(&pending, &reply).lifetime_s(), 20);
+}
+
+#[test]
+fn fw40_equal_records_of_an_rrset_are_relayed_once() {
+    let pending = plain(client(WWW, RecordType::A));
+    let [one, two] = ["www.example.org. 60 A 192.0.2.1", "www.example.org. 60 A 192.0.2.2"];
+    let reply = relay(&pending, &upstream(&pending, &[one, two, one, one, two], &[]));
+    assert_eq!(texts(&reply.answers), [one, two]);
+    // Of ANY, records of another type with the same octets stay.
+    let pending = plain(client(WWW, RecordType::ANY));
+    let answer =
+        ["www.example.org. 60 TYPE1000 c0000201", one, "www.example.org. 60 TYPE1000 c0000201"];
+    let reply = relay(&pending, &upstream(&pending, &answer, &[]));
+    assert_eq!(reply.answers.len(), 2);
+}
+
+/// SvcPriority 1, TargetName `.`, and one SvcParam.
+fn hint(key: u16, address: &str) -> String {
+    let octets = match address.parse().unwrap() {
+        std::net::IpAddr::V4(v4) => v4.octets().to_vec(),
+        std::net::IpAddr::V6(v6) => v6.octets().to_vec(),
+    };
+    let value: String = octets.iter().map(|octet| format!("{octet:02x}")).collect();
+    format!("www.example.org. 60 TYPE65 000100{key:04x}{:04x}{value}", octets.len())
+}
+
+#[test]
+fn fw43_a_hint_at_a_private_address_is_removed_with_its_record() {
+    let pending = plain(client(WWW, RecordType::HTTPS));
+    let caps = TtlCaps { no_private_addresses: true, ..TtlCaps::default() };
+    let judged = |answer: &[&str]| {
+        let reply = upstream(&pending, answer, &[]).to_vec().unwrap();
+        match pending.judge(ID, &reply, &caps) {
+            Verdict::Good(relayed) => relayed,
+            other => panic!("not relayed: {other:?}"),
+        }
+    };
+    let public = [hint(4, "192.0.2.1"), hint(6, "2001:db8::1")];
+    for good in &public {
+        let relayed = judged(&[good]);
+        assert!(!relayed.is_blocked() && relayed.counts().rrset == 1, "{good}");
+    }
+    for bad in [hint(4, "10.1.2.3"), hint(4, "127.0.0.1"), hint(6, "fd00::1"), hint(6, "::1")] {
+        assert!(judged(&[&bad]).is_blocked(), "{bad}");
+        let relayed = judged(&[&public[0], &bad]);
+        assert!(!relayed.is_blocked() && relayed.counts().rrset == 1, "{bad}");
+    }
+    // Behind other params, the second address of a list, and lengths that lead nowhere.
+    let texts = [
+        ("0001000001000302683200040008 01010101 0a000001", true),
+        ("0001000004000401010101 00040004 0a000001", true),
+        ("00010000040008 01010101", false),
+        ("0001 3f", false),
+        ("0001", false),
+    ];
+    for (rdata, is_private) in texts {
+        let rdata: String = rdata.split(' ').collect();
+        let relayed = judged(&[&format!("www.example.org. 60 TYPE65 {rdata}")]);
+        assert_eq!(relayed.is_blocked(), is_private, "{rdata}");
+    }
+}
+
+/// A chain of so many long CNAMEs that no compression pointer reaches the name at its end.
+#[test]
+fn wr23_a_chain_without_its_end_is_no_answer_over_tcp() {
+    let long = |link: usize| {
+        // No suffix that two of them share.
+        let label = |letter: &str| format!("{}{link}", letter.repeat(60));
+        format!("{}.{}.{}.", label("a"), label("b"), label("c"))
+    };
+    let hops: Vec<Relayed> = (0..10)
+        .map(|hop| {
+            let asked = plain(client(&long(hop * 10), RecordType::A));
+            let link = |n: usize| format!("{} 60 CNAME {}", long(n), long(n + 1));
+            let mut answer: Vec<String> = (hop * 10..hop * 10 + 10).map(link).collect();
+            if hop == 9 {
+                answer.push(format!("{} 60 A 192.0.2.1", long(100)));
+            }
+            let answer: Vec<&str> = answer.iter().map(String::as_str).collect();
+            good(&asked, &upstream(&asked, &answer, &[]))
+        })
+        .collect();
+    let first = plain(Asked { limit: 65_535, ..client(&long(0), RecordType::A) });
+    let all: Vec<(&Relayed, Freshness)> = hops.iter().map(|hop| (hop, FRESH)).collect();
+    let mut buffer = vec![0; 65_535];
+    let length = write_chain(&first.head, &all, 0, &mut buffer);
+    let reply = Message::from_vec(&buffer[..length]).unwrap();
+    assert_eq!(reply.metadata.response_code, ResponseCode::ServFail);
+    assert_eq!(ede(&reply).unwrap().1, "the chain of CNAMEs is too long for one message");
+    // A shorter one has its end; over UDP the client is sent to TCP.
+    let length = write_chain(&first.head, &all[..5], 0, &mut buffer);
+    assert_eq!(Message::from_vec(&buffer[..length]).unwrap().answers.len(), 50);
+    let over_udp = plain(client(&long(0), RecordType::A));
+    assert!(written(&over_udp.head, &all).metadata.truncation);
+}

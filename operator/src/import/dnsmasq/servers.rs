@@ -60,8 +60,15 @@ pub(super) fn upstreams(gathered: Gathered, look: &Look<'_>, draft: &mut Draft) 
             say(&flag, outcome, message, draft);
             continue;
         }
-        servers.extend(found);
-        read_files.push(flag);
+        let count = servers.len();
+        let (usable, lost) = draft.usable(servers.into_iter().chain(found).collect());
+        servers = usable;
+        for why in lost {
+            say(&flag, NotPossible, why, draft);
+        }
+        if servers.len() > count {
+            read_files.push(flag);
+        }
     }
     let limits = in_flight.map(|in_flight| GroupLimits { in_flight });
     let count = servers.len();
@@ -223,6 +230,10 @@ pub(super) fn server(
     let (mut domains, rest) = domains(&flag.value);
     if domains.is_empty() {
         return match one_server(rest) {
+            Some(_) if gathered.servers.len() >= crds::bounds::SERVERS => {
+                let most = crds::bounds::SERVERS;
+                Some((NotPossible, format!("{most} servers are the most, and this is one more")))
+            }
             Some(server) => match draft.can_ask(&server) {
                 Ok(()) => {
                     gathered.servers.push((flag.clone(), server));

@@ -121,7 +121,7 @@ impl Oracle {
             };
         }
         // In an owned reverse zone partial names exist and other shapes do not (RR67); where no CIDR has the whole of it, they
-        // may be somebody's delegation.
+        // may be delegated to someone else.
         let apex = apex?;
         let is_partial =
             reverse.units.len() < reverse.full_len() && reverse.units.iter().all(Option::is_some);

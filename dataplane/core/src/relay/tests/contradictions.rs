@@ -84,7 +84,7 @@ fn fw43_a_hint_at_a_private_address_is_removed_with_its_record() {
     }
 }
 
-/// A chain of so many long CNAMEs that no compression pointer reaches the name at its end.
+/// A chain with enough long CNAMEs that no compression pointer reaches the name at its end.
 #[test]
 fn wr23_a_chain_without_its_end_is_no_answer_over_tcp() {
     let long = |link: usize| {

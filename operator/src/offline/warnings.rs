@@ -115,7 +115,7 @@ fn pod_records(dns: &ClusterDNS) -> Option<Warning> {
 fn reverse_ranges(dns: &ClusterDNS) -> Option<Warning> {
     let is_empty = dns.spec.reverse_cidrs.as_ref().is_none_or(Vec::is_empty);
     // Without upstreams they are refused: nothing leaves.
-    let leaves = !dns.spec.upstreams.as_ref().is_some_and(|it| it.none == Some(true));
+    let leaves = dns.spec.upstreams.as_ref().is_none_or(|upstreams| upstreams.none != Some(true));
     (is_empty && leaves).then(|| {
         warning(
             "spec.reverseCIDRs",

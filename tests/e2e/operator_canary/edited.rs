@@ -82,11 +82,11 @@ impl Stage {
             .until("the others run what is stable", async || {
                 let stable = stable(&self.scene).await;
                 let pods = self.pods().await;
-                let others = pods.iter().filter(|pod| pod.name_any() != canary);
+                let mut others = pods.iter().filter(|pod| pod.name_any() != canary);
                 let is_run = |pod: &Pod| {
                     config_of(pod).is_ok_and(|said| said["revision"] == stable.as_str())
                 };
-                others.map(is_run).all(|runs| runs).then_some(())
+                others.all(is_run).then_some(())
             })
             .await;
     }

@@ -9,7 +9,7 @@ use dataplane_core::{
     ServiceKind, Settings, Slice, Transport, count_steps,
 };
 
-use super::events::{Event, Octets, Stamp, configuration, event};
+use super::events::{Event, NAMESPACES, Octets, Stamp, configuration, event};
 use crate::in_process::{InProcess, identity};
 use crate::oracle::compare::{Actual, differences};
 use crate::oracle::decode::decode;
@@ -30,6 +30,8 @@ const STEPS_PER_OCTET: u64 = 6;
 /// replaces (row L12).
 const STEPS_PER_EVENT: u64 = 20_000;
 const STEPS_PER_ROW: u64 = 500;
+/// Rows of one address and namespace that readers see (docs/limits.md, `MAX_PUBLISHERS`).
+const CROWD: usize = 64;
 /// The Service, and its slice, that no event touches.
 const CHEAP: &str = "cheap";
 
@@ -258,7 +260,8 @@ fn check(
     let expected = oracle.answer(question);
     match (&expected, is_small) {
         (Expected::Reply(reply), false) => {
-            assert_eq!(actual.rcode, reply.rcode, "{question:?}: {expected:?}");
+            let may_differ = is_crowded(oracle, &question.name);
+            assert!(may_differ || actual.rcode == reply.rcode, "{question:?}: {expected:?}");
         }
         _ => {
             let actual = Actual::Reply(Box::new(actual));
@@ -269,6 +272,26 @@ fn check(
         }
     }
     found
+}
+
+/// Whether one namespace has more rows of the address of a reverse name than readers see: those of
+/// a Service that does not exist may take the places of others of that namespace.
+fn is_crowded(oracle: &Oracle, name: &[u8]) -> bool {
+    let name = Name::wire(name).0;
+    let labels: Vec<_> = name.iter().rev().map(|label| String::from_utf8_lossy(label)).collect();
+    let Some(address) = labels.get(2..).and_then(|octets| octets.join(".").parse::<IpAddr>().ok())
+    else {
+        return false;
+    };
+    let rows_of = |namespace: &str| {
+        let slices = oracle.store.objects.iter().filter_map(|object| match object {
+            Object::Slice(slice) if *slice.key.namespace == *namespace => Some(slice),
+            _ => None,
+        });
+        let endpoints = slices.flat_map(|slice| &slice.endpoints);
+        endpoints.filter(|endpoint| endpoint.addresses.contains(&address)).count()
+    };
+    NAMESPACES.iter().any(|namespace| rows_of(namespace) > CROWD)
 }
 
 /// The reply to a question of our zone, and the steps that it took.

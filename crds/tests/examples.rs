@@ -105,6 +105,20 @@ fn every_example_says_in_its_first_lines_what_it_needs() {
 }
 
 #[test]
+fn every_file_of_the_quickstart_says_that_it_needs_no_cluster() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/quickstart");
+    let files = fs::read_dir(folder).expect("the quickstart is there");
+    let files = files.map(|entry| entry.expect("it is readable").path());
+    let files: Vec<PathBuf> =
+        files.filter(|path| path.extension().is_some_and(|end| end == "yaml")).collect();
+    assert!(files.len() >= 5, "files went missing: {files:?}");
+    for path in files {
+        let text = fs::read_to_string(&path).expect("an example");
+        assert!(text.starts_with("# Needs: nothing;"), "{}", path.display());
+    }
+}
+
+#[test]
 fn a34_ports_are_filled_in_by_transport() {
     let config =
         config(&Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/encrypted-upstreams.yaml"));

@@ -199,7 +199,7 @@ impl Scrape {
         page.counter("forwarded_resolved", help, forwarder.resolved())?;
         let rows = forwarder.unresolved().map(|(reason, count)| ([("reason", reason)], count));
         page.counters("forwarded_unresolved", "Forwarded lookups that failed, by reason", rows)?;
-        // FW13, FW52.
+        // What was not believed (FW13), and lookups that found no place (FW52).
         let upstreams = Arc::clone(&self.sources.state.published.load().upstreams);
         let rows =
             Discard::ALL.map(|reason| ([("reason", reason.label())], upstreams.discarded(reason)));
@@ -324,7 +324,7 @@ impl Scrape {
         let help = "1 while some answers are still those of the cluster before the change";
         let serves_former = f64::from(u8::from(reported.serves_former_cluster()));
         page.gauge("serves_former_cluster", help, serves_former)?;
-        // E53, E13.
+        // How late data is: since an event came (E53), and since the change behind a slice (E13).
         let status = &self.sources.status;
         let help = "Seconds from receiving an event until clients see its effect";
         page.histogram("event_to_visible_seconds", help, &status.event_to_visible.0.read())?;

@@ -1,4 +1,5 @@
-//! reconcile(): observe -> check -> decide -> desire -> apply -> report. Assumes nothing about why it was called.
+//! reconcile(): observe (which probes the pods) -> check -> decide -> desired -> apply -> report. Assumes nothing about
+//! why it was called.
 
 use std::time::Duration;
 

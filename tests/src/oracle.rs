@@ -364,8 +364,8 @@ impl Oracle {
             .max_by_key(|(suffix, _)| suffix.0.len());
         match stub {
             Some((_, group)) => Route::Group(group),
-            None if settings.default_upstreams => Route::Group(0), // A19
-            None => Route::NoGroup,                                // A20
+            None if settings.default_upstreams => Route::Group(0), // The default upstreams (A19).
+            None => Route::NoGroup,                                // There are none (A20).
         }
     }
 }

@@ -13,7 +13,7 @@ them. They have a colon, which no `clusterdns-<name>` of a ClusterDNS can have. 
 {{- range $index, $item := . }}{{ if $index }}, {{ end }}{{ toYaml $item }}{{ end -}}
 {{- end }}
 
-{{/* What the Deployment selects by: for ever. */}}
+{{/* What the Deployment selects by. It cannot be changed later. */}}
 {{- define "clusterdns.selector" -}}
 app.kubernetes.io/name: clusterdns-operator
 app.kubernetes.io/instance: {{ .Release.Name | toYaml }}

@@ -32,11 +32,11 @@ pub struct Metrics {
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["label"]))]
     pub probes: Option<Vec<Probe>>,
 
-    /// A PodMonitor. Default true.
+    /// A PodMonitor. No effect where the cluster does not have this kind. Default true.
     #[serde(default = "flag::<true>")]
     pub pod_monitor: bool,
 
-    /// A PrometheusRule with alerts. Default true.
+    /// A PrometheusRule with alerts. No effect where the cluster does not have this kind. Default true.
     #[serde(default = "flag::<true>")]
     pub prometheus_rule: bool,
 

@@ -62,7 +62,7 @@ fn in_zone(name: &str, qtype: u16) -> Question {
     question(&format!("{name}.svc.cluster.local"), qtype)
 }
 
-/// §4.4 note 1.
+/// A denial below a Service needs the Namespaces too (§4.4 note 1).
 #[test]
 fn no_nxdomain_below_a_service_before_the_namespaces_are_known() {
     let lists = [(Resource::Services, LIVE), (Resource::EndpointSlices, LIVE)];

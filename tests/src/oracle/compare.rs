@@ -146,7 +146,7 @@ fn spelling(mut wire: &[u8]) -> Vec<Vec<u8>> {
     labels
 }
 
-/// §5.2.
+/// The OPT record and its options (§5.2).
 fn opt(
     found: &mut Differences,
     settings: &Settings,

@@ -83,7 +83,8 @@ impl<'r, 'q> Lookup<'r, 'q> {
     }
 }
 
-/// A name at or below `Z`, `left` labels below it (A14). Overriding extra records are handled before, in `route`.
+/// A name at or below `Z`, `left` labels below it (A14; specification §2.1: all names are below the cluster domain).
+/// Overriding extra records are handled before, in `route`.
 pub(crate) fn cluster_name<'r, 'q>(
     records: &'r Records,
     name: &'q Labels,
@@ -121,6 +122,8 @@ fn of_federation<'r, 'q>(federated: Federated<'r>, needs: Needs) -> Lookup<'r, '
     }
 }
 
+/// The names directly below `Z`: `dns-version` (specification §2.2), `svc`, `pod` and `ns.dns`, which are extensions or
+/// empty non-terminals of names that the specification has.
 fn below_apex<'r, 'q>(records: &'r Records, name: &'q Labels, left: usize) -> Lookup<'r, 'q> {
     if left == 0 {
         return Lookup::found(Node::Apex, Needs::NOTHING);
@@ -149,13 +152,14 @@ fn name_server<'r, 'q>(records: &'r Records) -> Lookup<'r, 'q> {
     Lookup::found(Node::NameServer, needs)
 }
 
-/// `<ns>.svc.Z` and `<ns>.pod.Z` are empty non-terminals (RR5, RR6; RFC 8020): names of the specification are below them.
+/// `<ns>.svc.Z` and `<ns>.pod.Z` are empty non-terminals (RR5, RR6; RFC 8020): names of the specification (§2.3 to §2.6)
+/// are below them.
 fn namespace<'r, 'q>(records: &'r Records, name: &Labels) -> Lookup<'r, 'q> {
     let exists = visible_namespace(records, name.range(0, 1)).is_some();
     Lookup::found_if(exists, Node::EmptyNonTerminal, Needs::SERVICES.and(Needs::NAMESPACES))
 }
 
-/// The place of a namespace, if clients may see it (N40).
+/// The place of a namespace, if clients may see it (N40): an extension, the specification shows all of them.
 fn visible_namespace(records: &Records, label: &[u8]) -> Option<u32> {
     let slot = records.namespace(label)?;
     records.namespaces.get(slot)?.visible.then_some(slot)
@@ -260,6 +264,7 @@ enum Below<'q> {
     Nothing,
 }
 
+/// What a name below a Service asks for: `_port._proto` (specification §2.3.2, §2.4.2) or an endpoint's hostname (§2.4.1).
 fn below_service(name: &Labels, left: usize) -> Below<'_> {
     match left {
         3 => Below::Service,
@@ -276,6 +281,7 @@ fn below_service(name: &Labels, left: usize) -> Below<'_> {
     }
 }
 
+/// `_tcp`, `_udp` or `_sctp`: the `_proto` of SRV names (specification §2.3.2).
 fn protocol_of(label: &[u8]) -> Option<Protocol> {
     match label {
         b"tcp" => Some(Protocol::Tcp),

@@ -32,7 +32,7 @@ const OPEN_AGAIN: Duration = Duration::from_secs(10);
 pub struct Ports {
     /// `/readiness` and `/cache`, as kube-dns had them with `--healthz-port=8081`.
     pub health: u16,
-    /// The sidecar.
+    /// `/metrics` and `/healthcheck/<label>`, as the sidecar had them.
     pub sidecar: u16,
     /// The metrics of the resolver.
     pub resolver: u16,

@@ -4,7 +4,7 @@
 
 mod ask;
 mod captured;
-mod cluster;
+mod servers;
 mod command;
 mod known;
 mod names;

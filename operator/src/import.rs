@@ -15,7 +15,7 @@ mod sidecar;
 mod dnsmasq;
 mod manifests;
 mod folder;
-mod cluster;
+mod from_cluster;
 mod service;
 mod unread;
 mod command;

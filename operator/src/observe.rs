@@ -39,8 +39,8 @@ use crate::desired::{Kind, is_of_another};
 use crate::names;
 use crate::observe::observed::{Child, DnsService, Observed, Sample};
 use crate::probe::compare::{self, Look};
-use crate::runtime::read::within;
 use crate::runtime::resources;
+use crate::runtime::time_limit::within;
 use stubs::is_stub;
 
 /// EndpointSlices of one Service that are read where a watch does not keep them: 2,000 endpoints as controllers write them.

@@ -11,7 +11,7 @@ mod status;
 mod top;
 mod diff;
 mod complete;
-mod cluster;
+mod lookups;
 mod data_plane;
 mod pages;
 mod search;

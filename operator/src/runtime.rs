@@ -3,7 +3,7 @@
 pub mod shutdown;
 pub mod client;
 pub mod resources;
-pub mod read;
+pub mod time_limit;
 pub mod write;
 pub mod lease;
 pub mod http;

@@ -5,6 +5,7 @@ mod packages;
 mod circles;
 mod sources;
 mod pages;
+mod modules;
 mod contract;
 
 use std::collections::BTreeSet;

@@ -12,7 +12,7 @@ pub enum Resource {
     Services,
     /// EndpointSlices; Endpoints are turned into slices before they get here.
     EndpointSlices,
-    /// Namespaces.
+    /// Whether names of a namespace exist, and labels that `exposure` selects by.
     Namespaces,
     /// Pods; needed only while pod records are verified.
     Pods,
@@ -93,9 +93,9 @@ pub enum ServiceKind {
 pub enum Protocol {
     /// `TCP`, also when absent.
     Tcp,
-    /// `UDP`.
+    /// `_udp` in names of SRV records; the API writes `UDP`.
     Udp,
-    /// `SCTP`.
+    /// `_sctp` in names of SRV records.
     Sctp,
 }
 
@@ -106,7 +106,7 @@ pub struct ServicePort {
     pub name: Box<str>,
     /// `port`, the Service's own number.
     pub port: u16,
-    /// `protocol`.
+    /// Kubernetes takes TCP where none is written.
     pub protocol: Protocol,
 }
 
@@ -195,13 +195,13 @@ pub struct Pod {
 /// One object of any kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Object {
-    /// A Service.
+    /// Its name, type, addresses and ports.
     Service(Service),
     /// Endpoints of a Service.
     Slice(Slice),
     /// Existence and labels of a namespace.
     Namespace(Namespace),
-    /// A Pod.
+    /// Its addresses, for verified pod records.
     Pod(Pod),
 }
 

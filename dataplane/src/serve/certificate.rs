@@ -177,7 +177,7 @@ fn config(
     let key = PrivateKeyDer::from_pem_slice(&files.key).context("tls.key has no private key")?;
     let versions: &[_] = match purpose {
         Use::Tls | Use::Https => &[&TLS13, &TLS12],
-        // RFC 9001 §4.2.
+        // QUIC has no older version (RFC 9001 §4.2).
         Use::Quic => &[&TLS13],
     };
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))

@@ -65,7 +65,7 @@ impl Changes {
 }
 
 impl SkippedObjects {
-    /// How many there are.
+    /// Reasons in the list, of all namespaces.
     pub fn len(&self) -> usize {
         self.count
     }

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 
 use super::ask::ask;
 use super::captured::{self, Captured};
-use super::cluster::{self, Server};
 use super::names::{self, Objects, Questions};
 use super::report::Report;
+use super::servers::{self, Server};
 use crate::args::{self, CompareFormat};
 use crate::offline::Severity;
 
@@ -61,10 +61,10 @@ async fn report(args: &args::Compare) -> Result<Report, String> {
     let objects = match &args.manifests[..] {
         [] if args.no_names && are_addresses => Objects::default(),
         [] => {
-            let client = cluster::connect(&args.which).await?;
-            cluster::of_cluster(&client).await.map_err(|why| format!("the cluster: {why}"))?
+            let client = servers::connect(&args.which).await?;
+            servers::of_cluster(&client).await.map_err(|why| format!("the cluster: {why}"))?
         }
-        files => cluster::of_manifests(files)?,
+        files => servers::of_manifests(files)?,
     };
     let (with, against) = (with.address(&objects)?, against.address(&objects)?);
     let mut questions = Questions::default();

@@ -88,7 +88,7 @@ pub async fn follow(definition: Arc<Definition>, client: kube::Client) {
     loop {
         tokio::time::sleep(LONGEST).await;
         if definition.is_missing()
-            && crate::runtime::read::within(resources.list_metadata(&one)).await.is_ok()
+            && crate::runtime::time_limit::within(resources.list_metadata(&one)).await.is_ok()
         {
             definition.is_there();
         }

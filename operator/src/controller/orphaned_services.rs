@@ -18,7 +18,7 @@ use crate::controller::triggers::{self, Triggers};
 use crate::decide::adoption;
 use crate::desired::Kind;
 use crate::names;
-use crate::runtime::read::within;
+use crate::runtime::time_limit::within;
 
 /// Between two passes over the kept Services; a pass sends no request.
 const EVERY: Duration = Duration::from_secs(1);

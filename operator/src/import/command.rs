@@ -9,7 +9,9 @@ use super::folder::{MAX_BYTES, mounted, on_disk};
 use super::manifests::{Object, files_beside, objects, sources};
 use super::unread::unread;
 use super::without_defaults::Ordered;
-use super::{Imported, Look, Source, Target, Text, cluster, dnsmasq, import, service, written};
+use super::{
+    Imported, Look, Source, Target, Text, dnsmasq, from_cluster, import, service, written,
+};
 use crate::args;
 use crate::offline::{Severity, text_of};
 
@@ -146,7 +148,7 @@ fn gathered(args: &args::Import) -> Result<Gathered, String> {
     let service::Found { mut service, mut lines } = service::of_manifests(&all, wanted)?;
     lines.extend(unread(&all));
     if args.from_cluster {
-        let found = cluster::read(&args.which, wanted)
+        let found = from_cluster::read(&args.which, wanted)
             .map_err(|why| format!("the cluster (--from-cluster): {why}"))?;
         all.extend(found.objects);
         service = Some(found.service);

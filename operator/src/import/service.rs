@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt;
 
 use super::Source;
-use super::cluster::{OPENSHIFT, UPSTREAM, asked_by_pods, is_labelled};
+use super::from_cluster::{OPENSHIFT, UPSTREAM, asked_by_pods, is_labelled};
 use super::manifests::Object;
 use super::report::Outcome::{Changed, Kept, NotNeeded};
 use super::report::Place;

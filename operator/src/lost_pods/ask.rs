@@ -59,7 +59,7 @@ pub(super) fn target(dns: &ClusterDNS, pod: &Pod) -> Option<Target> {
     })
 }
 
-/// Asks the pod.
+/// Asks over UDP and, a moment later, also over TCP and at `/livez`: the first answer counts.
 pub(super) async fn ask(pod: &Target) -> Heard {
     let attempts = FuturesUnordered::new();
     attempts.push(boxed(over_udp(pod)));

@@ -11,7 +11,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::Value;
 
 use crate::observe::observed::LostPods;
-use crate::runtime::read::within;
+use crate::runtime::time_limit::within;
 
 /// Name of the policy and of its binding, in the chart.
 const NAME: &str = "clusterdns-operator-pods";

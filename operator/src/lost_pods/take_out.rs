@@ -13,7 +13,7 @@ use super::ask::Target;
 use super::{Lookout, silence};
 use crate::names;
 use crate::observe::pods;
-use crate::runtime::read::within;
+use crate::runtime::time_limit::within;
 
 /// The message of the pod's condition.
 const MESSAGE: &str = "nothing answers there: asked over UDP, TCP and HTTP by the operator of ClusterDNS and by another pod of \

@@ -10,7 +10,7 @@ use kube::{Client, ResourceExt};
 
 use crate::names::CERTIFICATE;
 use crate::observe::observed::Certificate;
-use crate::runtime::read::within;
+use crate::runtime::time_limit::within;
 
 /// The type of Secrets with a certificate and its key.
 const TLS: &str = "kubernetes.io/tls";

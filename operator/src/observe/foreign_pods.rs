@@ -9,7 +9,7 @@ use kube::{Client, ResourceExt};
 
 use super::lists::Lists;
 use crate::names;
-use crate::runtime::read::within;
+use crate::runtime::time_limit::within;
 
 /// More pods than any Service of cluster DNS has; the rest is not read.
 const PAGE: u32 = 500;

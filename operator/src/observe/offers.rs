@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::desired::Kind;
 use crate::observe::observed::Offers;
-use crate::runtime::read::within;
+use crate::runtime::time_limit::within;
 
 /// Time between two reads of what the API server offers.
 const EVERY: Duration = Duration::from_secs(300);

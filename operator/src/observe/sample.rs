@@ -18,7 +18,7 @@ use super::lists::Lists;
 use crate::controller::triggers::SERVICE_NAME;
 use crate::decide::adoption::cluster_ips;
 use crate::observe::observed::{Sample, SampledService};
-use crate::runtime::read::within;
+use crate::runtime::time_limit::within;
 
 /// Namespaces whose Services are read, spread over all by name.
 const NAMESPACES: usize = 12;

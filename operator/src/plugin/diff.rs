@@ -15,8 +15,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::args::{Diff, Output, Which};
-use super::cluster::{self, Cluster};
 use super::data_plane::{Connection, escaped};
+use super::lookups::{self, Cluster};
 use super::output::{Printed, json};
 use super::pages::Answer;
 use crate::offline::text_of;
@@ -64,7 +64,7 @@ pub(super) async fn run(which: &Which, args: &Diff) -> Printed {
     };
     let mut changes = Changes::of(&old, &new, &against)?;
     if args.against.is_none() || which.address.is_some() {
-        match cluster::asked(which, Some(&name)).await {
+        match lookups::asked(which, Some(&name)).await {
             Ok(data_plane) => match data_plane.open().await {
                 Ok(mut connection) => today(&mut changes, &mut connection).await,
                 Err(why) => {

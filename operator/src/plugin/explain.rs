@@ -10,9 +10,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::args::{Explain, Libc, Output, Which};
-use super::cluster::{self, Cluster};
 use super::data_plane::{DataPlane, escaped, said};
 use super::hosts::Hosts;
+use super::lookups::{self, Cluster};
 use super::output::{Printed, json};
 use super::pages::Answer;
 use super::resolv_conf::{ResolvConf, of_pod};
@@ -126,7 +126,7 @@ async fn prepared(which: &Which, args: &Explain) -> Result<(DataPlane, Asker), S
         let (name, text) = text_of(file)?;
         (asker.from, asker.conf) = (Some(name), Some(ResolvConf::read(&text)));
     }
-    let Some(from) = &args.from else { return Ok((cluster::asked(which, None).await?, asker)) };
+    let Some(from) = &args.from else { return Ok((lookups::asked(which, None).await?, asker)) };
     let cluster = Cluster::connect(which).await?;
     let dns = cluster.cluster_dns(which.clusterdns.as_deref()).await?;
     let pod = cluster.pod(from).await?;
@@ -140,7 +140,7 @@ async fn prepared(which: &Which, args: &Explain) -> Result<(DataPlane, Asker), S
     asker.client = pods::address(&pod).map(|address| address.to_string());
     (asker.from, asker.conf, asker.notes) = (Some(format!("pod {shown}")), Some(conf), notes);
     let data_plane = match which.address {
-        Some(address) => cluster::at(which, address),
+        Some(address) => lookups::at(which, address),
         None => {
             let pods = cluster.pods(&dns).await?;
             if pods.is_empty() {

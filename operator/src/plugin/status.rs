@@ -15,8 +15,8 @@ use kube::ResourceExt;
 use serde::Serialize;
 
 use super::args::{Output, Status, Which};
-use super::cluster::{self, Cluster};
 use super::data_plane::DataPlane;
+use super::lookups::{self, Cluster};
 use super::output::{Printed, json};
 use super::pages::Pages;
 use crate::observe::pods;
@@ -102,7 +102,7 @@ pub(super) async fn run(which: &Which, args: &Status) -> Printed {
     let screen = match which.address {
         Some(address) => {
             let row = PodRow { name: address.to_string(), state: "-", ..PodRow::default() };
-            let pages = pages(&cluster::at(which, address)).await?;
+            let pages = pages(&lookups::at(which, address)).await?;
             Screen::of(None, vec![(row, Ok(pages))])
         }
         None => {

@@ -10,8 +10,8 @@ use k8s_openapi::api::core::v1::Pod;
 use serde::{Deserialize, Serialize};
 
 use super::args::{Output, Top, TopKind, Which};
-use super::cluster::{self, Cluster};
 use super::data_plane::DataPlane;
+use super::lookups::{self, Cluster};
 use super::output::{Printed, json};
 use super::table::{table, with_heading};
 use crate::observe::pods;
@@ -109,7 +109,7 @@ pub(super) async fn run(which: &Which, args: &Top) -> Printed {
 /// Those that answer: one of the flags, else each pod that is ready; and why others are not asked.
 async fn data_planes(which: &Which) -> Result<(Vec<DataPlane>, Vec<String>), String> {
     if which.address.is_some() || which.pod.is_some() {
-        return Ok((vec![cluster::asked(which, None).await?], Vec::new()));
+        return Ok((vec![lookups::asked(which, None).await?], Vec::new()));
     }
     let cluster = Cluster::connect(which).await?;
     let dns = cluster.cluster_dns(which.clusterdns.as_deref()).await?;

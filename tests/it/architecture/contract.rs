@@ -111,6 +111,52 @@ fn citations() -> Vec<(String, String)> {
     found
 }
 
+/// Comments of a file, each with the number of its first line; lines that follow each other are one comment.
+fn comments(path: &str) -> Vec<(usize, String)> {
+    let mut found: Vec<(usize, String)> = Vec::new();
+    let mut is_open = false;
+    for (place, line) in read(path).lines().enumerate() {
+        match line.trim().strip_prefix("//") {
+            Some(more) => match found.last_mut().filter(|_| is_open) {
+                Some((_, text)) => *text += more,
+                None => found.push((place + 1, more.to_owned())),
+            },
+            None => {
+                found.extend(line.split_once(" // ").map(|(_, more)| (place + 1, more.to_owned())))
+            }
+        }
+        is_open = line.trim().starts_with("//");
+    }
+    found
+}
+
+#[test]
+fn a_comment_with_ids_has_words_too() {
+    let is_source = |word: &str| {
+        id(&word.to_lowercase()).is_some()
+            || word.starts_with('§')
+            || word.starts_with("docs/")
+            || word.parse::<u32>().is_ok()
+            || ["and", "to", "note", "RFC"].contains(&word)
+    };
+    let mut bare = Vec::new();
+    for path in files().into_iter().filter(|path| path.ends_with(".rs")) {
+        for (line, text) in comments(&path) {
+            let words: Vec<&str> = text
+                .split_whitespace()
+                .map(|word| word.trim_matches(|c: char| ".,;:()/!-".contains(c)))
+                .filter(|word| !word.is_empty())
+                .collect();
+            let cites =
+                words.iter().any(|word| is_source(word) && !word.chars().all(char::is_alphabetic));
+            if cites && words.iter().all(|word| is_source(word)) {
+                bare.push(format!("{path}:{line}: {}", text.trim()));
+            }
+        }
+    }
+    assert!(bare.is_empty(), "{bare:#?}");
+}
+
 #[test]
 fn every_id_that_is_cited_is_in_the_contract() {
     let known = &anchors(RULES) | &anchors(PROMISES);

@@ -286,7 +286,8 @@ fn no_file_names_a_folder_of_somebodys_machine() {
     };
     let this = "tests/it/architecture/sources.rs";
     for path in files().into_iter().filter(is_text).filter(|path| path != this) {
-        let text = read(&path);
+        // One of our own folders has such a name.
+        let text = read(&path).replace("src/probes/home/", "");
         for folder in &folders {
             assert!(!text.contains(folder.as_str()), "{path} names {folder}");
         }
@@ -315,9 +316,8 @@ fn names_of_tests_are_in_plain_words() {
 #[test]
 fn comments_and_pages_are_in_plain_words() {
     let is_text = |path: &String| {
-        let is_ours = !["tests/golden/", "charts/"].iter().any(|of| path.starts_with(of));
-        is_ours
-            && [".rs", ".md", ".yaml"].iter().any(|end| path.ends_with(end))
+        !path.starts_with("tests/golden/")
+            && [".rs", ".md", ".yaml", ".txt", ".tpl"].iter().any(|end| path.ends_with(end))
             && path != "tests/it/architecture/sources.rs"
     };
     let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '-';

@@ -9,7 +9,7 @@ use crate::settings::Settings;
 use crate::wire::dname::Dname;
 use crate::wire::name::Name;
 
-/// One federation.
+/// A label below `svc.Z`, and where its names lead.
 #[derive(Debug)]
 pub(crate) struct Federation {
     /// Its name, without length octet.

@@ -33,7 +33,7 @@ fn time_s(from: &[u8]) -> Option<i64> {
             let (time, _) = element(from, UTC_TIME)?;
             let text = std::str::from_utf8(time).ok()?;
             let year: u8 = text.get(..2)?.parse().ok()?;
-            // RFC 5280 §4.1.2.5.1.
+            // Two digits of a year are of 1950 to 2049 (RFC 5280 §4.1.2.5.1).
             let century = if year >= 50 { "19" } else { "20" };
             seconds(&format!("{century}{text}"))
         }

@@ -7,7 +7,7 @@ use clap::{CommandFactory, FromArgMatches};
 use kube::config::Kubeconfig;
 
 use super::super::args::{Args, Which};
-use super::super::cluster::Cluster;
+use super::super::lookups::Cluster;
 
 /// A person waits for it with a finger on the tab key.
 const PATIENCE: Duration = Duration::from_secs(3);

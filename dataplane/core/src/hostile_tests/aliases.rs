@@ -83,13 +83,7 @@ fn l12_chains_of_external_names_dnames_and_federations_keep_the_budget_of_a_repl
                 [(0, Transport::Udp), (1, Transport::Tcp), (1 << 62, Transport::Tcp)]
             {
                 let asked = ask(&records, name, qtype, transport, seed);
-                let octets = asked.reply.len() as u64;
-                let budget = CHEAP_REPLIES * cheap + STEPS_PER_OCTET * octets;
-                assert!(
-                    asked.steps <= budget,
-                    "{name} {qtype}: {} steps, not {budget}",
-                    asked.steps
-                );
+                asked.is_within_the_budget(cheap, &format!("{name} {qtype} over {transport:?}"));
                 answers += usize::from(asked.answers());
             }
         }

@@ -10,24 +10,40 @@ use crate::serve::ServeCounters;
 use crate::serve::responder::tests::{Upstream, question, with_records};
 use crate::settings;
 
+/// A worker that the test drives, with one upstream and one client.
+struct Site {
+    _upstream: Upstream,
+    socket: Arc<Socket>,
+    responder: Arc<Responder>,
+    client: UdpSocket,
+    worker: Worker,
+}
+
+impl Site {
+    async fn start() -> Site {
+        let upstream = Upstream::start().await;
+        let config = upstream.config();
+        let records = Index::new(settings::of(&config).expect("settings")).records();
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let socket = Arc::new(Socket::bind(any, &Options::default()).unwrap());
+        let mut responder = with_records(&config, records, "/nonexistent");
+        responder.counters = Arc::new(ServeCounters::new(vec![Arc::clone(&socket)]));
+        let responder = Arc::new(responder);
+        let client = UdpSocket::bind(any).unwrap();
+        client.connect(socket.local_addr()).unwrap();
+        let (stale, stop) = (Duration::from_secs(600), Arc::default());
+        let worker = Worker::new(Arc::clone(&socket), Arc::clone(&responder), 0, stale, stop);
+        Site { _upstream: upstream, socket, responder, client, worker }
+    }
+}
+
 #[tokio::test]
 async fn l3_fw53_answers_of_ours_leave_before_upstreams_are_asked_for_their_batch() {
-    let upstream = Upstream::start().await;
-    let config = upstream.config();
-    let records = Index::new(settings::of(&config).expect("settings")).records();
-    let any = SocketAddr::from(([127, 0, 0, 1], 0));
-    let socket = Arc::new(Socket::bind(any, &Options::default()).unwrap());
-    let mut responder = with_records(&config, records, "/nonexistent");
-    responder.counters = Arc::new(ServeCounters::new(vec![Arc::clone(&socket)]));
-    let responder = Arc::new(responder);
-    let client = UdpSocket::bind(any).unwrap();
-    client.connect(socket.local_addr()).unwrap();
+    let Site { _upstream, socket, responder, client, mut worker } = Site::start().await;
     client.set_nonblocking(true).unwrap();
     for name in ["www.example.org", "cart.shop.svc.cluster.local"] {
         client.send(&question(name, 1, true)).unwrap();
     }
-    let (stale, stop) = (Duration::from_secs(600), Arc::default());
-    let mut worker = Worker::new(Arc::clone(&socket), Arc::clone(&responder), 0, stale, stop);
     let mut batch = Batch::new();
     assert_eq!(socket.recv(&mut batch).unwrap(), 2);
     let published = responder.state.published.load_full();
@@ -47,18 +63,7 @@ async fn l3_fw53_answers_of_ours_leave_before_upstreams_are_asked_for_their_batc
 
 #[tokio::test]
 async fn ca30_fw53_replies_leave_before_an_upstream_is_asked_again() {
-    let upstream = Upstream::start().await;
-    let config = upstream.config();
-    let records = Index::new(settings::of(&config).expect("settings")).records();
-    let any = SocketAddr::from(([127, 0, 0, 1], 0));
-    let socket = Arc::new(Socket::bind(any, &Options::default()).unwrap());
-    let mut responder = with_records(&config, records, "/nonexistent");
-    responder.counters = Arc::new(ServeCounters::new(vec![Arc::clone(&socket)]));
-    let responder = Arc::new(responder);
-    let client = UdpSocket::bind(any).unwrap();
-    client.connect(socket.local_addr()).unwrap();
-    let (stale, stop) = (Duration::from_secs(600), Arc::default());
-    let mut worker = Worker::new(Arc::clone(&socket), Arc::clone(&responder), 0, stale, stop);
+    let Site { _upstream, socket, responder, client, mut worker } = Site::start().await;
     let (mut batch, published) = (Batch::new(), responder.state.published.load_full());
     // A miss, two hits, and one hit more shortly before the end of its 600 s.
     for _ in 0..4 {

@@ -169,18 +169,24 @@ fn o4_an_edit_that_cannot_be_undone_is_what_the_configuration_is_tried_beside() 
     assert_eq!(plan.notices[0].reason, "Promoted");
 }
 
+/// Three pods that run the old configuration, because the canary refused the new one.
+fn after_a_failed_trial() -> Story {
+    let mut story = Story::with_pods(3);
+    story.edit(NEW);
+    story.reconcile(100);
+    story.pods_follow();
+    let name = story.canary().expect("a canary");
+    reported(&mut story.observed, &name).rejection = Some("no".to_owned());
+    says_old(&mut story);
+    assert_eq!(story.reconcile(102).state.failed, revision(NEW));
+    story.pods_follow();
+    story
+}
+
 #[test]
 fn o4_an_edit_after_a_failed_trial_is_undone_and_what_failed_stays_known() {
     for (before, stable) in [(Some(OLD), revision(OLD)), (None, config::revision_of(FOREIGN))] {
-        let mut story = Story::with_pods(3);
-        story.edit(NEW);
-        story.reconcile(100);
-        story.pods_follow();
-        let name = story.canary().expect("a canary");
-        reported(&mut story.observed, &name).rejection = Some("no".to_owned());
-        says_old(&mut story);
-        assert_eq!(story.reconcile(102).state.failed, revision(NEW));
-        story.pods_follow();
+        let mut story = after_a_failed_trial();
         story.is_edited(before);
         let plan = story.written(110);
         assert_eq!((plan.state.stable, plan.state.failed), (stable, revision(NEW)));
@@ -190,15 +196,7 @@ fn o4_an_edit_after_a_failed_trial_is_undone_and_what_failed_stays_known() {
 
 #[test]
 fn o4_what_failed_is_never_rolled_out_because_another_client_broke_the_document() {
-    let mut story = Story::with_pods(3);
-    story.edit(NEW);
-    story.reconcile(100);
-    story.pods_follow();
-    let name = story.canary().expect("a canary");
-    reported(&mut story.observed, &name).rejection = Some("no".to_owned());
-    says_old(&mut story);
-    story.reconcile(102);
-    story.pods_follow();
+    let mut story = after_a_failed_trial();
     let data = story.observed.config_map.as_mut().unwrap().data.as_mut().unwrap();
     data.insert("stable.json".to_owned(), "not JSON".to_owned());
     let plan = story.reconcile(110);

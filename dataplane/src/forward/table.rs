@@ -7,13 +7,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use dataplane_core::{LookupKey, Relayed};
+use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tokio::task::yield_now;
 
 use super::lookup::Unresolved;
 use super::registry::RouteId;
 
 /// Parts of the table, each with a lock of its own.
 const SHARDS: usize = 16;
+/// Clients that get the end of one lookup at once. Thousands may wait for one name, and the thread that reads its reply
+/// also answers clients about names of ours (FW53).
+const MAX_AT_ONCE: usize = 32;
 
 /// How a lookup ended; cheap to clone.
 pub(super) type Ended = Result<Relayed, Unresolved>;
@@ -151,12 +156,27 @@ impl Running {
         let waiting = self.table.shard(&self.id).remove(&self.id);
         self.table.count.fetch_sub(1, Ordering::Relaxed);
         let Some(Waiting { tasks, calls }) = waiting else { return };
-        for call in calls {
-            call.call(ended.clone());
-        }
         if let Some(tasks) = tasks {
-            tasks.send_replace(Some(ended));
+            tasks.send_replace(Some(ended.clone()));
         }
+        let mut calls = calls.into_iter();
+        calls.by_ref().take(MAX_AT_ONCE).for_each(|call| call.call(ended.clone()));
+        if calls.len() == 0 {
+            return;
+        }
+        match Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn(call_others(calls, ended))),
+            // The process ends.
+            Err(_) => calls.for_each(|call| call.call(ended.clone())),
+        }
+    }
+}
+
+/// Gives the end of a lookup to those who wait for it, some at a time.
+async fn call_others(mut calls: std::vec::IntoIter<Late>, ended: Ended) {
+    while calls.len() > 0 {
+        yield_now().await;
+        calls.by_ref().take(MAX_AT_ONCE).for_each(|call| call.call(ended.clone()));
     }
 }
 
@@ -211,6 +231,31 @@ mod tests {
         drop(running);
         assert!(matches!(ended(waiter).await, Err(Unresolved::Silence)));
         assert_eq!(table.len(), 0);
+    }
+
+    #[tokio::test]
+    async fn fw53_a_lookup_for_which_many_wait_ends_for_some_at_a_time() {
+        const CLIENTS: usize = 4 * MAX_AT_ONCE + 5;
+        let table = Arc::new(Table::default());
+        let (sender, calls) = std::sync::mpsc::channel();
+        let mut running = None;
+        for number in 0..CLIENTS {
+            let sender = sender.clone();
+            let late = Late::new(move |ended| sender.send((number, ended.is_err())).unwrap());
+            if let Joined::Begun((), begun) = table.join_late(1, key("a.example"), 1, late) {
+                running = Some(begun);
+            }
+        }
+        running.expect("the first begins it").end(Err(Unresolved::NoServer));
+        let mut got = calls.try_iter().collect::<Vec<_>>();
+        assert_eq!(got.len(), MAX_AT_ONCE, "on the thread that ended it");
+        while got.len() < CLIENTS {
+            yield_now().await;
+            let now = calls.try_iter().collect::<Vec<_>>();
+            assert!(now.len() <= MAX_AT_ONCE, "{} at once", now.len());
+            got.extend(now);
+        }
+        assert!(got.into_iter().eq((0..CLIENTS).map(|number| (number, true))), "each once");
     }
 
     #[test]

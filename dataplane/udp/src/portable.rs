@@ -153,6 +153,11 @@ impl Ready {
         Self
     }
 
+    /// It never is.
+    pub fn is_full(&self) -> bool {
+        false
+    }
+
     /// No socket.
     pub fn keys(&self) -> impl Iterator<Item = u64> {
         std::iter::empty()

@@ -1,12 +1,14 @@
 //! Lookups without tasks against a server on loopback: over a socket of their own, and over one that is shared.
 
+mod between;
+
 use std::cell::RefCell;
 use std::convert::Infallible;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
-use crds::config::{self, Config, Group as GroupConfig, GroupOptions, Transport};
+use crds::config::{self, Config, Group as GroupConfig, GroupOptions, Policy, Transport};
 use dataplane_core::{Discard, Name};
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
@@ -34,13 +36,20 @@ struct Stage {
 }
 
 impl Stage {
-    async fn new((ports, reads): (u32, bool)) -> Stage {
+    async fn new(way: (u32, bool)) -> Stage {
+        Stage::behind(&[], way).await
+    }
+
+    /// The server is asked after these.
+    async fn behind(others: &[SocketAddr], (ports, reads): (u32, bool)) -> Stage {
         let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-        let address = far.local_addr().unwrap();
-        let (ip, port) = (address.ip(), address.port());
-        let server = config::Server { ip, port, transport: Transport::Udp, tls: None };
-        let group = GroupConfig { servers: vec![server], options: GroupOptions::default() };
-        let upstreams = config::Upstreams::Servers(group);
+        let server = |address: &SocketAddr| {
+            let (ip, port) = (address.ip(), address.port());
+            config::Server { ip, port, transport: Transport::Udp, tls: None }
+        };
+        let servers = others.iter().chain([&far.local_addr().unwrap()]).map(server).collect();
+        let options = GroupOptions { policy: Policy::Sequential, ..GroupOptions::default() };
+        let upstreams = config::Upstreams::Servers(GroupConfig { servers, options });
         let mut config = Config { upstreams, ..Config::default() };
         config.limits.upstream_ports = ports;
         let upstreams = Upstreams::of(&config, Path::new(""));
@@ -51,9 +60,13 @@ impl Stage {
 
     /// Asks; what it ends with comes out of the channel.
     fn ask(&self) -> mpsc::UnboundedReceiver<Resolved> {
+        self.ask_for(NAME)
+    }
+
+    fn ask_for(&self, name: &str) -> mpsc::UnboundedReceiver<Resolved> {
         let (sender, ended) = mpsc::unbounded_channel();
         let slot = self.forwarder.slot(&self.upstreams, 0, IpAddr::from([10, 0, 0, 1])).unwrap();
-        let key = LookupKey::new(Name::from_text(NAME).unwrap(), 1, false, false);
+        let key = LookupKey::new(Name::from_text(name).unwrap(), 1, false, false);
         self.forwarder.resolve_late(&self.upstreams, 0, key, slot, move |end| match end {
             LateEnd::Resolved(resolved) => sender.send(resolved).unwrap(),
             LateEnd::Chain(..) => panic!("it is whole"),
@@ -62,25 +75,30 @@ impl Stage {
     }
 
     /// The next query, and where it came from.
-    async fn query(&self) -> (Vec<u8>, std::net::SocketAddr) {
+    async fn query(&self) -> (Vec<u8>, SocketAddr) {
         let mut octets = [0; 512];
         let came = tokio::time::timeout(PATIENCE, self.far.recv_from(&mut octets)).await;
         let (length, from) = came.expect("a query").unwrap();
         (octets[..length].to_vec(), from)
     }
 
-    async fn reply(&self, message: &[u8], to: std::net::SocketAddr) {
+    async fn reply(&self, message: &[u8], to: SocketAddr) {
         self.far.send_to(message, to).await.unwrap();
     }
 
     /// Reads as a thread of UDP does, besides what else happens here.
     async fn reads(&self) -> Infallible {
         loop {
-            if let Some(reading) = &mut *self.reading.borrow_mut() {
-                assert!(!reading.wait(&self.clients, Duration::ZERO).unwrap());
-                reading.read();
-            }
+            self.read_once();
             tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// One look of the thread at its sockets.
+    fn read_once(&self) {
+        if let Some(reading) = &mut *self.reading.borrow_mut() {
+            assert!(!reading.wait(&self.clients, Duration::ZERO).unwrap());
+            reading.read();
         }
     }
 

@@ -58,7 +58,12 @@ impl Pool {
         now: Instant,
     ) -> io::Result<Arc<Port>> {
         let port = self.read_by(reader, socket, true, now)?;
-        self.own.lock().expect("nothing panics while it holds this").push(Arc::downgrade(&port));
+        let mut own = self.own.lock().expect("nothing panics while it holds this");
+        // The task that looks after queries removes closed ports, but it does not run where no query can be sent.
+        if own.len() == own.capacity() {
+            own.retain(|port| port.strong_count() > 0);
+        }
+        own.push(Arc::downgrade(&port));
         Ok(port)
     }
 

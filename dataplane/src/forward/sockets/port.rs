@@ -250,16 +250,17 @@ impl Port {
         }
     }
 
-    /// Reads one datagram, if there is one.
-    pub(super) fn read_now(self: &Arc<Self>, buffer: &mut [u8]) {
+    /// Reads one datagram, if there is one; whether there was, and other queries wait on this socket.
+    pub(super) fn read_now(self: &Arc<Self>, buffer: &mut [u8]) -> bool {
         match self.socket().recv(buffer) {
             Ok(length) => self.arrived(&buffer[..length]),
             Err(error) => match error.kind() {
-                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => return,
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => return false,
                 _ => self.failed(),
             },
         }
         self.close_if_over();
+        !self.is_own && !self.asked().waiting.is_empty()
     }
 
     /// Gives one datagram to the query with its id.

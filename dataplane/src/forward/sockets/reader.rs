@@ -16,6 +16,11 @@ use super::port::Port;
 
 /// The key of the socket on which clients ask.
 const CLIENTS: u64 = u64::MAX;
+/// Datagrams that are read between two looks for queries of clients, besides the first of each socket: as many queries as
+/// one batch may send from one socket.
+const MAX_MORE: usize = 32;
+/// Longest wait where the system cannot wait for the socket of clients too (no memory): it is looked at this often.
+const LOOK_FOR_CLIENTS: Duration = Duration::from_millis(10);
 
 thread_local! {
     static OWN: RefCell<Option<Arc<Reader>>> = const { RefCell::new(None) };
@@ -92,15 +97,17 @@ impl Reading {
         self.reader.ports().len()
     }
 
-    /// Waits until something came for a client's socket or for one of these, at most for this time; whether it came for
-    /// the client's.
+    /// Waits until something came for the clients' socket or for one of these, at most for this time; whether it may have
+    /// come for the clients'. Where more sockets have something than one wait shows, that of clients may be among the
+    /// others: queries of clients do not wait for replies of upstreams (FW53).
     pub(crate) fn wait(&mut self, clients: &impl AsFd, time: Duration) -> io::Result<bool> {
         if !self.with_clients {
-            self.reader.poller.add(clients, CLIENTS)?;
-            self.with_clients = true;
+            self.with_clients = self.reader.poller.add(clients, CLIENTS).is_ok();
         }
+        let time = if self.with_clients { time } else { time.min(LOOK_FOR_CLIENTS) };
         self.reader.poller.wait(&mut self.ready, time)?;
-        Ok(self.ready.keys().any(|key| key == CLIENTS))
+        let has_clients = self.ready.keys().any(|key| key == CLIENTS);
+        Ok(has_clients || self.ready.is_full() || !self.with_clients)
     }
 
     /// The thread waits for clients only.
@@ -110,12 +117,15 @@ impl Reading {
         }
     }
 
-    /// Reads one datagram from each socket that has one. What comes next is found by the next wait.
+    /// Reads one datagram from each socket that has one, and some more from those on which further queries wait. What is
+    /// left is found by the next wait.
     pub(crate) fn read(&mut self) {
+        let mut more = MAX_MORE;
         for key in self.ready.keys().filter(|key| *key != CLIENTS) {
             let port = self.reader.ports().get(&key).cloned();
-            if let Some(port) = port {
-                port.read_now(&mut self.buffer[..]);
+            let Some(port) = port else { continue };
+            while port.read_now(&mut self.buffer[..]) && more > 0 {
+                more -= 1;
             }
         }
     }

@@ -145,6 +145,40 @@ fn fw10_a_want_of_descriptors_or_memory_says_nothing_of_a_server() {
 }
 
 #[tokio::test]
+async fn fw10_queries_that_cannot_be_sent_leave_nothing_behind() {
+    const QUERIES: usize = 500;
+    let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let (_upstreams, server) = server(far.local_addr().unwrap(), 8192);
+    let reading = Reading::begin().expect("this system can");
+    let (sender, mut ends) = mpsc::unbounded_channel();
+    for _ in 0..QUERIES {
+        let sender = sender.clone();
+        let landed = move |(), _, came: Arrived<'_>| {
+            sender.send(matches!(came, Arrived::Failed)).unwrap();
+        };
+        // Longer than any datagram.
+        depart(&server.pool, (), |(), _| vec![0; 70_000], landed);
+        assert!(ends.try_recv().unwrap(), "it failed at once");
+    }
+    assert_eq!(reading.ports(), 0);
+    let kept = server.pool.own.lock().unwrap().len();
+    assert!(kept < 64, "{kept} of {QUERIES} closed ports are remembered");
+}
+
+#[tokio::test]
+async fn fw53_clients_are_looked_at_though_the_system_cannot_wait_for_them() {
+    let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let (_upstreams, server) = server(far.local_addr().unwrap(), 1);
+    let mut reading = Reading::begin().expect("this system can");
+    depart(&server.pool, (), |(), id| query(id), |(), _, came: Arrived<'_>| drop(came));
+    let port = Arc::clone(&server.pool.open()[0]);
+    // Its place in the set is taken, so that the clients' socket is refused as it is without memory.
+    assert!(reading.wait(port.socket(), Duration::ZERO).unwrap());
+    let clients = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    assert!(!reading.wait(&clients, Duration::ZERO).unwrap(), "it takes this one");
+}
+
+#[tokio::test]
 async fn fw10_a_pooled_socket_is_closed_when_it_was_not_used_for_thirty_seconds() {
     let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let (_upstreams, server) = server(far.local_addr().unwrap(), 2);

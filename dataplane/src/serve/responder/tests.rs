@@ -79,7 +79,7 @@ impl Upstream {
         Upstream { asked, is_silent, is_private, server }
     }
 
-    pub(super) fn asked(&self) -> u64 {
+    pub(in crate::serve) fn asked(&self) -> u64 {
         self.asked.load(Ordering::Relaxed)
     }
 

@@ -2,6 +2,7 @@
 
 use std::net::UdpSocket;
 
+use crds::Config;
 use dataplane_core::Index;
 use dataplane_udp::Options;
 
@@ -12,7 +13,7 @@ use crate::settings;
 
 /// A worker that the test drives, with one upstream and one client.
 struct Site {
-    _upstream: Upstream,
+    upstream: Upstream,
     socket: Arc<Socket>,
     responder: Arc<Responder>,
     client: UdpSocket,
@@ -21,8 +22,14 @@ struct Site {
 
 impl Site {
     async fn start() -> Site {
+        Site::with(|_| {}).await
+    }
+
+    /// The same with another configuration.
+    async fn with(change: impl FnOnce(&mut Config)) -> Site {
         let upstream = Upstream::start().await;
-        let config = upstream.config();
+        let mut config = upstream.config();
+        change(&mut config);
         let records = Index::new(settings::of(&config).expect("settings")).records();
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let socket = Arc::new(Socket::bind(any, &Options::default()).unwrap());
@@ -33,13 +40,13 @@ impl Site {
         client.connect(socket.local_addr()).unwrap();
         let (stale, stop) = (Duration::from_secs(600), Arc::default());
         let worker = Worker::new(Arc::clone(&socket), Arc::clone(&responder), 0, stale, stop);
-        Site { _upstream: upstream, socket, responder, client, worker }
+        Site { upstream, socket, responder, client, worker }
     }
 }
 
 #[tokio::test]
 async fn l3_fw53_answers_of_ours_leave_before_upstreams_are_asked_for_their_batch() {
-    let Site { _upstream, socket, responder, client, mut worker } = Site::start().await;
+    let Site { upstream: _upstream, socket, responder, client, mut worker } = Site::start().await;
     client.set_nonblocking(true).unwrap();
     for name in ["www.example.org", "cart.shop.svc.cluster.local"] {
         client.send(&question(name, 1, true)).unwrap();
@@ -63,7 +70,7 @@ async fn l3_fw53_answers_of_ours_leave_before_upstreams_are_asked_for_their_batc
 
 #[tokio::test]
 async fn ca30_fw53_replies_leave_before_an_upstream_is_asked_again() {
-    let Site { _upstream, socket, responder, client, mut worker } = Site::start().await;
+    let Site { upstream: _upstream, socket, responder, client, mut worker } = Site::start().await;
     let (mut batch, published) = (Batch::new(), responder.state.published.load_full());
     // A miss, two hits, and one hit more shortly before the end of its 600 s.
     for _ in 0..4 {
@@ -86,4 +93,31 @@ async fn ca30_fw53_replies_leave_before_an_upstream_is_asked_again() {
     assert_eq!(socket.send(&mut batch).sent, 1);
     worker.ask(&published.upstreams);
     assert_eq!(asks(&worker), (0, 1));
+}
+
+#[tokio::test]
+async fn l3_fw53_a_query_is_read_though_more_upstreams_reply_than_one_wait_shows() {
+    const ASKED: u64 = 40;
+    let site = Site::with(|config| {
+        config.limits.in_flight = 100;
+        config.limits.in_flight_per_client = 100;
+    });
+    let Site { upstream, socket: _socket, responder, client, mut worker } = site.await;
+    let mut reading = Reading::begin().expect("this system can");
+    let (mut batch, published) = (Batch::new(), responder.state.published.load_full());
+    for number in 0..ASKED {
+        client.send(&question(&format!("n{number}.example.org"), 1, true)).unwrap();
+        assert_eq!(worker.receive(&mut batch, None, false).unwrap(), 1);
+        worker.decide(&published, &mut batch);
+        worker.ask(&published.upstreams);
+    }
+    assert_eq!((reading.ports() as u64, responder.forwarder.lookups() as u64), (ASKED, ASKED));
+    while upstream.asked() < ASKED {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    client.send(&question("cart.shop.svc.cluster.local", 1, true)).unwrap();
+    // The client's socket is the last of those that have something to read.
+    assert_eq!(worker.receive(&mut batch, Some(&mut reading), false).unwrap(), 1);
+    reading.read();
+    assert!(reading.ports() > 0, "some replies wait for the next turn");
 }

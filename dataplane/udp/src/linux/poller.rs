@@ -5,8 +5,9 @@ use std::mem;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-/// Sockets that one [`Poller::wait`] shows at most: a thread that has read them looks for queries of clients again.
-const MOST: usize = 16;
+/// Sockets that one [`Poller::wait`] shows at most: a thread that has read them looks for queries of clients again. One
+/// batch of queries opens at most 32 sockets, so replies are read as fast as they are caused; one more is that of clients.
+const MOST: usize = 33;
 
 /// A set of sockets of which each is shown as long as there is something to read from it (`epoll`, level-triggered).
 #[derive(Debug)]
@@ -99,6 +100,11 @@ impl Ready {
         Self { events: unsafe { mem::zeroed() }, count: 0 }
     }
 
+    /// Whether other sockets may have something to read too.
+    pub fn is_full(&self) -> bool {
+        self.count == MOST
+    }
+
     /// The keys of the sockets that have something to read.
     pub fn keys(&self) -> impl Iterator<Item = u64> {
         self.events.iter().take(self.count).map(|event| event.u64)
@@ -159,6 +165,29 @@ mod tests {
         assert_eq!(found(&poller, PATIENCE), BTreeSet::from([9]));
         drop(sockets);
         assert_eq!(found(&poller, Duration::ZERO), BTreeSet::new(), "what is closed is gone");
+    }
+
+    #[test]
+    fn a_wait_that_shows_as_many_as_it_can_says_that_there_may_be_more() {
+        let (poller, mut ready) = (Poller::new().expect("a set"), Ready::new());
+        let sockets: Vec<UdpSocket> = (0..MOST as u64 + 2)
+            .map(|key| {
+                let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+                poller.add(&socket, key).expect("room");
+                socket
+            })
+            .collect();
+        let send = |to: &UdpSocket| to.send_to(b"x", to.local_addr().expect("one")).expect("ok");
+        for socket in &sockets[2..] {
+            send(socket);
+        }
+        poller.wait(&mut ready, PATIENCE).expect("a wait");
+        assert!(ready.is_full() && ready.keys().count() == MOST);
+        for socket in &sockets[3..] {
+            socket.recv(&mut [0; 8]).expect("the datagram");
+        }
+        poller.wait(&mut ready, PATIENCE).expect("a wait");
+        assert!(!ready.is_full() && ready.keys().eq([2]));
     }
 
     #[test]

@@ -249,6 +249,18 @@ impl Process {
         });
     }
 
+    /// A size in `/proc/PID/status`.
+    pub(crate) fn memory_kib(&self, field: &str) -> u64 {
+        let text = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let row = text.lines().find_map(|line| line.strip_prefix(field)).unwrap();
+        row.split_whitespace().next().unwrap().parse().unwrap()
+    }
+
+    /// From now on `VmHWM` is the most memory since now.
+    pub(crate) fn forget_peak(&self) {
+        fs::write(format!("/proc/{}/clear_refs", self.child.id()), "5").unwrap();
+    }
+
     pub(crate) fn has_ended(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
     }

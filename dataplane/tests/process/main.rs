@@ -10,10 +10,14 @@ mod taps;
 mod tls;
 mod flood;
 mod load;
+#[cfg(target_os = "linux")]
+mod overload;
 mod stopped;
 mod fstrm;
 mod pages;
 mod kube_dns;
+#[cfg(target_os = "linux")]
+mod confined;
 
 use std::io::Write;
 use std::net::TcpStream;

@@ -3,6 +3,7 @@
 
 mod stage;
 mod many;
+mod good;
 mod health;
 mod chains;
 mod cached;

@@ -1,4 +1,4 @@
-//! What a cache must not do: show a client what it may not ask (C7), or keep an absence of ours (C5).
+//! What a cache must not do: show a client what it may not ask (C7), or keep anything of ours (C5, CA42).
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ fn c7_a_client_that_may_not_ask_gets_nothing_from_the_cache() {
 }
 
 #[test]
-fn c5_a_name_of_ours_that_was_absent_is_there_with_the_next_query() {
+fn c5_ca42_a_name_of_ours_that_was_absent_is_there_with_the_next_query() {
     let house = House::on(&["127.0.0.1:0"], Limits::default());
     let config = config(house.upstream.address, house.upstream.address);
     let publish = |objects: &[_]| {
@@ -62,4 +62,6 @@ fn c5_a_name_of_ours_that_was_absent_is_there_with_the_next_query() {
         assert_eq!(both(99), (there, Reply::with(99, created)), "round {round}: at once");
         publish(&objects());
     }
+    let (cache, nothing) = (house.forwarder.cache(), [0; CacheResult::ALL.len()]);
+    assert_eq!((cache.entries(), cache.outcomes()), (0, nothing), "the cache was not even asked");
 }

@@ -1,20 +1,30 @@
-//! Running out of descriptors (T7), in a process of its own so that only it does.
+//! Running out of descriptors (T7, N20), in a process of its own so that only it does.
 
-use std::net::TcpStream;
+use std::net::{TcpStream, UdpSocket};
 use std::process::Command;
 use std::sync::atomic::Ordering;
 
+use dataplane::forward::Limit;
 use dataplane::serve::Limits;
 
-use crate::harness::{House, OURS, Reply, Tcp, query, receive, udp};
+use crate::harness::{House, OURS, Reply, THEIRS, Tcp, query, receive, udp};
 
 /// Few enough to run out of at once, enough for the runtime and the sockets.
 const LIMIT: u32 = 64;
 
 #[test]
 fn wr44_t7_without_a_descriptor_accepting_pauses_and_udp_answers() {
+    alone("descriptors::without_descriptors");
+}
+
+#[test]
+fn n20_fw10_without_a_descriptor_a_forwarded_query_fails_and_no_server_does() {
+    alone("descriptors::forwarding_without_descriptors");
+}
+
+/// Runs this test with few descriptors.
+fn alone(name: &str) {
     let program = std::env::current_exe().unwrap();
-    let name = "descriptors::without_descriptors";
     let output = Command::new("sh")
         .arg("-c")
         .arg(format!("ulimit -n {LIMIT} && exec \"$0\" --ignored --exact {name}"))
@@ -26,7 +36,31 @@ fn wr44_t7_without_a_descriptor_accepting_pauses_and_udp_answers() {
 }
 
 #[test]
-#[ignore = "run by the test above, with few descriptors"]
+#[ignore = "run by a test above, with few descriptors"]
+fn forwarding_without_descriptors() {
+    let house = House::on(&["127.0.0.1:0"], Limits::default());
+    house.upstream.release();
+    let client = udp();
+    let ask = |id| {
+        client.send_to(&query(id, THEIRS), house.address()).unwrap();
+        receive(&client).0
+    };
+    let open: Vec<UdpSocket> =
+        std::iter::from_fn(|| UdpSocket::bind("127.0.0.1:0").ok()).take(LIMIT as usize).collect();
+    assert!(open.len() < LIMIT as usize, "the limit does not hold here");
+    let failed = |id| Reply { id, rcode: 2, address: None };
+    assert_eq!([ask(1), ask(2)], [failed(1), failed(2)], "at once, and none is remembered");
+    let upstreams = house.state.published.load().upstreams.clone();
+    let counts = &upstreams.servers()[0];
+    let sent = || [&counts.sent, &counts.failed].map(|count| count.load(Ordering::Relaxed));
+    assert_eq!(sent(), [0, 0], "no server is at fault");
+    assert_eq!(house.forwarder.limited(Limit::UpstreamPorts), 2);
+    drop(open);
+    assert_eq!((ask(3), sent()), (Reply::theirs(3), [1, 0]));
+}
+
+#[test]
+#[ignore = "run by a test above, with few descriptors"]
 fn without_descriptors() {
     let house = House::on(&["127.0.0.1:0"], Limits::default());
     let client = udp();

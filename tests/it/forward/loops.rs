@@ -121,7 +121,7 @@ async fn ask(server: SocketAddr, name: &str) -> hickory_proto::op::Message {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn f13_two_instances_that_forward_to_each_other_end_it_and_report_it() {
+async fn f13_fw51_two_instances_that_forward_to_each_other_end_it_and_report_it() {
     let (one, other) = (Instance::start(), Instance::start());
     one.forwards_to(other.address());
     other.forwards_to(one.address());

@@ -20,6 +20,7 @@ pub mod ports;
 mod autoscaler;
 mod pod_monitor;
 mod prometheus_rule;
+pub mod without_effect;
 
 pub use autoscaler::QUERIES_PER_SECOND;
 pub use container::{CONTAINER, FLAGS, VARIABLES};

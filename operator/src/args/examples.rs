@@ -35,4 +35,7 @@ Examples:
   Standard input, for a pipeline that reads SARIF:
     helm template dns charts/clusterdns | clusterdns-operator check -f - -o sarif
 
+Not checked: what only a cluster knows, such as whether the API server has the kinds PodMonitor and
+PrometheusRule. The condition Accepted of the ClusterDNS says that.
+
 Exit status: 0 no errors (there may be warnings), 1 errors, 2 something could not be read.";

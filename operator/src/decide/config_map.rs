@@ -112,9 +112,30 @@ pub fn canary(observed: &Observed) -> Option<(Config, RolloutState)> {
 
 /// What stable pods run. A document of another version that cannot be read counts as empty.
 pub fn stable(observed: &Observed) -> Config {
+    stable_document(observed).map(|document| document.config).unwrap_or_default()
+}
+
+/// The same with its revision; `None` if there is none that can be read.
+pub fn stable_document(observed: &Observed) -> Option<Document> {
     let written = text(observed.config_map.as_ref(), STABLE);
-    let text = observed.lost_document.as_deref().or(written);
-    Config::from_json(text.unwrap_or_default()).map(|(config, _)| config).unwrap_or_default()
+    Document::read(observed.lost_document.as_deref().or(written)?)
+}
+
+/// A document of the ConfigMap.
+#[derive(Clone, Debug)]
+pub struct Document {
+    /// What it says, as far as this version reads it.
+    pub config: Config,
+    /// Its content revision, as pods report it at `/config`.
+    pub revision: String,
+}
+
+impl Document {
+    /// `None` for the text of another version that cannot be read.
+    pub fn read(text: &str) -> Option<Self> {
+        let (config, _) = Config::from_json(text).ok()?;
+        Some(Self { config, revision: config::revision_of(text) })
+    }
 }
 
 /// The text of one key.

@@ -15,6 +15,7 @@ use super::budget::budget;
 use super::servers::servers_twice;
 use super::warning::{Warning, warning};
 use crate::desired::ports;
+use crate::desired::without_effect::beside_others;
 use crate::probe::compare::clients::allows;
 
 /// A process needs permission for ports below this one.
@@ -47,16 +48,18 @@ pub fn unwise(dns: &ClusterDNS) -> Vec<Warning> {
     ];
     let rules = rules.into_iter().flatten();
     let used = crds::check_resource(dns).map(|config| without_effect::of(&config));
-    let used = ineffective(used.unwrap_or_default());
+    let mut used = used.unwrap_or_default();
+    used.extend(beside_others(dns));
+    let used = ineffective(used);
     let of_names = alias_loops(dns).into_iter().chain(never_asked(dns));
     let of_servers = servers_twice(dns);
     rules.chain(whole_internet(dns)).chain(of_names).chain(of_servers).chain(used).collect()
 }
 
-/// Fields that this version accepts and that do nothing.
+/// Fields that are accepted and do nothing.
 fn ineffective(used: Vec<WithoutEffect>) -> Vec<Warning> {
     let warn = |it: WithoutEffect| {
-        let message = format!("this field has no effect in this version: {}", it.instead);
+        let message = format!("this field has no effect: {}", it.instead);
         warning(it.field, "WithoutEffect", message)
     };
     used.into_iter().map(warn).collect()
@@ -280,7 +283,7 @@ mod tests {
         // No field is without effect in this version: this is how one would be named.
         let field = "spec.ttlSeconds".to_owned();
         let warnings = ineffective(vec![WithoutEffect { field, instead: "every TTL is 5" }]);
-        let message = "this field has no effect in this version: every TTL is 5";
+        let message = "this field has no effect: every TTL is 5";
         assert_eq!(warnings, [warning("spec.ttlSeconds", "WithoutEffect", message)]);
     }
 }

@@ -8,6 +8,7 @@
 pub mod conditions;
 mod up_to_date;
 mod readiness;
+mod clients_excluded;
 mod certificates;
 mod fields;
 mod problem;
@@ -27,6 +28,7 @@ use jiff::Timestamp;
 use crate::apply::outcome::{Applied, Restored};
 use crate::decide::plan::{Plan, Refusal, RolloutState, ServicePlan};
 use crate::decide::{adoption, config_map};
+use crate::desired::without_effect as useless;
 use crate::names;
 use crate::observe::observed::{LostPods, Observed};
 use crate::observe::pods;
@@ -145,10 +147,10 @@ pub fn of(
 ) -> ClusterDNSStatus {
     let state = &plan.rollout.state;
     let replicas = replicas(wanted(&plan.size, observed), &state.stable, observed);
-    let problems = problems(dns, config, plan, applied, observed, now);
+    let problems = problems(dns, plan, applied, observed, now);
     let way = on_its_way(dns, plan, observed, now);
     let mut conditions = Conditions::of(dns, now);
-    conditions.set("Accepted", accepted(&without_effect::of(config)));
+    conditions.set("Accepted", accepted_here(dns, config, observed));
     conditions.set(
         "Ready",
         readiness(dns, plan, observed, &replicas, (conditions.was_true("Ready"), now)),
@@ -202,17 +204,32 @@ fn as_expected(lost_pods: LostPods) -> &'static str {
     }
 }
 
-/// Names the fields that are accepted and have no effect, so that users do not rely on them.
-fn accepted(used: &[WithoutEffect]) -> ConditionState {
-    if used.is_empty() {
-        return ConditionState::yes("Valid", "the spec is valid and acted on");
+/// What of the spec has no effect: in this version, beside other fields, and with this API server.
+fn accepted_here(dns: &ClusterDNS, config: &Config, observed: &Observed) -> ConditionState {
+    let offers = &observed.offers;
+    let mut used = without_effect::of(config);
+    used.extend(useless::beside_others(dns));
+    used.extend(useless::of_missing_kinds(dns, offers));
+    accepted(&used, &useless::missing_kinds(dns, offers))
+}
+
+/// Names the fields that are accepted and have no effect, so that users do not rely on them. An object of a missing kind is
+/// wanted by default, so it is a note and not a reason.
+fn accepted(used: &[WithoutEffect], missing_kinds: &[&str]) -> ConditionState {
+    let mut message = "the spec is valid and acted on".to_owned();
+    if !used.is_empty() {
+        let used = used.iter().map(|it| format!("{} ({})", it.field, it.instead)).collect();
+        message.push_str(&format!(". Fields without effect: {}", named(used)));
     }
-    let used = used.iter().map(|it| format!("{} ({})", it.field, it.instead)).collect();
-    let message = format!(
-        "the spec is valid and acted on. Fields without effect in this version: {}",
-        named(used)
-    );
-    ConditionState::yes("FieldsWithoutEffect", &message)
+    if !missing_kinds.is_empty() {
+        message.push_str(&format!(
+            ". Not created, because the API server does not have the kind: {}. They are created within 5 minutes after the \
+             CustomResourceDefinitions of monitoring.coreos.com are there",
+            missing_kinds.join(", ")
+        ));
+    }
+    let reason = if used.is_empty() { "Valid" } else { "FieldsWithoutEffect" };
+    ConditionState::yes(reason, &message)
 }
 
 fn at_rest(dns: &ClusterDNS, plan: &Plan, observed: &Observed, now: Timestamp) -> ConditionState {

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use crds::ClusterDNS;
 use crds::v1alpha1::ManagementState;
-use crds::{ClusterDNS, Config};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::certificates::{certificate_expires, certificate_unusable};
+use super::clients_excluded;
 use super::failing_pods::failing_pods;
 use super::nodes::{many_nodes, no_node_fits};
 use super::problem::{Problem, named, problem};
@@ -21,13 +22,11 @@ use crate::desired::Kind;
 use crate::names::{self, CERTIFICATE};
 use crate::observe::observed::{Certificate, Observed};
 use crate::observe::pods;
-use crate::probe::compare::clients;
 use crate::runtime::resources;
 
 /// Everything that is wrong now, the most urgent first.
 pub(super) fn problems(
     dns: &ClusterDNS,
-    config: &Config,
     plan: &Plan,
     applied: &Applied,
     observed: &Observed,
@@ -42,7 +41,7 @@ pub(super) fn problems(
         configuration_edited(dns, plan),
     ];
     let then = [
-        clients_excluded(config, plan, observed),
+        clients_excluded::problem(plan, observed),
         pods_lost(observed),
         pods_refuse(plan, observed),
         too_few_pods(dns, observed),
@@ -201,16 +200,6 @@ fn pods_lost(observed: &Observed) -> Option<Problem> {
              They return when their kubelet reports them ready. kubectl describe node shows what is wrong with the node",
             named(lost)
         ),
-    )
-}
-
-/// The client list that every pod runs refuses most pods: DNS is there, and they get REFUSED.
-fn clients_excluded(config: &Config, plan: &Plan, observed: &Observed) -> Option<Problem> {
-    let is_running = plan.rollout.desired_revision == plan.rollout.state.stable;
-    let words = clients::excluded(config, observed).filter(|_| is_running)?;
-    problem(
-        clients::REASON,
-        format!("spec.access.clients: {words}. These pods get REFUSED: add the ranges of pods"),
     )
 }
 

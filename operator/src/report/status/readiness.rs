@@ -4,6 +4,7 @@ use crds::ClusterDNS;
 use crds::v1alpha1::Replicas;
 use jiff::Timestamp;
 
+use super::clients_excluded::unless_excluded;
 use super::conditions::ConditionState;
 use super::fields::count;
 use crate::decide::adoption::{self, Standing};
@@ -14,6 +15,9 @@ use crate::observe::pods;
 
 /// Do pods of an earlier spec still answer?
 pub(super) fn still_ready(dns: &ClusterDNS, observed: &Observed) -> ConditionState {
+    let serving = |reason: &str, message: &str| {
+        unless_excluded(ConditionState::yes(reason, message), observed)
+    };
     let (namespace, name) = names::service(dns);
     let is_ours = observed.service.is_some()
         && adoption::standing(dns, observed.service.as_ref()) != Standing::Foreign;
@@ -23,13 +27,13 @@ pub(super) fn still_ready(dns: &ClusterDNS, observed: &Observed) -> ConditionSta
             "NotAccepted",
             "the spec is refused, and no pod is ready: correct what Accepted names",
         ),
-        ready if is_ours => ConditionState::yes(
+        ready if is_ours => serving(
             "Serving",
             &format!(
                 "Service {namespace}/{name} answers as an earlier spec says, on {ready} pods; the present spec is refused"
             ),
         ),
-        _ if observed.service.is_some() && behind > 0 => ConditionState::yes(
+        _ if observed.service.is_some() && behind > 0 => serving(
             "Shared",
             &format!(
                 "Service {namespace}/{name} leads to {behind} pods of this ClusterDNS, which answer as an earlier spec says, and \
@@ -97,7 +101,8 @@ pub(super) fn readiness(
                 .map(|ip| ip.to_string())
                 .collect();
             let at = ips.join(", ");
-            ConditionState::yes("Serving", &format!("Service {namespace}/{name} answers at {at}"))
+            let message = format!("Service {namespace}/{name} answers at {at}");
+            unless_excluded(ConditionState::yes("Serving", &message), observed)
         }
     }
 }
@@ -129,12 +134,12 @@ fn not_switched(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Condit
                  ClusterDNS: {moves}"
             ),
         ),
-        behind => ConditionState::yes(
-            "Shared",
-            &format!(
+        behind => {
+            let message = format!(
                 "Service {namespace}/{name} leads to {behind} pods of this ClusterDNS and to those of another DNS server, \
                  because another client changed its selector: {moves}"
-            ),
-        ),
+            );
+            unless_excluded(ConditionState::yes("Shared", &message), observed)
+        }
     }
 }

@@ -20,6 +20,7 @@ mod kstatus_rules;
 use kstatus_rules::Kstatus;
 
 mod certificates;
+mod clients_excluded;
 mod failing_pods;
 mod problems;
 mod words;

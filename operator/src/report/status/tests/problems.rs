@@ -222,18 +222,6 @@ fn o19_a_paused_deployment_is_named_with_the_command_that_resumes_it() {
     assert!(degraded.message.contains("kubectl -n kube-system rollout resume deployment/"));
 }
 
-#[test]
-fn o17_a_client_list_that_refuses_most_pods_is_degraded_however_it_went_out() {
-    let mut story = Story::settled("{access: {clients: [192.0.2.0/24]}}");
-    for pod in &mut story.observed.pods {
-        pod.status.get_or_insert_default().pod_ip = Some("10.244.1.5".to_owned());
-    }
-    let status = story.reconcile(10);
-    let degraded = condition(&status, "Degraded").unwrap();
-    assert_eq!(degraded.reason, crate::probe::compare::clients::REASON);
-    assert!(degraded.message.contains("2 of 2 pods that are known"), "{}", degraded.message);
-}
-
 fn down_server(group: &str, server: &str, group_servers: usize) -> DownServer {
     DownServer { group: group.to_owned(), server: server.to_owned(), group_servers, remedy: None }
 }

@@ -61,7 +61,7 @@ fn o4_an_edit_of_the_configuration_by_another_client_is_degraded_for_a_while() {
     story.observed.lost_document = None;
     let status = story.reconcile(700);
     assert_eq!(condition(&status, "Degraded").unwrap().reason, "AsExpected");
-    // Where the document before is not known, until the spec's own one is there.
+    // If the document before is not known, this is reported until the one of the spec is in its place.
     story.edit("{ttlSeconds: 7}");
     edit(&mut story);
     for seconds in [800, 2_000] {
@@ -108,13 +108,41 @@ fn o14_a_refused_edit_leaves_ready_true_while_the_service_leads_to_our_pods() {
 fn o18_fields_without_effect_are_named_by_the_condition_accepted() {
     // No field is without effect in this version: this is how one would be named.
     let used = |field: &str| WithoutEffect { field: field.to_owned(), instead: "every TTL is 5" };
-    let message = "the spec is valid and acted on. Fields without effect in this version: \
-                   spec.ttlSeconds (every TTL is 5), spec.cache.stale (every TTL is 5)";
+    let message = "the spec is valid and acted on. Fields without effect: spec.ttlSeconds (every TTL is 5), \
+                   spec.cache.stale (every TTL is 5)";
     assert_eq!(
-        accepted(&[used("spec.ttlSeconds"), used("spec.cache.stale")]),
+        accepted(&[used("spec.ttlSeconds"), used("spec.cache.stale")], &[]),
         ConditionState::yes("FieldsWithoutEffect", message)
     );
-    assert_eq!(accepted(&[]), ConditionState::yes("Valid", "the spec is valid and acted on"));
+    assert_eq!(accepted(&[], &[]), ConditionState::yes("Valid", "the spec is valid and acted on"));
+}
+
+#[test]
+fn o18_monitors_that_the_api_server_cannot_have_are_named_by_the_condition_accepted() {
+    let accepted = |spec: &str, pod_monitor: bool| {
+        let mut story = Story::settled(spec);
+        story.observed.offers.pod_monitor = pod_monitor;
+        story.observed.offers.prometheus_rule = true;
+        let status = story.reconcile(10);
+        let accepted = condition(&status, "Accepted").unwrap();
+        (accepted.reason.clone(), accepted.message.clone())
+    };
+    let valid = ("Valid".to_owned(), "the spec is valid and acted on".to_owned());
+    assert_eq!(accepted("{}", true), valid);
+    assert_eq!(accepted("{metrics: {podMonitor: false}}", false), valid);
+    let (reason, message) = accepted("{}", false);
+    assert_eq!(reason, "Valid", "it is the default, so nothing that was asked for is lost");
+    assert!(message.contains("the kind: PodMonitor (spec.metrics.podMonitor). They"), "{message}");
+    let (reason, message) = accepted("{metrics: {intervalSeconds: 30}}", false);
+    assert_eq!(reason, "FieldsWithoutEffect");
+    for words in
+        ["spec.metrics.intervalSeconds (the API server does not have", "PodMonitor (spec.met"]
+    {
+        assert!(message.contains(words), "{message}");
+    }
+    let (reason, message) = accepted("{metrics: {podMonitor: false, intervalSeconds: 30}}", false);
+    assert_eq!(reason, "FieldsWithoutEffect");
+    assert!(message.contains("spec.metrics.intervalSeconds (podMonitor is false"), "{message}");
 }
 
 #[test]

@@ -8,14 +8,21 @@ use std::time::Duration;
 use kube::runtime::utils::Backoff;
 use kube::runtime::watcher;
 
+use crate::runtime::time_limit::within_time;
+
 /// What to do about it.
 pub const ADVICE: &str = "the CustomResourceDefinition clusterdnses.clusterdns.dev does not exist, so no ClusterDNS is \
                           reconciled: apply clusterdns.yaml of this version with kubectl apply --server-side";
 
 /// Between the first two attempts to list ClusterDNS again.
 const FIRST: Duration = Duration::from_millis(500);
-/// Longest wait, so that a definition that is back is noticed within 5 s.
+/// A definition that is back is noticed within this time.
+pub const NOTICED_WITHIN: Duration = Duration::from_secs(5);
+/// Longest wait between two attempts.
 const LONGEST: Duration = Duration::from_secs(3);
+/// Time for one answer while the definition is missing: the rest of [`NOTICED_WITHIN`], so that an attempt without an answer
+/// does not delay the next one.
+const PATIENCE: Duration = NOTICED_WITHIN.saturating_sub(LONGEST);
 
 /// Whether the definition is known to be missing.
 #[derive(Debug, Default)]
@@ -88,7 +95,7 @@ pub async fn follow(definition: Arc<Definition>, client: kube::Client) {
     loop {
         tokio::time::sleep(LONGEST).await;
         if definition.is_missing()
-            && crate::runtime::time_limit::within(resources.list_metadata(&one)).await.is_ok()
+            && within_time(PATIENCE, resources.list_metadata(&one)).await.is_ok()
         {
             definition.is_there();
         }
@@ -97,6 +104,16 @@ pub async fn follow(definition: Arc<Definition>, client: kube::Client) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
+    use futures::{StreamExt, pin_mut};
+    use hyper::{Request, Response};
+    use kube::Api;
+    use kube::client::Body;
+    use kube::runtime::WatchStreamExt;
+    use serde_json::json;
+    use tokio::time::Instant;
+
     use super::*;
 
     fn failure(code: u16) -> watcher::Error {
@@ -115,6 +132,92 @@ mod tests {
         assert!(definition.is_missing());
         definition.is_there();
         assert!(!definition.is_missing());
+    }
+
+    /// What the scripted API server does with one request.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    enum Reply {
+        /// 404, as while the definition is missing.
+        NotFound,
+        /// None at all.
+        Silence,
+        /// An empty list.
+        List,
+    }
+
+    /// An API server that replies in this order, and with lists after that; and when it was asked.
+    fn api_server(replies: &[Reply]) -> (kube::Client, Arc<Mutex<Vec<Instant>>>) {
+        let asked = Arc::<Mutex<Vec<Instant>>>::default();
+        let (times, replies) = (Arc::clone(&asked), replies.to_vec());
+        let server = tower::service_fn(move |_: Request<Body>| {
+            let mut times = times.lock().unwrap();
+            let reply = replies.get(times.len()).copied().unwrap_or(Reply::List);
+            times.push(Instant::now());
+            async move {
+                let (code, body) = match reply {
+                    Reply::NotFound => (
+                        404,
+                        json!({"kind": "Status", "apiVersion": "v1", "status": "Failure",
+                        "message": "the server could not find the requested resource", "reason": "NotFound", "code": 404}),
+                    ),
+                    Reply::Silence => std::future::pending().await,
+                    Reply::List => (
+                        200,
+                        json!({"kind": "ClusterDNSList", "apiVersion": "clusterdns.dev/v1alpha1",
+                        "metadata": {"resourceVersion": "7"}, "items": []}),
+                    ),
+                };
+                let response = Response::builder().status(code);
+                Ok::<_, std::convert::Infallible>(
+                    response.body(Body::from(body.to_string().into_bytes())).unwrap(),
+                )
+            }
+        });
+        (kube::Client::new(server, "default"), asked)
+    }
+
+    fn longest_wait(began: Instant, asked: &Mutex<Vec<Instant>>) -> Duration {
+        let times = asked.lock().unwrap();
+        let before = std::iter::once(began).chain(times.iter().copied());
+        before.zip(times.iter()).map(|(before, at)| *at - before).max().unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn o14_a_definition_that_is_back_is_looked_for_at_least_every_5_s() {
+        use Reply::{NotFound, Silence};
+        let replies =
+            [[NotFound; 4], [Silence, NotFound, Silence, Silence], [NotFound; 4]].concat();
+        let (client, asked) = api_server(&replies);
+        let definition = Arc::new(Definition::default());
+        definition.failed(&failure(404));
+        let began = Instant::now();
+        let following = follow(Arc::clone(&definition), client);
+        let noticed = async {
+            while definition.is_missing() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::select! {
+            () = following => unreachable!("it has no end"),
+            () = noticed => {}
+        }
+        assert_eq!(asked.lock().unwrap().len(), replies.len() + 1, "it asks until it is there");
+        let longest = longest_wait(began, &asked);
+        assert!(longest <= NOTICED_WITHIN, "{longest:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn o14_the_watch_of_a_missing_definition_begins_again_at_least_every_5_s() {
+        let replies = [Reply::NotFound; 20];
+        let (client, asked) = api_server(&replies);
+        let resources = Api::<crds::ClusterDNS>::all(client);
+        let events = watcher(resources, watcher::Config::default()).backoff(Soon::default());
+        pin_mut!(events);
+        let began = Instant::now();
+        while !matches!(events.next().await, Some(Ok(watcher::Event::InitDone))) {}
+        assert!(asked.lock().unwrap().len() > replies.len());
+        let longest = longest_wait(began, &asked);
+        assert!(longest <= NOTICED_WITHIN, "{longest:?}");
     }
 
     #[test]

@@ -17,7 +17,11 @@ pub async fn within<T>(asking: impl Future<Output = kube::Result<T>>) -> anyhow:
     within_time(PATIENCE, asking).await
 }
 
-async fn within_time<T>(
+/// The same with this much time.
+///
+/// # Errors
+/// As of [`within`].
+pub async fn within_time<T>(
     patience: Duration,
     asking: impl Future<Output = kube::Result<T>>,
 ) -> anyhow::Result<T> {

@@ -10,6 +10,9 @@ pub(super) fn write(page: &mut Page<'_>, serving: &ServeCounters) -> fmt::Result
     let rows =
         serving.encrypted.https_responses().map(|(status, count)| ([("status", status)], count));
     page.counters("https_responses", "Responses of DNS over HTTPS, by HTTP status", rows)?;
+    let rows = serving.encrypted.http2_resets().map(|(code, count)| ([("code", code)], count));
+    let help = "Streams of DNS over HTTPS that were refused with a reset of HTTP/2, by error code (RFC 9113)";
+    page.counters("https_streams_reset", help, rows)?;
     let rows = serving.encrypted.quic_responses().map(|(code, count)| ([("code", code)], count));
     let help = "Streams of DNS over QUIC answered (0) or ended with an error, by code (RFC 9250)";
     page.counters("quic_responses", help, rows)?;

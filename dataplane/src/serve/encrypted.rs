@@ -34,10 +34,22 @@ const HTTP_STATUSES: [(u16, &str); 11] = [
 /// The codes that a stream or a connection of QUIC ends with (RFC 9250 §4.3), and their metrics label. 0 is a reply.
 const QUIC_CODES: [(u32, &str); 4] = [(0, "0"), (1, "1"), (2, "2"), (4, "4")];
 
+/// The error codes with which a server resets a stream of HTTP/2 that it refuses (RFC 9113 §7), and their metrics label.
+/// Others, such as CANCEL, end a stream that nothing more is expected of.
+const HTTP2_CODES: [(u32, &str); 6] = [
+    (1, "protocol_error"),
+    (2, "internal_error"),
+    (3, "flow_control_error"),
+    (5, "stream_closed"),
+    (7, "refused_stream"),
+    (11, "enhance_your_calm"),
+];
+
 /// What became of requests over HTTPS and QUIC.
 #[derive(Debug, Default)]
 pub struct EncryptedCounters {
     https: [AtomicU64; HTTP_STATUSES.len()],
+    http2_resets: [AtomicU64; HTTP2_CODES.len()],
     quic: [AtomicU64; QUIC_CODES.len()],
     /// Clients of QUIC that had to show first that they have their address (RFC 9000 §8.1.2).
     pub retries: AtomicU64,
@@ -54,6 +66,19 @@ impl EncryptedCounters {
     pub fn quic_responses(&self) -> [(&'static str, u64); QUIC_CODES.len()] {
         let count = |place: usize| self.quic[place].load(Ordering::Relaxed);
         std::array::from_fn(|place| (QUIC_CODES[place].1, count(place)))
+    }
+
+    /// Streams of HTTP/2 that were refused with a reset, by error code.
+    pub fn http2_resets(&self) -> [(&'static str, u64); HTTP2_CODES.len()] {
+        let count = |place: usize| self.http2_resets[place].load(Ordering::Relaxed);
+        std::array::from_fn(|place| (HTTP2_CODES[place].1, count(place)))
+    }
+
+    pub(super) fn add_http2_reset(&self, code: u32) {
+        let place = HTTP2_CODES.iter().position(|(known, _)| *known == code);
+        if let Some(place) = place {
+            self.http2_resets[place].fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     pub(super) fn add_https(&self, status: u16) {

@@ -278,3 +278,40 @@ fn t8_what_http_itself_refuses_is_counted_by_status() {
         counted.into_iter().filter(|(_, count)| *count > 0).eq([("400", 1), ("431", 2)])
     });
 }
+
+#[test]
+fn t8_what_the_library_of_http_2_refuses_by_itself_is_counted() {
+    let (house, server, trusted, _secret) = serve(patient(), "https-refused-h2");
+    let counters = house.serving.counters();
+    let ask = |octets: usize, body: &'static [u8]| {
+        let (house, trusted) = (&house, &trusted);
+        house.runtime.block_on(async move {
+            let mut sender = connect_h2(server, trusted, 1 << 16).await;
+            sender.ready().await.unwrap();
+            let request = Request::post("https://dns.example/dns-query")
+                .header("x", "x".repeat(octets))
+                .body(Full::new(Bytes::from_static(body)))
+                .unwrap();
+            let response = sender.send_request(request).await;
+            (response.ok().map(|response| response.status().as_u16()), sender)
+        })
+    };
+    let refused = |status: u64, reset: u64| {
+        let responses = counters.encrypted.https_responses();
+        let resets = counters.encrypted.http2_resets();
+        responses.into_iter().filter(|(_, count)| *count > 0).eq([("431", status)])
+            && resets.into_iter().filter(|(_, count)| *count > 0).map(|it| it.1).sum::<u64>()
+                == reset
+    };
+    // More than the library takes, and less than what it ends the connection for.
+    let (status, _connection) = ask(40_000, b"");
+    assert_eq!(status, Some(431));
+    house.until("the response is counted", |_| refused(1, 0));
+    // With a body to come the stream is reset as well; its client may see either first.
+    let _connection = ask(40_000, b"x").1;
+    house.until("the reset is counted", |_| refused(2, 1));
+    // That much ends the connection.
+    assert_eq!(ask(400_000, b"").0, None);
+    house.until("the end is counted", |_| counters.tcp_closed(CloseReason::NotAQuery) == 1);
+    assert!(refused(2, 1), "as what it is");
+}

@@ -1,4 +1,4 @@
-//! Certificates whose use is noted, for tests of where handshakes are computed.
+//! Certificates that record which thread uses them, for tests of where handshakes are computed.
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -13,7 +13,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
 use super::{Certificate, Use};
 
 impl Certificate {
-    /// One that is no file.
+    /// A certificate that is not read from a file.
     pub(in super::super) fn of(config: ServerConfig) -> Certificate {
         let certificate = Certificate::new(PathBuf::new(), Use::Tls);
         certificate.in_use.store(Some(Arc::new(config)));
@@ -22,7 +22,7 @@ impl Certificate {
     }
 }
 
-/// The names of threads, in the order in which they did something.
+/// The names of the threads that chose the certificate, in order.
 type Threads = Arc<Mutex<Vec<String>>>;
 
 /// Notes which thread chooses a certificate: it signs with it at once.

@@ -17,7 +17,7 @@ use super::*;
 use crate::forward::Limit;
 use crate::{serve, settings};
 
-/// Only so that a failure ends.
+/// A bound, so that a failing test ends.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn responder(config: &Config) -> Responder {
@@ -83,7 +83,7 @@ impl Upstream {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// All names are asked here, one query at a time.
+    /// A configuration that asks this server for all names, one query at a time.
     pub(in crate::serve) fn config(&self) -> Config {
         let group = Group { servers: vec![self.server.clone()], options: GroupOptions::default() };
         let upstreams = config::Upstreams::Servers(group);
@@ -105,7 +105,7 @@ pub(in crate::serve) fn question(name: &str, qtype: u8, rd: bool) -> Vec<u8> {
     packet
 }
 
-/// Where the name ends that is here.
+/// The offset behind the name that begins at `at`.
 fn behind_name(reply: &[u8], mut at: usize) -> usize {
     loop {
         match reply[at] {
@@ -116,7 +116,7 @@ fn behind_name(reply: &[u8], mut at: usize) -> usize {
     }
 }
 
-/// Of each record of the answer, its TTL.
+/// The TTL of each record of the answer.
 pub(super) fn ttls(reply: &[u8]) -> Vec<u32> {
     let mut at = behind_name(reply, 12) + 4;
     let mut ttls = Vec::new();
@@ -173,7 +173,7 @@ impl Responder {
         self.forwarder.clock().advance(Duration::from_millis(ms));
     }
 
-    /// The one place that there is.
+    /// The only place.
     fn place(&self) -> Option<Slot> {
         let published = self.state.published.load();
         self.forwarder.slot(&published.upstreams, 0, [10, 0, 0, 1].into())
@@ -226,7 +226,7 @@ async fn c8_ca30_a_hundred_hits_before_expiry_ask_an_upstream_once() {
         responder.ask().await;
     }
     responder.later(545_000);
-    // The runtime has no turn between these.
+    // No task of the runtime runs between these two.
     for _ in 0..100 {
         assert_eq!(responder.ask().await, Got(0, vec![55], Origin::Cache));
     }

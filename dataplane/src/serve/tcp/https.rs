@@ -5,6 +5,7 @@
 
 pub(super) mod body;
 mod request;
+mod refusals;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -30,6 +31,7 @@ use super::handshakes::Session;
 use super::requests::{Ending, Requests, STREAMS, Unanswered, Work};
 use super::table::Permit;
 use body::Reply;
+use refusals::{Refusals, Watched};
 use request::{Asked, DNS_MESSAGE};
 
 /// The path of the URI, which a configuration may change at any time.
@@ -39,7 +41,7 @@ pub(in super::super) type HttpPath = Arc<ArcSwap<String>>;
 const WINDOW_OCTETS: u32 = 128 << 10;
 /// All headers of one request; a message in a URI may take most of it.
 pub(super) const HEADER_OCTETS: usize = 16 << 10;
-/// The same of HTTP/2, past which hyper refuses a request by itself, and without a count.
+/// The same of HTTP/2, past which its library refuses a request by itself; [`Refusals`] counts that.
 const H2_HEADER_OCTETS: u32 = 2 * HEADER_OCTETS as u32;
 /// Encrypted octets that a session buffers for a client that does not read; hyper buffers (and counts) the rest.
 const SEND_OCTETS: usize = 16 << 10;
@@ -64,7 +66,6 @@ pub(super) async fn attend(
         let (requests, path) = (Rc::clone(&served), path.load_full());
         async move { Ok::<_, Infallible>(answer(&requests, &path, request).await) }
     });
-    let io = TokioIo::new(session);
     if is_h2 {
         let mut http = http2::Builder::new(LocalExecutor);
         http.timer(TokioTimer::new())
@@ -72,13 +73,15 @@ pub(super) async fn attend(
             .initial_stream_window_size(WINDOW_OCTETS / 2)
             .initial_connection_window_size(WINDOW_OCTETS)
             .max_header_list_size(H2_HEADER_OCTETS);
+        let refusals = Refusals::new(Arc::clone(&requests.server.counters));
+        let io = TokioIo::new(Watched::new(session, Rc::clone(&refusals)));
         let connection = pin!(http.serve_connection(io, service));
-        follow(&requests, connection, http2::Connection::graceful_shutdown).await
+        refusals.ended(follow(&requests, connection, http2::Connection::graceful_shutdown).await)
     } else {
         let mut http = http1::Builder::new();
         // Half a request head is no request in progress: its connection is idle (WR42).
         http.header_read_timeout(None).max_buf_size(HEADER_OCTETS);
-        let connection = pin!(http.serve_connection(io, service));
+        let connection = pin!(http.serve_connection(TokioIo::new(session), service));
         follow(&requests, connection, http1::Connection::graceful_shutdown).await
     }
 }

@@ -76,7 +76,7 @@ pub(super) fn message(id: u16, rest: &[u8]) -> Vec<u8> {
     message
 }
 
-/// Runs a test on one thread, where time passes only when everybody waits.
+/// Runs a test on one thread, where time passes only when every task waits.
 pub(super) fn local(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

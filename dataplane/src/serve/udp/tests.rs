@@ -1,4 +1,4 @@
-//! One batch by hand: what leaves when.
+//! One batch that the test drives: which reply leaves when.
 
 use std::net::UdpSocket;
 

@@ -136,7 +136,7 @@ async fn s3_fw43_of_a_public_name_with_a_private_address_only_the_cname_is_left(
         upstream.is_private.store(true, Ordering::Relaxed);
         let access = config::Access { rebind_protection: is_on, ..config::Access::default() };
         let responder = serving(&Config { access, ..upstream.config() }, "/nonexistent");
-        // Twice: what is left without an address is not kept, and a whole reply is.
+        // Asked twice: a reply that lost its address is not cached, and a whole reply is.
         for _ in 0..2 {
             let legacy = outcome(&responder, "legacy.shop.svc.cluster.local", A, true).await;
             assert_eq!(legacy, if is_on { (0, 1, Some(15)) } else { (0, 2, None) });

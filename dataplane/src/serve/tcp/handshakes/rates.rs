@@ -73,7 +73,7 @@ mod tests {
         IpAddr::from((0x0a00_0000 + number).to_be_bytes())
     }
 
-    /// How many of this many handshakes may begin at this time.
+    /// Asks to begin this many handshakes at this time; returns how many may.
     fn begun(rates: &Rates, client: IpAddr, tries: u32, now: Instant) -> usize {
         let limits = Limits::default();
         (0..tries).filter(|_| rates.may_begin(client, &limits, now)).count()
@@ -99,7 +99,7 @@ mod tests {
         for number in 0..MAX_CLIENTS as u32 {
             assert_eq!(begun(&rates, client(number), 1, now), 1);
         }
-        // Those without a place share one bucket, however many they are.
+        // Clients without a bucket of their own share one, however many they are.
         let crowd = MAX_CLIENTS as u32..10 * MAX_CLIENTS as u32;
         let all: usize = crowd.map(|number| begun(&rates, client(number), 1, now)).sum();
         assert_eq!((all, count(&rates)), (256, MAX_CLIENTS));

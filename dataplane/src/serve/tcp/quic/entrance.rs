@@ -108,6 +108,8 @@ impl Entrance {
     fn welcome(self: &Arc<Self>, incoming: Incoming) {
         if matches!(*self.phase.borrow(), Phase::Stopping | Phase::Over) {
             // Its client can ask elsewhere at once.
+            add(&self.counters.tcp_accepted, 1);
+            self.counters.add_closed(CloseReason::Drain);
             incoming.refuse();
             return;
         }

@@ -151,7 +151,7 @@ fn wr44_with_nothing_idle_the_newest_of_the_largest_client_gives_way() {
     local(async {
         let table = table(limits(6, 4));
         let mut permits: Vec<Permit> = Vec::new();
-        // Of which client the next connection is, and which number gives way for it.
+        // The client of the next connection, and the number of the connection that gives way.
         for (number, gives_way) in [
             (1, None),
             (1, None),

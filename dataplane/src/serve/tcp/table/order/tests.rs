@@ -152,7 +152,8 @@ fn l15_who_gives_way_is_found_in_some_tens_of_steps_at_any_number_of_clients() {
                 }
                 assert_eq!(permits.len(), total, "{shape}");
                 tokio::time::sleep(Duration::from_secs(10)).await;
-                // None, half or all of them have asked something meanwhile: each of these times is put right once.
+                // None, half or all of them have asked something meanwhile: each time that is out of date is corrected
+                // once.
                 let asked = permits.iter().filter(|permit| permit.number % 2 < busy);
                 let messages = asked.map(work).count() as u64;
                 let before = table.looks.get();

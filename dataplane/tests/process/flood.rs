@@ -56,7 +56,8 @@ fn flood(number: u8, server: SocketAddr, is_over: &AtomicBool, opened: &AtomicUs
     }
 }
 
-/// Connects; nothing if the kernel takes no connection within a second, as long as kubelet waits.
+/// Connects; nothing if the kernel takes no connection within a second. Kubelet waits for two, so that one lost segment does
+/// not fail a probe; here none may be lost.
 fn connect(from: Ipv4Addr, server: SocketAddr) -> Option<TcpStream> {
     let connection = socket(from);
     connection.connect_timeout(&server.into(), Duration::from_secs(1)).ok()?;
@@ -142,7 +143,7 @@ fn l14_every_probe_and_page_is_answered_while_others_open_connections() {
         // A scraper, and the operator.
         answers.push(probe_from(SCRAPER, server, "/metrics"));
         answers.push(probe_from(SCRAPER, server, "/config"));
-        // As often as the probes of a few hundred pods: the machine is the flood's otherwise.
+        // As often as the probes of a few hundred pods. More would leave less of the machine to the flood.
         std::thread::sleep(Duration::from_millis(10));
         is_over.store(answers.len() >= PROBES, Ordering::Relaxed);
     }

@@ -195,7 +195,7 @@ mod tests {
 
     const RULES: CacheRules = CacheRules { stale_s: 3_600, prefetch: true };
 
-    /// A reply of this life time that came at 1,000,000 ms, and was served so often.
+    /// A reply with this lifetime that arrived at 1,000,000 ms and was served this many times.
     fn age(lifetime_s: u32, hits: u8) -> Age {
         Age { hits, ..Age::of_reply(lifetime_s, 1_000_000) }
     }
@@ -260,7 +260,7 @@ mod tests {
             (1_700_000, 1_701_800, false),
             (1_700_000, 1_704_999, false),
             (1_700_000, 1_705_000, true),
-            // A prefetch that is in progress when the answer expires.
+            // A prefetch is in progress when the answer expires.
             (1_599_500, 1_600_000, true),
             (1_599_500, 1_601_299, true),
             (1_599_500, 1_601_300, false),

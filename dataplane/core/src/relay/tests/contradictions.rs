@@ -30,7 +30,7 @@ fn fw40_equal_records_of_an_rrset_are_relayed_once() {
     let [one, two] = ["www.example.org. 60 A 192.0.2.1", "www.example.org. 60 A 192.0.2.2"];
     let reply = relay(&pending, &upstream(&pending, &[one, two, one, one, two], &[]));
     assert_eq!(texts(&reply.answers), [one, two]);
-    // Of ANY, records of another type with the same octets stay.
+    // In a reply to ANY, records of another type with the same octets stay.
     let pending = plain(client(WWW, RecordType::ANY));
     let answer =
         ["www.example.org. 60 TYPE1000 c0000201", one, "www.example.org. 60 TYPE1000 c0000201"];
@@ -69,7 +69,7 @@ fn fw43_a_hint_at_a_private_address_is_removed_with_its_record() {
         let relayed = judged(&[&public[0], &bad]);
         assert!(!relayed.is_blocked() && relayed.counts().rrset == 1, "{bad}");
     }
-    // Behind other params, the second address of a list, and lengths that lead nowhere.
+    // The hint follows other params, or the private address is the second of a list, or a length is wrong.
     let texts = [
         ("0001000001000302683200040008 01010101 0a000001", true),
         ("0001000004000401010101 00040004 0a000001", true),
@@ -88,7 +88,7 @@ fn fw43_a_hint_at_a_private_address_is_removed_with_its_record() {
 #[test]
 fn wr23_a_chain_without_its_end_is_no_answer_over_tcp() {
     let long = |link: usize| {
-        // No suffix that two of them share.
+        // No two of them share a suffix.
         let label = |letter: &str| format!("{}{link}", letter.repeat(60));
         format!("{}.{}.{}.", label("a"), label("b"), label("c"))
     };
@@ -111,7 +111,7 @@ fn wr23_a_chain_without_its_end_is_no_answer_over_tcp() {
     let reply = Message::from_vec(&buffer[..length]).unwrap();
     assert_eq!(reply.metadata.response_code, ResponseCode::ServFail);
     assert_eq!(ede(&reply).unwrap().1, "the chain of CNAMEs is too long for one message");
-    // A shorter one has its end; over UDP the client is sent to TCP.
+    // A shorter chain is relayed to its end; over UDP the client must use TCP.
     let length = write_chain(&first.head, &all[..5], 0, &mut buffer);
     assert_eq!(Message::from_vec(&buffer[..length]).unwrap().answers.len(), 50);
     let over_udp = plain(client(&long(0), RecordType::A));

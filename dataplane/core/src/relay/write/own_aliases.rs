@@ -266,7 +266,7 @@ mod tests {
             let label = |octets: &usize| first.to_string() + &"x".repeat(octets - 1);
             octets.iter().map(label).collect::<Vec<_>>().join(".")
         };
-        // What is in front of the owner, and the owner: 255 octets together.
+        // The labels before the owner and the owner together have 255 octets.
         for (before, owner) in
             [(&[63, 63, 63][..], &[61][..]), (&[61], &[63, 63, 63]), (&[1], &[63, 63, 63, 59])]
         {

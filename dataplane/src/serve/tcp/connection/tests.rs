@@ -141,7 +141,7 @@ fn wr42_an_idle_connection_is_closed_after_10_s() {
         client.send(&message(1, b"e")).await;
         client.reply_id().await;
         assert_eq!(client.ended().await, CloseReason::Idle);
-        // Asking made it new.
+        // Its query made it the most recently used.
         assert_eq!(start.elapsed().as_secs(), 17);
     });
 }

@@ -123,7 +123,7 @@ fn wr44_what_was_held_back_continues_when_another_is_evicted_for_a_new_one() {
     local(async {
         let (mut client, mut slow) = held_back_beside_a_slow_reader(2).await;
         for _ in 0..3 {
-            // Enough for the deadline of a write, not to be done.
+            // The client reads enough to meet the deadline of a write, and not all.
             slow.read_exact(&mut [0; 100]).await.expect("read");
             client.stream.read_exact(&mut [0; 100]).await.expect("read");
             sleep(seconds(2)).await;
@@ -155,7 +155,7 @@ fn wr44_a_connection_without_room_is_closed_in_the_end() {
             .collect();
         permits[0].hold(105_000);
         let mut client = client;
-        // The start of a message, more than the average and past three quarters.
+        // The start of a message, on a connection that holds more than the average while buffers are past three quarters.
         client.send(&[&[0xff, 0xff][..], &[7; 20_000]].concat()).await;
         sleep(seconds(9)).await;
         assert!(!client.ended.is_finished());

@@ -1,0 +1,109 @@
+//! What a cache keeps of a reply, for how long, and what its age changes (CA1 to CA3, CA40, FW44).
+
+use super::*;
+
+#[test]
+fn ca2_what_was_in_a_cache_of_http_counts_down_before_it_is_kept() {
+    let pending = plain(client("www.example.org.", RecordType::A));
+    let records = ["www.example.org. 300 CNAME a.example.", "a.example. 60 A 192.0.2.1"];
+    let reply = upstream(&pending, &records, &[]).to_vec().unwrap();
+    let rows = [
+        (0, 86_400, [300, 60], 60),
+        (50, 86_400, [250, 10], 10),
+        // The cap applies to the remaining time: 250 s are more than the cap.
+        (50, 100, [100, 10], 10),
+        (u32::MAX, 86_400, [0, 0], 0),
+    ];
+    for (age_s, max_s, ttls, lifetime_s) in rows {
+        let caps = TtlCaps { max_s, ..TtlCaps::default() };
+        let judged = pending.key.judge_as(ID, QueryForm::USUAL, &reply, &caps, age_s);
+        let Verdict::Good(relayed) = judged else { panic!("{age_s}: {judged:?}") };
+        let mut buffer = [0; 512];
+        let fresh = Freshness::Fresh { age_s: 0 };
+        let length = relayed.write(&pending.head, fresh, 0, &mut buffer);
+        let reply = Message::from_vec(&buffer[..length]).unwrap();
+        let shown: Vec<u32> = reply.answers.iter().map(|record| record.ttl).collect();
+        assert_eq!((&shown[..], relayed.lifetime_s()), (&ttls[..], lifetime_s), "{age_s} {max_s}");
+    }
+}
+
+#[test]
+fn ca3_a_denial_from_a_cache_of_http_has_the_time_that_is_left() {
+    let pending = plain(client("nothere.example.org.", RecordType::A));
+    let soa = "example.org. 7200 SOA ns.example.org. h.example.org. 1 2 3 4 3600";
+    let mut message = upstream(&pending, &[], &[soa]);
+    message.metadata.response_code = ResponseCode::NXDomain;
+    let reply = message.to_vec().unwrap();
+    for (age_s, max_negative_s, left) in [(0, 1800, 1800), (600, 86_400, 3000), (600, 1800, 1800)] {
+        let caps = TtlCaps { max_negative_s, ..TtlCaps::default() };
+        let judged = pending.key.judge_as(ID, QueryForm::USUAL, &reply, &caps, age_s);
+        let Verdict::Good(relayed) = judged else { panic!("{age_s}: {judged:?}") };
+        assert_eq!(relayed.lifetime_s(), left, "{age_s} {max_negative_s}");
+    }
+}
+
+#[test]
+fn fw44_ttls_count_down_to_one_and_a_ttl_of_zero_stays() {
+    let pending = plain(client("www.example.org.", RecordType::A));
+    let answer = ["www.example.org. 600 CNAME a.example.", "a.example. 90 A 192.0.2.1"];
+    let relayed = good(&pending, &upstream(&pending, &answer, &[]));
+    assert_eq!(relayed.lifetime_s(), 90);
+    for (age_s, ttls) in [(0, [600, 90]), (10, [590, 80]), (90, [510, 1]), (u32::MAX, [1, 1])] {
+        let reply = written(&pending.head, &[(&relayed, Freshness::Fresh { age_s })]);
+        assert_eq!([reply.answers[0].ttl, reply.answers[1].ttl], ttls, "{age_s}");
+        assert_eq!(ede(&reply), None);
+    }
+    let zero = good(&pending, &upstream(&pending, &["www.example.org. 0 A 192.0.2.1"], &[]));
+    assert_eq!(written(&pending.head, &[(&zero, FRESH)]).answers[0].ttl, 0);
+    assert_eq!(zero.lifetime_s(), 0);
+}
+
+#[test]
+fn ca40_a_stale_reply_has_ttls_of_30_and_says_so() {
+    let pending = plain(client("www.example.org.", RecordType::A));
+    let answer = ["www.example.org. 600 A 192.0.2.1"];
+    let relayed = good(&pending, &upstream(&pending, &answer, &[]));
+    let reply = written(&pending.head, &[(&relayed, Freshness::Stale)]);
+    assert_eq!((reply.answers[0].ttl, ede(&reply)), (30, Some((3, String::new()))));
+    let mut denial = upstream(&pending, &[], &[SOA]);
+    denial.metadata.response_code = ResponseCode::NXDomain;
+    let relayed = good(&pending, &denial);
+    let reply = written(&pending.head, &[(&relayed, Freshness::Stale)]);
+    assert_eq!(reply.metadata.response_code, ResponseCode::NXDomain);
+    assert_eq!((reply.authorities[0].ttl, ede(&reply)), (30, Some((19, String::new()))));
+}
+
+#[test]
+fn ca3_a_denial_is_kept_for_the_ttl_of_its_soa_and_not_without_one() {
+    let pending = plain(client("www.example.org.", RecordType::A));
+    let lifetime_s = |answer: &[&str], authority: &[&str], rcode| {
+        let mut reply = upstream(&pending, answer, authority);
+        reply.metadata.response_code = rcode;
+        good(&pending, &reply).lifetime_s()
+    };
+    let (found, missing) = (ResponseCode::NoError, ResponseCode::NXDomain);
+    assert_eq!(lifetime_s(&[], &[SOA], found), 20);
+    assert_eq!(lifetime_s(&[], &[SOA], missing), 20);
+    assert_eq!((lifetime_s(&[], &[], found), lifetime_s(&[], &[], missing)), (0, 0));
+    let alias = ["www.example.org. 7 CNAME a.example.org."];
+    assert_eq!(lifetime_s(&alias, &[SOA], missing), 7, "the CNAME in front counts too");
+    assert_eq!(lifetime_s(&alias, &[], missing), 0);
+}
+
+#[test]
+fn ca1_what_is_kept_knows_the_key_that_it_answers() {
+    let pending = plain(Asked { do_: true, ..client("www.example.org.", RecordType::A) });
+    let relayed = good(&pending, &upstream(&pending, &["www.example.org. 60 A 192.0.2.1"], &[]));
+    assert!(relayed.is_for(&pending.key) && relayed.key() == pending.key);
+    let of = |text, qtype, dnssec, cd| LookupKey::new(name(text), qtype, dnssec, cd);
+    for other in [
+        of("ww.example.org", 1, true, false),
+        of("www.example.org", 28, true, false),
+        of("www.example.org", 1, false, false),
+        of("www.example.org", 1, true, true),
+    ] {
+        assert!(!relayed.is_for(&other), "{other:?}");
+    }
+    let failure = Relayed::failure(&pending.key);
+    assert!(failure.is_for(&pending.key) && failure.is_failure() && failure.lifetime_s() == 0);
+}

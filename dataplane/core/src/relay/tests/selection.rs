@@ -1,0 +1,160 @@
+//! Which records of a reply are relayed, in what order and with which TTL (FW40, FW41, FW42, FW44).
+
+use super::*;
+
+#[test]
+fn fw40_records_off_the_chain_are_dropped() {
+    let pending = plain(client("junk.example.net.", RecordType::A));
+    let mut reply = upstream(
+        &pending,
+        &[
+            "www.example.org. 60 A 203.0.113.66",
+            "junk.example.net. 60 A 192.0.2.86",
+            "junk.example.net. 60 TXT x",
+        ],
+        &["example.net. 60 NS ns.example.net.", SOA],
+    );
+    reply.add_additional(record("www.example.org. 60 A 203.0.113.66"));
+    let reply = relay(&pending, &reply);
+    assert_eq!(texts(&reply.answers), ["junk.example.net. 60 A 192.0.2.86"]);
+    assert_eq!((reply.authorities.len(), reply.additionals.len()), (0, 0));
+}
+
+#[test]
+fn fw41_the_chain_is_put_in_order() {
+    let pending = plain(client("a.example.", RecordType::A));
+    let reply = upstream(
+        &pending,
+        &[
+            "c.example. 3 A 192.0.2.1",
+            "b.example. 2 CNAME C.example.",
+            "a.example. 1 CNAME b.example.",
+        ],
+        &[],
+    );
+    assert_eq!(
+        texts(&relay(&pending, &reply).answers),
+        [
+            "a.example. 1 CNAME b.example.",
+            "b.example. 2 CNAME C.example.",
+            "C.example. 3 A 192.0.2.1"
+        ]
+    );
+}
+
+#[test]
+fn fw41_seventeen_cnames_or_a_loop_fail_the_attempt() {
+    let pending = plain(client("n0.example.", RecordType::A));
+    let chain = |length: usize| -> Vec<String> {
+        (0..length).map(|i| format!("n{i}.example. 60 CNAME n{}.example.", i + 1)).collect()
+    };
+    let reply = |records: &[String]| {
+        upstream(&pending, &records.iter().map(String::as_str).collect::<Vec<_>>(), &[])
+    };
+    let mut sixteen = chain(16);
+    sixteen.push("n16.example. 60 A 192.0.2.1".into());
+    assert_eq!(relay(&pending, &reply(&sixteen)).answers.len(), 17);
+    let mut seventeen = chain(17);
+    seventeen.push("n17.example. 60 A 192.0.2.1".into());
+    assert_eq!(failed(&pending, &reply(&seventeen)), RelayError::Chain);
+    let round = ["n0.example. 60 CNAME n1.example.", "n1.example. 60 CNAME n0.example."];
+    assert_eq!(failed(&pending, &upstream(&pending, &round, &[])), RelayError::Chain);
+}
+
+#[test]
+fn fw40_a_dname_stays_with_the_cname_it_explains() {
+    let pending = plain(client("www.old.example.", RecordType::A));
+    let dname = "old.example. 60 DNAME new.example.";
+    let address = "www.new.example. 60 A 192.0.2.1";
+    let cname = "www.old.example. 60 CNAME www.new.example.";
+    let whole = relay(&pending, &upstream(&pending, &[dname, cname, address], &[]));
+    assert_eq!(whole.answers.len(), 3);
+    assert_eq!(whole.answers[0].record_type(), RecordType::DNAME);
+    assert_eq!(texts(&whole.answers[1..]), [cname, address]);
+    // Without the CNAME, clients that do not know DNAME could not follow.
+    let made = relay(&pending, &upstream(&pending, &[address, dname], &[]));
+    assert_eq!(texts(&made.answers[1..]), [cname, address]);
+    // A DNAME that leads elsewhere is not on the chain.
+    let other = "old.example. 60 DNAME other.example.";
+    let without = relay(&pending, &upstream(&pending, &[other, cname, address], &[]));
+    assert_eq!(texts(&without.answers), [cname, address]);
+}
+
+#[test]
+fn fw40_any_relays_every_rrset_of_the_name() {
+    let pending = plain(client("www.example.org.", RecordType::ANY));
+    let answer = [
+        "www.example.org. 60 A 192.0.2.1",
+        "www.example.org. 60 TXT x",
+        "www.example.org. 60 MX 10 mail.example.org.",
+        "other.example.org. 60 A 192.0.2.2",
+    ];
+    assert_eq!(texts(&relay(&pending, &upstream(&pending, &answer, &[])).answers), &answer[..3]);
+}
+
+#[test]
+fn fw40_signatures_and_denials_only_with_do() {
+    // RRSIG over A and over SOA, and an NSEC; only the type covered matters here.
+    let (over_a, over_soa, over_nsec) = ("0001", "0006", "002f");
+    let rrsig =
+        |owner: &str, covered: &str| format!("{owner} 60 TYPE46 {covered}{}", "00".repeat(20));
+    let signatures = [
+        rrsig("www.example.org.", over_a),
+        rrsig("example.org.", over_soa),
+        rrsig("www.example.org.", over_nsec),
+    ];
+    let nsec = "www.example.org. 60 TYPE47 00";
+    for (do_, answers, authorities) in [(false, 1, 0), (true, 2, 2)] {
+        let pending = plain(Asked { do_, ..client("www.example.org.", RecordType::A) });
+        let answer = ["www.example.org. 60 A 192.0.2.1", &signatures[0]];
+        let authority = [nsec, signatures[2].as_str(), "example.org. 60 NS ns.example.org."];
+        let reply = relay(&pending, &upstream(&pending, &answer, &authority));
+        assert_eq!((reply.answers.len(), reply.authorities.len()), (answers, authorities), "{do_}");
+        assert_eq!(reply.edns.unwrap().flags().dnssec_ok, do_);
+    }
+    for (do_, authorities) in [(false, 1), (true, 4)] {
+        let pending = plain(Asked { do_, ..client("www.example.org.", RecordType::AAAA) });
+        let authority = [SOA, &signatures[1], nsec, &signatures[2]];
+        let reply = relay(&pending, &upstream(&pending, &[], &authority));
+        assert_eq!(reply.authorities.len(), authorities, "{do_}");
+        assert_eq!(texts(&reply.authorities[..1]), [SOA_RELAYED]);
+    }
+}
+
+#[test]
+fn fw44_ttls_are_capped_and_absurd_ones_count_as_zero() {
+    let pending = plain(client("www.example.org.", RecordType::A));
+    for (ttl, relayed) in [("0", 0), ("3600", 3600), ("864000", 3600), ("2147483648", 0)] {
+        let text = format!("www.example.org. {ttl} A 192.0.2.1");
+        assert_eq!(relay(&pending, &upstream(&pending, &[&text], &[])).answers[0].ttl, relayed);
+    }
+}
+
+#[test]
+fn fw42_hops_of_several_lookups_make_one_reply() {
+    let first = legacy(client("Legacy.shop.svc.cluster.local.", RecordType::MX));
+    let half = ["mail.example.com. 60 CNAME Big.example.org."];
+    let one = good(&first, &upstream(&first, &half, &[]));
+    assert_eq!((one.unresolved_target(), one.lifetime_s()), (Some(name("big.example.org")), 60));
+    let second = plain(client("big.example.org.", RecordType::MX));
+    let whole = [
+        "big.example.org. 50 CNAME c.example.org.",
+        "c.example.org. 40 MX 1 d.c.example.org.",
+        "c.example.org. 40 MX 2 big.example.org.",
+    ];
+    let two = good(&second, &upstream(&second, &whole, &[]));
+    assert_eq!(two.unresolved_target(), None);
+    let hops = [(&one, Freshness::Fresh { age_s: 9 }), (&two, FRESH)];
+    let reply = written(&first.head, &hops);
+    assert_eq!(
+        texts(&reply.answers),
+        [
+            "Legacy.shop.svc.cluster.local. 5 CNAME alias.shop.svc.cluster.local.",
+            "alias.shop.svc.cluster.local. 30 CNAME mail.example.com.",
+            "mail.example.com. 51 CNAME Big.example.org.",
+            "Big.example.org. 50 CNAME c.example.org.",
+            "c.example.org. 40 MX 1 d.c.example.org.",
+            "c.example.org. 40 MX 2 big.example.org.",
+        ]
+    );
+}

@@ -57,7 +57,7 @@ mod tests {
         is_in_use.then(|| "spec.ttlSeconds".to_owned()).into_iter().collect()
     }
 
-    /// A row as one of a field that had no effect would be: [`FIELDS`] may be empty.
+    /// A row for a field that is taken to have no effect, because [`FIELDS`] may be empty.
     const ROW: Field = Field {
         paths: &["spec.ttlSeconds"],
         instead: "every TTL is 5",
@@ -69,7 +69,7 @@ mod tests {
         check(&serde_saphyr::from_str(spec).expect(spec)).expect(spec)
     }
 
-    /// A path with the indices of its lists left out.
+    /// The path without the indices of its lists.
     fn in_schema(path: &str) -> String {
         let mut parts = path.split('[');
         let first = parts.next().unwrap_or_default().to_owned();

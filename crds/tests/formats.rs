@@ -97,7 +97,7 @@ fn fields(value: &Value, at: &str, found: &mut BTreeSet<String>) {
     }
 }
 
-/// What a reader that knows the fields of `old` ignores of `new`.
+/// The fields of `new` that a reader ignores if it knows only those of `old`.
 fn ignored(old: &str, new: &str) -> Vec<String> {
     let of = |text: &str| {
         let mut found = BTreeSet::new();
@@ -133,7 +133,7 @@ fn a_resource_of_every_release_gives_the_document_that_it_gave_then() {
     }
 }
 
-/// An older data plane beside a newer operator: what it knows is in use, and the rest is named.
+/// An older data plane beside a newer operator: it uses the fields that it knows, and names the others.
 #[test]
 fn fields_of_a_newer_release_are_named_and_the_others_are_in_use() {
     for Released { name, document, .. } in released(None) {

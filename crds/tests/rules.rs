@@ -63,7 +63,7 @@ fn rows_have_names_of_their_own_and_say_what_the_server_does() {
 
 #[test]
 fn every_reason_has_a_row() {
-    // InvalidPath and the like: a reason that nothing gives is dead, one without a row is untested.
+    // Reasons such as InvalidPath: one that no rule gives is dead code, and one without a row is untested.
     let source = include_str!("../src/check/violations.rs");
     let body = source
         .split("pub enum Reason {")

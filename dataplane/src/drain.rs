@@ -227,7 +227,7 @@ async fn follow(
 mod tests {
     use super::*;
 
-    /// Milliseconds after the signal, after the last query; ready, idle TCP closed, exit.
+    /// Milliseconds since the signal, and since the last query. Then what is expected: ready, idle TCP closed, exit.
     type Row = (u64, u64, bool, bool, bool);
 
     fn check(signal: Signal, period_s: u64, rows: &[Row]) {

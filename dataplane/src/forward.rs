@@ -424,7 +424,7 @@ mod tests {
             panic!("a defect");
         });
         assert!(end.await.is_err());
-        // The runtime of this test has one thread, and the task is in its last turn.
+        // The runtime has one thread: the task that counts the panic runs once more after this one yields.
         tokio::task::yield_now().await;
         assert_eq!(forwarder.panics(), 1);
     }

@@ -18,7 +18,7 @@ use tests::data_plane::DataPlane;
 /// Replies of each measurement, and how many queries are sent before their replies are read.
 const REPLIES: u32 = 200_000;
 const BATCH: usize = 32;
-/// Each is measured so often, in turns; the median counts.
+/// How often each is measured, in turns; the median counts.
 const ROUNDS: usize = 5;
 /// Scrapes of each form.
 const SCRAPES: u32 = 300;

@@ -35,7 +35,7 @@ fn k24_another_exposure_takes_effect_on_all_pods_at_once_without_a_list_of_slice
     api.put(config_map(&json!({})));
     let wanted =
         Wanted::ConfigMap { namespace: "dns".into(), name: "clusterdns".into(), mounted: None };
-    // What spreads lists out over an hour leaves these alone.
+    // Lists that pods spread over an hour are not these.
     let pace = Pace::with_spread(Duration::from_secs(3600));
     let start = || {
         let options = Options { wanted: wanted.clone(), pace, ..options(api.kubeconfig()) };
@@ -98,7 +98,7 @@ async fn k24_beside_a_real_api_server_a_change_is_one_list_of_each_pod_and_all_f
         pod.wait("both", || pod.a(&even).is_ok() && pod.a(&odd).is_ok());
     }
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), name);
-    // The second one reads nothing that was not kept for the first.
+    // The second data plane reads only what was kept for the first.
     for (shown, hidden, tier) in [(&even, &odd, "even"), (&odd, &even, "odd")] {
         let exposure = json!({"serviceSelector": {"matchLabels": {"k24-tier": tier}}});
         let patch = Patch::Merge(json!({"data": config_map(&exposure)["data"]}));

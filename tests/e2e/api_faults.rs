@@ -1,5 +1,5 @@
-//! A data plane behind a fault proxy: with every fault of the API server and of the way to it, answers for what is known stay, and
-//! what changed meanwhile is there afterwards (K3-K9, K11, G155, G156, G162).
+//! A data plane behind a fault proxy: with every fault of the API server and of the connection to it, answers for known
+//! objects stay, and what changed meanwhile is there afterwards (K3-K9, K11, G155, G156, G162).
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ struct Scene {
     client: Client,
     proxy: FaultProxy,
     live: Live,
-    /// Of the Service `cart`, that is there from the start.
+    /// The address of the Service `cart`, which exists from the start.
     address: String,
 }
 
@@ -130,7 +130,7 @@ async fn k5_a_version_that_is_too_old_leads_to_one_list_without_a_wrong_denial()
 
 #[tokio::test]
 async fn k5_a_watch_that_cannot_start_at_its_version_lists_again() {
-    // HTTP statuses this time, not events: each in a data plane of its own, which has no failures to wait for yet.
+    // HTTP statuses this time, not events: each with a data plane of its own, which does not yet wait after failures.
     for status in [410, 400, 422] {
         let Some(scene) = Scene::new("refused").await else { return };
         let relists = scene.live.relists(Resource::Services);
@@ -140,7 +140,7 @@ async fn k5_a_watch_that_cannot_start_at_its_version_lists_again() {
         scene.live.wait("a list", || scene.live.relists(Resource::Services) > relists);
         scene.cart_is_served();
     }
-    // Five times an answer that says nothing about the version.
+    // Five answers that say nothing about the version.
     let Some(scene) = Scene::new("refused").await else { return };
     let relists = scene.live.relists(Resource::Services);
     scene.proxy.fault_times(1, Requests::to(SERVICES).watches(), Fault::End);
@@ -204,7 +204,7 @@ async fn k11_one_resource_without_permission_does_not_stop_the_others() {
 
     live.wait_for(&format!("cart.{name}"), &[&address]);
     live.wait("the refusal", || live.trouble(Resource::EndpointSlices).is_some());
-    // Only what needs slices is not answered, and nothing is denied (§4.4, G149).
+    // Only names that need slices are not answered, and none is denied (§4.4, G149).
     assert_eq!(live.a(&format!("db.{name}")), Err("SERVFAIL".into()));
     let reasons = live.why_not_ready().join("\n");
     assert!(reasons.contains("no permission to list and watch endpointslices"), "{reasons}");
@@ -214,7 +214,7 @@ async fn k11_one_resource_without_permission_does_not_stop_the_others() {
     live.wait_for(&format!("db.{name}"), &["10.244.5.1"]);
     live.wait_until_ready();
 
-    // Later it keeps what it knows.
+    // From now on it keeps what it knows.
     proxy.fault(Requests::to(SLICES), Fault::status(403));
     proxy.fault_times(1, Requests::to(SLICES).watches(), Fault::End);
     live.wait("the refusal", || live.trouble(Resource::EndpointSlices).is_some());
@@ -226,7 +226,7 @@ async fn k11_one_resource_without_permission_does_not_stop_the_others() {
 
 #[tokio::test]
 async fn k6_a_list_that_fails_halfway_shows_nothing_and_removes_nothing() {
-    // Of its own: more slices than a page has, which the others need not read.
+    // A namespace of its own, with more slices than a page has, which the other tests need not read.
     let setup = Setup { controllers: false, ..Setup::default() };
     let Some(plane) = ControlPlane::start(setup).await else { return };
     let namespace = plane.namespace("pages").await;
@@ -251,7 +251,7 @@ async fn k6_a_list_that_fails_halfway_shows_nothing_and_removes_nothing() {
     let known = live.metric("clusterdns_objects{resource=\"endpointslices\"}");
     assert_eq!(known, Some(130.0));
 
-    // A later one fails too: what is on its second page stays.
+    // A later list fails too: objects on its second page stay.
     proxy.fault(second_page.clone(), Fault::status(500));
     let before = proxy.count(&second_page);
     proxy.fault_times(1, Requests::to(SLICES).watches(), Fault::expired());

@@ -1,4 +1,4 @@
-//! The states of docs/dns.md §9.11 in which the API server, or a part of what it has, is missing: each of its rows is a
+//! The states of docs/dns.md §9.11 in which the API server, or some of its objects, are missing: each row is a
 //! test, asked of the shop of §9.1.
 
 use std::time::Duration;
@@ -46,7 +46,7 @@ impl Scene {
 
     /// Lets a data plane write a snapshot, and ends it.
     fn write_snapshot(&self) {
-        // The first one may be written before the list of pods is there: then another run follows.
+        // The first snapshot may be written before the list of pods is complete: then another run follows.
         for _ in 0..10 {
             let live = Live::with(self.warm_options()).expect("a data plane starts");
             live.wait_until_ready();
@@ -67,7 +67,7 @@ impl Scene {
         panic!("no snapshot held every list");
     }
 
-    /// G148: what is answered without data.
+    /// G148: the answers without data.
     fn check_without_data(&self, live: &Live) {
         for row in ["G12", "G72"] {
             let replies = self.shop.replies(live, row);
@@ -131,7 +131,7 @@ async fn g150_from_a_snapshot_90_s_old_everything_is_answered_and_says_so() {
     live.wait("live data", || scene.shop.differences(&live, &rows).is_empty());
 }
 
-/// 30 minutes are not waited for: answers do not depend on how long, and the age is seen to grow.
+/// The test does not wait 30 minutes: the answers do not depend on the time, and the age is seen to grow.
 #[tokio::test]
 async fn g155_answers_stay_as_they_are_while_the_api_server_is_gone() {
     let scene = Scene::new().await;
@@ -160,7 +160,7 @@ async fn g156_objects_deleted_during_an_outage_are_served_until_the_new_list_is_
     scene.proxy.link(Link::Cut);
     live.wait("the trouble", || live.trouble(Resource::Services).is_some());
     scene.api.delete("Service", "shop", "idle");
-    // 410 for everybody who was connected before.
+    // 410 for every client that was connected before.
     scene.api.compact();
     scene.api.pages_of(5);
     let second_page = Requests::to(SERVICES).with("continue=");

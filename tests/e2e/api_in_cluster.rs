@@ -1,5 +1,5 @@
-//! A data plane in a pod, with nothing but what a pod is given: the token, namespace and authority of its ServiceAccount,
-//! and the API server's address in its environment. No kubeconfig, and no right but those of `dataplane/rbac`.
+//! A data plane in a pod, with only what a pod is given: the token, namespace and authority of its ServiceAccount,
+//! and the API server's address in its environment. No kubeconfig, and only the rights of `dataplane/rbac`.
 
 mod manifests;
 
@@ -29,7 +29,7 @@ async fn create_service(client: &Client, name: &str, address: &str) {
     let _: Service = create(client, manifest).await;
 }
 
-/// No token of before is believed any more: they are of another account, also if its name is the same.
+/// The API server no longer accepts tokens from before: they are of another account, also if its name is the same.
 async fn replace_account(client: &Client) {
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "dns");
     let before = accounts.get(NAME).await.expect("it is there").metadata.uid;
@@ -67,8 +67,8 @@ fn k10_a_pod_answers_by_its_service_account_alone_and_takes_the_next_token() {
         };
         live("first", "10.96.0.51").await;
 
-        // The token it began with is worth nothing now; the next lies where kubelet puts it. Its watches end with the
-        // API server, and the old one opens no new connection.
+        // The token that it began with is no longer valid; the next one is where kubelet writes it. Its watches end with
+        // the API server, and the old one opens no new connection.
         let name = &pod_names(&client).await[0];
         replace_account(&client).await;
         kubelet.renew_volumes("dns", name).await;

@@ -1,4 +1,4 @@
-//! Many endpoints and many changes, right at each step (K17, K19). How fast is asked by the benchmarks.
+//! Many endpoints and many changes, right at each step (K17, K19). The benchmarks measure how fast.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -78,8 +78,9 @@ async fn k17_one_of_5000_endpoints_changes_and_no_other() {
     assert_eq!(live.relists(Resource::EndpointSlices), 0);
 }
 
-/// The address of the one endpoint says how many changes there were: a reply is right if it is never empty, never both,
-/// never an earlier one than the reply before it or than was visible when the change was made known to be.
+/// The address of the only endpoint says how many changes there were. A reply is right if it is never empty, never has
+/// two addresses, never an earlier one than the reply before it or than was visible when the change was made known to
+/// be.
 #[tokio::test(flavor = "multi_thread")]
 async fn k19_answers_are_right_at_each_step_of_many() {
     let Some(plane) = ControlPlane::shared().await else { return };

@@ -95,14 +95,14 @@ async fn k13_an_endpoint_that_moves_between_slices_is_never_there_twice() {
     let db = scene.name("db");
     scene.live.wait_for(&db, &[one, two]);
 
-    // First in both: still once.
+    // The address is in both slices: it is answered once.
     patch_slice(client, namespace, "db-b", &[at(two), at("10.244.7.3")]).await;
     scene.live.wait_for(&db, &[one, two, "10.244.7.3"]);
     patch_slice(client, namespace, "db-a", &[at(one)]).await;
-    // A marker that comes later in the same watch: when it is there, the event before it was applied.
+    // A marker that comes later in the same watch: when it is visible, the event before it was applied.
     patch_slice(client, namespace, "db-b", &[at(two), at("10.244.7.4")]).await;
     scene.live.wait_for(&db, &[one, two, "10.244.7.4"]);
-    // First in none.
+    // The address is in no slice.
     patch_slice(client, namespace, "db-b", &[]).await;
     scene.live.wait_for(&db, &[one]);
     patch_slice(client, namespace, "db-a", &[at(one), at(two)]).await;

@@ -1,5 +1,5 @@
-//! The program itself through an outage: killed and started again while the API server is away (D4), and ready all the
-//! while (D5).
+//! The program itself through an outage: killed and started again while the API server is away (D4), and ready at all
+//! times (D5).
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! S6: the roles in `dataplane/rbac` are enough, and nothing in them can be left out.
+//! S6: the roles in `dataplane/rbac` are enough, and each part of them is needed.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
 //! An API server that shows less than it did (K22): its etcd was restored from a backup, or another cluster has its
-//! address. And one that only lags, which may change nothing.
+//! address. And one that only lags, which must change nothing.
 
 use dataplane_core::Resource;
 use serde_json::{Value, json};
@@ -47,7 +47,7 @@ fn k22_after_etcd_is_restored_the_list_at_a_lower_version_is_the_truth() {
     live.wait_for_denial("new.shop", "NXDOMAIN");
     live.wait("the count", || resets(&live) == Some(1.0));
 
-    // What happens from then on has versions that were seen before.
+    // Events from then on have versions that were seen before.
     api.put(cluster_ip("s1", "10.96.0.77"));
     live.wait_for("s1.shop", &["10.96.0.77"]);
     api.delete("Service", "shop", "s2");
@@ -84,7 +84,7 @@ fn k22_another_cluster_at_the_same_address_replaces_the_first_and_is_reported() 
     let live = follow(&api);
     live.wait_for("s1.shop", &["10.96.0.1"]);
 
-    // Of the other cluster our version is part of the history: watches could simply continue.
+    // Our version is also part of the other cluster's history, so that watches could simply continue.
     let other = ScriptedApi::start(&[shop().remove(0), cluster_ip("other", "10.96.0.90")]);
     other.put(kube_system(ANOTHER));
     while other.version() < api.version() + 9 {

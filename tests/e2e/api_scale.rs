@@ -12,13 +12,13 @@ use tests::scale::{Cluster, check_all, check_service, fill, patch_slice};
 const SLOW: Fault = Fault::Throttle { bytes_per_s: 200_000 };
 /// Services asked about between two reads of `/metrics`, which cost as much as these questions.
 const AT_ONCE: usize = 10;
-/// Leaves the processor to the list, which takes seconds; even so, each Service is asked about several times.
+/// Pauses that leave the processor to the list, which takes seconds; each Service is still asked about several times.
 const PAUSE: Duration = Duration::from_millis(20);
 const LISTED: [&str; 3] = ["services", "endpointslices", "namespaces"];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn k5_every_answer_of_a_large_cluster_stays_right_while_all_is_listed_again() {
-    // One of its own: the addresses of Services are chosen here.
+    // A cluster of its own, because the test chooses the addresses of Services.
     let setup = Setup { controllers: false, ..Setup::default() };
     let Some(plane) = ControlPlane::start(setup).await else { return };
     let client = plane.client().await;
@@ -32,7 +32,7 @@ async fn k5_every_answer_of_a_large_cluster_stays_right_while_all_is_listed_agai
 
     proxy.fault(Requests::all().lists(), SLOW);
     proxy.fault_times(LISTED.len(), Requests::all().watches(), Fault::expired());
-    // All but the slices are listed soon; those take long enough for every Service to be asked about.
+    // All but the slices are listed soon. The slices take long enough to ask about every Service.
     let mut asked = 0;
     while LISTED.iter().any(|resource| running.relists(resource) < 1.0) {
         for _ in 0..AT_ONCE {
@@ -46,7 +46,7 @@ async fn k5_every_answer_of_a_large_cluster_stays_right_while_all_is_listed_agai
     assert!(asked > 0, "nothing was asked during the list");
     proxy.heal();
 
-    // What happens after it is seen: the watch continues at the version of the list.
+    // Later events are seen: the watch continues at the version of the list.
     let first = cluster.headless().next().expect("a headless Service");
     let address = cluster.move_first(first);
     patch_slice(&client, &cluster, first).await;

@@ -31,7 +31,7 @@ async fn every_scenario_holds_with_objects_from_a_real_api_server() {
     let mut count = 0;
     for cluster in clusters {
         for transport in [Transport::Udp, Transport::Tcp] {
-            // One for each, so that the cache is empty, as the rows are written for (docs/dns.md §9.2).
+            // One data plane for each, so that its cache is empty, as the rows expect (docs/dns.md §9.2).
             let watching =
                 Plane::watching(plane.kubeconfig(), &cluster.objects).expect("a data plane");
             let ask = |question: &Question, block: &Block| {

@@ -1,5 +1,5 @@
-//! What an API server does to its clients and no proxy before a real one can produce (K5, K7, E14, E25, E32), and
-//! what takes hours elsewhere (E54, the end of a canary).
+//! Faults of an API server that no proxy before a real one can produce (K5, K7, E14, E25, E32), and
+//! events that take hours elsewhere (E54, the end of a canary).
 
 use std::time::Duration;
 
@@ -79,7 +79,7 @@ async fn k5_a_list_that_expires_between_two_pages_begins_again_and_denies_nothin
     all_are_served(&live, 1..=9);
     assert_eq!(api.lists("Service"), 2);
 
-    // A later one, while an object is gone that only its end may take away.
+    // A later list, while an object is gone: only the end of a list may remove it.
     proxy.fault(second_page.clone(), Fault::Hang);
     let before = proxy.count(&second_page);
     proxy.link(Link::Cut);
@@ -123,7 +123,7 @@ fn k7_events_that_come_twice_late_or_about_nothing_change_nothing() {
     all_are_served(&scene.live, 2..=9);
     assert_eq!(scene.live.a("unknown.shop"), Err("NXDOMAIN".into()));
 
-    // What was deleted is not brought back by an old event of it.
+    // An old event of a deleted object does not bring it back.
     scene.api.delete("Service", "shop", "s1");
     scene.live.wait_for_denial("s1.shop", "NXDOMAIN");
     scene.say("MODIFIED", &newest);

@@ -40,7 +40,7 @@ async fn k10_new_certificates_authorities_and_tokens_are_taken_without_a_restart
 
     plane.renew_credentials().await;
 
-    // What it knew is worth nothing any more.
+    // Its credentials are no longer valid.
     let refused = client(&old).await.apiserver_version().await;
     assert!(matches!(refused, Err(kube::Error::Api(status)) if status.code == 401));
     let after = service(&plane.client().await, &namespace, "after").await;

@@ -1,4 +1,4 @@
-//! What holds before the data is there, and where the configuration comes from (K1, E43-E46, G148).
+//! What is answered before the data is there, and where the configuration comes from (K1, E43-E46, G148).
 
 use std::time::Duration;
 
@@ -48,7 +48,8 @@ async fn k1_without_the_api_server_nothing_of_ours_is_denied_and_the_rest_is_ans
     assert!(text.to_string().contains("EDE: 14"), "{text}");
     assert_eq!(live.a("never.there"), Err("SERVFAIL".into()));
     assert!(live.ask("localhost. A").to_string().contains("127.0.0.1"));
-    // Not ours, RD=1: handed to the default group, which has no server here (N16), and not "not ready".
+    // A name of others with RD=1 goes to the default group, which has no server here (N16); the reply does not say "not
+    // ready".
     assert!(!live.ask("www.example.org. A").to_string().contains("EDE: 14"));
     live.wait("the reason", || live.trouble(Resource::Services).is_some());
     let reasons = live.why_not_ready().join("\n");
@@ -170,7 +171,7 @@ async fn only_the_pod_of_the_canary_runs_it() {
     assert!(served(&chosen, "192.0.2.2") && served(&other, "192.0.2.1"));
     assert_eq!(chosen.status().read().role, "canary");
 
-    // Promoted: everybody runs what was tried.
+    // Promoted: every pod runs what was tried.
     let promoted = host("192.0.2.2").to_string();
     patch(plane, name, json!({"stable.json": promoted, "canary.json": null, "rollout.json": null}))
         .await;
@@ -282,7 +283,7 @@ async fn e5_leaving_verified_pod_records_keeps_old_answers_until_the_lists_are_c
     let wanted = wanted(name, None);
     let live = Live::with(Options { wanted, ..options(proxy.kubeconfig()) }).expect("a start");
     live.wait_until_ready();
-    // A Pod, none, an endpoint, and a foreign address, which may not be a Pod's.
+    // A Pod, no Pod, an endpoint, and an address outside of the cluster, which cannot be a Pod's.
     let answers = || {
         let pods = ["10-244-8-1", "10-244-8-2"]
             .map(|address| live.ask(&format!("{address}.{name}.pod.cluster.local. A")));
@@ -297,7 +298,8 @@ async fn e5_leaving_verified_pod_records_keeps_old_answers_until_the_lists_are_c
     let lists = Requests::to("/api/v1/services").lists();
     proxy.fault(lists.clone(), Fault::status(500));
     let count = proxy.count(&lists);
-    // A label that was not kept: Services are listed for it. A list of namespaces would take effect at once.
+    // A label that was not kept: Services are listed again for it. A list of namespaces by name would take effect at
+    // once.
     let hidden = json!([{"key": "example.com/hidden", "operator": "DoesNotExist"}]);
     let exposure = json!({"serviceSelector": {"matchExpressions": hidden}});
     let insecure = json!({"format": 1, "exposure": exposure, "podRecords": "Insecure"});
@@ -307,7 +309,7 @@ async fn e5_leaving_verified_pod_records_keeps_old_answers_until_the_lists_are_c
     assert!(live.why_not_ready().is_empty());
 
     proxy.heal();
-    // What is read no more is not waited for.
+    // Kinds that are no longer read are not waited for.
     proxy.fault(Requests::to("/api/v1/pods"), Fault::status(403));
     live.wait("insecure", || answers()[1].contains("10.244.8.2"));
     live.wait("no Pods", || live.metric("clusterdns_objects{resource=\"pods\"}") == Some(0.0));

@@ -18,7 +18,7 @@ use tests::scenario::Cluster;
 use tests::scratch::Scratch;
 use tests::upstream::{Script, ScriptedUpstream};
 
-/// What is no name of the cluster, the same for both.
+/// The upstream of both for names outside of the cluster.
 const UPSTREAM: &str = "
 www.example.org. A
     answer @ 600 A 192.0.2.80
@@ -47,7 +47,7 @@ struct CoreDns {
 }
 
 impl CoreDns {
-    /// With the Corefile of the usual add-on, as far as it decides answers. None where it is not built, after saying so.
+    /// Starts it with the parts of the usual Corefile that decide answers. None where it is not built; this is printed.
     fn start(kubeconfig: &Path, upstream: SocketAddr) -> Option<CoreDns> {
         let program = path_of("coredns");
         if !program.exists() {

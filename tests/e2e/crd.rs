@@ -121,7 +121,8 @@ fn resource(name: &str, spec: Value) -> Value {
     json!({"apiVersion": "clusterdns.dev/v1alpha1", "kind": "ClusterDNS", "metadata": {"name": name}, "spec": spec})
 }
 
-/// Creates it, or only asks whether it could be. Sent as written: our own types would not even hold some mistakes.
+/// Creates it, or only asks whether that is possible. It is sent as written, because our own types cannot hold some
+/// mistakes.
 async fn create(client: &Client, resource: Value, dry_run: bool) -> kube::Result<()> {
     let api = kube::discovery::ApiResource::erase::<ClusterDNS>(&());
     let all: Api<kube::core::DynamicObject> = Api::all_with(client.clone(), &api);
@@ -149,7 +150,7 @@ async fn change(
     outcome
 }
 
-/// Whether the refusal points at this field: at itself, or at what it is in, for lists too long for a rule that names
+/// Whether the refusal names this field, or what contains it where a list is too long for a rule that names
 /// the entry. A rule about metadata has no field for the API server; its message says the name.
 fn names_field(refusal: &kube::Error, field: &str) -> bool {
     let kube::Error::Api(refusal) = refusal else { return false };

@@ -1,4 +1,4 @@
-//! Faults of the proxy whose absence no other test would notice, seen by a client that watches and lists the Services
+//! Faults of the proxy that no other test would miss, seen by a client that watches and lists the Services
 //! of one namespace through it.
 
 use std::pin::pin;
@@ -13,9 +13,9 @@ use tests::control_plane::{ControlPlane, TestNamespace, client};
 use tests::fault_proxy::{Fault, FaultProxy, Link, Requests};
 use tests::objects::create;
 
-/// How long something that must not happen is given to happen.
+/// How long the test waits for something that must not happen.
 const NOTHING_FOR: Duration = Duration::from_millis(700);
-/// How long something that must happen may take on a busy machine.
+/// How long the test waits for something that must happen, on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 #[tokio::test]
@@ -36,7 +36,7 @@ async fn a_hung_link_says_nothing_and_loses_nothing() {
 async fn a_truncated_chunk_is_half_an_event() {
     let Some(proxied) = Proxied::new().await else { return };
     let (_, from) = proxied.watch().await;
-    // Read as bytes: kube takes half an event before an orderly end for the end alone.
+    // Read as bytes: kube does not report half an event before an orderly end.
     let request =
         Request::new(proxied.api().await.resource_url()).watch(&WatchParams::default(), &from);
     let body =
@@ -162,7 +162,7 @@ impl Watch {
         }
     }
 
-    /// What came although nothing should.
+    /// An event that came although none should.
     async fn nothing_comes(&mut self) -> Option<String> {
         tokio::time::timeout(NOTHING_FOR, self.next()).await.ok()
     }

@@ -1,5 +1,5 @@
-//! The chart in a real cluster by the real helm: it installs, upgrades and leaves what it should; and its rights, asked
-//! of the API server.
+//! The chart in a real cluster by the real helm: it installs, upgrades, and leaves what must stay; and its rights, as
+//! the API server sees them.
 
 mod people;
 mod rights;
@@ -46,7 +46,7 @@ impl Site {
         self.tools.helm(&[&[verb], common, more].concat()).ok()
     }
 
-    /// Everything in the cluster that is called after us, as `kind/name`; no Events, which pass by themselves.
+    /// Everything in the cluster with our name, as `kind/name`, without Events, which expire by themselves.
     fn ours(&self) -> BTreeSet<String> {
         let kinds = self.kubectl(&["api-resources", "--verbs=list", "--output=name"]);
         let kinds: Vec<&str> = kinds.lines().filter(|kind| !kind.starts_with("events")).collect();
@@ -64,9 +64,9 @@ impl Site {
     }
 }
 
-/// What stays when the release goes: DNS, what describes it, and the namespace, which Helm never removes.
+/// What stays after `helm uninstall`: DNS, what describes it, and the namespace, which Helm never removes.
 const KEPT: [&str; 4] = [
-    // Of the CustomResourceDefinition, by the API server.
+    // The API server adds this to the CustomResourceDefinition.
     "apiservice.apiregistration.k8s.io/v1alpha1.clusterdns.dev",
     "clusterdns.clusterdns.dev/default",
     "customresourcedefinition.apiextensions.k8s.io/clusterdnses.clusterdns.dev",
@@ -89,14 +89,14 @@ async fn helm_installs_upgrades_and_leaves_only_what_keeps_dns_running() {
     let replicas = [&replicas[..], &["--output=jsonpath={.spec.replicas}"]].concat();
     assert_eq!(site.kubectl(&replicas), "3");
 
-    // Taken out of the values it stays as well.
+    // It also stays when it is removed from the values.
     site.helm("upgrade", &[]);
     assert_eq!(site.kubectl(&ttl), "7");
 
     site.helm("uninstall", &["--wait=legacy"]);
     site.wait_until_ours_are("only what must be kept", &KEPT).await;
 
-    // And a release of the same name takes it up again.
+    // A release of the same name adopts it again.
     site.helm("install", &with_dns);
     assert_eq!(site.kubectl(&ttl), "7");
     site.helm("uninstall", &["--wait=legacy"]);
@@ -115,7 +115,7 @@ async fn s8_the_plain_manifests_install_and_their_pods_are_admitted_as_restricte
     // A second time changes nothing.
     let again = apply("--kustomize", "charts/manifests");
     assert!(again.contains("clusterdns-operator serverside-applied"), "{again}");
-    // The image has one place, from where the flag takes it too.
+    // The image is written in one place; the flag has the same value.
     let other = site.tools.folder().join("other-image");
     std::fs::create_dir(&other).expect("the folder is ours");
     for file in ["namespace.yaml", "operator.yaml", "kustomization.yaml"] {

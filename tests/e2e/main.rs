@@ -1,4 +1,4 @@
-//! Against a real API server: one program, so that the tests that do not break it share one.
+//! Tests against a real API server. They are one program, so that those that do not break the API server share it.
 
 mod fault_proxy;
 mod crd;

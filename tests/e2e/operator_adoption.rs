@@ -20,9 +20,9 @@ use tests::upstream::{Script, ScriptedUpstream};
 const NAME: &str = "default";
 const SERVICE: &str = "kube-dns";
 const KEY: &str = "clusterdns.dev/instance";
-/// What has always managed the old DNS server and its Service.
+/// The field manager of the old DNS server and its Service.
 const ADDON_MANAGER: &str = "addon-manager";
-/// Both DNS servers answer this alike.
+/// A question that both DNS servers answer in the same way.
 const QUESTION: &str = "kubernetes.default.svc.cluster.local. A";
 const ANSWER: &str = "10.96.0.1";
 
@@ -43,7 +43,7 @@ fn old_service(name: &str, address: &str, target: u16) -> Value {
             port("dns", 53, "UDP", target), port("dns-tcp", 53, "TCP", target), port("metrics", 9153, "TCP", 9153)]}})
 }
 
-/// The DNS server that is there already. Its pods pretend; an upstream on their port answers for them.
+/// The DNS server that is there already. Its pods run nothing; an upstream on their port answers for them.
 fn old_deployment(replicas: u32) -> Value {
     let labels = json!({"k8s-app": "kube-dns"});
     json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "coredns", "namespace": NAMESPACE},
@@ -57,7 +57,7 @@ fn old_budget() -> Value {
         "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"k8s-app": "kube-dns"}}}})
 }
 
-/// As the addon manager, or Argo CD, does it: with force.
+/// Applies with force, as the addon manager and Argo CD do.
 async fn manage(client: &Client, manifest: &Value) {
     let object: DynamicObject = serde_json::from_value(manifest.clone()).expect("an object");
     let name = object.name_any();
@@ -215,11 +215,12 @@ async fn switch(scene: &Scene, recorder: &Recorder, before: &Service) {
     assert_eq!(budgets, ["coredns"], "two that select one pod would forbid every eviction");
 }
 
-/// The addon manager puts its selector back; it is reported by name, and not fought until the wait is over.
+/// The addon manager writes its selector again. The operator reports it by name, and waits before it changes the
+/// selector.
 async fn resets_are_reported_and_not_fought(scene: &mut Scene, recorder: &Recorder) {
     let both: BTreeSet<String> =
         old_pods(scene).await.union(&our_pods(scene).await).cloned().collect();
-    // How many there were, and when in seconds it is too early and when it is time.
+    // Number of resets so far; the second at which it is too early, and the one at which it is time.
     for (resets, early, due) in [(1, 1, 61), (2, 61, 121)] {
         manage(&scene.client, &old_service(SERVICE, "10.96.0.10", 53)).await;
         let why = scene.until_condition(NAME, "Degraded", "True", "SelectorReset").await;
@@ -229,7 +230,7 @@ async fn resets_are_reported_and_not_fought(scene: &mut Scene, recorder: &Record
         assert!(why.contains("it moves after"), "{why}");
         let version = service(&scene.client).await.resource_version();
 
-        // Neither this operator nor the next one fights.
+        // Neither this operator nor the next one changes it before its time.
         let written = scene.proxy.count(&writes());
         scene.stop_operator().await;
         scene.start_operator();
@@ -252,7 +253,7 @@ async fn resets_are_reported_and_not_fought(scene: &mut Scene, recorder: &Record
     }
 }
 
-/// As if the reset had been noticed this many seconds ago.
+/// Makes the reset look as if it had been noticed this many seconds ago.
 async fn the_reset_was(scene: &Scene, seconds_ago: i64, state: &Value) {
     let mut state = state.clone();
     let then = time_before(seconds_ago);
@@ -268,7 +269,7 @@ fn time_before(seconds: i64) -> String {
     (Timestamp::now() - SignedDuration::from_secs(seconds)).to_string()
 }
 
-/// Only to a server that answers: while no other pod behind the Service is ready, it stays with ours.
+/// The Service goes back only to a server that answers: while no other pod behind it is ready, it stays with ours.
 async fn give_back(scene: &Scene, recorder: &Recorder, before: &Service) {
     manage(&scene.client, &old_deployment(0)).await;
     scene.until("no old pod", async || old_pods(scene).await.is_empty().then_some(())).await;
@@ -317,7 +318,7 @@ fn o10_an_adopted_service_outlives_its_clusterdns_and_is_given_back_without_a_ga
         let all = Api::<ClusterDNS>::all(scene.client.clone());
         let delete = async || all.delete(NAME, &DeleteParams::default()).await.expect("deleted");
 
-        // Seen live: it is given back while our pods still drain.
+        // While an operator runs: it is given back while our pods still drain.
         let asking = Asking::start(&scene.client, (NAMESPACE, SERVICE), QUESTION, ANSWER);
         apply(&scene.client, NAME, adopted.clone()).await;
         scene.until_condition(NAME, "Ready", "True", "Serving").await;
@@ -328,7 +329,7 @@ fn o10_an_adopted_service_outlives_its_clusterdns_and_is_given_back_without_a_ga
         drop(asking);
         assert_eq!(service(&scene.client).await.spec, before.spec);
 
-        // Deleted without an operator: the next one knows it by the annotation.
+        // Deleted while no operator runs: the next one finds the Service by its annotation.
         apply(&scene.client, NAME, adopted).await;
         scene.until_condition(NAME, "Ready", "True", "Serving").await;
         scene.stop_operator().await;

@@ -22,12 +22,12 @@ use tests::upstream::{Script, ScriptedUpstream};
 use tokio::task::JoinHandle;
 
 const NAME: &str = "a";
-/// What the operator asks of the world.
+/// A question that the operator asks an upstream through a pod.
 const GOOD: &str = "example.com. A\n  answer @ 60 A 192.0.2.80";
 const BAD: &str = "* *\n  silent";
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// With an extra record at this address, an upstream on this port, and this many seconds on trial.
+/// A spec with an extra record at this address, an upstream on this port, and this many seconds of trial.
 fn spec(host: &str, upstream: SocketAddr, seconds: u32) -> Value {
     json!({"service": {"name": "dns", "namespace": NAMESPACE}, "scaling": {"fixed": {"replicas": 3}},
         "drainSeconds": 5, "rollout": {"observeSeconds": seconds},
@@ -64,7 +64,7 @@ impl Stage {
         apply(&self.scene.client, NAME, spec(host, upstream.address(), seconds)).await;
     }
 
-    /// Waits until a pod that is none of these tries something; returns the pod and what it tries.
+    /// Waits until a pod other than these tries something; returns the pod and what it tries.
     async fn until_tried_by(&self, none_of: &[&String]) -> (String, String) {
         self.scene
             .until("a canary", async || {
@@ -164,14 +164,14 @@ impl Watch {
                 let of_it =
                     ListParams::default().labels(&format!("clusterdns.dev/instance={NAME}"));
                 let Ok(pods) = pods.list(&of_it).await else { continue };
-                // Asked one after the other, a pod can have stopped before the next one starts: what both passes saw of
-                // all pods, they ran at the same time.
+                // Pods are asked one after the other, so one may have stopped before the next one starts: what both
+                // passes saw of all pods, they ran at the same time.
                 let (mut running, again) = (asked(&pods.items), asked(&pods.items));
                 let mut at_once = running.clone();
                 for (revision, names) in &mut at_once {
                     names.retain(|name| again.get(revision).is_some_and(|it| it.contains(name)));
                 }
-                // Read after the pods were asked: what is not stable yet now, none of them ran as such.
+                // Read after the pods were asked: if it is not stable now, no pod ran it as stable.
                 let Some(stable) = stable_of(&client).await else { continue };
                 for seen in [&mut running, &mut at_once] {
                     seen.retain(|revision, _| *revision != stable && *revision != stable_before);
@@ -247,7 +247,7 @@ fn o7_a_change_is_tried_by_one_pod_and_reaches_the_others_only_when_it_is_good()
         assert_eq!(canary.len(), 1, "{canary:?}");
         stage.scene.until("an Event", async || stage.events("CanaryFailed").await.pop()).await;
 
-        // Not again within minutes, also by another leader, until the spec changes.
+        // It is not tried again within minutes, also by another leader, until the spec changes.
         let mut stage = stage;
         stage.scene.stop_operator().await;
         stage.scene.start_operator();
@@ -268,7 +268,7 @@ fn o7_a_change_is_tried_by_one_pod_and_reaches_the_others_only_when_it_is_good()
         assert!(stage.watch.most_at_once() <= 1, "{:?}", stage.watch.tried);
         assert_eq!(stage.ever_ran(&bad).await, canary, "no other pod has ever run it");
 
-        // A dead upstream does not stand in the way of the change that repairs it.
+        // A dead upstream does not prevent the change that repairs it.
         stage.good.play(Script::one(BAD).expect("a script"));
         stage.bad.play(Script::one(GOOD).expect("a script"));
         stage.apply("192.0.2.3", &stage.bad, 5).await;
@@ -276,7 +276,7 @@ fn o7_a_change_is_tried_by_one_pod_and_reaches_the_others_only_when_it_is_good()
     });
 }
 
-/// The same with these fields besides.
+/// The same with these fields added.
 fn with(mut spec: Value, more: Value) -> Value {
     for (field, value) in more.as_object().expect("fields") {
         spec[field] = value.clone();

@@ -1,5 +1,6 @@
-//! O8: the operator dies before and after each of its writes, and the next one finishes the work without doubling any
-//! of it. Several ClusterDNS die at once, each at a write of its own: a restart is what takes the time.
+//! O8: the operator dies before and after each of its writes, and the next one finishes the work and does none
+//! of it twice. Each life of the operator tests several ClusterDNS, each at a write of its own, because a restart takes
+//! long.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -19,9 +20,9 @@ use tests::operator::{
 };
 
 const NAMESPACE: &str = "dns";
-/// The one that is not disturbed.
+/// The ClusterDNS that is not disturbed.
 const CALM: &str = "sweep-calm";
-/// Writes that die in one life of the operator, each in two ways: it looks at four ClusterDNS at a time.
+/// Writes that are lost in one life of the operator, each in two ways: it reconciles four ClusterDNS at a time.
 const AT_ONCE: usize = 2;
 /// Time without a write after which the operator has finished.
 const DONE: Duration = Duration::from_secs(4);
@@ -64,7 +65,7 @@ fn spec(name: &str, host: &str) -> Value {
         "rollout": {"canary": false}, "hosts": [{"name": "git.corp.example", "addresses": [host]}]})
 }
 
-/// Everything of one ClusterDNS but what each has of its own, a line per field.
+/// Everything of one ClusterDNS, a line per field, without what differs between ClusterDNS.
 fn shape(name: &str, children: Option<&BTreeMap<(Kind, String), Value>>) -> Vec<String> {
     let mut lines = Vec::new();
     for ((kind, child), object) in children.into_iter().flatten() {
@@ -111,8 +112,8 @@ impl Sweep {
         Operator::start(self.proxy.kubeconfig(), NAMESPACE)
     }
 
-    /// One life: every point's ClusterDNS is applied, and the operator is killed once each has lost its write. Returns
-    /// those that came to rest without making this many.
+    /// One life of the operator: the ClusterDNS of every point is applied, and the operator is killed once each has lost
+    /// its write. Returns those that were finished with fewer writes than that.
     async fn live_and_die(&self, points: &[Point], host: &str) -> Vec<Point> {
         let began = Instant::now();
         for point in points {
@@ -150,7 +151,8 @@ impl Sweep {
         rested
     }
 
-    /// Every write of what `name` gives, in turn; returns the names, and how many writes there are.
+    /// Tests every write of the ClusterDNS that `name` gives, in turn; returns their names, and how many writes there
+    /// are.
     async fn every_write(
         &self,
         host: &str,
@@ -172,7 +174,7 @@ impl Sweep {
         unreachable!("writes end")
     }
 
-    /// Waits until all of these are what the calm one is.
+    /// Waits until all of these are as the undisturbed one.
     async fn wait_until_converged(&self, names: &[String], operator: &Operator) {
         for name in names {
             wait_until_accepted(&self.client, name).await;
@@ -228,7 +230,7 @@ async fn o8_after_a_death_at_any_write_the_next_operator_converges_without_dupli
     .await;
     let before = sweep.population().await;
 
-    // What comes of it undisturbed.
+    // The result without a disturbance.
     let mut operator = sweep.operator().await;
     apply(client, CALM, spec(CALM, "192.0.2.1")).await;
     wait_until_accepted(client, CALM).await;
@@ -236,14 +238,14 @@ async fn o8_after_a_death_at_any_write_the_next_operator_converges_without_dupli
     let calm = sweep.population().await;
     operator.process().kill();
 
-    // A creation, cut off everywhere.
+    // A creation, cut off at every write.
     let name = |write: usize, death: Death| format!("sweep-{write:02}-{death:?}").to_lowercase();
     let (names, created) = sweep.every_write("192.0.2.1", name).await;
     assert!(created >= 10, "only {created} writes");
     let mut operator = sweep.operator().await;
     sweep.wait_until_converged(&names, &operator).await;
 
-    // A change, cut off everywhere: each of those is changed once.
+    // A change, cut off at every write: each of those ClusterDNS is changed once.
     apply(client, CALM, spec(CALM, "192.0.2.2")).await;
     wait_until_accepted(client, CALM).await;
     quiet(&sweep.proxy).await;
@@ -256,7 +258,7 @@ async fn o8_after_a_death_at_any_write_the_next_operator_converges_without_dupli
     let mut operator = sweep.operator().await;
     sweep.wait_until_converged(&changed, &operator).await;
 
-    // At rest, nothing is there twice.
+    // When all is finished, nothing is there twice.
     quiet(&sweep.proxy).await;
     operator.process().ensure_running().expect("the last one lives");
     for (kind, count) in sweep.population().await {

@@ -1,4 +1,4 @@
-//! O10: what is deleted goes, with and without the operator, and what was only taken over stays. Nothing hangs.
+//! O10: our objects go with their ClusterDNS, with and without the operator. An adopted Service stays. No deletion hangs.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ fn spec(service: &str) -> Value {
 /// Deletes a ClusterDNS; returns when it and all that is labelled as its own has gone.
 async fn delete(client: &Client, name: &str) {
     let all = Api::<crds::ClusterDNS>::all(client.clone());
-    // It may be on its way out already.
+    // Its deletion may have begun already.
     let _ = all.delete(name, &DeleteParams::default()).await;
     wait_for("no ClusterDNS", async || all.get_opt(name).await.ok()?.is_none().then_some(())).await;
     wait_for("no children", async || {
@@ -171,7 +171,8 @@ fn o10_an_adopted_service_survives_its_clusterdns_with_and_without_the_operator(
         })
         .await;
 
-        // As soon as its deletion begins, also if it is delayed: its pods may go before it does.
+        // It is given back as soon as the deletion begins, also if that is delayed: the pods may go before the
+        // ClusterDNS.
         apply(&client, "a", adopting()).await;
         wait_until_moved(&client, true).await;
         let all = Api::<crds::ClusterDNS>::all(client.clone());
@@ -184,7 +185,7 @@ fn o10_an_adopted_service_survives_its_clusterdns_with_and_without_the_operator(
         all.patch("a", &PatchParams::default(), &held(&[])).await.expect("no finalizer");
         delete(&client, "a").await;
 
-        // And deleted before its eyes.
+        // And deleted while the operator runs.
         apply(&client, "a", adopting()).await;
         wait_until_moved(&client, true).await;
         delete(&client, "a").await;

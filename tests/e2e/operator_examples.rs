@@ -131,7 +131,7 @@ async fn check_with_a_cluster_knows_which_address_its_kubelets_hand_out() {
     let used = file("used.yaml", "  service:\n    clusterIPs: [10.96.0.10]\n");
     let kubeconfig = plane.kubeconfig().to_owned();
 
-    // What kubelets do is not known: that is reported, and is no success.
+    // What the kubelets use cannot be read: that is reported, and is no success.
     let (said, code) = check(&kubeconfig, &used);
     assert!(said.contains("neither its kubelets nor kubeadm's ConfigMap kubelet-config"), "{said}");
     assert_eq!(code, Some(2), "{said}");

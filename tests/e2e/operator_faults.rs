@@ -17,7 +17,7 @@ use tests::operator::{
 };
 
 const NAMESPACE: &str = "dns";
-/// Looks that may come at once after a quiet time, and one that is under way at either end of a measurement.
+/// Reconciles that may come at once after a quiet time, and one in progress at each end of a measurement.
 const BURST: f64 = 17.0;
 
 fn spec(host: &str) -> Value {
@@ -36,7 +36,7 @@ fn to(path: &str) -> Requests {
     Requests::to(path).writes()
 }
 
-/// What is written of this kind in the core group.
+/// Writes of this kind of the core group.
 fn core(plural: &str) -> Requests {
     to(&format!("/api/v1/namespaces/{NAMESPACE}/{plural}"))
 }
@@ -72,7 +72,7 @@ async fn o9_a_leader_that_was_stopped_writes_nothing_and_what_was_on_its_way_is_
     .await;
     assert_eq!(second_proxy.count(&writes()), 0, "one leads");
 
-    // Stopped in the middle of a write, which is still on its way.
+    // Stopped in the middle of a write, which has not arrived yet.
     let configuration = core("configmaps");
     let before = first_proxy.count(&configuration);
     first_proxy.fault(configuration.clone(), Fault::Hang);
@@ -87,7 +87,8 @@ async fn o9_a_leader_that_was_stopped_writes_nothing_and_what_was_on_its_way_is_
     apply(&client, "a", spec("192.0.2.3")).await;
     wait_until_stable_has(&client, "192.0.2.3").await;
 
-    // It arrives now, long after another has begun to write: it was made from what is no more.
+    // The write arrives now, long after another operator has begun to write: it was made from a state that no longer
+    // exists.
     let answers = first_proxy.answered(&configuration).len();
     first_proxy.heal();
     let late = wait_for("the late write", async || {
@@ -112,7 +113,7 @@ async fn o9_a_leader_that_was_stopped_writes_nothing_and_what_was_on_its_way_is_
 async fn o13_refusals_are_tried_again_with_patience_until_all_is_as_it_should_be() {
     let Some((plane, client)) = started().await else { return };
     let proxy = FaultProxy::start(&plane).await;
-    // Two of each, on different objects, and a reply that takes longer than anybody waits.
+    // Two of each fault, on different objects, and a reply that takes longer than any time limit.
     proxy.fault_times(2, core("serviceaccounts"), Fault::status(429));
     proxy.fault_times(2, core("configmaps"), Fault::status(409));
     proxy.fault_times(1, to("/apis/rbac.authorization.k8s.io"), Fault::status(503));
@@ -127,7 +128,7 @@ async fn o13_refusals_are_tried_again_with_patience_until_all_is_as_it_should_be
     wait_until_accepted(&client, "a").await;
     quiet(&proxy).await;
 
-    // Asked for patience, it waits that long.
+    // It waits as long as Retry-After says.
     let configuration = core("configmaps");
     let patience = Fault::Answer { status: 429, retry_after_s: Some(4) };
     proxy.fault_times(1, configuration.clone(), patience);
@@ -138,7 +139,7 @@ async fn o13_refusals_are_tried_again_with_patience_until_all_is_as_it_should_be
     assert_eq!(proxy.count(&configuration), before + 2);
     quiet(&proxy).await;
 
-    // For good: it does not hammer, and what can be done is done.
+    // A fault that stays: the operator does not repeat requests too often, and does all other work.
     proxy.fault(configuration.clone(), Fault::status(503));
     let before = proxy.count(&configuration);
     apply(&client, "a", spec("192.0.2.9")).await;
@@ -159,7 +160,7 @@ async fn o13_refusals_are_tried_again_with_patience_until_all_is_as_it_should_be
     wait_until_stable_has(&client, "192.0.2.9").await;
 }
 
-/// A webhook that takes every connection and never says a word, in the way of this.
+/// A webhook for these requests that takes every connection and never answers.
 fn silent_webhook(listener: &TcpListener, group: &str, resource: &str) -> Value {
     let address = listener.local_addr().expect("an address");
     json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",

@@ -1,4 +1,4 @@
-//! The largest legal ClusterDNS is not only taken by the API server: the operator acts on it, and what comes of it fits.
+//! The largest legal ClusterDNS: the API server takes it, the operator acts on it, and its objects fit.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use tests::operator::{Operator, apply, children, condition, prepare};
 
 const NAMESPACE: &str = "dns";
 
-/// Behind a Service of this cluster, and without certificates that would have to be there.
+/// On a Service of this cluster, and without certificates, which would have to exist.
 fn at_home(mut resource: Value) -> Value {
     let spec = &mut resource["spec"];
     spec["service"] = json!({"name": "dns", "namespace": NAMESPACE, "clusterIPs": ["10.96.0.10"]});
@@ -40,7 +40,7 @@ async fn the_largest_legal_resources_are_accepted_and_two_owners_share_one() {
     prepare(&client, NAMESPACE).await;
     let operator = Operator::start(plane.kubeconfig(), NAMESPACE);
     let all = Api::<ClusterDNS>::all(client.clone());
-    // One of those that the API server takes: each takes it seconds.
+    // Only one of them, because each takes the API server seconds.
     if let Some((name, resource)) = largest().into_iter().next() {
         let resource = at_home(resource);
         let dns: ClusterDNS = serde_json::from_value(resource.clone()).expect("a ClusterDNS");

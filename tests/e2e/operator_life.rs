@@ -1,4 +1,4 @@
-//! The life of an installation as people have it: helm, kubectl, and pods with exactly the rights of the chart, in a
+//! The life of an installation: helm, kubectl, and pods with exactly the rights of the chart, in a
 //! cluster whose DNS was something else before and is again afterwards.
 
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ const SYSTEM: &str = "clusterdns-system";
 const KUBERNETES: &str = "kubernetes.default.svc.cluster.local. A";
 const GIT: &str = "git.lab.example. A";
 
-/// Argo CD and Flux agree about every state that was seen.
+/// Checks that Argo CD and Flux agree about every state that was seen.
 fn argo_cd_says_the_same(objects: &[Value]) {
     let Some(healths) = healths(objects) else { return };
     for (object, health) in objects.iter().zip(&healths) {
@@ -27,7 +27,7 @@ fn argo_cd_says_the_same(objects: &[Value]) {
             Kstatus::Current => "Healthy",
             Kstatus::InProgress => "Progressing",
             Kstatus::Failed => "Degraded",
-            // Argo CD asks no check about what is being deleted.
+            // Argo CD runs no check for an object that is being deleted.
             Kstatus::Terminating => continue,
         };
         assert_eq!(health, expected, "{object:#}");
@@ -35,7 +35,7 @@ fn argo_cd_says_the_same(objects: &[Value]) {
     assert_eq!(healths.len(), objects.len());
 }
 
-/// A ClusterDNS with a stub domain, and these fields instead of its own.
+/// A ClusterDNS with a stub domain, and with these fields in place of its own.
 fn manifest(port: u16, fields: Value) -> String {
     let mut spec = json!({
         "service": {"adopt": true},
@@ -81,7 +81,7 @@ async fn uninstall(cluster: &Cluster) {
         .await;
 }
 
-/// Everything that is called after us, as `kind/name`, Events left aside: they pass by themselves.
+/// Everything with our name, as `kind/name`, without Events, which expire by themselves.
 fn ours(tools: &Tools) -> BTreeSet<String> {
     let kinds = tools.kubectl(&["api-resources", "--verbs=list", "--output=name"]).ok();
     let kinds: Vec<&str> = kinds.lines().filter(|kind| !kind.starts_with("events")).collect();
@@ -94,7 +94,7 @@ async fn service(cluster: &Cluster) -> Service {
     services.get("kube-dns").await.expect("the Service is there")
 }
 
-/// O1: what the API server does not take, and the words that say why.
+/// O1: specs that the API server refuses, and the words that say why.
 fn refused_at_write() -> Vec<(Value, &'static str)> {
     let server = json!({"address": "192.0.2.1"});
     vec![
@@ -119,7 +119,7 @@ fn refused_at_write() -> Vec<(Value, &'static str)> {
     ]
 }
 
-/// O2: what only the operator can see, its reason, and the field that the message names.
+/// O2: specs that only the operator can refuse, with the reason and the field that the message names.
 fn refused_by_the_operator() -> Vec<(Value, &'static str, &'static str)> {
     let tls = json!({"serverName": "dns.example", "caBundle": {"name": "no-such-bundle"}});
     vec![
@@ -148,7 +148,7 @@ fn refused_by_the_operator() -> Vec<(Value, &'static str, &'static str)> {
     ]
 }
 
-/// What stands in stable.json when a user writes it by hand, and why a pod does not take it.
+/// Texts that a user writes into stable.json by hand, and why a pod does not take them.
 fn unusable() -> [(&'static str, &'static str); 3] {
     [
         (r#"{"format": 1, "domain"#, "not understood"),
@@ -157,7 +157,7 @@ fn unusable() -> [(&'static str, &'static str); 3] {
     ]
 }
 
-/// Two pods, as they are for the whole test.
+/// Two pods, which stay for the whole test.
 struct Pods {
     names: Vec<String>,
 }
@@ -182,7 +182,7 @@ fn o1_o2_o5_o6_o10_o14_an_installation_survives_mistakes_and_restores_what_was()
         let Some(cluster) = Cluster::start(&nodes, Settings::default()).await else { return };
         let lab = cluster.upstream(5303, "* *\n    answer @ 60 A 10.30.0.3\n");
         let new_lab = cluster.upstream(5304, "* *\n    answer @ 60 A 10.30.0.4\n");
-        // The old pods do not answer, so that every answer is ours.
+        // The old pods do not answer, so every answer is from ours.
         cluster.tools.apply(&old_dns(NAMESPACE)).ok();
         let before = service(&cluster).await;
 
@@ -205,7 +205,7 @@ fn o1_o2_o5_o6_o10_o14_an_installation_survives_mistakes_and_restores_what_was()
         pods.answer_as_before(&cluster).await;
         cluster.wait_until_ready("default").await;
 
-        // Broken, in every way: refused where it is written, or by the operator; nothing else changes.
+        // Wrong specs of every kind: the API server or the operator refuses them; nothing else changes.
         for (fields, words) in refused_at_write() {
             let refusal = cluster.tools.apply(&manifest(5303, fields.clone())).refused();
             assert!(refusal.contains(words), "{fields}: {refusal}");
@@ -311,7 +311,7 @@ fn o1_o2_o5_o6_o10_o14_an_installation_survives_mistakes_and_restores_what_was()
 
         uninstall(&cluster).await;
         let kept = [
-            // Of the CustomResourceDefinition, by the API server.
+            // The API server adds this to the CustomResourceDefinition.
             "apiservice.apiregistration.k8s.io/v1alpha1.clusterdns.dev",
             "customresourcedefinition.apiextensions.k8s.io/clusterdnses.clusterdns.dev",
             "namespace/clusterdns-system",

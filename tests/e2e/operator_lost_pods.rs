@@ -26,7 +26,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// Three pods on three nodes, and an operator that leads and was not asked to look after lost pods.
+    /// Three pods on three nodes, and an operator that leads and was not started to take out lost pods.
     async fn start() -> Option<Stage> {
         let play = |pod: &Pod| match pod.namespace().as_deref() {
             Some(OWN) => Play::Ignore,
@@ -39,7 +39,7 @@ impl Stage {
         let install = ["install", "clusterdns", &chart, "--namespace", OWN, "--create-namespace"];
         tools.helm(&install).ok();
         let mut stage = Stage { scene, tools };
-        // In place of one with every right, which ends with this.
+        // This operator takes the place of one with every right, which ends here.
         stage.scene.operator = stage.operator(&[]);
         let spec = json!({"scaling": {"fixed": {"replicas": 3}}, "drainSeconds": 5});
         apply(&stage.scene.client, NAME, spec).await;
@@ -48,7 +48,7 @@ impl Stage {
         Some(stage)
     }
 
-    /// One with the chart's rights and these flags besides.
+    /// An operator with the chart's rights and these additional flags.
     fn operator(&self, more: &[&str]) -> Operator {
         let token = ["create", "token", "clusterdns-operator", "--namespace", OWN];
         let token = self.tools.kubectl(&token).ok();
@@ -70,7 +70,7 @@ impl Stage {
         self.scene.until(&what, async || (self.ready(name).await? == lost).then_some(())).await;
     }
 
-    /// Pods that are behind the Service.
+    /// The pods behind the Service.
     async fn behind_the_service(&self) -> Vec<String> {
         let slices = Api::<EndpointSlice>::namespaced(self.scene.client.clone(), NAMESPACE);
         let its = ListParams::default().labels("kubernetes.io/service-name=kube-dns");
@@ -111,7 +111,7 @@ fn o20_a_pod_of_a_frozen_node_leaves_its_service_and_comes_back_with_its_kubelet
         let at_rest = stage.scene.condition(NAME, "Degraded").await.expect("a condition").2;
         assert!(at_rest.contains("lostPods.enabled"), "it says what is off: {at_rest}");
 
-        // The one that leads is not asked to: the one that waits sees to it.
+        // The leader was not started to do this; the standby does it.
         let standby = stage.operator(&["--lost-pods"]);
         stage.scene.kubelet.freeze(NAMESPACE, first);
         stage.until_lost(first).await;

@@ -20,7 +20,8 @@ const LONGEST: Duration = Duration::from_secs(600);
 const EVERY: Duration = Duration::from_millis(500);
 /// Time without a write that the tests want.
 const QUIET: Duration = Duration::from_secs(5);
-/// Looks at each that a start may cost: it begins, sees what it created and its status, and is settled.
+/// Reconciles of each that a start may cost: one that creates, one for what it created, one for its status, and one that
+/// changes nothing.
 const LOOKS_OF_EACH: f64 = 12.0;
 
 #[tokio::test(flavor = "multi_thread")]

@@ -43,7 +43,7 @@ async fn k23_beside_more_objects_than_it_keeps_the_operator_stays_within_its_mem
         }
         assert!(began.elapsed() < LONGEST, "{}", operator.log());
     };
-    // It decides when it has every list, so that all of them were read before.
+    // It decides only when it has every list, so all of them have been read by now.
     wait_until_accepted(&client, "default").await;
     let kept = operator.metric("clusterdns_operator_cache_bytes{part=\"whole\"}");
     assert!(kept >= (32 << 20) as f64, "it keeps {kept} octets: it has not read them");

@@ -93,7 +93,8 @@ fn o12_load_counts_queries_of_a_metrics_api_and_a_broken_one_delays_nothing() {
         scene.until_condition(NAME, "Ready", "True", "Serving").await;
         until_metrics(&scene, &[cpu()]).await;
 
-        // There is a metrics API now, while the others still hang: the autoscaler counts queries, and pods follow.
+        // A metrics API is there now, while the others still hang: the autoscaler counts queries, and the number of pods
+        // follows.
         let api = MetricsApi::start().await;
         tools.apply(&api.manifests()).ok();
         until_metrics(&scene, &[cpu(), queries()]).await;
@@ -107,7 +108,7 @@ fn o12_load_counts_queries_of_a_metrics_api_and_a_broken_one_delays_nothing() {
             })
             .await;
 
-        // Broken in every way: what was decided stays, and changes of the spec take effect.
+        // Broken in every way: the decision stays, and changes of the spec take effect.
         for (mood, most) in [(Mood::Unavailable, 8), (Mood::Silent, 7)] {
             api.is(mood);
             let asked = api.asked();
@@ -128,14 +129,14 @@ fn o12_load_counts_queries_of_a_metrics_api_and_a_broken_one_delays_nothing() {
         let why = scene.until_condition(NAME, "Degraded", "True", "ApplyFailed").await;
         assert!(why.contains("PodMonitor"), "{why}");
 
-        // It goes: back to CPU, with the pods that there are.
+        // The metrics API is removed: back to CPU, with the pods that there are.
         let many = replicas(&scene).await;
         delete(&scene, "/apis/apiregistration.k8s.io/v1/apiservices/v1beta2.custom.metrics.k8s.io")
             .await;
         until_metrics(&scene, &[cpu()]).await;
         assert!(many >= 4 && replicas(&scene).await == many, "{many}");
 
-        // The other kinds are well again, and then they go as well.
+        // The other kinds can be read again, and then they are removed too.
         scene.proxy.heal();
         scene.proxy.fault(Requests::to(OWN_KIND), Fault::status(403));
         continues(&scene, 5).await;

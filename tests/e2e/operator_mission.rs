@@ -1,4 +1,4 @@
-//! The sentence that ClusterDNS is for: one resource, applied with kubectl, decides the domain, the stub domains, the
+//! The purpose of ClusterDNS: one resource, applied with kubectl, decides the domain, the stub domains, the
 //! upstreams and the extra host records of a running service, whose size follows the cluster.
 
 use std::io::Write;
@@ -10,7 +10,7 @@ use tests::netns::{MEASURED, inside};
 use tests::objects::wait_for;
 use tests::operator::Operator;
 
-/// What is written first; `more` is what a user adds later.
+/// The first spec; `more` is what a user adds later.
 fn manifest(more: &str) -> String {
     format!(
         "\
@@ -62,7 +62,7 @@ fn everything_is(address: &str) -> String {
     format!("* *\n    answer @ 3600 A {address}\n")
 }
 
-/// What is changed with kubectl, and how long each change took until every pod answered by it: wanted are 2 s, which a
+/// What is changed with kubectl, and how long it took until every pod answered by it: the goal is 2 s, which a
 /// busy machine may miss, so it is printed and not asserted.
 struct Edits<'c> {
     cluster: &'c Cluster,
@@ -130,7 +130,7 @@ fn what_kubectl_applies_is_what_is_answered_and_pods_follow_nodes() {
             "{refusal}"
         );
 
-        // Stub domains: another server, and then none. What was cached of the first does not outlive it.
+        // Stub domains: another server, and then none. Cached answers of the first server are not used after it.
         let mut edits = Edits { cluster: &cluster, seconds: Vec::new() };
         let git = "git.lab.example. A";
         // Not timed: until then its name is asked of servers that do not answer, and a lookup gives up after 4 s.
@@ -151,7 +151,7 @@ fn what_kubectl_applies_is_what_is_answered_and_pods_follow_nodes() {
         edits.make(&upstream(5302), registry, "198.51.100.2").await;
         edits.say();
 
-        // All of that in the same processes, and the names of the cluster throughout.
+        // All of that in the same processes, and the names of the cluster were answered at all times.
         cluster.still_answers("kube-dns", kubernetes, "10.96.0.1").await;
         assert_eq!(cluster.pods_of("default").await, pods);
         let restarts = cluster.kubelet.pods(NAMESPACE);

@@ -110,7 +110,7 @@ async fn s8_every_pod_we_desire_is_admitted_where_restricted_is_enforced() {
         assert_eq!(admission.of(pod).await, Ok(()), "{name}");
     }
 
-    // It would say so: each of these is what one of our fields is for.
+    // The admission works: it refuses each of these, which one of our fields avoids.
     let ours = &all[0].1;
     for (pointer, value) in [
         ("/spec/securityContext/runAsNonRoot", json!(false)),

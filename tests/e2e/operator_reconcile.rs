@@ -28,7 +28,7 @@ struct Started {
     operator: Operator,
 }
 
-/// A cluster with an operator that has nothing to do any more for the ClusterDNS `a`.
+/// A cluster with an operator that has finished its work for the ClusterDNS `a`.
 async fn settled() -> Option<Started> {
     let plane = ControlPlane::start(Setup::default()).await?;
     let client = plane.client().await;
@@ -111,8 +111,8 @@ async fn o13_what_concerns_one_of_many_wakes_only_that_one() {
         .await;
     }
     let looks = operator.reconciles() - before;
-    // Each edit is one look and its undoing another; all look again every 30 s anyway. If everything woke all, it would be
-    // MANY looks at each edit.
+    // Each edit is one reconcile and its undoing another; every ClusterDNS is reconciled each 30 s anyway. If every event
+    // woke all, it would be MANY reconciles for each edit.
     let anyway = f64::from(MANY) * (began.elapsed().as_secs_f64() / 30.0).ceil();
     let most = f64::from(3 * EDITS) + anyway;
     assert!(looks <= most, "{looks} looks, at most {most} are needed\n{}", operator.log());

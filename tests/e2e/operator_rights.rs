@@ -46,7 +46,7 @@ fn play(pod: &Pod) -> Play {
     }
 }
 
-/// A ClusterDNS with this besides.
+/// A ClusterDNS with these fields added.
 fn spec(more: Value) -> Value {
     let mut spec = json!({"scaling": {"fixed": {"replicas": 2}}, "rollout": {"canary": false}});
     let fields = more.as_object().expect("fields").clone();
@@ -182,7 +182,7 @@ fn s6_s7_a_full_life_needs_every_right_of_the_chart_and_no_other() {
         let mut granted = BTreeSet::new();
         let mut edited = BTreeSet::new();
 
-        // Created, with pods that may read little; then everything there can be beside a Deployment.
+        // Created, with pods that may read little; then with every object that can be beside a Deployment.
         life.becomes(json!({})).await;
         life.wait_for_children(&[Kind::Deployment, Kind::Service, Kind::PodMonitor], &[]).await;
         assert_eq!(life.pods_may(), PODS_MAY.map(str::to_owned).into());
@@ -210,7 +210,7 @@ fn s6_s7_a_full_life_needs_every_right_of_the_chart_and_no_other() {
         life.tools.apply(&secret.to_string()).ok();
         life.becomes(json!({"listeners": {"tls": {"certificate": {"name": "dns-tls"}}}})).await;
 
-        // Less of it: a budget of others, no policy, no monitoring, no autoscaler.
+        // Fewer objects: a budget of others, no policy, no monitoring, no autoscaler.
         let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
             "metadata": {"name": "theirs", "namespace": NAMESPACE}, "spec": {"maxUnavailable": 1,
                 "selector": {"matchLabels": {"clusterdns.dev/instance": NAME}}}});
@@ -272,7 +272,7 @@ fn s6_s7_a_full_life_needs_every_right_of_the_chart_and_no_other() {
     });
 }
 
-/// Holds what was asked against the chart's rules.
+/// Compares the requests with the chart's rules.
 async fn judge(life: &Life, granted: &BTreeSet<Right>, operator: &Operator) {
     let answered = life.proxy.answered(&Requests::all());
     let refused: Vec<_> = answered.iter().filter(|one| one.status == 403).collect();
@@ -296,14 +296,14 @@ async fn judge(life: &Life, granted: &BTreeSet<Right>, operator: &Operator) {
         ("granted to pods", granted.clone()),
         ("owner references", [owners].into()),
     ];
-    // The API server said yes to all; this is about our reading of it.
+    // The API server allowed all of them; this checks our reading of the rules.
     for (why, needed) in &needed {
         let unheld = needed.iter().filter(|need| !held.iter().any(|right| right.gives(need)));
         let unheld: Vec<String> = unheld.map(Right::words).collect();
         assert!(unheld.is_empty(), "{why}, and no rule allows it: {unheld:#?}");
     }
 
-    // Without this right, what would still be allowed by another?
+    // Which requests would another rule still allow without this one?
     let mut table = BTreeMap::new();
     for (at, right) in held.iter().enumerate() {
         let others = || held.iter().enumerate().filter(|(other, _)| *other != at);

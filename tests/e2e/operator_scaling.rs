@@ -1,5 +1,5 @@
-//! How many pods run, against the real controllers: pods pretend, so that many of them cost nothing. Every event of the
-//! Deployment and its ReplicaSets is read.
+//! How many pods run, against the real controllers: pods run nothing, so that many of them cost nothing. Every event of
+//! the Deployment and its ReplicaSets is read.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -96,7 +96,7 @@ fn o12_five_pods_stay_five_through_every_change_of_who_counts_them() {
         let recorder = Recorder::start(&scene.client, NAMESPACE, SERVICE).await;
         let sizes = Sizes::start(&scene.client, NAMESPACE, NAME);
 
-        // To an autoscaler and back, twice: what it has made of it is kept, too.
+        // To an autoscaler and back, twice: the number that the autoscaler chose is kept, too.
         apply(&scene.client, NAME, spec(&load)).await;
         until_owned(&scene, false).await;
         let autoscalers =
@@ -143,7 +143,7 @@ fn o12_five_pods_stay_five_through_every_change_of_who_counts_them() {
     });
 }
 
-/// Without the zero of its deletion.
+/// The numbers without the zero of its deletion.
 fn distinct_but_last(sizes: &[i32]) -> Vec<i32> {
     let mut sizes = sizes.to_vec();
     assert_eq!(sizes.pop(), Some(0), "it was deleted");

@@ -67,7 +67,7 @@ fn o16_a_deleted_service_of_ours_comes_back_with_its_address_or_not_at_all() {
         delete(&scene, SERVICE).await;
         until_back(&scene, &before).await;
 
-        // A spec that is not acted on is no reason to leave clients without it.
+        // Also while the spec is refused, clients get their Service back.
         let mut refused = spec(false);
         let tls = json!({"serverName": "dns.example", "caBundle": {"name": "no-such-bundle"}});
         refused["stubDomains"] = json!([{"domain": "lab.example",

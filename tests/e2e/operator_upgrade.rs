@@ -20,7 +20,7 @@ fn spec(address: &str) -> Value {
         "hosts": [{"name": "git.corp.example", "addresses": [address]}]})
 }
 
-/// Serves the schema as this leaves it.
+/// Lets the API server serve the schema as `change` leaves it.
 async fn serve(client: &Client, change: impl Fn(&mut serde_json::Map<String, Value>)) {
     let mut crd = serde_json::to_value(crds::v1alpha1::crd()).expect("JSON");
     let schema = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
@@ -31,7 +31,7 @@ async fn serve(client: &Client, change: impl Fn(&mut serde_json::Map<String, Val
     all.patch(name, &params, &Patch::Apply(&crd)).await.expect("the API server takes it");
 }
 
-/// With every field that the API server has, known to us or not.
+/// The object with every field that the API server has, known to us or not.
 async fn whole(client: &Client) -> Value {
     let kind = GroupVersionKind::gvk("clusterdns.dev", "v1alpha1", "ClusterDNS");
     let resource = ApiResource::from_gvk_with_plural(&kind, "clusterdnses");
@@ -40,7 +40,7 @@ async fn whole(client: &Client) -> Value {
     wait_for("the object", read).await
 }
 
-/// Waits until the operator has acted on the spec of now and this is so.
+/// Waits until the operator has acted on the present spec and this holds.
 async fn wait_until(client: &Client, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
     wait_for(what, async || {
         let dns = whole(client).await;

@@ -20,7 +20,7 @@ fn spec() -> Value {
     json!({"service": {"name": "dns-a", "namespace": NAMESPACE}, "scaling": {"fixed": {"replicas": 2}}})
 }
 
-/// What lives as long as a test: dropped, it ends.
+/// What runs for the time of a test; it ends when dropped.
 struct Around(
     #[expect(dead_code, reason = "held only")] ControlPlane,
     #[expect(dead_code, reason = "held only")] FaultProxy,

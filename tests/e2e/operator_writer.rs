@@ -1,5 +1,5 @@
-//! S14: what a user gets who may write a ClusterDNS and nothing else. The API server takes what the user writes; the operator
-//! says no by field and makes no pod of it, or makes one without what he wanted.
+//! S14: what a user gets who may write a ClusterDNS and nothing else. The API server accepts what the user writes; the
+//! operator refuses it by field and makes no pod, or makes one without what the user wanted.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use tests::operator::{Operator, apply, prepare, wait_until_accepted};
 
 const NAMESPACE: &str = "dns";
 
-/// A cluster with a running operator. Pods are only wished for: no controller makes any.
+/// A cluster with a running operator. Pods are only desired: no controller makes any.
 struct Site {
     client: Client,
     proxy: FaultProxy,
@@ -78,7 +78,7 @@ impl Site {
     }
 }
 
-/// A ClusterDNS on a Service of its own, with this besides.
+/// A ClusterDNS on a Service of its own, with these fields added.
 fn spec(name: &str, more: Value) -> Value {
     let mut spec = json!({"service": {"name": format!("dns-{name}"), "namespace": NAMESPACE}});
     spec.as_object_mut().unwrap().extend(more.as_object().expect("fields").clone());
@@ -101,7 +101,7 @@ async fn s14_a_writer_gets_no_foreign_image_no_secret_and_no_other_service() {
         "spec": {"selector": {"app": "metrics-server"}, "ports": [{"port": 443}]}});
     create_any(&site.client, &other).await.expect("a Service");
 
-    // What the issue was found with: a foreign image with a Secret in it.
+    // The attack that was found: a foreign image that mounts a Secret.
     let mut both = certificate("passwords");
     both["image"] = "attacker.example/x".into();
     site.is_refused("a", spec("a", both), "ImageNotAllowed", "spec.image").await;
@@ -122,7 +122,7 @@ async fn s14_a_writer_gets_no_foreign_image_no_secret_and_no_other_service() {
     site.is_refused("a", spec("a", joins), "PodLabelsSelected", field).await;
     assert!(site.deployment("a").await.is_none(), "no pod was asked for\n{}", site.operator.log());
 
-    // What is meant for it is mounted, and only the pair of keys.
+    // A Secret that is marked for this is mounted, and only its key pair.
     apply(&site.client, "a", spec("a", certificate("for-dns"))).await;
     wait_until_accepted(&site.client, "a").await;
     wait_for("a Deployment", async || site.deployment("a").await).await;
@@ -146,7 +146,7 @@ async fn s14_a_writer_gets_no_foreign_image_no_secret_and_no_other_service() {
     marked.expect("a label");
     wait_until_accepted(&site.client, "a").await;
 
-    // One at a time, by name: never all of them, never one's content.
+    // One Secret at a time, by name: never all of them, and never the content.
     let asked = site.proxy.seen(&Requests::all());
     let asked: Vec<_> = asked.iter().filter(|one| one.path.contains("/secrets")).collect();
     assert!(!asked.is_empty());

@@ -73,7 +73,7 @@ struct Prometheus {
 }
 
 impl Prometheus {
-    /// Scrapes these programs every second. `None` where it is not built, after saying so.
+    /// Scrapes these programs every second. `None` where it is not built; this is printed.
     fn start(jobs: &[Job<'_>]) -> Option<Prometheus> {
         let program = path_of("prometheus");
         if !program.exists() {

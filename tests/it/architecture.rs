@@ -1,5 +1,5 @@
-//! The pages are true: who may import whom, what each package must not do, where things are, which test keeps which
-//! promise. Read from the Cargo files, the sources and the pages themselves.
+//! The pages are true: which package imports which, what each package must not do, where things are, which test keeps
+//! which promise. Read from the Cargo files, the sources and the pages themselves.
 
 mod packages;
 mod circles;

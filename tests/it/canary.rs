@@ -23,7 +23,7 @@ use tests::client::Transport;
 use tests::scenario::Core;
 use tests::scenario::objects::merge;
 
-/// Of every sampled Service, before a round.
+/// The version of every sampled Service before a round.
 const VERSION: &str = "7";
 /// Seconds between two rounds of questions.
 const EVERY: i64 = 4;
@@ -64,7 +64,7 @@ struct Problem {
     rounds: Vec<i64>,
     /// Services whose names the canary does not answer, because their owners change them in every round.
     toggled: Vec<String>,
-    /// The same of Services that are as they were.
+    /// The same for Services that do not change.
     lost: Vec<String>,
     /// Questions to which the canary replies NOERROR and nothing else, as messages name them.
     without: Vec<String>,
@@ -220,7 +220,7 @@ impl<'a> Stage<'a> {
         services.map(|it| ((it.namespace.clone(), it.name.clone()), version(it))).collect()
     }
 
-    /// What became of it, and the words for it.
+    /// The verdict, and its words.
     fn verdict(&mut self) -> (&'static str, String) {
         let asked = self.configs.0.revision();
         let named = self.look(100);

@@ -17,10 +17,10 @@ use tests::control_plane::path_of;
 
 use crate::architecture::{read, root};
 
-/// Where the plain YAML installs.
+/// The namespace into which the plain YAML installs.
 const NAMESPACE: &str = "clusterdns-system";
 const GOLDEN: &str = "tests/golden/chart";
-/// Labels that are about Helm; the plain YAML is without them.
+/// Labels that are about Helm; the plain YAML does not have them.
 const OF_HELM: [&str; 2] = ["helm.sh/chart: ", "app.kubernetes.io/managed-by: Helm"];
 
 /// The real helm, or None after saying that the test did not run. Where CI is set that is a failure.
@@ -249,7 +249,7 @@ fn the_plain_manifests_name_the_image_in_one_place() {
     let container = &operator["spec"]["containers"][0];
     let image = container["image"].as_str().expect("an image");
     assert_eq!(image, format!("{}:{}", text(&written["name"]), text(&written["newTag"])));
-    // The flag that is replaced by it is the one that names the data plane's image.
+    // The replaced flag is the one that names the image of the data plane.
     let target = &kustomization["replacements"][0]["targets"][0];
     let field = text(&target["fieldPaths"][0]);
     let at: usize = field.rsplit('.').next().and_then(|at| at.parse().ok()).expect("a number");

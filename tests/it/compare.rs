@@ -89,11 +89,11 @@ api.shop.svc.cluster.local. A
         let list = report[list].as_array().unwrap().iter();
         list.map(|class| class["class"].as_str().unwrap().to_owned()).collect()
     };
-    // The TTL of one, the flags of the missing name, and an address that is another one.
+    // The differences: the TTL of one name, the flags of the missing name, and another address.
     assert_eq!(classes("known"), ["DF17", "RR74"]);
     assert_eq!(classes("unknown"), ["other A records"]);
     assert_eq!(report["unknown"][0]["examples"][0]["question"], "api.shop.svc.cluster.local. A");
-    // Nothing but these queries reached it.
+    // Only these queries reached it.
     assert_eq!(other.asked().len(), 3);
 }
 

@@ -20,7 +20,7 @@ use operator::offline;
 use operator::settings::{DataPlane, Settings};
 use serde::de::DeserializeOwned;
 
-/// What the operator of these tests was started with.
+/// The settings of the operator in these tests.
 fn settings() -> Settings {
     Settings {
         dataplane: DataPlane {
@@ -96,7 +96,7 @@ fn object<K: DeserializeOwned>(desired: &Desired, kind: Kind) -> K {
     serde_json::from_value(serde_json::to_value(object).unwrap()).unwrap()
 }
 
-/// The pod template of any workload.
+/// The pod template of the workload, of any kind.
 fn template(desired: &Desired) -> PodTemplateSpec {
     match desired.get(Kind::Deployment) {
         Some(_) => object::<Deployment>(desired, Kind::Deployment).spec.unwrap().template,
@@ -108,7 +108,7 @@ fn pod(desired: &Desired) -> PodSpec {
     template(desired).spec.unwrap()
 }
 
-/// Every example by every size there is: what must hold of each, must hold of all.
+/// Every example with every kind of scaling: what must hold for each must hold for all.
 fn all() -> Vec<(String, ClusterDNS, Desired)> {
     let autoscaled = Size::Autoscaled {
         min: 2,

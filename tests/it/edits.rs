@@ -49,7 +49,7 @@ fn service(name: &str, number: u32) -> Object {
     let kind = match number % 3 {
         0 => ServiceKind::ClusterIp((0..2).map(|index| address(number, index)).collect()),
         1 => ServiceKind::Headless,
-        // Not served, with another reason each time.
+        // Objects that are not served, with another reason each time.
         _ => ServiceKind::ExternalName(format!("not a name {number}").into()),
     };
     let (key, ports) = (Key::new("evil", name), (0..size(number)).map(port).collect());
@@ -300,7 +300,7 @@ fn l8_a_second_list_of_a_hundred_thousand_endpoints_takes_a_fifth_more_at_most()
     let mut writer = writer();
     let state = writer.state();
     let mut list = || {
-        // As a thread that answers has it meanwhile.
+        // A serving thread holds it meanwhile.
         let read = state.published.load_full();
         writer.begin(Resource::EndpointSlices);
         (0..100).for_each(|number| _ = writer.apply(wide(number)));

@@ -1,5 +1,5 @@
-//! `/explain`: for each fate of a question the explanation that people read (`tests/explain`, `tests/golden/explain`), and
-//! that an explanation agrees with the answer for every question of every scenario.
+//! `/explain`: for each way to answer a question, the explanation that people read (`tests/explain`,
+//! `tests/golden/explain`), and that an explanation agrees with the answer for every question of every scenario.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -95,7 +95,7 @@ fn index(config: &Config, all: &[Value], source: DataSource) -> Index {
     index
 }
 
-/// Puts what an upstream said into the cache, this many seconds ago.
+/// Puts a reply of an upstream into the cache, as if it had come this many seconds ago.
 fn keep(forwarder: &Forwarder, upstreams: &Upstreams, ago_s: u64) {
     let name = Name::from_text("www.example.org").unwrap();
     let key = LookupKey::new(name, 1, false, false);
@@ -199,7 +199,7 @@ fn agree(records: &Records, packet: &[u8], about: &str) -> bool {
     let last = hops.last().unwrap();
     let is_ours = !matches!(last.place, Place::Group(_) | Place::NoGroup);
     let agrees = match reason {
-        // RR97: zone or region is missing, which no list would bring.
+        // RR97: zone or region is missing, and no list would supply it.
         Reason::NotReady => {
             !last.missing.is_empty() || last.rules.iter().any(|rule| rule.id == "RR97")
         }

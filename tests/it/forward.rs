@@ -98,7 +98,7 @@ async fn fw24_the_first_datagram_of_a_lookup_waits_for_nothing() {
         servers(config)[0] = self::server(address);
     });
     let mut asking = std::pin::pin!(stage.ask(0, "www.example.org", RecordType::A));
-    // One poll of the client's part and one of the lookup: no timer passes in between.
+    // One poll of the client's part and one of the lookup: no time passes in between.
     assert!(futures::poll!(asking.as_mut()).is_pending());
     tokio::task::yield_now().await;
     server.set_nonblocking(true).unwrap();
@@ -123,7 +123,7 @@ async fn n18_the_codes_of_the_last_upstream_follow_ours() {
     );
     let reply = stage.ask(0, "bogus.example", RecordType::A).await;
     assert_eq!(reply.metadata.response_code, ResponseCode::ServFail);
-    // Ours is not repeated; the words of upstreams are not passed on.
+    // Our own code is not repeated; texts of upstreams are not relayed.
     assert_eq!(codes(&reply), [23, 22, 6]);
 }
 
@@ -173,7 +173,7 @@ async fn f3_a_reply_with_the_right_id_from_another_source_is_not_read() {
             let reply = stage.ask(0, &format!("n{n}.example"), RecordType::A).await;
             assert_eq!(answers(&reply), ["192.0.2.1"], "{decoy}");
         }
-        // Not even counted: the system gives them to no socket.
+        // They are not even counted, because the system gives them to no socket.
         let discarded = Discard::ALL.map(|reason| stage.published.upstreams.discarded(reason));
         assert_eq!(discarded, [0; 4], "{decoy}");
     }
@@ -230,12 +230,12 @@ async fn f9_without_another_server_a_stream_that_fails_or_hangs_is_servfail() {
             "server 10.0.0.2\nh.example. A\n  udp truncated\n  tcp {stream}\n  answer @ 60 A 192.0.2.1"
         );
         let stage = Stage::new(&script);
-        // It ends with the budget: a stream that hangs has no time of its own.
+        // It ends with the budget: a stream that hangs does not extend it.
         let reply = stage.ask(0, "h.example", RecordType::A).await;
         assert_eq!(failure(&reply), (ResponseCode::ServFail, Some(22)), "{stream}");
         let upstream = stage.upstream(FIRST);
         assert_eq!(upstream.times_asked_over("h.example.", UpstreamTransport::Udp), 1, "{stream}");
-        // Once more where the connection ended (FW54), within the same send.
+        // One query more where the connection ended (FW54); it belongs to the same send.
         let over_tcp = upstream.times_asked_over("h.example.", UpstreamTransport::Tcp);
         assert!((1..=2).contains(&over_tcp), "{stream}: {over_tcp}");
         assert_eq!(stage.counters()[0].0, 2, "sends: {stream}");
@@ -346,7 +346,8 @@ async fn f5_ports_and_ids_are_drawn_from_the_whole_range() {
         assert!(values.iter().all(|value| *value >= lowest), "{what}");
         let eighths: BTreeSet<u16> = values.iter().map(|value| value / 8192).collect();
         assert_eq!(eighths.len(), 8, "{what}: {eighths:?}");
-        // No step from one to the next comes again and again, and up is as likely as down: 200 of 399, by five deviations.
+        // No difference between two ports in a row is frequent, and up is as likely as down: 200 of 399, within five
+        // deviations.
         let steps = values.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]));
         let mut often: BTreeMap<u16, usize> = BTreeMap::new();
         steps.for_each(|step| *often.entry(step).or_default() += 1);

@@ -1,5 +1,5 @@
-//! The Dockerfile says what the rest says: versions, programs, paths and the user that pods run as. That it builds is not
-//! asked here; `make image` does.
+//! The Dockerfile agrees with the other files: versions, programs, paths and the user of the pods. This test does not
+//! build the image; `make image` does.
 
 use std::path::Path;
 
@@ -8,10 +8,10 @@ use serde_json::Value;
 use crate::architecture::{read, root};
 
 const PROGRAMS: [&str; 2] = ["operator", "dataplane"];
-/// Files with pods of ours.
+/// Files that have pods of ours.
 const PODS: [&str; 2] = ["charts/manifests/operator.yaml", "tests/golden/desired/minimal.yaml"];
 
-/// What follows each such instruction, in the file's order.
+/// The text after each such instruction, in the order of the file.
 fn instructions(name: &str) -> Vec<String> {
     let text = read("Dockerfile").replace("\\\n", " ");
     let lines = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -30,7 +30,7 @@ fn version(text: &str) -> Vec<u32> {
     text.split('.').map(|part| part.parse().expect("a version")).collect()
 }
 
-/// The pods' templates of a file, or their parts: every object below it that has these fields.
+/// The pod templates of a file, or parts of them: every object below it that has these fields.
 fn with_field<'v>(value: &'v Value, field: &str, found: &mut Vec<&'v Value>) {
     found.extend(value.get(field));
     let below: Vec<&Value> = match value {
@@ -103,7 +103,7 @@ fn p7_pods_run_what_the_image_has_as_the_user_it_has() {
     }
 }
 
-/// What the builder is sent: everything that a package is made of, nothing that was built, no history.
+/// The files that the builder gets: all sources of the packages, nothing that was built, no history.
 #[test]
 fn the_builder_is_sent_the_packages_and_neither_what_was_built_nor_history() {
     let text = read(".dockerignore");

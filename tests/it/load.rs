@@ -1,5 +1,5 @@
-//! The load generator against our own program on loopback: every answer of every trace is right. How long anything takes
-//! is not looked at.
+//! The load generator against our own program on loopback: every answer of every trace is right. No time
+//! is measured here.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ fn start(cluster: &Cluster, upstream: &Upstream) -> (Server, Fixture) {
 fn is_right<C: Carrier>(generator: &mut Generator<C>, trace: &Trace) {
     loop {
         let outcome = generator.run(trace, PACE, LASTING).expect("sockets");
-        // SERVFAIL is what is right when this process, which plays the upstream, got no time.
+        // SERVFAIL is right if this process, which also runs the upstream, got no processor time.
         let servfail = outcome.rcodes[2];
         assert_eq!(outcome.wrong, servfail, "{}: {:?}", trace.name, outcome.example);
         if outcome.answered > servfail {

@@ -1,5 +1,5 @@
-//! Metrics: what is counted is where it belongs, the page of docs says what is shown, and what people use against CoreDNS
-//! finds its series.
+//! Metrics: events are counted in the right series, the page of docs lists every metric, and queries that people use with
+//! CoreDNS find their series.
 
 mod exposition;
 mod expressions;
@@ -171,7 +171,7 @@ fn compare(shown: &BTreeSet<Family>, documented: &BTreeSet<Family>) {
     for family in shown {
         let row = documented.iter().find(|row| row.name == family.name).unwrap();
         assert_eq!(row.kind, family.kind, "{}", family.name);
-        // Without a row on the page there is nothing to compare.
+        // A metric without a row on the page cannot be compared.
         if !family.labels.is_empty() {
             assert_eq!(row.labels, family.labels, "{}", family.name);
         }
@@ -183,7 +183,7 @@ fn the_page_on_metrics_says_what_a_data_plane_shows() {
     let plane = asked();
     let page = plane.metrics(Form::Text);
     let mut documented = documented(&["## Ours", "## The process", "## CoreDNS"]);
-    // Only with a folder for snapshots.
+    // These are shown only with a folder for snapshots.
     documented.retain(|row| !row.name.starts_with("clusterdns_snapshot_"));
     compare(&families(&page), &documented);
     let text = |value: f64| format!("{value}");

@@ -244,7 +244,8 @@ fn shells_complete_what_the_program_offers() {
     let bash = "source <(kubectl-clusterdns completion bash); COMP_WORDS=(kubectl-clusterdns explain cart --libc m); \
         COMP_CWORD=4; _kubectl_clusterdns; echo \"${COMPREPLY[@]}\"";
     assert_eq!(run("bash", bash), "musl\n");
-    // As kubectl runs the program that it finds: words in, values out, and that no file is meant.
+    // kubectl runs the program that it finds with the words so far; the program prints the values, and that they are no
+    // files.
     let kubectl = "kubectl-clusterdns completion kubectl > \"$0\" && sh \"$0\" top d";
     let scratch = Scratch::new("completion").unwrap();
     let file = scratch.path().join("kubectl_complete-clusterdns");

@@ -1,4 +1,4 @@
-//! What a release is made of: the workflows, the pinned tools, and the check that stops a release whose parts do not agree.
+//! The parts of a release: the workflows, the pinned tools, and the check that stops a release whose parts do not agree.
 //! The release itself is made by `make release`, which takes too long for a test.
 
 use std::fs;

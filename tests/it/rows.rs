@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use tests::scenario::Cluster;
 
-/// Not as text: counts, statistics, ports and time, each a test in this package named by its row.
+/// Rows that are not tested as text: counts, statistics, ports and time. Each is a test in this package that is named by
+/// its row.
 const TESTS_OF_THEIR_OWN: [u32; 9] = [97, 103, 104, 105, 106, 107, 119, 120, 173];
-/// G1 to G120; §9.10 and §9.11 come with forwarding and with watching.
+/// G1 to G120; §9.10 and §9.11 are tested with forwarding and with watching.
 const LAST: u32 = 120;
 /// Rows of DNAME records, then those of federations.
 const ALIASES: std::ops::RangeInclusive<u32> = 165..=180;

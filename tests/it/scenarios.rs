@@ -42,7 +42,7 @@ fn over_sockets(transport: Transport) {
     none(differences);
 }
 
-/// Row F21: which of several that could answer a name does.
+/// Row F21: which of several sources of a name answers it.
 #[test]
 fn f21_overlapping_zones_records_and_stub_domains_have_one_order() {
     let is_of_row = |cluster: &&Cluster| {
@@ -83,7 +83,7 @@ fn every_scenario_holds_in_the_program_over_udp_and_tcp() {
     let mut differences = Vec::new();
     for cluster in Cluster::all().unwrap() {
         for transport in [Transport::Udp, Transport::Tcp] {
-            // One for each transport: what one has learned of its upstreams is not asked of the other.
+            // One for each transport, so that the second does not use what the first learned of its upstreams.
             let program = Program::start(&cluster.objects).unwrap();
             let ask = |question: &Question, block: &Block| {
                 program.ask(&question.packet, transport, block.expects_silence())

@@ -1,5 +1,5 @@
 //! A restart while the API server is away: answers come from the snapshot, the same as before
-//! (K2, G150), after any kind of death of the process before (D4).
+//! (K2, G150), however the process before ended (D4).
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -17,7 +17,7 @@ use tests::scratch::Scratch;
 
 /// Generous: machines that build are slow at times.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Names the folder to a process that the test kills.
+/// The variable that names the folder to a process that the test kills.
 const CHILD: &str = "CLUSTERDNS_TEST_SNAPSHOT_CHILD";
 const AGE: &str = "EDE: 3";
 
@@ -63,7 +63,7 @@ fn restart(folder: &Path) -> Option<(Writer, Arc<Status>)> {
     Some((writer, status))
 }
 
-/// What a scenario's core answers after a restart, and before.
+/// The answers of a scenario's core after a restart, and before it.
 struct Restarted {
     before: Core,
     after: Core,
@@ -126,7 +126,7 @@ fn g150_k2_every_scenario_is_answered_the_same_after_a_restart() {
     for row in ["G12", "G10", "G34"] {
         assert!(aged.iter().any(|aged| aged == row), "{row} rests on the snapshot: {aged:?}");
     }
-    // What is configured needs no data (§4.4).
+    // Configured names need no data (§4.4).
     for row in ["G1", "G2"] {
         assert!(!aged.iter().any(|aged| aged == row), "{row} rests on nothing: {aged:?}");
     }
@@ -173,7 +173,7 @@ fn d4_a_killed_process_leaves_a_whole_snapshot() {
             assert!(begin.elapsed() < PATIENCE, "nothing was written");
             std::thread::sleep(Duration::from_millis(5));
         }
-        // At another point of its work each time.
+        // Each time at another point of its work.
         std::thread::sleep(Duration::from_millis(50 + 7 * round));
         child.kill().unwrap();
         child.wait().unwrap();

@@ -44,7 +44,7 @@ fn g120_a_message_that_trickles_in_closes_the_connection() {
     let question = Question::parse("cart.shop.svc.cluster.local. A").unwrap();
     let length = (question.packet.len() as u16).to_be_bytes();
     let octets = [&length, question.packet.as_slice()].concat();
-    // Waiting for what never comes is the pause between two octets.
+    // The wait for a reply that never comes is also the pause between two octets.
     stream.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
     let closed =
         octets.iter().any(|octet| stream.write_all(&[*octet]).is_err() || ended(&mut stream));

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tests::client::{Question, Text, Transport, read};
 use tests::scenario::{Core, objects_of};
 
-/// Both transports: what is not about size holds for either.
+/// Both transports: rules that are not about size hold for each.
 const BOTH: [Transport; 2] = [Transport::Udp, Transport::Tcp];
 /// The SOA of every negative reply of the cluster's zone.
 const SOA: &str = "AUTHORITY   cluster.local. 5 SOA ns.dns.cluster.local. hostmaster.cluster.local. <serial> 7200 1800 86400 5";
@@ -54,7 +54,7 @@ fn gets(core: &Core, questions: &str, expected: &str) {
     }
 }
 
-/// The reason for what became of a message.
+/// The counted reason for a message.
 fn reason(core: &Core, packet: &[u8], transport: Transport) -> Reason {
     core.decide(packet, transport, 1, &mut vec![0; 65_535]).1
 }

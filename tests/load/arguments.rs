@@ -101,7 +101,7 @@ impl Wanted {
         self.part.is_empty() || self.part.contains(&part)
     }
 
-    /// Whether a part is measured that has no other servers beside it, or no trace: of all sets the largest has these.
+    /// Whether a part is measured that compares no servers, or has no trace: only the largest set has these.
     pub(crate) fn has_apart(&self, part: Part) -> bool {
         self.part.contains(&part) || (self.set == Set::All && self.part.is_empty())
     }

@@ -233,7 +233,7 @@ async fn streams(
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
         let (acceptor, handshakes) = (acceptor.clone(), Arc::clone(&handshakes));
-        // One that is broken off ends alone.
+        // A connection that breaks ends alone.
         tokio::spawn(async move {
             let stream = acceptor.accept(stream).await?;
             handshakes.fetch_add(1, Ordering::Relaxed);

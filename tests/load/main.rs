@@ -1,4 +1,4 @@
-//! DNS servers side by side, over sockets: ours, its peers, and an echo that shows what the kernel asks. Figures are
+//! DNS servers side by side, over sockets: ours, its peers, and an echo that shows what the kernel costs. Figures are
 //! printed and written; nothing fails because of one. `docs/benchmarks.md` says how to read them.
 //!
 //! The program is also some of the servers (`echo`, `hickory`, `forward-to`), so that each has a process of its own.

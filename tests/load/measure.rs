@@ -1,4 +1,4 @@
-//! One comparison: every server in turn, there and back, over the same questions.
+//! One comparison: every server in turn, then in the opposite order, with the same questions.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +25,7 @@ use crate::arguments::Wanted;
 pub(crate) const SERVER: usize = 0;
 pub(crate) const GENERATOR: usize = 1;
 const WARM_UP: Duration = Duration::from_millis(250);
-/// Few at once: caches fill and upstreams are found, and nothing is lost.
+/// Few questions at once: caches fill, the state of upstreams is known, and nothing is lost.
 const WARM_UP_PACE: Pace = Pace::Window(64);
 /// More than any server answers during the warm-up.
 const WARM_UP_QUESTIONS: usize = 100_000;
@@ -114,7 +114,7 @@ impl Scene {
         })
     }
 
-    /// Measures these peers, there and back.
+    /// Measures these peers in turn, and then in the opposite order.
     pub(crate) fn compare(
         &mut self,
         peers: &[Peer],
@@ -147,7 +147,7 @@ impl Scene {
         runs
     }
 
-    /// One run: a warm-up, then what counts.
+    /// One run: a warm-up, then the measurement.
     fn one(
         &mut self,
         at: usize,
@@ -244,7 +244,7 @@ fn report(run: &Run) {
         it.rcodes_text(),
         if run.is_generator_bound() { ", generator-bound" } else { "" },
     );
-    // An echo answers nothing rightly.
+    // An echo gives no right answer.
     let is_echo = matches!(run.peer, Peer::Echo | Peer::EchoPktinfo);
     if let Some(example) = it.example.as_ref().filter(|_| !is_echo) {
         println!("  {example}");

@@ -17,7 +17,7 @@ use crate::page;
 
 /// Every batch of a server is full, and the queue of a socket, which holds some 270 datagrams by default, does not overflow.
 pub(crate) const MOST: Pace = Pace::Window(192);
-/// Where processor times of all servers are compared beside their waking up.
+/// The rate at which processor times of all servers are compared, with the cost of waking up.
 pub(crate) const RATE: Pace = Pace::Rate(20_000);
 pub(crate) const RATES: [u32; 5] = [5_000, 10_000, 20_000, 60_000, 120_000];
 pub(crate) const FORWARD_RATES: [u32; 3] = [1_000, 5_000, 20_000];

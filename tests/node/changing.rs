@@ -14,7 +14,7 @@ use crate::site::{Site, text};
 
 const OUTSIDE: &str = "198.51.100.1";
 const HOST: &str = "registry.corp.example";
-/// Short, for nothing goes wrong here.
+/// Short, because nothing fails here.
 const MORE: &str = "  rollout: {observeSeconds: 5}\n  hosts:\n  - {name: registry.corp.example, addresses: [10.20.0.5]}\n";
 
 pub(crate) async fn one_pod_tries_an_edit_and_all_have_it(site: &Site) {

@@ -1,4 +1,4 @@
-//! `clusterdns-operator check --cluster` asks a real kubelet, through the API server, whom it sends pods to.
+//! `clusterdns-operator check --cluster` asks a real kubelet, through the API server, which address it gives to pods.
 
 use std::process::Command;
 
@@ -15,7 +15,7 @@ pub(crate) fn check_asks_the_kubelet(site: &Site) {
     let warning = differs.lines().find(|line| line.contains("NotUsedByKubelets"));
     let warning = warning.unwrap_or_else(|| panic!("no warning in\n{differs}"));
     assert!(warning.contains(&format!("make pods ask {CLUSTER_DNS},")), "{warning}");
-    // No kubeadm here: the kubelet itself has said it.
+    // There is no kubeadm here: the kubelet itself reported it.
     assert!(site.does("get configmap kubelet-config --namespace kube-system").is_none());
     site.say("check --cluster read clusterDNS from the kubelet");
 }

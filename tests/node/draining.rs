@@ -78,8 +78,8 @@ async fn a_killed_process_starts_again_warm(site: &Site) {
     site.say(&format!("killed, and ready again {:.1} s later", began.elapsed().as_secs_f32()));
     let tallies = asking.stop();
     site.say(&format!("a killed process: {}", tallies.summary()));
-    // Until kubelet notices, half of the tries meet a closed port, which no server can help: nothing is asserted of
-    // these, but that it is over once the pod is ready again.
+    // Until kubelet notices, half of the tries meet a closed port, which no server can avoid. Nothing is asserted about
+    // these, but that they stop once the pod is ready again.
     let asking = ask_steadily(site);
     tokio::time::sleep(A_WHILE).await;
     asking.stop().lost_nothing("after a killed process");

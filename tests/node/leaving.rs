@@ -1,4 +1,4 @@
-//! The release is tested, goes and comes back, and the ClusterDNS goes: DNS stays until its ClusterDNS is deleted.
+//! The release is tested, uninstalled and installed again; then the ClusterDNS is deleted. DNS stays until that deletion.
 
 use crate::installed::{DNS_NAMESPACE, DNS_PODS, OPERATORS, REPLICAS, SYSTEM, install};
 use crate::resolving::ask_steadily;
@@ -33,7 +33,7 @@ pub(crate) async fn dns_outlives_the_release(site: &Site) {
     assert_eq!(names(), before, "no pod had to restart");
 }
 
-/// With everything of it, and nothing hangs.
+/// All of its objects go with it, and no deletion hangs.
 pub(crate) async fn a_deleted_cluster_dns_leaves_nothing(site: &Site) {
     site.until_ready(DNS_NAMESPACE, DNS_PODS, REPLICAS).await;
     site.kubectl("delete clusterdns default --timeout=120s");

@@ -10,7 +10,7 @@ use tests::helm::Tools;
 use tests::netns::MEASURED;
 use tests::node::{Images, Node, Place, lacking, make_switch, route_api_server, setup};
 
-/// For what a cluster does by itself, on a busy machine.
+/// Time for what a cluster does by itself, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(180);
 const POLL: Duration = Duration::from_millis(200);
 
@@ -60,7 +60,7 @@ impl Site {
         self.nodes.push(node);
     }
 
-    /// None, after saying what this machine lacks.
+    /// None if this machine lacks something; that is printed.
     async fn without_nodes() -> Option<Site> {
         let lacking = lacking();
         if !lacking.is_empty() {
@@ -107,7 +107,7 @@ impl Site {
         self.tools.kubectl(&words.split_whitespace().collect::<Vec<_>>()).ok()
     }
 
-    /// Whether it works; nothing is said when it does not.
+    /// Whether it works; nothing is printed if it does not.
     pub(crate) fn does(&self, words: &str) -> Option<String> {
         let ran = self.tools.kubectl(&words.split_whitespace().collect::<Vec<_>>());
         ran.success.then_some(ran.stdout)

@@ -1,4 +1,4 @@
-//! A cluster that runs pods, and people with kubectl and helm before it: the stage of end-to-end tests of the operator.
+//! A cluster that runs pods, with kubectl and helm: the set-up of end-to-end tests of the operator.
 
 mod phases;
 
@@ -32,9 +32,9 @@ pub const NAMESPACE: &str = "kube-system";
 /// Of the data plane: probes, metrics, `/config`.
 const HTTP_PORT: u16 = 9153;
 
-/// One control plane, its nodes, and the tools of people.
+/// One control plane, its nodes, kubectl and helm.
 pub struct Cluster {
-    /// First, so that pods end before what they talk to.
+    /// First, so that pods end before the servers that they ask.
     pub kubelet: Kubelet,
     /// helm and kubectl with every right.
     pub tools: Tools,
@@ -45,7 +45,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Call it [`inside`](crate::netns::inside) a network namespace. None, after saying so, when programs have not been
+    /// Call it [`inside`](crate::netns::inside) a network namespace. None when programs have not been built; this is
     /// built.
     pub async fn start(nodes: &[FakeNode], settings: Settings) -> Option<Cluster> {
         Cluster::start_with(Setup::for_pods(), nodes, settings).await
@@ -78,7 +78,7 @@ impl Cluster {
         serde_json::to_value(dns).ok()
     }
 
-    /// Waits until what was asked for last is there, for people and for kstatus alike.
+    /// Waits until the present spec is reached, by its conditions and by kstatus.
     pub async fn wait_until_ready(&self, name: &str) -> Value {
         self.wait_until(&format!("ClusterDNS {name} is Ready"), name, |dns| {
             dns["status"]["observedGeneration"] == dns["metadata"]["generation"]
@@ -88,7 +88,7 @@ impl Cluster {
         .await
     }
 
-    /// Waits until the spec of now was refused for this reason; what the conditions then say.
+    /// Waits until the present spec was refused for this reason; returns the message of the conditions.
     pub async fn wait_until_refused(&self, name: &str, reason: &str) -> String {
         let what = format!("ClusterDNS {name} is refused as {reason}");
         let dns = self
@@ -141,7 +141,7 @@ impl Cluster {
         }
     }
 
-    /// What each pod behind the Service says now, without waiting.
+    /// The reply of each pod behind the Service now, without waiting.
     ///
     /// # Panics
     /// One of them does not answer so.
@@ -154,7 +154,7 @@ impl Cluster {
         );
     }
 
-    /// Names of the pods with this label, those that are on their way out left aside.
+    /// Names of the pods with this label, without those that are being deleted.
     pub async fn pods(&self, namespace: &str, selector: &str) -> Vec<String> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let listed = pods.list(&ListParams::default().labels(selector)).await;
@@ -185,7 +185,7 @@ impl Cluster {
         let deadline = Instant::now() + PATIENCE;
         let mut pauses = Pauses::default();
         loop {
-            // It may be restarting: no reply is not the end.
+            // It may be restarting, so a missing reply is no failure.
             let said = self.ask_config(pod);
             if said.as_ref().is_ok_and(&is_so) {
                 return;
@@ -206,7 +206,7 @@ impl Cluster {
         ScriptedUpstream::start_at(at, script).expect("the port is free")
     }
 
-    /// Everything there is to see, for the message of a test that fails.
+    /// Everything that may explain a failure, for the message of a test that fails.
     pub async fn story(&self, name: &str) -> String {
         let said = |arguments: &[&str]| {
             let ran = self.tools.kubectl(arguments);

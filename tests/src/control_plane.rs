@@ -1,5 +1,5 @@
 //! A real Kubernetes control plane for one test: etcd, kube-apiserver and, unless not wanted,
-//! kube-controller-manager, on loopback, with certificates of its own, up in seconds and gone with the test.
+//! kube-controller-manager, on loopback, with certificates of its own, which starts in seconds and ends with the test.
 //!
 //! `CLUSTERDNS_TEST_KUBECONFIG=FILE` lets the same tests run against any other cluster; only those that must stop or
 //! configure the API server still start their own.
@@ -66,7 +66,7 @@ impl ControlPlane {
     /// The cluster that `CLUSTERDNS_TEST_KUBECONFIG` names, or one with controllers that this test process starts
     /// once: for tests that keep to a [`ControlPlane::namespace`] of their own.
     ///
-    /// None, after saying so, when the programs have not been built: the test returns then. With CI set that panics.
+    /// None when the programs have not been built: this is printed, and the test returns. With CI set it panics.
     pub async fn shared() -> Option<&'static ControlPlane> {
         // Never dropped; it still ends with the process, see `Process`.
         static SHARED: OnceCell<Option<ControlPlane>> = OnceCell::const_new();

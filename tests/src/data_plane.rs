@@ -1,5 +1,5 @@
-//! The program `clusterdns-dataplane` as a process of its own, watching an API server: what it answers, what it says
-//! over HTTP, and what it takes of the machine.
+//! The program `clusterdns-dataplane` as a process of its own, watching an API server: its answers, its pages
+//! of HTTP, and the resources that it uses.
 
 use std::fmt::Debug;
 use std::net::SocketAddr;
@@ -78,7 +78,7 @@ impl DataPlane {
         self.http
     }
 
-    /// What it takes of the machine.
+    /// The resources that it uses.
     pub fn usage(&self) -> Usage {
         Usage::of(self.process.pid().expect("it runs"))
     }

@@ -1,4 +1,4 @@
-//! A proxy between a client and a real API server that breaks the way between them, on cue from a test.
+//! A proxy between a client and a real API server that breaks the connection between them when a test asks for it.
 //!
 //! Two layers can fail. The **link** is cut or hangs for everything at once, as when a node or a network goes. A
 //! **fault** touches the requests that it names, also those whose watch streams are open already: it refuses, delays,
@@ -74,7 +74,7 @@ impl Fault {
     }
 }
 
-/// The way to the API server as a whole.
+/// The whole connection to the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
     /// All traffic passes.

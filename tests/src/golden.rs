@@ -1,4 +1,4 @@
-//! The cluster of docs/dns.md §9.1 with its golden examples, for tests that bring it into one of the states of §9.11:
+//! The cluster of docs/dns.md §9.1 with its golden examples, for tests of the states of §9.11:
 //! its rows can be asked of a data plane at any moment, one by one.
 
 use std::collections::BTreeMap;
@@ -59,7 +59,7 @@ impl Shop {
         Shop { objects, rows, upstreams, files }
     }
 
-    /// What Kubernetes has: everything but the ClusterDNS.
+    /// The objects of Kubernetes: all but the ClusterDNS.
     pub fn objects(&self) -> Vec<Value> {
         self.objects.iter().filter(|object| object["kind"] != "ClusterDNS").cloned().collect()
     }
@@ -130,7 +130,7 @@ impl Shop {
         self.differences_with(live, rows, |_| ())
     }
 
-    /// The same, of what is written there and changed by `expect`.
+    /// The same with expected replies that `expect` has changed.
     pub fn differences_with(
         &self,
         live: &Live,
@@ -164,7 +164,7 @@ impl Shop {
         assert!(differences.is_empty(), "{}", differences.join("\n"));
     }
 
-    /// The replies to the questions of a row, without a look at what the row expects.
+    /// The replies to the questions of a row; what the row expects is not compared.
     pub fn replies(&self, live: &Live, row: &str) -> Vec<Text> {
         let asked = self.rows.get(row).unwrap_or_else(|| panic!("no scenario has {row}"));
         let over_udp = asked.iter().filter(|(question, _)| question.is_for(Transport::Udp));

@@ -10,7 +10,7 @@ use crate::control_plane::path_of;
 use crate::control_plane::programs::not_run;
 use crate::scratch::Scratch;
 
-/// Generous: a busy machine is no broken API server.
+/// Generous: on a busy machine the API server is slow.
 const PATIENCE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(50);
 
@@ -23,7 +23,7 @@ pub struct Tools {
     home: Scratch,
 }
 
-/// What a program printed, and whether it said that it succeeded.
+/// What a program printed, and whether it succeeded.
 #[derive(Clone, Debug)]
 pub struct Ran {
     /// Exit code 0.
@@ -33,7 +33,7 @@ pub struct Ran {
 }
 
 impl Tools {
-    /// With every right that the kubeconfig gives. None, after saying so, when they have not been built.
+    /// With every right that the kubeconfig gives. None when they have not been built; this is printed.
     pub fn new(kubeconfig: &Path) -> Option<Tools> {
         Tools::find(Some(kubeconfig.to_owned()))
     }
@@ -109,7 +109,7 @@ impl Tools {
         for name in ["HELM_NAMESPACE", "HELM_KUBECONTEXT", "HELM_DRIVER", "HELM_PLUGINS"] {
             command.env_remove(name);
         }
-        // A file that is not there: neither falls back to a cluster of the machine.
+        // A file that does not exist, so that neither program uses a cluster of the machine.
         let none = home.join("no-kubeconfig");
         command.env("KUBECONFIG", self.kubeconfig.as_deref().unwrap_or(&none));
         let output = command.output();

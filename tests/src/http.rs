@@ -1,4 +1,4 @@
-//! One HTTP GET, for what programs say about themselves: `/readyz`, `/metrics`, `/config`.
+//! One HTTP GET, for the pages of our programs: `/readyz`, `/metrics`, `/config`.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-/// Generous: a busy machine is no sick program.
+/// Generous: on a busy machine programs are slow.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Status and body.

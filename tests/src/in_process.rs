@@ -1,4 +1,4 @@
-//! Records that are asked without a socket, and what every data plane of the tests calls itself.
+//! Records that are asked without a socket, and the identity of every data plane of the tests.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ impl InProcess {
         &self.records
     }
 
-    /// What becomes of one message from a pod.
+    /// The result of one message from a pod.
     pub fn decide<'a>(
         &'a self,
         packet: &'a [u8],

@@ -8,9 +8,9 @@ use serde_json::Value;
 pub enum Kstatus {
     /// It is as its spec says.
     Current,
-    /// It is on its way.
+    /// It is not yet as its spec says.
     InProgress,
-    /// It will not get there by itself.
+    /// It needs a person or another change.
     Failed,
     /// It is being deleted.
     Terminating,
@@ -37,7 +37,7 @@ pub fn kstatus(object: &Value) -> Kstatus {
     match conditions.into_iter().find(|condition| condition["type"] == "Ready") {
         Some(ready) if ready["status"] == "True" => Kstatus::Current,
         Some(_) => Kstatus::InProgress,
-        // What says nothing about itself counts as current: why there are conditions from the first moment.
+        // An object without conditions counts as current. That is why ours has conditions from the first moment.
         None => Kstatus::Current,
     }
 }

@@ -4,7 +4,7 @@
 //! [`Play`] that the test chose for it: our own programs run as real processes, each Pod in a network namespace of its
 //! own with an address of its own, in a root file system with nothing but the system's libraries, the program and the
 //! Pod's volumes (service account token, ConfigMaps, emptyDirs); with the sysctls, user and environment its spec asks
-//! for. Everything else only says that it runs. Probes decide on readiness and restarts, deletion is SIGTERM, grace
+//! for. All other Pods only report that they run. Probes decide on readiness and restarts, deletion is SIGTERM, grace
 //! period, SIGKILL. The real controllers do the rest: ReplicaSets, DaemonSets, EndpointSlices.
 //!
 //! Not done: resources, affinity and taints, preStop, init containers, sidecars, subPath, secrets as volumes, image
@@ -61,7 +61,7 @@ pub enum Play {
     },
     /// It has run and succeeded, as the Pod of a `helm test` or a Job.
     Complete,
-    /// It is bound, and nothing more is heard of it, as on a node that is down.
+    /// It is bound, and nothing reports its status, as on a node that is down.
     Ignore,
 }
 
@@ -132,7 +132,7 @@ struct Played {
     task: JoinHandle<()>,
 }
 
-/// What can be seen and done from outside of a Pod's task.
+/// What other tasks see and do of a Pod.
 #[derive(Debug, Default)]
 struct Ran {
     addresses: Vec<IpAddr>,
@@ -208,7 +208,7 @@ impl Kubelet {
         });
     }
 
-    /// Its node is frozen, as far as this Pod goes: its process stops, and no kubelet says anything of it.
+    /// Freezes its node for this Pod: its process stops, and no kubelet reports on it.
     pub fn freeze(&self, namespace: &str, pod: &str) {
         self.with(namespace, pod, |ran| ran.is_frozen = true);
         self.signal(namespace, pod, "STOP");

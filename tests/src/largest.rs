@@ -1,4 +1,5 @@
-//! The largest legal ClusterDNS: what the cost of CEL rules, the size of requests and that of a ConfigMap are measured by.
+//! The largest legal ClusterDNS, with which the cost of CEL rules, the size of requests and that of a ConfigMap are
+//! measured.
 
 use serde_json::{Value, json};
 

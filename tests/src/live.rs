@@ -185,7 +185,7 @@ impl Live {
         self.wait("readiness", || self.why_not_ready().is_empty());
     }
 
-    /// Waits until this is so; says what it knows when it never is.
+    /// Waits until this holds; fails with all that is known if it never does.
     pub fn wait(&self, what: &str, mut is_so: impl FnMut() -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !is_so() {
@@ -206,7 +206,7 @@ impl Live {
         self.wait(name, || self.a(name) == Err(status.to_owned()));
     }
 
-    /// Why a watch is in trouble.
+    /// Why a watch fails.
     pub fn trouble(&self, resource: Resource) -> Option<String> {
         let reported = self.status.read();
         reported.feeds[resource as usize].trouble.as_ref().map(|trouble| trouble.reason.clone())

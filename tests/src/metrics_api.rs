@@ -35,7 +35,7 @@ pub enum Mood {
 #[derive(Debug, Default)]
 struct Said {
     mood: Mood,
-    /// Of each pod, by name.
+    /// The value of each pod, by name.
     values: Vec<(String, u32)>,
     asked: usize,
 }

@@ -1,4 +1,4 @@
-//! Messages that are nearly right: the mutations of a fuzzer, seeded, for the ordinary toolchain.
+//! Messages that are nearly valid: seeded mutations, as of a fuzzer, for the stable toolchain.
 
 /// SplitMix64: uniform, and the same in every run.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ impl Random {
     }
 }
 
-/// Octets that mean something to a DNS reader: lengths at their limits, label types, pointers, OPT.
+/// Octets with a meaning for a DNS reader: lengths at their limits, label types, pointers, OPT.
 const TELLING: [u8; 14] = [0, 1, 2, 12, 41, 63, 64, 0x7f, 0x80, 0xbf, 0xc0, 0xc1, 0xf9, 0xff];
 /// Mutations of one message at most.
 const MOST: usize = 4;

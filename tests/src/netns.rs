@@ -17,7 +17,7 @@ const INSIDE: &str = "CLUSTERDNS_TEST_NETNS";
 pub const NODE_ADDRESS: &str = "192.0.2.1";
 /// The Service `kubernetes`: the API server of the test, on its own port.
 pub const API_SERVER_ADDRESS: &str = "10.96.0.1";
-/// What begins a line that a passing test wants to be read, too.
+/// The beginning of a line that is printed also when the test passes.
 pub const MEASURED: &str = "MEASURED";
 /// Threads of the test's runtime: tests ask over blocking sockets while what they started must continue.
 const RUNTIME_THREADS: usize = 4;

@@ -1,5 +1,5 @@
 //! A real node: containerd, runc, kubelet and kube-proxy beside a real control plane and scheduler, so that Pods are what
-//! they are in a cluster. It plays nothing; [`crate::kubelet`] is what plays, for the many tests that need no more.
+//! they are in a cluster. Nothing is simulated; [`crate::kubelet`] simulates, for the many tests that need no more.
 //!
 //! A test has one, in its own network namespace, or several in namespaces of theirs ([`Place`]).
 //!
@@ -31,7 +31,7 @@ use cgroup::Cgroup;
 pub use images::{BUSYBOX, COREDNS, Images, OURS_NAME, OURS_TAG};
 pub use place::{CLUSTER_DNS_V6, MOST_NODES, Place, make_switch};
 
-/// Whom kubelet sends Pods to for DNS.
+/// The DNS server that kubelet gives to Pods.
 pub const CLUSTER_DNS: &str = "10.96.0.10";
 /// Says how kube-proxy writes its rules where that is not `iptables`: `nftables` works too.
 pub const PROXY_MODE: &str = "CLUSTERDNS_TEST_PROXY_MODE";

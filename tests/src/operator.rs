@@ -101,7 +101,7 @@ impl Operator {
         self.metric("clusterdns_operator_reconcile_duration_seconds_count")
     }
 
-    /// The address that it chose, from its log; waits until it is there.
+    /// The address of its HTTP port, from its log; waits until it is there.
     fn http_address(&self) -> SocketAddr {
         *self.http.get_or_init(|| self.logged_address())
     }
@@ -149,7 +149,7 @@ pub async fn free_the_lease(client: &Client) {
     let _ = leases.delete(operator::runtime::lease::NAME, &DeleteParams::default()).await;
 }
 
-/// What changes something in the cluster; renewing the lease does not count, nor the question who asks.
+/// Requests that change something in the cluster; renewing the lease does not count, nor asking which user we are.
 pub fn writes() -> Requests {
     let writes = Requests::all().writes();
     writes.except("/apis/coordination.k8s.io").except("/apis/authentication.k8s.io")

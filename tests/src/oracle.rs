@@ -43,11 +43,11 @@ const MAX_CNAMES: usize = 10;
 pub struct Oracle {
     pub store: Store,
     pub settings: Settings,
-    /// Who we say we are, for CHAOS names and loop probes.
+    /// The identity in answers to CHAOS names and loop probes.
     pub identity: Identity,
 }
 
-/// All records at a name, or that there are none.
+/// What a name has: records, or one of the kinds of absence.
 enum Node {
     /// Neither the name nor anything below it exists.
     Missing,

@@ -19,7 +19,7 @@ use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
 
 use crate::control_plane::authority::Authority;
 
-/// What our client and kubelets agree on.
+/// The subprotocol that our client and kubelets use.
 const PROTOCOL: &str = "v4.channel.k8s.io";
 /// Most octets of one message.
 const PIECE: usize = 16 << 10;
@@ -50,7 +50,7 @@ pub async fn forward_from(client: &Client, node: &str, to: SocketAddr) {
     patched.expect("the API server takes its status");
 }
 
-/// One forwarded port; what breaks it ends it.
+/// One forwarded port; any error ends it.
 async fn forwarded(stream: TcpStream, tls: TlsAcceptor, to: SocketAddr) -> Option<()> {
     let stream = tls.accept(stream).await.ok()?;
     let mut port = 0;

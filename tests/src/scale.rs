@@ -52,7 +52,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// One of this size, in namespaces whose names begin so.
+    /// A cluster of this size, in namespaces whose names begin with this prefix.
     ///
     /// # Panics
     /// Beyond 20,000 Services, whose addresses are not in the control plane's range.
@@ -61,7 +61,7 @@ impl Cluster {
         Cluster::of_manifests(services, prefix)
     }
 
-    /// One of this size that no API server has to take: cluster IPs are of 10.96.0.0/14, enough for 200,000.
+    /// A cluster of this size that no API server must hold: cluster IPs are of 10.96.0.0/14, enough for 200,000.
     ///
     /// # Panics
     /// Beyond 200,000 Services.

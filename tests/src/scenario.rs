@@ -45,7 +45,7 @@ pub struct Scenario {
     file: PathBuf,
 }
 
-/// What became of a question.
+/// The result of a question.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// The reply; `None` is silence or a closed connection.
@@ -150,7 +150,7 @@ impl Scenario {
 }
 
 impl Outcome {
-    /// The reply as text, and who was asked for it.
+    /// The reply as text, and the upstreams that were asked for it.
     pub fn text(&self, question: &Question, transport: Transport, names: &Names) -> Text {
         let mut text = read(question, self.reply.as_deref(), transport, names);
         if !self.forwarded_to.is_empty() {

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Held open and locked as long as the directory is in use; the kernel lets go of it however the process ends.
+/// Held open and locked as long as the directory is in use; the kernel releases it however the process ends.
 const OWNER: &str = "owner.lock";
 
 /// A new empty directory, removed with everything in it on drop.

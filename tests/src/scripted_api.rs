@@ -1,8 +1,8 @@
-//! A small API server that a test holds in its hand, for what no proxy before a real one can produce: a list that
+//! A small API server that a test controls, for behaviour that no proxy before a real one can produce: a list that
 //! expires between two pages, a server that lags behind another, events that come twice, out of order or never.
 //!
 //! It lists in pages and watches like a real one, over HTTP without TLS and for every client. Selectors are not read:
-//! tests put in it only what is selected. Put a [`crate::fault_proxy::FaultProxy`] before it for a way that breaks.
+//! tests put in it only what is selected. Put a [`crate::fault_proxy::FaultProxy`] before it for connections that break.
 
 mod store;
 
@@ -112,7 +112,7 @@ impl ScriptedApi {
         event.version
     }
 
-    /// The same, and no watch ever hears of it: an event that is lost.
+    /// The same without an event for the watches, as if it were lost.
     pub fn put_in_secret(&self, object: Value) -> u64 {
         self.shared().store.put_in_secret(object)
     }

@@ -39,7 +39,7 @@ pub fn change_head(folder: &Path, change: impl FnOnce(&mut Value)) {
     std::fs::write(file, changed).expect("the folder is ours");
 }
 
-/// Makes it so much older.
+/// Makes the snapshot older by this much.
 pub fn grow_older(folder: &Path, by: Duration) {
     change_head(folder, |head| {
         let times = head["confirmedAtS"].as_object_mut().expect("times of confirmation");

@@ -159,7 +159,7 @@ impl Drop for ScriptedUpstream {
 }
 
 impl Script {
-    /// What comes back over UDP in the end, without sockets and time; `None` is silence.
+    /// The last reply over UDP, without sockets and time; `None` is silence.
     pub fn reply(&self, packet: &[u8]) -> Option<Vec<u8>> {
         let anyone = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         react(self, packet, &asked(packet, anyone, UpstreamTransport::Udp)?)?.reply

@@ -1,4 +1,4 @@
-//! What a process takes of the machine, as Linux counts it in `/proc`.
+//! The processor time and memory of a process, as Linux counts them in `/proc`.
 
 use std::fs;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Row L12: objects as bad as the limits let them be, from people who may edit a namespace. No reply to
+//! Row L12: the worst objects that the limits allow, from people who may edit a namespace. No reply to
 //! anything asked about them costs more than [`CHEAP_REPLIES`] times a ClusterIP A and what its own octets
 //! cost, and no event more than its own rows. Steps are counted, not time.
 
@@ -174,7 +174,7 @@ proptest! {
         let mut index = cluster(settings);
         apply(&mut index, shape.changes());
         ask_all(&index.records(), &shape, seed);
-        // One line of an edit moves all rows of a slice: each leaves, and comes again.
+        // One changed line moves all rows of a slice: each row is removed and added again.
         apply(&mut index, vec![service("evil", "moved", crate::object::ServiceKind::Headless, &[])]);
         apply_each(&mut index, shape.moves("moved"), 2);
         apply_each(&mut index, shape.moves("wide"), 2);
@@ -197,7 +197,7 @@ fn l12_a_thousand_endpoints_with_thousands_of_ports_beside_some_without() {
     let records = check(&shape);
     let first = ask(&records, "_p1._tcp.wide.evil.svc.cluster.local.", rtype::A, Transport::Udp, 1);
     assert!(first.answers() > 0);
-    // What the limit leaves out exists without data.
+    // Names that the limit leaves out exist without data.
     let beyond = "_p7999._tcp.wide.evil.svc.cluster.local.";
     let beyond = ask(&records, beyond, rtype::A, Transport::Udp, 1);
     assert_eq!((beyond.rcode(), beyond.answers()), (0, 0));

@@ -1,4 +1,4 @@
-//! What several tests of this crate start from.
+//! Fixtures that several tests of this crate share.
 
 use crate::settings::{EndpointNames, Exposure, PodRecords, ServiceAddresses, Settings};
 use crate::wire::name::Name;

@@ -67,7 +67,7 @@ mod tests {
         assert!(!sweeping.is_due(vec![1, 2], start + SETTLED * 2));
         let edited = start + SETTLED * 3;
         assert!(!sweeping.is_due(vec![1, 3], edited));
-        // Another edit meanwhile: its lookups have their time too.
+        // Another edit comes meanwhile: its lookups get their time too.
         assert!(!sweeping.is_due(vec![1, 4], edited + SETTLED / 2));
         assert!(!sweeping.is_due(vec![1, 4], edited + SETTLED));
         assert!(sweeping.is_due(vec![1, 4], edited + SETTLED * 2));

@@ -250,7 +250,7 @@ mod tests {
         let silent_http = tokio::net::TcpListener::bind((local, 0)).await.unwrap();
         let http = silent_http.local_addr().unwrap().port();
         let domain = b"\x07cluster\x05local\0";
-        // Its kernel takes connections, and nothing is answered, like a process that is stopped.
+        // The kernel takes connections and nothing answers, as with a stopped process.
         let heard = timeout(PATIENCE, answers(local, (port, http), domain)).await;
         assert!(heard.is_err(), "{heard:?}");
         drop(silent_http);

@@ -1,4 +1,4 @@
-//! Why a process is not ready, in words, and what holds it so.
+//! What `/readyz` says about a process that is not ready, and what keeps it so.
 
 use super::*;
 use crate::status::Rejection;

@@ -74,7 +74,7 @@ mod tests {
                 Some("w1-b.r9.east.example.com."),
                 0,
             ),
-            // A label may be what no name can be.
+            // A label of a node may have a value that no domain name can have.
             (location("a..b", "r9"), None, Some("w1-b.r9.east.example.com."), 1),
         ] {
             let settings = crate::settings::at(&config, &location).unwrap();

@@ -86,7 +86,8 @@ impl Due {
 mod tests {
     use super::*;
 
-    /// Rows of: seconds, latest contact, changed before, the last one; whether one starts.
+    /// Rows: seconds since the beginning, latest contact, whether something has changed, whether the process ends; and
+    /// whether a snapshot starts.
     fn check(rows: &[(u64, Option<u64>, bool, bool, bool)]) {
         let (begin, mut due) = (Instant::now(), Due::default());
         for &(second, contact_s, is_changed, is_last, starts) in rows {

@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(share(&[], 5), u64::MAX);
     }
 
-    /// Two passes over objects of a namespace and a size; which were taken.
+    /// Runs both passes over objects, each a namespace and a size; returns which were taken.
     fn taken(room: u64, objects: &[(&str, u64)]) -> Vec<bool> {
         let mut first = Shares::new(room);
         for &(namespace, octets) in objects {

@@ -237,7 +237,7 @@ mod tests {
         Key::new("shop", format!("bad-{number}"))
     }
 
-    /// As many in each namespace as may be.
+    /// The most reasons that a namespace may have, in each namespace.
     fn spread(number: usize) -> Key {
         Key::new(format!("shop-{}", number / MAX_OF_NAMESPACE), format!("bad-{number}"))
     }
@@ -300,7 +300,7 @@ mod tests {
         assert!(unserved.set(Resource::Services, &spread(0), reason("something else")));
         assert_eq!(unserved.all().count(), MAX_REASONS);
         assert!(unserved.all().any(|skipped| skipped.reason == "something else"));
-        // There are as many of its namespace as may be: it is counted only.
+        // Its namespace has the most reasons that it may have, so this one is only counted.
         let more = Key::new("shop-3", "more");
         unserved.set(Resource::Services, &more, reason("unreadable"));
         assert!(unserved.all().all(|skipped| skipped.name != "more"));
@@ -324,7 +324,7 @@ mod tests {
             unserved.all().filter(|skipped| skipped.namespace == namespace).count()
         };
         assert_eq!((of(&unserved, "victim"), unserved.all().count()), (2, MAX_REASONS));
-        // Until all have the same: then none hides another.
+        // This continues until all namespaces have the same number: then none hides another.
         for number in 0..3 * MAX_OF_NAMESPACE {
             let key = Key::new(format!("more-{}", number % 3), format!("bad-{number}"));
             unserved.set(Resource::Services, &key, reason("unreadable"));

@@ -161,7 +161,7 @@ impl Process {
         Process::answering(spawn_by(by, folder, more))
     }
 
-    /// Starts with log lines as the ClusterDNS of the folder says; it has to say JSON.
+    /// Starts with log lines as the ClusterDNS of the folder says, which must be JSON.
     pub(crate) fn start_without_log_flags(folder: &Path) -> Process {
         Process::answering(spawn_without_log_flags(&[], Ipv4Addr::LOCALHOST, folder, &[]))
     }
@@ -199,7 +199,7 @@ impl Process {
         Process { child, dns, http, log: Arc::default(), output }
     }
 
-    /// Starts, and waits only until it is there: it does not answer yet.
+    /// Starts, and waits only until the process exists; it does not answer yet.
     pub(crate) fn start_reading(folder: &Path) -> Process {
         let mut child = spawn(folder, &["--log-level", "debug"]);
         let log = collect(child.stderr.take().unwrap());
@@ -319,7 +319,7 @@ impl Process {
         line.unwrap_or_else(|| panic!("no {series} in\n{text}")).parse().unwrap()
     }
 
-    /// What an A question is answered.
+    /// The answer to an A question.
     pub(crate) fn ask(&self, name: &str) -> Answer {
         let mut packet = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
         for label in name.split('.') {

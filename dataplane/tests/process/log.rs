@@ -15,7 +15,7 @@ fn e15_of_many_malformed_objects_the_log_names_twenty_once_and_config_the_rest()
     named.sort();
     let all: Vec<String> = (0..150).map(|n| format!("bad{n:03}")).collect();
     assert_eq!(named, all, "each once");
-    // Looked at again, with another object in it: what was named is not named again.
+    // The folder is read again, with one more object: what was named before is not named again.
     folder.write("b.yaml", &service("late", "nowhere"));
     process.wait_for_log("shop/late");
     let log = process.log();

@@ -318,7 +318,8 @@ fn e45_sigterm_answers_for_the_whole_period_and_ends_well() {
     assert_eq!(status.code(), Some(0));
 }
 
-/// The drain is 8 s instead of 20, and G121 is left to the forwarder's tests: a drain knows no difference.
+/// The drain is 8 s instead of 20, and G121 is left to the tests of the forwarder: a drain treats that question like all
+/// others.
 #[test]
 fn g164_after_sigterm_everything_is_answered_while_readiness_ends() {
     let folder = Folder::new();

@@ -107,7 +107,7 @@ fn l6_thousands_of_names_make_no_more_series_and_no_more_lines() {
     (1..=NAMES).for_each(ask);
     let after = series(&process);
     let new: Vec<_> = after.difference(&before).collect();
-    // Some appear with the first of their kind, such as a probe; none is there for a name.
+    // Some series appear with the first event of their kind, such as a probe. No series is there for a name.
     assert!(new.len() < NAMES / 100, "{new:?}");
     assert!(new.iter().all(|series| !series.contains("here-")), "{new:?}");
     let log = process.log();

@@ -29,7 +29,7 @@ fn l9_after_a_stop_what_waited_too_long_is_dropped_and_the_rest_answered() {
     for id in 0..QUEUED {
         clients[0].send_to(&query(id), process.dns).unwrap();
     }
-    // The kernel says how long each waited: there is nothing to ask until then.
+    // The kernel measures how long each waited, so this time must really pass; nothing can be polled meanwhile.
     std::thread::sleep(STALE + Duration::from_millis(200));
     let mut reply = [0; 1500];
     let mut id = 1000;

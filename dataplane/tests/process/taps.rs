@@ -70,7 +70,7 @@ fn o18_the_query_log_follows_the_configuration_without_a_restart() {
     assert_eq!(process.metric("clusterdns_query_log_lost_total"), 0.0);
 }
 
-/// A reader of dnstap that takes everything at its word: frame lengths, control types and content type.
+/// A strict reader of dnstap: frame lengths, control types and content type must be exactly right.
 pub(crate) struct Reader<S>(S);
 
 impl Reader<UnixStream> {

@@ -14,7 +14,7 @@ use crate::service;
 use crate::taps::{Reader, lines};
 
 const NAME: &str = "dns.example";
-/// Above those that need permission, below those that systems give away.
+/// Above the ports that need permission, below those that systems give to clients.
 pub(crate) const PORT: u16 = 8853;
 
 /// An address of this process alone, so that no other program has its ports.

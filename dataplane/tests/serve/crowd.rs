@@ -82,7 +82,7 @@ fn l15_t2_clients_that_hold_half_messages_keep_no_other_out() {
     assert_eq!(house.serving.counters().tcp_closed(CloseReason::Refused), 0);
 }
 
-/// A connection of which nothing is left in the kernel when it ends: the peer gets a reset.
+/// A connection that leaves nothing in the kernel when it ends: its peer gets a reset.
 fn reset(client: Tcp) {
     let socket = Socket::from(client.0);
     socket.set_linger(Some(Duration::ZERO)).unwrap();
@@ -94,7 +94,7 @@ fn t1_t2_ten_thousand_idle_connections_leave_room_for_others_and_udp() {
         Limits { tcp_connections: 128, tcp_connections_per_client: 16, ..Limits::default() };
     let house = House::on(&["127.0.0.1:0"], limits);
     let counters = house.serving.counters();
-    // One client past its share.
+    // One client goes past its share.
     let mut idle = VecDeque::new();
     for opened in 1..=TEN_THOUSAND {
         idle.push_back(connect(Ipv4Addr::new(127, 0, 4, 1), house.address()));
@@ -108,7 +108,7 @@ fn t1_t2_ten_thousand_idle_connections_leave_room_for_others_and_udp() {
             idle.drain(..idle.len() - 16);
         }
     }
-    // Then a thousand clients past the share of all.
+    // Then a thousand clients together go past the share of all.
     for number in 0..TEN_THOUSAND {
         let [.., high, low] = (number % 1_000).to_be_bytes();
         idle.push_back(connect(Ipv4Addr::new(127, 0, 5 + high, low), house.address()));

@@ -11,7 +11,7 @@ use crate::harness::{House, PATIENCE, Tcp, query, udp};
 
 /// Edits, each with a query behind it that waits: few, so that all are asked before the first lookup ends.
 const EDITS: u16 = 8;
-/// The state in use, and one that each of two serving threads may still have in its hands.
+/// The state in use, and one that each of two serving threads may still hold.
 const IN_USE: usize = 3;
 
 /// Publishes the same records again, as an edit does; returns whether they are still there.
@@ -45,7 +45,7 @@ fn l17_lookups_that_wait_keep_no_records_of_before_an_edit() {
         }
         loop {
             let alive = states.iter().filter(|state| state.strong_count() > 0).count();
-            // Asked last: those that wait now waited when states were counted.
+            // These were asked last: those that still wait now also waited when the states were counted.
             let is_waiting = house.forwarder.in_flight() >= usize::from(EDITS);
             if !is_waiting {
                 break;

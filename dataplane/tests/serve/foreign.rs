@@ -40,7 +40,7 @@ fn kdig(over: &Encrypted, name: &str, flags: &[&str]) -> Option<String> {
     };
     let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
     let (printed, complaint) = (text(&output.stdout), text(&output.stderr));
-    // Of a word that says more, as "unknown CA", nothing may be concluded.
+    // Only this message means that the option is unknown. Others, such as "unknown CA", are failures.
     if complaint.contains("invalid option") {
         println!("NOT RUN: this kdig cannot: {complaint}");
         return None;

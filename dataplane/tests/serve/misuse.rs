@@ -16,7 +16,7 @@ use crate::https::{self, patient};
 use crate::quic;
 use crate::tls::{self, NAME, Secret};
 
-/// More than a handshake has room for.
+/// More octets than a handshake may have.
 const HANDSHAKES: usize = 256;
 
 const SHORT: Duration = Duration::from_millis(50);
@@ -50,7 +50,7 @@ fn t8_the_client_with_most_handshakes_over_tls_gives_way() {
     closed(&house, CloseReason::Evicted, 1);
     let oldest = &mut silent[0];
     oldest.set_read_timeout(Some(PATIENCE)).unwrap();
-    // It may be a reset.
+    // The end may be a reset.
     assert!(matches!(oldest.read(&mut [0; 1]), Ok(0) | Err(_)), "the oldest is closed");
     silent[1].set_nonblocking(true).unwrap();
     let still = silent[1].read(&mut [0; 1]).map_err(|error| error.kind());
@@ -170,7 +170,7 @@ fn wr42_a_client_of_https_that_does_not_read_its_reply_is_closed() {
     let limits = with(|deadlines| deadlines.write = SHORT);
     let (house, server, trusted, _secret) = https::serve(limits, "slow-https");
     house.runtime.block_on(async {
-        // One octet of a reply has room at the client.
+        // The client has room for one octet of a reply.
         let mut sender = https::connect_h2(server, &trusted, 1).await;
         let response = https::begin_h2(&mut sender, &query(1, OURS)).await.expect("its head");
         let counters = house.serving.counters();

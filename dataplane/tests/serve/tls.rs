@@ -109,7 +109,7 @@ fn t8_queries_over_tls_are_answered_as_over_tcp() {
     let (house, server) = serve(patient(), &secret.0);
     let mut client = Client::connect(server, &trusted).expect("a session");
     assert_eq!(client.ask(1, OURS), Reply::ours(1));
-    // Ours overtakes a lookup, many are under way, and each has one reply.
+    // An own answer overtakes a lookup, many queries are in progress, and each gets one reply.
     client.send(&query(2, THEIRS));
     assert_eq!(client.ask(3, OURS), Reply::ours(3));
     house.upstream.release();

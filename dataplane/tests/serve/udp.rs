@@ -1,4 +1,4 @@
-//! Datagrams.
+//! UDP: which datagrams get a reply, and what is dropped.
 
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;

@@ -229,7 +229,7 @@ mod tests {
         let soon = now + APART;
         assert_eq!(backoff.begin("a", Some(1), false, soon), Err(wait - APART));
         assert_eq!(backoff.begin("a", Some(1), true, soon), Ok(()));
-        // Without DNS for long, it is reconciled no more often than at other times.
+        // When DNS has been away for long, it is reconciled no more often than at other times.
         assert!(backoff.begin("a", Some(1), true, soon).is_err());
     }
 }

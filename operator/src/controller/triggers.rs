@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(of_child(Kind::PodDisruptionBudget, &all, &of_others).len(), 200);
     }
 
-    /// What the controller is given now.
+    /// What the stream gives to the controller now.
     fn given(triggers: &Arc<Triggers>) -> Vec<String> {
         let mut stream = Box::pin(triggers.clone().stream());
         let mut given = Vec::new();

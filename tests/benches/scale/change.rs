@@ -31,12 +31,12 @@ pub(crate) struct Write {
 }
 
 pub(crate) async fn measure(client: &Client, cluster: &mut Cluster, server: &DataPlane) {
-    // Some are timed, the others are the load beside them.
+    // Some changes are timed; the others are the load beside them.
     let headless: Vec<usize> = cluster.headless().collect();
     let (timed, load) = headless.split_at(headless.len() / 3);
     let one_by_one = propagation(client, cluster, server, timed, TIMED).await;
     one_by_one.print("at rest", "p99 2 ms beyond the reply");
-    // Nothing is asked meanwhile: what is counted is for the changes alone.
+    // Nothing is asked meanwhile, so that only changes are measured.
     for rate in RATES {
         let writes = writes(cluster, load, rate);
         let (count, cpu, begun) = (writes.len(), server.usage().cpu(), Instant::now());
@@ -71,7 +71,7 @@ fn writes(cluster: &mut Cluster, services: &[usize], rate: usize) -> Vec<Write> 
         .collect()
 }
 
-/// What the data plane itself says of the time from an event to its effect (E53).
+/// The time from an event to its effect, as the data plane measures it (E53).
 #[derive(Clone, Copy)]
 struct Visible {
     seconds: f64,
@@ -91,7 +91,7 @@ impl Visible {
     }
 }
 
-/// Of changes timed one after the other.
+/// Times of changes that were made one after the other.
 pub(crate) struct Propagation {
     from_request: Vec<Duration>,
     from_reply: Vec<Duration>,
@@ -127,7 +127,7 @@ async fn propagation(
     all
 }
 
-/// Writes these, this many a second, or as fast as the API server takes them.
+/// Writes these slices, this many a second, or as fast as the API server takes them.
 pub(crate) async fn write_at(client: Client, writes: Vec<Write>, rate: usize) {
     let places = Arc::new(Semaphore::new(AT_A_TIME));
     let begun = Instant::now();

@@ -1,5 +1,5 @@
 //! Another exposure while two pods run, whose labels were not kept (K24): how long after the configuration each pod shows
-//! it, how long they contradict each other, and what it takes of memory.
+//! it, how long they contradict each other, and how much memory that takes.
 
 use std::time::{Duration, Instant};
 

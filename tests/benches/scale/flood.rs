@@ -87,7 +87,7 @@ fn phase(
     answered.wrong
 }
 
-/// Sends events at their rate; from each timed one to its answer.
+/// Sends events at their rate; returns the times from each timed event to its answer.
 fn change(
     api: &ScriptedApi,
     server: SocketAddr,
@@ -155,7 +155,7 @@ fn follow(
     times
 }
 
-/// Questions for Services whose answer never changes, and that.
+/// Questions for Services whose answers never change, and these answers.
 fn packets(cluster: &Cluster) -> Vec<(Vec<u8>, Ipv4Addr)> {
     (0..cluster.services)
         .filter(|&service| cluster.kind(service) == Kind::ClusterIp)
@@ -174,13 +174,13 @@ struct Load {
 impl Load {
     fn run(server: SocketAddr, packets: Vec<(Vec<u8>, Ipv4Addr)>) -> Load {
         let socket = ask::socket(server);
-        // What is lost should be the server's doing.
+        // A large buffer here, so that only the server loses datagrams.
         let _ = socket2::SockRef::from(&socket).set_recv_buffer_size(RECEIVE_BUFFER);
         let patience = Some(Duration::from_secs(1));
         socket.set_read_timeout(patience).expect("a timeout");
         let begun = Instant::now();
         let count = u64::from(QUESTIONS_PER_S) * PHASE.as_secs();
-        // When each was due, by its id: from then its reply is timed.
+        // When each question was due, by its id: its reply is timed from then.
         let due = |number: u64| {
             Duration::from_secs(1).mul_f64(number as f64 / f64::from(QUESTIONS_PER_S))
         };

@@ -1,6 +1,6 @@
 //! What a large cluster takes of the data plane, as a process of its own beside a real API server: time, memory and
-//! processor until it is ready, at rest, during a relist and while things change. Figures are printed beside what we
-//! want of them; only a wrong answer fails.
+//! processor until it is ready, at rest, during a relist and while things change. Figures are printed beside the
+//! goals; only a wrong answer fails.
 //!
 //! Everything shares one machine: where that has two cores, the API server, etcd and this program take most of both
 //! while they work, so times are longer than those of a data plane on a node. Processor time and memory are its own.
@@ -44,9 +44,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// Everything; how many answers were wrong.
+/// Runs everything; returns how many answers were wrong.
 async fn run() -> usize {
-    // No controllers: nothing but this program writes, and what it takes is the API server's alone.
+    // No controllers: only this program writes, and no controller takes processor time.
     let setup = Setup { controllers: false, ..Setup::default() };
     let Some(plane) = ControlPlane::start(setup).await else { return 0 };
     let services = std::env::var(SERVICES_VARIABLE).ok().and_then(|text| text.parse().ok());
@@ -97,7 +97,7 @@ fn right(cluster: &Cluster, server: &DataPlane, when: &str) -> usize {
     wrong.len()
 }
 
-/// The whole of a collection in pages as the data plane asks for them, and nothing done with it: what the API server
+/// Reads a whole collection in the pages that the data plane asks for, and does nothing with it: what the API server
 /// needs to send it.
 async fn read_list(client: &Client, path: &str, page: usize) {
     #[derive(serde::Deserialize)]

@@ -10,9 +10,9 @@ use tests::scratch::Scratch;
 use crate::read_list;
 use crate::table::{row, s};
 
-/// Starts: the best is printed, because other work on the machine makes them longer and never shorter.
+/// Number of starts. The best one is printed, because other work on the machine only makes them longer.
 const STARTS: usize = 3;
-/// After which nothing moves any more.
+/// After this time nothing changes any more.
 const REST: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(120);

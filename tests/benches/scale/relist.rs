@@ -57,7 +57,7 @@ pub(crate) async fn measure(plane: &ControlPlane, cluster: &Cluster) -> usize {
     })
 }
 
-/// One Service after the other.
+/// Asks about one Service after the other.
 fn ask(cluster: &Cluster, server: &DataPlane, is_over: &AtomicBool) -> (usize, usize) {
     let (mut asked, mut wrong) = (0, 0);
     while !is_over.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! How figures are printed: what, how much, and what we want of it.
+//! How figures are printed: what was measured, how much it is, and the goal.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ pub(crate) fn row(what: &str, measured: &str, wanted: &str) {
     println!("  {what:56} {measured:>24}  {wanted}");
 }
 
-/// Where this runs: figures of different machines are not compared.
+/// The machine that this runs on: figures of different machines are not compared.
 pub(crate) fn machine() {
     let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
     let cores = std::thread::available_parallelism().map_or(0, usize::from);

@@ -40,7 +40,7 @@ pub(crate) async fn measure(client: &Client, server: &DataPlane) {
     });
     create_all(client, slices).await;
 
-    // Nothing is asked meanwhile: what is counted is for the changes alone.
+    // Nothing is asked meanwhile, so that only changes are measured.
     let alone = writes(&mut moves);
     let (count, cpu, begun) = (alone.len(), server.usage().cpu(), Instant::now());
     write_at(client.clone(), alone, RATE).await;
@@ -72,7 +72,7 @@ fn writes(moves: &mut Moves) -> Vec<Write> {
         .collect()
 }
 
-/// Moves this endpoint, and waits for the name of its own that it has then.
+/// Moves this endpoint, and waits for its new name.
 async fn timed(
     client: &Client,
     server: &DataPlane,

@@ -1,4 +1,4 @@
-//! S12: writing a ClusterDNS decides what names mean, so no other right of a person includes it.
+//! S12: who writes a ClusterDNS decides what names mean, so no other right includes that one.
 
 use kube::Client;
 use tests::objects::wait_for;
@@ -18,7 +18,7 @@ async fn s12_only_holders_of_the_role_may_write_a_clusterdns() {
     let Some(site) = Site::start().await else { return };
     site.helm("install", &[]);
     let client = site.plane.client().await;
-    // In the whole cluster: as much as such a role can ever give.
+    // In the whole cluster, which is the most that such a role can give.
     for role in ["view", "edit", "admin", "clusterdns:view", "clusterdns:admin"] {
         let (binding, user) = (format!("people-{role}"), format!("--user={role}"));
         site.kubectl(&[

@@ -1,5 +1,5 @@
-//! S7: what the operator may not do with the chart's rights, asked of the API server. That what it may do is enough, and
-//! that it needs each of it, is the matter of `operator_rights`.
+//! S7: what the operator may not do with the chart's rights, as the API server sees it. That its rights are enough, and
+//! that it needs each of them, is tested by `operator_rights`.
 
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use kube::Client;
@@ -56,7 +56,7 @@ async fn s7_the_operator_is_refused_what_is_not_its_own() {
         ("get", "", "nodes/proxy", "", "some"),
         ("patch", "apps", "deployments", "kube-system", "coredns"),
         ("delete", "", "services", "kube-system", "metrics-server"),
-        // An adopted one is never deleted, and ours is deleted with its ClusterDNS.
+        // An adopted Service is never deleted, and our own is deleted with its ClusterDNS.
         ("delete", "", "services", "kube-system", "kube-dns"),
         ("create", "apps", "deployments", "default", ""),
         ("create", "apps", "deployments", NAMESPACE, ""),

@@ -1,4 +1,4 @@
-//! O4: another client writes into the configuration while a pod tries a change: that is no way around the trial.
+//! O4: another client writes into the configuration while a pod tries a change: that does not bypass the trial.
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn o4_an_edit_of_the_configuration_during_a_trial_is_undone_or_judged() {
         let before = stage.scene.document(NAME, "stable.json").await.expect("a document");
         let first = stable(&stage.scene).await;
 
-        // Undone at once, and the trial continues.
+        // The edit is undone at once, and the trial continues.
         stage.apply("192.0.2.2", &stage.good, 300).await;
         let (canary, revision) = stage.until_tried_by(&[]).await;
         stage.until_run_by(&canary, &revision).await;

@@ -37,7 +37,7 @@ fn o7_a_trial_outlives_its_pod_and_its_operator() {
         let started = stage.events("CanaryStarted").await;
         assert_eq!(started.len(), 2, "named twice, not once more by the next leader: {started:#?}");
 
-        // A newer edit takes the place of what is on trial, and one back to stable ends it.
+        // A newer edit takes the place of the one on trial, and an edit back to stable ends the trial.
         stage.apply("192.0.2.3", &stage.good, 300).await;
         let (_, older) = stage.until_tried_by(&[]).await;
         stage.apply("192.0.2.4", &stage.good, 300).await;
@@ -57,7 +57,7 @@ fn o7_a_trial_outlives_its_pod_and_its_operator() {
         stage.all_run_stable().await;
         assert_eq!(stable(&stage.scene).await, revision);
 
-        // Three pods are lost with one: that one is why. Whether a kubelet has noticed makes no difference.
+        // Three pods are lost with one configuration, so that one is the cause, whether or not a kubelet has noticed.
         stage.apply("192.0.2.5", &stage.good, 300).await;
         let mut lost = Vec::new();
         for is_noticed in [true, false, true] {
@@ -78,7 +78,7 @@ fn o7_a_trial_outlives_its_pod_and_its_operator() {
     });
 }
 
-/// The lease of a killed operator lasts 15 s more; this is not what is tested.
+/// The lease of a killed operator lasts 15 s more; it is freed, because it is not what is tested.
 async fn free_the_lease(client: &Client) {
     let leases =
         Api::<k8s_openapi::api::coordination::v1::Lease>::namespaced(client.clone(), NAMESPACE);

@@ -1,4 +1,5 @@
-//! O17: what keeps the operator from asking is said, and is neither a failure of the configuration nor a loss of its pod.
+//! O17: what keeps the operator from asking is reported, and is neither a failure of the configuration nor the loss of
+//! its pod.
 
 use std::process::Command;
 
@@ -32,7 +33,7 @@ fn o17_an_operator_that_cannot_ask_holds_the_trial_and_fails_nothing() {
         for words in ["it cannot send to the pod", "UDP 53", "clusterdns.dev/instance=a"] {
             assert!(why.contains(words), "{why}");
         }
-        // Its time is over, and nothing was decided.
+        // The time of the trial is over, and nothing was decided.
         let begun = stage.state().await["startedAt"].clone();
         tokio::time::sleep(Duration::from_secs(u64::from(SECONDS))).await;
         let looks = stage.scene.operator.reconciles();

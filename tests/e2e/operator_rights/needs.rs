@@ -1,4 +1,4 @@
-//! What requests need of RBAC, and which rules of a role give it: pure, so that each rule can be taken away in thought.
+//! What requests need of RBAC, and which rules of a role give it: pure, so that a test can leave out each rule.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ impl Right {
         format!("{} {resource}{name} {place}", self.verb)
     }
 
-    /// Whether who has this has what is needed.
+    /// Whether this right covers what is needed.
     pub(super) fn gives(&self, need: &Right) -> bool {
         let Right { namespace, group, resource, verb, name } = self;
         (group, resource, verb) == (&need.group, &need.resource, &need.verb)
@@ -68,13 +68,13 @@ pub(super) fn rights(rules: &Value, namespace: Option<&str>) -> BTreeSet<Right> 
     found
 }
 
-/// What a request that was answered needed; nothing for what everybody may ask, as which versions there are.
+/// The right that an answered request needed; none for requests that every client may make, such as for versions.
 pub(super) fn needs(answered: &Answered) -> Vec<Right> {
     let request = &answered.request;
     let parts: Vec<&str> = request.path.trim_start_matches('/').split('/').collect();
     let (group, rest) = match parts.as_slice() {
         ["api", _, rest @ ..] => ("", rest),
-        // Who they are.
+        // Questions about the client itself.
         ["apis", "authentication.k8s.io", ..] => return Vec::new(),
         ["apis", group, _, rest @ ..] => (*group, rest),
         _ => return Vec::new(),
@@ -95,13 +95,13 @@ pub(super) fn needs(answered: &Answered) -> Vec<Right> {
         ("GET", None) => &["list"],
         ("POST", _) => &["create"],
         ("PUT", _) => &["update"],
-        // An apply that creates is asked for both.
+        // An apply that creates an object needs both.
         ("PATCH", _) if answered.status == 201 => &["patch", "create"],
         ("PATCH", _) => &["patch"],
         ("DELETE", _) => &["delete"],
         (method, _) => panic!("{method} {}: which verb is that?", request.path),
     };
-    // The API server takes a list or watch of one name for a request of that name.
+    // The API server treats a list or watch of one name as a request for that name.
     let selected = name.is_none().then(|| selected_name(&request.query)).flatten();
     let right = |verb: &&str| Right {
         namespace: namespace.map(str::to_owned),

@@ -113,7 +113,7 @@ fn expanded(tree: &str) -> Vec<String> {
     parts.flat_map(expanded).map(|path| format!("{prefix}{path}")).collect()
 }
 
-/// The file in which a path that stands in `module` leads to a definition; none: another package, or a module as a whole.
+/// The file that defines what a path in `module` names; none: another package, or a module as a whole.
 fn resolved(files: &Files, module: &str, path: &[String], depth: usize) -> Option<String> {
     let mut at: Vec<&str> = module.split("::").filter(|part| !part.is_empty()).collect();
     let mut rest = path;
@@ -150,7 +150,7 @@ fn resolved(files: &Files, module: &str, path: &[String], depth: usize) -> Optio
     }
 }
 
-/// Every path of two names or more that stands in a text.
+/// Every path of two names or more in a text.
 fn paths(text: &str) -> impl Iterator<Item = Vec<String>> {
     let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
     text.split(move |c| !is_part(c))
@@ -182,7 +182,7 @@ fn reached<'a>(graph: &'a BTreeMap<&str, BTreeSet<String>>, from: &str) -> BTree
     found
 }
 
-/// The circles of a package: files each of which imports, straight or not, every other.
+/// The circles of a package: files that import each other, directly or through others.
 fn circles(folder: &str) -> Vec<BTreeSet<String>> {
     let files = files(folder);
     assert!(files.len() > 2, "{folder}: this test looks in the wrong place");

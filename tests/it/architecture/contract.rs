@@ -1,4 +1,4 @@
-//! The contract is in `docs/dns.md` and `docs/guarantees.md`: every id that the code or a test cites stands there, and
+//! The contract is in `docs/dns.md` and `docs/guarantees.md`: every id that the code or a test cites is there, and
 //! every id there is cited, asked by a golden example, or listed as open.
 
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! Who imports whom, from the Cargo files: the boundaries of the picture are boundaries that Cargo keeps.
+//! Which package imports which, from the Cargo files: Cargo keeps the boundaries of the picture.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{quoted, read, root, table};
 
-/// Left may use right and nothing else of ours; `tests` may use everything.
+/// The left package may use those on the right, and no other of ours; `tests` may use all.
 const MAY_IMPORT: [(&str, &[&str]); 6] = [
     ("crds", &[]),
     ("process", &[]),

@@ -75,7 +75,7 @@ fn every_constant_that_bounds_growth_is_on_the_page() {
     let limits = limits();
     let mut seen = 0;
     for path in rust_files("").into_iter().filter(|path| !needs_no_row(path)) {
-        // What follows is of tests.
+        // What follows is for tests only.
         let text = read(&path);
         let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
         for name in text.lines().filter_map(name_of_constant).filter(|name| is_named_a_limit(name))
@@ -122,7 +122,7 @@ fn name_of_constant(line: &str) -> Option<&str> {
     line.strip_prefix("const ")?.split_once(": ").map(|(name, _)| name)
 }
 
-/// `MAX_FILES`, `HEAD_WITHIN`: what people of the field call a bound.
+/// `MAX_FILES`, `HEAD_WITHIN`: the words of this field for a bound.
 fn is_named_a_limit(constant: &str) -> bool {
     constant.split('_').any(|word| NAMES_OF_LIMITS.contains(&word))
 }

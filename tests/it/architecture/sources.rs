@@ -10,8 +10,8 @@ const LONG: usize = 400;
 /// The longest name of a test that fits into one line of a report.
 const LONGEST_TEST_NAME: usize = 80;
 
-/// What the core's `lib.rs` says, so that the compiler and clippy keep its walls: no socket, file, clock, thread or lock,
-/// no unsafe code, no panic.
+/// What the core's `lib.rs` says, so that the compiler and clippy keep these out: sockets, files, clocks, threads and
+/// locks, unsafe code, and panics.
 const WALLS_OF_THE_CORE: [&str; 6] = [
     "#![forbid(unsafe_code)]",
     "cfg_attr(not(test), no_std)",
@@ -21,7 +21,7 @@ const WALLS_OF_THE_CORE: [&str; 6] = [
     "clippy::unreachable",
 ];
 
-/// Besides `source/`, and why each may read a file.
+/// Files besides `source/` that may read a file, and why.
 const MAY_READ_FILES: [&str; 4] = [
     // The state folder (E40).
     "dataplane/src/snapshot",
@@ -33,26 +33,27 @@ const MAY_READ_FILES: [&str; 4] = [
     "dataplane/src/metrics/process.rs",
 ];
 
-/// Who may write to the API server, and what with; everything goes through `runtime/write.rs`, which knows who leads.
+/// Files that may write to the API server, and the calls that they use; all go through `runtime/write.rs`, which checks
+/// the lease.
 const MAY_WRITE: [&str; 8] = [
     // A POST to data planes, which begins their count; to the API server it writes nothing.
     "operator/src/plugin/top.rs",
-    // That a lost pod is not ready.
+    // Sets a lost pod not ready.
     "operator/src/lost_pods/take_out.rs",
     "operator/src/apply.rs",
     "operator/src/apply/service.rs",
     "operator/src/runtime/lease.rs",
-    // The question who we are, which has the form of a write.
+    // Asks which user we are; this request has the form of a write.
     "operator/src/runtime/lease/owner.rs",
     "operator/src/report.rs",
     "operator/src/report/events.rs",
 ];
 
-/// Besides `desired/`, and why each may build an object.
+/// Files besides `desired/` that may build an object, and why.
 const MAY_BUILD: [&str; 3] = [
     // The lease is the operator's own.
     "operator/src/runtime/lease.rs",
-    // What `render` takes to be in a cluster it does not ask.
+    // What `render` assumes of a cluster that it does not read.
     "operator/src/offline/assumed.rs",
     // Tests only.
     "operator/src/fixtures.rs",

@@ -8,7 +8,7 @@ use super::{expect, helm, object, objects, read, template};
 
 const PAGE: &str = "charts/clusterdns/README.md";
 const VALUES: &str = "charts/clusterdns/values.yaml";
-/// Between these lines stands the table.
+/// The table is between these lines.
 const BEGIN: &str = "<!-- values: made from values.yaml by `make manifests` -->\n";
 const END: &str = "<!-- end of values -->\n";
 
@@ -87,13 +87,13 @@ fn every_value_has_a_comment() {
     leaves(&serde_saphyr::from_str(&text).expect("YAML"), Vec::new(), &mut all);
     let documented = documented(&text);
     for leaf in all {
-        // Its own, or that of a map shown as a whole, such as `resources`.
+        // The key itself, or a map that is shown as a whole, such as `resources`.
         let is_documented = documented.iter().any(|entry| leaf.starts_with(&entry.path));
         assert!(is_documented, "{VALUES}: no comment right above {}", leaf.join("."));
     }
 }
 
-/// The values that the command of the first page sets to try one beside the DNS that a cluster has.
+/// The values that the first page's command sets to try ClusterDNS beside the DNS that a cluster has.
 fn trial_values() -> Vec<String> {
     let page = read("README.md").replace("REGISTRY", "registry.example");
     let command = page.split("$ helm upgrade --install").nth(1).expect("the command");

@@ -1,4 +1,4 @@
-//! What the chart lets the operator and people do (S7, S12): as little as there is, and enough to grant a data plane its
+//! What the chart lets the operator and people do (S7, S12): as little as possible, and enough to grant a data plane its
 //! own rights.
 
 use std::collections::BTreeSet;
@@ -9,11 +9,11 @@ use super::{golden, object, objects, read};
 
 /// Rules that cannot be narrowed by name although they do more than read or create, and why.
 const OPEN: [(&str, &str); 3] = [
-    // Pods have made-up names: a ValidatingAdmissionPolicy says of which, and what.
+    // Names of pods are generated: a ValidatingAdmissionPolicy limits which pods, and what may change.
     ("clusterdns:operator-lost-pods", "pods/status"),
-    // An object that may not run here is refused with a reason, for any name.
+    // A ClusterDNS that may not run here of any name is refused with a reason.
     ("clusterdns:operator", "clusterdnses/status"),
-    // Events have made-up names.
+    // Names of Events are generated.
     ("clusterdns:operator-events", "events"),
 ];
 /// What a rule without names may do.
@@ -71,7 +71,7 @@ fn s7_the_operator_has_no_wildcard_and_cannot_escalate_bind_or_impersonate() {
                 );
                 let forbidden = ["pods/exec", "pods/proxy", "nodes/proxy", "serviceaccounts/token"];
                 assert!(!forbidden.contains(&resource.as_str()), "{case}: {role}");
-                // One Secret's metadata, to see whether it is a certificate; nothing may be read by name or watched.
+                // Lists one Secret's metadata, to see whether it is a certificate; no Secret may be read or watched.
                 assert!(resource != "secrets" || verb == "list", "{case}: {role}");
             }
         }

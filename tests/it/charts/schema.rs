@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::{expect, helm, read, template};
 
 const PAGE: &str = "charts/clusterdns/values.schema.json";
-/// The line that is made.
+/// The line that this test generates.
 const LINE: &str = "    \"clusterDNSSpec\": ";
 /// What JSON Schema and the resource's schema have in common, besides what holds other schemas.
 const KEPT: [&str; 12] = [

@@ -11,7 +11,7 @@ fn rendered(release: &str, namespace: &str, more: &[&str]) -> Vec<Value> {
     objects(&run(&helm, &[&arguments[..], more].concat()).expect("it renders"))
 }
 
-/// Calls `see` with each value of these keys, wherever it is, and with the place.
+/// Calls `see` with each value of these keys at any depth, and with its path.
 fn each_of(value: &Value, place: &str, keys: &[&str], see: &mut impl FnMut(&str, &Value)) {
     match value {
         Value::Object(fields) => {

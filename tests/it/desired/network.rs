@@ -1,4 +1,4 @@
-//! S10: who may connect.
+//! S10: which clients may connect to the pods.
 
 use k8s_openapi::api::networking::v1::{NetworkPolicy, NetworkPolicyIngressRule};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;

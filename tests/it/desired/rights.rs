@@ -1,4 +1,4 @@
-//! What the pods may do (S6): what the data plane's own manifests say, and no more.
+//! The rights of the pods (S6): exactly those of the data plane's own manifests.
 
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding};
 

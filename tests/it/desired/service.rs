@@ -10,7 +10,7 @@ fn service(spec: &str) -> Service {
     object(&desired(&dns(spec), &observed(), |_| ()), Kind::Service)
 }
 
-/// What is written, the clusterIPs asked for, and the families and policy that follow.
+/// The spec, the clusterIPs that it asks for, and the families and policy that follow.
 type Row<'a> = (&'a str, &'a [&'a str], Option<&'a [&'a str]>, Option<&'a str>);
 
 #[test]

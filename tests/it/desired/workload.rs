@@ -139,7 +139,7 @@ fn the_data_plane_answers_on_the_ports_of_its_arguments() {
         assert!(
             args.http_candidates().iter().all(|http| i32::from(http.port()) == numbers("metrics"))
         );
-        // Who moves DNS away from 53 has a container runtime that refuses sysctls.
+        // Users move DNS away from port 53 where the container runtime refuses sysctls.
         let sysctls = pod.security_context.unwrap().sysctls;
         let value = sysctls.map(|sysctls| sysctls[0].value.clone());
         assert_eq!(value.as_deref(), (port == 53).then_some("53"));
@@ -207,7 +207,7 @@ fn s14_only_the_key_pair_of_a_secret_that_may_be_mounted_is_mounted() {
     assert_eq!(secret.secret_name.as_deref(), Some("dns-tls"));
     let items: Vec<&str> = secret.items.iter().flatten().map(|item| item.key.as_str()).collect();
     assert_eq!(items, ["tls.crt", "tls.key"], "nothing else of it");
-    // What was not looked at is not mounted either.
+    // A Secret that could not be checked is not mounted.
     for state in [Certificate::OtherType, Certificate::NotMarked, Certificate::NotReadable] {
         assert!(secrets(&[("dns-tls", state)]).is_empty(), "{state:?}");
     }
@@ -231,7 +231,7 @@ fn the_administrator_adds_flags_variables_and_a_pull_policy() {
     assert_eq!(container.image_pull_policy.as_deref(), Some("Always"));
     let env: Vec<&str> = container.env.iter().flatten().map(|it| it.name.as_str()).collect();
     assert_eq!(env, ["POD_NAME", "POD_UID", "A"]);
-    // Those that the operator refuses to take twice are those that are there.
+    // The flags that the operator refuses to take twice are those that are written.
     for flag in container.args.iter().flatten().filter(|flag| *flag != "--workers=2") {
         let name = flag.split('=').next().unwrap();
         assert!(operator::desired::FLAGS.contains(&name), "{flag}");
@@ -297,7 +297,7 @@ fn an_api_server_that_is_away_restarts_no_pod() {
     assert_eq!(path(&container.startup_probe), "/livez");
     assert_eq!(path(&container.readiness_probe), "/readyz");
     assert_eq!(container.readiness_probe.as_ref().unwrap().period_seconds, Some(2));
-    // Its own Service would be asked for the names of its upstreams.
+    // With ClusterFirst it would ask its own Service for the names of its upstreams.
     assert_eq!(pod.dns_policy.as_deref(), Some("Default"));
     assert_eq!(pod.enable_service_links, Some(false));
 }

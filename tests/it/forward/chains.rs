@@ -80,7 +80,7 @@ async fn n19_ca20_a_part_of_a_chain_that_failed_a_moment_ago_is_said_to_be_remem
     let half = waiting(1, "half.corp.example", RecordType::A);
     assert_eq!(failure(&stage.ask_cached(&half).await), (ResponseCode::ServFail, Some(23)));
     assert_eq!(failure(&stage.ask_cached(&half).await), (ResponseCode::ServFail, Some(13)));
-    // The same where the first part is asked for again.
+    // The same if the first part is asked for again.
     assert_eq!(
         failure(&stage.ask(1, "half.corp.example", RecordType::A).await),
         (ResponseCode::ServFail, Some(13))
@@ -96,7 +96,7 @@ async fn f18_fw43_a_public_name_cannot_lead_to_a_private_address_of_a_stub_domai
     for is_on in [true, false] {
         let stage = Stage::with(script, |config| config.access.rebind_protection = is_on);
         let evil = waiting(0, "evil.example", RecordType::A);
-        // From the upstreams, then from the cache.
+        // First from the upstreams, then from the cache.
         for _ in 0..2 {
             let reply = stage.ask_cached(&evil).await;
             assert_eq!(failure(&reply), (ResponseCode::NoError, is_on.then_some(15)));

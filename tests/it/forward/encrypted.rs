@@ -92,7 +92,7 @@ async fn fw54_a_thousand_queries_take_no_thousand_handshakes() {
             assert!(replies.iter().all(|reply| answers(reply) == ["192.0.2.9"]), "{over:?}");
         }
         let (full, resumed) = stage.upstream(FIRST).handshakes();
-        // One; a busy machine may be silent for a second.
+        // One connection; a busy machine may be silent for a second and open another.
         assert!(full == 1 && resumed <= 3, "{over:?}: {full}, {resumed}");
     }
 }
@@ -108,7 +108,7 @@ async fn fw54_a_connection_that_ends_costs_clients_nothing_and_the_session_is_re
             assert_eq!(answers(&reply), ["192.0.2.9"], "{over:?} {n}: {text}");
         }
         let server = &stage.view().groups[0].servers[0];
-        // Each end of a connection would be one; a busy machine may be silent by itself.
+        // Each end of a connection would be one failure; a busy machine may be silent by itself.
         assert!(server.good == 60 && server.silent <= 2, "{over:?}: {server:?}");
         let seen = connections(&stage);
         assert!(seen.handshakes >= 6, "{seen:?}");
@@ -265,7 +265,7 @@ async fn fw54_a_quic_server_that_allows_few_streams_answers_all_queries() {
         let text = stage.view().text();
         assert!(replies.iter().all(|reply| answers(reply) == ["192.0.2.9"]), "{text}");
     }
-    // One connection would take all of them if its server let it: others are made.
+    // One connection would take all queries if its server allowed it; it does not, so others are opened.
     let seen = connections(&stage);
     assert!(seen.handshakes > 1, "{seen:?}");
 }

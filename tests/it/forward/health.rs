@@ -7,7 +7,7 @@ use tests::upstream::{Script, UpstreamTransport};
 
 use super::stage::{FIRST, SECOND, Stage, answers, failure, waiting};
 
-/// 10.0.0.2 does what is given, 10.0.0.3 answers everything.
+/// 10.0.0.2 follows this script, 10.0.0.3 answers everything.
 fn beside(first: &str) -> String {
     format!("server 10.0.0.2\n* *\n  {first}\nserver 10.0.0.3\n* *\n  answer @ 60 A 192.0.2.3")
 }

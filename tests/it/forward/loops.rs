@@ -1,4 +1,5 @@
-//! Servers that lead back to us (FW50, FW51): left out, reported, probed on, and harmless until then.
+//! Servers that lead back to us (FW50, FW51) are not asked, are reported and still probed. Until a probe finds them they
+//! do no harm.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -19,7 +20,7 @@ use tokio::runtime::Handle;
 
 use super::stage::{FIRST, Stage, answers, failure, server};
 
-/// Only so that a failure ends.
+/// A bound, so that a failing test ends.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[tokio::test]
@@ -125,7 +126,7 @@ async fn f13_fw51_two_instances_that_forward_to_each_other_end_it_and_report_it(
     let (one, other) = (Instance::start(), Instance::start());
     one.forwards_to(other.address());
     other.forwards_to(one.address());
-    // FW51: what was begun before a probe has ended with its budget.
+    // FW51: lookups that began before the probe ended with their budget.
     let reply = ask(one.address(), "www.example.org.").await;
     assert_eq!(reply.metadata.response_code, ResponseCode::ServFail);
     let both = async {

@@ -21,7 +21,7 @@ use super::stage::{Stage, answers, failure};
 const PLAIN: u16 = 5353;
 const TLS: u16 = 5853;
 const HTTPS: u16 = 5443;
-/// Only so that a failure ends.
+/// A bound, so that a failing test ends.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A server that is not ours; it ends with the test.
@@ -153,7 +153,7 @@ fn stage(server: Server) -> Stage {
     Stage::of(BTreeMap::new(), &config_of(vec![server]))
 }
 
-/// What every resolver must be good for, over whichever transport.
+/// What must work with every resolver, over each transport.
 async fn is_asked(stage: &Stage) {
     let text = || stage.view().text();
     let www = stage.ask(0, "www.example", RecordType::A).await;

@@ -20,7 +20,7 @@ use hickory_proto::rr::rdata::opt::{EdnsCode, EdnsOption};
 use tests::upstream::{Script, ScriptedUpstream};
 use tokio::runtime::Handle;
 
-/// Only so that a failure ends.
+/// A bound, so that a failing test ends.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The upstreams of docs/dns.md 9.1.
@@ -91,7 +91,7 @@ impl Stage {
         reply
     }
 
-    /// Asks the group, given what the cache held.
+    /// Asks the group, with what the cache held.
     pub(super) async fn begin(
         &self,
         waiting: &Waiting,

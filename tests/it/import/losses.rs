@@ -1,4 +1,4 @@
-//! What the importer cannot keep costs that and nothing else, and no line says that it is kept.
+//! What the importer cannot keep costs only itself, and no line of the report says that it was kept.
 
 use operator::offline::Severity;
 use tests::scratch::Scratch;

@@ -84,7 +84,7 @@ struct Case {
     resolved: String,
 }
 
-/// A text with the labels of an alert in place of `{{ $labels.name }}`.
+/// The text with `{{ $labels.name }}` replaced by the labels of an alert.
 fn filled(template: &str, labels: &BTreeMap<String, String>) -> String {
     labels.iter().fold(template.to_owned(), |text, (key, value)| {
         text.replace(&format!("{{{{ $labels.{key} }}}}"), value)

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Family {
     pub(super) name: String,
     pub(super) kind: String,
-    /// Without `le`; empty where there is no row.
+    /// The labels without `le`; empty if the metric has no row.
     pub(super) labels: BTreeSet<String>,
 }
 

@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 
 use tests::control_plane::{not_run, path_of};
 
-/// Runs promtool in a folder with this standard input. None where it is not built, after saying so; else what it printed,
-/// as an error if it complained.
+/// Runs promtool in a folder with this standard input. None where it is not built; this is printed. Otherwise what it
+/// printed, as an error if it complained.
 pub(super) fn promtool(
     folder: &Path,
     arguments: &[&str],

@@ -14,7 +14,7 @@ use crate::questions::question;
 use crate::subject::Subject;
 use crate::universe::{describe, object, stamped};
 
-/// Newer than everything that came and went.
+/// A version that is newer than all objects that came and went.
 const LIST_VERSION: u64 = 1_000_000;
 
 /// One final state and a second way to it.
@@ -29,7 +29,7 @@ pub(crate) struct Arrival {
     questions: Vec<Question>,
 }
 
-/// The last of each key, with versions that grow.
+/// The last object of each key, with versions that grow.
 fn final_objects(objects: Vec<Object>) -> Vec<Object> {
     let mut held: Vec<Object> = Vec::new();
     for (at, object) in objects.into_iter().enumerate() {
@@ -116,7 +116,7 @@ impl Arrival {
     }
 }
 
-/// What must not differ: everything but serials, counters and the order inside rotated RRsets.
+/// What must be equal: everything but serials, counters and the order inside rotated RRsets.
 /// Which records fit a truncated reply is a matter of that order, so only their number counts.
 fn normalised(actual: &Actual) -> Vec<String> {
     let reply = match actual {

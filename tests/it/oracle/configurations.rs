@@ -146,7 +146,8 @@ fn service_addresses() -> impl Strategy<Value = ServiceAddresses> {
     ])
 }
 
-/// One with a place, one without, one that is called like a namespace, and one whose names are too long for some Services.
+/// A federation with a place, one without, one with the name of a namespace, and one whose names are too long for some
+/// Services.
 fn federations() -> impl Strategy<Value = Vec<Federation>> {
     let long = format!("w1-b.w1.{}.example", ["a-label-of-many-octets"; 7].join("."));
     let all = [

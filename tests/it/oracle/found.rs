@@ -15,7 +15,7 @@ use crate::rules::{endpoint, key, pod, question, service, settings, slice};
 const LIVE: DataSource = DataSource::Live;
 const SNAPSHOT: DataSource = DataSource::Snapshot { confirmed_at_s: 5 };
 
-/// Everything visible, no pod records.
+/// A configuration in which all objects are visible, without pod records.
 fn plain() -> Settings {
     Settings { exposure: Exposure::default(), pods: PodRecords::Disabled, ..settings() }
 }

@@ -17,7 +17,7 @@ use crate::universe::{
     describe, namespace, object, object_key, pod, service, slice, stamp, stamped,
 };
 
-/// One thing that happens; everything is shown after each.
+/// One event; the index publishes after each.
 #[derive(Clone)]
 pub(crate) enum Step {
     /// An object is added or changed; or deleted and made again, unnoticed.
@@ -28,7 +28,7 @@ pub(crate) enum Step {
     Repeat(usize),
     /// An older version of an object arrives late (E14).
     Late(Object),
-    /// A complete list: those objects held that the bits keep, and new or changed ones.
+    /// A complete list: the held objects that the bits select, and new or changed ones.
     Relist { resource: Resource, keep: u32, objects: Vec<Object>, source: DataSource },
     /// A list that fails after some objects (E22).
     FailedList { resource: Resource, keep: u32 },

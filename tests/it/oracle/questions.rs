@@ -11,7 +11,7 @@ use crate::universe::{
     CLUSTER_V4, CLUSTER_V6, HOSTNAMES, NAMESPACES, PORTS, SERVICES, V4, V6, early,
 };
 
-/// What is done to a name before it is asked.
+/// A change of a name before it is asked.
 #[derive(Clone, Copy, Debug)]
 enum Change {
     Nothing,

@@ -1,4 +1,4 @@
-//! That the random histories are not hollow: every kind of outcome is asked for, and often.
+//! Checks that random histories test something: every kind of outcome occurs, and often.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use tests::oracle::expected::{Expected, Question, Record, rtype};
 
 use crate::history::{Play, history};
 
-/// Every outcome the property must meet, and how often at least in the histories looked at.
+/// Every outcome that the property must meet, and how often it must occur in these histories.
 const WANTED: [(&str, usize); 24] = [
     ("truncated", 5),
     ("address", 300),

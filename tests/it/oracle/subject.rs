@@ -18,7 +18,7 @@ pub(crate) const ID: u16 = 0x5a17;
 /// Now, and when snapshots were confirmed.
 pub(crate) const NOW_S: u64 = 1_760_000_000;
 
-/// Who the process says it is, for both sides.
+/// The identity of the process, for both sides.
 pub(crate) fn identity() -> oracle::Identity {
     oracle::Identity {
         version: "1.2.3".into(),
@@ -63,7 +63,7 @@ impl Subject {
         }
     }
 
-    /// Publishes; whether there was anything to show.
+    /// Publishes; returns whether anything had changed.
     pub(crate) fn publish(&mut self) -> bool {
         self.published += 1;
         let published = self.index.publish(NOW_S + self.published);

@@ -1,4 +1,4 @@
-//! A small universe of objects: few enough names and addresses that they keep meeting each other.
+//! A small universe of objects: few names and addresses, so that objects often share them.
 
 use std::net::IpAddr;
 
@@ -89,7 +89,7 @@ fn endpoint_address() -> impl Strategy<Value = IpAddr> {
     prop_oneof![6 => early_address(&V4), 4 => early_address(&V6), 1 => address(&UNUSABLE)]
 }
 
-/// One of a pool, the first ones more often, so that objects and questions meet.
+/// A member of a pool, the first ones more often, so that questions find objects.
 pub(crate) fn early(pool: &'static [&'static str]) -> impl Strategy<Value = &'static str> {
     let last = pool.len() - 1;
     (0..=last, 0..=last).prop_map(move |(one, other)| pool[one.min(other)])
@@ -163,7 +163,7 @@ fn endpoint() -> impl Strategy<Value = Endpoint> {
         })
 }
 
-/// A few endpoints, or more than what a datagram cannot hold them (WR21, WR22).
+/// A few endpoints, or more than a datagram can hold (WR21, WR22).
 fn endpoints() -> impl Strategy<Value = Vec<Endpoint>> {
     let wide = (20u8..80).prop_map(|count| {
         let endpoint = |last| Endpoint {
@@ -206,7 +206,7 @@ pub(crate) fn pod() -> impl Strategy<Value = Object> {
     )
 }
 
-/// Any object; slices most often, as in life.
+/// Any object; slices most often, as in real clusters.
 pub(crate) fn object(zone: &'static str) -> impl Strategy<Value = Object> {
     prop_oneof![4 => service(zone), 5 => slice(), 1 => namespace(), 2 => pod()]
 }

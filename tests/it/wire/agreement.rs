@@ -1,4 +1,4 @@
-//! hickory-proto decodes all we write, and takes for a query what we take for one (row W11): for every question of the
+//! hickory-proto decodes all that we write, and agrees with us on what is a query (row W11): for every question of the
 //! scenarios, and for mutations of them.
 
 use tests::client::{Question, Transport};

@@ -1,4 +1,4 @@
-//! Rows W1 to W10: what is not a query as we understand it.
+//! Rows W1 to W10: messages that are no valid queries.
 
 use dataplane_core::{Action, Reason};
 use tests::client::{Question, Transport};
@@ -41,7 +41,7 @@ fn formerr_with_question(packet: &[u8]) {
     }
 }
 
-/// The answer of `cart.shop`, with any other content of the message.
+/// The answer of `cart.shop`, with any other content in the message.
 fn is_answered(packet: &[u8]) {
     let core = shop();
     for transport in BOTH {
@@ -82,7 +82,8 @@ fn w2_no_reply_is_ever_answered() {
     ];
     for question in questions {
         let query = Question::parse(question).unwrap().packet;
-        // An error reply sent back to us, say by another instance of us, must not be answered with an error.
+        // An error reply that comes back to us, for example from another instance of ours, must not be answered with an
+        // error.
         let came = reply(core, &query, Transport::Udp);
         for transport in BOTH {
             let (action, reason) = core.decide(&came, transport, 1, &mut vec![0; 65_535]);
@@ -112,7 +113,7 @@ fn w4_counts_that_lie_are_formerr_and_trailing_octets_are_ignored() {
     for answers in [1, 2, 65_535] {
         formerr_header_only(&message([1, answers, 0, 0], &[CART, A_IN]), Reason::Counts);
         formerr_header_only(&message([1, 0, answers, 0], &[CART, A_IN]), Reason::Counts);
-        // Nothing there, one record less than promised, and one that ends in the middle.
+        // No record, one record less than the counts say, and one that ends in the middle.
         formerr_with_question(&message([1, 0, 0, answers], &[CART, A_IN]));
         formerr_with_question(&message([1, 0, 0, answers.saturating_add(1)], &[CART, A_IN, OPT]));
         let half = message([1, 0, 0, answers], &[CART, A_IN, &OPT[..OPT.len() - 1]]);
@@ -128,7 +129,7 @@ fn w4_counts_that_lie_are_formerr_and_trailing_octets_are_ignored() {
 
 #[test]
 fn w5_a_compression_pointer_in_the_question_is_formerr() {
-    // To itself, forward, into the header, to the end, and past everything; then the same behind a label.
+    // Pointers to themselves, forward, into the header, to the end, and past the end; then the same behind a label.
     for target in [12, 14, 0, 4, 18, 0x3fff_u16] {
         let pointer = (0xc000 | target).to_be_bytes();
         formerr_header_only(&message([1, 0, 0, 0], &[&pointer, A_IN]), Reason::Question);
@@ -251,7 +252,7 @@ ANSWER      version.bind. 0 CH TXT \"clusterdns-<version>\"",
 #[test]
 fn w9_a_second_misplaced_or_named_opt_is_formerr() {
     formerr_with_question(&message([1, 0, 0, 2], &[CART, A_IN, OPT, OPT]));
-    // With anything between them, and with any versions.
+    // With other records between them, and with any versions.
     let a_record = [0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 5, 0, 4, 192, 0, 2, 1];
     formerr_with_question(&message([1, 0, 0, 3], &[CART, A_IN, OPT, &a_record, OPT]));
     let mut version_1 = OPT.to_vec();
@@ -259,7 +260,7 @@ fn w9_a_second_misplaced_or_named_opt_is_formerr() {
     formerr_with_question(&message([1, 0, 0, 2], &[CART, A_IN, &version_1, OPT]));
     formerr_header_only(&message([1, 1, 0, 0], &[CART, A_IN, OPT]), Reason::Counts);
     formerr_header_only(&message([1, 0, 1, 0], &[CART, A_IN, OPT]), Reason::Counts);
-    // Not the root, and a pointer to a root label: RFC 6891 section 6.1.2 wants the octet.
+    // An owner that is not the root, and a pointer to a root label: RFC 6891 section 6.1.2 requires the octet 0.
     let at_root_of_cart = 12 + CART.len() as u8 - 1;
     for owner in [b"\x01x\x00".as_slice(), CART, &[0xc0, 12], &[0xc0, at_root_of_cart]] {
         formerr_with_question(&message([1, 0, 0, 1], &[CART, A_IN, owner, &OPT[1..]]));
@@ -300,7 +301,7 @@ fn w10_options_may_be_many_but_must_end_within_the_opt() {
         let packet = message([1, 0, 0, 1], &[CART, A_IN, &opt_with(options), &[0; 300]]);
         formerr_with_question(&packet);
     }
-    // Of another version only that is read (N6).
+    // Of an OPT of another version, only the version is read (N6).
     let mut version_1 = opt_with(&[0, 3, 0xff, 0xff]);
     version_1[6] = 1;
     let packet = message([1, 0, 0, 1], &[CART, A_IN, &version_1]);

@@ -54,7 +54,7 @@ fn target_query_agrees_with_hickory_proto_over_mutated_messages() {
 #[test]
 fn l12_target_history_agrees_with_the_oracle_within_the_steps_of_each_reply() {
     let mut found = 0;
-    // A history costs what many messages do.
+    // A history costs as much as many messages.
     let histories = iterations() / 200;
     run_for("history", histories, |input| found += fuzzing::history(input));
     assert!(found > histories / 2, "{found} replies with records of {histories} histories");
@@ -64,7 +64,8 @@ fn l12_target_history_agrees_with_the_oracle_within_the_steps_of_each_reply() {
 fn target_respond_keeps_its_promises_over_mutated_messages() {
     let mut reasons = BTreeSet::new();
     run("respond", |input| reasons.extend(fuzzing::respond(input)));
-    // What the fixture cannot give: all may ask, all is live, port 0 is not used, and there are upstreams.
+    // Reasons that the fixture cannot give: all clients may ask, all data is live, port 0 is not used, and there are
+    // upstreams.
     let never = [Reason::SourcePortZero, Reason::Client, Reason::NotReady, Reason::NoGroup];
     for reason in Reason::ALL.iter().filter(|reason| !never.contains(reason)) {
         assert!(reasons.contains(reason), "{reason:?} never came");
@@ -222,7 +223,7 @@ fn replies() -> Vec<Vec<u8>> {
     inputs.into_iter().enumerate().map(with_next).collect()
 }
 
-/// Where the question of a message ends.
+/// The offset behind the question of a message.
 fn records_at(message: &[u8]) -> usize {
     let name = message[12..].iter().position(|&octet| octet == 0).unwrap();
     12 + name + 5
@@ -235,7 +236,7 @@ fn histories() -> Vec<Vec<u8>> {
     [40, 80, 160, 200, 240, 280, 320, 400].map(&mut history).into()
 }
 
-/// The committed files are those that the questions make; what a fuzzer adds is no fault.
+/// The committed files are those that the questions make; files that a fuzzer adds are allowed.
 #[test]
 fn the_corpus_holds_the_questions() {
     for (target, seeds) in seeds() {

@@ -1,4 +1,4 @@
-//! Rows R1 to R8, R13 and R19: header bits, EDNS, and what is said when there is nothing to answer with.
+//! Rows R1 to R8, R13 and R19: header bits, EDNS, and replies without answer records.
 
 use std::sync::Arc;
 
@@ -72,7 +72,7 @@ fn r3_names_not_ours_are_refused_without_rd() {
         "cart.shop.svc.cluster.local. A +norecurse",
         "status: NOERROR  flags: qr aa ra\nANSWER cart.shop.svc.cluster.local. 5 A 10.96.10.1",
     );
-    // A CNAME of ours is all there is to say (RR43).
+    // A CNAME of ours is the whole answer (RR43).
     gets(
         core,
         "legacy.shop.svc.cluster.local. A +norecurse",
@@ -253,7 +253,7 @@ fn r19_nsid_is_answered_and_other_options_are_not_echoed() {
 }
 
 /// A denial always fits in 512 octets (WR22): a long question, a long cluster domain and a long pod name leave no room
-/// for all three of them, and then it is the NSID that gives way.
+/// for all three of them, and then the NSID is left out.
 #[test]
 fn r19_a_long_nsid_never_truncates_a_denial() {
     let label = "z".repeat(59);

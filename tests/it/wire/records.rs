@@ -114,7 +114,7 @@ AUTHORITY {apex} 5 SOA ns.dns.cluster.local. hostmaster.cluster.local. <serial> 
     assert_eq!(outcome.forwarded_to[0].to_string(), "10.0.0.2");
 }
 
-/// Several slices may list one address under the same names, as `hostname` and as the name made of the address.
+/// Several slices may list one address, with the same name as `hostname` and as the name made of the address.
 #[test]
 fn r15_an_address_with_many_names_has_each_once_and_hostnames_first() {
     let endpoint = |hostname: Option<String>| {
@@ -212,7 +212,8 @@ ANSWER 6.10.96.10.in-addr.arpa. 5 PTR 10-1-2-3.shop.svc.cluster.local.",
     );
 }
 
-/// A Pod with `hostnameOverride` is called by a whole name; its slice carries no label of it, or one that is none.
+/// A Pod with `hostnameOverride` has a whole name as its host name; its slice has no label of it, or one that is not
+/// valid.
 #[test]
 fn r18_a_hostname_that_is_no_label_leaves_the_endpoint_its_address() {
     let ports = json!([{"name": "http", "port": 80, "protocol": "TCP"}]);

@@ -121,7 +121,7 @@ fn r11_an_rrset_beyond_64_kib_is_cut_at_a_record_and_starts_anywhere() {
     });
 }
 
-/// What an upstream says with 200 addresses, behind aliases of ours for this name: reply limits and counts.
+/// A reply of an upstream with 200 addresses, behind aliases of ours for this name: reply limits and counts.
 fn behind_aliases(asked: &str, target: &str, aliases: &[&str]) {
     let core = shop();
     let target = Name::from_ascii(target).unwrap();

@@ -25,7 +25,7 @@ fn w1_short_datagrams_stay_unanswered_and_the_next_query_is_answered() {
     assert_eq!(outcome.reply, None);
 }
 
-/// Two instances, one's replies sent to the other as if it had asked: the loop of RUSTSEC-2023-0041 never begins.
+/// Replies of one instance are sent to another as if it had asked: the loop of RUSTSEC-2023-0041 never begins.
 #[test]
 fn w2_two_instances_pointed_at_each_other_fall_silent() {
     let (one, other) = (plane(), plane());

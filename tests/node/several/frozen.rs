@@ -1,5 +1,5 @@
-//! Row D8: a node dies, with a pod of each DNS server on it. Its cable is out and its processes stand still, so that nothing
-//! says that they are dead but their silence.
+//! Row D8: a node dies, with a pod of each DNS server on it. Its cable is out and its processes are stopped, so that only
+//! their silence shows that they are dead.
 
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ pub(super) async fn d8_a_node_without_the_leader_dies(site: &Site, table: &mut T
 }
 
 pub(super) async fn d8_the_leaders_node_dies(site: &Site, table: &mut Table) {
-    // On every node one.
+    // One pod on every node.
     site.tools.apply(&cluster_dns(3)).ok();
     site.until_ready(DNS_NAMESPACE, DNS_PODS, 3).await;
     site.kubectl(&format!("scale deployment coredns --namespace {DNS_NAMESPACE} --replicas=3"));

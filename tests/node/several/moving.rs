@@ -18,7 +18,7 @@ pub(super) async fn a_drained_node_loses_nothing(site: &Site, table: &mut Table)
     let pods = site.pods(DNS_NAMESPACE, DNS_PODS);
     let node = site.node_of(&pods[0]);
     let saw = Clients::during(site, table, "a node drained, and uncordoned", async || {
-        // But for the client, which is to see it.
+        // Except the client, which must see it.
         site.kubectl(&format!(
             "drain {} --ignore-daemonsets --delete-emptydir-data --force --timeout=170s --pod-selector=app!={}",
             node.name(),
@@ -85,7 +85,7 @@ pub(super) async fn d10_upgrades_and_rollbacks_lose_nothing(site: &Site, table: 
     saw.lost_nothing_of_ours("a rollback");
 }
 
-/// Every pod runs it, and no other pod is left.
+/// Every pod runs this image, and no other pod is left.
 async fn until_image(site: &Site, tag: &str) {
     let image = format!("{OURS_NAME}:{tag}");
     site.until(&format!("every pod runs {image}"), || {

@@ -1,4 +1,4 @@
-//! What pods need besides each other is away: the API server, room for the snapshot, and IPv4.
+//! Pods lose what they need: the API server, room for the snapshot, and IPv4.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use crate::site::{Site, text};
 /// The API server is away this long before processes are killed, and after that.
 const AWAY: Duration = Duration::from_secs(3);
 const STILL_AWAY: Duration = Duration::from_secs(12);
-/// After the last fault, for what follows late.
+/// Time after the last fault, for late effects.
 const AFTER: Duration = Duration::from_secs(8);
 
 fn container(pod: &Value) -> &str {
@@ -104,7 +104,7 @@ pub(super) async fn clients_without_ipv4_are_served(site: &Site, table: &mut Tab
     let saw = Saw { ours, theirs: Vec::new() };
     saw.report(site, table, "clients with IPv6 only, a rolling restart", at);
     saw.lost_nothing_of_ours("clients with IPv6 only");
-    // The others need IPv4 again.
+    // The next scenarios need IPv4 again.
     for node in &site.nodes {
         let name = clients::name(node);
         site.kubectl(&format!("delete pod {name} --namespace default --timeout=60s"));

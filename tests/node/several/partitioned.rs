@@ -1,5 +1,5 @@
-//! Row D9: what the operator hears badly is not dead. Nothing is removed while only the operator is cut off, nor a pod that is
-//! slow.
+//! Row D9: a pod that the operator cannot reach is not dead. No pod is removed while only the operator is cut off, nor
+//! one that is slow.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ pub(super) async fn d9_an_operator_that_is_cut_off_removes_nothing(site: &Site, 
     }
 }
 
-/// What comes from there to a pod is dropped, in the network of that pod: it asks, and hears nothing.
+/// Packets from there to a pod are dropped in the network of that pod: questions get no reply.
 fn firewall(site: &Site, pod: &Value, action: &str, from: &str) {
     let network = format!("--net={}", site.network_of(pod).display());
     let mut command = std::process::Command::new("nsenter");

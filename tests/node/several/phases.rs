@@ -1,5 +1,5 @@
-//! When each part of a cluster learned that a pod is dead: its condition, its EndpointSlice, the rules of kube-proxy on living
-//! nodes, and what their kernels remember of connections to it.
+//! When each part of a cluster noticed that a pod is dead: its condition, its EndpointSlice, the rules of kube-proxy on
+//! living nodes, and what their kernels remember of connections to it.
 
 use std::time::{Duration, Instant};
 

@@ -5,10 +5,10 @@ use hickory_proto::serialize::binary::BinDecodable;
 
 use super::Names;
 
-/// Serials from here on are Unix times of a change, which no text can foresee (RR70).
+/// Serials from here on are Unix times of a change, which no text can know before (RR70).
 const UNIX_SERIALS: u32 = 1_000_000_000;
 
-/// Only what no text can foresee is replaced: serials, and what the server calls itself.
+/// Only values that no text can know are replaced: serials, and the server's names for itself.
 pub(super) fn record_text(record: &Record, names: &Names) -> String {
     let class = match record.dns_class {
         DNSClass::IN => String::new(),

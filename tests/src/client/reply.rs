@@ -138,7 +138,7 @@ fn rcode(code: ResponseCode) -> String {
     }
 }
 
-/// What is said when id or question do not come back as they were sent (WR1, WR2).
+/// The line for an id or question that does not come back as it was sent (WR1, WR2).
 fn echo(query: &[u8], reply: &[u8]) -> Vec<String> {
     let mut notes = Vec::new();
     if reply[..2] != query[..2] {
@@ -221,8 +221,9 @@ impl Text {
         text.in_order()
     }
 
-    /// One order for what may come in any: RRsets are sets, and so are the RRsets of the additional section, which
-    /// follow targets in random order (WR24). PTRs stay as they are (RR62), and so does the order of a CNAME chain.
+    /// One order for records that may come in any order: RRsets are sets, and so are the RRsets of the additional
+    /// section, which follow targets in random order (WR24). PTRs stay as they are (RR62), and so does the order of a
+    /// CNAME chain.
     fn in_order(mut self) -> Text {
         for records in &mut self.records {
             for rrset in records.chunk_by_mut(|a, b| rrset(a) == rrset(b)) {

@@ -1,4 +1,4 @@
-//! Every state that a ClusterDNS was seen in, as those who wait for it see it.
+//! Every state that a ClusterDNS was seen in, as tools that wait for it see it.
 
 use std::sync::{Arc, Mutex};
 

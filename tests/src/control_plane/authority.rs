@@ -1,4 +1,4 @@
-//! A certificate authority of the tests' own: what an API server or a proxy in front of one shows its clients.
+//! A certificate authority of the tests: it signs what an API server, or a proxy in front of one, shows to its clients.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ impl Authority {
         self.issuer.pem()
     }
 
-    /// What a server with these host names and addresses speaks TLS with.
+    /// The TLS configuration of a server with these host names and addresses.
     pub(crate) fn acceptor(&self, hosts: &[&str]) -> anyhow::Result<TlsAcceptor> {
         let server = self.issue(hosts)?;
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(server.key.serialize_der()));

@@ -19,7 +19,7 @@ use crate::netns::{API_SERVER_ADDRESS, NODE_ADDRESS};
 use crate::process::Process;
 use crate::scratch::Scratch;
 
-/// Static tokens: who is who on an API server that only this machine reaches. Token, user, uid, groups.
+/// Static tokens: the users of an API server that only this machine reaches. Token, user, uid, groups.
 const TOKENS: &str = "admin-token,admin,1,system:masters\n\
                       controller-manager-token,system:kube-controller-manager,2\n\
                       scheduler-token,system:kube-scheduler,3\n\
@@ -28,7 +28,7 @@ const TOKENS: &str = "admin-token,admin,1,system:masters\n\
                       node-2-token,system:node:node-2,12,system:nodes\n\
                       node-3-token,system:node:node-3,13,system:nodes\n\
                       node-4-token,system:node:node-4,14,system:nodes\n";
-/// One more, that is replaced now and then; a file holds the current one.
+/// One more token, which tests replace; a file holds the current one.
 pub(super) const REPLACED_TOKEN: &str = "replaced.token";
 /// Takes 3 s on two idle cores; ten times that and more when many tests start at once.
 const READY_WITHIN: Duration = Duration::from_secs(120);

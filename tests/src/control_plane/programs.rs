@@ -1,4 +1,4 @@
-//! Where the real programs are that `tests/tools/build` built, and what happens when they are not.
+//! Where `tests/tools/build` puts the real programs, and what happens if they have not been built.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ pub(crate) fn report_not_run() {
     not_run("a real API server; `make tools` builds one");
 }
 
-/// The same for other things that a test needs.
+/// The same for anything else that a test needs.
 pub fn not_run(needs: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("a test");

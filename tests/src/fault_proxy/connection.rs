@@ -58,7 +58,7 @@ async fn speak(
     rules: Arc<Rules>,
     reset: Arc<Notify>,
 ) {
-    // Clients that give up in the middle are part of the tests: no error here is worth a word.
+    // Clients that give up in the middle are part of the tests, so no error here is reported.
     let Ok(stream) = tls.accept(stream).await else { return };
     let service = service_fn(|request| {
         answer(request, Arc::clone(&upstream), Arc::clone(&rules), Arc::clone(&reset))

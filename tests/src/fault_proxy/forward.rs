@@ -59,7 +59,7 @@ pub(super) async fn answer(
 ) -> Result<Reply, Infallible> {
     let seen = Seen::of(request.method(), request.uri());
     rules.record(seen.clone());
-    // Read to its end before anything is held back: who sent it may be stopped or gone by the time it passes.
+    // Read to its end before it is delayed: its sender may be stopped or gone when it is passed on.
     let Ok(request) = outgoing(request).await else { return reset_now(&reset).await };
     let mut loses_reply = false;
     let at_start = rules.take(&seen, |rule| acts_at_start(&rule.fault));

@@ -92,7 +92,7 @@ async fn run(mut body: Body, out: Out, stream: Stream) {
 struct Past {
     /// The newest rule that put an event in; rules after it are new.
     events: Option<u64>,
-    /// The rule that holds this stream up or slows it down.
+    /// The rule that stops this stream or slows it down.
     lasting: Option<Rule>,
 }
 

@@ -1,4 +1,4 @@
-//! What the test has asked for, and what has been asked of the proxy: the only state that the two share.
+//! The faults that the test asked for, and the requests that the proxy got: the only state that the two share.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;

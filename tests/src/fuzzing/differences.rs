@@ -44,7 +44,7 @@ pub const ACCEPTED_BY_US: [Difference; 2] = [
     },
 ];
 
-/// The difference between the two for a message, given our reason for what became of it.
+/// The difference between the two for a message, and our counted reason for it.
 ///
 /// # Panics
 /// They differ, and it is in neither list.
@@ -114,7 +114,7 @@ fn read(message: &[u8]) -> Result<Message, String> {
 
 const OPT: u16 = 41;
 
-/// A record behind the question, as far as its extent goes.
+/// The extent of a record behind the question.
 struct Record<'m> {
     /// Owner, type, class, TTL.
     head: &'m [u8],

@@ -55,7 +55,7 @@ const REVERSE: [&str; 3] =
     ["1.0.9.10.in-addr.arpa", "2.0.9.10.in-addr.arpa", "1.0.96.10.in-addr.arpa"];
 const QTYPES: [u16; 6] = [rtype::A, rtype::AAAA, rtype::SRV, rtype::PTR, rtype::ANY, rtype::TXT];
 
-/// Runs one history; the number of replies with records that were compared.
+/// Runs one history; returns the number of replies with records that were compared.
 pub fn history(input: &[u8]) -> usize {
     let octets = &mut Octets(input);
     let scale = if octets.next().is_multiple_of(4) { LARGE } else { 1 };

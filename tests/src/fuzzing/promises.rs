@@ -1,4 +1,4 @@
-//! What holds for every reply to any question (docs/dns.md §4.1, §5).
+//! Rules that hold for every reply to any question (docs/dns.md §4.1, §5).
 
 use dataplane_core::Transport;
 use hickory_proto::op::Message;

@@ -159,7 +159,7 @@ impl Life {
                 return End::Gone;
             };
             if self.is_frozen() {
-                // A kubelet that lives again says again what it knows, over what others wrote meanwhile.
+                // A kubelet that runs again writes its status again, over what others wrote meanwhile.
                 self.written = None;
                 tokio::time::sleep(POLL).await;
                 continue;
@@ -178,7 +178,7 @@ impl Life {
             let address = self.known.addresses[0];
             self.known.ready = self.probes.ask(container, address, self.known.ready).await;
             if self.probes.is_sick && asked_to_end.is_none() {
-                // A kubelet would ask first; what is sick here has been sick for long.
+                // A kubelet would ask its probes first; here they have failed for long.
                 self.signal("KILL");
             }
             self.report(&pod).await;
@@ -202,7 +202,7 @@ impl Life {
         self.known.last_exit = Some(code);
         self.known.container = status::Container::Waiting(format!("it ended with {code}"));
         self.report(pod).await;
-        // Last: who counts restarts may then expect that the API server knows.
+        // Last, so that a test that counts restarts finds this one in the API server.
         self.ran.lock().expect("no panic").restarts = self.known.restarts;
     }
 

@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Generous: a busy machine is no sick Pod.
+/// Generous: on a busy machine Pods are slow.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// As much of a reply as its status line may take.
 const STATUS_OCTETS: usize = 64;

@@ -1,4 +1,4 @@
-//! Every EndpointSlice event of one Service, and what was left to clients at each of them.
+//! Every EndpointSlice event of one Service, and the endpoints that clients had after each of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -36,7 +36,7 @@ struct Seen {
 }
 
 impl Recorder {
-    /// Returns when it has seen how things are now, which is the first moment.
+    /// Returns when it has read the present state, which is the first moment.
     pub async fn start(client: &Client, namespace: &str, service: &str) -> Recorder {
         let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), namespace);
         let of_it = Config::default().labels(&format!("kubernetes.io/service-name={service}"));

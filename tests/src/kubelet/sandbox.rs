@@ -25,8 +25,8 @@ pub(super) struct Sandbox {
 }
 
 impl Sandbox {
-    /// For a Pod that only pretends: its addresses are the test's own, so that the test may answer there, and others
-    /// are refused at once instead of waiting.
+    /// For a Pod without a process: its addresses are the test's own, so that the test may answer there, and other
+    /// questions are refused at once instead of waiting.
     pub(super) fn of_nothing(dual_stack: bool) -> Sandbox {
         let (number, addresses) = next(dual_stack);
         for address in &addresses {

@@ -126,7 +126,7 @@ async fn token(
     made["status"]["token"].as_str().map(str::to_owned).context("no token in the reply")
 }
 
-/// By another name and a rename: a program that reads it meanwhile sees one or the other.
+/// Written under another name and renamed, so that a program that reads it meanwhile sees the old or the new content.
 fn put(place: &Path, path: &str, content: impl AsRef<[u8]>) -> Result<()> {
     let file: PathBuf = place.join(path);
     if let Some(folder) = file.parent() {

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 const HEADER: usize = 12;
 const A: u16 = 1;
 const AAAA: u16 = 28;
-/// Says that nothing is expected of a reply but that it is one to this question.
+/// Expects only that a reply is one to this question.
 const ANY_RCODE: u8 = u8::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl Expected {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Right,
-    /// A reply to this question that says something else.
+    /// A reply to this question with another content.
     Wrong,
     /// No reply to this question at all.
     Foreign,

@@ -1,4 +1,4 @@
-//! What the kernel asks for a datagram and its reply: servers that only flip the bit that makes a query a response. No
+//! What the kernel costs for a datagram and its reply: servers that only flip the bit that makes a query a response. No
 //! server over a UDP socket can be cheaper than the one without ancillary data; ours pays for the other where it answers
 //! on every address (WR8).
 

@@ -1,4 +1,4 @@
-//! What became of the questions of one run.
+//! The results of the questions of one run.
 
 use std::time::Duration;
 

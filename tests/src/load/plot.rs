@@ -32,7 +32,7 @@ fn colour(peer: Peer) -> RGBColor {
 /// were measured.
 ///
 /// # Errors
-/// Nothing writes but into memory, so none.
+/// None: all writes go to memory.
 pub fn latency(runs: &[Run], trace: &str) -> anyhow::Result<Option<String>> {
     let rates = rates(runs, trace);
     let (Some(first), Some(last)) = (rates.first(), rates.last()) else { return Ok(None) };
@@ -96,7 +96,7 @@ pub fn latency(runs: &[Run], trace: &str) -> anyhow::Result<Option<String>> {
 /// Processor time for an answer, one bar for each server and trace. Nothing where nothing was measured so.
 ///
 /// # Errors
-/// Nothing writes but into memory, so none.
+/// None: all writes go to memory.
 pub fn processor(runs: &[Run], traces: &[&str], pace: Pace) -> anyhow::Result<Option<String>> {
     let bar = |peer: Peer, trace: &&str| {
         let runs = select(runs, peer, trace, Via::Udp, pace);
@@ -114,7 +114,7 @@ pub fn processor(runs: &[Run], traces: &[&str], pace: Pace) -> anyhow::Result<Op
 /// Memory of each server.
 ///
 /// # Errors
-/// Nothing writes but into memory, so none.
+/// None: all writes go to memory.
 pub fn memory(mib: &[(Peer, f64)], services: usize) -> anyhow::Result<Option<String>> {
     let bars: Vec<(Peer, Vec<f64>)> = mib.iter().map(|(peer, mib)| (*peer, vec![*mib])).collect();
     by_server(&bars, &format!("memory with {services} Services"), "MiB")

@@ -1,5 +1,5 @@
-//! Processor time and memory of a server with all its processes and threads, from `/proc`. Processor time holds on a busy
-//! machine, where times by the clock do not.
+//! Processor time and memory of a server with all its processes and threads, from `/proc`. Processor time is reliable on
+//! a busy machine, where times by the clock are not.
 
 use std::collections::BTreeSet;
 use std::fs;

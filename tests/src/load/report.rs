@@ -97,7 +97,7 @@ fn cell(runs: &[&Run], echo: &[&Run], figure: Figure) -> String {
     text
 }
 
-/// What is not as it should be: wrong answers, loss, runs that the generator bounded.
+/// What is wrong with the runs: wrong answers, loss, runs that the generator limited.
 pub fn remarks(runs: &[Run]) -> String {
     let mut text = String::new();
     for peer in Peer::ALL.into_iter().filter(|peer| !matches!(peer, Peer::Echo | Peer::EchoPktinfo))

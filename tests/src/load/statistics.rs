@@ -23,7 +23,7 @@ impl Spread {
         Some(Spread { median, low, high })
     }
 
-    /// `5.20 (5.10-5.60)`, or one number where that says all.
+    /// `5.20 (5.10-5.60)`, or one number where all are equal.
     pub fn text(self, decimals: usize) -> String {
         let of = |figure: f64| format!("{figure:.decimals$}");
         let (median, low, high) = (of(self.median), of(self.low), of(self.high));
@@ -31,7 +31,7 @@ impl Spread {
     }
 }
 
-/// Everything once in this order, and once in the opposite one: what drifts during a pass, drifts for each the same
+/// Everything once in this order, and once in the opposite one: a drift during a pass has the same effect on each
 /// (A B B A).
 pub fn there_and_back<T: Clone>(all: &[T]) -> Vec<T> {
     all.iter().chain(all.iter().rev()).cloned().collect()

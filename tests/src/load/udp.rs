@@ -45,7 +45,7 @@ impl Udp {
             let socket = UdpSocket::bind("127.0.0.1:0")?;
             socket.connect(server)?;
             socket.set_nonblocking(true)?;
-            // What is lost should be the server's doing.
+            // A large buffer here, so that only the server loses datagrams.
             let _ = socket2::SockRef::from(&socket).set_recv_buffer_size(RECEIVE_BUFFER);
             epoll.add(&socket, EpollEvent::new(EpollFlags::EPOLLIN, number as u64))?;
             opened.push(socket);
@@ -71,7 +71,7 @@ impl Udp {
         Ok(self)
     }
 
-    /// What the upstream was asked so far.
+    /// The number of questions that the upstream got so far.
     pub fn upstream_asked(&self) -> u64 {
         self.upstream.as_ref().map_or(0, |upstream| upstream.asked)
     }

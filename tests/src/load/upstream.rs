@@ -1,5 +1,5 @@
 //! The upstream of a measurement. It runs inside the loop of the generator: as a program of its own it would wait for the
-//! processor that the generator has, and every forwarded question would be charged with that.
+//! processor that the generator has, and that wait would be part of every forwarded question.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -30,7 +30,7 @@ impl Upstream {
     pub fn open() -> io::Result<Upstream> {
         let socket = UdpSocket::bind("127.0.0.1:0")?;
         socket.set_nonblocking(true)?;
-        // What is lost should be the server's doing.
+        // A large buffer here, so that only the server loses datagrams.
         let _ = socket2::SockRef::from(&socket).set_recv_buffer_size(4 << 20);
         Ok(Upstream::on(socket))
     }

@@ -9,7 +9,7 @@ use anyhow::Result;
 
 const HIERARCHIES: &str = "/sys/fs/cgroup";
 const PREFIX: &str = "clusterdns-node-";
-/// The kernel ends the processes of a dead process 1 by and by.
+/// The kernel ends the processes of a dead process 1 one after the other, which takes a moment.
 const GONE_WITHIN: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(50);
 

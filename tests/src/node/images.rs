@@ -24,7 +24,7 @@ pub const BUSYBOX: &str = "clusterdns.test/busybox:1";
 /// The DNS server that a cluster has had so far.
 pub const COREDNS: &str = "clusterdns.test/coredns:1";
 pub(super) const BUSYBOX_PROGRAM: &str = "/usr/bin/busybox";
-/// What the second image calls it.
+/// The name of it in the second image.
 const APPLETS: [&str; 8] = ["sh", "sleep", "cat", "nslookup", "wget", "id", "ls", "grep"];
 
 /// A folder with a `NAME.image.tar` for each, for all nodes of a test.

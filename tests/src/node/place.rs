@@ -60,7 +60,7 @@ impl Place {
         self.number
     }
 
-    /// The namespace for `nsenter`; none: where the test is.
+    /// The namespace for `nsenter`; none if it is that of the test.
     pub fn network(&self) -> Option<String> {
         self.zone.map(|_| format!("/run/netns/{}", self.name()))
     }
@@ -78,7 +78,7 @@ impl Place {
         }
     }
 
-    /// Whom kubelet sends pods to for DNS.
+    /// The DNS server that kubelet gives to pods.
     pub(super) fn cluster_dns(&self) -> String {
         match self.zone {
             None => CLUSTER_DNS.to_owned(),

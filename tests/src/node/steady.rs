@@ -20,7 +20,7 @@ const IS_CLIENT: &str = "CLUSTERDNS_TEST_STEADY";
 /// Losses that a summary names.
 const SHOWN: usize = 3;
 
-/// What to ask whom, how often, and what a right reply contains.
+/// The question, the server, how often it is asked, and what a right reply contains.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Task {
     server: SocketAddr,
@@ -55,7 +55,7 @@ pub struct Miss {
     pub why: String,
 }
 
-/// What came of the questions over one transport.
+/// The results of the questions over one transport.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Tally {
     pub asked: usize,
@@ -170,7 +170,7 @@ impl Tallies {
     }
 }
 
-/// Why the first try brought nothing, and why the second one did not either.
+/// Why the first try failed, and why the second one failed too.
 type Tries = (Option<String>, Option<String>);
 
 impl Tally {

@@ -1,4 +1,4 @@
-//! What a cluster has beside us: the DNS before ours, and kinds that other operators bring.
+//! Other objects of a cluster: the DNS before ours, and the kinds of other operators.
 
 /// The Service of a cluster's DNS as kubeadm makes it, and the pods behind it.
 pub fn old_dns(namespace: &str) -> String {

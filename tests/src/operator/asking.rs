@@ -1,4 +1,4 @@
-//! A client that asks a Service the same question all the time, and remembers what it lost.
+//! A client that asks a Service the same question all the time, and records the questions that it lost.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -39,7 +39,7 @@ impl Asking {
         let asking = tokio::spawn(async move {
             for turn in 0_usize.. {
                 tokio::time::sleep(PAUSE).await;
-                // An API server that is busy loses no client's question.
+                // A busy API server must not count as a lost question.
                 let Ok(all) = endpoints(&client, namespace, service).await else { continue };
                 let asked = match all.is_empty() {
                     true => Err("the Service has no endpoint".to_owned()),
@@ -63,7 +63,7 @@ impl Asking {
         Asking { heard, asking }
     }
 
-    /// What came of it so far.
+    /// The results so far.
     pub fn heard(&self) -> Heard {
         self.heard.lock().expect("no panic").clone()
     }

@@ -1,4 +1,4 @@
-//! What the data planes run, as `/config` says it.
+//! What the data planes run, as `/config` shows it.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -23,7 +23,7 @@ pub fn config_of(pod: &Pod) -> Result<Value> {
     serde_json::from_str(&body).with_context(|| format!("/config of {server}: {body}"))
 }
 
-/// The revisions that its log says it ran, in order.
+/// The revisions that it ran, by its log, in order.
 pub fn revisions_in(log: &str) -> Vec<String> {
     let lines = log.lines().filter(|line| line.contains("configuration in use"));
     let revision = |line: &str| {

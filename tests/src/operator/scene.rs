@@ -18,7 +18,7 @@ use crate::kubelet::{FakeNode, Kubelet, Settings};
 use crate::objects::Pauses;
 
 pub const NAMESPACE: &str = "kube-system";
-/// For what may take several looks of the operator, on a busy machine.
+/// Time for what may need several reconciles, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(150);
 
 /// All of it; gone when dropped.
@@ -34,8 +34,8 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// With the resource, nodes and a running operator that works in [`NAMESPACE`]. None, after saying so, where no
-    /// control plane has been built. Call it [`inside`](crate::netns::inside) a network namespace.
+    /// With the resource, nodes and a running operator that works in [`NAMESPACE`]. None where no
+    /// control plane has been built; this is printed. Call it [`inside`](crate::netns::inside) a network namespace.
     pub async fn start(nodes: &[FakeNode], settings: Settings) -> Option<Scene> {
         let plane = ControlPlane::start(Setup::for_pods()).await?;
         let client = plane.client().await;

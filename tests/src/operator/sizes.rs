@@ -51,7 +51,7 @@ fn changes(seen: &Mutex<Vec<i32>>) -> Vec<i32> {
     seen
 }
 
-/// What is deleted counts as no pods.
+/// A deleted object counts as no pods.
 async fn follow<K>(
     objects: Api<K>,
     of_it: Config,

@@ -1,4 +1,4 @@
-//! Holds an actual reply against the expected one: as sets where the rules say so, in order where they say so.
+//! Compares an actual reply with the expected one: as sets or in order, as the rules say.
 
 use dataplane_core::{Settings, Transport};
 
@@ -41,7 +41,7 @@ impl Differences {
     }
 }
 
-/// Everything in which the actual outcome breaks the expected one; empty when nothing does.
+/// Every difference between the actual outcome and the expected one; empty if there is none.
 pub fn differences(
     settings: &Settings,
     pod_name: &str,

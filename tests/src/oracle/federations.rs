@@ -6,7 +6,7 @@ use super::expected::Data;
 use super::names::{Name, is_label};
 use super::{Node, Oracle, record};
 
-/// What RR95 to RR97 rest on (§4.4).
+/// The resources that RR95 to RR97 depend on (§4.4).
 const NEEDS: [Resource; 3] = [Resource::Services, Resource::Namespaces, Resource::EndpointSlices];
 
 impl Oracle {

@@ -6,7 +6,7 @@ use super::expected::{Data, Record, RrSet, rtype};
 use super::names::Name;
 use super::{Local, Node, Oracle, rrset};
 
-/// What CHAOS names and loop probes say of the process.
+/// The values of the process that CHAOS names and loop probes show.
 #[derive(Clone, Debug, Default)]
 pub struct Identity {
     /// `version.bind.` without its prefix.

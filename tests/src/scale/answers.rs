@@ -7,7 +7,7 @@ use crate::data_plane::DataPlane;
 /// SRV, PTR and denials are asked about one Service in this many, aside from the A record of each.
 const SAMPLE: usize = 10;
 
-/// An answer that is not what the objects say.
+/// An answer that does not follow from the objects.
 #[derive(Clone, Debug)]
 pub struct Wrong {
     pub question: String,

@@ -1,5 +1,5 @@
-//! A scenario's objects in the core, in process: what `respond` decides, and for what it hands on, a forwarder that has
-//! neither time nor sockets and asks the scripts.
+//! A scenario's objects in the core, in process: what `respond` decides; and for forwarded questions, a forwarder that
+//! has neither time nor sockets and asks the scripts.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -19,7 +19,7 @@ const PATHS: [(&str, &str); 5] = [
 /// Kind, namespace, name.
 type Key = (String, String, String);
 
-/// Objects, versions, events. A clone is another server that knows as much.
+/// Objects, versions, events. A clone is another server with the same state.
 #[derive(Clone, Debug)]
 pub struct Store {
     objects: BTreeMap<Key, Value>,

@@ -17,12 +17,12 @@ pub use credentials::Credentials;
 
 use super::{Script, ScriptedUpstream, Shared, UpstreamTransport, bind, serve_udp};
 
-/// What an encrypted upstream speaks, shows and does.
+/// The transport, certificate and faults of an encrypted upstream.
 #[derive(Debug)]
 pub struct Encrypted {
     /// `Tls`, `Https` or `Quic`.
     pub over: UpstreamTransport,
-    /// What it proves its name with.
+    /// The certificate and key of the server.
     pub credentials: Credentials,
     /// Handshakes begin and do not end.
     pub stalls: bool,

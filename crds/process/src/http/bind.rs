@@ -108,7 +108,7 @@ mod tests {
     fn a_node_without_ipv6_is_listened_on_by_ipv4() {
         let without_ipv6 = |address: SocketAddr| match address.is_ipv4() {
             true => Ok(address),
-            // EAFNOSUPPORT, as socket() says it where the kernel has no IPv6.
+            // EAFNOSUPPORT: what socket() returns where the kernel has no IPv6.
             false => Err(io::Error::from_raw_os_error(97)),
         };
         let taken = first_of(&candidates(any(8080)), without_ipv6).unwrap();

@@ -88,7 +88,7 @@ mod tests {
 
     const LIMITS: Limits = Limits { connections: 6, per_client: 3 };
 
-    /// Who is there after these clients came one after another, as numbers of the connections.
+    /// The numbers of the connections that are open after these clients connected one after another.
     fn after(clients: &[u8]) -> Vec<u64> {
         let mut places = Places::new(LIMITS);
         for client in clients {
@@ -102,13 +102,13 @@ mod tests {
     fn l14_each_client_gives_way_to_itself_and_the_largest_to_others() {
         for (clients, left) in [
             (&[1, 2, 1][..], &[0, 1, 2][..]),
-            // At its own limit: the oldest of its own.
+            // A client at its limit: its oldest connection closes.
             (&[2, 1, 1, 1, 1, 1], &[0, 3, 4, 5]),
-            // All places are taken: the newest of the largest client.
+            // All places are taken: the newest connection of the client with the most closes.
             (&[1, 1, 1, 2, 2, 3, 4], &[0, 1, 3, 4, 5, 6]),
-            // Six clients with one each: the oldest.
+            // Six clients with one connection each: the oldest closes.
             (&[1, 2, 3, 4, 5, 6, 7, 8], &[2, 3, 4, 5, 6, 7]),
-            // It would itself have most.
+            // The new client would itself have the most: its oldest closes.
             (&[1, 1, 2, 2, 3, 3, 1], &[1, 2, 3, 4, 5, 6]),
         ] {
             assert_eq!(after(clients), left, "{clients:?}");

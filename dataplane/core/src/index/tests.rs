@@ -197,7 +197,7 @@ fn k17_one_changed_endpoint_costs_the_same_in_every_service_and_cluster() {
     let small = cost(1, 10);
     let large_service = cost(50, 10);
     let large_cluster = cost(1, 20_000);
-    // What may differ: how full the copied chunks and buckets are, at most a few KiB.
+    // The results may differ by a few KiB: copied chunks and buckets may be more or less full.
     assert!(
         large_service < small + 16_384,
         "{large_service} octets for 5,000 endpoints, {small} for 100"

@@ -110,7 +110,7 @@ mod tests {
         apply(&mut index, "c", 110);
         assert!(list(&mut index, 97, &[("a", 80)]));
         assert_eq!(held(&index), [("a", 80)]);
-        // Versions count again, from the list on.
+        // From the list on, versions are compared again.
         apply(&mut index, "a", 79);
         assert_eq!(held(&index), [("a", 80)]);
         assert!(!list(&mut index, 98, &[("a", 80)]));

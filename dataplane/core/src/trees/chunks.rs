@@ -295,7 +295,7 @@ impl<R: Copy> Chunks<R> {
 mod tests {
     use super::*;
 
-    /// A fixed scramble of 0..n, so that inserts arrive in no order.
+    /// The numbers 0..n in a fixed mixed order, so that inserts are not sorted.
     fn mixed(n: u32) -> impl Iterator<Item = u32> {
         (0..n).map(move |i| i.wrapping_mul(7_919) % n)
     }

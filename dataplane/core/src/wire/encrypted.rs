@@ -276,11 +276,12 @@ mod tests {
             (message(0, [1, 1, 0], &[&alias, &soa]), 5),
             (message(0, [2, 1, 0], &[&alias, &a, &soa]), 60),
             (message(0, [0, 1, 0], &[&b]), 0),
-            // Other records in front of a denial than a CNAME.
+            // The denial follows records other than a CNAME.
             (message(3, [2, 1, 0], &[&dname, &alias, &soa]), 5),
             (message(0, [2, 1, 0], &[&dname, &alias, &soa]), 5),
             (message(3, [2, 1, 0], &[&alias, &signature, &soa]), 5),
-            // No SOA: nothing says for how long (CA3). Our CNAME alone, to a client that follows it (RR43).
+            // Without an SOA nothing says for how long it may be kept (CA3). Then our CNAME alone, for a client that
+            // follows it (RR43).
             (message(3, [1, 0, 0], &[&alias]), 0),
             (recursive(message(0, [2, 0, 0], &[&dname, &alias])), 0),
             (message(0, [1, 0, 0], &[&alias]), 90),

@@ -79,7 +79,7 @@ fn ca4_ca5_neither_octets_nor_entries_pass_their_bounds() {
         let inserted = counters.insertions.load(Ordering::Relaxed);
         let evicted = counters.evictions.load(Ordering::Relaxed);
         assert_eq!((inserted, evicted), (3_000, 3_000 - cache.entries() as u64));
-        // What is held is what is counted, and a bound that can hold entries is used.
+        // The counts match what is held, and a cache whose bound has room for entries keeps some.
         let held: usize = cache.shards.iter().map(|shard| lock(shard).len()).sum();
         assert_eq!(held, cache.entries());
         assert!(cache.entries() > 0 || limits.octets < 1_000, "{octets} {limits:?}");
@@ -116,7 +116,7 @@ fn c2_a_scan_of_unique_names_leaves_what_is_asked_for_again() {
             } else {
                 keep(&cache, name, 9, 0, &LIMITS);
             }
-            // From the second half on, ten unique names for each that is hot.
+            // In the second half, ten names that are asked once come with each hot name.
             for _ in 0..if round >= 20 { 10 } else { 0 } {
                 scanned += 1;
                 keep(&cache, &format!("scan{scanned}.example"), 9, 0, &LIMITS);
@@ -185,13 +185,13 @@ fn ca5_a_smaller_bound_leaves_each_part_of_the_cache_as_much() {
     let most = CacheLimits { octets: 16 << 20, entries: 16_000, ..LIMITS };
     for n in 0..8_000 {
         keep(&cache, &format!("n{n}.example"), 9, 0, &most);
-        // All of them are wanted.
+        // All of them were asked for again.
         for _ in 0..3 {
             assert!(is_fresh(&cache, &format!("n{n}.example"), 0, &most));
         }
     }
     let less = CacheLimits { entries: 1_600, ..most };
-    // The one that inserts does a part of it, and time the rest.
+    // An insert removes some of them, and the rest expire.
     keep(&cache, "one.example", 9, 0, &less);
     let evicted = cache.counters().evictions.load(Ordering::Relaxed) as usize;
     assert!((1..=(2 * SHARDS + 1) * TURNS).contains(&evicted), "{evicted}");
@@ -213,7 +213,7 @@ fn ca5_no_lock_is_held_for_more_than_a_few_turns() {
         let at = Moment { now_ms: 0, recoveries: 0, rules: LIMITS.rules };
         (0..3).for_each(|_| _ = shard.find(n, ROUTE, &key, at));
     }
-    // Every entry is wanted: turns move entries, and the last one removes what it meets.
+    // Every entry was asked for again: each turn moves one, and the last turn removes the one that it finds.
     let mut turns = TURNS;
     assert!(shard.evict(0, &mut turns));
     assert_eq!((turns, shard.len()), (0, 999));

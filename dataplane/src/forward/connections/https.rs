@@ -252,7 +252,7 @@ mod tests {
         server.await.unwrap();
     }
 
-    /// What a server waits for, and what it shows.
+    /// What the test server waits for, and what it reports.
     #[derive(Debug)]
     struct Slow {
         /// A permit for each reply.

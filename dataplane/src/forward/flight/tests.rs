@@ -18,9 +18,9 @@ use crate::forward::upstreams::Upstreams;
 use crate::forward::{LateEnd, Reading, Resolved};
 use crate::origin::Origin;
 
-/// Only so that a failure ends.
+/// A bound, so that a failing test ends.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Bounds of ports, with which each query has its own, or all share one; and whether the thread that asks reads replies.
+/// The bound of ports (each query has its own port, or all share one), and whether the thread that asks reads replies.
 const WAYS: [(u32, bool); 4] = [(4096, false), (1, false), (4096, true), (1, true)];
 const NAME: &str = "www.example.org";
 /// The octets of a header and of the question.
@@ -31,7 +31,7 @@ struct Stage {
     upstreams: Upstreams,
     forwarder: Arc<Forwarder>,
     reading: RefCell<Option<Reading>>,
-    /// Clients ask nothing here.
+    /// The socket of clients; no client asks in these tests.
     clients: std::net::UdpSocket,
 }
 
@@ -58,7 +58,7 @@ impl Stage {
         Stage { far, upstreams, forwarder: Forwarder::new(), reading, clients }
     }
 
-    /// Asks; what it ends with comes out of the channel.
+    /// Asks; the channel gets how the lookup ends.
     fn ask(&self) -> mpsc::UnboundedReceiver<Resolved> {
         self.ask_for(NAME)
     }
@@ -86,7 +86,7 @@ impl Stage {
         self.far.send_to(message, to).await.unwrap();
     }
 
-    /// Reads as a thread of UDP does, besides what else happens here.
+    /// Reads as a UDP thread does, while other tasks of the test run.
     async fn reads(&self) -> Infallible {
         loop {
             self.read_once();

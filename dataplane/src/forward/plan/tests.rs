@@ -1,4 +1,4 @@
-//! Plans as tables: when, whom, over what.
+//! Plans as tables: when which server is asked, and over what.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ fn candidates(count: usize) -> Vec<Candidate> {
     (0..count).map(candidate).collect()
 }
 
-/// What is sent while no server replies: milliseconds, whom, over what.
+/// What is sent while no server replies: milliseconds, server, transport.
 fn sends(plan: &mut Plan, started: Instant) -> Vec<(u128, usize, &'static str)> {
     let (mut now, mut sent) = (started, Vec::new());
     loop {
@@ -161,7 +161,7 @@ fn fw52_a_server_without_a_place_is_asked_when_it_has_one() {
     plan.freed(1);
     let Next::Send(send) = plan.next(at(900)) else { panic!() };
     assert_eq!((plan.member(send.place), send.transport), (1, Transport::Udp));
-    // No send is lost by waiting: the first may be asked three times and over TCP.
+    // Waiting for a place costs no send: the first server may still be asked three times, and over TCP.
     plan.freed(0);
     let mut first = 0;
     let mut now = at(900);
@@ -198,7 +198,7 @@ fn fw26_a_truncated_reply_is_asked_for_over_tcp_at_once_and_once() {
     plan.over_stream(first.place, started);
     let tcp = Send { transport: Transport::Connection, ..first };
     assert_eq!(plan.next(started), Next::Send(tcp));
-    // The same from a datagram that comes late: the stream is not asked again, the next server is.
+    // A late datagram says the same: the stream is not asked again, the next server is.
     plan.over_stream(first.place, started);
     let sent = sends(&mut plan, started);
     assert_eq!(sent[0], (0, 1, "udp"));

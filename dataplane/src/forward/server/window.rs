@@ -131,7 +131,7 @@ mod tests {
             window.replied(sent + Duration::from_millis(700));
             assert_eq!(window.places(), ALL, "in second {second}");
         }
-        // Several in a row were silent so far: the first late reply undoes all of it.
+        // Several queries in a row got no reply. The first late reply undoes every halving.
         for step in 0..3 {
             let sent = start + Duration::from_secs(61) + HALVED_FOR * step;
             window.was_silent(sent, sent + HALVED_FOR);

@@ -13,7 +13,7 @@ use super::*;
 use crate::forward::server::Server;
 use crate::forward::upstreams::Upstreams;
 
-/// Only so that a failure ends.
+/// A bound, so that a failing test ends.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Servers at these addresses, with this many ports for all of them.
@@ -119,7 +119,7 @@ async fn fw13_a_late_reply_on_a_shared_port_disturbs_no_other_query() {
         "{arrived:?}"
     );
     assert_eq!(upstreams.discarded(Discard::Id), 0);
-    // Much later it is one that nothing waits for, as is a second reply to a query that had one.
+    // Much later nothing waits for such a reply, nor for a second reply to a query that was answered.
     let port = Arc::clone(&server.pool.open()[0]);
     let mut asked = port.asked.lock().unwrap();
     asked.end(other.id(), now());
@@ -258,7 +258,7 @@ async fn fw12_an_id_is_taken_while_its_datagram_is_judged() {
     far.send_to(&octets[..length], from).await.unwrap();
     let taken = tokio::time::timeout(PATIENCE, judgements.recv()).await.expect("it is judged");
     assert_eq!(taken.unwrap(), [true, true, false]);
-    // One that is believed gives it back without waiting for another.
+    // A reply that is believed frees the port at once: no other reply is waited for.
     let landed = move |(), _, arrived: Arrived<'_>| drop(arrived);
     depart(&server.pool, (), |(), id| query(id), landed);
     let (length, from) = far.recv_from(&mut octets).await.unwrap();

@@ -1,4 +1,4 @@
-//! Any object comes back as it was; any octets are read or refused, never more.
+//! Any object comes back as it was. Any octets are read or refused, and nothing else happens.
 
 use proptest::prelude::*;
 

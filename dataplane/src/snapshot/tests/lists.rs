@@ -53,7 +53,7 @@ fn pods_of_a_snapshot_are_taken_only_where_they_are_read_and_hold_nothing_up() {
         assert_eq!(source(&writer, Resource::Pods), DataSource::None, "{records}");
         assert_eq!(status.read().objects[Resource::Pods as usize], 0);
 
-        // Pods are not listed: what waits for lists waits for the others.
+        // Pods are not listed, so only the other lists are waited for.
         writer.renew(&with_exposure(r#"{"matchLabels":{"tier":"front"}}"#)).unwrap();
         for resource in OBJECTS {
             writer.begin(resource);
@@ -102,7 +102,7 @@ fn an_index_that_takes_over_half_way_through_a_snapshot_leaves_none_of_it_out() 
         .unwrap();
     complete(&mut before, objects);
     assert!(!before.is_renewing());
-    // Then another is due at once.
+    // Then another snapshot is due at once.
     step_last_until(&mut before, &status, |reported| reported.writes == 1);
     let (_, status, is_loaded) = load(&folder, &Config::default());
     assert!(is_loaded);

@@ -157,7 +157,7 @@ mod tests {
         }
     }
 
-    /// The next event, paid for.
+    /// Takes the next event and charges its namespace for it.
     fn apply(turns: &mut Turns) -> Option<Event> {
         let event = turns.next()?;
         turns.charge(&event.key.namespace, event.octets());

@@ -1,4 +1,4 @@
-//! Periodic work of the writer: reasons that others ended, and counts whose time is over.
+//! Periodic work of the writer: reasons that no longer hold because other objects changed, and counts that have expired.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;

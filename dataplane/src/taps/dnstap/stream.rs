@@ -128,7 +128,7 @@ mod tests {
             octets
         });
         let mut stream = Stream::Unix(near);
-        // More than the socket holds, and than can be taken so in the time.
+        // More than the socket holds, and more than such a reader takes in the time.
         let octets = vec![0; 64 << 20];
         let mut written = stream.within(Duration::from_millis(300));
         let mut left = &octets[..];

@@ -51,7 +51,7 @@ fn it_ends_by_itself_and_gives_its_memory_back() {
     top.put(late, &exchange, || is_off = true);
     assert!(is_off && top.lock().is_none());
     assert!(!top.view(late, NO).is_on);
-    // Asked again, it begins with nothing.
+    // When it is asked for again, its counts begin at zero.
     top.start(late, Duration::from_secs(1), NO);
     assert_eq!(top.view(late, NO).queries, 0);
     top.start(late, Duration::from_secs(5), NO);
@@ -105,7 +105,7 @@ fn a_configuration_that_changes_neither_ends_nor_begins_it() {
     taps.apply(&logging);
     assert!(taps.wanted().begin().is_some() && taps.top(start).is_on);
     assert!(!taps.top(start + LONGEST).is_on && taps.wanted().begin().is_none());
-    // Without a query or a look at it.
+    // No query comes, and the page is not read.
     taps.count_top(start, LONGEST);
     taps.end_top(start + LONGEST - Duration::from_nanos(1));
     assert!(taps.wanted().begin().is_some());

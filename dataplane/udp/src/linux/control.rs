@@ -228,7 +228,7 @@ mod tests {
                     let mut words = [u64::MAX; OCTETS / 8];
                     (words[0], words[1], words[4], words[5]) = (first, what, second, what);
                     for octets in [0, 1, 16, 31, 32, 40, 47, 48, OCTETS - 1, OCTETS, OCTETS + 1] {
-                        // What it says does not matter, that it returns does.
+                        // Only that it returns is tested, not what.
                         let received = control(words).get(octets);
                         assert!(octets >= 16 || received == Received::default());
                     }

@@ -203,7 +203,7 @@ fn a_batch_may_move_between_threads() {
 
 #[test]
 fn what_is_queued_is_taken_at_once_and_nothing_is_waited_for() {
-    // Were it waited for, this test would last an hour.
+    // If it were waited for, this test would take an hour.
     let options = Options { wait: std::time::Duration::from_secs(3_600), ..Options::default() };
     let socket = Socket::bind("127.0.0.1:0".parse().expect("address"), &options).expect("bind");
     let mut batch = Batch::new();

@@ -52,7 +52,7 @@ fn pcapng(link: u16, packets: &[Vec<u8>]) -> Vec<u8> {
     file
 }
 
-/// A frame that says of this message who sent it.
+/// A frame with this message and its sender.
 fn dnstap_frame(kind: u8, message: &[u8]) -> Vec<u8> {
     let inner = [&[1 << 3, kind, 10 << 3 | 2, message.len() as u8][..], message].concat();
     // A fixed number of 32 bits in front, as times have.
@@ -115,7 +115,7 @@ fn a_broken_file_ends_with_what_was_read_before() {
         let captured = read(&file[..file.len() - 17]);
         assert_eq!(texts(&captured)[..1], ["a.example. A"], "{what}");
         assert!(captured.broken.is_some(), "{what}");
-        // A length that is damaged, and every other octet.
+        // Every octet is damaged in turn, the lengths too.
         for at in 0..file.len() {
             let mut damaged = file.clone();
             damaged[at] ^= 0xff;

@@ -1,4 +1,4 @@
-//! Who is acted on and who is not, and why: one cluster a test.
+//! Which ClusterDNS the operator acts on, and why not on others: each test has a cluster of its own.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

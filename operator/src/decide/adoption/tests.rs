@@ -267,7 +267,7 @@ fn o15_a_reset_selector_is_reported_with_its_manager_and_retried_ever_more_seldo
         assert_eq!(story.reconcile(now - 5), None);
         version += 2;
     }
-    // It stays for hours: the next one is a first one.
+    // The selector stays for hours: the next reset counts as the first one.
     assert_eq!(story.reconcile(now + 5 * 3_600), None);
     story.becomes(reset(), "900");
     assert_eq!(story.reconcile(now + 6 * 3_600), None);
@@ -302,7 +302,7 @@ fn two_disruption_budgets_never_select_our_pods() {
             ..Observed::default()
         };
         let service = ServicePlan::Adopted { labels: kube_dns_label(), patch: None };
-        // The second label is ours to set; what people write does not count.
+        // The operator sets the second label itself, so what people write for it does not count.
         let spec = "{placement: {podLabels: {team: net, app.kubernetes.io/name: web}}}";
         crate::decide::disruption_budget::budget(&dns(spec), &observed, &service)
     };

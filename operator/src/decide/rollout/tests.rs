@@ -51,7 +51,7 @@ impl Story {
         }
     }
 
-    /// They answer alike, or not.
+    /// In this round both pods give the same answers, or different ones.
     fn compare(&mut self, canary: bool, stable: bool) {
         let state = config_map::state(&self.observed);
         let name = state.canary_pod.expect("a canary").name;

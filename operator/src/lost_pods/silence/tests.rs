@@ -97,7 +97,7 @@ fn o20_what_is_slow_lossy_or_heard_by_another_is_left_alone() {
         // The operator's own trouble.
         &["++", "+?", "+?", "+?", "+?"],
         &["++", "+.", "+.", "+?", "+.", "+."],
-        // It is leaving, or its kubelet has said so: no business of ours.
+        // The pod is being deleted, or its kubelet has set it not ready: the operator does nothing.
         &["++", "+-", "+-", "+-", "+-"],
     ] {
         assert_eq!(play(rounds, QUESTIONS), [], "{rounds:?}");

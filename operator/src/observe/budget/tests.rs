@@ -41,7 +41,7 @@ fn k23_what_others_write_is_kept_up_to_a_bound_and_the_rest_is_named() {
     assert_eq!(budget.not_kept("dns").len(), 21);
     assert_eq!(budget.not_kept("dns")[0], ("services m39".to_owned(), MIB));
     assert!(budget.not_kept("elsewhere").is_empty());
-    // Room that is made is used.
+    // Freed room is used again.
     one.remove(&named("m0"));
     assert_eq!(admit(&mut one, "m39", MIB), BudgetVerdict::Whole);
     assert_eq!(budget.not_kept("dns").len(), 20);

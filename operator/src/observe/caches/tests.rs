@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::*;
 
 const MANY: usize = 200;
-/// Of these kinds each ClusterDNS has one.
+/// Each ClusterDNS has one object of each of these kinds.
 const KINDS: [&str; 5] = ["services", "configmaps", "deployments", "pods", "replicasets"];
 
 type Pieces = UnboundedSender<Result<Frame<Bytes>, Infallible>>;

@@ -67,7 +67,7 @@ fn o17_names_that_a_record_replaces_on_purpose_test_nothing() {
     assert_eq!(asked_of_upstreams(&spec), ["fresh.example.net. A", ". NS"]);
     let spec = "{hosts: [{name: '*.example.com', addresses: [10.0.0.1]}]}";
     assert_eq!(asked_of_upstreams(spec), ["fresh.example.net. A", ". NS"]);
-    // Of a host it has the name alone (RR81).
+    // A host takes only its own name, none below it (RR81).
     let spec = "{hosts: [{name: example.com, addresses: [10.0.0.1]}]}";
     assert_eq!(asked_of_upstreams(spec), ["fresh.example.com. A", ". NS"]);
 }
@@ -213,7 +213,7 @@ fn o17_extended_dns_errors_say_what_a_server_did() {
             UpstreamHealth::Errors,
         ),
         (reply(ServFail, &[22], "no upstream server answered"), UpstreamHealth::Silent),
-        // What a server said comes after our own word.
+        // The codes of a server come after our own.
         (reply(ServFail, &[23, 22], ""), UpstreamHealth::Errors),
         (reply(ServFail, &[23, 13], ""), UpstreamHealth::Errors),
         (reply(ServFail, &[22, 23], ""), UpstreamHealth::Silent),

@@ -96,7 +96,7 @@ mod tests {
         NOW.set(Some(begin + Duration::from_millis(9_999)));
         assert_eq!(leadership.ensure(), Ok(()));
 
-        // A minute in SIGSTOP.
+        // The process was stopped (SIGSTOP) for a minute.
         NOW.set(Some(begin + Duration::from_secs(60)));
         let old = leadership.ensure().unwrap_err();
         assert_eq!(old.to_string(), "the lease was last renewed 60 s ago");

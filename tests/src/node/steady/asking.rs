@@ -221,7 +221,7 @@ async fn over_udp(
         let mut reply = [0; LONGEST_REPLY];
         loop {
             let length = socket.recv(&mut reply).await?;
-            // A late one to an earlier question is none.
+            // A late reply to an earlier question does not count.
             if reply[..2] == packet[..2] {
                 return Ok::<_, std::io::Error>(reply[..length].to_vec());
             }

@@ -9,7 +9,7 @@ use rcgen::{
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio_rustls::rustls::{ServerConfig, crypto};
 
-/// What one server proves its name with, and who signed it.
+/// The certificate and key of one server, and the authority that signed it.
 #[derive(Debug)]
 pub struct Credentials {
     /// The authority in PEM: what a `caBundle` holds.
@@ -58,7 +58,7 @@ impl Credentials {
         Ok(Credentials { authority, certificate_pem, key_pem, certificate, key })
     }
 
-    /// What a server of this name begins its handshakes with.
+    /// The TLS configuration of a server with this name.
     ///
     /// # Errors
     /// TLS refuses them.

@@ -19,7 +19,7 @@ fn key(text: &str) -> LookupKey {
     LookupKey::new(name(text), A, false, false)
 }
 
-/// A stub domain `corp.example`; of ours are `www.own.example` with an address, `alias.own.example`, a CNAME to
+/// A stub domain `corp.example`, and names of ours: `www.own.example` with an address, `alias.own.example`, a CNAME to
 /// `www.example.org`, and `old.own.example`, a DNAME to `example.org`.
 fn settings_of_tests() -> Settings {
     let extra = |owner: &str, data| ExtraRecord {
@@ -148,7 +148,7 @@ fn fw42_a_chain_into_a_stub_domain_or_to_a_name_of_ours_is_followed() {
             ["a.example.org. CNAME www.own.example.", "www.own.example. A 192.0.2.7"]
         );
 
-        // A CNAME of ours on the way leads out again.
+        // The chain passes a CNAME of ours, which leads to a name of others again.
         let mut resolution = Resolution::default();
         let next = Step::Ask { group: 0, key: key("www.example.org") };
         assert_eq!(resolution.answered(alias_of("alias.own.example"), FRESH, around), next);

@@ -186,7 +186,7 @@ fn e21_a_live_list_replaces_a_snapshot_in_one_step() {
 fn e42_a_foreign_snapshot_is_forgotten_and_what_is_live_stays() {
     let mut index = Index::new(settings());
     list(&mut index, &objects(), 0, SNAPSHOT);
-    // Services are live already, all but one; the versions of the other cluster are higher than ours.
+    // All Services but one are live already; the versions of the other cluster are higher than ours.
     index.begin_list(Resource::Services);
     let ours = service("cart", ServiceKind::Headless);
     index.apply(Change::Apply(ours.clone()));

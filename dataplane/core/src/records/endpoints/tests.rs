@@ -53,8 +53,8 @@ fn index(slices: impl IntoIterator<Item = Change>) -> Index {
     index
 }
 
-/// Names with one port and with three, names of both families, names made of addresses, one that is both, and one that
-/// several endpoints share.
+/// Names with one port and with three, names of both families, names made of addresses, a hostname that is also such a
+/// name, and a name that several endpoints share.
 fn of_all_kinds() -> Index {
     let name = |number: u8| Some(format!("db-{number}"));
     let borne: Vec<_> = (0..20).map(|number| ([1, number], name(number))).collect();
@@ -90,7 +90,8 @@ fn round(records: &Records, filter: PortFilter<'_>, seed: u64) -> Vec<(String, u
 #[test]
 fn wr24_a_round_meets_each_pair_once_wherever_it_begins() {
     let records = of_all_kinds().records();
-    // 5 + 5 names of one port, 10 of three; 8 + 2 + 5 addresses of one, two, two; the borne one has two more; `shared`.
+    // 5 + 5 names with one port, 10 with three. Names made of addresses: 8 with one port, 2 + 5 with two. The hostname
+    // that is also such a name has two pairs more, `shared` two.
     let count = 10 + 10 * 3 + 8 + 2 * 2 + 5 * 2 + 2 + 2;
     let all: BTreeSet<_> = round(&records, PortFilter::Any, 0).into_iter().collect();
     assert_eq!(all.len(), count);
@@ -121,7 +122,7 @@ fn wr24_each_pair_of_a_service_is_first_as_often_as_any_other() {
     }
     let expected = times / counts.len() as u32;
     for (pair, count) in counts {
-        // Five standard deviations of five hundred, and a few that are taken as they come.
+        // Five standard deviations of 500, and some more for pairs whose chance is not exactly equal.
         assert!(count.abs_diff(expected) < 125, "{pair:?} is first {count} times, not {expected}");
     }
 }

@@ -43,7 +43,7 @@ impl Opener {
         Opener { connections: idle(), opened: Arc::default() }
     }
 
-    /// One query, which opens a connection where it must; whether it got a reply.
+    /// Sends one query, which opens a connection if there is none; returns whether it got a reply.
     async fn ask<S: Future<Output = ()> + Send + 'static>(
         &self,
         serve: impl Fn(DuplexStream) -> S + Send + 'static,

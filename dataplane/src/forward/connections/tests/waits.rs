@@ -38,7 +38,7 @@ async fn fw54_a_query_that_was_lost_takes_no_notice_from_others() {
             async move { connections.place_on_new(after, query, std::future::pending()).await },
         )
     };
-    // Lost on the first connection: it begins a handshake.
+    // The query was lost on the first connection, so it begins a handshake.
     let lost = spawn(1);
     let other = spawn(0);
     let asked = read_query(&mut far).await;

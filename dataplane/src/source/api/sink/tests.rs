@@ -167,7 +167,7 @@ fn e5_a_configuration_that_comes_amid_the_first_list_hides_nothing() {
     apply(&mut sink, Resource::Services, &service("cart"));
     adopt(&mut sink, &selecting("front"));
     let relists = *sink.ingest.relists.borrow();
-    // What has nothing yet is whole; the list that continues began too early.
+    // Kinds without objects are listed whole. The list of Services began before the change, so it does not count.
     list(&mut sink, Resource::EndpointSlices, &[]);
     list(&mut sink, Resource::Namespaces, &[]);
     complete(&mut sink, Resource::Services);
@@ -200,7 +200,7 @@ fn e5_what_leaves_verified_pod_records_keeps_the_pods_until_it_is_in_effect() {
     sink.forget(Resource::Pods);
     assert!(!sink.ingest.status.shared.read().feeds[Resource::Pods as usize].is_wanted);
 
-    // And back, with another exposure: the old setting until the Pods are known (E43).
+    // Back to Verified, with another exposure: the old setting stays until the Pods are known (E43).
     let mut verified = selecting("back");
     verified["podRecords"] = "Verified".into();
     adopt(&mut sink, &verified);
@@ -209,7 +209,7 @@ fn e5_what_leaves_verified_pod_records_keeps_the_pods_until_it_is_in_effect() {
     assert_eq!(running(&sink).pod_records, PodRecords::Insecure);
     sink.begin(&Watched::Objects(Resource::Pods));
 
-    // Half a list of Pods is none for the index that takes over meanwhile.
+    // A list of Pods that is not complete does not count for the index that takes over meanwhile.
     verified["endpointNames"] = "PodName".into();
     adopt(&mut sink, &verified);
     list_all(&mut sink);

@@ -1,4 +1,4 @@
-//! A Service and Pods in, the slices a controller would make out; one line per endpoint.
+//! A Service and Pods in, the slices that a controller would make of them out; one line per endpoint.
 
 use super::*;
 

@@ -137,7 +137,7 @@ fn o16_a_service_of_other_addresses_does_not_make_the_known_ones_forgotten() {
     reconcile(&mut observed, &dns(ADOPT), 1).unwrap();
     assert_eq!(lost_addresses(&dns(ADOPT), &observed), ["10.96.0.10"]);
     assert_eq!(config_map::state(&observed).service.cluster_ips, ["10.96.0.10"]);
-    // A person says that they are meant.
+    // A person writes the new addresses into the spec.
     let meant = dns("{service: {adopt: true, clusterIPs: [10.96.7.7]}}");
     reconcile(&mut observed, &meant, 2).unwrap();
     assert_eq!(config_map::state(&observed).service.cluster_ips, ["10.96.7.7"]);

@@ -71,7 +71,7 @@ fn o4_after_the_configuration_was_deleted_a_change_is_tried_beside_what_pods_run
     let plan = story.reconcile(10);
     assert_eq!((plan.state.stable, plan.state.canary), (revision(OLD), revision(NEW)));
     assert_eq!(plan.notices[0].reason, "CanaryStarted");
-    // With rollout.json left, what failed stays known.
+    // rollout.json was left, so the failed revision is still known.
     story.observed.lost_document = None;
     story.pods_follow();
     reported(&mut story.observed, "dns-0").rejection = Some("no".to_owned());

@@ -64,7 +64,7 @@ fn a_canary_that_was_named_by_a_clock_far_ahead_is_named_again() {
     // Another leader, whose clock is right: it does not wait for an hour.
     let plan = story.reconcile(100);
     assert_eq!((plan.state.losses, plan.state.started_at), (1, at(100).to_string()));
-    // A little ahead is waited for.
+    // A clock that is a little ahead is waited for.
     story.pods_follow();
     story.compare(true, true);
     assert_eq!(story.reconcile(80).state.losses, 1);
@@ -86,7 +86,7 @@ fn o17_a_canary_that_has_no_pod_to_compare_with_is_taken_back_unjudged() {
     story.edit(NEW);
     story.reconcile(100);
     story.pods_follow();
-    // The other pod serves, and its page is not heard.
+    // The other pod serves, but its page `/config` cannot be read.
     story.observed.pod_reports.remove("dns-1-uid");
     let plan = story.reconcile(250);
     assert!(plan.state.is_unjudged && plan.state.losses == 0, "{:?}", plan.state);
@@ -154,7 +154,7 @@ fn a_newer_edit_does_not_go_to_a_canary_that_has_just_restarted() {
 
 #[test]
 fn versions_that_know_nothing_of_processes_go_on_as_before() {
-    // A data plane that does not say.
+    // A data plane whose version does not report its process.
     let mut story = Story::with_pods(3);
     story.edit(NEW);
     story.reconcile(100);

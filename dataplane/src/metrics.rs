@@ -137,7 +137,10 @@ impl Scrape {
         let help = "When this process started, in seconds since 1970";
         page.gauge("process_start_time_seconds", help, self.started_s)?;
         let help = "Log lines lost because standard error was not read";
-        page.counter("log_lines_lost", help, lost_lines())
+        page.counter("log_lines_lost", help, lost_lines())?;
+        let rows = ::process::http::refusals().map(|(reason, count)| ([("reason", reason)], count));
+        let help = "Connections and requests of the HTTP port refused or cut short, by reason";
+        page.counters("http_refusals", help, rows)
     }
 
     /// Every query is counted once, under the reason for what became of it.

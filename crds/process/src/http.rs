@@ -5,4 +5,4 @@ mod connections;
 mod places;
 
 pub use bind::{bind, candidates};
-pub use connections::{Client, serve};
+pub use connections::{Client, refusals, serve};

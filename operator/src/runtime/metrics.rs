@@ -1,7 +1,7 @@
 //! `/metrics` of the operator. Label values are reasons and kinds from fixed lists; names of ClusterDNS are bounded.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -40,6 +40,11 @@ struct Part {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabel {
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Resource {
     resource: String,
 }
@@ -61,6 +66,7 @@ pub struct Metrics {
     cache_bytes: Family<Part, Gauge>,
     not_kept: Family<Resource, Counter>,
     lost_pods: Counter,
+    http_refusals: Family<ReasonLabel, Counter>,
     is_leader: Gauge,
     conditions: Family<OfCondition, Gauge<f64, AtomicU64>>,
     shown: Mutex<BTreeSet<(String, String)>>,
@@ -100,6 +106,11 @@ impl Default for Metrics {
                 "lost_pods",
                 "Pods removed from their Service because they stopped answering",
             ),
+            http_refusals: new(
+                all,
+                "http_refusals",
+                "Connections and requests of the HTTP port that were refused or cut short, by reason",
+            ),
             is_leader: new(all, "is_leader", "1 while this process is the leader"),
             conditions: new(
                 all,
@@ -122,6 +133,10 @@ fn new<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &
 impl Metrics {
     /// The text that a scraper reads.
     pub fn text(&self) -> String {
+        for (reason, count) in process::http::refusals() {
+            let counter = self.http_refusals.get_or_create(&ReasonLabel { reason });
+            counter.inner().store(count, Ordering::Relaxed);
+        }
         let mut text = String::new();
         // Writing to a String cannot fail.
         let _ = encode(&mut text, &self.registry);

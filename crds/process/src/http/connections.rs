@@ -3,6 +3,7 @@
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -32,6 +33,38 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 #[derive(Clone, Copy, Debug)]
 pub struct Client(pub IpAddr);
 
+/// Why a client did not get what it may have wanted.
+#[derive(Clone, Copy, Debug)]
+#[repr(u8)]
+enum Refusal {
+    /// Closed for another connection: of the same client, or while all places were taken (L14).
+    Evicted,
+    /// Closed after [`MAX_AGE`].
+    Age,
+    /// The head of a request took longer than [`HEAD_WITHIN`].
+    SlowHead,
+    /// What came is no HTTP, or larger than [`BUFFER`].
+    NotHttp,
+    /// The system gave no connection, as without a free descriptor.
+    AcceptFailed,
+}
+
+/// Labels of metrics, in the order of the reasons.
+const LABELS: [&str; 5] = ["evicted", "age", "slow_head", "not_http", "accept_failed"];
+/// Of all ports of this process.
+static REFUSALS: [AtomicU64; LABELS.len()] = [const { AtomicU64::new(0) }; LABELS.len()];
+
+impl Refusal {
+    fn count(self) {
+        REFUSALS[self as usize].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// How many connections and requests of HTTP this process has refused or cut short, by reason.
+pub fn refusals() -> [(&'static str, u64); LABELS.len()] {
+    std::array::from_fn(|place| (LABELS[place], REFUSALS[place].load(Ordering::Relaxed)))
+}
+
 type Open = Mutex<Places<oneshot::Sender<()>>>;
 
 /// Serves until the process ends, with at most this many connections at a time. Requests carry a [`Client`] extension.
@@ -41,7 +74,10 @@ pub async fn serve(listener: TcpListener, router: Router, connections: usize) {
     loop {
         match listener.accept().await {
             Ok((stream, client)) => admit(&open, stream, client, &router),
-            Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+            Err(_) => {
+                Refusal::AcceptFailed.count();
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
         }
     }
 }
@@ -55,8 +91,8 @@ fn admit(open: &Arc<Open>, stream: TcpStream, client: SocketAddr, router: &Route
         tokio::select! {
             () = attend(stream, client, router) => {}
             // The table dropped the mark: this connection must close.
-            _ = taken_back => {}
-            () = tokio::time::sleep(MAX_AGE) => {}
+            _ = taken_back => Refusal::Evicted.count(),
+            () = tokio::time::sleep(MAX_AGE) => Refusal::Age.count(),
         }
         open.lock().unwrap_or_else(PoisonError::into_inner).leave(number);
     });
@@ -77,7 +113,12 @@ async fn attend(stream: TcpStream, client: IpAddr, router: Router) {
         .max_buf_size(BUFFER)
         .serve_connection(TokioIo::new(stream), service);
     // An error here is the end of this connection only.
-    let _ = served.await;
+    match served.await {
+        Err(error) if error.is_timeout() => Refusal::SlowHead.count(),
+        Err(error) if error.is_parse() => Refusal::NotHttp.count(),
+        // The client went away.
+        Err(_) | Ok(()) => {}
+    }
 }
 
 #[cfg(test)]
@@ -119,5 +160,28 @@ mod tests {
         let (answer, closed) = answers.await.unwrap();
         assert_eq!(answer, "HTTP/1.1 200 OK");
         assert_eq!(closed, 3 * CONNECTIONS - MAX_PER_CLIENT);
+        assert!(counted("evicted") >= closed as u64, "{:?}", refusals());
+    }
+
+    fn counted(reason: &str) -> u64 {
+        refusals().iter().find(|(label, _)| *label == reason).expect("a reason").1
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn l14_what_is_no_http_is_counted() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(serve(listener, Router::new(), CONNECTIONS));
+        let answer = tokio::task::spawn_blocking(move || {
+            let mut stream = TcpStream::connect(address).expect("a connection");
+            stream.write_all(b"@ /\r\n\r\n").expect("a connection");
+            let mut text = String::new();
+            stream.read_to_string(&mut text).expect("an answer");
+            text
+        });
+        assert!(answer.await.unwrap().starts_with("HTTP/1.1 400"));
+        while counted("not_http") == 0 {
+            tokio::task::yield_now().await;
+        }
     }
 }

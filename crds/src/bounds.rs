@@ -1,5 +1,8 @@
 //! Every bound of what people write, once: the schema, the CEL rules and the checks all name these constants.
 //!
+//! A bound says what a field may be at most. What it is if it is not written is the constant of `defaults` with the same
+//! name, where there is one: `bounds::CACHE_ENTRIES` is 10 million, `defaults::CACHE_ENTRIES` 16,384.
+//!
 //! Bounds on lists and strings also keep the CEL rules within the API server's cost budget (10 million units a rule).
 
 /// Octets of `metadata.name`: children are called `clusterdns-<name>-...` and names of Services end at 63.

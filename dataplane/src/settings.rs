@@ -86,6 +86,7 @@ pub fn at(config: &Config, location: &Location) -> Result<Settings, String> {
         chaos: identity.chaos,
         nsid: identity.nsid,
         clients: access.clients.clone(),
+        // A CHAOS answer shows it; `forward/upstreams.rs` gives the cache its size.
         cache_entries: cache.entries,
     })
 }

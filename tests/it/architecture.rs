@@ -7,6 +7,7 @@ mod sources;
 mod pages;
 mod modules;
 mod contract;
+mod record_types;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

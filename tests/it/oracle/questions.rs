@@ -178,7 +178,7 @@ fn name() -> impl Strategy<Value = (String, u16)> {
             2 => Just(rtype::ANY),
             3 => select(vec![
                 rtype::CNAME, rtype::TXT, rtype::SOA, rtype::NS, rtype::PTR, rtype::HTTPS,
-                rtype::DS, rtype::MX,
+                rtype::DS, rtype::MX, rtype::DNAME,
             ]),
         ]
     };

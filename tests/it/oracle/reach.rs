@@ -10,13 +10,14 @@ use tests::oracle::expected::{Expected, Question, Record, rtype};
 use crate::history::{Play, history};
 
 /// Every outcome that the property must meet, and how often it must occur in these histories.
-const WANTED: [(&str, usize); 24] = [
+const WANTED: [(&str, usize); 25] = [
     ("truncated", 5),
     ("address", 300),
     ("SRV with additional", 60),
     ("PTR", 150),
     ("several PTRs", 10),
     ("TXT", 150),
+    ("DNAME", 15),
     ("HINFO", 100),
     ("SOA or NS", 300),
     ("alias followed", 60),
@@ -83,6 +84,7 @@ fn outcomes(question: &Question, expected: &Expected) -> Vec<&'static str> {
         (_, Some((rtype::PTR, 1))) => "PTR",
         (_, Some((rtype::PTR, _))) => "several PTRs",
         (_, Some((rtype::TXT, _))) => "TXT",
+        (_, Some((rtype::DNAME, _))) => "DNAME",
         (_, Some((rtype::HINFO, _))) => "HINFO",
         (_, Some((rtype::SOA | rtype::NS, _))) => "SOA or NS",
         (_, Some(_)) => "anything else",

@@ -1,7 +1,7 @@
 //! The Kubernetes DNS specification 1.1.0 as code: which names exist below the cluster domain and
 //! what each is (docs/dns.md §3.1). Each function names its section of the specification, or says that it is an
 //! extension (§3 there). NXDOMAIN for names of the cluster is decided here: a [`Lookup`] without a node; `route` decides
-//! it for reverse names and special-use names.
+//! before whether an extra record has the name, and it decides for reverse names and special-use names.
 
 use alloc::sync::Arc;
 

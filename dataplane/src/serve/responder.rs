@@ -209,11 +209,15 @@ impl Responder {
         Some(Box::new(Refresh { group, key, slot: Arc::new(slot) }))
     }
 
-    /// Asks an upstream again. It may cost a socket, so replies leave before.
+    /// Asks an upstream again. It may cost a socket, so replies leave before. A panic is counted: the client has its reply
+    /// already, and a connection has other queries.
     pub(super) fn refresh(&self, upstreams: &Upstreams, refresh: &Refresh) {
         let Refresh { group, key, slot } = refresh;
         let _lookups = self.runtime.enter();
-        self.forwarder.prefetch(upstreams, *group, key, slot);
+        let asks = AssertUnwindSafe(|| self.forwarder.prefetch(upstreams, *group, key, slot));
+        if catch_unwind(asks).is_err() {
+            add(&self.counters.panics, 1);
+        }
     }
 
     /// Asks upstreams for a client. The thread that ends the lookup calls `reply` with the result. A panic is

@@ -167,11 +167,7 @@ impl Worker {
         }
         self.later = later;
         for refresh in self.refreshes.drain(..) {
-            let responder = &self.responder;
-            let asks = AssertUnwindSafe(|| responder.refresh(upstreams, &refresh));
-            if catch_unwind(asks).is_err() {
-                add(&responder.counters.panics, 1);
-            }
+            self.responder.refresh(upstreams, &refresh);
         }
     }
 

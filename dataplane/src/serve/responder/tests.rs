@@ -307,6 +307,25 @@ async fn a_late_reply_that_panics_is_counted() {
 }
 
 #[test]
+fn ca30_a_refresh_that_panics_is_counted_and_costs_no_reply() {
+    // To open a socket panics where a runtime has none.
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let _within = runtime.enter();
+    let server =
+        Server { ip: [127, 0, 0, 1].into(), port: 9, transport: config::Transport::Udp, tls: None };
+    let group = Group { servers: vec![server], options: GroupOptions::default() };
+    let upstreams = config::Upstreams::Servers(group);
+    let responder = responder(&Config { upstreams, ..Config::default() });
+    let upstreams = &responder.state.published.load_full().upstreams;
+    let slot = responder.forwarder.slot(upstreams, 0, [10, 0, 0, 1].into()).expect("a place");
+    let name = dataplane_core::Name::from_text("www.example.org").expect("a name");
+    let key = LookupKey::new(name, 1, false, false);
+    responder.refresh(upstreams, &Refresh { group: 0, key, slot: Arc::new(slot) });
+    assert_eq!(responder.counters.panics.load(Ordering::Relaxed), 1);
+    assert_eq!((responder.forwarder.lookups(), responder.forwarder.in_flight()), (0, 0));
+}
+
+#[test]
 fn clients_over_ipv4_mapped_addresses_count_as_ipv4() {
     let mapped: SocketAddr = "[::ffff:10.1.2.3]:5353".parse().expect("address");
     assert_eq!(client(mapped), "10.1.2.3:5353".parse().expect("address"));

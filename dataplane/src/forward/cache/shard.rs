@@ -267,8 +267,7 @@ impl Shard {
         }
     }
 
-    /// Removed entries leave marks in the table of the index. When these fill it up, it would double although it has no
-    /// more entries than before, and more than is counted: so it is made again.
+    /// Removed entries leave marks in the table of the index. It would double for them, so it is made again.
     fn make_room_in_index(&mut self) {
         let entries = self.index.len();
         if entries == self.index.capacity() {

@@ -33,10 +33,10 @@ struct Question {
 }
 
 /// The table, and what to try.
-pub fn page<'a>(
+pub fn page(
     state: &State,
     config: &Config,
-    objects: impl Iterator<Item = &'a Object>,
+    objects: impl Iterator<Item = Object>,
     addresses: &[SocketAddr],
 ) -> String {
     let questions = questions(config, objects);
@@ -62,12 +62,12 @@ fn answered(ask: &Ask<'_>, name: &str, kind: &str) -> Vec<Row> {
     answers.map(|Answer { kind, value, .. }| Row { name: name.to_owned(), kind, value }).collect()
 }
 
-fn questions<'a>(config: &Config, objects: impl Iterator<Item = &'a Object>) -> Vec<Question> {
+fn questions(config: &Config, objects: impl Iterator<Item = Object>) -> Vec<Question> {
     let zone = &config.domain;
     let mut names = BTreeSet::new();
     let mut services = BTreeSet::new();
     for object in objects {
-        match object {
+        match &object {
             Object::Service(service) => {
                 let (namespace, name) = (&service.key.namespace, &service.key.name);
                 let base = format!("{name}.{namespace}.svc.{zone}");

@@ -9,7 +9,7 @@ mod due;
 mod shares;
 mod write;
 mod read;
-mod format;
+pub(crate) mod format;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -204,7 +204,7 @@ const KINDS: [(&str, Edit, Option<Resource>); 11] = [
     ),
 ];
 
-fn setup() -> Setup {
+pub(crate) fn setup() -> Setup {
     Setup {
         counters: Vec::new(),
         identity: Identity::default(),

@@ -7,6 +7,7 @@ mod rotation;
 mod rows;
 mod snapshot;
 mod edits;
+mod folder_memory;
 mod forward;
 mod counters;
 mod metrics;

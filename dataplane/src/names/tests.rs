@@ -21,7 +21,7 @@ fn names_come_from_services_endpoints_ports_and_extra_records() {
     let config = config(
         r#"{"format":1,"domain":"c.example","hosts":[{"name":"registry.corp.example","addresses":["10.20.0.5"]}]}"#,
     );
-    let questions = questions(&config, objects.iter());
+    let questions = questions(&config, objects.into_iter());
     let names: Vec<&str> = questions.iter().map(|question| question.name.as_str()).collect();
     assert_eq!(
         names,

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use dataplane_core::{
-    Endpoint, Key, Namespace, Object, Pod, Protocol, Service, ServiceKind, ServicePort, Slice,
-    SlicePort, TargetRef,
+    Endpoint, Key, Namespace, Object, Pod, Protocol, Resource, Service, ServiceKind, ServicePort,
+    Slice, SlicePort, TargetRef,
 };
 use serde::{Deserialize, Serialize};
 
@@ -85,8 +85,28 @@ pub(super) fn put_object(to: &mut Vec<u8>, object: &Object) -> bool {
     true
 }
 
+/// The octets of an object alone; `None` if the format has no room for it.
+pub(crate) fn octets(object: &Object) -> Option<Vec<u8>> {
+    let mut octets = Vec::new();
+    Output(&mut octets).object(object)?;
+    Some(octets)
+}
+
+/// The resource and the name of an object, without reading the rest.
+pub(crate) fn id(octets: &[u8]) -> Option<(Resource, Key)> {
+    let mut input = Input(octets);
+    let resource = match input.octet()? {
+        SERVICE => Resource::Services,
+        SLICE => Resource::EndpointSlices,
+        NAMESPACE => Resource::Namespaces,
+        POD => Resource::Pods,
+        _ => return None,
+    };
+    Some((resource, input.key()?))
+}
+
 /// Reads an object; `None` if the octets are not exactly one.
-pub(super) fn object(octets: &[u8]) -> Option<Object> {
+pub(crate) fn object(octets: &[u8]) -> Option<Object> {
     let mut input = Input(octets);
     let object = input.object()?;
     input.0.is_empty().then_some(object)

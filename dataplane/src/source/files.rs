@@ -22,6 +22,7 @@ use dataplane_core::{Change, Key, Object, Relist, Resource};
 use super::configuration;
 use super::objects::assemble::World;
 use super::objects::documents;
+use super::objects::kept::Kept;
 use super::writer::{Setup, Writer};
 use crate::state::State;
 use crate::status::{Rejection, Skipped, Status};
@@ -40,7 +41,7 @@ pub struct Files {
     writer: Writer,
     status: Arc<Status>,
     /// The objects that the index holds, to compare the folder with.
-    applied: BTreeMap<(Resource, Key), Arc<Object>>,
+    applied: BTreeMap<(Resource, Key), Kept>,
     /// The ClusterDNS looked at last, good or not; `None`: there is none in the folder.
     looked_at: Option<documents::UncheckedConfiguration>,
 }
@@ -95,8 +96,8 @@ impl Files {
     }
 
     /// The content of the folder, for the table of names.
-    pub fn objects(&self) -> impl Iterator<Item = &Object> {
-        self.applied.values().map(|object| &**object)
+    pub fn objects(&self) -> impl Iterator<Item = Object> {
+        self.applied.values().map(Kept::object)
     }
 
     /// Follows the folder from a thread of its own until the result is dropped.
@@ -108,11 +109,11 @@ impl Files {
     }
 
     /// The first complete list of every resource.
-    fn apply_first(&mut self, world: World) {
+    fn apply_first(&mut self, mut world: World) {
         for resource in Resource::ALL {
             self.writer.begin(resource);
         }
-        self.apply(&world, false);
+        self.apply(&mut world, false);
         for resource in Resource::ALL {
             self.writer.complete(resource, 0);
         }
@@ -144,9 +145,9 @@ impl Files {
 
     fn apply_folder(&mut self) {
         let in_use = self.looked_at.as_ref().map(|found| found.name.as_str());
-        let world = self.folder.world(in_use);
+        let mut world = self.folder.world(in_use);
         let all_again = self.configure(&world);
-        self.apply(&world, all_again);
+        self.apply(&mut world, all_again);
         self.finish(world);
     }
 
@@ -181,12 +182,12 @@ impl Files {
 
     /// Compares with what the index holds and applies the difference. `all_again` applies what is the
     /// same too, as another configuration may ask; what is gone is deleted either way.
-    fn apply(&mut self, world: &World, all_again: bool) {
+    /// The index then holds the objects of `world`.
+    fn apply(&mut self, world: &mut World, all_again: bool) {
         let mut changes = 0;
-        for (key, object) in &world.objects {
-            let is_same = |held: &Arc<Object>| Arc::ptr_eq(held, object) || held == object;
-            if all_again || !self.applied.get(key).is_some_and(is_same) {
-                self.writer.apply(Change::Apply(Object::clone(object)));
+        for (key, kept) in &world.objects {
+            if all_again || self.applied.get(key) != Some(kept) {
+                self.writer.apply(Change::Apply(kept.object()));
                 changes += 1;
             }
         }
@@ -196,7 +197,7 @@ impl Files {
                 changes += 1;
             }
         }
-        self.applied.clone_from(&world.objects);
+        self.applied = std::mem::take(&mut world.objects);
         if changes > 0 {
             self.status.read().changes += changes;
             tracing::debug!(changes, "objects changed");

@@ -2,12 +2,12 @@
 //! that have none. Pure, and the same for any order of reading.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
 
-use dataplane_core::{Key, Object, Resource, ServiceKind, Slice};
+use dataplane_core::{Key, Object, Resource, ServiceKind};
 
 use super::documents::{Entry, Manifests, SliceSource, UncheckedConfiguration};
-use super::{Skipped, derive, slim};
+use super::kept::Kept;
+use super::{Skipped, derive};
 
 /// Warnings about one folder that are kept; each is one log line.
 const MAX_WARNINGS: usize = 100;
@@ -16,7 +16,7 @@ const MAX_WARNINGS: usize = 100;
 #[derive(Clone, Debug, Default)]
 pub struct World {
     /// The objects that the index should hold.
-    pub objects: BTreeMap<(Resource, Key), Arc<Object>>,
+    pub objects: BTreeMap<(Resource, Key), Kept>,
     /// The ClusterDNS to run, unchecked, and the file it is in.
     pub configuration: Option<(UncheckedConfiguration, String)>,
     /// What is not served and why, by file.
@@ -39,7 +39,7 @@ pub fn assemble<'a>(
     let mut winners: Winners<'_> = BTreeMap::new();
     for &(path, manifests) in &files {
         for entry in &manifests.objects {
-            let key = (entry.object.resource(), entry.object.key());
+            let key = entry.object.id();
             if let Some((_, before)) = winners.insert(key.clone(), (entry, path)) {
                 let (resource, key) = (key.0.plural(), key.1);
                 world.warn(match before == path {
@@ -112,19 +112,20 @@ impl World {
 
     /// Adds slices from Endpoints, else derived from Pods, for Services that have none.
     fn complete_slices(&mut self, files: &[(&str, &Manifests)], winners: &Winners<'_>) {
-        let sliced: HashSet<Key> = self.objects.values().filter_map(|o| service_of(o)).collect();
+        let sliced: HashSet<Key> = self.objects.iter().filter_map(service_of).collect();
         let with_endpoints = self.add_endpoints(files, &sliced);
         let pods = pods_by_namespace(winners);
         for service in winners.values().filter_map(|(entry, _)| selecting(entry)) {
-            let metadata = &service.metadata;
-            let key = Key::new(metadata.namespace.as_str(), metadata.name.as_str());
-            if sliced.contains(&key) || with_endpoints.contains(&key) {
+            let key = &service.key;
+            if sliced.contains(key) || with_endpoints.contains(key) {
                 continue;
             }
-            let pods = pods.get(metadata.namespace.as_str()).into_iter().flatten().copied();
+            let pods = pods.get(&*key.namespace).into_iter().flatten().copied();
             let slices = derive::slices(service, pods);
-            self.warn_without_endpoints(&key, &slices);
-            slices.into_iter().for_each(|slice| self.add_slice(slice));
+            if slices.is_empty() {
+                self.warn_without_endpoints(key);
+            }
+            slices.into_iter().for_each(|slice| self.add_slice(Kept::new(Object::Slice(slice))));
         }
     }
 
@@ -135,10 +136,11 @@ impl World {
         files: &[(&str, &Manifests)],
         sliced: &HashSet<Key>,
     ) -> HashSet<Key> {
-        let mut by_service: BTreeMap<Key, (&str, Vec<&Slice>)> = BTreeMap::new();
+        let mut by_service: BTreeMap<Key, (&str, Vec<Kept>)> = BTreeMap::new();
         for &(path, manifests) in files {
             for slice in &manifests.endpoints {
-                let service = Key::new(slice.key.namespace.clone(), slice.service.clone());
+                let Object::Slice(decoded) = slice.object() else { continue };
+                let service = Key::new(decoded.key.namespace, decoded.service);
                 if sliced.contains(&service) {
                     continue;
                 }
@@ -149,34 +151,35 @@ impl World {
                         "endpoints {service} is in {before} and in {path}: the one in {path} is served"
                     ));
                     (*before, *slices) = (path, Vec::new());
-                } else if slices.iter().any(|held| held.key == slice.key) {
+                } else if slices.iter().any(|held| held.id() == slice.id()) {
                     self.warn(format!(
                         "endpoints {service} is twice in {path}: the later one is served"
                     ));
                     slices.clear();
                 }
-                slices.push(slice);
+                slices.push(slice.clone());
             }
         }
-        let slices: Vec<&Slice> =
-            by_service.values().flat_map(|(_, slices)| slices.clone()).collect();
-        slices.into_iter().for_each(|slice| self.add_slice(slice.clone()));
-        by_service.into_keys().collect()
+        let mut services = HashSet::new();
+        for (service, (_, slices)) in by_service {
+            services.insert(service);
+            slices.into_iter().for_each(|slice| self.add_slice(slice));
+        }
+        services
     }
 
-    fn add_slice(&mut self, slice: Slice) {
-        let object = Object::Slice(slice);
-        self.objects.insert((object.resource(), object.key()), Arc::new(object));
+    fn add_slice(&mut self, slice: Kept) {
+        self.objects.insert(slice.id(), slice);
     }
 
     /// A headless Service without endpoints is NXDOMAIN (RR18), which surprises people who committed
     /// a StatefulSet and expects its names.
-    fn warn_without_endpoints(&mut self, service: &Key, slices: &[Slice]) {
-        let held = self.objects.get(&(Resource::Services, service.clone()));
+    fn warn_without_endpoints(&mut self, service: &Key) {
+        let held = self.objects.get(&(Resource::Services, service.clone())).map(Kept::object);
         let is_headless = held.is_some_and(
-            |o| matches!(&**o, Object::Service(held) if held.kind == ServiceKind::Headless),
+            |held| matches!(held, Object::Service(held) if held.kind == ServiceKind::Headless),
         );
-        if is_headless && slices.is_empty() {
+        if is_headless {
             self.warn(format!(
                 "headless Service {service} has no endpoints in the folder, so its names do not \
                  exist: add its Pods with status.podIPs, or an EndpointSlice (workloads such as \
@@ -187,14 +190,17 @@ impl World {
 }
 
 /// The Service that an object's slice belongs to.
-fn service_of(object: &Object) -> Option<Key> {
-    match object {
-        Object::Slice(slice) => Some(Key::new(slice.key.namespace.clone(), slice.service.clone())),
+fn service_of(((resource, _), kept): (&(Resource, Key), &Kept)) -> Option<Key> {
+    if *resource != Resource::EndpointSlices {
+        return None;
+    }
+    match kept.object() {
+        Object::Slice(slice) => Some(Key::new(slice.key.namespace, slice.service)),
         Object::Service(_) | Object::Namespace(_) | Object::Pod(_) => None,
     }
 }
 
-fn selecting(entry: &Entry) -> Option<&slim::Service> {
+fn selecting(entry: &Entry) -> Option<&derive::Selecting> {
     match &entry.origin {
         SliceSource::Selecting(service) => Some(service),
         SliceSource::Pod(_) | SliceSource::Other => None,
@@ -202,11 +208,11 @@ fn selecting(entry: &Entry) -> Option<&slim::Service> {
 }
 
 /// Pods in the order of their names.
-fn pods_by_namespace<'a>(winners: &Winners<'a>) -> HashMap<&'a str, Vec<&'a slim::Pod>> {
-    let mut by_namespace: HashMap<&str, Vec<&slim::Pod>> = HashMap::new();
+fn pods_by_namespace<'a>(winners: &Winners<'a>) -> HashMap<&'a str, Vec<&'a derive::Pod>> {
+    let mut by_namespace: HashMap<&str, Vec<&derive::Pod>> = HashMap::new();
     for (entry, _) in winners.values() {
         if let SliceSource::Pod(pod) = &entry.origin {
-            by_namespace.entry(&pod.metadata.namespace).or_default().push(pod);
+            by_namespace.entry(&pod.key.namespace).or_default().push(pod);
         }
     }
     by_namespace

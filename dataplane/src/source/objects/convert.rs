@@ -221,7 +221,7 @@ pub fn pod(from: &slim::Pod, reasons: &mut Reasons) -> Pod {
 }
 
 /// `status.podIPs`, else `[status.podIP]`.
-pub(super) fn pod_addresses(from: &slim::Pod, reasons: &mut Reasons) -> Vec<IpAddr> {
+fn pod_addresses(from: &slim::Pod, reasons: &mut Reasons) -> Vec<IpAddr> {
     let mut texts: Vec<&str> = from.status.pod_ips.iter().map(|pod| pod.ip.as_str()).collect();
     if texts.is_empty() {
         texts.extend(from.status.pod_ip.as_deref());
@@ -231,7 +231,7 @@ pub(super) fn pod_addresses(from: &slim::Pod, reasons: &mut Reasons) -> Vec<IpAd
 }
 
 /// The phases in which a Pod has given its address back.
-pub(super) fn is_finished(from: &slim::Pod) -> bool {
+fn is_finished(from: &slim::Pod) -> bool {
     matches!(from.status.phase.as_str(), "Succeeded" | "Failed")
 }
 
@@ -260,7 +260,7 @@ pub(in crate::source) fn version(metadata: &slim::Metadata) -> u64 {
     metadata.resource_version.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-fn labels(from: &BTreeMap<String, String>) -> Vec<(Box<str>, Box<str>)> {
+pub(super) fn labels(from: &BTreeMap<String, String>) -> Vec<(Box<str>, Box<str>)> {
     from.iter().map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect()
 }
 

@@ -13,22 +13,110 @@ use super::slim;
 /// Name, number and protocol of each port of a slice.
 type Ports = Vec<(Box<str>, u16, Protocol)>;
 
+/// Keys and values; sorted by key.
+type Labels = Vec<(Box<str>, Box<str>)>;
+
+/// What is kept of a Service with a selector.
+#[derive(Debug)]
+pub struct Selecting {
+    pub(super) key: Key,
+    selector: Labels,
+    families: Families,
+    publishes_not_ready: bool,
+    ports: Vec<TargetPort>,
+}
+
+/// One port of a Service.
+#[derive(Debug)]
+struct TargetPort {
+    name: Box<str>,
+    protocol: Protocol,
+    target: Target,
+}
+
+/// Which port of the Pods that is.
+#[derive(Debug)]
+enum Target {
+    Number(u16),
+    /// The container port of this name, in each Pod.
+    Name(Box<str>),
+}
+
+/// What is kept of a Pod that has not finished.
+#[derive(Debug)]
+pub struct Pod {
+    pub(super) key: Key,
+    labels: Labels,
+    hostname: Box<str>,
+    subdomain: Box<str>,
+    addresses: Vec<IpAddr>,
+    is_ready: bool,
+    /// Ports of containers that have a name, sidecars last; a number that is no port is none.
+    ports: Vec<(Box<str>, Protocol, Option<u16>)>,
+}
+
+impl Selecting {
+    pub fn of(service: &slim::Service) -> Selecting {
+        let spec = &service.spec;
+        Selecting {
+            key: convert::key(&service.metadata),
+            selector: convert::labels(&spec.selector),
+            families: Families::of(spec),
+            publishes_not_ready: spec.publish_not_ready_addresses,
+            ports: spec.ports.iter().filter_map(target_port).collect(),
+        }
+    }
+}
+
+/// What is wrong with a port was named when the Service was read.
+fn target_port(port: &slim::ServicePort) -> Option<TargetPort> {
+    let ignored = &mut Reasons::default();
+    let protocol = convert::protocol(port.protocol.as_deref(), ignored)?;
+    let target = match &port.target_port {
+        None | Some(slim::TargetPort::Number(0)) => {
+            Target::Number(convert::port_number(port.port, ignored)?)
+        }
+        Some(slim::TargetPort::Number(number)) => {
+            Target::Number(convert::port_number(*number, ignored)?)
+        }
+        Some(slim::TargetPort::Name(name)) => Target::Name(name.as_str().into()),
+    };
+    Some(TargetPort { name: port.name.as_deref().unwrap_or("").into(), protocol, target })
+}
+
+impl Pod {
+    pub fn of(pod: &slim::Pod, converted: &dataplane_core::Pod) -> Pod {
+        let ignored = &mut Reasons::default();
+        let containers = pod.spec.containers.iter().chain(&pod.spec.init_containers);
+        let named = containers.flat_map(|container| &container.ports);
+        let ports = named.filter(|port| !port.name.is_empty()).filter_map(|port| {
+            let protocol = convert::protocol(port.protocol.as_deref(), ignored)?;
+            let number = convert::port_number(port.container_port, ignored);
+            Some((port.name.as_str().into(), protocol, number))
+        });
+        Pod {
+            key: converted.key.clone(),
+            labels: convert::labels(&pod.metadata.labels),
+            hostname: pod.spec.hostname.as_str().into(),
+            subdomain: pod.spec.subdomain.as_str().into(),
+            addresses: converted.addresses.clone(),
+            is_ready: is_ready(pod),
+            ports: ports.collect(),
+        }
+    }
+}
+
 /// The slices of one Service over the Pods of its namespace; `pods` may hold others too.
 ///
 /// Named target ports are looked up in each Pod, so Pods of different ports come in different
 /// slices (RR27). The names of the slices hold a `:`, so they never meet a written one.
-pub fn slices<'a>(
-    service: &slim::Service,
-    pods: impl Iterator<Item = &'a slim::Pod>,
-) -> Vec<Slice> {
+pub fn slices<'a>(service: &Selecting, pods: impl Iterator<Item = &'a Pod>) -> Vec<Slice> {
     let mut slices: Vec<Slice> = Vec::new();
     let mut place_of: HashMap<(bool, Ports), usize> = HashMap::new();
-    let families = Families::of(&service.spec);
-    for pod in pods.filter(|pod| selects(service, pod) && !convert::is_finished(pod)) {
+    for pod in pods.filter(|pod| selects(service, pod)) {
         let ports = ports(service, pod);
-        // Addresses that do not parse were named when the Pod itself was read.
-        let addresses = convert::pod_addresses(pod, &mut Reasons::default());
-        for address in addresses.into_iter().filter(|address| families.has(*address)) {
+        let addresses = pod.addresses.iter().copied();
+        for address in addresses.filter(|address| service.families.has(*address)) {
             let place = *place_of.entry((address.is_ipv6(), ports.clone())).or_insert_with(|| {
                 slices.push(empty_slice(service, slices.len(), address.is_ipv6(), &ports));
                 slices.len() - 1
@@ -39,13 +127,13 @@ pub fn slices<'a>(
     slices
 }
 
-fn empty_slice(service: &slim::Service, number: usize, ipv6: bool, ports: &Ports) -> Slice {
-    let metadata = &service.metadata;
+fn empty_slice(service: &Selecting, number: usize, ipv6: bool, ports: &Ports) -> Slice {
+    let Key { namespace, name } = &service.key;
     Slice {
-        key: Key::new(metadata.namespace.as_str(), format!("derived:{}:{number}", metadata.name)),
+        key: Key::new(namespace.clone(), format!("derived:{name}:{number}")),
         uid: 0,
         version: 0,
-        service: metadata.name.as_str().into(),
+        service: name.clone(),
         ipv6,
         ports: ports
             .iter()
@@ -60,14 +148,13 @@ fn empty_slice(service: &slim::Service, number: usize, ipv6: bool, ports: &Ports
 }
 
 /// Same namespace, and every label of the selector.
-fn selects(service: &slim::Service, pod: &slim::Pod) -> bool {
-    let labels = &pod.metadata.labels;
-    service.metadata.namespace == pod.metadata.namespace
-        && service.spec.selector.iter().all(|(key, value)| labels.get(key) == Some(value))
+fn selects(service: &Selecting, pod: &Pod) -> bool {
+    service.key.namespace == pod.key.namespace
+        && service.selector.iter().all(|label| pod.labels.binary_search(label).is_ok())
 }
 
 /// The address families of a Service.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Families {
     ipv4: bool,
     ipv6: bool,
@@ -91,16 +178,16 @@ impl Families {
     }
 }
 
-fn endpoint(service: &slim::Service, pod: &slim::Pod, address: IpAddr) -> Endpoint {
-    let is_named = !pod.spec.hostname.is_empty() && pod.spec.subdomain == service.metadata.name;
+fn endpoint(service: &Selecting, pod: &Pod, address: IpAddr) -> Endpoint {
+    let is_named = !pod.hostname.is_empty() && pod.subdomain == service.key.name;
     Endpoint {
         addresses: vec![address],
         // RR21: the controller, not DNS, reads publishNotReadyAddresses.
-        ready: service.spec.publish_not_ready_addresses || is_ready(pod),
-        hostname: is_named.then(|| pod.spec.hostname.as_str().into()),
+        ready: service.publishes_not_ready || pod.is_ready,
+        hostname: is_named.then(|| pod.hostname.clone()),
         target: Some(TargetRef {
-            namespace: pod.metadata.namespace.as_str().into(),
-            name: pod.metadata.name.as_str().into(),
+            namespace: pod.key.namespace.clone(),
+            name: pod.key.name.clone(),
         }),
     }
 }
@@ -113,36 +200,16 @@ fn is_ready(pod: &slim::Pod) -> bool {
 }
 
 /// The Service's ports as this Pod has them. A named target port that the Pod does not have is left out.
-fn ports(service: &slim::Service, pod: &slim::Pod) -> Ports {
-    // What is wrong with a port was named when the Service was read.
-    let ignored = &mut Reasons::default();
-    let mut ports = Vec::new();
-    for port in &service.spec.ports {
-        let Some(protocol) = convert::protocol(port.protocol.as_deref(), ignored) else { continue };
-        let number = match &port.target_port {
-            None | Some(slim::TargetPort::Number(0)) => Some(port.port),
-            Some(slim::TargetPort::Number(number)) => Some(*number),
-            Some(slim::TargetPort::Name(name)) => container_port(pod, name, protocol),
-        };
-        let number = number.and_then(|number| convert::port_number(number, ignored));
-        if let Some(number) = number {
-            ports.push((port.name.as_deref().unwrap_or("").into(), number, protocol));
+fn ports(service: &Selecting, pod: &Pod) -> Ports {
+    let number = |port: &TargetPort| match &port.target {
+        Target::Number(number) => Some(*number),
+        Target::Name(name) => {
+            let mut named = pod.ports.iter();
+            named.find(|(held, protocol, _)| held == name && *protocol == port.protocol)?.2
         }
-    }
-    ports
-}
-
-/// The container port of this name and protocol; sidecars come last.
-fn container_port(pod: &slim::Pod, name: &str, protocol: Protocol) -> Option<i64> {
-    let ignored = &mut Reasons::default();
-    let containers = pod.spec.containers.iter().chain(&pod.spec.init_containers);
-    containers
-        .flat_map(|container| &container.ports)
-        .find(|port| {
-            port.name == name
-                && convert::protocol(port.protocol.as_deref(), ignored) == Some(protocol)
-        })
-        .map(|port| port.container_port)
+    };
+    let ports = service.ports.iter();
+    ports.filter_map(|port| Some((port.name.clone(), number(port)?, port.protocol))).collect()
 }
 
 #[cfg(test)]

@@ -2,17 +2,19 @@
 //! A text that cannot be parsed is refused as a whole, with the line; an object that cannot be
 //! understood is named and skipped, and the others are kept (E15).
 
+mod stream;
 mod syntax;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use crds::manifest::{self, Places};
-use dataplane_core::{Object, ServiceKind, Slice};
+use dataplane_core::{Object, ServiceKind};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::convert::{self, Reasons};
+use super::derive;
+use super::kept::Kept;
 use super::slim;
 use crate::status::Skipped;
 use syntax::first_line;
@@ -23,6 +25,8 @@ pub use syntax::{ParseError, Syntax};
 const DEFAULT_NAMESPACE: &str = "default";
 /// `List`s inside `List`s: they are hardly ever written, so two levels are enough.
 const MAX_LIST_DEPTH: usize = 2;
+/// The field of a `List` with its objects.
+const ITEMS: &str = "items";
 /// Longest text in which the lines of a ClusterDNS are looked up.
 const MAX_PLACED: usize = 4 << 20;
 
@@ -31,7 +35,7 @@ pub struct Manifests {
     /// Services, EndpointSlices, Namespaces and Pods, as written.
     pub objects: Vec<Entry>,
     /// Endpoints turned into slices, used for Services without EndpointSlices of their own.
-    pub endpoints: Vec<Arc<Slice>>,
+    pub endpoints: Vec<Kept>,
     /// ClusterDNS objects, unchecked.
     pub configurations: Vec<UncheckedConfiguration>,
     /// What is not served and why.
@@ -44,7 +48,7 @@ pub struct Manifests {
 #[derive(Debug)]
 pub struct Entry {
     /// The part that the index gets.
-    pub object: Arc<Object>,
+    pub object: Kept,
     /// Other parts that are needed to derive slices.
     pub origin: SliceSource,
 }
@@ -53,8 +57,9 @@ pub struct Entry {
 #[derive(Debug)]
 pub enum SliceSource {
     /// A Service with a selector.
-    Selecting(Box<slim::Service>),
-    Pod(Box<slim::Pod>),
+    Selecting(Box<derive::Selecting>),
+    /// A Pod that has not finished.
+    Pod(Box<derive::Pod>),
     /// No other part is needed.
     Other,
 }
@@ -80,10 +85,7 @@ impl PartialEq for UncheckedConfiguration {
 /// # Errors
 /// When it is not well-formed; then none of it is used.
 pub fn parse(text: &str, syntax: Syntax) -> Result<Manifests, ParseError> {
-    let mut manifests = Manifests::default();
-    for document in syntax::read(text, syntax)? {
-        manifests.add(document, None, 0);
-    }
+    let mut manifests: Manifests = syntax::read::<stream::Document, _>(text, syntax)?;
     manifests.place_configurations(text);
     Ok(manifests)
 }
@@ -92,6 +94,18 @@ impl Manifests {
     /// Nothing that DNS could serve or run is in it.
     pub fn is_empty(&self) -> bool {
         self.objects.is_empty() && self.endpoints.is_empty() && self.configurations.is_empty()
+    }
+
+    /// Adds what comes later in the same text.
+    fn append(&mut self, later: Manifests) {
+        let Manifests { objects, endpoints, configurations, skipped, other_kinds } = later;
+        self.objects.extend(objects);
+        self.endpoints.extend(endpoints);
+        self.configurations.extend(configurations);
+        self.skipped.extend(skipped);
+        for (kind, count) in other_kinds {
+            *self.other_kinds.entry(kind).or_default() += count;
+        }
     }
 
     /// Sorts one document, or one item of a `List`, by its kind.
@@ -122,7 +136,7 @@ impl Manifests {
     }
 
     fn add_list(&mut self, mut list: Value, version: &str, kind: &str, depth: usize) {
-        let Some(Value::Array(items)) = list.get_mut("items").map(Value::take) else {
+        let Some(Value::Array(items)) = list.get_mut(ITEMS).map(Value::take) else {
             self.count_other(kind);
             return;
         };
@@ -148,7 +162,7 @@ impl Manifests {
         self.report("Service", &service.metadata, &reasons);
         let origin = match service.spec.selector.is_empty() {
             true => SliceSource::Other,
-            false => SliceSource::Selecting(Box::new(service)),
+            false => SliceSource::Selecting(Box::new(derive::Selecting::of(&service))),
         };
         self.add_object(Object::Service(converted), origin);
     }
@@ -169,7 +183,7 @@ impl Manifests {
         let Some(endpoints) = self.decode::<slim::Endpoints>("Endpoints", document) else { return };
         let mut reasons = Reasons::default();
         let slices = convert::slices_of_endpoints(&endpoints, &mut reasons);
-        self.endpoints.extend(slices.into_iter().map(Arc::new));
+        self.endpoints.extend(slices.into_iter().map(|slice| Kept::new(Object::Slice(slice))));
         self.report("Endpoints", &endpoints.metadata, &reasons);
     }
 
@@ -191,11 +205,15 @@ impl Manifests {
             );
         }
         self.report("Pod", &pod.metadata, &reasons);
-        self.add_object(Object::Pod(converted), SliceSource::Pod(Box::new(pod)));
+        let origin = match converted.finished {
+            true => SliceSource::Other,
+            false => SliceSource::Pod(Box::new(derive::Pod::of(&pod, &converted))),
+        };
+        self.add_object(Object::Pod(converted), origin);
     }
 
     fn add_object(&mut self, object: Object, origin: SliceSource) {
-        self.objects.push(Entry { object: Arc::new(object), origin });
+        self.objects.push(Entry { object: Kept::new(object), origin });
     }
 
     fn add_configuration(&mut self, object: Value) {
@@ -263,6 +281,11 @@ impl Manifests {
     fn count_other(&mut self, kind: &str) {
         *self.other_kinds.entry(first_line(kind)).or_default() += 1;
     }
+}
+
+/// Whether the head of a document is that of a `List`.
+fn is_list(head: &Map<String, Value>) -> bool {
+    head.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List"))
 }
 
 trait HasMetadata {

@@ -33,7 +33,7 @@ fn dns(name: &str, ttl: u32) -> String {
 fn published(world: &World) -> Vec<String> {
     let mut addresses = Vec::new();
     for object in world.objects.values() {
-        if let Object::Slice(slice) = &**object {
+        if let Object::Slice(slice) = object.object() {
             let of_slice = slice.endpoints.iter().flat_map(|e| &e.addresses);
             addresses.extend(of_slice.map(ToString::to_string));
         }
@@ -74,7 +74,7 @@ fn of_two_files_with_one_object_the_later_path_wins_with_a_warning() {
     );
     let world = world(&[("a.yaml", &format!("{old}{POD}")), ("b.yaml", &new)]);
     let key = (Resource::Services, Key::new("data", "db"));
-    let Object::Service(held) = &*world.objects[&key] else { panic!("{world:?}") };
+    let Object::Service(held) = world.objects[&key].object() else { panic!("{world:?}") };
     assert_eq!(held.kind, ServiceKind::ClusterIp(vec!["10.96.0.9".parse().unwrap()]));
     assert_eq!(published(&world), Vec::<String>::new(), "the loser's selector derives nothing");
     assert_eq!(

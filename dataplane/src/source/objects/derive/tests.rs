@@ -10,12 +10,19 @@ fn pod(text: &str) -> slim::Pod {
     serde_saphyr::from_str(text).expect(text)
 }
 
+/// Those that have not finished.
+fn kept(pods: &[slim::Pod]) -> Vec<Pod> {
+    let converted = |pod| (pod, convert::pod(pod, &mut Reasons::default()));
+    let unfinished = pods.iter().map(converted).filter(|(_, converted)| !converted.finished);
+    unfinished.map(|(pod, converted)| Pod::of(pod, &converted)).collect()
+}
+
 /// `address hostname|- ready|not port/number…` for each endpoint of each slice.
 fn derived(spec: &str, pods: &[slim::Pod]) -> Vec<String> {
     let text = format!("metadata: {{name: db, namespace: data}}\nspec: {spec}");
     let service: slim::Service = serde_saphyr::from_str(&text).expect(&text);
     let mut lines = Vec::new();
-    for slice in slices(&service, pods.iter()) {
+    for slice in slices(&Selecting::of(&service), kept(pods).iter()) {
         assert_eq!(&*slice.service, "db");
         let ports: Vec<String> =
             slice.ports.iter().map(|port| format!(" {}/{}", port.name, port.port)).collect();

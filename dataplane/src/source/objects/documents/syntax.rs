@@ -1,8 +1,8 @@
-//! YAML or JSON text to untyped documents, in bounds, with the line of a mistake.
+//! YAML or JSON text to documents, one after the other, in bounds, with the line of a mistake.
 
 use std::fmt;
 
-use serde_json::Value;
+use serde::de::DeserializeOwned;
 
 /// Longest reason that is kept.
 const MAX_REASON: usize = 300;
@@ -37,15 +37,20 @@ pub enum Syntax {
     Json,
 }
 
-/// The documents of a text.
-pub(super) fn read(text: &str, syntax: Syntax) -> Result<Vec<Value>, ParseError> {
+/// The documents of a text, each added to the collection before the next one is read.
+pub(super) fn read<D: DeserializeOwned, C: Default + Extend<D>>(
+    text: &str,
+    syntax: Syntax,
+) -> Result<C, ParseError> {
     match syntax {
         Syntax::Yaml => yaml_documents(text),
         Syntax::Json => json_documents(text),
     }
 }
 
-fn yaml_documents(text: &str) -> Result<Vec<Value>, ParseError> {
+fn yaml_documents<D: DeserializeOwned, C: Default + Extend<D>>(
+    text: &str,
+) -> Result<C, ParseError> {
     // The defaults suit configuration files; a dump of a cluster of 100,000 endpoints has some
     // 10 million nodes. The size of a file is bounded before it is read (files/scan.rs); what
     // aliases may expand to is bounded more tightly than by default, as few manifests have any.
@@ -59,21 +64,26 @@ fn yaml_documents(text: &str) -> Result<Vec<Value>, ParseError> {
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 100_000 },
         with_snippet: false,
     };
-    serde_saphyr::from_multiple_with_options(text, options).map_err(|error| {
+    serde_saphyr::from_str_multiple_with_options::<D, C>(text, options).map_err(|error| {
         let (place, reason) = crds::manifest::not_yaml(&error);
         let (line, column) = place.map_or((0, 0), |place| (place.line as u64, place.column as u64));
         ParseError { line, column, reason: first_line(&reason) }
     })
 }
 
-fn json_documents(text: &str) -> Result<Vec<Value>, ParseError> {
-    serde_json::Deserializer::from_str(text).into_iter().collect::<Result<_, _>>().map_err(
-        |error| ParseError {
+fn json_documents<D: DeserializeOwned, C: Default + Extend<D>>(
+    text: &str,
+) -> Result<C, ParseError> {
+    let mut documents = C::default();
+    for document in serde_json::Deserializer::from_str(text).into_iter::<D>() {
+        let document = document.map_err(|error| ParseError {
             line: error.line() as u64,
             column: error.column() as u64,
             reason: first_line(&error.to_string()),
-        },
-    )
+        })?;
+        documents.extend(Some(document));
+    }
+    Ok(documents)
 }
 
 /// One line of at most [`MAX_REASON`] octets, without control characters: it goes to logs.

@@ -10,7 +10,10 @@ fn yaml(text: &str) -> Manifests {
 
 /// `services shop/cart` for each object.
 fn keys(manifests: &Manifests) -> Vec<String> {
-    let line = |e: &Entry| format!("{} {}", e.object.resource().plural(), e.object.key());
+    let line = |e: &Entry| {
+        let (resource, key) = e.object.id();
+        format!("{} {key}", resource.plural())
+    };
     manifests.objects.iter().map(line).collect()
 }
 
@@ -101,7 +104,9 @@ fn uid_and_version_of_a_dump_are_dropped_so_that_going_back_is_a_change() {
     let manifests = yaml(
         "{apiVersion: v1, kind: Service, metadata: {name: a, uid: 00000000-0000-0000-0000-0000000000ff, resourceVersion: '9'}, spec: {clusterIP: None}}",
     );
-    let Object::Service(service) = &*manifests.objects[0].object else { panic!("{manifests:?}") };
+    let Object::Service(service) = manifests.objects[0].object.object() else {
+        panic!("{manifests:?}")
+    };
     assert_eq!((service.uid, service.version), (0, 0));
 }
 
@@ -142,6 +147,49 @@ fn every_resource_of_the_core_can_come_from_a_file() {
          {apiVersion: v1, kind: Namespace, metadata: {name: shop}}\n---\n\
          {apiVersion: v1, kind: Pod, metadata: {name: p}, status: {podIP: 10.0.0.1}}\n",
     );
-    let found: Vec<Resource> = manifests.objects.iter().map(|e| e.object.resource()).collect();
+    let found: Vec<Resource> = manifests.objects.iter().map(|e| e.object.id().0).collect();
     assert_eq!(found, Resource::ALL);
+}
+
+#[test]
+fn items_of_a_list_are_served_in_their_order_wherever_the_list_says_its_kind() {
+    let slice = "{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: x, labels: {kubernetes.io/service-name: a}}, addressType: IPv4}";
+    let service = |name: &str| format!("{{metadata: {{name: {name}}}, spec: {{clusterIP: None}}}}");
+    let (a, b) = (service("a"), service("b"));
+    let whole = a.replace("{metadata", "{apiVersion: v1, kind: Service, metadata");
+    let rows = [
+        (format!("{{kind: ServiceList, apiVersion: v1, items: [{a}, {slice}, {b}]}}"), 3),
+        (format!("{{items: [{a}, {slice}, {b}], kind: ServiceList, apiVersion: v1}}"), 3),
+        (format!("{{items: [{slice}, {whole}, {b}], apiVersion: v1, kind: ServiceList}}"), 3),
+        (
+            format!(
+                "{{apiVersion: v1, kind: List, items: [{whole}, {{kind: ServiceList, apiVersion: v1, items: [{b}]}}]}}"
+            ),
+            2,
+        ),
+        // Not a list: what is below `items` is not read.
+        (format!("{{apiVersion: v1, kind: ConfigMap, items: [{whole}]}}"), 0),
+        ("{apiVersion: v1, kind: List, items: null}".to_owned(), 0),
+        ("{apiVersion: v1, kind: List, items: 5}".to_owned(), 0),
+        ("{apiVersion: v1, kind: List, items: {a: b}}".to_owned(), 0),
+        ("[1, 2]".to_owned(), 0),
+        ("text".to_owned(), 0),
+    ];
+    for (text, objects) in rows {
+        let manifests = yaml(&text);
+        let keys = keys(&manifests);
+        assert_eq!(keys.len(), objects, "{text}");
+        let services: Vec<_> = keys.iter().filter(|key| key.starts_with("services")).collect();
+        assert!(services.is_sorted(), "{text}: {keys:?}");
+        let others: usize = manifests.other_kinds.values().sum();
+        assert_eq!(others, usize::from(objects == 0), "{text}");
+    }
+}
+
+#[test]
+fn a_cluster_dns_with_items_keeps_the_field_for_the_check() {
+    let manifests = yaml(
+        "{apiVersion: clusterdns.dev/v1alpha1, kind: ClusterDNS, metadata: {name: main}, items: [1]}",
+    );
+    assert!(manifests.configurations[0].object.get("items").is_some());
 }

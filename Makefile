@@ -20,7 +20,7 @@ IMAGE ?= clusterdns:$(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 BUILDER ?= $(shell for it in docker podman buildah; do $$it version >/dev/null 2>&1 && { echo $$it; break; }; done)
 BUILD_FLAGS ?=
 
-.PHONY: help run test node cluster lint bench bench-default bench-load bench-all miri edits fuzz fuzz-tools fuzz-build $(FUZZ_TARGETS:%=fuzz-%) image manifests charts check-tools release workflows
+.PHONY: help run test node cluster conformance lint bench bench-default bench-load bench-all miri edits fuzz fuzz-tools fuzz-build $(FUZZ_TARGETS:%=fuzz-%) image manifests charts check-tools release workflows
 
 include tests/tools/tools.mk
 
@@ -29,6 +29,7 @@ help:
 	@echo "make test   format check, clippy, cargo-deny if installed, all tests"
 	@echo "make node   the chart on a real node: containerd, kubelet, kube-proxy (Linux, root, Go; installs packages; some 3 minutes)"
 	@echo "make cluster  three real nodes: a dead one, drains, scaling, upgrades, with CoreDNS beside (as make node; some 15 minutes)"
+	@echo "make conformance  the DNS tests of Kubernetes' own suite, with CoreDNS beside (as make cluster; builds the suite once)"
 	@echo "make bench  time answers and changes, in process and over sockets beside other servers (optimised; some 15 minutes)"
 	@echo "make bench SET=load  only over sockets, into docs/benchmarks.md; SET=all  everything, with a real API server (an hour)"
 	@echo "make miri   the reading of ancillary data under MIRI (needs a nightly toolchain; some minutes)"
@@ -70,6 +71,14 @@ cluster: check-tools
 	@tests/tools/node-packages
 	@tests/tools/build etcd kube-apiserver kube-controller-manager kube-scheduler kubectl helm kubelet kube-proxy coredns
 	cargo test --quiet --locked --package tests --test node -- --include-ignored --exact d8_d9_d10_three_real_nodes_keep_their_dns
+
+# The DNS tests of Kubernetes' own e2e suite on such a cluster: once with CoreDNS, once with ClusterDNS, which takes over from
+# it. Compares the outcome with docs/conformance.md; UPDATE_EXPECT=1 writes it there. CLUSTERDNS_TEST_FOCUS=REGEX runs only
+# the tests whose names match.
+conformance: check-tools
+	@tests/tools/node-packages conformance
+	@tests/tools/build etcd kube-apiserver kube-controller-manager kube-scheduler kubectl helm kubelet kube-proxy coredns e2e.test agnhost
+	cargo test --quiet --locked --package tests --test node -- --include-ignored --exact the_dns_tests_of_kubernetes_pass
 
 # In this order: what fails soonest comes first. Without Go, the tests that need a real API server say that they did not
 # run; where CI is set, that is a failure.

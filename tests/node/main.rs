@@ -1,5 +1,6 @@
-//! On real nodes: what a stand-in for the kubelet cannot show. `make node` runs it on one, `make cluster` on three; both need
-//! root and what `tests/tools/node-packages` installs. One cluster for everything, for it takes longer to start than to ask.
+//! On real nodes: what a stand-in for the kubelet cannot show. `make node` runs it on one, `make cluster` and
+//! `make conformance` on three; they need root and what `tests/tools/node-packages` installs. One cluster for everything, for
+//! it takes longer to start than to ask.
 
 mod site;
 mod installed;
@@ -10,6 +11,7 @@ mod draining;
 mod checking;
 mod leaving;
 mod several;
+mod conformance;
 
 use site::Site;
 use tests::netns::inside;
@@ -36,6 +38,15 @@ fn d8_d9_d10_three_real_nodes_keep_their_dns() {
     inside(async || {
         let Some(mut site) = Site::start_several().await else { return };
         several::run(&mut site).await;
+    });
+}
+
+#[test]
+#[ignore = "needs root and a container runtime: make conformance"]
+fn the_dns_tests_of_kubernetes_pass() {
+    inside(async || {
+        let Some(site) = Site::start_with_suite().await else { return };
+        conformance::run(&site).await;
     });
 }
 

@@ -8,7 +8,9 @@ use serde_json::Value;
 use tests::control_plane::{ControlPlane, not_run};
 use tests::helm::Tools;
 use tests::netns::MEASURED;
-use tests::node::{Images, Node, Place, lacking, make_switch, route_api_server, setup};
+use tests::node::{
+    Images, Node, Place, lacking, lacking_with_suite, make_switch, route_api_server, setup,
+};
 
 /// Time for what a cluster does by itself, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -34,7 +36,7 @@ pub(crate) struct Site {
 impl Site {
     /// With one node, in the network of the test.
     pub(crate) async fn start() -> Option<Site> {
-        let mut site = Site::without_nodes().await?;
+        let mut site = Site::without_nodes(lacking(), Images::new).await?;
         let node = Node::start(&site.plane, Place::alone(), &site.images, PAUSE_OF_LARGE).await;
         site.say("the node is ready");
         site.nodes.push(node);
@@ -43,7 +45,17 @@ impl Site {
 
     /// With three nodes in networks of their own, of both families.
     pub(crate) async fn start_several() -> Option<Site> {
-        let mut site = Site::without_nodes().await?;
+        Site::without_nodes(lacking(), Images::new).await?.with_three_nodes().await
+    }
+
+    /// The same, with the images of Kubernetes' own DNS tests.
+    pub(crate) async fn start_with_suite() -> Option<Site> {
+        let site = Site::without_nodes(lacking_with_suite(), Images::with_suite).await?;
+        site.with_three_nodes().await
+    }
+
+    async fn with_three_nodes(self) -> Option<Site> {
+        let mut site = self;
         make_switch().expect("a bridge");
         for zone in ZONES {
             site.add_node(zone).await;
@@ -61,8 +73,10 @@ impl Site {
     }
 
     /// None if this machine lacks something; that is printed.
-    async fn without_nodes() -> Option<Site> {
-        let lacking = lacking();
+    async fn without_nodes(
+        lacking: Vec<String>,
+        images: impl Fn() -> anyhow::Result<Images>,
+    ) -> Option<Site> {
         if !lacking.is_empty() {
             not_run(&lacking.join(", "));
             return None;
@@ -72,7 +86,7 @@ impl Site {
         let tools = Tools::new(plane.kubeconfig())?;
         let kubeconfig = plane.kubeconfig().to_owned();
         route_api_server(&plane).await.expect("a route to the API server");
-        let images = Images::new().expect("the images can be made");
+        let images = images().expect("the images can be made");
         let site = Site { nodes: Vec::new(), tools, kubeconfig, plane, images, began };
         site.say("the control plane is ready");
         Some(site)

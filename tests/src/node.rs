@@ -28,7 +28,7 @@ use crate::objects::create_any;
 use crate::process::Process;
 use crate::scratch::Scratch;
 use cgroup::Cgroup;
-pub use images::{BUSYBOX, COREDNS, Images, OURS_NAME, OURS_TAG};
+pub use images::{AGNHOST, BUSYBOX, COREDNS, GLIBC, Images, OURS_NAME, OURS_TAG};
 pub use place::{CLUSTER_DNS_V6, MOST_NODES, Place, make_switch};
 
 /// The DNS server that kubelet gives to Pods.
@@ -52,6 +52,10 @@ const PACKAGES: [&str; 8] = [
 
 /// The programs of Kubernetes that a node and its control plane take besides those of every test.
 const PROGRAMS: [&str; 4] = ["kubelet", "kube-proxy", "kube-scheduler", "coredns"];
+
+/// What the DNS tests of Kubernetes take besides, of the machine and of Kubernetes.
+const SUITE_PACKAGES: [&str; 2] = ["/usr/bin/dig", "/usr/bin/getent"];
+const SUITE_PROGRAMS: [&str; 2] = ["e2e.test", "agnhost"];
 
 /// The running node. Fields are dropped in order: the processes are gone before their cgroup is removed.
 #[derive(Debug)]
@@ -82,13 +86,27 @@ pub fn lacking() -> Vec<String> {
     if !cgroup::is_version_1() {
         lacking.push("cgroups of version 1".to_owned());
     }
-    for program in PACKAGES.into_iter().filter(|program| !Path::new(program).exists()) {
-        lacking.push(format!("{program} (as root: tests/tools/node-packages)"));
-    }
-    for program in PROGRAMS.into_iter().filter(|program| !path_of(program).exists()) {
-        lacking.push(format!("{program} (tests/tools/build {program})"));
-    }
+    lacking.extend(not_installed(&PACKAGES, "tests/tools/node-packages"));
+    lacking.extend(not_built(&PROGRAMS));
     lacking
+}
+
+/// The same for nodes on which the DNS tests of Kubernetes run.
+pub fn lacking_with_suite() -> Vec<String> {
+    let mut lacking = lacking();
+    lacking.extend(not_installed(&SUITE_PACKAGES, "tests/tools/node-packages conformance"));
+    lacking.extend(not_built(&SUITE_PROGRAMS));
+    lacking
+}
+
+fn not_installed(programs: &[&str], by: &str) -> impl Iterator<Item = String> {
+    let missing = programs.iter().filter(|program| !Path::new(program).exists());
+    missing.map(move |program| format!("{program} (as root: {by})"))
+}
+
+fn not_built(programs: &[&str]) -> impl Iterator<Item = String> {
+    let missing = programs.iter().filter(|program| !path_of(program).exists());
+    missing.map(|program| format!("{program} (tests/tools/build {program})"))
 }
 
 impl Node {

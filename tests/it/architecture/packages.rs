@@ -79,6 +79,17 @@ fn every_package_takes_the_lints_of_the_workspace() {
 }
 
 #[test]
+fn the_pinned_tests_of_kubernetes_are_of_the_version_of_the_pinned_programs() {
+    let version = |folder: &str| {
+        let pins = read(&format!("tests/tools/{folder}/go.mod"));
+        let pin = pins.lines().find_map(|line| line.trim().split_once("k8s.io/kubernetes v"));
+        let (_, version) = pin.expect("a version of Kubernetes");
+        version.split(" //").next().unwrap_or_default().to_owned()
+    };
+    assert_eq!(version("conformance"), version("kubernetes"));
+}
+
+#[test]
 fn p2_every_dependency_has_its_reason_and_every_reason_a_dependency() {
     let packages = packages();
     let used: BTreeSet<&str> = packages

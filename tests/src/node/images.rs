@@ -4,6 +4,8 @@
 //! Ours has the development build with the libraries that it loads, where the Dockerfile has a static release: that is
 //! built already for every other test, where a static one means all dependencies for another target.
 
+mod suite;
+
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,6 +17,7 @@ use serde_json::{Value, json};
 use crate::control_plane::path_of;
 use crate::kubelet::program;
 use crate::scratch::Scratch;
+pub use suite::{AGNHOST, GLIBC};
 
 /// The image of our programs, without its tag.
 pub const OURS_NAME: &str = "clusterdns.test/clusterdns";
@@ -38,6 +41,16 @@ impl Images {
         let scratch = Scratch::new("images")?;
         write(scratch.path(), &path_of("coredns"))?;
         Ok(Images(scratch))
+    }
+
+    /// With those that the DNS tests of Kubernetes start.
+    ///
+    /// # Errors
+    /// As [`Images::new`].
+    pub fn with_suite() -> Result<Images> {
+        let images = Images::new()?;
+        suite::write(images.path())?;
+        Ok(images)
     }
 
     pub(super) fn path(&self) -> &Path {

@@ -33,6 +33,9 @@ node)
     ip -n "$name" -4 address add "192.0.2.1$2/24" dev eth0
     ip -n "$name" -6 address add "fd00:192::1$2/64" dev eth0 nodad
     ip -n "$name" link set eth0 up
+    # For what the node itself asks of Services: an address without a route is refused before kube-proxy's rules see it.
+    ip -n "$name" -4 route add default via 192.0.2.1
+    ip -n "$name" -6 route add default via fd00:192::1
     for other in 1 2 3 4; do [ "$other" = "$2" ] || route_to_pods "ip -n $name" "$other"; done
     nsenter --net="/run/netns/$name" sh -c '
         echo 1 >/proc/sys/net/ipv4/ip_forward

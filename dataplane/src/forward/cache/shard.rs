@@ -13,7 +13,9 @@ use super::{CacheResult, Denials, RouteId};
 
 /// Octets that an entry takes besides its reply: its slot, and its places in a queue and in the index. Counted for
 /// the worst case, in which tables have just doubled.
-const ENTRY_OCTETS: usize = size_of::<Slot>() + 2 * size_of::<u32>() + 2 * 20;
+const ENTRY_OCTETS: usize = size_of::<Slot>() + 2 * size_of::<u32>() + 2 * 22;
+/// One part in this many of the index is free when it is made again: it costs little, and the table grows little.
+const SPARE_PART: usize = 8;
 /// Slots that are allocated at once, so that growing copies nothing.
 const CHUNK: usize = 64;
 /// The short queue has at most one part in this many of the octets.
@@ -254,6 +256,7 @@ impl Shard {
         let taken = allocated(relayed.octets()) + ENTRY_OCTETS;
         let number =
             self.place(Slot { hash, relayed: Some(relayed), age, route, used: 0, is_long });
+        self.make_room_in_index();
         self.index.insert(hash, number);
         self.octets += taken;
         if is_long {
@@ -262,6 +265,25 @@ impl Shard {
             self.short_octets += taken;
             self.short.push_back(number);
         }
+    }
+
+    /// Removed entries leave marks in the table of the index. It would double for them, so it is made again.
+    fn make_room_in_index(&mut self) {
+        let entries = self.index.len();
+        if entries == self.index.capacity() {
+            let places = entries + entries / SPARE_PART + 1;
+            let mut index =
+                HashMap::with_capacity_and_hasher(places, BuildHasherDefault::default());
+            index.extend(self.index.drain());
+            self.index = index;
+        }
+    }
+
+    /// Empties the index; how many entries its table has room for.
+    #[cfg(test)]
+    pub(super) fn places_of_index(&mut self) -> usize {
+        self.index.clear();
+        self.index.capacity()
     }
 
     /// Puts another reply, or none, into a slot.

@@ -266,6 +266,18 @@ fn ca5_a_smaller_bound_holds_soon_though_nothing_is_inserted() {
 }
 
 #[test]
+fn c1_names_that_come_and_go_do_not_enlarge_the_index() {
+    const ENTRIES: usize = 60 * SHARDS;
+    let (cache, limits) = (Cache::default(), CacheLimits { entries: ENTRIES, ..LIMITS });
+    for number in 0..30 * ENTRIES as u64 {
+        keep(&cache, &format!("n{number}.example"), 10, number, &limits);
+    }
+    let places: usize = cache.shards.iter().map(|shard| lock(shard).places_of_index()).sum();
+    // Tables have room for 7/8 of a power of two: for 56, or for 112.
+    assert!(places <= ENTRIES * 5 / 2, "{places} places for {ENTRIES} entries");
+}
+
+#[test]
 fn ca2_names_that_come_and_go_do_not_pass_the_bounds() {
     let cache = Cache::default();
     for n in 0..10_000 {

@@ -39,7 +39,8 @@ fn has(text: &str, written: &str) -> bool {
     let begins = written.starts_with(is_word);
     text.match_indices(written).any(|(at, _)| {
         let (before, after) = (&text[..at], &text[at + written.len()..]);
-        !(begins && before.ends_with(is_word)) && !after.starts_with(is_word)
+        let is_part = begins && before.ends_with(is_word) || after.starts_with(is_word);
+        !is_part
     })
 }
 

@@ -15,23 +15,12 @@ pub(super) fn check(resources: &ResourceRequirements, violations: &mut Violation
     for (what, quantities) in [("requests", requests), ("limits", limits)] {
         for (resource, written) in quantities.iter().flatten() {
             let field = format!("spec.resources.{what}.{resource}");
-            if !is_resource(resource) {
-                let message = format!(
-                    "{} is no resource of a container: write cpu, memory, ephemeral-storage, hugepages-<size>, or one of \
-                     a device such as example.com/card",
-                    shown(resource)
-                );
-                violations.add(field.clone(), Reason::InvalidName, message);
-            }
-            if quantity(&written.0).is_none() {
-                let message = format!(
-                    "{} is not a quantity: write one such as 50m or 64Mi",
-                    shown(&written.0)
-                );
-                violations.add(field, Reason::InvalidQuantity, message);
+            if let Some((reason, message)) = wrong_amount(resource, &written.0) {
+                violations.add(field, reason, message);
             }
         }
     }
+    needs_cpu_or_memory(resources, violations);
     for (resource, request) in requests.iter().flatten() {
         let field = format!("spec.resources.requests.{resource}");
         let most = limits.as_ref().and_then(|limits| limits.get(resource));
@@ -61,28 +50,80 @@ pub(super) fn check(resources: &ResourceRequirements, violations: &mut Violation
     }
 }
 
-/// Does a container have this resource? Names without a domain are those of Kubernetes; others are of devices.
-fn is_resource(name: &str) -> bool {
-    match name.split_once('/') {
-        Some((domain, _)) => {
-            let is_of_kubernetes = domain == "kubernetes.io" || domain.ends_with(".kubernetes.io");
-            is_label_key(name) && !is_of_kubernetes && !name.starts_with("requests.")
-        }
-        None => {
-            let size = name.strip_prefix("hugepages-");
-            ["cpu", "memory", "ephemeral-storage"].contains(&name)
-                || size.is_some_and(|size| quantity(size).is_some())
-        }
+/// What is wrong with the name or the amount of one resource.
+fn wrong_amount(resource: &str, written: &str) -> Option<(Reason, String)> {
+    if !is_resource(resource) {
+        let message = format!(
+            "{} is no resource of a container: write cpu, memory, ephemeral-storage, hugepages-<size>, or one of a device \
+             such as example.com/card",
+            shown(resource)
+        );
+        return Some((Reason::InvalidName, message));
     }
+    let Some(amount) = quantity(written) else {
+        let message =
+            format!("{} is not a quantity: write one such as 50m or 64Mi", shown(written));
+        return Some((Reason::InvalidQuantity, message));
+    };
+    if resource.contains('/') && !is_native(resource) && !is_multiple(amount, 1.0) {
+        let message = format!(
+            "{written} is not a whole number: nodes give {resource} to pods in whole pieces only"
+        );
+        return Some((Reason::InvalidQuantity, message));
+    }
+    let (size, octets) = page_size(resource)?;
+    let message = || format!("{written} is not a multiple of a page of {size}: write one that is");
+    (!is_multiple(amount, octets)).then(|| (Reason::InvalidQuantity, message()))
+}
+
+/// Huge pages alone are refused: the kubelet could not put the pod into a class of quality of service.
+fn needs_cpu_or_memory(resources: &ResourceRequirements, violations: &mut Violations) {
+    let names = || [&resources.requests, &resources.limits].into_iter().flatten().flatten();
+    let has_pages = names().any(|(name, _)| page_size(name).is_some());
+    if has_pages && !names().any(|(name, _)| name == "cpu" || name == "memory") {
+        let message = "Kubernetes refuses pods with huge pages and neither cpu nor memory: write cpu or memory too";
+        violations.add("spec.resources", Reason::Missing, message);
+    }
+}
+
+/// Does a container have this resource? Names without a domain are those of Kubernetes; others are of devices, or of
+/// Kubernetes' own domains, whose names the API server does not know one by one.
+fn is_resource(name: &str) -> bool {
+    if !name.contains('/') {
+        return ["cpu", "memory", "ephemeral-storage"].contains(&name) || page_size(name).is_some();
+    }
+    // A quota names a device `requests.<name>`, which must be a name too.
+    is_label_key(name)
+        && (is_native(name)
+            || !name.starts_with("requests.") && is_label_key(&format!("requests.{name}")))
+}
+
+/// Is it in `kubernetes.io/`, or in a domain that ends with it, as the API server asks?
+fn is_native(resource: &str) -> bool {
+    resource.contains("kubernetes.io/")
+}
+
+/// The size in the name of huge pages, as it is written and in octets.
+fn page_size(resource: &str) -> Option<(&str, f64)> {
+    let size = resource.strip_prefix("hugepages-")?;
+    let octets = quantity(size)?;
+    (octets > 0.0 && is_multiple(octets, 1.0)).then_some((size, octets))
+}
+
+/// Is it a whole number of these? Decimal parts such as those of `1.001k` are not exact.
+fn is_multiple(amount: f64, of: f64) -> bool {
+    let times = amount / of;
+    (times - times.round()).abs() <= times.abs() * 1e-12
 }
 
 /// May pods of one node together have higher limits than the node has?
 fn is_overcommitted(resource: &str) -> bool {
-    !resource.contains('/') && !resource.starts_with("hugepages-")
+    (!resource.contains('/') || is_native(resource)) && !resource.starts_with("hugepages-")
 }
 
 /// A quantity of Kubernetes as a number; close enough to compare two.
 fn quantity(text: &str) -> Option<f64> {
+    let text = text.strip_prefix('+').unwrap_or(text);
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let exponent = match unit {

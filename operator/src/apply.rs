@@ -127,7 +127,12 @@ async fn apply_one(
     let Some(why) = ctx.memory.why(kind, wanted, live.as_deref()) else { return Ok(None) };
     tracing::debug!(?why, "applying {}", described(kind, &namespace, &name));
     if kind == Kind::Deployment && live.is_some() {
-        hold_replicas(ctx, (&namespace, &name), plan).await?;
+        let held = hold_replicas(ctx, (&namespace, &name), plan).await;
+        // The Deployment has another version by now, even if what follows fails.
+        if !matches!(held, Ok(false)) {
+            ctx.memory.unanswered(kind, wanted, live.as_deref());
+        }
+        held?;
     }
     let mut sent = wanted.clone();
     // The uid keeps the API server from creating it, if it was deleted (and perhaps created again) after it was read.
@@ -144,7 +149,12 @@ async fn apply_one(
     let params = PatchParams::apply(names::FIELD_MANAGER).force();
     let objects = resources::api(&ctx.client, kind, &namespace);
     let body = Patch::Apply(&sent);
-    let made = ctx.writes.send(resources::name(kind), objects.patch(&name, &params, &body)).await?;
+    let made = ctx.writes.send(resources::name(kind), objects.patch(&name, &params, &body)).await;
+    let made = made.inspect_err(|error| {
+        if error.may_have_written() {
+            ctx.memory.unanswered(kind, wanted, live.as_deref());
+        }
+    })?;
     ctx.memory.applied(kind, wanted, &made);
     Ok(Some((why, live.as_deref().and_then(editor))))
 }
@@ -173,19 +183,19 @@ async fn live(
 }
 
 /// A field whose only owner lets go falls back to its default, which is 1 pod: a second manager holds what runs until
-/// the autoscaler has written its own number.
+/// the autoscaler has written its own number. Returns whether it was written.
 async fn hold_replicas(
     ctx: &Context,
     (namespace, name): (&str, &str),
     plan: &Plan,
-) -> Result<(), Failure> {
-    let Size::Autoscaled { hold: Some(replicas), .. } = plan.size else { return Ok(()) };
+) -> Result<bool, Failure> {
+    let Size::Autoscaled { hold: Some(replicas), .. } = plan.size else { return Ok(false) };
     let body = json!({"apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": {"name": name, "namespace": namespace}, "spec": {"replicas": replicas}});
     let params = PatchParams::apply(names::HANDOVER_MANAGER).force();
     let deployments = resources::api(&ctx.client, Kind::Deployment, namespace);
     ctx.writes.send("Deployment", deployments.patch(name, &params, &Patch::Apply(&body))).await?;
-    Ok(())
+    Ok(true)
 }
 
 /// Moves an adopted Service. The rollout's state has remembered it by now.

@@ -26,6 +26,8 @@ struct Remembered {
     version: String,
     /// Hash of the fields that are ours in it.
     owned: Option<u64>,
+    /// A later write got no answer: the version that the object had then. What is newer may be ours.
+    unanswered_at: Option<String>,
 }
 
 /// What was applied, by object.
@@ -66,6 +68,9 @@ impl Memory {
             return Some(Why::FirstTime);
         }
         let version = live.resource_version().unwrap_or_default();
+        if remembered.unanswered_at.as_ref().is_some_and(|at| *at != version) {
+            return Some(Why::FirstTime);
+        }
         // What a watch shows may be older than what we wrote last.
         let is_newer = version != remembered.version
             && !is_older(&live.metadata.resource_version, &remembered.version);
@@ -89,12 +94,20 @@ impl Memory {
             uid: made.uid().unwrap_or_default(),
             version: made.resource_version().unwrap_or_default(),
             owned: fingerprint(made),
+            unanswered_at: None,
         };
         let mut objects = self.lock();
         if objects.len() >= MAX_REMEMBERED {
             objects.clear();
         }
         objects.insert(key(kind, sent), remembered);
+    }
+
+    /// A write over this version of the object got no answer: it may have been made.
+    pub fn unanswered(&self, kind: Kind, sent: &DynamicObject, live: Option<&DynamicObject>) {
+        if let Some(remembered) = self.lock().get_mut(&key(kind, sent)) {
+            remembered.unanswered_at = live.and_then(ResourceExt::resource_version);
+        }
     }
 
     /// Whether what a watch keeps is older than our own last write, or may be.
@@ -109,7 +122,12 @@ impl Memory {
         let Some(remembered) = objects.get(&(kind, namespace.to_owned(), name.to_owned())) else {
             return false;
         };
-        kept.is_none_or(|kept| is_older(&kept.metadata.resource_version, &remembered.version))
+        let version = |kept: &DynamicObject| kept.metadata.resource_version.clone();
+        kept.is_none_or(|kept| {
+            let is_unanswered = remembered.unanswered_at.is_some();
+            is_older(&version(kept), &remembered.version)
+                || is_unanswered && version(kept) == remembered.unanswered_at
+        })
     }
 
     /// It is gone, or not ours any more.
@@ -209,6 +227,28 @@ mod tests {
     }
 
     #[test]
+    fn o14_a_write_of_ours_without_an_answer_is_no_edit_by_another_client() {
+        let memory = Memory::default();
+        let why = |value: &str, live: &DynamicObject| {
+            memory.why(Kind::ConfigMap, &wanted(value), Some(live))
+        };
+        let unanswered = |value: &str, live: &DynamicObject| {
+            memory.unanswered(Kind::ConfigMap, &wanted(value), Some(live));
+        };
+        let before = live("10", "a", "");
+        memory.applied(Kind::ConfigMap, &wanted("a"), &before);
+        unanswered("b", &before);
+        assert_eq!(why("b", &before), Some(Why::Wanted), "it was not written, or not yet seen");
+        assert_eq!(why("b", &live("11", "b", "")), Some(Why::FirstTime), "it was written");
+        assert_eq!(why("a", &live("11", "b", "")), Some(Why::FirstTime), "no longer wanted");
+        memory.applied(Kind::ConfigMap, &wanted("b"), &live("12", "b", ""));
+        assert_eq!(why("b", &live("13", "c", "")), Some(Why::Edited));
+        unanswered("b", &live("13", "c", ""));
+        let why = why("b", &live("13", "c", ""));
+        assert_eq!(why, Some(Why::Edited), "another client's edit, still there");
+    }
+
+    #[test]
     fn a_watch_behind_our_own_write_is_noticed() {
         let memory = Memory::default();
         let is_behind =
@@ -218,6 +258,9 @@ mod tests {
         assert!(is_behind(None), "not seen yet, or deleted");
         assert!(is_behind(Some(&live("9", "", ""))));
         assert!(!is_behind(Some(&live("10", "", ""))));
+        memory.unanswered(Kind::ConfigMap, &wanted("b"), Some(&live("10", "", "")));
+        assert!(is_behind(Some(&live("10", "", ""))), "the write may have been made");
+        assert!(!is_behind(Some(&live("11", "", ""))));
         memory.forget(Kind::ConfigMap, "n", "c");
         assert!(!is_behind(None));
     }

@@ -66,6 +66,16 @@ impl WriteError {
         }
     }
 
+    /// True where the API server may have written all the same: it gave no answer, or one of a server that failed.
+    pub fn may_have_written(&self) -> bool {
+        match self {
+            WriteError::NotLeading(_) => false,
+            WriteError::NoAnswer | WriteError::Refused(_) => {
+                self.code().is_none_or(|code| code >= 500)
+            }
+        }
+    }
+
     /// How long the API server asks us to wait.
     pub fn retry_after(&self) -> Option<Duration> {
         let WriteError::Refused(error) = self else { return None };

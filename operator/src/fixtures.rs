@@ -106,7 +106,10 @@ pub(crate) fn expose(observed: &mut Observed) {
 
 /// Writes what was planned, as the operator does.
 pub(crate) fn write(observed: &mut Observed, plan: &RolloutPlan) {
-    let mut data = json!({"stable.json": plan.stable, "rollout.json": serde_json::to_string(&plan.state).expect("JSON")});
+    let mut data = json!({"rollout.json": serde_json::to_string(&plan.state).expect("JSON")});
+    if !plan.stable.is_empty() {
+        data["stable.json"] = json!(plan.stable);
+    }
     if let Some(canary) = &plan.canary {
         data["canary.json"] = json!(canary);
     }

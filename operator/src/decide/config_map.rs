@@ -138,7 +138,7 @@ impl Document {
     }
 }
 
-/// The text of one key.
+/// The text of one key; an empty one is as good as none.
 pub(crate) fn text<'a>(config_map: Option<&'a ConfigMap>, key: &str) -> Option<&'a str> {
-    config_map?.data.as_ref()?.get(key).map(String::as_str)
+    config_map?.data.as_ref()?.get(key).map(String::as_str).filter(|text| !text.is_empty())
 }

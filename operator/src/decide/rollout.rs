@@ -74,6 +74,10 @@ fn edited(plan: &RolloutPlan, written: &Current, now: Timestamp) -> (String, boo
             let at = if is_past { String::new() } else { state.edited_at.clone() };
             (at, is_kept)
         }
+        // Nothing can be written back, so each look finds the same edit: a new time would be a write that wakes every pod.
+        Edit::Unreadable if plan.stable.is_empty() && !state.edited_at.is_empty() => {
+            (state.edited_at.clone(), false)
+        }
         Edit::Undone | Edit::Unreadable => (now.to_string(), false),
         Edit::Kept => (now.to_string(), written.stable.as_ref() == Some(&plan.stable)),
     }

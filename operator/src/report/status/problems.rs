@@ -166,12 +166,16 @@ fn configuration_edited(dns: &ClusterDNS, plan: &Plan) -> Option<Problem> {
     }
     let (namespace, _) = names::service(dns);
     let map = names::child(dns.metadata.name.as_deref().unwrap_or_default());
-    let now = match state.is_edit_kept {
-        true => {
+    let now = match (state.is_edit_kept, plan.rollout.stable.is_empty()) {
+        (true, _) => {
             "What was there before is not known, so every pod runs what that client wrote, until the configuration of the \
              spec passes its trial beside it"
         }
-        false => "The operator wrote the right one back",
+        (false, true) => {
+            "What was there before is not known, and the configuration of the spec has failed: every pod keeps what it runs, \
+             and a pod that starts gets nothing. The operator writes back what a pod says that it runs"
+        }
+        (false, false) => "The operator wrote the right one back",
     };
     problem(
         "ConfigurationEdited",

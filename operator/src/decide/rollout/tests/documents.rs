@@ -206,3 +206,30 @@ fn o4_what_failed_is_never_rolled_out_because_another_client_broke_the_document(
     story.observed.lost_document = Some(crate::fixtures::config(&dns(OLD)).to_json());
     assert_eq!(story.reconcile(112).stable, crate::fixtures::config(&dns(OLD)).to_json());
 }
+
+#[test]
+fn o4_an_edit_that_cannot_be_undone_is_written_once_and_no_document_is_no_edit() {
+    let mut story = after_a_failed_trial();
+    let data = |story: &mut Story| story.observed.config_map.as_mut().unwrap().data.take().unwrap();
+    // Another client deletes it, and no pod says what it was.
+    let mut deleted = data(&mut story);
+    deleted.remove("stable.json");
+    story.observed.config_map.as_mut().unwrap().data = Some(deleted);
+    let first = story.reconcile(110);
+    assert_eq!((first.stable.as_str(), first.state.edited_at.as_str()), ("", ""));
+    assert_eq!(story.reconcile(112).state, first.state, "nothing new is written");
+    // As operators before this one left it.
+    let mut empty = data(&mut story);
+    empty.insert("stable.json".to_owned(), String::new());
+    story.observed.config_map.as_mut().unwrap().data = Some(empty);
+    assert_eq!(story.reconcile(114).state, first.state);
+    // Text that is no document, which stays there.
+    let mut times = Vec::new();
+    for seconds in [120, 122, 124] {
+        let mut garbage = data(&mut story);
+        garbage.insert("stable.json".to_owned(), "not JSON".to_owned());
+        story.observed.config_map.as_mut().unwrap().data = Some(garbage);
+        times.push(story.reconcile(seconds).state.edited_at);
+    }
+    assert_eq!(times, [at(120).to_string(), at(120).to_string(), at(120).to_string()]);
+}

@@ -72,6 +72,21 @@ fn o4_an_edit_of_the_configuration_by_another_client_is_degraded_for_a_while() {
 }
 
 #[test]
+fn o4_degraded_says_so_where_nothing_can_be_written_back() {
+    let mut story = Story::settled("{}");
+    story.edit("{ttlSeconds: 7}");
+    let failed =
+        serde_json::json!({"stable": "0123456789ab", "failed": config(&story.dns).revision()});
+    let data = story.observed.config_map.as_mut().unwrap().data.as_mut().unwrap();
+    data.insert("stable.json".to_owned(), "not JSON".to_owned());
+    data.insert("rollout.json".to_owned(), failed.to_string());
+    let status = story.reconcile(10);
+    let degraded = condition(&status, "Degraded").unwrap();
+    let words = "every pod keeps what it runs, and a pod that starts gets nothing";
+    assert!(degraded.message.contains(words), "{}", degraded.message);
+}
+
+#[test]
 fn o14_pods_that_cannot_be_asked_are_not_up_to_date_but_stay_so() {
     let mut story = Story::settled("{}");
     let silence = |story: &mut Story| {

@@ -70,10 +70,12 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
     };
     let pods = caches.pods(&namespace, &instance);
     let config_map = fresh_config_map(ctx, &namespace, &name).await?;
+    let config_map = config_map.map(|map| ctx.last_documents.with_own_state(&instance, map));
     let pod_reports = ctx.pod_reports.read(&pods, config_map.as_ref()).await;
     let lost_document = match config_map::whole(config_map.as_ref()) {
         Some(text) => {
-            ctx.last_documents.seen(&instance, text);
+            let rollout = config_map::text(config_map.as_ref(), config_map::ROLLOUT);
+            ctx.last_documents.seen(&instance, text, rollout.unwrap_or_default());
             None
         }
         None => {
@@ -149,7 +151,7 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
                 ctx.samples.read(&ctx.client, &ctx.lists, &round.config().exposure).await;
             tokio::select! {
                 comparison = round.ask(&observed, &ctx.client, &ctx.lists) => Some(comparison),
-                () = edited(ctx, &namespace, &name) => None,
+                () = edited(ctx, &instance, (&namespace, &name)) => None,
             }
         }
     };
@@ -159,11 +161,12 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
 
 /// Returns when another client has changed what all pods run: a round of questions takes up to a minute, and clients get
 /// answers by that edit until it is undone.
-async fn edited(ctx: &Context, namespace: &str, name: &str) {
+async fn edited(ctx: &Context, instance: &str, (namespace, name): (&str, &str)) {
     loop {
         tokio::time::sleep(EDITS_EVERY).await;
         let kept = ctx.caches.object(Kind::ConfigMap, namespace, name);
         let map = kept.and_then(|kept| typed::<ConfigMap>(Some(kept)).ok()?);
+        let map = map.map(|map| ctx.last_documents.with_own_state(instance, map));
         if map.is_some_and(|map| config_map::whole(Some(&map)).is_none()) {
             return;
         }

@@ -2,51 +2,109 @@
 //! there at once. Lost with the process: pods that refuse what they were given still know what they run.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crds::config;
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+
+use crate::decide::config_map::{CANARY, ROLLOUT};
+use crate::names;
 
 /// Octets of all documents that are remembered: most have some kilobytes, the largest 1 MiB.
 const MAX_OCTETS: usize = 8 << 20;
 
+/// `stable.json` and `rollout.json` of one ConfigMap.
+#[derive(Debug, PartialEq, Eq)]
+struct Known {
+    stable: String,
+    rollout: String,
+}
+
+impl Known {
+    fn octets(&self) -> usize {
+        self.stable.len() + self.rollout.len()
+    }
+}
+
 /// By the name of the ClusterDNS.
 #[derive(Debug, Default)]
 pub struct LastDocuments {
-    kept: Mutex<HashMap<String, String>>,
+    kept: Mutex<HashMap<String, Known>>,
 }
 
 impl LastDocuments {
-    /// The ConfigMap of this ClusterDNS has this document, and no other client wrote it.
-    pub fn seen(&self, instance: &str, text: &str) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.get(instance).is_some_and(|known| known == text) {
+    /// The ConfigMap of this ClusterDNS has this document and this state, and no other client wrote them.
+    pub fn seen(&self, instance: &str, stable: &str, rollout: &str) {
+        let mut kept = self.lock();
+        let is_known = |known: &Known| known.stable == stable && known.rollout == rollout;
+        if kept.get(instance).is_some_and(is_known) {
             return;
         }
         kept.remove(instance);
-        let octets: usize = kept.values().map(String::len).sum();
-        if octets + text.len() > MAX_OCTETS {
+        let octets: usize = kept.values().map(Known::octets).sum();
+        if octets + stable.len() + rollout.len() > MAX_OCTETS {
             kept.clear();
         }
-        kept.insert(instance.to_owned(), text.to_owned());
+        let known = Known { stable: stable.to_owned(), rollout: rollout.to_owned() };
+        kept.insert(instance.to_owned(), known);
     }
 
     /// The document of this revision, if it is remembered.
     pub fn of(&self, instance: &str, revision: &str) -> Option<String> {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.get(instance).filter(|text| config::revision_of(text) == revision).cloned()
+        let kept = self.lock();
+        let known = kept.get(instance).map(|known| &known.stable);
+        known.filter(|text| config::revision_of(text) == revision).cloned()
     }
+
+    /// The ConfigMap with the state that is remembered, where another client wrote `rollout.json` or removed it. A backup
+    /// that is restored has a `rollout.json` that fits its `stable.json`: without this, it would be no edit, and a way
+    /// around the trial. `canary.json` of that client is left out.
+    pub fn with_own_state(&self, instance: &str, mut map: ConfigMap) -> ConfigMap {
+        if has_own_state(&map) {
+            return map;
+        }
+        let kept = self.lock();
+        let known = kept.get(instance).filter(|known| !known.rollout.is_empty());
+        let data = map.data.get_or_insert_default();
+        if let Some(known) = known.filter(|known| data.get(ROLLOUT) != Some(&known.rollout)) {
+            data.insert(ROLLOUT.to_owned(), known.rollout.clone());
+            data.remove(CANARY);
+        }
+        drop(kept);
+        map
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Known>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Did an operator write `rollout.json` as it is? The API server takes a field from its owner when another client changes
+/// it. True where it keeps no owners.
+fn has_own_state(map: &ConfigMap) -> bool {
+    let owners = map.metadata.managed_fields.as_deref().unwrap_or_default();
+    let is_own = |entry: &ManagedFieldsEntry| {
+        let fields = entry.fields_v1.as_ref().and_then(|fields| fields.0.get("f:data"));
+        entry.manager.as_deref() == Some(names::FIELD_MANAGER)
+            && fields.is_some_and(|data| data.get(format!("f:{ROLLOUT}")).is_some())
+    };
+    owners.is_empty() || owners.iter().any(is_own)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decide::config_map;
+    use crate::fixtures::from;
+    use serde_json::json;
 
     #[test]
     fn o4_the_last_document_is_known_by_its_revision_and_memory_is_bounded() {
         let documents = LastDocuments::default();
-        documents.seen("a", "one");
-        documents.seen("a", "two");
-        documents.seen("b", "three");
+        documents.seen("a", "one", "");
+        documents.seen("a", "two", "");
+        documents.seen("b", "three", "");
         let of = |instance: &str, text: &str| documents.of(instance, &config::revision_of(text));
         assert_eq!(of("a", "one"), None, "it was replaced");
         assert_eq!(of("a", "two").as_deref(), Some("two"));
@@ -54,10 +112,55 @@ mod tests {
         assert_eq!(documents.of("a", ""), None);
         let large = "x".repeat(MAX_OCTETS / 2);
         for name in ["c", "d", "e"] {
-            documents.seen(name, &large);
+            documents.seen(name, &large, "{}");
         }
-        let octets: usize = documents.kept.lock().unwrap().values().map(String::len).sum();
+        let octets: usize = documents.kept.lock().unwrap().values().map(Known::octets).sum();
         assert!(octets <= MAX_OCTETS, "{octets}");
         assert_eq!(of("e", &large), Some(large.clone()));
+    }
+
+    /// A ConfigMap with this document and the state that fits it. The state belongs to this client.
+    fn written(by: &str, text: &str, failed: &str) -> ConfigMap {
+        let state = json!({"stable": config::revision_of(text), "failed": failed}).to_string();
+        from(json!({"data": {"stable.json": text, "rollout.json": state, "canary.json": "{}"},
+            "metadata": {"name": "clusterdns-a", "managedFields": [
+                {"manager": by, "operation": "Update", "fieldsV1": {"f:data": {"f:rollout.json": {}}}},
+                {"manager": "clusterdns-operator", "operation": "Apply", "fieldsV1": {"f:metadata": {}}}]}}))
+    }
+
+    #[test]
+    fn o4_a_restored_backup_of_the_whole_configuration_counts_as_an_edit() {
+        let documents = LastDocuments::default();
+        let read = |map: &ConfigMap| {
+            let map = documents.with_own_state("a", map.clone());
+            let whole = config_map::whole(Some(&map)).map(str::to_owned);
+            (whole, config_map::state_in(Some(&map)))
+        };
+        // The first one is believed, also if a backup brought it: nothing else is known.
+        let old = written("velero", "old", "new");
+        assert_eq!(read(&old).0.as_deref(), Some("old"));
+        let ours = written("clusterdns-operator", "new", "");
+        let (whole, state) = read(&ours);
+        assert_eq!(whole.as_deref(), Some("new"));
+        let rollout = config_map::text(Some(&ours), ROLLOUT).unwrap_or_default();
+        documents.seen("a", "new", rollout);
+
+        let (whole, restored) = read(&old);
+        assert_eq!(
+            (whole, &restored),
+            (None, &state),
+            "neither its document nor its failure counts"
+        );
+        assert_eq!(documents.of("a", &restored.stable).as_deref(), Some("new"));
+        let mut without = old;
+        without.data.as_mut().unwrap().remove(ROLLOUT);
+        assert_eq!(read(&without), (None, state));
+        assert_eq!(documents.with_own_state("a", without).data.unwrap().get(CANARY), None);
+        // What an operator wrote is believed: another one may have led meanwhile.
+        let later = written("clusterdns-operator", "later", "");
+        assert_eq!(read(&later).0.as_deref(), Some("later"));
+        let mut unknown = written("velero", "old", "");
+        unknown.metadata.managed_fields = None;
+        assert_eq!(read(&unknown).0.as_deref(), Some("old"), "the API server keeps no owners");
     }
 }

@@ -182,7 +182,7 @@ pub struct Reported {
     /// Why it refuses its configuration, if it does.
     pub rejection: Option<String>,
     /// Objects it could not serve: kind, namespace, name, reason.
-    pub skipped: Vec<crds::v1alpha1::SkippedObject>,
+    pub skipped: Arc<[crds::v1alpha1::SkippedObject]>,
     /// Upstreams that are down for at least 60 s.
     pub upstreams_down: Vec<DownServer>,
     /// The certificates of its encrypted listeners.

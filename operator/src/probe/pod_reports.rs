@@ -3,9 +3,10 @@
 //! than 50 pods, one look asks 50: those whose reports are oldest, so that the turn of each pod comes.
 
 mod request;
+mod size;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
@@ -34,8 +35,11 @@ const UNSETTLED: Duration = Duration::from_secs(1);
 const ON_TRIAL: Duration = Duration::from_secs(2);
 /// Reports of pods that are gone. Longer than until the turn of each of 5,000 pods comes again.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(3_600);
-/// Reports of pods of all ClusterDNS. A report has some hundred octets, and up to 30 KiB where many objects are skipped.
+/// Reports of pods of all ClusterDNS.
 const MAX_KEPT: usize = 5_000;
+/// Octets of all of them. A report has some hundred. Besides, the skipped objects of one may have 30 KiB: pods skip the same
+/// ones, which are kept once.
+const MAX_OCTETS: usize = 32 << 20;
 
 #[derive(Clone, Debug)]
 struct Kept {
@@ -69,7 +73,9 @@ impl PodReports {
             .await;
         let at = Instant::now();
         let mut kept = self.lock();
-        kept.extend(asked.into_iter().map(|(uid, reported)| (uid, Kept { reported, at })));
+        for (uid, reported) in asked {
+            keep(&mut kept, uid, reported, at);
+        }
         forget(&mut kept, at);
         let answer = |pod: &Pod| {
             let kept = kept.get(pods::uid(pod))?;
@@ -82,8 +88,7 @@ impl PodReports {
     /// The report of this pod now, also if its last report is young.
     pub async fn read_now(&self, pod: &Pod) -> PodReport {
         let reported = self.asker.ask(request::address(pod)).await;
-        let kept = Kept { reported: reported.clone(), at: Instant::now() };
-        self.lock().insert(pods::uid(pod).to_owned(), kept);
+        keep(&mut self.lock(), pods::uid(pod).to_owned(), reported.clone(), Instant::now());
         PodReport { reported, age: Duration::ZERO }
     }
 
@@ -122,15 +127,32 @@ fn next<'a>(
     due
 }
 
-/// Drops the reports of pods that are gone, and the oldest where there are too many.
+/// Keeps a report. Skipped objects that another pod reports too are shared with it.
+fn keep(
+    kept: &mut HashMap<String, Kept>,
+    uid: String,
+    mut reported: Result<Reported, String>,
+    at: Instant,
+) {
+    if let Ok(new) = &mut reported {
+        let known = kept.values().filter_map(|kept| kept.reported.as_ref().ok());
+        if let Some(same) = known.map(|known| &known.skipped).find(|same| **same == new.skipped) {
+            new.skipped = Arc::clone(same);
+        }
+    }
+    kept.insert(uid, Kept { reported, at });
+}
+
+/// Drops the reports of pods that are gone, and the oldest where there are too many, or too large ones.
 fn forget(kept: &mut HashMap<String, Kept>, now: Instant) {
     kept.retain(|_, kept| now.saturating_duration_since(kept.at) < FORGOTTEN_AFTER);
-    let too_many = kept.len().saturating_sub(MAX_KEPT);
-    if too_many > 0 {
-        let mut ages: Vec<(Instant, String)> =
-            kept.iter().map(|(uid, kept)| (kept.at, uid.clone())).collect();
-        ages.sort();
-        for (_, uid) in ages.into_iter().take(too_many) {
+    let mut ages: Vec<(Instant, String)> =
+        kept.iter().map(|(uid, kept)| (kept.at, uid.clone())).collect();
+    ages.sort_by(|a, b| b.cmp(a));
+    let mut size = size::Size::default();
+    for (count, (_, uid)) in ages.into_iter().enumerate() {
+        let octets = kept.get(&uid).map_or(0, |kept| size.with(&kept.reported));
+        if count >= MAX_KEPT || octets > MAX_OCTETS {
             kept.remove(&uid);
         }
     }
@@ -245,6 +267,37 @@ mod tests {
         forget(&mut all, now);
         assert_eq!(all.len(), MAX_KEPT);
         assert!(all.contains_key("0") && !all.contains_key(&MAX_KEPT.to_string()));
+    }
+
+    /// A report with twenty objects, whose reasons say this.
+    fn long(why: &str) -> Result<Reported, String> {
+        let object = |n: usize| crds::v1alpha1::SkippedObject {
+            name: n.to_string(),
+            reason: format!("{why} {}", "x".repeat(1_000)),
+            ..Default::default()
+        };
+        Ok(Reported { skipped: (0..20).map(object).collect(), ..Reported::default() })
+    }
+
+    #[test]
+    fn reports_are_bounded_by_octets_and_what_many_pods_skip_is_kept_once() {
+        let now = Instant::now() + FORGOTTEN_AFTER;
+        let ago = |n: usize| now - Duration::from_millis(n as u64);
+        let mut same = HashMap::new();
+        for n in 0..MAX_KEPT {
+            keep(&mut same, n.to_string(), long("same"), ago(n));
+        }
+        forget(&mut same, now);
+        assert_eq!(same.len(), MAX_KEPT, "100 MB, if each had its own");
+
+        // One after the other, each with a list of its own.
+        let own = |n: usize| Kept { reported: long(&n.to_string()), at: ago(n) };
+        let mut each: HashMap<String, Kept> = (0..2_000).map(|n| (n.to_string(), own(n))).collect();
+        forget(&mut each, now);
+        let mut size = size::Size::default();
+        let octets = each.values().map(|kept| size.with(&kept.reported)).last().unwrap_or(0);
+        assert!((MAX_OCTETS * 9 / 10..=MAX_OCTETS).contains(&octets), "{octets}");
+        assert!(each.contains_key("0") && !each.contains_key("1999"), "the oldest went");
     }
 
     #[test]

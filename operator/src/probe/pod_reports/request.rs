@@ -27,6 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const MAX_BYTES: usize = 8 << 20;
 /// Skipped objects that are kept of one pod: the first ones, as many as status shows of all pods.
 const MAX_SKIPPED: usize = crds::bounds::REPORTED;
+/// Octets of the text that says why a pod refuses its configuration: status has room for less.
+const MAX_REJECTION: usize = 4_096;
 /// Time after which an upstream counts as down: a moment without answers is nothing to report.
 const DOWN_S: u64 = 60;
 /// Longest remedy for an upstream, in characters.
@@ -212,8 +214,8 @@ fn read(body: &[u8]) -> serde_json::Result<Reported> {
         revision,
         max_format,
         role,
-        rejection: rejection.map(violations),
-        skipped: skipped_objects,
+        rejection: rejection.map(violations).map(|text| shortened(&text, MAX_REJECTION)),
+        skipped: skipped_objects.into(),
         upstreams_down: down.map(Down::read).collect(),
         certificates: certificates.into_iter().take(MAX_CERTIFICATES).map(Mounted::used).collect(),
     })

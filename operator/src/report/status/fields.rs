@@ -67,7 +67,7 @@ pub(super) fn skipped(observed: &Observed) -> Vec<SkippedObject> {
         .pod_reports
         .values()
         .filter_map(|answer| answer.reported.as_ref().ok())
-        .flat_map(|reported| &reported.skipped);
+        .flat_map(|reported| reported.skipped.iter());
     let mut seen = BTreeSet::new();
     let mut listed: Vec<SkippedObject> = all
         .filter(|object| seen.insert((&object.kind, &object.namespace, &object.name)))

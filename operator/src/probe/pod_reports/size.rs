@@ -1,0 +1,65 @@
+//! How much memory the reports of pods take, about: what pods share counts once.
+
+use std::collections::HashSet;
+
+use crds::v1alpha1::SkippedObject;
+
+use crate::observe::observed::{DownServer, Reported, UsedCertificate};
+
+/// The sum over several reports.
+#[derive(Debug, Default)]
+pub(super) struct Size {
+    octets: usize,
+    /// Lists of skipped objects that were counted.
+    lists: HashSet<*const SkippedObject>,
+}
+
+impl Size {
+    /// Octets of all reports so far, this one among them.
+    pub(super) fn with(&mut self, reported: &Result<Reported, String>) -> usize {
+        self.octets += match reported {
+            Ok(reported) => own(reported),
+            Err(why) => why.len(),
+        };
+        if let Ok(reported) = reported
+            && self.lists.insert(reported.skipped.as_ptr())
+        {
+            self.octets += reported.skipped.iter().map(skipped).sum::<usize>();
+        }
+        self.octets
+    }
+}
+
+/// What a report does not share with others.
+fn own(reported: &Reported) -> usize {
+    let Reported {
+        process,
+        revision,
+        max_format: _,
+        role,
+        rejection,
+        skipped: _,
+        upstreams_down,
+        certificates,
+    } = reported;
+    let texts = [process, revision, role].map(|text| text.len()).iter().sum::<usize>();
+    let down = |server: &DownServer| {
+        let remedy = server.remedy.as_ref().map_or(0, String::len);
+        size_of::<DownServer>() + server.group.len() + server.server.len() + remedy
+    };
+    let certificate = |certificate: &UsedCertificate| {
+        let trouble = certificate.trouble.as_ref().map_or(0, String::len);
+        size_of::<UsedCertificate>() + certificate.secret.len() + trouble
+    };
+    size_of::<Reported>()
+        + texts
+        + rejection.as_ref().map_or(0, String::len)
+        + upstreams_down.iter().map(down).sum::<usize>()
+        + certificates.iter().map(certificate).sum::<usize>()
+}
+
+fn skipped(object: &SkippedObject) -> usize {
+    let SkippedObject { kind, namespace, name, reason } = object;
+    let texts = [kind, namespace, name, reason].map(|text| text.len()).iter().sum::<usize>();
+    size_of::<SkippedObject>() + texts
+}

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{Batch, Socket};
-use crate::{Local, Options};
+use crate::{DATAGRAM_OCTETS, Local, Options};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -67,6 +67,43 @@ fn a_socket_on_one_address_knows_it_without_asking() {
     let socket = bind("127.0.0.2:0", PATIENCE);
     let from = exchange(&socket, &["127.0.0.2"]);
     assert_eq!(from, ["127.0.0.2".parse::<IpAddr>().expect("ip")]);
+}
+
+/// Octets of the reply to each datagram of a full batch: none for some, and the longest last.
+fn reply_octets(number: usize) -> usize {
+    match number {
+        31 => DATAGRAM_OCTETS,
+        number if number % 5 == 3 => 0,
+        number => 1 + number * 37,
+    }
+}
+
+#[test]
+fn replies_of_one_batch_leave_whole_whatever_their_sizes() {
+    let socket = bind("127.0.0.1:0", PATIENCE);
+    let client = client();
+    let mut batch = Batch::new();
+    // Twice: the second batch uses the memory of the first.
+    for round in 0..2 {
+        for number in 0..32 {
+            client.send_to(&[number], socket.local_addr()).expect("send");
+        }
+        assert_eq!(socket.recv(&mut batch).expect("recv"), 32);
+        batch.answer(|datagram, buffer| {
+            assert_eq!(buffer.len(), DATAGRAM_OCTETS);
+            let number = datagram.bytes[0];
+            // More is written than is sent, as by a reply that is truncated afterwards.
+            buffer.fill(number + round);
+            reply_octets(usize::from(number))
+        });
+        assert_eq!(socket.send(&mut batch).failed, 0);
+        for number in (0..32).filter(|number| reply_octets(usize::from(*number)) > 0) {
+            let mut reply = [0; DATAGRAM_OCTETS + 1];
+            let octets = client.recv(&mut reply).expect("reply");
+            assert_eq!(octets, reply_octets(usize::from(number)));
+            assert!(reply[..octets].iter().all(|octet| *octet == number + round), "{number}");
+        }
+    }
 }
 
 #[test]

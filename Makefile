@@ -20,7 +20,7 @@ IMAGE ?= clusterdns:$(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 BUILDER ?= $(shell for it in docker podman buildah; do $$it version >/dev/null 2>&1 && { echo $$it; break; }; done)
 BUILD_FLAGS ?=
 
-.PHONY: help run test node cluster conformance lint bench bench-default bench-load bench-all miri edits fuzz fuzz-tools fuzz-build $(FUZZ_TARGETS:%=fuzz-%) image manifests charts check-tools release workflows
+.PHONY: help run test node cluster conformance soak lint bench bench-default bench-load bench-all miri edits fuzz fuzz-tools fuzz-build $(FUZZ_TARGETS:%=fuzz-%) image manifests charts check-tools release workflows
 
 include tests/tools/tools.mk
 
@@ -30,6 +30,7 @@ help:
 	@echo "make node   the chart on a real node: containerd, kubelet, kube-proxy (Linux, root, Go; installs packages; some 3 minutes)"
 	@echo "make cluster  three real nodes: a dead one, drains, scaling, upgrades, with CoreDNS beside (as make node; some 15 minutes)"
 	@echo "make conformance  the DNS tests of Kubernetes' own suite, with CoreDNS beside (as make cluster; builds the suite once)"
+	@echo "make soak HOURS=4  data planes under faults and changes, replies held against the objects (docs/soak.md; SEED=1)"
 	@echo "make bench  time answers and changes, in process and over sockets beside other servers (optimised; some 15 minutes)"
 	@echo "make bench SET=load  only over sockets, into docs/benchmarks.md; SET=all  everything, with a real API server (an hour)"
 	@echo "make miri   the reading of ancillary data under MIRI (needs a nightly toolchain; some minutes)"
@@ -79,6 +80,14 @@ conformance: check-tools
 	@tests/tools/node-packages conformance
 	@tests/tools/build etcd kube-apiserver kube-controller-manager kube-scheduler kubectl helm kubelet kube-proxy coredns e2e.test agnhost
 	cargo test --quiet --locked --package tests --test node -- --include-ignored --exact the_dns_tests_of_kubernetes_pass
+
+# For how many hours, and which faults (docs/soak.md).
+HOURS ?= 4
+SEED ?= 1
+
+soak: check-tools
+	SOAK_HOURS=$(HOURS) SOAK_SEED=$(SEED) cargo test --release --quiet --locked --package tests --test soak -- \
+	  --include-ignored --exact soak
 
 # In this order: what fails soonest comes first. Without Go, the tests that need a real API server say that they did not
 # run; where CI is set, that is a failure.

@@ -32,5 +32,7 @@ pub mod scenario;
 pub mod scratch;
 pub mod scripted_api;
 pub mod snapshot_file;
+#[cfg(target_os = "linux")]
+pub mod soak;
 pub mod upstream;
 pub mod usage;

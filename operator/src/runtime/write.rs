@@ -66,7 +66,7 @@ impl WriteError {
         }
     }
 
-    /// True where the API server may have written all the same: it gave no answer, or one of a server that failed.
+    /// True where the API server may still have written: it gave no answer, or one of a server that failed.
     pub fn may_have_written(&self) -> bool {
         match self {
             WriteError::NotLeading(_) => false,

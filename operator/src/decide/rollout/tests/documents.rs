@@ -211,7 +211,7 @@ fn o4_what_failed_is_never_rolled_out_because_another_client_broke_the_document(
 fn o4_an_edit_that_cannot_be_undone_is_written_once_and_no_document_is_no_edit() {
     let mut story = after_a_failed_trial();
     let data = |story: &mut Story| story.observed.config_map.as_mut().unwrap().data.take().unwrap();
-    // Another client deletes it, and no pod says what it was.
+    // Another client deletes it, and no pod says what it runs.
     let mut deleted = data(&mut story);
     deleted.remove("stable.json");
     story.observed.config_map.as_mut().unwrap().data = Some(deleted);

@@ -44,6 +44,14 @@ pub(crate) struct Wanted {
     #[arg(long, default_value_t = 1)]
     pub(crate) rounds: usize,
 
+    /// Changes that are timed at each server that watches an API server, at rest and under load each
+    #[arg(long, default_value_t = 1_000)]
+    pub(crate) changes: usize,
+
+    /// How many minutes of changes each server gets that watches an API server, as fast as that takes them
+    #[arg(long, default_value_t = 1.0)]
+    pub(crate) minutes: f64,
+
     /// Source sockets of the generator
     #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) sockets: u16,
@@ -71,7 +79,7 @@ pub(crate) enum Set {
     Smoke,
     /// Some nine minutes
     Default,
-    /// Everything: more rates, TCP at more rates, caches, encrypted upstreams
+    /// Everything: more rates, TCP at more rates, caches, encrypted upstreams, a real API server
     All,
 }
 
@@ -93,6 +101,8 @@ pub(crate) enum Part {
     Memory,
     /// Upstreams over TLS beside UDP
     Encrypted,
+    /// Beside a real API server: ready, memory, from a write to its answer, many changes
+    Watch,
 }
 
 impl Wanted {

@@ -19,6 +19,8 @@ mod hickory;
 mod caches;
 #[cfg(target_os = "linux")]
 mod encrypted;
+#[cfg(target_os = "linux")]
+mod watch;
 
 #[cfg(target_os = "linux")]
 fn main() -> anyhow::Result<()> {

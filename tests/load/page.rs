@@ -73,24 +73,51 @@ impl Size {
     }
 }
 
+/// A part of the page besides, and the files that it shows.
+#[derive(Debug, Default)]
+pub(crate) struct Section {
+    /// Markdown, from its heading on.
+    pub(crate) text: String,
+    /// Names and contents.
+    pub(crate) files: Vec<(PathBuf, String)>,
+}
+
 /// Writes everything, and says where.
-pub(crate) fn write(wanted: &Wanted, sizes: &[Size], took: Duration) -> anyhow::Result<()> {
+pub(crate) fn write(
+    wanted: &Wanted,
+    sizes: &[Size],
+    sections: &[Section],
+    took: Duration,
+) -> anyhow::Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let out = root.join(&wanted.out);
     let mut folders = vec![out.clone()];
     if wanted.publish {
         folders.push(root.join(FILES));
     }
-    let mut text = head(wanted, sizes, took);
-    for size in sizes {
-        let files = files(size)?;
+    let put = |files: &[(PathBuf, String)]| -> anyhow::Result<()> {
         for folder in &folders {
             fs::create_dir_all(folder)?;
-            for (name, content) in &files {
+            for (name, content) in files {
                 fs::write(folder.join(name), content)?;
             }
         }
+        Ok(())
+    };
+    let mut text = head(wanted, sizes, took);
+    for size in sizes {
+        let files = files(size)?;
+        put(&files)?;
         text.push_str(&section(size, &files));
+    }
+    let memory: Vec<_> = sizes.iter().map(|size| (size.services, memory_now(size))).collect();
+    if let Some(picture) = plot::memory_by_scale(&memory)? {
+        put(&[("memory-by-scale.svg".into(), picture)])?;
+        text.push_str("\n![memory-by-scale.svg](benchmarks/memory-by-scale.svg)\n");
+    }
+    for section in sections {
+        put(&section.files)?;
+        text.push_str(&section.text);
     }
     fs::write(out.join("page.md"), &text)?;
     println!("\n{text}\nwritten to {}", out.display());
@@ -107,12 +134,7 @@ pub(crate) fn write(wanted: &Wanted, sizes: &[Size], took: Duration) -> anyhow::
 fn files(size: &Size) -> anyhow::Result<Vec<(PathBuf, String)>> {
     let name = |what: &str, end: &str| PathBuf::from(format!("{what}-{}.{end}", size.services));
     let mut files = vec![(name("runs", "csv"), csv(&size.runs))];
-    let memory: Vec<(Peer, f64)> = size
-        .memory
-        .iter()
-        .filter(|(peer, ..)| !matches!(peer, Peer::Echo | Peer::EchoPktinfo | Peer::Unbound))
-        .map(|(peer, now, ..)| (*peer, *now))
-        .collect();
+    let memory = memory_now(size);
     let pictures = [
         ("latency", plot::latency(&size.runs, "hit")?),
         ("processor", plot::processor(&size.runs, &["hit", "mix", "headless"], MOST)?),
@@ -123,6 +145,15 @@ fn files(size: &Size) -> anyhow::Result<Vec<(PathBuf, String)>> {
         files.extend(picture.map(|picture| (name(what, "svg"), picture)));
     }
     Ok(files)
+}
+
+/// Of the servers that hold the cluster.
+fn memory_now(size: &Size) -> Vec<(Peer, f64)> {
+    size.memory
+        .iter()
+        .filter(|(peer, ..)| !matches!(peer, Peer::Echo | Peer::EchoPktinfo | Peer::Unbound))
+        .map(|(peer, now, ..)| (*peer, *now))
+        .collect()
 }
 
 fn head(wanted: &Wanted, sizes: &[Size], took: Duration) -> String {

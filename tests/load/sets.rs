@@ -13,7 +13,8 @@ use crate::arguments::{Part, Set, Wanted};
 use crate::caches;
 use crate::encrypted;
 use crate::measure::{GENERATOR, Questions, Scene};
-use crate::page;
+use crate::page::{self, Section};
+use crate::watch;
 
 /// Every batch of a server is full, and the queue of a socket, which holds some 270 datagrams by default, does not overflow.
 pub(crate) const MOST: Pace = Pace::Window(192);
@@ -58,6 +59,10 @@ pub(crate) fn run(wanted: &Wanted) -> anyhow::Result<()> {
     if wanted.has_apart(Part::Encrypted) {
         encrypted::compare(lasting)?;
     }
+    let mut sections: Vec<Section> = Vec::new();
+    if wanted.has_apart(Part::Watch) {
+        sections.extend(watch::measure(wanted)?);
+    }
     let mut sizes = Vec::new();
     for (number, services) in wanted.services.iter().enumerate() {
         let mut size = None;
@@ -81,7 +86,10 @@ pub(crate) fn run(wanted: &Wanted) -> anyhow::Result<()> {
         }
         sizes.extend(size);
     }
-    if sizes.is_empty() { Ok(()) } else { page::write(wanted, &sizes, begun.elapsed()) }
+    if sizes.is_empty() && sections.is_empty() {
+        return Ok(());
+    }
+    page::write(wanted, &sizes, &sections, begun.elapsed())
 }
 
 /// Names outside the cluster.

@@ -4,6 +4,8 @@
 //! them; 3 are ExternalName. So there are ten times as many endpoints as Services.
 
 mod answers;
+pub mod ask;
+pub mod changes;
 mod fill;
 mod objects;
 

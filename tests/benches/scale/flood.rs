@@ -7,10 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tests::data_plane::DataPlane;
-use tests::scale::{Cluster, Kind};
+use tests::scale::{Cluster, Kind, ask};
 use tests::scripted_api::ScriptedApi;
 
-use crate::ask;
 use crate::ready::wait_until_ready;
 use crate::table::{Spread, row};
 

@@ -13,7 +13,6 @@ mod exposure;
 mod relist;
 mod flood;
 mod wide;
-mod ask;
 mod table;
 
 use std::process::ExitCode;

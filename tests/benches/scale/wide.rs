@@ -7,10 +7,9 @@ use std::time::{Duration, Instant};
 use kube::Client;
 use serde_json::{Value, json};
 use tests::data_plane::DataPlane;
-use tests::scale::{create_all, patch_endpoints};
+use tests::scale::changes::{Write, write_at};
+use tests::scale::{ask, create_all, patch_endpoints};
 
-use crate::ask;
-use crate::change::{Write, write_at};
 use crate::table::{Spread, row};
 
 const SLICES: usize = 50;

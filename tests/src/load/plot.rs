@@ -2,31 +2,13 @@
 
 use plotters::prelude::*;
 
+use super::curves::{self, Axes, Corner, Curve, FONT, Painted, SIZE, TITLE, colour};
 use super::runs::{Run, Via, select, spread};
 use super::schedule::Pace;
 use super::servers::Peer;
 
-const SIZE: (u32, u32) = (860, 460);
-const FONT: (&str, u32) = ("sans-serif", 14);
-const TITLE: (&str, u32) = ("sans-serif", 18);
 /// The share of a place on the axis that the bars of a server take.
 const BARS: f64 = 0.8;
-
-type Painted = Result<(), DrawingAreaErrorKind<std::io::Error>>;
-
-fn colour(peer: Peer) -> RGBColor {
-    match peer {
-        Peer::Echo => RGBColor(150, 150, 150),
-        Peer::EchoPktinfo => RGBColor(195, 195, 195),
-        Peer::Ours => RGBColor(200, 30, 30),
-        Peer::Knot => RGBColor(30, 110, 180),
-        Peer::Nsd => RGBColor(40, 150, 70),
-        Peer::Dnsmasq => RGBColor(150, 90, 30),
-        Peer::Unbound => RGBColor(120, 70, 160),
-        Peer::CoreDns => RGBColor(230, 140, 20),
-        Peer::Hickory => RGBColor(20, 150, 160),
-    }
-}
 
 /// p99 of a trace over UDP by offered rate, one line a server, both axes logarithmic. Nothing where fewer than two rates
 /// were measured.
@@ -35,7 +17,6 @@ fn colour(peer: Peer) -> RGBColor {
 /// None: all writes go to memory.
 pub fn latency(runs: &[Run], trace: &str) -> anyhow::Result<Option<String>> {
     let rates = rates(runs, trace);
-    let (Some(first), Some(last)) = (rates.first(), rates.last()) else { return Ok(None) };
     if rates.len() < 2 {
         return Ok(None);
     }
@@ -51,46 +32,44 @@ pub fn latency(runs: &[Run], trace: &str) -> anyhow::Result<Option<String>> {
         })
         .filter(|(_, points): &(Peer, Vec<_>)| !points.is_empty())
         .collect();
-    let all = lines.iter().flat_map(|(_, points)| points.iter().map(|(_, us)| *us));
-    let (low, high) = all.fold((f64::MAX, f64::MIN), |(low, high), us| (low.min(us), high.max(us)));
-    let mut svg = String::new();
-    let paint = |svg: &mut String| -> Painted {
-        let area = SVGBackend::with_string(svg, SIZE).into_drawing_area();
-        area.fill(&WHITE)?;
-        let mut chart = ChartBuilder::on(&area)
-            .caption(format!("p99 of an answer by load ({trace}, UDP)"), TITLE)
-            .margin(12)
-            .x_label_area_size(40)
-            .y_label_area_size(64)
-            .build_cartesian_2d(
-                (f64::from(*first)..f64::from(*last)).log_scale(),
-                (low * 0.8..high * 1.3).log_scale(),
-            )?;
-        chart
-            .configure_mesh()
-            .x_desc("questions a second")
-            .y_desc("microseconds")
-            .x_label_formatter(&|rate| format!("{rate:.0}"))
-            .y_label_formatter(&|us| format!("{us:.0}"))
-            .label_style(FONT)
-            .draw()?;
-        for (peer, points) in lines {
-            let style = colour(peer).stroke_width(if peer == Peer::Ours { 3 } else { 2 });
-            chart.draw_series(LineSeries::new(points, style))?.label(peer.name()).legend(
-                move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour(peer).stroke_width(3)),
-            );
-        }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::UpperLeft)
-            .background_style(WHITE.mix(0.8))
-            .border_style(BLACK.mix(0.2))
-            .label_font(FONT)
-            .draw()?;
-        area.present()
+    let curves: Vec<Curve> = lines
+        .into_iter()
+        .map(|(peer, points)| Curve { peer, what: "", points, is_thin: peer != Peer::Ours })
+        .collect();
+    let caption = format!("p99 of an answer by load ({trace}, UDP)");
+    curves::draw(
+        Axes {
+            caption: &caption,
+            x: "questions a second",
+            y: "microseconds",
+            legend: Corner::UpperLeft,
+        },
+        &curves,
+    )
+}
+
+/// Memory of each server by the size of the cluster. Nothing where fewer than two sizes were measured.
+///
+/// # Errors
+/// It is only written to memory, so none.
+pub fn memory_by_scale(sizes: &[(usize, Vec<(Peer, f64)>)]) -> anyhow::Result<Option<String>> {
+    let of = |peer: Peer| {
+        let points = sizes.iter().filter_map(move |(services, memory)| {
+            let (_, mib) = memory.iter().find(|(known, _)| *known == peer)?;
+            Some((*services as f64, *mib))
+        });
+        Curve { peer, what: "", points: points.collect(), is_thin: peer != Peer::Ours }
     };
-    paint(&mut svg)?;
-    Ok(Some(svg))
+    let curves = Peer::ALL.map(of);
+    curves::draw(
+        Axes {
+            caption: "memory by size of the cluster",
+            x: "Services",
+            y: "MiB",
+            legend: Corner::UpperLeft,
+        },
+        &curves,
+    )
 }
 
 /// Processor time for an answer, one bar for each server and trace. Nothing where nothing was measured so.
@@ -214,5 +193,17 @@ mod tests {
         assert_eq!(latency(&runs()[..2], "hit").expect("memory"), None, "one rate");
         assert_eq!(processor(&[], &["hit"], Pace::Window(1)).expect("memory"), None);
         assert_eq!(memory(&[], 10).expect("memory"), None);
+        let one_size = [(10, vec![(Peer::Ours, 1.0)])];
+        assert_eq!(memory_by_scale(&one_size).expect("memory"), None);
+    }
+
+    #[test]
+    fn memory_by_scale_has_a_line_for_each_server_of_two_sizes() {
+        let sizes = [
+            (1_000, vec![(Peer::Ours, 20.0), (Peer::Nsd, 9.0)]),
+            (10_000, vec![(Peer::Ours, 90.0)]),
+        ];
+        let svg = memory_by_scale(&sizes).expect("memory").expect("two sizes");
+        assert!(svg.contains("ClusterDNS") && !svg.contains("NSD"));
     }
 }

@@ -38,6 +38,14 @@ impl Family {
         (now, peak, members.len())
     }
 
+    /// Forgets the most memory so far: that now counts as the most.
+    ///
+    /// # Errors
+    /// A process has ended, or the system has no such switch.
+    pub fn forget_peak(self) -> std::io::Result<()> {
+        self.members().into_iter().try_for_each(|pid| Usage::of(pid).forget_peak())
+    }
+
     /// This process and all that descend from it.
     fn members(self) -> BTreeSet<u32> {
         let (mut members, mut next) = (BTreeSet::new(), Vec::from_iter(self.first));

@@ -198,22 +198,9 @@ impl Peer {
         let dns = free_port()?;
         let folder = Scratch::new("server")?;
         let arguments = self.arguments(fixture, upstream, dns, &folder)?;
-        let begun = Instant::now();
-        let process = Process::start(program, &arguments, folder.path())?;
         let is_echo = matches!(self, Peer::Echo | Peer::EchoPktinfo);
         let expected = if is_echo { Expected::ANY } else { expected };
-        let mut server = Server {
-            peer: self,
-            dns,
-            ready_after: Duration::ZERO,
-            family: Family::default(),
-            process,
-            _folder: folder,
-        };
-        server.wait_until_right(question, expected)?;
-        server.ready_after = begun.elapsed();
-        server.family = Family::of(server.process.pid().context("its process")?);
-        Ok(server)
+        Server::start(self, program, &arguments, dns, folder, (question, expected))
     }
 }
 
@@ -230,6 +217,31 @@ pub struct Server {
 }
 
 impl Server {
+    /// Starts a program in its folder, and waits until it answers this question as expected.
+    pub(super) fn start(
+        peer: Peer,
+        program: &Path,
+        arguments: &[String],
+        dns: SocketAddr,
+        folder: Scratch,
+        (question, expected): (&[u8], Expected),
+    ) -> anyhow::Result<Server> {
+        let begun = Instant::now();
+        let process = Process::start(program, arguments, folder.path())?;
+        let mut server = Server {
+            peer,
+            dns,
+            ready_after: Duration::ZERO,
+            family: Family::default(),
+            process,
+            _folder: folder,
+        };
+        server.wait_until_right(question, expected)?;
+        server.ready_after = begun.elapsed();
+        server.family = Family::of(server.process.pid().context("its process")?);
+        Ok(server)
+    }
+
     fn wait_until_right(&mut self, question: &[u8], expected: Expected) -> anyhow::Result<()> {
         let socket = UdpSocket::bind("127.0.0.1:0")?;
         socket.connect(self.dns)?;
@@ -259,7 +271,7 @@ impl Server {
     }
 }
 
-fn words(all: &[&str]) -> Vec<String> {
+pub(super) fn words(all: &[&str]) -> Vec<String> {
     all.iter().map(|word| (*word).to_owned()).collect()
 }
 
@@ -276,7 +288,7 @@ fn built(name: &str) -> Option<PathBuf> {
 }
 
 /// An address that is free for datagrams and streams now.
-fn free_port() -> anyhow::Result<SocketAddr> {
+pub(super) fn free_port() -> anyhow::Result<SocketAddr> {
     let attempt = || -> io::Result<SocketAddr> {
         let tcp = TcpListener::bind("127.0.0.1:0")?;
         let address = tcp.local_addr()?;

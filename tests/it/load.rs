@@ -1,9 +1,10 @@
 //! The load generator against our own program on loopback: every answer of every trace is right. No time
 //! is measured here.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
-use tests::load::fixture::Fixture;
+use tests::load::fixture::{Fixture, Shape};
 use tests::load::generator::{Carrier, Generator};
 use tests::load::schedule::Pace;
 use tests::load::servers::{Peer, Server};
@@ -39,6 +40,30 @@ fn is_right<C: Carrier>(generator: &mut Generator<C>, trace: &Trace) {
             return;
         }
     }
+}
+
+#[test]
+fn answers_over_tls_and_of_two_workers_are_right() {
+    let (cluster, upstream) = (Cluster::of_manifests(100, "ns"), Upstream::open().expect("a port"));
+    let address = upstream.address().expect("an address");
+    let shape = Shape { workers: 2, has_tls: true };
+    let fixture = Fixture::write_for(&cluster, address, shape).expect("files");
+    let hit = Trace::hit(&cluster, QUESTIONS, SEED);
+    let program = Peer::Ours.program("none".as_ref()).expect("our own program");
+    let server = Peer::Ours.start(&program, &fixture, address, hit.get(0)).expect("it starts");
+    is_right(&mut Generator::new(Udp::open(server.dns, 8).expect("sockets")), &hit);
+    let (to, trust) = (server.tls.expect("an address"), fixture.trust().expect("a certificate"));
+    let tls = loop {
+        // The listener opens beside the first answers over UDP.
+        match Streams::open(to, 2, Some(trust.clone())) {
+            Ok(tls) => break tls,
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                std::thread::sleep(LASTING);
+            }
+            Err(error) => panic!("{error}"),
+        }
+    };
+    is_right(&mut Generator::new(tls), &hit);
 }
 
 #[test]

@@ -101,6 +101,12 @@ pub(crate) enum Part {
     Memory,
     /// Upstreams over TLS beside UDP
     Encrypted,
+    /// Two threads that answer beside one
+    Workers,
+    /// Questions over TLS
+    Tls,
+    /// Three times as many questions as a server answers, and a client beside one that floods
+    Crowd,
     /// Beside a real API server: ready, memory, from a write to its answer, many changes
     Watch,
 }
@@ -139,7 +145,7 @@ impl Wanted {
 pub(crate) enum Role {
     /// Flips a bit
     #[command(hide = true)]
-    Echo { dns: SocketAddr },
+    Echo { dns: SocketAddr, workers: usize },
     /// Flips a bit, with ancillary data
     #[command(hide = true)]
     EchoPktinfo { port: u16 },

@@ -20,7 +20,11 @@ mod caches;
 #[cfg(target_os = "linux")]
 mod encrypted;
 #[cfg(target_os = "linux")]
+mod crowd;
+#[cfg(target_os = "linux")]
 mod watch;
+#[cfg(target_os = "linux")]
+mod workers;
 
 #[cfg(target_os = "linux")]
 fn main() -> anyhow::Result<()> {
@@ -29,7 +33,7 @@ fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
     match arguments.role {
         None => sets::run(&arguments.wanted),
-        Some(Role::Echo { dns }) => Ok(tests::load::echo::plain(dns)?),
+        Some(Role::Echo { dns, workers }) => Ok(tests::load::echo::plain(dns, workers)?),
         Some(Role::EchoPktinfo { port }) => Ok(tests::load::echo::with_pktinfo(port)?),
         Some(Role::FillCache { mib, octets, names }) => caches::fill(mib, octets, names),
         Some(Role::ForwardTo { dns, upstream, over, authority }) => {

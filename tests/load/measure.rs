@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
-use tests::load::fixture::Fixture;
+use tests::load::fixture::{Fixture, Shape};
 use tests::load::generator::{Carrier, Generator};
 use tests::load::outcome::Outcome;
-use tests::load::processor::pinned;
+use tests::load::processor::pinned_to;
 use tests::load::runs::{Run, Via};
 use tests::load::schedule::Pace;
 use tests::load::servers::{Peer, Server};
@@ -24,9 +24,9 @@ use crate::arguments::Wanted;
 /// The processors of server and generator.
 pub(crate) const SERVER: usize = 0;
 pub(crate) const GENERATOR: usize = 1;
-const WARM_UP: Duration = Duration::from_millis(250);
+pub(crate) const WARM_UP: Duration = Duration::from_millis(250);
 /// Few questions at once: caches fill, the state of upstreams is known, and nothing is lost.
-const WARM_UP_PACE: Pace = Pace::Window(64);
+pub(crate) const WARM_UP_PACE: Pace = Pace::Window(64);
 /// More than any server answers during the warm-up.
 const WARM_UP_QUESTIONS: usize = 100_000;
 const CONNECTIONS: usize = 16;
@@ -53,12 +53,12 @@ pub(crate) struct Scene {
     pub(crate) versions: Vec<(Peer, String)>,
     /// Runs that failed, and why.
     pub(crate) broken: Vec<String>,
-    upstream: Upstream,
-    lasting: Duration,
-    rounds: usize,
-    sockets: usize,
+    pub(crate) upstream: Upstream,
+    pub(crate) lasting: Duration,
+    pub(crate) rounds: usize,
+    pub(crate) sockets: usize,
     runs_so_far: u64,
-    _fixture: Fixture,
+    fixture: Fixture,
 }
 
 impl Scene {
@@ -69,10 +69,21 @@ impl Scene {
         wanted: &Wanted,
         peers: &[Peer],
     ) -> anyhow::Result<Scene> {
+        Scene::start_as(services, lasting, wanted, peers, Shape::default())
+    }
+
+    /// The same, where servers run so. With one worker they are on one processor, with more on the first ones.
+    pub(crate) fn start_as(
+        services: usize,
+        lasting: Duration,
+        wanted: &Wanted,
+        peers: &[Peer],
+        shape: Shape,
+    ) -> anyhow::Result<Scene> {
         let cluster = Cluster::of_manifests(services, "ns");
         let upstream = Upstream::open()?;
         let address = upstream.address()?;
-        let fixture = Fixture::write(&cluster, address).context("the fixture")?;
+        let fixture = Fixture::write_for(&cluster, address, shape).context("the fixture")?;
         let hit = Trace::hit(&cluster, 1, SEED);
         // Unbound has no zone: it must only forward.
         let outside = Trace::external(1, 1, SEED);
@@ -110,7 +121,7 @@ impl Scene {
             rounds: wanted.rounds,
             sockets: wanted.sockets.into(),
             runs_so_far: 0,
-            _fixture: fixture,
+            fixture,
         })
     }
 
@@ -175,8 +186,17 @@ impl Scene {
                 let mut generator = Generator::new(udp);
                 warm_and_measure(&mut generator, server, &trace, pace, self.lasting)?
             }
-            Via::Tcp => {
-                let streams = Streams::open(server.dns, CONNECTIONS, None)?;
+            Via::Tcp | Via::Tls => {
+                let (to, tls) = match via {
+                    Via::Tls => {
+                        let to = server.tls.context("it has no TLS here")?;
+                        (to, Some(self.fixture.trust()?))
+                    }
+                    Via::Tcp | Via::Udp => (server.dns, None),
+                };
+                let streams = Streams::open(to, CONNECTIONS, tls)?;
+                let upstream = Upstream::on(self.upstream.shared()?);
+                let streams = streams.with_upstream(upstream)?;
                 let mut generator = Generator::new(streams);
                 warm_and_measure(&mut generator, server, &trace, pace, self.lasting)?
             }
@@ -206,7 +226,9 @@ fn start(
                 std::thread::sleep(Duration::from_millis(1));
             }
         });
-        let server = pinned(SERVER, || peer.start(program, fixture, upstream_address, question));
+        let server = pinned_to(SERVER..SERVER + fixture.shape.workers, || {
+            peer.start(program, fixture, upstream_address, question)
+        });
         is_over.store(true, Ordering::Relaxed);
         let _ = answering.join();
         server

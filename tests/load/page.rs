@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use clap::ValueEnum;
 use tests::load::plot;
 use tests::load::report::{Figure, Table, put_into, remarks, table};
 use tests::load::runs::{Run, Via, csv, spread};
@@ -147,6 +148,31 @@ fn files(size: &Size) -> anyhow::Result<Vec<(PathBuf, String)>> {
     Ok(files)
 }
 
+/// What was measured over TLS.
+pub(crate) fn tls(scene: &Scene, runs: &[Run]) -> Section {
+    let mut text = String::from("\n### Over TLS, 16 connections\n");
+    for (title, figure) in [
+        ("Processor time for an answer, µs:", Figure::Processor),
+        ("p50 / p99, µs:", Figure::Latency),
+        ("Answers a second, in thousands:", Figure::Throughput),
+    ] {
+        let columns =
+            [("hit", RATE), ("hit", MOST), ("external hit", RATE), ("external hit", MOST)];
+        let table = table(runs, &Table { figure, via: Via::Tls, columns: &columns });
+        write!(text, "\n{title}\n\n{table}").expect("a string takes everything");
+    }
+    let mut remarks = remarks(runs);
+    for (peer, error) in &scene.failed {
+        let why = error.lines().next().unwrap_or_default();
+        writeln!(remarks, "- {} has no TLS here ({why}).", peer.name()).expect("a string");
+    }
+    for broken in &scene.broken {
+        writeln!(remarks, "- Failed: {broken}.").expect("a string takes everything");
+    }
+    write!(text, "\n{remarks}").expect("a string takes everything");
+    Section { text, files: vec![("runs-tls.csv".into(), csv(runs))] }
+}
+
 /// Of the servers that hold the cluster.
 fn memory_now(size: &Size) -> Vec<(Peer, f64)> {
     size.memory
@@ -164,7 +190,13 @@ fn head(wanted: &Wanted, sizes: &[Size], took: Duration) -> String {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let date = Command::new("date").args(["-u", "+%Y-%m-%d %H:%M UTC"]).output();
     let date = date.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
-    let set = format!("{:?}", wanted.set).to_lowercase();
+    let mut set = format!("{:?}", wanted.set).to_lowercase();
+    for part in wanted.part.iter().filter_map(ValueEnum::to_possible_value) {
+        write!(set, " --part {}", part.get_name()).expect("a string takes everything");
+    }
+    for services in &wanted.services {
+        write!(set, " --services {services}").expect("a string takes everything");
+    }
     let mut text = format!(
         "Written on {} by `cargo bench --package tests --bench load -- --set {set} --seconds {} --rounds {}` in {:.0} s. Machine: \
          {cores} cores, {}, Linux {}.\n\n",

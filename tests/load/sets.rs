@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use tests::load::fixture::Shape;
 use tests::load::processor::pinned;
 use tests::load::runs::{Run, Via};
 use tests::load::schedule::Pace;
@@ -11,10 +12,12 @@ use tests::load::trace::Trace;
 
 use crate::arguments::{Part, Set, Wanted};
 use crate::caches;
+use crate::crowd;
 use crate::encrypted;
 use crate::measure::{GENERATOR, Questions, Scene};
 use crate::page::{self, Section};
 use crate::watch;
+use crate::workers;
 
 /// Every batch of a server is full, and the queue of a socket, which holds some 270 datagrams by default, does not overflow.
 pub(crate) const MOST: Pace = Pace::Window(192);
@@ -38,8 +41,16 @@ const ADDRESSES: [Peer; 8] = [
 ];
 const FORWARDERS: [Peer; 5] = [Peer::Echo, Peer::Ours, Peer::Dnsmasq, Peer::Unbound, Peer::CoreDns];
 const STREAMS: [Peer; 5] = [Peer::Ours, Peer::Knot, Peer::Nsd, Peer::CoreDns, Peer::Hickory];
+/// Those that answer over TLS.
+const TLS: [Peer; 5] = [Peer::Ours, Peer::Knot, Peer::Nsd, Peer::Unbound, Peer::CoreDns];
+const TLS_ZONES: [Peer; 4] = [Peer::Ours, Peer::Knot, Peer::Nsd, Peer::CoreDns];
+const TLS_FORWARDERS: [Peer; 3] = [Peer::Ours, Peer::Unbound, Peer::CoreDns];
+/// Few: all are in the cache after the warm-up of a server.
+const TLS_NAMES: usize = 100;
 /// Services beside which foreign names are asked for.
 const FORWARDED_BESIDE: usize = 10;
+/// Services where servers get more questions than they answer.
+const CROWDED: usize = 1_000;
 const QUESTIONS: usize = 200_000;
 const EXTERNAL_NAMES: usize = 1_000;
 const SEED: u64 = 20_251_122;
@@ -62,6 +73,17 @@ pub(crate) fn run(wanted: &Wanted) -> anyhow::Result<()> {
     let mut sections: Vec<Section> = Vec::new();
     if wanted.has_apart(Part::Watch) {
         sections.extend(watch::measure(wanted)?);
+    }
+    if wanted.has_apart(Part::Crowd) {
+        println!("\n{CROWDED} Services, more questions than a server answers");
+        let mut scene = Scene::start(CROWDED, lasting, wanted, &crowd::SERVERS)?;
+        sections.push(pinned(GENERATOR, || crowd::measure(&mut scene))?);
+    }
+    if wanted.has_apart(Part::Workers) {
+        sections.push(workers::measure(CROWDED, lasting, wanted)?);
+    }
+    if wanted.has_apart(Part::Tls) {
+        sections.push(over_tls(lasting, wanted)?);
     }
     let mut sizes = Vec::new();
     for (number, services) in wanted.services.iter().enumerate() {
@@ -103,6 +125,24 @@ fn forward(scene: &mut Scene, wanted: &Wanted) -> Vec<Run> {
         }
     }
     runs
+}
+
+/// Questions over TLS.
+fn over_tls(lasting: Duration, wanted: &Wanted) -> anyhow::Result<Section> {
+    println!("\n{CROWDED} Services, over TLS");
+    let shape = Shape { has_tls: true, ..Shape::default() };
+    let mut scene = Scene::start_as(CROWDED, lasting, wanted, &TLS, shape)?;
+    let hit = Questions::Same(Trace::hit(&scene.cluster, QUESTIONS, SEED));
+    let outside = Questions::Same(Trace::external(TLS_NAMES, QUESTIONS, SEED));
+    let runs = pinned(GENERATOR, || {
+        let mut runs = Vec::new();
+        for pace in [RATE, MOST] {
+            runs.extend(scene.compare(&TLS_ZONES, &hit, Via::Tls, pace));
+            runs.extend(scene.compare(&TLS_FORWARDERS, &outside, Via::Tls, pace));
+        }
+        runs
+    });
+    Ok(page::tls(&scene, &runs))
 }
 
 fn measure(scene: &mut Scene, wanted: &Wanted) -> anyhow::Result<Vec<Run>> {

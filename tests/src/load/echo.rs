@@ -88,11 +88,19 @@ fn flipped(message: &mut [u8], length: usize) -> usize {
     length
 }
 
-/// Echoes without ancillary data, in this thread, forever.
+/// Echoes without ancillary data, forever, in this many threads with a socket each.
 ///
 /// # Errors
 /// What the system says.
-pub fn plain(address: SocketAddr) -> io::Result<()> {
+pub fn plain(address: SocketAddr, workers: usize) -> io::Result<()> {
+    let others: Vec<_> =
+        (1..workers).map(|_| std::thread::spawn(move || worker(address))).collect();
+    worker(address)?;
+    drop(others);
+    Ok(())
+}
+
+fn worker(address: SocketAddr) -> io::Result<()> {
     let socket = socket2::Socket::new(
         socket2::Domain::for_address(address),
         socket2::Type::DGRAM,

@@ -1,15 +1,21 @@
 //! The cluster of a measurement as each server reads it: manifests for ours, zone files and a hosts file with the same
-//! records for the others.
+//! records for the others; and the certificate of those that answer over TLS.
 
 use std::fmt::Write;
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use anyhow::Context;
 use serde_json::{Value, json};
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 
 use crate::scale::{Cluster, Kind};
 use crate::scratch::Scratch;
+use crate::upstream::Credentials;
 
 /// The zone of all Services.
 pub const ZONE: &str = "cluster.local";
@@ -20,11 +26,40 @@ const TTL_S: u32 = 5;
 const CLIENT_QUERIES: usize = 10_000;
 const SERVICES_IN_A_FILE: usize = 100;
 
-/// Files that servers read, removed when dropped.
+/// How servers run, where that is not as usual.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Threads or processes that answer.
+    pub workers: usize,
+    /// Whether they answer over TLS too.
+    pub has_tls: bool,
+}
+
+impl Default for Shape {
+    fn default() -> Shape {
+        Shape { workers: 1, has_tls: false }
+    }
+}
+
+/// Files that servers read, removed when dropped, and how servers run.
 #[derive(Debug)]
 pub struct Fixture {
     folder: Scratch,
+    pub shape: Shape,
+    tls: Option<Tls>,
 }
+
+/// The name, certificate and key of all servers, and the port of ours, which its configuration has.
+#[derive(Debug)]
+struct Tls {
+    port: u16,
+    authority: String,
+}
+
+/// What the certificate names.
+const NAME: &str = "dns.example";
+/// The Secret of the certificate, as a folder.
+const SECRET: &str = "dns-tls";
 
 impl Fixture {
     /// Writes them. Ours forwards to `upstream`; the others are given it when they start.
@@ -32,12 +67,25 @@ impl Fixture {
     /// # Errors
     /// A file cannot be written.
     pub fn write(cluster: &Cluster, upstream: SocketAddr) -> anyhow::Result<Fixture> {
+        Fixture::write_for(cluster, upstream, Shape::default())
+    }
+
+    /// The same for servers that run so.
+    ///
+    /// # Errors
+    /// A file cannot be written, or no port is free.
+    pub fn write_for(
+        cluster: &Cluster,
+        upstream: SocketAddr,
+        shape: Shape,
+    ) -> anyhow::Result<Fixture> {
         let folder = Scratch::new("load")?;
-        let fixture = Fixture { folder };
+        let tls = if shape.has_tls { Some(certificate(&folder)?) } else { None };
+        let fixture = Fixture { folder, shape, tls };
         let manifests = fixture.manifests();
         fs::create_dir(&manifests)?;
         let mut first = cluster.namespace_objects();
-        first.push(configuration(upstream));
+        first.push(configuration(upstream, fixture.tls.as_ref()));
         write_list(&manifests.join("namespaces.json"), first)?;
         for (number, start) in (0..cluster.services).step_by(SERVICES_IN_A_FILE).enumerate() {
             let services = start..(start + SERVICES_IN_A_FILE).min(cluster.services);
@@ -67,6 +115,40 @@ impl Fixture {
         self.folder.path().join("reverse.zone")
     }
 
+    /// The folder of certificates, as ours reads it.
+    pub fn certificates(&self) -> PathBuf {
+        self.folder.path().join("certificates")
+    }
+
+    /// The certificate and its key, in PEM.
+    pub fn certificate_and_key(&self) -> (PathBuf, PathBuf) {
+        let secret = self.certificates().join(SECRET);
+        (secret.join("tls.crt"), secret.join("tls.key"))
+    }
+
+    /// Where ours answers over TLS, where it does.
+    pub fn own_tls_port(&self) -> Option<u16> {
+        self.tls.as_ref().map(|tls| tls.port)
+    }
+
+    /// What clients must trust, and the name that they expect.
+    ///
+    /// # Errors
+    /// The servers have no TLS.
+    pub fn trust(&self) -> anyhow::Result<(Arc<ClientConfig>, ServerName<'static>)> {
+        let tls = self.tls.as_ref().context("servers without TLS")?;
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(tls.authority.as_bytes()) {
+            roots.add(certificate?)?;
+        }
+        let provider = Arc::new(crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok((Arc::new(config), ServerName::try_from(NAME)?))
+    }
+
     /// Addresses and names, as in `/etc/hosts`.
     pub fn hosts(&self) -> PathBuf {
         self.folder.path().join("hosts")
@@ -78,9 +160,20 @@ fn write_list(file: &Path, items: Vec<Value>) -> anyhow::Result<()> {
     Ok(fs::write(file, serde_json::to_vec(&list)?)?)
 }
 
-fn configuration(upstream: SocketAddr) -> Value {
+/// Writes a certificate and its key.
+fn certificate(folder: &Scratch) -> anyhow::Result<Tls> {
+    let credentials = Credentials::of(NAME)?;
+    let secret = folder.path().join("certificates").join(SECRET);
+    fs::create_dir_all(&secret)?;
+    fs::write(secret.join("tls.crt"), &credentials.certificate_pem)?;
+    fs::write(secret.join("tls.key"), &credentials.key_pem)?;
+    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    Ok(Tls { port, authority: credentials.authority })
+}
+
+fn configuration(upstream: SocketAddr, tls: Option<&Tls>) -> Value {
     let server = json!({"address": upstream.ip(), "port": upstream.port()});
-    json!({
+    let mut resource = json!({
         "apiVersion": "clusterdns.dev/v1alpha1",
         "kind": "ClusterDNS",
         "metadata": {"name": "load"},
@@ -90,7 +183,12 @@ fn configuration(upstream: SocketAddr) -> Value {
             "cache": {"memory": "64Mi", "entries": 65536},
             "limits": {"inFlight": CLIENT_QUERIES, "inFlightPerClient": CLIENT_QUERIES},
         },
-    })
+    });
+    if let Some(Tls { port, .. }) = tls {
+        let listener = json!({"port": port, "certificate": {"name": SECRET}});
+        resource["spec"]["listeners"] = json!({"tls": listener});
+    }
+    resource
 }
 
 fn head(zone: &str) -> String {

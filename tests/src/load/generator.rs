@@ -68,6 +68,91 @@ impl Queries {
     }
 }
 
+/// One client: how it asks, what, and how fast.
+#[derive(Debug)]
+pub struct Client<'c, C> {
+    pub generator: &'c mut Generator<C>,
+    pub trace: &'c Trace,
+    pub pace: Pace,
+}
+
+/// Two clients at the same time, in turns of one loop: as two threads, each would wait for the processor of the other.
+///
+/// # Errors
+/// What the system says of a socket.
+pub fn run_beside<A: Carrier, B: Carrier>(
+    first: Client<'_, A>,
+    second: Client<'_, B>,
+    lasting: Duration,
+) -> io::Result<(Outcome, Outcome)> {
+    let begun = Instant::now();
+    run_beside_by(first, second, lasting, || begun.elapsed().as_nanos() as u64)
+}
+
+/// The same by this clock.
+fn run_beside_by<A: Carrier, B: Carrier>(
+    first: Client<'_, A>,
+    second: Client<'_, B>,
+    lasting: Duration,
+    clock: impl Fn() -> u64,
+) -> io::Result<(Outcome, Outcome)> {
+    let mut one = Running::new(first.trace, first.pace, lasting);
+    let mut other = Running::new(second.trace, second.pace, lasting);
+    loop {
+        let turns =
+            (first.generator.turn(&mut one, &clock)?, second.generator.turn(&mut other, &clock)?);
+        match turns {
+            (Turn::Over, Turn::Over) => break,
+            (Turn::Busy, _) | (_, Turn::Busy) => {}
+            (Turn::Idle | Turn::Over, Turn::Idle | Turn::Over) => std::thread::yield_now(),
+        }
+    }
+    let one = one.ended(&mut first.generator.flights);
+    Ok((one, other.ended(&mut second.generator.flights)))
+}
+
+/// What a turn of the loop found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// Something was sent or has come.
+    Busy,
+    Idle,
+    /// Nothing is due or waited for any more.
+    Over,
+}
+
+/// A run that has begun.
+struct Running<'t> {
+    trace: &'t Trace,
+    pace: Pace,
+    /// In nanoseconds, when the last question may be sent.
+    end: u64,
+    last_reply: u64,
+    outcome: Outcome,
+}
+
+impl<'t> Running<'t> {
+    fn new(trace: &'t Trace, pace: Pace, lasting: Duration) -> Running<'t> {
+        let outcome = Outcome { lasted: lasting, ..Outcome::default() };
+        Running { trace, pace, end: lasting.as_nanos() as u64, last_reply: 0, outcome }
+    }
+
+    fn ended(mut self, flights: &mut Flights) -> Outcome {
+        let outcome = &mut self.outcome;
+        outcome.lost += flights.give_up();
+        outcome.due = match self.pace {
+            // Up to the end, not at it.
+            Pace::Rate(per_s) => Schedule::new(per_s).due_by(self.end.saturating_sub(1)),
+            Pace::Window(_) => outcome.sent,
+        };
+        // What was due in the last turn of the loop was not sent, which is no sign of a lack of time.
+        if outcome.sent + BATCH as u64 >= outcome.due {
+            outcome.due = outcome.sent;
+        }
+        self.outcome
+    }
+}
+
 /// Asks a server over a carrier's sockets.
 #[derive(Debug)]
 pub struct Generator<C> {
@@ -107,48 +192,44 @@ impl<C: Carrier> Generator<C> {
         lasting: Duration,
         clock: impl Fn() -> u64,
     ) -> io::Result<Outcome> {
-        let mut outcome = Outcome { lasted: lasting, ..Outcome::default() };
-        let end = lasting.as_nanos() as u64;
-        let give_up = end + GRACE.as_nanos() as u64;
-        let mut last_reply = 0;
+        let mut run = Running::new(trace, pace, lasting);
         loop {
-            let now = clock();
-            let is_over = now >= end;
-            if is_over && (self.flights.waiting() == 0 || now > give_up) {
-                break;
-            }
-            let room = if is_over { 0 } else { self.room(pace, now, outcome.sent) };
-            if room > 0 {
-                self.send(trace, pace, room.min(BATCH), now, &mut outcome)?;
-            }
-            let flights = &mut self.flights;
-            let count = self.carrier.receive(|socket, reply| {
-                arrived(flights, socket, reply, trace, clock(), &mut outcome);
-            })?;
-            match count {
-                0 if room == 0 => {
-                    let is_stalled = now > last_reply + STALL.as_nanos() as u64;
-                    if matches!(pace, Pace::Window(_)) && is_stalled && !is_over {
-                        outcome.lost += self.flights.give_up();
-                        last_reply = now;
-                    }
-                    std::thread::yield_now();
-                }
-                0 => {}
-                _ => last_reply = now,
+            match self.turn(&mut run, &clock)? {
+                Turn::Over => return Ok(run.ended(&mut self.flights)),
+                Turn::Idle => std::thread::yield_now(),
+                Turn::Busy => {}
             }
         }
-        outcome.lost += self.flights.give_up();
-        outcome.due = match pace {
-            // Up to the end, not at it.
-            Pace::Rate(per_s) => Schedule::new(per_s).due_by(end.saturating_sub(1)),
-            Pace::Window(_) => outcome.sent,
-        };
-        // What was due in the last turn of the loop was not sent, which is no sign of a lack of time.
-        if outcome.sent + BATCH as u64 >= outcome.due {
-            outcome.due = outcome.sent;
+    }
+
+    /// Sends what is due now, and reads what has come.
+    fn turn(&mut self, run: &mut Running<'_>, clock: &impl Fn() -> u64) -> io::Result<Turn> {
+        let now = clock();
+        let is_over = now >= run.end;
+        if is_over && (self.flights.waiting() == 0 || now > run.end + GRACE.as_nanos() as u64) {
+            return Ok(Turn::Over);
         }
-        Ok(outcome)
+        let room = if is_over { 0 } else { self.room(run.pace, now, run.outcome.sent) };
+        if room > 0 {
+            self.send(run.trace, run.pace, room.min(BATCH), now, &mut run.outcome)?;
+        }
+        let (flights, outcome) = (&mut self.flights, &mut run.outcome);
+        let count = self.carrier.receive(|socket, reply| {
+            arrived(flights, socket, reply, run.trace, clock(), outcome);
+        })?;
+        if count > 0 {
+            run.last_reply = now;
+            return Ok(Turn::Busy);
+        }
+        if room > 0 {
+            return Ok(Turn::Busy);
+        }
+        let is_stalled = now > run.last_reply + STALL.as_nanos() as u64;
+        if matches!(run.pace, Pace::Window(_)) && is_stalled && !is_over {
+            run.outcome.lost += self.flights.give_up();
+            run.last_reply = now;
+        }
+        Ok(Turn::Idle)
     }
 
     /// How many questions may be sent now.
@@ -225,91 +306,4 @@ fn arrived(
 }
 
 #[cfg(test)]
-mod tests {
-    use std::cell::Cell;
-
-    use super::*;
-    use crate::load::upstream;
-
-    /// A server without sockets: it answers some, is silent to others, and takes a few at a time.
-    #[derive(Default)]
-    struct Table {
-        takes: usize,
-        silent_every: Option<usize>,
-        lies: bool,
-        asked: usize,
-        waiting: Vec<(usize, Vec<u8>)>,
-    }
-
-    impl Carrier for Table {
-        fn sockets(&self) -> usize {
-            4
-        }
-
-        fn send(&mut self, socket: usize, queries: &Queries) -> io::Result<usize> {
-            let count = queries.count().min(self.takes);
-            for at in 0..count {
-                self.asked += 1;
-                if self.silent_every.is_some_and(|every| self.asked.is_multiple_of(every)) {
-                    continue;
-                }
-                let mut message = queries.get(at).to_vec();
-                let length = message.len();
-                message.resize(512, 0);
-                let length = upstream::reply(&mut message, length);
-                message.truncate(length);
-                if self.lies {
-                    *message.last_mut().expect("an address") ^= 1;
-                }
-                self.waiting.push((socket, message));
-            }
-            Ok(count)
-        }
-
-        fn receive(&mut self, mut reply: impl FnMut(usize, &[u8])) -> io::Result<usize> {
-            let count = self.waiting.len();
-            self.waiting.drain(..).for_each(|(socket, message)| reply(socket, &message));
-            Ok(count)
-        }
-    }
-
-    const BRIEFLY: Duration = Duration::from_millis(20);
-
-    fn run(table: Table, pace: Pace) -> Outcome {
-        let trace = Trace::external(100, 1_000, 1);
-        // A clock that is 50 microseconds later whenever it is looked at.
-        let ns = Cell::new(0);
-        let clock = || {
-            ns.set(ns.get() + 50_000);
-            ns.get()
-        };
-        Generator::new(table).run_by(&trace, pace, BRIEFLY, clock).expect("no socket can fail")
-    }
-
-    #[test]
-    fn every_question_that_was_due_is_sent_and_answered_once() {
-        let outcome = run(Table { takes: BATCH, ..Table::default() }, Pace::Rate(5_000));
-        assert_eq!((outcome.due, outcome.sent, outcome.late), (100, 100, 0));
-        assert_eq!((outcome.answered, outcome.wrong, outcome.foreign), (outcome.sent, 0, 0));
-        assert_eq!((outcome.lost, outcome.rcodes[0]), (0, outcome.sent));
-        assert_eq!(outcome.latency.len(), outcome.sent);
-    }
-
-    #[test]
-    fn what_a_socket_does_not_take_is_sent_later_and_not_lost() {
-        let outcome = run(Table { takes: 3, ..Table::default() }, Pace::Window(64));
-        assert!(outcome.sent > 3);
-        assert_eq!((outcome.answered, outcome.lost), (outcome.sent, 0));
-    }
-
-    #[test]
-    fn silence_is_loss_and_lies_are_wrong() {
-        let every = Some(10);
-        let table = Table { takes: BATCH, silent_every: every, ..Table::default() };
-        let outcome = run(table, Pace::Rate(5_000));
-        assert_eq!(outcome.lost, outcome.sent / 10);
-        let lying = run(Table { takes: BATCH, lies: true, ..Table::default() }, Pace::Rate(5_000));
-        assert_eq!(lying.wrong, lying.sent);
-        assert!(lying.example.is_some_and(|text| text.contains("Wrong")));
-    }
-}
+mod tests;

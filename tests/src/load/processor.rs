@@ -81,12 +81,22 @@ fn on_processor(schedstat: &str) -> Option<u64> {
 /// # Panics
 /// There is no such processor.
 pub fn pinned<T>(processor: usize, run: impl FnOnce() -> T) -> T {
+    pinned_to([processor], run)
+}
+
+/// The same on several.
+///
+/// # Panics
+/// There are no such processors.
+pub fn pinned_to<T>(processors: impl IntoIterator<Item = usize>, run: impl FnOnce() -> T) -> T {
     use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
     use nix::unistd::Pid;
     let this = Pid::from_raw(0);
     let before = sched_getaffinity(this).expect("the processors of this thread");
     let mut only = CpuSet::new();
-    only.set(processor).expect("a number of a processor");
+    for processor in processors {
+        only.set(processor).expect("a number of a processor");
+    }
     sched_setaffinity(this, &only).expect("this processor may be used");
     let result = run();
     sched_setaffinity(this, &before).expect("the processors there were");

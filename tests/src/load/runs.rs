@@ -18,6 +18,8 @@ pub enum Via {
     Udp,
     /// Kept connections.
     Tcp,
+    /// Kept connections inside TLS (RFC 7858).
+    Tls,
 }
 
 /// One measurement: a server, a trace, a transport, a rate, and its outcome.

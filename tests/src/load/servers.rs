@@ -111,9 +111,12 @@ impl Peer {
         fixture: &Fixture,
         upstream: SocketAddr,
         dns: SocketAddr,
+        tls: Option<SocketAddr>,
         folder: &Scratch,
     ) -> anyhow::Result<Vec<String>> {
-        let (dns_text, port) = (dns.to_string(), dns.port());
+        let (dns_text, port, workers) = (dns.to_string(), dns.port(), fixture.shape.workers);
+        let (certificate, key) = fixture.certificate_and_key();
+        let (certificate, key) = (certificate.display(), key.display());
         let (zone, reverse) = (fixture.zone(), fixture.reverse_zone());
         let (zone, reverse) = (zone.display(), reverse.display());
         let own = folder.path().display();
@@ -121,7 +124,7 @@ impl Peer {
             Ok(folder.write("server.conf", text)?.display().to_string())
         };
         let all: Vec<String> = match self {
-            Peer::Echo => words(&["echo", &dns_text]),
+            Peer::Echo => words(&["echo", &dns_text, &workers.to_string()]),
             Peer::EchoPktinfo => words(&["echo-pktinfo", &port.to_string()]),
             Peer::Hickory => {
                 words(&["hickory", &dns_text, &zone.to_string(), &reverse.to_string()])
@@ -129,21 +132,38 @@ impl Peer {
             Peer::Ours => {
                 let manifests = fixture.manifests().display().to_string();
                 let http = free_port()?.to_string();
-                let mut all = words(&["--manifests", &manifests, "--workers", "1"]);
+                let certificates = fixture.certificates().display().to_string();
+                let mut all =
+                    words(&["--manifests", &manifests, "--workers", &workers.to_string()]);
+                all.extend(words(&["--certificates-dir", &certificates]));
                 all.extend(words(&["--listen", &dns_text, "--http", &http, "--log-level", "warn"]));
                 all
             }
             Peer::Knot => {
+                let tls = tls.map_or_else(String::new, |tls| {
+                    let port = tls.port();
+                    format!(
+                        "  listen-tls: 127.0.0.1@{port}\n  cert-file: \"{certificate}\"\n  key-file: \"{key}\"\n"
+                    )
+                });
                 let conf = file(format!(
-                    "server:\n  rundir: \"{own}\"\n  listen: 127.0.0.1@{port}\n  udp-workers: 1\n  tcp-workers: 1\n  \
-                     background-workers: 1\ndatabase:\n  storage: \"{own}\"\nlog:\n- target: stderr\n  any: error\n\
+                    "server:\n  rundir: \"{own}\"\n  listen: 127.0.0.1@{port}\n  udp-workers: {workers}\n  \
+                     tcp-workers: {workers}\n  background-workers: 1\n{tls}database:\n  storage: \"{own}\"\nlog:\n- target: stderr\n  any: error\n\
                      zone:\n- domain: {ZONE}\n  file: \"{zone}\"\n- domain: {REVERSE_ZONE}\n  file: \"{reverse}\"\n"
                 ))?;
                 words(&["-c", &conf])
             }
             Peer::Nsd => {
+                let reuse = if workers > 1 { "yes" } else { "no" };
+                let tls = tls.map_or_else(String::new, |tls| {
+                    let port = tls.port();
+                    format!(
+                        "  ip-address: 127.0.0.1@{port}\n  tls-port: {port}\n  \
+                         tls-service-pem: \"{certificate}\"\n  tls-service-key: \"{key}\"\n"
+                    )
+                });
                 let conf = file(format!(
-                    "server:\n  server-count: 1\n  ip-address: 127.0.0.1@{port}\n  username: \"\"\n  chroot: \"\"\n  \
+                    "server:\n  server-count: {workers}\n  reuseport: {reuse}\n  ip-address: 127.0.0.1@{port}\n{tls}  username: \"\"\n  chroot: \"\"\n  \
                      zonesdir: \"{own}\"\n  database: \"\"\n  pidfile: \"\"\n  xfrdfile: \"{own}/xfrd.state\"\n  \
                      zonelistfile: \"{own}/zone.list\"\n  rrl-ratelimit: 0\nremote-control:\n  control-enable: no\n\
                      zone:\n  name: {ZONE}\n  zonefile: \"{zone}\"\nzone:\n  name: {REVERSE_ZONE}\n  zonefile: \"{reverse}\"\n"
@@ -162,9 +182,16 @@ impl Peer {
             }
             Peer::Unbound => {
                 let up = upstream.port();
+                let tls = tls.map_or_else(String::new, |tls| {
+                    let port = tls.port();
+                    format!(
+                        "  interface: 127.0.0.1@{port}\n  tls-port: {port}\n  \
+                         tls-service-pem: \"{certificate}\"\n  tls-service-key: \"{key}\"\n"
+                    )
+                });
                 let conf = file(format!(
                     "server:\n  directory: \"{own}\"\n  chroot: \"\"\n  username: \"\"\n  pidfile: \"\"\n  \
-                     interface: 127.0.0.1@{port}\n  port: {port}\n  num-threads: 1\n  do-daemonize: no\n  use-syslog: no\n  \
+                     interface: 127.0.0.1@{port}\n  port: {port}\n  num-threads: {workers}\n  incoming-num-tcp: 256\n{tls}  do-daemonize: no\n  use-syslog: no\n  \
                      verbosity: 0\n  do-not-query-localhost: no\n  module-config: \"iterator\"\n  \
                      access-control: 127.0.0.0/8 allow\n  msg-cache-size: 32m\n  rrset-cache-size: 32m\n  so-rcvbuf: 4m\n  \
                      outgoing-range: 4096\n  num-queries-per-thread: 2048\nremote-control:\n  control-enable: no\n\
@@ -172,12 +199,23 @@ impl Peer {
                 ))?;
                 words(&["-d", "-c", &conf])
             }
+            // Its threads are as many as the processors that it may use.
             Peer::CoreDns => {
-                let conf = file(format!(
-                    "{ZONE}:{port} {REVERSE_ZONE}:{port} {{\n  bind 127.0.0.1\n  file {zone} {ZONE}\n  \
-                     file {reverse} {REVERSE_ZONE}\n}}\n\
-                     .:{port} {{\n  bind 127.0.0.1\n  cache 30\n  forward . {upstream}\n}}\n"
-                ))?;
+                // `prefer_udp`: it would forward what came over a connection over TCP, which the upstream here does not have.
+                let blocks = |scheme: &str, port: u16, tls: &str| {
+                    format!(
+                        "{scheme}{ZONE}:{port} {scheme}{REVERSE_ZONE}:{port} {{\n  bind 127.0.0.1\n{tls}  \
+                         file {zone} {ZONE}\n  file {reverse} {REVERSE_ZONE}\n}}\n\
+                         {scheme}.:{port} {{\n  bind 127.0.0.1\n{tls}  cache 30\n  \
+                         forward . {upstream} {{\n    prefer_udp\n  }}\n}}\n"
+                    )
+                };
+                let mut text = blocks("", port, "");
+                if let Some(tls) = tls {
+                    let files = format!("  tls {certificate} {key}\n");
+                    text.push_str(&blocks("tls://", tls.port(), &files));
+                }
+                let conf = file(text)?;
                 words(&["-conf", &conf])
             }
         };
@@ -197,10 +235,24 @@ impl Peer {
     ) -> anyhow::Result<Server> {
         let dns = free_port()?;
         let folder = Scratch::new("server")?;
-        let arguments = self.arguments(fixture, upstream, dns, &folder)?;
+        let own = || {
+            Ok::<_, anyhow::Error>(SocketAddr::from((
+                [127, 0, 0, 1],
+                fixture.own_tls_port().context("its port")?,
+            )))
+        };
+        let tls = match (fixture.shape.has_tls, self) {
+            (false, _) => None,
+            (true, Peer::Ours) => Some(own()?),
+            (true, _) => Some(free_port()?),
+        };
+        let arguments = self.arguments(fixture, upstream, dns, tls, &folder)?;
         let is_echo = matches!(self, Peer::Echo | Peer::EchoPktinfo);
         let expected = if is_echo { Expected::ANY } else { expected };
-        Server::start(self, program, &arguments, dns, folder, (question, expected))
+        let mut server =
+            Server::start(self, program, &arguments, dns, folder, (question, expected))?;
+        server.tls = tls;
+        Ok(server)
     }
 }
 
@@ -209,6 +261,8 @@ impl Peer {
 pub struct Server {
     pub peer: Peer,
     pub dns: SocketAddr,
+    /// Where it answers over TLS, where it was started so.
+    pub tls: Option<SocketAddr>,
     /// From its start to the first right answer.
     pub ready_after: Duration,
     pub family: Family,
@@ -231,6 +285,7 @@ impl Server {
         let mut server = Server {
             peer,
             dns,
+            tls: None,
             ready_after: Duration::ZERO,
             family: Family::default(),
             process,

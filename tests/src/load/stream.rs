@@ -11,6 +11,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use super::generator::{Carrier, Queries};
+use super::upstream::{UPSTREAM, Upstream};
 
 /// Unsent octets with which a connection takes no more questions.
 const UNSENT: usize = 64 << 10;
@@ -22,6 +23,7 @@ pub struct Streams {
     connections: Vec<Connection>,
     epoll: Epoll,
     events: Vec<EpollEvent>,
+    upstream: Option<Upstream>,
 }
 
 impl Streams {
@@ -54,7 +56,18 @@ impl Streams {
             stream.tcp().set_nonblocking(true)?;
             opened.push(Connection { stream, unsent: Vec::new(), received: Vec::new() });
         }
-        Ok(Streams { connections: opened, epoll, events: vec![EpollEvent::empty(); connections] })
+        let events = vec![EpollEvent::empty(); connections + 1];
+        Ok(Streams { connections: opened, epoll, events, upstream: None })
+    }
+
+    /// Also plays the upstream of the server, whenever the loop looks for replies.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn with_upstream(mut self, upstream: Upstream) -> io::Result<Streams> {
+        self.epoll.add(upstream.socket(), EpollEvent::new(EpollFlags::EPOLLIN, UPSTREAM))?;
+        self.upstream = Some(upstream);
+        Ok(self)
     }
 }
 
@@ -86,6 +99,13 @@ impl Carrier for Streams {
         };
         let mut total = 0;
         for event in &self.events[..ready] {
+            if event.data() == UPSTREAM {
+                if let Some(upstream) = &mut self.upstream {
+                    upstream.serve()?;
+                }
+                total += 1;
+                continue;
+            }
             let socket = event.data() as usize;
             let connection = &mut self.connections[socket];
             connection.flush()?;

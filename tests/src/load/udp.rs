@@ -1,7 +1,7 @@
 //! Datagrams from many source sockets, as many pods have them: a batch leaves one socket in one system call.
 
 use std::io::{self, IoSlice, IoSliceMut};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 
 use nix::errno::Errno;
@@ -10,11 +10,9 @@ use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg, sendmm
 
 use super::echo::OCTETS;
 use super::generator::{BATCH, Carrier, Queries};
-use super::upstream::Upstream;
+use super::upstream::{UPSTREAM, Upstream};
 
 const RECEIVE_BUFFER: usize = 1 << 20;
-/// Marks the upstream among the sockets.
-const UPSTREAM: u64 = u64::MAX;
 
 /// Connected sockets to one server.
 pub struct Udp {
@@ -39,10 +37,18 @@ impl Udp {
     /// # Errors
     /// What the system says.
     pub fn open(server: SocketAddr, sockets: usize) -> io::Result<Udp> {
+        Udp::open_from(Ipv4Addr::LOCALHOST, server, sockets)
+    }
+
+    /// The same from this address of 127.0.0.0/8.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn open_from(own: Ipv4Addr, server: SocketAddr, sockets: usize) -> io::Result<Udp> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let mut opened = Vec::with_capacity(sockets);
         for number in 0..sockets {
-            let socket = UdpSocket::bind("127.0.0.1:0")?;
+            let socket = UdpSocket::bind((own, 0))?;
             socket.connect(server)?;
             socket.set_nonblocking(true)?;
             // A large buffer here, so that only the server loses datagrams.

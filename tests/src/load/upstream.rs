@@ -8,6 +8,8 @@ use std::os::fd::AsRawFd;
 use super::echo::Datagrams;
 use super::external;
 
+/// Marks it among the sockets of a generator.
+pub(super) const UPSTREAM: u64 = u64::MAX;
 const HEADER: usize = 12;
 /// An hour: nothing expires during a measurement.
 const TTL_S: u32 = 3_600;

@@ -7,6 +7,8 @@ use crate::client::Question;
 
 /// Between two questions: the precision of what is measured, and a few percent of a core.
 const PAUSE: Duration = Duration::from_micros(100);
+/// A server that is busy may lose a question.
+const AGAIN: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The query message for `NAME TYPE`.
@@ -45,10 +47,12 @@ pub fn has(reply: &[u8], address: Ipv4Addr) -> bool {
 /// It is never answered.
 pub fn until(server: SocketAddr, packet: &[u8], address: Ipv4Addr) -> Instant {
     let (socket, begun) = (socket(server), Instant::now());
+    socket.set_read_timeout(Some(AGAIN)).expect("a timeout");
     let mut buffer = [0; 4096];
     loop {
         socket.send(packet).expect("a question is sent");
-        let octets = socket.recv(&mut buffer).expect("a reply");
+        // Nothing where it was lost: it is asked again.
+        let octets = socket.recv(&mut buffer).unwrap_or(0);
         let now = Instant::now();
         if has(&buffer[..octets], address) {
             return now;

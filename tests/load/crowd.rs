@@ -1,0 +1,179 @@
+//! More questions than a server answers, and what one client gets beside another that floods it.
+
+use std::fmt::Write as _;
+use std::net::Ipv4Addr;
+
+use tests::load::generator::{Client, Generator, run_beside};
+use tests::load::outcome::Outcome;
+use tests::load::schedule::Pace;
+use tests::load::servers::{Peer, Server};
+use tests::load::statistics::there_and_back;
+use tests::load::trace::Trace;
+use tests::load::udp::Udp;
+use tests::load::upstream::Upstream;
+
+use crate::measure::{Scene, WARM_UP, WARM_UP_PACE};
+use crate::page::Section;
+use crate::sets::MOST;
+
+/// All but the echoes and hickory-server, whose catalog walks through the whole zone for a denial.
+pub(crate) const SERVERS: [Peer; 6] =
+    [Peer::Ours, Peer::Knot, Peer::Nsd, Peer::Dnsmasq, Peer::Unbound, Peer::CoreDns];
+/// Those that ask an upstream.
+const FORWARDERS: [Peer; 4] = [Peer::Ours, Peer::Dnsmasq, Peer::Unbound, Peer::CoreDns];
+/// So often what a server answers at most is asked.
+const TIMES: f64 = 3.0;
+const VICTIM_PER_S: u32 = 1_000;
+/// Another address than the victim's: the flood is of one client.
+const FLOODER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+/// Names that do not exist, and names that no cache has.
+const DENIED_PER_S: u32 = 100_000;
+const MISSED_PER_S: u32 = 20_000;
+const QUESTIONS: usize = 200_000;
+const OUTSIDE: usize = 100;
+const SEED: u64 = 20_261_124;
+const MIB: &str = "MiB before, most";
+
+/// What one server did with too many questions.
+struct Overload {
+    peer: Peer,
+    most: Outcome,
+    overloaded: Outcome,
+    before_mib: f64,
+    peak_mib: f64,
+}
+
+/// What one client got, alone and beside a flood.
+struct Victim {
+    peer: Peer,
+    flood: &'static str,
+    alone: Outcome,
+    beside: Outcome,
+    flooded: Outcome,
+}
+
+/// Every server there and back.
+pub(crate) fn measure(scene: &mut Scene) -> anyhow::Result<Section> {
+    let cluster = scene.cluster.clone();
+    let hit = Trace::hit(&cluster, QUESTIONS, SEED);
+    let denied = Trace::flood(&cluster, QUESTIONS, SEED);
+    let outside = Trace::external(OUTSIDE, QUESTIONS, SEED);
+    let (mut overloads, mut victims) = (Vec::new(), Vec::new());
+    let all: Vec<usize> = (0..scene.servers.len()).collect();
+    for (number, at) in there_and_back(&all).into_iter().enumerate() {
+        scene.servers[at].ensure_running()?;
+        let (peer, is_forwarder) =
+            (scene.servers[at].peer, FORWARDERS.contains(&scene.servers[at].peer));
+        // Unbound has no zone.
+        if peer != Peer::Unbound {
+            overloads.push(overload(scene, at, &hit)?);
+            let flood = (&denied, DENIED_PER_S, "names that do not exist");
+            victims.push(victim(scene, at, &hit, flood)?);
+        }
+        if is_forwarder {
+            let count = (f64::from(MISSED_PER_S) * scene.lasting.as_secs_f64()) as usize;
+            let missed = Trace::misses(count.max(1), SEED + number as u64);
+            let flood = (&missed, MISSED_PER_S, "names that no cache has");
+            victims.push(victim(scene, at, &outside, flood)?);
+        }
+        println!("{:15} has answered too many questions", peer.name());
+    }
+    Ok(Section { text: text(&overloads, &victims), files: Vec::new() })
+}
+
+/// Sockets of one client of a server.
+fn client(scene: &Scene, server: &Server, own: Ipv4Addr) -> anyhow::Result<Generator<Udp>> {
+    Ok(Generator::new(Udp::open_from(own, server.dns, scene.sockets)?))
+}
+
+/// The same, which also plays the upstream.
+fn with_upstream(scene: &Scene, server: &Server) -> anyhow::Result<Generator<Udp>> {
+    let upstream = Upstream::on(scene.upstream.shared()?);
+    let udp = Udp::open_from(Ipv4Addr::LOCALHOST, server.dns, scene.sockets)?;
+    Ok(Generator::new(udp.with_upstream(upstream)?))
+}
+
+fn overload(scene: &Scene, at: usize, trace: &Trace) -> anyhow::Result<Overload> {
+    let server = &scene.servers[at];
+    let mut generator = client(scene, server, Ipv4Addr::LOCALHOST)?;
+    generator.run(trace, WARM_UP_PACE, WARM_UP)?;
+    let most = generator.run(trace, MOST, scene.lasting)?;
+    server.family.forget_peak()?;
+    let (before_mib, ..) = server.family.memory_mib();
+    let per_s = (most.answered_per_s() * TIMES).max(1.0) as u32;
+    let overloaded = generator.run(trace, Pace::Rate(per_s), scene.lasting)?;
+    let (_, peak_mib, _) = server.family.memory_mib();
+    Ok(Overload { peer: server.peer, most, overloaded, before_mib, peak_mib })
+}
+
+fn victim(
+    scene: &Scene,
+    at: usize,
+    trace: &Trace,
+    (flood, per_s, what): (&Trace, u32, &'static str),
+) -> anyhow::Result<Victim> {
+    let server = &scene.servers[at];
+    let mut quiet = with_upstream(scene, server)?;
+    let mut loud = client(scene, server, FLOODER)?;
+    quiet.run(trace, WARM_UP_PACE, WARM_UP)?;
+    let pace = Pace::Rate(VICTIM_PER_S);
+    let alone = quiet.run(trace, pace, scene.lasting)?;
+    let (beside, flooded) = run_beside(
+        Client { generator: &mut quiet, trace, pace },
+        Client { generator: &mut loud, trace: flood, pace: Pace::Rate(per_s) },
+        scene.lasting,
+    )?;
+    Ok(Victim { peer: server.peer, flood: what, alone, beside, flooded })
+}
+
+fn text(overloads: &[Overload], victims: &[Victim]) -> String {
+    let mut text = format!(
+        "\n### More questions than a server answers\n\n\
+         `hit`, first 192 at once, then {TIMES} times as many a second as were answered then:\n\n\
+         | Server | answers a second at most | asked a second | answered a second | p99, µs | {MIB} |\n\
+         |---|---|---|---|---|---|\n"
+    );
+    for run in overloads {
+        let it = &run.overloaded;
+        let sent_per_s = it.sent as f64 / it.lasted.as_secs_f64().max(1e-9);
+        let bound = if it.is_generator_bound() { " †" } else { "" };
+        let (most, answered) = (run.most.answered_per_s(), it.answered_per_s());
+        let share = answered * 100.0 / most.max(1.0);
+        writeln!(
+            text,
+            "| {} | {most:.0} | {sent_per_s:.0}{bound} | {answered:.0} ({share:.0} %) | {:.0} | {:.1}, {:.1} |",
+            run.peer.name(),
+            it.latency_us(0.99),
+            run.before_mib,
+            run.peak_mib,
+        )
+        .expect("a string takes everything");
+    }
+    write!(
+        text,
+        "\nOne client that asks {VICTIM_PER_S} questions a second, alone and beside one client that asks {DENIED_PER_S} names \
+         that do not exist, or {MISSED_PER_S} that no cache has, a second; p50 / p99 / lost:\n\n\
+         | Server | the other asks | alone, µs | beside it, µs | the other is answered |\n|---|---|---|---|---|\n"
+    )
+    .expect("a string takes everything");
+    for run in victims {
+        let answered = run.flooded.answered as f64 * 100.0 / run.flooded.sent.max(1) as f64;
+        let bound = if run.flooded.is_generator_bound() { " †" } else { "" };
+        writeln!(
+            text,
+            "| {} | {} | {} | {} | {answered:.0} %{bound} |",
+            run.peer.name(),
+            run.flood,
+            seen(&run.alone),
+            seen(&run.beside),
+        )
+        .expect("a string takes everything");
+    }
+    text
+}
+
+/// What a client sees.
+fn seen(it: &Outcome) -> String {
+    let lost = it.lost as f64 * 100.0 / it.sent.max(1) as f64;
+    format!("{:.0} / {:.0} / {lost:.1} %", it.latency_us(0.5), it.latency_us(0.99))
+}

@@ -12,4 +12,4 @@ mod pair;
 mod report;
 
 pub use command::{compared, run};
-pub use known::{KNOWN, Known};
+pub use known::{KNOWN, Known, NOT_SEEN};

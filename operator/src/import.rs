@@ -87,6 +87,8 @@ pub enum Source {
         /// Why it is not needed.
         why: &'static str,
     },
+    /// The keys of all ConfigMaps, after the sources that take them.
+    Keys(unread::Keys),
     /// An object of which nothing but a line of the report is made.
     Note { place: Place, outcome: Outcome, what: String, message: String },
 }
@@ -149,6 +151,7 @@ pub fn import(sources: &[Source], target: &Target) -> Result<Imported, Refused> 
                     draft.report.add(&argument.place, Outcome::NotNeeded, &what, *why);
                 }
             }
+            Source::Keys(keys) => unread::keys(keys, &mut draft.report),
             Source::Note { place, outcome, what, message } => {
                 draft.report.add(place, *outcome, what, message);
             }
@@ -165,6 +168,7 @@ fn without_default_servers(sources: &[Source], parsed: &[corefile::Parsed], draf
         Source::Corefile { .. }
         | Source::Sidecar { .. }
         | Source::Aside { .. }
+        | Source::Keys(_)
         | Source::Note { .. } => false,
     };
     if sources.iter().any(asks_node) || parsed.iter().any(corefile::has_default_servers) {
@@ -191,6 +195,7 @@ fn parsed(source: &Source) -> Result<corefile::Parsed, Refused> {
         | Source::Dnsmasq { .. }
         | Source::Sidecar { .. }
         | Source::Aside { .. }
+        | Source::Keys(_)
         | Source::Note { .. } => Ok(corefile::Parsed::default()),
     }
 }
@@ -204,6 +209,7 @@ fn domain((source, corefile): (&Source, &corefile::Parsed)) -> Option<String> {
         | Source::Dnsmasq { .. }
         | Source::Sidecar { .. }
         | Source::Aside { .. }
+        | Source::Keys(_)
         | Source::Note { .. } => None,
     }
 }

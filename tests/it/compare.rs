@@ -5,7 +5,7 @@ use std::net::{SocketAddr, UdpSocket};
 
 use clap::Parser;
 use operator::args::{Args, Command};
-use operator::compare::{KNOWN, compared};
+use operator::compare::{KNOWN, NOT_SEEN, compared};
 use operator::offline::Severity;
 use tests::scenario::objects::read;
 use tests::scenario::{Plane, folder};
@@ -124,4 +124,21 @@ fn each_known_difference_is_a_rule_of_the_contract() {
         let anchor = format!("<a id=\"{}\"></a>", known.id.to_lowercase());
         assert!(page.contains(&anchor), "{}: {}", known.id, known.words);
     }
+}
+
+#[test]
+fn each_difference_of_the_contract_is_known_or_named_as_not_seen() {
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/dns.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let differences = page.split("<a id=\"df").skip(1).map(|rest| {
+        let number: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        format!("DF{number}")
+    });
+    let mut count = 0;
+    for id in differences {
+        let is_known = KNOWN.iter().any(|known| known.id == id);
+        assert_ne!(is_known, NOT_SEEN.contains(&id.as_str()), "{id}");
+        count += 1;
+    }
+    assert!(count > 30, "{count} differences");
 }

@@ -13,6 +13,18 @@ use super::pair::{Line, Pair, Said};
 const FULL_OCTETS: usize = 60_000;
 /// The Extended DNS Error of a loop of aliases (RFC 8914 section 4.1).
 const OTHER: u16 = 0;
+/// That of a federation name without zone or region (RFC 8914 section 4.15).
+const NOT_READY: u16 = 14;
+
+/// Differences of docs/dns.md §8 that have no row. Replies do not show them, or not in a form that differs from that of a
+/// fault: then a person decides.
+pub const NOT_SEEN: &[&str] = &[
+    // Zones and objects: the same replies come of a lost record.
+    "DF2", "DF5", "DF7", "DF12", "DF14", "DF16", "DF29", "DF32", "DF42", "DF48",
+    // The time before all data is there, and restarts.
+    "DF15", "DF27", "DF30", "DF46", // Sizes, and how upstreams are asked.
+    "DF19", "DF20", "DF21", "DF22", "DF23", "DF24", "DF25", "DF26",
+];
 
 /// A difference that the contract explains.
 #[derive(Clone, Copy)]
@@ -169,6 +181,50 @@ pub const KNOWN: &[Known] = &[
             && places(&it.with.answer) == places(&it.against.answer)
     }),
     known(
+        "DF41",
+        "a hostname that several endpoints share has all their addresses; kube-dns has one",
+        |it| {
+            let kind = it.asked.kind;
+            [RecordType::A, RecordType::AAAA].contains(&kind)
+                && is_three_below_svc(it)
+                && only(&it.with.answer, kind)
+                && only(&it.against.answer, kind)
+                && it.against.answer.len() == 1
+                && it.against.content().is_subset(&it.with.content())
+                && it.with.answer.len() > 1
+        },
+    ),
+    known(
+        "DF45",
+        "SRV records are `0 100` with plain names; those of kube-dns `10 10` with hashed ones",
+        |it| {
+            let kind = RecordType::SRV;
+            let all = |said: &Said, start: &str| {
+                only(&said.answer, kind)
+                    && said.answer.iter().all(|line| line.data.starts_with(start))
+            };
+            all(&it.with, "0 100 ")
+                && all(&it.against, "10 10 ")
+                && ports(&it.with) == ports(&it.against)
+                && it
+                    .with
+                    .answer
+                    .iter()
+                    .chain(&it.against.answer)
+                    .all(|line| is_target_of_asked(it, line))
+        },
+    ),
+    known(
+        "DF47",
+        "a federation name fails without zone and region; kube-dns has no data for it",
+        |it| {
+            it.with.is("SERVFAIL")
+                && it.ede == [NOT_READY]
+                && is_three_below_svc(it)
+                && it.against.is_nodata()
+        },
+    ),
+    known(
         "DF13",
         "which PTRs an address has: each endpoint name, none that another namespace claims",
         |it| {
@@ -288,4 +344,25 @@ fn is_same_but_for_ttls(pair: &Pair) -> bool {
     pair.with.rcode == pair.against.rcode
         && pair.with.records() == pair.against.records()
         && pair.with.has_soa == pair.against.has_soa
+}
+
+/// `<a>.<b>.<c>.svc.<domain>`, where the first is no name of a port: an endpoint, or a name of a federation.
+fn is_three_below_svc(pair: &Pair) -> bool {
+    below_svc(pair).is_some_and(|labels| labels.len() == 3 && !labels[0].starts_with('_'))
+}
+
+fn ports(said: &Said) -> BTreeSet<&str> {
+    said.answer.iter().filter_map(|line| line.data.split(' ').nth(2)).collect()
+}
+
+/// Is the target of this SRV record the Service that was asked about, or one label below it?
+fn is_target_of_asked(pair: &Pair, line: &Line) -> bool {
+    let Some(labels) = below_svc(pair).filter(|labels| labels.len() >= 2) else { return false };
+    let service = format!("{}.svc.{}", labels[labels.len() - 2..].join("."), pair.domain);
+    let target = line.data.rsplit(' ').next().unwrap_or_default();
+    match target.strip_suffix(&service) {
+        Some("") => true,
+        Some(label) => label.ends_with('.') && label.matches('.').count() == 1,
+        None => false,
+    }
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use super::folder::{MAX_BYTES, mounted, on_disk};
 use super::manifests::{Object, files_beside, objects, sources};
-use super::unread::unread;
+use super::unread::{unread, with_keys};
 use super::without_defaults::Ordered;
 use super::{
     Imported, Look, Source, Target, Text, dnsmasq, from_cluster, import, service, written,
@@ -38,7 +38,9 @@ pub fn imported(
             return Ok(Severity::Unreadable);
         }
     };
-    if sources.iter().all(|it| matches!(it, Source::Aside { .. } | Source::Note { .. })) {
+    let is_line =
+        |it: &Source| matches!(it, Source::Aside { .. } | Source::Keys(_) | Source::Note { .. });
+    if sources.iter().all(is_line) {
         writeln!(
             err,
             "neither a Corefile nor a configuration of kube-dns or dnsmasq is in what was named"
@@ -176,7 +178,7 @@ fn gathered(args: &args::Import) -> Result<Gathered, String> {
     if service.is_none() && wanted.is_none() {
         found.extend(first.map(service::assumed));
     }
-    Ok(Gathered { sources: found, service })
+    Ok(Gathered { sources: with_keys(&all, found), service })
 }
 
 /// Files beside the one that names them, then those of the ConfigMaps that were named as well.

@@ -265,18 +265,19 @@ fn chunks(text: &str) -> Vec<String> {
 
 /// `_SERVICE._PROTOCOL.DOMAIN[,TARGET[,PORT[,PRIORITY[,WEIGHT]]]]`
 fn srv_host(flag: &Flag, draft: &mut Draft) -> (Outcome, String) {
-    let words = flag.words();
-    let number = |at: usize| words.get(at).map_or(Ok(0), |word| word.parse::<u16>());
-    let (Some(owner), Some(target)) = (words.first(), words.get(1)) else {
+    // A part may be empty: what follows keeps its place.
+    let words: Vec<&str> = flag.value.split(',').map(str::trim).collect();
+    let written = |at: usize| words.get(at).filter(|word| !word.is_empty());
+    let number = |at: usize, default: u16| written(at).map_or(Ok(default), |it| it.parse::<u16>());
+    let (Some(owner), Some(target)) = (written(0), written(1)) else {
         return (
             NotPossible,
             "a record without a target denies a service, which cannot be written".to_owned(),
         );
     };
-    let (Ok(port), Ok(priority), Ok(weight)) = (number(2), number(3), number(4)) else {
+    let (Ok(port), Ok(priority), Ok(weight)) = (number(2, 1), number(3, 0), number(4, 0)) else {
         return (NotPossible, "port, priority and weight are numbers".to_owned());
     };
-    let port = if words.len() > 2 { port } else { 1 };
     let service = ServiceTarget { priority, weight, port, target: name(target) };
     added(Record { services: Some(vec![service]), ..record(owner, RecordType::Srv, None) }, draft)
 }

@@ -1,6 +1,8 @@
 //! Kubernetes objects of another DNS server as sources: ConfigMaps, and the arguments, environment and mounts of the
 //! workloads that read them.
 
+mod container;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -10,12 +12,13 @@ use serde_json::Value;
 use super::folder::mounted as found;
 use super::report::Place;
 use super::{Argument, Look, Source, Text};
+use container::{Container, Mounted};
 
 /// Kinds that are read; others have a line.
 const KINDS: [&str; 7] =
     ["ConfigMap", "Deployment", "DaemonSet", "StatefulSet", "ReplicaSet", "Pod", "Service"];
 /// The keys of the ConfigMap of kube-dns.
-const KUBE_DNS_KEYS: [&str; 3] = ["stubDomains", "upstreamNameservers", "federations"];
+pub(super) const KUBE_DNS_KEYS: [&str; 3] = ["stubDomains", "upstreamNameservers", "federations"];
 /// The key of a ConfigMap that holds a Corefile.
 const COREFILE: &str = "Corefile";
 /// The file from which NodeLocal DNSCache makes the Corefile that it reads.
@@ -86,7 +89,7 @@ impl Object {
         self.value["metadata"]["namespace"].as_str().unwrap_or_default()
     }
 
-    fn is_map(&self) -> bool {
+    pub(super) fn is_map(&self) -> bool {
         self.value["kind"] == "ConfigMap"
     }
 
@@ -96,7 +99,7 @@ impl Object {
     }
 
     /// The keys of a ConfigMap.
-    fn keys(&self) -> BTreeMap<String, Text> {
+    pub(super) fn keys(&self) -> BTreeMap<String, Text> {
         let data = self.value["data"].as_object().into_iter().flatten();
         let texts = data.filter_map(|(key, text)| Some((key.clone(), text.as_str()?)));
         texts.map(|(key, text)| (key.clone(), self.key(&key, text))).collect()
@@ -147,7 +150,7 @@ pub(super) fn sources(objects: &[Object], variables: &BTreeMap<String, String>) 
         let (pods, at) = object.pods();
         let containers = pods["containers"].as_array().into_iter().flatten().enumerate();
         for (index, value) in containers {
-            let process = Process { object, value, path: format!("{at}.containers[{index}]") };
+            let process = Container { object, value, path: format!("{at}.containers[{index}]") };
             let mounted = process.mounted(pods, &maps);
             processes.push((process, mounted));
         }
@@ -175,13 +178,13 @@ pub(super) fn sources(objects: &[Object], variables: &BTreeMap<String, String>) 
 
 /// The keys of kube-dns in a ConfigMap. Clusters that moved to CoreDNS still have it, and no program reads it there: where
 /// workloads are known, one of them must mount it.
-fn of_kube_dns(map: &Object, processes: &[(Process<'_>, Mounted)]) -> Option<Source> {
+fn of_kube_dns(map: &Object, processes: &[(Container<'_>, Mounted)]) -> Option<Source> {
     let keys = map.keys();
     if !keys.keys().any(|key| KUBE_DNS_KEYS.contains(&key.as_str())) {
         return None;
     }
     let at = (map.namespace().to_owned(), map.name().to_owned());
-    let is_read = |(process, mounted): &(Process<'_>, Mounted)| {
+    let is_read = |(process, mounted): &(Container<'_>, Mounted)| {
         mounted.maps.values().any(|it| *it == at) || process.names_map(map.name())
     };
     if map.is_named || processes.is_empty() || processes.iter().any(is_read) {
@@ -238,155 +241,6 @@ pub(super) fn config_maps(volume: &Value) -> impl Iterator<Item = &Value> {
     let parts = volume["projected"]["sources"].as_array().into_iter().flatten();
     let all = std::iter::once(volume).chain(parts);
     all.map(|part| &part["configMap"]).filter(|map| map.is_object())
-}
-
-/// What a container mounts of ConfigMaps.
-#[derive(Default)]
-struct Mounted {
-    /// Files by their path.
-    files: BTreeMap<String, Text>,
-    /// The namespace and name of the ConfigMap of each file.
-    maps: BTreeMap<String, (String, String)>,
-    /// The path of a Corefile, by its key or as NodeLocal DNSCache names it.
-    corefile: Option<String>,
-}
-
-impl Mounted {
-    /// The keys that a volume takes of a ConfigMap, where the container has them.
-    fn add(&mut self, map: &Object, source: &Value, mount: &Value) {
-        let text = |field: &str| mount[field].as_str().unwrap_or_default();
-        for (key, content) in map.keys() {
-            let path = match source["items"].as_array() {
-                None => key.clone(),
-                Some(items) => match items.iter().find(|item| item["key"] == key.as_str()) {
-                    Some(item) => item["path"].as_str().unwrap_or_default().to_owned(),
-                    None => continue,
-                },
-            };
-            let folder = text("mountPath").trim_end_matches('/');
-            let file = match text("subPath") {
-                "" => format!("{folder}/{path}"),
-                sub if sub == path => folder.to_owned(),
-                _ => continue,
-            };
-            if key == COREFILE || file.ends_with(BASE) {
-                self.corefile.get_or_insert_with(|| file.clone());
-            }
-            let at = (map.namespace().to_owned(), map.name().to_owned());
-            self.maps.insert(file.clone(), at);
-            self.files.insert(file, content);
-        }
-    }
-}
-
-/// One container of a workload.
-struct Process<'a> {
-    object: &'a Object,
-    value: &'a Value,
-    path: String,
-}
-
-impl Process<'_> {
-    fn name(&self) -> &str {
-        self.value["name"].as_str().unwrap_or_default()
-    }
-
-    fn arguments(&self) -> Vec<Argument> {
-        let of = |field: &'static str| {
-            let words = self.value[field].as_array().into_iter().flatten().enumerate();
-            words.filter_map(move |(at, word)| {
-                let place = self.object.place(&format!("{}.{field}[{at}]", self.path));
-                Some(Argument { place, text: word.as_str()?.to_owned() })
-            })
-        };
-        of("command").chain(of("args")).collect()
-    }
-
-    /// The ConfigMaps that it mounts, as files.
-    fn mounted(&self, pods: &Value, maps: &Maps<'_>) -> Mounted {
-        let mut mounted = Mounted::default();
-        for mount in self.value["volumeMounts"].as_array().into_iter().flatten() {
-            let volumes = pods["volumes"].as_array().into_iter().flatten();
-            let volume = volumes.into_iter().find(|volume| volume["name"] == mount["name"]);
-            for source in volume.into_iter().flat_map(config_maps) {
-                let name = source["name"].as_str().unwrap_or_default();
-                let map = maps.get(&(self.object.namespace(), name));
-                if let Some(map) = map.or_else(|| maps.get(&("", name))) {
-                    mounted.add(map, source, mount);
-                }
-            }
-        }
-        mounted
-    }
-
-    /// Does a flag name this ConfigMap? Old versions of kube-dns read it from the API server.
-    fn names_map(&self, name: &str) -> bool {
-        let flag = format!("config-map={name}");
-        self.arguments().iter().any(|it| it.text.trim_start_matches('-') == flag)
-    }
-
-    /// The path of its Corefile among the mounted files. NodeLocal DNSCache makes the file of `-conf` itself, of a mounted
-    /// one.
-    fn corefile(&self, mounted: &Mounted) -> Option<String> {
-        let arguments = self.arguments();
-        let mut words = arguments.iter().map(|it| it.text.trim_start_matches('-'));
-        let conf = words.find_map(|word| match word {
-            "conf" => Some(None),
-            word => word.strip_prefix("conf=").map(Some),
-        });
-        // The word after it.
-        let written = conf.and_then(|value| value.or_else(|| words.next()));
-        let path = written.map_or_else(|| format!("{HOME}/{COREFILE}"), str::to_owned);
-        if mounted.files.contains_key(&path) {
-            return Some(path);
-        }
-        conf.and(mounted.corefile.clone())
-    }
-
-    fn variables(&self, more: &BTreeMap<String, String>) -> BTreeMap<String, String> {
-        let env = self.value["env"].as_array().into_iter().flatten();
-        let env = env.filter_map(|it| {
-            Some((it["name"].as_str()?.to_owned(), it["value"].as_str()?.to_owned()))
-        });
-        env.chain(more.clone()).collect()
-    }
-
-    fn sources(&self, mounted: Mounted, variables: &BTreeMap<String, String>) -> Vec<Source> {
-        let arguments = self.arguments();
-        let path = self.corefile(&mounted);
-        let files = mounted.files;
-        let has = |word: &str| {
-            arguments.iter().any(|it| it.text.trim_start_matches('-').starts_with(word))
-        };
-        let name = self.name().to_owned();
-        if let Some(path) = path {
-            let mut sources: Vec<Source> =
-                corefile(files, &path, self.variables(variables)).into_iter().collect();
-            sources.push(aside(
-                name,
-                arguments,
-                "the process is another one: its settings are in the ClusterDNS",
-            ));
-            return sources;
-        }
-        if has("config-dir") || has("kubecfg-file") || name == "kubedns" {
-            let own = arguments.into_iter().filter(|it| it.text.starts_with('-')).collect();
-            return vec![Source::KubeDnsArguments(own)];
-        }
-        if let Some(end) = arguments.iter().position(|it| it.text == "--") {
-            let options = arguments[end + 1..].to_vec();
-            let look: Box<Look<'static>> = Box::new(move |pattern: &str| found(&files, pattern));
-            let why = "dnsmasq was started again at every change; here a change is live without a restart";
-            return vec![
-                aside(name, arguments[..end].to_vec(), why),
-                Source::Dnsmasq { options, look },
-            ];
-        }
-        if has("probe") {
-            return vec![Source::Sidecar { name, arguments }];
-        }
-        vec![aside(name, arguments, "another container of these pods, which answers no questions")]
-    }
 }
 
 fn aside(name: String, arguments: Vec<Argument>, why: &'static str) -> Source {

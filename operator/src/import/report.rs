@@ -70,6 +70,11 @@ impl Report {
         self.lines.push(line);
     }
 
+    /// Is something of these lines reported?
+    pub(super) fn has_line(&self, file: &str, lines: std::ops::Range<usize>) -> bool {
+        self.lines.iter().any(|it| it.file == file && lines.contains(&it.line))
+    }
+
     /// In the order of the files, as they were read, and of their lines.
     pub fn lines(&self) -> Vec<&Line> {
         let mut files: Vec<&str> = Vec::new();

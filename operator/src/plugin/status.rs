@@ -200,21 +200,24 @@ impl Screen {
         }
         for group in upstreams.groups {
             for server in group.servers {
-                let is_it =
-                    |it: &&mut UpstreamRow| it.group == group.name && it.server == server.server;
+                // One address may be asked over two transports, which fail apart.
+                let is_it = |it: &&mut UpstreamRow| {
+                    it.group == group.name
+                        && it.server == server.server
+                        && it.transport == server.transport
+                };
                 let row = match self.upstreams.iter_mut().find(is_it) {
                     Some(row) => row,
                     None => {
-                        let (group, server) = (group.name.clone(), server.server.clone());
                         self.upstreams.push(UpstreamRow {
-                            group,
-                            server,
+                            group: group.name.clone(),
+                            server: server.server.clone(),
+                            transport: server.transport.clone(),
                             ..UpstreamRow::default()
                         });
                         self.upstreams.last_mut().expect("one was pushed")
                     }
                 };
-                row.transport = server.transport;
                 *row.states.entry(server.state).or_default() += 1;
                 row.latency_microseconds =
                     row.latency_microseconds.max(server.latency_microseconds);

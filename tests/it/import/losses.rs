@@ -105,3 +105,29 @@ fn a_server_that_cannot_be_asked_costs_only_itself() {
         assert!(lost.len() == 1 && lost[0].contains("127.0.0.1 is the pod itself"), "{report}");
     }
 }
+
+#[test]
+fn servers_of_the_node_beside_written_ones_are_named() {
+    let corefile = ".:53 {\n kubernetes cluster.local\n forward . 8.8.8.8\n forward corp.example 10.0.0.1 /etc/resolv.conf\n}\n";
+    let (spec, report) = imported("--corefile", corefile);
+    assert_eq!(addresses(&spec["stubDomains"][0]), ["10.0.0.1"]);
+    assert!(report.contains("4 notPossible: forward corp.example"), "{report}");
+}
+
+#[test]
+fn an_empty_part_of_a_record_of_dnsmasq_keeps_the_others_in_their_place() {
+    let option = "srv-host=_ldap._tcp.corp.example,ldap.corp.example,389,,5\n";
+    let (spec, _) = imported("--dnsmasq", option);
+    let service = &spec["records"][0]["services"][0];
+    assert_eq!((&service["port"], &service["weight"]), (&389.into(), &5.into()), "{spec}");
+    assert!(service["priority"].is_null() || service["priority"] == 0, "{spec}");
+}
+
+#[test]
+fn keys_of_config_maps_that_nothing_names_have_a_line() {
+    let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: coredns}\ndata:\n  Corefile: |\n    . {\n      forward . 8.8.8.8\n    }\n  \
+               extra.conf: |\n    server=10.0.0.9\nbinaryData:\n  blob: aGVsbG8=\n";
+    let (_, report) = imported("--corefile", map);
+    assert!(report.contains("10 notNeeded: ConfigMap coredns extra.conf: "), "{report}");
+    assert!(report.contains("12 notPossible: ConfigMap coredns blob: "), "{report}");
+}

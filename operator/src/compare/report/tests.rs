@@ -13,7 +13,7 @@ use crate::compare::names::Asked;
 
 const SOA: &str = "ns.dns.c.example. hostmaster.c.example. 1 7200 1800 86400 5";
 
-/// `RCODE [aa] [ra] [ede0]; owner TTL type data; ...`, and `soa` for one in the authority section.
+/// `RCODE [aa] [ra] [edeCODE]; owner TTL type data; ...`, and `soa` for one in the authority section.
 fn reply(text: &str) -> Reply {
     let mut parts = text.split("; ");
     let head: Vec<&str> = parts.next().unwrap().split(' ').collect();
@@ -28,9 +28,10 @@ fn reply(text: &str) -> Reply {
     };
     reply.metadata.authoritative = head.contains(&"aa");
     reply.metadata.recursion_available = head.contains(&"ra");
-    if head.contains(&"ede0") {
+    let code = head.iter().find_map(|word| word.strip_prefix("ede"));
+    if let Some(code) = code {
         let mut edns = Edns::new();
-        edns.options_mut().insert(EdnsOption::Unknown(15, vec![0, 0]));
+        edns.options_mut().insert(EdnsOption::Unknown(15, vec![0, code.parse().unwrap()]));
         reply.edns = Some(edns);
     }
     let record = |owner: &str, ttl: u32, kind: &str, data: &str| {
@@ -69,13 +70,26 @@ fn differences_that_the_contract_means_are_known_by_their_id() {
     let many = |net: u8| -> String {
         (0..4000).map(|n| format!("; b.example. 5 A 10.{net}.{}.{}", n / 250, n % 250)).collect()
     };
-    let rows: [(&str, &str, &str, &str); 26] = [
+    let rows: [(&str, &str, &str, &str); 29] = [
         (
             "DF4",
             "e.s.svc.c.example. A",
             "NXDOMAIN; e.s.svc.c.example. 5 CNAME no.example.; soa",
             "NOERROR; e.s.svc.c.example. 30 CNAME no.example.",
         ),
+        (
+            "DF41",
+            "h.x.s.svc.c.example. A",
+            "NOERROR; h.x.s.svc.c.example. 5 A 10.0.0.1; h.x.s.svc.c.example. 5 A 10.0.0.2",
+            "NOERROR; h.x.s.svc.c.example. 30 A 10.0.0.2",
+        ),
+        (
+            "DF45",
+            "_http._tcp.x.s.svc.c.example. SRV",
+            "NOERROR; _http._tcp.x.s.svc.c.example. 5 SRV 0 100 80 x.s.svc.c.example.",
+            "NOERROR; _http._tcp.x.s.svc.c.example. 30 SRV 10 10 80 3233373462353839.x.s.svc.c.example.",
+        ),
+        ("DF47", "x.s.fed.svc.c.example. A", "SERVFAIL ede14", "NOERROR; soa"),
         ("RR48", "loop.s.svc.c.example. A", "SERVFAIL ra ede0", "NOERROR aa; soa"),
         ("WR23", "b.example. A", &format!("NOERROR{}", many(1)), &format!("NOERROR{}", many(2))),
         ("DF1", "no.s.svc.c.example. SOA", "NXDOMAIN aa; soa", "NOERROR aa; soa"),
@@ -259,6 +273,19 @@ fn everything_else_is_unknown_and_named_by_what_differs() {
             srv("0 100 80 y.c.example."),
             srv("0 100 81 y.c.example."),
             "other SRV records",
+        ),
+        (
+            "_http._tcp.x.s.svc.c.example. SRV",
+            srv("0 100 80 x.s.svc.c.example."),
+            srv("10 10 80 y.s.svc.c.example."),
+            "other SRV records",
+        ),
+        ("h.x.s.svc.c.example. A", a("10.0.0.1"), a("10.0.0.2"), "other A records"),
+        (
+            "x.s.fed.svc.c.example. A",
+            "SERVFAIL ede0".to_owned(),
+            "NOERROR; soa".to_owned(),
+            "SERVFAIL in place of NOERROR",
         ),
         (
             "_tcp.x.s.svc.c.example. A",

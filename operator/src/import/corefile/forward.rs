@@ -216,6 +216,12 @@ fn add(directive: &Directive, domain: &str, read: &Read, scope: &mut Scope<'_>) 
         scope.say(directive, NotPossible, message);
         return false;
     }
+    if read.has_resolv_conf {
+        let message = format!(
+            "{domain}: the servers of the node's file are not asked for it: add them to the servers of this stub domain"
+        );
+        scope.say(directive, NotPossible, message);
+    }
     let stub = StubDomain {
         domain: domain.to_owned(),
         servers,

@@ -1,0 +1,210 @@
+//! One container of a workload: which DNS server runs in it, with which arguments, environment and files.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::{BASE, COREFILE, HOME, Maps, Object, aside, config_maps, corefile, found};
+use crate::import::report::Outcome;
+use crate::import::{Argument, Look, Source, Text, dnsmasq};
+
+/// The program dnsmasq, as containers and commands name it.
+const DNSMASQ: &str = "dnsmasq";
+/// The file that dnsmasq reads where no option names another one.
+const DNSMASQ_CONF: &str = "/etc/dnsmasq.conf";
+
+/// What a container mounts of ConfigMaps.
+#[derive(Default)]
+pub(super) struct Mounted {
+    /// Files by their path.
+    pub(super) files: BTreeMap<String, Text>,
+    /// The namespace and name of the ConfigMap of each file.
+    pub(super) maps: BTreeMap<String, (String, String)>,
+    /// The path of a Corefile, by its key or as NodeLocal DNSCache names it.
+    pub(super) corefile: Option<String>,
+}
+
+impl Mounted {
+    /// The keys that a volume takes of a ConfigMap, where the container has them.
+    fn add(&mut self, map: &Object, source: &Value, mount: &Value) {
+        let text = |field: &str| mount[field].as_str().unwrap_or_default();
+        for (key, content) in map.keys() {
+            let path = match source["items"].as_array() {
+                None => key.clone(),
+                Some(items) => match items.iter().find(|item| item["key"] == key.as_str()) {
+                    Some(item) => item["path"].as_str().unwrap_or_default().to_owned(),
+                    None => continue,
+                },
+            };
+            let folder = text("mountPath").trim_end_matches('/');
+            let file = match text("subPath") {
+                "" => format!("{folder}/{path}"),
+                sub if sub == path => folder.to_owned(),
+                _ => continue,
+            };
+            if key == COREFILE || file.ends_with(BASE) {
+                self.corefile.get_or_insert_with(|| file.clone());
+            }
+            let at = (map.namespace().to_owned(), map.name().to_owned());
+            self.maps.insert(file.clone(), at);
+            self.files.insert(file, content);
+        }
+    }
+}
+
+/// One container of a workload.
+pub(super) struct Container<'a> {
+    pub(super) object: &'a Object,
+    pub(super) value: &'a Value,
+    pub(super) path: String,
+}
+
+impl Container<'_> {
+    fn name(&self) -> &str {
+        self.value["name"].as_str().unwrap_or_default()
+    }
+
+    fn arguments(&self) -> Vec<Argument> {
+        let of = |field: &'static str| {
+            let words = self.value[field].as_array().into_iter().flatten().enumerate();
+            words.filter_map(move |(at, word)| {
+                let place = self.object.place(&format!("{}.{field}[{at}]", self.path));
+                Some(Argument { place, text: word.as_str()?.to_owned() })
+            })
+        };
+        of("command").chain(of("args")).collect()
+    }
+
+    /// The ConfigMaps that it mounts, as files.
+    pub(super) fn mounted(&self, pods: &Value, maps: &Maps<'_>) -> Mounted {
+        let mut mounted = Mounted::default();
+        for mount in self.value["volumeMounts"].as_array().into_iter().flatten() {
+            let volumes = pods["volumes"].as_array().into_iter().flatten();
+            let volume = volumes.into_iter().find(|volume| volume["name"] == mount["name"]);
+            for source in volume.into_iter().flat_map(config_maps) {
+                let name = source["name"].as_str().unwrap_or_default();
+                let map = maps.get(&(self.object.namespace(), name));
+                if let Some(map) = map.or_else(|| maps.get(&("", name))) {
+                    mounted.add(map, source, mount);
+                }
+            }
+        }
+        mounted
+    }
+
+    /// Does a flag name this ConfigMap? Old versions of kube-dns read it from the API server.
+    pub(super) fn names_map(&self, name: &str) -> bool {
+        let flag = format!("config-map={name}");
+        self.arguments().iter().any(|it| it.text.trim_start_matches('-') == flag)
+    }
+
+    /// The path of its Corefile among the mounted files. NodeLocal DNSCache makes the file of `-conf` itself, of a mounted
+    /// one.
+    pub(super) fn corefile(&self, mounted: &Mounted) -> Option<String> {
+        let arguments = self.arguments();
+        let mut words = arguments.iter().map(|it| it.text.trim_start_matches('-'));
+        let conf = words.find_map(|word| match word {
+            "conf" => Some(None),
+            word => word.strip_prefix("conf=").map(Some),
+        });
+        // The word after it.
+        let written = conf.and_then(|value| value.or_else(|| words.next()));
+        let path = written.map_or_else(|| format!("{HOME}/{COREFILE}"), str::to_owned);
+        if mounted.files.contains_key(&path) {
+            return Some(path);
+        }
+        conf.and(mounted.corefile.clone())
+    }
+
+    fn variables(&self, more: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+        let env = self.value["env"].as_array().into_iter().flatten();
+        let env = env.filter_map(|it| {
+            Some((it["name"].as_str()?.to_owned(), it["value"].as_str()?.to_owned()))
+        });
+        env.chain(more.clone()).collect()
+    }
+
+    pub(super) fn sources(
+        &self,
+        mounted: Mounted,
+        variables: &BTreeMap<String, String>,
+    ) -> Vec<Source> {
+        let arguments = self.arguments();
+        let path = self.corefile(&mounted);
+        let files = mounted.files;
+        let has = |word: &str| {
+            arguments.iter().any(|it| it.text.trim_start_matches('-').starts_with(word))
+        };
+        let name = self.name().to_owned();
+        if let Some(path) = path {
+            let mut sources: Vec<Source> =
+                corefile(files, &path, self.variables(variables)).into_iter().collect();
+            sources.push(aside(
+                name,
+                arguments,
+                "the process is another one: its settings are in the ClusterDNS",
+            ));
+            return sources;
+        }
+        if has("config-dir") || has("kubecfg-file") || name == "kubedns" {
+            let own = arguments.into_iter().filter(|it| it.text.starts_with('-')).collect();
+            return vec![Source::KubeDnsArguments(own)];
+        }
+        if let Some(end) = arguments.iter().position(|it| it.text == "--") {
+            let options = arguments[end + 1..].to_vec();
+            let look: Box<Look<'static>> = Box::new(move |pattern: &str| found(&files, pattern));
+            let why = "dnsmasq was started again at every change; here a change is live without a restart";
+            return vec![
+                aside(name, arguments[..end].to_vec(), why),
+                Source::Dnsmasq { options, look },
+            ];
+        }
+        if let Some(options) = dnsmasq_options(&name, &arguments) {
+            return self.dnsmasq(name, options, files);
+        }
+        if has("probe") {
+            return vec![Source::Sidecar { name, arguments }];
+        }
+        vec![aside(name, arguments, "another container of these pods, which answers no questions")]
+    }
+
+    /// A container that runs dnsmasq itself, without the program that starts it again.
+    fn dnsmasq(
+        &self,
+        name: String,
+        options: Option<Vec<Argument>>,
+        files: BTreeMap<String, Text>,
+    ) -> Vec<Source> {
+        let Some(mut options) = options else {
+            let message = "a shell or another program starts dnsmasq here: write its options into a file, and name that \
+                           with --dnsmasq";
+            return vec![Source::Note {
+                place: self.object.place(&self.path),
+                outcome: Outcome::NotPossible,
+                what: format!("container {name}"),
+                message: message.to_owned(),
+            }];
+        };
+        let names_file =
+            |it: &Argument| it.text.starts_with("--conf-file") || it.text.starts_with("-C");
+        if let Some(text) = files.get(DNSMASQ_CONF).filter(|_| !options.iter().any(names_file)) {
+            options.extend(dnsmasq::written(text));
+        }
+        let look: Box<Look<'static>> = Box::new(move |pattern: &str| found(&files, pattern));
+        vec![Source::Dnsmasq { options, look }]
+    }
+}
+
+/// The options of dnsmasq, where a container of this name with these words runs it; `None` inside where it is hidden in the
+/// words of another program.
+fn dnsmasq_options(name: &str, words: &[Argument]) -> Option<Option<Vec<Argument>>> {
+    let is_program = |it: &Argument| it.text.rsplit('/').next() == Some(DNSMASQ);
+    match words.iter().position(is_program) {
+        Some(at) => Some(Some(words[at + 1..].to_vec())),
+        None if name != DNSMASQ => None,
+        None => {
+            let is_option = |it: &Argument| it.text.starts_with('-');
+            Some(words.first().is_none_or(is_option).then(|| words.to_vec()))
+        }
+    }
+}

@@ -83,7 +83,7 @@ async fn one_size(services: usize, wanted: &Wanted) -> anyhow::Result<Option<Sec
         turns.push(scene.turn(peer, &program, wanted).await?);
     }
     let snapshot = match programs.iter().find(|(peer, _)| *peer == Peer::Ours) {
-        Some((_, program)) => Some(scene.from_snapshot(program)?),
+        Some((_, program)) => Some(scene.restart_from_snapshot(program)?),
         None => None,
     };
     Ok(Some(section(services, &turns, snapshot)?))
@@ -247,7 +247,7 @@ impl Scene {
     }
 
     /// From the start of ours to the first right answer, with a snapshot of a process before it.
-    fn from_snapshot(&self, program: &std::path::Path) -> anyhow::Result<Duration> {
+    fn restart_from_snapshot(&self, program: &std::path::Path) -> anyhow::Result<Duration> {
         let folder = Scratch::new("snapshots")?;
         let first = self.start(Peer::Ours, program, Some(folder.path()))?;
         let (begun, is_empty) = (Instant::now(), || {

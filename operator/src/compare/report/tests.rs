@@ -283,7 +283,7 @@ fn everything_else_is_unknown_and_named_by_what_differs() {
         ("h.x.s.svc.c.example. A", a("10.0.0.1"), a("10.0.0.2"), "other A records"),
         (
             "x.s.fed.svc.c.example. A",
-            "SERVFAIL ede0".to_owned(),
+            "SERVFAIL ede23".to_owned(),
             "NOERROR; soa".to_owned(),
             "SERVFAIL in place of NOERROR",
         ),

@@ -1,5 +1,7 @@
 //! One pod tries a configuration: who, for how long, and what ends it.
 
+mod call_back;
+
 use std::time::Duration;
 
 use crds::ClusterDNS;
@@ -232,6 +234,9 @@ impl<'a> Trial<'a> {
 
     /// Ends what was tried before and names a pod.
     fn begin(self, losses: u32) -> RolloutPlan {
+        if losses > 0 && self.is_run_by_a_lost_pod() {
+            return self.call_back(losses);
+        }
         let Some(pod) = self.candidate(losses) else {
             return self.wait(losses);
         };
@@ -373,13 +378,6 @@ impl<'a> Trial<'a> {
         let failed_pod = canary.uid.clone();
         plan.state = RolloutState { stable: plan.state.stable, failed_pod, ..failed };
         plan
-    }
-
-    /// A container that restarts quickly is ready before restartCount grows. The new process has an empty cache, and
-    /// perhaps an older configuration: it is not the canary that was named.
-    fn is_another_process(self, pod: &Pod, canary: &CanaryPod) -> bool {
-        let process = self.process(pod);
-        !process.is_empty() && !canary.process.is_empty() && process != canary.process
     }
 
     /// Which process answers in this pod; empty: not known.

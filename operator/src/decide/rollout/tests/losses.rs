@@ -23,6 +23,9 @@ fn a_lost_canary_is_replaced_and_the_third_loss_fails_the_revision() {
     story.observed.pods[0] = pod("dns-1", 120, 1);
     story.observed.comparison = None;
     assert_eq!(story.reconcile(140).state.losses, 2);
+    assert_eq!(story.canary(), None, "it runs it still");
+    story.pods_follow();
+    assert_eq!(story.reconcile(141).state.losses, 2);
     assert_eq!(story.canary().as_deref(), Some("dns-2"));
     story.pods_follow();
     let leaving = json!("2026-01-01T00:00:00Z");
@@ -62,8 +65,10 @@ fn a_canary_that_was_named_by_a_clock_far_ahead_is_named_again() {
     story.pods_follow();
     story.compare(true, true);
     // Another leader, whose clock is right: it does not wait for an hour.
-    let plan = story.reconcile(100);
-    assert_eq!((plan.state.losses, plan.state.started_at), (1, at(100).to_string()));
+    assert_eq!(story.reconcile(100).state.losses, 1);
+    story.pods_follow();
+    let plan = story.reconcile(101);
+    assert_eq!((plan.state.losses, plan.state.started_at), (1, at(101).to_string()));
     // A clock that is a little ahead is waited for.
     story.pods_follow();
     story.compare(true, true);
@@ -120,9 +125,34 @@ fn a_canary_that_restarts_before_anyone_counts_it_is_lost_and_never_judged() {
         let plan = story.reconcile(100 + seconds);
         assert_eq!(plan.state.stable, revision(OLD), "{rejection:?}");
         assert_eq!((plan.state.failed.as_str(), plan.state.losses), ("", 1), "{rejection:?}");
+        assert_eq!(story.canary().is_none(), runs == NEW, "it goes back first");
+        story.pods_follow();
+        story.reconcile(101 + seconds);
         assert_eq!(story.canary().as_deref(), Some("dns-1"));
-        assert_eq!(plan.state.started_at, at(100 + seconds).to_string(), "again");
     }
+}
+
+#[test]
+fn o7_a_lost_canary_goes_back_before_another_pod_is_named() {
+    let mut story = Story::with_pods(3);
+    story.edit(NEW);
+    story.reconcile(100);
+    story.pods_follow();
+    restart(&mut story, "dns-0", &revision(NEW));
+    for second in [101, 103] {
+        let plan = story.reconcile(second);
+        assert_eq!((plan.canary, plan.state.losses), (None, 1), "dns-0 runs it still");
+    }
+    let hangs = story.observed.clone();
+    story.pods_follow();
+    assert!(story.reconcile(105).canary.is_some());
+    assert_eq!(story.canary().as_deref(), Some("dns-1"), "not the lost one");
+
+    story.observed = hangs;
+    story.observed.pod_reports.get_mut("dns-0-uid").expect("a report").age =
+        Duration::from_secs(11);
+    story.reconcile(114);
+    assert_eq!(story.canary().as_deref(), Some("dns-1"));
 }
 
 #[test]
@@ -130,7 +160,10 @@ fn a_canary_that_keeps_restarting_quickly_fails_its_revision() {
     let mut story = Story::with_pods(5);
     story.edit(NEW);
     for round in 0..3 {
-        let canary = story.reconcile(100 + round * 10).state.canary_pod.expect("a canary").name;
+        story.reconcile(100 + round * 10);
+        story.pods_follow();
+        story.reconcile(101 + round * 10);
+        let canary = story.canary().expect("a canary");
         story.pods_follow();
         story.compare(true, true);
         restart(&mut story, &canary, &revision(NEW));

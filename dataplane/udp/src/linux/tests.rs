@@ -79,7 +79,7 @@ fn reply_octets(number: usize) -> usize {
 }
 
 #[test]
-fn replies_of_one_batch_leave_whole_whatever_their_sizes() {
+fn replies_of_one_batch_leave_whole_also_if_their_sizes_differ() {
     let socket = bind("127.0.0.1:0", PATIENCE);
     let client = client();
     let mut batch = Batch::new();

@@ -53,13 +53,13 @@ impl Mounted {
 }
 
 /// One container of a workload.
-pub(super) struct Container<'a> {
+pub(super) struct ReadContainer<'a> {
     pub(super) object: &'a Object,
     pub(super) value: &'a Value,
     pub(super) path: String,
 }
 
-impl Container<'_> {
+impl ReadContainer<'_> {
     fn name(&self) -> &str {
         self.value["name"].as_str().unwrap_or_default()
     }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::folder::mounted as found;
 use super::report::Place;
 use super::{Argument, Look, Source, Text};
-use container::{Mounted, ReadContainer};
+use container::{Mounted, Program};
 
 /// Kinds that are read; others have a line.
 const KINDS: [&str; 7] =
@@ -150,8 +150,7 @@ pub(super) fn sources(objects: &[Object], variables: &BTreeMap<String, String>) 
         let (pods, at) = object.pods();
         let containers = pods["containers"].as_array().into_iter().flatten().enumerate();
         for (index, value) in containers {
-            let process =
-                ReadContainer { object, value, path: format!("{at}.containers[{index}]") };
+            let process = Program { object, value, path: format!("{at}.containers[{index}]") };
             let mounted = process.mounted(pods, &maps);
             processes.push((process, mounted));
         }
@@ -179,13 +178,13 @@ pub(super) fn sources(objects: &[Object], variables: &BTreeMap<String, String>) 
 
 /// The keys of kube-dns in a ConfigMap. Clusters that moved to CoreDNS still have it, and no program reads it there: where
 /// workloads are known, one of them must mount it.
-fn of_kube_dns(map: &Object, processes: &[(ReadContainer<'_>, Mounted)]) -> Option<Source> {
+fn of_kube_dns(map: &Object, processes: &[(Program<'_>, Mounted)]) -> Option<Source> {
     let keys = map.keys();
     if !keys.keys().any(|key| KUBE_DNS_KEYS.contains(&key.as_str())) {
         return None;
     }
     let at = (map.namespace().to_owned(), map.name().to_owned());
-    let is_read = |(process, mounted): &(ReadContainer<'_>, Mounted)| {
+    let is_read = |(process, mounted): &(Program<'_>, Mounted)| {
         mounted.maps.values().any(|it| *it == at) || process.names_map(map.name())
     };
     if map.is_named || processes.is_empty() || processes.iter().any(is_read) {

@@ -52,14 +52,14 @@ impl Mounted {
     }
 }
 
-/// One container of a workload.
-pub(super) struct ReadContainer<'a> {
+/// The program of one container of a workload.
+pub(super) struct Program<'a> {
     pub(super) object: &'a Object,
     pub(super) value: &'a Value,
     pub(super) path: String,
 }
 
-impl ReadContainer<'_> {
+impl Program<'_> {
     fn name(&self) -> &str {
         self.value["name"].as_str().unwrap_or_default()
     }

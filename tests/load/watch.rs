@@ -290,7 +290,7 @@ fn of(turns: &[Turn], peer: Peer, what: impl Fn(&Turn) -> &Vec<Duration>) -> Dis
 fn section(services: usize, turns: &[Turn], snapshot: Option<Duration>) -> anyhow::Result<Section> {
     let mut text = format!("\n### {services} Services, watching a real API server\n\n");
     text.push_str(
-        "| Server | exec to the first right answer, s | processor until then, s | memory: at rest, most so far, MiB |\n\
+        "| Server | exec to the first right answer, s | processor until then, s | memory: at rest, most until then, MiB |\n\
          |---|---|---|---|\n",
     );
     for turn in turns {

@@ -46,7 +46,7 @@ fn is_right<C: Carrier>(generator: &mut Generator<C>, trace: &Trace) {
 fn answers_over_tls_and_of_two_workers_are_right() {
     let (cluster, upstream) = (Cluster::of_manifests(100, "ns"), Upstream::open().expect("a port"));
     let address = upstream.address().expect("an address");
-    let shape = Shape { workers: 2, has_tls: true };
+    let shape = Shape { workers: 2, has_tls: true, ..Shape::default() };
     let fixture = Fixture::write_for(&cluster, address, shape).expect("files");
     let hit = Trace::hit(&cluster, QUESTIONS, SEED);
     let program = Peer::Ours.program("none".as_ref()).expect("our own program");

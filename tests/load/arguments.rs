@@ -105,8 +105,10 @@ pub(crate) enum Part {
     Workers,
     /// Questions over TLS
     Tls,
-    /// Three times as many questions as a server answers, and a client beside one that floods
+    /// Three and ten times as many questions as a server answers, and a client beside one that floods
     Crowd,
+    /// How long many clients wait beside a flood, a slow upstream, and datagrams that the kernel drops
+    Pressure,
     /// Beside a real API server: ready, memory, from a write to its answer, many changes
     Watch,
 }

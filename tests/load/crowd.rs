@@ -1,8 +1,11 @@
 //! More questions than a server answers, and what one client gets beside another that floods it.
 
 use std::fmt::Write as _;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::time::{Duration, Instant};
 
+use anyhow::bail;
+use tests::load::check::{Verdict, judge};
 use tests::load::generator::{Client, Generator, run_beside};
 use tests::load::outcome::Outcome;
 use tests::load::schedule::Pace;
@@ -20,9 +23,12 @@ use crate::sets::MOST;
 pub(crate) const SERVERS: [Peer; 6] =
     [Peer::Ours, Peer::Knot, Peer::Nsd, Peer::Dnsmasq, Peer::Unbound, Peer::CoreDns];
 /// Those that ask an upstream.
-const FORWARDERS: [Peer; 4] = [Peer::Ours, Peer::Dnsmasq, Peer::Unbound, Peer::CoreDns];
+pub(crate) const FORWARDERS: [Peer; 4] = [Peer::Ours, Peer::Dnsmasq, Peer::Unbound, Peer::CoreDns];
 /// So often what a server answers at most is asked.
-const TIMES: f64 = 3.0;
+const TIMES: [f64; 2] = [3.0, 10.0];
+/// After that it is asked until it answers: how often at most, and how long each time.
+const AGAIN: usize = 5_000;
+const AGAIN_EVERY: Duration = Duration::from_millis(1);
 const VICTIM_PER_S: u32 = 1_000;
 /// Another address than the victim's: the flood is of one client.
 const FLOODER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
@@ -38,7 +44,10 @@ const MIB: &str = "MiB before, most";
 struct Overload {
     peer: Peer,
     most: Outcome,
+    times: f64,
     overloaded: Outcome,
+    /// From the last question until the first answer to another client.
+    again_after: Duration,
     before_mib: f64,
     peak_mib: f64,
 }
@@ -66,7 +75,9 @@ pub(crate) fn measure(scene: &mut Scene) -> anyhow::Result<Section> {
             (scene.servers[at].peer, FORWARDERS.contains(&scene.servers[at].peer));
         // Unbound has no zone.
         if peer != Peer::Unbound {
-            overloads.push(overload(scene, at, &hit)?);
+            for times in TIMES {
+                overloads.push(overload(scene, at, &hit, times)?);
+            }
             let flood = (&denied, DENIED_PER_S, "names that do not exist");
             victims.push(victim(scene, at, &hit, flood)?);
         }
@@ -93,17 +104,34 @@ fn with_upstream(scene: &Scene, server: &Server) -> anyhow::Result<Generator<Udp
     Ok(Generator::new(udp.with_upstream(upstream)?))
 }
 
-fn overload(scene: &Scene, at: usize, trace: &Trace) -> anyhow::Result<Overload> {
+fn overload(scene: &Scene, at: usize, trace: &Trace, times: f64) -> anyhow::Result<Overload> {
     let server = &scene.servers[at];
     let mut generator = client(scene, server, Ipv4Addr::LOCALHOST)?;
     generator.run(trace, WARM_UP_PACE, WARM_UP)?;
     let most = generator.run(trace, MOST, scene.lasting)?;
     server.family.forget_peak()?;
     let (before_mib, ..) = server.family.memory_mib();
-    let per_s = (most.answered_per_s() * TIMES).max(1.0) as u32;
-    let overloaded = generator.run(trace, Pace::Rate(per_s), scene.lasting)?;
+    let per_s = (most.answered_per_s() * times).max(1.0) as u32;
+    let overloaded = generator.flood(trace, Pace::Rate(per_s), scene.lasting)?;
+    let again_after = answers_again(server, trace)?;
     let (_, peak_mib, _) = server.family.memory_mib();
-    Ok(Overload { peer: server.peer, most, overloaded, before_mib, peak_mib })
+    Ok(Overload { peer: server.peer, most, times, overloaded, again_after, before_mib, peak_mib })
+}
+
+/// How long it takes until another client has an answer.
+fn answers_again(server: &Server, trace: &Trace) -> anyhow::Result<Duration> {
+    let (socket, begun) = (UdpSocket::bind((FLOODER, 0))?, Instant::now());
+    socket.connect(server.dns)?;
+    socket.set_read_timeout(Some(AGAIN_EVERY))?;
+    let ((query, expected), mut reply) = (trace.get(0), [0; 4_096]);
+    for _ in 0..AGAIN {
+        socket.send(query)?;
+        let Ok(octets) = socket.recv(&mut reply) else { continue };
+        if judge(query, &reply[..octets], expected).0 == Verdict::Right {
+            return Ok(begun.elapsed());
+        }
+    }
+    bail!("{} does not answer after an overload", server.peer.name())
 }
 
 fn victim(
@@ -129,9 +157,11 @@ fn victim(
 fn text(overloads: &[Overload], victims: &[Victim]) -> String {
     let mut text = format!(
         "\n### More questions than a server answers\n\n\
-         `hit`, first 192 at once, then {TIMES} times as many a second as were answered then:\n\n\
-         | Server | answers a second at most | asked a second | answered a second | p99, µs | {MIB} |\n\
-         |---|---|---|---|---|---|\n"
+         `hit`, first 192 at once, then {} and {} times as many a second as were answered then; and after how many \
+         milliseconds another client has an answer:\n\n\
+         | Server | answers a second at most | times | asked a second | answered a second | p99, µs | answers again, ms | {MIB} |\n\
+         |---|---|---|---|---|---|---|---|\n",
+        TIMES[0], TIMES[1],
     );
     for run in overloads {
         let it = &run.overloaded;
@@ -141,9 +171,11 @@ fn text(overloads: &[Overload], victims: &[Victim]) -> String {
         let share = answered * 100.0 / most.max(1.0);
         writeln!(
             text,
-            "| {} | {most:.0} | {sent_per_s:.0}{bound} | {answered:.0} ({share:.0} %) | {:.0} | {:.1}, {:.1} |",
+            "| {} | {most:.0} | {} | {sent_per_s:.0}{bound} | {answered:.0} ({share:.0} %) | {:.0} | {:.1} | {:.1}, {:.1} |",
             run.peer.name(),
+            run.times,
             it.latency_us(0.99),
+            run.again_after.as_secs_f64() * 1e3,
             run.before_mib,
             run.peak_mib,
         )
@@ -173,7 +205,7 @@ fn text(overloads: &[Overload], victims: &[Victim]) -> String {
 }
 
 /// What a client sees.
-fn seen(it: &Outcome) -> String {
+pub(crate) fn seen(it: &Outcome) -> String {
     let lost = it.lost as f64 * 100.0 / it.sent.max(1) as f64;
     format!("{:.0} / {:.0} / {lost:.1} %", it.latency_us(0.5), it.latency_us(0.99))
 }

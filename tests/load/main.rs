@@ -22,6 +22,8 @@ mod encrypted;
 #[cfg(target_os = "linux")]
 mod crowd;
 #[cfg(target_os = "linux")]
+mod pressure;
+#[cfg(target_os = "linux")]
 mod watch;
 #[cfg(target_os = "linux")]
 mod workers;

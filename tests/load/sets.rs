@@ -16,6 +16,7 @@ use crate::crowd;
 use crate::encrypted;
 use crate::measure::{GENERATOR, Questions, Scene};
 use crate::page::{self, Section};
+use crate::pressure;
 use crate::watch;
 use crate::workers;
 
@@ -78,6 +79,12 @@ pub(crate) fn run(wanted: &Wanted) -> anyhow::Result<()> {
         println!("\n{CROWDED} Services, more questions than a server answers");
         let mut scene = Scene::start(CROWDED, lasting, wanted, &crowd::SERVERS)?;
         sections.push(pinned(GENERATOR, || crowd::measure(&mut scene))?);
+    }
+    if wanted.has_apart(Part::Pressure) {
+        println!("\n{CROWDED} Services, clients beside a flood");
+        let shape = Shape { has_default_limits: true, ..Shape::default() };
+        let mut scene = Scene::start_as(CROWDED, lasting, wanted, &crowd::SERVERS, shape)?;
+        sections.push(pinned(GENERATOR, || pressure::measure(&mut scene))?);
     }
     if wanted.has_apart(Part::Workers) {
         sections.push(workers::measure(CROWDED, lasting, wanted)?);

@@ -33,11 +33,14 @@ pub struct Shape {
     pub workers: usize,
     /// Whether they answer over TLS too.
     pub has_tls: bool,
+    /// Whether ours keeps its default limits of queries for upstreams. Otherwise it has those of the others, and one
+    /// client may use them all.
+    pub has_default_limits: bool,
 }
 
 impl Default for Shape {
     fn default() -> Shape {
-        Shape { workers: 1, has_tls: false }
+        Shape { workers: 1, has_tls: false, has_default_limits: false }
     }
 }
 
@@ -85,7 +88,7 @@ impl Fixture {
         let manifests = fixture.manifests();
         fs::create_dir(&manifests)?;
         let mut first = cluster.namespace_objects();
-        first.push(configuration(upstream, fixture.tls.as_ref()));
+        first.push(configuration(upstream, fixture.tls.as_ref(), shape.has_default_limits));
         write_list(&manifests.join("namespaces.json"), first)?;
         for (number, start) in (0..cluster.services).step_by(SERVICES_IN_A_FILE).enumerate() {
             let services = start..(start + SERVICES_IN_A_FILE).min(cluster.services);
@@ -171,19 +174,23 @@ fn certificate(folder: &Scratch) -> anyhow::Result<Tls> {
     Ok(Tls { port, authority: credentials.authority })
 }
 
-fn configuration(upstream: SocketAddr, tls: Option<&Tls>) -> Value {
+fn configuration(upstream: SocketAddr, tls: Option<&Tls>, has_default_limits: bool) -> Value {
     let server = json!({"address": upstream.ip(), "port": upstream.port()});
     let mut resource = json!({
         "apiVersion": "clusterdns.dev/v1alpha1",
         "kind": "ClusterDNS",
         "metadata": {"name": "load"},
-        // All questions come from one address, which is no client that needs a bound here.
         "spec": {
-            "upstreams": {"servers": [server], "limits": {"inFlight": CLIENT_QUERIES}},
+            "upstreams": {"servers": [server]},
             "cache": {"memory": "64Mi", "entries": 65536},
-            "limits": {"inFlight": CLIENT_QUERIES, "inFlightPerClient": CLIENT_QUERIES},
         },
     });
+    if !has_default_limits {
+        // All questions come from one address, which is no client that needs a bound then.
+        resource["spec"]["upstreams"]["limits"] = json!({"inFlight": CLIENT_QUERIES});
+        resource["spec"]["limits"] =
+            json!({"inFlight": CLIENT_QUERIES, "inFlightPerClient": CLIENT_QUERIES});
+    }
     if let Some(Tls { port, .. }) = tls {
         let listener = json!({"port": port, "certificate": {"name": SECRET}});
         resource["spec"]["listeners"] = json!({"tls": listener});

@@ -127,6 +127,8 @@ struct Running<'t> {
     pace: Pace,
     /// In nanoseconds, when the last question may be sent.
     end: u64,
+    /// Nanoseconds after that in which replies are waited for.
+    grace: u64,
     last_reply: u64,
     outcome: Outcome,
 }
@@ -134,7 +136,8 @@ struct Running<'t> {
 impl<'t> Running<'t> {
     fn new(trace: &'t Trace, pace: Pace, lasting: Duration) -> Running<'t> {
         let outcome = Outcome { lasted: lasting, ..Outcome::default() };
-        Running { trace, pace, end: lasting.as_nanos() as u64, last_reply: 0, outcome }
+        let (end, grace) = (lasting.as_nanos() as u64, GRACE.as_nanos() as u64);
+        Running { trace, pace, end, grace, last_reply: 0, outcome }
     }
 
     fn ended(mut self, flights: &mut Flights) -> Outcome {
@@ -181,18 +184,22 @@ impl<C: Carrier> Generator<C> {
     /// What the system says of a socket.
     pub fn run(&mut self, trace: &Trace, pace: Pace, lasting: Duration) -> io::Result<Outcome> {
         let begun = Instant::now();
-        self.run_by(trace, pace, lasting, || begun.elapsed().as_nanos() as u64)
+        let run = Running::new(trace, pace, lasting);
+        self.run_by(run, || begun.elapsed().as_nanos() as u64)
     }
 
-    /// The same by this clock, which counts nanoseconds from the start.
-    fn run_by(
-        &mut self,
-        trace: &Trace,
-        pace: Pace,
-        lasting: Duration,
-        clock: impl Fn() -> u64,
-    ) -> io::Result<Outcome> {
-        let mut run = Running::new(trace, pace, lasting);
+    /// The same without the wait at the end: what is on its way then counts as lost.
+    ///
+    /// # Errors
+    /// What the system says of a socket.
+    pub fn flood(&mut self, trace: &Trace, pace: Pace, lasting: Duration) -> io::Result<Outcome> {
+        let begun = Instant::now();
+        let run = Running { grace: 0, ..Running::new(trace, pace, lasting) };
+        self.run_by(run, || begun.elapsed().as_nanos() as u64)
+    }
+
+    /// Runs by this clock, which counts nanoseconds from the start.
+    fn run_by(&mut self, mut run: Running<'_>, clock: impl Fn() -> u64) -> io::Result<Outcome> {
         loop {
             match self.turn(&mut run, &clock)? {
                 Turn::Over => return Ok(run.ended(&mut self.flights)),
@@ -206,7 +213,7 @@ impl<C: Carrier> Generator<C> {
     fn turn(&mut self, run: &mut Running<'_>, clock: &impl Fn() -> u64) -> io::Result<Turn> {
         let now = clock();
         let is_over = now >= run.end;
-        if is_over && (self.flights.waiting() == 0 || now > run.end + GRACE.as_nanos() as u64) {
+        if is_over && (self.flights.waiting() == 0 || now > run.end + run.grace) {
             return Ok(Turn::Over);
         }
         let room = if is_over { 0 } else { self.room(run.pace, now, run.outcome.sent) };

@@ -92,6 +92,9 @@ impl Carrier for Streams {
     }
 
     fn receive(&mut self, mut reply: impl FnMut(usize, &[u8])) -> io::Result<usize> {
+        if let Some(upstream) = &mut self.upstream {
+            upstream.send_due();
+        }
         let ready = match self.epoll.wait(&mut self.events, EpollTimeout::ZERO) {
             Ok(ready) => ready,
             Err(Errno::EINTR) => 0,

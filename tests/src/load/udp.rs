@@ -45,10 +45,21 @@ impl Udp {
     /// # Errors
     /// What the system says.
     pub fn open_from(own: Ipv4Addr, server: SocketAddr, sockets: usize) -> io::Result<Udp> {
+        Udp::open_among(&[own], server, sockets)
+    }
+
+    /// The same from these addresses in turn, each of them one client.
+    ///
+    /// # Errors
+    /// What the system says.
+    ///
+    /// # Panics
+    /// There are no addresses.
+    pub fn open_among(own: &[Ipv4Addr], server: SocketAddr, sockets: usize) -> io::Result<Udp> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let mut opened = Vec::with_capacity(sockets);
         for number in 0..sockets {
-            let socket = UdpSocket::bind((own, 0))?;
+            let socket = UdpSocket::bind((own[number % own.len()], 0))?;
             socket.connect(server)?;
             socket.set_nonblocking(true)?;
             // A large buffer here, so that only the server loses datagrams.
@@ -124,6 +135,9 @@ impl Carrier for Udp {
     }
 
     fn receive(&mut self, mut reply: impl FnMut(usize, &[u8])) -> io::Result<usize> {
+        if let Some(upstream) = &mut self.upstream {
+            upstream.send_due();
+        }
         let ready = match self.epoll.wait(&mut self.events, EpollTimeout::ZERO) {
             Ok(ready) => ready,
             Err(Errno::EINTR) => 0,

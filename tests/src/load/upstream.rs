@@ -1,11 +1,13 @@
 //! The upstream of a measurement. It runs inside the loop of the generator: as a program of its own it would wait for the
 //! processor that the generator has, and that wait would be part of every forwarded question.
 
-use std::io;
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
 
-use super::echo::Datagrams;
+use super::echo::{Datagrams, OCTETS};
 use super::external;
 
 /// Marks it among the sockets of a generator.
@@ -14,12 +16,18 @@ const HEADER: usize = 12;
 /// An hour: nothing expires during a measurement.
 const TTL_S: u32 = 3_600;
 const A: u16 = 1;
+/// Replies of a slow upstream that wait at most; more questions get none.
+const MAX_HELD: usize = 1 << 17;
 
 /// Answers every A question with the address of [`external::address`], and says of other types that there are none.
 #[derive(Debug)]
 pub struct Upstream {
     socket: UdpSocket,
     datagrams: Datagrams,
+    /// How late each reply is,
+    late: Duration,
+    /// and those that wait: when each is due, where it goes, and its octets.
+    held: VecDeque<(Instant, SocketAddr, Vec<u8>)>,
     /// Number of questions so far.
     pub asked: u64,
 }
@@ -47,7 +55,13 @@ impl Upstream {
 
     /// On this socket, which must not block.
     pub fn on(socket: UdpSocket) -> Upstream {
-        Upstream { socket, datagrams: Datagrams::new(), asked: 0 }
+        let (datagrams, held) = (Datagrams::new(), VecDeque::new());
+        Upstream { socket, datagrams, late: Duration::ZERO, held, asked: 0 }
+    }
+
+    /// The same, but each reply leaves so much later, with a call of [`Upstream::send_due`].
+    pub fn late(self, by: Duration) -> Upstream {
+        Upstream { late: by, ..self }
     }
 
     /// Where it is asked.
@@ -67,12 +81,45 @@ impl Upstream {
     /// # Errors
     /// What the system says.
     pub fn serve(&mut self) -> io::Result<()> {
+        if !self.late.is_zero() {
+            return self.hold(Instant::now() + self.late);
+        }
         loop {
             let count = self.datagrams.exchange(self.socket.as_raw_fd(), false, reply)?;
             self.asked += count as u64;
             if count == 0 {
                 return Ok(());
             }
+        }
+    }
+
+    /// Reads what waits now; the replies are due at this time.
+    fn hold(&mut self, due: Instant) -> io::Result<()> {
+        let mut message = [0; OCTETS];
+        loop {
+            let (octets, from) = match self.socket.recv_from(&mut message) {
+                Ok(received) => received,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            self.asked += 1;
+            let length = reply(&mut message, octets);
+            if length > 0 && self.held.len() < MAX_HELD {
+                self.held.push_back((due, from, message[..length].to_vec()));
+            }
+        }
+    }
+
+    /// Sends the late replies that are due.
+    pub fn send_due(&mut self) {
+        if self.held.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        while let Some((_, to, reply)) = self.held.front().filter(|(due, ..)| *due <= now) {
+            // What the kernel does not take is lost, and counted by the client that asked.
+            let _ = self.socket.send_to(reply, to);
+            self.held.pop_front();
         }
     }
 }
@@ -133,6 +180,26 @@ mod tests {
                 assert_eq!(judge(query, &replied(query), expected), (Verdict::Right, 0));
             }
         }
+    }
+
+    #[test]
+    fn a_late_reply_leaves_when_it_is_due_and_not_before() {
+        let mut upstream = Upstream::open().unwrap().late(Duration::from_millis(1));
+        let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+        client.set_nonblocking(true).unwrap();
+        client.send_to(&packet("www.example.com.", 1), upstream.address().unwrap()).unwrap();
+        while upstream.asked == 0 {
+            upstream.serve().unwrap();
+        }
+        upstream.held[0].0 = Instant::now() + Duration::from_secs(3600);
+        upstream.send_due();
+        let mut message = [0; OCTETS];
+        assert_eq!(client.recv(&mut message).unwrap_err().kind(), ErrorKind::WouldBlock);
+        upstream.held[0].0 = Instant::now();
+        upstream.send_due();
+        assert!(upstream.held.is_empty());
+        client.set_nonblocking(false).unwrap();
+        assert_eq!(client.recv(&mut message).unwrap(), 49);
     }
 
     #[test]

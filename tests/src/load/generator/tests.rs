@@ -57,7 +57,8 @@ fn run(table: Table, pace: Pace) -> Outcome {
         ns.set(ns.get() + 50_000);
         ns.get()
     };
-    Generator::new(table).run_by(&trace, pace, BRIEFLY, clock).expect("no socket can fail")
+    let run = Running::new(&trace, pace, BRIEFLY);
+    Generator::new(table).run_by(run, clock).expect("no socket can fail")
 }
 
 #[test]
@@ -94,6 +95,25 @@ fn what_a_socket_does_not_take_is_sent_later_and_not_lost() {
     let outcome = run(Table { takes: 3, ..Table::default() }, Pace::Window(64));
     assert!(outcome.sent > 3);
     assert_eq!((outcome.answered, outcome.lost), (outcome.sent, 0));
+}
+
+#[test]
+fn a_flood_does_not_wait_for_replies_after_its_end() {
+    let trace = Trace::external(100, 1_000, 1);
+    let ended_ms = |grace| {
+        let ns = Cell::new(0);
+        let clock = || {
+            ns.set(ns.get() + 50_000);
+            ns.get()
+        };
+        let table = Table { takes: BATCH, silent_every: Some(1), ..Table::default() };
+        let run = Running::new(&trace, Pace::Rate(5_000), BRIEFLY);
+        let run = Running { grace: grace * run.grace, ..run };
+        let outcome = Generator::new(table).run_by(run, clock).expect("no socket can fail");
+        assert_eq!((outcome.answered, outcome.lost), (0, outcome.sent));
+        ns.get() / 1_000_000
+    };
+    assert_eq!((ended_ms(0), ended_ms(1)), (20, 520));
 }
 
 #[test]

@@ -8,6 +8,7 @@ pub mod churn;
 pub mod health;
 pub mod history;
 pub mod judge;
+pub mod matters;
 pub mod objects;
 pub mod pod;
 pub mod questions;
@@ -16,6 +17,8 @@ pub mod report;
 pub mod schedule;
 pub mod stage;
 pub mod upstreams;
+#[cfg(test)]
+mod streams;
 
 use std::io::Write;
 use std::net::IpAddr;

@@ -6,11 +6,12 @@ use std::collections::BTreeSet;
 use dataplane_core::{DataSource, Object, Resource, Settings};
 
 use super::history::{Choice, History};
+use super::matters::Matters;
 use crate::oracle::expected::{Expected, Question};
 use crate::oracle::{Identity, Oracle};
 
 /// Choices that are tried for one reply, after the likely ones.
-const MAX_CHOICES: usize = 4096;
+const MAX_CHOICES: usize = 1 << 17;
 /// Moments that are tried.
 const MAX_MOMENTS: usize = 600;
 
@@ -27,6 +28,8 @@ pub enum Verdict {
 /// Asks the oracle about choices.
 pub struct Judge<'a> {
     oracle: Oracle,
+    /// The versions of every object that may be shown.
+    objects: Vec<Choice<'a, Option<Object>>>,
     /// Objects of the oracle that have one version; those chosen come after them.
     fixed: usize,
     pending: Vec<Choice<'a, Option<Object>>>,
@@ -46,71 +49,71 @@ impl<'a> Judge<'a> {
             oracle.store.begin_list(resource);
             oracle.store.end_list(resource, 0, DataSource::Live);
         }
-        let (mut pending, mut objects) = (Vec::new(), Vec::new());
-        for versions in history.objects_since(seen) {
+        let objects: Vec<Choice<'a, Option<Object>>> = history.objects_since(seen).collect();
+        let (mut pending, mut fixed) = (Vec::new(), Vec::new());
+        for versions in objects.iter().copied() {
             match versions {
-                [(_, object)] => objects.extend(object.clone()),
+                [(_, object)] => fixed.extend(object.clone()),
                 _ => pending.push(versions),
             }
         }
-        oracle.store.objects = objects;
-        Judge { fixed: oracle.store.objects.len(), oracle, pending, settings }
+        oracle.store.objects = fixed;
+        Judge { fixed: oracle.store.objects.len(), oracle, objects, pending, settings }
     }
 
-    /// Whether some choice explains the reply: `differs` compares it with what is expected.
+    /// Whether some choice explains the reply: `differs` compares it with what is expected. A reply is wrong only when every
+    /// choice was tried that the question can see.
     pub fn judge(
         &mut self,
         question: &Question,
         differs: &mut dyn FnMut(&Settings, &Expected) -> Vec<String>,
     ) -> Verdict {
         let newest = self.newest();
-        let (expected, differences) = self.try_one(question, &newest, differs);
+        let (_, differences) = self.try_one(question, &newest, differs);
         if differences.is_empty() {
             return Verdict::Right;
         }
-        let mut relevant: BTreeSet<usize> = BTreeSet::new();
         for moment in self.moments() {
             if self.try_one(question, &moment, differs).1.is_empty() {
                 return Verdict::Right;
             }
         }
-        // One object at a time is older than the rest, or newer.
-        let oldest = vec![0; newest.len()];
-        let (expected_first, _) = self.try_one(question, &oldest, differs);
-        for (base, expected) in [(&newest, expected), (&oldest, expected_first)] {
+        let matters = Matters::of(question, &self.objects, self.settings);
+        let Some(choices) = matters.choices().filter(|choices| *choices <= MAX_CHOICES) else {
+            return self.judge_single_changes(question, differs);
+        };
+        let mut oracle = self.oracle.clone();
+        for number in 0..choices {
+            let (objects, settings) = matters.choose(number);
+            oracle.store.objects = objects;
+            oracle.settings.clone_from(settings);
+            if differs(settings, &oracle.answer(question)).is_empty() {
+                return Verdict::Right;
+            }
+        }
+        let tried = format!("none of {choices} choices explains it; with the newest objects:");
+        Verdict::Wrong([vec![tried], differences].concat())
+    }
+
+    /// Where there are too many choices: one object at a time is older than the rest, or newer.
+    fn judge_single_changes(
+        &mut self,
+        question: &Question,
+        differs: &mut dyn FnMut(&Settings, &Expected) -> Vec<String>,
+    ) -> Verdict {
+        let newest = self.newest();
+        for base in [&newest, &vec![0; newest.len()]] {
             for place in 0..base.len() {
                 for version in (0..=newest[place]).filter(|version| *version != base[place]) {
                     let mut chosen = base.clone();
                     chosen[place] = version;
-                    let (other, found) = self.try_one(question, &chosen, differs);
-                    if found.is_empty() {
+                    if self.try_one(question, &chosen, differs).1.is_empty() {
                         return Verdict::Right;
-                    }
-                    if other != expected {
-                        relevant.insert(place);
                     }
                 }
             }
         }
-        let places: Vec<usize> = relevant.into_iter().collect();
-        let choices = places
-            .iter()
-            .try_fold(1_usize, |all, place| all.checked_mul(newest[*place] + 1))
-            .filter(|choices| *choices <= MAX_CHOICES);
-        let Some(choices) = choices else { return Verdict::Undecided };
-        for mut number in 0..choices {
-            let mut chosen = newest.clone();
-            for place in &places {
-                chosen[*place] = number % (newest[*place] + 1);
-                number /= newest[*place] + 1;
-            }
-            if self.try_one(question, &chosen, differs).1.is_empty() {
-                return Verdict::Right;
-            }
-        }
-        // Where more has changed, two of those changes may explain it together.
-        let changed = self.pending.len() + usize::from(self.settings.len() > 1);
-        if places.len() < changed { Verdict::Undecided } else { Verdict::Wrong(differences) }
+        Verdict::Undecided
     }
 
     /// Whether the newest objects say that upstreams are asked.
@@ -166,7 +169,7 @@ mod tests {
     use super::*;
     use crate::oracle::expected::{Data, rtype};
     use crate::soak::objects::{Configuration, marks};
-    use crate::soak::questions::plain;
+    use crate::soak::questions::{plain, reverse_name};
 
     /// The verdict on a reply with this address, when everything was seen up to a change.
     fn verdict(history: &History, seen: u64, address: &str) -> Verdict {
@@ -198,7 +201,105 @@ mod tests {
                 assert_eq!(verdict == Verdict::Right, right, "{at} {mark}: {verdict:?}");
             }
         }
-        let wrong = verdict(&history, history.number(), "10.100.0.9");
-        assert!(matches!(wrong, Verdict::Wrong(_)), "{wrong:?}");
+        for seen in [0, history.number()] {
+            let wrong = verdict(&history, seen, "10.100.0.9");
+            assert!(matches!(wrong, Verdict::Wrong(_)), "{wrong:?}");
+        }
+    }
+    /// Four Services of one namespace share an address; each has a slice of its own.
+    const SHARED: &str = r#"
+apiVersion: v1
+kind: Service
+metadata: {name: cart, namespace: shop}
+spec: {clusterIP: 10.96.0.5}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: db, namespace: shop}
+spec: {clusterIP: 10.96.0.6}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: shop}
+spec: {clusterIP: None}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: 1st, namespace: shop}
+spec: {clusterIP: 10.96.0.7}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: s1, namespace: shop, labels: {kubernetes.io/service-name: cart}}
+addressType: IPv4
+endpoints: [{addresses: [10.244.0.1]}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: s2, namespace: shop, labels: {kubernetes.io/service-name: web}}
+addressType: IPv4
+endpoints: [{addresses: [10.244.0.1], hostname: a}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: s3, namespace: shop, labels: {kubernetes.io/service-name: 1st}}
+addressType: IPv4
+endpoints: [{addresses: [10.244.0.1]}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: s4, namespace: shop, labels: {kubernetes.io/service-name: db}}
+addressType: IPv4
+endpoints: [{addresses: [10.244.0.1], hostname: twin}]
+"#;
+
+    #[test]
+    fn l11_rr61_several_unseen_changes_together_explain_the_names_of_a_shared_address() {
+        let settings = |configuration: Configuration| {
+            dataplane::settings::of(&configuration.document(&[])).unwrap()
+        };
+        let (objects, _) = dataplane::source::objects_from_yaml(SHARED).unwrap();
+        let of = |name: &str| {
+            objects.iter().find(|object| &*object.key().name == name).expect("it has one").clone()
+        };
+        let mut history = History::new(settings(Configuration::FIRST));
+        objects.iter().filter(|object| &*object.key().name != "1st").for_each(|object| {
+            history.put(object.clone());
+        });
+        let seen = history.number();
+        // A Service comes and goes, one slice goes, two move to another Service, and records get another TTL.
+        history.configure(settings(Configuration { ttl_s: 0, ..Configuration::FIRST }));
+        history.put(of("1st"));
+        history.delete((Resource::Services, of("1st").key()));
+        history.delete((Resource::EndpointSlices, of("s2").key()));
+        for name in ["s4", "s3"] {
+            let Object::Slice(mut slice) = of(name) else { panic!("a slice") };
+            slice.service = "nothing".into();
+            history.put(Object::Slice(slice));
+        }
+        let verdict = |seen: u64, ttl: u32, names: &[&str]| {
+            let question = plain(&reverse_name([10, 244, 0, 1].into()), rtype::PTR);
+            let wanted = names.iter().map(|name| format!("{name}.shop.svc.cluster.local."));
+            let wanted: Vec<(String, u32)> = wanted.map(|name| (name, ttl)).collect();
+            Judge::new(&history, seen, "pod").judge(&question, &mut |_, expected| {
+                let Expected::Reply(reply) = expected else { return vec!["forwarded".into()] };
+                let records = reply.answer.iter().flat_map(|set| &set.records);
+                let found = records.filter_map(|record| match &record.data {
+                    Data::Ptr(name) => Some((name.to_string(), record.ttl)),
+                    _ => None,
+                });
+                let found: Vec<(String, u32)> = found.collect();
+                if found == wanted { Vec::new() } else { vec![format!("{found:?}")] }
+            })
+        };
+        let names = ["twin.db", "10-244-0-1.1st", "10-244-0-1.cart"];
+        assert_eq!(verdict(seen, 5, &names), Verdict::Right);
+        assert_eq!(verdict(seen, 0, &["a.web", "twin.db", "10-244-0-1.cart"]), Verdict::Right);
+        assert_eq!(verdict(history.number(), 0, &["10-244-0-1.cart"]), Verdict::Right);
+        let is_wrong = |verdict| matches!(verdict, Verdict::Wrong(_));
+        assert!(is_wrong(verdict(seen, 30, &names)), "no configuration had this TTL");
+        assert!(is_wrong(verdict(seen, 5, &["twin.db"])), "cart always had the address");
+        assert!(is_wrong(verdict(seen, 5, &["10-244-0-1.1st", "twin.db", "10-244-0-1.cart"])));
+        assert!(is_wrong(verdict(history.number(), 0, &names)), "everything was seen");
     }
 }

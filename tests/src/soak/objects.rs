@@ -22,7 +22,7 @@ const SPOT: &str = "spot";
 /// A Service that every process must know at any time.
 pub const PILLAR: &str = "pillar";
 /// A host record that says which configuration is in use.
-const CONFIG_MARK: &str = "mark.soak.example";
+pub const CONFIG_MARK: &str = "mark.soak.example";
 /// The networks of the marks: Services, endpoints, pods, each for the namespace of this number; and configurations.
 const OF_SERVICES: u8 = 100;
 const OF_SLICES: u8 = 110;

@@ -124,7 +124,11 @@ fn reverse(random: &mut Random) -> String {
         2 => &CLUSTER_V6[..1],
         _ => &V4[..6],
     };
-    let address: IpAddr = random.choose(pool).parse().expect("an address of the pools");
+    reverse_name(random.choose(pool).parse().expect("an address of the pools"))
+}
+
+/// The name that has the PTRs of an address.
+pub fn reverse_name(address: IpAddr) -> String {
     match address {
         IpAddr::V4(address) => {
             let [a, b, c, d] = address.octets();

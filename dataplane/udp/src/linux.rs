@@ -4,6 +4,7 @@ mod address;
 mod batch;
 mod control;
 mod poller;
+mod stamps;
 
 use std::io;
 use std::mem;
@@ -16,12 +17,14 @@ use crate::{Local, Options, Sent};
 
 pub use batch::Batch;
 pub use poller::{Poller, Ready};
+use stamps::Stamps;
 
 /// A bound UDP socket. One thread receives from it; any thread may send on it.
 #[derive(Debug)]
 pub struct Socket {
     inner: socket2::Socket,
     local: SocketAddr,
+    stamps: Stamps,
 }
 
 impl Socket {
@@ -50,12 +53,11 @@ impl Socket {
         }
         inner.set_reuse_port(options.reuse_port)?;
         inner.set_read_timeout(Some(options.wait))?;
-        // Without the receive time every datagram counts as fresh: worse, but no reason not to serve.
-        let _ = enable(descriptor, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS);
+        let stamps = Stamps::begin(descriptor);
         enlarge(&inner, options);
         inner.bind(&address.into())?;
         let local = inner.local_addr()?.as_socket().ok_or_else(no_address)?;
-        Ok(Self { inner, local })
+        Ok(Self { inner, local, stamps })
     }
 
     /// The address it is bound to, with the port the system chose where none was asked for.
@@ -69,7 +71,7 @@ impl Socket {
     /// # Errors
     /// Only what says that receiving cannot work at all, such as a lack of memory.
     pub fn recv(&self, batch: &mut Batch) -> io::Result<usize> {
-        batch.recv(self.inner.as_raw_fd(), self.local, 0)
+        batch.recv(self.inner.as_raw_fd(), self.local, &self.stamps, 0)
     }
 
     /// Takes what is queued, up to the size of the batch, as [`Socket::recv`] does, but waits for nothing.
@@ -77,7 +79,7 @@ impl Socket {
     /// # Errors
     /// Those of [`Socket::recv`].
     pub fn recv_now(&self, batch: &mut Batch) -> io::Result<usize> {
-        batch.recv(self.inner.as_raw_fd(), self.local, libc::MSG_DONTWAIT)
+        batch.recv(self.inner.as_raw_fd(), self.local, &self.stamps, libc::MSG_DONTWAIT)
     }
 
     /// Sends the replies of the batch, without waiting. A reply that the system refuses is given up.

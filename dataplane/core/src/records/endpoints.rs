@@ -9,8 +9,9 @@ mod pairs;
 mod subsets;
 mod seen;
 
-use crate::random::scrambled;
+use crate::random::{scaled, scrambled};
 use crate::records::{Records, Row, ServiceEntry};
+use crate::steps::step;
 use crate::trees::chunks::{Chunks, Position};
 use crate::wire::address::{Address, dashed};
 use crate::wire::text::ShortText;
@@ -84,6 +85,18 @@ impl ServiceEntry {
             self.by_address.between(from, start).all(|row| visit(row.address));
         }
         true
+    }
+
+    /// The rows with an IPv4 address as [`ServiceEntry::visit_addresses`] visits them: from one drawn at random on, then
+    /// those before it. `None` when there is none, when some share an address, or when they are in several chunks.
+    pub(crate) fn turned_v4(&self, seed: u64) -> Option<(&[Row], &[Row])> {
+        let rows = self.by_address.as_one()?.get(..self.v4_rows as usize)?;
+        if rows.is_empty() || self.repeated_v4 > 0 {
+            return None;
+        }
+        step(rows.len());
+        let (before, first) = rows.split_at_checked(scaled(seed, rows.len()))?;
+        Some((first, before))
     }
 
     /// Whether an endpoint has this name (RR8).

@@ -68,6 +68,14 @@ impl<R: Copy> Chunks<R> {
         self.len() == 0
     }
 
+    /// All rows, when they are in one chunk.
+    pub(crate) fn as_one(&self) -> Option<&[R]> {
+        match self {
+            Chunks::One(rows) => Some(rows),
+            Chunks::Several(_) => None,
+        }
+    }
+
     pub(crate) fn first(&self) -> Option<&R> {
         self.chunks().first()?.first()
     }

@@ -33,6 +33,17 @@ impl Address {
         self.0[..12] == MAPPED
     }
 
+    /// The octets of an IPv4 address.
+    pub(crate) fn v4(self) -> Option<[u8; 4]> {
+        self.is_v4().then(|| self.last_octets())
+    }
+
+    /// The last four octets: all of an IPv4 address.
+    pub(crate) fn last_octets(self) -> [u8; 4] {
+        let [.., a, b, c, d] = self.0;
+        [a, b, c, d]
+    }
+
     /// The octets of an A or AAAA record.
     pub(crate) fn octets(&self) -> &[u8] {
         if self.is_v4() { &self.0[12..] } else { &self.0 }

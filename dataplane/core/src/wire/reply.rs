@@ -7,6 +7,7 @@
 )]
 
 mod names;
+mod pieces;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -344,33 +345,6 @@ impl<'b, 'q> Reply<'b, 'q> {
         let length = (self.at - start) as u16;
         self.buffer[start - 2..start].copy_from_slice(&length.to_be_bytes());
         Ok(())
-    }
-
-    /// The SOA of the cluster's zone in the authority section, when its names can be compressed
-    /// against nothing but the zone's name in the question, as in nearly every denial; `None`
-    /// otherwise. The same octets as by [`Reply::record`], without a search.
-    pub(crate) fn cluster_soa(&mut self, zone: Apex<'_>, serial: u32) -> Option<Result<(), Full>> {
-        let name = self.question.name;
-        let left = name.below(zone.wire, zone.labels)?;
-        let beside = left > 0 && matches!(name.label(left - 1), b"dns" | b"hostmaster");
-        if beside || zone.labels == 0 || self.anchor_count > 0 {
-            return None;
-        }
-        let start = (HEADER + name.start(left)) as u16;
-        let [zone0, zone1] = (0xc000 | start).to_be_bytes();
-        let ttl_s = zone.negative_ttl_s;
-        let [ttl0, ttl1, ttl2, ttl3] = ttl_s.to_be_bytes();
-        let mut soa = [0; 54];
-        let fixed = [zone0, zone1, 0, 6, 0, 1, ttl0, ttl1, ttl2, ttl3, 0, 42];
-        soa[..12].copy_from_slice(&fixed);
-        soa[12..19].copy_from_slice(NAME_SERVER_LABELS);
-        soa[19..21].copy_from_slice(&[zone0, zone1]);
-        soa[21..32].copy_from_slice(MAILBOX_LABEL);
-        soa[32..34].copy_from_slice(&[zone0, zone1]);
-        soa[34..].copy_from_slice(&soa_numbers(serial, ttl_s));
-        let written = self.array(soa);
-        self.counts[Section::Authority as usize] += u16::from(written.is_ok());
-        Some(written)
     }
 
     fn rdata(&mut self, rdata: Rdata<'_>) -> Result<(), Full> {

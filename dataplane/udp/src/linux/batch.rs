@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use super::address::Name;
 use super::control::Control;
+use super::stamps::{self, Stamps};
 use crate::{DATAGRAM_OCTETS, Datagram, Local, Sent};
 
 /// Datagrams per system call: past it the gain is below the noise, and the delay of the first grows.
@@ -35,12 +36,16 @@ pub struct Batch {
     written: usize,
     /// Slots from here on have their headers as `new` and `reset` leave them.
     used: usize,
+    /// Room for ancillary data that each received header offers: none where nothing is asked for.
+    control_octets: usize,
     /// Unix time of the last `recv`.
     now: Duration,
     /// Whether the socket's datagrams carry the address they were sent to.
     wildcard: bool,
     /// What to say where they do not.
     local: Local,
+    /// How long the newest datagram waited, where only that is known.
+    waited: Duration,
 }
 
 /// All of it is plain integers, pointers and octets, for which zero is valid.
@@ -76,9 +81,11 @@ impl Batch {
             replies: 0,
             written: 0,
             used: 0,
+            control_octets: Control::OCTETS,
             now: Duration::ZERO,
             wildcard: true,
             local: Local::from(std::net::IpAddr::from([0, 0, 0, 0])),
+            waited: Duration::ZERO,
         }
     }
 
@@ -129,7 +136,7 @@ impl Batch {
         let (header, name, control, input, output) = unsafe {
             let output = (&raw mut (*storage).output).cast::<u8>().add(self.written);
             (
-                (&raw const (*storage).incoming[slot]).read(),
+                &(*storage).incoming[slot],
                 &(*storage).names[slot],
                 &(*storage).in_controls[slot],
                 &(*storage).input[slot],
@@ -137,13 +144,15 @@ impl Batch {
             )
         };
         let peer = name.get(header.msg_hdr.msg_namelen)?;
-        let about = control.get(header.msg_hdr.msg_controllen as _);
-        let datagram = Datagram {
-            bytes: &input[..(header.msg_len as usize).min(DATAGRAM_OCTETS)],
-            peer,
-            local: about.local.unwrap_or(self.local),
-            waited: about.at.map_or(Duration::ZERO, |at| self.now.saturating_sub(at)),
-        };
+        let (mut local, mut waited) = (self.local, self.waited);
+        // On one address and under load there is none.
+        if header.msg_hdr.msg_controllen > 0 {
+            let about = control.get(header.msg_hdr.msg_controllen as _);
+            local = about.local.unwrap_or(local);
+            waited = about.at.map_or(waited, |at| self.now.saturating_sub(at));
+        }
+        let length = (header.msg_len as usize).min(DATAGRAM_OCTETS);
+        let datagram = Datagram { bytes: &input[..length], peer, local, waited };
         Some((datagram, output))
     }
 
@@ -151,14 +160,20 @@ impl Batch {
         &mut self,
         descriptor: RawFd,
         local: SocketAddr,
+        stamps: &Stamps,
         flags: libc::c_int,
     ) -> io::Result<usize> {
-        for slot in 0..self.used {
+        let (are_with_each, is_wildcard) = (stamps.are_with_each(), local.ip().is_unspecified());
+        let control_octets = if are_with_each || is_wildcard { Control::OCTETS } else { 0 };
+        // All of them when that changes.
+        let used = if control_octets == self.control_octets { self.used } else { SLOTS };
+        self.control_octets = control_octets;
+        for slot in 0..used {
             self.reset(slot);
         }
         (self.received, self.replies, self.written, self.used) = (0, 0, 0, 0);
-        self.wildcard = local.ip().is_unspecified();
-        self.local = Local::from(local.ip());
+        (self.wildcard, self.local, self.waited) =
+            (is_wildcard, Local::from(local.ip()), Duration::ZERO);
         // SAFETY: `incoming` holds SLOTS headers whose pointers and lengths are those of this storage's names,
         // parts, controls and input buffers (`connect`, `reset`); none of them is borrowed now.
         let count = unsafe {
@@ -172,7 +187,9 @@ impl Batch {
         };
         let Ok(count) = usize::try_from(count) else {
             self.used = SLOTS;
-            return none_or_error(io::Error::last_os_error());
+            let nothing = none_or_error(io::Error::last_os_error());
+            stamps.note(descriptor, false, Duration::ZERO);
+            return nothing;
         };
         self.now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         self.used = count;
@@ -180,7 +197,29 @@ impl Batch {
             return Ok(0);
         }
         self.received = count;
+        let newest = self.newest(descriptor, count, are_with_each);
+        if !are_with_each {
+            self.waited = newest;
+        }
+        stamps.note(descriptor, count == SLOTS, newest);
         Ok(count)
+    }
+
+    /// How long the newest datagram of this batch waited; 0 where that matters to no one or is not known.
+    fn newest(&self, descriptor: RawFd, count: usize, are_with_each: bool) -> Duration {
+        let at = if !are_with_each {
+            stamps::newest(descriptor).ok()
+        } else if count == SLOTS {
+            // SAFETY: the slot exists, and nothing of the storage is borrowed mutably: `recv` has it all.
+            let (control, header) = unsafe {
+                let storage = self.storage.as_ptr();
+                (&(*storage).in_controls[SLOTS - 1], &(*storage).incoming[SLOTS - 1])
+            };
+            control.get(header.msg_hdr.msg_controllen as _).at
+        } else {
+            None
+        };
+        at.map_or(Duration::ZERO, |at| self.now.saturating_sub(at))
     }
 
     /// What `shutdown` leaves a reader with: as if an empty datagram without a sender had come.
@@ -268,7 +307,7 @@ impl Batch {
         unsafe {
             let header = &raw mut (*self.storage.as_ptr()).incoming[slot].msg_hdr;
             (*header).msg_namelen = Name::OCTETS;
-            (*header).msg_controllen = Control::OCTETS as _;
+            (*header).msg_controllen = self.control_octets as _;
             (*header).msg_flags = 0;
         }
     }

@@ -5,6 +5,7 @@ use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
+use super::stamps::unix_time;
 use crate::Local;
 
 /// Room for what we ask for: a header and an in6_pktinfo (40 octets), a header and a timespec (32), rounded up.
@@ -132,10 +133,7 @@ impl Received {
             }
             (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
                 if let Some(time) = read::<libc::timespec>(data) {
-                    self.at = u64::try_from(time.tv_sec)
-                        .ok()
-                        .zip(u32::try_from(time.tv_nsec).ok())
-                        .map(|(seconds, nanos)| Duration::new(seconds, nanos));
+                    self.at = unix_time(time);
                 }
             }
             _ => {}

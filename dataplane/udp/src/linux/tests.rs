@@ -145,6 +145,109 @@ fn l9_the_time_in_the_queue_is_known() {
     assert!(batch.now() > Duration::from_secs(1_600_000_000), "Unix time");
 }
 
+/// How long each datagram of a batch waited.
+fn waits(batch: &mut Batch) -> Vec<Duration> {
+    let mut waits = Vec::new();
+    batch.answer(|datagram, _| {
+        waits.push(datagram.waited);
+        0
+    });
+    waits
+}
+
+/// A socket whose batches were full until only their newest datagram is asked for its time, and its client.
+fn under_load(batch: &mut Batch) -> (Socket, UdpSocket) {
+    let (socket, client) = (bind("127.0.0.1:0", PATIENCE), client());
+    let started = Instant::now();
+    while socket.stamps.are_with_each() {
+        assert!(started.elapsed() < PATIENCE, "no batches were full in a row");
+        send(&client, &socket, 32);
+        let mut missing = 32;
+        while missing > 0 {
+            missing -= socket.recv(batch).expect("recv");
+        }
+    }
+    (socket, client)
+}
+
+fn send(client: &UdpSocket, socket: &Socket, count: u8) {
+    for number in 0..count {
+        client.send_to(&[number], socket.local_addr()).expect("send");
+    }
+}
+
+#[test]
+fn l9_wr46_the_time_in_the_queue_is_known_while_batches_are_full() {
+    let mut batch = Batch::new();
+    let (socket, client) = under_load(&mut batch);
+    let (pause, grace) = (Duration::from_millis(30), Duration::from_millis(1));
+    send(&client, &socket, 33);
+    thread::sleep(pause);
+    for count in [32, 1] {
+        assert_eq!(socket.recv(&mut batch).expect("recv"), count);
+        let waits = waits(&mut batch);
+        assert_eq!(waits.len(), count);
+        assert!(waits.iter().all(|waited| *waited + grace >= pause), "{waits:?}");
+    }
+    assert!(socket.stamps.are_with_each(), "the queue is empty");
+    send(&client, &socket, 1);
+    thread::sleep(pause);
+    send(&client, &socket, 1);
+    assert_eq!(socket.recv(&mut batch).expect("recv"), 2);
+    let waits = waits(&mut batch);
+    assert!(waits[0] + grace >= waits[1] + pause, "each has its own: {waits:?}");
+}
+
+#[test]
+fn l9_wr46_what_is_queued_has_its_own_time_when_that_is_asked_for_later() {
+    let mut batch = Batch::new();
+    let (socket, client) = under_load(&mut batch);
+    send(&client, &socket, 64);
+    let pause = Duration::from_millis(1_100);
+    thread::sleep(pause);
+    for _ in 0..2 {
+        assert_eq!(socket.recv(&mut batch).expect("recv"), 32);
+        let waits = waits(&mut batch);
+        assert!(
+            waits.iter().all(|waited| *waited + Duration::from_millis(1) >= pause),
+            "{waits:?}"
+        );
+        assert!(socket.stamps.are_with_each(), "the queue is old: {waits:?}");
+    }
+}
+
+#[test]
+fn wr8_replies_leave_from_the_address_asked_while_batches_are_full() {
+    let socket = bind("0.0.0.0:0", PATIENCE);
+    let (client, mut batch) = (client(), Batch::new());
+    let asked = SocketAddr::from(([127, 0, 0, 3], socket.local_addr().port()));
+    let started = Instant::now();
+    while socket.stamps.are_with_each() {
+        assert!(started.elapsed() < PATIENCE, "no batches were full in a row");
+        exchange_many(&socket, &client, asked, &mut batch);
+    }
+    exchange_many(&socket, &client, asked, &mut batch);
+}
+
+/// Asks 32 times at this address, from which all replies must come.
+fn exchange_many(socket: &Socket, client: &UdpSocket, asked: SocketAddr, batch: &mut Batch) {
+    for number in 0..32 {
+        client.send_to(&[number], asked).expect("send");
+    }
+    let mut missing = 32;
+    while missing > 0 {
+        missing -= socket.recv(batch).expect("recv");
+        batch.answer(|datagram, _| {
+            assert_eq!(datagram.local, Local::from(asked.ip()));
+            1
+        });
+        assert_eq!(socket.send(batch).failed, 0);
+    }
+    for _ in 0..32 {
+        assert_eq!(client.recv_from(&mut [0; 4]).expect("reply").1, asked);
+    }
+}
+
 #[test]
 fn l10_datagrams_the_kernel_drops_are_counted() {
     let options = Options { receive_buffer: 4096, ..Options::default() };

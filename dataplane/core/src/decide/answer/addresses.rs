@@ -32,6 +32,14 @@ impl Answer<'_> {
             let _ = found && reply.answer(self.owner, qtype, ttl_s, rdata).is_ok();
             return found;
         }
+        if let (Owner::Question, Node::Headless(entry), false) = (self.owner, node, ipv6)
+            && let Some((first, rest)) = entry.turned_v4(self.seed)
+        {
+            let ttl_s = self.records.zone.settings.ttl_s;
+            reply.answer_v4(ttl_s, first.iter().map(|row| row.address.last_octets()));
+            reply.answer_v4(ttl_s, rest.iter().map(|row| row.address.last_octets()));
+            return true;
+        }
         let room = reply.room();
         self.visit_addresses(node, ipv6, room, &mut |address, ttl_s| {
             reply.answer(self.owner, qtype, ttl_s, Rdata::Octets(address.octets())).is_ok()
@@ -198,7 +206,7 @@ impl Answer<'_> {
 
 /// The address of a node that certainly has one only. It is the most frequent question, and there is nothing to count
 /// or rotate.
-fn only_address<'r>(node: Node<'r, '_>) -> Option<&'r Address> {
+pub(super) fn only_address<'r>(node: Node<'r, '_>) -> Option<&'r Address> {
     let (Node::ClusterIp(_, object) | Node::ClusterIpPort(_, object, _)) = node else {
         return None;
     };

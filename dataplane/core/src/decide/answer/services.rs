@@ -4,6 +4,7 @@
 #![allow(clippy::indexing_slicing, reason = "the start of a rotation is drawn below the length")]
 
 use crate::decide::answer::Answer;
+use crate::decide::answer::addresses::only_address;
 use crate::decide::route::{Route, route};
 use crate::decide::schema::Node;
 use crate::records::endpoints::{EndpointName, PortFilter, Presence};
@@ -12,7 +13,7 @@ use crate::records::{Needs, ServiceEntry, ServiceObject};
 use crate::wire::labels::Labels;
 use crate::wire::message::rtype;
 use crate::wire::name::Name;
-use crate::wire::reply::{Rdata, Reply};
+use crate::wire::reply::{Owner, Rdata, Reply};
 
 /// Priority and weight of every SRV record derived from Kubernetes (§3.4).
 const SRV_PRIORITY: u16 = 0;
@@ -27,28 +28,48 @@ impl Answer<'_> {
         filter: PortFilter<'_>,
         reply: &mut Reply<'_, '_>,
     ) -> bool {
-        let Some(target) = Name::compose(&[&entry.wire, &self.records.zone.svc]) else {
-            return false;
+        // The target is the owner, or the owner below `_port._proto`.
+        let labels = match filter {
+            PortFilter::Any => 0,
+            PortFilter::Named(_) => 2,
         };
-        let ports = &object.ports;
+        let (ports, ttl_s) = (&object.ports, self.records.zone.settings.ttl_s);
+        let numbers = &mut |port| match self.owner {
+            Owner::Question => {
+                reply.answer_service(labels, ttl_s, [SRV_PRIORITY, SRV_WEIGHT, port]).is_ok()
+            }
+            Owner::Name(owner) => self.write_service(below(owner, labels), port, reply),
+        };
         let found = match filter {
             PortFilter::Any => {
                 let start = self.start(ports.numbers.len());
                 let in_turn = ports.numbers[start..].iter().chain(&ports.numbers[..start]);
-                in_turn.into_iter().all(|&port| self.write_service(target.wire(), port, reply));
+                in_turn.copied().all(numbers);
                 !ports.numbers.is_empty()
             }
             PortFilter::Named(name) => {
                 let places = name.of(ports);
-                let mut numbers = places.iter().map(|&place| ports.all[usize::from(place)].number);
-                numbers.all(|port| self.write_service(target.wire(), port, reply));
+                places.iter().map(|&place| ports.all[usize::from(place)].number).all(numbers);
                 !places.is_empty()
             }
         };
-        if found {
-            self.add_target(target.wire(), Node::ClusterIp(entry, object), reply);
+        if !found {
+            return false;
         }
-        found
+        let node = Node::ClusterIp(entry, object);
+        match (self.owner, only_address(node).and_then(|address| address.v4())) {
+            (Owner::Question, Some(v4)) if !self.is_overridden(reply.asked_below(labels)) => {
+                reply.add_v4_of_asked(labels, ttl_s, v4);
+            }
+            (Owner::Question, _) => self.add_target(reply.asked_below(labels), node, reply),
+            (Owner::Name(owner), _) => self.add_target(below(owner, labels), node, reply),
+        }
+        true
+    }
+
+    /// Whether an extra record replaces what Kubernetes says of a name (RR84).
+    fn is_overridden(&self, name: &[u8]) -> bool {
+        self.records.zone.extra.overriding(name).is_some()
     }
 
     fn write_service(&self, target: &[u8], port: u16, reply: &mut Reply<'_, '_>) -> bool {
@@ -158,4 +179,12 @@ impl Answer<'_> {
             self.add_addresses(node, target.wire(), reply);
         }
     }
+}
+
+/// A name in wire form without its first labels.
+fn below(name: &[u8], labels: usize) -> &[u8] {
+    (0..labels).fold(name, |name, _| match name {
+        [0, ..] | [] => name,
+        [length, ..] => name.get(usize::from(*length) + 1..).unwrap_or_default(),
+    })
 }

@@ -7,10 +7,16 @@ use crate::wire::message::HEADER;
 /// Offsets that a compression pointer can hold (RFC 1035 §4.1.4).
 const POINTER_LIMIT: usize = 0x4000;
 
+/// Octets of the shortest name but the root, which no pointer would shorten.
+const SHORTEST_SUFFIX: usize = 3;
+
 impl Reply<'_, '_> {
     /// A name, its longest known suffix as a pointer.
     pub(super) fn name(&mut self, wire: &[u8]) -> Result<(), Full> {
         let shared = shared_tail(self.question.name.wire(), wire);
+        if shared < SHORTEST_SUFFIX && self.anchor_count == 0 {
+            return self.whole_name(wire);
+        }
         let mut start = 0;
         while wire[start] != 0 {
             if let Some(offset) = self.known(&wire[start..], shared) {

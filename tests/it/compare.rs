@@ -75,6 +75,7 @@ api.shop.svc.cluster.local. A
     let log = r#"{"message":"query","name":"cart.shop.svc.cluster.local.","type":"A"}
 [INFO] 10.0.0.1:1 - 1 "A IN api.shop.svc.cluster.local. udp 45 false 512" NOERROR qr 1 0.1s
 [INFO] 10.0.0.1:1 - 1 "A IN nothere.shop.svc.cluster.local. udp 45 false 512" NXDOMAIN qr 1 0.1s
+[INFO] plugin/reload: Running configuration
 "#;
     scratch.write("queries.log", log).unwrap();
     let file = scratch.path().join("queries.log").display().to_string();
@@ -93,6 +94,11 @@ api.shop.svc.cluster.local. A
     assert_eq!(classes("known"), ["DF17", "RR74"]);
     assert_eq!(classes("unknown"), ["other A records"]);
     assert_eq!(report["unknown"][0]["examples"][0]["question"], "api.shop.svc.cluster.local. A");
+    let note = report["notes"][0].as_str().unwrap();
+    assert!(
+        note.ends_with(": 1 packets or lines are no question of a client that can be read"),
+        "{note}"
+    );
     // Only these queries reached it.
     assert_eq!(other.asked().len(), 3);
 }

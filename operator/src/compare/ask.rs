@@ -1,5 +1,6 @@
 //! Asks two servers the same questions, side by side and not faster than the rate. Only queries are sent.
 
+use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -44,14 +45,15 @@ pub(super) async fn ask(
     against: SocketAddr,
     rate: u32,
 ) -> Vec<Replies> {
-    let turns = Turns { next: Instant::now(), pause: Duration::from_secs(1) / rate.max(1) };
-    let paced = stream::unfold((turns, questions.iter()), async |(mut turns, mut left)| {
+    let pause = Duration::from_secs(1) / rate.max(1);
+    let turns = &RefCell::new(Turns { next: Instant::now(), pause });
+    let paced = stream::unfold(questions.iter(), async |mut left| {
         let asked = left.next()?;
-        sleep_until(turns.take(Instant::now())).await;
-        Some((asked, (turns, left)))
+        turn(turns).await;
+        Some((asked, left))
     });
     let asking = paced.enumerate().map(|(number, asked)| async move {
-        let (with, against) = (patiently(asked, with), patiently(asked, against));
+        let (with, against) = (patiently(asked, with, turns), patiently(asked, against, turns));
         let (with, against) = futures::join!(with, against);
         (number, Replies { asked: asked.clone(), with, against })
     });
@@ -76,12 +78,20 @@ impl Turns {
     }
 }
 
-async fn patiently(asked: &Asked, server: SocketAddr) -> Reply {
+/// Waits for the time of the next question.
+async fn turn(turns: &RefCell<Turns>) {
+    let at = turns.borrow_mut().take(Instant::now());
+    sleep_until(at).await;
+}
+
+/// A question that is sent again takes a turn too: the rate is that of all datagrams.
+async fn patiently(asked: &Asked, server: SocketAddr, turns: &RefCell<Turns>) -> Reply {
     let mut reply = once((&asked.name, asked.kind), server, PATIENCE).await;
     for _ in 1..ATTEMPTS {
         if !matches!(reply, Err(crate::probe::compare::reply::NoReply::Silent(_))) {
             break;
         }
+        turn(turns).await;
         reply = once((&asked.name, asked.kind), server, PATIENCE).await;
     }
     reply
@@ -89,7 +99,23 @@ async fn patiently(asked: &Asked, server: SocketAddr) -> Reply {
 
 #[cfg(test)]
 mod tests {
+    use hickory_proto::rr::RecordType;
+
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_question_that_is_sent_again_takes_a_turn_of_the_rate() {
+        let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let silent = silent.local_addr().map(|at| (silent, at)).unwrap();
+        let name = |at: usize| Name::from_ascii(format!("n{at}.example.")).unwrap();
+        let questions: Vec<Asked> =
+            (0..3).map(|at| Asked { name: name(at), kind: RecordType::A }).collect();
+        let begin = Instant::now();
+        ask(&questions, silent.1, silent.1, 1).await;
+        // From 0, 1 and 2 s on, each is silent for 5 s. The six datagrams after that take six seconds, and 5 s of silence.
+        let took = begin.elapsed();
+        assert!(took > Duration::from_secs(14), "{took:?}");
+    }
 
     #[test]
     fn a_server_that_was_silent_for_a_while_is_not_asked_faster_afterwards() {

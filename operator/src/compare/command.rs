@@ -68,7 +68,7 @@ async fn report(args: &args::Compare) -> Result<Report, String> {
     };
     let (with, against) = (with.address(&objects)?, against.address(&objects)?);
     let mut questions = Questions::default();
-    let mut notes = Vec::new();
+    let mut notes = objects.cut.clone();
     if !args.no_names {
         names::of_cluster(&objects, &args.domain, &mut questions);
     }
@@ -84,6 +84,12 @@ async fn report(args: &args::Compare) -> Result<Report, String> {
             notes.push(format!("{name}: {why}; {count} questions were read before that"));
         } else if captured.questions.is_empty() {
             notes.push(format!("{name}: no question of a client is in it"));
+        }
+        if captured.passed_over > 0 {
+            let count = captured.passed_over;
+            notes.push(format!(
+                "{name}: {count} packets or lines are no question of a client that can be read"
+            ));
         }
         captured.questions.into_iter().for_each(|asked| questions.push(asked));
     }

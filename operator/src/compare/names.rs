@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use hickory_proto::rr::{Name, RecordType};
 use k8s_openapi::api::core::v1::Service;
@@ -76,6 +76,8 @@ pub(super) fn absolute(text: &str) -> Option<Name> {
 pub(super) struct Objects {
     pub(super) services: Vec<Service>,
     pub(super) slices: Vec<EndpointSlice>,
+    /// What was not read because there is too much of it, one sentence each.
+    pub(super) cut: Vec<String>,
 }
 
 /// Adds all names of the cluster with this domain.
@@ -86,6 +88,10 @@ pub(super) fn of_cluster(objects: &Objects, domain: &str, to: &mut Questions) {
     }
     for slice in &objects.slices {
         of_slice(slice, &objects.services, domain, to);
+    }
+    // Last: there may be as many as pods, and the names of Services count more.
+    for slice in &objects.slices {
+        of_pods(slice, domain, to);
     }
 }
 
@@ -142,6 +148,20 @@ fn of_slice(slice: &EndpointSlice, services: &[Service], domain: &str, to: &mut 
     }
 }
 
+/// The pods behind Services have names made of their addresses. Of IPv6 addresses these differ (DF14).
+fn of_pods(slice: &EndpointSlice, domain: &str, to: &mut Questions) {
+    for endpoint in &slice.endpoints {
+        let pod = endpoint.target_ref.as_ref().filter(|it| it.kind.as_deref() == Some("Pod"));
+        let namespace =
+            pod.and_then(|it| it.namespace.as_ref().or(slice.metadata.namespace.as_ref()));
+        let Some(namespace) = namespace else { continue };
+        for ip in endpoint.addresses.iter().filter_map(|text| text.parse::<Ipv4Addr>().ok()) {
+            let label = ip.to_string().replace('.', "-");
+            to.add(&format!("{label}.{namespace}.pod.{domain}"), RecordType::A);
+        }
+    }
+}
+
 fn base(service: &Service, domain: &str) -> Option<String> {
     let name = service.metadata.name.as_deref()?;
     let namespace = service.metadata.namespace.as_deref().unwrap_or("default");
@@ -173,12 +193,13 @@ mod tests {
         let slice = from_value(json!({
             "metadata": {"name": "x", "namespace": "shop", "labels": {"kubernetes.io/service-name": "db"}},
             "addressType": "IPv4",
-            "endpoints": [{"addresses": ["10.244.0.1"], "hostname": "db-0"}, {"addresses": ["10.244.0.2"]}],
+            "endpoints": [{"addresses": ["10.244.0.1"], "hostname": "db-0"}, {"addresses": ["10.244.0.2"], "targetRef": {"kind": "Pod", "name": "p"}}],
         }))
         .unwrap();
         let objects = Objects {
             services: vec![service("cart", "10.96.0.1"), service("db", "None")],
             slices: vec![slice],
+            ..Objects::default()
         };
         let mut questions = Questions::default();
         of_cluster(&objects, "c.example", &mut questions);
@@ -200,6 +221,7 @@ mod tests {
                 "1.0.244.10.in-addr.arpa. PTR",
                 "10-244-0-2.db.shop.svc.c.example. A",
                 "2.0.244.10.in-addr.arpa. PTR",
+                "10-244-0-2.shop.pod.c.example. A",
             ]
         );
     }

@@ -61,12 +61,14 @@ fn read<T: DeserializeOwned>(file: &str, document: Value) -> Result<Option<T>, S
 
 /// All Services and slices of the cluster, as far as they can be asked for.
 pub(super) async fn of_cluster(client: &Client) -> Result<Objects, String> {
-    let services = all(&Api::<Service>::all(client.clone()), "Services").await?;
-    let slices = all(&Api::<EndpointSlice>::all(client.clone()), "EndpointSlices").await?;
-    Ok(Objects { services, slices })
+    let mut cut = Vec::new();
+    let services = all(&Api::<Service>::all(client.clone()), "Services", &mut cut).await?;
+    let slices = Api::<EndpointSlice>::all(client.clone());
+    let slices = all(&slices, "EndpointSlices", &mut cut).await?;
+    Ok(Objects { services, slices, cut })
 }
 
-async fn all<T>(api: &Api<T>, what: &str) -> Result<Vec<T>, String>
+async fn all<T>(api: &Api<T>, what: &str, cut: &mut Vec<String>) -> Result<Vec<T>, String>
 where
     T: Clone + DeserializeOwned + std::fmt::Debug,
 {
@@ -77,7 +79,11 @@ where
         found.extend(page.items);
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) if found.len() < MAX_QUESTIONS => params = params.continue_token(&token),
-            Some(_) | None => return Ok(found),
+            Some(_) => {
+                cut.push(format!("only the first {} {what} were read", found.len()));
+                return Ok(found);
+            }
+            None => return Ok(found),
         }
     }
 }

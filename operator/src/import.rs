@@ -3,6 +3,7 @@
 //! Reading files and clusters is in `command` and `cluster`; everything else is pure.
 
 mod report;
+mod literals;
 mod values;
 mod draft;
 mod without_defaults;
@@ -31,7 +32,22 @@ pub use report::{Line, Outcome, Place, Report};
 pub use without_defaults::{section_defaults, written};
 
 /// Finds the files that a configuration names, by a path or a pattern of one.
-pub type Look<'a> = dyn Fn(&str) -> Vec<Text> + 'a;
+pub type Look<'a> = dyn Fn(&str) -> Files + 'a;
+
+/// What a path or a pattern leads to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Files {
+    pub found: Vec<Text>,
+    /// Why files that are there were not read, one sentence each.
+    pub unread: Vec<String>,
+}
+
+impl Files {
+    /// Nothing has this name.
+    fn is_none(&self) -> bool {
+        self.found.is_empty() && self.unread.is_empty()
+    }
+}
 
 /// The text of a file, or of a key of a ConfigMap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -129,6 +145,11 @@ impl Refused {
     }
 }
 
+/// The directives of a Corefile whose words are checked as CoreDNS checks them, by name.
+pub fn checked_directives() -> impl Iterator<Item = &'static str> {
+    corefile::checked()
+}
+
 /// Makes one ClusterDNS of all sources.
 ///
 /// # Errors
@@ -158,7 +179,29 @@ pub fn import(sources: &[Source], target: &Target) -> Result<Imported, Refused> 
         }
     }
     without_default_servers(sources, &parsed, &mut draft);
+    metrics_of_kube_dns(sources, &mut draft);
     draft.finished()
+}
+
+/// A line about the metrics of kube-dns. NodeLocal DNSCache reads the keys of kube-dns too, and has other metrics.
+fn metrics_of_kube_dns(sources: &[Source], draft: &mut Draft) {
+    let container = sources.iter().find_map(|source| match source {
+        Source::KubeDnsArguments(arguments) => arguments.first().map(|it| it.place.clone()),
+        _ => None,
+    });
+    let keys = sources.iter().find_map(|source| match source {
+        Source::KubeDnsConfig(keys) => keys.values().next(),
+        _ => None,
+    });
+    let is_other = sources.iter().any(|it| matches!(it, Source::Corefile { .. }));
+    match (container, keys) {
+        (Some(place), _) => kube_dns::metrics(&place, true, draft),
+        (None, Some(text)) if !is_other => {
+            let place = Place { file: text.file.clone(), line: text.line };
+            kube_dns::metrics(&place, false, draft);
+        }
+        (None, _) => {}
+    }
 }
 
 /// CoreDNS asks no server where none is written; kube-dns and dnsmasq ask those of the node.

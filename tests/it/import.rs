@@ -2,6 +2,7 @@
 //! `golden/import` (`UPDATE_EXPECT=1` writes them). For every input the result passes `check` and nothing panics.
 
 mod losses;
+mod refusals;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -116,21 +117,6 @@ fn nothing_that_is_written_is_missing_from_the_report() {
 }
 
 #[test]
-fn a_corefile_that_coredns_refuses_is_refused_with_line_and_reason() {
-    let cases = fs::read_to_string(folder().join("refused/cases.txt")).unwrap();
-    let scratch = Scratch::new("import").unwrap();
-    let mut all = String::new();
-    for case in cases.split("=====\n") {
-        let (title, corefile) = case.split_once("-----\n").unwrap();
-        scratch.write("Corefile", corefile).unwrap();
-        let (outcome, dns, why) = printed(scratch.path(), "--corefile Corefile");
-        assert_eq!((outcome, dns.as_str()), (Severity::Wrong, ""), "{title}: {why}");
-        all.push_str(&format!("{}: {why}", title.trim()));
-    }
-    is_golden("import/refused/reasons.txt", &all);
-}
-
-#[test]
 fn programs_read_the_cluster_dns_and_the_report_as_json() {
     let folder = folder().join("kubeadm");
     let scratch = Scratch::new("import").unwrap();
@@ -144,6 +130,29 @@ fn programs_read_the_cluster_dns_and_the_report_as_json() {
         serde_json::from_str(&fs::read_to_string(report).unwrap()).unwrap();
     let first = &report["lines"][0];
     assert_eq!((&first["line"], &first["outcome"]), (&1.into(), &"kept".into()), "{first}");
+}
+
+#[test]
+fn without_its_report_no_cluster_dns_is_printed() {
+    let folder = folder().join("kubeadm");
+    let (outcome, dns, why) = printed(&folder, "--corefile Corefile --report /dev/null/none");
+    assert_eq!((outcome, dns.as_str()), (Severity::Unreadable, ""));
+    assert!(why.contains("cannot be written") && why.contains("no ClusterDNS"), "{why}");
+}
+
+/// Lines of the console in a page that are of a report must be of this one.
+#[test]
+fn the_report_on_the_page_is_that_of_a_fixture() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/switching.md");
+    let page = fs::read_to_string(page).unwrap();
+    let report = fs::read_to_string(folder().join("aks/report.txt")).unwrap();
+    let is_of_report =
+        |line: &&str| line.starts_with("coredns.yaml:") || line.ends_with(" not possible");
+    let shown: Vec<&str> = page.lines().filter(is_of_report).collect();
+    assert!(shown.len() >= 3, "{shown:?}");
+    for line in shown {
+        assert!(report.lines().any(|it| it == line), "{line}");
+    }
 }
 
 #[test]

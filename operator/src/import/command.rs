@@ -10,7 +10,7 @@ use super::manifests::{Object, files_beside, objects, sources};
 use super::unread::{unread, with_keys};
 use super::without_defaults::Ordered;
 use super::{
-    Imported, Look, Source, Target, Text, dnsmasq, from_cluster, import, service, written,
+    Files, Imported, Look, Source, Target, Text, dnsmasq, from_cluster, import, service, written,
 };
 use crate::args;
 use crate::offline::{Severity, text_of};
@@ -55,15 +55,16 @@ pub fn imported(
         }
     };
     let (resource, report) = texts(&made, args.output);
+    // First: a ClusterDNS without its report must not be taken for a finished import.
+    if let Some(file) = &args.report
+        && let Err(error) = std::fs::write(file, &report)
+    {
+        writeln!(err, "{}: cannot be written: {error}; no ClusterDNS is printed", file.display())?;
+        return Ok(Severity::Unreadable);
+    }
     out.write_all(resource.as_bytes())?;
-    match &args.report {
-        None => err.write_all(report.as_bytes())?,
-        Some(file) => {
-            if let Err(error) = std::fs::write(file, report) {
-                writeln!(err, "{}: cannot be written: {error}", file.display())?;
-                return Ok(Severity::Unreadable);
-            }
-        }
+    if args.report.is_none() {
+        err.write_all(report.as_bytes())?;
     }
     Ok(Severity::Fine)
 }
@@ -153,6 +154,12 @@ fn gathered(args: &args::Import) -> Result<Gathered, String> {
         let found = from_cluster::read(&args.which, wanted)
             .map_err(|why| format!("the cluster (--from-cluster): {why}"))?;
         all.extend(found.objects);
+        lines.extend(found.cut.into_iter().map(|message| Source::Note {
+            place: super::Place { file: "the cluster".to_owned(), line: 1 },
+            outcome: super::Outcome::NotPossible,
+            what: "--from-cluster".to_owned(),
+            message,
+        }));
         service = Some(found.service);
     }
     // Before dnsmasq, as the servers of a ConfigMap are.
@@ -171,7 +178,8 @@ fn gathered(args: &args::Import) -> Result<Gathered, String> {
     for (_, text) in hosts {
         let place = super::Place { file: text.file.clone(), line: text.line };
         let option = super::Argument { place, text: format!("--addn-hosts={}", text.file) };
-        let look: Box<Look<'static>> = Box::new(move |_: &str| vec![text.clone()]);
+        let look: Box<Look<'static>> =
+            Box::new(move |_: &str| Files { found: vec![text.clone()], unread: Vec::new() });
         found.push(Source::Dnsmasq { options: vec![option], look });
     }
     found.extend(lines);
@@ -188,7 +196,7 @@ fn look(path: &Path, all: &[Object]) -> Box<Look<'static>> {
     let beside = files_beside(all);
     Box::new(move |pattern: &str| {
         let found = on_disk(&folder, pattern);
-        if found.is_empty() { mounted(&beside, pattern) } else { found }
+        if found.is_none() { mounted(&beside, pattern) } else { found }
     })
 }
 

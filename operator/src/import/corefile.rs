@@ -2,6 +2,7 @@
 
 mod lexer;
 mod parse;
+mod refusals;
 mod keys;
 mod listeners;
 mod scope;
@@ -30,8 +31,10 @@ use super::report::{Outcome, Place};
 use super::values::{is_reverse, zones};
 use super::{Look, Refused, Text};
 
-/// Directives that CoreDNS takes once in a server block.
-const ONCE: [&str; 6] = ["cache", "errors", "hosts", "kubernetes", "loop", "reload"];
+/// The directives whose words are checked as CoreDNS checks them, by name.
+pub(super) fn checked() -> impl Iterator<Item = &'static str> {
+    refusals::ROWS.iter().map(|row| row.name)
+}
 
 /// Reads a Corefile.
 ///
@@ -69,12 +72,7 @@ pub(super) fn parse(
                 }
             }
         }
-        let mut names = BTreeSet::new();
-        for directive in &block.directives {
-            if ONCE.contains(&directive.name.as_str()) && !names.insert(&directive.name) {
-                return Err(directive.refused("only once in a server block: join the two"));
-            }
-        }
+        refusals::check(&block.directives)?;
     }
     listeners::split(&mut parsed);
     Ok(parsed)
@@ -128,9 +126,10 @@ pub(super) fn first_place(parsed: &Parsed) -> Option<&Place> {
 pub(super) fn convert(parsed: &Parsed, look: &Look<'_>, draft: &mut Draft) -> Result<(), Refused> {
     for import in &parsed.empty_imports {
         let what = format!("import {}", import.pattern);
-        let (outcome, message) = match has_variable(&import.pattern) {
-            true => (Outcome::NotPossible, UNKNOWN_VARIABLE),
-            false => (
+        let (outcome, message) = match &import.why {
+            Some(why) => (Outcome::NotPossible, why.as_str()),
+            None if has_variable(&import.pattern) => (Outcome::NotPossible, UNKNOWN_VARIABLE),
+            None => (
                 Outcome::NotNeeded,
                 "no file has this name here; where the cluster has some, name their ConfigMap with one more --corefile, or \
                  use --from-cluster",
@@ -218,6 +217,10 @@ fn convert_directive(
         for line in &directive.body {
             scope.say_of(directive, line, Outcome::NotPossible, UNKNOWN_VARIABLE);
         }
+        return Ok(());
+    }
+    if !refusals::is_read(directive, &block.directives) {
+        scope.say_all(directive, Outcome::NotNeeded, "CoreDNS reads the first of these lines only");
         return Ok(());
     }
     match directive.name.as_str() {

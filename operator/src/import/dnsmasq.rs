@@ -16,9 +16,9 @@ use servers::{Gathered, domains, rev_server, server, upstreams};
 
 use super::draft::Draft;
 use super::hosts_file::{self, Terms};
-use super::report::Outcome::{self, Kept, NotPossible};
+use super::report::Outcome::{self, Changed, Kept, NotPossible};
 use super::values::{is_at_or_below, list, name};
-use super::{Argument, Look};
+use super::{Argument, Files, Look};
 
 /// Octets of a string of a TXT record (RFC 1035 §3.3).
 const MAX_STRING: usize = 255;
@@ -96,23 +96,41 @@ fn say(flag: &Flag, outcome: Outcome, message: impl Into<String>, draft: &mut Dr
 #[derive(Default)]
 struct Parts {
     kept: Vec<String>,
+    /// Kept, but for what these sentences say.
+    changed: Vec<String>,
     lost: Vec<String>,
+    /// What the cluster answers itself.
+    ours: Vec<String>,
 }
 
 impl Parts {
-    fn add(&mut self, part: &str, made: Result<(), String>) {
+    fn add(&mut self, part: &str, made: Result<Option<String>, String>) {
+        if let Ok(Some(differs)) = &made {
+            self.changed.push(format!("{part}: {differs}"));
+        }
         match made {
-            Ok(()) if self.kept.last().is_some_and(|last| last == part) => {}
-            Ok(()) => self.kept.push(part.to_owned()),
+            Ok(_) if self.kept.last().is_some_and(|last| last == part) => {}
+            Ok(_) => self.kept.push(part.to_owned()),
             Err(why) => self.lost.push(format!("{part}: {why}")),
         }
     }
 
     /// All of them, the kept ones in this field.
     fn decided(mut self, field: &str) -> (Outcome, String) {
-        let outcome = if self.lost.is_empty() { Kept } else { NotPossible };
+        let outcome = match (self.lost.is_empty(), self.changed.is_empty()) {
+            (false, _) => NotPossible,
+            (true, false) => Changed,
+            (true, true) => Kept,
+        };
         if !self.kept.is_empty() {
             self.lost.push(format!("{field}: {}", list(&self.kept)));
+        }
+        self.lost.extend(self.changed);
+        if !self.ours.is_empty() {
+            self.lost.push(format!(
+                "{}: names of the cluster are answered from memory",
+                list(&self.ours)
+            ));
         }
         (outcome, self.lost.join("; "))
     }
@@ -163,7 +181,13 @@ fn hosts(flag: &Flag, look: &Look<'_>, draft: &mut Draft) -> (Outcome, String) {
         "hostsdir" => format!("{}/*", flag.value.trim_end_matches('/')),
         _ => flag.value.clone(),
     };
-    let files = look(&pattern);
+    let Files { found: files, unread } = look(&pattern);
+    if files.is_empty() && !unread.is_empty() {
+        return (NotPossible, unread.join("; "));
+    }
+    for why in unread {
+        say(flag, NotPossible, why, draft);
+    }
     if files.is_empty() {
         let message = format!(
             "the file {} is not here: put it beside this file and import again",
@@ -215,7 +239,8 @@ fn record(owner: &str, record_type: RecordType, ttl: Option<u32>) -> Record {
 fn added(record: Record, draft: &mut Draft) -> (Outcome, String) {
     let owner = record.name.clone();
     match draft.record(record) {
-        Ok(()) => (Kept, format!("spec.records: {owner}")),
+        Ok(None) => (Kept, format!("spec.records: {owner}")),
+        Ok(Some(differs)) => (Changed, format!("spec.records: {owner}: {differs}")),
         Err(why) => (NotPossible, format!("{owner}: {why}")),
     }
 }
@@ -268,6 +293,9 @@ fn srv_host(flag: &Flag, draft: &mut Draft) -> (Outcome, String) {
     // A part may be empty: what follows keeps its place.
     let words: Vec<&str> = flag.value.split(',').map(str::trim).collect();
     let written = |at: usize| words.get(at).filter(|word| !word.is_empty());
+    if words.len() > 5 {
+        return (NotPossible, "it has more parts than dnsmasq reads".to_owned());
+    }
     let number = |at: usize, default: u16| written(at).map_or(Ok(default), |it| it.parse::<u16>());
     let (Some(owner), Some(target)) = (written(0), written(1)) else {
         return (

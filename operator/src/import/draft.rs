@@ -65,7 +65,7 @@ impl Draft {
         is_at_or_below(name, &self.spec.domain)
     }
 
-    /// Gives a name one more address.
+    /// Gives a name one more address. Its TTL and reverse names are those of the first one: what differs is in the text.
     ///
     /// # Errors
     /// Why a ClusterDNS cannot have it.
@@ -75,7 +75,7 @@ impl Draft {
         address: IpAddr,
         ttl_seconds: Option<u32>,
         reverse: bool,
-    ) -> Result<(), String> {
+    ) -> Result<Option<String>, String> {
         if self.records.get(name).is_some_and(|types| types.contains(&RecordType::Cname)) {
             return Err(format!("{name} is an alias already, and an alias has no addresses"));
         }
@@ -83,8 +83,10 @@ impl Draft {
         let text = address.to_canonical().to_string();
         let known = self.hosts.get(name).copied();
         if let Some(host) = known.and_then(|at| self.spec.hosts.as_mut()?.get_mut(at)) {
+            let ttl_seconds = ttl_seconds.unwrap_or(defaults::RECORD_TTL_SECONDS);
+            let differs = of_first_address(host, ttl_seconds, reverse);
             if host.addresses.contains(&text) {
-                return Ok(());
+                return Ok(differs);
             }
             if host.addresses.len() >= bounds::RECORD_ADDRESSES {
                 let most = bounds::RECORD_ADDRESSES;
@@ -96,7 +98,7 @@ impl Draft {
             }
             self.octets += octets;
             host.addresses.push(text);
-            return Ok(());
+            return Ok(differs);
         }
         let host = Host {
             name: name.to_owned(),
@@ -111,19 +113,19 @@ impl Draft {
         let hosts = self.spec.hosts.get_or_insert_default();
         self.hosts.insert(name.to_owned(), hosts.len());
         hosts.push(host);
-        Ok(())
+        Ok(None)
     }
 
-    /// Gives a name a record of another type than an address.
+    /// Gives a name a record of another type than an address. What is not as it was written is in the text.
     ///
     /// # Errors
     /// Why a ClusterDNS cannot have it.
-    pub(super) fn record(&mut self, mut record: Record) -> Result<(), String> {
+    pub(super) fn record(&mut self, mut record: Record) -> Result<Option<String>, String> {
         record.override_cluster_zone = self.is_ours(&record.name);
         let name = record.name.clone();
         let same = self.spec.records.iter().flatten().any(|it| *it == record);
         if same {
-            return Ok(());
+            return Ok(None);
         }
         let types = self.records.get(&name).map(Vec::as_slice).unwrap_or_default();
         self.not_below_a_dname(&name)?;
@@ -146,11 +148,11 @@ impl Draft {
         self.octets += room;
         self.records.entry(name).or_default().push(record.record_type);
         self.spec.records.get_or_insert_default().push(record);
-        Ok(())
+        Ok(None)
     }
 
     /// Adds the services of a record to those that its owner has. Of other types there is one record a name.
-    fn more_services(&mut self, more: Record) -> Result<(), String> {
+    fn more_services(&mut self, more: Record) -> Result<Option<String>, String> {
         let name = &more.name;
         let all = self.spec.records.iter().flatten().enumerate();
         let mut same = all.filter(|(_, it)| it.name == *name && it.record_type == more.record_type);
@@ -159,6 +161,9 @@ impl Draft {
                 "{name} has another record of this type already, and a ClusterDNS has one of each name and type"
             ));
         };
+        let (ttl, other) = (known.ttl_seconds, more.ttl_seconds);
+        let differs = (ttl != other)
+            .then(|| format!("the TTL is {ttl} s, that of its first record, not {other} s"));
         let mut whole = known.clone();
         let there = whole.services.get_or_insert_default();
         let new: Vec<ServiceTarget> =
@@ -173,7 +178,7 @@ impl Draft {
         if let Some(known) = self.spec.records.as_mut().and_then(|all| all.get_mut(at)) {
             *known = whole;
         }
-        Ok(())
+        Ok(differs)
     }
 
     /// The servers that a group can have, and why it cannot have each of the others.
@@ -335,6 +340,24 @@ impl Draft {
         change(&mut spec);
         checked(&self.name, spec).map(|_| ())
     }
+}
+
+/// What one more address does not have as it was written: a host has one TTL, and reverse names for all or none.
+fn of_first_address(host: &Host, ttl_seconds: u32, reverse: bool) -> Option<String> {
+    let mut differs = Vec::new();
+    if host.ttl_seconds != ttl_seconds {
+        let first = host.ttl_seconds;
+        differs
+            .push(format!("the TTL is {first} s, that of its first address, not {ttl_seconds} s"));
+    }
+    match (host.reverse, reverse) {
+        (true, false) => differs.push("it has a reverse name, as its first address has".to_owned()),
+        (false, true) => {
+            differs.push("it has no reverse name, as its first address has none".to_owned())
+        }
+        (true, true) | (false, false) => {}
+    }
+    (!differs.is_empty()).then(|| differs.join("; "))
 }
 
 fn checked(name: &str, spec: ClusterDNSSpec) -> Result<ClusterDNS, String> {

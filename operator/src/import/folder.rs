@@ -1,9 +1,11 @@
 //! Files that a configuration names, where they are found: in a folder on this machine, or in mounted ConfigMaps.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::io::{ErrorKind, Read};
 use std::path::{Component, Path, PathBuf};
 
-use super::Text;
+use super::{Files, Text};
 
 /// Where CoreDNS has its files in a container.
 const HOME: &str = "/etc/coredns/";
@@ -16,51 +18,114 @@ const MAX_NAMES: usize = 10_000;
 
 /// Finds files in a folder and below it, never outside of it: paths of a container by what follows `/etc/coredns/`, other
 /// absolute ones by their last part.
-pub(super) fn on_disk(folder: &Path, pattern: &str) -> Vec<Text> {
+pub(super) fn on_disk(folder: &Path, pattern: &str) -> Files {
+    let mut files = Files::default();
     let inside = pattern.strip_prefix(HOME).unwrap_or(match pattern.starts_with('/') {
         true => pattern.rsplit('/').next().unwrap_or_default(),
         false => pattern,
     });
-    let path = PathBuf::from(inside);
-    if inside.is_empty()
-        || path.components().any(|part| !matches!(part, Component::Normal(_) | Component::CurDir))
-    {
-        return Vec::new();
+    let path = Path::new(inside);
+    let is_inside = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
+    if inside.is_empty() || !path.components().all(is_inside) {
+        return files;
     }
-    let (Some(parent), Some(last)) = (path.parent(), path.file_name().and_then(|it| it.to_str()))
-    else {
-        return Vec::new();
-    };
-    let within = folder.join(parent);
-    let mut names: Vec<String> = match last.contains(['*', '?']) {
-        false => vec![last.to_owned()],
-        true => {
-            let entries = std::fs::read_dir(&within).into_iter().flatten().take(MAX_NAMES);
-            let names = entries.filter_map(|it| it.ok()?.file_name().into_string().ok());
-            names.filter(|name| matches(last, name)).collect()
+    let mut paths = vec![folder.to_owned()];
+    for part in path.components() {
+        if let Component::Normal(name) = part {
+            let name = name.to_string_lossy();
+            paths = paths.into_iter().flat_map(|at| named(&at, &name, &mut files.unread)).collect();
         }
-    };
-    names.sort();
-    names.into_iter().take(MAX_MATCHES).filter_map(|name| read(&within.join(name))).collect()
+    }
+    let is_pattern = is_pattern(inside);
+    cut(&mut paths, pattern, &mut files.unread);
+    for path in paths {
+        match read(&path) {
+            Ok(Some(text)) => files.found.push(text),
+            Ok(None) => {}
+            // A star means the folders beside the files too.
+            Err(_) if is_pattern && path.is_dir() => {}
+            Err(why) => files.unread.push(format!("{}: {why}", path.display())),
+        }
+    }
+    files
 }
 
-fn read(path: &Path) -> Option<Text> {
-    let size = std::fs::metadata(path).ok().filter(|it| it.is_file())?.len();
-    let text = std::fs::read_to_string(path).ok().filter(|_| size <= MAX_BYTES)?;
-    Some(Text { file: path.display().to_string(), line: 1, text, map: None })
+fn is_pattern(text: &str) -> bool {
+    text.contains(['*', '?'])
+}
+
+/// What a folder has by this name or pattern, in the order of names.
+fn named(folder: &Path, name: &str, unread: &mut Vec<String>) -> Vec<PathBuf> {
+    if !is_pattern(name) {
+        return vec![folder.join(name)];
+    }
+    let mut names = Vec::new();
+    for (count, entry) in fs::read_dir(folder).into_iter().flatten().flatten().enumerate() {
+        if count >= MAX_NAMES {
+            let folder = folder.display();
+            unread.push(format!(
+                "{folder}: the first {MAX_NAMES} names were looked at, and it has more"
+            ));
+            break;
+        }
+        if matches(name, &entry.file_name().to_string_lossy()) {
+            names.push(entry.path());
+        }
+    }
+    names.sort();
+    names
+}
+
+/// No more than are read of one pattern.
+fn cut<T>(matches: &mut Vec<T>, pattern: &str, unread: &mut Vec<String>) {
+    let count = matches.len();
+    if count > MAX_MATCHES {
+        matches.truncate(MAX_MATCHES);
+        unread.push(format!(
+            "{pattern}: {count} files have this name, and the first {MAX_MATCHES} are read: name the others one by one"
+        ));
+    }
+}
+
+/// A file, where there is one.
+///
+/// # Errors
+/// Why it is not read.
+fn read(path: &Path) -> Result<Option<Text>, String> {
+    let file = match fs::File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(format!("it cannot be read: {error}")),
+    };
+    let is_file = file.metadata().is_ok_and(|it| it.is_file());
+    if !is_file {
+        return Err("it is no file".to_owned());
+    }
+    let mut octets = Vec::new();
+    let whole = file.take(MAX_BYTES + 1).read_to_end(&mut octets);
+    whole.map_err(|error| format!("it cannot be read: {error}"))?;
+    if octets.len() as u64 > MAX_BYTES {
+        return Err(format!("it is larger than {} MiB, so nothing of it is read", MAX_BYTES >> 20));
+    }
+    let text = String::from_utf8(octets)
+        .map_err(|_| "it is not UTF-8, so nothing of it is read: convert it".to_owned())?;
+    Ok(Some(Text { file: path.display().to_string(), line: 1, text, map: None }))
 }
 
 /// Finds files among those that are mounted, by their path in the container.
-pub(super) fn mounted(files: &BTreeMap<String, Text>, pattern: &str) -> Vec<Text> {
+pub(super) fn mounted(files: &BTreeMap<String, Text>, pattern: &str) -> Files {
     let path = match pattern.starts_with('/') {
         true => pattern.to_owned(),
         false => format!("{HOME}{}", pattern.trim_start_matches("./")),
     };
-    let Some((folder, last)) = path.rsplit_once('/') else { return Vec::new() };
     let is_found = |file: &&String| {
-        file.rsplit_once('/').is_some_and(|(at, name)| at == folder && matches(last, name))
+        file.split('/').count() == path.split('/').count()
+            && file.split('/').zip(path.split('/')).all(|(name, part)| matches(part, name))
     };
-    files.keys().filter(is_found).take(MAX_MATCHES).map(|file| files[file].clone()).collect()
+    let mut unread = Vec::new();
+    let mut names: Vec<&String> = files.keys().filter(is_found).collect();
+    cut(&mut names, pattern, &mut unread);
+    Files { found: names.into_iter().map(|file| files[file].clone()).collect(), unread }
 }
 
 /// Does a name match a pattern with at most one star? A question mark matches one character.
@@ -86,7 +151,7 @@ fn matches(pattern: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{matches, on_disk};
+    use super::*;
 
     #[test]
     fn patterns_have_one_star() {
@@ -106,7 +171,7 @@ mod tests {
     fn nothing_outside_of_the_folder_is_read() {
         let folder = std::env::temp_dir();
         for pattern in ["../../etc/hosts", "a/../../b", "/etc/coredns/../../etc/hosts", "", "/"] {
-            assert_eq!(on_disk(&folder, pattern), Vec::new(), "{pattern}");
+            assert_eq!(on_disk(&folder, pattern), Files::default(), "{pattern}");
         }
     }
 }

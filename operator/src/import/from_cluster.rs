@@ -9,15 +9,18 @@ use k8s_openapi::api::core::v1::{ConfigMap, PodTemplateSpec, Service};
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
-use super::manifests::{Object, config_maps};
+use super::manifests::{Object, config_maps, config_maps_of_environment};
 use crate::args::Cluster;
 use crate::offline;
 
 /// Time for all reads: a person waits for them.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Workloads of a namespace that are looked at.
-const MAX_WORKLOADS: u32 = 500;
+/// Objects of one page of a list.
+const PAGE: u32 = 500;
+/// Workloads of each kind in a namespace that are looked at.
+const MAX_WORKLOADS: usize = 5_000;
 /// The label that Services of cluster DNS have.
 const LABEL: &str = "k8s-app=kube-dns";
 /// Its key.
@@ -38,6 +41,8 @@ pub(super) struct Found {
     pub(super) service: (String, String),
     /// Workloads and ConfigMaps of the DNS server.
     pub(super) objects: Vec<Object>,
+    /// What was not read because there is too much of it, one sentence each.
+    pub(super) cut: Vec<String>,
 }
 
 /// Reads it, or says why that cannot be read.
@@ -59,20 +64,16 @@ async fn ask(which: &Cluster, wanted: Option<&str>) -> Result<Found, String> {
     let namespace = service.namespace().unwrap_or_default();
     let selector = service.spec.as_ref().and_then(|spec| spec.selector.clone()).unwrap_or_default();
     let mut found = Vec::new();
-    let all = ListParams::default().limit(MAX_WORKLOADS);
+    let mut cut = Vec::new();
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), &namespace);
-    for deployment in
-        deployments.list(&all).await.map_err(|error| unreadable("Deployments", &error))?
-    {
+    for deployment in all(&deployments, "Deployments", &mut cut).await? {
         let template = deployment.spec.as_ref().map(|spec| &spec.template);
         if template.is_some_and(|template| is_behind(template, &selector)) {
             found.push(object("Deployment", &namespace, &deployment.name_any(), &deployment));
         }
     }
     let daemon_sets: Api<DaemonSet> = Api::namespaced(client.clone(), &namespace);
-    for daemon_set in
-        daemon_sets.list(&all).await.map_err(|error| unreadable("DaemonSets", &error))?
-    {
+    for daemon_set in all(&daemon_sets, "DaemonSets", &mut cut).await? {
         let template = daemon_set.spec.as_ref().map(|spec| &spec.template);
         let label = BTreeMap::from([("k8s-app".to_owned(), NODE_LOCAL.to_owned())]);
         let is_node_local = daemon_set.name_any() == NODE_LOCAL
@@ -86,13 +87,37 @@ async fn ask(which: &Cluster, wanted: Option<&str>) -> Result<Found, String> {
         let map = maps.get_opt(&name).await.map_err(|error| unreadable("ConfigMaps", &error))?;
         found.extend(map.map(|map| object("ConfigMap", &namespace, &name, &map)));
     }
-    Ok(Found { service: (namespace, service.name_any()), objects: found })
+    Ok(Found { service: (namespace, service.name_any()), objects: found, cut })
+}
+
+/// All objects of a kind in a namespace, page by page; where there are more than are read, `cut` has a sentence.
+async fn all<T>(api: &Api<T>, what: &str, cut: &mut Vec<String>) -> Result<Vec<T>, String>
+where
+    T: Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let mut found = Vec::new();
+    let mut params = ListParams::default().limit(PAGE);
+    loop {
+        let page = api.list(&params).await.map_err(|error| unreadable(what, &error))?;
+        found.extend(page.items);
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            None => return Ok(found),
+            Some(token) if found.len() < MAX_WORKLOADS => params = params.continue_token(&token),
+            Some(_) => {
+                cut.push(format!(
+                    "the first {} {what} were looked at, and there are more",
+                    found.len()
+                ));
+                return Ok(found);
+            }
+        }
+    }
 }
 
 /// The Service that pods ask.
 async fn service(client: &Client, wanted: Option<&str>) -> Result<Service, String> {
     let labelled: Api<Service> = Api::all(client.clone());
-    let listed = labelled.list(&ListParams::default().labels(LABEL).limit(MAX_WORKLOADS)).await;
+    let listed = labelled.list(&ListParams::default().labels(LABEL).limit(PAGE)).await;
     let services = listed.map_err(|error| unreadable("Services", &error))?.items;
     if let Some(service) = asked_by_pods(services, wanted)? {
         return Ok(service);
@@ -164,6 +189,8 @@ fn mounted(workloads: &[Object]) -> BTreeSet<String> {
         let volumes = pods["volumes"].as_array().into_iter().flatten();
         let maps = volumes.flat_map(config_maps);
         names.extend(maps.filter_map(|map| Some(map["name"].as_str()?.to_owned())));
+        let containers = pods["containers"].as_array().into_iter().flatten();
+        names.extend(containers.flat_map(config_maps_of_environment).map(str::to_owned));
         // Old versions of kube-dns read their ConfigMap from the API server.
         let containers = pods["containers"].as_array().into_iter().flatten();
         let words = containers.flat_map(|it| it["args"].as_array().into_iter().flatten());
@@ -242,9 +269,11 @@ mod tests {
         let workloads = [
             workload(json!({"containers": [], "volumes": volumes})),
             workload(json!({"containers": [{"args": ["--config-map=kube-dns"]}]})),
+            workload(json!({"containers": [{"envFrom": [{"configMapRef": {"name": "env"}}],
+                "env": [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "one", "key": "a"}}}]}]})),
         ];
         let names: Vec<String> = mounted(&workloads).into_iter().collect();
-        assert_eq!(names, ["coredns", "custom", "kube-dns"]);
+        assert_eq!(names, ["coredns", "custom", "env", "kube-dns", "one"]);
         assert!(mounted(&workloads[..0]).is_empty(), "a leftover is not read");
     }
 }

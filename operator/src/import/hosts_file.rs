@@ -64,7 +64,11 @@ pub(super) fn entry(
             continue;
         }
         match draft.host(&host, address, terms.ttl, terms.reverse) {
-            Ok(()) => kept.push(host),
+            Ok(None) => kept.push(host),
+            Ok(Some(differs)) => {
+                let message = format!("spec.hosts: {host}: {differs}");
+                draft.report.add(place, Outcome::Changed, &what, message);
+            }
             Err(why) => {
                 draft.report.add(place, Outcome::NotPossible, &what, format!("{host}: {why}"))
             }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crds::config::MetricNames;
 use crds::v1alpha1::{Server, StubDomain, Upstreams};
 use serde_json::Value;
 
@@ -141,6 +142,30 @@ fn federations(place: &Place, text: &str, draft: &mut Draft) {
         };
         draft.report.add(place, outcome, &what, message);
     }
+}
+
+/// The names of its metrics: kept where its container is known, else named.
+pub(super) fn metrics(place: &Place, is_container_known: bool, draft: &mut Draft) {
+    let what = "metrics of kube-dns";
+    if !is_container_known {
+        let message = "skydns_* and kubedns_* end: where dashboards or alerts use them, write spec.metrics.compatibility: [CoreDNS, \
+                       KubeDNS]";
+        return draft.report.add(place, Changed, what, message);
+    }
+    let change = |spec: &mut crds::ClusterDNSSpec| {
+        let metrics = spec.metrics.get_or_insert_default();
+        if !metrics.compatibility.contains(&MetricNames::KubeDNS) {
+            metrics.compatibility.push(MetricNames::KubeDNS);
+        }
+    };
+    let (outcome, message) = match draft.change(change) {
+        Ok(()) => (
+            Kept,
+            "spec.metrics.compatibility: KubeDNS: ports 10054 and 10055 of the pods show skydns_* and kubedns_*".to_owned(),
+        ),
+        Err(why) => (NotPossible, why),
+    };
+    draft.report.add(place, outcome, what, message);
 }
 
 fn json(text: &str) -> Option<Value> {

@@ -10,7 +10,7 @@ use crds::manifest::{Places, places_of};
 use serde_json::Value;
 
 use super::folder::mounted as found;
-use super::report::Place;
+use super::report::{Outcome, Place};
 use super::{Argument, Look, Source, Text};
 use container::{Mounted, Program};
 
@@ -145,7 +145,7 @@ pub(super) fn sources(objects: &[Object], variables: &BTreeMap<String, String>) 
         .filter(|object| object.is_map())
         .map(|object| ((object.namespace(), object.name()), object))
         .collect();
-    let mut processes = Vec::new();
+    let (mut processes, mut notes) = (Vec::new(), Vec::new());
     for object in objects.iter().filter(|object| !object.is_map()) {
         let (pods, at) = object.pods();
         let containers = pods["containers"].as_array().into_iter().flatten().enumerate();
@@ -154,6 +154,7 @@ pub(super) fn sources(objects: &[Object], variables: &BTreeMap<String, String>) 
             let mounted = process.mounted(pods, &maps);
             processes.push((process, mounted));
         }
+        notes.extend(of_pods(object, pods, at));
     }
     // Before dnsmasq, which gets the servers that are named there.
     let mut sources: Vec<Source> =
@@ -163,8 +164,9 @@ pub(super) fn sources(objects: &[Object], variables: &BTreeMap<String, String>) 
         if let Some(path) = process.corefile(&mounted) {
             used.extend(mounted.maps.get(&path).cloned());
         }
-        sources.extend(process.sources(mounted, variables));
+        sources.extend(process.sources(mounted, &maps, variables));
     }
+    sources.extend(notes);
     for (at, object) in &maps {
         let keys = object.keys();
         let is_used = used.contains(&(at.0.to_owned(), at.1.to_owned()));
@@ -174,6 +176,28 @@ pub(super) fn sources(objects: &[Object], variables: &BTreeMap<String, String>) 
         }
     }
     sources
+}
+
+/// What else of these pods could decide answers: each has a line.
+fn of_pods(object: &Object, pods: &Value, at: &str) -> Vec<Source> {
+    let line = |field: &str, index: usize, outcome, what: String, message: &str| Source::Note {
+        place: object.place(&format!("{at}.{field}[{index}]")),
+        outcome,
+        what,
+        message: message.to_owned(),
+    };
+    let all = |field: &str| pods[field].as_array().into_iter().flatten().enumerate();
+    let aliases = all("hostAliases").map(|(index, it)| {
+        let what = format!("hostAliases {}", it["ip"].as_str().unwrap_or_default());
+        let message = "the hosts file of pods is not read: if the DNS server answers from it, write these names as spec.hosts";
+        line("hostAliases", index, Outcome::NotPossible, what, message)
+    });
+    let first = all("initContainers").map(|(index, it)| {
+        let what = format!("initContainers {}", it["name"].as_str().unwrap_or_default());
+        let message = "it answers no questions: if it writes a file that the DNS server reads, name that file";
+        line("initContainers", index, Outcome::NotNeeded, what, message)
+    });
+    aliases.chain(first).collect()
 }
 
 /// The keys of kube-dns in a ConfigMap. Clusters that moved to CoreDNS still have it, and no program reads it there: where
@@ -241,6 +265,16 @@ pub(super) fn config_maps(volume: &Value) -> impl Iterator<Item = &Value> {
     let parts = volume["projected"]["sources"].as_array().into_iter().flatten();
     let all = std::iter::once(volume).chain(parts);
     all.map(|part| &part["configMap"]).filter(|map| map.is_object())
+}
+
+/// The ConfigMaps that the environment of a container is made of.
+pub(super) fn config_maps_of_environment(container: &Value) -> impl Iterator<Item = &str> {
+    let whole = container["envFrom"].as_array().into_iter().flatten();
+    let single = container["env"].as_array().into_iter().flatten();
+    let whole = whole.map(|it| &it["configMapRef"]["name"]);
+    whole
+        .chain(single.map(|it| &it["valueFrom"]["configMapKeyRef"]["name"]))
+        .filter_map(Value::as_str)
 }
 
 fn aside(name: String, arguments: Vec<Argument>, why: &'static str) -> Source {

@@ -70,6 +70,11 @@ impl Report {
         self.lines.push(line);
     }
 
+    /// Adds the lines of another one.
+    pub(super) fn append(&mut self, other: Report) {
+        self.lines.extend(other.lines);
+    }
+
     /// Is something of these lines reported?
     pub(super) fn has_line(&self, file: &str, lines: std::ops::Range<usize>) -> bool {
         self.lines.iter().any(|it| it.file == file && lines.contains(&it.line))

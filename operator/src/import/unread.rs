@@ -93,7 +93,7 @@ fn watched(source: Source, taken: &Rc<RefCell<BTreeSet<Id>>>) -> Source {
         let taken = taken.clone();
         Box::new(move |pattern: &str| {
             let found = look(pattern);
-            taken.borrow_mut().extend(found.iter().map(id));
+            taken.borrow_mut().extend(found.found.iter().map(id));
             found
         })
     };

@@ -6,6 +6,8 @@ use crds::config::{Policy, Transport};
 use crds::v1alpha1::{Server, ServerTls};
 use ipnet::IpNet;
 
+use super::literals::duration;
+
 /// The names in the certificates of well-known public resolvers, for configurations that compare no name.
 const PUBLIC_RESOLVERS: [(&str, &[&str]); 3] = [
     ("cloudflare-dns.com", &["1.1.1.1", "1.0.0.1", "2606:4700:4700::1111", "2606:4700:4700::1001"]),
@@ -13,31 +15,10 @@ const PUBLIC_RESOLVERS: [(&str, &[&str]); 3] = [
     ("dns.quad9.net", &["9.9.9.9", "149.112.112.112", "2620:fe::fe", "2620:fe::9"]),
 ];
 
-/// A duration of Go, such as `5s`, `1m30s` or `1.5h`, in whole seconds, rounded up.
+/// A duration of Go, such as `5s`, `1m30s` or `1.5h`, in whole seconds, rounded up; none for a negative one.
 pub(super) fn seconds(text: &str) -> Option<u32> {
-    if text == "0" {
-        return Some(0);
-    }
-    let (mut rest, mut microseconds) = (text, 0_f64);
-    while !rest.is_empty() {
-        let end = rest.find(|c: char| !(c.is_ascii_digit() || c == '.'))?;
-        let number: f64 = rest[..end].parse().ok()?;
-        rest = &rest[end..];
-        let end = rest.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(rest.len());
-        let factor = match &rest[..end] {
-            "h" => 3_600e6,
-            "m" => 60e6,
-            "s" => 1e6,
-            "ms" => 1e3,
-            "us" | "µs" => 1.0,
-            "ns" => 1e-3,
-            _ => return None,
-        };
-        microseconds += number * factor;
-        rest = &rest[end..];
-    }
-    let seconds = (microseconds / 1e6).ceil();
-    (!text.is_empty() && seconds <= f64::from(u32::MAX)).then_some(seconds as u32)
+    let seconds = (duration(text).filter(|it| *it >= 0.0)? / 1e9).ceil();
+    (seconds <= f64::from(u32::MAX)).then_some(seconds as u32)
 }
 
 /// A name as a ClusterDNS has it: lower case, without a trailing dot.

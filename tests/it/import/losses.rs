@@ -131,3 +131,163 @@ fn keys_of_config_maps_that_nothing_names_have_a_line() {
     assert!(report.contains("10 notNeeded: ConfigMap coredns extra.conf: "), "{report}");
     assert!(report.contains("12 notPossible: ConfigMap coredns blob: "), "{report}");
 }
+
+/// The report of a Corefile with files beside it.
+fn with_files(corefile: &str, files: &[(&str, Vec<u8>)]) -> (Severity, String) {
+    let scratch = Scratch::new("import").unwrap();
+    scratch.write("Corefile", corefile).unwrap();
+    for (name, content) in files {
+        let path = scratch.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+    let (outcome, _, report) = printed(scratch.path(), "--corefile Corefile");
+    (outcome, report)
+}
+
+#[test]
+fn a_file_that_is_there_and_is_not_read_has_a_line_with_the_reason() {
+    let large = || vec![b'#'; (1 << 20) + 1];
+    let corefile =
+        "import parts/*.conf\nimport large.conf\n. {\n forward . 8.8.8.8\n hosts names\n}\n";
+    let files = [
+        ("parts/a.conf", b"a.example {\n forward . 10.0.0.1\n}\n".to_vec()),
+        ("parts/b.conf", b"# \xff\n".to_vec()),
+        ("large.conf", large()),
+        ("names", large()),
+    ];
+    let (outcome, report) = with_files(corefile, &files);
+    assert_eq!(outcome, Severity::Fine, "{report}");
+    for line in [
+        "Corefile:1: not possible: import parts/*.conf: parts/b.conf: it is not UTF-8",
+        "Corefile:2: not possible: import large.conf: large.conf: it is larger than 1 MiB",
+        "Corefile:5: not possible: hosts names: names: it is larger than 1 MiB",
+        "parts/a.conf:2: changed: forward . 10.0.0.1: spec.stubDomains: a.example",
+    ] {
+        assert!(report.contains(line), "{line}\n{report}");
+    }
+}
+
+#[test]
+fn of_a_pattern_with_too_many_files_the_number_is_named() {
+    let names: Vec<String> = (0..258).map(|at| format!("{at}.conf")).collect();
+    let block = |at: usize| format!("z{at}.example {{\n forward . 10.0.0.1\n}}\n").into_bytes();
+    let files: Vec<(&str, Vec<u8>)> =
+        names.iter().enumerate().map(|(at, name)| (name.as_str(), block(at))).collect();
+    let (_, report) = with_files("import *.conf\n. {\n forward . 8.8.8.8\n}\n", &files);
+    let line = "import *.conf: *.conf: 258 files have this name, and the first 256 are read";
+    assert!(report.contains(line), "{report}");
+}
+
+#[test]
+fn a_star_in_the_name_of_a_folder_finds_the_files_below_it() {
+    let files = [("a/x.conf", b"x.example {\n forward . 10.0.0.1\n}\n".to_vec())];
+    let (_, report) = with_files("import */x.conf\n. {\n forward . 8.8.8.8\n}\n", &files);
+    assert!(report.contains("a/x.conf:2: changed: forward"), "{report}");
+}
+
+#[test]
+fn what_a_second_address_cannot_have_is_named() {
+    let options = "host-record=a.example,10.0.0.1,60\nhost-record=a.example,10.0.0.2,300\naddress=/b.example/10.0.0.3\n\
+                   host-record=b.example,10.0.0.4\nsrv-host=_x._tcp.c.example,c.example,1\n";
+    let (spec, report) = imported("--dnsmasq", options);
+    assert_eq!(spec["hosts"][0]["addresses"][1], "10.0.0.2");
+    assert!(report.contains("2 changed: --host-record=a.example,10.0.0.2,300: spec.hosts: a.example; a.example: the TTL is 60 s"), "{report}");
+    assert!(
+        report.contains("4 changed: ") && report.contains("it has no reverse name"),
+        "{report}"
+    );
+    assert!(report.contains("5 kept: "), "{report}");
+}
+
+#[test]
+fn of_one_option_for_several_domains_those_of_the_cluster_are_named() {
+    let (_, report) = imported("--dnsmasq", "server=/corp.example/x.cluster.local/10.0.0.1\n");
+    let line = "kept: --server=/corp.example/x.cluster.local/10.0.0.1: spec.stubDomains: corp.example; x.cluster.local: names of";
+    assert!(report.contains(line), "{report}");
+}
+
+#[test]
+fn expired_answers_that_coredns_does_not_serve_are_named() {
+    let of = |body: &str| {
+        imported(
+            "--corefile",
+            &format!(".:53 {{\n kubernetes cluster.local\n forward . 8.8.8.8\n {body}\n}}\n"),
+        )
+        .1
+    };
+    let report = of("cache 30");
+    assert!(
+        report.contains("4 changed: cache 30: ") && report.contains("with serve_stale only"),
+        "{report}"
+    );
+    assert!(of("cache 30 {\n serve_stale\n }").contains("4 kept: cache 30: "));
+    let without = of("errors");
+    assert!(
+        without.contains("3 changed: forward . 8.8.8.8: ") && without.contains("with cache only"),
+        "{without}"
+    );
+}
+
+#[test]
+fn of_server_blocks_that_differ_by_their_addresses_the_first_has_the_cache() {
+    let block = |ip: &str, ttl: u32| {
+        format!(
+            ".:53 {{\n bind {ip}\n forward . 8.8.8.8\n cache {ttl} {{\n denial 100 5\n }}\n}}\n"
+        )
+    };
+    let (spec, report) = imported("--corefile", &(block("10.0.0.1", 60) + &block("10.0.0.2", 90)));
+    assert_eq!(
+        (&spec["cache"]["maxTTLSeconds"], &spec["cache"]["maxNegativeTTLSeconds"]),
+        (&60.into(), &5.into())
+    );
+    assert!(
+        report.contains("11 notPossible: cache 90: ")
+            && report.contains("12 notPossible: cache: denial"),
+        "{report}"
+    );
+    let (same, report) = imported("--corefile", &(block("10.0.0.1", 60) + &block("10.0.0.2", 60)));
+    assert_eq!(same["cache"], spec["cache"]);
+    assert!(report.contains("12 kept: cache: denial 100 5"), "{report}");
+}
+
+#[test]
+fn the_names_of_the_metrics_of_kube_dns_stay_or_are_said_to_end() {
+    let (_, report) = imported("--kube-dns-config", r#"{"corp.example":["10.0.0.1"]}"#);
+    assert!(
+        report.contains("changed: metrics of kube-dns: skydns_* and kubedns_* end"),
+        "{report}"
+    );
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: kube-dns}\nspec: {containers: [{name: kubedns, args: [--domain=cluster.local.]}]}\n";
+    let (spec, report) = imported("--kube-dns-config", pod);
+    assert_eq!(spec["metrics"]["compatibility"], serde_json::json!(["CoreDNS", "KubeDNS"]));
+    assert!(report.contains("kept: metrics of kube-dns: "), "{report}");
+}
+
+#[test]
+fn variables_of_config_maps_are_known_and_host_aliases_have_a_line() {
+    let manifest = r#"apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: ConfigMap, metadata: {name: coredns}, data: {Corefile: ". {\n  kubernetes {$ZONE}\n  forward . {$P_UP} {$ONE}\n}\n"}}
+- {apiVersion: v1, kind: ConfigMap, metadata: {name: env}, data: {UP: 10.0.0.1, ONE: 10.0.0.2}}
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: coredns}
+  spec:
+    hostAliases: [{ip: 10.0.0.9, hostnames: [a.example]}]
+    initContainers: [{name: first, image: x}]
+    volumes: [{name: config, configMap: {name: coredns}}]
+    containers:
+    - name: coredns
+      args: [-conf, /etc/coredns/Corefile]
+      volumeMounts: [{name: config, mountPath: /etc/coredns}]
+      envFrom: [{prefix: P_, configMapRef: {name: env}}]
+      env: [{name: ZONE, value: c.example}, {name: ONE, valueFrom: {configMapKeyRef: {name: env, key: ONE}}}]
+"#;
+    let (spec, report) = imported("--corefile", manifest);
+    assert_eq!(spec["domain"], "c.example");
+    assert_eq!(addresses(&spec["upstreams"]), ["10.0.0.1", "10.0.0.2"], "{report}");
+    assert!(report.contains("notPossible: hostAliases 10.0.0.9: "), "{report}");
+    assert!(report.contains("notNeeded: initContainers first: "), "{report}");
+}

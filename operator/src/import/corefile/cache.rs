@@ -38,20 +38,43 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<()
         return Ok(());
     }
     let is_whole = zones.iter().any(String::is_empty);
-    // A server block has at most one, so an earlier value is that of another block.
-    let known = scope.draft.spec.cache.clone();
-    head(directive, ttl, &zones, is_whole, scope);
-    for line in &directive.body {
-        let (outcome, message) = option(line, &zones, is_whole, scope)?;
-        scope.say_of(directive, line, outcome, message);
-    }
-    if is_whole && known.is_some() && known != scope.draft.spec.cache {
-        let message =
-            "there is one cache for all server blocks: this one counts in place of the one above";
-        scope.say(directive, NotPossible, message);
+    // A server block has at most one, so an earlier value is that of another block, as where two differ by `bind`.
+    let known = scope.draft.spec.cache.clone().filter(|_| is_whole);
+    let Some(known) = known else { return all(directive, ttl, &zones, is_whole, scope) };
+    let mut alone = scope.draft.empty();
+    let (own, others) = (scope.zones.clone(), scope.others);
+    let (directives, look) = (scope.directives, scope.look);
+    let mut other = Scope { zones: own, others, directives, look, draft: &mut alone };
+    all(directive, ttl, &zones, is_whole, &mut other)?;
+    match alone.spec.cache == Some(known) {
+        true => scope.draft.report.append(alone.report),
+        false => {
+            let message = "there is one cache for all names, and it is as a line above says: this one is not used";
+            scope.say_all(directive, NotPossible, message);
+        }
     }
     Ok(())
 }
+
+/// The directive and its options.
+fn all(
+    directive: &Directive,
+    ttl: Option<u32>,
+    zones: &[String],
+    is_whole: bool,
+    scope: &mut Scope<'_>,
+) -> Result<(), Refused> {
+    head(directive, ttl, zones, is_whole, scope);
+    for line in &directive.body {
+        let (outcome, message) = option(line, zones, is_whole, scope)?;
+        scope.say_of(directive, line, outcome, message);
+    }
+    Ok(())
+}
+
+/// CoreDNS serves expired answers only where it is asked to.
+const STALE: &str = "expired answers are served while upstreams fail, which CoreDNS does with serve_stale only \
+                     (spec.cache.staleSeconds: 0 ends that)";
 
 fn head(
     directive: &Directive,
@@ -60,6 +83,7 @@ fn head(
     is_whole: bool,
     scope: &mut Scope<'_>,
 ) {
+    let is_stale_served = directive.body.iter().any(|line| line.name == "serve_stale");
     let (outcome, message) = match (ttl, is_whole) {
         (None, _) => (
             Kept,
@@ -75,13 +99,16 @@ fn head(
             );
             let message = format!(
                 "spec.cache: {{maxTTLSeconds: {seconds}, maxNegativeTTLSeconds: {seconds}}}; records of the cluster are not \
-                 cached, and expired answers are served while upstreams fail (staleSeconds: 0 ends that)"
+                 cached"
             );
             (Kept, message)
         }
         (Some(ttl), false) => of_group(ttl, zones, scope),
     };
-    scope.say(directive, outcome, message);
+    match outcome == Kept && !is_stale_served {
+        true => scope.say(directive, Changed, format!("{message}; {STALE}")),
+        false => scope.say(directive, outcome, message),
+    }
 }
 
 /// The bound of the stub domains of a server block.
@@ -125,6 +152,9 @@ fn option(
             (Changed, "failures are remembered for 1 to 5 s, longer each time".to_owned())
         }
         "disable" => disable(line, is_whole, scope)?,
+        "serve_stale_policy" => {
+            (Changed, "the last answer is served while upstreams fail, also a denial".to_owned())
+        }
         "keepttl" => {
             (NotPossible, "TTLs of cached answers count down, as RFC 1035 has it".to_owned())
         }

@@ -9,9 +9,9 @@ use crds::v1alpha1::{CaBundle, GroupLimits, Server, StubDomain, Upstreams};
 
 use super::parse::Directive;
 use super::scope::Scope;
-use crate::import::Refused;
-use crate::import::report::Outcome::{Kept, NotNeeded, NotPossible};
+use crate::import::report::Outcome::{Changed, Kept, NotNeeded, NotPossible};
 use crate::import::values::{ServerError, is_at_or_below, is_reverse, name_servers, server, zones};
+use crate::import::{Files, Refused};
 
 /// What NodeLocal DNSCache replaces by the address of the server of the cluster.
 const CLUSTER_DNS: [&str; 2] = ["__PILLAR__CLUSTER__DNS__", "__PILLAR__DNS__SERVER__"];
@@ -173,9 +173,12 @@ fn one_server(
 
 /// The servers of a file in the form of resolv.conf, if the file can be found.
 fn of_file(directive: &Directive, file: &str, read: &mut Read, scope: &mut Scope<'_>) {
-    let texts = (scope.look)(file);
+    let Files { found: texts, unread } = (scope.look)(file);
     let found: Vec<Server> = texts.iter().flat_map(|text| name_servers(&text.text)).collect();
-    if found.is_empty() {
+    for why in &unread {
+        scope.say(directive, NotPossible, why.as_str());
+    }
+    if found.is_empty() && unread.is_empty() {
         let message = format!(
             "{file}: this file is not here, or no nameserver is in it: put it beside the Corefile and import again, or \
              write its servers in place of it"
@@ -231,9 +234,17 @@ fn add(directive: &Directive, domain: &str, read: &Read, scope: &mut Scope<'_>) 
         cache: None,
     };
     let (is_added, outcome, message) = match scope.draft.stub_domain(stub) {
-        Ok(()) => {
+        Ok(()) if is_cached(scope) => {
             (true, Kept, format!("spec.stubDomains: {domain}; what these servers answer is cached"))
         }
+        Ok(()) => (
+            true,
+            Changed,
+            format!(
+                "spec.stubDomains: {domain}; what these servers answer is cached, which CoreDNS does with cache only (cache: \
+                 {{maxTTLSeconds: 0}} ends that)"
+            ),
+        ),
         Err(why) => (false, NotPossible, format!("{domain}: {why}")),
     };
     scope.say(directive, outcome, message);
@@ -267,9 +278,22 @@ fn add_upstreams(
     let servers = Some(servers).filter(|servers| !servers.is_empty());
     let upstreams = Upstreams { servers, from_resolv_conf, policy, limits, ..Upstreams::default() };
     let (is_added, outcome, message) = match scope.draft.upstreams(upstreams) {
-        Ok(()) => (true, Kept, message),
+        Ok(()) if is_cached(scope) => (true, Kept, message),
+        Ok(()) => (
+            true,
+            Changed,
+            format!(
+                "{message}; what these servers answer is cached, which CoreDNS does with cache only (spec.cache: \
+                 {{maxTTLSeconds: 0, maxNegativeTTLSeconds: 0}} ends that)"
+            ),
+        ),
         Err(why) => (false, NotPossible, why),
     };
     scope.say(directive, outcome, message);
     is_added
+}
+
+/// Did CoreDNS cache what the servers of this block answer?
+fn is_cached(scope: &Scope<'_>) -> bool {
+    scope.directives.iter().any(|it| it.name == "cache")
 }

@@ -2,10 +2,10 @@
 
 use super::parse::Directive;
 use super::scope::{Scope, elsewhere};
-use crate::import::Refused;
 use crate::import::hosts_file::{self, Terms};
 use crate::import::report::Outcome::{Changed, Kept, NotNeeded, NotPossible};
 use crate::import::values::{is_at_or_below, zones};
+use crate::import::{Files, Refused};
 
 /// Seconds of the TTL that CoreDNS gives where none is written.
 const DEFAULT_TTL: u32 = 3_600;
@@ -16,7 +16,8 @@ const NOT_FOLLOWED: &str = "the lines of the file are hosts as they are now; lat
                             the program that writes it must write spec.hosts";
 
 /// Options that are no line of a hosts file.
-const OPTIONS: [&str; 4] = ["ttl", "no_reverse", "reload", "fallthrough"];
+const OPTIONS: [&str; 5] =
+    ["ttl", "no_reverse", "reload", "fallthrough", "fallthrough_unsupported"];
 
 /// Adds `hosts` to the draft: `spec.hosts`.
 pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<(), Refused> {
@@ -38,7 +39,11 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<()
         hosts_file::entry(&line.place, &line.name, &line.args, terms, scope.draft, &is_asked);
     }
     let Some(file) = directive.args.first().filter(|_| has_file(directive)) else { return Ok(()) };
-    for text in (scope.look)(file) {
+    let Files { found, unread } = (scope.look)(file);
+    for why in unread {
+        scope.say(directive, NotPossible, why);
+    }
+    for text in found {
         hosts_file::convert(&text, terms, scope.draft, &is_asked);
     }
     Ok(())
@@ -71,13 +76,14 @@ fn head(directive: &Directive, terms: Terms, scope: &mut Scope<'_>) {
             let message = if has_lines { inline } else { what };
             scope.say(directive, if has_lines { Kept } else { NotNeeded }, message);
         }
-        Some(file) => match (scope.look)(file).is_empty() {
+        Some(file) => match (scope.look)(file).is_none() {
             true => {
                 let message = format!(
                     "the file {file} is not here: put it beside the Corefile and import again, or write its lines as spec.hosts"
                 );
                 scope.say(directive, NotPossible, message);
             }
+            false if (scope.look)(file).found.is_empty() => {}
             false => scope.say(directive, Changed, NOT_FOLLOWED),
         },
     }
@@ -98,6 +104,9 @@ fn option(directive: &Directive, line: &Directive, scope: &mut Scope<'_>) {
     let (outcome, message) = match line.name.as_str() {
         "ttl" => (Kept, "ttlSeconds of each host"),
         "no_reverse" => (Kept, "reverse: false of each host"),
+        "fallthrough_unsupported" => {
+            (NotPossible, "other types of these names have no data: write them in spec.records")
+        }
         "reload" if has_file(directive) => (Changed, NOT_FOLLOWED),
         "reload" => (NotNeeded, "hosts are in the ClusterDNS: a change is live within a second"),
         _ => (Kept, "other names go to stub domains and upstreams"),

@@ -207,6 +207,9 @@ fn other(name: &str) -> Option<(Outcome, &'static str)> {
             NotPossible,
             "Endpoints are always answered: headless Services have no addresses without them",
         ),
+        "zonal" => {
+            (NotPossible, "Endpoints have no names by their zone: ask for the name of the Service")
+        }
         "multicluster" => (
             NotPossible,
             "the zone of several clusters is not served: keep that server for it and name it as a stub domain",

@@ -35,6 +35,10 @@ pub(super) struct Directive {
     pub(super) args: Vec<String>,
     /// The lines between its braces.
     pub(super) body: Vec<Directive>,
+    /// It has braces, perhaps with nothing between them.
+    pub(super) has_braces: bool,
+    /// A closing brace is behind it, on the same line.
+    pub(super) has_brace_behind: bool,
 }
 
 impl Directive {
@@ -50,11 +54,13 @@ impl Directive {
     }
 }
 
-/// An import of a pattern that no file has.
+/// An import of a pattern that no file has, or of a file that is not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EmptyImport {
     pub(super) place: Place,
     pub(super) pattern: String,
+    /// Why a file that is there is not read.
+    pub(super) why: Option<String>,
 }
 
 /// A line of a snippet that nothing imports.
@@ -71,7 +77,7 @@ pub(in crate::import) struct Parsed {
     pub(super) blocks: Vec<ServerBlock>,
     /// Those that clients of the Service do not ask.
     pub(super) apart: Vec<ServerBlock>,
-    /// Imports that matched no file.
+    /// Imports of which nothing, or not all, was read.
     pub(super) empty_imports: Vec<EmptyImport>,
     /// Snippets that nothing imports, by line.
     pub(super) unused: Vec<UnusedLine>,
@@ -262,12 +268,16 @@ impl Parser<'_> {
     ) -> Result<Option<Directive>, Refused> {
         let Some(token) = self.rest.pop_front() else { return Ok(None) };
         let (place, name) = (place(&token), self.expanded(&token.text));
-        let mut directive = Directive { place, name, args: Vec::new(), body: Vec::new() };
+        let (args, body) = (Vec::new(), Vec::new());
+        let mut directive =
+            Directive { place, name, args, body, has_braces: false, has_brace_behind: false };
         while let Some(token) = self.rest.front() {
             if token.text == "{" {
                 self.rest.pop_front();
+                directive.has_braces = true;
                 directive.body.extend(self.directives(true, depth + 1, empty)?);
             } else if token.first || token.text == "}" {
+                directive.has_brace_behind = !token.first;
                 break;
             } else {
                 let text = self.expanded(&token.text);
@@ -321,20 +331,28 @@ impl Parser<'_> {
         at: &Place,
         empty: &mut Vec<EmptyImport>,
     ) -> Result<Vec<Token>, Refused> {
-        let is_pattern = pattern.contains(['*', '?', '[']);
+        if has_several_wildcards(pattern) {
+            let message = format!(
+                "import {pattern}: a pattern has one * or one ? at most, and no brackets: write one import for each file"
+            );
+            return Err(Refused::at(at, message));
+        }
+        let is_pattern = pattern.contains(['*', '?']);
         let files = (self.look)(pattern);
-        if files.is_empty() && !is_pattern && !has_variable(pattern) {
+        if files.is_none() && !is_pattern && !has_variable(pattern) {
             let message = format!(
                 "import: there is neither a snippet nor a file {pattern}: put that file beside the Corefile, or name the \
                  ConfigMap that holds it with one more --corefile"
             );
             return Err(Refused::at(at, message));
         }
-        if files.is_empty() {
-            empty.push(EmptyImport { place: at.clone(), pattern: pattern.to_owned() });
+        let line = |why| EmptyImport { place: at.clone(), pattern: pattern.to_owned(), why };
+        if files.is_none() {
+            empty.push(line(None));
         }
+        empty.extend(files.unread.into_iter().map(|why| line(Some(why))));
         let mut found = Vec::new();
-        for file in &files {
+        for file in &files.found {
             found.extend(tokens(file));
             // Parsing can stop: the file is refused anyway.
             if self.words + found.len() > MAX_TOKENS {
@@ -349,6 +367,11 @@ impl Parser<'_> {
         let text = expand(text, "{%", "%}", self.variables);
         expand(&text, "{$", "}", self.variables)
     }
+}
+
+/// Patterns that CoreDNS refuses, as they may take long.
+fn has_several_wildcards(pattern: &str) -> bool {
+    pattern.matches('*').count() > 1 || pattern.matches('?').count() > 1 || pattern.contains('[')
 }
 
 /// Does it name an environment variable whose value is not known?

@@ -157,7 +157,7 @@ fn alias(from: &str, to: &str, scope: &mut Scope<'_>) -> (Outcome, String) {
     }
     let is_free = from.strip_prefix("*.").map_or(Ok(()), |above| scope.has_all_below(above));
     match is_free.and_then(|()| scope.draft.record(record(RecordType::Cname, from, to))) {
-        Ok(()) => (
+        Ok(_) => (
             Changed,
             format!("spec.records: {from} is a CNAME record of {to}; the answer shows both names"),
         ),
@@ -199,7 +199,7 @@ fn suffix(from: &str, to: &str, owner: &str, scope: &mut Scope<'_>) -> (Outcome,
     }
     let is_free = scope.has_all_below(from);
     match is_free.and_then(|()| scope.draft.record(record(RecordType::Dname, from, to))) {
-        Ok(()) => {
+        Ok(_) => {
             let message = format!(
                 "spec.records: {from} is a DNAME record of {to}; the answer shows it, the alias that it makes and the \
                  target of that; {owner}"

@@ -38,9 +38,8 @@ fn health(directive: &Directive, scope: &mut Scope<'_>) -> Result<(), Refused> {
         if line.name != "lameduck" {
             return Err(line.refused("CoreDNS does not know this option of health"));
         }
-        let Some(lameduck) = line.args.first().and_then(|text| seconds(text)) else {
-            return Err(line.refused("a duration such as 5s must follow"));
-        };
+        // CoreDNS takes a negative duration for none.
+        let lameduck = line.args.first().and_then(|text| seconds(text)).unwrap_or_default();
         let drain = lameduck.clamp(defaults::DRAIN_SECONDS, bounds::DRAIN_SECONDS);
         let message = match lameduck > defaults::DRAIN_SECONDS {
             false => format!(

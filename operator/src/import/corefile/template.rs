@@ -23,7 +23,9 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<()
     };
     // Records are of class IN.
     let is_in = ["IN", "ANY"].iter().any(|it| class.eq_ignore_ascii_case(it));
-    let owners = owners(directive, of, scope).filter(|_| is_in);
+    let depends = |line: &Directive| ["expr", "var"].contains(&line.name.as_str());
+    let is_fixed = !directive.body.iter().any(depends);
+    let owners = owners(directive, of, scope).filter(|_| is_in && is_fixed);
     let answers = directive.body.iter().filter(|line| line.name == "answer").count();
     let (outcome, message): (Outcome, &str) = match (&owners, answers) {
         (None, _) if !is_in => (NotPossible, "only questions of class IN have records"),
@@ -44,7 +46,7 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<()
     for line in &directive.body {
         let (outcome, message) = match (line.name.as_str(), &owners) {
             ("answer", Some(owners)) => answer(line, owners, scope),
-            ("answer" | "match" | "rcode", None) => {
+            ("answer" | "match" | "rcode" | "expr" | "var", None) => {
                 (NotPossible, "part of this template".to_owned())
             }
             ("match", Some(owners)) => (Changed, format!("names: {}", owners.join(", "))),
@@ -132,6 +134,7 @@ fn one_answer(text: &str, owners: &[String], scope: &mut Scope<'_>) -> (Outcome,
         return (NotPossible, "it is no record".to_owned());
     };
     let (mut kept, mut elsewhere, mut lost) = (Vec::new(), Vec::new(), Vec::new());
+    let mut differs = Vec::new();
     let mut seen = BTreeSet::new();
     for owner in &owners {
         let all = match scope.owners(owner) {
@@ -144,7 +147,11 @@ fn one_answer(text: &str, owners: &[String], scope: &mut Scope<'_>) -> (Outcome,
         for owner in all.into_iter().filter(|it| seen.insert(it.clone())) {
             let is_free = owner.strip_prefix("*.").map_or(Ok(()), |it| scope.has_all_below(it));
             match is_free.and_then(|()| one(&owner, kind, data.trim(), ttl, scope)) {
-                Ok(()) => kept.push(owner),
+                Ok(None) => kept.push(owner),
+                Ok(Some(why)) => {
+                    differs.push(format!("{owner}: {why}"));
+                    kept.push(owner);
+                }
                 Err(why) => lost.push(format!("{owner}: {why}")),
             }
         }
@@ -157,7 +164,7 @@ fn one_answer(text: &str, owners: &[String], scope: &mut Scope<'_>) -> (Outcome,
     if !kept.is_empty() {
         lost.push(format!("{kind} record of {}", kept.join(", ")));
     }
-    lost.extend(elsewhere);
+    lost.extend(differs.into_iter().chain(elsewhere));
     (outcome, lost.join("; "))
 }
 
@@ -200,7 +207,14 @@ fn number(text: &str) -> (Option<u32>, &str) {
     }
 }
 
-fn one(owner: &str, kind: &str, data: &str, ttl: u32, scope: &mut Scope<'_>) -> Result<(), String> {
+/// What of it is not as it was written.
+fn one(
+    owner: &str,
+    kind: &str,
+    data: &str,
+    ttl: u32,
+    scope: &mut Scope<'_>,
+) -> Result<Option<String>, String> {
     let record = |record_type| Record {
         name: owner.to_owned(),
         record_type,

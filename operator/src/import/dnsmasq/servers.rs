@@ -9,11 +9,11 @@ use crds::v1alpha1::{GroupLimits, Server, Upstreams};
 
 use super::options::Flag;
 use super::{Parts, say};
-use crate::import::Look;
 use crate::import::draft::Draft;
 use crate::import::kube_dns::add_stub;
 use crate::import::report::Outcome::{self, Changed, Kept, NotNeeded, NotPossible};
 use crate::import::values::{is_at_or_below, list, name, name_servers, zones};
+use crate::import::{Files, Look};
 
 /// Why an option for names without a domain, `//`, has no counterpart.
 pub(super) const ONE_LABEL: &str = "it is for names of one label only, which go to the upstreams here: pods ask such names \
@@ -53,8 +53,14 @@ pub(super) fn upstreams(gathered: Gathered, look: &Look<'_>, draft: &mut Draft) 
     let is_unread = no_resolv.is_some() || servers.is_empty() && draft.spec.upstreams.is_some();
     let mut read_files = Vec::new();
     for flag in resolv_files {
-        let texts = if is_unread || flag.value == NODE { Vec::new() } else { look(&flag.value) };
+        let is_looked_for = !is_unread && flag.value != NODE;
+        let Files { found: texts, unread } =
+            if is_looked_for { look(&flag.value) } else { Files::default() };
         let found: Vec<Server> = texts.iter().flat_map(|text| name_servers(&text.text)).collect();
+        if !unread.is_empty() {
+            say(&flag, NotPossible, unread.join("; "), draft);
+            continue;
+        }
         if found.is_empty() {
             let (outcome, message) = resolv_file(&flag.value, is_unread, !servers.is_empty());
             say(&flag, outcome, message, draft);
@@ -283,7 +289,7 @@ fn stubs(
     for domain in domains {
         match more_servers(domain, server, draft) {
             (NotPossible, why) => parts.lost.push(why),
-            (NotNeeded, _) => {}
+            (NotNeeded, _) => parts.ours.push(domain.clone()),
             (Kept | Changed, _) => parts.kept.push(domain.clone()),
         }
     }

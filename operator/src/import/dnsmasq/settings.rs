@@ -13,7 +13,12 @@ pub(super) fn convert(flag: &Flag, draft: &mut Draft) -> (Outcome, String) {
     match (flag.name.as_str(), number) {
         ("cache-size", Ok(entries)) => {
             let entries = entries.min(bounds::CACHE_ENTRIES);
-            cache(|cache| cache.entries = entries, format!("spec.cache.entries: {entries}"), draft)
+            let message = format!(
+                "spec.cache.entries: {entries}; expired answers are served while upstreams fail, which dnsmasq does with \
+                 use-stale-cache only (spec.cache.staleSeconds: 0 ends that)"
+            );
+            let (outcome, message) = cache(|cache| cache.entries = entries, message, draft);
+            (if outcome == Kept { Changed } else { outcome }, message)
         }
         ("no-negcache", _) => cache(
             |cache| cache.max_negative_ttl_seconds = 0,

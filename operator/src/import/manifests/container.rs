@@ -116,17 +116,38 @@ impl Program<'_> {
         conf.and(mounted.corefile.clone())
     }
 
-    fn variables(&self, more: &BTreeMap<String, String>) -> BTreeMap<String, String> {
-        let env = self.value["env"].as_array().into_iter().flatten();
-        let env = env.filter_map(|it| {
-            Some((it["name"].as_str()?.to_owned(), it["value"].as_str()?.to_owned()))
+    /// The variables of its environment that are written, or that ConfigMaps have. Others are not known.
+    fn variables(
+        &self,
+        maps: &Maps<'_>,
+        more: &BTreeMap<String, String>,
+    ) -> BTreeMap<String, String> {
+        let keys = |name: &Value| {
+            let name = name.as_str().unwrap_or_default();
+            let map = maps.get(&(self.object.namespace(), name)).or_else(|| maps.get(&("", name)));
+            map.map(|map| map.keys()).unwrap_or_default()
+        };
+        let whole = self.value["envFrom"].as_array().into_iter().flatten().flat_map(|from| {
+            let prefix = from["prefix"].as_str().unwrap_or_default().to_owned();
+            let keys = keys(&from["configMapRef"]["name"]).into_iter();
+            keys.map(move |(key, text)| (format!("{prefix}{key}"), text.text))
         });
-        env.chain(more.clone()).collect()
+        let single = self.value["env"].as_array().into_iter().flatten().filter_map(|it| {
+            let name = it["name"].as_str()?.to_owned();
+            let from = &it["valueFrom"]["configMapKeyRef"];
+            let value = match it["value"].as_str() {
+                Some(value) => value.to_owned(),
+                None => keys(&from["name"]).remove(from["key"].as_str()?)?.text,
+            };
+            Some((name, value))
+        });
+        whole.chain(single).chain(more.clone()).collect()
     }
 
     pub(super) fn sources(
         &self,
         mounted: Mounted,
+        maps: &Maps<'_>,
         variables: &BTreeMap<String, String>,
     ) -> Vec<Source> {
         let arguments = self.arguments();
@@ -138,7 +159,7 @@ impl Program<'_> {
         let name = self.name().to_owned();
         if let Some(path) = path {
             let mut sources: Vec<Source> =
-                corefile(files, &path, self.variables(variables)).into_iter().collect();
+                corefile(files, &path, self.variables(maps, variables)).into_iter().collect();
             sources.push(aside(
                 name,
                 arguments,

@@ -1,5 +1,7 @@
 //! The options in the body of one `forward`: each becomes a setting of the group, or a line of the report says why not.
 
+use std::net::IpAddr;
+
 use crds::config::Transport;
 use crds::{bounds, defaults};
 
@@ -31,6 +33,15 @@ fn well_formed(line: &Directive) -> Result<(), Refused> {
         "expire" | "health_check" | "max_age" if first.and_then(seconds).is_none() => {
             Err(line.refused("a duration such as 10s must follow"))
         }
+        "read_timeout" if first.and_then(seconds).is_none_or(|it| it == 0) => {
+            Err(line.refused("a duration such as 2s must follow"))
+        }
+        "doh_method" if !first.is_some_and(|it| ["GET", "POST"].contains(&it)) => {
+            Err(line.refused("write GET or POST"))
+        }
+        "source_address" if first.and_then(|it| it.parse::<IpAddr>().ok()).is_none() => {
+            Err(line.refused("an IP address must follow"))
+        }
         "max_fails" | "max_connect_attempts" | "max_idle_conns"
             if first.and_then(|text| text.parse::<u32>().ok()).is_none() =>
         {
@@ -39,7 +50,9 @@ fn well_formed(line: &Directive) -> Result<(), Refused> {
         "except" | "next" | "failover" if first.is_none() => {
             Err(line.refused("one word or more must follow"))
         }
-        "force_tcp" | "prefer_udp" | "failfast_all_unhealthy_upstreams" if first.is_some() => {
+        "force_tcp" | "prefer_udp" | "failfast_all_unhealthy_upstreams" | "next_on_nodata"
+            if first.is_some() =>
+        {
             Err(line.refused("nothing may follow"))
         }
         _ => Ok(()),
@@ -77,11 +90,17 @@ fn option(
         }
         "tls" => tls::authorities(line, &read.servers, &mut read.authorities, scope.look)?,
         "health_check" | "max_fails" | "expire" | "max_age" | "max_connect_attempts"
-        | "max_idle_conns" => (
+        | "max_idle_conns" | "read_timeout" => (
             Changed,
             "servers that are silent or fail are found out, asked last and probed, without settings".to_owned(),
         ),
         "next" | "failover" => after_replies(line),
+        "next_on_nodata" => (NotPossible, "an answer without data is final".to_owned()),
+        "doh_method" => (NotNeeded, "how a question is sent over HTTPS has no setting".to_owned()),
+        "source_address" => (
+            NotPossible,
+            "questions leave from the address that the system chooses: allow the pods at these servers".to_owned(),
+        ),
         "failfast_all_unhealthy_upstreams" => (
             Changed,
             "servers are asked also while all seem down; expired answers are served meanwhile".to_owned(),

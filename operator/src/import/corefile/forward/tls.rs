@@ -61,7 +61,7 @@ pub(super) fn authorities(
 }
 
 fn bundle(file: &str, look: &Look<'_>) -> (CaBundle, Outcome, String) {
-    if let Some((name, key)) = look(file).into_iter().find_map(|text| text.map) {
+    if let Some((name, key)) = look(file).found.into_iter().find_map(|text| text.map) {
         let message = format!(
             "tls: {{caBundle: {{name: {name}, key: {key}}}}}, the ConfigMap that has this file; it must stay, beside the \
              Service"

@@ -45,6 +45,7 @@ use client::ApiClient;
 use configuration::Configuration;
 use ingest::Ingest;
 use pace::chance;
+use rollout::Own;
 use sink::Sink;
 use status::StreamStatus;
 use watch::Stream;
@@ -183,13 +184,14 @@ async fn open(
     };
     let client = Rc::new(ApiClient::open(credentials).await?);
     let status = setup.status.clone();
+    let own = Own { pod_uid, process: setup.identity.instance_id.clone() };
     let unusable = |error| anyhow::anyhow!("the configuration cannot be used: {error}");
     let writer = match &first {
         Some(Checked { config, .. }) => Writer::new(config, setup).map_err(unusable)?,
         None => Writer::unconfigured(setup).map_err(unusable)?,
     };
     let mut ingest = Ingest::new(writer, StreamStatus::new(status));
-    let mut configuration = Configuration::new(wanted.clone(), pod_uid, pace);
+    let mut configuration = Configuration::new(wanted.clone(), own, pace);
     if let Wanted::ConfigMap { namespace, name, .. } = wanted {
         let watched = Watched::ConfigMap { namespace, name };
         ingest.status.feed(&watched, |_| ());

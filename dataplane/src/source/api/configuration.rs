@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use super::decode;
 use super::ingest::Ingest;
 use super::pace::{Pace, chance};
-use super::rollout::{CANARY, Canary, ROLLOUT, STABLE, Texts};
+use super::rollout::{CANARY, Canary, Own, ROLLOUT, STABLE, Texts};
 use super::wanted::{Wanted, of_file, read};
 use super::watched::Watched;
 use crate::settings;
@@ -29,7 +29,7 @@ const FILE_INTERVAL: Duration = Duration::from_secs(4);
 #[derive(Debug)]
 pub(super) struct Configuration {
     wanted: Wanted,
-    pod_uid: Option<String>,
+    own: Own,
     pub(super) pace: Pace,
     /// The list that is being read has the ConfigMap.
     is_listed: bool,
@@ -65,10 +65,10 @@ struct Renewing {
 }
 
 impl Configuration {
-    pub(super) fn new(wanted: Wanted, pod_uid: Option<String>, pace: Pace) -> Configuration {
+    pub(super) fn new(wanted: Wanted, own: Own, pace: Pace) -> Configuration {
         Configuration {
             wanted,
-            pod_uid,
+            own,
             pace,
             is_listed: false,
             config_map: None,
@@ -137,8 +137,7 @@ impl Configuration {
     /// Runs what the ConfigMap has for this pod.
     fn settle(&mut self, ingest: &mut Ingest, now: Instant) {
         let Some(texts) = self.texts.take() else { return };
-        let pod_uid = self.pod_uid.clone();
-        let choice = self.canary.choose(&texts, pod_uid.as_deref(), now);
+        let choice = self.canary.choose(&texts, &self.own, now);
         self.choose_at = choice.until;
         let is_good = self.look_at(ingest, choice.key, choice.role, texts.get(choice.key));
         if !is_good && choice.key == CANARY && !self.is_configured() {

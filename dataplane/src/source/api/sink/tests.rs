@@ -16,6 +16,7 @@ use super::*;
 use crate::names;
 use crate::snapshot::Stored;
 use crate::snapshot::tests::Folder;
+use crate::source::api::rollout::Own;
 use crate::source::api::status::StreamStatus;
 use crate::source::api::{Credentials, Options, Pace, Wanted, decode, open};
 use crate::source::objects::convert;
@@ -34,7 +35,8 @@ fn sink() -> Sink {
     let wanted =
         Wanted::ConfigMap { namespace: "dns".into(), name: "clusterdns".into(), mounted: None };
     let pace = Pace::with_spread(Duration::ZERO);
-    let configuration = Configuration::new(wanted, Some("uid-1".into()), pace);
+    let own = Own { pod_uid: Some("uid-1".into()), ..Own::default() };
+    let configuration = Configuration::new(wanted, own, pace);
     let writer = Writer::unconfigured(setup).unwrap();
     Sink::new(Ingest::new(writer, StreamStatus::new(status)), configuration)
 }

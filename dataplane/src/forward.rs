@@ -49,6 +49,7 @@ pub(crate) use answer::LateEnd;
 pub use answer::{Cached, Resolved};
 use cache::Cache;
 pub use clock::Clock;
+pub(crate) use connections::Together;
 use flight::Begun;
 use limits::InFlight;
 pub use limits::{Limit, Slot};

@@ -7,7 +7,7 @@ use dataplane_core::{
     Discard, ErrorCodes, LookupKey, QueryForm, RelayError, Relayed, TtlCaps, Verdict,
 };
 
-use super::connections;
+use super::connections::{self, Progress, Reply};
 use super::plan::Transport;
 use super::random;
 use super::server::Server;
@@ -58,8 +58,7 @@ pub(super) async fn ask(
             }
         }
         Transport::Connection => {
-            let padded = server.identity.transport.is_encrypted();
-            over_connection(question, server, QueryForm { edns, case: None, padded }).await
+            exchange(question, Messages::new(server, edns), Progress::Unsent).await
         }
     }
 }
@@ -139,28 +138,55 @@ pub(super) async fn listen(
     }
 }
 
-async fn over_connection(
-    question: Question<'_>,
-    server: &Arc<Server>,
+/// One query over a connection: how it is written.
+#[derive(Debug)]
+pub(super) struct Messages {
+    server: Arc<Server>,
     form: QueryForm,
-) -> AttemptResult {
-    let key = question.key;
-    let mut shown = Shown::new(server, Transport::Connection);
-    let query = |id| shown.sent(key.upstream_query_as(id, form).wire);
-    let reply = match connections::ask(&server.connections, query).await {
-        Ok(reply) => reply,
-        Err(failure) if failure.is_ours => return AttemptResult::NoPort,
-        Err(_) => return AttemptResult::Unreachable,
-    };
-    shown.came(&reply.octets);
-    match key.judge_as(reply.id, form, &reply.octets, question.caps, reply.age_s) {
-        Verdict::Good(relayed) => AttemptResult::Good(relayed),
-        Verdict::Failed(error) => AttemptResult::Error(error, ErrorCodes::of(&reply.octets)),
-        Verdict::Discard(reason) => {
-            server.common.discard(reason);
-            // Only the server can write into this connection, so the server is at fault (FW54).
-            reply.distrust();
-            AttemptResult::Unreachable
+    shown: Shown,
+}
+
+impl Messages {
+    /// A query that was not sent yet.
+    pub(super) fn new(server: &Arc<Server>, edns: bool) -> Messages {
+        let padded = server.identity.transport.is_encrypted();
+        let form = QueryForm { edns, case: None, padded };
+        let shown = Shown::new(server, Transport::Connection);
+        Messages { server: Arc::clone(server), form, shown }
+    }
+
+    /// The message with this id.
+    pub(super) fn query(&self, key: &LookupKey, id: u16) -> Vec<u8> {
+        self.shown.sent(key.upstream_query_as(id, self.form).wire)
+    }
+
+    /// The result of its reply.
+    pub(super) fn judge(&mut self, question: Question<'_>, reply: &Reply) -> AttemptResult {
+        let Reply { id, octets, age_s, .. } = reply;
+        self.shown.came(octets);
+        match question.key.judge_as(*id, self.form, octets, question.caps, *age_s) {
+            Verdict::Good(relayed) => AttemptResult::Good(relayed),
+            Verdict::Failed(error) => AttemptResult::Error(error, ErrorCodes::of(octets)),
+            Verdict::Discard(reason) => {
+                self.server.common.discard(reason);
+                // Only the server can write into this connection, so the server is at fault (FW54).
+                reply.distrust();
+                AttemptResult::Unreachable
+            }
         }
+    }
+}
+
+/// Asks over a connection, as far as that is not done yet.
+pub(super) async fn exchange(
+    question: Question<'_>,
+    mut messages: Messages,
+    progress: Progress,
+) -> AttemptResult {
+    let query = |id| messages.query(question.key, id);
+    match connections::ask(&messages.server.connections, progress, query).await {
+        Ok(reply) => messages.judge(question, &reply),
+        Err(failure) if failure.is_ours => AttemptResult::NoPort,
+        Err(_) => AttemptResult::Unreachable,
     }
 }

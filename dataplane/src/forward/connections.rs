@@ -2,7 +2,10 @@
 //! connection breaks is asked once more, on a new one. What carries the messages is below: TCP, TLS, HTTP/2 or QUIC.
 
 mod connection;
+mod outlet;
 mod stream;
+mod tls_session;
+mod tls_stream;
 mod tls;
 mod https;
 mod quic;
@@ -13,7 +16,7 @@ mod counts;
 
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -26,11 +29,15 @@ use tokio_rustls::rustls::HandshakeKind;
 use tokio_util::sync::CancellationToken;
 
 use super::now;
-use connection::{Connection, Place, Query, Reply, Shared};
+pub(super) use connection::{Arrived, Place, Reply};
+use connection::{Connection, MAX_QUERIES, Shared};
 pub(super) use counts::Counted;
 pub(super) use failure::Failure;
+pub(crate) use outlet::Together;
+use outlet::{Outlet, Query};
 pub(super) use tls::Client;
 use tls::Spoken;
+use tls_session::TlsSession;
 
 /// Connections to one server, those that are being closed among them.
 const MAX_CONNECTIONS: usize = 32;
@@ -38,6 +45,8 @@ const MAX_CONNECTIONS: usize = 32;
 const HANDSHAKE: Duration = Duration::from_secs(3);
 /// Times that a query is sent: once, and once more where it was lost (FW54).
 const TRIES: usize = 2;
+/// Between two looks for queries without a task that wait too long: so much later their next send may leave (FW23).
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// The open connections to one server, and what is needed for others.
 #[derive(Debug)]
@@ -50,7 +59,19 @@ pub(super) struct Connections {
     turn: Arc<tokio::sync::Mutex<()>>,
     /// Connections made since start; never lower.
     opened: AtomicU64,
+    /// A task looks after queries that have none.
+    is_watched: AtomicBool,
     shared: Arc<Shared>,
+}
+
+/// How far a query over a connection is.
+#[derive(Debug)]
+pub(super) enum Progress {
+    Unsent,
+    /// It was sent, and waits for its reply.
+    Waits(Place),
+    /// It was sent and lost (FW54): its next connection must be later than this number.
+    Lost(u64),
 }
 
 /// Asks over a connection that is open, or a new one; without a deadline. `query` writes the message for an id.
@@ -59,11 +80,16 @@ pub(super) struct Connections {
 /// No connection can be made, two broke, or the reply is none.
 pub(super) async fn ask(
     connections: &Arc<Connections>,
+    progress: Progress,
     query: impl Fn(u16) -> Vec<u8>,
 ) -> Result<Reply, Failure> {
-    let (mut after, mut tries) = (0, 0);
+    let (mut after, mut tries, mut taken) = match progress {
+        Progress::Unsent => (0, 0, None),
+        Progress::Waits(place) => (0, 0, Some(place)),
+        Progress::Lost(after) => (after, 1, None),
+    };
     loop {
-        let place = match connections.place(after, &query, now()) {
+        let place = match taken.take().or_else(|| connections.place(after, &query, now())) {
             Some(place) => place,
             None => {
                 let opening = Arc::clone(connections).connect();
@@ -79,8 +105,48 @@ pub(super) async fn ask(
         if tries == TRIES || !failure.is_loss() {
             return Err(failure);
         }
-        // If only one stream was lost, the connection may still be used.
-        after = connection.number - u64::from(connection.is_open());
+        after = connection.after_loss();
+    }
+}
+
+/// Sends a query over a connection that is open, without a task: `landed` is called with `flight` and what comes first.
+/// `query` writes the message for an id. `flight` is returned if no open connection has a place.
+pub(super) fn depart<T: Send + 'static>(
+    connections: &Arc<Connections>,
+    flight: T,
+    query: impl Fn(&T, u16) -> Vec<u8>,
+    landed: impl FnOnce(T, Arrived) + Send + 'static,
+) -> Option<T> {
+    let (now, mut parts) = (now(), Some((flight, landed)));
+    let mut make = |id| {
+        let (flight, landed) = parts.take()?;
+        let octets = query(&flight, id);
+        let call = Box::new(move |arrived| landed(flight, arrived));
+        Some((octets, call as connection::OnArrival))
+    };
+    if connections.fitting(0, now).any(|connection| connection.call(now, &mut make)) {
+        connections.watch();
+    }
+    parts.map(|(flight, _)| flight)
+}
+
+/// Looks after the queries to a server that have no task, as long as there are some. While the server answers, this
+/// costs one or two wake-ups a second for any number of queries.
+async fn watch(connections: Arc<Connections>) {
+    loop {
+        let now_at = now();
+        let next = match connections.overdue(now_at) {
+            Some(next) => next.max(now_at + LOOK_AGAIN),
+            None => {
+                connections.is_watched.store(false, Ordering::Release);
+                // A query may have come in between.
+                match connections.overdue(now()) {
+                    Some(next) if !connections.is_watched.swap(true, Ordering::AcqRel) => next,
+                    Some(_) | None => return,
+                }
+            }
+        };
+        tokio::time::sleep_until(next.into()).await;
     }
 }
 
@@ -93,6 +159,7 @@ impl Connections {
             open: Mutex::default(),
             turn: Arc::default(),
             opened: AtomicU64::new(0),
+            is_watched: AtomicBool::new(false),
             shared: Arc::default(),
         }
     }
@@ -107,13 +174,31 @@ impl Connections {
         self.shared.counts.read(open, self.opened.load(Ordering::Relaxed), now)
     }
 
-    /// A place on an open connection that is not silent, later than this number.
-    fn place(&self, after: u64, query: impl Fn(u16) -> Vec<u8>, now: Instant) -> Option<Place> {
+    /// Makes sure that queries without a task are called when they wait too long.
+    fn watch(self: &Arc<Self>) {
+        if !self.is_watched.load(Ordering::Relaxed) && !self.is_watched.swap(true, Ordering::AcqRel)
+        {
+            tokio::spawn(watch(Arc::clone(self)));
+        }
+    }
+
+    /// Calls those that wait too long; returns when the next one will.
+    fn overdue(&self, now: Instant) -> Option<Instant> {
+        let open = self.open().clone();
+        open.iter().filter_map(|connection| connection.overdue(now)).min()
+    }
+
+    /// Connections that are not silent, later than this number.
+    fn fitting(&self, after: u64, now: Instant) -> impl Iterator<Item = Arc<Connection>> {
         // The list is not copied: most queries fit on the first connection.
         let at = |place: usize| self.open().get(place).cloned();
-        let fit = |it: &Arc<Connection>| it.number > after && !it.is_silent(now);
-        let open = (0..).map_while(at).filter(fit);
-        open.into_iter().find_map(|connection| connection.place(&query, now))
+        let fit = move |it: &Arc<Connection>| it.number > after && !it.is_silent(now);
+        (0..).map_while(at).filter(fit)
+    }
+
+    /// A place on an open connection that is not silent, later than this number.
+    fn place(&self, after: u64, query: impl Fn(u16) -> Vec<u8>, now: Instant) -> Option<Place> {
+        self.fitting(after, now).find_map(|connection| connection.place(&query, now))
     }
 
     /// A place on the latest connection that has one, silent or not.
@@ -201,15 +286,12 @@ impl Connections {
     async fn connect(self: Arc<Self>) -> Result<Arc<Connection>, Failure> {
         let Some(client) = &self.client else { return Ok(self.keep(self.tcp().await?)) };
         match &client.spoken {
-            Spoken::Tls => {
-                let stream = self.tls(client).await?;
-                Ok(self.keep(stream))
-            }
+            Spoken::Tls => Ok(self.keep_tls(self.tls(client).await?)),
             Spoken::Https { uri } => {
                 let stream = self.tls(client).await?;
                 https::check_protocol(&stream)?;
                 let (sender, driver, end) = https::begin(stream).await?;
-                let (connection, queries) = self.add(end.disarm());
+                let (connection, queries) = self.add_queue(end.disarm());
                 let kept = Arc::clone(&connection);
                 tokio::spawn(https::carry(kept, sender, driver, Arc::clone(uri), queries));
                 Ok(connection)
@@ -218,7 +300,7 @@ impl Connections {
                 let (full, name) = (client.full_handshakes(), client.name());
                 let (endpoint, quic) = quic::connect(config.clone(), self.address, &name).await?;
                 self.shared.counts.shook_hands(client.full_handshakes() == full);
-                let (connection, queries) = self.add(CancellationToken::new());
+                let (connection, queries) = self.add_queue(CancellationToken::new());
                 tokio::spawn(quic::carry(Arc::clone(&connection), endpoint, quic, queries));
                 Ok(connection)
             }
@@ -238,22 +320,37 @@ impl Connections {
         Ok(stream)
     }
 
+    /// Keeps a connection on which the TLS handshake is over.
+    fn keep_tls(&self, stream: TlsStream<TcpStream>) -> Arc<Connection> {
+        let (tcp, tls) = stream.into_inner();
+        let tcp = Arc::new(tcp);
+        let tls = Arc::new(TlsSession::new(tls, Arc::clone(&tcp)));
+        let connection = self.add(Outlet::Tls(Arc::clone(&tls)), CancellationToken::new());
+        tokio::spawn(tls_stream::carry(Arc::clone(&connection), tls, tcp));
+        connection
+    }
+
     /// Keeps a new connection that carries octets in order.
     fn keep(
         &self,
         io: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + 'static,
     ) -> Arc<Connection> {
-        let (connection, queries) = self.add(CancellationToken::new());
+        let (connection, queries) = self.add_queue(CancellationToken::new());
         tokio::spawn(stream::carry(Arc::clone(&connection), io, queries));
         connection
     }
 
-    /// `end` ends the tasks that carry its messages.
-    fn add(&self, end: CancellationToken) -> (Arc<Connection>, mpsc::Receiver<Query>) {
+    /// Adds a connection whose queries a task takes. `end` ends the tasks that carry its messages.
+    fn add_queue(&self, end: CancellationToken) -> (Arc<Connection>, mpsc::Receiver<Query>) {
+        let (queries, taken) = mpsc::channel(MAX_QUERIES);
+        (self.add(Outlet::Task(queries), end), taken)
+    }
+
+    fn add(&self, outlet: Outlet, end: CancellationToken) -> Arc<Connection> {
         let number = self.opened.fetch_add(1, Ordering::Relaxed) + 1;
-        let (connection, taken) = Connection::new(number, Arc::clone(&self.shared), end);
+        let connection = Connection::new(number, Arc::clone(&self.shared), outlet, end);
         self.open().push(Arc::clone(&connection));
-        (connection, taken)
+        connection
     }
 
     /// Forgets those whose socket is closed.

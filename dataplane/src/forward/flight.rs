@@ -1,16 +1,17 @@
 //! The first query of a lookup, which for nearly all of them is the only one. It leaves from the thread that asks, and the
-//! task that reads the socket ends the lookup with a good reply: no task, no timer and no waking of another thread for it.
-//! The task of [`Lookup::run`] does the rest: errors, datagrams to wait past, silence.
+//! reader of the socket ends the lookup with a good reply: no task, no timer and no waking of another thread for it.
+//! The task of [`Lookup::run`] does the rest: errors, datagrams to wait past, silence, connections to open.
 
 use std::sync::Arc;
 
 use dataplane_core::LookupKey;
 
-use super::attempt::{AttemptResult, Datagrams};
+use super::attempt::{AttemptResult, Datagrams, Messages};
 use super::cache::CacheLimits;
-use super::lookup::{Asked, Lookup, Outcome};
-use super::plan::Send;
-use super::server::Sent;
+use super::connections::{self, Progress};
+use super::lookup::{Asked, Lookup, Open, Outcome};
+use super::plan::{Send, Transport};
+use super::server::{Sent, Server};
 use super::sockets::{self, Arrived, Departed, Exchange};
 use super::table::{Ended, Running};
 use super::upstreams::Group;
@@ -54,14 +55,14 @@ impl Begun {
     }
 }
 
-/// The first query, on its way.
+/// The first query, on its way; `W` is how it is written and its reply judged.
 #[derive(Debug)]
-struct Flight {
+struct Flight<W> {
     begun: Begun,
     lookup: Lookup,
     send: Send,
     sent: Sent,
-    datagrams: Datagrams,
+    way: W,
 }
 
 /// Begins a lookup that asks these members of its group.
@@ -74,14 +75,25 @@ pub(super) fn begin(begun: Begun, members: &[usize]) {
     let Some((send, sent, server)) = lookup.take_first(started) else {
         return begun.spawn(lookup, None);
     };
-    let datagrams = Datagrams::new(lookup.question(begun.key()), &server, send.edns);
-    let flight = Box::new(Flight { begun, lookup, send, sent, datagrams });
+    match send.transport {
+        Transport::Udp => {
+            let way = Datagrams::new(lookup.question(begun.key()), &server, send.edns);
+            by_datagram(Box::new(Flight { begun, lookup, send, sent, way }), &server);
+        }
+        Transport::Connection => {
+            let way = Messages::new(&server, send.edns);
+            over_connection(Box::new(Flight { begun, lookup, send, sent, way }), &server);
+        }
+    }
+}
+
+fn by_datagram(flight: Box<Flight<Datagrams>>, server: &Server) {
     #[expect(
         clippy::borrowed_box,
         reason = "what departs is the box, which is as wide as a pointer"
     )]
-    let query = |flight: &Box<Flight>, id| flight.datagrams.query(flight.begun.key(), id);
-    let landed = |flight: Box<Flight>, id, came: Arrived<'_>| {
+    let query = |flight: &Box<Flight<Datagrams>>, id| flight.way.query(flight.begun.key(), id);
+    let landed = |flight: Box<Flight<Datagrams>>, id, came: Arrived<'_>| {
         let forwarder = Arc::clone(&flight.begun.forwarder);
         forwarder.guarded(|| flight.landed(id, came));
     };
@@ -93,19 +105,34 @@ pub(super) fn begin(begun: Begun, members: &[usize]) {
     }
 }
 
-impl Flight {
+fn over_connection(flight: Box<Flight<Messages>>, server: &Server) {
+    #[expect(
+        clippy::borrowed_box,
+        reason = "what departs is the box, which is as wide as a pointer"
+    )]
+    let query = |flight: &Box<Flight<Messages>>, id| flight.way.query(flight.begun.key(), id);
+    let landed = |flight: Box<Flight<Messages>>, came: connections::Arrived| {
+        let forwarder = Arc::clone(&flight.begun.forwarder);
+        forwarder.guarded(|| flight.landed(came));
+    };
+    if let Some(flight) = connections::depart(&server.connections, flight, query, landed) {
+        flight.open(Progress::Unsent);
+    }
+}
+
+impl Flight<Datagrams> {
     /// Something arrived for the query with this id.
     fn landed(mut self: Box<Self>, id: u16, came: Arrived<'_>) {
         match came {
             Arrived::Datagram(octets, place) => {
                 let question = self.lookup.question(self.begun.key());
-                match self.datagrams.judge(question, id, octets) {
+                match self.way.judge(question, id, octets) {
                     Some(outcome @ AttemptResult::Good(_)) => self.ended(outcome),
                     Some(outcome) => self.failed(outcome),
                     None => self.wait(place.listen()),
                 }
             }
-            Arrived::Stray(listening) => match self.datagrams.stray() {
+            Arrived::Stray(listening) => match self.way.stray() {
                 Some(outcome) => self.failed(outcome),
                 None => self.wait(Exchange::Shared(listening)),
             },
@@ -115,24 +142,53 @@ impl Flight {
         }
     }
 
+    fn wait(self, exchange: Exchange) {
+        self.hand_over(|datagrams| Outcome::Open(Open::Datagrams(datagrams, exchange)));
+    }
+}
+
+impl Flight<Messages> {
+    /// Something arrived for the query.
+    fn landed(mut self: Box<Self>, came: connections::Arrived) {
+        match came {
+            connections::Arrived::Reply(reply) => {
+                let question = self.lookup.question(self.begun.key());
+                match self.way.judge(question, &reply) {
+                    outcome @ AttemptResult::Good(_) => self.ended(outcome),
+                    outcome => self.failed(outcome),
+                }
+            }
+            connections::Arrived::Failed(failure, after) if failure.is_loss() => {
+                self.open(Progress::Lost(after));
+            }
+            connections::Arrived::Failed(..) => self.failed(AttemptResult::Unreachable),
+            connections::Arrived::Overdue(place) => self.open(Progress::Waits(place)),
+        }
+    }
+
+    fn open(self, progress: Progress) {
+        self.hand_over(|messages| Outcome::Open(Open::Connection(messages, progress)));
+    }
+}
+
+impl<W> Flight<W> {
     fn ended(self, outcome: AttemptResult) {
-        let Flight { begun, mut lookup, send, sent, datagrams } = self;
+        let Flight { begun, mut lookup, send, sent, way } = self;
         // It shows the reply before the client has it.
-        drop(datagrams);
+        drop(way);
         if let Some(relayed) = lookup.ended(send, sent, outcome) {
             begun.end(Ok(relayed));
         }
     }
 
-    fn failed(self, outcome: AttemptResult) {
-        let Flight { begun, lookup, send, sent, datagrams: _ } = self;
-        begun.spawn(lookup, Some(Asked { send, sent, outcome: Outcome::Ended(outcome) }));
+    fn failed(self, result: AttemptResult) {
+        self.hand_over(|_| Outcome::Ended(result));
     }
 
-    fn wait(self, exchange: Exchange) {
-        let Flight { begun, lookup, send, sent, datagrams } = self;
-        let outcome = Outcome::Waits(datagrams, exchange);
-        begun.spawn(lookup, Some(Asked { send, sent, outcome }));
+    /// The task of the lookup does the rest.
+    fn hand_over(self, outcome: impl FnOnce(W) -> Outcome) {
+        let Flight { begun, lookup, send, sent, way } = self;
+        begun.spawn(lookup, Some(Asked { send, sent, outcome: outcome(way) }));
     }
 }
 

@@ -9,7 +9,8 @@ use futures::future::select_all;
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::time::sleep_until;
 
-use super::attempt::{self, AttemptResult, Datagrams, Question};
+use super::attempt::{self, AttemptResult, Datagrams, Messages, Question};
+use super::connections::Progress;
 use super::limits::Limit;
 use super::plan::{MAX_SENDS, Next, Plan, Send, order};
 use super::server::{Heard, Notice, Sent, Server};
@@ -91,7 +92,7 @@ pub(super) struct Lookup {
     without_edns: u32,
 }
 
-/// A query over UDP that was sent before the lookup waits for anything.
+/// The first query, which was taken before the lookup waits for anything.
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) send: Send,
@@ -103,8 +104,15 @@ pub(super) struct Asked {
 #[derive(Debug)]
 pub(super) enum Outcome {
     Ended(AttemptResult),
-    /// The query was sent; its reply is awaited.
-    Waits(Datagrams, Exchange),
+    Open(Open),
+}
+
+/// A query whose result is not known.
+#[derive(Debug)]
+pub(super) enum Open {
+    /// It was sent; its reply is awaited.
+    Datagrams(Datagrams, Exchange),
+    Connection(Messages, Progress),
 }
 
 impl Lookup {
@@ -127,10 +135,10 @@ impl Lookup {
         Ok(Lookup { group, plan, sends: 0, errors: None, limit: None, without_edns: 0 })
     }
 
-    /// Takes the first send, if it is a datagram to a server that answers and has a place; the caller must send it.
-    /// `None` if [`Lookup::run`] must begin.
+    /// Takes the first send, if it is to a server that answers and has a place; the caller must send it. `None` if
+    /// [`Lookup::run`] must begin.
     pub(super) fn take_first(&mut self, now: Instant) -> Option<(Send, Sent, Arc<Server>)> {
-        if !self.plan.begins_with_a_datagram() {
+        if !self.plan.begins_at_once() {
             return None;
         }
         let Next::Send(send) = self.plan.next(now) else { return None };
@@ -168,9 +176,10 @@ impl Lookup {
                     return Ok(relayed);
                 }
             }
-            Some(Asked { send, sent: guard, outcome: Outcome::Waits(datagrams, exchange) }) => {
+            Some(Asked { send, sent: guard, outcome: Outcome::Open(open) }) => {
                 sent.push(Some(guard));
-                attempts.push(attempt(question, &group, 0, send, 0, Some((datagrams, exchange))));
+                let member = self.plan.member(send.place);
+                attempts.push(attempt(question, &group, member, send, 0, Some(open)));
             }
             None => {}
         }
@@ -317,17 +326,22 @@ impl Lookup {
     }
 }
 
-/// One attempt of a lookup, with its number; `left` where its query has left already.
+/// One attempt of a lookup, with its number; `begun` where it has begun already.
 async fn attempt(
     question: Question<'_>,
     group: &Group,
     member: usize,
     send: Send,
     number: usize,
-    left: Option<(Datagrams, Exchange)>,
+    begun: Option<Open>,
 ) -> (usize, Send, AttemptResult) {
-    let outcome = match left {
-        Some((datagrams, exchange)) => attempt::listen(question, datagrams, exchange).await,
+    let outcome = match begun {
+        Some(Open::Datagrams(datagrams, exchange)) => {
+            attempt::listen(question, datagrams, exchange).await
+        }
+        Some(Open::Connection(messages, progress)) => {
+            attempt::exchange(question, messages, progress).await
+        }
         None => attempt::ask(question, &group.servers[member], send.transport, send.edns).await,
     };
     (number, send, outcome)

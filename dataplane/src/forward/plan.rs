@@ -173,11 +173,9 @@ impl Plan {
         }
     }
 
-    /// Whether the first send is a datagram to a server that is not down: nearly always it is the only one.
-    pub(super) fn begins_with_a_datagram(&self) -> bool {
-        let first = self.order.first().map(|place| &place.candidate);
-        let is_datagram = |first: &Candidate| first.transport == Transport::Udp;
-        self.pace == USUAL && self.sends == 0 && first.is_some_and(is_datagram)
+    /// Whether the first send is to a server that is not down: nearly always it is the only one.
+    pub(super) fn begins_at_once(&self) -> bool {
+        self.pace == USUAL && self.sends == 0 && !self.order.is_empty()
     }
 
     /// Which member of the group is at a place of the order.

@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 use super::counters::add;
 use super::responder::{Asked, AskedLater, Asker, Refresh, Responder, Seeds, ServeAction, client};
 use super::traffic::ServedOver;
-use crate::forward::{Held, Reading, Resolved, Slot, Upstreams};
+use crate::forward::{Held, Reading, Resolved, Slot, Together, Upstreams};
 use crate::origin::{Answered, Origin};
 use crate::state::Published;
 use crate::taps::{Began, Wanted};
@@ -158,6 +158,10 @@ impl Worker {
 
     /// Asks upstreams for the noted queries. A panic because of one query must not end this thread.
     fn ask(&mut self, upstreams: &Arc<Upstreams>) {
+        if self.later.is_empty() && self.refreshes.is_empty() {
+            return;
+        }
+        let _together = Together::begin();
         let mut later = std::mem::take(&mut self.later);
         for later in later.drain(..) {
             let asks = AssertUnwindSafe(|| self.reply_late(Arc::clone(upstreams), later));

@@ -5,13 +5,15 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, oneshot};
 use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
 
 use super::counts::Counts;
 use super::failure::Failure;
+use super::outlet::{Outlet, Query};
 use super::pause::Pause;
+use crate::forward::plan::USUAL;
 use crate::forward::{now, random};
 
 /// Queries in progress on each (FW54); fewer where the server allows fewer.
@@ -27,7 +29,7 @@ pub(super) const SILENCE: Duration = Duration::from_secs(1);
 pub(super) struct Connection {
     /// Later ones have greater numbers; the first is 1.
     pub(super) number: u64,
-    queries: mpsc::Sender<Query>,
+    outlet: Outlet,
     waiting: Mutex<Waiting>,
     shared: Arc<Shared>,
     /// Ends the tasks that carry messages, and so the socket.
@@ -41,21 +43,6 @@ pub(super) struct Shared {
     pub(super) pause: Pause,
     /// A place on an open connection may be free.
     pub(super) freed: Notify,
-}
-
-/// A message on its way out.
-#[derive(Debug)]
-pub(super) struct Query {
-    pub(super) id: u16,
-    pub(super) octets: Vec<u8>,
-}
-
-impl Query {
-    /// Over HTTPS and QUIC ids are 0: the stream identifies the reply.
-    pub(super) fn without_id(mut self) -> Query {
-        self.octets[..2].fill(0);
-        self
-    }
 }
 
 /// A message that came in.
@@ -79,10 +66,36 @@ impl Message {
 /// Receives the reply; it is closed if the connection broke.
 pub(super) type Ended = Result<Message, Failure>;
 
+/// Called once; it must neither wait nor panic.
+pub(super) type OnArrival = Box<dyn FnOnce(Arrived) + Send>;
+
+/// What comes first for a query without a task.
+#[derive(Debug)]
+pub(in crate::forward) enum Arrived {
+    Reply(Reply),
+    /// No reply will come. A lost query needs a connection later than this number.
+    Failed(Failure, u64),
+    /// Nothing, for the time between two sends: the query waits on.
+    Overdue(Place),
+}
+
+/// The receiver of a reply: a task, or a function.
+enum Waiter {
+    Task(oneshot::Sender<Ended>),
+    /// This is called with what comes first, at the latest at this time.
+    Call(OnArrival, Instant),
+}
+
+impl std::fmt::Debug for Waiter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Waiter").finish_non_exhaustive()
+    }
+}
+
 #[derive(Debug)]
 struct Waiting {
     /// Queries on the connection. One whose client is gone stays until its reply, because the server still works on it.
-    replies: HashMap<u16, oneshot::Sender<Ended>>,
+    replies: HashMap<u16, Waiter>,
     /// How many queries the connection may have.
     places: usize,
     /// Since when queries wait without any message.
@@ -113,7 +126,7 @@ enum ConnectionState {
 
 /// A query in progress on a connection.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(in crate::forward) struct Place {
     pub(super) id: u16,
     pub(super) connection: Arc<Connection>,
     reply: oneshot::Receiver<Ended>,
@@ -152,13 +165,13 @@ impl Reply {
 }
 
 impl Connection {
-    /// A connection that has just been made, and where the queries on it are taken from.
+    /// A connection that has just been made; its queries leave through `outlet`.
     pub(super) fn new(
         number: u64,
         shared: Arc<Shared>,
+        outlet: Outlet,
         end: CancellationToken,
-    ) -> (Arc<Connection>, mpsc::Receiver<Query>) {
-        let (queries, taken) = mpsc::channel(MAX_QUERIES);
+    ) -> Arc<Connection> {
         let waiting = Mutex::new(Waiting {
             replies: HashMap::new(),
             places: MAX_QUERIES,
@@ -167,7 +180,7 @@ impl Connection {
             good: 0,
             state: ConnectionState::Open,
         });
-        (Arc::new(Connection { number, queries, waiting, shared, end }), taken)
+        Arc::new(Connection { number, outlet, waiting, shared, end })
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
@@ -184,26 +197,78 @@ impl Connection {
         waiting.good == 0 && waiting.is_silent(now)
     }
 
+    /// A place for one query, if there is one; a task waits for its reply.
     pub(super) fn place(
         self: &Arc<Self>,
         query: impl Fn(u16) -> Vec<u8>,
         now: Instant,
     ) -> Option<Place> {
+        let mut reply = None;
+        let id = self.enter(now, |id| {
+            let (sender, receiver) = oneshot::channel();
+            reply = Some(receiver);
+            Some((query(id), Waiter::Task(sender)))
+        })?;
+        Some(Place { id, connection: Arc::clone(self), reply: reply? })
+    }
+
+    /// The same without a task: the function that `make` returns is called with what comes first for the query. False
+    /// if there is no place; then `make` is not called.
+    pub(super) fn call(
+        self: &Arc<Self>,
+        now: Instant,
+        make: impl FnOnce(u16) -> Option<(Vec<u8>, OnArrival)>,
+    ) -> bool {
+        let waits = |id| {
+            let (octets, call) = make(id)?;
+            Some((octets, Waiter::Call(call, now + USUAL.interval)))
+        };
+        self.enter(now, waits).is_some()
+    }
+
+    /// Sends the query that `begin` writes for an id, if there is a place.
+    fn enter(
+        self: &Arc<Self>,
+        now: Instant,
+        begin: impl FnOnce(u16) -> Option<(Vec<u8>, Waiter)>,
+    ) -> Option<u16> {
         let mut waiting = self.waiting();
         if waiting.state != ConnectionState::Open || waiting.replies.len() >= waiting.places {
             return None;
         }
+        let room = self.outlet.room()?;
         // At most 32 of 65,536 ids are taken.
         let id = std::iter::repeat_with(|| random() as u16)
             .find(|id| !waiting.replies.contains_key(id))
             .unwrap_or_default();
-        self.queries.try_send(Query { id, octets: query(id) }).ok()?;
-        let (sender, reply) = oneshot::channel();
-        waiting.replies.insert(id, sender);
+        let (octets, waiter) = begin(id)?;
+        room.put(Query { id, octets });
+        waiting.replies.insert(id, waiter);
         waiting.silent_since.get_or_insert(now);
         waiting.used = now;
         drop(waiting);
-        Some(Place { id, connection: Arc::clone(self), reply })
+        self.outlet.send();
+        Some(id)
+    }
+
+    /// Calls the functions that wait too long; a task waits in place of each. Returns when the next one will.
+    pub(super) fn overdue(self: &Arc<Self>, now: Instant) -> Option<Instant> {
+        let (mut late, mut next) = (Vec::new(), None::<Instant>);
+        let mut waiting = self.waiting();
+        for (id, waiter) in &mut waiting.replies {
+            let Waiter::Call(_, at) = waiter else { continue };
+            if *at > now {
+                next = Some(next.map_or(*at, |next| next.min(*at)));
+                continue;
+            }
+            let (sender, reply) = oneshot::channel();
+            if let Waiter::Call(call, _) = std::mem::replace(waiter, Waiter::Task(sender)) {
+                late.push((call, Place { id: *id, connection: Arc::clone(self), reply }));
+            }
+        }
+        drop(waiting);
+        late.into_iter().for_each(|(call, place)| call(Arrived::Overdue(place)));
+        next
     }
 
     /// The server allows this many queries at once from here on.
@@ -241,8 +306,18 @@ impl Connection {
         }
         // Counted before the waiting queries are woken.
         lost.iter().for_each(|_| self.shared.counts.failed(&Failure::broken(), now()));
-        drop(lost);
         self.end.cancel();
+        for waiter in lost.into_values() {
+            if let Waiter::Call(call, _) = waiter {
+                call(Arrived::Failed(Failure::broken(), self.number));
+            }
+        }
+    }
+
+    /// The next connection for a query that was lost on this one has a number greater than this. If only one stream was
+    /// lost, it may be this one.
+    pub(super) fn after_loss(&self) -> u64 {
+        self.number - u64::from(self.is_open())
     }
 
     /// Takes no more queries; those that wait keep their time.
@@ -256,6 +331,11 @@ impl Connection {
         self.waiting().replies.len()
     }
 
+    #[cfg(test)]
+    pub(super) fn outlet(&self) -> &Outlet {
+        &self.outlet
+    }
+
     pub(super) fn is_open(&self) -> bool {
         self.waiting().state == ConnectionState::Open
     }
@@ -266,11 +346,11 @@ impl Connection {
 
     /// Whether its tasks have ended, and the socket with them.
     pub(super) fn is_gone(&self) -> bool {
-        self.queries.is_closed()
+        self.outlet.is_gone()
     }
 
     /// Gives a reply to the query with this id; false if none waits for it (FW54).
-    pub(super) fn answered(&self, id: u16, ended: Ended, now: Instant) -> bool {
+    pub(super) fn answered(self: &Arc<Self>, id: u16, ended: Ended, now: Instant) -> bool {
         let mut waiting = self.waiting();
         let Some(reply) = waiting.replies.remove(&id) else { return false };
         waiting.silent_since = (!waiting.replies.is_empty()).then_some(now);
@@ -284,9 +364,18 @@ impl Connection {
             }
             Err(failure) => self.shared.counts.failed(failure, now),
         }
-        // The client of this query may be gone; then the reply is dropped.
-        let _ = reply.send(ended);
         self.shared.freed.notify_one();
+        match (reply, ended) {
+            // The client of this query may be gone; then the reply is dropped.
+            (Waiter::Task(reply), ended) => _ = reply.send(ended),
+            (Waiter::Call(call, _), Ok(Message { octets, age_s })) => {
+                let connection = Arc::clone(self);
+                call(Arrived::Reply(Reply { id, octets, age_s, connection }));
+            }
+            (Waiter::Call(call, _), Err(failure)) => {
+                call(Arrived::Failed(failure, self.after_loss()));
+            }
+        }
         true
     }
 }

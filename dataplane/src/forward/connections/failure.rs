@@ -210,7 +210,7 @@ impl Failure {
     }
 
     /// The query was lost, and the server did not refuse it: another connection or stream may carry it.
-    pub(super) fn is_loss(&self) -> bool {
+    pub(in crate::forward) fn is_loss(&self) -> bool {
         matches!(self.reason, Reason::Broken | Reason::Reset)
     }
 

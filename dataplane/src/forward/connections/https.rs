@@ -17,8 +17,9 @@ use tokio_rustls::client::TlsStream;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use super::connection::{Connection, MAX_QUERIES, Message, Query};
+use super::connection::{Connection, MAX_QUERIES, Message};
 use super::failure::Failure;
+use super::outlet::Query;
 use crate::forward::now;
 
 /// The only type of body, of requests and of replies (RFC 8484 §6).
@@ -225,7 +226,7 @@ mod tests {
         let server = tokio::spawn(answers_early(far));
         let (sender, driver, end) = begin(near).await.unwrap();
         let connections = idle();
-        let (connection, queries) = connections.add(end.disarm());
+        let (connection, queries) = connections.add_queue(end.disarm());
         tokio::spawn(carry(Arc::clone(&connection), sender, driver, "https://a/".into(), queries));
         (connections, connection, server)
     }
@@ -291,7 +292,7 @@ mod tests {
         });
         let (sender, driver, end) = begin(near).await.unwrap();
         let connections = idle();
-        let (connection, queries) = connections.add(end.disarm());
+        let (connection, queries) = connections.add_queue(end.disarm());
         tokio::spawn(carry(Arc::clone(&connection), sender, driver, "https://a/".into(), queries));
         (connections, connection, slow)
     }

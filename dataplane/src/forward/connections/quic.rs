@@ -16,8 +16,9 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_rustls::rustls;
 
-use super::connection::{Connection, MAX_QUERIES, Message, Query};
+use super::connection::{Connection, MAX_QUERIES, Message};
 use super::failure::Failure;
+use super::outlet::Query;
 use crate::forward::now;
 
 /// Octets of the length before each message (RFC 9250 §4.2).

@@ -1,4 +1,4 @@
-//! Messages over a stream of octets, each behind its length (RFC 1035 §4.2.2): TCP, and TLS over TCP (RFC 7858 §3.3).
+//! Messages over a stream of octets, each behind its length (RFC 1035 §4.2.2): TCP.
 
 use std::io;
 use std::sync::Arc;
@@ -6,11 +6,12 @@ use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::mpsc;
 
-use super::connection::{Connection, MAX_QUERIES, Message, Query};
+use super::connection::{Connection, MAX_QUERIES, Message};
+use super::outlet::Query;
 use crate::forward::now;
 
 /// Octets of the length before each message.
-const PREFIX: usize = 2;
+pub(super) const PREFIX: usize = 2;
 /// Octets that are read at once: several replies of the usual size.
 const READ: usize = 4096;
 
@@ -27,7 +28,7 @@ pub(super) async fn carry(
         let mut taken = Vec::with_capacity(MAX_QUERIES);
         let mut octets = Vec::new();
         while queries.recv_many(&mut taken, MAX_QUERIES).await > 0 {
-            // Together: one system call, and one record of TLS.
+            // Together: one system call.
             octets.clear();
             for query in taken.drain(..) {
                 octets.extend((query.octets.len() as u16).to_be_bytes());
@@ -60,7 +61,7 @@ pub(super) async fn carry(
 }
 
 /// False if no query waits for the id of this message (FW54).
-fn arrived(connection: &Connection, octets: Vec<u8>) -> bool {
+pub(super) fn arrived(connection: &Arc<Connection>, octets: Vec<u8>) -> bool {
     let Some(id) = octets.first_chunk().map(|id| u16::from_be_bytes(*id)) else { return false };
     connection.answered(id, Ok(Message { octets, age_s: 0 }), now())
 }

@@ -2,7 +2,7 @@
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
-use super::connection::{IDLE, MAX_QUERIES, Message, SILENCE};
+use super::connection::{IDLE, Message, SILENCE};
 use super::failure::Reason;
 use super::pause::HOLD_OFF;
 use super::*;
@@ -15,7 +15,7 @@ pub(super) fn idle() -> Arc<Connections> {
     Arc::new(Connections::new(address, None))
 }
 
-fn answer(connection: &Connection, id: u16, now: Instant) -> bool {
+fn answer(connection: &Arc<Connection>, id: u16, now: Instant) -> bool {
     connection.answered(id, Ok(Message { octets: query(id), age_s: 0 }), now)
 }
 

@@ -1,6 +1,7 @@
 //! Lookups without tasks against a server on loopback: over a socket of their own, and over one that is shared.
 
 mod between;
+mod connection;
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -64,14 +65,7 @@ impl Stage {
     }
 
     fn ask_for(&self, name: &str) -> mpsc::UnboundedReceiver<Resolved> {
-        let (sender, ended) = mpsc::unbounded_channel();
-        let slot = self.forwarder.slot(&self.upstreams, 0, IpAddr::from([10, 0, 0, 1])).unwrap();
-        let key = LookupKey::new(Name::from_text(name).unwrap(), 1, false, false);
-        self.forwarder.resolve_late(&self.upstreams, 0, key, slot, move |end| match end {
-            LateEnd::Resolved(resolved) => sender.send(resolved).unwrap(),
-            LateEnd::Chain(..) => panic!("it is whole"),
-        });
-        ended
+        ask(&self.forwarder, &self.upstreams, name)
     }
 
     /// The next query, and where it came from.
@@ -116,6 +110,22 @@ impl Stage {
     fn open_ports(&self) -> usize {
         self.reading.borrow().as_ref().map_or(0, Reading::ports)
     }
+}
+
+/// Asks; the channel gets how the lookup ends.
+fn ask(
+    forwarder: &Arc<Forwarder>,
+    upstreams: &Upstreams,
+    name: &str,
+) -> mpsc::UnboundedReceiver<Resolved> {
+    let (sender, ended) = mpsc::unbounded_channel();
+    let slot = forwarder.slot(upstreams, 0, IpAddr::from([10, 0, 0, 1])).unwrap();
+    let key = LookupKey::new(Name::from_text(name).unwrap(), 1, false, false);
+    forwarder.resolve_late(upstreams, 0, key, slot, move |end| match end {
+        LateEnd::Resolved(resolved) => sender.send(resolved).unwrap(),
+        LateEnd::Chain(..) => panic!("it is whole"),
+    });
+    ended
 }
 
 /// A reply to this query with one address.

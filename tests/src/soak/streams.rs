@@ -20,7 +20,7 @@ use crate::oracle::decode::decode;
 use crate::oracle::expected::{Expected, Question, rtype};
 use crate::oracle::{Identity, Oracle};
 
-const STEPS: usize = 90;
+const STEPS: usize = 120;
 const ID: u16 = 7;
 /// One step in this many is held against the judge too, which tries many choices.
 const JUDGED: usize = 9;
@@ -30,8 +30,10 @@ struct Play {
     writer: Writer,
     /// What was read, by the rules.
     oracle: Oracle,
-    /// What was read of each configuration; those that follow.
+    /// The newest configuration, while it needs lists.
     waiting: Option<Configuration>,
+    /// The kinds that were listed since.
+    listed: [bool; Resource::ALL.len()],
     history: History,
     /// Changes that each stream has not brought yet.
     streams: [VecDeque<Change>; Resource::ALL.len()],
@@ -71,6 +73,7 @@ impl Play {
             writer: Writer::new(&first.document(&[]), setup).unwrap(),
             oracle: Oracle::new(settings(first), names),
             waiting: None,
+            listed: Default::default(),
             history: History::new(settings(first)),
             streams: Default::default(),
             seen: 0,
@@ -130,6 +133,7 @@ impl Play {
         }
         self.writer.complete(resource, self.version);
         self.oracle.store.end_list(resource, self.version, DataSource::Live);
+        self.listed[resource as usize] = true;
         if self.waiting.is_some() && !self.writer.is_renewing() {
             let configuration = self.waiting.take().expect("it waits");
             self.oracle.settings = settings(configuration);
@@ -146,15 +150,18 @@ impl Play {
             self.waiting = None;
         } else {
             self.writer.renew(&document).unwrap();
-            self.waiting = Some(configuration);
+            (self.waiting, self.listed) = (Some(configuration), Default::default());
         }
     }
 
     /// Everything that happened is read.
     fn settle(&mut self) {
         Resource::ALL.into_iter().for_each(|resource| self.bring(resource, usize::MAX));
-        if self.waiting.is_some() {
-            Resource::ALL.into_iter().for_each(|resource| self.list(resource, 3));
+        for resource in Resource::ALL {
+            // What came after a list is not listed again.
+            if self.waiting.is_some() && !self.listed[resource as usize] {
+                self.list(resource, 3);
+            }
         }
         assert!(self.waiting.is_none(), "the configuration is in use");
         self.compare();
@@ -173,8 +180,14 @@ impl Play {
                 }
                 churn::Change::Configure(configuration) => self.configure(configuration),
             },
+            // A configuration that waits is in use after a list of each kind; much comes between them.
+            10..=11 if self.waiting.is_some() => self.list(resource, 3),
             10..=16 => self.bring(resource, 1 + random.below(3)),
-            17..=18 => self.list(resource, 1 + random.below(4)),
+            17 => self.list(resource, 1 + random.below(4)),
+            18 => {
+                let by_pod_name = random.below(2) == 0;
+                self.configure(Configuration { by_pod_name, ..Configuration::FIRST });
+            }
             _ => self.settle(),
         }
         self.compare();

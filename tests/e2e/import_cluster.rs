@@ -107,6 +107,41 @@ spec:
     spec: {containers: [{name: other, image: registry.example/other:1, args: [--colour]}]}
 "#;
 
+/// kube-dns as GKE has it, in a namespace of its own.
+const KUBE_DNS: &str = r#"
+apiVersion: v1
+kind: Namespace
+metadata: {name: gke}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: kube-dns, namespace: gke, labels: {k8s-app: kube-dns}}
+spec: {selector: {k8s-app: kube-dns}, ports: [{name: dns, port: 53, protocol: UDP}]}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: kube-dns, namespace: gke}
+data: {stubDomains: '{"lab.example": ["10.20.0.9"]}', upstreamNameservers: '["10.0.0.9"]'}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: kube-dns, namespace: gke}
+spec:
+  selector: {matchLabels: {k8s-app: kube-dns}}
+  template:
+    metadata: {labels: {k8s-app: kube-dns}}
+    spec:
+      containers:
+      - name: kubedns
+        image: registry.example/kube-dns:1
+        args: [--domain=gke.example., --dns-port=10053, --config-dir=/kube-dns-config]
+        volumeMounts: [{name: config, mountPath: /kube-dns-config}]
+      - name: dnsmasq
+        image: registry.example/dnsmasq-nanny:1
+        args: [-restartDnsmasq=true, --, -k, --cache-size=700, --server=/gke.example/127.0.0.1#10053]
+      volumes: [{name: config, configMap: {name: kube-dns, optional: true}}]
+"#;
+
 #[tokio::test(flavor = "multi_thread")]
 async fn import_follows_the_service_to_its_corefile_and_writes_nothing() {
     let Some(mut plane) = ControlPlane::start(Setup::default()).await else { return };
@@ -157,6 +192,20 @@ async fn import_follows_the_service_to_its_corefile_and_writes_nothing() {
     let (dns, report, _) = import(&["--name", "trial", "--service", "dns-trial"]);
     assert!(dns.contains("name: dns-trial") && !dns.contains("adopt"), "{dns}{report}");
     assert_eq!(versions(), before, "it only reads");
+
+    tools.apply(KUBE_DNS).ok();
+    let (dns, report, code) = import(&["--service", "gke/kube-dns"]);
+    assert_eq!(code, Some(0), "{report}");
+    let (read, _) = crds::manifest::read(&dns, "imported").expect(&dns);
+    let spec = serde_json::to_value(&read.spec).expect("a spec");
+    assert_eq!(
+        (&spec["domain"], &spec["cache"]["entries"]),
+        (&"gke.example".into(), &700.into()),
+        "{dns}"
+    );
+    assert_eq!(spec["stubDomains"][0]["domain"], "lab.example", "{dns}");
+    assert_eq!(spec["upstreams"]["servers"][0]["address"], "10.0.0.9", "{dns}");
+    assert_eq!(spec["metrics"]["compatibility"][1], "KubeDNS", "{dns}{report}");
 
     plane.stop_api_server();
     let (_, why, code) = import(&[]);

@@ -256,6 +256,38 @@ mod tests {
         assert_eq!(chosen(&[], None), Ok(None));
     }
 
+    /// Lists of `pages` pages, each with as many Deployments as it is asked for.
+    async fn listed(pages: usize) -> (Vec<Deployment>, Vec<String>) {
+        let server =
+            tower::service_fn(move |request: hyper::Request<kube::client::Body>| async move {
+                let query = request.uri().query().unwrap_or_default().to_owned();
+                let of = |key: &str| {
+                    let value = query.split('&').find_map(|it| it.strip_prefix(key))?;
+                    value.parse::<usize>().ok()
+                };
+                let (page, limit) = (of("continue=").unwrap_or(0) + 1, of("limit=").unwrap());
+                let next = if page < pages { page.to_string() } else { String::new() };
+                let items = vec![json!({"metadata": {"name": "a"}}); limit];
+                let list = json!({"kind": "DeploymentList", "apiVersion": "apps/v1", "items": items,
+                "metadata": {"continue": next}});
+                let body = kube::client::Body::from(list.to_string().into_bytes());
+                Ok::<_, std::convert::Infallible>(hyper::Response::new(body))
+            });
+        let mut cut = Vec::new();
+        let api: Api<Deployment> = Api::namespaced(Client::new(server, "default"), "kube-system");
+        let found = all(&api, "Deployments", &mut cut).await.unwrap();
+        (found, cut)
+    }
+
+    #[tokio::test]
+    async fn workloads_are_read_page_by_page_and_what_is_beyond_the_bound_is_said() {
+        let (found, cut) = listed(3).await;
+        assert_eq!((found.len(), cut), (1_500, Vec::new()));
+        let (found, cut) = listed(100).await;
+        assert_eq!(found.len(), MAX_WORKLOADS);
+        assert_eq!(cut, ["the first 5000 Deployments were looked at, and there are more"]);
+    }
+
     #[test]
     fn config_maps_are_those_that_workloads_mount_or_name() {
         let workload = |spec| Object {

@@ -21,6 +21,9 @@ use crate::wire::name::Name;
 
 /// Names that one question may lead to (FW42).
 const MAX_HOPS: usize = 10;
+/// Octets that are kept of a chain that is not finished: as many as the cache keeps of one reply. Thousands of queries
+/// may wait for the next part of a chain at once.
+const MAX_UNFINISHED: usize = 16 << 10;
 /// The largest message there is.
 const MAX_MESSAGE: usize = 65_535;
 /// The header of an authoritative reply with one question and one record, which follow it.
@@ -92,6 +95,10 @@ impl Resolution {
             if was_asked || self.hops.len() > MAX_HOPS {
                 return Step::Failed { ede: ede::OTHER, text: "CNAME loop, or too many CNAMEs" };
             }
+            // Whether or not the next part is in the cache: the answer does not depend on that.
+            if self.octets() > MAX_UNFINISHED {
+                return Step::Failed { ede: ede::OTHER, text: "the chain of CNAMEs is too large" };
+            }
             match hop(&key, around) {
                 Hop::Group(group) => return Step::Ask { group, key },
                 Hop::Own(relayed) => last = self.protected(relayed),
@@ -100,6 +107,11 @@ impl Resolution {
             self.hops.push((last.clone(), Freshness::Fresh { age_s: 0 }));
         }
         Step::Done
+    }
+
+    /// Octets of the replies that it keeps.
+    fn octets(&self) -> usize {
+        self.hops.iter().map(|(hop, _)| hop.octets()).sum()
     }
 
     /// Whether a part of it has expired.

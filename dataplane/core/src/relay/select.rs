@@ -65,6 +65,7 @@ pub(super) fn select(
         caps,
         age_s,
         kept: Selected::new(rcode, message.authentic),
+        links: Vec::new(),
     };
     let end = selection.follow_chain(asked, qtype)?;
     selection.rrset_at(&end, qtype)?;
@@ -96,6 +97,8 @@ struct Selection<'s, 'm> {
     /// How long the reply lay in a cache of HTTP.
     age_s: u32,
     kept: Selected,
+    /// CNAMEs and DNAMEs that are kept already.
+    links: Vec<&'s Record>,
 }
 
 impl<'s> Selection<'s, '_> {
@@ -203,9 +206,14 @@ impl<'s> Selection<'s, '_> {
         Ok(())
     }
 
-    /// Keeps a link of the chain and, with DO, its signatures.
-    fn keep_in_chain(&mut self, link: &Record) -> Result<(), Unusable> {
+    /// Keeps a link of the chain and, with DO, its signatures. Each is kept once: one DNAME may be used for every name of a
+    /// chain, and its signatures may fill the message.
+    fn keep_in_chain(&mut self, link: &'s Record) -> Result<(), Unusable> {
         let (message, dnssec) = (self.message, self.dnssec);
+        if self.links.iter().any(|known| core::ptr::eq(*known, link)) {
+            return Ok(());
+        }
+        self.links.push(link);
         let kept = self.keep(link)?;
         self.kept.chain.push(kept);
         for record in message.answer.iter().filter(|_| dnssec) {

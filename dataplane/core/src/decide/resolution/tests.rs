@@ -219,6 +219,72 @@ fn fw42_a_loop_over_several_lookups_and_more_than_ten_hops_are_servfail() {
     });
 }
 
+/// The reply of an upstream that knows only this CNAME and its signatures, which have this many octets in all.
+fn signed_alias(owner: &str, target: &str, octets: usize) -> Relayed {
+    let key = LookupKey::new(name(owner), A, true, false);
+    let mut reply = cname(&key, &[], &name(target), 60);
+    let mut left = octets;
+    while left > 0 {
+        let now = left.min(8_000);
+        reply.extend([0xc0, HEADER as u8, 0, 46, 0, 1, 0, 0, 0, 60]);
+        reply.extend((now as u16).to_be_bytes());
+        reply.extend(rtype::CNAME.to_be_bytes());
+        reply.resize(reply.len() + now - 2, 0);
+        reply[ANSWER_COUNT] += 1;
+        left -= now;
+    }
+    match key.judge(0, &reply, &TtlCaps::default()) {
+        Verdict::Good(relayed) => relayed,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn fw42_a_chain_that_is_not_finished_keeps_16_kib_at_most() {
+    with_surroundings(|around| {
+        for octets in [100, 2_000, 5_000, 15_000, 60_000] {
+            let mut resolution = Resolution::default();
+            let mut asked = 0;
+            let end = loop {
+                let (owner, target) =
+                    (format!("n{asked}.example.org"), format!("n{}.example.org", asked + 1));
+                match resolution.answered(signed_alias(&owner, &target, octets), FRESH, around) {
+                    Step::Ask { .. } => asked += 1,
+                    end => break end,
+                }
+                let kept = resolution.octets();
+                assert!(kept <= MAX_UNFINISHED, "{kept} octets while upstreams are asked");
+            };
+            let Step::Failed { ede: 0, text } = end else { panic!("{end:?}") };
+            let expected = if octets == 100 { MAX_HOPS } else { MAX_UNFINISHED / (octets + 70) };
+            assert_eq!(asked, expected, "{octets} octets each: {text}");
+        }
+    });
+}
+
+#[test]
+fn fw42_the_end_of_a_chain_may_be_as_large_as_a_message() {
+    with_surroundings(|around| {
+        let mut resolution = Resolution::default();
+        let first = resolution.answered(alias("a.example.org", "www.example.org"), FRESH, around);
+        assert!(matches!(first, Step::Ask { .. }));
+        let mut reply = cname(&key("www.example.org"), &[], &name("unused.example"), 60);
+        reply.truncate(HEADER + name("www.example.org").wire().len() + 4);
+        let records = 4_000_u16;
+        for number in 0..records {
+            let [high, low] = number.to_be_bytes();
+            reply.extend([0xc0, HEADER as u8, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, high, low]);
+        }
+        reply[ANSWER_COUNT - 1..=ANSWER_COUNT].copy_from_slice(&records.to_be_bytes());
+        let Verdict::Good(end) = key("www.example.org").judge(0, &reply, &TtlCaps::default())
+        else {
+            panic!("not relayed");
+        };
+        assert!(end.octets() > 4 * MAX_UNFINISHED);
+        assert_eq!(resolution.answered(end, FRESH, around), Step::Done);
+    });
+}
+
 #[test]
 fn n9_a_chain_into_the_cluster_before_its_data_is_there_is_servfail() {
     with_surroundings(|around| {

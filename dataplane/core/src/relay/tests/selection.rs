@@ -81,6 +81,30 @@ fn fw40_a_dname_stays_with_the_cname_it_explains() {
 }
 
 #[test]
+fn fw40_a_dname_that_is_used_for_several_names_is_relayed_once() {
+    let pending = plain(Asked { do_: true, ..client("www.old.example.", RecordType::A) });
+    let signature = format!("old.example. 60 TYPE46 0027{}", "00".repeat(2_000));
+    let answer = [
+        "old.example. 60 DNAME sub.old.example.",
+        &signature,
+        "www.old.example. 60 CNAME www.sub.old.example.",
+        "www.sub.old.example. 60 CNAME www.sub.sub.old.example.",
+        "www.sub.sub.old.example. 60 CNAME www.sub.sub.sub.old.example.",
+        "www.sub.sub.sub.old.example. 60 A 192.0.2.1",
+    ];
+    let relayed = good(&pending, &upstream(&pending, &answer, &[]));
+    assert!(relayed.octets() < 2_500, "{} octets", relayed.octets());
+    let pending = Client {
+        head: ReplyHead { form: ReplyForm { limit: 4096, ..pending.head.form }, ..pending.head },
+        ..pending
+    };
+    let answers = relay(&pending, &upstream(&pending, &answer, &[])).answers;
+    let types: Vec<String> =
+        answers.iter().map(|record| record.record_type().to_string()).collect();
+    assert_eq!(types, ["DNAME", "RRSIG", "CNAME", "CNAME", "CNAME", "A"]);
+}
+
+#[test]
 fn fw40_any_relays_every_rrset_of_the_name() {
     let pending = plain(client("www.example.org.", RecordType::ANY));
     let answer = [

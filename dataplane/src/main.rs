@@ -1,4 +1,4 @@
-//! `clusterdns-dataplane`: args -> telemetry -> probes -> source -> first sync -> bind -> serve -> drain.
+//! `clusterdns-dataplane`: room for descriptors -> args -> telemetry -> probes -> source -> first sync -> bind -> serve -> drain.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -32,10 +32,16 @@ use tokio::sync::watch;
 const FLUSH_WITHIN: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
+    // Before there is any thread.
+    let room = dataplane_udp::make_room_for_descriptors();
     let args = Args::parse();
     let (format, level) = (args.log_format, args.log_level);
     let fixed = args.fixed_logging();
     telemetry::start(format.unwrap_or(LogFormat::Text), level.unwrap_or(LogLevel::Info), fixed);
+    match room {
+        Ok(descriptors) => tracing::debug!(descriptors, "room is made"),
+        Err(error) => tracing::warn!(%error, "the table of descriptors grows while queries wait"),
+    }
     let code = match run(&args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -249,8 +249,8 @@ impl Process {
         });
     }
 
-    /// A size in `/proc/PID/status`.
-    pub(crate) fn memory_kib(&self, field: &str) -> u64 {
+    /// A number in `/proc/PID/status`; sizes of memory are in KiB.
+    pub(crate) fn in_status(&self, field: &str) -> u64 {
         let text = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let row = text.lines().find_map(|line| line.strip_prefix(field)).unwrap();
         row.split_whitespace().next().unwrap().parse().unwrap()

@@ -102,10 +102,10 @@ fn l1_l7_what_is_read_in_an_overload_is_answered_and_memory_stays() {
         }
         let watched = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             process.overloaded_for(WARM_UP);
-            let steady_kib = process.memory_kib("VmRSS:");
+            let steady_kib = process.in_status("VmRSS:");
             process.forget_peak();
             process.overloaded_for(COUNTED);
-            let peak_kib = process.memory_kib("VmHWM:");
+            let peak_kib = process.in_status("VmHWM:");
             assert!(peak_kib * 5 <= steady_kib * 6, "{steady_kib} KiB became {peak_kib} KiB");
         }));
         is_over.store(true, Ordering::Relaxed);

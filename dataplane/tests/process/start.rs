@@ -137,3 +137,16 @@ fn a_signal_while_manifests_are_read_ends_the_process_at_once() {
         assert!(!process.log().contains("manifests read"), "{}", process.log());
     }
 }
+
+/// In a process with threads the system call that makes the table grow waits for some 20 ms, on the thread that answers.
+#[cfg(target_os = "linux")]
+#[test]
+fn fw53_there_is_room_for_descriptors_before_there_are_threads() {
+    const ROOM: u64 = 16_384;
+    let folder = Folder::new();
+    folder.write("a.yaml", &service("cart", "10.96.0.1"));
+    let process = Process::start(&folder.0, &[]);
+    let limit = dataplane_udp::raise_descriptor_limit().unwrap();
+    let size = process.in_status("FDSize:");
+    assert!(size >= limit.min(ROOM), "{size} of {limit}");
+}

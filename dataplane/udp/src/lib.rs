@@ -27,7 +27,7 @@ mod linux;
 )]
 mod portable;
 
-pub use descriptors::raise_descriptor_limit;
+pub use descriptors::{make_room_for_descriptors, raise_descriptor_limit};
 #[cfg(target_os = "linux")]
 pub use linux::{Batch, Poller, Ready, Socket};
 #[cfg(not(target_os = "linux"))]

@@ -41,23 +41,33 @@ impl TlsSession {
         self.unsent.lock().expect("nothing panics while it holds this")
     }
 
-    fn session(&self) -> MutexGuard<'_, Option<Opened>> {
-        self.session.lock().expect("nothing panics while it holds this")
+    /// Uses the session for anything, and sends what came meanwhile: a thread that does not get the session leaves its
+    /// messages to the one that has it.
+    fn using<T>(&self, using: impl FnOnce(&mut Option<Opened>) -> T) -> T {
+        let result = using(&mut self.session.lock().expect("nothing panics while it holds this"));
+        self.send();
+        result
     }
 
     pub(super) fn is_gone(&self) -> bool {
-        self.session().is_none()
+        self.using(|session| session.is_none())
     }
 
     /// Closes the socket, unless the task holds it.
     pub(super) fn end(&self) {
-        *self.session() = None;
+        self.using(|session| *session = None);
     }
 
     /// Whether the system did not take all.
     #[cfg(test)]
     pub(super) fn is_blocked(&self) -> bool {
-        self.session().as_ref().is_some_and(|open| open.tls.wants_write())
+        self.using(|session| session.as_ref().is_some_and(|open| open.tls.wants_write()))
+    }
+
+    /// Calls this while the session is in use.
+    #[cfg(test)]
+    pub(super) fn while_used(&self, call: impl FnOnce()) {
+        self.using(|_| call());
     }
 
     /// Adds a message that the next [send](Self::send) sends.
@@ -67,8 +77,8 @@ impl TlsSession {
         unsent.extend(message);
     }
 
-    /// Sends what was put in, as one record. It never waits: where another thread uses the session, that thread sends it,
-    /// and where the system takes no more octets, the task does, later. Where the connection has ended, the task ends.
+    /// Sends what was put in, as one record. It never waits: where another thread [uses](Self::using) the session, that
+    /// thread sends it, and where the system takes no more octets, the task does, later. Where the connection has ended, the task ends.
     pub(super) fn send(&self) {
         // Looked at again after the session is free: a thread that did not get it has left its messages here.
         while !self.unsent().is_empty() {
@@ -111,15 +121,14 @@ impl TlsSession {
                 return Err(ended());
             }
             tcp.writable().await?;
-            self.write(self.session().as_mut().ok_or_else(ended)?)?;
+            self.using(|session| self.write(session.as_mut().ok_or_else(ended)?))?;
         }
     }
 
     /// Adds what these octets decrypt to; whether more may come.
     pub(super) fn decrypt(&self, mut octets: &[u8], plain: &mut Vec<u8>) -> io::Result<bool> {
-        let mut is_open = true;
-        {
-            let mut session = self.session();
+        self.using(|session| {
+            let mut is_open = true;
             let session = session.as_mut().ok_or_else(ended)?;
             while !octets.is_empty() && is_open {
                 session.tls.read_tls(&mut octets)?;
@@ -138,9 +147,8 @@ impl TlsSession {
             }
             // What TLS itself has to say, such as another key.
             self.write(session)?;
-        }
-        self.send();
-        Ok(is_open)
+            Ok(is_open)
+        })
     }
 }
 

@@ -202,6 +202,14 @@ async fn fw54_queries_of_many_threads_on_one_connection_all_leave() {
 }
 
 #[tokio::test]
+async fn fw54_a_query_that_comes_while_the_session_is_in_use_leaves_after_that() {
+    let (connections, connection, far) = connected(|_| {}).await;
+    let Outlet::Tls(tls) = connection.outlet() else { panic!("it is over TLS") };
+    tls.while_used(|| _ = connections.place(0, long(100), now()).unwrap());
+    assert_eq!(Records::of(far).messages(1).await.len(), 1, "without another query or a reply");
+}
+
+#[tokio::test]
 async fn fw54_the_end_of_a_server_closes_the_socket_and_fails_what_waits() {
     let (connections, connection, mut far) = connected(|_| {}).await;
     let place = connections.place(0, long(100), now()).unwrap();

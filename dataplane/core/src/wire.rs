@@ -10,4 +10,5 @@ pub(crate) mod encrypted;
 pub(crate) mod labels;
 pub(crate) mod message;
 pub(crate) mod reply;
+pub(crate) mod reverse;
 pub(crate) mod text;

@@ -14,9 +14,10 @@ use core::net::IpAddr;
 
 use crate::records::{Records, hash};
 use crate::trees::buckets::BucketKey;
-use crate::wire::address::{Address, ReverseName};
+use crate::wire::address::Address;
 use crate::wire::labels::Labels;
 use crate::wire::message::HEADER;
+use crate::wire::reverse::ReverseName;
 
 /// Queries of a batch that are read ahead; more are not.
 const AHEAD: usize = 32;
@@ -38,8 +39,10 @@ pub fn read_ahead<'p>(records: &Records, packets: impl ExactSizeIterator<Item = 
         }
         if let Some(wire) = service(records, &name) {
             names.push(hash(&records.hasher, wire));
-        } else if let Some(address) = ReverseName::of(&name).and_then(|reverse| reverse.address()) {
-            addresses.push(Address::from(address));
+        } else if let Some(address) =
+            ReverseName::of(&name).and_then(|reverse| reverse.publishable())
+        {
+            addresses.push(address);
         }
     }
     let (mut services, mut slices) = (Wanted::new(0), Wanted::new(0));

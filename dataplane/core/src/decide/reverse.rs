@@ -45,6 +45,8 @@ pub(crate) fn cluster_ip_owner<'r>(
 pub(crate) struct Claims<'r> {
     /// The rows that publish it beside cluster IPs, visible or not.
     published: &'r [(Address, Publisher)],
+    /// The Service of the one row, where one row alone publishes it and has a PTR: as nearly always.
+    only: Option<&'r ServiceEntry>,
     /// Pods hold the address, and only the namespaces of those may claim it.
     held: bool,
     rule: Rule,
@@ -73,7 +75,8 @@ impl<'r> Claims<'r> {
         let cluster_ips = published.iter().take_while(|(_, row)| row.is_cluster_ip()).count();
         let published = &published[cluster_ips..];
         let held = is_held(records, address);
-        let mut claims = Claims { published, held, rule: Rule::All, withholds: false, any: false };
+        let (rule, only) = (Rule::All, None);
+        let mut claims = Claims { published, only, held, rule, withholds: false, any: false };
         claims.decide(records);
         claims
     }
@@ -82,9 +85,10 @@ impl<'r> Claims<'r> {
     fn decide(&mut self, records: &'r Records) {
         // Nearly every address has one row, which no other namespace can claim.
         if let &[(address, row)] = self.published {
-            let is_visible = pointer(records, row).is_some();
+            let visible = pointer(records, row);
             let may_claim = !self.held || is_held_by(records, address, row.namespace, false);
-            (self.any, self.withholds) = (is_visible && may_claim, is_visible && !may_claim);
+            self.only = visible.filter(|_| may_claim).map(|pointer| pointer.entry);
+            (self.any, self.withholds) = (self.only.is_some(), visible.is_some() && !may_claim);
             return;
         }
         let (mut namespaces, mut owners) = (Several::default(), Several::default());
@@ -259,7 +263,10 @@ pub(crate) fn write_cluster_ip_pointer(
     owner: Owner<'_>,
     reply: &mut Reply<'_, '_>,
 ) {
-    let _ = write_pointer(records, &[&entry.wire, &records.zone.svc], owner, reply);
+    let parts = [&entry.wire[..], &records.zone.svc];
+    if !write_only_pointer(records, parts, owner, reply) {
+        let _ = write_pointer(records, &parts, owner, reply);
+    }
 }
 
 /// Writes the PTRs of an address of endpoints, in the order of RR62.
@@ -269,10 +276,41 @@ pub(crate) fn write_pointers(
     owner: Owner<'_>,
     reply: &mut Reply<'_, '_>,
 ) {
+    if let (Some(entry), &[(address, row)]) = (claims.only, claims.published)
+        && write_only_endpoint(records, entry, (address, row), owner, reply)
+    {
+        return;
+    }
     match claims.published.len() {
         0..=FEW_POINTERS => write_sorted::<FEW_POINTERS>(records, claims, owner, reply),
         _ => write_sorted::<MAX_POINTERS>(records, claims, owner, reply),
     }
+}
+
+/// Writes the PTR of the one row that publishes an address, if that can be done in one piece; whether it was.
+fn write_only_endpoint(
+    records: &Records,
+    entry: &ServiceEntry,
+    (address, publisher): (Address, Publisher),
+    owner: Owner<'_>,
+    reply: &mut Reply<'_, '_>,
+) -> bool {
+    let row = Row { address, slice: publisher.slice, label: publisher.label };
+    let mut place = ShortText::EMPTY;
+    let label = records.label(&row, &mut place);
+    let parts = [&[label.len() as u8], label, &entry.wire, &records.zone.svc];
+    write_only_pointer(records, parts, owner, reply)
+}
+
+/// Writes the only PTR of a name in one piece, where that is possible; whether it was.
+fn write_only_pointer<const N: usize>(
+    records: &Records,
+    target: [&[u8]; N],
+    owner: Owner<'_>,
+    reply: &mut Reply<'_, '_>,
+) -> bool {
+    let ttl_s = records.zone.settings.ttl_s;
+    matches!(owner, Owner::Question) && reply.answer_only_pointer(ttl_s, target).is_some()
 }
 
 #[inline(never)]

@@ -1,15 +1,14 @@
 //! Which zone or upstream group a name belongs to. The steps are those of docs/dns.md §2.2 in their order (A10-A20); the
 //! first that matches decides. Ours are the zones and names of A1-A5.
 
-use core::net::IpAddr;
-
 use crate::decide::reverse::{Claims, cluster_ip_owner};
 use crate::decide::schema::{Lookup, Node, cluster_name};
 use crate::records::extra::{ExtraOwner, Match};
 use crate::records::{Needs, Records};
-use crate::wire::address::{Address, ReverseName};
+use crate::wire::address::Address;
 use crate::wire::labels::Labels;
 use crate::wire::message::rtype;
+use crate::wire::reverse::{ReverseName, ReverseRange};
 
 /// Whose name it is: ours, an upstream group's, or no group's (N15).
 pub(crate) enum Route<'r, 'q> {
@@ -47,7 +46,11 @@ pub(crate) fn route<'r: 'q, 'q>(
     qtype: u16,
 ) -> Route<'r, 'q> {
     let reverse = ReverseName::of(name);
-    if let Some((lookup, owner)) = special_use(name, reverse.as_ref()) {
+    let special = match &reverse {
+        Some(reverse) => loopback_reverse(name, reverse),
+        None => special_use(name),
+    };
+    if let Some((lookup, owner)) = special {
         return Route::Own(lookup, Soa { owner, kind: SoaKind::SpecialUse });
     }
     let zone = &records.zone;
@@ -92,11 +95,8 @@ fn extra_node<'r, 'q>(owner: &'r ExtraOwner) -> Node<'r, 'q> {
     }
 }
 
-/// A12: names that never leave this process (RFC 6761, §2.3), with the owner of their SOA.
-fn special_use<'q>(
-    name: &'q Labels,
-    reverse: Option<&ReverseName>,
-) -> Option<(Lookup<'static, 'q>, &'q [u8])> {
+/// A12: names that never leave this process (RFC 6761, §2.3), with the owner of their SOA; reverse names have their own.
+fn special_use(name: &Labels) -> Option<(Lookup<'static, '_>, &[u8])> {
     let top = name.count().checked_sub(1)?;
     let found = |node, apex| Some((Lookup::found(node, Needs::NOTHING), name.suffix(apex)));
     let missing = |apex| Some((Lookup::missing(Needs::NOTHING), name.suffix(apex)));
@@ -110,7 +110,6 @@ fn special_use<'q>(
             1 => found(Node::EmptyNonTerminal, top - 1),
             _ => missing(top - 1),
         },
-        b"arpa" => loopback_reverse(name, reverse?),
         _ => None,
     }
 }
@@ -136,10 +135,9 @@ fn reverse_name<'r: 'q, 'q>(
     reverse: ReverseName,
     qtype: u16,
 ) -> Option<Route<'r, 'q>> {
-    let ranges = &records.zone.settings.reverse_cidrs;
-    let owned = ranges.iter().filter_map(|range| reverse.apex_labels(range)).max();
-    // No object can have an IPv4-mapped address, and it is not equal to the IPv4 address inside (RR20).
-    let address = reverse.address().filter(|address| !is_mapped(*address)).map(Address::from);
+    let ranges = &records.zone.reverse_ranges;
+    let owned = ranges.iter().filter_map(|range| range.apex_labels(&reverse)).max();
+    let address = reverse.publishable();
     if owned.is_none() && (qtype != rtype::PTR || address.is_none()) {
         return None;
     }
@@ -158,14 +156,15 @@ fn reverse_name<'r: 'q, 'q>(
         None if apex == 0 => Lookup::found(Node::Apex, Needs::NOTHING),
         None if reverse.is_partial() => Lookup::found(Node::EmptyNonTerminal, Needs::NOTHING),
         // RFC 2317: a name such as `0-63.5.168.192.in-addr.arpa` is of those who have the rest of the /24.
-        None if !ranges.iter().any(|range| reverse.has_whole_apex(range)) => return None,
+        None if !whole_apex(ranges, &reverse) => return None,
         None => Lookup::missing(Needs::NOTHING),
     };
     Some(Route::Own(lookup, soa))
 }
 
-fn is_mapped(address: IpAddr) -> bool {
-    matches!(address, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some())
+/// Whether a range that makes this name ours has all addresses below its apex.
+fn whole_apex(ranges: &[ReverseRange], name: &ReverseName) -> bool {
+    ranges.iter().any(|range| range.has_whole_apex && range.apex_labels(name).is_some())
 }
 
 /// The PTRs of one address: a cluster IP's, else those of endpoints, else automatic ones (RR60-RR64).

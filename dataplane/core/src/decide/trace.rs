@@ -14,10 +14,10 @@ use crate::decide::schema::{Lookup, Node, cluster_name};
 use crate::object::Resource;
 use crate::records::{Needs, Records};
 use crate::relay::MAX_OWN_CNAMES;
-use crate::wire::address::ReverseName;
 use crate::wire::labels::Labels;
 use crate::wire::message::rtype;
 use crate::wire::name::Name;
+use crate::wire::reverse::ReverseName;
 
 pub use objects::Source;
 pub use rules::Rule;

@@ -10,6 +10,7 @@ use crate::settings::{ServiceAddresses, Settings};
 use crate::wire::address::Address;
 use crate::wire::name::Name;
 use crate::wire::reply::{MAILBOX_LABEL, NAME_SERVER_LABELS};
+use crate::wire::reverse::ReverseRange;
 
 /// Longest TTL of a negative answer in seconds (N31).
 const MAX_NEGATIVE_TTL_S: u32 = 5;
@@ -34,6 +35,8 @@ pub(crate) struct Zone {
     pub(crate) stub_domains: NameTable<usize>,
     /// The RA bit of replies: true if forwarding is on (WR5).
     pub(crate) recursion: bool,
+    /// Ranges whose reverse names are ours (A2).
+    pub(crate) reverse_ranges: Vec<ReverseRange>,
     /// `serviceAddresses` when they are written down.
     pub(crate) service_addresses: Option<Vec<Address>>,
 }
@@ -60,6 +63,7 @@ impl Zone {
             extra: Extra::new(&settings.extra, &settings.cluster_domain),
             recursion: settings.default_upstreams || !settings.stub_domains.is_empty(),
             stub_domains,
+            reverse_ranges: settings.reverse_cidrs.iter().map(ReverseRange::new).collect(),
             service_addresses: match &settings.service_addresses {
                 ServiceAddresses::Fixed(addresses) => {
                     Some(addresses.iter().map(|&address| address.into()).collect())

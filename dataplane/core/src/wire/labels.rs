@@ -81,6 +81,14 @@ impl Labels {
         &self.wire[start + 1..][..self.wire[start] as usize]
     }
 
+    /// The length octet of label number `index` and the three octets that follow it, also where they belong to the next label; `None`
+    /// where there is no such label, or its end is that of the longest name.
+    #[inline(always)]
+    pub(crate) fn beginning(&self, index: usize) -> Option<&[u8; 4]> {
+        let start = *self.starts[..self.count()].get(index)?;
+        self.wire[usize::from(start)..].first_chunk()
+    }
+
     /// Where label number `index` starts; `count()` gives the root label.
     pub(crate) fn start(&self, index: usize) -> usize {
         if index < self.count() { self.starts[index] as usize } else { self.len as usize - 1 }

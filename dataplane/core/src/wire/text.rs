@@ -32,23 +32,23 @@ impl ShortText {
         core::str::from_utf8(self.as_bytes()).unwrap_or_default()
     }
 
-    /// A number in decimal; what does not fit is left out. Formatting costs ten times as much.
-    pub(crate) fn push_decimal(&mut self, number: u8) {
-        if number >= 100 {
-            self.push(b'0' + number / 100);
+    /// Numbers in decimal with an octet between them; what does not fit is left out. Formatting costs ten times as much.
+    pub(crate) fn push_decimals(&mut self, numbers: [u8; 4], between: u8) {
+        for number in numbers {
+            let (hundreds, tens) = (u32::from(number) / 100, u32::from(number) / 10);
+            let (ones, tens) = (u32::from(number) - 10 * tens, tens - 10 * hundreds);
+            let digits = hundreds | tens << 8 | ones << 16 | 0x30_3030;
+            let leading = u8::from(number < 100) + u8::from(number < 10);
+            // Three digits and what is between, in one piece: leading zeros are shifted out.
+            let text = (digits | u32::from(between) << 24) >> (8 * leading);
+            let room = self.octets.get_mut(usize::from(self.len)..);
+            let Some(place) = room.and_then(|room| room.first_chunk_mut()) else {
+                return;
+            };
+            *place = text.to_le_bytes();
+            self.len += 4 - leading;
         }
-        if number >= 10 {
-            self.push(b'0' + number / 10 % 10);
-        }
-        self.push(b'0' + number % 10);
-    }
-
-    /// One octet, if there is room.
-    pub(crate) fn push(&mut self, octet: u8) {
-        if let Some(place) = self.octets.get_mut(usize::from(self.len)) {
-            *place = octet;
-            self.len += 1;
-        }
+        self.len -= 1;
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8] {
@@ -64,5 +64,22 @@ impl Write for ShortText {
         place.copy_from_slice(text.as_bytes());
         self.len += text.len() as u8;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_as_formatting_writes_them() {
+        for number in 0..=255 {
+            let mut text = ShortText::EMPTY;
+            text.push_decimals([number, 0, number, number], b'-');
+            assert_eq!(text.as_str(), format!("{number}-0-{number}-{number}"));
+        }
+        let mut text = ShortText::EMPTY;
+        (0..9).for_each(|_| text.push_decimals([111; 4], b'.'));
+        assert_eq!(text.as_bytes().len(), CAPACITY, "what does not fit is left out");
     }
 }

@@ -8,7 +8,7 @@ use crate::wire::message::HEADER;
 const POINTER_LIMIT: usize = 0x4000;
 
 /// Octets of the shortest name but the root, which no pointer would shorten.
-const SHORTEST_SUFFIX: usize = 3;
+pub(super) const SHORTEST_SUFFIX: usize = 3;
 
 impl Reply<'_, '_> {
     /// A name, its longest known suffix as a pointer.
@@ -91,7 +91,7 @@ impl Reply<'_, '_> {
 }
 
 /// How many octets two names share from the end, read eight at a time.
-fn shared_tail(mut a: &[u8], mut b: &[u8]) -> usize {
+pub(super) fn shared_tail(mut a: &[u8], mut b: &[u8]) -> usize {
     let mut shared = 0;
     while let (Some((a_rest, a_last)), Some((b_rest, b_last))) =
         (a.split_last_chunk::<8>(), b.split_last_chunk::<8>())

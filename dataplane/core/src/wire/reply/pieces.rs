@@ -6,6 +6,7 @@
     reason = "octets whose lengths were checked when they were read; fuzzed"
 )]
 
+use super::names::{SHORTEST_SUFFIX, shared_tail};
 use super::{
     Apex, Full, MAILBOX_LABEL, NAME_SERVER_LABELS, QUESTION, Reply, SMALLEST_RECORD, Section,
     soa_numbers,
@@ -14,6 +15,8 @@ use crate::wire::message::{HEADER, rtype};
 
 /// The fixed octets of an SRV record with a pointer as owner, without its target.
 const SRV_OCTETS: usize = 18;
+/// The same of a PTR record.
+const PTR_OCTETS: usize = 12;
 
 impl<'q> Reply<'_, 'q> {
     /// A records of the question's name, as [`Reply::answer`] writes each: of ten addresses, this takes a third of the
@@ -69,6 +72,30 @@ impl<'q> Reply<'_, 'q> {
         Ok(())
     }
 
+    /// The PTR record of the question's name that is the whole answer, its target in parts of whole labels. No name follows
+    /// that could be compressed against it. `None` where its own end may be that of the question.
+    pub(crate) fn answer_only_pointer<const N: usize>(
+        &mut self,
+        ttl_s: u32,
+        target: [&[u8]; N],
+    ) -> Option<Result<(), Full>> {
+        let end = target.last()?;
+        if self.truncated
+            || self.anchor_count > 0
+            || shared_tail(self.question.name.wire(), end) >= SHORTEST_SUFFIX
+        {
+            return None;
+        }
+        let room = self.buffer.get_mut(self.at..self.limit).unwrap_or_default();
+        let Some(octets) = pointer(room, ttl_s, target) else {
+            self.truncated = true;
+            return Some(Err(Full));
+        };
+        self.at += octets;
+        self.counts[Section::Answer as usize] += 1;
+        Some(Ok(()))
+    }
+
     /// An address in the additional section, owned by the question's name without its first labels. One that does not
     /// fit leaves no trace.
     pub(crate) fn add_v4_of_asked(&mut self, labels: usize, ttl_s: u32, address: [u8; 4]) {
@@ -110,6 +137,23 @@ impl<'q> Reply<'_, 'q> {
         self.counts[Section::Authority as usize] += u16::from(written.is_ok());
         Some(written)
     }
+}
+
+/// Writes a PTR record of the question's name; returns its length, or `None` when it does not fit.
+fn pointer<const N: usize>(room: &mut [u8], ttl_s: u32, target: [&[u8]; N]) -> Option<usize> {
+    let (fixed, mut room) = room.split_first_chunk_mut::<PTR_OCTETS>()?;
+    let before = room.len();
+    for part in target {
+        let (place, rest) = room.split_at_mut_checked(part.len())?;
+        place.copy_from_slice(part);
+        room = rest;
+    }
+    let octets = before - room.len();
+    let [ttl0, ttl1, ttl2, ttl3] = ttl_s.to_be_bytes();
+    let ([type0, type1], [length0, length1]) =
+        (rtype::PTR.to_be_bytes(), (octets as u16).to_be_bytes());
+    *fixed = [0xc0, QUESTION, type0, type1, 0, 1, ttl0, ttl1, ttl2, ttl3, length0, length1];
+    Some(PTR_OCTETS + octets)
 }
 
 #[cfg(test)]
@@ -183,5 +227,22 @@ mod tests {
                 }
             },
         );
+    }
+
+    #[test]
+    fn a_pointer_in_one_piece_is_that_of_a_single_record() {
+        let target = b"\x04cart\x04shop\x03svc\x07cluster\0";
+        assert_equal(
+            |reply| {
+                let parts = [&target[..5], &target[5..10], &target[10..]];
+                assert!(reply.answer_only_pointer(5, parts).is_some());
+            },
+            |reply| {
+                let _ = reply.answer(Owner::Question, rtype::PTR, 5, Rdata::Name(target));
+            },
+        );
+        // The question ends like this: a pointer would lead there.
+        let end = b"\x03svc\x05local\0";
+        written(1_000, |reply| assert!(reply.answer_only_pointer(5, [end]).is_none()));
     }
 }

@@ -16,7 +16,7 @@ pub use choices::Format;
 pub use compare::{Compare, CompareFormat};
 pub use import::{Import, ImportFormat};
 pub use process::log::{LogFormat, LogLevel};
-use values::{dataplane_flag, image_entry, pull_policy, socket_address, variable};
+use values::{base_url, dataplane_flag, image_entry, pull_policy, socket_address, variable};
 
 /// The image of the data plane that is used where none is named: this version's. Both programs are in one image.
 pub const DATAPLANE_IMAGE: &str = concat!("clusterdns:", env!("CARGO_PKG_VERSION"));
@@ -133,6 +133,11 @@ pub struct Run {
     /// ValidatingAdmissionPolicy that narrows it
     #[arg(long, env = "CLUSTERDNS_LOST_PODS")]
     pub lost_pods: bool,
+
+    /// The folder of the runbook pages as a URL: an alert links to URL/NAME.md [default: none, and alerts
+    /// have no link]
+    #[arg(long, value_name = "URL", env = "CLUSTERDNS_RUNBOOK_BASE_URL", value_parser = base_url)]
+    pub runbook_base_url: Option<String>,
 
     /// Name of this process in the lease and in Events [default: POD_NAME, else the host's name]
     #[arg(long, value_name = "NAME", env = "CLUSTERDNS_POD_NAME")]
@@ -251,6 +256,7 @@ impl Run {
             workload_namespaces: named(&self.workload_namespaces),
             instances: named(&self.instances),
             own_namespace: Some(self.namespace.clone()),
+            runbooks: self.runbook_base_url.clone().filter(|url| !url.is_empty()),
         }
     }
 }
@@ -302,6 +308,15 @@ mod tests {
     }
 
     #[test]
+    fn links_of_alerts_have_one_slash_before_their_page() {
+        let runbooks = |url: &str| run(&["--runbook-base-url", url]).settings().runbooks;
+        let expected = Some("https://docs.example.com/runbooks".to_owned());
+        assert_eq!(runbooks("https://docs.example.com/runbooks"), expected);
+        assert_eq!(runbooks("https://docs.example.com/runbooks/"), expected);
+        assert_eq!((runbooks(""), run(&[]).settings().runbooks), (None, None));
+    }
+
+    #[test]
     fn what_would_break_every_data_plane_is_refused_at_the_start() {
         for (flags, says) in [
             (
@@ -315,6 +330,8 @@ mod tests {
             (["run", "--dataplane-pull-policy=Sometimes"], "IfNotPresent"),
             (["run", "--allowed-images=registry.example/dns:1"], "without tag"),
             (["run", "--allowed-images=/"], "without tag"),
+            (["run", "--runbook-base-url=docs/runbooks"], "such as https://"),
+            (["run", "--runbook-base-url=https:///runbooks"], "such as https://"),
         ] {
             let message = parse(&flags).expect_err(says);
             assert!(message.contains(says), "{message}");

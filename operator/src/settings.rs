@@ -13,6 +13,8 @@ pub struct Settings {
     pub instances: Vec<String>,
     /// Its own namespace, from which it asks the pods (for the NetworkPolicy); none offline.
     pub own_namespace: Option<String>,
+    /// The folder of the runbook pages as a URL, for the links of alerts; none: alerts have no link.
+    pub runbooks: Option<String>,
 }
 
 /// The data plane's container, as far as the cluster's administrator decides.

@@ -2,6 +2,7 @@
 //! value that was counted, and the alerts that the operator writes find theirs.
 
 mod native;
+mod ours;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -14,7 +15,7 @@ use tests::control_plane::{ControlPlane, Setup, not_run, path_of};
 use tests::crd::install;
 use tests::data_plane::DataPlane;
 use tests::http;
-use tests::operator::Operator;
+use tests::operator::{Operator, apply};
 use tests::process::Process;
 use tests::scratch::Scratch;
 use tests::upstream::{Script, ScriptedUpstream};
@@ -191,7 +192,8 @@ fn ask(planes: &[DataPlane]) -> BTreeMap<&'static str, f64> {
 async fn a_real_prometheus_finds_what_people_ask_of_coredns_with_its_values() {
     let setup = Setup { controllers: false, ..Setup::default() };
     let Some(control_plane) = ControlPlane::start(setup).await else { return };
-    install(&control_plane.client().await).await;
+    let client = control_plane.client().await;
+    install(&client).await;
     let mut operator = Operator::start(control_plane.kubeconfig(), "kube-system");
     let operator_at = until("the address of the operator", || {
         let log = operator.process().printed();
@@ -204,9 +206,14 @@ async fn a_real_prometheus_finds_what_people_ask_of_coredns_with_its_values() {
     let folder = Scratch::new("prometheus-manifests").unwrap();
     folder.write("objects.yaml", manifests(upstream.address())).unwrap();
     let planes = [(); 2].map(|()| DataPlane::of_manifests(folder.path()));
-    let of_planes = planes.iter().map(DataPlane::http).collect();
-    let jobs =
-        [Job::new("kube-dns", of_planes), Job::new("clusterdns-operator", vec![operator_at])];
+    let of_planes = || planes.iter().map(DataPlane::http).collect();
+    let jobs = [
+        Job::new("kube-dns", of_planes()),
+        Job::new(ours::JOB, of_planes()),
+        Job::new("clusterdns-operator", vec![operator_at]),
+    ];
+    // The operator has something to do: conditions and writes.
+    apply(&client, "default", json!({})).await;
     // Scraped before, during and after the questions.
     let Some(prometheus) = Prometheus::start(&jobs) else { return };
     prometheus.expect(r#"sum(up{job="kube-dns"})"#, 2.0);
@@ -250,6 +257,7 @@ async fn a_real_prometheus_finds_what_people_ask_of_coredns_with_its_values() {
         count += 1;
     }
     assert!(count > 60, "{count} expressions");
+    ours::find_their_series(&prometheus);
     prometheus.expect(r#"count(clusterdns_operator_is_leader{job="clusterdns-operator"})"#, 1.0);
     assert_eq!(
         prometheus.query(r#"absent(up{job="kube-dns"} == 1)"#),

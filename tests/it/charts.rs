@@ -24,7 +24,7 @@ const GOLDEN: &str = "tests/golden/chart";
 const OF_HELM: [&str; 2] = ["helm.sh/chart: ", "app.kubernetes.io/managed-by: Helm"];
 
 /// The real helm, or None after saying that the test did not run. Where CI is set that is a failure.
-fn helm() -> Option<PathBuf> {
+pub(crate) fn helm() -> Option<PathBuf> {
     let helm = path_of("helm");
     if helm.exists() {
         return Some(helm);
@@ -179,6 +179,7 @@ fn values_that_cannot_work_are_refused_and_say_what_to_write() {
         ("nameOverride=clusterdns-default", "nameOverride"),
         ("serviceAccount.create=false", "name the ServiceAccount that exists"),
         ("metrics.interval=often", "metrics/interval"),
+        ("metrics.runbookBaseURL=docs/runbooks", "metrics/runbookBaseURL"),
         ("allowedImages={*}", "allowedImages/0"),
         ("dataplane.extraArgs={workers=2}", "dataplane/extraArgs/0"),
         ("dataplane.pullPolicy=Sometimes", "dataplane/pullPolicy"),

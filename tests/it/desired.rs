@@ -29,6 +29,7 @@ fn settings() -> Settings {
         },
         workload_namespaces: vec!["kube-system".to_owned()],
         own_namespace: Some("clusterdns-system".to_owned()),
+        runbooks: Some("https://docs.example.com/runbooks".to_owned()),
         ..Settings::default()
     }
 }
@@ -84,10 +85,20 @@ pub(crate) fn desired(
     observed: &Observed,
     decide: impl FnOnce(&mut Plan),
 ) -> Desired {
+    desired_by(&settings(), dns, observed, decide)
+}
+
+/// The same by an operator that was started otherwise.
+pub(crate) fn desired_by(
+    settings: &Settings,
+    dns: &ClusterDNS,
+    observed: &Observed,
+    decide: impl FnOnce(&mut Plan),
+) -> Desired {
     let config = crds::check_resource(dns).unwrap_or_else(|violations| panic!("{violations}"));
     let mut plan = plan(&config);
     decide(&mut plan);
-    Desired::build(dns, &config, observed, &plan, &settings())
+    Desired::build(dns, &config, observed, &plan, settings)
 }
 
 /// The object of this kind.

@@ -5,6 +5,7 @@ mod exposition;
 mod expressions;
 mod alerts;
 mod promtool;
+mod labels;
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

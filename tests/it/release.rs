@@ -1,6 +1,8 @@
 //! The parts of a release: the workflows, the pinned tools, and the check that stops a release whose parts do not agree.
 //! The release itself is made by `make release`, which takes too long for a test.
 
+mod runbooks;
+
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};

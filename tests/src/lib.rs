@@ -27,6 +27,7 @@ pub mod operator;
 pub mod oracle;
 pub mod port_forward;
 pub mod process;
+pub mod promql;
 pub mod scale;
 pub mod scenario;
 pub mod scratch;

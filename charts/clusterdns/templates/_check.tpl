@@ -26,7 +26,8 @@
 {{- $flags := dict "--dataplane-image" "image" "--dataplane-pull-policy" "dataplane.pullPolicy" "--dataplane-args" "dataplane.extraArgs"
   "--dataplane-env" "dataplane.extraEnv" "--allowed-images" "allowedImages" "--allowed-pod-labels" "allowedPodLabels"
   "--allowed-pod-annotations" "allowedPodAnnotations" "--certificates" "certificates.names" "--workload-namespaces" "workloadNamespaces"
-  "--instances" "instances" "--lost-pods" "lostPods.enabled" "--http" "http" "--log-format" "logging.format" "--log-level" "logging.level" -}}
+  "--instances" "instances" "--lost-pods" "lostPods.enabled" "--http" "http" "--log-format" "logging.format" "--log-level" "logging.level"
+  "--runbook-base-url" "metrics.runbookBaseURL" -}}
 {{- range .Values.extraArgs -}}
 {{- $flag := splitList "=" . | first -}}
 {{- with get $flags $flag -}}

@@ -38,6 +38,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end }}
 
+{{/* Where the page of an alert is: its path in the repository, and the link where a value says where that is published. */}}
+{{- define "clusterdns.runbook" -}}
+{{- $page := printf "%s.md" (index . 1) -}}
+runbook: docs/runbooks/{{ $page }}
+{{- with (index . 0).Values.metrics.runbookBaseURL }}
+runbook_url: {{ printf "%s/%s" (trimSuffix "/" .) $page | toYaml }}
+{{- end }}
+{{- end }}
+
 {{/* Narrows a rule, where the values name instances, to the objects of those. A line of its own, or nothing. */}}
 {{- define "clusterdns.ofInstances" -}}
 {{- if .Values.instances }}

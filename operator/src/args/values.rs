@@ -51,6 +51,20 @@ pub(super) fn variable(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// Without the slash at its end; an empty text, as an empty variable gives, is none.
+pub(super) fn base_url(text: &str) -> Result<String, String> {
+    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    let is_url = rest.is_some_and(|rest| {
+        !rest.is_empty()
+            && !rest.starts_with('/')
+            && rest.bytes().all(|octet| octet.is_ascii_graphic())
+    });
+    match text.is_empty() || is_url {
+        true => Ok(text.trim_end_matches('/').to_owned()),
+        false => Err("write a URL, such as https://docs.example.com/runbooks".to_owned()),
+    }
+}
+
 /// An environment variable of another program.
 pub(super) fn variable_of_import(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {

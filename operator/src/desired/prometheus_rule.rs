@@ -148,15 +148,20 @@ fn rule(alert: &Alert, of: &Instance<'_>) -> Value {
     let expression = expression
         .replace("{{job}}", &format!("{{{job}}}"))
         .replace("{{job}", &format!("{{{job},"));
+    // Where the repository is published only those know who publish it: a path is no link, so it has a name of its own.
+    let mut annotations = json!({
+        "summary": summary,
+        "description": description,
+        "runbook": format!("docs/runbooks/{name}.md"),
+    });
+    if let Some(base) = &of.settings.runbooks {
+        annotations["runbook_url"] = format!("{base}/{name}.md").into();
+    }
     json!({
         "alert": name,
         "expr": expression,
         "for": format!("{minutes}m"),
         "labels": {"severity": severity, "clusterdns": of.name},
-        "annotations": {
-            "summary": summary,
-            "description": description,
-            "runbook_url": format!("docs/runbooks/{name}.md"),
-        },
+        "annotations": annotations,
     })
 }

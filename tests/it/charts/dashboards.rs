@@ -48,12 +48,13 @@ impl Dashboard {
     fn document(&self) -> Value {
         let Variable { name, of, label } = &self.variable;
         let source = json!({"type": "prometheus", "uid": "${datasource}"});
+        // No `allValue`: "All" is then all values that were found, and `up` and `process_*` of other programs are not shown.
         let variables = json!([
             {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"},
             {
                 "name": name, "label": name, "type": "query", "datasource": source, "refresh": 2,
                 "query": {"query": format!("label_values({of}, {label})"), "refId": name},
-                "includeAll": true, "multi": true, "sort": 1, "allValue": ".*",
+                "includeAll": true, "multi": true, "sort": 1,
                 "current": {"text": "All", "value": "$__all"},
             },
         ]);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use operator::desired::Kind;
+use operator::settings::Settings;
 use serde::Deserialize;
 use serde_json::Value;
 use tests::scratch::Scratch;
@@ -11,7 +12,7 @@ use tests::scratch::Scratch;
 use super::expressions::{is_shown, metrics_of};
 use super::promtool::promtool;
 use crate::architecture::{read, root};
-use crate::desired::{desired, dns, observed};
+use crate::desired::{desired, desired_by, dns, observed};
 
 /// The rules of the data plane, and those of the operator in the chart.
 fn groups() -> [Value; 2] {
@@ -24,7 +25,7 @@ fn groups() -> [Value; 2] {
     [of_data_plane, document["spec"]["groups"][0].clone()]
 }
 
-fn rules() -> Vec<Value> {
+pub(super) fn rules() -> Vec<Value> {
     let rules = groups().into_iter().flat_map(|group| group["rules"].as_array().cloned());
     rules.flatten().collect()
 }
@@ -38,11 +39,13 @@ fn each_alert_has_its_page_and_each_page_its_alert() {
     let rules = rules();
     for rule in &rules {
         let name = text(rule, "alert");
+        let path = text(&rule["annotations"], "runbook");
+        assert_eq!(path, format!("docs/runbooks/{name}.md"));
         let link = text(&rule["annotations"], "runbook_url");
-        assert_eq!(link, format!("docs/runbooks/{name}.md"));
-        let page = read(link);
+        assert_eq!(link, format!("https://docs.example.com/runbooks/{name}.md"));
+        let page = read(path);
         for heading in ["## What it means", "## What to look at", "## What to do"] {
-            assert!(page.contains(heading), "{link} has no part {heading}");
+            assert!(page.contains(heading), "{path} has no part {heading}");
         }
         assert!(
             read("docs/runbooks/README.md").contains(&format!("[{name}]({name}.md)")),
@@ -57,11 +60,24 @@ fn each_alert_has_its_page_and_each_page_its_alert() {
     }
 }
 
+/// Without a place where the pages are published there is no link: a path would look like one and lead nowhere.
+#[test]
+fn a_link_to_a_runbook_is_a_url_or_is_not_there() {
+    let settings = Settings::default();
+    assert_eq!(settings.runbooks, None);
+    let desired = desired_by(&settings, &dns("{}"), &observed(), |_| ());
+    let rule = desired.get(Kind::PrometheusRule).expect("a rule");
+    for rule in rule.data["spec"]["groups"][0]["rules"].as_array().expect("rules") {
+        assert!(rule["annotations"]["runbook_url"].is_null(), "{rule}");
+        assert!(text(&rule["annotations"], "runbook").starts_with("docs/runbooks/"), "{rule}");
+    }
+}
+
 #[test]
 fn alerts_and_runbooks_name_metrics_that_are_shown() {
     for rule in rules() {
         let name = text(&rule, "alert");
-        let runbook = read(text(&rule["annotations"], "runbook_url"));
+        let runbook = read(text(&rule["annotations"], "runbook"));
         let metrics = [metrics_of(text(&rule, "expr")), metrics_of(&runbook)];
         for metric in metrics.iter().flatten() {
             assert!(is_shown(metric), "{name}: nothing shows {metric}");

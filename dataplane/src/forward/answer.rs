@@ -6,7 +6,7 @@ use std::time::Duration;
 use dataplane_core::{
     CLIENT_TIMER_MS, Forward, Freshness, LookupKey, OwnedHead, Relayed, Resolution, Surroundings,
 };
-use tokio::time::timeout;
+use tokio::time::timeout_at;
 
 use super::cache::{CacheLimits, Found};
 use super::chain::{Chain, NoHop};
@@ -218,7 +218,8 @@ impl Forwarder {
         }
     }
 
-    /// The reply of an upstream within 1.8 s, else the stale reply (CA40). The lookup continues after that (CA41).
+    /// The reply of an upstream, if it comes within 1.8 s after the query of the client, else the stale reply (CA40): the
+    /// hops of a chain share this time. The lookup begins in any case, and continues after that (CA41).
     pub(super) async fn refreshed(
         self: &Arc<Self>,
         upstreams: &Upstreams,
@@ -228,7 +229,9 @@ impl Forwarder {
         client: &Client,
     ) -> Result<(Relayed, Freshness), Unresolved> {
         let lookup = self.look_up(upstreams, group, key, client, Kept::Reply);
-        match timeout(Duration::from_millis(CLIENT_TIMER_MS), lookup).await {
+        let timer = client.started + Duration::from_millis(CLIENT_TIMER_MS);
+        // A timer that has run out still lets the lookup begin.
+        match timeout_at(timer.into(), lookup).await {
             Ok(Ok(relayed)) => Ok((relayed, Freshness::Fresh { age_s: 0 })),
             // N18, N20, or silence so far.
             Ok(Err(_)) | Err(_) => Ok((stale, Freshness::Stale)),

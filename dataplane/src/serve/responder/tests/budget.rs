@@ -64,3 +64,48 @@ async fn fw24_a_lookup_that_ends_with_its_budget_still_says_why() {
     let at_ms = start.elapsed().as_millis();
     assert!(is_at(4_000, at_ms), "{at_ms} ms");
 }
+
+/// A server that answers every query with an alias of [`NAME`], as often as this says; it is silent after that.
+async fn alias_server(answers: usize) -> Server {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let address = socket.local_addr().unwrap();
+    tokio::spawn(async move {
+        let mut buffer = [0; 512];
+        for _ in 0..answers {
+            let (octets, peer) = socket.recv_from(&mut buffer).await.unwrap();
+            // Without the OPT, which has 11 octets.
+            let mut reply = buffer[..octets - 11].to_vec();
+            (reply[2], reply[3], reply[7], reply[11]) = (0x81, 0x80, 1, 0);
+            reply.extend([0xc0, 12, 0, 5, 0, 1, 0, 0, 2, 88, 0, 17]);
+            reply.extend(*b"\x03www\x07example\x03org\0");
+            let _ = socket.send_to(&reply, peer).await;
+        }
+        std::future::pending::<()>().await;
+    });
+    let (ip, port) = (address.ip(), address.port());
+    Server { ip, port, transport: config::Transport::Udp, tls: None }
+}
+
+#[tokio::test]
+async fn ca40_the_hops_of_a_chain_share_the_time_that_a_client_waits_for_expired_answers() {
+    const ALIAS: &str = "www.corp.example";
+    let upstream = Upstream::start().await;
+    let group = |servers| Group { servers, options: GroupOptions::default() };
+    let stub = group(vec![alias_server(1).await]);
+    let config = Config {
+        upstreams: config::Upstreams::Servers(group(vec![upstream.server.clone()])),
+        stub_domains: vec![config::StubDomain { domain: "corp.example".into(), group: stub }],
+        ..Config::default()
+    };
+    let responder = responder(&config);
+    assert_eq!(outcome(&responder, ALIAS, A, true).await, (0, 2, None));
+    upstream.is_silent.store(true, Ordering::Relaxed);
+    responder.later(700_000);
+    tokio::time::pause();
+    let start = Instant::now();
+    assert_eq!(outcome(&responder, ALIAS, A, true).await, (0, 2, Some(3)), "a stale reply");
+    let at_ms = start.elapsed().as_millis();
+    assert!(is_at(1_800, at_ms), "{at_ms} ms");
+    // Both are asked for again, also the one whose time was over when it began (CA41).
+    assert_eq!(responder.forwarder.lookups(), 2);
+}

@@ -89,12 +89,15 @@ pub(crate) struct Client {
     slot: Arc<Slot>,
 }
 
-/// What the cache has for the key of a lookup that begins.
+/// Why a lookup begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kept {
-    Nothing,
-    /// It notes that it is asked for again.
-    Reply,
+enum Purpose {
+    /// The cache has nothing.
+    Miss,
+    /// The cache has a reply that has expired; it notes that it is asked for again.
+    Stale,
+    /// It has one that expires soon. No client waits (CA30).
+    Prefetch,
 }
 
 /// What the forwarder counts besides each server's own numbers.
@@ -138,12 +141,23 @@ impl Forwarder {
         group: usize,
         client: IpAddr,
     ) -> Option<Slot> {
-        limits::take(self, upstreams, group, client)
+        limits::take(self, upstreams, group, client, Purpose::Miss)
+    }
+
+    /// The same for asking again for an entry that is about to expire (CA30): `None` is counted apart, because the client
+    /// has its reply.
+    pub(crate) fn prefetch_slot(
+        self: &Arc<Self>,
+        upstreams: &Upstreams,
+        group: usize,
+        client: IpAddr,
+    ) -> Option<Slot> {
+        limits::take(self, upstreams, group, client, Purpose::Prefetch)
     }
 
     /// Counts a query for which there was no room among the buffers of its transport (N20, WR44).
     pub fn refuse_for_buffers(&self) {
-        self.in_flight.refuse(Limit::TcpBuffers);
+        self.in_flight.refuse(Limit::TcpBuffers, Purpose::Miss);
     }
 
     /// Asks the group, given what the cache [held](Cached::Ask). Never fails and never takes longer than the budget (FW24):
@@ -185,7 +199,7 @@ impl Forwarder {
                 Ok((relayed, freshness))
             }
             None => {
-                let asked = self.look_up(&upstreams, group, key, &client, Kept::Nothing).await;
+                let asked = self.look_up(&upstreams, group, key, &client, Purpose::Miss).await;
                 asked.map(|relayed| (relayed, Freshness::Fresh { age_s: 0 }))
             }
         };
@@ -222,9 +236,11 @@ impl Forwarder {
         };
         match self.table.join_late(group.route(), key, upstreams.max_in_flight, late) {
             Joined::Running(()) => _ = self.counts.joined.fetch_add(1, Ordering::Relaxed),
-            Joined::Begun((), running) => self.begin(group, running, slot, upstreams),
+            Joined::Begun((), running) => {
+                self.begin(group, running, slot, upstreams, Purpose::Miss);
+            }
             Joined::Full(late) => {
-                self.in_flight.refuse(Limit::Total);
+                self.in_flight.refuse(Limit::Total, Purpose::Miss);
                 late.call(Err(Unresolved::Limited(Limit::Total)));
             }
         }
@@ -238,9 +254,9 @@ impl Forwarder {
         group: usize,
         key: &LookupKey,
         client: &Client,
-        kept: Kept,
+        purpose: Purpose,
     ) -> Ended {
-        let waiter = self.join(upstreams, group, key, &client.slot, kept)?;
+        let waiter = self.join(upstreams, group, key, &client.slot, purpose)?;
         let deadline = client.started + plan::USUAL.budget + GRACE;
         let ended = timeout_at(deadline.into(), table::ended(waiter)).await;
         ended.unwrap_or(Err(Unresolved::Silence))
@@ -256,7 +272,7 @@ impl Forwarder {
         slot: &Arc<Slot>,
     ) {
         // At a limit a later query will do it.
-        let _ = self.join(upstreams, group, key, slot, Kept::Reply);
+        let _ = self.join(upstreams, group, key, slot, Purpose::Prefetch);
     }
 
     /// Joins the lookup for this key, or begins it with the place of this client.
@@ -266,7 +282,7 @@ impl Forwarder {
         group: usize,
         key: &LookupKey,
         slot: &Arc<Slot>,
-        kept: Kept,
+        purpose: Purpose,
     ) -> Result<Waiter, Unresolved> {
         let Some(group) = upstreams.group(group) else { return Err(Unresolved::NoServer) };
         match self.table.join(group.route(), key, upstreams.max_in_flight) {
@@ -275,14 +291,14 @@ impl Forwarder {
                 Ok(waiter)
             }
             Joined::Begun(waiter, running) => {
-                if kept == Kept::Reply {
+                if purpose != Purpose::Miss {
                     self.cache.note_refresh(group.route(), key, self.clock.now_ms());
                 }
-                self.begin(group, running, Arc::clone(slot), upstreams);
+                self.begin(group, running, Arc::clone(slot), upstreams, purpose);
                 Ok(waiter)
             }
             Joined::Full(()) => {
-                self.in_flight.refuse(Limit::Total);
+                self.in_flight.refuse(Limit::Total, purpose);
                 Err(Unresolved::Limited(Limit::Total))
             }
         }
@@ -314,6 +330,7 @@ impl Forwarder {
         running: Box<Running>,
         slot: Arc<Slot>,
         upstreams: &Upstreams,
+        purpose: Purpose,
     ) {
         if group.is_down() {
             self.counts.without_a_server_up.fetch_add(1, Ordering::Relaxed);
@@ -325,17 +342,18 @@ impl Forwarder {
             slot,
             limits: *upstreams.cache(),
             recoveries: group.recoveries(),
+            purpose,
         };
         flight::begin(begun, group.askable(|server| self.is_other(server)));
     }
 
-    /// Counts how a lookup ended.
-    fn count_end(&self, ended: &Ended) {
+    /// Counts how a lookup ended that began for this.
+    fn count_end(&self, ended: &Ended, purpose: Purpose) {
         let count = match ended {
             Ok(_) => &self.counts.resolved,
             Err(why) => {
                 if let Unresolved::Limited(limit) = why {
-                    self.in_flight.refuse(*limit);
+                    self.in_flight.refuse(*limit, purpose);
                 }
                 &self.counts.unresolved[why.place()]
             }
@@ -389,9 +407,14 @@ impl Forwarder {
         self.counts.panics.load(Ordering::Relaxed)
     }
 
-    /// Queries turned away at this limit (N20).
+    /// Queries of clients turned away at this limit (N20).
     pub fn limited(&self, limit: Limit) -> u64 {
         self.in_flight.refused(limit)
+    }
+
+    /// Entries that were not asked for again at this limit, though they expire soon (CA30).
+    pub fn limited_prefetches(&self, limit: Limit) -> u64 {
+        self.in_flight.refused_prefetches(limit)
     }
 
     /// Lookups that ended with a good reply (N17).

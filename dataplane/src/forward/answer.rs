@@ -12,7 +12,7 @@ use super::cache::{CacheLimits, Found};
 use super::chain::{Chain, NoHop};
 use super::lookup::Unresolved;
 use super::walk::{CACHED_ERROR, Held, Hops, Walked, remembered};
-use super::{Client, Forwarder, Kept, RouteId, Upstreams, random};
+use super::{Client, Forwarder, Purpose, RouteId, Upstreams, random};
 use crate::origin::Origin;
 
 /// The result of asking the cache for one query.
@@ -211,7 +211,7 @@ impl Forwarder {
                 Ok((relayed, freshness))
             }
             Some(Found::Nothing) | None => {
-                let asked = self.look_up(upstreams, group, key, client, Kept::Nothing).await;
+                let asked = self.look_up(upstreams, group, key, client, Purpose::Miss).await;
                 let relayed = asked.map_err(NoHop::Unresolved)?;
                 Ok((relayed, Freshness::Fresh { age_s: 0 }))
             }
@@ -228,7 +228,7 @@ impl Forwarder {
         stale: Relayed,
         client: &Client,
     ) -> Result<(Relayed, Freshness), Unresolved> {
-        let lookup = self.look_up(upstreams, group, key, client, Kept::Reply);
+        let lookup = self.look_up(upstreams, group, key, client, Purpose::Stale);
         let timer = client.started + Duration::from_millis(CLIENT_TIMER_MS);
         // A timer that has run out still lets the lookup begin.
         match timeout_at(timer.into(), lookup).await {

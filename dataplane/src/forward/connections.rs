@@ -254,7 +254,7 @@ impl Connections {
         }
         if self.open().len() >= MAX_CONNECTIONS {
             // A slow server may be silent on each of them; the latest is the least likely to be dead.
-            return self.place_on_latest(&query).ok_or_else(Failure::full);
+            return self.place_on_latest(&query).ok_or_else(|| self.counted_failure(Failure::full()));
         }
         // It runs in a task of its own: a lookup that another server answers does not end the handshake. Otherwise a
         // slower server would never get a connection. The task counts the result, also when no query waits.
@@ -276,10 +276,16 @@ impl Connections {
             Either::Right(ended) => ended.map_err(|_| Failure::broken())?,
         };
         opened?.place(&query, now()).ok_or_else(|| {
-            let failure = Failure::broken();
+            let failure = self.counted_failure(Failure::broken());
             self.shared.pause.failed(&failure, now());
             failure
         })
+    }
+
+    /// Counts why a query got no place on any connection.
+    fn counted_failure(&self, failure: Failure) -> Failure {
+        self.shared.counts.failed(&failure, now());
+        failure
     }
 
     /// Opens a connection of this server's transport, and keeps it.

@@ -15,7 +15,7 @@ use super::server::{Sent, Server};
 use super::sockets::{self, Arrived, Departed, Exchange};
 use super::table::{Ended, Running};
 use super::upstreams::Group;
-use super::{Forwarder, Slot, now};
+use super::{Forwarder, Purpose, Slot, now};
 
 /// A lookup that has begun, with what its end needs.
 #[derive(Debug)]
@@ -28,6 +28,7 @@ pub(super) struct Begun {
     pub(super) limits: CacheLimits,
     /// The state of the group when the lookup began.
     pub(super) recoveries: u64,
+    pub(super) purpose: Purpose,
 }
 
 impl Begun {
@@ -37,8 +38,8 @@ impl Begun {
 
     /// Keeps the result, and gives it to all who wait.
     fn end(self, ended: Ended) {
-        let Begun { forwarder, group, running, slot, limits, recoveries } = self;
-        forwarder.count_end(&ended);
+        let Begun { forwarder, group, running, slot, limits, recoveries, purpose } = self;
+        forwarder.count_end(&ended, purpose);
         // Before it ends: the next query finds the lookup or what it left.
         forwarder.keep(group.route(), running.key(), &ended, recoveries, &limits);
         drop(slot);

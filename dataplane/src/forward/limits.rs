@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::{Forwarder, Upstreams};
+use super::{Forwarder, Purpose, Upstreams};
 
 /// The limits that turn a query away, as metrics labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -58,6 +58,8 @@ pub(super) struct InFlight {
     /// Only clients with a query in progress are in it, so `total` bounds its size.
     clients: Mutex<HashMap<IpAddr, usize>>,
     refused: [AtomicU64; Limit::ALL.len()],
+    /// No client got less for these.
+    refused_prefetches: [AtomicU64; Limit::ALL.len()],
 }
 
 /// The place of one forwarded query; it is free again when this is dropped.
@@ -78,8 +80,16 @@ impl InFlight {
         self.refused[limit as usize].load(Ordering::Relaxed)
     }
 
-    pub(super) fn refuse(&self, limit: Limit) {
-        self.refused[limit as usize].fetch_add(1, Ordering::Relaxed);
+    pub(super) fn refused_prefetches(&self, limit: Limit) -> u64 {
+        self.refused_prefetches[limit as usize].load(Ordering::Relaxed)
+    }
+
+    pub(super) fn refuse(&self, limit: Limit, purpose: Purpose) {
+        let counts = match purpose {
+            Purpose::Miss | Purpose::Stale => &self.refused,
+            Purpose::Prefetch => &self.refused_prefetches,
+        };
+        counts[limit as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// `free` is the number of places that are left for all clients, before this one is taken.
@@ -116,10 +126,11 @@ pub(super) fn take(
     upstreams: &Upstreams,
     group: usize,
     client: IpAddr,
+    purpose: Purpose,
 ) -> Option<Slot> {
     let in_flight = &forwarder.in_flight;
     let refuse = |limit: Limit| {
-        in_flight.refuse(limit);
+        in_flight.refuse(limit, purpose);
         None
     };
     let client = client.to_canonical();

@@ -204,7 +204,7 @@ impl Responder {
         forward: &Forward<'_>,
         client: SocketAddr,
     ) -> Option<Box<Refresh>> {
-        let slot = self.forwarder.slot(upstreams, forward.group, client.ip())?;
+        let slot = self.forwarder.prefetch_slot(upstreams, forward.group, client.ip())?;
         let (group, key) = (forward.group, forward.key.clone());
         Some(Box::new(Refresh { group, key, slot: Arc::new(slot) }))
     }

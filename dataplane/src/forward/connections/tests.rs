@@ -164,6 +164,26 @@ async fn fw54_where_every_connection_is_silent_the_latest_is_used() {
     assert_eq!(place.connection.number, MAX_CONNECTIONS as u64);
 }
 
+#[tokio::test]
+async fn e55_a_query_for_which_every_connection_is_full_is_counted() {
+    let connections = idle();
+    let mut kept = Vec::new();
+    for _ in 0..MAX_CONNECTIONS {
+        let (near, far) = tokio::io::duplex(4096);
+        let connection = connections.keep(near);
+        let places: Vec<_> = std::iter::from_fn(|| connection.place(query, now())).collect();
+        assert_eq!(places.len(), MAX_QUERIES);
+        kept.push((far, places));
+    }
+    let full = || connections.counted(now()).failures().find(|(reason, _)| *reason == "full");
+    assert_eq!(full(), Some(("full", 0)));
+    for refused in 1..3 {
+        let none = async { panic!("one too many") };
+        let failure = connections.place_on_new(0, query, none).await.unwrap_err();
+        assert_eq!((failure.reason, full()), (Reason::Full, Some(("full", refused))));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn fw54_a_handshake_continues_without_the_query_that_began_it() {
     let connections = idle();

@@ -207,6 +207,9 @@ async fn ca30_a_prefetch_takes_a_place_and_no_client_waits_for_it() {
     assert!(place.is_some());
     assert_eq!(responder.ask().await, Got(0, vec![55], Origin::Cache));
     assert_eq!((responder.forwarder.lookups(), upstream.asked()), (0, 1));
+    let counted = |total: &dyn Fn(Limit) -> u64| Limit::ALL.map(total).iter().sum::<u64>();
+    assert_eq!(counted(&|limit| responder.forwarder.limited(limit)), 0, "no client was refused");
+    assert_eq!(responder.forwarder.limited_prefetches(Limit::Total), 1);
     drop(place);
     assert_eq!(responder.ask().await, Got(0, vec![55], Origin::Cache));
     assert_eq!(responder.forwarder.lookups(), 1, "its lookup has begun with the reply");
